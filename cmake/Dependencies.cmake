@@ -1,7 +1,8 @@
-# Required packages: what scripts/setup installs. Optional parts: found, used and reported (see Summary.cmake).
+# scripts/setup installs the required packages. Optional packages are used if they are found; Summary.cmake reports
+# them.
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Also with precompiled headers, and for every clone of the repository alike.
+  # These settings make ccache work with precompiled headers, and share its cache between clones of the repository.
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros
     CCACHE_BASEDIR=${CMAKE_CURRENT_SOURCE_DIR} ${CCACHE})
 endif()
@@ -16,7 +17,8 @@ if(DDP_BUILD_LAUNCHER)
   find_package(spdlog REQUIRED)
   find_package(PkgConfig REQUIRED)
   include(CheckCXXSourceCompiles)
-  # Linked as archives where there are some: the launcher starts sooner, and runs where they are not installed.
+  # These libraries are linked as archives if archives exist. The launcher then starts faster, and runs on systems
+  # without the libraries.
   function(ddp_find_archives target condition)
     pkg_check_modules(${target} REQUIRED ${condition})
     add_library(${target} INTERFACE)
@@ -30,7 +32,7 @@ if(DDP_BUILD_LAUNCHER)
   endfunction()
   ddp_find_archives(ddp_hwloc hwloc>=2.1 hwloc)
   ddp_find_archives(ddp_dw libdw>=0.164 dw elf lzma bz2 z)
-  # Debian 13's archive wants functions of one that Debian 13 does not have.
+  # Debian 13's archive needs functions of an archive that Debian 13 does not have.
   get_target_property(CMAKE_REQUIRED_LIBRARIES ddp_dw INTERFACE_LINK_LIBRARIES)
   check_cxx_source_compiles("#include <elfutils/libdw.h>\nint main() { return dwarf_begin(0, DWARF_C_READ) != nullptr; }"
                             DDP_DW_ARCHIVE_LINKS)

@@ -1,5 +1,5 @@
-# Target ddp_gloo: what the runtime uses of Gloo (its connections between ranks), compiled here, in the namespace
-# ddp_gloo: docs/development/decisions/0039-private-gloo.md.
+# The target ddp_gloo contains the part of Gloo that the runtime uses: its connections between ranks. It is compiled
+# here, in the namespace ddp_gloo: see docs/development/decisions/0039-private-gloo.md.
 include(FetchContent)
 set(gloo_archive gloo_0.0~git20231202.5354032.orig.tar.xz)
 
@@ -17,7 +17,7 @@ if(NOT gloo_urls AND NOT FETCHCONTENT_SOURCE_DIR_DDP_GLOO)
   message(FATAL_ERROR "The source of Gloo is needed, and apt names no mirror of Debian. Download ${gloo_archive} from "
     "any mirror (its folder is pool/main/g/gloo), and configure with -DDDP_GLOO_URL=<that file>")
 endif()
-# No CMakeLists.txt of Gloo's is read: the folder is one that has none.
+# Gloo's CMakeLists.txt is not used: SOURCE_SUBDIR names a directory without one.
 FetchContent_Declare(ddp_gloo URL ${gloo_urls} SOURCE_SUBDIR docs
   URL_HASH SHA256=66d6fadb7b07cfcff08f74ae2acfab504e780d6b7536ee74d2011718cda25030)
 if(NOT EXISTS ${FETCHCONTENT_BASE_DIR}/ddp_gloo-src AND NOT FETCHCONTENT_SOURCE_DIR_DDP_GLOO)
@@ -25,7 +25,7 @@ if(NOT EXISTS ${FETCHCONTENT_BASE_DIR}/ddp_gloo-src AND NOT FETCHCONTENT_SOURCE_
 endif()
 FetchContent_MakeAvailable(ddp_gloo)
 
-# The transport over TCP, and how its ranks meet.
+# The next lines build the TCP transport and its rendezvous.
 set(GLOO_VERSION_MAJOR 0)
 set(GLOO_VERSION_MINOR 5)
 set(GLOO_VERSION_PATCH 0)
@@ -40,7 +40,7 @@ list(TRANSFORM gloo_sources REPLACE "(.+)" "${ddp_gloo_SOURCE_DIR}/gloo/\\1.cc")
 add_library(ddp_gloo STATIC ${gloo_sources})
 set_source_files_properties(${ddp_gloo_SOURCE_DIR}/gloo/transport/tcp/loop.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(ddp_gloo SYSTEM PUBLIC ${ddp_gloo_SOURCE_DIR} ${ddp_gloo_BINARY_DIR}/include)
-# Its symbols are none of those that libtorch and Debian's libgloo have.
+# The namespace makes its symbols differ from those of libtorch and Debian's libgloo.
 target_compile_definitions(ddp_gloo PUBLIC gloo=ddp_gloo)
 target_compile_options(ddp_gloo PRIVATE -w -ffile-prefix-map=${ddp_gloo_SOURCE_DIR}/=)
 target_link_libraries(ddp_gloo PUBLIC Threads::Threads)

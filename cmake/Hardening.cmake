@@ -1,4 +1,4 @@
-# Binaries do not tell where they were built, whoever builds them.
+# Binaries must not contain the path of the build directory.
 add_compile_options($<$<NOT:$<CONFIG:Debug>>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 
 if(DDP_HARDENING)

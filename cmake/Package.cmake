@@ -1,4 +1,4 @@
-# Debian packages, by CPack: see scripts/package.
+# CPack makes the Debian packages: see scripts/package.
 set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(debian_packages launcher=ddplaunch runtime=libddp-runtime${abi} dev=libddp-runtime-dev)
 foreach(pair IN LISTS debian_packages)
@@ -17,7 +17,7 @@ file(WRITE ${CMAKE_BINARY_DIR}/debian/overrides "ddplaunch: embedded-library *\n
 install(FILES ${CMAKE_BINARY_DIR}/debian/overrides RENAME ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides
         COMPONENT launcher)
 
-string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH, if that is set
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)  # uses SOURCE_DATE_EPOCH if it is set
 set(contact "ddplaunch developers <ddplaunch@example.org>")
 file(WRITE ${CMAKE_BINARY_DIR}/debian/changelog "ddplaunch (${PROJECT_VERSION}) unstable; urgency=medium
 
@@ -29,7 +29,7 @@ execute_process(COMMAND gzip -9nf ${CMAKE_BINARY_DIR}/debian/changelog COMMAND_E
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ddplaunch)
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has one
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has its own summary
 set(CPACK_PACKAGE_CONTACT ${contact})
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

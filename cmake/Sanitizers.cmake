@@ -2,7 +2,7 @@ if(DDP_SANITIZE)
   add_compile_options(-fsanitize=${DDP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${DDP_SANITIZE})
   if(DDP_SANITIZE MATCHES thread)
-    # Stand-alone fences are invisible to TSan; Asio has a switch for that.
+    # TSan does not see stand-alone fences; this macro makes Asio avoid them.
     add_compile_definitions(BOOST_ASIO_DISABLE_FENCED_BLOCK)
   endif()
 endif()

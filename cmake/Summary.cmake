@@ -1,4 +1,4 @@
-# One table of what was found, with a way to get what was not.
+# Prints a table of the optional parts, with instructions for those that were not found.
 function(ddp_report name found have_text get_text)
   if(${found})
     message(STATUS "  ${name}${have_text}")

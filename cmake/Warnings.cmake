@@ -1,13 +1,13 @@
-# Every target of ours links ddp_warnings privately; users of the library never inherit it.
+# Every target of this project links ddp_warnings privately, so that users of the library never inherit it.
 add_library(ddp_warnings INTERFACE)
 target_compile_options(ddp_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
     -Woverloaded-virtual -Wimplicit-fallthrough
-    # Members left out of an initializer have their defaults; that is what defaults are for.
+    # Members omitted from an initializer have their defaults, as intended.
     -Wno-missing-field-initializers>
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # g++ 12 sees overlapping copies in string concatenation that are not there (GCC bug 105329).
+  # g++ 12 falsely reports overlapping copies in string concatenation (GCC bug 105329).
   target_compile_options(ddp_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 15)

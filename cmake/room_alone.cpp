@@ -1,2 +1,2 @@
-// Linked with a room and with those that it may see, to show that it needs nothing else.
+// This program is linked with a layer and the layers that it may use, to show that it needs nothing else.
 int main() {}

@@ -1,4 +1,5 @@
-# Removes the files that the install manifest in the current folder lists, and the folders of ours that are left empty.
+# Removes the files that the install manifest in the current directory lists, and ddplaunch's directories that become
+# empty.
 if(NOT EXISTS install_manifest.txt)
   message(FATAL_ERROR "Nothing has been installed from this build folder: it has no install_manifest.txt")
 endif()

@@ -1,5 +1,5 @@
-// The runtime from C: each rank has a row of numbers, and all of them learn the mean of each column and the largest
-// number of all. Nothing of C++ is needed to compile it, and the C linker links it with libddp_runtime.
+// This example uses the runtime from C. Each rank has a row of numbers. All ranks compute the mean of each column and
+// the largest number of all. It is compiled without C++, and the C linker links it with libddp_runtime.
 //
 //   ddplaunch --nproc-per-node=2 c_all_reduce
 #include <ddp/c.h>
@@ -8,13 +8,13 @@
 
 enum { kColumns = 4 };
 
-// Prints what failed. The text names the rank, the group and the operation, and says why.
+// Prints the error. The text names the rank, the group and the operation, and says why it failed.
 static int failed(void) {
   fprintf(stderr, "c_all_reduce: %s: %s\n", ddp_status_name(ddp_last_error_details()->status), ddp_last_error());
   return 1;
 }
 
-// The mean goes on while the rank looks for its largest number.
+// The mean is computed while the ranks reduce the largest number.
 static int reduce(ddp_group* world, double* row, double* largest) {
   ddp_call_options options = DDP_CALL_OPTIONS_INIT;
   options.name = "largest number";
@@ -26,7 +26,7 @@ static int reduce(ddp_group* world, double* row, double* largest) {
   ddp_work* mean = NULL;
   if (ddp_all_reduce(world, row, kColumns, DDP_TYPE_F64, DDP_OP_AVERAGE, NULL, &mean) != DDP_OK) return failed();
   const int status = ddp_all_reduce(world, largest, 1, DDP_TYPE_F64, DDP_OP_MAX, &options, NULL);
-  const int mean_status = ddp_work_wait(mean);  // also after a failure: `row` is in use until the operation is done
+  const int mean_status = ddp_work_wait(mean);  // `row` is in use until the operation is done, also after a failure
   ddp_work_destroy(mean);
   return status != DDP_OK || mean_status != DDP_OK ? failed() : 0;
 }

@@ -1,12 +1,12 @@
-// A training that can be killed at any moment and goes on where it was, on as many ranks as there are then.
+// This training can be killed at any moment. It continues where it was, on the number of ranks that are then available.
 //
 //   ddplaunch --nproc-per-node=4 elastic_resume --directory run1 --steps 2000
-//   (Ctrl-C, kill -9, a lost machine)
+//   (Ctrl-C, kill -9, a lost node)
 //   ddplaunch --nproc-per-node=2 elastic_resume --directory run1 --steps 2000
 //
 // A perceptron with one hidden layer learns a function of two variables. Its optimizer's state is divided among the
-// ranks; every --save-every steps a checkpoint is written, in the background with --background. With the same number
-// of ranks the result is the same, bit by bit, however often it was interrupted.
+// ranks. A checkpoint is written every --save-every steps, in the background with --background. With the same number of
+// ranks the result is bit-identical, however often it was interrupted.
 #include <ddp/ddp.h>
 
 #include <charconv>
@@ -58,7 +58,7 @@ Options parse(int argc, char** argv) {
 }
 
 constexpr std::int64_t kSamples = 1000;
-constexpr std::int64_t kBatch = 16;  // of all ranks together
+constexpr std::int64_t kBatch = 16;  // samples per step of all ranks together
 constexpr std::size_t kHidden = 64;
 
 class Net {
@@ -120,7 +120,8 @@ void train(const Options& options) {
   ddp::DistributedSampler sampler(kSamples, world, {.drop_last = true});
   std::mt19937 noise(static_cast<unsigned>(world.rank()));
 
-  // All that the training depends on: parameters and moments; the sampler; each rank's random generator.
+  // The state holds all that the training depends on: parameters and moments, the sampler, and each rank's random
+  // generator.
   ddp::CheckpointState state;
   state.tensors = optimizer.state();
   for (const ddp::Tensor& parameter : data_parallel.parameters()) state.tensors.emplace_back(parameter);
@@ -161,7 +162,7 @@ void train(const Options& options) {
       optimizer.step();
       ++step;
       if (step % options.save_every != 0) continue;
-      // The state after this step: the sampler has not consumed it yet.
+      // This is the state after this step, but the sampler has not consumed the step yet.
       ddp::DistributedSampler after = sampler;
       after.consume(local_batch);
       state.values["sampler"] = ddp::to_string(after.state());

@@ -1,9 +1,10 @@
-// Trains a character language model on all ranks together: the smallest complete use of the runtime.
+// This program trains a character language model on all ranks together. It is the smallest complete use of the runtime.
 //
 //   ddplaunch --nproc-per-node=2 train_charlm --text FILE
 //
-// Each rank takes its share of every global batch from the sampler, gradients are averaged while backward is still
-// running, rank 0 saves a checkpoint, --resume goes on from it. The result does not depend on the number of ranks.
+// Each rank takes its share of every global batch from the sampler. Gradients are averaged while backward is still
+// running. Rank 0 saves a checkpoint, and --resume continues from it. The result does not depend on the number of
+// ranks.
 #include <ddp/ddp.h>
 
 #include <cmath>
@@ -23,7 +24,7 @@ namespace {
 using charlm::Model;
 using charlm::Options;
 
-// What decides the course of a training; a checkpoint belongs to exactly one such description.
+// Describes the settings that determine the course of a training. A checkpoint belongs to exactly one such description.
 std::map<std::string, std::string> describe_run(const Options& options, const charlm::Corpus& corpus) {
   return {{"alphabet_size", std::to_string(corpus.alphabet.size())},
           {"train_size", std::to_string(corpus.train.size())},
@@ -42,7 +43,7 @@ std::shared_ptr<ddp::CommunicationHook> make_hook(const std::string& name) {
   throw std::runtime_error("unknown --hook " + name + ". See train_charlm --help");
 }
 
-// The mean over all ranks, each position of the validation text predicted once.
+// Returns the mean over all ranks. Each position of the validation text is predicted once.
 double validation_perplexity(Model& model, const charlm::Corpus& corpus, ddp::ProcessGroup& world) {
   constexpr std::int64_t kChunk = 256;
   const auto context = static_cast<std::int64_t>(model.context());
@@ -58,7 +59,7 @@ double validation_perplexity(Model& model, const charlm::Corpus& corpus, ddp::Pr
   return std::exp(nats_and_count[0] / nats_and_count[1]);
 }
 
-// Where the checkpoint stands, or a reason why it does not fit.
+// Returns the step of the checkpoint, or throws a reason why it does not fit.
 std::int64_t restore(ddp::CheckpointFile& checkpoint, std::span<const ddp::Tensor> state,
                      const std::map<std::string, std::string>& run) {
   const auto metadata = checkpoint.load(state);
@@ -87,8 +88,8 @@ void train(const Options& options) {
   for (std::size_t i = 0; i < charlm::kParameterCount; ++i) gradients.push_back(data_parallel.gradient<double>(i));
   charlm::Adam adam(data_parallel.parameters(), {.learning_rate = options.learning_rate});
 
-  // A sample is a position of the text with a whole context before it. The sampler deals position r, r+W, r+2W, … of
-  // the epoch's order to rank r, so that the same step of all ranks together is the same global batch for every W.
+  // A sample is a position of the text with a whole context before it. The sampler assigns positions r, r+W, r+2W, … of
+  // the epoch's order to rank r. Therefore the same step of all ranks together is the same global batch for every W.
   const auto context = static_cast<std::int64_t>(model.context());
   const std::int64_t samples = std::ssize(corpus.train) - context;
   if (options.batch % world.size() != 0 || options.batch > samples) {
@@ -107,7 +108,7 @@ void train(const Options& options) {
   ddp::CheckpointFile checkpoint(options.checkpoint, world);
   const auto run = describe_run(options, corpus);
   std::int64_t step = options.resume ? restore(checkpoint, state, run) : 0;
-  if (!options.checkpoint.empty()) static_cast<void>(checkpoint.exists());  // a missing directory is found out now
+  if (!options.checkpoint.empty()) static_cast<void>(checkpoint.exists());  // detects a missing directory now
   if (is_first && step >= total_steps)
     std::printf("nothing to do: already at step %lld\n", static_cast<long long>(step));
   if (is_first && step > 0)

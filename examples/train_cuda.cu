@@ -1,10 +1,10 @@
-// Trains the character model of train_charlm on GPUs, one a rank: NCCL averages the gradients while backward is still
-// running.
+// This program trains the character model of train_charlm on GPUs, one per rank. NCCL averages the gradients while
+// backward is still running.
 //
 //   ddplaunch --nproc_per_node=2 train_cuda --text FILE
 //
-// Kernels, cuBLAS and the averaging are put on one stream, and no step waits on the host. Same model, order of samples
-// and double precision as train_charlm, so the loss is the same, too. The kernels are in charlm/gpu_model.cuh.
+// Kernels, cuBLAS and the averaging are put on one stream, and no step waits on the host. Model, order of samples and
+// double precision are those of train_charlm, so the loss is the same too. The kernels are in charlm/gpu_model.cuh.
 #include <ddp/ddp.h>
 
 #include <algorithm>
@@ -28,10 +28,10 @@ using charlm::Index;
 struct Options {
   std::string text = "/usr/share/common-licenses/GPL-3";
   Index steps = 500;
-  Index batch = 128;  // predictions a step, over all ranks
+  Index batch = 128;  // predictions per step, over all ranks
   Index seed = 0;
   double learning_rate = 2e-3;
-  bool is_local = false;  // gradients are not averaged: what a step takes without communication
+  bool is_local = false;  // does not average gradients, to measure a step without communication
 };
 
 constexpr const char* kHelp =
@@ -62,7 +62,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-// The mean over all ranks; as train_charlm's.
+// Returns the mean over all ranks, as in train_charlm.
 double validation_perplexity(charlm::GpuModel& model, const charlm::Corpus& corpus, Index rows,
                              ddp::ProcessGroup& world) {
   const Index begin = std::ssize(corpus.train) + charlm::kContext;
@@ -103,7 +103,7 @@ void train(const Options& options) {
   ddp::DistributedSampler sampler(samples, world,
                                   {.seed = static_cast<std::uint64_t>(options.seed), .drop_last = true});
   const Index steps_per_epoch = samples / options.batch;
-  std::optional<ddp::Memory> order;  // of the epoch, on the GPU
+  std::optional<ddp::Memory> order;  // order of the epoch, on the GPU
   double first_loss = 0;
   for (Index step = 0; step < options.steps; ++step) {
     if (step % steps_per_epoch == 0) {

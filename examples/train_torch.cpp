@@ -1,8 +1,8 @@
-// libtorch nets trained on all ranks: a convolutional one, or a transformer, that tells pictures apart.
+// This program trains a libtorch net on all ranks: a convolutional net or a transformer that classifies pictures.
 //
 //   ddplaunch --nproc-per-node=2 train_torch [conv|transformer] [MNIST_FOLDER]
 //
-// MNIST_FOLDER holds train-images-idx3-ubyte and train-labels-idx1-ubyte. Without it the pictures are drawn here:
+// MNIST_FOLDER holds train-images-idx3-ubyte and train-labels-idx1-ubyte. Without it the program draws the pictures:
 // squares, discs, crosses and bars of 28 x 28 pixels with noise. A fifth of them is kept for the test.
 #include <ddp/ddp.h>
 #include <ddp/libtorch.h>
@@ -18,7 +18,7 @@
 namespace {
 
 constexpr std::int64_t kSide = 28;
-constexpr std::int64_t kBatch = 32;  // a rank
+constexpr std::int64_t kBatch = 32;  // samples per step of one rank
 constexpr int kSteps = 150;
 
 struct Pictures {
@@ -29,7 +29,7 @@ struct Pictures {
   std::int64_t size() const { return images.size(0); }
 };
 
-// Picture number i.
+// Draws picture number i.
 void draw(std::int64_t i, std::int64_t shape, float* pixels) {
   std::mt19937 generator(static_cast<std::uint32_t>(i));
   std::uniform_real_distribution<double> place(10, 18);
@@ -54,7 +54,7 @@ Pictures draw_pictures(std::int64_t count) {
   return pictures;
 }
 
-// The IDX format: big-endian words (magic, one size a dimension), then bytes.
+// Reads the IDX format: big-endian words (magic, one size per dimension), then bytes.
 torch::Tensor read_idx(const std::string& path, std::uint32_t magic) {
   std::ifstream file(path, std::ios::binary);
   const auto word = [&] {
@@ -91,7 +91,7 @@ struct ConvolutionalImpl : torch::nn::Module {
 };
 TORCH_MODULE(Convolutional);
 
-// The rows of a picture are the words of a sentence.
+// The rows of a picture are treated as the words of a sentence.
 struct TransformerImpl : torch::nn::Module {
   static constexpr std::int64_t kWidth = 32;
   torch::nn::Linear embedding{kSide, kWidth};
@@ -116,7 +116,7 @@ TORCH_MODULE(Transformer);
 
 template <typename Net>
 void train(ddp::ProcessGroup& world, const Pictures& pictures) {
-  torch::manual_seed(world.rank());  // ranks differ on purpose: all get rank 0's weights
+  torch::manual_seed(world.rank());  // ranks differ on purpose, and then all get rank 0's weights
   ddp::libtorch::DistributedDataParallel net(world, Net(pictures.classes));
   torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(3e-3));
 

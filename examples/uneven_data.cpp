@@ -1,10 +1,11 @@
-// 8607 samples, 4 ranks, batches of 4: numbers that do not divide. Three ways to train on them, none of which hangs.
+// This example has 8607 samples, 4 ranks and batches of 4: numbers that do not divide. It shows three ways to train on
+// them, none of which hangs.
 //
 //   ddplaunch --nproc-per-node=4 uneven_data pad     every rank gets as many samples; a few are seen twice
 //   ddplaunch --nproc-per-node=4 uneven_data drop    every rank gets as many samples; a few are not seen
-//   ddplaunch --nproc-per-node=4 uneven_data join    every rank has a file of its own, of another length
+//   ddplaunch --nproc-per-node=4 uneven_data join    every rank has its own file, of a different length
 //
-// What is learnt is a line through noisy points. Each prints how many samples the ranks have seen and the line.
+// The model is a line through noisy points. Each run prints how many samples the ranks have seen, and the line.
 #include <ddp/ddp.h>
 
 #include <cmath>
@@ -26,14 +27,14 @@ struct Point {
   double y = 0;
 };
 
-// Sample i of the data set: y = 3 x - 1 and some noise.
+// Returns sample i of the data set: y = 3 x - 1 and some noise.
 Point sample(std::int64_t i) {
   std::mt19937 generator(static_cast<std::uint32_t>(i));
   const double x = std::uniform_real_distribution(-1.0, 1.0)(generator);
   return {x, 3 * x - 1 + std::normal_distribution(0.0, 0.1)(generator)};
 }
 
-// The indices of one rank's file. The first rank's is the longest.
+// Returns the indices of one rank's file. The first rank's file is the longest.
 std::vector<std::int64_t> file_of(int rank, int ranks) {
   const double whole = ranks * (ranks + 1) / 2.0;
   const auto end_of = [&](int last) {
@@ -53,7 +54,7 @@ class Training {
       : data_parallel_(world, {{"slope and offset", line_, {2}}}),
         optimizer_(data_parallel_, ddp::SgdOptions{.learning_rate = 0.05, .momentum = 0.5}) {}
 
-  // One step on a batch of this rank's indices.
+  // Makes one step on a batch of this rank's indices.
   void step(std::span<const std::int64_t> batch) {
     data_parallel_.zero_gradients();
     const std::span<double> gradient = data_parallel_.gradient<double>(0);
@@ -88,7 +89,7 @@ void for_each_batch(const std::vector<std::int64_t>& indices, const Step& step) 
   }
 }
 
-// The sampler makes the ranks' shares equal, so nothing more is to be done.
+// The sampler makes the ranks' shares equal, so nothing else is needed.
 void train_evenly(ddp::ProcessGroup& world, Training& training, bool drop_last) {
   ddp::DistributedSampler sampler(kSamples, world, {.drop_last = drop_last});
   for (int epoch = 0; epoch < kEpochs; ++epoch) {

@@ -1,7 +1,7 @@
-# Sourced by the other scripts: configures and builds a preset, and shows how far it is.
+# The other scripts source this file. It configures and builds a preset, and shows the progress.
 #   build_preset NAME [--target NAME …] [cmake cache arguments]
 
-# Writes what it reads to the file $1. Shows the steps of ninja: on a terminal in one line, elsewhere now and then.
+# Copies its input to the file $1. Shows ninja's progress: in one line on a terminal, and otherwise periodically.
 show_build_progress() {
   local line told=$SECONDS
   while IFS= read -r line; do
@@ -28,7 +28,7 @@ build_preset() {
     echo "build: configuring failed, see $log. Is everything installed? scripts/setup" >&2
     return 1
   fi
-  # The table of what was found; the optional parts that were not found say how to get them.
+  # Prints the table of the optional parts. Those that were not found say how to get them.
   sed -n '/^-- ddplaunch /,/^-- Configuring done/p' "$log" | sed -e 's/^-- //' -e '/^Configuring done/d'
   if ! (set -o pipefail; cmake --build --preset "$preset" "${targets[@]}" 2>&1 | show_build_progress "$log"); then
     grep -nE 'error:|FAILED:' "$log" | head -n 20 >&2 || true

@@ -1,8 +1,9 @@
-# Sourced by scripts that install a Debian into a directory and work in it. They need root and debootstrap.
+# Scripts that install a Debian into a directory and work in it source this file. They need root and debootstrap.
 
 roots_fail() { echo "${0##*/}: $*" >&2; exit 1; }
 
-# Checks what install_root() needs. $1: a mirror of Debian; empty: that of this machine's apt. Sets `mirror`.
+# Checks the requirements of install_root(). $1 is a mirror of Debian; if it is empty, this machine's apt mirror is used.
+# Sets `mirror`.
 prepare_roots() {
   mirror=$1
   [ "$(id -u)" -eq 0 ] || roots_fail "run this as root: it installs distributions and enters them with chroot"
@@ -13,7 +14,7 @@ prepare_roots() {
   [ "$mirror" ] || roots_fail "this machine's apt configuration names no mirror of Debian. Choose one with --mirror URL."
 }
 
-# install_root SUITE DIR: installs a minimal Debian, unless it is there.
+# install_root SUITE DIR: installs a minimal Debian, unless it already exists.
 install_root() {
   local suite=$1 root=$2
   if [ ! -d "$root" ]; then
@@ -27,7 +28,8 @@ install_root() {
   cp /etc/hosts /etc/resolv.conf "$root/etc/"
 }
 
-# in_root DIR COMMAND...: runs a command in there. Mounts and processes that are left end with it.
+# in_root DIR COMMAND...: runs a command in that Debian. When the command ends, its mounts and remaining processes end
+# too.
 in_root() {
   # shellcheck disable=SC2016  # expanded by the inner shell
   unshare --mount --pid --fork --kill-child bash -c '

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs CTest in a build directory, shows how far it is, and closes with "N passed, N failed".
+"""Runs CTest in a build directory, shows the progress, and ends with "N passed, N failed".
 
     run_tests.py BUILD_DIRECTORY [words for CTest, such as -R NAME or -LE slow]
 
-A failure is named when it happens and shown with its output at the end; what was skipped is listed with its reason. The exit
-code is 1 if a test failed or none ran.
+A failed test is named at once, and shown with its output at the end. Skipped tests are listed with their reasons. The
+exit code is 1 if a test failed or none ran.
 """
 import os
 import pathlib
@@ -14,15 +14,15 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 
-# Most tests wait more than they compute: for processes, for time-outs.
+# Most tests spend more time waiting for processes and time-outs than computing.
 AT_ONCE = min(16, 4 * len(os.sched_getaffinity(0)))
-LONG = 10.0  # seconds; beside others the label `slow` (3 s alone) is missing where a test takes longer
-NEWS = 15.0  # seconds between two lines about the progress, where there is no terminal
+LONG = 10.0  # seconds; a test that takes longer beside others should have the label `slow` (3 s alone)
+NEWS = 15.0  # seconds between two progress lines without a terminal
 DONE = re.compile(r" *(\d+)/(\d+) Test +#\d+: (.*?) ?\.{3,} *(.*?) +([\d.]+) sec")
 
 
 class Progress:
-    """One line on a terminal, which is rewritten; elsewhere a line now and then."""
+    """Shows the progress: rewrites one line on a terminal, and otherwise prints a line periodically."""
 
     def __init__(self, what: str) -> None:
         self.what, self.began, self.told = what, time.monotonic(), time.monotonic()
@@ -42,7 +42,7 @@ class Progress:
 
 
 class Results:
-    """Of a run: names with outputs or reasons. `verdicts` are CTest's words: the report does not tell a time-out."""
+    """Holds test names with outputs or reasons. `verdicts` are CTest's, because its report does not show time-outs."""
 
     def __init__(self, report: pathlib.Path, verdicts: dict[str, str]) -> None:
         self.passed, self.failed, self.skipped = 0, {}, {}
@@ -58,7 +58,7 @@ class Results:
 
 
 def run(build: pathlib.Path, words: list[str], what: str = "test") -> Results | None:
-    """None if CTest did not run; `build`/tests.log says why."""
+    """Runs CTest. Returns None if CTest did not run; `build`/tests.log says why."""
     report = (build / "tests.xml").resolve()
     report.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", str(build), "--output-junit", str(report), "--no-tests=error",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the files named on standard input that the given build folder compiles."""
+"""Runs clang-tidy over the files named on standard input that the given build directory compiles."""
 import concurrent.futures
 import json
 import pathlib

@@ -1,8 +1,9 @@
-"""The part of scripts/torch_tests that runs in PyTorch's Python: one file of tests, with PyTorch's parts replaced by ddplaunch.
+"""Runs one file of PyTorch's tests in PyTorch's Python, with parts of PyTorch replaced by ddplaunch.
 
-    torch_tests_inside.py ORDER      ORDER: JSON, see run_file in scripts/torch_tests
+    torch_tests_inside.py ORDER      ORDER is JSON; see run_file in scripts/torch_tests
 
-Results are appended to a file, a line of JSON each, so that they are there when a test ends the process.
+scripts/torch_tests starts this program. It appends each result to a file as a line of JSON, so that the results exist
+even if a test ends the process.
 """
 import importlib
 import importlib.util
@@ -27,7 +28,7 @@ THEIRS = dist.TCPStore
 
 
 class Server:
-    """`ddplaunch store`, as long as the object lives."""
+    """Runs `ddplaunch store` as long as the object lives."""
 
     def __init__(self, port: int) -> None:
         self.process = subprocess.Popen([ORDER["ddplaunch"], "store", f"--port={port}"], stdout=subprocess.PIPE,
@@ -46,7 +47,7 @@ class Server:
 
 
 class Store(THEIRS):
-    """PyTorch's client; where PyTorch would serve a store, ddplaunch serves it."""
+    """Is PyTorch's client. If PyTorch would serve a store, ddplaunch serves it instead."""
 
     def __init__(self, host_name, port=0, world_size=None, is_master=False, *rest, **named):
         names = ("timeout", "wait_for_workers", "multi_tenant", "master_listen_fd", "use_libuv")
@@ -61,7 +62,7 @@ class Store(THEIRS):
 
 
 def run_ours(words: list) -> None:
-    """As torch.distributed.run.main: it returns if all workers end well, and else it raises what that raises."""
+    """Replaces torch.distributed.run.main: returns if all workers succeed, and otherwise raises the same exceptions."""
     result = subprocess.run([TORCHRUN, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                             env=dict(os.environ, PYTHON_EXEC=sys.executable))
     print(result.stdout, end="")
@@ -76,7 +77,7 @@ def run_ours(words: list) -> None:
 
 
 def launch_ours(words: list) -> None:
-    """As torch.distributed.launch.main."""
+    """Replaces torch.distributed.launch.main."""
     result = subprocess.run([ORDER["ddplaunch"], "launch", *words], stdin=subprocess.DEVNULL,
                             env=dict(os.environ, PYTHON_EXEC=sys.executable))
     assert result.returncode == 0, f"exit code {result.returncode}"
@@ -101,7 +102,7 @@ class Result(unittest.TestResult):
 
     def addError(self, test, error) -> None:
         self.verdict = "failed", "".join(traceback.format_exception(*error))[-4000:]
-        if not isinstance(test, unittest.TestCase):  # setUpClass and the like
+        if not isinstance(test, unittest.TestCase):  # setUpClass or similar
             self.write(test, *self.verdict)
 
     addFailure = addError
@@ -148,7 +149,7 @@ def main() -> None:
     torch.distributed.launch.main = launch_ours
     sys.argv = [ORDER["file"]]
     sys.path.insert(0, os.path.dirname(ORDER["file"]))
-    for level in range(1, 5):  # some import `rendezvous_backend_test` and the like by its folder
+    for level in range(1, 5):  # some tests import `rendezvous_backend_test` and others by its directory
         sys.path.append(os.path.normpath(os.path.join(ORDER["file"], *[".."] * level)))
     specification = importlib.util.spec_from_file_location("torch_test", ORDER["file"])
     module = importlib.util.module_from_spec(specification)
@@ -169,6 +170,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    # Not by Python's own end: threads of the tests' process groups may still run.
+    # The process exits without Python's cleanup, because threads of the tests' process groups may still run.
     sys.stdout.flush()
     os._exit(0)

@@ -1,24 +1,27 @@
-// ddp_board.h: tells ddplaunch what this process is at, from a program that does not link ddplaunch's runtime. Where
-// the job hangs, ddplaunch then says it; it gives the time that was asked for, and does not take a process that lives
-// for one that hangs. One header for C11 and C++17 (gcc, clang; Linux), to be copied; it needs nothing but libc.
+// ddp_board.h shows ddplaunch what this process is doing, for a program that does not link ddplaunch's runtime. If the
+// job hangs, ddplaunch reports it. ddplaunch also grants the extra time that the program asks for, and does not report
+// a process that makes progress as hung. This is one header for C11 and C++17 (gcc, clang; Linux), to be copied into
+// the program. It needs only libc.
 //
 //   #include "ddp_board.h"
 //
-//   ddp_board *board = ddp_board_open();  // once, at the start of main; NULL without ddplaunch: then nothing is done
+//   ddp_board *board = ddp_board_open();  // call once in main(); NULL without ddplaunch, then all calls do nothing
 //   DDP_PHASE(board, DDP_PHASE_TRAINING, "epoch 1");
 //   for (int step = 0; step < steps; ++step) {
 //     train();
 //     ddp_heartbeat(board);
 //   }
 //   DDP_PHASE(board, DDP_PHASE_CHECKPOINT, "");
-//   ddp_extend(board, 1800);  // the next thing may take half an hour
+//   ddp_extend(board, 1800);  // the next operation may take half an hour
 //   write_checkpoint();
 //
-// The board belongs to the process that opened it first. Its children do not write: in a forked one all functions do
-// nothing, and ddp_board_open() returns NULL in every one. Only a child that opens it before its parent takes it away.
+// The status page belongs to the first process that opens it. Its children do not write to it: ddp_board_open() returns
+// NULL in a child, and in a forked child all functions do nothing. If a child opens the page before its parent does,
+// the page belongs to the child.
 //
-// The constants describe the board for any language; docs/development/protocol.md, section 6, says what the fields
-// mean. Numbers are in native order and aligned. The reader is another process, which reads while we write.
+// The constants describe the layout of the page for any language. docs/development/protocol.md, section 6, says what
+// the fields mean. Numbers are in native byte order and aligned. The launcher, another process, reads the page while
+// this process writes it.
 #ifndef DDP_BOARD_H
 #define DDP_BOARD_H
 
@@ -31,54 +34,54 @@
 #include <time.h>
 #include <unistd.h>
 
-// A board of another version or size is left alone.
+// A page with another version or size is not used.
 #define DDP_BOARD_MAGIC 0x42504444u  // "DDPB"
 #define DDP_BOARD_VERSION 5u
 #define DDP_BOARD_BYTES 153920
 
-// From the start of the board.
+// These offsets are in bytes from the start of the status page. The comments give the types of the fields.
 #define DDP_BOARD_AT_MAGIC 0              // u32
 #define DDP_BOARD_AT_VERSION 4            // u32
 #define DDP_BOARD_AT_BYTES 8              // u32
 #define DDP_BOARD_AT_RANK 12              // i32
 #define DDP_BOARD_AT_LOCAL_RANK 16        // i32
 #define DDP_BOARD_AT_ATTEMPT 20           // i32
-#define DDP_BOARD_AT_LOST_RANK 24         // i32, atomic: the rank whose failure ends the job; -1: none
-#define DDP_BOARD_AT_WRITER 28            // i32, atomic: pid of the process that writes what follows; 0: none so far
+#define DDP_BOARD_AT_LOST_RANK 24         // i32, atomic: the rank whose failure ends the job, -1 if none
+#define DDP_BOARD_AT_WRITER 28            // i32, atomic: pid of the process that writes the other fields, 0 if none
 #define DDP_BOARD_AT_GROUPS_NOT_SHOWN 32  // u32, atomic
 #define DDP_BOARD_AT_PLACES 36            // u32, atomic
-#define DDP_BOARD_AT_OTHER_PROGRESS 48    // u64, atomic: steps and operations that nothing else shows
+#define DDP_BOARD_AT_OTHER_PROGRESS 48    // u64, atomic: steps and operations that no other field shows
 #define DDP_BOARD_AT_WORKER 64            // the worker block
 #define DDP_BOARD_AT_GROUPS 256           // group blocks, one after the other
 #define DDP_BOARD_GROUPS 32
-#define DDP_BOARD_AT_STOP_REQUEST 137484    // u32, atomic, by ddplaunch: 1: the program is to save and to leave
+#define DDP_BOARD_AT_STOP_REQUEST 137484    // u32, atomic, set by ddplaunch: 1 if the program is to save and exit
 #define DDP_BOARD_AT_PROGRESS_DONE 137488   // u64, atomic: steps that are done
-#define DDP_BOARD_AT_PROGRESS_TOTAL 137496  // u64, atomic: of so many; 0: not known
+#define DDP_BOARD_AT_PROGRESS_TOTAL 137496  // u64, atomic: steps in total, 0 if unknown
 #define DDP_BOARD_NO_RANK_LOST (-1)
 
-// From the start of the worker block.
+// These offsets are in bytes from the start of the worker block. The comments give the types of the fields.
 #define DDP_WORKER_BYTES 192
 #define DDP_WORKER_AT_CHANGES 0           // u32, atomic: odd while the fields that are not atomic are written
 #define DDP_WORKER_AT_PHASE 4             // u32: enum ddp_board_phase
 #define DDP_WORKER_AT_SINCE 8             // u64: CLOCK_MONOTONIC, nanoseconds
-#define DDP_WORKER_AT_LINE 16             // i32: of the program, in the file; 0: unknown
+#define DDP_WORKER_AT_LINE 16             // i32: line of the phase call in its file, 0 if unknown
 #define DDP_WORKER_AT_STEPS 24            // u64, atomic
 #define DDP_WORKER_AT_MORE_TIME_UNTIL 32  // u64, atomic: CLOCK_MONOTONIC, nanoseconds
 #define DDP_WORKER_AT_CALLING_THREADS 40  // u32, atomic: threads that have called operations
-#define DDP_WORKER_AT_WAITING_THREADS 44  // u32, atomic: those of them that wait for one
+#define DDP_WORKER_AT_WAITING_THREADS 44  // u32, atomic: calling threads that wait for an operation
 #define DDP_WORKER_AT_POLLED_AT 48        // u64, atomic: CLOCK_MONOTONIC, nanoseconds
-#define DDP_WORKER_AT_NAME 64             // the start of it, ends with 0
+#define DDP_WORKER_AT_NAME 64             // name of the phase, cut at its end, 0-terminated
 #define DDP_WORKER_NAME_BYTES 48
-#define DDP_WORKER_AT_FILE 112  // the end of it, ends with 0
+#define DDP_WORKER_AT_FILE 112  // file of the phase call, cut at its start, 0-terminated
 #define DDP_WORKER_FILE_BYTES 80
 
-// From the start of a group block.
+// These offsets are in bytes from the start of a group block. The comments give the types of the fields.
 #define DDP_GROUP_BYTES 4288
 #define DDP_GROUP_AT_IN_USE 0     // u32, atomic
 #define DDP_GROUP_AT_RANK 4       // i32
 #define DDP_GROUP_AT_SIZE 8       // i32
-#define DDP_GROUP_AT_IDENTITY 16  // u64: the same on all ranks of the group, and no other group's
-#define DDP_GROUP_AT_NAME 32      // ends with 0
+#define DDP_GROUP_AT_IDENTITY 16  // u64: equal on all ranks of the group, different in each other group
+#define DDP_GROUP_AT_NAME 32      // name of the group, 0-terminated
 #define DDP_GROUP_NAME_BYTES 48
 #define DDP_GROUP_AT_CALLED 80               // u64, atomic
 #define DDP_GROUP_AT_STARTED 88              // u64, atomic
@@ -88,14 +91,14 @@
 #define DDP_GROUP_AT_GPU_QUEUED 120          // u64, atomic
 #define DDP_GROUP_AT_GPU_STARTED 128         // u64, atomic
 #define DDP_GROUP_AT_GPU_FINISHED 136        // u64, atomic
-#define DDP_GROUP_AT_CALLS 192               // call blocks, one after the other; call n is in place (n - 1) % 16
+#define DDP_GROUP_AT_CALLS 192               // call blocks, one after the other; call n is in block (n - 1) % 16
 #define DDP_GROUP_CALLS 16
-#define DDP_GROUP_AT_TRANSFERS 3264  // transfer blocks, in no order
+#define DDP_GROUP_AT_TRANSFERS 3264  // transfer blocks, in no particular order
 #define DDP_GROUP_TRANSFERS 8
 
-// From the start of a call block.
+// These offsets are in bytes from the start of a call block. The comments give the types of the fields.
 #define DDP_CALL_BYTES 192
-#define DDP_CALL_AT_SEQUENCE 0     // u64, atomic: 0 while the rest is written
+#define DDP_CALL_AT_SEQUENCE 0     // u64, atomic: 0 while the other fields are written
 #define DDP_CALL_AT_FINGERPRINT 8  // u64
 #define DDP_CALL_AT_CALLED_AT 16   // u64: CLOCK_MONOTONIC, nanoseconds
 #define DDP_CALL_AT_COUNT 24       // u64
@@ -104,31 +107,31 @@
 #define DDP_CALL_AT_OPERATION 40   // u8
 #define DDP_CALL_AT_TYPE 41        // u8
 #define DDP_CALL_AT_OP 42          // u8
-#define DDP_CALL_AT_NAME 48        // ends with 0
+#define DDP_CALL_AT_NAME 48        // name of the call, 0-terminated
 #define DDP_CALL_NAME_BYTES 64
-#define DDP_CALL_AT_FILE 112  // the end of it, ends with 0
+#define DDP_CALL_AT_FILE 112  // file of the call, cut at its start, 0-terminated
 #define DDP_CALL_FILE_BYTES 80
 
-// From the start of a transfer block: a send or a receive.
+// These offsets are in bytes from the start of a transfer block, which describes a send or a receive.
 #define DDP_TRANSFER_BYTES 128
-#define DDP_TRANSFER_AT_NUMBER 0      // u64, atomic: among those of its kind with its peer; 0 while the rest is written
+#define DDP_TRANSFER_AT_NUMBER 0      // u64, atomic: number per kind and peer; 0 while the rest is written
 #define DDP_TRANSFER_AT_IS_DONE 8     // u32, atomic
 #define DDP_TRANSFER_AT_WAITERS 12    // u32, atomic: threads that wait for it
 #define DDP_TRANSFER_AT_CALLED_AT 16  // u64: CLOCK_MONOTONIC, nanoseconds
 #define DDP_TRANSFER_AT_COUNT 24      // u64
-#define DDP_TRANSFER_AT_PEER 32       // i32: rank of the group
+#define DDP_TRANSFER_AT_PEER 32       // i32: rank in the group
 #define DDP_TRANSFER_AT_LINE 36       // i32
 #define DDP_TRANSFER_AT_OPERATION 40  // u8
 #define DDP_TRANSFER_AT_TYPE 41       // u8
-#define DDP_TRANSFER_AT_FILE 48       // the end of it, ends with 0
+#define DDP_TRANSFER_AT_FILE 48       // file of the call, cut at its start, 0-terminated
 #define DDP_TRANSFER_FILE_BYTES 80
 
-// The environment variable that has the board's descriptor.
+// This environment variable holds the file descriptor of the status page.
 #define DDP_BOARD_VARIABLE "DDP_BOARD_FD"
-// ddp_extend() gives no more: 31 years.
+// ddp_extend() limits a request to this many seconds (31 years).
 #define DDP_BOARD_MOST_SECONDS 1e9
 
-// ddplaunch gives more time in evaluation, checkpoint and data loading.
+// ddplaunch allows more time in the phases evaluation, checkpoint and data loading.
 enum ddp_board_phase {
   DDP_PHASE_STARTING = 0,
   DDP_PHASE_CONNECTED = 1,
@@ -142,10 +145,10 @@ enum ddp_board_phase {
   DDP_PHASE_DONE = 9
 };
 
-// The board as it lies in memory: DDP_BOARD_BYTES of it.
+// This is the status page in memory. It has DDP_BOARD_BYTES bytes.
 typedef struct ddp_board ddp_board;
 
-// ddp_phase() with the place of the call.
+// Calls ddp_phase() with the source location of the call.
 #define DDP_PHASE(board, phase, name) ddp_phase(board, phase, name, __FILE__, __LINE__)
 
 #ifdef __cplusplus
@@ -154,7 +157,7 @@ typedef struct ddp_board ddp_board;
 #endif
 // NOLINTBEGIN(modernize-use-nullptr,bugprone-not-null-terminated-result): it is C, and its texts are filled with 0
 
-// -std=c11 hides the clock where nobody has asked for POSIX.
+// With -std=c11, libc hides the clock unless the program asks for POSIX.
 #ifdef CLOCK_MONOTONIC
 #define DDP_BOARD_CLOCK CLOCK_MONOTONIC
 #else
@@ -184,13 +187,13 @@ static inline uint64_t ddp_board_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// False in a forked child, which has the memory too.
+// Returns whether this process writes the page. A forked child inherits the mapping, but does not write.
 static inline int ddp_board_is_ours(ddp_board* board) {
   if (board == NULL) return 0;
   return __atomic_load_n(ddp_board_i32(board, DDP_BOARD_AT_WRITER), __ATOMIC_RELAXED) == (int32_t)getpid();
 }
 
-// A descriptor, as decimal digits and nothing else; -1: there is none.
+// Parses a file descriptor that consists of decimal digits only. Returns -1 if `text` is anything else.
 static inline int ddp_board_descriptor(const char* text) {
   int fd = 0;
   if (text == NULL || *text == '\0' || strlen(text) > 9) return -1;
@@ -201,8 +204,9 @@ static inline int ddp_board_descriptor(const char* text) {
   return fd;
 }
 
-// This process's board; NULL where there is none, or where it is not ours: another process writes it, or the descriptor
-// is closed or of something else. Once is enough, and again is no error. It stays mapped to the end of the process.
+// Returns this process's status page. Returns NULL if there is none, if another process writes it, or if the descriptor
+// is closed or refers to something else. One call is enough; further calls are no error. The page stays mapped until
+// the process ends.
 static inline ddp_board* ddp_board_open(void) {
   struct stat status;
   const int fd = ddp_board_descriptor(getenv(DDP_BOARD_VARIABLE));
@@ -223,21 +227,21 @@ static inline ddp_board* ddp_board_open(void) {
   return NULL;
 }
 
-// A sign of life, as after each step. Any thread.
+// Reports progress. A program calls it after each step, for example. Any thread may call it.
 static inline void ddp_heartbeat(ddp_board* board) {
   if (!ddp_board_is_ours(board)) return;
   __atomic_fetch_add(ddp_board_u64(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_STEPS), 1, __ATOMIC_RELAXED);
 }
 
-// Whether the program has been asked to save and to leave (ddplaunch --save-grace). Ranks may see it at different
-// steps: those that must agree reduce it. Any thread.
+// Returns whether ddplaunch asks the program to save and exit (ddplaunch --save-grace). Ranks may see the request at
+// different steps: ranks that must agree on it reduce the value over all ranks. Any thread may call it.
 static inline int ddp_should_stop(ddp_board* board) {
   if (!ddp_board_is_ours(board)) return 0;
   return __atomic_load_n(ddp_board_u32(board, DDP_BOARD_AT_STOP_REQUEST), __ATOMIC_ACQUIRE) != 0;
 }
 
-// How far the program is: steps that are done, of `total` (0: not known). It is progress, as a heartbeat is. Any
-// thread.
+// Reports that `done` of `total` steps are done; `total` is 0 if unknown. The call counts as progress, like a
+// heartbeat. Any thread may call it.
 static inline void ddp_progress_at(ddp_board* board, uint64_t done, uint64_t total) {
   if (!ddp_board_is_ours(board)) return;
   __atomic_store_n(ddp_board_u64(board, DDP_BOARD_AT_PROGRESS_TOTAL), total, __ATOMIC_RELAXED);
@@ -245,8 +249,9 @@ static inline void ddp_progress_at(ddp_board* board, uint64_t done, uint64_t tot
   __atomic_fetch_add(ddp_board_u64(board, DDP_BOARD_AT_OTHER_PROGRESS), 1, __ATOMIC_RELAXED);
 }
 
-// From now on this process is in `phase`. `name` says more of it and is cut to 47 bytes; of `file` the last 79 are
-// kept. Both may be NULL; line 0: unknown. One thread at a time.
+// Reports that this process is in `phase` from now on. `name` describes the phase and is cut to 47 bytes; the last 79
+// bytes of `file` are kept. Both may be NULL; line 0 means that the line is unknown. Only one thread at a time may call
+// it.
 static inline void ddp_phase(ddp_board* board, enum ddp_board_phase phase, const char* name, const char* file,
                              int line) {
   if (!ddp_board_is_ours(board)) return;
@@ -277,8 +282,8 @@ static inline void ddp_phase(ddp_board* board, enum ddp_board_phase phase, const
   __atomic_store_n(changes, odd + 1, __ATOMIC_RELEASE);
 }
 
-// This process is about to do something that may take `seconds`: until then ddplaunch does not take it for one that
-// hangs. The latest moment that was asked for counts. A negative number and NaN ask for nothing. Any thread.
+// Announces an operation that may take `seconds`. Until then, ddplaunch does not report this process as hung. If
+// several calls ask for time, the latest moment counts. A negative number or NaN has no effect. Any thread may call it.
 static inline void ddp_extend(ddp_board* board, double seconds) {
   if (!ddp_board_is_ours(board) || !(seconds >= 0)) return;
   if (seconds > DDP_BOARD_MOST_SECONDS) seconds = DDP_BOARD_MOST_SECONDS;

@@ -1,24 +1,26 @@
-"""Tells ddplaunch what this process is at: a job that hangs is then told of with it, and one that lives is left alone.
+"""Shows ddplaunch what this process is doing.
 
-One file, to be copied or put on the path, for Python 3.7 and later; the standard library is all it needs.
+If the job hangs, ddplaunch reports it. ddplaunch does not report a process that makes progress as hung.
+
+This is one file, to be copied or put on the path, for Python 3.7 and later. It needs only the standard library.
 
     import ddp_board
 
     for epoch in range(epochs):
         for batch in batches:
             train(batch)
-            ddp_board.heartbeat()                          # a sign of life
-        with ddp_board.phase("evaluation", "validation"):  # the phase before comes back at the end
+            ddp_board.heartbeat()                          # reports progress
+        with ddp_board.phase("evaluation", "validation"):  # the previous phase is restored at the end
             evaluate()
-        ddp_board.extend(1800)                             # the next thing may take half an hour
+        ddp_board.extend(1800)                             # the next operation may take half an hour
         write_checkpoint()
-        if ddp_board.should_stop():                        # ddplaunch --save-grace: the time of this job is over
+        if ddp_board.should_stop():                        # ddplaunch --save-grace: the job's time is over
             break
 
-Without ddplaunch nothing is done. The board belongs to the process that used it first: its children, such as the
-workers of a DataLoader, do not write. (Only a child that imports this module before its parent does, and uses it first,
-takes the board away: import it in the main program.) Any thread may call all functions; the phase is one for the whole
-process.
+Without ddplaunch, the functions do nothing. The status page belongs to the process that used it first. Its children,
+such as the workers of a DataLoader, do not write to it. If a child imports this module and uses it before its parent
+imports it, the page belongs to the child. Import the module in the main program to prevent this. Any thread may call
+all functions. The whole process has one phase.
 """
 import math
 import mmap
@@ -29,11 +31,12 @@ import time
 
 __all__ = ["PHASES", "extend", "heartbeat", "phase", "progress", "should_stop"]
 
-# The board's layout: docs/development/protocol.md, section 6. A board of another version or size is left alone.
+# docs/development/protocol.md, section 6, describes the layout of the page. A page with another version or size is not
+# used.
 _MAGIC = 0x42504444
 _VERSION = 5
 _BYTES = 153920
-# Where things lie, counted in numbers of 4 bytes and of 8 bytes, and in bytes.
+# These are the positions of the fields, counted in numbers of 4 bytes, in numbers of 8 bytes, or in bytes.
 _MAGIC_AT, _VERSION_AT, _WRITER_AT = 0 // 4, 4 // 4, 28 // 4
 _OTHER_PROGRESS_AT = 48 // 8
 _STOP_REQUEST_AT, _PROGRESS_DONE_AT, _PROGRESS_TOTAL_AT = 137484 // 4, 137488 // 8, 137496 // 8
@@ -41,11 +44,11 @@ _WORKER = 64
 _CHANGES_AT, _PHASE_AT, _LINE_AT = (_WORKER + 0) // 4, (_WORKER + 4) // 4, (_WORKER + 16) // 4
 _SINCE_AT, _STEPS_AT, _MORE_TIME_AT = (_WORKER + 8) // 8, (_WORKER + 24) // 8, (_WORKER + 32) // 8
 _NAME_BYTES, _FILE_BYTES = 48, 80
-_TEXTS = slice(_WORKER + 64, _WORKER + 64 + _NAME_BYTES + _FILE_BYTES)  # name, file
+_TEXTS = slice(_WORKER + 64, _WORKER + 64 + _NAME_BYTES + _FILE_BYTES)  # slice of name and file
 
 _MOST_SECONDS = 1e9  # 31 years
 
-# The number of a phase is its place. ddplaunch gives more time in evaluation, checkpoint and data_loading.
+# The number of a phase is its index. ddplaunch allows more time in evaluation, checkpoint and data_loading.
 PHASES = ("starting", "connected", "rendezvous", "communicator", "training", "evaluation", "checkpoint", "data_loading",
           "finishing", "done")
 _NUMBERS = {name: number for number, name in enumerate(PHASES)}
@@ -53,12 +56,13 @@ _NUMBERS = {name: number for number, name in enumerate(PHASES)}
 _process = os.getpid()
 _is_open = False
 _board = None
-# A signal's handler may call what it interrupts. A forked child never asks for it: there it may be held for ever.
+# The lock is reentrant, because a signal handler may call the function that it interrupts. A forked child never
+# acquires it, because it may be held there forever.
 _lock = threading.RLock()
 
 
 class _Board:
-    """The mapped board, as numbers of 4 bytes, of 8 bytes, and as bytes."""
+    """Represents the mapped page, as numbers of 4 bytes, as numbers of 8 bytes, and as bytes."""
 
     __slots__ = ("u32", "u64", "bytes")
 
@@ -69,9 +73,10 @@ class _Board:
 
 
 def _claim(fd, board):
-    """Whether this process is the writer, or now is."""
-    # Python has no compare-and-swap. The lock keeps other Pythons out; who does not get it at once comes too late.
-    import fcntl  # not on every system; where there is a board it is
+    """Returns whether this process is the writer of the page, after it tried to become the writer."""
+    # Python has no compare-and-swap. The lock keeps out other Python processes. A process that does not get it at once
+    # is too late to become the writer.
+    import fcntl  # missing on some systems, but never where a status page exists
     fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         if board.u32[_WRITER_AT] == 0:
@@ -82,7 +87,10 @@ def _claim(fd, board):
 
 
 def _open():
-    """The board; None where there is none, or not ours: the descriptor may be closed, or of something else."""
+    """Returns the page, or None if there is none, or if it belongs to another process.
+
+    The descriptor may be closed or refer to something else.
+    """
     digits = os.environ.get("DDP_BOARD_FD", "")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
         return None
@@ -98,14 +106,14 @@ def _open():
 
 
 def _forget():
-    """In a forked child: the board is its parent's."""
+    """Drops the page in a forked child, because it belongs to the parent."""
     global _board, _is_open
     _board = None
     _is_open = True
 
 
 def _mine():
-    """The board if this process is to write it, else None."""
+    """Returns the page if this process is to write it, else None."""
     global _board, _is_open
     if _is_open:
         return _board
@@ -122,16 +130,17 @@ def _mine():
 
 
 def heartbeat():
-    """A sign of life, as after each step. Costs a fraction of a microsecond."""
+    """Reports progress. A program calls it after each step, for example. It costs a fraction of a microsecond."""
     board = _mine()
     if board is not None:
-        # A runtime in C++ in this process may count at the same moment, and one of the two be lost: it is as well.
+        # If a C++ runtime in this process counts at the same moment, one of the two counts may be lost. That is
+        # harmless.
         with _lock:
             board.u64[_STEPS_AT] += 1
 
 
 class _Section:
-    """What phase() returns: the phase before comes back when its `with` ends."""
+    """Represents the result of phase(). It restores the previous phase when its `with` block ends."""
 
     __slots__ = ("_before",)
 
@@ -147,22 +156,22 @@ class _Section:
 
 
 def _text(text, size, first, last):
-    """`size` bytes that end with 0: the first or the last of the text, in whole characters."""
+    """Returns `size` bytes that end with 0: the start or the end of the text, cut between whole characters."""
     cut = text.encode("utf-8", "replace")[first:last]
     return cut.decode("utf-8", "ignore").encode("utf-8").ljust(size, b"\0")
 
 
 def _enter(number, line, texts):
-    """Writes where this process is. Returns where it was; None without a board."""
+    """Writes the phase of this process. Returns the previous phase, or None if there is no page."""
     board = _mine()
     if board is None:
         return None
     u32 = board.u32
     with _lock:
-        # From the board, where a runtime in C++ in this process writes too.
+        # The previous phase is read from the page, because a C++ runtime in this process may have written it.
         before = (u32[_PHASE_AT], u32[_LINE_AT], bytes(board.bytes[_TEXTS]))
-        # Odd while the rest is written. Python has no memory fences: where the processor changes the order of writes,
-        # the reader may see a mix for a moment, with which it copes.
+        # The number is odd while the other fields are written. Python has no memory fences. If the processor reorders
+        # the writes, the launcher may read a mix for a moment, and copes with it.
         odd = u32[_CHANGES_AT] | 1
         u32[_CHANGES_AT] = odd
         u32[_PHASE_AT] = number
@@ -174,13 +183,13 @@ def _enter(number, line, texts):
 
 
 def phase(name_of_phase, name=""):
-    """This process is in that phase (one of PHASES) from now on, or to the end of the block:
+    """Reports that this process is in that phase (one of PHASES) from now on, or until the `with` block ends:
 
         ddp_board.phase("training")
         with ddp_board.phase("evaluation", "validation set"): ...
 
-    `name` says more of it and is cut to 47 bytes. The place of the call is kept too. Raises ValueError for another
-    phase.
+    `name` describes the phase and is cut to 47 bytes. The source location of the call is kept too. Raises ValueError if
+    the phase is unknown.
     """
     number = _NUMBERS.get(name_of_phase)
     if number is None:
@@ -194,9 +203,9 @@ def phase(name_of_phase, name=""):
 
 
 def extend(seconds):
-    """Asks for time: ddplaunch does not take this process for one that hangs before so many seconds are over.
+    """Asks for time: ddplaunch does not report this process as hung until so many seconds are over.
 
-    The latest moment that was asked for counts. Raises ValueError for a number that is negative or not finite.
+    If several calls ask for time, the latest moment counts. Raises ValueError if the number is negative or not finite.
     """
     seconds = float(seconds)
     if not 0 <= seconds < math.inf:
@@ -211,9 +220,9 @@ def extend(seconds):
 
 
 def progress(done, total=0):
-    """How far this process is: `done` steps of `total` (0: not known). Reports show it, and it is progress as a heartbeat is.
+    """Reports that `done` of `total` steps are done; `total` is 0 if unknown. Reports of ddplaunch show it.
 
-    Raises ValueError for a negative number.
+    The call counts as progress, like a heartbeat. Raises ValueError if a number is negative.
     """
     done, total = int(done), int(total)
     if done < 0 or total < 0:
@@ -228,9 +237,10 @@ def progress(done, total=0):
 
 
 def should_stop():
-    """Whether the program has been asked to save and to leave (ddplaunch --save-grace). False without ddplaunch.
+    """Returns whether ddplaunch asks the program to save and exit (ddplaunch --save-grace). False without ddplaunch.
 
-    Ranks may see it at different steps. Programs whose ranks must agree reduce it, with PyTorch for instance:
+    Ranks may see the request at different steps. Ranks that must agree on it reduce the value, for instance with
+    PyTorch:
 
         stop = torch.tensor([float(ddp_board.should_stop())])
         dist.all_reduce(stop, dist.ReduceOp.MAX)

@@ -1,4 +1,5 @@
-// Adam with decoupled weight decay (AdamW): Kingma and Ba, arXiv:1412.6980; Loshchilov and Hutter, arXiv:1711.05101.
+// This file implements Adam with decoupled weight decay (AdamW): Kingma and Ba, arXiv:1412.6980; Loshchilov and Hutter,
+// arXiv:1711.05101.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -29,7 +30,7 @@ class Adam {
     }
   }
 
-  // Moments, for checkpoints: "adam.m.<name>" and "adam.v.<name>".
+  // Returns the moments for checkpoints: "adam.m.<name>" and "adam.v.<name>".
   std::vector<ddp::Tensor> state() {
     std::vector<ddp::Tensor> tensors;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {

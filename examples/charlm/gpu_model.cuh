@@ -1,4 +1,4 @@
-// The character model of model.h on a GPU: kernels, cuBLAS, and everything on one stream.
+// This file implements the character model of model.h on a GPU, with kernels and cuBLAS. All work is on one stream.
 #pragma once
 
 #include <ddp/ddp.h>
@@ -20,14 +20,14 @@ namespace charlm {
 
 using Index = std::int64_t;
 
-// As in ModelShape.
+// These sizes are those of ModelShape.
 constexpr Index kContext = 8, kWidth = 16, kHidden = 128, kInputs = kContext * kWidth;
 
 __device__ inline Index own_index() {
   return static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-// x[n,k*E]: the embeddings of the k symbols before each position.
+// Sets x[n,k*E] to the embeddings of the k symbols before each position.
 __global__ void embed(double* x, const double* embedding, const std::uint8_t* text, const Index* positions,
                       Index count) {
   const Index i = own_index();
@@ -41,7 +41,8 @@ __global__ void add_bias_and_tanh(double* h, const double* bias, Index count) {
   if (i < count) h[i] = tanh(h[i] + bias[i % kHidden]);
 }
 
-// A thread a row: logits without bias become the gradient of the mean loss with respect to them, (p - one-hot) / n.
+// Each thread handles one row. It turns logits without bias into the gradient of the mean loss with respect to them, (p
+// - one-hot) / n.
 __global__ void softmax_and_loss(double* rows, double* loss, const double* bias, const std::uint8_t* text,
                                  const Index* positions, Index symbols, Index n) {
   const Index i = own_index();
@@ -55,7 +56,7 @@ __global__ void softmax_and_loss(double* rows, double* loss, const double* bias,
   for (Index j = 0; j < symbols; ++j) row[j] = (row[j] / sum - (j == target ? 1 : 0)) / static_cast<double>(n);
 }
 
-// A thread a column.
+// Each thread sums one column.
 __global__ void add_column_sums(double* sums, const double* rows, Index columns, Index n) {
   const Index j = own_index();
   if (j >= columns) return;
@@ -67,7 +68,7 @@ __global__ void tanh_backward(double* d_h, const double* h, Index count) {
   if (i < count) d_h[i] *= 1 - h[i] * h[i];
 }
 
-// A thread an element of the table, which adds up what belongs to it in a fixed order.
+// Each thread handles one element of the table. It adds up the contributions in a fixed order.
 __global__ void embed_backward(double* gradient, const double* d_x, const std::uint8_t* text, const Index* positions,
                                Index n, Index count) {
   const Index own = own_index();
@@ -80,7 +81,7 @@ __global__ void embed_backward(double* gradient, const double* d_x, const std::u
   }
 }
 
-// Kingma and Ba, arXiv:1412.6980. `correction`: 1 - beta^t.
+// Implements Kingma and Ba, arXiv:1412.6980. `correction1` and `correction2` are 1 - beta^t.
 __global__ void adam(double* values, const double* gradient, double* m, double* v, double rate, double correction1,
                      double correction2, Index count) {
   const Index i = own_index();
@@ -97,7 +98,7 @@ inline void require(cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error("cuBLAS: status " + std::to_string(status));
 }
 
-// This rank's GPU: a stream, and what is put on it.
+// Holds a stream of this rank's GPU and runs operations on it.
 struct Gpu {
   explicit Gpu(ddp::ProcessGroup& group) : world(group) {
     require(cudaStreamCreate(&stream));
@@ -120,8 +121,8 @@ struct Gpu {
     config.stream = stream;
     require(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
   }
-  // c[m,n] = op(a)[m,k] op(b)[k,n] + beta c, row-major; cuBLAS takes them for transposed matrices in column-major
-  // order.
+  // Computes c[m,n] = op(a)[m,k] op(b)[k,n] + beta c, row-major. cuBLAS sees them as transposed matrices in
+  // column-major order.
   void multiply(double* c, const double* a, bool transpose_a, const double* b, bool transpose_b, Index m, Index k,
                 Index n, double beta = 0) {
     const double one = 1;
@@ -148,7 +149,7 @@ inline double* numbers(const ddp::Buffer& buffer) {
   return static_cast<double*>(buffer.data);
 }
 
-// Parameters and activations of up to `rows` positions of the text.
+// Holds parameters, and activations for up to `rows` positions of the text.
 struct GpuModel {
   GpuModel(Gpu& gpu_, const std::vector<std::uint8_t>& text_, Index symbols_, Index rows, std::uint64_t seed)
       : gpu(gpu_),
@@ -169,7 +170,7 @@ struct GpuModel {
   double* value(ParameterIndex index) { return numbers(parameters[index].data); }
   const std::uint8_t* symbols_of_text() { return static_cast<const std::uint8_t*>(text.buffer().data); }
 
-  // `loss` gets the nats of each position.
+  // Sets `loss` to the nats of each position.
   void forward(const Index* positions, Index n) {
     gpu.run(embed, n * kInputs, numbers(x), value(kEmbedding), symbols_of_text(), positions, n * kInputs);
     gpu.multiply(numbers(h), numbers(x), false, value(kWeight1), false, n, kInputs, kHidden);
@@ -178,7 +179,7 @@ struct GpuModel {
     gpu.run(softmax_and_loss, n, numbers(p), numbers(loss), value(kBias2), symbols_of_text(), positions, symbols, n);
   }
 
-  // The last layer first: NCCL averages its gradients while those of the others are computed.
+  // The last layer comes first, so that NCCL averages its gradients while those of the other layers are computed.
   void backward(const Index* positions, Index n, ddp::DistributedDataParallel& data_parallel) {
     const auto gradient = [&](ParameterIndex index) { return numbers(data_parallel.gradient(index)); };
     gpu.run(add_column_sums, symbols, gradient(kBias2), numbers(p), symbols, n);
@@ -210,7 +211,7 @@ struct GpuModel {
   std::vector<ddp::Tensor> parameters;
 };
 
-// Adam without weight decay, as adam.h.
+// Implements Adam as adam.h does, without weight decay.
 class GpuAdam {
  public:
   GpuAdam(GpuModel& model, double learning_rate) : model_(model), learning_rate_(learning_rate) {

@@ -7,7 +7,7 @@
 namespace charlm {
 namespace {
 
-// c[m,n] += a[m,k] b[k,n]
+// Computes c[m,n] += a[m,k] b[k,n].
 void add_product(std::span<double> c, std::span<const double> a, std::span<const double> b, std::size_t m,
                  std::size_t k, std::size_t n) {
   for (std::size_t i = 0; i < m; ++i) {
@@ -18,7 +18,7 @@ void add_product(std::span<double> c, std::span<const double> a, std::span<const
   }
 }
 
-// c[k,n] += transposed a[m,k] times b[m,n]
+// Computes c[k,n] += transposed a[m,k] times b[m,n].
 void add_transposed_product(std::span<double> c, std::span<const double> a, std::span<const double> b, std::size_t m,
                             std::size_t k, std::size_t n) {
   for (std::size_t i = 0; i < m; ++i) {
@@ -29,7 +29,7 @@ void add_transposed_product(std::span<double> c, std::span<const double> a, std:
   }
 }
 
-// c[m,k] = a[m,n] times transposed b[k,n]
+// Returns c[m,k] = a[m,n] times transposed b[k,n].
 std::vector<double> product_transposed(std::span<const double> a, std::span<const double> b, std::size_t m,
                                        std::size_t n, std::size_t k) {
   std::vector<double> transposed(n * k);
@@ -68,7 +68,7 @@ void softmax_rows(std::span<double> rows, std::size_t n) {
 Model::Model(const ModelShape& shape, std::uint64_t seed) : shape_(shape), values_(kParameterCount) {
   const std::size_t inputs = shape.context * shape.embedding;
   std::mt19937_64 generator(seed);
-  // Uniform draws by hand: the standard's distributions differ between libraries.
+  // The uniform numbers are computed here, because the standard's distributions differ between libraries.
   const auto fill = [&](ParameterIndex index, std::size_t count, double bound) {
     values_[index].resize(count);
     for (double& value : values_[index]) {

@@ -1,10 +1,11 @@
-// A character language model: embedding of the last `context` characters, one hidden layer, softmax over the alphabet.
+// This character language model has an embedding of the last `context` characters, one hidden layer, and a softmax over
+// the alphabet.
 //
 //   x = embedding[c1] ++ … ++ embedding[ck]      h = tanh(x W1 + b1)      p = softmax(h W2 + b2)
 //
-// After Bengio et al., "A Neural Probabilistic Language Model", JMLR 3 (2003). Forward and backward are written by
-// hand; all matrices are row-major. Double precision, so that sums taken in another order (more ranks) give the same
-// parameters to far better than 1e-5.
+// The model follows Bengio et al., "A Neural Probabilistic Language Model", JMLR 3 (2003). Forward and backward are
+// written by hand, and all matrices are row-major. Double precision keeps the parameters equal to far better than 1e-5
+// if sums are taken in another order (more ranks).
 #pragma once
 
 #include <ddp/buffer.h>
@@ -17,31 +18,31 @@
 namespace charlm {
 
 struct ModelShape {
-  std::size_t symbols = 0;     // V
-  std::size_t context = 8;     // k
-  std::size_t embedding = 16;  // E
-  std::size_t hidden = 128;    // H
+  std::size_t symbols = 0;     // V in the shapes below
+  std::size_t context = 8;     // k in the shapes below
+  std::size_t embedding = 16;  // E in the shapes below
+  std::size_t hidden = 128;    // H in the shapes below
 };
 
 enum ParameterIndex : std::size_t { kEmbedding, kWeight1, kBias1, kWeight2, kBias2, kParameterCount };
 
 class Model {
  public:
-  // Random weights, the same for the same seed.
+  // Initializes random weights, which are the same for the same seed.
   Model(const ModelShape& shape, std::uint64_t seed);
 
-  // embedding [V,E], weight1 [k*E,H], bias1 [H], weight2 [H,V], bias2 [V].
+  // Returns embedding [V,E], weight1 [k*E,H], bias1 [H], weight2 [H,V], bias2 [V].
   std::vector<ddp::Tensor> parameters();
 
-  // The mean loss (nats) of predicting text[i] from the `context` symbols before it, over all i in `positions`; each i
-  // is at least `context`.
+  // Returns the mean loss (nats) of predicting text[i] from the `context` symbols before it, over all i in `positions`.
+  // Each i is at least `context`.
   double forward(std::span<const std::uint8_t> text, std::span<const std::int64_t> positions);
 
   // Called when the gradient of a parameter is complete.
   using GradientReady = std::function<void(ParameterIndex)>;
 
-  // Adds the gradient of the last forward's mean loss to `gradients` (in the order of parameters()) and reports each
-  // when it is complete: the last layer first.
+  // Adds the gradient of the last forward's mean loss to `gradients` (in the order of parameters()). Reports each
+  // gradient when it is complete, the last layer first.
   void backward(std::span<const std::span<double>> gradients, const GradientReady& ready);
 
   std::size_t context() const { return shape_.context; }
@@ -51,7 +52,7 @@ class Model {
 
   ModelShape shape_;
   std::vector<std::vector<double>> values_;
-  // Of the last forward, a row a position.
+  // These are values of the last forward, with one row per position.
   std::vector<std::uint8_t> inputs_;   // [n,k]
   std::vector<std::uint8_t> targets_;  // [n]
   std::vector<double> x_;              // [n,k*E]

@@ -11,7 +11,7 @@ namespace {
 
 struct OptionForm {
   const char* name;
-  const char* value;  // its name in the help; "" for a switch
+  const char* value;  // name of the value in the help; "" for a switch
   const char* help;
   std::function<void(Options&, const std::string&)> set;
 };

@@ -1,4 +1,5 @@
-// How far the training is: one line that is rewritten in a terminal, plain lines a few seconds apart elsewhere.
+// ProgressLine shows the progress of the training. In a terminal it rewrites one line; otherwise it prints plain lines
+// a few seconds apart.
 #pragma once
 
 #include <unistd.h>
@@ -13,7 +14,7 @@ namespace charlm {
 
 class ProgressLine {
  public:
-  // Nothing is printed unless `enabled`. `first` is the step at which this run begins.
+  // Prints nothing unless `enabled`. `first` is the step at which this run begins.
   ProgressLine(bool enabled, std::int64_t first, std::int64_t total, std::int64_t tokens_per_step)
       : enabled_(enabled),
         terminal_(::isatty(STDOUT_FILENO) == 1),
@@ -21,7 +22,7 @@ class ProgressLine {
         total_(total),
         tokens_(tokens_per_step) {}
 
-  // After each step. The printed loss is a running mean (a step counts 5 %).
+  // Call it after each step. The printed loss is a running mean (a step counts 5 %).
   void update(std::int64_t done, double loss) {
     mean_loss_ = done - first_ <= 1 ? loss : 0.95 * mean_loss_ + 0.05 * loss;
     const auto now = Clock::now();

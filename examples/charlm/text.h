@@ -1,4 +1,4 @@
-// The training text as numbers, and the table that a model must beat.
+// This header declares the training text as numbers, and the table that a model must beat.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace charlm {
 
 struct Corpus {
   std::string alphabet;             // every byte that occurs in the text, ascending
-  std::vector<std::uint8_t> train;  // symbols: indices into the alphabet
+  std::vector<std::uint8_t> train;  // indices into the alphabet
   std::vector<std::uint8_t> valid;  // the held-out tail
 };
 
@@ -18,12 +18,12 @@ struct Corpus {
 Corpus read_corpus(const std::string& path);
 
 struct BigramScore {
-  double perplexity = 0;  // on the validation text
-  double smoothing = 0;   // the added count that gave it
+  double perplexity = 0;  // perplexity on the validation text
+  double smoothing = 0;   // the added count that gave this perplexity
 };
 
-// The best table of P(next | current) from the counts of the training text: the added count (additive smoothing) is the
-// one of a fine grid that suits the validation text best, which is more help than the model gets.
+// Returns the score of the best table of P(next | current) from the counts of the training text. The added count
+// (additive smoothing) is the best one of a fine grid for the validation text, which is more help than the model gets.
 BigramScore best_bigram(const Corpus& corpus);
 
 }  // namespace charlm

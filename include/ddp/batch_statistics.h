@@ -1,4 +1,4 @@
-// What a batch normalisation needs to normalise over the batches of all ranks (SyncBatchNorm).
+// Declares the collectives with which batch normalisation covers the batches of all ranks (SyncBatchNorm).
 #pragma once
 
 #include <ddp/process_group.h>
@@ -7,11 +7,13 @@
 
 namespace ddp {
 
-// Collective. Before: of each channel this rank's mean and its variance (the mean of the squared distances, divided by
-// `count`), over `count` values a channel. After: those over the values of all ranks. Returns how many values that are.
-// Ranks may have different counts, 0 too (then their mean and variance do not matter). Chan, Golub, LeVeque: Updating
-// formulae and a pairwise algorithm for computing sample variances, 1979; in rank order, the same bits on all ranks.
-// Throws invalid_argument if the spans differ in length.
+// This is a collective call. On entry, `mean` and `variance` hold the statistics of each channel over this rank's
+// `count` values per channel. The variance is the mean of the squared distances, divided by `count`. On return, they
+// hold the statistics over the values of all ranks. Returns the number of these values.
+//
+// Ranks may have different counts. If a rank's count is 0, its mean and variance are ignored. The algorithm is that of
+// Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979. It runs in
+// rank order, so that the result is bit-identical on all ranks. Throws invalid_argument if the spans differ in length.
 DDP_EXPORT double synchronize_batch_statistics(const ProcessGroup& group, std::span<float> mean,
                                                std::span<float> variance, double count,
                                                CallSite site = CallSite::current());
@@ -19,8 +21,9 @@ DDP_EXPORT double synchronize_batch_statistics(const ProcessGroup& group, std::s
                                                std::span<double> variance, double count,
                                                CallSite site = CallSite::current());
 
-// Collective, for backward. Of each channel the sums over this rank's values of dy and of dy * (x - mean): afterwards
-// those over all ranks' values. With their total count n and the variance v from above:
+// This is a collective call for backward. On entry, the spans hold the sums of dy and of dy * (x - mean) over this
+// rank's values, for each channel. On return, they hold the sums over the values of all ranks. The gradient dx follows
+// from them, the total count n and the variance v from above:
 //   dx = w / sqrt(v + epsilon) * (dy - sum_dy / n - (x - mean) / (v + epsilon) * sum_dy_centered / n)
 DDP_EXPORT void synchronize_batch_gradients(const ProcessGroup& group, std::span<float> sum_dy,
                                             std::span<float> sum_dy_centered, CallSite site = CallSite::current());

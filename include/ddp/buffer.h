@@ -1,5 +1,5 @@
-// Buffer: a non-owning view of numbers in host or GPU memory; ConstBuffer: one that is only read. Tensor: a Buffer with
-// a name and a shape.
+// Buffer is a non-owning view of numbers in host or GPU memory. ConstBuffer is a read-only view. Tensor is a Buffer
+// with a name and a shape.
 #pragma once
 
 #include <ddp/data_type.h>
@@ -19,22 +19,23 @@ namespace ddp {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
-// A value: host memory, or a GPU's.
+// Names host memory or one GPU. This is a value type.
 struct Device {
   DeviceType type = DeviceType::cpu;
-  int index = 0;  // cuda: as CUDA numbers the GPUs that this process sees
+  int index = 0;  // for cuda, CUDA's number among the GPUs that this process sees
 
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-// A C++ type that has a DataType.
+// Accepts the C++ types that have a DataType.
 template <typename T>
 concept Element = requires {
   DataTypeOf<std::remove_const_t<T>>::value;
 };
 
-// A value. The memory stays the caller's and must live until the operation that uses it is done. Made from any
-// array of the types of data_type.h: std::vector<float>, std::array<double, 3>, float[8], std::span<std::int64_t>.
+// This is a value type. The caller keeps ownership of the memory, which must live until the operation that uses it is
+// done. A Buffer can be made from any array of the types in data_type.h: std::vector<float>, std::array<double, 3>,
+// float[8], std::span<std::int64_t>.
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;  // elements
@@ -52,7 +53,7 @@ struct Buffer {
   Buffer(std::array<T, N>& values) : Buffer(std::span<T>(values)) {}
   template <Element T, std::size_t N>
   Buffer(T (&values)[N]) : Buffer(std::span<T>(values)) {}
-  // A temporary would be gone before the operation that uses it is done.
+  // Temporaries are rejected because their memory is freed before the operation is done.
   template <Element T>
   Buffer(const std::vector<T>&&) = delete;
   template <Element T, std::size_t N>
@@ -60,7 +61,7 @@ struct Buffer {
 
   std::size_t bytes() const { return count * size_of(type); }
 
-  // The elements as T; throws invalid_argument unless T is the buffer's type.
+  // Returns the elements as T. Throws invalid_argument unless T is the buffer's type.
   template <typename T>
   std::span<T> as() const {
     if (type != DataTypeOf<T>::value) {
@@ -70,13 +71,13 @@ struct Buffer {
     return {static_cast<T*>(data), count};
   }
 
-  // `count` elements from `first` on.
+  // Returns `slice_count` elements from `first` on.
   Buffer slice(std::size_t first, std::size_t slice_count) const {
     return {static_cast<std::byte*>(data) + first * size_of(type), slice_count, type, device};
   }
 };
 
-// The same for memory that is only read: what a rank gives. Made from a Buffer, too.
+// Is a read-only Buffer, for the data that a rank contributes. It can also be made from a Buffer.
 struct ConstBuffer {
   const void* data = nullptr;
   std::size_t count = 0;  // elements
@@ -96,7 +97,8 @@ struct ConstBuffer {
   ConstBuffer(const std::array<T, N>& values) : ConstBuffer(std::span<const T>(values)) {}
   template <Element T, std::size_t N>
   ConstBuffer(const T (&values)[N]) : ConstBuffer(std::span<const T>(values)) {}
-  // A temporary would be gone before the operation that reads it is done. Give it a name that lives as long.
+  // Temporaries are rejected because their memory is freed before the operation is done. Store the value in a variable
+  // that lives as long.
   template <Element T>
   ConstBuffer(const std::vector<T>&&) = delete;
   template <Element T, std::size_t N>
@@ -106,26 +108,26 @@ struct ConstBuffer {
 
   std::size_t bytes() const { return count * size_of(type); }
 
-  // `count` elements from `first` on.
+  // Returns `slice_count` elements from `first` on.
   ConstBuffer slice(std::size_t first, std::size_t slice_count) const {
     return {static_cast<const std::byte*>(data) + first * size_of(type), slice_count, type, device};
   }
 };
 
-// What data parallelism and checkpoints work on: `{"layer1.weight", weights, {128, 64}}`. The product of `shape` is
-// `data.count`; row-major order.
+// Data parallelism and checkpoints work on tensors, for example `{"layer1.weight", weights, {128, 64}}`. The product of
+// `shape` equals `data.count`. Elements are in row-major order.
 struct Tensor {
   std::string name = {};
   Buffer data = {};
   std::vector<std::int64_t> shape = {};
 };
 
-// A part of a tensor of this name and shape: its elements [first, first + data.count), in row-major order. What a rank
-// has of a state that is divided among the ranks; a whole Tensor is one, too.
+// Describes a part of the tensor of this name and shape: its elements [first, first + data.count), in row-major order.
+// A rank holds shards of a state that is divided among the ranks. A whole Tensor converts to a TensorShard.
 struct TensorShard {
   std::string name;
   Buffer data;
-  std::vector<std::int64_t> shape;  // of the whole tensor
+  std::vector<std::int64_t> shape;  // shape of the whole tensor
   std::size_t first = 0;
 
   TensorShard() = default;

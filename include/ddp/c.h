@@ -1,5 +1,6 @@
-// The C interface of the runtime: process groups and their collectives for C, Rust, Fortran, Julia, Python's ctypes and
-// every other language that can call C. Plain C99. docs/reference/c-api.md explains the rules with examples.
+// This is the C interface of the runtime: process groups and their collectives. It serves C, Rust, Fortran, Julia,
+// Python's ctypes and every other language that can call C. It is plain C99. docs/reference/c-api.md explains the rules
+// with examples.
 //
 //   ddp_group* world = NULL;
 //   float sums[4] = {1, 2, 3, 4};
@@ -11,24 +12,26 @@
 //   }
 //   ddp_group_destroy(world);
 //
-// Status. Every function that can fail returns an int: DDP_OK, or a value of enum ddp_status. No C++ exception leaves
-// the library. ddp_last_error() has the text. A function that fails sets its output arguments to NULL or 0, except
+// Status. Every function that can fail returns DDP_OK or another value of enum ddp_status. No C++ exception leaves the
+// library. ddp_last_error() returns the text. A function that fails sets its output arguments to NULL or 0, except
 // `done` of ddp_work_test() and ddp_work_wait_for().
 //
-// Handles. ddp_group, ddp_work and ddp_progress are opaque. A handle is a number in the form of a pointer, and it is
-// never used twice: a handle that was destroyed, or that never was one, gives DDP_ERROR_INVALID_ARGUMENT. A *_destroy
-// function, and ddp_free(), do nothing with NULL.
+// Handles. ddp_group, ddp_work and ddp_progress are opaque. A handle is a number in the form of a pointer, and the
+// library never reuses it. A function that is given a destroyed or invalid handle returns DDP_ERROR_INVALID_ARGUMENT.
+// The *_destroy functions and ddp_free() do nothing with NULL.
 //
 // Work. The last argument of a collective, of send and of recv is `ddp_work** work`. If it is NULL, the call blocks
 // until the operation is done and returns the operation's status. Otherwise the call returns at once and stores a
-// handle, which the caller destroys; the buffers must stay valid until the operation is done.
+// handle, which the caller must destroy. The buffers must stay valid until the operation is done.
 //
-// Threads. Every function may be called from any thread. Calls of several threads on one group get into one order,
-// which must be the same on all ranks. A thread inside one of these functions must not be cancelled (pthread_cancel),
-// nor left by longjmp. A child that was forked after ddp_init() must not call any of them.
+// Threads. Every function may be called from any thread. Calls of several threads on one group are put into one order,
+// which must be the same on all ranks. The program must not cancel a thread inside one of these functions
+// (pthread_cancel) or leave such a function by longjmp. A child that was forked after ddp_init() must not call any of
+// them.
 //
-// Growth. Values of enumerations never change. Structures begin with struct_size = sizeof(the structure) and get new
-// fields at the end only; what is 0 has its default. Functions are added, and never get other arguments.
+// Growth. Values of enumerations never change. Structures begin with struct_size = sizeof(the structure), and new
+// fields are added only at the end. A field that is 0 has its default. Functions may be added, but their arguments
+// never change.
 #ifndef DDP_C_H
 #define DDP_C_H
 
@@ -43,27 +46,27 @@
 #define DDP_C_API
 #endif
 
-// Increases if a program that was compiled against an older header could no longer run.
+// This number increases if a program that was compiled against an older header could no longer run.
 #define DDP_C_ABI_VERSION 1
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-// Chosen by what the caller can do about it, as ddp::ErrorKind.
+// The statuses are grouped by what the caller can do about them, as ddp::ErrorKind.
 enum ddp_status {
   DDP_OK = 0,
   DDP_ERROR_INVALID_ARGUMENT = 1,  // correct the call
-  DDP_ERROR_TIMEOUT = 2,           // a peer did not answer in time; exit, and be restarted
-  DDP_ERROR_PEER_LOST = 3,         // a peer is gone; exit, and be restarted
-  DDP_ERROR_MISMATCH = 4,          // the ranks called different things
-  DDP_ERROR_UNAVAILABLE = 5,       // it does not work here, or memory ran out; choose something else
+  DDP_ERROR_TIMEOUT = 2,           // a peer did not answer in time; exit and let the launcher restart the job
+  DDP_ERROR_PEER_LOST = 3,         // a peer is gone; exit and let the launcher restart the job
+  DDP_ERROR_MISMATCH = 4,          // the ranks called different operations
+  DDP_ERROR_UNAVAILABLE = 5,       // the request does not work here, or memory ran out; use an alternative
   DDP_ERROR_ABORTED = 6,           // the group was closed, or an earlier operation failed
-  DDP_ERROR_CORRUPT = 7,           // a file's content is not what was written
+  DDP_ERROR_CORRUPT = 7,           // a file's content differs from what was written
   DDP_ERROR_INTERNAL = 8           // a defect of the runtime; report it
 };
 
-// What the elements of a buffer are: int32_t in calls.
+// Lists the element types of buffers. Calls take them as int32_t.
 enum ddp_type {
   DDP_TYPE_F16 = 0,   // IEEE 754 binary16
   DDP_TYPE_BF16 = 1,  // the upper half of a binary32
@@ -77,23 +80,24 @@ enum ddp_type {
   DDP_TYPE_BOOL = 9  // a byte, 0 or 1
 };
 
-// How the values of all ranks become one: int32_t in calls. ddp/reduce_op.h defines each of them.
+// Lists the reductions of the values of all ranks. Calls take them as int32_t. ddp/reduce_op.h defines each of them.
 enum ddp_op {
   DDP_OP_SUM = 0,
-  DDP_OP_AVERAGE = 1,  // floating-point types
+  DDP_OP_AVERAGE = 1,  // for floating-point types
   DDP_OP_PRODUCT = 2,
   DDP_OP_MIN = 3,
   DDP_OP_MAX = 4,
-  DDP_OP_BIT_AND = 5,  // integer types and bool, as the next two
+  DDP_OP_BIT_AND = 5,  // for integer types and bool, as the next two
   DDP_OP_BIT_OR = 6,
   DDP_OP_BIT_XOR = 7,
-  DDP_OP_PREMULTIPLIED_SUM = 8  // floating-point types; each rank's values times its ddp_call_options.factor
+  DDP_OP_PREMULTIPLIED_SUM = 8  // for floating-point types; scales by each rank's ddp_call_options.factor
 };
 
-// Where a buffer is.
+// Selects host or GPU memory for a buffer.
 enum ddp_device { DDP_DEVICE_CPU = 0, DDP_DEVICE_CUDA = 1 };
 
-// What this process is doing, for ddp_progress_begin(). The library itself reports the others.
+// Lists what this process may be doing, for ddp_progress_begin(). The library itself reports all phases except
+// evaluation, checkpoint and data loading.
 enum ddp_progress_phase {
   DDP_PROGRESS_STARTING = 0,
   DDP_PROGRESS_CONNECTED = 1,
@@ -108,73 +112,74 @@ enum ddp_progress_phase {
 };
 
 typedef struct ddp_group ddp_group;        // a process group, as ddp::ProcessGroup
-typedef struct ddp_work ddp_work;          // an operation under way, as ddp::Work
+typedef struct ddp_work ddp_work;          // an operation in progress, as ddp::Work
 typedef struct ddp_progress ddp_progress;  // a phase that has begun, as ddp::PhaseScope
 
 typedef struct ddp_init_options {
   size_t struct_size;
-  const char* backend;       // "cpu", "gloo", "nccl", "mpi" or several: "nccl,gloo"; NULL: DDP_BACKEND, or the best
-  const char* init_method;   // "env://", "tcp://HOST:PORT?rank=R&world_size=N", "file:///PATH?..."; NULL: "env://"
-  int64_t timeout_ms;        // of each operation; 0: 10 minutes, and no limit under ddplaunch
-  int64_t store_timeout_ms;  // of each call of the store; 0: 5 minutes
-  int32_t rank;              // counts if world_size is not 0
-  int32_t world_size;        // 0: the environment or init_method has both
+  const char* backend;       // "cpu", "gloo", "nccl", "mpi" or a list: "nccl,gloo"; NULL means DDP_BACKEND or the best
+  const char* init_method;   // "env://", "tcp://HOST:PORT?rank=R&world_size=N", "file:///PATH?..."; NULL means "env://"
+  int64_t timeout_ms;        // time limit of each operation; 0 means 10 minutes, and no limit under ddplaunch
+  int64_t store_timeout_ms;  // time limit of each store call; 0 means 5 minutes
+  int32_t rank;              // used only if world_size is not 0
+  int32_t world_size;        // 0 if the environment or init_method gives rank and world size
 } ddp_init_options;
 
 #define DDP_INIT_OPTIONS_INIT \
   { sizeof(ddp_init_options), NULL, NULL, 0, 0, 0, 0 }
 
-// What can be specified for a single call. NULL instead of the structure: the defaults.
+// Holds the options of a single call. If the pointer is NULL, all options have their defaults.
 typedef struct ddp_call_options {
   size_t struct_size;
-  int64_t timeout_ms;  // 0: the group's
-  const char* name;    // for messages, the same on all ranks: "bucket 3"; copied
-  void* stream;        // nccl: a cudaStream_t; counts if has_stream is not 0
-  double factor;       // of DDP_OP_PREMULTIPLIED_SUM
+  int64_t timeout_ms;  // 0 means the group's time-out
+  const char* name;    // shown in messages; must be the same on all ranks, for example "bucket 3"; copied
+  void* stream;        // a cudaStream_t for nccl; used only if has_stream is not 0
+  double factor;       // used by DDP_OP_PREMULTIPLIED_SUM
   int32_t has_stream;
-  int32_t device;  // of all buffers of the call: enum ddp_device
+  int32_t device;  // enum ddp_device of all buffers of the call
 } ddp_call_options;
 
 #define DDP_CALL_OPTIONS_INIT \
   { sizeof(ddp_call_options), 0, NULL, NULL, 0, 0, DDP_DEVICE_CPU }
 
-// What one rank gives or gets, where counts differ between ranks.
+// Describes the data that one rank gives or gets, for calls whose counts differ between ranks.
 typedef struct ddp_part {
   void* data;
   int64_t count;  // elements
 } ddp_part;
 
-// The last error of this thread. The library sets struct_size: a field exists if it lies within that size.
+// Describes the last error of this thread. The library sets struct_size. A field exists if it lies within that size.
 typedef struct ddp_error_details {
   size_t struct_size;
   int32_t status;         // enum ddp_status
-  int32_t peer;           // the rank of the group that is gone, late or different; -1: unknown
-  const char* text;       // what ddp_last_error() returns
-  const char* group;      // of a failed operation: the group's name; otherwise ""
-  const char* operation;  // of a failed operation: "all_reduce"; otherwise ""
-  int64_t sequence;       // of a failed operation: its number on the group, from 1; otherwise 0
-  int32_t rank;           // of a failed operation: this process's rank in the group; otherwise -1
+  int32_t peer;           // the rank of the group that is gone, late or different; -1 if unknown
+  const char* text;       // the text that ddp_last_error() returns
+  const char* group;      // the group's name for a failed operation; otherwise ""
+  const char* operation;  // the name of the failed operation, such as "all_reduce"; otherwise ""
+  int64_t sequence;       // the number of the failed operation on the group, from 1; otherwise 0
+  int32_t rank;           // this process's rank in the group of a failed operation; otherwise -1
   int32_t reserved;
 } ddp_error_details;
 
 // ---- The library and its errors ------------------------------------------------------------------------------------
 
-// "0.1.0", and the DDP_C_ABI_VERSION of the library.
+// Return the version, such as "0.1.0", and the DDP_C_ABI_VERSION of the library.
 DDP_C_API const char* ddp_version(void);
 DDP_C_API int ddp_c_abi_version(void);
 
-// "peer_lost" and so on; "unknown" for other numbers.
+// Returns the name of a status, such as "peer_lost", or "unknown" for other numbers.
 DDP_C_API const char* ddp_status_name(int status);
 
-// The text of the last call on this thread that failed; "" if none has. It says what was tried, on which rank and
-// group, why it failed and what to do. Valid until another call fails on this thread. A call that succeeds keeps it.
+// Return the text and the details of the last failed call on this thread. The text is "" if no call has failed. It says
+// what was tried, on which rank and group, why it failed and what to do. The result is valid until another call fails
+// on this thread; a call that succeeds does not change it.
 DDP_C_API const char* ddp_last_error(void);
 DDP_C_API const ddp_error_details* ddp_last_error_details(void);
 
 // ---- The environment; may be called before ddp_init() --------------------------------------------------------------
 
-DDP_C_API int ddp_local_rank(int32_t* local_rank);        // of this process on its node: which GPU to take
-DDP_C_API int ddp_local_size(int32_t* local_size);        // processes of the job on this node
+DDP_C_API int ddp_local_rank(int32_t* local_rank);        // this process's rank on its node; it selects the GPU
+DDP_C_API int ddp_local_size(int32_t* local_size);        // number of the job's processes on this node
 DDP_C_API int ddp_restart_count(int32_t* restart_count);  // 0 in the first attempt
 
 // ---- Groups --------------------------------------------------------------------------------------------------------
@@ -182,63 +187,67 @@ DDP_C_API int ddp_restart_count(int32_t* restart_count);  // 0 in the first atte
 // Joins the group of all ranks. `options` may be NULL. A process that no launcher started is a world of one.
 DDP_C_API int ddp_init(const ddp_init_options* options, ddp_group** world);
 
-// A group of some ranks of `group`: rank i of it is ranks[i]. Only they call it, each with the same list; it blocks
-// until all have. `name` may be NULL.
+// Makes a group of some ranks of `group`. Rank i of it is ranks[i]. Only these ranks call it, each with the same list.
+// It blocks until all of them have called it. `name` may be NULL.
 DDP_C_API int ddp_new_group(ddp_group* group, const int32_t* ranks, int64_t count, const char* name, ddp_group** made);
 
-// One group for each color, its ranks in the order of (key, rank). Every rank calls it; it blocks. A negative color
-// stores NULL in `made`.
+// Makes one group per color, with its ranks in the order of (key, rank). Every rank must call it, and it blocks. A
+// negative color stores NULL in `made`.
 DDP_C_API int ddp_split(ddp_group* group, int32_t color, int32_t key, ddp_group** made);
 
 DDP_C_API int ddp_group_rank(const ddp_group* group, int32_t* rank);
 DDP_C_API int ddp_group_size(const ddp_group* group, int32_t* size);
-// Texts are valid until the group is destroyed.
+// The texts are valid until the group is destroyed.
 DDP_C_API int ddp_group_name(const ddp_group* group, const char** name);
 DDP_C_API int ddp_group_backend(const ddp_group* group, const char** backend);        // "cpu", "gloo", "nccl", "mpi"
-DDP_C_API int ddp_group_backend_reason(const ddp_group* group, const char** reason);  // why that one
+DDP_C_API int ddp_group_backend_reason(const ddp_group* group, const char** reason);  // why this backend was chosen
 
-// Waits until all operations are done, then for all ranks, then leaves. Later calls return DDP_ERROR_ABORTED.
+// Waits until all operations are done, then until all ranks have called it, then leaves the group. Later calls return
+// DDP_ERROR_ABORTED.
 DDP_C_API int ddp_finalize(ddp_group* group);
 
-// All operations of the group, and later ones, fail with DDP_ERROR_ABORTED. Other ranks see this one as lost.
+// Makes all operations of the group, and all later ones, fail with DDP_ERROR_ABORTED. Other ranks see this rank as
+// lost.
 DDP_C_API int ddp_abort(ddp_group* group);
 
-// Waits for the operation that runs; those that have not begun fail with DDP_ERROR_ABORTED. After an error of the
-// program's own, call ddp_abort() first: the operation that runs may wait for other ranks.
+// Waits for the running operation. Operations that have not begun fail with DDP_ERROR_ABORTED. If the program itself
+// failed, call ddp_abort() first, because the running operation may wait for other ranks.
 DDP_C_API int ddp_group_destroy(ddp_group* group);
 
 // ---- Collectives. n is the group's size, and r is this rank. `options` and `work` may be NULL. ---------------------
 
-// In place: afterwards `buffer` holds the reduction over all ranks; with reduce, on `root` only.
+// These functions work in place. Afterwards `buffer` holds the reduction over all ranks; with ddp_reduce(), only on
+// `root`.
 DDP_C_API int ddp_all_reduce(ddp_group* group, void* buffer, int64_t count, int32_t type, int32_t op,
                              const ddp_call_options* options, ddp_work** work);
 DDP_C_API int ddp_reduce(ddp_group* group, void* buffer, int64_t count, int32_t type, int32_t op, int32_t root,
                          const ddp_call_options* options, ddp_work** work);
 
-// Afterwards `buffer` holds what it held on `root`.
+// Copies `buffer` of `root` to all other ranks.
 DDP_C_API int ddp_broadcast(ddp_group* group, void* buffer, int64_t count, int32_t type, int32_t root,
                             const ddp_call_options* options, ddp_work** work);
 
-// `input` has `count` elements, and `output` n * count: the inputs of rank 0, 1, ...; with gather, on `root` only.
+// `input` has `count` elements, and `output` n * count. `output` receives the inputs of rank 0, 1, ...; with
+// ddp_gather(), only on `root`.
 DDP_C_API int ddp_all_gather(ddp_group* group, const void* input, void* output, int64_t count, int32_t type,
                              const ddp_call_options* options, ddp_work** work);
 DDP_C_API int ddp_gather(ddp_group* group, const void* input, void* output, int64_t count, int32_t type, int32_t root,
                          const ddp_call_options* options, ddp_work** work);
 
-// `output` has `count` elements, and gets the r-th part of the n * count elements of `input` on `root`.
+// `output` has `count` elements, and receives the r-th part of the n * count elements of `input` on `root`.
 DDP_C_API int ddp_scatter(ddp_group* group, const void* input, void* output, int64_t count, int32_t type, int32_t root,
                           const ddp_call_options* options, ddp_work** work);
 
-// `output` has `count` elements, and gets the r-th part of the reduction of all inputs, each of n * count elements.
+// `output` has `count` elements, and receives the r-th part of the reduction of all inputs, each of n * count elements.
 DDP_C_API int ddp_reduce_scatter(ddp_group* group, const void* input, void* output, int64_t count, int32_t type,
                                  int32_t op, const ddp_call_options* options, ddp_work** work);
 
-// Both have n * count elements. The i-th part of `output` gets the r-th part of rank i's input.
+// Both buffers have n * count elements. The i-th part of `output` receives the r-th part of rank i's input.
 DDP_C_API int ddp_all_to_all(ddp_group* group, const void* input, void* output, int64_t count, int32_t type,
                              const ddp_call_options* options, ddp_work** work);
 
-// The same with a part per rank (`parts` is n), whose counts may differ: outputs[i] gets what rank i gives to this one,
-// and inputs[i] is what this rank gives to rank i. Only `root` needs the parts of gather and scatter.
+// These functions take one part per rank (`parts` is n), and the counts may differ. outputs[i] receives the data from
+// rank i, and inputs[i] holds the data for rank i. Only `root` needs the parts of gather and scatter.
 DDP_C_API int ddp_all_gather_parts(ddp_group* group, const void* input, int64_t count, const ddp_part* outputs,
                                    int64_t parts, int32_t type, const ddp_call_options* options, ddp_work** work);
 DDP_C_API int ddp_gather_parts(ddp_group* group, const void* input, int64_t count, const ddp_part* outputs,
@@ -252,79 +261,81 @@ DDP_C_API int ddp_reduce_scatter_parts(ddp_group* group, const ddp_part* inputs,
 DDP_C_API int ddp_all_to_all_parts(ddp_group* group, const ddp_part* inputs, const ddp_part* outputs, int64_t parts,
                                    int32_t type, const ddp_call_options* options, ddp_work** work);
 
-// Rank `to` calls ddp_recv() with the same count and type. Not to itself.
+// Rank `to` must call ddp_recv() with the same count and type. A rank cannot send to itself.
 DDP_C_API int ddp_send(ddp_group* group, const void* buffer, int64_t count, int32_t type, int32_t to,
                        const ddp_call_options* options, ddp_work** work);
 DDP_C_API int ddp_recv(ddp_group* group, void* buffer, int64_t count, int32_t type, int32_t from,
                        const ddp_call_options* options, ddp_work** work);
 
-// Done when every rank has called it.
+// The operation is done when every rank has called it.
 DDP_C_API int ddp_barrier(ddp_group* group, const ddp_call_options* options, ddp_work** work);
 
-// Blocks until every rank has called it. On failure DDP_ERROR_TIMEOUT, with the ranks that did not come. It goes
-// through the store: it works while a collective hangs. timeout_ms 0: the group's.
+// Blocks until every rank has called it. On failure it returns DDP_ERROR_TIMEOUT, and the text names the ranks that did
+// not call it. It uses the store, so that it works while a collective hangs. A timeout_ms of 0 means the group's
+// time-out.
 DDP_C_API int ddp_monitored_barrier(ddp_group* group, int64_t timeout_ms);
 
-// ---- Operations under way ------------------------------------------------------------------------------------------
+// ---- Operations in progress ----------------------------------------------------------------------------------------
 
 // Blocks until the operation is done (with a stream: until it has begun, and the stream then waits for it), and returns
-// its status. May be called again: the status and the text are then the same. Does not destroy the handle.
+// its status. A repeated call returns the same status and text. It does not destroy the handle.
 DDP_C_API int ddp_work_wait(ddp_work* work);
 
-// The same, but no longer than timeout_ms: *done is then 0, the status is DDP_OK, and the operation goes on. *done is 1
-// if the operation is done, also if it has failed.
+// Waits like ddp_work_wait(), but at most timeout_ms. If the time passes, *done is 0, the status is DDP_OK, and the
+// operation continues. *done is 1 if the operation is done or has failed.
 DDP_C_API int ddp_work_wait_for(ddp_work* work, int64_t timeout_ms, int32_t* done);
 
-// Does not block: *done is 1 if the operation is done, and the status is then the operation's.
+// Does not block. *done is 1 if the operation is done, and the status is then that of the operation.
 DDP_C_API int ddp_work_test(ddp_work* work, int32_t* done);
 
-// Does not cancel the operation.
+// Destroys the handle, but does not cancel the operation.
 DDP_C_API int ddp_work_destroy(ddp_work* work);
 
 // ---- Memory --------------------------------------------------------------------------------------------------------
 
-// Memory that collectives of this group work on fastest (ProcessGroup::allocate): zeroed, at a multiple of 64 bytes.
-// `device`: enum ddp_device. It may outlive the group.
+// Allocates the memory that this group's collectives use fastest (ProcessGroup::allocate). It is zeroed and aligned to
+// 64 bytes. `device` is an enum ddp_device. The memory may outlive the group.
 DDP_C_API int ddp_allocate(ddp_group* group, int64_t bytes, int32_t device, void** data);
 
-// Host memory; page-locked with nccl.
+// Allocates host memory, which is page-locked with nccl.
 DDP_C_API int ddp_allocate_pinned(ddp_group* group, int64_t bytes, void** data);
 
-// Of either function; not while an operation uses it. Other addresses are refused.
+// Frees memory of the two functions above. No operation may be using it. Other addresses are refused.
 DDP_C_API int ddp_free(void* data);
 
-// ---- Signs of life, for ddplaunch. The names differ from those of ddp_board.h, which may be included as well. -------
+// ---- Progress reports for ddplaunch. The names differ from those of ddp_board.h; both headers can be included. -----
 
-// A sign of life, as after each step.
+// Reports that the program makes progress, for example after each step.
 DDP_C_API int ddp_progress_heartbeat(void);
 
-// Sets `stop` to 1 if the program has been asked to save and to leave (ddplaunch --save-grace), else to 0. Ranks may
-// see it at different steps: those that must agree reduce it.
+// Sets `stop` to 1 if ddplaunch has asked the program to save and to exit (--save-grace), else to 0. Ranks may see the
+// request at different steps. Ranks that must agree can reduce the value.
 DDP_C_API int ddp_progress_should_stop(int32_t* stop);
 
-// How far the program is: steps that are done, of so many in all (0: not known). Reports show it, and it is progress as
-// a heartbeat is.
+// Reports how many steps are done, and the total (0 if unknown). Hang reports show the numbers. The call counts as
+// progress, like a heartbeat.
 DDP_C_API int ddp_progress_report(int64_t done, int64_t total);
 
-// This process is about to do something that may take so long. Until then ddplaunch does not regard it as hanging.
+// Announces that this process may be busy for so long. Until then ddplaunch does not regard it as hanging.
 DDP_C_API int ddp_progress_extend(int64_t seconds);
 
-// This process is in `phase` (enum ddp_progress_phase) until the handle is ended. Phases may be nested; they end in the
-// reverse order. `name` may be NULL.
+// Reports that this process is in `phase` (enum ddp_progress_phase) until the caller ends the handle. Phases may be
+// nested, and end in the reverse order. `name` may be NULL.
 DDP_C_API int ddp_progress_begin(int32_t phase, const char* name, ddp_progress** progress);
 DDP_C_API int ddp_progress_end(ddp_progress* progress);
 
 // ---- The place in the program --------------------------------------------------------------------------------------
 
-// The next operation that this thread calls is shown with this file and line in messages and hang reports. `file` is
-// copied; NULL: unknown. In C and C++ the macros below do it; bindings of other languages may call it themselves.
+// Sets the file and line that messages and hang reports show for the next operation of this thread. `file` is copied,
+// and NULL means unknown. In C and C++ the macros below call this function. Bindings of other languages may call it
+// themselves.
 DDP_C_API void ddp_called_from(const char* file, int line);
 
 #ifdef __cplusplus
 }
 #endif
 
-// A macro calls the function of the same name. Its address is still the function's: &ddp_all_reduce.
+// Each macro calls the function of the same name. Its address is still that of the function: &ddp_all_reduce.
 #ifndef DDP_NO_CALL_SITES
 #define DDP_AT_(call) (ddp_called_from(__FILE__, __LINE__), call)
 #define ddp_split(...) DDP_AT_(ddp_split(__VA_ARGS__))

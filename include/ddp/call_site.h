@@ -1,10 +1,10 @@
-// CallSite: where in the program a collective was called, for messages.
+// CallSite is the place in the program where a collective was called. Messages show it.
 #pragma once
 
 namespace ddp {
 
-// A value. `file` lives as long as the program. Made by the default argument of every collective, which the compiler
-// evaluates where it is called. (std::source_location would do the same; clang 14 does not have it.)
+// This is a value type. `file` lives as long as the program. The default argument of every collective makes one, and
+// the compiler evaluates it at the call. (std::source_location would do the same, but clang 14 does not have it.)
 struct CallSite {
   const char* file = "";
   int line = 0;

@@ -1,4 +1,4 @@
-// Checkpoint: tensors and a few words in one file that is either whole or not there.
+// CheckpointFile stores tensors and some text values in one file, which is written atomically.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -10,9 +10,9 @@
 
 namespace ddp {
 
-// A file in safetensors format (Python's safetensors reads it) with a checksum of the data in its metadata. Rank 0
-// reads and writes it; the other ranks get what it read. save, load and exists are collective: all ranks call them, and
-// all throw the same error if rank 0 fails.
+// Represents a file in safetensors format (Python's safetensors reads it) with a checksum of the data in its metadata.
+// Rank 0 reads and writes it, and the other ranks receive the data. save, load and exists are collective: all ranks
+// must call them, and all throw the same error if rank 0 fails.
 //
 //   ddp::CheckpointFile checkpoint("model.safetensors", world);
 //   if (checkpoint.exists()) step = std::stoi(checkpoint.load(tensors).at("step"));
@@ -24,19 +24,20 @@ class DDP_EXPORT CheckpointFile {
 
   const std::string& path() const { return path_; }
 
-  // Whether rank 0 sees the file. Throws unavailable if its directory is missing or cannot be looked into: asked at the
-  // start of a program, that is known before hours are lost.
+  // Returns whether rank 0 sees the file. Throws unavailable if its directory is missing or cannot be searched. A
+  // program that calls it at its start finds such a fault before hours of training are lost.
   bool exists(CallSite site = CallSite::current());
 
-  // Writes a temporary file beside `path`, flushes it to disk, renames it over `path` and flushes the directory;
-  // returns on all ranks when that is done. A crash or a full disk at any moment leaves the old file or the new one,
-  // whole. Tensors in host memory; names unique and not "__metadata__". Throws unavailable (with the system's reason).
+  // Writes a temporary file beside `path`, flushes it to disk, renames it over `path` and flushes the directory.
+  // Returns on all ranks when that is done. A crash or a full disk at any moment leaves either the complete old file or
+  // the complete new one. Tensors must be in host memory. Their names must be unique and not "__metadata__". Throws
+  // unavailable (with the system's reason).
   void save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
             CallSite site = CallSite::current());
 
   // Fills the tensors by name, on every rank, and returns the metadata. The file must hold each of them with the same
-  // type and shape; others in it are ignored. Throws unavailable (no such file, cannot be read), corrupt (damaged), or
-  // mismatch (names the tensor and both shapes). Tensors are not touched unless all is well.
+  // type and shape. Other tensors in the file are ignored. Throws unavailable (no such file, cannot be read), corrupt
+  // (damaged), or mismatch (names the tensor and both shapes). If it throws, the tensors are unchanged.
   std::map<std::string, std::string> load(std::span<const Tensor> tensors, CallSite site = CallSite::current());
 
  private:

@@ -1,4 +1,4 @@
-// CheckpointManager: the checkpoints of a training in one directory, each whole or not there.
+// CheckpointManager keeps the checkpoints of a training run in one directory. It writes each of them atomically.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -14,45 +14,47 @@
 
 namespace ddp {
 
-// What a training needs to go on. The tensors' memory is the program's: load() fills it in place.
+// Holds the state that a training run needs to continue. The program owns the tensors' memory, and load() fills it in
+// place.
 struct CheckpointState {
-  // Each rank names what it has: whole tensors, which all ranks have alike, or its parts of tensors that are divided
-  // among the ranks (Optimizer::state). Host memory.
+  // Each rank names the tensors that it has: whole tensors, which are equal on all ranks, or parts of tensors divided
+  // among the ranks (Optimizer::state). They are in host memory.
   std::vector<TensorShard> tensors = {};
-  // Text in UTF-8. The same on all ranks; rank 0's are saved.
+  // The text is UTF-8 and the same on all ranks. Rank 0's values are saved.
   std::map<std::string, std::string> values = {};
-  // Each rank's own, as the state of its random generator.
+  // Each rank has its own values, such as the state of its random generator.
   std::map<std::string, std::string> rank_values = {};
 };
 
-// The same on all ranks.
+// All ranks must use the same options.
 struct CheckpointOptions {
   enum class Layout : std::uint8_t {
-    full,    // rank 0 writes one file with whole tensors: Python's safetensors reads it
-    sharded  // every rank writes a file of its own, with its parts and its share of what all ranks have
+    full,    // rank 0 writes one file with whole tensors, which Python's safetensors reads
+    sharded  // every rank writes its own file, with its parts and its share of the tensors that all ranks have
   };
   Layout layout = Layout::full;
 
-  // save() returns when the tensors are copied; a thread writes the copies. One is under way at a time: the next save()
-  // waits for it, and throws what it failed with.
+  // If true, save() returns when the tensors are copied, and a thread writes the copies. Only one checkpoint is written
+  // at a time. The next save() waits for it, and throws the error if writing it failed.
   bool asynchronous = false;
 
-  // Older ones are removed when a new one is there. 0: none is. Old is what has a lower step: whoever goes back to a
-  // checkpoint and on from there removes the later ones first, else they stay the latest.
+  // After a new checkpoint is complete, only this many are kept. 0 keeps all. Those with the lowest steps are removed.
+  // A program that resumes from an earlier checkpoint must remove the later ones first, because they would stay the
+  // latest.
   std::int64_t keep_last = 3;
 
-  // How long ranks wait for each other's disks: a slow one is not a dead rank. Default: 30 minutes; under ddplaunch,
-  // which judges itself who hangs, the default of the group's operations, which is no limit.
+  // Limits how long ranks wait for each other's disks, because a slow disk does not mean a dead rank. The default is 30
+  // minutes. Under ddplaunch, which detects hangs itself, it is that of the group's operations, which is no limit.
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 
 // A checkpoint is a directory `step-000000001200` with files in safetensors format and a manifest. It is written under
-// another name, flushed to disk and renamed: a crash, a full disk or a killed rank at any moment leaves it whole or not
-// there, and those before it untouched. All ranks must see the same directory.
+// another name, flushed to disk and renamed. A crash, a full disk or a killed rank at any moment leaves either the
+// complete checkpoint or none, and earlier ones unchanged. All ranks must see the same directory.
 //
-// A checkpoint may be read by any number of ranks, in any layout of the tensors: each rank reads the parts that it
-// names. All functions but step_directory() are collective: all ranks call them, and all throw the same error if one
-// fails. One thread.
+// A checkpoint may be read by any number of ranks, in any layout of the tensors. Each rank reads the parts that it
+// names. All functions except step_directory() are collective: all ranks must call them, and all throw the same error
+// if one fails. Use it from one thread.
 //
 //   ddp::CheckpointManager checkpoints("run1", world, {.asynchronous = true});
 //   if (const auto step = checkpoints.load_latest(state)) first = *step;
@@ -61,35 +63,35 @@ struct CheckpointOptions {
 //   checkpoints.wait();
 class DDP_EXPORT CheckpointManager {
  public:
-  // Makes the directory (not those above it). Throws unavailable if that is not possible.
+  // Makes the directory, but not its parents. Throws unavailable if that is not possible.
   CheckpointManager(std::string directory, const ProcessGroup& group, CheckpointOptions options = {},
                     CallSite site = CallSite::current());
-  // Waits for what is being written. What that fails with is lost: call wait() before.
+  // Waits for a checkpoint that is being written. An error of that write is lost, so call wait() before.
   ~CheckpointManager();
   CheckpointManager(const CheckpointManager&) = delete;
   CheckpointManager& operator=(const CheckpointManager&) = delete;
 
-  // Throws invalid_argument (a fault of the tensors; elements that no rank has, or two), mismatch (ranks describe a
-  // tensor differently), unavailable (the disk, with the system's reason). `step` is 0 or more; one that is there
-  // already is replaced.
+  // Saves the state as a checkpoint. Throws invalid_argument for wrong tensors, or for elements that no rank or several
+  // ranks have. Throws mismatch if ranks describe a tensor differently, and unavailable for the disk (with the system's
+  // reason). `step` is 0 or more. An existing checkpoint of this step is replaced.
   void save(std::int64_t step, const CheckpointState& state, CallSite site = CallSite::current());
 
-  // Until what was saved is on disk. Throws what that failed with.
+  // Waits until the saved state is on disk. Throws the error if writing it failed.
   void wait();
 
-  // The newest step whose files are all there and undamaged; nothing if there is none.
+  // Returns the newest step whose files are complete and undamaged, or std::nullopt if there is none.
   std::optional<std::int64_t> latest(CallSite site = CallSite::current());
-  // What latest() passed over, and why: one line each.
+  // Returns the checkpoints that latest() skipped and the reasons, one line each.
   const std::vector<std::string>& damaged() const;
 
-  // Fills state.tensors and replaces the values. rank_values are those that this rank's number saved; empty if there
-  // were fewer ranks. Tensors that the checkpoint has and the state does not are ignored. Throws unavailable, corrupt,
-  // or mismatch (names the tensor); tensors may be partly filled then.
+  // Fills state.tensors and replaces the values. rank_values are those that were saved by the rank of the same number.
+  // They are empty if there were fewer ranks. Tensors that the checkpoint has and the state does not are ignored.
+  // Throws unavailable, corrupt, or mismatch (names the tensor). If it throws, tensors may be partly filled.
   void load(std::int64_t step, CheckpointState& state, CallSite site = CallSite::current());
-  // latest(), and load() of it.
+  // Calls latest(), then load() for that step.
   std::optional<std::int64_t> load_latest(CheckpointState& state, CallSite site = CallSite::current());
 
-  // Where a step's files are: "run1/step-000000001200".
+  // Returns the directory of a step's files, for example "run1/step-000000001200".
   std::string step_directory(std::int64_t step) const;
 
  private:

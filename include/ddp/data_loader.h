@@ -1,4 +1,4 @@
-// DataLoader: this rank's samples in batches, loaded ahead by threads.
+// DataLoader returns this rank's samples in batches. Threads load them in advance.
 #pragma once
 
 #include <ddp/distributed_sampler.h>
@@ -20,25 +20,26 @@
 
 namespace ddp {
 
-// What becomes of a last batch of fewer than batch_size samples. It is the same on all ranks, since they have equally
-// many samples.
+// Selects how the last batch is handled if it has fewer than batch_size samples. Its size is the same on all ranks,
+// because all have the same number of samples.
 enum class LastBatch : std::uint8_t {
   keep,
   drop,
-  merge,  // its samples join the batch before, if there is one: a batch of one sample breaks batch normalisation
+  merge,  // adds its samples to the previous batch, if there is one, because a batch of one sample breaks batch
+          // normalisation
 };
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;  // of this rank
-  int prefetch = 2;             // batches that are ready or under way, besides the one that the program has
-  int threads = 1;              // each makes whole batches; 0: the loop itself loads, and nothing ahead
+  std::int64_t batch_size = 1;  // samples per batch of this rank
+  int prefetch = 2;             // batches that are ready or being loaded, in addition to the one in use
+  int threads = 1;  // each thread makes whole batches; with 0 the loop itself loads them, and none in advance
   LastBatch last_batch = LastBatch::keep;
 };
 
-// How many batches a loader makes of so many samples. Throws invalid_argument unless batch_size is 1 or more.
+// Returns how many batches a loader makes of so many samples. Throws invalid_argument unless batch_size is 1 or more.
 DDP_EXPORT std::int64_t batch_count(std::int64_t samples, const LoaderOptions& options);
 
-// Anything with numbered samples of a type that can be moved. Several threads read samples at once.
+// Accepts types with numbered samples of a movable type. Several threads read samples at the same time.
 template <typename T>
 concept Dataset = requires(const T& dataset, std::int64_t index) {
   { dataset.size() } -> std::convertible_to<std::int64_t>;
@@ -50,11 +51,11 @@ using SampleOf = std::remove_cvref_t<decltype(std::declval<const Data&>()[std::i
 
 template <typename Sample>
 struct Batch {
-  std::vector<std::int64_t> indices;  // into the data set
+  std::vector<std::int64_t> indices;  // indices into the data set
   std::vector<Sample> samples;
 };
 
-// Makes a Batch, where a program has no collate of its own.
+// Selects Batch as the batch type, for a program without its own collate function.
 struct NoCollate {};
 
 namespace detail {
@@ -71,41 +72,42 @@ struct CollatedBatch<Sample, NoCollate> {
 DDP_EXPORT void check_loader(const LoaderOptions& options, const DistributedSampler& sampler,
                              std::int64_t dataset_size);
 
-// The indices of one batch.
+// Returns the indices of one batch.
 DDP_EXPORT std::span<const std::int64_t> batch_indices(std::span<const std::int64_t> indices, std::int64_t number,
                                                        const LoaderOptions& options);
 
-// In a handler: throws an Error whose message says, before that of the exception that is handled, where it happened.
+// Throws, in an exception handler, an Error whose message is `where` followed by the message of the handled exception.
 [[noreturn]] DDP_EXPORT void rethrow_from(const std::string& where);
 
 }  // namespace detail
 
-// A loop over it gets the batches of what the sampler has left of its epoch when the loop begins, in the sampler's
-// order, whatever the threads do. `collate`, if given, makes a batch of any type out of a std::vector<Sample>; the
-// loader's threads call it, several at once. The loader refers to data set and sampler, which must outlive it and its
-// iterators.
+// A loop over it gets the batches that the sampler has left in its epoch when the loop begins. The batches come in the
+// sampler's order, regardless of thread timing. `collate`, if given, makes a batch of any type out of a
+// std::vector<Sample>. Several of the loader's threads may call it at the same time. The loader refers to the data set
+// and the sampler, which must outlive it and its iterators.
 //
 //   ddp::DataLoader loader(dataset, sampler, {.batch_size = 32, .prefetch = 4, .threads = 2});
 //   for (std::int64_t epoch = sampler.state().epoch; epoch < 10; sampler.set_epoch(++epoch)) {
 //     for (auto& batch : loader) {
 //       …                                            // one step with batch.samples
-//       sampler.consume(std::ssize(batch.indices));  // for a training that can resume here
+//       sampler.consume(std::ssize(batch.indices));  // for a run that can resume here
 //     }
 //   }
 //
-// The loader tells the sampler nothing: what is fetched ahead is not consumed, and a checkpoint between two steps says
-// what the steps have used. Of an epoch that is consumed no batch is left, until set_epoch begins another.
+// The loader does not change the sampler. Batches that are only prefetched do not count as consumed, so a checkpoint
+// between two steps records the samples that the steps have used. After the whole epoch is consumed, no batch is left
+// until the program calls set_epoch.
 //
-// A batch lives until the loop asks for the next one; what it holds may be moved out of it. The threads live as long as
-// the iterator: a loop that is left early stops them, each after the sample that it is at. Nothing is forked, so the
-// program may have threads and GPUs.
+// A batch lives until the loop asks for the next one. The program may move its contents out. The threads live as long
+// as the iterator. If the program leaves a loop early, each thread stops after its current sample. The loader does not
+// fork, so the program may have threads and GPUs.
 //
-// Batches lie in memory of their own types' choice. For a GPU: collate writes into page-locked memory of a MemoryPool,
-// and ProcessGroup::copy brings each batch into a buffer that ProcessGroup::allocate made there.
+// The batch type decides where its memory lies. For a GPU, collate can write into page-locked memory of a MemoryPool.
+// ProcessGroup::copy then copies each batch into a buffer that ProcessGroup::allocate made there.
 //
-// An exception of the data set or of collate reaches the loop where the batch would have come, as an Error: its message
-// names the sample ("sample 1234: cannot open …"), its kind is that of the exception if this was an Error and else
-// `unavailable`, and the exception itself is nested (std::rethrow_if_nested). Afterwards a new loop can begin.
+// If the data set or collate throws, the loop gets an Error in place of that batch. Its message names the sample
+// ("sample 1234: cannot open …"). Its kind is that of the exception if it was an Error, and otherwise `unavailable`.
+// The exception itself is nested (std::rethrow_if_nested). Afterwards the program can begin a new loop.
 template <Dataset Data, typename Collate = NoCollate>
 class DataLoader {
  public:
@@ -113,8 +115,8 @@ class DataLoader {
   using BatchType = typename detail::CollatedBatch<Sample, Collate>::Type;
   class Iterator;
 
-  // Throws invalid_argument if an option is out of range, the sampler is for a data set of another size, or a whole
-  // epoch of this rank has no batch.
+  // Throws invalid_argument if an option is out of range, or the sampler is for a data set of another size. Also throws
+  // it if a whole epoch of this rank has no batch.
   DataLoader(const Data& dataset, const DistributedSampler& sampler, LoaderOptions options = {}, Collate collate = {})
       : dataset_(&dataset),
         sampler_(&sampler),
@@ -122,14 +124,14 @@ class DataLoader {
         collate_(std::make_shared<const Collate>(std::move(collate))) {
     detail::check_loader(options, sampler, static_cast<std::int64_t>(dataset.size()));
   }
-  // Temporaries would be gone before the first batch.
+  // Temporaries are rejected because they would be destroyed before the first batch.
   DataLoader(const Data&&, const DistributedSampler&, LoaderOptions = {}, Collate = {}) = delete;
   DataLoader(const Data&, const DistributedSampler&&, LoaderOptions = {}, Collate = {}) = delete;
 
-  // Batches of what is left of the epoch.
+  // Returns the number of batches left in the epoch.
   std::int64_t size() const { return batch_count(sampler_->size(), options_); }
 
-  // Starts threads, and waits for the first batch. Each call is a pass of its own.
+  // Starts threads, and waits for the first batch. Each call is a separate pass.
   Iterator begin() const { return Iterator(std::make_unique<Pass>(*this)); }
   std::default_sentinel_t end() const { return {}; }
 
@@ -139,10 +141,10 @@ class DataLoader {
   const Data* dataset_;
   const DistributedSampler* sampler_;
   LoaderOptions options_;
-  std::shared_ptr<const Collate> collate_;  // a pass has it, too
+  std::shared_ptr<const Collate> collate_;  // shared with each pass
 };
 
-// An input iterator: one pass, and movable only.
+// Is an input iterator for one pass. It is movable only.
 template <Dataset Data, typename Collate>
 class DataLoader<Data, Collate>::Iterator {
  public:
@@ -171,7 +173,7 @@ class DataLoader<Data, Collate>::Iterator {
   std::shared_ptr<BatchType> batch_;
 };
 
-// What the threads of one iteration work on.
+// Holds the data that the threads of one iteration share.
 template <Dataset Data, typename Collate>
 struct DataLoader<Data, Collate>::Pass {
   explicit Pass(const DataLoader& loader)

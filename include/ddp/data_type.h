@@ -1,4 +1,4 @@
-// DataType: what the elements of a buffer are. Float16 and BFloat16: the two that C++20 has no type for.
+// DataType is the type of a buffer's elements. Float16 and BFloat16 are the two types that C++20 lacks.
 #pragma once
 
 #include <ddp/export.h>
@@ -13,12 +13,12 @@ namespace ddp {
 
 enum class DataType : std::uint8_t { f16, bf16, f32, f64, i8, i16, i32, i64, u8, boolean };
 
-// Every type, in the order of the enumeration.
+// Lists every type, in the order of the enumeration.
 inline constexpr std::array kDataTypes = {DataType::f16, DataType::bf16,   DataType::f32, DataType::f64,
                                           DataType::i8,  DataType::i16,    DataType::i32, DataType::i64,
                                           DataType::u8,  DataType::boolean};
 
-// Bytes of one element.
+// Returns the bytes of one element.
 constexpr std::size_t size_of(DataType type) {
   constexpr std::array<std::uint8_t, kDataTypes.size()> kSizes = {2, 2, 4, 8, 1, 2, 4, 8, 1, 1};
   return kSizes[static_cast<std::size_t>(type)];
@@ -28,11 +28,11 @@ constexpr bool is_floating_point(DataType type) {
   return type == DataType::f16 || type == DataType::bf16 || type == DataType::f32 || type == DataType::f64;
 }
 
-// "f32" and so on; "bool" for boolean.
+// Returns the enumerator's name, such as "f32"; it returns "bool" for boolean.
 DDP_EXPORT std::string_view to_string(DataType type);
 
-// IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits. A value; converts with rounding to nearest even, beyond
-// 65504 to infinity.
+// This value type is an IEEE 754 binary16 number: 1 sign, 5 exponent and 10 fraction bits. Conversion rounds to nearest
+// even, and values beyond 65504 become infinity.
 struct Float16 {
   std::uint16_t bits = 0;
 
@@ -46,7 +46,8 @@ struct Float16 {
   static std::uint16_t bits_of(float value);
 };
 
-// The upper half of a float: 1 sign, 8 exponent and 7 fraction bits. A value; converts with rounding to nearest even.
+// This value type is the upper half of a float: 1 sign, 8 exponent and 7 fraction bits. Conversion rounds to nearest
+// even.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
@@ -64,7 +65,7 @@ struct BFloat16 {
   }
 };
 
-// Scaling by powers of two lets the float unit renormalise what has no hidden bit.
+// Scaling by powers of two makes the floating-point unit normalise numbers without a hidden bit.
 inline Float16::operator float() const {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffU) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
@@ -80,7 +81,8 @@ inline std::uint16_t Float16::bits_of(float value) {
   const std::uint32_t magnitude = whole & 0x7fffffffU;
   if (magnitude > 0x7f800000U) return sign | 0x7e00U;   // NaN
   if (magnitude >= 0x477ff000U) return sign | 0x7c00U;  // rounds to 2^16 or more
-  // Below the smallest normal number the sum with 2^-1 has the result in its last bits, rounded by the float unit.
+  // Below the smallest normal number, adding 2^-1 puts the result into the last bits, rounded by the floating-point
+  // unit.
   if (magnitude < 0x38800000U) {
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U));
@@ -89,7 +91,7 @@ inline std::uint16_t Float16::bits_of(float value) {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
 }
 
-// The DataType of a C++ type.
+// Maps a C++ type to its DataType.
 template <typename T>
 struct DataTypeOf;
 template <>

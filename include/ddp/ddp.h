@@ -1,14 +1,14 @@
-// All of the runtime in one include.
+// Includes all headers of the runtime.
 //
 //   int main() {
-//     ddp::ProcessGroup world = ddp::init();                       // under ddplaunch: all workers; alone: a world of 1
-//     ddp::DistributedDataParallel data_parallel(world, parameters);  // checks, gives all ranks rank 0's values
-//     ddp::DistributedSampler sampler(dataset_size, world);        // each rank its share
-//     ddp::CheckpointFile checkpoint("model.safetensors", world);      // whole or not there
+//     ddp::ProcessGroup world = ddp::init();                       // all workers under ddplaunch, else a world of 1
+//     ddp::DistributedDataParallel data_parallel(world, parameters);  // checks, copies rank 0's values to all
+//     ddp::DistributedSampler sampler(dataset_size, world);        // each rank gets its share
+//     ddp::CheckpointFile checkpoint("model.safetensors", world);      // written atomically
 //     for (…) { backward; data_parallel.mark_ready(i); data_parallel.finish(); optimizer step; checkpoint.save(…); }
 //   }
 //
-// examples/train_charlm.cpp is a complete program. Everything throws ddp::Error (ddp/error.h).
+// examples/train_charlm.cpp is a complete program. All functions throw ddp::Error (ddp/error.h).
 #pragma once
 
 #include <ddp/batch_statistics.h>

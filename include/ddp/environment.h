@@ -1,4 +1,4 @@
-// Environment: who this process is, as the launcher said it.
+// Environment holds the launcher's description of this process: its rank, the world size and so on.
 #pragma once
 
 #include <ddp/export.h>
@@ -10,24 +10,24 @@
 
 namespace ddp {
 
-// A value. docs/reference/environment.md lists the variables it is read from.
+// This is a value type. docs/reference/environment.md lists the variables from which it is read.
 struct Environment {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;
   int restart_count = 0;
-  std::string master_addr = {};  // empty: no store was named
+  std::string master_addr = {};  // address of the store; empty if none was named
   std::uint16_t master_port = 0;
-  std::string backend = {};  // DDP_BACKEND; empty: the best that works
-  bool quiet = false;        // DDP_QUIET: no line about the backend
-  bool detail = false;       // DDP_DEBUG=detail: ranks of several nodes compare their calls, too
+  std::string backend = {};  // DDP_BACKEND; if empty, the best backend that works
+  bool quiet = false;        // DDP_QUIET; suppresses the line about the backend
+  bool detail = false;       // DDP_DEBUG=detail; ranks of different nodes compare their calls too
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-  // From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and so on; if RANK is absent, from
-  // what mpirun sets; if that is absent too, a world of one (init() refuses it if WORLD_SIZE says otherwise). Throws
-  // invalid_argument, naming the variable, if one is missing or is not a number in range.
+  // Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and so on. If RANK is absent, they
+  // read the variables that mpirun sets. If those are absent too, the result is a world of one, which init() refuses if
+  // WORLD_SIZE differs. Throw invalid_argument, naming the variable, if one is missing or is not a number in range.
   DDP_EXPORT static Environment from_process();
   DDP_EXPORT static Environment from_lookup(const Lookup& lookup);
 };

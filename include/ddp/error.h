@@ -1,4 +1,4 @@
-// ddp::Error, the one exception type of the runtime.
+// ddp::Error is the only exception type of the runtime.
 #pragma once
 
 #include <ddp/export.h>
@@ -11,23 +11,23 @@
 
 namespace ddp {
 
-// Chosen by what the caller can do about it.
+// The kinds are grouped by what the caller can do about them.
 enum class ErrorKind {
-  invalid_argument,  // mend the call
-  timeout,           // a peer did not answer in time; leave, be restarted
-  peer_lost,         // a peer is gone; leave, be restarted
-  mismatch,          // the ranks disagree: their programs or data differ
-  unavailable,       // what was asked for does not work here; choose something else
+  invalid_argument,  // correct the call
+  timeout,           // a peer did not answer in time; exit and let the launcher restart the job
+  peer_lost,         // a peer is gone; exit and let the launcher restart the job
+  mismatch,          // the ranks disagree because their programs or data differ
+  unavailable,       // the request does not work here; use an alternative
   aborted,           // the group was closed while the call was under way
-  corrupt,           // a file's content is not what was written
-  internal,          // a fault of the runtime; report it
+  corrupt,           // a file's content differs from what was written
+  internal,          // a defect of the runtime; report it
 };
 
-// "peer_lost" and so on: the enumerator's name.
+// Returns the enumerator's name, such as "peer_lost".
 DDP_EXPORT std::string_view to_string(ErrorKind kind);
 
-// Thrown by every function of the runtime that fails. what() says what was tried, on what, why it failed and what to
-// do. Copyable; safe to move between threads.
+// Every function of the runtime that fails throws an Error. what() says what was tried, on what, why it failed and what
+// to do. An Error is copyable and safe to move between threads.
 class DDP_EXPORT Error : public std::runtime_error {
  public:
   static constexpr int kNobody = -1;
@@ -36,7 +36,7 @@ class DDP_EXPORT Error : public std::runtime_error {
       : std::runtime_error(message), kind_(kind), peer_(peer) {}
 
   ErrorKind kind() const { return kind_; }
-  // The rank (of the group) that is gone, missing or different, if one is known.
+  // Returns the rank (in the group) that is gone, missing or different, or kNobody if it is unknown.
   int peer() const { return peer_; }
 
  private:
@@ -44,14 +44,14 @@ class DDP_EXPORT Error : public std::runtime_error {
   int peer_;
 };
 
-// What a failed collective throws: an Error that knows which one it was.
+// A failed collective throws an OperationError, which describes the operation.
 class DDP_EXPORT OperationError : public Error {
  public:
   struct Operation {
     std::string group;           // the process group's name
-    int rank = 0;                // this process's rank in it
+    int rank = 0;                // this process's rank in the group
     std::string name;            // "all_reduce"
-    std::uint64_t sequence = 0;  // from 1, in the order of the calls on this group
+    std::uint64_t sequence = 0;  // counts from 1 in the order of the calls on this group
   };
 
   OperationError(ErrorKind kind, const std::string& message, int peer, Operation operation)

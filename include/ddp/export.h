@@ -1,4 +1,4 @@
-// DDP_EXPORT: marks what libddp_runtime.so shows to programs; everything else in it is hidden.
+// DDP_EXPORT marks the symbols that libddp_runtime.so exports to programs. All other symbols are hidden.
 #pragma once
 
 #if __cplusplus < 202002L

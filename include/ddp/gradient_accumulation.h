@@ -1,4 +1,4 @@
-// NoSync and Accumulation: several backward passes for one synchronisation.
+// NoSync and Accumulation combine several backward passes into one synchronisation.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -7,8 +7,8 @@
 
 namespace ddp {
 
-// While it lives, finish() does not synchronise. Made by DistributedDataParallel::no_sync(), which must outlive it; may
-// be nested.
+// While it lives, finish() does not synchronise. DistributedDataParallel::no_sync() makes it, and the
+// DistributedDataParallel must outlive it. It may be nested.
 class [[nodiscard]] DDP_EXPORT NoSync {
  public:
   ~NoSync();
@@ -21,12 +21,12 @@ class [[nodiscard]] DDP_EXPORT NoSync {
   DistributedDataParallel& data_parallel_;
 };
 
-// Counts micro-steps. Gradients of a window add up on each rank and are synchronised once, at its end; then they are
-// the mean over all ranks and all micro-steps of the window: the loss is not to be scaled. A window that is cut short
-// by the end of the data is synchronised like any other, and divided by the micro-steps that it has.
+// Counts micro-steps. The gradients of a window add up on each rank and are synchronised once, at its end. They are
+// then the mean over all ranks and all micro-steps of the window, so the program must not scale the loss. If the data
+// end in the middle of a window, the window is synchronised like any other, and divided by the micro-steps that it has.
 //
-// Made by DistributedDataParallel::accumulate(), which must outlive it. All ranks end their windows alike; ranks with
-// different numbers of batches: see join.h. One thread.
+// DistributedDataParallel::accumulate() makes it, and the DistributedDataParallel must outlive it. All ranks must end
+// their windows in the same step. For ranks with different numbers of batches see join.h. Use it from one thread.
 //
 //   ddp::Accumulation window = data_parallel.accumulate(4);
 //   for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -36,21 +36,21 @@ class [[nodiscard]] DDP_EXPORT NoSync {
 //   }
 class [[nodiscard]] DDP_EXPORT Accumulation {
  public:
-  // A window that has not ended leaves its gradients as they are; the next step is synchronised.
+  // If a window has not ended, its gradients stay unchanged, and the next step is synchronised.
   ~Accumulation();
   Accumulation(const Accumulation&) = delete;
   Accumulation& operator=(const Accumulation&) = delete;
 
-  // Begins a micro-step. `is_last`: no other follows, so the window ends with it. If the one before was not finished (a
-  // batch that was skipped), it does not count.
+  // Begins a micro-step. If `is_last`, no other micro-step follows, so the window ends with it. If the previous one was
+  // not finished (a skipped batch), it does not count.
   void begin(bool is_last = false);
-  // Whether this micro-step ends its window.
+  // Returns whether this micro-step ends its window.
   bool synchronizes() const { return synchronizes_; }
-  // Ends the micro-step, as DistributedDataParallel::finish(), unless that was done since begin() (libtorch's
-  // backward() does it). True if the window has ended.
+  // Ends the micro-step like DistributedDataParallel::finish(), unless that was called since begin() (libtorch's
+  // backward() calls it). Returns true if the window has ended.
   bool finish(CallSite site = CallSite::current());
 
-  // Where the end of the data could not be foreseen: ends a window that has begun. False if there is none.
+  // Ends a window that has begun, for programs that cannot foresee the end of the data. Returns false if there is none.
   bool flush(CallSite site = CallSite::current());
 
  private:
@@ -60,10 +60,10 @@ class [[nodiscard]] DDP_EXPORT Accumulation {
 
   DistributedDataParallel& data_parallel_;
   const std::int64_t micro_steps_;
-  std::int64_t done_ = 0;             // micro-steps of this window, the current one included
-  std::int64_t finished_before_ = 0;  // the steps that were finished at begin()
+  std::int64_t done_ = 0;             // micro-steps of this window, including the current one
+  std::int64_t finished_before_ = 0;  // number of finished steps at begin()
   bool synchronizes_ = false;
-  bool is_open_ = false;  // between begin() and finish()
+  bool is_open_ = false;  // true between begin() and finish()
 };
 
 }  // namespace ddp

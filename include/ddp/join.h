@@ -1,4 +1,4 @@
-// Join: training on when some ranks have run out of data.
+// Join lets training continue when some ranks have run out of data.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -9,66 +9,67 @@
 
 namespace ddp {
 
-// The same on all ranks.
+// All ranks must use the same options.
 struct JoinOptions {
-  // Gradients are divided by the number of all ranks, also when some have no data any more: each sample counts as much
-  // as before. False: by the number of ranks that still have data; where windows end, by the micro-steps that there
-  // were on all ranks together.
+  // If true, gradients are divided by the number of all ranks, even when some have no data left, so that each sample
+  // keeps its weight. If false, they are divided by the number of ranks that still have data. At the end of a window
+  // they are then divided by the number of micro-steps on all ranks together.
   bool divide_by_initial_size = true;
 
-  // begin_step() throws, on all ranks and in the same step, when the first rank has run out. For models with
-  // collectives of their own in forward.
+  // If true, begin_step() throws, on all ranks and in the same step, when the first rank has run out of data. It is
+  // meant for models with collectives of their own in forward.
   bool throw_on_early_end = false;
 
-  // begin_step() gives all ranks the buffers (DataParallelOptions::model_buffers) of the highest rank that has data.
-  // Always with ddp/libtorch.h, whose forward() does not do it while there is a Join.
+  // If true, begin_step() gives all ranks the buffers (DataParallelOptions::model_buffers) of the highest rank that has
+  // data. With ddp/libtorch.h it always does, because forward() does not while a Join exists.
   bool broadcast_buffers = false;
 };
 
-// Ranks with fewer batches than others would leave these waiting in a collective. With Join a rank that has run out
-// takes part in what the others do, with gradients of 0, until none has data.
+// Without Join, ranks with fewer batches would leave the others waiting in a collective. With Join a rank that has run
+// out of data takes part in the others' collectives, with gradients of 0, until no rank has data.
 //
-// `step` is what follows each synchronised finish() in the program's loop: optimizer.step(). A rank that has run out
-// calls it when the others do, so that parameters and moments stay equal on all ranks. Without it the parameters and
-// buffers of such a rank are replaced at the end by those of the last rank that trained; its optimizer's moments are
-// not.
+// `step` is what the program's loop does after each synchronised finish(): optimizer.step(). A rank without data calls
+// it when the others do, so that parameters and moments stay equal on all ranks. Without `step`, the parameters and
+// buffers of such a rank are replaced at the end by those of the last rank that trained. Its optimizer's moments are
+// not replaced.
 //
-// Windows (accumulate) end in the same step on all ranks: call Accumulation::begin() without is_last, and not flush().
-// What a rank has of a window when its data end is part of the window's end on the others, or, if it is the last, of a
-// step that finish() adds (with `step`).
+// Accumulation windows (accumulate) must end in the same step on all ranks: call Accumulation::begin() without is_last,
+// and do not call flush(). If a rank's data end within a window, its gradients of that window are part of the window's
+// end on the others. If it is the last rank with data, they are part of a step that finish() adds (with `step`).
 //
-// Not with LocalSgd, whose ranks step by themselves: begin_step() throws invalid_argument.
+// Join does not work with LocalSgd, whose ranks step by themselves: begin_step() throws invalid_argument.
 //
-// All ranks make one. One thread. What it refers to must outlive it.
+// All ranks must make one. Use it from one thread. The objects that it refers to must outlive it.
 //
 //   ddp::Join join(data_parallel, [&] { optimizer.step(); });
 //   for (const Batch& batch : my_batches) {
-//     join.begin_step();                       // after Accumulation::begin(), where there is one
+//     join.begin_step();                       // after Accumulation::begin(), if it is used
 //     …                                        // backward, data_parallel.finish(), optimizer.step()
 //   }
-//   join.finish();                             // returns when every rank has got here
+//   join.finish();                             // returns when every rank has called it
 class DDP_EXPORT Join {
  public:
-  // Throws invalid_argument with ShardOptimizer but without `step`: every rank owns a part of the parameters.
+  // Throws invalid_argument with ShardOptimizer but without `step`, because every rank owns a part of the parameters.
   explicit Join(DistributedDataParallel& data_parallel, std::function<void()> step = nullptr, JoinOptions options = {});
   ~Join();
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;
 
-  // Before each step, also one without synchronisation (no_sync, accumulate). Throws `aborted`, naming the ranks that
-  // have run out, with throw_on_early_end; `mismatch` if of the ranks that have data some synchronise and some do not.
+  // Call it before each step, including steps without synchronisation (no_sync, accumulate). With throw_on_early_end it
+  // throws `aborted`, naming the ranks that have run out of data. Throws `mismatch` if only some of the ranks that have
+  // data synchronise.
   void begin_step(CallSite site = CallSite::current());
 
-  // This rank has run out. Throws what the others' steps throw here.
+  // Call it when this rank has run out of data. Errors of the others' steps are thrown here.
   void finish(CallSite site = CallSite::current());
 
-  // Ranks that had data in the last step, ascending.
+  // Returns the ranks that had data in the last step, in ascending order.
   const std::vector<int>& active_ranks() const { return active_; }
 
  private:
   enum class Turn : std::uint8_t { ended, local, synchronised };
   struct Round {
-    Turn turn = Turn::ended;  // of those that have data
+    Turn turn = Turn::ended;  // turn of the ranks that have data
     std::int64_t window_steps = 0;
   };
   Round announce(Turn turn, std::int64_t window_steps);

@@ -1,4 +1,4 @@
-// LocalSgd: ranks step on their own gradients and average their parameters now and then.
+// LocalSgd lets ranks step on their own gradients and average their parameters periodically.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -9,14 +9,15 @@
 namespace ddp {
 
 struct LocalSgdOptions {
-  std::int64_t period = 8;        // steps from one average of the parameters to the next
-  std::int64_t warmup_steps = 0;  // before them gradients are averaged in every step, as without LocalSgd
+  std::int64_t period = 8;        // steps between two averages of the parameters
+  std::int64_t warmup_steps = 0;  // steps at the start in which gradients are averaged, as without LocalSgd
 };
 
-// While it lives, finish() averages gradients during the warm-up only; afterwards each rank's optimizer steps on its
-// own gradients, and step() averages the parameters at the end of each period: communication shrinks by the period.
-// Lin, Stich, Patel, Jaggi: Don't use large mini-batches, use local SGD, arXiv:1808.07217. The same on all ranks; one
-// thread; the DistributedDataParallel must outlive it, and must not have ShardOptimizer (invalid_argument).
+// While it lives, finish() averages gradients during the warm-up only. Afterwards each rank's optimizer steps on its
+// own gradients. step() averages the parameters at the end of each period, which divides the communication by the
+// period. The method is that of Lin, Stich, Patel, Jaggi: Don't use large mini-batches, use local SGD,
+// arXiv:1808.07217. All ranks must use the same options. Use it from one thread. The DistributedDataParallel must
+// outlive it, and must not have ShardOptimizer (invalid_argument).
 //
 //   ddp::LocalSgd local(data_parallel, {.period = 8, .warmup_steps = 100});
 //   …
@@ -26,21 +27,22 @@ struct LocalSgdOptions {
 class DDP_EXPORT LocalSgd {
  public:
   LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions options);
-  // Does not average: call average() at the end of training.
+  // The destructor does not average, so call average() at the end of training.
   ~LocalSgd();
   LocalSgd(const LocalSgd&) = delete;
   LocalSgd& operator=(const LocalSgd&) = delete;
 
-  // After each step of the optimizer; collective where a period ends. True if the parameters were averaged.
+  // Call it after each step of the optimizer. The call is collective at the end of a period. Returns true if the
+  // parameters were averaged.
   bool step(CallSite site = CallSite::current());
 
-  // Collective. The mean of the parameters over all ranks, on all ranks.
+  // This is a collective call. It sets the parameters on all ranks to their mean over all ranks.
   void average(CallSite site = CallSite::current());
 
-  // For checkpoints: "local_sgd", the steps so far. Call follow() after it was loaded. Save after average(): a
-  // checkpoint holds one copy of what all ranks have alike, and between averages parameters are each rank's own. An
-  // optimizer's moments are so always; those that one rank wrote are everybody's afterwards, and the training is not
-  // the same bit by bit.
+  // Returns the steps so far as the tensor "local_sgd", for checkpoints. Call follow() after it was loaded. Save after
+  // average(), because a checkpoint holds one copy of the parameters, and between averages each rank has its own. The
+  // optimizer's moments always differ between ranks. After a load all ranks have the moments that one rank wrote, so
+  // the resumed run is not bit-identical.
   Tensor state() { return {"local_sgd", steps_, {1}}; }
   void follow();
 

@@ -1,4 +1,4 @@
-// LossScaler: keeps small f16 gradients from vanishing.
+// LossScaler keeps small f16 gradients from vanishing.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -12,13 +12,14 @@ namespace ddp {
 
 struct LossScalerOptions {
   double scale = 65536;
-  double growth = 2;     // after growth_interval steps without overflow
-  double backoff = 0.5;  // after one with
+  double growth = 2;     // factor after growth_interval steps without overflow
+  double backoff = 0.5;  // factor after a step with overflow
   std::int64_t growth_interval = 2000;
 };
 
-// The loss is multiplied by scale(), so the gradients are; a step whose gradients overflow is skipped, by all ranks
-// together, and the scale lowered. As torch.cuda.amp.GradScaler. One thread; the same calls on all ranks.
+// The program multiplies the loss by scale(), which scales the gradients too. If gradients overflow, all ranks skip the
+// step together and lower the scale, as torch.cuda.amp.GradScaler does. Use it from one thread, with the same calls on
+// all ranks.
 //
 //   backward(loss * scaler.scale());
 //   data_parallel.finish();
@@ -30,20 +31,21 @@ class DDP_EXPORT LossScaler {
 
   double scale() const { return state_[0]; }
 
-  // Adapts the scale, and has the optimizer's next step() divide by what it was, in f32: so what is too small for f16
-  // counts. False if a gradient was infinite or NaN, on any rank: the step must be skipped. Once a step. The gradients
-  // stay scaled: clip them before, to max_norm * scale(). Throws as DistributedDataParallel::require_synchronized().
+  // Adapts the scale. The optimizer's next step() divides by the previous scale in f32, so that values too small for
+  // f16 are not lost. Returns false if a gradient was infinite or NaN on any rank; the program must then skip the step.
+  // Call it once per step. The gradients stay scaled, so clip them before it, to max_norm * scale(). Throws as
+  // DistributedDataParallel::require_synchronized().
   bool unscale(Optimizer& optimizer, CallSite site = CallSite::current());
 
-  // For an optimizer of your own: divides the gradients themselves. Throws invalid_argument if some are f16, in which
-  // the small ones would vanish again.
+  // Divides the gradients themselves, for an optimizer of the program. Throws invalid_argument if some are f16, in
+  // which small values would vanish again.
   bool unscale(DistributedDataParallel& data_parallel, CallSite site = CallSite::current());
 
-  // For checkpoints: "loss_scaler", the scale and the steps since it changed.
+  // Returns the scale and the steps since it changed as the tensor "loss_scaler", for checkpoints.
   Tensor state() { return {"loss_scaler", state_, {2}}; }
 
  private:
-  // The factor by which this step's gradients are to be multiplied, or 0: skip it.
+  // Returns the factor for this step's gradients, or 0 if the step must be skipped.
   double adapt(DistributedDataParallel& data_parallel);
 
   LossScalerOptions options_;

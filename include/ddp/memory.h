@@ -1,4 +1,4 @@
-// Memory: a buffer that owns its memory; made by ProcessGroup::allocate.
+// Memory is a buffer that owns its memory. ProcessGroup::allocate makes it.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -10,7 +10,7 @@
 
 namespace ddp {
 
-// Move-only. The memory lives until this is destroyed, which must not be while an operation uses it.
+// It is move-only. It frees the memory when it is destroyed, which must not happen while an operation uses the memory.
 class Memory {
  public:
   Memory() = default;
@@ -23,7 +23,7 @@ class Memory {
   std::size_t size() const { return buffer_.count; }  // elements
   std::size_t bytes() const { return buffer_.bytes(); }
   const Buffer& buffer() const { return buffer_; }
-  // Of one that has a name: a temporary's memory would be gone before the operation is done.
+  // Temporaries are rejected because their memory is freed before the operation is done.
   operator Buffer() const& { return buffer_; }
   operator ConstBuffer() const& { return buffer_; }
   operator Buffer() const&& = delete;
@@ -38,7 +38,8 @@ class Memory {
   std::shared_ptr<void> owner_;
 };
 
-// What ProcessGroup::register_buffer did; ends when this is destroyed. Move-only.
+// Represents a registration by ProcessGroup::register_buffer, which ends when this object is destroyed. It is
+// move-only.
 class Registration {
  public:
   Registration() = default;
@@ -46,7 +47,7 @@ class Registration {
   Registration(Registration&&) noexcept = default;
   Registration& operator=(Registration&&) noexcept = default;
 
-  // Whether the backend makes use of it.
+  // Returns whether the backend uses the registration.
   bool active() const { return handle_ != nullptr; }
 
  private:

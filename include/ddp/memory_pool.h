@@ -1,4 +1,4 @@
-// MemoryPool: page-locked buffers of one size, used again and again: the batches of a DataLoader that feeds a GPU.
+// MemoryPool keeps page-locked buffers of one size for reuse, such as the batches of a DataLoader that feeds a GPU.
 #pragma once
 
 #include <ddp/memory.h>
@@ -9,7 +9,7 @@
 
 namespace ddp {
 
-// Thread-safe. What it gave may outlive it.
+// It is thread-safe. The buffers that it returned may outlive it.
 //
 //   ddp::MemoryPool pool(world, batch * features, ddp::DataType::f32);
 //   const auto collate = [&](std::vector<Sample>&& samples) {
@@ -21,11 +21,13 @@ namespace ddp {
 //   for (ddp::Memory& memory : loader) world.copy(on_gpu, memory, stream);
 class DDP_EXPORT MemoryPool {
  public:
-  // Of `count` elements each. Page-locked with nccl (ProcessGroup::allocate_pinned), else ordinary memory.
+  // Makes a pool of buffers of `count` elements each. They are page-locked with nccl (ProcessGroup::allocate_pinned),
+  // otherwise ordinary memory.
   MemoryPool(const ProcessGroup& group, std::size_t count, DataType type);
 
-  // A buffer that nobody has; a new one if there is none, so that as many are made as are used at a time. It comes back
-  // when the result is destroyed. A new one holds 0, one that came back what it held.
+  // Returns an unused buffer, or a new one if there is none. The pool therefore makes only as many buffers as are used
+  // at the same time. The buffer returns to the pool when the result is destroyed. A new buffer is zeroed; a reused one
+  // keeps its contents.
   Memory take();
 
  private:

@@ -1,4 +1,4 @@
-// ParameterPiece: a part of a parameter, with its gradient; what an optimizer updates.
+// ParameterPiece is a part of a parameter, with its gradient, which an optimizer updates.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -7,7 +7,8 @@
 
 namespace ddp {
 
-// A value. Views of `values.count` elements, from element `first` on, of parameter number `parameter` and its gradient.
+// Holds views of `values.count` elements, from element `first` on, of parameter number `parameter` and its gradient.
+// This is a value type.
 struct ParameterPiece {
   std::size_t parameter = 0;
   std::size_t first = 0;

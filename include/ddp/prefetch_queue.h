@@ -1,4 +1,4 @@
-// PrefetchQueue: work that is done a little ahead of the one who needs it. What DataLoader is made on.
+// PrefetchQueue runs jobs slightly ahead of their consumer. DataLoader is built on it.
 #pragma once
 
 #include <ddp/export.h>
@@ -10,30 +10,30 @@
 
 namespace ddp {
 
-// Jobs 0, 1, … jobs-1, each of which makes one result. Threads of the queue's own begin them in their order, up to
-// `ahead` jobs further than the consumer is; the consumer gets the results in the same order, whichever thread ends
-// first. So no more than `ahead` results exist besides those that the consumer has. One consumer.
+// Runs jobs 0, 1, … jobs-1, each of which makes one result. The queue's own threads begin them in order, up to `ahead`
+// jobs before the consumer. The consumer gets the results in the same order, whichever thread ends first. Therefore no
+// more than `ahead` results exist besides those that the consumer has. There must be only one consumer.
 class DDP_EXPORT PrefetchQueue {
  public:
-  // Called by several threads at once, for a different job each; the result must not be null. When the queue is being
-  // destroyed, a stop is requested: then it should return at once, whatever it likes.
+  // Several threads call it at the same time, each for a different job. The result must not be null. When the queue is
+  // destroyed, it requests a stop. The job should then return at once, with any result.
   using Job = std::function<std::shared_ptr<void>(std::int64_t number, std::stop_token stop)>;
 
   struct Options {
     std::int64_t jobs = 0;
-    int ahead = 1;    // 1 or more
-    int threads = 1;  // 0: next() does the job, and none is done ahead
+    int ahead = 1;    // at least 1
+    int threads = 1;  // with 0, next() runs the job, and none is run ahead
   };
 
-  // Starts the threads; no more than can have something to do. Throws unavailable if the system refuses one.
+  // Starts the threads, but no more than there are jobs for. Throws unavailable if the system refuses one.
   PrefetchQueue(Options options, Job job);
-  // Waits for the jobs under way to stop, and begins no other.
+  // Waits for the running jobs to stop, and begins no other.
   ~PrefetchQueue();
   PrefetchQueue(const PrefetchQueue&) = delete;
   PrefetchQueue& operator=(const PrefetchQueue&) = delete;
 
-  // The next job's result; waits for it. Null after the last. Throws what the job threw; the jobs before it are not
-  // affected, none after it is begun, and each further call throws the same again.
+  // Waits for the next job's result and returns it. Returns null after the last. If the job threw, it throws the same
+  // exception. Earlier jobs are not affected, no later job is begun, and each further call throws the same again.
   std::shared_ptr<void> next();
 
  private:

@@ -1,4 +1,5 @@
-// What this process is at, shown to whoever supervises it: a rank that does something long is then no rank that hangs.
+// These functions report the progress of this process to its launcher, so that a rank in a long phase is not regarded
+// as hanging.
 #pragma once
 
 #include <ddp/call_site.h>
@@ -13,12 +14,12 @@ namespace ddp {
 
 class ProcessGroup;
 
-// `starting` to `training`, `finishing` and `done` are shown by the library itself, as are a CheckpointManager's
+// The library itself reports `starting` to `training`, `finishing` and `done`. A CheckpointManager reports its
 // checkpoints.
 enum class Phase : std::uint32_t {
   starting,
-  connected,     // to the store
-  rendezvous,    // with the other ranks
+  connected,     // connected to the store
+  rendezvous,    // waiting for the other ranks
   communicator,  // the backend connects
   training,
   evaluation,
@@ -28,16 +29,16 @@ enum class Phase : std::uint32_t {
   done,
 };
 
-// A phase, and what the program says of it.
+// Holds a phase and the text and place in the program that describe it.
 struct PhasePlace {
   Phase phase = Phase::starting;
   std::array<char, 48> name = {};
   CallSite site;
 };
 
-// While it lives, this process is in `phase`: ddplaunch says so if other ranks wait for it. Its beginning and its end
-// are progress: --hang-timeout counts from there. Sections may be nested; the innermost counts. One thread. Costs less
-// than a microsecond; nothing without ddplaunch.
+// While it lives, this process is in `phase`. ddplaunch reports the phase if other ranks wait for this process. Its
+// beginning and its end count as progress, from which --hang-timeout counts. Phases may be nested, and the innermost
+// counts. Use it from one thread. It costs less than a microsecond, and does nothing without ddplaunch.
 //
 //   { const ddp::PhaseScope section(ddp::Phase::evaluation, "validation set"); evaluate(); }
 class [[nodiscard]] DDP_EXPORT PhaseScope {
@@ -51,23 +52,25 @@ class [[nodiscard]] DDP_EXPORT PhaseScope {
   const PhasePlace before_;
 };
 
-// A sign of life between collectives, as after each step of a program that synchronises rarely. Any thread.
+// Reports progress between collectives, for example after each step of a program that synchronises rarely. Any thread
+// may call it.
 DDP_EXPORT void heartbeat();
 
-// Whether the program has been asked to save and to leave (ddplaunch --save-grace): a preemption, or an operator. Ranks
-// may see it at different steps, so a program whose ranks must agree uses the function below. Any thread; costs some
-// nanoseconds. False without ddplaunch.
+// Returns whether ddplaunch has asked the program to save and to exit (--save-grace), because of a preemption or an
+// operator. Ranks may see the request at different steps, so a program whose ranks must agree uses the function below.
+// Any thread may call it, and it takes some nanoseconds. Without ddplaunch it returns false.
 DDP_EXPORT bool should_stop();
 
-// The same answer on all ranks of the group: whether any of them has been asked. A collective of 8 bytes a rank.
+// Returns the same answer on all ranks of the group: whether any of them has been asked. It is a collective of 8 bytes
+// per rank.
 DDP_EXPORT bool should_stop(const ProcessGroup& group);
 
-// How far the program is: steps that are done, of so many in all (0: not known). Reports show it, and it is progress as
-// a heartbeat is. Any thread.
+// Reports how many steps are done, and the total (0 if unknown). Hang reports show the numbers. The call counts as
+// progress, like a heartbeat. Any thread may call it.
 DDP_EXPORT void report_progress(std::uint64_t done, std::uint64_t total = 0);
 
-// This process is about to do something that may take so long: until then ddplaunch does not take it for one that
-// hangs. Any thread; the latest moment that was asked for counts.
+// Announces that this process may be busy for `time`. Until then ddplaunch does not regard it as hanging. Any thread
+// may call it. If it is called repeatedly, the latest moment counts.
 DDP_EXPORT void request_more_time(std::chrono::seconds time);
 
 }  // namespace ddp

@@ -1,4 +1,4 @@
-// ReduceOp: how the values of all ranks become one.
+// ReduceOp selects how the values of all ranks are combined.
 #pragma once
 
 #include <ddp/data_type.h>
@@ -9,7 +9,7 @@
 
 namespace ddp {
 
-// A value.
+// This value type names a reduction and, for premultiplied_sum, the factor:
 //
 //   average              each rank's values divided by the group's size, then summed, as PyTorch's
 //                        DistributedDataParallel does; floating-point types
@@ -17,12 +17,12 @@ namespace ddp {
 //   bit_and, bit_or, bit_xor   integer types and bool
 //
 // Integers wrap around. With bool, sum and max are "or", product and min are "and". A NaN among floating-point values
-// makes the result NaN, with min and max too.
+// makes the result NaN, also with min and max.
 struct ReduceOp {
   enum Kind : std::uint8_t { sum, average, product, min, max, bit_and, bit_or, bit_xor, premultiplied_sum };
 
   Kind kind = sum;
-  double factor = 1;  // of premultiplied_sum; may differ between ranks
+  double factor = 1;  // used by premultiplied_sum; may differ between ranks
 
   constexpr ReduceOp(Kind kind_ = sum, double factor_ = 1) : kind(kind_), factor(factor_) {}
 
@@ -33,7 +33,7 @@ struct ReduceOp {
   }
 };
 
-// Whether values of this type can be reduced so.
+// Returns whether the reduction is defined for this type.
 constexpr bool is_defined(ReduceOp op, DataType type) {
   switch (op.kind) {
     case ReduceOp::average:
@@ -48,7 +48,7 @@ constexpr bool is_defined(ReduceOp op, DataType type) {
   }
 }
 
-// "sum" and so on.
+// Returns the enumerator's name, such as "sum".
 DDP_EXPORT std::string_view to_string(ReduceOp::Kind kind);
 
 }  // namespace ddp

@@ -1,25 +1,25 @@
-// Stream: the order on a GPU in which an operation runs.
+// A Stream is the order on a GPU in which operations run.
 #pragma once
 
 #include <cstddef>
 
-struct CUstream_st;  // what CUDA's cudaStream_t points to
+struct CUstream_st;  // CUDA's cudaStream_t points to this type
 
 namespace ddp {
 
-// A value: a stream of this rank's GPU, or none. The stream stays the program's, and must live until what is put on it
-// is done. Host memory has no streams: there it is left out.
+// Refers to a stream of this rank's GPU, or to none. This is a value type. The program owns the stream, which must live
+// until the work on it is done. Host memory has no streams, so omit it there.
 //
 //   world.all_reduce(gradients, ddp::ReduceOp::sum, {.stream = stream}).wait();      // cudaStream_t stream
 class Stream {
  public:
-  // None: the operation and the program's work on the GPU have no order.
+  // Refers to no stream: the operation and the program's work on the GPU then have no order.
   Stream() = default;
-  // A cudaStream_t; nullptr is CUDA's default stream.
+  // Takes a cudaStream_t; nullptr is CUDA's default stream.
   Stream(CUstream_st* stream) : handle_(stream), is_given_(true) {}
   Stream(std::nullptr_t) : is_given_(true) {}
 
-  // The same for programs that keep it as another type.
+  // Takes a cudaStream_t that the program keeps as another type.
   static Stream from_handle(void* stream) { return {static_cast<CUstream_st*>(stream)}; }
 
   explicit operator bool() const { return is_given_; }

@@ -1,4 +1,4 @@
-// The old name of ddp/libtorch.h, for one release.
+// This header is the old name of ddp/libtorch.h, kept for one release.
 #pragma once
 
 #include <ddp/libtorch.h>

@@ -1,4 +1,4 @@
-// The version of ddplaunch: launcher and runtime carry the same number (semantic versioning).
+// This header defines the version of ddplaunch. Launcher and runtime carry the same number (semantic versioning).
 #pragma once
 
 #define DDP_VERSION_MAJOR 0

@@ -1,4 +1,4 @@
-// Work: an operation under way.
+// A Work is an operation in progress.
 #pragma once
 
 #include <ddp/export.h>
@@ -14,8 +14,8 @@ namespace internal {
 class WorkState;
 }  // namespace internal
 
-// Move-only. Dropping a Work does not cancel the operation: its buffers must live until it is done. Every function may
-// be called from any thread.
+// It is move-only. Dropping a Work does not cancel the operation, so its buffers must live until it is done. Every
+// function may be called from any thread.
 //
 //   ddp::Work work = world.all_reduce(gradients, ddp::ReduceOp::average);
 //   compute_something_else();
@@ -27,21 +27,23 @@ class [[nodiscard]] DDP_EXPORT Work {
   Work& operator=(Work&&) noexcept;
   ~Work();
 
-  // Blocks until the operation is done (with CallOptions::stream: until it has begun, and the stream then waits for
-  // it); throws its ddp::OperationError if it failed. May be called more than once. Bounded by the operation's own
-  // time-out. Where it can, the operation runs on the thread that waits, which saves two changes of threads.
+  // Blocks until the operation is done, and throws its ddp::OperationError if it failed. With CallOptions::stream it
+  // blocks until the operation has begun, and the stream then waits for it. It may be called more than once. The
+  // operation's own time-out limits it. If possible, the operation runs on the waiting thread, which saves two thread
+  // switches.
   void wait();
 
-  // Blocks until the operation is done, but no longer than `limit`: false if it is not done by then. Throws as wait().
-  // The operation goes on.
+  // Blocks until the operation is done, but at most `limit`. Returns false if it is not done by then; the operation
+  // continues. Throws as wait().
   bool wait_for(std::chrono::nanoseconds limit);
 
-  // Whether wait() would return (or throw) at once.
+  // Returns whether wait() would return (or throw) at once.
   bool done() const;
 
-  // Calls `continuation` once when the operation is done: with null, or with why it failed. At once and on this thread
-  // if it is done already, else on the thread that ends it, before anybody's wait() returns. It must not throw, wait
-  // for work or take long: the group's next operation waits for it.
+  // Calls `continuation` once when the operation is done, with null or with the error of the operation. If the
+  // operation is already done, it calls it at once on this thread. Otherwise the thread that ends the operation calls
+  // it, before any wait() returns. The continuation must not throw, wait for work or take long, because the group's
+  // next operation waits for it.
   void then(std::function<void(const Error* failure)> continuation);
 
  private:

@@ -1,4 +1,5 @@
-// DDP_CHECK(condition, values...): a bug of ours ends the process here, with its values, not somewhere later.
+// DDP_CHECK(condition, values...) aborts the process at a bug of ddplaunch and prints the values, so that the bug does
+// not show only later.
 #pragma once
 
 #include <sstream>
@@ -6,7 +7,7 @@
 
 namespace ddp::base {
 
-// Prints the broken condition with its place and values to stderr and aborts.
+// Prints the false condition with its place and values to stderr and aborts.
 [[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& values);
 
 template <typename... Values>

@@ -1,11 +1,11 @@
-// Exit codes of ddplaunch. docs/reference/exit-codes.md is checked against this list.
+// These are the exit codes of ddplaunch. docs/reference/exit-codes.md is checked against this list.
 #pragma once
 
 namespace ddp::base {
 
 inline constexpr int kExitUsage = 2;            // the command line is wrong
-inline constexpr int kExitSaved = 75;           // the job has saved and left, as it was asked to
-inline constexpr int kExitHung = 124;           // ranks did not come to an end
+inline constexpr int kExitSaved = 75;           // the job has saved and exited, as requested
+inline constexpr int kExitHung = 124;           // ranks did not finish
 inline constexpr int kExitOwnFault = 125;       // ddplaunch itself failed
 inline constexpr int kExitNotExecutable = 126;  // the program cannot be executed
 inline constexpr int kExitNotFound = 127;       // the program was not found

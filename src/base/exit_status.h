@@ -1,4 +1,4 @@
-// ExitStatus: how a process ended. exited(11) and killed by signal 11 stay different everywhere.
+// ExitStatus describes how a process ended. exited(11) and killed by signal 11 stay different everywhere.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@ class ExitStatus {
   static ExitStatus exited(int code) { return {Kind::exited, code, false}; }
   static ExitStatus killed(int signal, bool core_dumped = false) { return {Kind::killed, signal, core_dumped}; }
 
-  // From what waitpid() tells of a process that has ended.
+  // Converts the status that waitpid() returns for an ended process.
   static ExitStatus from_wait(int status);
 
   bool success() const { return kind_ == Kind::exited && number_ == 0; }
   bool was_killed() const { return kind_ == Kind::killed; }
   bool dumped_core() const { return core_dumped_; }
-  // The signal that killed it; 0 if none did.
+  // Returns the signal that killed it, or 0 if none did.
   int signal() const { return was_killed() ? number_ : 0; }
   bool was_killed_by(int signal) const { return was_killed() && number_ == signal; }
 
-  // The code a shell would show: the exit code, or 128 + the signal's number.
+  // Returns the code that a shell would show: the exit code, or 128 + the signal's number.
   int shell_code() const { return was_killed() ? 128 + number_ : number_; }
 
-  // In words: "exit code 3", "killed by SIGSEGV (core dumped)".
+  // Returns text such as "exit code 3" or "killed by SIGSEGV (core dumped)".
   std::string describe() const;
 
   friend bool operator==(const ExitStatus&, const ExitStatus&) = default;

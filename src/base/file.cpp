@@ -20,12 +20,12 @@ std::string read_line(const std::string& path) {
 }
 
 std::string behind_links(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as many as the kernel follows
+  constexpr int kMostLinks = 40;  // the kernel's limit
   std::filesystem::path file(path);
   for (int i = 0; i < kMostLinks; ++i) {
     std::error_code error;
     const std::filesystem::path target = file.parent_path() / std::filesystem::read_symlink(file, error);
-    // The links of /proc/self/fd lead to what has no name.
+    // Some links of /proc/self/fd point to objects without a path.
     const bool is_link = !error && (std::filesystem::exists(target, error) || !std::filesystem::exists(file, error));
     if (!is_link) return file.string();
     file = target;

@@ -1,5 +1,5 @@
-// FNV-1a, 64 bit: a checksum against accidents (torn files, differing parameters), not against attackers.
-// Source: Fowler, Noll, Vo; https://datatracker.ietf.org/doc/html/draft-eastlake-fnv
+// Fnv1a64 computes FNV-1a with 64 bits. It protects against accidents (incomplete files, differing parameters), not
+// against attackers. The algorithm is by Fowler, Noll and Vo; https://datatracker.ietf.org/doc/html/draft-eastlake-fnv
 #pragma once
 
 #include <bit>
@@ -29,12 +29,12 @@ class Fnv1a64 {
   std::uint64_t state_ = 0xcbf29ce484222325ULL;
 };
 
-// The same idea, a word at a time: a step of a rolling number that is hardly ever the same after a difference.
+// Adds one word to a rolling hash in the same way. After different words the states hardly ever become equal again.
 constexpr std::uint64_t mix(std::uint64_t state, std::uint64_t word) {
   return (std::rotl(state, 23) ^ word) * 0x100000001b3ULL;
 }
 
-// 16 lower-case hexadecimal digits.
+// Returns 16 lower-case hexadecimal digits.
 inline std::string hex64(std::uint64_t value) {
   char text[17];
   std::snprintf(text, sizeof text, "%016" PRIx64, value);

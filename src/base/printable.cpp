@@ -11,7 +11,7 @@ struct Range {
   char32_t last;
 };
 
-// Control characters and separators, the Arabic letter mark, and the marks of direction.
+// These are control characters, separators, the Arabic letter mark, and the direction marks.
 constexpr std::array<Range, 7> kActing = {Range{0x00, 0x08}, {0x0a, 0x1f},     {0x7f, 0x9f},    {0x61c, 0x61c},
                                           {0x200e, 0x200f},  {0x2028, 0x202e}, {0x2066, 0x2069}};
 
@@ -39,7 +39,7 @@ std::size_t printable_length(std::string_view text) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
     character = character << 6 | (byte(i) & 0x3fU);
   }
-  constexpr std::array<char32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};  // by size: a shorter form exists below it
+  constexpr std::array<char32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};  // by size; smaller ones have a shorter form
   const bool is_surrogate = character >= 0xd800 && character <= 0xdfff;
   if (character < kLeast[size] || character > 0x10ffff || is_surrogate) return 0;
   return acts_on_terminal(character) ? 0 : size;
@@ -48,7 +48,7 @@ std::size_t printable_length(std::string_view text) {
 std::string printable(std::string_view text, std::size_t most) {
   constexpr std::string_view kRest = "...";
   std::string shown;
-  std::size_t fits = 0;  // of `shown`, if the rest of the text has to be left out
+  std::size_t fits = 0;  // the prefix of `shown` that is kept if the text is cut
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = printable_length(text.substr(i));
     shown += length == 0 ? escaped(text[i]) : text.substr(i, length);

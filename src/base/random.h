@@ -1,4 +1,4 @@
-// Numbers that nobody can guess: names and nonces.
+// random64() returns unpredictable numbers for names and nonces.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace ddp::base {
 
-// 64 bits of the system's randomness.
+// Returns 64 bits of the system's randomness.
 inline std::uint64_t random64() {
   std::random_device random;
   return (std::uint64_t{random()} << 32) | random();

@@ -1,4 +1,5 @@
-// Result<T, E>: a value or the reason why there is none. The launcher's way to report what the world did.
+// Result<T, E> holds a value, or the reason why there is none. The launcher reports the results of system calls and
+// other outside events with it.
 #pragma once
 
 #include <string>
@@ -9,12 +10,12 @@
 
 namespace ddp::base {
 
-// The usual reason: a sentence for the user.
+// Holds the usual reason, a sentence for the user.
 struct Failure {
   std::string message;
 };
 
-// Either a T or an E. Implicitly made from both. T and E must differ.
+// Holds either a T or an E, and converts implicitly from both. T and E must differ.
 template <typename T, typename E = Failure>
 class [[nodiscard]] Result {
  public:

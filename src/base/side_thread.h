@@ -1,5 +1,5 @@
-// SideThread: work that may hang, such as on a file system, on a thread of its own. Whoever waits for it may stop doing
-// so; the thread is then left to itself.
+// SideThread runs work that may hang, for example on a file system, on its own thread. The caller may stop waiting for
+// it. The thread then continues detached.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -20,7 +20,7 @@ namespace ddp::base {
 template <typename Result>
 class SideThread {
  public:
-  // `work` must own all that it uses. If no thread can be made, there will be no result.
+  // `work` must own all that it uses. If no thread can be created, there is no result.
   template <typename Work>
   explicit SideThread(Work work) : shared_(std::make_shared<Shared>()) {
     try {
@@ -34,10 +34,10 @@ class SideThread {
     }
   }
 
-  // Readable when the work is over.
+  // The descriptor becomes readable when the work is finished.
   int ready() const { return shared_->ready.get(); }
 
-  // Nothing if it is not done. The result is moved out.
+  // Moves the result out. Returns std::nullopt if the work is not done.
   std::optional<Result> result() {
     if (!shared_->is_done.exchange(false)) return std::nullopt;
     return std::move(shared_->result);

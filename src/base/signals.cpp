@@ -7,7 +7,7 @@
 namespace ddp::base {
 namespace {
 
-// The C library knows the names since glibc 2.32 only (sigabbrev_np).
+// The C library provides the names only since glibc 2.32 (sigabbrev_np).
 constexpr std::pair<int, const char*> kNames[] = {
     {SIGHUP, "SIGHUP"},       {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},   {SIGILL, "SIGILL"},
     {SIGTRAP, "SIGTRAP"},     {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},     {SIGFPE, "SIGFPE"},

@@ -1,4 +1,4 @@
-// Names of signals, and lists of them.
+// These functions name signals and search lists of them.
 #pragma once
 
 #include <span>
@@ -6,10 +6,10 @@
 
 namespace ddp::base {
 
-// "SIGSEGV" for 11; "signal 99" for a number without a name.
+// Returns the name: "SIGSEGV" for 11, or "signal 99" for a number without a name.
 std::string signal_name(int signal);
 
-// Whether `signal` is one of them.
+// Returns whether `signals` contains `signal`.
 bool contains(std::span<const int> signals, int signal);
 
 }  // namespace ddp::base

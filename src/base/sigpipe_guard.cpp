@@ -29,7 +29,7 @@ SigpipeGuard::SigpipeGuard() : was_pending_(is_pending()) {
 }
 
 SigpipeGuard::~SigpipeGuard() {
-  // The kernel sends SIGPIPE to the thread that writes, so one that is new here is ours.
+  // The kernel sends SIGPIPE to the writing thread, so a new pending one belongs to this thread.
   const sigset_t set = only_sigpipe();
   const timespec at_once{};
   if (!was_pending_ && is_pending()) ::sigtimedwait(&set, nullptr, &at_once);

@@ -1,12 +1,12 @@
-// SigpipeGuard: for libraries that write to sockets without MSG_NOSIGNAL.
+// SigpipeGuard suppresses SIGPIPE for libraries that write to sockets without MSG_NOSIGNAL.
 #pragma once
 
 #include <csignal>
 
 namespace ddp::base {
 
-// As long as it lives, a write of this thread to a closed socket or pipe fails with EPIPE and sends no SIGPIPE; threads
-// that are started meanwhile inherit that for good. The process's own handling of the signal is not touched.
+// While it lives, a write of this thread to a closed socket or pipe fails with EPIPE and sends no SIGPIPE. Threads that
+// are started meanwhile inherit that permanently. The process's own handling of the signal does not change.
 class SigpipeGuard {
  public:
   SigpipeGuard();

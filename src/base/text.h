@@ -1,4 +1,4 @@
-// Small pure functions on text that several rooms need.
+// These are small pure functions on text that several components need.
 #pragma once
 
 #include <chrono>
@@ -11,51 +11,52 @@
 
 namespace ddp::base {
 
-// The whole of `text` as a decimal integer within [minimum, maximum]; nothing for anything else (spaces, "+1", "1x").
+// Parses the whole `text` as a decimal integer within [minimum, maximum]. Returns std::nullopt for anything else
+// (spaces, "+1", "1x").
 std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t minimum, std::int64_t maximum);
 
-// The whole of `text` as a hexadecimal number without "0x"; nothing for anything else.
+// Parses the whole `text` as a hexadecimal number without "0x". Returns std::nullopt for anything else.
 std::optional<std::uint64_t> parse_hex(std::string_view text);
 
-// The whole of `text` as a finite, non-negative decimal number; nothing for anything else.
+// Parses the whole `text` as a finite, non-negative decimal number. Returns std::nullopt for anything else.
 std::optional<double> parse_number(std::string_view text);
 
-// The candidate with the smallest Levenshtein distance to `word`, if that distance is small enough for a typing mistake
-// (at most 1 + a third of the word's length, and never the whole word). The first one wins a tie.
+// Returns the candidate with the smallest Levenshtein distance to `word`, if it is small enough for a typing mistake.
+// The limit is a third of the word's length, or 1, and never the whole word. The first one wins a tie.
 std::optional<std::string> nearest_match(std::string_view word, std::span<const std::string> candidates);
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 void append(std::vector<std::string>& texts, std::span<const std::string> more);
 
-// The words of `text`, between which there is at least one of these `spaces`.
+// Returns the words of `text`, which are separated by one or more of these `spaces`.
 std::vector<std::string> words(std::string_view text, std::string_view spaces = " ");
 
-// `text` without the `spaces` before and after it.
+// Returns `text` without the `spaces` before and after it.
 std::string trimmed(std::string_view text, std::string_view spaces = " \t\r\n");
 
-// Takes the first line off `text`. Returns it without the end of the line.
+// Removes the first line from `text`, and returns it without the line break.
 std::string_view take_line(std::string_view& text);
 
-// Ranks as people write them: {0,1,2,5,6} is "0-2, 5, 6". Expects ascending order.
+// Formats ranks for users: {0,1,2,5,6} becomes "0-2, 5, 6". Expects ascending order.
 std::string rank_list(std::span<const int> ranks);
-// As taskset and lscpu write CPUs: "0-2,5-6".
+// Formats numbers as taskset and lscpu write CPUs: "0-2,5-6".
 std::string short_rank_list(std::span<const int> ranks);
 
-// A duration with a unit that fits: "85 ms", "3.2 s", "3 min 12 s", "2 h 5 min".
+// Formats a duration with a suitable unit: "85 ms", "3.2 s", "3 min 12 s", "2 h 5 min".
 std::string human_duration(std::chrono::nanoseconds duration);
 
-// A size with a unit that fits: "512 B", "64 MiB", "1.5 GiB".
+// Formats a size with a suitable unit: "512 B", "64 MiB", "1.5 GiB".
 std::string human_bytes(std::uint64_t bytes);
 
-// A whole number of bytes, or of KiB, MiB, GiB or TiB: "4096", "64MiB", "64 mib". Nothing for anything else, or for
-// more than 2^63-1 bytes.
+// Parses a whole number of bytes, KiB, MiB, GiB or TiB: "4096", "64MiB", "64 mib". Returns std::nullopt for anything
+// else, or for more than 2^63-1 bytes.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
-// The word as one would type it in a shell: in quotes, if it needs them.
+// Returns the word as a user types it in a shell, in quotes if it needs them.
 std::string shell_quoted(std::string_view word);
 
-// "1 worker", "2 workers", "2 processes".
+// Formats a count with its noun: "1 worker", "2 workers", "2 processes".
 std::string counted(std::int64_t count, std::string_view noun);
 
 }  // namespace ddp::base

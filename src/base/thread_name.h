@@ -1,4 +1,4 @@
-// The names of threads that this project starts in a program. Who looks at the program's threads tells them by these.
+// This header names the threads that this project starts in a program, so that tools can recognize them.
 #pragma once
 
 #include <sys/prctl.h>
@@ -9,7 +9,7 @@
 
 namespace ddp::base {
 
-// /proc/PID/task/TID/comm of such a thread begins so.
+// The name of such a thread in /proc/PID/task/TID/comm begins with this.
 inline constexpr std::string_view kOwnThreads = "ddp:";
 
 // `name` has at most 11 bytes.
@@ -18,7 +18,7 @@ inline void name_this_thread(std::string_view name) {
   ::prctl(PR_SET_NAME, full.c_str(), 0, 0, 0);
 }
 
-// While it lives, threads that this thread starts have such a name: those of libraries.
+// While it lives, threads that this thread starts, such as those of libraries, inherit this name.
 class NamesThreads {
  public:
   explicit NamesThreads(std::string_view name) {

@@ -1,10 +1,10 @@
-// ddp_bench: what collectives cost between the ranks that were launched, in nccl-tests' columns. `ddplaunch bench`
-// starts it; it uses the public interface alone.
+// ddp_bench measures collectives between the launched ranks and prints them in nccl-tests' columns. `ddplaunch bench`
+// starts it. It uses only the public interface.
 //
-// Bandwidths as nccl-tests defines them (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): `algbw`
-// is size / time, and `busbw` is algbw times a factor that makes it comparable with the speed of the hardware whatever
-// the number of ranks n is: 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter and all_to_all, 1 for
-// broadcast. `size` is that of the larger of input and output.
+// It uses nccl-tests' definitions of bandwidths (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+// `algbw` is size / time. `busbw` is algbw times a factor that makes it comparable with the speed of the hardware for
+// any number of ranks n. The factor is 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter and all_to_all,
+// and 1 for broadcast. `size` is that of the larger of input and output.
 #include <ddp/ddp.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using ddp::bench::BenchOptions;
 
-// The sizes that are measured.
+// Returns the sizes to measure.
 std::vector<std::size_t> sizes_of(const BenchOptions& options) {
   if (!options.sizes.empty()) return options.sizes;
   std::vector<std::size_t> sizes;
@@ -33,7 +33,7 @@ std::vector<std::size_t> sizes_of(const BenchOptions& options) {
   }
 }
 
-// Buffers of one benchmark, and what fills them.
+// Holds the buffers of one benchmark and fills them.
 class Bench {
  public:
   Bench(const ddp::ProcessGroup& group, const BenchOptions& options) : group_(group), options_(options) {}
@@ -41,11 +41,11 @@ class Bench {
   struct Line {
     std::size_t bytes = 0;
     std::size_t count = 0;
-    double microseconds = 0;  // the median over iterations of the slowest rank's time
+    double microseconds = 0;  // median over iterations of the slowest rank's time
     double least = 0;
     double algbw = 0;
     double busbw = 0;
-    long wrong = -1;  // not looked at
+    long wrong = -1;  // not checked
     int iterations = 0;
   };
 
@@ -66,7 +66,7 @@ class Bench {
     line.iterations = options_.iterations > 0 ? options_.iterations : iterations_within(call);
     std::vector<double> times;
     for (int i = 0; i < line.iterations; ++i) times.push_back(time(call));
-    // The collective is over when it is over on every rank.
+    // The collective ends when it has ended on every rank.
     group_.all_reduce(times, ddp::ReduceOp::max).wait();
     std::sort(times.begin(), times.end());
     line.microseconds = times[times.size() / 2];
@@ -95,7 +95,7 @@ class Bench {
     return memory;
   }
 
-  // Whole numbers that sum up exactly.
+  // Returns whole numbers, whose sums are exact.
   float value(int rank, std::size_t i) const { return static_cast<float>((static_cast<std::size_t>(rank) + i) % 8); }
   void fill(const ddp::Buffer& buffer) {
     std::vector<float> values(buffer.count);
@@ -124,7 +124,7 @@ class Bench {
     return sum;
   }
 
-  // Elements that are not what they must be, on all ranks.
+  // Returns the number of wrong elements on all ranks.
   long wrong(const std::string& operation, const ddp::Buffer& input, const ddp::Buffer& output) {
     const std::size_t part = input.count / static_cast<std::size_t>(group_.size());
     fill(input);
@@ -145,18 +145,18 @@ class Bench {
   double time(const Call& call) {
     group_.barrier().wait();
     const auto begin = Clock::now();
-    // On a GPU one after the other without the host between them, as nccl-tests does it.
+    // On a GPU the calls follow each other without the host between them, as in nccl-tests.
     std::vector<ddp::Work> works;
     for (int i = 0; i < (on_gpu() ? kGpuBatch : 1); ++i) works.push_back(call());
     for (ddp::Work& work : works) work.wait();
     return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / static_cast<double>(works.size());
   }
 
-  // The same on every rank.
+  // Returns the same number on every rank.
   template <typename Call>
   int iterations_within(const Call& call) {
     std::vector<double> once = {0};
-    for (int i = 0; i < 3; ++i) once[0] = time(call);  // the first ones touch memory
+    for (int i = 0; i < 3; ++i) once[0] = time(call);  // the first calls touch the memory
     group_.all_reduce(once, ddp::ReduceOp::max).wait();
     return std::clamp(static_cast<int>(options_.seconds * 1e6 / std::max(once[0], 1.0)), 5, 20'000);
   }

@@ -1,6 +1,6 @@
-// ddp_gpu_reader: says once a second what the GPUs of this node have done, as a line each time
-// (launcher/process/gpu_counters.h), until its standard output is closed. A program of its own, since a call of the
-// driver's library may hang for ever.
+// ddp_gpu_reader prints the counters of this node's GPUs once per second, as one line each time
+// (launcher/process/gpu_counters.h). It runs until its standard output is closed. It is a separate program, because a
+// call of the driver's library may hang forever.
 #include <chrono>
 #include <cstdlib>
 #include <iostream>

@@ -19,13 +19,13 @@ namespace {
 
 using launcher::GpuCounters;
 
-// NVML's binary interface, as its reference describes it.
+// These declarations are NVML's binary interface, as its reference describes it.
 using Device = void*;
 using Status = int;
 constexpr Status kSuccess = 0;
 
 struct Utilization {
-  unsigned gpu;  // per cent of the last sample period, 1/6 to 1 s, in which a kernel ran
+  unsigned gpu;  // per cent of the last sample period (1/6 to 1 s) in which a kernel ran
   unsigned memory;
 };
 
@@ -39,12 +39,12 @@ static_assert(sizeof(Process) == 24);
 
 struct FieldValue {
   unsigned field;
-  unsigned scope;  // of NVLink's fields a link, or all
+  unsigned scope;  // for NVLink's fields, a link or all
   long long timestamp;
   long long latency;
   unsigned type;
   Status status;
-  unsigned long long value;  // a union, of which `type` says the member
+  unsigned long long value;  // a union; `type` selects the member
 };
 static_assert(sizeof(FieldValue) == 40);
 
@@ -56,14 +56,15 @@ constexpr unsigned kTypeUnsignedLongLong = 3;
 constexpr unsigned kNvlinkCount = 91;
 constexpr unsigned kNvlinkSentKib = 138;
 constexpr unsigned kNvlinkReceivedKib = 139;
-constexpr unsigned kC2cCount = 170;  // links to a CPU beside the GPU, whose bytes are not counted
+constexpr unsigned kC2cCount = 170;  // links to an adjacent CPU, whose bytes are not counted
 constexpr unsigned kPcieSentBytes = 197;
 constexpr unsigned kPcieReceivedBytes = 198;
 
 constexpr unsigned kMostProcesses = 256;
 constexpr std::uint64_t kKib = 1024;
 
-// In a container the driver tells pids of the node, which may be those of other processes here.
+// Returns whether the driver's pids are valid here. In a container the driver reports pids of the node, which may be
+// those of other processes here.
 bool pids_are_the_nodes() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/ns/pid", error) == "pid:[4026531836]";
@@ -96,14 +97,14 @@ struct Nvml::State {
   Status (*field_values)(Device device, int count, FieldValue* values) = nullptr;
   Status (*processes)(Device device, unsigned* count, Process* list) = nullptr;
   const char* (*error_text)(Status status) = nullptr;
-  std::vector<std::pair<Device, std::string>> gpus;  // with their UUIDs
+  std::vector<std::pair<Device, std::string>> gpus;  // the GPUs with their UUIDs
   bool pids_are_known = pids_are_the_nodes();
 
   std::optional<std::uint64_t> moved_bytes(Device device) const;
   std::vector<pid_t> processes_of(Device device) const;
 };
 
-// Nothing unless all ways by which data may move are counted.
+// Returns std::nullopt unless the counters cover all links that may carry data.
 std::optional<std::uint64_t> Nvml::State::moved_bytes(Device device) const {
   std::array<FieldValue, 6> fields{};
   const std::array<std::pair<unsigned, unsigned>, 6> wanted = {{{kPcieSentBytes, 0},
@@ -121,7 +122,7 @@ std::optional<std::uint64_t> Nvml::State::moved_bytes(Device device) const {
   const auto pcie_received = number_of(fields[1]);
   const auto nvlink_sent = number_of(fields[2]);
   const auto nvlink_received = number_of(fields[3]);
-  // Of a GPU without links the driver may refuse these fields.
+  // The driver may refuse these fields for a GPU without links.
   const bool has_nvlink = number_of(fields[4]).value_or(0) > 0;
   const bool has_c2c = number_of(fields[5]).value_or(0) > 0;
   const bool misses_nvlink = has_nvlink && (!nvlink_sent || !nvlink_received);
@@ -153,7 +154,7 @@ base::Result<Nvml> Nvml::open() {
       !find(state->utilization, "nvmlDeviceGetUtilizationRates") || !find(state->error_text, "nvmlErrorString")) {
     return base::Failure{"libnvidia-ml.so.1 lacks functions that it should have"};
   }
-  // Older drivers do not have these; what they would tell is unknown then.
+  // Older drivers lack these functions, and their values are then unknown.
   find(state->field_values, "nvmlDeviceGetFieldValues");
   find(state->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
   const auto fault = [&](const std::string& what, Status status) {

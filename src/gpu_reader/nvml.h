@@ -1,5 +1,5 @@
-// The few functions of NVIDIA's management library (NVML, libnvidia-ml.so.1) that tell what GPUs do. The library
-// belongs to the driver: it is looked up at run time, and its calls may hang if a GPU is lost.
+// Nvml wraps the few functions of NVIDIA's management library (NVML, libnvidia-ml.so.1) that report the activity of
+// GPUs. The library belongs to the driver. It is loaded at run time, and its calls may hang if a GPU is lost.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@ namespace ddp::gpu_reader {
 
 class Nvml {
  public:
-  // Fails, with the reason, if there is no driver or it does not answer.
+  // Loads the library. Fails, with the reason, if there is no driver or it does not answer.
   static base::Result<Nvml> open();
 
-  // All GPUs that this process may see, in the order of their PCI addresses.
+  // Reads the counters of all GPUs that this process may see, in the order of their PCI addresses.
   std::vector<launcher::GpuCounters> read() const;
 
  private:

@@ -32,20 +32,21 @@ namespace {
 
 int print(const std::string& text) {
   const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  // A reader such as head has seen enough.
+  // A reader such as head may have ended because it has read enough.
   if (written || errno == EPIPE) return 0;
   std::fprintf(stderr, "ddplaunch: error: cannot write to the standard output: %s\n", std::strerror(errno));
   return base::kExitOwnFault;
 }
 
-// A pipe that were made as descriptor 1 would be lost in the worker that gets it.
+// A pipe that is created as descriptor 1 would be lost in the worker that gets it.
 void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY));
   }
 }
 
-// The soft limit is often 1024 and the hard one much higher. A worker takes four, a client of the store one.
+// The soft limit is often 1024, and the hard limit is much higher. Each worker takes four descriptors, and each client
+// of the store takes one.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -75,13 +76,14 @@ bool has_file(Log& log) {
   return !failure;
 }
 
-// The launcher on another machine that has started this one, and what it wants.
+// Holds the connection to the launcher on another node that has started this one, and its launch request.
 struct Controller {
   ControllerLink& link;
   const LaunchRequest& request;
 };
 
-// `what` uses up to `count` processes or connections. False, and a line that says why, if that takes too many.
+// `what` uses up to `count` processes or connections. Returns false, and logs the reason, if they need too many
+// descriptors.
 bool has_descriptors(std::size_t count, const std::string& what, Log& log) {
   const auto needed = limits::kJobDescriptors + limits::kDescriptorsPerWorker * count;
   const auto shortage = descriptor_shortage(read_resource_limits(), needed, what);
@@ -104,7 +106,8 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
   return exit_as(run_host_job(plan.value(), log));
 }
 
-// Of the path that the user has called, a symbolic link perhaps, or of the file itself.
+// Returns the virtual environment of the path that the user has called (perhaps a symbolic link), or of the file
+// itself.
 std::string own_virtual_environment(const std::string& invoked_as, const std::vector<std::string>& environment) {
   const std::string called = virtual_environment_of(find_program(invoked_as, environment).path);
   return called.empty() ? virtual_environment_of(our_folder() + "/ddplaunch") : called;
@@ -132,13 +135,13 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   if (controller == nullptr) return exit_as(launch(plan.value(), log));
   reply(controller->request, {true, std::nullopt});
   if (!controller->link.wait_for_start()) return base::kExitOwnFault;
-  // Its code alone gets through ssh.
+  // ssh passes on only the exit code.
   return launch(plan.value(), log, &controller->link).shell_code();
 }
 
 int run(int argc, const char* const* argv, const Controller* controller);
 
-// Started over ssh by a launcher on another machine, which says what to do.
+// A launcher on another node has started this one over ssh, and sends a launch request.
 int run_on_host() {
   Log log({});
   auto link = ControllerLink::take_over_standard_input();
@@ -190,7 +193,7 @@ int run(int argc, const char* const* argv, const Controller* controller) {
 int run_command(int argc, const char* const* argv) {
   // A closed terminal or pipe must not end the launcher while workers run.
   std::signal(SIGPIPE, SIG_IGN);
-  // A file that reaches the limit of ulimit -f is reported as a full disk is.
+  // A file that reaches the limit of ulimit -f is reported like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   open_standard_descriptors();
   raise_descriptor_limit();

@@ -1,9 +1,9 @@
-// The composition root: builds the parts of the launcher and connects them. No logic.
+// This is the composition root: it builds the parts of the launcher and connects them. It contains no logic.
 #pragma once
 
 namespace ddp::launcher {
 
-// All of ddplaunch but main(): returns the process's exit code. Never throws.
+// Does everything that ddplaunch does outside of main(). Returns the process's exit code. Never throws.
 int run_command(int argc, const char* const* argv);
 
 }  // namespace ddp::launcher

@@ -22,7 +22,8 @@
 namespace ddp::launcher {
 namespace {
 
-// What guardian and supervisor both know, named before they part, so that either can remove what the other has made.
+// Holds what guardian and supervisor both know. It is created before the processes separate, so that each of them can
+// remove what the other has made.
 struct Shared {
   const LaunchPlan& plan;
   Log& log;
@@ -37,8 +38,8 @@ struct Shared {
   }
 };
 
-// Lets signals come as long as it lives. It has to go before the handlers of the signals do: a signal that came after
-// them would have its default action, and end a process that only has to remove its files.
+// Unblocks signals as long as it exists. It must be destroyed before the handlers of the signals. A later signal would
+// have its default action, and end a process that only has to remove its files.
 class UnblockedSignals {
  public:
   UnblockedSignals() { change(SIG_UNBLOCK); }
@@ -59,21 +60,21 @@ base::ExitStatus own_fault(Log& log, const base::Failure& failure) {
   return base::ExitStatus::exited(base::kExitOwnFault);
 }
 
-// As if the terminal had gone.
+// The loss of the connection is treated like the loss of a terminal.
 SignalArrived connection_lost(const LaunchPlan& plan) {
   const auto& ending = plan.ending_signals;
   const bool has_hangup = ending.empty() || base::contains(ending, SIGHUP);
   return {has_hangup ? SIGHUP : ending.front(), "the connection to the machine that started the job is lost"};
 }
 
-// The supervisor's whole life; the guardian waits for its end.
+// Runs the supervisor until its end, for which the guardian waits.
 base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   Log& log = shared.log;
   net::EventLoop loop;
-  // Events from outside. Caught until the very end, so that neither processes nor files are left behind; acted on while
-  // the job runs.
+  // These are events from outside. They are caught until the very end, so that neither processes nor files are left
+  // behind. They have an effect while the job runs.
   JobDriver* driver = nullptr;
-  int requests = 0;  // to end
+  int requests = 0;  // number of requests to end
   const auto deliver = [&](const Event& event) {
     requests += request_in(event, shared.plan.ending_signals) ? 1 : 0;
     if (driver != nullptr) driver->deliver(event);
@@ -154,14 +155,14 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   return end;
 }
 
-// Whether a signal to end has come to the guardian, which has them all blocked.
+// Returns whether the guardian, which blocks all signals, has received a signal to end.
 bool is_end_pending(const LaunchPlan& plan) {
   sigset_t pending;
   ::sigpending(&pending);
   return std::ranges::any_of(plan.ending_signals, [&](int signal) { return ::sigismember(&pending, signal) == 1; });
 }
 
-// Whether the supervisor has ended by a signal because somebody asked it to.
+// Returns whether a signal that requests the end has ended the supervisor.
 bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
   return end.was_killed_by(SIGPIPE) || base::contains(plan.ending_signals, end.signal());
 }

@@ -1,4 +1,5 @@
-// From a plan to the end of the job: builds guardian, supervisor and their parts and connects them. No logic.
+// Runs a plan to the end of the job: builds guardian, supervisor and their parts, and connects them. It contains no
+// logic.
 #pragma once
 
 #include "base/exit_status.h"
@@ -8,8 +9,8 @@
 
 namespace ddp::launcher {
 
-// Runs the job. The result is how this process should end. `controller`: the launcher on another machine that has
-// started this one; null: none has.
+// Runs the job. The result is how this process should end. `controller` is the connection to the launcher on another
+// node that has started this one, or null if there is none.
 base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* controller = nullptr);
 
 }  // namespace ddp::launcher

@@ -1,4 +1,4 @@
-// Collectives of tensors, which live until the operation that uses them is done.
+// This file implements the collectives of tensors. A tensor stays alive until the operation that uses it is done.
 #include <ddp/error.h>
 #include <ddp/libtorch.h>
 
@@ -12,7 +12,7 @@
 namespace ddp::libtorch {
 namespace {
 
-// The version that at::show_config() tells; empty if it tells none.
+// Returns the version that at::show_config() reports, or an empty string if it reports none.
 std::string loaded_version() {
   const std::string config = at::show_config();
   const std::string mark = "TORCH_VERSION=";
@@ -22,7 +22,7 @@ std::string loaded_version() {
   return config.substr(begin + mark.size(), end - begin - mark.size());
 }
 
-// "2.13.0" of "2.13.0+cpu".
+// Returns "2.13.0" for "2.13.0+cpu".
 std::string_view release_of(std::string_view version) {
   return version.substr(0, version.find('+'));
 }

@@ -1,7 +1,7 @@
-// How libtorch's gradients come to lie in our buckets: a parameter's first gradient is copied into its bucket, and
-// .grad then is a tensor that is made with from_blob over that place (no view, so the optimizer's detach_() is
-// allowed), to which AccumulateGrad adds. A post-hook on AccumulateGrad says when a gradient is complete; after the
-// last one a callback of the autograd engine, which runs when backward ends, waits for the reductions.
+// This file places libtorch's gradients in the buckets. A parameter's first gradient is copied into its bucket. From
+// then on, .grad is a tensor made with from_blob over that memory, to which AccumulateGrad adds. The tensor is not a
+// view, so the optimizer may call detach_(). A post-hook on AccumulateGrad reports when a gradient is complete. When
+// backward ends, a callback of the autograd engine waits for the reductions.
 #include <ddp/error.h>
 #include <ddp/extension/framework_adapter.h>
 #include <ddp/libtorch.h>
@@ -21,7 +21,7 @@
 namespace ddp::libtorch {
 namespace {
 
-// A shared_ptr in libtorch 1.13, in 2.13 a pointer of its own kind.
+// libtorch 1.13 returns a shared_ptr, libtorch 2.13 its own kind of pointer.
 using Accumulator = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const ::torch::Tensor&>()));
 
 struct NamedParameter {
@@ -43,7 +43,7 @@ std::vector<Tensor> as_tensors(const std::vector<NamedParameter>& parameters) {
   return result;
 }
 
-// What is not trained.
+// Adds the frozen parameters and the buffers of the module, which are not trained.
 DataParallelOptions with_constants(DataParallelOptions options, const ::torch::nn::Module& module) {
   options.model_buffers.clear();
   options.frozen = as_tensors(parameters_of(module, false));
@@ -67,7 +67,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
       const ::torch::Tensor& parameter = parameters_[i].tensor;
       values_.push_back(parameter.detach());
       known_.insert(parameter.unsafeGetTensorImpl());
-      // A module may outlive its reducer, and keep the gradients.
+      // A module may outlive its reducer and keep the gradients, so the tensor keeps the memory alive.
       gradients_.push_back(::torch::from_blob(
           core.gradient(i).data, parameter.sizes(), [memory](void*) {}, parameter.options().requires_grad(false)));
     }
@@ -77,8 +77,9 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     adapter_.tell_gradients([this](std::size_t i) { return parameters_[i].tensor.grad().defined(); });
   }
 
-  // Hooks refer to us weakly: a module may outlive its reducer. Called before each use of the parameters, since the
-  // program may have given them other memory (torch::load, Module::to), with which their hooks go.
+  // The hooks refer to this object weakly, because a module may outlive its reducer. The function is called before each
+  // use of the parameters. The program may have given them other memory (torch::load, Module::to), which removes their
+  // hooks.
   void follow_module() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       take_back_memory(i);
@@ -98,7 +99,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   }
 
   void before_forward() {
-    // After an exception in backward; not where backward computes a forward again.
+    // A step is abandoned after an exception in backward, but not if backward recomputes a forward pass.
     if (adapter_.step_began() && ::torch::autograd::get_current_graph_task_exec_info() == nullptr)
       core.abandon_step(site_);
     follow_module();
@@ -123,7 +124,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
                                                  "would not be averaged. Wrap the module again.");
   }
 
-  // The parameter's values, back where they were when the module was wrapped.
+  // Moves the parameter's values back to the memory that they had when the module was wrapped.
   void take_back_memory(std::size_t index) {
     auto& [name, tensor] = parameters_[index];
     ::torch::Tensor& values = values_[index];
@@ -153,7 +154,8 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     core.mark_ready(index, site_);
   }
 
-  // What any rank used has the mean, also here. What nobody used has a gradient on all ranks or on none.
+  // If any rank used a parameter, all ranks take the mean gradient. If no rank used it, it has a gradient on all ranks
+  // or on none.
   void take_gradients() {
     const auto dropped = adapter_.dropped_parameters();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -165,16 +167,16 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   std::shared_ptr<::torch::nn::Module> module_;
   std::vector<NamedParameter> parameters_;
   std::unordered_set<const c10::TensorImpl*> known_;
-  std::vector<::torch::Tensor> values_;     // the parameters' memory, whatever becomes of theirs
-  std::vector<::torch::Tensor> gradients_;  // over the buckets
-  std::vector<Accumulator> accumulators_;   // a parameter holds its own only weakly
+  std::vector<::torch::Tensor> values_;     // the memory that the parameters had when the module was wrapped
+  std::vector<::torch::Tensor> gradients_;  // tensors over the memory of the buckets
+  std::vector<Accumulator> accumulators_;   // strong references: a parameter refers to its own only weakly
 
  public:
   ddp::DistributedDataParallel core;
 
  private:
   FrameworkAdapter adapter_;
-  const CallSite site_;  // where the module was wrapped: backward() is the engine's, and its caller unknown
+  const CallSite site_;  // where the module was wrapped; the engine runs backward(), so its caller is unknown
 };
 
 ModuleReducer::ModuleReducer(const ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module,

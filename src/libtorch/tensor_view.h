@@ -1,4 +1,4 @@
-// libtorch's tensors as ours.
+// Converts libtorch's tensors to the runtime's tensors.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -9,7 +9,8 @@
 
 namespace ddp::libtorch {
 
-// A view of the tensor's elements. Throws invalid_argument, naming it, as buffer_of().
+// Returns a view of the tensor's elements. If the tensor is unsuitable, throws invalid_argument with its name, like
+// buffer_of().
 Tensor view_of(const std::string& name, const ::torch::Tensor& tensor);
 
 }  // namespace ddp::libtorch

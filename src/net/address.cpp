@@ -26,7 +26,8 @@ std::optional<Endpoint> endpoint_by(int (*ask)(int, sockaddr*, socklen_t*), int 
   return to_endpoint(address);
 }
 
-// The name of the one that has it; "": none. Nothing: that cannot be found out.
+// Returns the name of the interface that has the address, or "" if there is none. Returns std::nullopt if that cannot
+// be determined.
 std::optional<std::string> find_interface(const IpAddress& address) {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return std::nullopt;
@@ -42,7 +43,7 @@ std::optional<std::string> find_interface(const IpAddress& address) {
   return "";
 }
 
-// 0, or the error of binding a socket to it, which takes no privilege.
+// Binds a socket to the address, which takes no privilege. Returns 0 or the error.
 int bind_to(const IpAddress& address) {
   sockaddr_storage name{};
   name.ss_family = address.is_v6 ? AF_INET6 : AF_INET;
@@ -58,7 +59,7 @@ int bind_to(const IpAddress& address) {
   return 0;
 }
 
-// Some machines let everybody bind to anything.
+// Returns whether binding reveals own addresses. Some nodes allow binding to any address.
 bool binding_tells(bool is_v6) {
   return base::read_file(is_v6 ? "/proc/sys/net/ipv6/ip_nonlocal_bind" : "/proc/sys/net/ipv4/ip_nonlocal_bind")
       .starts_with('0');
@@ -126,7 +127,8 @@ bool is_own_address(const IpAddress& address) {
   if (address.is_loopback()) return true;
   const int error = bind_to(address);
   if (error == EADDRNOTAVAIL) return false;
-  // Yes also if that cannot be found out: less is granted to this machine's unknown users than to others.
+  // The result is also true if that cannot be determined, because unknown users of this node get fewer rights than
+  // other nodes.
   return (error == 0 && binding_tells(address.is_v6)) || find_interface(address) != "";
 }
 

@@ -1,4 +1,4 @@
-// IP addresses as values: who is at the other end of a connection, and whether that is this machine.
+// This header handles IP addresses as values. It finds the peer of a connection and whether an address is on this node.
 #pragma once
 
 #include <sys/socket.h>
@@ -14,11 +14,11 @@
 
 namespace ddp::net {
 
-// An IPv4 address that a socket of IPv6 shows as ::ffff:10.0.0.1 is the IPv4 address 10.0.0.1.
+// An IPv4 address that an IPv6 socket shows as ::ffff:10.0.0.1 is stored as the IPv4 address 10.0.0.1.
 struct IpAddress {
   bool is_v6 = false;
-  std::array<std::uint8_t, 16> bytes{};  // of IPv4: the first four
-  std::uint32_t interface = 0;           // of a link-local IPv6 address: where it counts
+  std::array<std::uint8_t, 16> bytes{};  // only the first four for IPv4
+  std::uint32_t interface = 0;           // interface of a link-local IPv6 address
 
   bool is_loopback() const;
   std::string text() const;  // "10.0.0.1", "fe80::1%eth0"
@@ -35,31 +35,33 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-// "node0:29500", "[::1]:29500": a host name or an address with its port, as a user would write it.
+// Returns a host name or an address with its port, as a user would write it: "node0:29500", "[::1]:29500".
 std::string host_and_port(const std::string& host, std::uint16_t port);
 
-// Nothing for an address that is neither IPv4 nor IPv6.
+// Returns std::nullopt for an address that is neither IPv4 nor IPv6.
 std::optional<Endpoint> to_endpoint(const sockaddr_storage& address);
 
-// The two halves of a connection; nothing if `fd` is not connected (any more).
+// Return the two ends of a connection, or std::nullopt if `fd` is not connected (any more).
 std::optional<Endpoint> peer_endpoint(int fd);
 std::optional<Endpoint> own_endpoint(int fd);
 
-// A loopback address, or one of an interface of this network namespace; also one of which that cannot be found out, for
-// want of descriptors. Some microseconds.
+// Returns whether the address is a loopback address or belongs to an interface of this network namespace. Also returns
+// true if that cannot be determined because no descriptors are left. Takes some microseconds.
 bool is_own_address(const IpAddress& address);
 
-// The name of the interface that has this address: "eth0". Empty: none, or it cannot be found out.
+// Returns the name of the interface that has this address, such as "eth0". Returns "" if there is none, or if it cannot
+// be determined.
 std::string interface_of(const IpAddress& address);
 
-// The address under which this machine is seen by `host` (a name or an address), as the routes say; nothing is sent.
-// Nothing if there is no way to it.
+// Returns this node's address as seen by `host` (a name or an address), according to the routes. Nothing is sent.
+// Returns std::nullopt if there is no route to it.
 std::optional<IpAddress> own_address_towards(const std::string& host);
 
-// The addresses that `host` (a name or an address) stands for, or why the system knows none. May take its time.
+// Returns the addresses of `host` (a name or an address), or why the system knows none. It may block for some time.
 base::Result<std::vector<IpAddress>> addresses_of(const std::string& host);
 
-// Whether an address that `host` stands for is this machine's; nothing: the name cannot be resolved. May take its time.
+// Returns whether an address of `host` belongs to this node, or std::nullopt if the name cannot be resolved. It may
+// block for some time.
 std::optional<bool> is_own_host(const std::string& host);
 
 }  // namespace ddp::net

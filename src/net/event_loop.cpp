@@ -15,7 +15,7 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// Asio may have queued a handler as successful before its watch was destroyed; `alive_` keeps such a handler quiet.
+// Asio may have queued a handler as successful before its watch was destroyed. `alive_` suppresses such a handler.
 class CancellingWatch : public Watch {
  protected:
   std::weak_ptr<int> alive() const { return alive_; }
@@ -31,7 +31,7 @@ class DescriptorWatch : public CancellingWatch {
       : descriptor_(context, fd) {
     descriptor_.async_wait(what, [this, alive = alive(), ready = std::move(ready)](const error_code& error) {
       if (error == asio::error::operation_aborted || alive.expired()) return;
-      descriptor_.release();  // so that `ready` can watch it again before this watch is gone
+      descriptor_.release();  // `ready` can then watch it again before this watch is destroyed
       ready();
     });
   }
@@ -65,8 +65,8 @@ class LastingWatch : public CancellingWatch {
   std::function<void()> ready_;
 };
 
-// Asio makes a descriptor non-blocking when it watches it, and with it the same console in other processes. So it
-// watches an epoll instance in its place, which is readable when the descriptor is writable.
+// Asio makes a descriptor non-blocking when it watches it, which affects other processes on the same console. Therefore
+// it watches an epoll instance instead, which is readable when the descriptor is writable.
 class WritableWatch : public Watch {
  public:
   WritableWatch(asio::io_context& context, int fd, std::function<void()> ready)
@@ -155,7 +155,7 @@ void EventLoop::run() {
 }
 
 void EventLoop::poll() {
-  // Without work poll() would mark the context as stopped, as stop() does.
+  // Without work, poll() would mark the context as stopped, as stop() does.
   const auto guard = asio::make_work_guard(asio_->context);
   asio_->context.restart();
   asio_->context.poll();

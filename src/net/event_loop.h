@@ -1,5 +1,5 @@
-// EventLoop: one thread's waiting for descriptors, timers and signals. A thin cover over Boost.Asio, so that Asio's
-// headers stay in a few files (docs/development/decisions/0001-event-loop.md).
+// EventLoop waits for descriptors, timers and signals on one thread. It wraps Boost.Asio thinly, so that Asio's headers
+// stay in a few files (docs/development/decisions/0001-event-loop.md).
 #pragma once
 
 #include <sys/types.h>
@@ -14,13 +14,13 @@ namespace ddp::net {
 
 class EventLoopAsio;
 
-// A pending wait. Destroying it cancels the wait: its callback will not be called any more.
+// Represents a pending wait. Destroying it cancels the wait, and its callback is not called any more.
 class Watch {
  public:
   virtual ~Watch() = default;
 };
 
-// What time it is, and calls at a time. A seam: simulations have a clock of their own.
+// Timers gives the time and calls functions at a time. Simulations replace it by their own clock.
 class Timers {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -31,7 +31,7 @@ class Timers {
   [[nodiscard]] virtual std::unique_ptr<Watch> at(TimePoint when, std::function<void()> due) = 0;
 };
 
-// Everything here belongs to the thread that calls run(). Callbacks must not block.
+// Only the thread that calls run() may use it. Callbacks must not block.
 class EventLoop : public Timers {
  public:
   EventLoop();
@@ -39,14 +39,14 @@ class EventLoop : public Timers {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Calls `ready` once, when `fd` can be read. The descriptor stays the caller's and must outlive the watch.
+  // Calls `ready` once, when `fd` can be read. The caller keeps the descriptor, which must outlive the watch.
   [[nodiscard]] std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> ready);
 
-  // Calls `ready` again and again, each time `fd` can be read.
+  // Calls `ready` each time `fd` can be read.
   [[nodiscard]] std::unique_ptr<Watch> keep_watching(int fd, std::function<void()> ready);
 
-  // As watch_readable, for writing. A closed peer counts as writable. The descriptor keeps its flags: it may be shared
-  // with other processes, to which a non-blocking console would be a surprise.
+  // Works like watch_readable, for writing. A closed peer counts as writable. The descriptor keeps its flags, because
+  // it may be a console shared with processes that expect it to block.
   [[nodiscard]] std::unique_ptr<Watch> watch_writable(int fd, std::function<void()> ready);
 
   [[nodiscard]] std::unique_ptr<Watch> at(TimePoint when, std::function<void()> due) override;
@@ -54,17 +54,17 @@ class EventLoop : public Timers {
   // Calls `arrived` each time one of `signals` arrives.
   [[nodiscard]] std::unique_ptr<Watch> on_signals(std::span<const int> signals, std::function<void(int)> arrived);
 
-  // The children of this process whose end is awaited on this loop. Other code must not reap them.
+  // Returns the children of this process whose end is awaited on this loop. Other code must not reap them.
   const std::set<pid_t>& children() const;
 
-  // For files that use Asio themselves (net/event_loop_asio.h).
+  // Gives access to Asio for files that use it themselves (net/event_loop_asio.h).
   EventLoopAsio& asio() { return *asio_; }
 
-  // Runs callbacks until one of them calls stop(). May be called again.
+  // Runs callbacks until one of them calls stop(). It may be called again.
   void run();
-  // Runs the callbacks that are due now; none after one has called stop().
+  // Runs the callbacks that are ready now, but none after one has called stop().
   void poll();
-  // Ends the run() or poll() that is under way; with none under way, nothing.
+  // Ends the current run() or poll(). If there is none, it does nothing.
   void stop();
 
  private:

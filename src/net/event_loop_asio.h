@@ -1,4 +1,4 @@
-// What EventLoop is made of, for the few files that use Asio themselves
+// This header shows the parts of EventLoop to the few files that use Asio themselves
 // (docs/development/decisions/0001-event-loop.md).
 #pragma once
 

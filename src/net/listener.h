@@ -1,4 +1,4 @@
-// A listening TCP socket.
+// These functions open a listening TCP socket and accept connections.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,13 @@
 
 namespace ddp::net {
 
-// Non-blocking and CLOEXEC, bound and listening. `address` is a number, IPv4 or IPv6; "::" listens for both; `port` 0
-// lets the kernel choose.
+// Returns a listening socket that is non-blocking and CLOEXEC. `address` is a numeric IPv4 or IPv6 address. "::"
+// listens for both. If `port` is 0, the kernel chooses the port.
 base::Result<base::UniqueFd> listen_tcp(const std::string& address, std::uint16_t port, int backlog);
 
-// The next connection, non-blocking and CLOEXEC; nothing, with errno, if there is none (EAGAIN) or no descriptor for
-// it. Its small messages are sent at once. A machine that has gone is noticed, and so is a peer that reads nothing of
-// what waits for it within `unread_time`; the kernel looks now and then.
+// Returns the next connection, non-blocking and CLOEXEC. Returns an empty descriptor, with errno, if there is none
+// (EAGAIN) or no descriptor is left. Small messages are sent without delay. The kernel detects a failed node, and a
+// peer that reads none of its data within `unread_time`. It checks this periodically.
 base::UniqueFd accept_tcp(int listener, std::chrono::milliseconds unread_time);
 
 }  // namespace ddp::net

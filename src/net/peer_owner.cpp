@@ -24,8 +24,8 @@
 namespace ddp::net {
 namespace {
 
-// A connected half that some process holds: it may have shut down its own direction, and ours may be shut down. One in
-// TIME_WAIT, or one that a process has closed, has no inode and, as the kernel tells it, root for an owner.
+// Accepts one end of a connection that a process holds, even if either direction is shut down. A socket in TIME_WAIT,
+// or one that its process has closed, has no inode, and the kernel reports root as its owner.
 std::optional<PeerOwner> owner_in_state(int state, uid_t uid, std::uint64_t inode) {
   constexpr std::array<int, 6> kHeld = {TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2,
                                         TCP_CLOSE_WAIT,  TCP_LAST_ACK,  TCP_CLOSING};
@@ -42,11 +42,11 @@ struct Answer {
   nlmsghdr header;
   union {
     inet_diag_msg body;
-    char room[512];  // for the attributes behind it
+    char room[512];  // leaves space for the attributes
   };
 };
 
-// "0100007F:0016", as the tables of /proc/net write it: 32-bit words as this machine sees them.
+// Returns text such as "0100007F:0016", as in the tables of /proc/net: 32-bit words in host byte order.
 std::string table_form(const Endpoint& endpoint, bool v6) {
   std::array<std::uint8_t, 16> bytes = endpoint.address.bytes;
   if (v6 && !endpoint.address.is_v6) {
@@ -65,11 +65,11 @@ std::string table_form(const Endpoint& endpoint, bool v6) {
 }
 
 struct ConnectionToOurselves {
-  base::UniqueFd listener;  // never accepts; the kernel connects all the same
+  base::UniqueFd listener;  // never accepts; the kernel connects nevertheless
   base::UniqueFd client;
 };
 
-// Nothing if this machine has no loopback interface, or filters it.
+// Returns std::nullopt if this node has no loopback interface, or filters it.
 std::optional<ConnectionToOurselves> connect_to_ourselves() {
   constexpr int kPatience = 100;  // milliseconds
   base::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -106,7 +106,7 @@ std::optional<PeerOwner> find_in_socket_table(std::string_view table, const Endp
   const bool v6 = half.address.is_v6 || other_half.address.is_v6;
   const std::string names[] = {table_form(half, false) + " " + table_form(other_half, false) + " ",
                                table_form(half, true) + " " + table_form(other_half, true) + " "};
-  // slot, own end, other end, state, queues, timer, retransmissions, uid, time-out, inode
+  // A line has these columns: slot, own end, other end, state, queues, timer, retransmissions, uid, time-out, inode.
   constexpr std::size_t kState = 3, kUid = 7, kInode = 9;
   for (const std::string& name : std::span(names).subspan(v6 ? 1 : 0)) {
     const std::size_t at = table.find(name);
@@ -124,7 +124,7 @@ std::optional<PeerOwner> find_in_socket_table(std::string_view table, const Endp
 }
 
 std::optional<uid_t> uid_of_unknown_users(std::string_view uid_map, std::string_view overflow_uid) {
-  // "inside outside count", a line a range; the first namespace has the one range of all.
+  // The map has one line "inside outside count" per range. The first namespace has one range with all uids.
   std::uint64_t known = 0;
   for (const std::string& line : base::split(uid_map, '\n')) {
     const auto words = words_of(line);
@@ -139,13 +139,13 @@ std::optional<uid_t> uid_of_unknown_users(std::string_view uid_map, std::string_
 
 std::optional<uid_t> uid_of_unknown_users() {
   const std::string map = base::read_file("/proc/self/uid_map");
-  // A kernel without user namespaces has no such file, and knows all users.
+  // A kernel without user namespaces has no such file, and all users are known.
   if (map.empty()) return std::nullopt;
   return uid_of_unknown_users(map, base::read_file("/proc/sys/kernel/overflowuid"));
 }
 
 PeerLookup::PeerLookup(Source best, std::string table_folder) : source_(best), table_folder_(std::move(table_folder)) {
-  // Without a loopback interface there is nothing to try it out with, and nobody who could connect over it.
+  // Without a loopback interface the sources cannot be tested, and no peer can connect over it.
   const auto connection = connect_to_ourselves();
   if (source_ == Source::diagnostics) {
     netlink_.reset(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
@@ -174,7 +174,7 @@ std::optional<PeerOwner> PeerLookup::owner_of_peer(int fd) {
 std::optional<PeerOwner> PeerLookup::find(const Endpoint& half, const Endpoint& other_half) {
   if (source_ == Source::none) return std::nullopt;
   if (source_ == Source::diagnostics) return ask_kernel(half, other_half);
-  // A socket of IPv6 may hold an IPv4 connection, and is then in the table of IPv6.
+  // An IPv6 socket may hold an IPv4 connection, which is then in the IPv6 table.
   for (const char* name : {"/tcp", "/tcp6"}) {
     if (auto owner = find_in_socket_table(base::read_file(table_folder_ + name), half, other_half)) return owner;
   }
@@ -185,7 +185,7 @@ std::optional<PeerOwner> PeerLookup::ask_kernel(const Endpoint& half, const Endp
   Request request{};
   request.header.nlmsg_len = sizeof request;
   request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
-  request.header.nlmsg_flags = NLM_F_REQUEST;  // exactly one socket: the kernel looks it up in its hash table
+  request.header.nlmsg_flags = NLM_F_REQUEST;  // no dump flag, so that the kernel looks up one socket in its hash table
   request.header.nlmsg_seq = ++sequence_;
   request.body.sdiag_family = half.address.is_v6 ? AF_INET6 : AF_INET;
   request.body.sdiag_protocol = IPPROTO_TCP;
@@ -197,18 +197,18 @@ std::optional<PeerOwner> PeerLookup::ask_kernel(const Endpoint& half, const Endp
   id.idiag_if = half.address.interface;
   id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 
-  // The answer is there when send() returns.
+  // The answer is available when send() returns.
   if (::send(netlink_.get(), &request, sizeof request, MSG_DONTWAIT) != sizeof request) return std::nullopt;
   Answer answer{};
   while (true) {
     const ssize_t got = ::recv(netlink_.get(), &answer, sizeof answer, MSG_DONTWAIT);
     if (got < static_cast<ssize_t>(sizeof(nlmsghdr))) return std::nullopt;
-    if (answer.header.nlmsg_seq != sequence_) continue;  // an answer that we gave up
+    if (answer.header.nlmsg_seq != sequence_) continue;  // an answer to an abandoned request
     const bool whole = got >= static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg)));
     if (answer.header.nlmsg_type != SOCK_DIAG_BY_FAMILY || !whole) return std::nullopt;
     break;
   }
-  // Where there is no such connection, the kernel names whoever listens on the peer's port.
+  // If there is no such connection, the kernel returns the socket that listens on the peer's port.
   if (answer.body.id.idiag_sport != id.idiag_sport || answer.body.id.idiag_dport != id.idiag_dport) return std::nullopt;
   return owner_in_state(answer.body.idiag_state, answer.body.idiag_uid, answer.body.idiag_inode);
 }

@@ -1,4 +1,5 @@
-// Whose process is at the other end of a TCP connection within this machine. The kernel tells; the peer is not asked.
+// PeerLookup finds the user whose process holds the other end of a TCP connection within this node. It asks the kernel,
+// not the peer.
 #pragma once
 
 #include <sys/types.h>
@@ -13,28 +14,28 @@
 
 namespace ddp::net {
 
-// The user who opened the peer's socket, as our user namespace sees that user.
+// Identifies the user who opened the peer's socket, as this user namespace shows that user.
 struct PeerOwner {
   uid_t uid = 0;
-  std::uint64_t inode = 0;  // of the socket, as in /proc/PID/fd; never 0
+  std::uint64_t inode = 0;  // the socket's inode, as in /proc/PID/fd; never 0
 
   friend bool operator==(const PeerOwner&, const PeerOwner&) = default;
 };
 
-// The kernel's socket diagnostics (about ten microseconds a question), or where they are refused (seccomp, gVisor) the
-// tables in /proc/net, which are read from end to end. Which of them answers here is tried out with a socket of our
-// own. Not thread-safe; keeps one descriptor open, which no child inherits.
+// Uses the kernel's socket diagnostics, which take about ten microseconds per query. If these are refused (seccomp,
+// gVisor), it reads the complete tables in /proc/net. The constructor tests which source works with its own socket. It
+// is not thread-safe. It keeps one descriptor open, which no child inherits.
 class PeerLookup {
  public:
   enum class Source { diagnostics, tables, none };
 
-  // `best`, or what comes after it. `table_folder` is where "tcp" and "tcp6" lie.
+  // Uses `best` or a later source. `table_folder` contains "tcp" and "tcp6".
   explicit PeerLookup(Source best = Source::diagnostics, std::string table_folder = "/proc/net");
 
   Source source() const { return source_; }
 
-  // Nothing if the peer's socket is not of this network namespace, or if no process holds it any more: the kernel says
-  // that a socket whose process is gone belongs to root, which must not be believed.
+  // Returns std::nullopt if the peer's socket is not in this network namespace, or if no process holds it any more. The
+  // kernel reports root as the owner of such a socket, which must not be trusted.
   std::optional<PeerOwner> owner_of_peer(int fd);
 
  private:
@@ -48,12 +49,12 @@ class PeerLookup {
   std::uint32_t sequence_ = 0;
 };
 
-// The uid by which our user namespace shows all users that it does not know; nothing where it knows all. Whoever owns a
-// socket under this uid may be anybody.
+// Returns the uid by which this user namespace shows all users that it does not know, or std::nullopt if it knows all.
+// A socket with this uid may belong to any user.
 std::optional<uid_t> uid_of_unknown_users();
 
-// The parts of it that are pure. `half` is what the socket itself calls its own end. A socket that listens, or is not
-// connected yet, is not the one.
+// These are the parts without I/O. `half` is the socket's own end. A socket that listens, or is not connected yet, does
+// not match.
 std::optional<PeerOwner> find_in_socket_table(std::string_view table, const Endpoint& half, const Endpoint& other_half);
 std::optional<uid_t> uid_of_unknown_users(std::string_view uid_map, std::string_view overflow_uid);
 

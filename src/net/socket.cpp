@@ -26,7 +26,7 @@ base::Result<Done, SocketFailure> wait_ready(int fd, short events, Deadline dead
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd entry{fd, events, 0};
-    // Also after the deadline: what is there is no time-out, however late this thread looks.
+    // poll() also runs after the deadline, because data that has arrived is no time-out, however late this thread runs.
     const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30)));
     if (ready > 0) return Done{};
     if (ready < 0 && errno != EINTR) return system_failure(errno);
@@ -63,7 +63,7 @@ base::Result<UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::
 
   SocketFailure last{Kind::failed, "no address"};
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    // An address that swallows packets must leave time for the next one.
+    // An address that drops packets must leave time for the next one.
     const Deadline soon = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     auto fd = connect_one(*address, address->ai_next == nullptr ? deadline : std::min(deadline, soon));
     if (fd) return fd;

@@ -1,4 +1,5 @@
-// Blocking TCP with deadlines, for clients. Descriptors are CLOEXEC; a dead peer is an error, never SIGPIPE.
+// These functions are blocking TCP operations with deadlines, for clients. Descriptors are CLOEXEC. A dead peer causes
+// an error, never SIGPIPE.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,7 @@ base::Result<base::UniqueFd, SocketFailure> connect_tcp(const std::string& host,
 
 base::Result<Done, SocketFailure> send_all(int fd, std::span<const char> bytes, Deadline deadline);
 
-// Fills as much of `bytes` as has come, at least one byte.
+// Receives into `bytes` the data that has arrived, at least one byte.
 base::Result<std::size_t, SocketFailure> receive_some(int fd, std::span<char> bytes, Deadline deadline);
 
 // Fills `bytes` completely.

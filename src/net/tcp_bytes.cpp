@@ -25,7 +25,7 @@ struct Request {
   inet_diag_req_v2 body;
 };
 
-// The kernel fills what it knows of the structure, and may know less than our headers do.
+// The kernel may know fewer fields of the structure than the headers, and fills only those.
 template <typename Value>
 Value value_at(std::span<const std::byte> bytes, std::size_t offset) {
   Value value{};
@@ -49,8 +49,8 @@ TcpBytes connection_of(std::span<const std::byte> message) {
   return connection;
 }
 
-// The states in which data may move: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING. Their numbers
-// are in <netinet/tcp.h>, which cannot be had beside <linux/tcp.h>.
+// Data can move in the states ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING. Their numbers are in
+// <netinet/tcp.h>, which conflicts with <linux/tcp.h>.
 constexpr std::uint32_t kConnected = 1U << 1 | 1U << 4 | 1U << 5 | 1U << 8 | 1U << 9 | 1U << 11;
 
 bool ask(int socket, std::uint8_t family) {
@@ -89,7 +89,7 @@ std::optional<std::vector<TcpBytes>> read_tcp_bytes() {
   std::array<std::byte, 32 << 10> room;
   for (const std::uint8_t family : {AF_INET, AF_INET6}) {
     if (!ask(socket.get(), family)) return std::nullopt;
-    // The kernel answers each recv with the next part of the list; the first one is there when send returns.
+    // The kernel answers each recv with the next part of the list. The first part is available when send returns.
     std::optional<bool> more = true;
     while (more.value_or(false)) {
       const ssize_t got = ::recv(socket.get(), room.data(), room.size(), MSG_DONTWAIT);

@@ -29,7 +29,7 @@ std::string to_hex(std::uint64_t value) {
 
 std::string readable(const char* symbol) {
   const std::string_view all(symbol, ::strnlen(symbol, kMostNameBytes));
-  const std::string name(all.substr(0, all.find('@')));  // "poll@@GLIBC_2.2.5"
+  const std::string name(all.substr(0, all.find('@')));  // removes the version of "poll@@GLIBC_2.2.5"
   if (!name.starts_with("_Z")) return short_function_name(name);
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
@@ -41,12 +41,12 @@ std::string base_name(std::string_view path) {
   return frame_text(path.substr(path.rfind('/') + 1));
 }
 
-// "train.cpp:42"; empty if the line is not known.
+// Returns text such as "train.cpp:42", or "" if the line is not known.
 std::string line_text(const char* file, int line) {
   return file == nullptr || line <= 0 ? "" : base_name(file) + ":" + std::to_string(line);
 }
 
-// Where an inlined function was called.
+// Returns the line at which an inlined function was called.
 std::string call_line_of(Dwarf_Die* function, Dwarf_Die* unit) {
   Dwarf_Attribute attribute{};
   Dwarf_Word file = 0;
@@ -65,9 +65,9 @@ std::string name_of(Dwarf_Die* function) {
   return name == nullptr ? "??" : readable(name);
 }
 
-// A unit of debug information, and an address among its own.
+// Holds a unit of debug information, and an address in the unit's own numbering.
 struct Unit {
-  Dwarf_Die* unit = nullptr;  // null: there is none for the address
+  Dwarf_Die* unit = nullptr;  // null if there is none for the address
   Dwarf_Addr address = 0;
 };
 
@@ -75,7 +75,7 @@ Unit unit_of(Dwfl_Module* module, std::uint64_t address) {
   Dwarf_Addr bias = 0;
   Dwarf_Die* unit = module == nullptr ? nullptr : ::dwfl_module_addrdie(module, address, &bias);
   if (unit != nullptr || module == nullptr) return {unit, address - bias};
-  // clang writes no table of addresses (.debug_aranges): the units are asked one after the other.
+  // clang writes no table of addresses (.debug_aranges), so the units are searched one after the other.
   do {
     unit = ::dwfl_module_nextcu(module, unit, &bias);
   } while (unit != nullptr && ::dwarf_haspc(unit, address - bias) <= 0);
@@ -89,8 +89,8 @@ std::string line_of(const Unit& place) {
   return line_text(::dwarf_linesrc(line, nullptr, nullptr), number);
 }
 
-// Adds the functions and blocks below `die` that contain the address, innermost first. False if there are none.
-// dwarf_getscopes() does not look into namespaces, where clang puts what is defined there.
+// Adds the functions and blocks below `die` that contain the address, innermost first. Returns false if there are none.
+// dwarf_getscopes() does not search namespaces, in which clang puts the definitions.
 bool add_scopes(Dwarf_Die die, Dwarf_Addr address, std::vector<Dwarf_Die>& scopes) {
   Dwarf_Die child{};
   for (int end = ::dwarf_child(&die, &child); end == 0; end = ::dwarf_siblingof(&child, &child)) {
@@ -106,13 +106,13 @@ bool add_scopes(Dwarf_Die die, Dwarf_Addr address, std::vector<Dwarf_Die>& scope
 
 }  // namespace
 
-// Where an address is.
+// Describes the place of an address.
 struct FrameNames::Place {
   Dwfl_Module* module = nullptr;
   std::string path;
-  std::uint64_t asked = 0;    // for this address
-  std::uint64_t address = 0;  // of the instruction
-  std::uint64_t in_file = 0;  // among the file's own addresses
+  std::uint64_t asked = 0;    // the requested address
+  std::uint64_t address = 0;  // address of the instruction
+  std::uint64_t in_file = 0;  // the instruction's address within the file
 };
 
 FrameNames::Place FrameNames::find(const ProcessFiles& files, std::uint64_t address, bool is_return_address) {

@@ -23,9 +23,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{300};
 constexpr std::chrono::microseconds kPoll{200};
-constexpr std::uint64_t kCallBytes = 2;  // of the instruction "syscall"
+constexpr std::uint64_t kCallBytes = 2;  // length of the instruction "syscall"
 
-// Does a signal wait for this thread that it takes? That is then what ended its call.
+// Returns whether a deliverable signal is pending for this thread. Such a signal is then the reason why its call ended.
 bool has_signal(pid_t pid, pid_t tid) {
   const std::string status =
       base::read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
@@ -36,7 +36,7 @@ bool has_signal(pid_t pid, pid_t tid) {
   return ((mask("\nSigPnd:\t") | mask("\nShdPnd:\t")) & ~mask("\nSigBlk:\t")) != 0;
 }
 
-// Calls that the kernel does not restart end with EINTR because they were held: they are begun anew.
+// Calls that the kernel does not restart end with EINTR because of the stop. This function starts them again.
 void let_call_go_on(pid_t pid, pid_t tid, user_regs_struct registers) {
   const auto in_call = static_cast<std::int64_t>(registers.orig_rax) >= 0;
   if (!in_call || static_cast<std::int64_t>(registers.rax) != -EINTR || has_signal(pid, tid)) return;
@@ -72,7 +72,7 @@ HeldThread hold_for_a_moment(pid_t pid, pid_t tid) {
   }
   user_regs_struct registers{};
   iovec into{&registers, sizeof registers};
-  // What is still attached when this program ends, the kernel lets go.
+  // When this program ends, the kernel detaches all threads that are still attached.
   if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0 || !wait_until_held(tid)) {
     held.obstacle = "it could not be held";
     return held;

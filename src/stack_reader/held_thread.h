@@ -1,4 +1,4 @@
-// The registers of a thread that runs, which the kernel tells of no thread that is not held.
+// This header reads the registers of a running thread, which the kernel provides only for a stopped thread.
 #pragma once
 
 #include <sys/types.h>
@@ -11,11 +11,11 @@ namespace ddp::stack_reader {
 
 struct HeldThread {
   launcher::ThreadCapture capture;
-  std::string obstacle;  // why there is none
+  std::string obstacle;  // why there is no capture
 };
 
-// Holds the thread for a moment, by ptrace(2). A call that it had begun meanwhile goes on as if nothing had
-// been: one that the kernel does not restart by itself is begun anew, with its whole time-out.
+// Stops the thread briefly by ptrace(2). A system call in progress then continues. A call that the kernel does not
+// restart itself is started again, with its full time-out.
 HeldThread hold_for_a_moment(pid_t pid, pid_t tid);
 
 }  // namespace ddp::stack_reader

@@ -1,10 +1,10 @@
-// ddp_stack_reader: names the functions in stacks that the launcher has copied. A program of its own, since the files
-// that it reads are the workers', and may be anything: one that makes it fail or hang does no harm to the job.
+// ddp_stack_reader names the functions in stacks that the launcher has copied. It is a separate program, because it
+// reads files of the workers, which may contain anything. A file that makes it fail or hang does not harm the job.
 //
-// Standard input: StackCaptures (launcher/watchdog/stacks/stack_capture.h). Standard output: a line of JSON for each
-// process, with its `pid` and its `threads`, each with `tid` and `frames`, innermost first; if the outer ones are not
-// known, the last one says so. Then a line for each again, with lines of the source and inlined functions: to find them
-// may take longer than there is time.
+// It reads StackCaptures from standard input (launcher/watchdog/stacks/stack_capture.h). It writes one line of JSON per
+// process to standard output, with its `pid` and its `threads`. Each thread has `tid` and `frames`, innermost first. If
+// outer frames are unknown, the last frame says so. Then it writes one line per process again, with source lines and
+// inlined functions, because finding these may exceed the time limit.
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class Process {
  public:
   explicit Process(StackCapture capture) : capture_(std::move(capture)), files_(capture_.maps) {
     stacks_.resize(capture_.threads.size());
-    // All that run, before any file is read: their stacks are to be of nearly the same moment.
+    // Running threads are captured before any file is read, so that their stacks are of nearly the same moment.
     for (std::size_t i = 0; i < stacks_.size(); ++i) {
       ThreadCapture& thread = capture_.threads[i];
       if (!thread.runs) continue;
@@ -44,7 +44,7 @@ class Process {
       stacks_[i].obstacle = held.obstacle;
       thread = std::move(held.capture);
     }
-    std::optional<Unwinder> unwinder;  // which reads a file, made if one is needed
+    std::optional<Unwinder> unwinder;  // reads a file, so it is created only if needed
     for (std::size_t i = 0; i < stacks_.size(); ++i) {
       const ThreadCapture& thread = capture_.threads[i];
       if (!thread.addresses.empty()) {
@@ -67,7 +67,7 @@ class Process {
  private:
   struct Stack {
     Unwound unwound;
-    std::string obstacle;  // of a thread that runs and could not be held
+    std::string obstacle;  // why a running thread could not be stopped
   };
 
   std::vector<std::string> frames(const Stack& stack, FrameNames& names, bool with_lines) const {
@@ -99,7 +99,7 @@ int main() {
     std::cerr << "ddp_stack_reader: the standard input is no copy of stacks. ddplaunch starts this program.\n";
     return EXIT_FAILURE;
   }
-  std::deque<Process> processes;  // libdw keeps pointers to parts of them
+  std::deque<Process> processes;  // a deque, because libdw keeps pointers to parts of the elements
   for (StackCapture& capture : *captures) processes.emplace_back(std::move(capture));
   FrameNames names;
   for (const bool with_lines : {false, true}) {

@@ -12,7 +12,7 @@
 namespace ddp::stack_reader {
 namespace {
 
-// A file that is there, under this name, and a regular one: to open another one might have effects.
+// Opens only an existing regular file of this name, because opening other files might have side effects.
 int find_elf(Dwfl_Module* /*module*/, void** /*userdata*/, const char* name, Dwarf_Addr /*base*/, char** file_name,
              Elf** /*elf*/) {
   if (name[0] != '/') return -1;
@@ -23,7 +23,7 @@ int find_elf(Dwfl_Module* /*module*/, void** /*userdata*/, const char* name, Dwa
   return file.release();
 }
 
-// Only what the file itself has: what is elsewhere may be behind a network.
+// Finds no separate debug information: files elsewhere may be on a network file system.
 int find_no_debuginfo(Dwfl_Module* /*module*/, void** /*userdata*/, const char* /*name*/, Dwarf_Addr /*base*/,
                       const char* /*file_name*/, const char* /*link*/, GElf_Word /*crc*/, char** /*found*/) {
   return -1;

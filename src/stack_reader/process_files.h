@@ -1,4 +1,4 @@
-// ProcessFiles: the files that a process has mapped, as elfutils' libdw sees them.
+// ProcessFiles gives access to the files that a process has mapped, through elfutils' libdw.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace ddp::stack_reader {
 
 class ProcessFiles {
  public:
-  // `maps`: the text of /proc/PID/maps. The files are opened when they are needed, and may hang. Debug information is
-  // taken from the files themselves only: files elsewhere may be behind a network.
+  // `maps` is the text of /proc/PID/maps. The files are opened when they are needed, which may hang. Debug information
+  // comes only from the files themselves, because files elsewhere may be on a network file system.
   explicit ProcessFiles(const std::string& maps);
   ~ProcessFiles();
   ProcessFiles(const ProcessFiles&) = delete;
   ProcessFiles& operator=(const ProcessFiles&) = delete;
 
-  // A null pointer if there is no memory for it.
+  // Returns null if there is no memory for it.
   Dwfl* dwfl() const { return dwfl_; }
-  // A null pointer if no file is mapped at the address.
+  // Returns null if no file is mapped at the address.
   Dwfl_Module* module_at(std::uint64_t address) const;
 
  private:

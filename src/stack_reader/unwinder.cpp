@@ -12,10 +12,10 @@ namespace ddp::stack_reader {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
-// What is unwound now. libdw asks for it by callbacks.
+// Holds the current unwinding task, which libdw reads by callbacks.
 struct Task {
   const launcher::ThreadCapture* thread = nullptr;
-  std::optional<std::uint64_t> frame_pointer;  // a guess
+  std::optional<std::uint64_t> frame_pointer;  // a guessed value
   std::size_t most = 0;
   Unwound result;
 
@@ -32,11 +32,11 @@ struct Task {
 namespace {
 
 constexpr std::size_t kMostGuesses = 100;
-constexpr std::uint64_t kFrameAlignment = 16;  // of a frame's link: the System V ABI aligns the stack for each call
-constexpr std::size_t kLongestCall = 7;        // bytes of a call instruction
+constexpr std::uint64_t kFrameAlignment = 16;  // alignment of a frame's link, which follows from the System V ABI
+constexpr std::size_t kLongestCall = 7;        // length of a call instruction
 
 pid_t next_thread(Dwfl* /*dwfl*/, void* argument, void** thread_argument) {
-  if (*thread_argument != nullptr) return 0;  // there is one
+  if (*thread_argument != nullptr) return 0;  // there is only one thread
   *thread_argument = argument;
   return 1;
 }
@@ -96,8 +96,8 @@ struct Unwinder::State {
     return task.result;
   }
 
-  // Whether the unwind tables say that the function at this address has no caller. That a stack ended does not mean
-  // that: it also ends where a register that is needed is not known.
+  // Returns whether the unwind tables say that the function at this address has no caller. The end of a stack is no
+  // proof, because it also ends where a needed register is unknown.
   bool returns_nowhere(std::uint64_t address) const {
     Dwfl_Module* module = files.module_at(address);
     Dwarf_Addr bias = 0;
@@ -109,10 +109,10 @@ struct Unwinder::State {
     std::size_t length = 0;
     const bool known = ::dwarf_frame_register(frame, launcher::kProgramCounter, memory.data(), &rule, &length) == 0;
     std::free(frame);
-    return known && length == 0 && rule == memory.data();  // libdw's way to say "undefined"
+    return known && length == 0 && rule == memory.data();  // libdw's encoding of "undefined"
   }
 
-  // Where the function that contains this address begins; 0: not known.
+  // Returns the start of the function that contains this address, or 0 if it is unknown.
   std::uint64_t function_at(std::uint64_t address) const {
     Dwfl_Module* module = files.module_at(address);
     GElf_Off offset = 0;
@@ -124,7 +124,7 @@ struct Unwinder::State {
     return address - offset;
   }
 
-  // The bytes before an address, from the file that is mapped there.
+  // Returns the bytes before an address, from the file that is mapped there.
   std::optional<std::array<unsigned char, kLongestCall>> code_before(std::uint64_t address) const {
     std::array<unsigned char, kLongestCall> code{};
     Dwfl_Module* module = files.module_at(address);
@@ -150,7 +150,7 @@ struct Unwinder::State {
     return std::nullopt;
   }
 
-  // Whether the instruction before this address is a call, and not one of another function than `callee`.
+  // Returns whether the instruction before this address is a call that may be a call of `callee`.
   bool may_return_from(std::uint64_t address, std::uint64_t callee) const {
     const auto code = code_before(address);
     if (!code) return false;
@@ -159,7 +159,7 @@ struct Unwinder::State {
       std::memcpy(&distance, code->data() + 3, sizeof distance);
       const std::uint64_t target = address + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance));
       if (target == callee || callee == 0) return true;
-      return function_at(target) != target;  // no function of that name: a link to one of another file
+      return function_at(target) != target;  // outside a known function, so a stub for one in another file
     }
     constexpr std::array<std::size_t, 4> kIndirect = {2, 3, 6, 7};  // lengths of "call [...]" and "call register"
     return std::ranges::any_of(kIndirect,
@@ -171,7 +171,7 @@ struct Unwinder::State {
   }
 };
 
-// libdw takes the processor's kind from the first file that it can read.
+// libdw determines the processor type from the first file that it can read.
 Unwinder::Unwinder(const ProcessFiles& files) : state_(std::make_unique<State>(State{files})) {
   Dwfl* dwfl = files.dwfl();
   state_->can_unwind = dwfl != nullptr && ::dwfl_attach_state(dwfl, nullptr, 1, &kThreads, &state_->task);

@@ -1,5 +1,5 @@
-// Unwinder: the return addresses in the copied stack of a thread, by the unwind tables of the files that its process
-// has mapped (elfutils' libdw).
+// Unwinder finds the return addresses in the copied stack of a thread. It uses the unwind tables of the files that the
+// thread's process has mapped (elfutils' libdw).
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,26 @@
 
 namespace ddp::stack_reader {
 
-// Frames of a thread, innermost first. The first address is the one at which the thread is, the others are those that
-// the functions return to.
+// Holds the frames of a thread, innermost first. The first address is that of the current instruction. The others are
+// return addresses.
 struct Unwound {
   std::vector<std::uint64_t> addresses;
-  bool is_whole = false;  // up to the function with which the thread began, or `most` frames
+  bool is_whole = false;  // true if it reaches the thread's first function, or has `most` frames
 
   friend bool operator==(const Unwound&, const Unwound&) = default;
 };
 
 class Unwinder {
  public:
-  // At most one for `files`, which must outlive it.
+  // Only one may exist for `files`, which must outlive it.
   explicit Unwinder(const ProcessFiles& files);
   ~Unwinder();
   Unwinder(const Unwinder&) = delete;
   Unwinder& operator=(const Unwinder&) = delete;
 
-  // Of a thread that waits in the kernel the frame pointer is not known. Where a function needs it, each place of the
-  // stack is tried that may hold a frame's link: a frame pointer and a return address behind a call that may be that of
-  // the function. It is taken if the rest of the stack follows from it.
+  // The frame pointer of a thread that waits in the kernel is unknown. If a function needs it, each stack position is
+  // tried that may hold a frame's link. A link is a frame pointer and a return address after a call that may be a call
+  // of the function. A link is accepted if the rest of the stack can be unwound from it.
   Unwound unwind(const launcher::ThreadCapture& thread, std::size_t most);
 
  private:

@@ -23,7 +23,7 @@ std::string as_client(std::string_view nonces) {
 std::string new_nonce() {
   std::string nonce(kNonceBytes, '\0');
   ssize_t got = -1;
-  // Waits only on a machine that has just been switched on.
+  // getrandom() waits only on a node that has just booted.
   do got = ::getrandom(nonce.data(), nonce.size(), 0);
   while (got < 0 && errno == EINTR);
   DDP_CHECK(got == static_cast<ssize_t>(nonce.size()));

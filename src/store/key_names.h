@@ -1,4 +1,4 @@
-// Keys as messages name them.
+// These functions format and check keys for messages.
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace ddp::store {
 
-// "key 'a'", or "6 keys 'a', 'b', 'c', 'd', …".
+// Returns text such as "key 'a'" or "6 keys 'a', 'b', 'c', 'd', …".
 std::string name_keys(std::span<const std::string> keys);
 
 // Throws invalid_argument unless multi_set() has as many values as keys.

@@ -1,4 +1,4 @@
-// Requests about keys, as clients make them.
+// These functions make a client's requests about keys.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace ddp::store {
 
-// PyTorch's clients put a slash before every key; so do we, that both see the same keys.
+// PyTorch's clients put a slash before every key. This client does the same, so that both see the same keys.
 inline std::string wire_key(const std::string& key) {
   return "/" + key;
 }

@@ -1,4 +1,4 @@
-// What a Store does with the six functions that every store has.
+// These are the default implementations of Store's functions, made of the six that every store has.
 #include <ddp/error.h>
 #include <ddp/store.h>
 
@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// `failure` says what did not come.
+// `failure` describes what did not happen in time.
 void wait_until(const std::function<bool()>& ready, milliseconds timeout, const std::function<std::string()>& failure) {
   const auto end = steady_clock::now() + timeout;
   milliseconds pause(1);
@@ -29,8 +29,8 @@ void wait_until(const std::function<bool()>& ready, milliseconds timeout, const 
   }
 }
 
-// Where the queue of a key has its parts: how many values were pushed and popped, and each value, marked, by its
-// number.
+// These keys hold the parts of a key's queue: the number of values pushed, the number popped, and each value by its
+// number. A mark precedes each value.
 const std::string kMark = "=";
 const std::string kNone = "none";
 std::string pushed(const std::string& key) {
@@ -68,7 +68,7 @@ void Store::wait(std::span<const std::string> keys, milliseconds timeout) {
   wait_until([&] { return check(keys); }, timeout, [&] { return "nobody set " + missing(); });
 }
 
-// compare_set() does not tell whose equal value stands, so it cannot lengthen one.
+// compare_set() does not show which client set an equal value, so it cannot implement append().
 void Store::append(const std::string& key, std::string_view /*value*/) {
   throw Error(ErrorKind::unavailable, "this store cannot lengthen the value of '" + key + "'");
 }
@@ -90,12 +90,13 @@ void Store::queue_push(const std::string& key, std::string_view value) {
   set(value_of(key, add(pushed(key), 1)), kMark + std::string(value));
 }
 
-// The caller whose delete_key() finds the value has it. If a number has no value, another caller is pushing or popping.
+// The caller whose delete_key() finds the value gets it. If a number has no value, another caller is pushing or
+// popping.
 std::optional<std::string> Store::try_queue_pop(const std::string& key) {
   const std::int64_t last = add(pushed(key), 0);
   for (std::int64_t number = add(popped(key), 0) + 1; number <= last; ++number) {
     const std::string place = value_of(key, number);
-    // Reads what is there, without waiting: no value is like this.
+    // Reads the value without waiting: no value equals kNone, because each has a mark.
     const std::string value = compare_set(place, kNone, kNone);
     if (value == kNone || !delete_key(place)) continue;
     add(popped(key), 1);

@@ -28,7 +28,7 @@ std::array<unsigned char, kMacBytes> blake2b(std::string_view message, const uns
   return hash;
 }
 
-// Why a file must not be used for a secret; empty: it may.
+// Returns why a file must not be used for a secret, or "" if it may.
 std::string objection(const std::string& path, const struct stat& status) {
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   if (!S_ISREG(status.st_mode)) return "is no regular file. Put the token into one, or into DDP_AUTH_TOKEN.";
@@ -59,7 +59,7 @@ Result<std::shared_ptr<const StoreToken>> StoreToken::from_text(std::string_view
 }
 
 Result<std::shared_ptr<const StoreToken>> StoreToken::from_file(const std::string& path) {
-  // A FIFO or a terminal must not keep us waiting.
+  // O_NONBLOCK prevents waiting for a FIFO or a terminal.
   const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0) {
@@ -67,7 +67,7 @@ Result<std::shared_ptr<const StoreToken>> StoreToken::from_file(const std::strin
   }
   if (const std::string why = objection(path, status); !why.empty()) return Failure{why};
 
-  std::array<char, kMostTokenBytes + 2> text{};  // with a line break, and one byte too many
+  std::array<char, kMostTokenBytes + 2> text{};  // leaves space for a line break and one excess byte
   std::size_t size = 0;
   ssize_t got = 1;
   while (size < text.size() && got != 0) {

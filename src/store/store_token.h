@@ -1,4 +1,4 @@
-// StoreToken: the job's secret, by which launchers of other nodes prove that they belong to it.
+// StoreToken is the job's secret, by which launchers of other nodes prove that they belong to it.
 #pragma once
 
 #include <array>
@@ -15,13 +15,15 @@ namespace ddp::store {
 inline constexpr std::size_t kLeastTokenBytes = 16;
 inline constexpr std::size_t kMostTokenBytes = 4096;
 
-// Keyed BLAKE2b, 256 bits. Of the token only a key made from it is kept, until this is destroyed.
+// Uses keyed BLAKE2b with 256 bits. It does not keep the token, only a key derived from it, and wipes that key in the
+// destructor.
 class StoreToken : public Authenticator {
  public:
-  // kLeastTokenBytes to kMostTokenBytes, of any kind.
+  // Takes kLeastTokenBytes to kMostTokenBytes of any kind.
   static base::Result<std::shared_ptr<const StoreToken>> from_text(std::string_view text);
 
-  // A regular file of ours or of root's that nobody else can read; a line break at its end is not part of the token.
+  // Reads a regular file of this user or root that no other user can read. A line break at its end is not part of the
+  // token.
   static base::Result<std::shared_ptr<const StoreToken>> from_file(const std::string& path);
 
   StoreToken(const StoreToken&) = delete;
@@ -37,7 +39,7 @@ class StoreToken : public Authenticator {
   std::array<unsigned char, kMacBytes> key_{};
 };
 
-// Overwrites a secret so that the compiler does not leave it out.
+// Overwrites a secret in a way that the compiler does not optimize away.
 void wipe(char* bytes, std::size_t size);
 
 }  // namespace ddp::store

@@ -1,9 +1,9 @@
-// ddp_torch_reader FILE PAGE [FILE PAGE...]: asks PyTorch's flight recorder in each worker of this node what has been
-// called, about once a second, and writes it to the worker's status page. A program of its own, since what it reads is
-// the workers', and may be anything: one that makes it fail or hang does no harm to the job.
+// ddp_torch_reader FILE PAGE [FILE PAGE...] reads PyTorch's flight recorder in each worker of this node about once per
+// second. It writes the recorded calls to the worker's status page. It is a separate program, because it reads data of
+// the workers, which may contain anything. Data that make it fail or hang do not harm the job.
 //
-// FILE.groups is what the lines in the worker's Python say, FILE.sock the server there; both may come later. PAGE is
-// where the page can be opened. It runs until it is killed.
+// FILE.groups is written by code in the worker's Python, and FILE.sock is the server there. Both may appear later. The
+// page can be opened at PAGE. The program runs until it is killed.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -29,7 +29,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using ddp::wire::StatusPageLayout;
 
-// Twice as rarely where a long answer takes time: what is older than limits::kLatestSample is not believed.
+// The interval is at most doubled if an answer takes long, because samples older than limits::kLatestSample are
+// ignored.
 constexpr std::chrono::milliseconds kInterval{1000};
 constexpr std::chrono::milliseconds kLongestInterval{2000};
 constexpr int kShare = 50;
@@ -64,7 +65,7 @@ struct Worker {
     next = begun + kInterval;
     const auto lines = ddp::torch_reader::read_lines(ddp::base::read_file(file + ".groups"));
     if (lines.pid == 0 || lines.groups.empty()) return;
-    // The moment before: what happens meanwhile is told the next time.
+    // The time is taken before the query; the next query reports later events.
     const auto moment = now();
     const auto answer = ddp::torch_reader::ask(file + ".sock", "fr_trace_json", kLatest);
     next = begun + std::clamp<Clock::duration>(kShare * (Clock::now() - begun), kInterval, kLongestInterval);

@@ -9,7 +9,7 @@
 namespace ddp::torch_reader {
 namespace {
 
-constexpr std::uint64_t kLately = 10'000'000'000;  // ns
+constexpr std::uint64_t kLately = 10'000'000'000;  // nanoseconds
 
 template <std::size_t N>
 void write_text(std::array<char, N>& to, std::string_view text) {
@@ -41,13 +41,13 @@ void write_call(const RecordedCall& call, const Moment& now, wire::PageCall& to)
   to.line = 0;
   to.operation = number_of(wire::kOperationNames, call.operation);
   to.type = number_of(wire::kTypeNames, call.type);
-  to.op = wire::kReductionNames.size();  // the recorder does not tell it
+  to.op = wire::kReductionNames.size();  // the recorder does not record it
   write_text(to.name, is_unknown(call.operation) ? std::string_view(call.operation) : std::string_view());
   to.file[0] = '\0';
   to.sequence.store(call.sequence, std::memory_order_release);
 }
 
-// Its place, or a free one; null if there is none.
+// Returns the group's entry, or a free one, or null if there is none.
 wire::PageGroup* place_of(wire::StatusPageLayout& page, const RecordedGroup& group) {
   const std::size_t places = std::min<std::size_t>(page.places.load(wire::kRelaxed), wire::kPageGroups);
   for (std::size_t i = 0; i < places; ++i) {
@@ -72,8 +72,8 @@ bool has_the_runtime(const wire::StatusPageLayout& page) {
   });
 }
 
-// Whether the rank has called something else since it called what this group has not finished, and lately: then what it
-// waits for there is a thread's that listens, and no other rank is held up by it.
+// Returns whether the rank has recently called another group's collective after the one that this group has not
+// finished. A background thread then waits in this group, and no other rank waits for it.
 bool is_in_background(const RecordedGroup& group, std::span<const RecordedGroup> groups, const Moment& now) {
   if (group.called == group.finished) return false;
   const auto first = std::ranges::find(group.calls, group.finished + 1, &RecordedCall::sequence);
@@ -101,7 +101,7 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
     for (const RecordedCall& call : group.calls) {
       write_call(call, now, place->calls[(call.sequence - 1) % wire::kPageCalls]);
     }
-    // What is finished was called: a reader looks in the other order.
+    // A finished call was called before, so readers read in the opposite order.
     place->called.store(group.called, std::memory_order_release);
     place->started.store(group.called, std::memory_order_release);
     place->finished.store(group.finished, std::memory_order_release);

@@ -1,5 +1,5 @@
-// Writes what was recorded to the status page of a worker, as the runtime would do (docs/development/protocol.md,
-// section 6).
+// This header declares write_to_page(), which writes recorded calls to a worker's status page as the runtime would
+// (docs/development/protocol.md, section 6).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace ddp::torch_reader {
 
-// The same moment on both clocks, in nanoseconds.
+// Holds the same moment on both clocks, in nanoseconds.
 struct Moment {
   std::uint64_t monotonic = 0;
   std::uint64_t realtime = 0;
 };
 
-// `pid`: of the worker. False if the page belongs to another process, or to a program with the runtime: it is left as
-// it is. Of several processes one may write at a time.
+// `pid` is that of the worker. Returns false and leaves the page unchanged if it belongs to another process, or to a
+// program with the runtime. Only one process may write at a time.
 bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now);
 
 }  // namespace ddp::torch_reader

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 using Names = std::pair<std::string_view, std::string_view>;
 
-// What PyTorch calls an operation, but for a suffix such as _base, and what the status page does.
+// This table maps PyTorch's names of operations, without a suffix such as _base, to those of the status page.
 constexpr std::array<Names, 12> kOperations = {{
     {"all_reduce", "all_reduce"},
     {"allreduce", "all_reduce"},
@@ -91,12 +91,12 @@ RecordedCall call_of(const Json& entry) {
   return call;
 }
 
-// A group that was made again under a name is another one: its calls are counted from 1 again.
+// A group that is created again with the same name has another identity, because its calls are counted from 1 again.
 std::uint64_t identity_of(const GroupLine& line, int times_made) {
   base::Fnv1a64 hash;
   hash.update(line.name + " " + std::to_string(times_made) + " " + std::to_string(line.size));
   for (const int rank : line.ranks) hash.update(" " + std::to_string(rank));
-  return hash.value() | 1U;  // 0 means that it is not known
+  return hash.value() | 1U;  // 0 means an unknown identity
 }
 
 void add(const Json& entry, RecordedGroup& group) {
@@ -128,7 +128,7 @@ WorkerLines read_lines(std::string_view text) {
                      json.at("ranks").get<std::vector<int>>(),
                      json.at("made_at").get<std::uint64_t>()};
       if (line.rank >= 0 && line.rank < line.size) lines.groups.push_back(std::move(line));
-    } catch (const Json::exception&) {  // no such line
+    } catch (const Json::exception&) {  // skips invalid lines
       continue;
     }
   }

@@ -1,5 +1,5 @@
-// Recording: what PyTorch's flight recorder says of the collectives of one process, as values. Pure functions of text,
-// which may be anything.
+// This header parses the output of PyTorch's flight recorder about the collectives of one process. The functions have
+// no side effects. Their input may be any text.
 #pragma once
 
 #include <cstdint>
@@ -11,44 +11,44 @@
 
 namespace ddp::torch_reader {
 
-// A process group, as the lines in the worker's Python say it (bindings/python/hook/sitecustomize.py).
+// Describes a process group, as reported by code in the worker's Python (bindings/python/hook/sitecustomize.py).
 struct GroupLine {
-  std::string name;         // of PyTorch, the same on all ranks
-  std::string description;  // for people; may be empty
+  std::string name;         // PyTorch's name, the same on all ranks
+  std::string description;  // description for users; may be empty
   int rank = 0;
   int size = 0;
-  std::vector<int> ranks;     // of the job; empty: all
+  std::vector<int> ranks;     // ranks of the job; empty if all
   std::uint64_t made_at = 0;  // CLOCK_REALTIME, nanoseconds
 };
 
 struct WorkerLines {
-  int pid = 0;  // 0: the file is not whole yet
+  int pid = 0;  // 0 if the file is not complete yet
   std::vector<GroupLine> groups;
 };
 
-// Lines that do not read as such are passed over.
+// Parses the lines of the file. Invalid lines are skipped.
 WorkerLines read_lines(std::string_view text);
 
 struct RecordedCall {
-  std::uint64_t sequence = 0;  // from 1, in the order of the calls on the group
-  std::string operation;       // as the status page names it, "all_reduce"; or as PyTorch does
-  std::string type;            // "f32"; "" or another name: none that the page knows
-  std::uint64_t count = 0;     // elements that go in
+  std::uint64_t sequence = 0;  // counts from 1 in the order of the calls on the group
+  std::string operation;       // the status page's name, such as "all_reduce", or PyTorch's if the page has none
+  std::string type;            // "f32"; "" or another name if the page does not know the type
+  std::uint64_t count = 0;     // number of input elements
   std::uint64_t made_at = 0;   // CLOCK_REALTIME, nanoseconds
-  // The same on all ranks that call the same. Only of what must be alike on all ranks: the others of gather and scatter
-  // give nothing, and what must be alike for backends other than gloo has not been looked at.
+  // The fingerprint is the same on all ranks that make the same call. It covers only what must be equal on all ranks.
+  // In gather and scatter, for example, some ranks pass no tensors. For backends other than gloo it covers nothing.
   std::uint64_t fingerprint = 0;
 };
 
 struct RecordedGroup {
   GroupLine line;
-  std::uint64_t identity = 0;       // of the group on all of its ranks
+  std::uint64_t identity = 0;       // the same on all ranks of the group
   std::uint64_t called = 0;         // number of the latest collective
-  std::uint64_t finished = 0;       // of the latest before which none is under way
-  std::vector<RecordedCall> calls;  // the newest ones, in their order
+  std::uint64_t finished = 0;       // number of the latest collective before which none is in progress
+  std::vector<RecordedCall> calls;  // the newest calls, in order
 };
 
-// `json`: what the recorder says. The failure says why it cannot be understood.
+// `json` is the recorder's output. The failure says why it cannot be parsed.
 base::Result<std::vector<RecordedGroup>> read_recording(std::string_view json, const WorkerLines& lines);
 
 }  // namespace ddp::torch_reader

@@ -17,21 +17,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// 2000 calls take a million bytes.
+// For comparison, 2000 calls take one million bytes.
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
 base::Failure failed(const char* what) {
   return {std::string(what) + ": " + std::strerror(errno)};  // NOLINT(concurrency-mt-unsafe): one thread
 }
 
-// False if it is too late.
+// Returns false if the time has passed.
 bool wait_for(int socket, short event, Clock::time_point until) {
   pollfd poll{socket, event, 0};
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
   return ::poll(&poll, 1, static_cast<int>(std::max<std::int64_t>(left, 0))) > 0;
 }
 
-// Without the header. A server that ends the connection has said all.
+// Returns the answer without its header. The server ends an answer by closing the connection.
 base::Result<std::string> body_of(std::string answer) {
   const std::size_t end = answer.find("\r\n\r\n");
   if (end == std::string::npos) return base::Failure{"the answer has no end of a header"};

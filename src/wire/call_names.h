@@ -1,4 +1,4 @@
-// The names of what a process group is asked to do, by the numbers that stand on the status page.
+// These tables give the names of operations, types and reductions by their numbers on the status page.
 #pragma once
 
 #include <array>
@@ -8,18 +8,18 @@
 
 namespace ddp::wire {
 
-// enum Operation of runtime/call/call.h.
+// The names are in the order of enum Operation of runtime/call/call.h.
 inline constexpr std::array<std::string_view, 11> kOperationNames = {
     "all_reduce",     "reduce",     "broadcast", "all_gather", "gather", "scatter",
     "reduce_scatter", "all_to_all", "barrier",   "send",       "recv"};
-// enum DataType.
+// The names are in the order of enum DataType.
 inline constexpr std::array<std::string_view, 10> kTypeNames = {"f16", "bf16", "f32", "f64", "i8",
                                                                 "i16", "i32",  "i64", "u8",  "bool"};
-// enum ReduceOp::Kind.
+// The names are in the order of enum ReduceOp::Kind.
 inline constexpr std::array<std::string_view, 9> kReductionNames = {
     "sum", "average", "product", "min", "max", "bit_and", "bit_or", "bit_xor", "premultiplied_sum"};
 
-// "?" for a number that has none: what is read from a page may be anything.
+// Returns "?" for a number without a name, because a page may contain anything.
 template <std::size_t N>
 constexpr std::string_view name_of(const std::array<std::string_view, N>& names, std::uint64_t number) {
   return number < N ? names[number] : "?";

@@ -17,7 +17,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
                                        {Subject::last_evidence, "last evidence"},
                                        {Subject::stacks, "stacks"}})
 
-// What another version may know is certain.
+// The first entry also stands for unknown names, which another version may send: they count as certain.
 NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
                                          {Knowledge::disputed, "disputed"},
                                          {Knowledge::secondary, "victim"}})
@@ -25,7 +25,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
 NLOHMANN_JSON_SERIALIZE_ENUM(Progress,
                              {{Progress::unknown, "unknown"}, {Progress::none, "none"}, {Progress::some, "some"}})
 
-// Each field once, for both directions.
+// Each field is listed once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted, exit_timed_out,
            gave_up, is_urgent)
@@ -33,7 +33,7 @@ DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike
 DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)
 DDP_FIELDS(NodeEnded, attempt, progress)
-DDP_FIELDS(NodeShows, attempt, what)  // its text follows the JSON
+DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
 DDP_FIELDS(CoordinatorRefuses, why)
 DDP_FIELDS(CoordinatorWaits, text, is_spare)
 DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name)
@@ -47,7 +47,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// In the order of the variant.
+// The names are in the order of the variant.
 constexpr std::array kNames = {"hello", "failed", "left", "ended", "shows",    "beat", "refuses",
                                "waits", "begins", "asks", "ends",  "restarts", "done"};
 static_assert(kNames.size() == std::variant_size_v<ControlMessage>);
@@ -91,7 +91,7 @@ std::string text_to_bytes(std::string_view text) {
     } else if ((first & 0xfc) == 0xc0 && i + 1 < text.size()) {
       bytes += static_cast<char>(((first & 0x03) << 6) | (static_cast<unsigned char>(text[++i]) & 0x3f));
     } else if ((first & 0xc0) == 0xc0) {
-      bytes += '?';  // the bytes that follow belong to it
+      bytes += '?';  // a lead byte; its continuation bytes are skipped
     }
   }
   return bytes;

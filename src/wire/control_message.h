@@ -1,5 +1,5 @@
-// What the launchers of one job say to each other: values, and their bytes. docs/development/protocol.md, section 7. No
-// I/O.
+// These are the messages between the launchers of one job, as values and as bytes. docs/development/protocol.md,
+// section 7, describes them. There is no I/O here.
 #pragma once
 
 #include <cstdint>
@@ -15,42 +15,42 @@ inline constexpr int kControlVersion = 7;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
-// How much is known of a cause: the one of which more is known is told.
+// Ranks how reliable a cause is. The launcher reports the cause with the highest value.
 enum class Knowledge : std::uint8_t {
-  secondary,  // a rank lost a peer, which may say why
-  disputed,   // ranks called different things, and others may know better whose are wrong; or a signal that ended a
-              // rank may be one to all
+  secondary,  // a rank lost a peer, and that peer may know the reason
+  disputed,   // ranks called different operations, and other nodes may know which is wrong; or a signal that may have
+              // been sent to all ranks terminated one
   certain,
 };
 
-// Why an attempt ends, or the job; exit code 0: all is done.
+// Describes why an attempt or the job ends. Exit code 0 means success.
 struct Cause {
-  std::string text = {};  // "rank 5: exit code 3"; the node is not in it
-  std::string node = {};  // where; may be empty
+  std::string text = {};  // "rank 5: exit code 3"; does not contain the node
+  std::string node = {};  // the node of the cause; may be empty
   int exit_code = 0;
-  int signal = 0;  // the job is ended by it; 0: by none
+  int signal = 0;  // signal that terminated the job; 0 if none
   Knowledge knowledge = Knowledge::certain;
-  int lost_peer = kNoPeer;         // of a secondary failure: the rank that it lost
-  bool may_restart = false;        // worth another attempt
-  std::string not_restarted = {};  // "given up after 2 restarts": why none follows; empty: none is expected
-  bool exit_timed_out = false;     // ranks did not end after others had, with 0
-  bool gave_up = false;            // a rank's own time-out passed, while it waited for others
-  bool is_urgent = false;          // a user has asked a second time: workers are killed without a further grace
+  int lost_peer = kNoPeer;         // the rank that was lost, for a secondary failure
+  bool may_restart = false;        // true if another attempt may help
+  std::string not_restarted = {};  // why no attempt follows: "given up after 2 restarts"; empty if none is expected
+  bool exit_timed_out = false;     // ranks did not exit after others had exited with code 0
+  bool gave_up = false;            // a rank's own time-out passed while it waited for others
+  bool is_urgent = false;          // the user asked a second time: workers are killed without further grace
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };
 
-// A node's first word.
+// A node sends this message first.
 struct NodeHello {
   int version = kControlVersion;
-  std::string job;  // --rdzv-id; empty: any
+  std::string job;  // --rdzv-id; empty if any
   std::string host;
   int node_rank = kAnyNodeRank;
   int workers = 1;
-  std::string nodes;                         // --nnodes, as typed
-  std::map<std::string, std::string> same;   // what all nodes must have alike, by its name: the program, …
-  std::map<std::string, std::string> alike;  // what they should have alike: variables, versions
-  // Its clocks when it said this, nanoseconds: CLOCK_MONOTONIC, which pages show, and the time of day.
+  std::string nodes;                         // --nnodes as the user typed it
+  std::map<std::string, std::string> same;   // values that must be equal on all nodes, by name: the program, …
+  std::map<std::string, std::string> alike;  // values that should be equal on all nodes: variables, versions
+  // The node's clocks when it sent this, in nanoseconds: CLOCK_MONOTONIC, which pages show, and the time of day.
   std::int64_t monotonic = 0;
   std::int64_t time_of_day = 0;
 
@@ -62,33 +62,33 @@ struct NodeFailed {
 
   friend bool operator==(const NodeFailed&, const NodeFailed&) = default;
 };
-// One of its ranks has ended with 0.
+// The node sends this when one of its ranks has exited with code 0.
 struct NodeLeft {
   int attempt = 0;
   int rank = 0;
 
   friend bool operator==(const NodeLeft&, const NodeLeft&) = default;
 };
-// What the ranks of an attempt finished: a step, as far as it can be seen.
+// Records whether the ranks of an attempt finished a step, as far as the launcher can see.
 enum class Progress : std::uint8_t { unknown, none, some };
-// None of its workers runs any more.
+// The node sends this when none of its workers is running.
 struct NodeEnded {
   int attempt = 0;
   Progress progress = Progress::unknown;
 
   friend bool operator==(const NodeEnded&, const NodeEnded&) = default;
 };
-// What a node shows of itself, for all nodes to be judged together.
+// Names the data that a node sends about itself, so that the coordinator can judge all nodes together.
 enum class Subject : std::uint8_t {
-  nothing,        // that this version knows
-  ranks,          // what they are at: with a heartbeat when it has changed, and in full when it is asked for
-  evidence,       // their stacks, and what else can be asked while a job hangs: what a program does not notice
-  output,         // what they print
-  errors,         // the same, on standard error
-  last_evidence,  // evidence by all means, since the job is ended next, or a user asks
-  stacks,         // of `evidence` the stacks alone
+  nothing,        // a subject unknown to this version
+  ranks,          // state of the ranks; sent with a heartbeat when it has changed, and in full on request
+  evidence,       // stacks, and other data that can be read during a hang without the program noticing
+  output,         // standard output of the ranks
+  errors,         // standard error of the ranks
+  last_evidence,  // evidence by all means, because the job is about to be terminated, or a user asks
+  stacks,         // only the stacks of `evidence`
 };
-// `text`: JSON as the launcher has it (launcher/watchdog/shown_ranks.h), or output, any bytes.
+// `text` is the launcher's JSON (launcher/watchdog/shown_ranks.h), or output, which may contain any bytes.
 struct NodeShows {
   int attempt = 0;
   Subject what = Subject::nothing;
@@ -96,7 +96,7 @@ struct NodeShows {
 
   friend bool operator==(const NodeShows&, const NodeShows&) = default;
 };
-// From either side: it lives.
+// Either side sends this to show that it is still running.
 struct NodeHeartbeat {
   friend bool operator==(const NodeHeartbeat&, const NodeHeartbeat&) = default;
 };
@@ -106,10 +106,10 @@ struct CoordinatorRefuses {
 
   friend bool operator==(const CoordinatorRefuses&, const CoordinatorRefuses&) = default;
 };
-// What the node is waiting for.
+// The coordinator sends a node the reason why it must wait.
 struct CoordinatorWaits {
   std::string text;
-  bool is_spare = false;  // the job runs without it
+  bool is_spare = false;  // the job runs without this node
 
   friend bool operator==(const CoordinatorWaits&, const CoordinatorWaits&) = default;
 };
@@ -120,31 +120,31 @@ struct CoordinatorBegins {
   int first_rank = 0;
   int world_size = 1;
   std::string nodes;  // "a (ranks 0-3), b (ranks 4-7)"
-  std::string name;   // of this node in the job, if another one has its host's name; else empty
+  std::string name;   // this node's name in the job if another node has the same host name; else empty
 
   friend bool operator==(const CoordinatorBegins&, const CoordinatorBegins&) = default;
 };
-// The attempt.
+// The coordinator ends an attempt with this.
 struct CoordinatorEnds {
   int attempt = 0;
   Cause cause;
 
   friend bool operator==(const CoordinatorEnds&, const CoordinatorEnds&) = default;
 };
-// For it to show this, in full.
+// The coordinator asks a node to send this subject in full.
 struct CoordinatorAsks {
   int attempt = 0;
   Subject what = Subject::nothing;
 
   friend bool operator==(const CoordinatorAsks&, const CoordinatorAsks&) = default;
 };
-// What follows the attempt: another one, after some time.
+// The coordinator announces that another attempt follows, after some time.
 struct CoordinatorRestarts {
   std::string text;
 
   friend bool operator==(const CoordinatorRestarts&, const CoordinatorRestarts&) = default;
 };
-// The job; the last message.
+// The coordinator ends the job with this, which is the last message.
 struct CoordinatorIsDone {
   Cause cause;
 
@@ -155,16 +155,16 @@ using ControlMessage = std::variant<NodeHello, NodeFailed, NodeLeft, NodeEnded, 
                                     CoordinatorRefuses, CoordinatorWaits, CoordinatorBegins, CoordinatorAsks,
                                     CoordinatorEnds, CoordinatorRestarts, CoordinatorIsDone>;
 
-// Any bytes as UTF-8, each as the character of its number, and back: JSON takes nothing else. A character that stands
-// for no byte is a question mark.
+// These functions convert any bytes to UTF-8 and back, because JSON accepts only UTF-8. Each byte becomes the character
+// of its number. A character that represents no byte becomes a question mark.
 std::string bytes_to_text(std::string_view bytes);
 std::string text_to_bytes(std::string_view text);
 
-// "hello", "begins", ….
+// Returns the message's name, such as "hello" or "begins".
 std::string_view name_of(const ControlMessage& message);
 
 std::string encode(const ControlMessage& message);
-// Nothing: it is none, or of another version.
+// Returns std::nullopt if the bytes are no message, or one of another version.
 std::optional<ControlMessage> decode_control(std::string_view bytes);
 
 }  // namespace ddp::wire

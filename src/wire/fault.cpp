@@ -15,7 +15,7 @@ namespace {
 using base::Failure;
 using base::Result;
 
-// "allreduce" and "AllReduce" are "all_reduce".
+// Removes the spelling differences between "allreduce", "AllReduce" and "all_reduce".
 std::string plain(std::string_view name) {
   std::string result;
   for (const char c : name) {
@@ -31,7 +31,7 @@ std::string list(const Names& names) {
   return result;
 }
 
-// "5s", "500ms".
+// Parses text such as "5s" or "500ms".
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   double milliseconds = 1000;
   if (text.ends_with("ms")) {

@@ -1,5 +1,5 @@
-// Fault: something that goes wrong in a worker on purpose, as --inject and DDP_INJECT write it. At a call of the
-// worker's the runtime brings it about, at a time the launcher, whatever the program is.
+// Fault describes a fault to inject into a worker, as --inject and DDP_INJECT specify it. The runtime injects a fault
+// at a call of the worker. The launcher injects a fault at a time, for any program.
 #pragma once
 
 #include <array>
@@ -21,22 +21,22 @@ inline constexpr std::array<std::string_view, 10> kFaultNames = {"stop", "skip",
 
 struct Fault {
   int rank = 0;
-  std::string operation;     // as in kOperationNames; empty: any collective
-  std::uint64_t number = 0;  // of this rank's calls of that operation, from 1, in all its groups
+  std::string operation;     // as in kOperationNames; empty for any collective
+  std::uint64_t number = 0;  // the call's number among this rank's calls of that operation in all its groups, from 1
   FaultKind kind = FaultKind::stop;
   std::chrono::milliseconds delay{0};
-  int attempt = 0;  // after so many restarts
-  // Since the start of the attempt; nothing: at a call.
+  int attempt = 0;  // the attempt after so many restarts
+  // Gives the time since the start of the attempt, or std::nullopt for a fault at a call.
   std::optional<std::chrono::milliseconds> after;
 
   friend bool operator==(const Fault&, const Fault&) = default;
 };
 
-// "rank=2,at=allreduce:100,kind=delay=5s", "rank=2,at=10s,kind=kill". Of a text that is none the failure says what is
-// wrong and what can stand there.
+// Parses text such as "rank=2,at=allreduce:100,kind=delay=5s" or "rank=2,at=10s,kind=kill". For other text the failure
+// says what is wrong and which values are possible.
 base::Result<Fault> parse_fault(std::string_view text);
 
-// Several, separated by spaces: the value of DDP_INJECT.
+// Parses several faults, separated by spaces: the value of DDP_INJECT.
 base::Result<std::vector<Fault>> parse_faults(std::string_view text);
 
 }  // namespace ddp::wire

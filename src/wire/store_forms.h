@@ -1,4 +1,5 @@
-// The table of the store's requests: numbers in both dialects, and what follows them. For the files beside this one.
+// This is the table of the store's requests: their numbers in both dialects and their fields. Only the files beside
+// this one use it.
 #pragma once
 
 #include <array>
@@ -8,12 +9,12 @@
 
 namespace ddp::wire {
 
-// What follows the opcode, one letter a field:
+// `fields` lists what follows the opcode, one letter per field:
 //   k key   v value   i i64   n u32   K list of keys (u64 count, keys)   M pairs (i64 count, then key, value, …)
 struct StoreForm {
   StoreOp op;
   std::string_view name;
-  int legacy_opcode;  // -1: the dialect lacks it
+  int legacy_opcode;  // -1 if the dialect lacks it
   int current_opcode;
   std::string_view fields;
 

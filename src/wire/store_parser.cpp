@@ -7,7 +7,7 @@
 namespace ddp::wire {
 namespace {
 
-// The dialect shows in the first byte, or in the first five if that byte is 0 (VALIDATE in one, SET in the other).
+// The first byte determines the dialect, or the first five do if that byte is 0 (VALIDATE in one, SET in the other).
 std::optional<StoreDialect> detect_dialect(std::string_view bytes) {
   if (bytes.empty()) return std::nullopt;
   if (bytes[0] != 0) return StoreDialect::legacy;
@@ -30,7 +30,7 @@ void StoreRequestParser::feed(std::string_view bytes) {
   if (violation_) return;
   buffer_.erase(0, consumed_);
   consumed_ = 0;
-  // A connection that has once sent much need not keep room for it.
+  // A connection that once sent much data must not keep the memory for it.
   if (buffer_.empty() && buffer_.capacity() > limits::kStoreIdleBytes && bytes.size() < limits::kStoreIdleBytes) {
     buffer_ = std::string();
   }

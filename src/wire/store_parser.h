@@ -1,4 +1,4 @@
-// StoreRequestParser: one connection's bytes, cut into requests. No I/O.
+// StoreRequestParser splits one connection's bytes into requests. There is no I/O here.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct StoreRequestLimits {
 
 struct StoreNeedsMore {};
 
-// A length is checked before anything is stored for it, and memory is taken for bytes that have come, not for those
-// that are announced. Every byte is looked at once, in however many pieces it comes. Not thread-safe.
+// Checks a length before it stores anything, and allocates memory only for bytes that have arrived, not for announced
+// ones. It reads every byte once, in however many pieces the bytes arrive. It is not thread-safe.
 //
 //   parser.feed(bytes);
 //   for (auto next = parser.next(); auto* request = std::get_if<StoreRequest>(&next); next = parser.next()) …
@@ -31,18 +31,19 @@ class StoreRequestParser {
  public:
   explicit StoreRequestParser(const StoreRequestLimits& limits = {}) : limits_(limits) {}
 
-  // Holds from the next field on.
+  // The limits apply from the next field on.
   void set_limits(const StoreRequestLimits& limits) { limits_ = limits; }
 
   void feed(std::string_view bytes);
 
-  // The next whole request; StoreNeedsMore when there is none yet; StoreViolation for ever after a broken rule.
+  // Returns the next complete request, or StoreNeedsMore if there is none yet. After a broken rule it always returns
+  // StoreViolation.
   std::variant<StoreRequest, StoreNeedsMore, StoreViolation> next();
 
-  // Known once the first bytes of the connection have been seen.
+  // The dialect is known once the first bytes of the connection have been read.
   std::optional<StoreDialect> dialect() const { return dialect_; }
 
-  // Memory that is held for requests that are not whole.
+  // Returns the memory held for incomplete requests.
   std::size_t held_bytes() const { return buffer_.capacity() + request_bytes_; }
 
  private:
@@ -58,18 +59,18 @@ class StoreRequestParser {
   std::string_view rest() const { return std::string_view(buffer_).substr(consumed_); }
 
   StoreRequestLimits limits_;
-  std::string buffer_;  // what has come and was not yet understood, from consumed_ on
+  std::string buffer_;  // received bytes that are not parsed yet, from consumed_ on
   std::size_t consumed_ = 0;
   std::optional<StoreDialect> dialect_;
   std::optional<StoreViolation> violation_;
 
-  // The request under way.
-  const struct StoreForm* form_ = nullptr;  // null: none
+  // These members describe the current request.
+  const struct StoreForm* form_ = nullptr;  // null if there is none
   StoreRequest request_;
-  std::size_t field_ = 0;                   // the next one of its form
-  std::optional<std::uint64_t> list_left_;  // entries of the list that have yet to come
-  bool value_is_next_ = false;              // of such an entry
-  std::size_t request_bytes_ = 0;           // memory for what has been understood of it
+  std::size_t field_ = 0;                   // the next field of its form
+  std::optional<std::uint64_t> list_left_;  // entries of the list still to be parsed
+  bool value_is_next_ = false;              // true if the value of such an entry is next
+  std::size_t request_bytes_ = 0;           // memory of its parsed part
 };
 
 }  // namespace ddp::wire

@@ -7,7 +7,7 @@
 namespace ddp::wire {
 namespace {
 
-// Writes and reads in the same order: one description for both directions.
+// Writer and Reader have the same functions, so that one description serves both directions.
 class Writer {
  public:
   void number(std::int64_t& value) { put_i64(out, value); }

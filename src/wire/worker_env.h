@@ -1,9 +1,10 @@
-// Names of the environment variables between launcher and worker. docs/reference/environment.md gives their meaning.
+// These are the names of the environment variables between launcher and worker. docs/reference/environment.md gives
+// their meaning.
 #pragma once
 
 namespace ddp::wire::env {
 
-// torchrun's contract.
+// torchrun defines these variables.
 inline constexpr const char* kRank = "RANK";
 inline constexpr const char* kLocalRank = "LOCAL_RANK";
 inline constexpr const char* kWorldSize = "WORLD_SIZE";
@@ -23,9 +24,9 @@ inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
 inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";
-// Of the launcher: a file for what its hang detector sees.
+// The launcher reads this: it names a file for the observations of its hang detector.
 inline constexpr const char* kHangTrace = "DDP_HANG_TRACE";
-// Of the launcher, for its tests: limits::kHangStill in seconds.
+// The launcher reads this in its tests: it is limits::kHangStill in seconds.
 inline constexpr const char* kTestStillLimit = "DDP_TEST_STILL_LIMIT";
 inline constexpr const char* kGlooInterface = "GLOO_SOCKET_IFNAME";
 inline constexpr const char* kNcclInterface = "NCCL_SOCKET_IFNAME";
@@ -33,18 +34,19 @@ inline constexpr const char* kNcclRasAddress = "NCCL_RAS_ADDR";
 inline constexpr const char* kNcclRasEnable = "NCCL_RAS_ENABLE";
 inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
-// Ours.
+// ddplaunch defines these variables.
 inline constexpr const char* kBackend = "DDP_BACKEND";
 inline constexpr const char* kQuiet = "DDP_QUIET";
 inline constexpr const char* kAttempt = "DDP_ATTEMPT";
 inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
-// The job's token, for the launcher alone: workers never get it.
+// This is the job's token, for the launcher only: workers never get it.
 inline constexpr const char* kAuthToken = "DDP_AUTH_TOKEN";
 inline constexpr const char* kPluginDir = "DDP_PLUGIN_DIR";
 inline constexpr const char* kDebug = "DDP_DEBUG";
 inline constexpr const char* kStatusPage = "DDP_BOARD_FD";
 inline constexpr const char* kWatched = "DDP_WATCHED";
-// Where the lines in a worker's Python say how its PyTorch can be asked; and the user's "0" against them.
+// kTorchFile names the file in which code in a worker's Python writes how its PyTorch can be queried. The user can set
+// kTorch to "0" to disable that.
 inline constexpr const char* kTorchFile = "DDP_TORCH_FILE";
 inline constexpr const char* kTorch = "DDP_TORCH";
 inline constexpr const char* kPythonPath = "PYTHONPATH";
@@ -53,7 +55,7 @@ inline constexpr const char* kStackSignal = "DDP_STACK_SIGNAL";
 inline constexpr const char* kGpuMarks = "DDP_GPU_MARKS";
 inline constexpr const char* kInject = "DDP_INJECT";
 
-// Set by mpirun; read when RANK is absent.
+// mpirun sets these, and they are read if RANK is absent.
 inline constexpr const char* kOmpiRank = "OMPI_COMM_WORLD_RANK";
 inline constexpr const char* kOmpiSize = "OMPI_COMM_WORLD_SIZE";
 inline constexpr const char* kOmpiLocalRank = "OMPI_COMM_WORLD_LOCAL_RANK";

@@ -1,4 +1,4 @@
-// The least that starts N processes and waits for them: what launchers are measured against.
+// Starts N processes and waits for them, with as little work as possible. Launchers are measured against it.
 //
 //   bare_spawn N PROGRAM [ARGUMENT ...]
 #include <spawn.h>

@@ -1,9 +1,9 @@
-// A worker that does one thing, for tests/bench/launch_bench.py.
+// Runs one task as a worker, for tests/bench/launch_bench.py.
 //
-//   bench_worker wait READY HOLD   says its pid to the named pipe READY, ends when nobody writes to the named pipe HOLD
-//   bench_worker fail READY STAMP  rank 0: waits until the others are ready, writes the monotonic time in nanoseconds
-//   to
-//                                  the file STAMP and exits with 3; the others sleep with the default answer to SIGTERM
+//   bench_worker wait READY HOLD   writes its pid to the named pipe READY, and ends when the pipe HOLD has no writer
+//   bench_worker fail READY STAMP  rank 0 waits until the others are ready, writes the monotonic time in nanoseconds
+//                                  to the file STAMP and exits with 3; the others sleep and leave SIGTERM to its
+//                                  default
 //   bench_worker lines N           writes N lines of about 40 bytes
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,14 +18,14 @@
 
 namespace {
 
-// Of ddplaunch and torchrun, or of Open MPI.
+// Returns the variable that ddplaunch and torchrun set, or else the one that Open MPI sets, or 0 if there is neither.
 int variable(const char* name, const char* name_of_mpi) {
   const char* value = std::getenv(name);
   if (value == nullptr) value = std::getenv(name_of_mpi);
   return value == nullptr ? 0 : std::atoi(value);
 }
 
-// One write, so that the messages of several workers do not mix.
+// Writes the number in one write(), so that the messages of several workers do not mix.
 bool tell(int fd, std::int64_t number) {
   const std::string text = std::to_string(number) + "\n";
   return ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());

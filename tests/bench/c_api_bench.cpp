@@ -1,5 +1,5 @@
-// c_api_bench: what a small all_reduce costs through <ddp/c.h>, beside the C++ function. JSON, in nanoseconds: the
-// median of rounds in which both take turns, and the fastest round.
+// c_api_bench: compares the cost of a small all_reduce through <ddp/c.h> and through the C++ function. The two take
+// turns. Prints JSON, in nanoseconds: the median of the rounds, and the fastest round.
 //
 //   ddplaunch -q --nproc-per-node=2 --backend=cpu c_api_bench
 #include <ddp/c.h>
@@ -43,7 +43,7 @@ int main() {
     in_cpp.push_back(nanoseconds_per_call([&] { group.all_reduce(value).wait(); }));
     in_c.push_back(nanoseconds_per_call(
         [&] { failed += ddp_all_reduce(handle, value.data(), 1, DDP_TYPE_F32, DDP_OP_SUM, nullptr, nullptr); }));
-    // The table of handles alone.
+    // This call costs only the lookup in the table of handles.
     std::int32_t rank = 0;
     of_arguments.push_back(nanoseconds_per_call([&] { failed += ddp_group_rank(handle, &rank); }));
   }

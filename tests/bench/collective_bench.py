@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""All-reduce of f32 by our backends and by raw Gloo, Open MPI and PyTorch, as far as they are there; in one run, interleaved.
+"""Measures all-reduce of f32 by ddplaunch's backends, and by raw Gloo, Open MPI and PyTorch if they are installed. All
+are interleaved in one run.
 
     tests/bench/collective_bench.py build/release/bin [--ranks 2,4] [--sizes 4096,...] [--rounds 5] [--torch PYTHON]
                                     [--json FILE]
 
-Medians over the rounds of each program's own medians, in µs. `memory` is the least time that the machine's memory allows:
-see bound().
+Prints medians over the rounds of each program's own medians, in µs. `memory` is the shortest time that the node's
+memory allows; see bound().
 """
 import argparse
 import json
@@ -65,13 +66,14 @@ class Benches:
 
 
 def bound(bandwidth: float, ranks: int, size: int) -> float:
-    """µs. Every rank's buffer must be read once and written once: 2 * ranks * size bytes through the memory, whose
-    bandwidth (bytes/s, all ranks together, read + written) was measured in the same run by `stream`."""
+    """Returns the shortest possible time in µs. Every rank's buffer must be read once and written once, which moves
+    2 * ranks * size bytes through the memory. Its bandwidth (bytes/s, all ranks together, read + written) was
+    measured in the same run by `stream`."""
     return 2 * ranks * size / bandwidth * 1e6
 
 
 def stream(bin_: pathlib.Path, ranks: int) -> float:
-    """bytes/s that as many processes read and write together; see memory_bench.cpp."""
+    """Returns the bytes/s that `ranks` processes together read and write; see memory_bench.cpp."""
     found = output([bin_ / "ddplaunch", "-q", "--no-tag", f"--nproc-per-node={ranks}", bin_ / "memory_bench"])
     return sum(float(line) for line in found.split())
 

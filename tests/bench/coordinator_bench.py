@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""coordinator_bench.py BIN_DIR [--nodes 10,100,1000,5000] [--rounds 3] [--connecting 32] [--token]: what many
+"""coordinator_bench.py BIN_DIR [--nodes 10,100,1000,5000] [--rounds 3] [--connecting 32] [--token]: measures what many
 nodes cost their coordinator.
 
-A real coordinator (ddplaunch with one worker, sleep) and coordinator_load, which is all other nodes' launchers, on one
-machine over loopback. For each number of nodes prints medians: until all are connected, from the first hello until the
-last node has heard that the job begins, the heartbeats, from a failure until the last node has heard of it, and until
-the last has heard that the job is over; of each the time and the coordinator's processor time. --token: each connection
-proves one. The client shares the machine, so times are upper bounds; processor times are the coordinator's alone. JSON
-with --json FILE."""
+Runs a real coordinator (ddplaunch with one worker, sleep) and coordinator_load, which acts as the launchers of all
+other nodes. Both run on one computer and talk over loopback. For each number of nodes, prints the median time and the
+median processor time of the coordinator in these phases:
+
+    connect  until all nodes are connected
+    begin    from the first hello until the last node has received the start of the job
+    beats    the heartbeats
+    failure  from a failure until the last node has received it
+    end      until the last node has received the end of the job
+
+With --token, each connection proves that it has the token. Times are upper bounds, because the client uses the same
+processors; processor times are the coordinator's alone. --json FILE writes JSON."""
 import argparse
 import json
 import os
@@ -27,7 +33,8 @@ PHASES = ("connect", "begin", "beats", "failure", "end")
 
 
 def supervisor_of(launcher: subprocess.Popen, port: int) -> int:
-    """The launcher's first process waits; its child does everything. It listens when it is ready."""
+    """Returns the supervisor's pid once the coordinator listens. The launcher's first process only waits; its child
+    does the work."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         children = pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()

@@ -1,10 +1,10 @@
 // coordinator_load PORT NODES COORDINATOR_PID PROGRAM HEARTBEAT_SECONDS CONNECTING [TOKEN_FILE]
 //
-// NODES launchers of a job, each a control connection of this process (docs/development/protocol.md, section 7), to a
-// coordinator on this machine that waits for them with --nnodes=NODES+1, --rdzv-id=bench and PROGRAM: connect,
-// CONNECTING of them at a time by the launcher's own client; say hello, all at once; send heartbeats for some seconds;
-// one fails, and all end. Prints JSON: for each phase the time, the coordinator's processor time, and bytes and
-// messages of all nodes together.
+// Acts as the launchers of NODES nodes, each with one control connection (docs/development/protocol.md, section 7). The
+// coordinator runs on this computer and waits for them with --nnodes=NODES+1, --rdzv-id=bench and PROGRAM. The nodes
+// connect, CONNECTING of them at a time, with the launcher's own client. All send hello at the same time and then send
+// heartbeats for some seconds. Then one fails, and all end. Prints JSON: for each phase the time, the coordinator's
+// processor time, and bytes and messages of all nodes together.
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -69,7 +69,7 @@ double resident_bytes(const std::string& pid) {
 struct Plan {
   std::uint16_t port = 0;
   std::size_t nodes = 0;
-  std::string coordinator;  // its process
+  std::string coordinator;  // pid of the coordinator's process
   std::string program;
   int beats_seconds = 0;
   std::size_t connecting = 1;
@@ -160,7 +160,7 @@ class Load {
     }
   }
 
-  // As of a launcher whose environment has three variables that count.
+  // Returns the hello of a launcher whose environment has three variables that nodes compare.
   wire::NodeHello hello(std::size_t number) {
     if (fingerprint_.empty()) {
       base::Fnv1a64 hash;
@@ -190,7 +190,8 @@ class Load {
     sent_bytes_ += 1 + sizeof(std::uint64_t) + bytes.size();
   }
 
-  // Each node once a second, spread over it, as launchers that have started at different times do.
+  // Sends one heartbeat per node and second, spread over the second, like launchers that have started at different
+  // times.
   void send_heartbeats() {
     const auto start = Clock::now();
     const auto end = start + std::chrono::seconds(plan_.beats_seconds);

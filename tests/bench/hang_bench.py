@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""hang_bench.py BIN_DIR [RANKS]: what finding hangs costs: the page a collective, as a share of a step of train_charlm, and
-the launcher's processor time with many workers that do little. Medians; the launcher beside one with --hang-timeout=0."""
+"""hang_bench.py BIN_DIR [RANKS]: measures the cost of hang detection. Prints what the status page costs per
+collective, also as a share of a step of train_charlm. Prints the launcher's processor time with many workers that do
+little, with hang detection and with --hang-timeout=0. All values are medians."""
 import os
 import pathlib
 import re
@@ -34,7 +35,7 @@ def launcher_share(*words: str) -> float:
 
 
 def step_milliseconds() -> tuple[float, int]:
-    """Of train_charlm with 4 ranks: a step, and its collectives."""
+    """Returns the milliseconds of a step of train_charlm with 4 ranks, and the number of collectives in it."""
     with tempfile.TemporaryDirectory() as folder:
         def seconds(steps: int) -> float:
             began = time.monotonic()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Starting, ending, memory and output of whole jobs, beside the peers that this machine has; all in one run, interleaved.
+"""Measures start, end, memory and output of whole jobs, under ddplaunch and the other launchers that are installed. All
+are interleaved in one run.
 
     tests/bench/launch_bench.py build/release/bin [--workers 2,64,256] [--rounds 15,7,5] [--torchrun COMMAND]
                                 [--torchrun-rounds 5,2,1] [--output-rounds 3] [--only start,end,memory,output] [--json FILE]
 
-docs/development/benchmarks.md says what each number means. Prints a table and the goals; --json writes everything. Exits with 1 if a
-goal is missed.
+docs/development/benchmarks.md explains each number. Prints a table and the goals; --json writes everything. Exits with
+1 if a goal is missed.
 """
 import argparse
 import contextlib
@@ -25,15 +26,16 @@ import time
 
 import output_bench
 
-DEADLINE = 60  # seconds for one job; a peer that takes longer hangs, and is left out of that row from then on
+DEADLINE = 60  # seconds per job; a launcher that takes longer is left out of that row from then on
 OUTPUT_WORKERS = 8
-OUTPUT_LINES = 250_000  # of each worker
-# A map that names no rank: with "0", which is the default, torchrun 1.13 does not start under Python 3.11.
+OUTPUT_LINES = 250_000  # per worker
+# The maps name no rank of the job: with "0", which is the default, torchrun 1.13 does not start under Python 3.11.
 DEBIAN_TORCHRUN = "/usr/bin/python3 -m torch.distributed.run -r 9:1 -t 9:1"
 
 
 def launchers(options: argparse.Namespace) -> dict:
-    """Name -> (number of workers, command) -> what to run."""
+    """Maps the name of a launcher to a function. It takes the number of workers and their command, and returns the
+    command line to run."""
     found = {"ddplaunch": lambda n, command: [options.bin / "ddplaunch", "-q", f"--nproc_per_node={n}", *command],
              "bare spawn": lambda n, command: [options.bin / "bare_spawn", str(n), *command]}
     if shutil.which("mpirun"):
@@ -47,7 +49,7 @@ def launchers(options: argparse.Namespace) -> dict:
 
 def descendants(pid: int) -> list[int]:
     result = [pid]
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends meanwhile
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the process may have ended
         for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
             for child in path.read_text().split():
                 result += descendants(int(child))
@@ -56,7 +58,7 @@ def descendants(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def job(command: list):
-    """A running launcher in a session of its own; whatever happens, nothing of it stays."""
+    """Runs a launcher in a new session. At the end its descendants are killed, even after an error."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)
     try:
@@ -70,7 +72,7 @@ def job(command: list):
 
 
 def wait(process: subprocess.Popen) -> int:
-    """The exit code. Popen.wait(timeout) would look every now and then, which shows in the figures."""
+    """Returns the exit code. Popen.wait(timeout) polls, which would distort the figures."""
     end = os.pidfd_open(process.pid)
     try:
         if not select.select([end], [], [], DEADLINE)[0]:
@@ -81,7 +83,7 @@ def wait(process: subprocess.Popen) -> int:
 
 
 def start_time(launcher, workers: int, _: argparse.Namespace) -> float:
-    """Milliseconds of the whole launcher process; its workers do nothing."""
+    """Returns the milliseconds that the whole launcher process takes if its workers do nothing."""
     start = time.monotonic_ns()
     with job(launcher(workers, ["/bin/true"])) as process:
         code = wait(process)
@@ -92,7 +94,8 @@ def start_time(launcher, workers: int, _: argparse.Namespace) -> float:
 
 
 def end_time(launcher, workers: int, options: argparse.Namespace) -> float:
-    """Milliseconds from the failing worker's last moment to the end of the launcher; the other workers obey SIGTERM."""
+    """Returns the milliseconds from the last moment of the failing worker to the end of the launcher. The other
+    workers obey SIGTERM."""
     with tempfile.TemporaryDirectory() as folder:
         ready, stamp = f"{folder}/ready", pathlib.Path(folder, "stamp")
         os.mkfifo(ready)
@@ -105,7 +108,7 @@ def end_time(launcher, workers: int, options: argparse.Namespace) -> float:
 
 
 def field(path: str, name: str) -> int:
-    """KiB of a line "name:  1234 kB"."""
+    """Returns the KiB of a line "name:  1234 kB"."""
     for line in pathlib.Path(path).read_text().splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1])
@@ -117,8 +120,9 @@ def raise_timeout(*_) -> None:
 
 
 def memory(launcher, workers: int, options: argparse.Namespace) -> dict[str, float]:
-    """MiB of all of the launcher's own processes while every worker runs: the sum of their shares (PSS), in which pages that
-    several processes map count once, and the sum of what each had resident at most until then (VmHWM)."""
+    """Returns the MiB of all of the launcher's own processes while every worker runs, in two sums. The first one
+    adds their proportional shares (PSS), in which pages that several processes map count once. The second one adds
+    the peak resident memory that each process had until then (VmHWM)."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("ready", "hold"):
             os.mkfifo(f"{folder}/{name}")
@@ -139,7 +143,8 @@ def memory(launcher, workers: int, options: argparse.Namespace) -> dict[str, flo
 
 
 def output(options: argparse.Namespace) -> dict[str, float]:
-    """Workers that do nothing but print; to files and, tagged, to a console that is a pipe into cat."""
+    """Measures workers that only print. Their output goes to files and, tagged, to a console that is a pipe into
+    cat."""
     with tempfile.TemporaryDirectory() as folder:
         sink = subprocess.Popen(["sh", "-c", "cat > /dev/null"], stdin=subprocess.PIPE)
         start = time.monotonic_ns()
@@ -160,7 +165,7 @@ def output(options: argparse.Namespace) -> dict[str, float]:
 
 
 def interleave(measure, found: dict, options: argparse.Namespace, skip: tuple = ()) -> dict:
-    """{workers: {launcher: [measurement, ...]}}; in each round every launcher has its turn."""
+    """Returns {workers: {launcher: [measurement, ...]}}. In each round the launchers take turns."""
     results = {}
     for workers, rounds, torchrun_rounds in zip(options.workers, options.rounds, options.torchrun_rounds):
         row = results[workers] = {name: [] for name in found if name not in skip}
@@ -204,7 +209,7 @@ def sizes_of(found: dict, options: argparse.Namespace) -> dict:
 
 
 def goals(report: dict) -> list[dict]:
-    """What the project wants, and what this run has shown of it."""
+    """Returns the goals of the project, each with the result of this run."""
     checks = []
 
     def check(what: str, value: float, unit: str, limit: float, at_least: bool = False) -> None:
@@ -212,7 +217,7 @@ def goals(report: dict) -> list[dict]:
         checks.append({"goal": f"{what}: {'at least' if at_least else 'at most'} {limit:,} {unit}",
                        "value": round(value, 2), "met": met})
 
-    # With many workers their own starts and ends take most of the time, whoever launches them.
+    # With many workers, their own starts and ends take most of the time, under any launcher.
     if row := report.get("start", {}).get(2):
         check("2 workers, median over bare spawn", row["ddplaunch"]["median_ms"] - row["bare spawn"]["median_ms"], "ms", 10)
         if "torchrun" in row:

@@ -6,8 +6,8 @@
 
 namespace ddp::bench {
 
-// Writes `lines` lines of about 40 bytes to stdout, as fast as they are taken: what a worker of the benchmarks says.
-// `same`: the lines of all ranks are equal. False if stdout takes no more.
+// Writes `lines` lines of about 40 bytes to stdout, as fast as the reader takes them. If `same`, the lines of all ranks
+// are equal. Returns false if stdout takes no more.
 inline bool write_lines(int rank, int lines, bool same) {
   const std::string start = same ? "all ranks " : "rank " + std::to_string(rank) + " step ";
   std::string block;

@@ -1,4 +1,4 @@
-// One connection of the load generators: a socket, the reply that is expected, and what has come of it.
+// Defines one connection of the load generators: a socket, the expected reply, and the bytes received so far.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ inline std::runtime_error system_error(const std::string& what) {
 
 class LoadClient {
  public:
-  // Connects; without `blocking`, a connection under way shows as writable.
+  // Connects. Without `blocking`, the socket becomes writable once the connection is established.
   LoadClient(std::uint16_t port, bool blocking)
       : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (blocking ? 0 : SOCK_NONBLOCK), 0)) {
     if (!fd_) throw system_error("socket");
@@ -41,7 +41,7 @@ class LoadClient {
 
   int fd() const { return fd_.get(); }
 
-  // Requests are short, and the server has read all before: they fit into the socket's buffer.
+  // Never waits: requests are short and the server has read all earlier ones, so they fit into the socket's buffer.
   void send(const Step& step) {
     expected_ = &step;
     got_.clear();
@@ -49,7 +49,8 @@ class LoadClient {
     if (sent != static_cast<ssize_t>(step.request.size())) throw system_error("send");
   }
 
-  // Reads once, and something is there or will be. True when the reply is whole; throws if it is another than expected.
+  // Reads once; the caller knows that bytes have arrived or will arrive. Returns true when the reply is complete.
+  // Throws if it differs from the expected one.
   bool receive() {
     char buffer[16384];
     const ssize_t count = ::recv(fd_.get(), buffer, sizeof buffer, 0);

@@ -1,4 +1,4 @@
-// What a client of the load generator sends and what has to come back, in each protocol.
+// Defines what a client of the load generator sends and which replies it expects, in each protocol.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,20 @@ namespace ddp::bench {
 
 enum class Protocol { current, legacy, resp };
 
-// One round trip.
+// Describes one round trip.
 struct Step {
   std::string request;
-  std::string reply;            // these bytes exactly; if empty:
-  std::size_t reply_bytes = 0;  // so many; if 0: up to and with the first LF
+  std::string reply;            // exactly these bytes are expected; if empty, `reply_bytes` decides
+  std::size_t reply_bytes = 0;  // number of bytes expected; if 0, the reply ends with the first LF
 };
 
-// "current", "legacy", "resp"; throws std::invalid_argument.
+// Parses "current", "legacy" or "resp". Throws std::invalid_argument for any other name.
 Protocol protocol_of(const std::string& name);
 
-// What a client sends before its first request: VALIDATE and PING, or nothing.
+// Returns what a client sends before its first request: VALIDATE and PING, or nothing.
 std::vector<Step> handshake(Protocol protocol);
 
-// The round trips of one operation, to be repeated for ever; throws std::invalid_argument for an unknown one.
+// Returns the round trips of one operation, to be repeated forever. Throws std::invalid_argument if it is unknown.
 //   set              SET, and in the same segment a CHECK, because SET has no reply (RESP: SET, which has one)
 //   get_raw          GET
 //   get_two_trips    WAIT, then GET: what PyTorch's client does (RESP: GET)
@@ -33,15 +33,16 @@ std::vector<Step> handshake(Protocol protocol);
 std::vector<Step> operation(Protocol protocol, const std::string& name, const std::string& key,
                             const std::string& value);
 
-// Requests made once before that: the key is there.
+// Returns the requests that are made once before the operation, so that the key exists.
 std::vector<Step> preparation(Protocol protocol, const std::string& key, const std::string& value);
 
-// A waiter and one who wakes it; in order. `look` is answered once the server has seen `wait`.
+// One client waits for a key, and another one sets it. The steps are in the order of their execution. The server
+// answers `look` only after it has seen `wait`.
 struct WakeScript {
-  Step wait;     // of the waiter; its reply comes after …
-  Step look;     // of the other
-  Step wake;     // … this, which has no reply if `reply`, `reply_bytes` are empty and `cleanup` is not
-  Step cleanup;  // of the other, that it can begin anew; empty request: nothing to do
+  Step wait;     // sent by the waiter; its reply comes after `wake`
+  Step look;     // sent by the other client
+  Step wake;     // sent by the other client; has no reply if `reply` and `reply_bytes` are empty but `cleanup` is not
+  Step cleanup;  // sent by the other client to restore the start state; not sent if the request is empty
 };
 WakeScript wake_script(Protocol protocol, const std::string& key);
 

@@ -1,5 +1,5 @@
-// memory_bench: prints the bytes a second that this process reads and writes: the median of nine passes of a[i] += b[i]
-// over two arrays of 128 MiB, each of which reads two arrays and writes one.
+// memory_bench: prints the bytes per second that this process reads and writes. The figure is the median of nine passes
+// of a[i] += b[i] over two arrays of 128 MiB. Each pass reads two arrays and writes one.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,5 +1,5 @@
-/* mpi_bench ITERATIONS BYTES...: MPI_Allreduce of f32. Rank 0 prints {"BYTES": µs, ...}: medians of what the slowest
- * rank took. */
+/* mpi_bench ITERATIONS BYTES...: measures MPI_Allreduce of f32. Rank 0 prints {"BYTES": µs, ...}: medians of the time
+ * that the slowest rank took. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

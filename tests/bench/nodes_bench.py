@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""nodes_bench.py BIN_DIR [PYTHON]: jobs on 2 and 8 hosts (network namespaces; root): the time from the last launcher's start
-to the first worker's, and from a worker's failure to the end of all launchers; against torchrun (c10d) of PYTHON.
-Prints JSON: medians in seconds; null: not all had ended after 20 s."""
+"""nodes_bench.py BIN_DIR [PYTHON]: measures jobs on 2 and 8 nodes, which are network namespaces and need root. It
+measures the time from the last launcher's start to the first worker's, and from a worker's failure to the end of all
+launchers. With PYTHON, its torchrun (c10d) is measured too. Prints JSON with medians in seconds, or null if not all
+launchers had ended after 20 s."""
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ import node_rig  # noqa: E402  (it reads sys.argv, too)
 
 
 def inside(hosts: node_rig.Hosts, number: int) -> list:
-    # A host's network and nothing else of it, which would take longer than what is measured.
+    # Enters only the network namespace of the node: to enter the others would take longer than what is measured.
     return ["nsenter", f"--net=/run/netns/{hosts.namespace(number)}"]
 
 
@@ -43,7 +44,7 @@ def run(hosts: node_rig.Hosts, launcher, count: int, port: int) -> tuple[float, 
             [ $RANK = 1 ] || exec sleep 1000
             while [ $(ls {folder} | grep -c 'began[0-9]*$') -lt {count} ]; do sleep 0.05; done
             sleep 1; date +%s%N > {folder}/failed; exit 3"""
-        # The host of the store is there; the last one is the one that all wait for.
+        # The launcher with the store starts early. The last launcher starts when all others wait for it.
         processes = [subprocess.Popen([*map(str, launcher(hosts, number, count, port)), "sh", "-c", program],
                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for number in range(1, count)]
         time.sleep(8 if launcher is torchrun else 1)

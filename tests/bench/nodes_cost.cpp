@@ -1,10 +1,11 @@
 // nodes_cost MESSAGE_US BYTE_NS LATENCY_US
 //
-// What N nodes cost, without sockets. First the coordinator itself (launcher/job/coordinator.h): a job of N nodes from
-// hello to done, a failure in it; its messages, their bytes, and the time that its decisions take, one JSON a line.
-// Then what the same would take in virtual time if all are connected to the coordinator, or each launcher to one of 32
-// or 64 that relay: a message costs whoever sends or receives it MESSAGE_US and BYTE_NS a byte, one after the other,
-// and is LATENCY_US under way. The tree is a computation: the product has none.
+// Computes the cost of N nodes without sockets. First the coordinator itself (launcher/job/coordinator.h) runs a job of
+// N nodes from hello to done, with a failure in it. Its messages, their bytes, and the time of its decisions are
+// printed, one JSON object per line. Then the time of the same job is computed in two layouts. Either all nodes are
+// connected to the coordinator, or each launcher relays for 32 or 64 others. A message costs its sender and its
+// receiver MESSAGE_US and BYTE_NS per byte, one after the other, and arrives after LATENCY_US. The tree is only
+// computed: the product has none.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -25,14 +26,14 @@ using launcher::NodeId;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array kSizes = {10, 100, 1'000, 10'000, 12'500, 100'000};
-constexpr double kFrame = 9;          // of a message, beside its JSON: an opcode and a length, or a length
-constexpr double kRelayedBytes = 40;  // what a relay says of each node below it, when all have come
+constexpr double kFrame = 9;          // bytes of a message besides its JSON: an opcode and a length, or a length
+constexpr double kRelayedBytes = 40;  // bytes that a relay reports for each node below it, once all have joined
 
 struct Sizes {
   double hello = 0, begins = 0, failed = 0, ends = 0, ended = 0, done = 0;
 };
 
-// The coordinator's part of a job whose nodes all have a number.
+// Runs the coordinator's part of a job whose nodes all have a node rank.
 class CoordinatorAlone {
  public:
   explicit CoordinatorAlone(int nodes)
@@ -100,7 +101,7 @@ class CoordinatorAlone {
   void hear(int from, const wire::ControlMessage& message) {
     take(coordinator_.heard(static_cast<NodeId>(from), "10.1.2.3", message, now_));
   }
-  // Of all that it says at once, one message is encoded: the last node's.
+  // Encodes only one of the messages that the coordinator sends together: the last node's.
   void take(const std::vector<launcher::CoordinatorAction>& actions) {
     for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
       const auto* send = std::get_if<launcher::SendToNode>(&*action);
@@ -121,7 +122,7 @@ struct Costs {
   double of(double bytes) const { return message_us + bytes * byte_ns / 1e3; }
 };
 
-// A node's parent is (node - 1) / fan_out; 0 is the coordinator. Times in microseconds.
+// The parent of a node is (node - 1) / fan_out, and node 0 is the coordinator. Times are in microseconds.
 class Tree {
  public:
   Tree(int nodes, int fan_out, const Costs& costs)
@@ -132,9 +133,10 @@ class Tree {
     for (std::size_t i = count_ - 1; i > 0; --i) below_[parent(i)] += below_[i] + 1;
   }
 
-  // All say something, relays when all below them have; the time when the coordinator has all.
+  // Each node sends a message; a relay sends its own when all nodes below it have sent theirs. Returns the time when
+  // the coordinator has all messages.
   double gather(double bytes, double bytes_below) const {
-    std::vector<std::vector<std::pair<double, double>>> arrivals(count_);  // when, and what it costs
+    std::vector<std::vector<std::pair<double, double>>> arrivals(count_);  // time of arrival, and cost
     double ready = 0;
     for (std::size_t i = count_; i-- > 0;) {
       std::ranges::sort(arrivals[i]);
@@ -147,7 +149,7 @@ class Tree {
     }
     return ready;
   }
-  // The coordinator says something to all; the time when the last one has it.
+  // The coordinator sends a message to all nodes. Returns the time when the last one has it.
   double spread(double bytes) const {
     std::vector<double> free_at(count_, 0);
     double last = 0;
@@ -158,13 +160,13 @@ class Tree {
     }
     return last;
   }
-  // From the last node to the coordinator.
+  // Returns the time that a message takes from the last node to the coordinator.
   double rise(double bytes) const {
     double time = 0;
     for (std::size_t i = count_ - 1; i > 0; i = parent(i)) time += 2 * costs_.of(bytes) + costs_.latency_us;
     return time;
   }
-  // Both ways, of the coordinator, of which nothing is more: a message for each neighbour.
+  // Returns the heartbeats at the coordinator, in both directions: one per neighbour. No other node has more.
   std::size_t beats_at_coordinator() const { return 2 * std::min(fan_out_, count_ - 1); }
   int depth() const {
     int depth = 0;
@@ -193,7 +195,8 @@ void compute(int nodes, int fan_out, const Costs& costs, const Sizes& sizes) {
               nodes, fan_out, tree.depth(), begin / 1e3, failure / 1e3, end / 1e3, beats, beats * costs.of(30) / 1e6);
 }
 
-// What a node of 8 ranks shows when something is new in all of them: two groups each, with all calls that pages have.
+// Measures the digest of a node with 8 ranks, all of which have news. Each rank has two groups, with as many calls as a
+// page holds.
 void measure_digest() {
   std::vector<launcher::RankView> ranks(8);
   for (int rank = 0; rank < 8; ++rank) {

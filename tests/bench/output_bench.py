@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How many lines a second the launcher's pump carries from workers to a console that is read, and to files.
+"""Measures how many lines per second the launcher's pump carries from workers to files and to a console that is read.
 
     tests/bench/output_bench.py build/release/bin/output_pump_driver [--rounds 5] [--workers 8] [--lines 250000]
 
-The workers do nothing but write lines of about 40 bytes; the console is a pipe into `cat > /dev/null`. Prints one JSON
-object: medians over the rounds, the cases interleaved. The files are compared with what was written, byte for byte.
+The workers only write lines of about 40 bytes; the console is a pipe into `cat > /dev/null`. Prints one JSON object
+with medians over the rounds, in which the cases are interleaved. The files must be bit-identical to the lines written.
 """
 import argparse
 import json

@@ -1,9 +1,9 @@
-// The pump with workers that do nothing but write: what tests/bench/output_bench.py runs.
+// Runs the pump with workers that only write, for tests/bench/output_bench.py.
 //
 //   output_pump_driver WORKERS LINES FOLDER|- collapse|each same|own
 //
-// Each worker writes LINES lines of about 40 bytes; "same": all ranks the same ones. The lines go to stdout and, unless
-// it is "-", to FOLDER/<rank>.log.
+// Each worker writes LINES lines of about 40 bytes; with "same", all ranks write equal lines. The lines go to stdout
+// and, unless FOLDER is "-", to FOLDER/<rank>.log.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace ddp::launcher;
 
-// Not ru_maxrss: that begins with what the parent had.
+// Does not use ru_maxrss, which starts with the parent's value.
 long peak_kib() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

@@ -1,11 +1,11 @@
-// Whether communication hides behind computing: layers that sleep instead of computing, and a backend whose all-reduce
-// sleeps instead of sending, so that nothing but the order of things decides.
+// Measures how well communication overlaps with computing. The layers sleep instead of computing, and the backend's
+// all-reduce sleeps instead of sending, so that only the order of operations matters.
 //
 //   overlap_bench [LAYERS=8] [LAYER_MS=20] [BUCKET_MS=10] [STEPS=20]
 //
-// Prints the median of backward and finish(), with the ideal (all layers, then the last bucket) and that without any
-// overlap. Then, with a line four times as slow, steps whose forward passes begin as gradients come in: by readiness,
-// and by priority.
+// Prints the median of backward and finish(), the ideal (all layers, then the last bucket), and the time without any
+// overlap. Then the all-reduce becomes four times as slow, and the forward pass begins as gradients arrive. The median
+// step is printed for buckets sent by readiness and by priority.
 #include <ddp/distributed_data_parallel.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class SleepingBackend : public ddp::internal::Backend {
     if (call.operation == ddp::internal::Operation::all_reduce) {
       std::this_thread::sleep_for(per_layer_ * static_cast<double>(call.output.count) / kLayerFloats);
     }
-    if (call.operation == ddp::internal::Operation::all_gather) {  // a group of one
+    if (call.operation == ddp::internal::Operation::all_gather) {  // the group has one rank
       std::copy_n(static_cast<const std::byte*>(call.input.data), call.input.bytes(),
                   static_cast<std::byte*>(call.output.data));
     }
@@ -50,7 +50,7 @@ struct Settings {
   bool has_priority = false;
 };
 
-// The median step in ms.
+// Returns the median time of a step in ms.
 double run(const Settings& settings) {
   ddp::internal::GroupDescription description;
   description.options.size = 1;

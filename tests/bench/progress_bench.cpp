@@ -1,5 +1,5 @@
-// progress_bench: what showing a collective on the status page costs, in nanoseconds; and with the word `idle` a worker
-// that does a small collective every 200 ms, for hang_bench.py.
+// progress_bench: measures what showing a collective on the status page costs, in nanoseconds. With the argument `idle`
+// it is a worker that does a small collective every 200 ms, for hang_bench.py.
 #include <ddp/ddp.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Median of the rounds, a call.
+// Returns the time per call: the median of the rounds.
 template <typename Deed>
 double nanoseconds(const Deed& deed) {
   constexpr int kRounds = 31;

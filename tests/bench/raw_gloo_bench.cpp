@@ -1,5 +1,6 @@
-// raw_gloo_bench FOLDER ITERATIONS BYTES...: Gloo's own all-reduces of f32 between RANK and WORLD_SIZE, which meet in
-// FOLDER. Rank 0 prints {"ring": {"BYTES": µs, ...}, "bcube": ...}: medians of what the slowest rank took.
+// raw_gloo_bench FOLDER ITERATIONS BYTES...: measures Gloo's own all-reduces of f32. The process is rank RANK of
+// WORLD_SIZE ranks, which meet in FOLDER. Rank 0 prints {"ring": {"BYTES": µs, ...}, "bcube": ...}: medians of the time
+// that the slowest rank took.
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/math.h>
@@ -66,7 +67,7 @@ int main(int argc, char** argv) {
     text += std::string(text.size() > 1 ? ", " : "") + "\"" + name + "\": {";
     for (int i = 3; i < argc; ++i) {
       const std::size_t bytes = std::stoull(argv[i]);
-      // As many as take about as long.
+      // Larger buffers get fewer iterations, so that each size takes about as long.
       const int count =
           std::max(7, static_cast<int>(static_cast<double>(iterations) / (1 + static_cast<double>(bytes) / 2e5)));
       text += std::string(i > 3 ? ", " : "") + "\"" + argv[i] +

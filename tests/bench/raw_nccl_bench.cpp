@@ -1,9 +1,10 @@
-// NCCL without us, by the method of nccl-tests: 20 collectives one after the other on a stream, then the host waits.
+// Measures NCCL without the runtime, by the method of nccl-tests: 20 collectives run one after the other on a stream,
+// then the host waits.
 //
 //   raw_nccl_bench RANK RANKS ID_FILE BYTES...   all_reduce of f32; rank 0 makes ID_FILE
 //
-// Prints a line of JSON a size: {"bytes", "microseconds", "call_microseconds"}; the second is what a call costs the
-// host. The functions are called as they are in the library, through the tables that the runtime fills.
+// Prints a line of JSON per size: {"bytes", "microseconds", "call_microseconds"}. The last value is what a call costs
+// the host. The functions are called through the tables that the runtime fills, as in the library.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -65,7 +66,7 @@ int main(int argc, char** argv) {
   const ddp::internal::NcclUniqueId id = agree(nccl, rank, argv[3]);
   ddp::internal::NcclComm comm = nullptr;
   NcclResult result = nccl.init_rank(comm, std::atoi(argv[2]), id, rank);
-  // The handle may come later than the call.
+  // NCCL may set the handle after the call has returned.
   while (result == NcclResult::in_progress && std::atomic_ref<ddp::internal::NcclComm>(comm).load() == nullptr) {
     std::this_thread::yield();
   }

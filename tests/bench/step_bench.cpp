@@ -1,10 +1,10 @@
-// One rank's training steps of a multilayer perceptron of 25 million parameters, in libtorch with our
-// DistributedDataParallel: in turn a local step (no_sync) and one of MODE, so that what the machine does meanwhile
-// meets both alike. Rank 0 prints {"local", "steps": milliseconds of each, "peak": MiB, "own": MiB of the proportional
-// set size at the end that came after the group was made, and our statistics}.
+// Trains a multilayer perceptron of 25 million parameters as one rank, in libtorch with ddp::DistributedDataParallel. A
+// local step (no_sync) and a step of MODE take turns, so that a change of the computer's speed affects both alike. Rank
+// 0 prints {"local", "steps": milliseconds of each, "peak": MiB, "own": MiB, and the runtime's statistics}. "own" is
+// the growth of the proportional set size from the creation of the group to the end.
 //
-//   step_bench BATCH PAIRS MODE      MODE: synchronised, or barrier (local, and a barrier after backward: what it takes
-//                                    that the ranks wait for each other)
+//   step_bench BATCH PAIRS MODE      MODE is synchronised, or barrier (a local step with a barrier after backward:
+//                                    it shows how long the ranks wait for each other)
 #include <ddp/ddp.h>
 #include <ddp/libtorch.h>
 
@@ -34,7 +34,7 @@ torch::nn::Sequential make_net() {
   return net;
 }
 
-// What ranks share counts in equal parts.
+// Memory that ranks share counts in equal parts.
 double proportional_mib() {
   std::ifstream file("/proc/self/smaps_rollup");
   for (std::string word; file >> word;) {
@@ -44,7 +44,7 @@ double proportional_mib() {
   return 0;
 }
 
-// A step is as long as it takes the slowest rank. "[1.00, 2.00]"
+// A step takes as long as it takes the slowest rank. Returns a list such as "[1.00, 2.00]".
 std::string slowest(ddp::ProcessGroup& world, std::vector<double> times) {
   world.all_reduce(times, ddp::ReduceOp::max).wait();
   std::ostringstream text;

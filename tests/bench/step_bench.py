@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What data parallelism adds to a training step: ours (cpu, gloo) and PyTorch's DistributedDataParallel, interleaved.
+"""Measures what data parallelism adds to a training step, with ddplaunch's runtime (cpu, gloo) and PyTorch's
+DistributedDataParallel.
 
     tests/bench/step_bench.py build/release/bin [--batches 32,128] [--rounds 3] [--pairs 15] [--torch PYTHON] [--json FILE]
 
-A multilayer perceptron of 25 million parameters, 2 ranks of 1 thread, libtorch with OpenBLAS. Every program takes a
-step with no_sync() and a synchronised one in turn, the programs take turns in rounds, and "added" is the median of the
-differences of all pairs, with their quartiles: a machine whose speed changes meets both steps of a pair alike. "local"
-and "step" are medians in ms. "peak" is the resident memory of rank 0 in MiB, "own" what has come since the group was
-made, of the proportional set size at the end, in which memory that ranks share counts in equal parts. "barrier": instead
-of the synchronised step a local one with a barrier after backward, which is what waiting for the slower rank costs
-whoever averages.
+The model is a multilayer perceptron of 25 million parameters, on 2 ranks of 1 thread, in libtorch with OpenBLAS. Every
+program alternates between a step with no_sync() and a synchronised one, and the programs take turns in rounds. "added"
+is the median of the differences of all pairs, with their quartiles. A change of the computer's speed affects both steps
+of a pair alike. "local" and "step" are medians in ms. "peak" is the peak resident memory of rank 0 in MiB. "own" is the
+growth of its proportional set size since the group was made; memory that ranks share counts in equal parts. "barrier"
+replaces the synchronised step by a local one with a barrier after backward. It shows what any program that averages
+must spend on waiting for the slower rank.
 """
 import argparse
 import json
@@ -23,7 +24,7 @@ from collective_bench import output, pythons
 
 
 def programs(options: argparse.Namespace) -> dict[str, list]:
-    """Name -> command without batch and pairs."""
+    """Maps a name to a command without batch and pairs."""
     launch = [options.bin / "ddplaunch", "-q", "--no-tag", "--nproc-per-node=2"]
     ours = options.bin / "step_bench"
     result = {"a barrier alone": [*launch, "--backend=cpu", ours, "barrier"],

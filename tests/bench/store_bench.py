@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The store beside PyTorch's and Redis, as far as they are installed; all in one run, interleaved.
+"""Compares the store with PyTorch's and with Redis, if they are installed. All are interleaved in one run.
 
     tests/bench/store_bench.py build/release/bin [--torch PYTHON] [--clients 1,8,64] [--rounds 5] [--seconds 0.5]
                                [--only server,client,rendezvous] [--ranks 10000] [--json FILE]
 
-server: one load generator (store_load.cpp: one thread, a closed loop), other servers. client: a server with its own
-client, as many processes as clients, because users feel both ends. rendezvous: all ranks connect and pass one barrier.
---torch names a Python with a current PyTorch. Prints tables and the goals; exits with 1 if a goal is missed.
+server: one load generator (store_load.cpp: one thread, a closed loop) runs against each server. client: each server
+runs with its own client, one process per client, because a user depends on both. rendezvous: all ranks connect and pass
+one barrier. --torch names a Python with a current PyTorch. Prints tables and the goals. Exits with 1 if a goal is
+missed.
 """
 import argparse
 import contextlib
@@ -22,7 +23,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import store_servers  # noqa: E402  (it is in another folder)
 
 DEADLINE = 120
-# What a client's call is, in round trips; the operations of load_script.h. (row, PyTorch's clients, ours)
+# Each row gives the round trips of a client's call, as operations of load_script.h: (row, PyTorch's client,
+# ddp::Store).
 ROWS = [("set", "set", "set"), ("get", "get_two_trips", "get_one_trip"), ("raw get", "get_raw", "get_raw"),
         ("set+get", "set_get", "set_get_one_trip"), ("add", "add", "add"), ("wake", "wake", "wake")]
 CLIENT_ROWS = ["set", "get", "add"]
@@ -52,13 +54,14 @@ def start_servers(stack: contextlib.ExitStack, options: argparse.Namespace) -> l
 
 
 def cpu_seconds(pid: int) -> float:
-    """What all threads of a process have used; of a busy machine's figures, the one that says most."""
+    """Returns the processor time that all threads of a process have used. It is the most reliable figure on a busy
+    computer."""
     tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def interleaved(options: argparse.Namespace, names: list[str], measure) -> dict:
-    """{name: medians}; in each round every name has its turn."""
+    """Returns {name: medians}. In each round the names take turns."""
     rounds = {name: [] for name in names}
     for _ in range(options.rounds):
         for name in names:
@@ -105,7 +108,7 @@ def client_rows(options: argparse.Namespace) -> dict:
 
 
 def rendezvous_rows(options: argparse.Namespace) -> dict:
-    """A fresh server each time: its memory is that of these connections."""
+    """Starts a new server for each measurement, so that its memory is used by these connections alone."""
     ways = {OURS: (lambda: store_servers.ours(options.bin), "keys"),
             f"{OURS}, BARRIER": (lambda: store_servers.ours(options.bin), "barrier")}
     for python in options.pythons:

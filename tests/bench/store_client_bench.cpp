@@ -1,7 +1,7 @@
 // store_client_bench PORT OPERATION CLIENTS SECONDS
 //
-// Our own client, ddp::Store, against a store server: CLIENTS processes, one connection each, that do nothing but
-// OPERATION (set, get, add, check). Prints JSON: all operations a second together.
+// Measures ddp::Store, the project's own client, against a store server. CLIENTS processes, with one connection each,
+// repeat OPERATION (set, get, add, check). Prints JSON: the operations per second of all clients together.
 #include <ddp/store.h>
 
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// In memory that all processes share: they start together and add up what they did.
+// All processes share this memory: they start together and add up what they did.
 struct Shared {
   std::atomic<int> ready = 0;
   std::atomic<bool> go = false;
@@ -45,7 +45,7 @@ void client(Shared& shared, std::uint16_t port, const std::string& operation, in
     if (operation == "check") store->check(std::vector{key});
     ++count;
   }
-  if (operation == "set") store->get(key);  // has no reply: only now is everything carried out
+  if (operation == "set") store->get(key);  // a set has no reply; after this get, all are carried out
   shared.operations += count;
 }
 

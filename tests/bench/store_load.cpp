@@ -1,9 +1,10 @@
 // store_load PORT PROTOCOL OPERATION CLIENTS SECONDS [VALUE_BYTES]
 //
-// A closed loop: one thread, CLIENTS connections, each sends its next request when the reply to the last one is there.
-// PROTOCOL is current, legacy or resp; OPERATION one of load_script.h, or `wake`: half of the clients (at least one)
-// wait for a key, each woken by another one. Prints JSON: operations, seconds, operations a second, and the latency in
-// µs; of `wake`, the time from the waking request to the waiter's reply.
+// Runs a closed loop: one thread has CLIENTS connections, and each sends its next request when it has the reply to the
+// last. PROTOCOL is current, legacy or resp. OPERATION is one of load_script.h or `wake`. With `wake`, half of the
+// clients (at least one) wait for a key, and each is woken by another client. Prints JSON: operations, seconds,
+// operations per second, and the latency in µs. The latency of `wake` is the time from the waking request to the
+// waiter's reply.
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -21,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tells which clients have something to read. A single one is simply read from.
+// Finds the clients that have something to read. A single client is read from without polling.
 class Readiness {
  public:
   explicit Readiness(std::size_t clients) : events_(clients), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
@@ -106,7 +107,7 @@ void repeat(Clients& clients, Readiness& readiness, Clock::time_point end, Laten
   }
 }
 
-// Clients 2i wait, clients 2i+1 wake them.
+// Client 2i waits, and client 2i+1 wakes it.
 struct Pair {
   Pair(Protocol protocol, const std::string& key) : script(wake_script(protocol, key)) {}
 

@@ -1,9 +1,10 @@
 // store_rendezvous PORT PROTOCOL keys|barrier RANKS SERVER_PID
 //
-// A whole rendezvous of RANKS ranks, each a connection of this process: connect, greet, ADD init/, and pass a barrier:
-// each ADDs to a counter and WAITs for a key, which the last one SETs (`keys`), or sends one BARRIER request
-// (`barrier`). All begin at once. Prints JSON: seconds until all are connected and until the last one is released, and
-// how much the server's memory has grown for each connection (resident, without the kernel's part).
+// Runs a whole rendezvous of RANKS ranks, each of which is a connection of this process. Each rank connects, greets,
+// sends ADD init/ and passes a barrier. With `keys`, each rank ADDs to a counter and WAITs for a key, which the last
+// one SETs. With `barrier`, each rank sends one BARRIER request. All begin at the same time. Prints JSON: the seconds
+// until all are connected, and until the last one is released. It also has the growth of the server's memory per
+// connection (resident, without the kernel's part).
 #include <sys/epoll.h>
 
 #include <chrono>
@@ -26,7 +27,7 @@ struct Rank {
   explicit Rank(std::uint16_t port) : connection(port, false) {}
 
   LoadClient connection;
-  std::size_t at = 0;  // the step under way
+  std::size_t at = 0;  // index of the current step
   bool connected = false;
 };
 
@@ -41,7 +42,7 @@ double resident_bytes(int pid) {
   return kilobytes * 1024;
 }
 
-// The steps of each rank; the last ADD shows who is last.
+// Holds the steps of each rank. With `keys`, the reply to the last ADD shows which rank is the last one.
 struct Rendezvous {
   Rendezvous(Protocol protocol, bool has_barrier, std::int64_t ranks) : steps(handshake(protocol)) {
     const auto dialect = protocol == Protocol::legacy ? wire::StoreDialect::legacy : wire::StoreDialect::current;
@@ -64,7 +65,7 @@ struct Rendezvous {
   }
 
   std::vector<Step> steps;
-  std::size_t counted = 0;  // the step whose reply may be last_reply; 0: none
+  std::size_t counted = 0;  // index of the step whose reply may be last_reply; 0 if there is none
   std::string last_reply;
   Step release;
 };

@@ -1,4 +1,4 @@
-"""PyTorch's own client against a store server, as store_client_bench does it with ours.
+"""Measures PyTorch's own client against a store server, as store_client_bench measures ddp::Store.
 
     torch_client_bench.py PORT OPERATION CLIENTS SECONDS
 """
@@ -13,7 +13,7 @@ import time
 import torch.distributed as dist
 
 port, operation, clients, seconds = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-shared = mmap.mmap(-1, 8 * (clients + 1))  # go, and what each client did, plus 1 when it is ready
+shared = mmap.mmap(-1, 8 * (clients + 1))  # a start flag, then per client: 0 until it is ready, 1 + its operations at the end
 
 
 def client(number: int) -> None:

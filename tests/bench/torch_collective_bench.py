@@ -1,5 +1,5 @@
-"""torch_collective_bench.py ITERATIONS BYTES...: all_reduce of f32 of torch.distributed's gloo. Rank 0 prints {"BYTES": µs}:
-medians of what the slowest rank took."""
+"""torch_collective_bench.py ITERATIONS BYTES...: measures all_reduce of f32 by torch.distributed's gloo. Rank 0
+prints {"BYTES": µs}: medians of the time that the slowest rank took."""
 import json
 import sys
 import time

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""torch_step_bench.py DDPLAUNCH [--python PYTHON]: what it costs a PyTorch program that ddplaunch sees what it is at.
+"""torch_step_bench.py DDPLAUNCH [--python PYTHON]: measures what it costs a PyTorch program that ddplaunch observes it.
 
-Two ranks train a small model with DistributedDataParallel and Gloo, in turns with it, with DDP_TORCH=0, and under torchrun.
-For each are printed, as medians over the runs: the time of a step, from the start of the launcher to the first step, and
-from the last step to the end of the launcher.
+Two ranks train a small model with DistributedDataParallel and Gloo, under ddplaunch, under ddplaunch with DDP_TORCH=0,
+and under torchrun, in turn. Prints three medians over the runs for each: the time of a step, the time from the
+launcher's start to the first step, and the time from the last step to the launcher's end.
 """
 import argparse
 import json

@@ -1,4 +1,4 @@
-// Reads decisions from the front of an input; when it is used up, zeroes.
+// Reads decisions from the front of an input. Returns zeroes when the input is used up.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// One fuzzer: DDP_FUZZ_TARGET is a function of fuzz_targets.h.
+// Runs one fuzzer: DDP_FUZZ_TARGET is a function of fuzz_targets.h.
 #include <cstddef>
 
 #include "fuzz/fuzz_targets.h"

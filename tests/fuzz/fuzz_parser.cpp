@@ -1,8 +1,8 @@
-// However a stream is cut, the parser finds the same requests in it; encoded again they are the same bytes; and it
-// holds no memory for what is only announced.
+// However a stream is cut, the parser finds the same requests in it. Encoded again, they are the same bytes. The parser
+// holds no memory for bytes that are only announced.
 //
-// Input: one byte: the upper half chooses the limits, the lower half says how many bytes follow that are lengths of
-// pieces; the rest is the stream.
+// The upper half of the first byte chooses the limits. The lower half is the number of bytes that follow as lengths of
+// pieces. The rest of the input is the stream.
 #include <string>
 #include <vector>
 

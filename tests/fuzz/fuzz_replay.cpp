@@ -1,4 +1,4 @@
-// fuzz_replay TARGET FOLDER|FILE...: every file there, once through the target's function. Prints how many that were.
+// fuzz_replay TARGET FOLDER|FILE...: calls the target's function once with every file. Prints the number of files.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

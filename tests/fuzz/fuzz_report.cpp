@@ -1,4 +1,4 @@
-// What `ddplaunch store --inspect` reads comes from whatever listens at that port.
+// `ddplaunch store --inspect` reads a report from any process that listens at the port, so it must accept any bytes.
 #include <string_view>
 
 #include "base/check.h"

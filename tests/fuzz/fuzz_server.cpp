@@ -1,10 +1,11 @@
-// Four clients do what the input says, in any order: whole requests of any kind, any bytes, nothing, leaving; the last
-// one never reads. Meanwhile and afterwards a fifth one, which does nothing wrong, has to be served, and what the
-// server says of its memory has to be within its limits. When all but that one have gone, nothing of them may be left.
+// Four clients follow the input, in any order: they send whole requests of any kind or any bytes, send nothing, or
+// leave. The last one never reads. Meanwhile and afterwards, the server must answer a fifth client, which does nothing
+// wrong. The memory that the server reports must be within its limits. When the four clients have left, the server must
+// hold nothing of theirs.
 //
-// Input: actions. One byte each: bits 0-1 the client, bits 2-4 what it does; what that takes follows. The server lives
-// on from one input to the next, which is much faster; what is kept beyond clients and keys (ranks that said HELLO) is
-// renewed now and then.
+// The input is a list of actions. Bits 0-1 of an action's first byte are the client, bits 2-4 what it does; its
+// parameters follow. The server is kept from one input to the next, which is much faster. It is replaced now and then,
+// because ranks that have sent HELLO are never forgotten.
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -49,7 +50,7 @@ class Client {
     std::array<int, 2> ends{};
     DDP_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) == 0, errno);
     socket_.reset(ends[0]);
-    // Little room, so that a client that does not read is felt at once.
+    // The buffer is small, so that a client that does not read soon blocks the server's replies.
     const int small = 4096;
     ::setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     server.add_client(UniqueFd(ends[1]), "fuzz");
@@ -60,7 +61,7 @@ class Client {
   }
   void leave() { socket_.reset(); }
 
-  // The server may have closed the connection, or be slow to read: then the rest is lost.
+  // The bytes are lost if the server has closed the connection or reads slowly.
   void send(std::string_view bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT); }
 
   std::string receive() {
@@ -137,14 +138,14 @@ class Scene {
         last_ = bytes.text(bytes.byte());
         client.send(last_);
         break;
-      case 2: {  // many at once, whoever sent the last
+      case 2: {  // sends the last request many times, whichever client sent it first
         std::string many;
         const std::uint8_t count = bytes.byte();
         for (int i = count >= 0xE0 ? 64 : count % 8 + 1; i > 0; --i) many += last_;
         client.send(many);
         break;
       }
-      case 3: {  // a part of a request
+      case 3: {  // sends a part of a request
         last_ = encode(choose_request(bytes, client.dialect()), client.dialect());
         client.send(std::string_view(last_).substr(0, bytes.byte()));
         break;
@@ -156,7 +157,7 @@ class Scene {
     if (number != kQuietClient && client) client.receive();
   }
 
-  // What the good client asks is answered, with these bytes.
+  // Sends a request as the good client. The server must answer with exactly these bytes.
   void ask(const wire::StoreRequest& request, std::string_view answer) {
     good_.send(encode(request));
     std::string got;
@@ -205,7 +206,7 @@ class Scene {
   std::unique_ptr<store::StoreServer> server_;
   Client good_;
   std::array<Client, 4> clients_;
-  std::string last_;  // what was sent last
+  std::string last_;  // the last request sent
 };
 
 }  // namespace

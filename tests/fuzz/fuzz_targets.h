@@ -1,4 +1,5 @@
-// What the fuzzers call with each input, and what the test replays the corpus through. A broken rule aborts.
+// The fuzzers call these functions with each input, and the replay test calls them with the corpus. They abort if a
+// rule is broken.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,15 @@ namespace ddp::fuzz {
 
 using Input = std::span<const std::uint8_t>;
 
-// The request parser: legacy streams, and current ones (the VALIDATE that announces them is put in front).
+// Test the request parser with legacy and current streams. The VALIDATE that announces a current stream is put in
+// front.
 void parser_legacy(Input input);
 void parser_current(Input input);
 
-// The answer to INSPECT.
+// Tests the decoder of the answer to INSPECT.
 void report(Input input);
 
-// A whole server with several clients.
+// Tests a whole server with several clients.
 void server(Input input);
 
 struct Target {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bad_nodes_test.py BIN_DIR [WORD]: nodes that belong to the job, or are its first one, and say what no launcher says. The
-console shows no control character and no endless line, and the job's end is no success."""
+"""bad_nodes_test.py BIN_DIR [WORD]: nodes that belong to the job, or are its first node, send messages that no
+launcher sends. The console shows no control character and no endless line, and the job does not end with success."""
 import contextlib
 import os
 import pathlib
@@ -15,7 +15,7 @@ from stranger_rig import (ACTING, CHECK, CONTROL, LINE_BYTES, LONG, VALIDATE, ca
 
 
 class FalseFirstNode:
-    """Answers as a first node's store, and to the first hello with `messages`."""
+    """Acts as the store of a first node, and answers the first hello with `messages`."""
 
     def __init__(self, *messages: bytes) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -41,7 +41,7 @@ class FalseFirstNode:
         with contextlib.suppress(OSError), self.listener.accept()[0] as connection:
             connection.settimeout(PATIENCE)
             self.receive(connection, len(VALIDATE) + 1)
-            connection.sendall(self.receive(connection, 4))  # PING
+            connection.sendall(self.receive(connection, 4))  # the server answers the PING
             assert self.receive(connection, 1)[0] == CHECK
             self.receive(connection, 8 + 8 + len("ddplaunch/extensions"))
             connection.sendall(b"\0")
@@ -78,14 +78,15 @@ def a_false_first_node_says_nothing_to_the_terminal(_: Hosts) -> None:
 
 
 def end_with_a_bad_node(*messages: bytes) -> tuple[int, str, str]:
-    """The end of the first node, when the second one, which belongs and takes part, has said this."""
+    """Returns how the first node's launcher ends after the second node, which takes part in the job, has sent these
+    messages."""
     job = Job(loopback, "--nproc-per-node=1", "sh", "-c", "exec sleep 1000").start(1)
     until_listening(job)
     with connected(job) as bad:
         bad.sendall(bytes([CONTROL]) + text(hello(host=ACTING)))
         job.until(1, "worker_started")
         bad.sendall(b"".join(bytes([CONTROL]) + text(each) for each in (*messages, message("ended", attempt=0, progress="none"))))
-        read_to_end(bad)  # until the job is over
+        read_to_end(bad)  # returns when the job is over
     end = job.end_of(1)
     job.nothing_survives()
     is_clean(end[1] + end[2])
@@ -112,7 +113,7 @@ def why_a_bad_node_does_not_begin_again_is_shown_escaped_and_cut(_: Hosts) -> No
 
 
 def a_failure_on_a_bad_node_is_no_success(_: Hosts) -> None:
-    """Whatever code it says: this node's rank was ended because of it."""
+    """The exit code in the message must not matter: this node's rank was terminated because of the failure."""
     for code in (0, 256, -1, 1 << 30):
         got, _, err = end_with_a_bad_node(message("failed", attempt=0, cause=cause(exit_code=code, text="bad")))
         assert got != 0 and "bad" in err, (code, got, err)
@@ -125,7 +126,7 @@ def output_of_other_nodes_is_not_shown_unless_it_is_asked_for(_: Hosts) -> None:
 
 
 def a_message_costs_little_memory(_: Hosts) -> None:
-    """The largest that there may be, of what takes most to be read."""
+    """The message has the maximum size and the content that takes most memory to parse."""
     job = waiting_job()
     children = pathlib.Path(f"/proc/{job.launchers[1].pid}/task/{job.launchers[1].pid}/children").read_text().split()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench_test.py DDPLAUNCH: `ddplaunch bench` measures what it says, and finds wrong usage."""
+"""bench_test.py DDPLAUNCH: `ddplaunch bench` measures what it reports, and detects wrong usage."""
 import json
 import subprocess
 import sys

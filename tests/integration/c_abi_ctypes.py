@@ -1,4 +1,4 @@
-"""c_abi_ctypes.py LIBRARY HEADER: a rank that calls the C interface through ctypes. For c_abi_test.py; two ranks."""
+"""c_abi_ctypes.py LIBRARY HEADER: runs one of two ranks that call the C interface through ctypes, for c_abi_test.py."""
 import ctypes
 import pathlib
 import re
@@ -37,7 +37,7 @@ def check(status: int) -> None:
     assert status == OK, (status, last_error())
 
 
-# Everything that the header declares can be found from outside.
+# The library exports every function that the header declares.
 declared = re.findall(r"^DDP_C_API .*?\b(ddp_\w+)\(", HEADER, re.MULTILINE)
 assert len(declared) > 45 and len(set(declared)) == len(declared), declared
 for name in declared:
@@ -58,7 +58,7 @@ check(work_wait(work))
 check(work_destroy(work))
 assert largest.value == 1, largest
 
-# The place is the script's, although its text is gone when it is shown.
+# The error shows the place in the script, although the strings that named it are freed by then.
 called_from(b"train_" + b"model.py", 42)
 status = all_reduce(world, values, 3 + rank.value, F32, SUM, options, None)
 text = last_error().decode()

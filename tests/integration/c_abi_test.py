@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs under ddplaunch that use the runtime through its C interface: in C, and from Python by ctypes. argv: see
-launched_job.py."""
+"""Runs programs under ddplaunch that use the runtime through its C interface: in C, and in Python by ctypes.
+launched_job.py describes argv."""
 import pathlib
 import re
 import sys

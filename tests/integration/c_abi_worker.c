@@ -1,9 +1,10 @@
-// c_abi_worker MODE: a rank that uses the C interface alone. For integration/c_abi_test.py. Compiled as strict C99.
+// c_abi_worker MODE: runs a rank that uses only the C interface, for integration/c_abi_test.py. It is compiled as
+// strict C99.
 //
 //   mismatch   rank 1 passes another count than the others
-//   victim     rank 1 kills itself, and the others go on
-//   phase      rank 1 evaluates for ever, and the others wait for it
-//   gpu        reduces GPU memory, whose GPU is one in software: the program can read and write it
+//   victim     rank 1 kills itself, and the others continue
+//   phase      rank 1 evaluates forever, and the others wait for it
+//   gpu        reduces memory of a GPU in software, which the program can read and write
 //   unended    returns from main() without ddp_finalize() and ddp_group_destroy()
 #define _POSIX_C_SOURCE 200809L
 
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// One line: "STATUS peer=P sequence=N operation=NAME group=NAME: TEXT".
+// Prints one line: "STATUS peer=P sequence=N operation=NAME group=NAME: TEXT".
 static void print_error(int status) {
   const ddp_error_details* details = ddp_last_error_details();
   printf("%s peer=%d sequence=%d operation=%s group=%s: %s\n", ddp_status_name(status), (int)details->peer,
@@ -65,7 +66,7 @@ static int reduce_on_gpu(ddp_group* world, int32_t rank) {
 
 int main(int argc, char** argv) {
   const char* mode = argc == 2 ? argv[1] : "";
-  // The launcher ends the others when a rank fails: they are to say first what they have learnt.
+  // The launcher terminates the other ranks when a rank fails. They ignore SIGTERM, to print their own error first.
   if (strcmp(mode, "victim") == 0 || strcmp(mode, "mismatch") == 0) signal(SIGTERM, SIG_IGN);
 
   ddp_group* world = NULL;

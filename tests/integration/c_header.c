@@ -1,5 +1,5 @@
-// Only compiled, as several kinds of C and as C++, with all warnings: <ddp/c.h> is complete by itself, and can be
-// included twice and beside ddp_board.h (which needs C11).
+// This file is only compiled, as several kinds of C and as C++, with all warnings. It shows that <ddp/c.h> is complete
+// by itself, and that it can be included twice and together with ddp_board.h (which needs C11).
 #include <ddp/c.h>
 
 #if defined(__cplusplus) || __STDC_VERSION__ >= 201112L

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills a random process of a job (guardian, supervisor, worker, grandchild) at a random moment, many times.
 
-Soon nothing of the job may be left: no process, no zombie, no temporary file, no cgroup.
+Soon after, the job must have left nothing: no process, no zombie, no temporary file, no cgroup.
 
     chaos_test.py DDPLAUNCH [RUNS] [SEED]
 """
@@ -21,7 +21,8 @@ from launched_job import PATIENCE, command_of, processes
 
 MARK = "DDP_CHAOS_RUN"
 
-# Every worker has a child in its group, one in a session of its own, and an orphan (forked twice) that ignores SIGTERM.
+# Every worker has a child in its process group and a child in another session. It also has an orphan (forked twice)
+# that ignores SIGTERM.
 WORKER = """
 sleep 1000 & setsid sleep 1000 &
 (setsid sh -c 'trap "" TERM; while :; do sleep 1; done' &)
@@ -38,7 +39,7 @@ def leads_session(pid: int) -> bool:
 
 
 def zombies() -> set[int]:
-    """Those whose parent neglects them: neither the first process nor we."""
+    """Returns the zombies that their parent does not reap. Those of pid 1 and of this test are left out."""
     found = set()
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -54,14 +55,15 @@ def zombies() -> set[int]:
 
 
 def cgroups() -> set[str]:
-    """Those of launchers that are gone."""
-    # os.walk() passes over folders that vanish meanwhile.
+    """Returns the cgroups of launchers that have ended."""
+    # os.walk() skips directories that are removed during the walk.
     return {os.path.join(parent, name) for parent, names, _ in os.walk("/sys/fs/cgroup") for name in names
             if name.startswith("ddplaunch-") and not os.path.exists("/proc/" + name.rpartition("-")[2])}
 
 
 def what_stays(found: collections.abc.Callable[[], set], before: set) -> set:
-    """Those of other tests that run beside this one come and go."""
+    """Returns what stays until the deadline. Other tests that run at the same time create such objects, too, but
+    remove them."""
     deadline = time.monotonic() + PATIENCE
     left = found() - before
     while left and time.monotonic() < deadline:
@@ -72,8 +74,8 @@ def what_stays(found: collections.abc.Callable[[], set], before: set) -> set:
 
 def pick(role: str, guardian: int, found: dict[int, tuple[str, int]]) -> int | None:
     supervisors = [pid for pid, (_, parent) in found.items() if parent == guardian]
-    # The supervisor has adopted orphans as well, some of which have not executed their program yet: a worker leads its
-    # session.
+    # The supervisor has also adopted orphans, and some of them have not executed their program yet. A worker leads its
+    # session, which an orphan does not.
     workers = [pid for pid, (_, parent) in found.items() if parent in supervisors and "$LAST" in command_of(pid) and leads_session(pid)]
     others = [pid for pid in found if pid != guardian and pid not in supervisors and pid not in workers]
     candidates = {"guardian": [guardian], "supervisor": supervisors, "worker": workers, "grandchild": others}[role]
@@ -81,11 +83,11 @@ def pick(role: str, guardian: int, found: dict[int, tuple[str, int]]) -> int | N
 
 
 def one_run(program: str, number: int, temporary: str) -> str:
-    """Returns what was killed; raises AssertionError with what survived."""
+    """Returns the role of the killed process. Raises AssertionError with the survivors."""
     mark = f"{MARK}={os.getpid()}.{number}"
     role = random.choice(["guardian", "supervisor", "worker", "grandchild"])
     moment = random.choice([random.uniform(0, 0.01), random.uniform(0, 0.1), random.uniform(0, 0.4)])
-    last = number % 4 == 0  # the job ends by itself, so that its end is hit as well
+    last = number % 4 == 0  # the job ends by itself, so that the kill also meets its end
     environment = dict(os.environ, TMPDIR=temporary, LAST=str(int(last)), RANDOM_MS=str(random.randint(10, 99)),
                        **dict([mark.split("=")]))
     command = [program, "-q", "--grace=0.2", f"--nproc-per-node={random.randint(1, 4)}", "sh", "-c", WORKER]
@@ -93,7 +95,7 @@ def one_run(program: str, number: int, temporary: str) -> str:
                            stderr=subprocess.DEVNULL)
     time.sleep(moment)
     victim = pick(role, job.pid, processes(mark)) if role != "guardian" else job.pid
-    # The guardian is our child and not reaped yet, the others are of the job or gone.
+    # The guardian is this test's child and not reaped yet. Any other process belongs to the job or has ended.
     if victim is not None and (job.poll() is None or role != "guardian"):
         try:
             os.kill(victim, signal.SIGKILL)
@@ -101,7 +103,7 @@ def one_run(program: str, number: int, temporary: str) -> str:
             pass
     killed = f"{role} (pid {victim}) {moment * 1e3:.1f} ms after the start"
     if victim is None or role == "grandchild":
-        # A job does not end with a grandchild: let it, by a request.
+        # A job does not end when a grandchild is killed, so it is asked to end.
         time.sleep(0.01)
         if job.poll() is None and not last:
             job.terminate()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """collective_kill_test.py BIN_DIR BACKEND [ROUNDS [MACHINES]]
 
-In each round some ranks, without a launcher, call random collectives, and one of them is killed at a random moment. Every
-other one must hear of it by an error, and the times that it takes are printed; the error of backends cpu and gloo names the killed rank; and nothing is left
-behind. With 2 machines: two network namespaces, with some ranks on each.
+In each round some ranks, without a launcher, call random collectives, and one of them is killed at a random moment.
+Every other rank must get an error, and the times until then are printed. With backends cpu and gloo the error names the
+killed rank. Nothing may be left behind. With 2 machines, the ranks run in two network namespaces.
 """
 import contextlib
 import json
@@ -23,14 +23,15 @@ from stuck_program import stacks_of  # noqa: E402
 
 
 def leftovers(machine: list[str]) -> list[str]:
-    """Names of ours in its /dev/shm, and our abstract sockets."""
+    """Returns the names of this project in the machine's /dev/shm, and its abstract sockets."""
     names = subprocess.run([*machine, "sh", "-c", "ls /dev/shm; cat /proc/self/net/unix"], capture_output=True, text=True, check=True)
     return [line for line in names.stdout.splitlines() if "ddp" in line]
 
 
 def play(program: pathlib.Path, backend: str, ranks: int, seed: int, chance: random.Random,
          places: list[list[str]]) -> list[float]:
-    """Seconds from the kill to each survivor's error. `places`: words that run what follows on a machine."""
+    """Returns the seconds from the kill to each survivor's error. Each of `places` is a command prefix that runs a
+    command on one machine."""
     port = free_port()
     address = "127.0.0.1" if len(places) == 1 else "10.98.76.1"
     workers = []
@@ -60,9 +61,9 @@ def play(program: pathlib.Path, backend: str, ranks: int, seed: int, chance: ran
             said = json.loads(out)
             assert worker.returncode == 3, (worker.returncode, out, err)
             assert said["kind"] == "peer_lost", (victim, said, err)
-            # The store, through which machines tell each other who was lost, is lost with rank 0.
+            # The ranks report a lost peer across machines through the store, which is lost with rank 0.
             if backend in ("cpu", "gloo") and (len(places) == 1 or victim != 0):
-                # Or that of a survivor who heard of it first.
+                # The error may instead name a survivor that has detected the loss before.
                 assert said["peer"] == victim or "has failed" in err or "cannot be read" in err, (victim, said, err)
             delays.append(said["at"] - killed_at)
         return delays

@@ -1,5 +1,6 @@
-// A rank of collective_kill_test.py: calls one collective after the other until one fails, or until it is killed. Then
-// prints {"rank", "kind", "peer", "at" (seconds of the monotonic clock), "message"} and ends with 3.
+// collective_victim: runs a rank of collective_kill_test.py. It calls one collective after the other until one fails,
+// or until it is killed. Then it prints {"rank", "kind", "peer", "at" (seconds of the monotonic clock), "message"} and
+// ends with 3.
 #include <ddp/ddp.h>
 
 #include <chrono>
@@ -10,7 +11,7 @@
 
 namespace {
 
-// The same sequence on every rank.
+// Makes the next call of a sequence that is the same on every rank.
 void call(ddp::ProcessGroup& group, std::mt19937& random, std::vector<ddp::Memory>& shared) {
   const auto ranks = static_cast<std::size_t>(group.size());
   const std::size_t counts[] = {1, 500, 20'000, 400'000};
@@ -33,7 +34,7 @@ void call(ddp::ProcessGroup& group, std::mt19937& random, std::vector<ddp::Memor
     case 3:
       return group.reduce_scatter(part, whole).wait();
     case 4: {
-      // One may fail while the other is under way.
+      // One of the two may fail while the other one is in progress.
       static std::vector<float> sent(400'000);
       static std::vector<float> taken(400'000);
       ddp::Work given = group.send(ddp::Buffer(sent).slice(0, count), next);
@@ -45,7 +46,7 @@ void call(ddp::ProcessGroup& group, std::mt19937& random, std::vector<ddp::Memor
   }
 }
 
-// Calls until a call throws, and prints that.
+// Calls collectives until a call throws, and prints the error.
 void call_until_failure(ddp::ProcessGroup& group, unsigned seed) {
   try {
     std::vector<ddp::Memory> shared;

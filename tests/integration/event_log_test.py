@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What --event-log and --summary write, against the tables of docs/reference/event-log.md. argv[1]: ddplaunch."""
+"""Checks the files of --event-log and --summary against the tables of docs/reference/event-log.md. argv[1]:
+ddplaunch."""
 import json
 import os
 import pathlib
@@ -20,7 +21,7 @@ PAGE = (ROOT / "docs/reference/event-log.md").read_text(encoding="utf-8")
 DDPLAUNCH = str(pathlib.Path(sys.argv[1]).resolve())
 DEADLINE = 60
 
-# Documented, and not to be provoked here; tests/unit/launcher/report/job_json_test.cpp makes them.
+# These fields are documented but cannot be produced here. tests/unit/launcher/report/job_json_test.cpp produces them.
 UNSEEN = {
     ("stall", "transfer"): "hang_test: chain", ("group_at", "transfers"): "hang_test: chain",
     ("transfer_at", "call"): "hang_test: chain", ("transfer_at", "number"): "hang_test: chain",
@@ -52,7 +53,7 @@ UNSEEN = {
 
 
 def sections() -> dict[str, dict[str, tuple[str, bool]]]:
-    """Heading -> field -> (type, always there)."""
+    """Maps a heading to its fields, and a field to (type, always present)."""
     found = {}
     for part in re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]:
         part = re.split(r"^## ", part, flags=re.MULTILINE)[0]
@@ -118,7 +119,7 @@ def wait_until(condition: Callable[[], bool], failure: str) -> None:
 
 
 class Run:
-    """One job with an event log and a summary, both checked."""
+    """Runs one job with an event log and a summary, and checks both."""
 
     def __init__(self, folder: pathlib.Path, *words: str, env: dict[str, str] | None = None, group: int | None = None):
         self.log, self.summary_file = folder / "events.jsonl", folder / "summary.json"
@@ -238,8 +239,8 @@ def a_signal(folder: pathlib.Path) -> None:
 
 
 def a_stop(folder: pathlib.Path) -> None:
-    # A group of its own, whose parent is in ours: only such a one can be stopped. In another the launcher goes on at once,
-    # and SIGCONT takes back a SIGTSTP that has not been seen.
+    # The launcher gets a process group whose parent process is in the test's group, because only such a group can be
+    # stopped. In any other group the kernel drops the stop, and SIGCONT takes back a pending SIGTSTP.
     run = Run(folder, *shell(": > ready; while :; do sleep 0.1; done", 1), group=0)
     wait_until((folder / "ready").exists, "the worker is not ready")
     run.process.send_signal(signal.SIGTSTP)
@@ -255,7 +256,7 @@ def a_stop(folder: pathlib.Path) -> None:
 
 def a_signal_between_attempts(folder: pathlib.Path) -> None:
     run = Run(folder, "--max-restarts=100", *shell("exit 5"))
-    # The delays grow from 250 ms on; the fourth one is 2 s.
+    # The delays start at 250 ms and grow; the fourth one is 2 s.
     wait_until(lambda: run.count("attempt_ended") >= 4, "no fourth attempt")
     run.process.send_signal(signal.SIGINT)
     run.finish(-signal.SIGINT)
@@ -266,7 +267,7 @@ def a_signal_between_attempts(folder: pathlib.Path) -> None:
 
 def a_program_that_cannot_start(folder: pathlib.Path) -> None:
     program = folder / "broken"
-    program.write_bytes(pathlib.Path("/bin/true").resolve().read_bytes()[:64])  # looks right and has nothing in it
+    program.write_bytes(pathlib.Path("/bin/true").resolve().read_bytes()[:64])  # this header makes it look like a program
     program.chmod(0o755)
     run = Run(folder, "-q", "./broken").finish(126)
     (failed,) = run.named("worker_not_started")
@@ -327,7 +328,7 @@ def a_launcher_that_is_killed(folder: pathlib.Path) -> None:
     run.process.communicate(timeout=DEADLINE)
     run.wait_for("launcher_killed")
     run.wait_for("job_ended")
-    wait_until(run.summary_file.exists, "no summary")  # it appears as a whole
+    wait_until(run.summary_file.exists, "no summary")  # the file appears atomically
     run.check(125)
     assert run.summary["cause"] == {"kind": "launcher_killed"}
     same_cause(run)
@@ -362,7 +363,7 @@ def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
         assert result.returncode == 125 and message in result.stderr, (words, result)
         assert result.stderr.count("\n") == 1, result.stderr
         assert not marker.exists(), words
-    # These show only when it is too late; the job's end stays what it was.
+    # These errors show only at the end of the job, whose exit code must not change.
     for words, message in {"--summary=/dev/full": "No space left", "--summary=fifo": "nobody reads it"}.items():
         result = subprocess.run([DDPLAUNCH, "-q", words, "sh", "-c", "exit 0"], cwd=folder, capture_output=True, text=True)
         assert result.returncode == 0 and f"cannot write {words}: {message}" in result.stderr, (words, result)
@@ -392,20 +393,20 @@ def error_files_for_a_launcher_above(folder: pathlib.Path) -> None:
     subprocess.run([DDPLAUNCH, *shell(f"[ $RANK = 1 ] || sleep 1000; {with_record}")], env={**os.environ, **env},
                    stderr=subprocess.DEVNULL)
     assert above.read_text() == record + "\n"
-    # A worker without a file of its own: a record of ours.
+    # If the worker has not written a file, the launcher writes a record.
     subprocess.run([DDPLAUNCH, *shell("kill -KILL $$", 1)], env={**os.environ, **env}, stderr=subprocess.DEVNULL)
     message = json.loads(above.read_text())["message"]
     assert re.match(r"rank 0 \(pid \d+\) failed: killed by SIGKILL", message["message"]), message
     assert message["errorCode"] == 137 and int(message["extraInfo"]["timestamp"]) <= time.time(), message
     assert isinstance(message["extraInfo"]["py_callstack"], str), message
-    # The same with ourselves as the launcher above.
+    # The outer launcher may also be ddplaunch.
     for script, words in {with_record: "ValueError: inner words", "kill -KILL $$": "killed by SIGKILL"}.items():
         outer = subprocess.run([DDPLAUNCH, "-q", "--summary=s", DDPLAUNCH, "-q", "sh", "-c", script], cwd=folder,
                                env={**os.environ, "RECORD": record}, capture_output=True, text=True)
         cause = json.loads((folder / "s").read_text())["cause"]
         assert words in cause["error"], (cause, outer)
         assert re.search(rf"^ddplaunch:   its (error|last lines):\n(ddplaunch:   \| .*\n)*ddplaunch:   \| .*{words}", outer.stderr, re.MULTILINE), outer.stderr
-    # What cannot be passed on is told.
+    # An error that cannot be passed on is reported.
     result = subprocess.run([DDPLAUNCH, "sh", "-c", "exit 4"], capture_output=True, text=True,
                             env={**os.environ, "TORCHELASTIC_ERROR_FILE": "/no/such/file"})
     assert result.returncode == 4, result

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""evidence_test.py BIN_DIR: what NCCL's RAS and PyTorch's flight recorders say of a job that hangs. Both are stand-ins."""
+"""evidence_test.py BIN_DIR: checks what the launcher reports of NCCL's RAS and of PyTorch's flight recorders if a
+job hangs. Both are fakes."""
 import json
 import os
 import pathlib
@@ -26,7 +27,7 @@ Warnings
   1 rank has launched up to operation 6649
 """
 
-# As PyTorch's ranks do it: a pipe each, and a file when something is written there.
+# Does what PyTorch's ranks do: each has a pipe, and writes a file when it can read from the pipe.
 WORKER = """
 import os, sys, threading, time
 rank = os.environ["RANK"]

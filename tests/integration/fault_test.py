@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""fault_test.py BIN_DIR RUNS [SEED]: four ranks of train_charlm on Gloo, each time with another fault at a random step of a
-random rank: the verdict, the culprit, its collective and its place, the exit code, and how soon it was told. Fails at the
-first wrong one; prints the times."""
+"""fault_test.py BIN_DIR RUNS [SEED]: runs four ranks of train_charlm on Gloo. Each run has another fault at a random
+step of a random rank. Checks the verdict, the culprit, its collective and its place, the exit code, and the time
+until the report. Fails at the first wrong result; prints the times."""
 import collections
 import concurrent.futures
 import json
@@ -22,13 +22,13 @@ BIN = pathlib.Path(sys.argv[1]).resolve()
 RUNS = int(sys.argv[2])
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 30)
 RANKS = 4
-LIMIT = 8  # --hang-timeout, where nothing else ends the job: a rank that gets no processor for so long is ended as well
+LIMIT = 8  # --hang-timeout for faults that end the job in no other way; a rank that gets no processor for this long is terminated, too
 NEED_LIMIT = ("mutex", "spin")
 DELAY = 1.5
 AT_ONCE = 3
 
-# Kind -> verdict, exit codes that ddplaunch may have (none: it goes on, and ends well). A rank whose call differs fails by
-# itself, unless it is so slow to end that the launcher ends the job for it.
+# Maps a kind to the verdict and the possible exit codes of ddplaunch. With no exit code, the job continues and ends
+# well. A rank whose call differs fails by itself, unless it ends so slowly that the launcher terminates the job first.
 EXPECTED = {
     "stop": ("DDP-H02", ()),
     "skip": ("DDP-H04", (1, 124)),
@@ -96,7 +96,7 @@ def one_run(number: int) -> tuple[str, float]:
             assert cause is None, f"{what}: {cause}"
             if kind == "delay":
                 stragglers = json.loads(pathlib.Path(folder, "summary").read_text())["stragglers"]["ranks"]
-                # On a busy machine others may have been waited for, too.
+                # On a busy computer other ranks may have been waited for, too.
                 longest = max((entry["longest_wait_seconds"] for entry in stragglers if entry["rank"] == rank), default=0)
                 assert longest > DELAY / 3, f"{what}: {stragglers}"
             return kind, seconds
@@ -105,7 +105,8 @@ def one_run(number: int) -> tuple[str, float]:
         assert culprits == [rank], f"{what}: culprits {culprits}\n{text}"
         if code is not None:
             assert verdict["code"] == code and f"[{code} " in text, f"{what}: {verdict['code']}\n{text}"
-        # Its collective and the place of the call: in the verdict, or in the secondary failures' words.
+        # The rank's collective and the place of the call appear in the verdict, or in the errors of the secondary
+        # failures.
         if code not in (None, "DDP-H01"):
             assert "all_reduce" in verdict["call"] and verdict["number"] > 0, f"{what}: {verdict}"
         if kind not in ("kill",):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A low limit of open files (ulimit -n): whatever cannot be opened, the error names the limit and what to do, and nothing
-else. argv: see launched_job.py."""
+"""Tests a low limit of open files (ulimit -n). Whatever cannot be opened, the error names the limit and the remedy,
+and nothing else. launched_job.py describes argv."""
 import os
 import pathlib
 import re
@@ -11,13 +11,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from launched_job import run_job, run_tests, test  # noqa: E402
 from ports import free_port  # noqa: E402
 
-# What an error on the limit must not blame.
+# An error about the limit must not name these causes.
 OTHERS = ("internal error", "Please report", "TMPDIR", "Another process listens", "must belong to this machine",
           "takes a free port")
 
 
 def limited(limit: int) -> list[str]:
-    """Words that run what follows with that limit, soft and hard."""
+    """Returns a command prefix that runs a command with this limit, soft and hard."""
     return ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh"]
 
 
@@ -61,7 +61,7 @@ def soft() -> None:
 
 @test("descriptors", "where others are open already, the job runs, or the error names the limit")
 def inherited() -> None:
-    limit = 40  # enough for a launcher that has none open but the standard ones
+    limit = 40  # this is enough for a launcher that inherits only the standard descriptors
     codes = set()
     for others in range(0, 34, 2):
         opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(others)]

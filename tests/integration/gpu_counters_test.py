@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""gpu_counters_test.py BIN_DIR FAKE_NVML_DIR: a rank whose GPU works is alive, however idle its processes are; one of whose GPU
-nothing can be read is not given up either. The machine's GPUs are files in a mount namespace, and their library is a fake."""
+"""gpu_counters_test.py BIN_DIR FAKE_NVML_DIR: a rank whose GPU works is not reported as hanging, even if its
+processes are idle. A rank whose GPU cannot be read is not terminated either. The GPUs are files in a mount
+namespace, and their library is a fake."""
 import concurrent.futures
 import json
 import os
@@ -21,7 +22,7 @@ STILL = 12  # seconds without a sign of life, instead of half an hour
 
 
 class Machine:
-    """With two GPUs: GPU-0 and GPU-1."""
+    """Simulates a node with two GPUs: GPU-0 and GPU-1."""
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
@@ -33,12 +34,12 @@ class Machine:
             (gpu / "information").write_text(f"GPU UUID: \t GPU-{number}\nDevice Minor: \t {number}\n")
 
     def command(self, *words: object) -> list[str]:
-        """As if on this machine."""
+        """Returns the command that runs `words` on this node."""
         mount = f'mount --bind {self.path}/driver /proc/driver && exec "$@"'
         return ["unshare", "--mount", "sh", "-c", mount, "sh", *map(str, words)]
 
     def do(self, *lines: str) -> None:
-        """What its GPUs do from now on: BUSY_PERCENT PCIE_BYTES NVLINK_KIB PID of each."""
+        """Sets what the GPUs do from now on: BUSY_PERCENT PCIE_BYTES NVLINK_KIB PID of each."""
         new = self.path / "new"
         new.write_text("".join(f"GPU-{number} {line}\n" for number, line in enumerate(lines)))
         new.rename(self.state)
@@ -48,7 +49,7 @@ class Machine:
 
 
 class HangingJob:
-    """Of two ranks, of which rank 1, with GPU-1, does nothing."""
+    """Runs a job of two ranks. Rank 1, which has GPU-1, does nothing."""
 
     def __init__(self, machine: Machine, nvml: pathlib.Path = FAKE_NVML) -> None:
         self.log = machine.path / "events"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gpu_hang_test.py BIN_DIR: jobs whose GPU hangs, over stand-ins for the driver and NCCL (tests/support/fake_gpu)."""
+"""gpu_hang_test.py BIN_DIR: tests jobs whose GPU hangs, on fakes of the driver and of NCCL (tests/support/fake_gpu)."""
 import json
 import pathlib
 import subprocess

@@ -1,5 +1,5 @@
-// gpu_hanging_worker: ranks all-reduce on streams of the GPU in software (support/fake_gpu); at step 20 the stream of
-// rank 1 has something endless before the collective. For integration/gpu_hang_test.py.
+// gpu_hanging_worker: all-reduces on streams of the GPU in software (support/fake_gpu), for
+// integration/gpu_hang_test.py. At step 20, an endless operation precedes the collective on the stream of rank 1.
 #include <ddp/ddp.h>
 
 #include <cuda_runtime.h>

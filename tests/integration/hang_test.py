@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""hang_test.py BIN_DIR: jobs that hang, or only look as if they did: the verdict, the culprit, the place, the exit code."""
+"""hang_test.py BIN_DIR: checks the verdict, the culprit, the place and the exit code of jobs that hang or only seem
+to."""
 import concurrent.futures
 import os
 import pathlib
@@ -32,7 +33,8 @@ class Run:
                    *(program or (BIN / "hanging_worker", *[word for word in words if not word.startswith("-")]))]
         for name in ("go", *(f"end{rank}" for rank in range(ranks))):
             os.mkfifo(f"{self.folder.name}/{name}")
-        # A group of its own, whose parent is in ours: only such a one can be stopped (Ctrl-Z).
+        # The launcher gets a process group whose parent process is in the test's group, because only such a group can
+        # be stopped (Ctrl-Z).
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
                                         env=dict(os.environ, HANG_FOLDER=self.folder.name))
 
@@ -46,7 +48,7 @@ class Run:
         return {event["rank"]: event["pid"] for event in read_events(self.log) if event["event"] == "worker_started"}
 
     def open(self, fifo: str) -> None:
-        """What the worker waits for."""
+        """Opens the FIFO that the worker waits for."""
         os.close(os.open(f"{self.folder.name}/{fifo}", os.O_WRONLY))
 
     def let_slow_rank_go_on(self) -> str:
@@ -68,7 +70,7 @@ class Run:
 
 def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_limit", ranks: int = 3,
           backend: str = "") -> None:
-    """What is certain ends the job without a limit."""
+    """If the hang is certain, it ends the job without a limit."""
     run = Run(kind, "20", *([f"--backend={backend}"] if backend else []), timeout=None if hang_class == "certain" else 6, ranks=ranks)
     err = run.end(124)
     stall = run.events("hung")[0]
@@ -161,7 +163,7 @@ def a_launcher_that_was_stopped_has_seen_nothing() -> None:
 def a_job_that_was_stopped_is_not_looked_at() -> None:
     run = Run("slow", timeout=16)
     run.until("stalled")
-    run.process.send_signal(signal.SIGTSTP)  # Ctrl-Z
+    run.process.send_signal(signal.SIGTSTP)  # this is the signal of Ctrl-Z
     stat = pathlib.Path(f"/proc/{run.process.pid}/stat")
     eventually_event(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), run.process, "the launcher stops")
     time.sleep(20)
@@ -174,7 +176,7 @@ def a_rank_in_a_debugger_is_left_alone() -> None:
     if shutil.which("gdb") is None:
         print("no gdb here: a rank in a debugger is not tried", flush=True)
         return
-    run = Run("slow", timeout=40)  # a busy machine is slow to start a debugger
+    run = Run("slow", timeout=40)  # a debugger starts slowly on a busy computer
     run.until("stalled")
     subprocess.run(["gdb", "-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", str(run.pids()[1]),
                     "-ex", "shell sleep 44"], stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=90)
@@ -217,7 +219,7 @@ def a_silent_program_is_ended_only_if_somebody_asked() -> None:
 
 
 def a_time_out_of_the_programs_own_does_not_outrank_the_verdict() -> None:
-    # Rank 0 waits for rank 2, and rank 2 for rank 1. Whichever of the two gives up first, rank 1 is named.
+    # Rank 0 waits for rank 2, and rank 2 for rank 1. Whether rank 0 or rank 2 gives up first, rank 1 is named.
     run = Run("chain", "20", "8", timeout=None)
     err = run.end(134)
     ended = [event for event in read_events(run.log) if event["event"] == "attempt_ended"][0]["cause"]
@@ -238,7 +240,7 @@ TESTS = [a_job_that_was_stopped_is_not_looked_at, a_program_whose_wrapper_closes
          under_torchruns_name_a_limit_ends_a_job_that_hangs, under_torchruns_name_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_told_and_left_alone,
          a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing, a_time_out_of_the_programs_own_does_not_outrank_the_verdict,
          a_silent_program_is_ended_only_if_somebody_asked, off_is_off]
-# They wait, most of the time.
+# The tests mostly wait, so they run in parallel.
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
     running = {pool.submit(hangs, *fault): " ".join(map(str, fault)) for fault in FAULTS}
     running |= {pool.submit(test): test.__name__ for test in TESTS}

@@ -1,6 +1,6 @@
-// hanging_worker KIND [STEP [TIMEOUT]]: ranks all-reduce again and again; from STEP on rank 1 does what KIND says. For
-// integration/hang_test.py and stacks_test.py. A rank that is to go on waits for the test, which opens a FIFO in the
-// folder HANG_FOLDER.
+// hanging_worker KIND [STEP [TIMEOUT]]: all-reduces again and again; from STEP on, rank 1 behaves according to KIND.
+// integration/hang_test.py and stacks_test.py start it. A rank that shall continue later waits until the test opens a
+// FIFO in the folder HANG_FOLDER.
 #include <ddp/ddp.h>
 
 #include <fcntl.h>
@@ -16,12 +16,12 @@
 
 namespace {
 
-// A signal's handler, such as that for stacks, ends one pause().
+// Loops because a signal handler, such as the one for stacks, ends a pause().
 void wait_for_ever() {
   while (true) ::pause();
 }
 
-// Idle, until the test has opened the FIFO for writing.
+// Waits idle until the test has opened the FIFO for writing.
 void wait_for_test(const std::string& fifo) {
   const char* folder = std::getenv("HANG_FOLDER");
   if (folder != nullptr) ::close(::open((folder + ("/" + fifo)).c_str(), O_RDONLY | O_CLOEXEC));
@@ -34,7 +34,7 @@ void wait_for_test(const std::string& fifo) {
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
   }
   if (kind == "pause" || kind == "deaf") wait_for_ever();
-  // A signal, for its stack for example, wakes these.
+  // Any signal, for example the one for stacks, ends these pauses.
   if (kind == "wakes") ::pause();
   if (kind == "fails_when_woken") {
     ::pause();
@@ -59,7 +59,8 @@ void wait_for_test(const std::string& fifo) {
   if (kind == "slow") wait_for_test("go");
 }
 
-// Two ranks that each wait for what the other one sends later; a chain of ranks at whose end rank 1 sleeps.
+// With "exchange", two ranks each wait for what the other one sends later. With "chain", ranks wait in a chain for rank
+// 1, which sleeps.
 void transfer(const std::string& kind, ddp::ProcessGroup& world) {
   std::vector<float> values(8);
   const int rank = world.rank();
@@ -94,10 +95,10 @@ int main(int argc, char** argv) {
   for (int step = 0; step < 40; ++step) {
     if (step == step_of_fault && world.rank() == 1) misbehave(kind);
     if (step == step_of_fault && kind == "everybody") wait_for_ever();
-    // Long enough for the launcher to see that it goes on.
+    // Waits long enough for the launcher to see that the job continues.
     if (step == step_of_fault + 10 && kind == "slow") wait_for_test("end" + std::to_string(world.rank()));
     if (step == step_of_fault) transfer(kind, world);
-    // Rows and columns of a grid: the last rank does not come to its row.
+    // The groups are rows and columns of a grid. The last rank does not call the barrier of its row.
     if (step == step_of_fault && grid) {
       if (world.rank() == world.size() - 1) wait_for_ever();
       grid->barrier().wait();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""--inject at a time, with programs that do not use the runtime: what happens to the worker and its process group, what is
-printed, and how the job ends. argv: see launched_job.py."""
+"""Tests --inject at a time, with programs that do not use the runtime. Checks the effect on the worker and its
+process group, the messages, and the end of the job. launched_job.py describes argv."""
 import os
 import pathlib
 import re
@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from event_lines import read_events  # noqa: E402
 from launched_job import Job, eventually, processes, run_job, run_tests, state_of, test  # noqa: E402
 
-# A shell that stays, and its child: both are in the worker's process group.
+# Each program is a shell that stays and its child. Both are in the worker's process group.
 WAITS = 'while [ ! -e go$RANK ]; do sleep 0.05; done; echo "done $RANK"'
 SLEEPS = 'sleep 1000; echo "done $RANK"'
 
@@ -54,7 +54,7 @@ def kill() -> None:
     assert code == 137 and "done" not in out, (code, out, err)
     assert "faults are injected on purpose: --inject=rank=1,at=2s,kind=kill" in err, err
     words = [r"warning: --inject kills rank 1\n", r"error: rank 1 \(pid \d+\) failed: killed by SIGKILL, \d+\.\d s after the start\n",
-             r"  node \S+, program sh\n", r"  rank 0 was ended because of it \(SIGTERM, gone in "]
+             r"  node \S+, program sh\n", r"  rank 0 was terminated because of it \(SIGTERM, gone in "]
     places = [found.start() if (found := re.search("ddplaunch: " + word, err)) else -1 for word in words]
     assert -1 not in places and places == sorted(places), (words, places, err)
 
@@ -107,8 +107,8 @@ def stop_and_end() -> None:
         job.signal(signal.SIGTERM)
         assert job.wait() == -signal.SIGTERM, job.err()
         job.expect_nothing_left()
-        # Nothing in this group ignores SIGTERM; what is stopped has to be continued to see it.
-        assert "ranks 0, 1 were ended because of it (SIGTERM, gone in " in job.err(), job.err()
+        # No process of this group ignores SIGTERM. A stopped process must be continued to receive it.
+        assert "ranks 0, 1 were terminated because of it (SIGTERM, gone in " in job.err(), job.err()
 
 
 @test("inject", "delay: the rank is stopped for that time, and goes on by itself")

@@ -1,4 +1,5 @@
-"""Ctrl-C as Python programs expect it: interrupt_test.py BIN. SIGINT to ddplaunch stands for the key."""
+"""interrupt_test.py BIN: tests that Ctrl-C works as Python programs expect. The test sends SIGINT to ddplaunch
+instead of the key."""
 import os
 import pathlib
 import signal
@@ -24,7 +25,8 @@ except KeyboardInterrupt:
 
 
 class Job:
-    """`words` is the command; FOLDER in it is a folder for what the workers leave, and SAVES a script that saves."""
+    """Runs the command `words`. In it, FOLDER is replaced by a folder for the workers' files, and SAVES by a script
+    that saves."""
 
     def __init__(self, name, words, *options, program="ddplaunch"):
         self.name = name
@@ -40,7 +42,7 @@ class Job:
         while not all((self.path / f"ready{rank}").exists() for rank in range(2)):
             assert time.monotonic() < deadline and self.process.poll() is None, self.output()
             time.sleep(0.02)
-        time.sleep(0.2)  # until it sleeps
+        time.sleep(0.2)  # the worker sleeps by then
 
     def output(self):
         self.process.kill()
@@ -66,7 +68,7 @@ class Job:
 assert "(SIGINT, gone in" in Job("a script saves", ["SAVES", "FOLDER"]).interrupt().ends(True, 0.9, 4)
 Job("under torchrun's name", ["SAVES", "FOLDER"], program="torchrun").interrupt().ends(True, 0.9, 4)
 Job("behind a shell", ["bash", "-c", "python3 SAVES FOLDER; exit $?"]).interrupt().ends(True, 0.9, 4)
-# It dies at once, and the program that it has started saves for a second.
+# The wrapper dies immediately, and the program that it has started saves for a second.
 WRAPPER = "import subprocess, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); subprocess.run([sys.executable, 'SAVES', 'FOLDER'])"
 Job("behind a wrapper that ends first", ["python3", "-c", WRAPPER]).interrupt().ends(True, 0.9, 4)
 output = Job("one that ignores SIGINT gets SIGTERM after the grace",
@@ -88,7 +90,7 @@ POLITE = "touch FOLDER/ready$RANK; sleep 60"
 
 
 def second_on_two_nodes(name, *commands):
-    """The first node's launcher is asked twice; the other one's workers, too, get no further grace."""
+    """The first node's launcher gets two requests. The workers of the other node get no further grace either."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

@@ -1,4 +1,4 @@
-// The launcher as a user runs it: whole processes, real signals.
+// Tests the launcher as a user runs it, with whole processes and real signals.
 #include <sys/types.h>
 
 #include <csignal>
@@ -54,7 +54,7 @@ TEST_CASE("a rank killed by SIGSEGV gives 139 and a message with rank and pid an
   CHECK(result.exit_code == 139);
   const std::string pid = result.out.substr(0, result.out.find('\n'));
   CHECK(result.err.find("rank 1 (pid " + pid + ") failed: killed by SIGSEGV") != std::string::npos);
-  CHECK(result.err.find("rank 0 was ended because of it (SIGTERM") != std::string::npos);
+  CHECK(result.err.find("rank 0 was terminated because of it (SIGTERM") != std::string::npos);
 }
 
 TEST_CASE("a fault at a time comes to a program that knows nothing of it") {
@@ -90,12 +90,13 @@ TEST_CASE("a worker that ignores SIGTERM is killed after the grace") {
                              "until [ -e deaf ]; do sleep 0.01; done; exit 4";
   const CommandResult result = launch({"--grace=0.2", "--nproc-per-node=2", "sh", "-c", script});
   CHECK(result.exit_code == 4);
-  CHECK(result.err.find("rank 0 was ended because of it (SIGTERM, then SIGKILL after the grace") != std::string::npos);
+  CHECK(result.err.find("rank 0 was terminated because of it (SIGTERM, then SIGKILL after the grace") !=
+        std::string::npos);
 }
 
 TEST_CASE("the program inside a shell has the grace too") {
   const TemporaryDirectory directory;
-  // The shell dies of SIGTERM at once; the program that it waits for saves first.
+  // SIGTERM ends the shell immediately. The program that it waits for saves first.
   const std::string inner = "trap \"sleep 0.3; echo saved > " + directory.path() +
                             "/saved; exit 0\" TERM; echo ready > " + directory.path() +
                             "/ready; while :; do sleep 0.01; done";
@@ -194,7 +195,7 @@ TEST_CASE("a second SIGINT does not wait for the grace") {
   REQUIRE(command.wait_for_output("ready"));
   ::kill(command.pid(), SIGINT);
   REQUIRE(command.wait_for_output("asked"));
-  // Signals close together count as one; this one is repeated until it is taken for a second request.
+  // Signals close together count as one, so the signal is repeated until it counts as a second request.
   std::thread impatient([pid = command.pid()] {
     for (int i = 0; i < 20 && ::kill(pid, SIGINT) == 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -220,7 +221,7 @@ TEST_CASE("workers die with a launcher that is killed") {
   Command command({built("ddplaunch"), "--nproc-per-node=2", "sh", "-c", "echo pid $$ .; exec sleep 1000"});
   command.start();
   REQUIRE(command.wait_for_output(".\n"));
-  // Both lines: the second one may come a little later.
+  // Waits for both lines, because the second one may come a little later.
   REQUIRE(command.wait_for_output("."));
   ::kill(command.pid(), SIGKILL);
   const CommandResult result = command.wait();

@@ -1,6 +1,10 @@
-// Two ranks of mpirun check every collective (mpi_test.sh). With an argument rank 1 does otherwise than rank 0: it does
-// not take part in the last barrier ("silent": it waits, "fail": it ends with 3, "throw"), it calls something else
-// ("differ"), or does not come to a monitored barrier ("missing"). "groups": four ranks check groups of some of them.
+// Two ranks of mpirun check every collective (mpi_test.sh). An argument changes what they do:
+//   silent   rank 1 waits and does not take part in the last barrier
+//   fail     rank 1 ends with 3 instead of taking part in it
+//   throw    rank 1 throws instead of taking part in it
+//   differ   rank 1 calls something else
+//   missing  rank 1 does not call a monitored barrier
+//   groups   four ranks check groups of some of them
 #include <ddp/error.h>
 #include <ddp/init.h>
 
@@ -78,7 +82,7 @@ void check_all(ddp::ProcessGroup& world) {
   }
 }
 
-// Four ranks: pairs and triples that overlap, by lists and by colors, and groups of groups.
+// Four ranks check overlapping pairs and triples, made from lists and from colors, and groups of groups.
 void check_groups(ddp::ProcessGroup& world) {
   const int rank = world.rank();
   const int partner = rank ^ 1;
@@ -88,7 +92,8 @@ void check_groups(ddp::ProcessGroup& world) {
   std::optional<ddp::ProcessGroup> halves = world.split(rank % 2, -rank);
   ddp::test::check_everything(*halves, ddp::DataType::i16, 100);
   if (rank != 3) {
-    // Two threads at a time make groups with some ranks in both; a group of a group counts its own ranks.
+    // Two threads make groups at the same time, and some ranks are in both groups. A group of a group numbers its own
+    // ranks.
     const std::vector<int> all = {0, 1, 2};
     std::thread beside([&] {
       ddp::ProcessGroup triple = world.new_group(std::vector<int>{2, 1, 0}, "beside");
@@ -109,7 +114,7 @@ void check_groups(ddp::ProcessGroup& world) {
   if (rank == 0) std::puts("all groups are right");
 }
 
-// Until both ranks have said why they fail.
+// Waits until both ranks have printed why they fail.
 void wait_for_failures(std::string_view kind) {
   const auto file = [&](const std::string& rank) { return "failed." + std::string(kind) + "." + rank; };
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -129,7 +134,7 @@ int main(int argc, char** argv) {
       check_groups(world);
       return 0;
     }
-    // MPI can be begun once only, groups can be made again.
+    // MPI can be initialized only once, but process groups can be made again.
     for (int round = 0; round < 2; ++round) {
       ddp::ProcessGroup world = ddp::init();
       check_all(world);
@@ -153,7 +158,7 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const ddp::Error& error) {
     std::fprintf(stderr, "%s: %s\n", std::string(to_string(error.kind())).c_str(), error.what());
-    // mpirun ends all ranks as soon as one has ended.
+    // mpirun terminates all ranks as soon as one has ended.
     if (deed == "throw" || deed == "differ") wait_for_failures(deed);
     return 1;
   }

@@ -1,6 +1,5 @@
-#!/usr/bin/env bash
-# mpirun and the mpi backend as a whole, with the programs of the build folder $1: ranks of mpirun train; without mpirun,
-# and with a rank that fails, the user is told so and nothing hangs.
+# !/usr/bin/env bash Tests mpirun with the mpi backend, with the programs of the build folder $1. Ranks of mpirun train.
+# Without mpirun, and if a rank fails, the user gets an error and nothing hangs.
 set -euo pipefail
 bin=$1
 command -v mpirun >/dev/null || { echo "skipped: no mpirun (install Open MPI)"; exit 77; }

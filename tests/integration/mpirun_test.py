@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""mpirun_test.py BIN_DIR [WORD]: jobs that Open MPI's mpirun starts, one launcher on each of two hosts. Skipped where it is not
-installed, and without network namespaces."""
+"""mpirun_test.py BIN_DIR [WORD]: tests jobs that Open MPI's mpirun starts, with one launcher on each of two nodes.
+Skipped if mpirun is not installed or network namespaces are not available."""
 import os
 import pathlib
 import shutil
@@ -11,12 +11,12 @@ import time
 
 from node_rig import BIN, Hosts, run_tests, skip, until
 
-# From a signal or a failure to the end of all. The workers would stay for longer.
+# Limits the time from a signal or a failure to the end of all launchers. The workers would run for longer.
 DEADLINE = 120.0
 
 
 class Step:
-    """mpirun on host 1."""
+    """Runs mpirun on host 1."""
 
     def __init__(self, hosts: Hosts, *words: object, where: str = "host1,host2", per_node: int = 1,
                  options: tuple = ("--master-addr=host1",)):
@@ -25,13 +25,13 @@ class Step:
         self.command = [*hosts.inside(1), "mpirun", "--allow-run-as-root", "--oversubscribe", "-H", where, "-np", "2",
                         "--map-by", f"ppr:{per_node}:node", "--mca", "plm_rsh_agent", hosts.path("remote_shell.sh"),
                         BIN / "ddplaunch", "--nproc-per-node=2", *options, *words]
-        # Where it leaves its session's folders if it is killed.
+        # mpirun leaves its session's folders in TMPDIR if it is killed.
         environment = {**os.environ, "TMPDIR": self.folder.name, "OMPI_MCA_orte_base_help_aggregate": "0"}
         self.mpirun = subprocess.Popen(list(map(str, self.command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                        env=environment)
 
     def until_all_run(self) -> "Step":
-        """Those of waiting()."""
+        """Waits until the four workers of waiting() run."""
         until(lambda: len(list(self.path().glob("rank*"))) == 4, "four workers")
         return self
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs and hosts whose names hold what acts on a terminal: whatever the launcher says of them, it is shown escaped.
-argv: see launched_job.py."""
+"""Tests programs and nodes whose names contain sequences that act on a terminal. In every message the launcher shows
+them escaped. launched_job.py describes argv."""
 import functools
 import json
 import pathlib
@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from launched_job import LAUNCHER, Job, Skip, run_job, run_tests, test  # noqa: E402
 from ports import free_port  # noqa: E402
 
-# ESC and a colour, CSI in one character (C1), and the mark that reverses the text.
+# The names contain ESC and a colour, CSI in one character (C1), and the mark that reverses the text.
 PROGRAM = "e\x1b[31mvil\u009b32m\u202eprogram"
 PROGRAM_SHOWN = "e\\x1b[31mvil\\xc2\\x9b32m\\xe2\\x80\\xaeprogram"
 HOST = "h\x1b[2J\u009b1m\u202ehost"
@@ -25,7 +25,7 @@ BIN = pathlib.Path(LAUNCHER).parent
 
 @functools.cache
 def on_host() -> tuple[str, ...]:
-    """Words that run what follows on a host of that name."""
+    """Returns a command prefix that runs a command on a host with the name HOST."""
     words = ("unshare", "--uts", sys.executable, "-c", AS_HOST, HOST)
     if not shutil.which("unshare") or subprocess.run([*words, "true"], capture_output=True).returncode != 0:
         raise Skip("unshare --uts is not permitted, so no host can have another name")
@@ -45,7 +45,8 @@ def script(folder: str, text: str) -> str:
 
 
 def hanging_worker(folder: str) -> tuple[str, dict[str, str]]:
-    """A copy with that name, and what it needs to find the runtime."""
+    """Copies hanging_worker to a file with the name PROGRAM. Returns its path, and the variables that it needs to
+    find the runtime."""
     program = f"{folder}/{PROGRAM}"
     shutil.copy(BIN / "hanging_worker", program)
     needed = subprocess.run(["ldd", BIN / "hanging_worker"], capture_output=True, text=True, check=True).stdout
@@ -63,9 +64,9 @@ def failure() -> None:
         is_clean(err)
         assert f"2 workers on node {HOST_SHOWN} (no GPU), store " in err, err
         assert f"  node {HOST_SHOWN}, program {folder}/{PROGRAM_SHOWN}" in err, err
-        # Of what workers print colours are left out.
+        # The launcher removes colours from quoted output of workers.
         assert f"  | it is {folder}/{PROGRAM_SHOWN}".replace("\\x1b[31m", "") in err, err
-        # What reads these files gets the names as they are.
+        # These files are read by programs, so they hold the names unchanged.
         summary = json.loads(pathlib.Path(folder, "summary").read_text(encoding="utf-8"))
         assert (summary["node"], summary["program"]) == (HOST, program), summary
         for line in pathlib.Path(folder, "events").read_text(encoding="utf-8").splitlines():
@@ -90,7 +91,7 @@ def no_start() -> None:
 
 @functools.cache
 def hang() -> str:
-    """What is said of a job that hangs."""
+    """Returns what the launcher prints about a job that hangs."""
     with tempfile.TemporaryDirectory() as folder:
         program, environment = hanging_worker(folder)
         code, _, err = run_job("--nproc-per-node=3", "--hang-timeout=6", f"--log-dir={folder}", program, "pause",

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""nccl_test.py BIN_DIR: jobs over the nccl backend, with libcuda.so.1 and libnccl.so.2 from LD_LIBRARY_PATH.
+"""nccl_test.py BIN_DIR: tests jobs on the nccl backend, with libcuda.so.1 and libnccl.so.2 from LD_LIBRARY_PATH.
 
-Under CTest those are stand-ins (tests/support/fake_gpu), so ranks share no real GPU and any number of them works.
+Under CTest these libraries are fakes (tests/support/fake_gpu), so ranks share no real GPU and any number of ranks
+works.
 """
 import json
 import os
@@ -14,7 +15,7 @@ BIN = pathlib.Path(sys.argv[1])
 
 
 def launch(*words: str, **environment: str) -> subprocess.CompletedProcess:
-    # The launcher looks for GPUs itself, and finds none here; the workers do.
+    # The launcher itself finds no GPUs here; only the workers find them.
     return subprocess.run([BIN / "ddplaunch", *words], capture_output=True, text=True, timeout=120,
                           env=dict(os.environ, **environment))
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""node_names_test.py BIN_DIR [WORD]: the names and addresses at which nodes meet. Skipped without network namespaces."""
+"""node_names_test.py BIN_DIR [WORD]: tests the names and addresses through which nodes meet. Skipped without network
+namespaces."""
 import time
 
 from node_rig import BIN, Hosts, Job, all_well, run_tests, skip
@@ -30,7 +31,8 @@ def trains(hosts: Hosts, *meet: str) -> None:
 
 
 def a_name_may_be_known_late(hosts: Hosts) -> None:
-    """On a host that looks for it, and on the one that it belongs to, with numbers that are given and without."""
+    """The name is not known at first, either on a node that looks it up, or also on the node that it belongs to. The
+    nodes meet with and without given node ranks."""
     numbers = {True: ["--node-rank=0", "--node-rank=1"], False: ["--nproc-per-node=1"] * 2}
     for unknown_to, is_static in ([2], False), ([1, 2], False), ([1, 2], True):
         for number in unknown_to:
@@ -54,7 +56,7 @@ def an_address_of_ipv6_is_one_like_others(hosts: Hosts) -> None:
 
 
 def a_host_may_call_itself_by_a_loopback_address(hosts: Hosts) -> None:
-    """As on Debian, where the hosts file gives a host's own name the address 127.0.1.1."""
+    """This is so on Debian, where the hosts file gives a node's own name the address 127.0.1.1."""
     for number in (1, 2):
         hosts.name_hosts(number, f"127.0.1.1 host{number}")
     try:

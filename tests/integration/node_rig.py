@@ -1,8 +1,8 @@
-"""Hosts and jobs on them, for tests on several nodes.
+"""Provides hosts and jobs on them, for tests on several nodes.
 
-A host is a network namespace on a switch of its own, with a host name and a hosts file: host1 is 10.77.0.1 and fd00::1.
-Without the right to make them (root), all launchers share this machine's loopback interface, and what needs a network is
-left out with a word. A test is a function of hosts; a file of tests is a program:
+A host is a network namespace with a host name and a hosts file, and all hosts are on one switch. host1 is 10.77.0.1 and
+fd00::1. Without the right to make namespaces (root), all launchers share this computer's loopback interface. Tests that
+need a network are then skipped with a message. A test is a function of hosts. A file of tests is a program:
 
     some_test.py BIN_DIR [WORD]     # only tests whose sentence has WORD
 """
@@ -24,17 +24,17 @@ from event_lines import eventually_event, read_events  # noqa: E402
 from ports import free_port  # noqa: E402  (it is in another folder)
 
 BIN = pathlib.Path(sys.argv[1]).resolve()
-PATIENCE = 60.0  # seconds for what takes milliseconds on a machine that has nothing else to do
+PATIENCE = 60.0  # seconds for operations that take milliseconds on an idle computer
 SKIPPED = 77
 
-# Other mounts than the hosts file stay those of the machine.
+# All mounts except the hosts file are shared with the computer.
 ENTER = """#!/bin/bash
 # enter.sh NUMBER COMMAND…: as if on host NUMBER
 number=$1; shift
 exec nsenter --net=/run/netns/{name}h$number unshare --uts --mount \\
   bash -c 'hostname host'$number' && mount --bind {folder}/hosts'$number' /etc/hosts && exec "$@"' _ "$@"
 """
-# What an ssh to a host is: options, the host, and words for a shell there.
+# An ssh to a host gets options, the host, and words for a shell there.
 REMOTE_SHELL = """#!/bin/bash
 while [[ $1 == -* ]]; do shift; done
 host=$1; shift
@@ -47,7 +47,7 @@ def sh(*words: object) -> str:
 
 
 def until(is_so: collections.abc.Callable[[], object], what: object, seconds: float = PATIENCE) -> None:
-    """Waits for it; `what` says what was waited for."""
+    """Waits until `is_so` returns true. `what` names what was waited for."""
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
@@ -55,7 +55,7 @@ def until(is_so: collections.abc.Callable[[], object], what: object, seconds: fl
 
 
 def is_alive(pid: int) -> bool:
-    """A process that is dead, and that nobody has asked for its end, is not."""
+    """Returns false for a process that has ended, even if its parent has not reaped it yet."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
@@ -63,7 +63,7 @@ def is_alive(pid: int) -> bool:
 
 
 class Hosts:
-    """Hosts 1, 2, … on one switch, or this machine several times."""
+    """Manages hosts 1, 2, … on one switch, or this computer several times."""
 
     def __init__(self, count: int):
         self.name = f"ddpt{os.getpid()}"
@@ -94,7 +94,7 @@ class Hosts:
             sh("ip", "-n", host, "link", "set", "lo", "up")
             sh("ip", "-n", host, "link", "add", "eth0", "type", "veth", "peer", "name", f"p{number}", "netns", self.switch)
             sh("ip", "-n", host, "addr", "add", f"{self.ip(number)}/24", "dev", "eth0")
-            # Not refused where the machine has no IPv6, but the address is not there.
+            # If the computer has no IPv6, this does not fail, but the address does not exist.
             subprocess.run(["ip", "-n", host, "addr", "add", f"fd00::{number}/64", "dev", "eth0", "nodad"], capture_output=True)
             sh("ip", "-n", host, "link", "set", "eth0", "up")
             sh("ip", "-n", self.switch, "link", "set", f"p{number}", "master", "br0")
@@ -106,9 +106,9 @@ class Hosts:
         sh(*map(str, [self.path("enter.sh"), 1, "true"]))
 
     def name_hosts(self, number: int, *lines: str, known: bool = True) -> None:
-        """What the hosts file of a host says: `lines` first, and all hosts if they are known there."""
+        """Writes the hosts file of a host: first `lines`, then all hosts if `known`."""
         all_hosts = [f"{self.ip(each)} host{each}" for each in self.numbers] if known else []
-        # Into the same file, as it is mounted.
+        # Overwrites the existing file, because it is mounted.
         self.path(f"hosts{number}").write_text("\n".join(["127.0.0.1 localhost", *lines, *all_hosts, ""]))
 
     def remove_network(self) -> None:
@@ -150,7 +150,7 @@ class Hosts:
         return [str(self.path("enter.sh")), str(number)] if self.are_apart else []
 
     def pids(self, number: int) -> list[int]:
-        """Of all that runs on a host."""
+        """Returns the pids of all processes on a host."""
         return [int(pid) for pid in sh("ip", "netns", "pids", self.namespace(number)).split()]
 
     def kill(self, number: int, what: signal.Signals) -> None:
@@ -159,16 +159,17 @@ class Hosts:
                 os.kill(pid, what)
 
     def free_port(self) -> int:
-        # Hosts have all ports for themselves.
+        # Each host has all ports for itself.
         return next(ports) if self.are_apart else free_port()
 
 
 ports = itertools.count(29500)
-End = tuple[int, str, str]  # a launcher's code, what it printed, what it said
+End = tuple[int, str, str]  # a launcher's exit code, stdout and stderr
 
 
 class Job:
-    """Launchers of one job, started in this order. They meet by `meet`: with None by number of nodes and endpoint."""
+    """Runs the launchers of one job, started in the order of the calls. They meet by the options `meet`. By default
+    these are the number of nodes and the endpoint."""
 
     def __init__(self, hosts: Hosts, *words: object, nodes: str = "2", meet: list[str] | None = None):
         self.hosts = hosts
@@ -203,7 +204,7 @@ class Job:
         return self
 
     def until_said(self, number: int, text: str) -> None:
-        """What it says until then is lost."""
+        """Waits until the launcher prints `text`. Its output up to then is lost."""
         said = b""
         while text.encode() not in said:
             more = os.read(self.launchers[number].stderr.fileno(), 4096)
@@ -211,7 +212,7 @@ class Job:
             said += more
 
     def kill(self, number: int) -> None:
-        """Launcher and guardian at once. They take no further part in the job."""
+        """Kills launcher and guardian together. They take no further part in the job."""
         launcher = self.launchers.pop(number)
         for pid in subprocess.run(["pgrep", "-P", str(launcher.pid)], capture_output=True, text=True).stdout.split():
             os.kill(int(pid), signal.SIGKILL)
@@ -267,8 +268,8 @@ def skip(reason: str) -> None:
 
 
 class SlowLink:
-    """Between hosts 1 and 2, in the place of the switch, until it is left. Passes frames as they come until it is told
-    otherwise; see tests/support/slow_link.py."""
+    """Connects hosts 1 and 2 in place of the switch, until the `with` block ends. Passes all frames immediately
+    until its rules are changed; see tests/support/slow_link.py."""
 
     def __init__(self, hosts: Hosts, **rules: object):
         self.hosts = hosts

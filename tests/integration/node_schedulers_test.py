@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""node_schedulers_test.py BIN_DIR [WORD]: jobs on two hosts with what schedulers leave in the environment, and no other
-flags than a user would give. The schedulers themselves are in slurm_test.py and mpirun_test.py. Skipped without network
-namespaces."""
+"""node_schedulers_test.py BIN_DIR [WORD]: tests jobs on two nodes with the variables that schedulers set, and only
+with options that a user would give. The schedulers themselves are tested in slurm_test.py and mpirun_test.py.
+Skipped without network namespaces."""
 import dataclasses
 
 from node_rig import Hosts, Job, all_well, run_tests, skip
@@ -12,10 +12,10 @@ SHOW = "echo $GROUP_RANK of $GROUP_WORLD_SIZE, $RANK of $WORLD_SIZE at $MASTER_A
 @dataclasses.dataclass
 class Scheduler:
     name: str
-    words: tuple[str, ...]            # of the command line
-    environment: dict[str, str]       # with {node}, {number} of the host, {file} with the hosts' names
-    said: str                         # the line about it
-    first: dict[str, str] | None = None  # what is otherwise on node 0
+    words: tuple[str, ...]            # arguments of the launcher
+    environment: dict[str, str]       # {node} and {number} stand for the host, {file} for a file with the hosts' names
+    said: str                         # the launcher's line about the scheduler
+    first: dict[str, str] | None = None  # variables that differ on node 0
 
 
 SCHEDULERS = [
@@ -61,7 +61,7 @@ SCHEDULERS = [
 
 def job_of(hosts: Hosts, words: tuple[str, ...], environments: list[dict[str, str]]) -> dict:
     job = Job(hosts, *words, "--tag=", "--no-collapse", "sh", "-c", SHOW, meet=[])
-    # The first node comes last: that must not matter.
+    # The first node starts last, which must not matter.
     for number in (2, 1):
         job.start(number, environment=environments[number - 1])
     return job.ends()

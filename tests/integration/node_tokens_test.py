@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""node_tokens_test.py BIN_DIR [WORD]: launchers, and others, that want to join a job without its token. Without network
-namespaces only the loopback interface is tried."""
+"""node_tokens_test.py BIN_DIR [WORD]: tests launchers and other programs that try to join a job without its token.
+Without network namespaces, only the loopback interface is tested."""
 import os
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ from stranger_rig import (ACTING, AUTH_HELLO, CONTROL, LAST, LINES_PER_ADDRESS, 
 
 def first_node_of(hosts: Hosts, *options: str, environment: dict[str, str] | None = None) -> Job:
     job = Job(hosts, "--nproc-per-node=1", "--rdzv-conf=join_timeout=50", *options, "sh", "-c", "echo worker done")
-    job.start(1, environment=environment).until_said(1, "waiting for 1 of 2 nodes")  # and so it listens
+    job.start(1, environment=environment).until_said(1, "waiting for 1 of 2 nodes")  # then it listens
     return job
 
 
@@ -22,7 +22,7 @@ def tokens() -> list[str]:
 
 
 def a_launcher_with_another_token_is_told_on_both_sides(hosts: Hosts) -> None:
-    """Node 3 has another one than 1 and 2, and tries three times."""
+    """Node 3 has another token than nodes 1 and 2, and tries three times."""
     right, wrong = tokens()
     job = first_node_of(hosts, environment={"DDP_AUTH_TOKEN": right})
     for _ in range(3):
@@ -71,7 +71,7 @@ def a_token_that_the_job_does_not_have_is_told(hosts: Hosts) -> None:
 
 
 def strangers_without_the_token_change_nothing(hosts: Hosts) -> None:
-    """Hellos and nonsense from another machine, to a store that asks for a token first."""
+    """Another host sends hellos and nonsense to a store that requires a token."""
     right, _ = tokens()
     job = first_node_of(hosts, environment={"DDP_AUTH_TOKEN": right})
     host, port = job.endpoint.rsplit(":", 1)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""nodes_test.py BIN_DIR [WORD]: jobs on several nodes. Without network namespaces what needs a cut cable is left out."""
+"""nodes_test.py BIN_DIR [WORD]: tests jobs on several nodes. Without network namespaces, tests that need a cut cable
+are skipped."""
 import re
 import signal
 import subprocess
@@ -21,7 +22,7 @@ def nodes_get_their_ranks(hosts: Hosts) -> None:
     assert [rank[1] for rank in ranks] == ["0", "1", "2"], lines
     assert {rank[2:] for rank in ranks} == {(job.endpoint, interface)}, lines
     if hosts.are_apart:
-        # Who can listen at the endpoint is node 0, whoever was first.
+        # The node that can listen at the endpoint is node 0, even if it starts last.
         assert [rank[0] for rank in ranks] == ["0", "1", "1"], lines
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Workers that have become another user: the launcher may not signal them, and says so. argv: see launched_job.py."""
+"""Tests workers that have become another user. The launcher may not signal them, and reports it. launched_job.py
+describes argv."""
 import contextlib
 import os
 import pathlib
@@ -15,7 +16,7 @@ from launched_job import LAUNCHER, Job, Skip, eventually, run_tests, state_of, s
 
 NOBODY = 65534
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-# Rank 0 becomes root and says who it is; rank 1 fails when the test says so.
+# Rank 0 becomes root and writes its pid; rank 1 fails when the test creates the file `go`.
 WORKER = """#!/bin/sh
 cd "${0%/*}" || exit 1
 [ "$RANK" = 1 ] && { while [ ! -e go ]; do sleep 0.05; done; exit 3; }
@@ -26,7 +27,7 @@ SLEEP = "./become_root --reuid=0 sleep 1000"
 
 @contextlib.contextmanager
 def folder_for_nobody():
-    """With a program that makes root of the user that starts it."""
+    """Creates a folder with a program that gives root rights to the user that starts it."""
     if os.geteuid() != 0:
         raise Skip("only root can start a launcher as one user and its worker as another one")
     if not shutil.which("setpriv"):
@@ -47,12 +48,13 @@ def folder_for_nobody():
 
 @contextlib.contextmanager
 def job_that_fails(ending: str, grace: str = "0.2"):
-    """Of which rank 0, or its child, has become root. The job, its folder, and the pid of the process that is root's."""
+    """Yields the job, its folder, and the pid of the process that is root's. Rank 0 of the job, or its child, has
+    become root."""
     with folder_for_nobody() as folder:
         worker = folder / "worker"
         worker.write_text(WORKER + ending)
         worker.chmod(0o755)
-        # The mark of the job's processes stands in their environment, so the end of `with` kills all of them.
+        # The end of `with` kills all processes of the job, because a mark in their environment identifies them.
         with Job("--nproc-per-node=2", f"--grace={grace}", f"--summary={folder}/summary", str(worker), via=AS_NOBODY,
                  environment={"TMPDIR": str(folder)}) as job:
             def roots_process() -> list[int]:
@@ -71,7 +73,7 @@ def is_roots(pid: int, mark: str) -> bool:
     try:
         marked = mark.encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         return marked and status_of(pid)["Uid"].split() == ["0"] * 4
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return False
 
 
@@ -84,7 +86,7 @@ def worker() -> None:
         assert (f"rank 0 (pid {pid}) cannot be terminated: it now runs as another user (ps -o user= -p {pid}), whose "
                 "processes the launcher may not signal. Terminate it as that user") in err, err
         assert "survives SIGKILL" not in err and "stuck in the kernel" not in err, err
-        assert re.search(r"rank 1 \(pid \d+\) failed: exit code 3", err) and "rank 0 was ended because of it" not in err, err
+        assert re.search(r"rank 1 \(pid \d+\) failed: exit code 3", err) and "rank 0 was terminated because of it" not in err, err
         assert f"cannot be terminated: it now runs as another user (ps -o user= -p {pid})" in (folder / "summary").read_text()
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""page_writers_test.py BIN_DIR: what bindings/c/ddp_board.h and bindings/python/ddp_board.py write on a status
-page, byte by byte, and what they leave alone. With CC and CXX as compilers of C and C++ (cc, c++)."""
+"""page_writers_test.py BIN_DIR: checks what bindings/c/ddp_board.h and bindings/python/ddp_board.py write on a
+status page, byte by byte, and that they change nothing else. CC and CXX name the compilers of C and C++ (by default
+cc, c++)."""
 import json
 import os
 import pathlib
@@ -18,7 +19,7 @@ MAGIC, VERSION, BYTES = 0x42504444, 5, 153920
 WORKER = struct.Struct("=IIQi4xQQ24x48s80s")
 WORKER_AT, WRITER_AT, WORKER_END = 64, 28, 256
 
-# Both programs obey the same words. After each "wait" they print a line, and go on when they get one.
+# Both programs obey the same words. After each "wait" they print a line, and continue when they read one.
 C_PROGRAM = r"""
 #include "ddp_board.h"
 
@@ -112,7 +113,7 @@ LONG_NAME = "".join(chr(ord("a") + i % 26) for i in range(200))
 
 
 class Page:
-    """As the launcher makes it, or with a fault."""
+    """Makes a status page as the launcher makes it, or with a fault."""
 
     def __init__(self, magic: int = MAGIC, version: int = VERSION, size: int = BYTES, writer: int = 0):
         self.fd = os.memfd_create("page")
@@ -126,14 +127,15 @@ class Page:
         return struct.unpack_from("=i", self.bytes(), WRITER_AT)[0]
 
     def worker(self) -> tuple:
-        """changes, phase, since, line, steps, more time until, name, file; the texts without the zeros at the end."""
+        """Returns changes, phase, since, line, steps, more time until, name, file. Trailing zeros of the texts are
+        removed."""
         *numbers, name, file = WORKER.unpack_from(self.bytes(), WORKER_AT)
         assert name.endswith(b"\0") and file.endswith(b"\0"), (name, file)
         return (*numbers, name.rstrip(b"\0").decode(), file.rstrip(b"\0").decode())
 
 
 class Writer:
-    """A program that writes on pages."""
+    """Runs a program that writes on pages."""
 
     def __init__(self, name: str, command: list, source: pathlib.Path):
         self.name, self.command, self.source = name, command, source
@@ -145,7 +147,7 @@ class Writer:
                                 stdout=subprocess.PIPE, text=True)
 
     def runs(self, fd: int, *words: str) -> int:
-        """Returns its pid."""
+        """Runs the program to its end and returns its pid."""
         process = self.starts(fd, *words)
         process.communicate(timeout=60)
         assert process.returncode == 0, (self.name, words, process.returncode)
@@ -164,7 +166,8 @@ def environment(variable: str = "") -> dict:
 
 
 def writers_in(folder: pathlib.Path) -> list:
-    """Of each language one that writes; and the header compiles without a warning with whatever compiler there is."""
+    """Returns one writer per language. Also checks that the header compiles without a warning with every compiler
+    that is installed."""
     strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{BINDINGS}/c", f'-DLONG_NAME="{LONG_NAME}"']
     result = []
     for language, standard, usual, others in [("c", "c11", os.environ.get("CC", "cc"), ["gcc", "clang"]),
@@ -202,7 +205,7 @@ def what_is_written_is_where_the_protocol_says(writer: Writer) -> None:
     assert (changes, phase, line, steps) == (2, 4, writer.place, 3), page.worker()
     assert before <= since <= after and before <= until - 100_500_000_000 <= after, (page.worker(), before, after)
     assert name == "epoch 1" and file == str(writer.source)[-79:], page.worker()
-    # And nowhere else.
+    # The writer changes nothing else on the page.
     fresh = Page(writer=pid).bytes()
     data = page.bytes()
     assert data[:WORKER_AT] == fresh[:WORKER_AT] and data[WORKER_END:] == fresh[WORKER_END:]
@@ -245,7 +248,7 @@ def what_is_not_its_page_is_left_alone(writer: Writer) -> None:
     good = Page()
     read_only = os.open(f"/proc/self/fd/{good.fd}", os.O_RDONLY)
     writer.runs(read_only, *words)
-    closed = str(good.fd)  # not passed on
+    closed = str(good.fd)  # the process does not inherit it
     for variable in ["", closed, "1000000", "x", "-1", f" {good.fd}", f"{good.fd} ", f"+{good.fd}", "9" * 30, "0",
                      "\u0663"]:
         inherited = [] if variable == closed else [good.fd]
@@ -273,7 +276,7 @@ def a_process_may_open_its_page_again_after_exec(writer: Writer) -> None:
 
 def in_python_the_phase_before_comes_back() -> None:
     page = Page()
-    # As if a runtime in C++ of the same process had been at work.
+    # The page looks as if the C++ runtime had written on it in the same process.
     os.pwrite(page.fd, WORKER.pack(8, 4, 1, 55, 10, 0, b"epoch 3", b"train.cpp"), WORKER_AT)
     code = f"""
 import os, struct, ddp_board
@@ -388,7 +391,8 @@ ddp_board.phase("done", "\\udcff\\ud800" + 30 * "\\u4e2d")
 
 
 def ddplaunch_understands_them(writers: list, folder: pathlib.Path) -> None:
-    """They beat for longer than the limit; then they are silent in a phase, and ddplaunch says in which and where."""
+    """The writers send heartbeats for longer than the limit. Then they are silent in a phase, and ddplaunch reports
+    the phase and the place."""
     log = folder / "events"
     script = "case $RANK in " + " ".join(
         f'{rank}) exec {" ".join(map(str, writer.command))} meet beat-slowly train sleep ;;'

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Kills a training at random moments, with SIGKILL: it always goes on, from a step at most one interval back, and ends with
-the bits of a run that was never interrupted.
+"""Kills a training at random moments, with SIGKILL. It always continues, from a step at most one interval back. Its
+result is bit-identical to a run that was never interrupted.
 
     resume_kill_test.py BIN_DIR [KILLS=12]
 
-Of every four kills one is of all processes at once, the others of one rank or of the launcher. With checkpoints written in
-the background the newest may be one interval older: it is still being written. Prints its seed.
+One of every four kills hits all processes at the same time, the others hit one rank or the launcher. If checkpoints are
+written in the background, the newest may be one interval older, because the last one is still being written. Prints its
+seed.
 """
 import os
 import pathlib
@@ -28,13 +29,13 @@ FACTOR = int(os.environ.get("DDP_TEST_TIME_FACTOR", "1"))
 def start(directory: pathlib.Path, background: bool) -> subprocess.Popen:
     words = [BIN / "ddplaunch", "-q", "--no-tag", f"--nproc-per-node={RANKS}", "--backend=cpu", BIN / "elastic_resume",
              "--directory", directory, "--steps", STEPS, "--save-every", SAVE_EVERY]
-    # A session of its own: what is left of a killed job can be found and killed.
+    # The job gets its own session, so that the remains of a killed job can be found and killed.
     return subprocess.Popen([str(word) for word in [*words, *(["--background"] if background else [])]],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
 
 def descendants(pid: int) -> list[int]:
-    """All of them, by the kernel's lists of children."""
+    """Returns all descendants of a process, from the kernel's lists of children."""
     found = []
     try:
         for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
@@ -66,7 +67,7 @@ def kill(job: subprocess.Popen) -> str:
 
 
 def end(job: subprocess.Popen) -> str:
-    """All that it has printed; returns when no process of it holds its output any more."""
+    """Returns all that the job has printed, once no process of it has its output open."""
     return job.communicate(timeout=120 * FACTOR)[0]
 
 
@@ -76,7 +77,7 @@ def finished(text: str) -> str:
 
 def run(folder: pathlib.Path, background: bool, kills: int, expected: str) -> None:
     killed = {"everything": 0, "a rank": 0, "the launcher": 0}
-    saved = 0  # the last step of which it was said that it was saved
+    saved = 0  # the last step that was reported as saved
     number = 0
     directory = folder / "run0"
     while sum(killed.values()) < kills:
@@ -99,7 +100,7 @@ def run(folder: pathlib.Path, background: bool, kills: int, expected: str) -> No
             number += 1
             saved = 0
             directory = folder / f"run{number}"
-    # The last one goes to its end.
+    # The last training runs to its end.
     text = end(start(directory, background))
     assert finished(text) == expected, f"other bits: expected {expected}, seed {SEED}\n{text}"
     assert not list(directory.glob(".removing*")), list(directory.iterdir())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""runner_test.py SCRIPTS: what scripts/run_tests.py and scripts/flakes say of tests that pass, fail, fail every second time,
-skip themselves, hang, or cannot be started."""
+"""runner_test.py SCRIPTS: checks what scripts/run_tests.py and scripts/flakes report of tests that pass, fail, fail
+every second time, skip themselves, hang, or cannot be started."""
 import pathlib
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What becomes of a job that is about to end, or has ended: --save-grace, in Python, and --let-finish. save_test.py BIN."""
+"""save_test.py BIN: tests --save-grace in Python, and --let-finish, on jobs that are about to end or have ended."""
 import os
 import pathlib
 import re
@@ -71,7 +71,7 @@ run("without --save-grace nothing is asked", -signal.SIGTERM, False)
 
 
 def leaves(name, *options, most, says, uploads):
-    """The ranks end, and what each has left in a session of its own still writes."""
+    """The ranks end, while a process that each has started in its own session still writes."""
     with tempfile.TemporaryDirectory() as folder:
         upload = f"sleep 3; touch {folder}/uploaded$RANK"
         begun = time.monotonic()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""slow_network_test.py BIN_DIR [WORD]: jobs on two hosts whose link is slow, loses frames, comes and goes, or passes them one
-way only. Skipped without network namespaces and ethtool. An end that did not reach a node would be a loss there, with the
-exit code 125: no clock is needed to tell them apart."""
+"""slow_network_test.py BIN_DIR [WORD]: tests jobs on two nodes whose link is slow, loses frames, is interrupted, or
+passes frames in one direction only. Skipped without network namespaces and ethtool. If the end of the job did not
+reach a node, the node would report a loss and exit with code 125. So the test needs no clock to tell the cases
+apart."""
 import os
 import pathlib
 import re
@@ -16,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "zoo"))
 from expected import launched  # noqa: E402
 from node_rig import BIN, Hosts, Job, SlowLink, all_well, run_tests, same_end, skip, until
 
-DELAY = 0.2  # each way
+DELAY = 0.2  # in each direction
 
 
 def training(hosts: Hosts, steps: int) -> Job:
@@ -56,7 +57,7 @@ def a_failure_is_told_over_a_slow_link(hosts: Hosts) -> None:
 
 
 def of_a_training_the_rank_that_was_killed_is_told(hosts: Hosts) -> None:
-    """And not the one that misses it, which hears of that as early as its launcher."""
+    """The report must not name the rank that misses it. That rank detects the loss as early as its launcher."""
     with SlowLink(hosts) as link:
         for failing in (1, 2):
             link.change(delay=0)
@@ -64,7 +65,7 @@ def of_a_training_the_rank_that_was_killed_is_told(hosts: Hosts) -> None:
             while "step" not in (line := job.launchers[1].stdout.readline()):
                 assert line, job.ends()
             link.change(delay=DELAY)
-            time.sleep(2 * DELAY)  # no frame that is earlier is under way
+            time.sleep(2 * DELAY)  # then no earlier frame is still in transit
             os.kill(job.events(failing, "worker_started")[0]["pid"], signal.SIGKILL)
             ends = job.ends()
             same_end(ends, 137, f"rank {failing - 1}")
@@ -89,14 +90,14 @@ def a_link_that_comes_and_goes_is_no_loss(hosts: Hosts) -> None:
 
 
 def an_end_is_heard_when_the_link_is_back(hosts: Hosts) -> None:
-    """The news of it is lost, and sent again; what the other node says meanwhile arrives."""
+    """The message about the end is lost, and sent again. What the other node sends meanwhile arrives."""
     for outcome in ("exit 0", "exit 7"):
         with SlowLink(hosts) as link, tempfile.TemporaryDirectory() as folder:
             # The first node's worker ends last.
             program = f"[ $RANK = 1 ] && exit 0; until [ -e {folder}/end ]; do sleep 0.02; done; {outcome}"
             job = Job(hosts, "--nproc-per-node=1", "sh", "-c", program).start(1).start(2).until_all_run()
             until(lambda: job.events(2, "worker_ended"), "the second node's worker ends")
-            time.sleep(0.5)  # and the first node knows
+            time.sleep(0.5)  # then the first node has received it
             link.change(cut="ab")
             pathlib.Path(folder, "end").touch()
             time.sleep(3)
@@ -106,7 +107,7 @@ def an_end_is_heard_when_the_link_is_back(hosts: Hosts) -> None:
 
 
 def a_link_that_passes_one_way_only_ends_both(hosts: Hosts) -> None:
-    # The first node hears of the other one, for as long as that one sends without an answer.
+    # The first node receives messages from the second one for as long as that node sends without an answer.
     with SlowLink(hosts) as link:
         ends = ends_upon_cut(hosts, link, "ab")
         assert "first node" in ends[2][2] and "no word from it for 3.0 s" in ends[2][2], ends

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""slurm_test.py BIN_DIR: jobs of a real Slurm whose three nodes are this machine. Skipped where Slurm is not installed, and
-for others than root."""
+"""slurm_test.py BIN_DIR: tests jobs of a real Slurm whose three nodes are this computer. Skipped without root, and
+if Slurm is not installed."""
 import os
 import pathlib
 import shutil
@@ -19,7 +19,7 @@ NODES = 3
 
 
 class Slurm:
-    """A controller, a daemon for each node, and munge, in a folder."""
+    """Runs a controller, a daemon for each node, and munge, in a folder."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
@@ -106,7 +106,8 @@ def a_failure_is_the_step_s(slurm: Slurm) -> None:
 
 def a_cancelled_step_ends_on_all_nodes(slurm: Slurm) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        # srun drops what it has not read yet once its step is cancelled. To files the nodes' daemons write themselves.
+        # srun drops output that it has not read when its step is cancelled. Output to files is written by the daemons
+        # of the nodes.
         words = (SRUN[0], f"--error={folder}/err%t", *SRUN[1:], "sh", "-c", f"touch {folder}/$RANK; exec sleep 1000")
         step = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                 env=slurm.environment)
@@ -119,7 +120,7 @@ def a_cancelled_step_ends_on_all_nodes(slurm: Slurm) -> None:
         errors = [pathlib.Path(folder, f"err{task}").read_text() for task in range(NODES)]
     assert step.returncode == 143, (step.returncode, of_srun, errors)
     for err in errors:
-        # Slurm signals the workers as well, whose ends are no failures.
+        # Slurm signals the workers as well. Their ends are no failures.
         assert "ended by SIGTERM" in err and "failed" not in err, (of_srun, errors)
 
 

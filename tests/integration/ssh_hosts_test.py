@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""ssh_hosts_test.py BIN_DIR: jobs that are started on other hosts over ssh, by a real sshd on each. The hosts are network
-namespaces; nothing of this machine's own ssh is used or changed. Skipped without sshd, and without the right to make
-namespaces (root)."""
+"""ssh_hosts_test.py BIN_DIR: tests jobs that are started on other nodes over ssh, by a real sshd on each. The nodes
+are network namespaces. The computer's own ssh is neither used nor changed. Skipped without sshd, and without the
+right to make namespaces (root)."""
 import json
 import os
 import pathlib
@@ -16,11 +16,11 @@ import time
 from node_rig import BIN, Hosts
 
 LAUNCHER = BIN / "ddplaunch"
-CONTROLLER = 4  # the machine from which jobs are started
+CONTROLLER = 4  # number of the host on which jobs are started
 
 
 class Lab:
-    """Three hosts with an sshd each, and a fourth that knows how to reach them."""
+    """Manages three hosts with an sshd each, and a fourth host that can reach them."""
 
     def __init__(self, hosts: Hosts, folder: pathlib.Path):
         self.hosts = hosts
@@ -68,7 +68,7 @@ PidFile none
         return [*self.hosts.inside(CONTROLLER), "ssh", "-F", str(self.config)]
 
     def start(self, hosts: str, *words: object, ssh: str = "", folder: object = "/", **environment: str) -> subprocess.Popen:
-        """The launcher here, that starts the others."""
+        """Starts the launcher on the fourth host, which starts the others."""
         command = [*self.hosts.inside(CONTROLLER), LAUNCHER, f"--hosts={hosts}",
                    f"--ssh={ssh or f'ssh -F {self.config}'}", *words]
         return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -108,7 +108,7 @@ PidFile none
             time.sleep(0.02)
 
     def close(self) -> None:
-        for number in (1, 2, 3, CONTROLLER):  # what a check that has failed leaves
+        for number in (1, 2, 3, CONTROLLER):  # this loop kills the remains of a failed check
             for pid in self.processes(number):
                 os.kill(pid, signal.SIGKILL)
         for server in self.servers:
@@ -197,7 +197,7 @@ def nothing_begins_unless_all_hosts_can(lab: Lab) -> None:
     a, _, c = lab.addresses
     marks = lab.folder / "marks"
     code, out, err = lab.run(f"{a},{c}", "touch", marks, folder=lab.missing)
-    assert code == 0 and marks.exists(), (code, out, err)  # the folder is there, the third host has another one in its place
+    assert code == 0 and marks.exists(), (code, out, err)  # the folder exists; on the third host, another one is mounted over it
     marks.unlink()
     inside = lab.missing / "deeper"
     inside.mkdir(exist_ok=True)
@@ -226,7 +226,7 @@ def who_asks_twice_does_not_wait(lab: Lab) -> None:
     a, b, _ = lab.addresses
     launcher = lab.start(f"{a},{b}", "--grace=1000", "--no-collapse", "sh", "-c", "trap '' TERM; echo begun; while :; do sleep 0.05; done")
     until_lines(launcher, 2)
-    while launcher.poll() is None:  # twice, unless two requests met on a busy machine
+    while launcher.poll() is None:  # it takes two requests, or more if two come too close together
         launcher.terminate()
         time.sleep(0.8)
     code, _, err = lab.end(launcher)
@@ -298,7 +298,8 @@ def the_token_is_on_no_command_line(lab: Lab) -> None:
 
 
 def shared_connections_are_left_alone(lab: Lab) -> None:
-    """A master that ssh leaves in the background has our pipes, too; it is the user's, and lives on."""
+    """An ssh master in the background has inherited the launcher's pipes. It belongs to the user and must keep
+    running."""
     config = lab.folder / "shared_config"
     config.write_text(f"ControlMaster auto\nControlPath {lab.folder}/%h.master\nControlPersist 60\n" + lab.config.read_text())
     launcher = lab.start(lab.addresses[0], "-q", "echo", "through a master", ssh=f"ssh -F {config}")
@@ -314,7 +315,7 @@ def shared_connections_are_left_alone(lab: Lab) -> None:
 def much_output_and_a_slow_reader(lab: Lab) -> None:
     a, b, _ = lab.addresses
     launcher = lab.start(f"{a},{b}", "--lossless", "--no-collapse", "-q", "seq", "1", "200000")
-    time.sleep(2)  # nobody reads; the launcher here keeps a bounded backlog
+    time.sleep(2)  # the output is not read; the launcher keeps a bounded backlog
     size = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{launcher.pid}/status").read_text())[1])
     assert size < 64 << 10, f"{size} KiB"
     code, out, err = lab.end(launcher)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""stacks_test.py BIN_DIR: what is told of all ranks, with their stacks: upon SIGQUIT, with a warning, before a job
-that hangs is ended; of programs with the runtime, of Python, of a stopped rank, of one whose signals are blocked."""
+"""stacks_test.py BIN_DIR: checks the report on all ranks with their stacks: upon SIGQUIT, with a warning, and before
+a job that hangs is terminated. The ranks use the runtime or Python, are stopped, or block their signals."""
 import concurrent.futures
 import json
 import os
@@ -60,7 +60,7 @@ def missing(stall: dict, rank: int) -> str:
 
 
 def child_sleeps(pid: int) -> bool:
-    """Whether a child of it is in nanosleep()."""
+    """Returns whether a child of the process is in nanosleep()."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return any("nanosleep" in pathlib.Path(f"/proc/{child}/wchan").read_text() for child in children)
 
@@ -152,7 +152,7 @@ def tools_look_into_programs_without_the_runtime() -> None:
 
 
 def asked_with_stuck_tools(folder: str) -> Run:
-    """A job that was just asked what its ranks are at; no tool ever answers."""
+    """Starts a job and asks for the state of its ranks, while all stack tools hang."""
     for name in ("eu-stack", "gdb", "py-spy"):
         tool = pathlib.Path(folder) / name
         tool.write_text("#!/bin/sh\nexec /bin/sleep 1000\n")

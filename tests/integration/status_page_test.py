@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""status_page_test.py BIN_DIR: the status page of living, stopped and waiting workers, read as docs/development/protocol.md says."""
+"""status_page_test.py BIN_DIR: checks the status page of running, stopped and waiting workers, read as
+docs/development/protocol.md describes it."""
 import collections
 import os
 import pathlib
@@ -44,7 +45,8 @@ def until(condition) -> None:
 
 
 def workers(log: pathlib.Path, count: int) -> dict[int, int]:
-    """Pids by rank, as the launcher says them: a worker's children have its environment and its page, too."""
+    """Returns the pids by rank as the launcher reports them. A search would also find the workers' children, which
+    inherit the environment and the page."""
     found: dict[int, int] = {}
 
     def all_there() -> bool:
@@ -75,7 +77,7 @@ def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
             calls = [call for call in world.calls if call.sequence]
             assert any(call.operation == 0 and call.type == 2 and call.count == 1024 for call in calls), calls
             assert all(b"collective_bench.cpp" in call.file and call.line > 0 for call in calls), calls
-        # A stopped worker's page can be read; the other one waits for it.
+        # The page of a stopped worker can be read, while the other worker waits for it.
         os.kill(pids[1], signal.SIGSTOP)
 
         def rank_0_waits() -> bool:
@@ -87,7 +89,7 @@ def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
         until(rank_0_waits)
         waiting, stopped = read(pids[0]).groups[0], read(pids[1]).groups[0]
         assert waiting.called >= stopped.finished, (waiting[:9], stopped[:9])
-        # Where both have called, they have called the same.
+        # Every call that both ranks have made has the same fingerprint.
         seen = {call.sequence: call.fingerprint for call in waiting.calls}
         common = [call for call in stopped.calls if call.sequence in seen and call.sequence]
         assert common and all(seen[call.sequence] == call.fingerprint for call in common), (waiting, stopped)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Clients that mean harm, or are broken, against a real server: its memory stays bounded, it says which limit was broken,
-and another client is served all the while.
+"""Runs malicious and broken clients against a real server. Its memory stays bounded, it reports which limit was
+exceeded, and another client is served throughout.
 
     store_attack_test.py DDPLAUNCH [WORD]     # only attacks whose name has WORD
 
-Exits with 1 when one fails.
+Exits with 1 if an attack succeeds.
 """
 import contextlib
 import os
@@ -24,10 +24,11 @@ import store_servers  # noqa: E402  (it is in another folder)
 BIN = pathlib.Path(sys.argv[1]).resolve().parent
 PATIENCE = 60.0  # seconds
 MIB = 1 << 20
-# Small, so that they are reached; the memory that the server may take for all of them together is not much more.
+# The limits are small, so that they are reached. The memory that the server may take for all of them together is not
+# much more.
 LIMITS = ("--store-limit=table-bytes=8MiB,buffer-bytes=32MiB,unsent-bytes=4MiB,request-bytes=16MiB,value-bytes=1MiB,"
           "waiting-bytes=16MiB,connections=600")
-# Of the launcher's peak, beyond what it had at first. Sanitizers want more.
+# Limits the growth of the launcher's peak memory since its start. Sanitizers need more.
 BOUND = 100 * MIB * int(os.environ.get("DDP_TEST_MEMORY_FACTOR", "1"))
 VALIDATE = b"\0" + struct.pack("<I", 0x3C85F7CE)
 SET, GET, ADD, CHECK, WAIT, MULTI_GET, MULTI_SET = 1, 3, 4, 5, 6, 10, 11
@@ -46,7 +47,7 @@ def request(opcode: int, fields: bytes = b"") -> bytes:
 
 
 class Server:
-    """What a test sees of the server: connections to it, its memory and what it said."""
+    """Gives a test access to the server: connections to it, its memory and its messages."""
 
     def __init__(self, running: store_servers.Server) -> None:
         self.running = running
@@ -87,7 +88,7 @@ def is_closed(connection: socket.socket) -> None:
 
 
 class Bystander(threading.Thread):
-    """A client that does nothing wrong. Each of its calls must be answered, and rightly."""
+    """Is a client that does nothing wrong. Each of its calls must get the right answer."""
 
     def __init__(self, server: Server) -> None:
         super().__init__()
@@ -108,7 +109,7 @@ class Bystander(threading.Thread):
             while not self.ended.is_set():
                 self.call()
                 time.sleep(0.001)
-        except Exception as error:  # told by the main thread
+        except Exception as error:  # the main thread reports it
             self.failure = error
 
 
@@ -135,7 +136,7 @@ def attacked():
 
 
 def slowloris(server: Server) -> None:
-    """500 connections that send a request by a byte each 10 ms: each is carried out in the end."""
+    """500 connections send a request slowly, one byte every 10 ms. All requests are carried out in the end."""
     whole = [request(ADD, text(b"/slow") + struct.pack("<q", 1))] * 500
     slow = [server.connect(b"") for _ in whole]
     for at in range(len(VALIDATE + whole[0])):
@@ -146,7 +147,7 @@ def slowloris(server: Server) -> None:
 
 
 def length_bombs(server: Server) -> None:
-    """Every length and every count that a request has, as large as it can be."""
+    """Clients send every length and every count of a request with values as large as possible."""
     huge = [struct.pack("<Q", size) for size in (1 << 63, (1 << 64) - 1, 1 << 40, 1 << 32)]
     for size in huge:
         bombs = [request(opcode, size) for opcode in (SET, 2, GET, ADD, CHECK, WAIT, 8, 9, MULTI_GET, MULTI_SET, 14, 15, 16,
@@ -167,7 +168,7 @@ def length_bombs(server: Server) -> None:
 
 
 def unfinished_requests(server: Server) -> None:
-    """Many clients that each send most of the largest request there may be, and stop."""
+    """Many clients each send most of a request of the maximum size, and stop."""
     connections = []
     for _ in range(64):
         connections.append(server.connect())
@@ -177,7 +178,7 @@ def unfinished_requests(server: Server) -> None:
 
 
 def connection_flood(server: Server) -> None:
-    """More connections than there may be; when they have gone there is room again."""
+    """A client opens more connections than allowed. After they are closed, the server accepts connections again."""
     flood = []
     for _ in range(900):
         with contextlib.suppress(ConnectionError):
@@ -196,7 +197,7 @@ def connection_flood(server: Server) -> None:
 
 
 def disconnects(server: Server) -> None:
-    """Clients that leave in the middle of requests, or of being answered."""
+    """Clients leave in the middle of requests or of replies."""
     choose = random.Random(7)
     whole = (request(SET, text(b"k") + text(b"v" * 5000)) + request(WAIT, texts(b"k", b"absent")) + request(GET, text(b"k")) +
              request(18, text(b"b") + struct.pack("<q", 9)) + request(MULTI_GET, texts(*[b"k"] * 50)) +
@@ -204,7 +205,7 @@ def disconnects(server: Server) -> None:
     for _ in range(1500):
         connection = server.connect()
         connection.sendall(whole[:choose.randrange(len(whole))])
-        if choose.random() < 0.5:  # a reset instead of an end
+        if choose.random() < 0.5:  # ends the connection with a reset
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
 
@@ -216,7 +217,7 @@ def set_big(server: Server) -> None:
 
 
 def reply_bombs(server: Server) -> None:
-    """Short requests, the answers to which would be larger than all memory."""
+    """Clients send short requests whose replies would be larger than all memory."""
     set_big(server)
     for count in (5, 1000, 131_072):
         with server.connect() as connection:
@@ -228,20 +229,20 @@ def reply_bombs(server: Server) -> None:
 
 
 def unread_replies(server: Server) -> None:
-    """Clients that ask for much and read nothing."""
+    """Clients request much data and read nothing."""
     set_big(server)
     deaf = []
     for _ in range(40):
         connection = server.connect()
         deaf.append(connection)
         connection.settimeout(1)
-        with contextlib.suppress(OSError):  # nobody takes it any more, or the connection is closed
+        with contextlib.suppress(OSError):  # the server reads no more, or has closed the connection
             connection.sendall(request(GET, text(b"big")) * 1000)
     server.told("buffer-bytes")
 
 
 def full_table(server: Server) -> None:
-    """More than the table may hold; what there was before stays."""
+    """Clients store more than the table may hold. Earlier entries stay."""
     for prefix in (b"values", b"queues", b"counters"):
         for number in range(3):
             with server.connect() as connection, contextlib.suppress(ConnectionError):
@@ -254,7 +255,7 @@ def full_table(server: Server) -> None:
 
 
 def long_waits(server: Server) -> None:
-    """Waits for as many keys as a request may have, on many connections."""
+    """Many connections wait for as many keys as a request may have."""
     keys = texts(*[b"%d" % i for i in range(131_072)])
     connections = []
     for _ in range(20):
@@ -280,7 +281,7 @@ def main() -> int:
         try:
             with attacked() as server:
                 attack(server)
-        except Exception:  # whatever it is, the others still run
+        except Exception:  # whatever fails, the other attacks still run
             traceback.print_exc(file=sys.stdout)
             failed += 1
     print(f"{failed} failed")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ddplaunch store: serving, --inspect, --join. argv[1]: ddplaunch."""
+"""Tests `ddplaunch store`: serving, --inspect, --join. argv[1] is ddplaunch."""
 import contextlib
 import json
 import os
@@ -24,7 +24,7 @@ def command(*words: str, via=(), environment: dict[str, str] | None = None) -> s
 
 
 class Store(Job):
-    """A store that is served at a free port, or what the words say."""
+    """Serves a store at a free port, or as `words` say."""
 
     def __init__(self, *words: str, **options):
         super().__init__(*words, launcher=(LAUNCHER, "store", "--port=0", "--port-file=port"), **options)
@@ -47,7 +47,7 @@ def text(value: bytes) -> bytes:
 
 
 class Client:
-    """Raw bytes, in the current dialect."""
+    """Sends raw bytes to a store, in the current dialect."""
 
     def __init__(self, port: int, host: str = "127.0.0.1"):
         self.socket = socket.create_connection((host, port), timeout=20)
@@ -121,7 +121,7 @@ def ends() -> None:
             try:
                 assert anna.socket.recv(1) == b""
             except ConnectionResetError:
-                pass  # the store ended before it had read her request
+                pass  # the store ended before it had read this client's request
             assert len(store.err().splitlines()) == 1, store.err()
 
 
@@ -340,7 +340,7 @@ def joins() -> None:
 
 @test("store", "a member that comes first waits for its store")
 def joins_early() -> None:
-    with socket.socket() as reserved:  # so that nobody else gets the port
+    with socket.socket() as reserved:  # no other process can get the port
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]

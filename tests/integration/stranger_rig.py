@@ -1,4 +1,5 @@
-"""Processes that speak the launchers' protocol (docs/development/protocol.md, section 7) to the first node of a job, for tests."""
+"""Acts as processes that speak the launchers' protocol (docs/development/protocol.md, section 7) to the first node
+of a job."""
 import contextlib
 import json
 import pathlib
@@ -11,20 +12,21 @@ from node_rig import PATIENCE, Hosts, Job, all_well
 VALIDATE = b"\0" + struct.pack("<I", 0x3C85F7CE)
 CHECK, AUTH_HELLO, CONTROL = 5, 0xD3, 0xD5
 CONTROL_VERSION = 7
-# Clears the screen, sets the window's title, ends the line, begins a sequence in one character (C1), reverses the text.
+# This text clears the screen, sets the window's title, ends the line, begins a sequence in one character (C1), and
+# reverses the text.
 ACTING = "\x1b[2J\x1b]0;title\x07\r\nddplaunch: not a line of the launcher\u009b31m\u202e"
-SEPARATORS = "\x85\u2028"  # for Python, JSON that holds them is several lines
+SEPARATORS = "\x85\u2028"  # Python takes them for line ends, also within JSON
 HOST = f"a\x1b[2J\nb\u009b31m\u202ec{SEPARATORS}d"
 LONG = ACTING + 100_000 * "x"
 LINES_PER_ADDRESS = 5
 ADDRESSES = 64
-LINE_BYTES = 1024  # of a line on a stranger: 500 bytes of its own, and the launcher's words
+LINE_BYTES = 1024  # maximum of a line about a stranger: 500 bytes from the stranger, and the launcher's own text
 LAST = "(no more is said of that address)"
 GO_ON = "while [ ! -e $0 ]; do sleep 0.05; done; echo worker done"
 
 
 class Loopback(Hosts):
-    """This machine several times, also if namespaces can be made."""
+    """Uses this computer several times, even if namespaces can be made."""
 
     def __init__(self) -> None:
         self.name, self.switch, self.numbers, self.are_apart = "loopback", "loopbacks", range(0), False
@@ -43,7 +45,7 @@ def message(name: str, /, **fields: object) -> bytes:
 
 
 def fingerprint_of(program: str) -> str:
-    """FNV-1a, as a launcher computes it of the program's file."""
+    """Returns the FNV-1a hash that a launcher computes of the program's file."""
     state = 0xCBF29CE484222325
     for byte in pathlib.Path(program).resolve().read_bytes():
         state = (state ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -54,7 +56,7 @@ SAME = {"program sh": fingerprint_of("/bin/sh")}
 
 
 def hello(**fields: object) -> bytes:
-    """What a launcher of this job says first, except for `fields`."""
+    """Returns the first message of a launcher of this job, with `fields` replaced."""
     return message("hello", **{"version": CONTROL_VERSION, "job": "none", "host": "stranger", "node_rank": -1, "workers": 1,
                                "nodes": "2", "same": SAME, "alike": {}, "monotonic": 0, "time_of_day": 0, **fields})
 
@@ -75,7 +77,7 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 
 def says(job: Job, what: bytes, source: str = "127.0.0.1") -> bytes:
-    """The answer to a message of a stranger, until the launcher closes the connection."""
+    """Sends a message as a stranger. Returns the answer, up to the end of the connection."""
     with connected(job, source) as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(bytes([CONTROL]) + text(what))
@@ -90,7 +92,8 @@ def is_refused(answer: bytes) -> str:
 
 
 def until_listening(job: Job) -> None:
-    # It says this once it listens, or looks for a node that listens; on a loopback address it is the warning.
+    # The launcher prints the address once it listens, or while it looks for a node that listens. On a loopback address
+    # it is in the warning.
     job.until_said(1, "127.0.0.1")
 
 
@@ -105,7 +108,7 @@ def lines_on(said: str, what: str) -> list[str]:
 
 
 def ends_well(job: Job) -> dict[int, str]:
-    """What the launchers said."""
+    """Waits for a good end of the job. Returns what the launchers printed."""
     ends = job.ends()
     all_well(ends)
     assert all("worker done" in out for _, out, _ in ends.values()), ends
@@ -115,7 +118,7 @@ def ends_well(job: Job) -> dict[int, str]:
 
 
 def few_lines(said: str, addresses: list[str], what: str = "was sent away") -> None:
-    """Of each address five lines, of which the last says so."""
+    """Checks that each address has five lines, of which the last announces that no more follow."""
     for address in addresses:
         lines = lines_on(said, f"({address}) {what}")
         assert len(lines) == LINES_PER_ADDRESS, (address, len(lines), lines[:10])
@@ -130,14 +133,14 @@ def cause(**fields: object) -> dict:
 
 
 def waiting_job() -> Job:
-    """The first node waits for the second one."""
+    """Starts a job whose first node waits for the second one."""
     job = Job(loopback, "--nproc-per-node=1", "sh", "-c", "echo worker done").start(1)
     until_listening(job)
     return job
 
 
 def running_job(folder: str, *options: str) -> Job:
-    """On two nodes, until there is a file `go` in the folder."""
+    """Starts a job on two nodes, which runs until there is a file `go` in the folder."""
     job = Job(loopback, "--nproc-per-node=1", *options, "sh", "-c", GO_ON, f"{folder}/go").start(1)
-    until_listening(job)  # so that it is the first node
+    until_listening(job)  # the first launcher listens first, so that it is the first node
     return job.start(2).until_all_run()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""strangers_test.py BIN_DIR [WORD]: processes that speak the launchers' protocol and do not belong to the job. Whatever they
-send, the console shows few lines and no control character, and the job ends as it would without them."""
+"""strangers_test.py BIN_DIR [WORD]: tests processes that speak the launchers' protocol and do not belong to the job.
+Whatever they send, the console shows few lines and no control character, and the job ends as it would without them."""
 import tempfile
 
 from node_rig import Hosts, run_tests
@@ -8,8 +8,8 @@ from stranger_rig import (ACTING, ADDRESSES, CONTROL, HOST, LAST, LINES_PER_ADDR
                           connected, ends_well, few_lines, hello, is_refused, lines_on, loopback, message, running_job,
                           says, text, waiting_job)
 
-# A hello in which one field says that its node does not belong -> the words about it. Each field holds what acts on
-# terminals, and much of it.
+# Maps a field to a hello and to words of the refusal. The field shows that the hello's node does not belong to the job.
+# Each field holds long text that acts on terminals.
 FOREIGN: dict[str, tuple[dict, str]] = {
     "job": ({"job": LONG}, "it belongs to job '\\x1b[2J\\x1b]0;title\\x07\\x0d\\x0addplaunch: not a line"),
     "nodes": ({"nodes": LONG}, "it has --nnodes=\\x1b[2J\\x1b]0;title\\x07\\x0d\\x0addplaunch: not a line"),
@@ -23,7 +23,7 @@ FOREIGN: dict[str, tuple[dict, str]] = {
 
 
 def each_field_is_shown_escaped_and_cut(_: Hosts) -> None:
-    """Every field has an address of its own, so that its line is shown."""
+    """Each field is sent from another address, so that its line is shown."""
     job = waiting_job()
     sources = {name: f"127.0.2.{number}" for number, name in enumerate(FOREIGN, 1)}
     for name, (fields, words) in FOREIGN.items():
@@ -38,12 +38,12 @@ def each_field_is_shown_escaped_and_cut(_: Hosts) -> None:
 
 
 def thousands_of_strangers_get_five_lines(_: Hosts) -> None:
-    """While the first node waits for the second one, which has the strangers' address."""
+    """The first node waits for the second one, which has the same address as the strangers."""
     job = waiting_job()
     for number in range(3000):
         kind = list(FOREIGN)[number % len(FOREIGN)]
         fields = dict(FOREIGN[kind][0])
-        if number >= 2 * len(FOREIGN):  # the others are short
+        if number >= 2 * len(FOREIGN):  # later hellos are short
             fields = {"job": f"{ACTING}{number}"}
         is_refused(says(job, hello(host=f"{ACTING}{number}", **fields)))
     few_lines(ends_well(job.start(2))[1], ["127.0.0.1"])
@@ -54,7 +54,7 @@ def thousands_of_strangers_get_five_lines_while_the_job_runs(_: Hosts) -> None:
         job = running_job(folder)
         for number in range(1000):
             is_refused(says(job, hello(job=ACTING + str(number), host=ACTING)))
-            # Belongs, and there is no place for it.
+            # This node belongs to the job, but the job is full.
             is_refused(says(job, hello(host=ACTING + str(number))))
         open(f"{folder}/go", "x").close()
         few_lines(ends_well(job)[1], ["127.0.0.1"])
@@ -65,14 +65,15 @@ def many_addresses_get_a_bounded_number_of_lines(_: Hosts) -> None:
     addresses = [f"127.0.3.{number}" for number in range(1, 101)]
     for _ in range(LINES_PER_ADDRESS + 3):
         for address in addresses:
-            is_refused(says(job, hello(job="\x1b"), address))  # short: the console is not read meanwhile
+            is_refused(says(job, hello(job="\x1b"), address))  # the hello is short because the console is not read
     said = ends_well(job.start(2))[1]
     few_lines(said, addresses[:ADDRESSES])
     assert len(lines_on(said, "was sent away")) == ADDRESSES * LINES_PER_ADDRESS, said[-2000:]
 
 
 def nodes_that_come_and_go_get_five_lines(_: Hosts) -> None:
-    """They belong, wait for a place in a job that has all of its nodes, differ in what should be alike, and leave."""
+    """These nodes belong to the job and wait for a place in it, but it has all of its nodes. They differ in values
+    that should be alike, and leave."""
     with tempfile.TemporaryDirectory() as folder:
         job = running_job(folder, "--max-restarts=1")
         for number in range(1000):

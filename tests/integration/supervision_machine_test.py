@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Limits, containers and the machine's state, on whole processes: the rows of docs/development/supervision.md on what
-surrounds a job. argv: see launched_job.py."""
+"""Tests limits, containers and the computer's state with whole processes: the rows of
+docs/development/supervision.md on the environment of a job. launched_job.py describes argv."""
 import os
 import pathlib
 import re
@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from launched_job import (Cgroup, Job, Skip, as_pid_1, eventually, processes, python, run_job, run_tests,
                           state_of, test, with_mounts)
 
-# Orphans, that nobody but the first process can reap.
+# Only pid 1 can reap these orphans.
 MAKES_ORPHANS = """
 i=0; while [ $i -lt 1000 ]; do (: &); i=$((i + 1)); done
 echo made
@@ -76,7 +76,7 @@ def core_dumps() -> None:
             assert told[1].startswith("with "), told
         elif resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
             assert "limit is 0" in told[1], told
-        elif told[1] != "none":  # as where the folder cannot be written
+        elif told[1] != "none":  # "none" means that the folder cannot be written
             core = pathlib.Path(told[1])
             assert core.stat().st_size > 0
             if not core.is_relative_to(job.folder):
@@ -146,11 +146,11 @@ def many_launches() -> None:
 
 @test("35", "a resolver that never answers does not delay the start")
 def broken_resolver() -> None:
-    # 192.0.2.1 is nobody's (RFC 5737).
+    # 192.0.2.1 is reserved for documentation (RFC 5737), so no server has it.
     via = with_mounts("f=$(mktemp); e=$(mktemp); printf 'nameserver 192.0.2.1\noptions timeout:30 attempts:5\n' > $f; mount --bind $f /etc/resolv.conf; "
                       "mount --bind $e /etc/hosts; rm -f $f $e")
     with Job("--nproc-per-node=2", "sh", "-c", "echo ready; exec sleep 1000", via=via) as job:
-        job.wait_for("ready", 2)  # a question to the resolver takes longer than this waits
+        job.wait_for("ready", 2)  # this is shorter than a request to the resolver
 
 
 @test("38", "the kernel's out-of-memory killer prefers workers to the launcher")

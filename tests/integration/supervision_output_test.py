@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests workers' input and output with whole processes: the rows of docs/development/supervision.md on streams.
-argv: see launched_job.py."""
+launched_job.py describes argv."""
 import hashlib
 import os
 import pathlib
@@ -104,7 +104,7 @@ def lossless_console() -> None:
         os.close(theirs)
         with os.fdopen(ours, "rb") as reader:
             assert reader.read(1000), "the worker writes"
-            time.sleep(1.5)  # longer than a lossy console would wait
+            time.sleep(1.5)  # a lossy console would not wait for this long
             assert not os.path.exists(job.path("done")), "the worker should wait for the console"
             rest = reader.read()
         assert job.wait() == 0, job.err()

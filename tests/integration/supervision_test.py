@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How jobs start and end, on whole processes: the rows of docs/development/supervision.md on processes and signals.
-argv: see launched_job.py."""
+"""Tests how jobs start and end, with whole processes: the rows of docs/development/supervision.md on processes and
+signals. launched_job.py describes argv."""
 import contextlib
 import os
 import pathlib
@@ -14,24 +14,24 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from launched_job import (HELPER, LAUNCHER, Job, Skip, cgroup_mount, eventually, processes, python, run_job, run_tests,
                           state_of, status_of, test, with_mounts)
 
-# Leaves an orphan (forked twice) in a session of its own that ignores SIGTERM.
+# The script leaves an orphan (forked twice) in another session that ignores SIGTERM.
 ORPHAN = "(setsid sh -c 'trap \"\" TERM; echo orphan; while :; do sleep 0.1; done' &)\n"
 IGNORES_TERM = "trap '' TERM; echo ready; while :; do sleep 0.05; done\n"
 WAITS_FOR_GO = "while [ ! -e go ]; do sleep 0.01; done\n"
 
 
 def without_cgroup() -> list[str]:
-    """Words that run what follows where no cgroup helps."""
+    """Returns a command prefix that runs a command without cgroups."""
     mount = cgroup_mount("cgroup2")
     return [] if mount is None else with_mounts(f"mount -t tmpfs none {mount}")
 
 
-# Row 1: the same cases on each of the ways to start a process and to learn of its end.
+# Row 1 tests the same cases with each way to start a process and to learn of its end.
 def fails(via: list[str]) -> None:
     code, out, err = run_job("--nproc-per-node=2", "sh", "-c", '[ "$RANK" = 0 ] && exec sleep 100; exit 3', via=via)
     assert code == 3, (code, out, err)
     assert "rank 1 (pid" in err and "failed: exit code 3" in err, err
-    assert "rank 0 was ended because of it (SIGTERM" in err, err
+    assert "rank 0 was terminated because of it (SIGTERM" in err, err
 
 
 def crashes(via: list[str]) -> None:
@@ -46,7 +46,7 @@ def ignores_term(via: list[str]) -> None:
         job.wait_for("ready")
         pathlib.Path(job.path("go")).touch()
         assert job.wait() == 4, job.err()
-        assert "rank 0 was ended because of it (SIGTERM, then SIGKILL after the grace of 0.2 s" in job.err(), job.err()
+        assert "rank 0 was terminated because of it (SIGTERM, then SIGKILL after the grace of 0.2 s" in job.err(), job.err()
         job.expect_nothing_left()
 
 
@@ -58,7 +58,7 @@ def is_stopped(via: list[str]) -> None:
         eventually("the worker has stopped", lambda: state_of(worker) == "T")
         pathlib.Path(job.path("go")).touch()
         assert job.wait() == 4, job.err()
-        assert "rank 0 was ended because of it (SIGTERM, gone in" in job.err(), job.err()
+        assert "rank 0 was terminated because of it (SIGTERM, gone in" in job.err(), job.err()
         job.expect_nothing_left()
 
 
@@ -171,7 +171,7 @@ def both_killed() -> None:
         job.wait_for(".", 2)
         workers = [int(pid) for pid in re.findall(r"worker (\d+)\.", job.out())]
         both = (job.supervisor(), job.pid)
-        os.kill(both[1], signal.SIGSTOP)  # it shall not have the time to see the supervisor's end
+        os.kill(both[1], signal.SIGSTOP)  # the guardian must not see the supervisor's end
         for pid in both:
             os.kill(pid, signal.SIGKILL)
         job.wait()
@@ -185,14 +185,15 @@ def both_killed() -> None:
         if place_for_cgroups():
             job.expect_nothing_left()
 
-            # A start waits a moment only for what it has killed; then the folder is left to the next one.
+            # A start waits only a moment for the cgroups that it has killed. If they remain, the next start removes
+            # them.
             def is_removed() -> bool:
                 return run_job("-q", "true")[0] == 0 and not list(place_for_cgroups().glob(f"ddplaunch-*-{both[1]}"))
             eventually("no cgroup is left", is_removed)
 
 
 def place_for_cgroups() -> pathlib.Path | None:
-    """Where a launcher makes its cgroups, if it can."""
+    """Returns the directory where a launcher makes its cgroups, or None if it cannot."""
     mount = cgroup_mount("cgroup2")
     own = [line[3:] for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
     if mount is None or not own:
@@ -298,7 +299,7 @@ def second_request() -> None:
 @test("11", "a program that cannot be started is told from one that fails, and no rank runs")
 def bad_targets() -> None:
     foreign = bytearray(pathlib.Path(LAUNCHER).read_bytes()[:64]) + bytes(4096)
-    foreign[18:20] = (0x5a5a).to_bytes(2, "little")  # e_machine
+    foreign[18:20] = (0x5a5a).to_bytes(2, "little")  # this field is e_machine
     with Job("-q", "true") as place:
         place.wait()
         files = {"foreign": bytes(foreign), "orphaned": b"#!/no/such/interpreter\n", "plain": b"echo hello\n"}
@@ -423,7 +424,7 @@ def signals_at_the_end() -> None:
                 pathlib.Path(job.path("go")).touch()
                 children = pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children")
                 with contextlib.suppress(OSError):  # the supervisor has ended
-                    while children.read_text():  # SIGUSR1 would end a worker
+                    while children.read_text():  # SIGUSR1 would terminate a worker
                         pass
                 while job.process.poll() is None:
                     job.signal(number)

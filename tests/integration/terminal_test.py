@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A job at a terminal: Ctrl-C, Ctrl-Z and fg, progress bars. argv: see launched_job.py."""
+"""Tests a job at a terminal: Ctrl-C, Ctrl-Z and fg, progress bars. launched_job.py describes argv."""
 import os
 import pathlib
 import pty
@@ -17,7 +17,8 @@ CTRL_C, CTRL_Z = "\x03", "\x1a"
 
 
 class Terminal:
-    """A terminal with a program in its foreground, in a session of its own; what it shows is read on demand."""
+    """Opens a terminal and runs a program in its foreground, in a new session. The terminal's output is read on
+    demand."""
 
     def __init__(self):
         self.ours, self.theirs = pty.openpty()
@@ -30,10 +31,10 @@ class Terminal:
         os.close(self.ours)
 
     def start(self, *words: str, **options) -> Job:
-        """A job whose output and input are this terminal; options as those of Job."""
+        """Starts a job whose input and output are this terminal. It takes the options of Job."""
         def take_terminal() -> None:
             os.setsid()
-            os.close(os.open(os.ttyname(self.theirs), os.O_RDWR))  # the first one that a session opens is its own
+            os.close(os.open(os.ttyname(self.theirs), os.O_RDWR))  # the first terminal that a session opens becomes its controlling terminal
         job = Job(*words, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs, preexec_fn=take_terminal, **options)
         os.close(self.theirs)
         return job
@@ -42,13 +43,13 @@ class Terminal:
         os.write(self.ours, text.encode())
 
     def read(self, seconds: float) -> bool:
-        """Adds to what is shown. False: nothing came, and with the end of the last program nothing will."""
+        """Adds to what is shown. Returns False if the last program has ended and nothing more can come."""
         if not select.select([self.ours], [], [], seconds)[0]:
             return True
         try:
             self.shown += os.read(self.ours, 65536).decode(errors="replace")
             return True
-        except OSError:  # how the end looks
+        except OSError:  # a closed terminal ends with this error
             return False
 
     def wait_for(self, text: str, count: int = 1) -> None:
@@ -57,7 +58,7 @@ class Terminal:
             assert self.read(0.1) and time.monotonic() < deadline, f"no {text!r} on the terminal:\n{self.shown}"
 
     def wait(self, job: Job) -> int:
-        """Reads along until the job ends."""
+        """Reads the terminal until the job ends."""
         def ended() -> bool:
             self.read(0)
             return job.process.poll() is not None
@@ -97,7 +98,8 @@ def three_ctrl_c() -> None:
             eventually("it is frozen", lambda: freezer.read_text() == "FROZEN\n")
             terminal.type(CTRL_C)
             terminal.wait_for("SIGINT: waiting for rank 0 to end")
-            # Requests close together are one, and nothing shows that one has been counted: on a busy machine it takes more.
+            # Requests close together count as one, and nothing shows that one has been counted. On a busy computer it
+            # takes more of them.
             deadline = time.monotonic() + PATIENCE
             while job.process.poll() is None:
                 assert time.monotonic() < deadline, terminal.shown
@@ -116,12 +118,13 @@ def three_ctrl_c() -> None:
 def suspend() -> None:
     if not shutil.which("bash"):
         raise Skip("no bash, whose job control is needed")
-    # Not a shell: one whose child is stopped between vfork and exec waits for it in state D, and never shows T.
+    # The program is not a shell: a shell whose child is stopped between vfork and exec waits in state D and never shows
+    # T.
     script = ("import os, time\nif os.environ['RANK'] == '0': \n    while not os.path.exists('leave'): time.sleep(0.01)\n    open('left', 'w')\n    os._exit(0)\n"
               "print(f'worker {os.getpid()}.', flush=True)\n"
               "while not os.path.exists('go'): time.sleep(0.01)\nprint('went')")
     with Terminal() as terminal:
-        # Job() executes bash, which is told what to run.
+        # Job() executes bash, in which the command line is typed.
         line = f"PS1='$ '; {LAUNCHER} --exit-timeout=4 --nproc-per-node=2 --no-python {sys.executable} -c \"$SCRIPT\""
         with terminal.start(via=["bash", "--norc", "--noprofile", "--noediting", "-i"], environment={"SCRIPT": script},
                             launcher=()) as job:
@@ -147,7 +150,7 @@ def suspend() -> None:
 
 
 def screen(text: str) -> list[str]:
-    """The lines that a terminal of endless width shows."""
+    """Returns the lines that a terminal of unlimited width shows."""
     lines = [""]
     column = 0
     for part in re.split(r"(\r|\n|\x1b\[[0-9;]*[A-Za-z])", text):

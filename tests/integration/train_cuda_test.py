@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """train_cuda_test.py BIN_DIR: train_cuda, on the GPU in software, learns what train_charlm learns.
 
-One and two ranks give the validation perplexity of train_charlm after as many steps; the time of steps is told; wrong
-arguments and a machine without a GPU are errors that say what to do.
+One and two ranks reach the validation perplexity of train_charlm after the same number of steps. The time of steps is
+printed. Wrong arguments and a missing GPU cause errors that name the remedy.
 """
 import os
 import pathlib
@@ -30,7 +30,7 @@ def main() -> int:
                             DDP_BACKEND="cpu"))
     for ranks in (1, 2):
         done = run([*launch, f"--nproc_per_node={ranks}", program, "--steps", 25], DDP_BACKEND="nccl")
-        assert abs(perplexity(done) - on_cpu) < 0.006, (ranks, on_cpu, done.stdout)  # that one is rounded to 0.01
+        assert abs(perplexity(done) - on_cpu) < 0.006, (ranks, on_cpu, done.stdout)  # on_cpu is rounded to 0.01
         assert re.search(r"a step +[0-9.]+ ms computing, [0-9.]+ ms communicating", done.stdout), done.stdout
         print(f"{ranks} ranks: {perplexity(done):.6f}, train_charlm {on_cpu}")
     local = run([*launch, "--nproc_per_node=2", program, "--steps", 3, "--local"], DDP_BACKEND="nccl")

@@ -1,4 +1,4 @@
-// The main job end to end: launcher, store, runtime, backend, gradients, checkpoint, report.
+// Tests a training job end to end: launcher, store, runtime, backend, gradients, checkpoint, report.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -35,13 +35,14 @@ class Training {
 
  private:
   TemporaryDirectory directory_;
-  // A text that every checkout has, in case the machine's copy of the GPL is not there.
+  // Falls back to a text that every checkout has, if the system's copy of the GPL is missing.
   std::string text_ = std::filesystem::exists("/usr/share/common-licenses/GPL-3")
                           ? "/usr/share/common-licenses/GPL-3"
                           : ddp::test::source_directory() + "/LICENSE";
 };
 
-// The data of a safetensors file: after the length word and the header; tensors in the order of saving.
+// Returns the data of a safetensors file, which follows the length word and the header. Tensors are in the order of
+// saving.
 std::vector<double> read_data(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   REQUIRE(file);
@@ -159,7 +160,7 @@ TEST_CASE("a program that no launcher started is a world of one") {
 
 TEST_CASE("a rank that dies in the middle is named and not the secondary failures") {
   const Training training;
-  // Rank 1 is killed from outside the program when the training has begun, or is about to.
+  // Rank 1 is killed from outside the program around the beginning of the training.
   for (int round = 0; round < 5; ++round) {
     const CommandResult result =
         run_command({built("ddplaunch"), "--nproc-per-node=3", "--tag=", "--backend=gloo", "sh", "-c",
@@ -200,7 +201,7 @@ TEST_CASE("the model learns however its gradients travel, and with parameters av
   };
   double mean_bytes = 0;
   const double mean = perplexity_with({}, mean_bytes);
-  // A hook's share of the bytes (of f64), and how much worse its model may be.
+  // A hook sends this share of the bytes (of f64), and may make the model's perplexity worse by this factor.
   struct Expected {
     const char* hook;
     double bytes;

@@ -1,4 +1,5 @@
-"""Reads a checkpoint of train_charlm (argv[1]) as any reader of the safetensors format would, without our code."""
+"""Reads a checkpoint of train_charlm (argv[1]) as any reader of the safetensors format would, without ddplaunch's
+code."""
 import json
 import struct
 import sys

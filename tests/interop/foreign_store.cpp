@@ -1,5 +1,6 @@
-// Our store client through all that a server can do: foreign_store PORT legacy|stock|libuv. `legacy` is PyTorch 1.13's
-// server, `stock` a newer one without libuv (which has no queues), `libuv` one with it. 0: all as it should be.
+// foreign_store PORT legacy|stock|libuv: tests ddp::Store with everything that PyTorch's server can do. `legacy` is the
+// server of PyTorch 1.13. `stock` is a newer one without libuv, which has no queues, and `libuv` is one with it. Exits
+// with 0 if all is correct.
 #include <ddp/error.h>
 #include <ddp/store.h>
 

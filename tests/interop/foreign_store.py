@@ -1,5 +1,5 @@
-"""Our store client against PyTorch's own server: foreign_store.py CLIENT. Serves as this PyTorch does by default and, if
-it is a newer one, without libuv as well."""
+"""foreign_store.py CLIENT: tests ddp::Store against PyTorch's own server. Serves as this PyTorch does by default
+and, if it is a newer one, without libuv as well."""
 import subprocess
 import sys
 
@@ -13,7 +13,7 @@ for kind in ["legacy"] if legacy else ["libuv", "stock"]:
     server.set("from Python", "hello")
     ended = subprocess.run([sys.argv[1], str(server.port), kind], timeout=120)
     assert ended.returncode == 0, f"the client fails against PyTorch {torch.__version__} ({kind})"
-    # What our client wrote, PyTorch's reads.
+    # PyTorch reads the values that ddp::Store has written.
     assert server.get("large") == b"x" * (1 << 20)
     assert server.add("n", 0) == -2
     print(f"PyTorch {torch.__version__} ({kind}): ok", flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training frameworks under ddplaunch: each gives the same result as under PyTorch's own torchrun.
+"""Tests training frameworks under ddplaunch. Each gives the same result as under PyTorch's own torchrun.
 
     frameworks_test.py NAME BIN_DIR       NAME: one of the keys of FRAMEWORKS
 
@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from stuck_program import run_to_end, stacks_of  # noqa: E402
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent / "frameworks"
-# Seconds for what takes ten on an idle machine with two CPUs.
+# Limits operations that take ten seconds on an idle computer with two CPUs.
 PATIENCE = 300
 # These variables may be set where the tests are run, and they would change what is tested.
 UNWANTED = re.compile(r"PET_|TORCH|DDP_|PYTHON|VIRTUAL_ENV|OMP_|ACCELERATE_|(MASTER|LOCAL|GROUP|ROLE)_|(RANK|WORLD_SIZE)$")
@@ -33,11 +33,12 @@ TORCHRUN = ("-m", "torch.distributed.run")
 
 
 class Missing(Exception):
-    """The Python has no such framework. The text says what to install."""
+    """Reports that the Python has no such framework. The text names the package to install."""
 
 
 class Bench:
-    """One framework's script, the programs that start it as a user's PATH has them, and a folder for each run."""
+    """Manages one framework's script, the programs that start it as they are in a user's PATH, and a folder for each
+    run."""
 
     def __init__(self, name: str, bin_dir: pathlib.Path, folder: pathlib.Path) -> None:
         self.name, self.folder, self.runs = name, folder, 0
@@ -75,7 +76,7 @@ class Bench:
         return folder
 
     def words(self, folder: pathlib.Path) -> list[str]:
-        """The script and its arguments."""
+        """Returns the script and its arguments."""
         return [self.script, f"--folder={folder}"]
 
     def run(self, *launcher: str, arguments: tuple = (), environment: dict | None = None,
@@ -86,7 +87,7 @@ class Bench:
         return result
 
     def trains(self, *launcher: str, **how) -> str:
-        """Both ranks train to the end without a restart. Returns the hash of the parameters."""
+        """Trains with both ranks to the end, without a restart. Returns the hash of the parameters."""
         return self.trained(self.run(*launcher, **how))
 
     def trained(self, result: subprocess.CompletedProcess, attempt: int = 0, resumed_at: int = 0) -> str:
@@ -103,7 +104,7 @@ class Bench:
         folder = self.new_folder()
         words = [*launcher, *self.words(folder), "--steps=1000000"]
         log = folder / "output"
-        # A test that runs in the background has SIGINT ignored, and a launcher keeps that.
+        # A test that runs in the background ignores SIGINT, and a launcher would inherit that.
         with open(log, "wb") as output, subprocess.Popen(
                 words, env=self.environment | (environment or {}), stdout=output, stderr=output,
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
@@ -124,7 +125,8 @@ class Bench:
 
 
 def fault_is_shown(result: subprocess.CompletedProcess) -> None:
-    """The launcher names rank 1 and its exception, not what rank 0 says of a lost peer."""
+    """The launcher names rank 1 and its exception. It does not quote the error of rank 0, which has merely lost a
+    peer."""
     ours = [line for line in result.stderr.splitlines() if line.startswith("ddplaunch: ")]
     failed = [line for line in ours if " failed: " in line]
     assert failed and re.match(r"ddplaunch: error: rank 1 \(pid \d+\) failed: exit code 1", failed[0]), ours
@@ -133,7 +135,8 @@ def fault_is_shown(result: subprocess.CompletedProcess) -> None:
 
 
 def check_common(bench: Bench) -> str:
-    """What is the same for all frameworks whose script is started by a launcher. Returns the hash of the parameters."""
+    """Checks everything that holds for all frameworks whose script is started by a launcher. Returns the hash of the
+    parameters."""
     reference = bench.trains(bench.python, *TORCHRUN, "--nproc-per-node=2")
     assert bench.trains("ddplaunch", "--nproc-per-node=2") == reference
     assert bench.trains("torchrun", "--standalone", "--nproc_per_node", "2") == reference
@@ -141,8 +144,8 @@ def check_common(bench: Bench) -> str:
     assert bench.trains("ddplaunch", "--nproc-per-node=2", bench.python) == reference
 
     failing = {"arguments": ("--failing-attempts=1",)}
-    # Not with --max-restarts: with Gloo, a second attempt of torchrun 2.13 meets the addresses of the first in its store,
-    # and fails or hangs.
+    # The test does not use --max-restarts here. With Gloo, a second attempt of torchrun 2.13 finds the addresses of the
+    # first one in its store, and fails or hangs.
     folder = bench.new_folder()
     assert bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder, **failing).returncode == 1
     again = bench.trained(bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder), resumed_at=4)
@@ -155,11 +158,11 @@ def check_common(bench: Bench) -> str:
     assert failed.returncode == 1, failed.returncode
     fault_is_shown(failed)
 
-    # The grace is for slow machines: a checkpoint takes milliseconds here.
+    # The grace is long for slow computers; here a checkpoint takes milliseconds.
     code, text, folder = bench.is_interrupted(signal.SIGINT, "ddplaunch", "--nproc-per-node=2", "--grace=100", "--no-collapse")
     assert code == -signal.SIGINT, code
     assert text.count("interrupted: saved") == 2 and list(folder.glob("interrupted*")), text
-    assert "ranks 0, 1 were ended because of it (SIGINT, gone in" in text, "the workers did not end by SIGINT alone"
+    assert "ranks 0, 1 were terminated because of it (SIGINT, gone in" in text, "the workers did not end by SIGINT alone"
     return reference
 
 
@@ -167,7 +170,7 @@ def check_accelerate(bench: Bench) -> None:
     bench.needs("torch", "accelerate")
     reference = check_common(bench)
     accelerate = (bench.python, "-m", "accelerate.commands.launch")
-    # One process for each worker: `accelerate launch` leaves the environment of its rank alone.
+    # `accelerate launch` starts one process per worker, so it leaves the environment of its rank unchanged.
     assert bench.trains("ddplaunch", "--nproc-per-node=2", *accelerate, "--cpu", "--num_processes=1") == reference
     # `accelerate launch` starts ddplaunch as it would start any program that is not a Python script.
     assert bench.trains(*accelerate, "--cpu", "--num_processes=1", "--no_python", "ddplaunch", "--nproc-per-node=2") == reference
@@ -176,7 +179,8 @@ def check_accelerate(bench: Bench) -> None:
 def check_trainer(bench: Bench) -> None:
     bench.needs("torch", "transformers", "accelerate")
     check_common(bench)
-    # Trainer's own answer to SIGTERM: it goes on for 3 s, saves a checkpoint, and ends after this step or the next one.
+    # Trainer handles SIGTERM itself: it continues for 3 s, saves a checkpoint, and ends after this step or the next
+    # one.
     code, text, folder = bench.is_interrupted(signal.SIGTERM, "ddplaunch", "--nproc-per-node=2", "--grace=100")
     assert code == -signal.SIGTERM, code
     steps = {int(line[4]) for line in TRAINED.findall(text)}
@@ -189,7 +193,7 @@ def check_trainer(bench: Bench) -> None:
 def check_lightning(bench: Bench) -> None:
     bench.needs("torch", "lightning")
     check_common(bench)
-    # Lightning would start the second rank itself; under a launcher with one worker it says that this does not fit.
+    # Lightning would start the second rank itself. Under a launcher with one worker it reports that this does not fit.
     failed = bench.run("ddplaunch", "--nproc-per-node=1")
     assert failed.returncode == 1
     told = re.search(r"^ddplaunch: .*ValueError: .*does not match the world size \(1\)", failed.stderr, re.MULTILINE)
@@ -197,7 +201,7 @@ def check_lightning(bench: Bench) -> None:
 
 
 def check_llama_factory(bench: Bench) -> None:
-    """LLaMA-Factory has a launcher of its own, which calls `torchrun` from PATH, and it reads a file instead of options."""
+    """LLaMA-Factory has its own launcher, which calls `torchrun` from PATH, and it reads a file instead of options."""
     bench.needs("torch", "llamafactory")
     subprocess.run([bench.python, SCRIPTS / "llama_factory_files.py", bench.folder], env=bench.environment, check=True,
                    timeout=PATIENCE)
@@ -208,13 +212,14 @@ def check_llama_factory(bench: Bench) -> None:
     (theirs / "torchrun").chmod(0o755)
 
     def train(*launcher: str, folder: pathlib.Path | None = None, **variables: str) -> tuple[subprocess.CompletedProcess, str]:
-        """Returns what the launcher did, and the hash of the model that rank 0 has saved, or nothing."""
+        """Returns the launcher's result, and the hash of the model that rank 0 has saved, or "" if it has saved
+        none."""
         folder = folder or bench.new_folder()
         options = {"model_name_or_path": bench.folder / "model", "dataset_dir": bench.folder, "output_dir": folder / "out",
                    "stage": "pt", "do_train": "true", "finetuning_type": "full", "dataset": "rows", "cutoff_len": 16,
                    "overwrite_cache": "true", "per_device_train_batch_size": 4, "max_steps": 12, "save_steps": 4, "seed": 7,
                    "learning_rate": "1.0e-3", "use_cpu": "true", "report_to": "none", "disable_tqdm": "true",
-                   # LLaMA-Factory 0.9 cannot load its optimizer's state on a CPU, which it calls cpu:0.
+                   # LLaMA-Factory 0.9 cannot load its optimizer's state on a CPU, because it calls the device cpu:0.
                    "save_only_model": "true"}
         (folder / "train.yaml").write_text("".join(f"{name}: {value}\n" for name, value in options.items()))
         words = [*launcher, str(folder / "train.yaml")]
@@ -236,7 +241,7 @@ def check_llama_factory(bench: Bench) -> None:
     failed, found = train(*command, PYTHONPATH=fault)
     assert failed.returncode == 1 and not found
     fault_is_shown(failed)
-    # LLaMA-Factory goes on from the last checkpoint in its folder.
+    # LLaMA-Factory continues from the last checkpoint in its folder.
     folder, path = bench.new_folder(), f"{theirs}:{environment['PATH']}"
     assert train(*command, folder=folder, PATH=path, PYTHONPATH=fault)[0].returncode == 1
     wanted = train(*command, folder=folder, PATH=path)[1]

@@ -1,6 +1,5 @@
-#!/usr/bin/env bash
-# interop_test.sh NAME BIN_DIR: runs one of the tests below with Python and PyTorch; 77 if those are missing. They are
-# Debian's, or those of the interpreter that DDP_TEST_PYTHON names.
+# !/usr/bin/env bash interop_test.sh NAME BIN_DIR: runs one of the tests below with Python and PyTorch. They are
+# Debian's, or the ones of the interpreter that DDP_TEST_PYTHON names. Exits with 77 if they are missing.
 set -euo pipefail
 name=$1
 bin=$2
@@ -18,12 +17,12 @@ case "$name" in
     "$bin/ddplaunch" -q --nproc-per-node=2 "$python" -W ignore "$here/$name.py"
     ;;
   torch_single)
-    # One worker, no peers: the store still has to be there.
+    # A single worker has no peers, but it still needs the store.
     need torch
     "$bin/ddplaunch" -q --nproc-per-node=1 "$python" -W ignore "$here/torch_gloo.py"
     ;;
   foreign_store)
-    # Our client, their server.
+    # The client is ddplaunch's and the server is PyTorch's.
     need torch
     "$python" -W ignore "$here/foreign_store.py" "$bin/foreign_store"
     ;;
@@ -35,8 +34,8 @@ case "$name" in
     need torch
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    # Another PyTorch than the one that we are built with computes a layer in another order, and our own optimizer an
-    # update: a hundred steps magnify what f32 rounds.
+    # If Python's PyTorch is not the version of the build, its layers round differently in f32. The updates of
+    # ddplaunch's own optimizers do so, too. A hundred steps magnify the difference, so these cases use f64.
     theirs=f64
     if "$python" -c 'import sys, torch; sys.exit(not torch.__version__.startswith(sys.argv[1]))' \
         "$("$bin/torch_parity" --version)"; then

@@ -1,4 +1,5 @@
-// Prints a line of our sampler's indices for each line of its input: SIZE WORLD RANK EPOCH SEED DROP_LAST SHUFFLE.
+// Prints a line of the indices of ddp::DistributedSampler for each line of its input: SIZE WORLD RANK EPOCH SEED
+// DROP_LAST SHUFFLE.
 #include <ddp/distributed_sampler.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-"""Our DistributedSampler against PyTorch's in 1000 random cases: argv[1] prints our indices (see sampler_indices.cpp)."""
+"""Compares ddp::DistributedSampler with PyTorch's in 1000 random cases. argv[1] prints the indices of the former
+(see sampler_indices.cpp)."""
 import os
 import random
 import subprocess

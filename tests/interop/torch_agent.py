@@ -1,4 +1,5 @@
-"""A worker of two torchrun agents that met over our store: it says who it is, and adds up the ranks over gloo."""
+"""Runs as a worker of two torchrun agents that met over ddplaunch's store. It prints its rank, and adds up the ranks
+over gloo."""
 import os
 import sys
 

@@ -1,4 +1,5 @@
-"""A PyTorch job over the agent's store: init_process_group(gloo), collectives, a sub-group, DistributedDataParallel."""
+"""Runs a PyTorch job over the launcher's store: init_process_group(gloo), collectives, a sub-group,
+DistributedDataParallel."""
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
-"""Four ranks over gloo and the launcher's store: the whole group, sub-groups, one after the other and made anew."""
+"""Runs four ranks over gloo and the launcher's store: the whole group, and sub-groups, one after the other and made
+again."""
 import datetime
 
 import torch
@@ -6,7 +7,7 @@ import torch.distributed as dist
 
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 rank, world_size = dist.get_rank(), dist.get_world_size()
-KEPT = []  # see torch_train.py
+KEPT = []  # torch_train.py explains why
 
 
 def total(group=None) -> float:
@@ -16,7 +17,7 @@ def total(group=None) -> float:
     return value.item()
 
 
-# First, since it makes tensors of its own, which cannot be kept.
+# This call comes first because it makes its own tensors, which cannot be kept.
 objects = [None] * world_size
 dist.all_gather_object(objects, {"rank": rank})
 assert [entry["rank"] for entry in objects] == list(range(world_size))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""torch_hang_test.py DDPLAUNCH: PyTorch scripts, which do not use the runtime, that hang before a collective: rank 1 sleeps
-or computes for ever, with or without heartbeats, or calls a barrier. Older versions of PyTorch record nothing of it: the
-stacks tell. The job is ended at --hang-timeout with what all ranks are at, and their Python stacks where py-spy is
-present."""
+"""torch_hang_test.py DDPLAUNCH: tests PyTorch scripts, without the runtime, that hang before a collective. Rank 1
+sleeps or computes forever, with or without heartbeats, or calls a barrier. Older versions of PyTorch record no
+collectives, so the stacks decide. At --hang-timeout the launcher terminates the job. It reports what all ranks do,
+and their Python stacks if py-spy is present."""
 import json
 import os
 import pathlib
@@ -44,7 +44,7 @@ with tempfile.TemporaryDirectory() as folder:
     script = pathlib.Path(folder) / "train.py"
     script.write_text(SCRIPT)
     not_called, different = ("DDP-H03", [1]), ("DDP-H04", [1])
-    # Debian's libtorch 1.13 has no names for what it does in all_reduce: only py-spy tells that it is another call.
+    # Debian's libtorch 1.13 has no function names within all_reduce, so only py-spy shows that the call differs.
     unknown = [] if shutil.which("py-spy") else [("DDP-H07", [])]
     for how, expected in (("sleeps", [not_called]), ("computes", [not_called]), ("beats", [not_called]),
                           ("calls", [different, *unknown])):

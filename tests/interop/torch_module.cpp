@@ -1,4 +1,4 @@
-// What programs do to libtorch modules that are wrapped, on two ranks: every case as its own small training.
+// Tests what programs do to wrapped libtorch modules, on two ranks. Each case is a small training.
 #include <ddp/ddp.h>
 #include <ddp/libtorch.h>
 
@@ -61,7 +61,7 @@ void expect(const std::string& words, const Deed& deed) {
   require(false, "no error with: " + words);
 }
 
-// What this rank did not use and another did has the mean; what nobody used is left as it is.
+// A parameter that another rank has used gets the mean. A parameter that no rank has used is left unchanged.
 void unused_parameters(ddp::ProcessGroup& world, bool set_to_none) {
   ddp::libtorch::DistributedDataParallel net(world, Branches(), finding_unused());
   for (int step = 0; step < 3; ++step) {
@@ -95,7 +95,7 @@ void join_with_unused(ddp::ProcessGroup& world) {
   net.data_parallel().verify_parameters();
 }
 
-// forward() gives all ranks rank 0's buffers, but a rank without data has no forward().
+// forward() gives all ranks rank 0's buffers, but a rank without data does not call forward().
 void join_with_buffers(ddp::ProcessGroup& world) {
   ddp::libtorch::DistributedDataParallel net(world, Normalised());
   torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -136,7 +136,7 @@ void late_parameters(ddp::ProcessGroup& world) {
   expect("'d' is trained, and was not", [&] { net.forward("abc"); });
 }
 
-// What outlives the wrapper may be used on, also wrapped again.
+// A module outlives its wrapper. It may be used afterwards, and wrapped again.
 void outlived(ddp::ProcessGroup& world) {
   Branches module;
   torch::optim::SGD optimizer(module->parameters(), 0.1);
@@ -153,7 +153,7 @@ void outlived(ddp::ProcessGroup& world) {
   }
 }
 
-// An exception in the middle of backward, caught on all ranks.
+// Throws in the middle of backward. All ranks catch the exception.
 struct Fails : torch::autograd::Function<Fails> {
   static Tensor forward(torch::autograd::AutogradContext*, Tensor x) { return x.clone(); }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list) {
@@ -192,7 +192,7 @@ void refused(ddp::ProcessGroup& world) {
   expect("'w' is of type", [&] { wrap(torch::zeros({2}, torch::kComplexFloat)); });
 }
 
-// Temporaries are kept until the operation is done.
+// The runtime keeps temporary tensors until the operation has ended.
 void tensor_collectives(ddp::ProcessGroup& world) {
   const double rank = world.rank();
   const Tensor mean = torch::full({1 << 16}, rank);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""torch_nodes_test.py BIN_DIR: a PyTorch script with DistributedDataParallel on two nodes of two workers gives what it gives
-on one node of four; under torchrun, too, where that works (PyTorch 2.0 and newer; with Python 3.11 older ones do not)."""
+"""torch_nodes_test.py BIN_DIR: a PyTorch script with DistributedDataParallel on two nodes with two workers each
+gives the same result as on one node with four. The same holds under torchrun if it works: with PyTorch 2.0 and
+newer, because older versions do not work with Python 3.11."""
 import os
 import pathlib
 import re

@@ -1,8 +1,9 @@
-// Trains a small net on all ranks, with libtorch's modules and our DistributedDataParallel, as torch_parity.py does it
-// in PyTorch alone; both save their parameters, and the script compares them.
+// Trains a small net on all ranks, with libtorch's modules and ddp::DistributedDataParallel. torch_parity.py does the
+// same in PyTorch alone. Both save their parameters, and the script compares them.
 //
-//   torch_parity FOLDER CASE TYPE      CASE: see kCases; TYPE: f32 or f64; writes FOLDER/initial.safetensors and
-//   ours.safetensors
+//   torch_parity FOLDER CASE TYPE      CASE: see kCases; TYPE: f32 or f64
+//
+// Writes FOLDER/initial.safetensors and FOLDER/ours.safetensors.
 #include <ddp/ddp.h>
 #include <ddp/libtorch.h>
 
@@ -17,12 +18,12 @@
 namespace {
 
 constexpr std::int64_t kSamples = 1000;
-constexpr std::int64_t kBatch = 8;  // a rank
+constexpr std::int64_t kBatch = 8;  // per rank
 constexpr int kSteps = 100;
 
 struct Case {
   bool is_adam = false;
-  bool is_ours = false;  // the optimizer
+  bool is_ours = false;  // uses an optimizer of ddplaunch
   bool is_sharded = false;
   int micro_steps = 1;
 };
@@ -36,7 +37,7 @@ const std::map<std::string, Case> kCases = {
 };
 
 struct NetImpl : torch::nn::Module {
-  // A bias before a normalisation has gradients of rounding errors alone, which Adam magnifies.
+  // A bias before a normalisation has gradients that are only rounding errors, which Adam magnifies.
   torch::nn::Linear first{torch::nn::LinearOptions(16, 64).bias(false)};
   torch::nn::BatchNorm1d norm{64};
   torch::nn::Linear second{64, 64};
@@ -61,7 +62,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// Of samples `indices`.
+// Returns the inputs of the samples `indices`.
 torch::Tensor inputs_of(const torch::Tensor& indices, torch::ScalarType type) {
   const torch::Tensor places = indices.to(torch::kDouble).unsqueeze(1) * 16 + torch::arange(16, torch::kDouble);
   return torch::sin(places * 78.233).to(type);

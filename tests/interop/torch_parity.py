@@ -1,4 +1,4 @@
-"""PyTorch's DistributedDataParallel (Gloo) on what torch_parity.cpp trains with ours: the parameters must be equal.
+"""Trains PyTorch's DistributedDataParallel (Gloo) like torch_parity.cpp. The parameters of both must be equal.
 
     torch_parity.py FOLDER...       one rank of two; CASE/TYPE/BACKEND, with initial.safetensors and ours.safetensors
 """
@@ -18,7 +18,7 @@ TYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
 
 
 def read(path: pathlib.Path) -> dict:
-    """The safetensors format, read by hand: Debian has no reader."""
+    """Reads the safetensors format by hand, because Debian has no reader."""
     data = path.read_bytes()
     length, = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + length])
@@ -33,7 +33,7 @@ def read(path: pathlib.Path) -> dict:
 class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        # A bias before a normalisation has gradients of rounding errors alone, which Adam magnifies.
+        # A bias before a normalisation has gradients that are only rounding errors, which Adam magnifies.
         self.first = torch.nn.Linear(16, 64, bias=False)
         self.norm = torch.nn.BatchNorm1d(64)
         self.second = torch.nn.Linear(64, 64)
@@ -85,7 +85,7 @@ def check(folder: pathlib.Path) -> None:
     for name, tensor in theirs.items():
         distance = (ours[name].double() - tensor.double()).abs().max() / tensor.double().abs().max()
         worst = max(worst, distance.item())
-        # Buffers are rank 0's, as they were before the last forward.
+        # The last forward started with rank 0's buffers on all ranks, and changed them on each rank.
         assert distance <= 1e-6 or "running" in name and dist.get_rank() != 0, (case, backend, name, distance.item())
     if dist.get_rank() == 0:
         print(f"{case} {type_name} {backend}: after {STEPS} steps equal to PyTorch {torch.__version__}'s, to {worst:.1e} of the largest element")

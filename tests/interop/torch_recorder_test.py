@@ -1,7 +1,7 @@
-"""The quick programs of torch_zoo under ddplaunch, with a PyTorch whose flight recorder records Gloo (2.12 or newer).
+"""Runs the quick programs of torch_zoo under ddplaunch. PyTorch's flight recorder must record Gloo (2.12 or newer).
 
-torch_recorder_test.py DDPLAUNCH. Its Python is that of $DDP_NEW_TORCH, an environment, else python3's. Skipped if its
-PyTorch is older. torch_zoo_table.py runs all programs.
+torch_recorder_test.py DDPLAUNCH. Uses the Python of the environment $DDP_NEW_TORCH if it is set, otherwise python3.
+Skipped if its PyTorch is older. torch_zoo_table.py runs all programs.
 """
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""PyTorch's own TCPStore client against our server; run by each worker under ddplaunch (2 ranks)."""
+"""Tests PyTorch's own TCPStore client against the launcher's server. Each worker under ddplaunch runs it (2 ranks)."""
 import datetime
 import os
 
@@ -10,7 +10,7 @@ store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]),
                       timeout=datetime.timedelta(seconds=30))
 prefixed = dist.PrefixStore("interop", store)
 
-# set and get, empty and binary values, values of a megabyte
+# These calls set and get empty and binary values, and values of a megabyte.
 prefixed.set(f"from{rank}", f"hello {rank}")
 assert prefixed.get(f"from{1 - rank}") == f"hello {1 - rank}".encode()
 prefixed.set(f"empty{rank}", "")
@@ -18,14 +18,14 @@ assert prefixed.get(f"empty{1 - rank}") == b""
 prefixed.set(f"big{rank}", "x" * (1 << 20))
 assert len(prefixed.get(f"big{1 - rank}")) == 1 << 20
 
-# counters and barriers
+# These calls test counters and barriers.
 assert prefixed.add("counter", 1) in (1, 2)
 prefixed.wait([f"from{r}" for r in range(world_size)])
 prefixed.add("arrived", 1)
 while prefixed.add("arrived", 0) < world_size:
     pass
 
-# a wait that times out does not corrupt what follows
+# A wait that times out does not corrupt the later requests.
 try:
     prefixed.wait([f"never{rank}"], datetime.timedelta(milliseconds=50))
     raise AssertionError("a wait for a key that never comes returned")

@@ -1,4 +1,5 @@
-"""PyTorch's own store client, whatever version it is, against the server at 127.0.0.1:PORT: all it can ask for.
+"""Tests PyTorch's own store client, of any version, against the server at 127.0.0.1:PORT, with all requests that it
+has.
 
     torch_store_client.py PORT
 """
@@ -15,7 +16,7 @@ LONG = datetime.timedelta(seconds=30)
 
 
 def connect(prefix: str = ""):
-    """A client of its own; its keys are nobody else's if it has a prefix."""
+    """Returns a new client. With a prefix, no other client uses its keys."""
     store = dist.TCPStore("127.0.0.1", PORT, None, False, timeout=LONG)
     return dist.PrefixStore(prefix, store) if prefix else store
 
@@ -55,7 +56,7 @@ def counters() -> None:
 
 def compare_set() -> None:
     store = connect("swap")
-    assert store.compare_set("k", "wrong", "first") == b"wrong"  # a known lie: nothing is stored
+    assert store.compare_set("k", "wrong", "first") == b"wrong"  # the reply is the expected value, although nothing is stored
     assert store.compare_set("k", "", "first") == b"first"
     assert store.compare_set("k", "wrong", "second") == b"first"
     assert store.compare_set("k", "first", "second") == b"second"
@@ -72,9 +73,9 @@ def keys() -> None:
 
 
 def waits() -> None:
-    """A key that another client sets, and what comes after a time-out on the same connection. 1.13 says nothing when it
-    stops waiting: no server knows before the connection's next request. For that it keeps the time-out of the wait, unless
-    it is get(), which has the store's own."""
+    """Another client sets the key. After a time-out, the connection can still be used. PyTorch 1.13 sends nothing
+    when it stops waiting, so no server knows before the next request. For that request it keeps the time-out of the
+    wait, except in get(), which has the store's own."""
     store, other = connect("waits"), connect("waits")
     threading.Timer(0.1, lambda: (other.set("a", "1"), other.set("b", "2"))).start()
     store.wait(["a", "b"])
@@ -95,7 +96,8 @@ def waits() -> None:
 
 
 def late_keys() -> None:
-    """The key comes at about the moment when the wait times out: both answers, or one, and the stream stays whole."""
+    """The key is set around the moment when the wait times out. The server sends one or two replies, and the stream
+    stays usable."""
     store, other = connect("late"), connect("late")
     store.set("there", "v")
     for i in range(50):
@@ -110,7 +112,7 @@ def late_keys() -> None:
 
 
 def threads() -> None:
-    """Eight threads with one client each, and all of them with one that they share."""
+    """Eight threads use one client each, and also a client that they share."""
     shared, failures = connect("threads"), []
 
     def work(number: int) -> None:
@@ -121,7 +123,7 @@ def threads() -> None:
                 shared.add("sum", 1)
                 assert shared.get(f"{number}/{i}") == str(i).encode()
             own.add("done", 1)
-        except Exception as error:  # told by the main thread
+        except Exception as error:  # the main thread reports it
             failures.append(error)
     started = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in started:
@@ -159,7 +161,7 @@ def queues() -> None:
         pass
     threading.Timer(0.1, lambda: other.queue_push("q", "late")).start()
     assert store.queue_pop("q") == b"late"
-    # Several wait, and each value goes to one of them.
+    # Several clients wait, and each value is sent to one of them.
     got = []
     waiting = [threading.Thread(target=lambda: got.append(connect("queues").queue_pop("shared"))) for _ in range(4)]
     for thread in waiting:
@@ -189,7 +191,7 @@ def barrier() -> None:
     for thread in ranks[:3]:
         thread.start()
     store = connect("barrier")
-    while store.add("b/num_members", 0) < 3:  # the key that PyTorch counts them in
+    while store.add("b/num_members", 0) < 3:  # PyTorch counts the members in this key
         pass
     assert not passed
     ranks[3].start()
@@ -211,7 +213,7 @@ def clones() -> None:
     assert store.get("p/k") == b"y"
 
 
-# What a version's clients can ask for.
+# A test that needs a method runs only if this version's client has it.
 TESTS = [(values, ""), (counters, ""), (compare_set, ""), (keys, ""), (waits, ""), (late_keys, "multi_get"), (threads, ""),
          (many_at_once, "multi_get"), (queues, "queue_push"), (list_keys, "list_keys"), (barrier, "barrier"),
          (clones, "clone")]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""PyTorch, unmodified, as a client of our store.
+"""Tests an unmodified PyTorch as a client of ddplaunch's store.
 
     torch_store_test.py client|groups|agent BIN_DIR
 
-client: every call that PyTorch's client has. groups: a job of four ranks with sub-groups. agent: two of torchrun's agents
-complete a rendezvous (c10d, is_host=0) and run a worker each. Runs with Debian's PyTorch and with that of the Python
-that DDP_TEST_PYTHON names; 77 if there is none.
+client: makes every call that PyTorch's client has. groups: runs a job of four ranks with sub-groups. agent: two
+torchrun agents complete a rendezvous (c10d, is_host=0) and run a worker each. Runs with Debian's PyTorch, and with the
+PyTorch of the Python that DDP_TEST_PYTHON names. Exits with 77 if there is none.
 """
 import os
 import pathlib
@@ -41,7 +41,7 @@ def groups(python: str) -> None:
 
 
 def agent(python: str) -> None:
-    # A map that names no rank: with "0", which is the default, torchrun 1.13 does not start under Python 3.11.
+    # The maps name no rank of the job: with "0", which is the default, torchrun 1.13 does not start under Python 3.11.
     old = ["-r", "9:1", "-t", "9:1"] if store_servers.torch_version(python).startswith("1.") else []
     with store_servers.ours(BIN) as server:
         words = [python, "-m", "torch.distributed.run", *old, "--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d",

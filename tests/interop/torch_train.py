@@ -1,7 +1,7 @@
-"""An ordinary PyTorch training script: process group, DistributedDataParallel, DistributedSampler.
+"""Is an ordinary PyTorch training script: process group, DistributedDataParallel, DistributedSampler.
 
 It trains a linear model, and fails unless the loss falls, the ranks share the samples and end with the same parameters.
-Rank 0's last line is "trained: ..."; torch_train_test.py starts the script in all ways that torchrun's users know.
+Rank 0's last line is "trained: ..."; torch_train_test.py starts the script in all ways that users of torchrun know.
 """
 import argparse
 import os
@@ -15,10 +15,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 EPOCHS = 5
-# What collectives worked on. PyTorch 1.13 hangs at the end of a process if a thread of its process group is the last to let
-# go of a tensor: the thread wants Python's lock, which the main thread holds while it waits for the thread. A thread that
-# gets no processor time may hold what an early collective worked on until the end, so all of it is kept, and no collective
-# is called that makes tensors of its own (all_gather_object).
+# KEPT holds the tensors of collectives. PyTorch 1.13 hangs at the end of a process if a thread of its process group is
+# the last to release a tensor. The thread needs Python's lock, which the main thread holds while it waits for the
+# thread. A thread that gets no processor time may hold the tensor of an early collective until the end. So all tensors
+# are kept, and no collective is called that makes its own (all_gather_object).
 KEPT = []
 ATTEMPT = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 
@@ -32,7 +32,7 @@ def parse() -> argparse.Namespace:
 
 
 def check_fresh_store(world_size: int) -> None:
-    """An attempt that met the store of the one before would count its ranks too."""
+    """Fails if the store was already used by the previous attempt, whose ranks would be counted, too."""
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world_size, False)
     assert store.add("starts of this attempt", 1) <= world_size, "this store has served another attempt"
 
@@ -108,7 +108,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    # Without Python's own end, in which PyTorch 2.13 aborts now and then, under torchrun as well: "terminate called without
-    # an active exception", when a thread of its wants Python's lock.
+    # Skips Python's own shutdown, in which PyTorch 2.13 sometimes aborts, also under torchrun. It prints "terminate
+    # called without an active exception" if one of its threads needs Python's lock.
     sys.stdout.flush()
     os._exit(0)

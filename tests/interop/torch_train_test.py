@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A PyTorch training script under ddplaunch, started in all ways that torchrun's users know.
+"""Starts a PyTorch training script under ddplaunch in all ways that users of torchrun know.
 
     torch_train_test.py GROUP BIN_DIR       GROUP: one of the keys of GROUPS
 
-Runs with the Python that DDP_TEST_PYTHON names, /usr/bin/python3 by default; 77 if that has no PyTorch.
+Runs with the Python that DDP_TEST_PYTHON names, /usr/bin/python3 by default. Exits with 77 if it has no PyTorch.
 """
 import json
 import os
@@ -18,12 +18,12 @@ from stuck_program import run_to_end  # noqa: E402
 
 SCRIPT = pathlib.Path(__file__).resolve().with_name("torch_train.py")
 PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
-# What may stand in the environment of whoever runs the tests, and would change what is tested.
+# These variables may be set in the environment of the tests, and would change what is tested.
 UNWANTED = re.compile(r"PET_|TORCH|DDP_|PYTHON|VIRTUAL_ENV|OMP_|(MASTER|LOCAL|GROUP|ROLE)_|(RANK|WORLD_SIZE)$")
 
 
 class Launcher:
-    """The programs ddplaunch and torchrun, found by PATH as a user's are."""
+    """Provides the programs ddplaunch and torchrun in PATH, where a user has them."""
 
     def __init__(self, binary: pathlib.Path, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -34,7 +34,8 @@ class Launcher:
         self.environment = {name: value for name, value in os.environ.items() if not UNWANTED.match(name)}
         self.environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TMPDIR": str(folder)}
         path = [str(bin_dir), self.environment.get("PATH", "/usr/bin:/bin")]
-        # As a user's shell has it: an activated virtual environment, or python3 in PATH.
+        # The environment is like the one of a user's shell: with an activated virtual environment, or with python3 in
+        # PATH.
         prefix = pathlib.Path(PYTHON).parent.parent
         if (prefix / "pyvenv.cfg").exists():
             self.environment["VIRTUAL_ENV"] = str(prefix)
@@ -67,7 +68,7 @@ def under_ddplaunch(launcher: Launcher) -> None:
     launcher.trains("ddplaunch", "--nproc-per-node", "2", "-q", "--", SCRIPT)
     launcher.trains("ddplaunch", "--nproc-per-node=1", SCRIPT, workers=1)
     launcher.trains("ddplaunch", "--nproc-per-node=2", "--no-python", PYTHON, SCRIPT)
-    # Of Debian's package and of a current one alike: nothing but PYTHON_EXEC says which Python it is.
+    # This works with the Python of Debian and with a current one. Only PYTHON_EXEC names the Python.
     launcher.trains("ddplaunch", "--nproc-per-node=2", "-m", "torch_train", cwd=SCRIPT.parent,
                     environment={"PYTHON_EXEC": PYTHON, "VIRTUAL_ENV": "/nonexistent"})
 
@@ -102,7 +103,7 @@ def with_restarts(launcher: Launcher) -> None:
 
 
 def with_recorded_errors(launcher: Launcher) -> None:
-    """error.json of the failing rank is told in our summary, and handed on to whoever started us."""
+    """The launcher shows the error.json of the failing rank in its summary, and passes it on to its own launcher."""
     file = launcher.folder / "error.json"
     summary = launcher.folder / "summary.json"
     failed = launcher.run("torchrun", "--nproc_per_node=2", f"--summary={summary}", SCRIPT, "--failing-attempts=1",
@@ -110,14 +111,15 @@ def with_recorded_errors(launcher: Launcher) -> None:
     assert failed.returncode == 1, "Python ends with 1 after an exception"
     ours = [line for line in failed.stderr.splitlines() if line.startswith("ddplaunch: ")]
     assert any(re.match(r"ddplaunch: error: rank 1 \(pid \d+\) failed: ", line) for line in ours), ours
-    # From error.json, or as Python printed it ("[rank1]: " before it since PyTorch 2) if that says the same.
+    # The error comes from error.json, or from Python's output if both have the same text. PyTorch 2 and newer print
+    # "[rank1]: " before it.
     told = re.compile(r"ddplaunch:   \| (\[rank1\]: )?ValueError: the data of attempt 0 is gone")
     assert any(told.fullmatch(line) for line in ours), ours
     assert json.loads(summary.read_text())["cause"]["error"] == "ValueError: the data of attempt 0 is gone"
     handed_on = json.loads(file.read_text())
     assert "ValueError: the data of attempt 0 is gone" in handed_on["message"]["message"], handed_on
 
-    # record() writes nothing about a deliberate exit: its code is all there is.
+    # record() writes nothing about a deliberate exit, so only the exit code is known.
     file.unlink()
     failed = launcher.run("ddplaunch", "--nproc_per_node=2", SCRIPT, "--failing-attempts=1", "--exit-code=17")
     assert failed.returncode == 17

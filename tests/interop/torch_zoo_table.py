@@ -1,7 +1,7 @@
-"""Runs the programs of torch_zoo under several versions of PyTorch and prints what is said of each, as a table in Markdown.
+"""Runs the programs of torch_zoo under several versions of PyTorch, and prints a Markdown table of the reports.
 
-With --launcher each program is started by ddplaunch; with --peer by the Python's own torch.distributed.run. A program that
-hangs gets --hang-timeout=10, a healthy one no limit. The exit code is 1 if a program was not judged as expected.py has it.
+Each program is started by ddplaunch with --launcher, and by the Python's own torch.distributed.run with --peer. A
+program that hangs gets --hang-timeout=10, a healthy one no limit. Exits with 1 if a report differs from expected.py.
 """
 import argparse
 import concurrent.futures
@@ -34,7 +34,7 @@ def parts_of(version):
 
 
 def ranks_in(words):
-    """The ranks that the text names first: [0, 2, 3] of "ranks 0, 2-3 wait"."""
+    """Returns the ranks that the text names first, such as [0, 2, 3] for "ranks 0, 2-3 wait"."""
     named, ranks = RANKS.search(words), []
     for part in named.group(1).split(", ") if named else []:
         first, _, last = part.partition("-")
@@ -48,7 +48,7 @@ def version_of(python):
 
 
 def marked_lines(program):
-    """The numbers of the lines of the program's function with the comment "Here."."""
+    """Returns the numbers of the lines in the program's function that end with the comment "Here."."""
     lines, inside, found = (ZOO / program.file).read_text().splitlines(), False, []
     for number, line in enumerate(lines, 1):
         if line and not line.startswith((" ", ")")):
@@ -59,7 +59,8 @@ def marked_lines(program):
 
 
 class Run:
-    """One run of a program: its lines, with the time of each since the program began what it is about."""
+    """Runs a program once, and keeps its lines with their times. Time 0 is when the last rank has made its process
+    group."""
 
     def __init__(self, command, environment, limit):
         self.lines = []
@@ -76,7 +77,7 @@ class Run:
         self.code = self.job.wait()
         timer.cancel()
         if self.stopped_at:
-            # What is printed because the job is stopped does not count.
+            # Lines that are printed because the job is stopped do not count.
             self.lines = [(at, line) for at, line in self.lines if at <= self.stopped_at]
         ended = time.monotonic()
         zero = max((at for at, line in self.lines if self.is_start(line)), default=begun)
@@ -91,7 +92,8 @@ class Run:
 
     @staticmethod
     def is_start(line):
-        """Whether a rank says that it has made its process group. The launcher shows the last lines of a rank again."""
+        """Returns whether a rank reports here that it has made its process group. The launcher prints the last lines
+        of a rank again."""
         return line.rstrip().endswith("started") and not line.startswith("ddplaunch")
 
     def stop(self):
@@ -99,12 +101,12 @@ class Run:
         self.job.send_signal(signal.SIGTERM)
 
     def first(self, pattern):
-        """The time and the text of the first line in which it is found."""
+        """Returns the time and the text of the first line that contains the pattern, or None."""
         return next(((at, line) for at, line in self.lines if pattern.search(line)), None)
 
 
 class Judgement:
-    """What the launcher said in a run, and whether that is as expected. It knows no places without py-spy."""
+    """Compares the launcher's report of a run with the expected one. Without py-spy the report has no places."""
 
     def __init__(self, program, run, version, places=True):
         self.run, self.places = run, places
@@ -112,7 +114,7 @@ class Judgement:
         found = [(at, match) for at, match in found if match]
         self.first = run.first(LAUNCHER_WORD)
         self.first_verdict = found[0] if found else None
-        # The last is what the launcher has decided.
+        # The last verdict is the launcher's decision.
         self.severity, self.words, self.verdict = found[-1][1].groups() if found else ("", "", "")
         if not found and program.code != 0:
             error = run.first(re.compile(r"^ddplaunch: error: "))
@@ -123,7 +125,7 @@ class Judgement:
         self.wrong = self.compare(program, parts_of(version) >= (2, 12))
 
     def stacks(self):
-        """Each is a line: "rank 1: inner (file:number) ← outer (file:number)"."""
+        """Returns each stack as one line: "rank 1: inner (file:number) ← outer (file:number)"."""
         found = []
         for _, line in self.run.lines:
             if re.match(r"ddplaunch:   ranks? [-\d, ]+: ", line):
@@ -133,7 +135,8 @@ class Judgement:
         return found
 
     def place_of(self, program):
-        """The innermost line of the script in the last stack of the first of the ranks that are named, else of any rank."""
+        """Returns the innermost line of the script in the last stack of the first rank that is named. If none is
+        named, it uses any rank."""
         for stack in reversed([stack for stack in self.stacks() if not self.ranks or self.ranks[0] in ranks_in(stack)]):
             place = PLACE.search(stack)
             if place:
@@ -162,13 +165,13 @@ class Judgement:
             wrong.append(f"verdict {self.verdict or 'none'}, not {verdict or 'none'}")
         if recorded and program.says and program.says not in self.run.output:
             wrong.append(f"does not say {program.says!r}")
-        # Where stacks are read, the launcher need not know the rank, but must not name another one.
+        # If the launcher reads stacks, it need not know the rank, but it must not name another one.
         if self.ranks != program.culprits and (recorded or self.ranks):
             wrong.append(f"names {list(self.ranks) or 'no rank'}, not {list(program.culprits)}")
-        # If it names no rank, it shows the stacks of all.
+        # If the launcher names no rank, it shows the stacks of all ranks.
         places = [self.place] if self.ranks else re.findall(r"\w+\.py:\d+", " ".join(self.stacks()))
         marked = [f"{program.file}:{number}" for number in marked_lines(program)]
-        # Of a rank that is stopped no stack is taken.
+        # The launcher takes no stack of a stopped rank.
         if self.places and marked and verdict != "H02" and not any(place.split(" ")[0] in marked for place in places):
             wrong.append(f"place {self.place or 'not named'}, not {marked[0]}")
         return wrong

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a worker finds in its environment under torchrun and under ddplaunch by that name, option set by option set.
+"""Compares a worker's environment under torchrun and under ddplaunch by that name, for each set of options.
 
     torchrun_environment.py BIN_DIR [--record]
 
-Compared is whatever the launcher adds to its own environment or changes in it, for each rank, and the script's arguments.
-torchrun is that of the Python named by DDP_TEST_PYTHON (/usr/bin/python3 by default) if its PyTorch is 2.12 or later.
-Without one, ddplaunch is compared with what torchrun 2.13 gave, recorded in torchrun_environment.json; --record makes
-that file anew. DIFFERENCES lists what we mean to do otherwise; anything else, and a row that no option set needs any
-more, is a failure.
+For each rank, it compares the variables that the launcher adds or changes, and the script's arguments. torchrun belongs
+to the Python that DDP_TEST_PYTHON names (/usr/bin/python3 by default), if its PyTorch is 2.12 or later. Otherwise
+ddplaunch is compared with the values of torchrun 2.13, recorded in torchrun_environment.json; --record writes that
+file. DIFFERENCES lists the intended differences. Any other difference is a failure, and so is a row that no set of
+options needs.
 """
 import concurrent.futures
 import dataclasses
@@ -44,12 +44,13 @@ if os.environ.get("FAIL_AT") == attempt:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """{port} is a free port, {log} a folder, {script} the program, which "dump.py" ends if it is not named."""
+    """Describes a command line. {port} is a free port, {log} a folder, {script} the program. If {script} is missing,
+    the path of dump.py is appended, except with -m."""
     options: str
     environment: dict = dataclasses.field(default_factory=dict)
     arguments: tuple = ("--epochs=3",)
     launch: bool = False  # python -m torch.distributed.launch
-    cpus: int = 0  # to run on, 0: all
+    cpus: int = 0  # number of CPUs to run on; 0 means all
 
     def name(self) -> str:
         variables = " ".join(f"{name}={value}" for name, value in self.environment.items())
@@ -103,13 +104,14 @@ CASES = [
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Where `theirs` and `ours` match all of torchrun's value and ours. None: the variable is not set."""
+    """Describes an intended difference: `theirs` matches torchrun's whole value and `ours` ddplaunch's. None means
+    that the variable is not set."""
     what: str
     theirs: str
     ours: str
     reason: str
-    options: str = ".*"  # with which it is meant
-    cpus: int = 1  # with fewer there is no such difference
+    options: str = ".*"  # the options for which the difference is intended
+    cpus: int = 1  # the difference needs at least this number of CPUs
 
     def explains(self, case: Case, what: str, theirs, ours) -> bool:
         def matches(pattern, value):
@@ -141,7 +143,7 @@ DIFFERENCES = [
 
 
 def normalised(variable: str, value: str, port: int, folder: pathlib.Path, run_id: str) -> str:
-    """The value without what is random, or is a matter of the machine."""
+    """Returns the value without its random parts, and without parts that depend on the computer."""
     if variable == "MASTER_PORT":
         return "<the port asked for>" if value == str(port) else "<a free port>" if int(value) > 1023 else value
     value = value.replace(str(folder), "<tmp>")
@@ -152,7 +154,7 @@ def normalised(variable: str, value: str, port: int, folder: pathlib.Path, run_i
 
 
 def run(case: Case, launcher: list) -> dict:
-    """What every rank of every attempt was given: "RANK.ATTEMPT" -> name -> value."""
+    """Returns the variables and arguments of every rank of every attempt, as "RANK.ATTEMPT" -> name -> value."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         (folder / "dump").mkdir()

@@ -1,6 +1,5 @@
-#!/usr/bin/env bash
-# Builds a project that embeds the sources: embedding_test.sh DDPLAUNCH WITH_TORCH FETCH [CMake options]. The runtime alone
-# must need nothing of what the launcher needs. DDPLAUNCH may be "configure": then nothing is built.
+# embedding_test.sh DDPLAUNCH WITH_TORCH FETCH [CMake options]: builds a project that embeds the sources. The runtime
+# alone must not need the dependencies of the launcher. If DDPLAUNCH is "configure", nothing is built.
 set -euo pipefail
 ddplaunch=$1 with_torch=$2 fetch=$3
 here=$(cd "$(dirname "$0")" && pwd)

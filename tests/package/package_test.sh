@@ -11,15 +11,17 @@ cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 cmake -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
       "${@:2}" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
-# The build tree must not be needed: the consumer finds the library through its own run path, plug-ins beside that.
+# The consumer must not need the build tree. It finds the library through its own run path, and the plug-ins beside the
+# library.
 output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/build/consumer")
 echo "$output"
 [ "$output" = "sum of 3 ranks: 3" ]
 
-# Each public header alone, as strict projects compile it; those of libtorch are compiled by the adapter's tests.
+# Each public header compiles alone, with the warnings of strict projects. The headers for libtorch are compiled by the
+# adapter's tests.
 (cd "$work/prefix/include" && find ddp -name '*.h' ! -name c.h ! -name torch.h ! -name libtorch.h) | sort |
   xargs -P 2 -I HEADER sh -c 'echo "#include <HEADER>" | c++ -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror -I"$0/include" -x c++ - || { echo "HEADER fails"; exit 255; }' "$work/prefix"
-# Options with some members given, and no warning of the others.
+# A program may set only some members of the options, without a warning about the others.
 cat >"$work/options.cpp" <<'END'
 #include <ddp/ddp.h>
 using namespace std::chrono_literals;
@@ -33,8 +35,8 @@ c++ -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Werror -I"$w
 c++ -std=c++17 -fsyntax-only -I"$work/prefix/include" "$work/options.cpp" 2>"$work/cxx17.log" && exit 1
 grep -q 'ddp needs C++20' "$work/cxx17.log"
 
-# A component that is missing, and another libtorch than the adapter's, say why.
-refused() {  # COMPONENTS WORDS [CMake options]
+# If a component is missing or libtorch is not the adapter's version, CMake reports why.
+refused() {  # arguments: COMPONENTS WORDS [CMake options]
   if cmake -S "${source%/*}/components" -B "$work/components" --fresh -DCMAKE_PREFIX_PATH="$work/prefix" \
            -DCOMPONENTS="$1" "${@:3}" >"$work/configure.log" 2>&1; then
     echo "COMPONENTS $1 were found"; exit 1
@@ -45,10 +47,10 @@ refused nonsense "has no component 'nonsense'; there are libtorch and static"
 if [ -e "$(find "$work/prefix" -name ddplaunchLibtorchTargets.cmake)" ]; then
   mkdir "$work/other"
   echo 'set(Torch_VERSION 9.8.7)' >"$work/other/TorchConfig.cmake"
-  # It takes the program's libtorch, whichever that is.
+  # The adapter is not linked to a libtorch, because it uses the program's.
   if readelf -d "$work"/prefix/lib*/libddp_libtorch.so | grep 'NEEDED.*torch_cpu'; then exit 1; fi
   refused libtorch "built for libtorch [0-9.]*, and $work/other is libtorch 9.8.7" -DTorch_DIR="$work/other"
-  # The same with a real one, in an environment of Python, and at run time.
+  # A real libtorch in a Python environment is refused as well, also at run time.
   if [ -n "${DDP_NEW_TORCH:-}" ]; then
     torch=$(echo "$DDP_NEW_TORCH"/lib/python3*/site-packages/torch)
     refused libtorch "built for libtorch [0-9.]*, and $torch/share/cmake/Torch is libtorch 2" -DTorch_DIR="$torch/share/cmake/Torch"
@@ -64,7 +66,7 @@ else
   refused libtorch "was built without libtorch"
 fi
 
-# The static library.
+# The static library can be linked.
 cmake -S "${source%/*}/components" -B "$work/static" -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS=static \
       >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/static" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
@@ -72,24 +74,24 @@ output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=c
 [ "$output" = "sum of 3 ranks: 3" ] || { echo "the static program says: $output"; exit 1; }
 if ldd "$work/static/consumer" | grep libddp; then exit 1; fi
 
-# No binary tells where it was built.
+# No binary contains the path where it was built.
 if grep -rl --binary-files=text "$(cd "$build/../.." && pwd)/src" "$work/prefix"; then echo "tell where they were built"; exit 1; fi
-# What the library shows is what cmake/ddp_runtime.exports says.
+# The library exports only the symbols in cmake/ddp_runtime.exports.
 library=$(find "$work/prefix" -name 'libddp_runtime.so')
 nm -DC --defined-only "$library" | cut -c20- | grep -vE '^(ddp::|ddp_|(typeinfo|typeinfo name|vtable) for ddp::[A-Z])' && exit 1
 
-# The same for a program in C, with a compiler for C alone.
+# A program in C works as well, with only a C compiler.
 cmake -S "${source%/*}/c_consumer" -B "$work/c_build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
       >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/c_build" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
 output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/c_build/c_consumer")
 [ "$output" = "sum in C: 3" ] || { echo "the program in C says: $output"; exit 1; }
 
-# The benchmark is found where it is installed.
+# The installed launcher finds the benchmark.
 "$work/prefix/bin/ddplaunch" bench --nproc-per-node=2 --backend=cpu all_reduce --sizes 4K --iterations 2
 
-# What the program says of itself lies where shells and man look for it; under the name torchrun it is in its
-# compatibility mode.
+# The manual page and the completions are installed where man and shells look for them. Invoked as torchrun, the program
+# is in compatibility mode.
 for file in man/man1/ddplaunch.1.gz bash-completion/completions/ddplaunch zsh/site-functions/_ddplaunch \
             fish/vendor_completions.d/ddplaunch.fish; do
   [ -s "$work/prefix/share/$file" ] || { echo "share/$file is missing or empty"; exit 1; }
@@ -99,7 +101,7 @@ usage=$("$work/prefix/libexec/ddplaunch/torchrun" --help | sed -n 1p)
 [ "$usage" = "Usage: torchrun [options] program [arguments ...]" ] || { echo "torchrun says: $usage"; exit 1; }
 [ ! -e "$work/prefix/bin/torchrun" ]
 
-# The installed tree moved elsewhere, by pkg-config.
+# The installed tree works after it has been moved, through pkg-config.
 mv "$work/prefix" "$work/moved"
 export PKG_CONFIG_PATH=${library%/*}/pkgconfig
 PKG_CONFIG_PATH=${PKG_CONFIG_PATH/#"$work/prefix"/"$work/moved"}
@@ -109,7 +111,7 @@ c++ -std=c++20 "$source/consumer.cpp" $(pkg-config --cflags --libs ddplaunch) \
 output=$("$work/moved/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/by_pkg_config")
 [ "$output" = "sum of 3 ranks: 3" ] || { echo "the program by pkg-config says: $output"; exit 1; }
 
-# What was installed can be removed.
+# The target for uninstalling removes all installed files.
 cmake --install "$build" --prefix "$work/gone" >"$work/install.log"
 (cd "$build" && cmake -P "${source%/tests/*}/cmake/uninstall.cmake") >"$work/install.log" 2>&1
 left=$(find "$work/gone" ! -type d -o -name 'ddp*')

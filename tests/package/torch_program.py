@@ -1,7 +1,7 @@
 """Trains a line with PyTorch's DistributedDataParallel on CPUs; rank 0 prints "trained: SLOPE".
 
-Debian 13's PyTorch is built without libuv, and its env:// rendezvous asks for it all the same, so that it works under no
-launcher, its own torchrun included. There the store is opened by the program.
+Debian 13's PyTorch is built without libuv, but its env:// rendezvous requires it. So it works under no launcher,
+including its own torchrun. In that case the program opens the store itself.
 """
 import os
 

@@ -1,4 +1,4 @@
-// Thousands of random lives of a job, each from a seed that is printed if a rule is broken.
+// Runs thousands of random jobs, each from a seed that is printed if a rule is broken.
 #include <random>
 
 #include "support/catch.h"
@@ -25,7 +25,7 @@ class RandomJob {
       started_ = i + 1;
     }
     for (int event = 0; event < 200 && !job_.state().finished(); ++event) something_happens();
-    // Whatever happened: once everybody is told to end, the job is over within grace and wait.
+    // Whatever has happened, the job ends within grace and wait once all workers are asked to end.
     if (!job_.state().finished()) job_.launcher_gets(SIGTERM);
     job_.passes(1h);
   }
@@ -37,11 +37,11 @@ class RandomJob {
     const bool has_cause = !std::holds_alternative<std::monostate>(outcome.cause);
     CHECK(outcome.status.success() == !has_cause);
     CHECK_FALSE(job_.state().alarm().has_value());
-    // Nobody is left who was not killed or reported.
+    // Every worker that still runs is reported as unkillable.
     std::size_t alive = 0;
     for (const bool is_alive : alive_) alive += is_alive ? 1 : 0;
     CHECK(outcome.unkillable.size() == alive);
-    // SIGKILL never comes before a request.
+    // SIGKILL is never sent before another request to end.
     for (int i = 0; i < started_; ++i) {
       const std::string signals = job_.signals_to(i);
       const std::size_t kill = signals.find("g9");

@@ -12,9 +12,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Trouble that nobody need notice: a heartbeat and the network's own delays come on top.
+// Trouble of up to this length must have no effect. A heartbeat and the network's delays are added to it.
 constexpr auto kHarmless = 4s;
-// What is said between the nodes meanwhile.
+// Covers the messages between the nodes meanwhile.
 constexpr auto kPatience = 10s;
 
 bool is_secondary(const wire::Cause& cause) {
@@ -178,7 +178,7 @@ void NodesRules::launcher_ends(std::size_t machine, int exit_code) {
                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - one.told_at).count()) +
                     " s before it does");
   }
-  // What its attempt ended with counts, where no other node has to agree and the user has asked after that.
+  // If no other node has to agree and the user asks for the end later, the exit code of the attempt counts.
   const bool is_alone_and_asked = options_.nodes.max == 1 && one.times_told > 0;
   if (one.is_in_haste || is_alone_and_asked || exit_code == one.left_with->exit_code) return;
   violate(10, name(machine) + " ends with " + std::to_string(exit_code) + " for '" + one.left_with->text + "' (" +

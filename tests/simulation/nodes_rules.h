@@ -1,25 +1,23 @@
-// NodesRules: what must hold in every life of a job on several nodes, looked at after every event. It sees what the
-// coordinator does and what happens to workers, and nothing of how they came to it.
+// NodesRules checks what must hold in every run of a job on several nodes, after every event. It sees the coordinator's
+// actions and the events of workers, but not the reasons for them.
 //
-//  1 Workers of two attempts never run at the same time among the machines that the coordinator has not given up.
-//  2 A machine that hears nothing of the coordinator for node_timeout has no workers a heartbeat and their time to end
-//  later; a
-//    frozen one, that time after it goes on. The coordinator's own workers end with it.
-//  3 When the coordinator says that the job is over, no machine that it has not given up has workers.
-//  4 Whoever hears the end hears the same cause and exit code.
-//  5 Machines without trouble either hear it, or were sent away, or had been asked to end.
-//  6 The ranks of an attempt are 0 to the world's size without gap or overlap, of not more nodes than the job has, in
-//    the order of their numbers; the coordinator's own come first.
-//  7 The store is emptied once before each attempt, and there are not more attempts than restarts allow.
-//  8 Success is success of all; an attempt is ended for something that has happened in it, and a secondary failure is
-//  the cause
-//    only where nobody else is and has been given the time of wait_for_more().
-//  9 When the coordinator has heard that somebody asks for the end, no other attempt begins.
-// 10 A launcher that leaves ends, and with the exit code of its cause. It ends no attempt before its workers have
-// ended. 11 A launcher that is asked to end has ended some seconds after its workers' time to end, whatever the others
-// do. 12 Only a launcher that is asked twice, or has lost its guardian, ends without having heard that the job is over.
-// The
-//    coordinator's waits until the others know, unless it is asked meanwhile.
+//    1 Workers of two attempts never run at the same time on nodes that the coordinator has not given up.
+//    2 If a node receives nothing from the coordinator for node_timeout, its workers have ended soon after: within a
+//      heartbeat and their time to end. For a frozen node that time starts when it continues. The coordinator's own
+//      workers end together with it.
+//    3 When the coordinator announces the end of the job, no node that it has not given up has workers.
+//    4 All nodes that receive the end receive the same cause and exit code.
+//    5 Nodes without trouble receive the end, unless they were refused or had been asked to end.
+//    6 The ranks of an attempt are 0 to world size - 1 without gap or overlap. They are on at most as many nodes as the
+//      job has, in the order of their node ranks, and the coordinator's node is the first.
+//    7 The store is emptied once before each attempt, and there are at most as many attempts as restarts allow.
+//    8 A job succeeds only if all workers succeed. An attempt is ended only for an event in it. A secondary failure is
+//      the cause only if there is no other cause and the time of wait_for_more() has passed.
+//    9 After the coordinator has received a user's request to end, no other attempt begins.
+//   10 A launcher that leaves ends, with the exit code of its cause. It ends no attempt before its workers have ended.
+//   11 A launcher that is asked to end has ended some seconds after its workers' time to end, whatever the others do.
+//   12 Only a launcher that is asked twice, or has lost its guardian, ends before it knows that the job is over. The
+//      coordinator's launcher waits until the others know, unless it is asked to end meanwhile.
 #pragma once
 
 #include <chrono>
@@ -37,20 +35,21 @@ class NodesRules {
   using TimePoint = launcher::Coordinator::TimePoint;
   using Duration = TimePoint::duration;
 
-  // `ending`: how long workers may take to end. `now` is moved by the owner.
+  // `ending` is the time that workers may take to end. The owner advances `now`.
   NodesRules(const launcher::CoordinatorOptions& options, Duration ending, const TimePoint& now)
       : options_(options), ending_(ending), now_(now) {}
 
-  // Machines are numbered as they appear; 0 is the coordinator's own.
+  // Nodes are numbered in the order of their appearance; 0 is the coordinator's own node.
   void appears(std::size_t machine, const wire::NodeHello& hello);
   void coordinator_takes_in(std::size_t machine);
   void coordinator_gives_up(std::size_t machine);
-  // All that one event made the coordinator do. `machine_of` maps connections.
+  // Takes all actions that one event has caused in the coordinator. `machine_of` maps a connection to a node.
   template <typename MachineOf>
   void coordinator_acts(const std::vector<launcher::CoordinatorAction>& actions, MachineOf&& machine_of) {
     begins_.clear();
     int emptied = 0;
-    // Whom it closes without a word of the end it has given up before whatever follows from that.
+    // The coordinator has given up a node if it closes the connection without a message about the end. That happens
+    // before its other actions.
     for (const launcher::CoordinatorAction& action : actions) {
       const auto* send = std::get_if<launcher::SendToNode>(&action);
       if (send != nullptr && std::holds_alternative<wire::CoordinatorIsDone>(send->message))
@@ -65,11 +64,11 @@ class NodesRules {
     }
     if (!begins_.empty() || emptied > 0) look_at_beginning(emptied);
   }
-  // That a machine's failure has reached the coordinator.
+  // The failure of a node has reached the coordinator.
   void coordinator_hears_failure(std::size_t machine, const wire::NodeFailed& failed);
 
   void hears(std::size_t machine) { at(machine).heard_at = now_; }
-  // Its launcher.
+  // The node's launcher freezes. It may continue later.
   void freezes(std::size_t machine) { at(machine).is_frozen = true; }
   void goes_on(std::size_t machine) {
     at(machine).is_frozen = false;
@@ -82,22 +81,23 @@ class NodesRules {
   void breaks(int attempt);
   void leaves(std::size_t machine, const wire::Cause& cause) { at(machine).left_with = cause; }
   void is_asked_to_leave(std::size_t machine) { at(machine).was_asked = true; }
-  // Its launcher is asked to end. `may_leave_at_once`: it need not wait for the coordinator's word.
+  // The node's launcher is asked to end. With `may_leave_at_once` it need not wait for the coordinator's message.
   void is_told(std::size_t machine, bool may_leave_at_once);
   void is_not_heard(std::size_t machine) {
     violate(11, "machine " + std::to_string(machine) + " shows output to whoever asks it to end");
   }
-  // Without the coordinator's word, or the coordinator's own before the others have heard it.
+  // The launcher ends without the coordinator's message, or the coordinator's launcher ends before the others have
+  // received the message.
   void leaves_at_once(std::size_t machine);
   bool left_with_success(std::size_t machine) { return at(machine).left_with && at(machine).left_with->exit_code == 0; }
   void launcher_ends(std::size_t machine, int exit_code);
   void has_left_workers(std::size_t machine);
-  // It was cut off, frozen, … for so long.
+  // The node was cut off, frozen, or otherwise disturbed for this time.
   void has_trouble(std::size_t machine, Duration time) { at(machine).trouble += time; }
-  void is_gone(std::size_t machine) { at(machine).is_gone = true; }  // for ever frozen, or dead
+  void is_gone(std::size_t machine) { at(machine).is_gone = true; }  // the node is frozen forever, or dead
   void coordinator_has_trouble(Duration time) { coordinator_trouble_ += time; }
 
-  // When all is over. `expects_success`: nothing has gone wrong.
+  // Checks the state at the end. `expects_success` is true if nothing has gone wrong.
   void look_at_end(bool is_through, bool expects_success);
 
   const std::string& violation() const { return violation_; }
@@ -106,19 +106,19 @@ class NodesRules {
   struct Machine {
     int workers = 0;
     int number = wire::kAnyNodeRank;
-    int takes_part_in = -1;  // an attempt
-    bool is_known = false;   // the coordinator has taken it in, and not given it up
+    int takes_part_in = -1;  // number of an attempt
+    bool is_known = false;   // the coordinator has accepted the node, and has not given it up
     bool was_taken_in = false;
-    int runs = -1;  // the attempt
+    int runs = -1;  // attempt of the running workers; -1 if none run
     bool is_gone = false;
     bool is_frozen = false;
     bool was_asked = false;
     bool is_in_haste = false;
-    bool has_ended = false;  // its launcher
+    bool has_ended = false;  // the node's launcher has ended
     int times_told = 0;
-    TimePoint told_at;  // for the first time
+    TimePoint told_at;  // time of the first request to end
     bool was_refused = false;
-    bool was_told = false;  // the end
+    bool was_told = false;  // the coordinator has announced the end to the node
     TimePoint heard_at;
     Duration trouble{0};
     std::optional<wire::Cause> left_with;
@@ -137,12 +137,12 @@ class NodesRules {
   const Duration ending_;
   const TimePoint& now_;
   std::vector<Machine> machines_;
-  std::map<int, int> running_;  // attempt → machines that are known and have workers
+  std::map<int, int> running_;  // attempt → number of known nodes that have workers
   std::vector<std::pair<std::size_t, wire::CoordinatorBegins>> begins_;
-  int attempts_ = 0;  // begun
+  int attempts_ = 0;  // number of attempts begun
   std::vector<bool> broken_;
-  int culprit_told_ = -1;  // the last attempt of which the coordinator has heard a cause that is no secondary failure
-  int reason_told_ = -1;   // … has heard, or seen, any cause
+  int culprit_told_ = -1;  // the last attempt for which the coordinator has received a cause that is not secondary
+  int reason_told_ = -1;   // the last attempt for which the coordinator has received or seen any cause
   TimePoint reason_told_at_;
   int ended_ = -1;  // the last attempt that the coordinator has ended
   std::optional<wire::Cause> fate_;

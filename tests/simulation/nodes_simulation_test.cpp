@@ -1,5 +1,6 @@
-// Random lives of jobs on several nodes, each from a seed, which a failure prints; the rules are in nodes_rules.h.
-// DDP_TEST_SCHEDULES: how many, DDP_TEST_SEED: the first one's seed. docs/development/benchmarks.md says what was run.
+// Runs random jobs on several nodes, each from a seed that a failure prints; the rules are in nodes_rules.h.
+// DDP_TEST_SCHEDULES is the number of jobs, and DDP_TEST_SEED the seed of the first one. docs/development/benchmarks.md
+// lists the runs.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -20,7 +21,7 @@ std::uint64_t schedules(std::uint64_t usual) {
   return given == nullptr ? usual : std::strtoull(given, nullptr, 10);
 }
 
-// One in n has n nodes or more.
+// Returns the number of nodes. One of n jobs has n nodes or more.
 int size_of(std::uint64_t seed, int most) {
   std::mt19937_64 random(~seed);
   const double share = std::uniform_real_distribution(0.0, 1.0)(random);

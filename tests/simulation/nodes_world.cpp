@@ -12,7 +12,7 @@ using namespace launcher;
 namespace {
 
 constexpr auto kGrace = 5s;
-// And a moment for SIGKILL.
+// Adds a moment for SIGKILL.
 constexpr auto kEnding = kGrace + 200ms;
 constexpr auto kLongestLife = 3h;
 constexpr int kManyNodes = 100;
@@ -51,7 +51,7 @@ NodesWorld::NodesWorld(std::uint64_t seed, int nodes)
   expects_success_ = faults == 0 && !is_console_slow_ && nodes >= options_.nodes.min && spread < 50'000;
 }
 
-// By number where nodes have one; those that are too many have somebody else's.
+// If the job has node ranks, the next free one is used. Surplus nodes get the rank of another node.
 wire::NodeHello NodesWorld::new_hello() {
   wire::NodeHello hello;
   hello.host = "n" + std::to_string(machines_.size());
@@ -69,7 +69,7 @@ void NodesWorld::at(Duration delay, Event event) {
 }
 
 NodesWorld::Duration NodesWorld::delay() {
-  if (one_in(200)) return milliseconds_below(3'000);  // lost, and sent again
+  if (one_in(200)) return milliseconds_below(3'000);  // the bytes are lost and sent again
   return std::chrono::microseconds(50 + below(one_in(10) ? 400'000 : 2'000));
 }
 
@@ -111,7 +111,7 @@ void NodesWorld::carry_out(const Event& event) {
       return;
     case Kind::node_tick: {
       Machine& machine = *machines_[id];
-      // Of two clocks that tick for it, the later one stops.
+      // If two clocks tick for the node, the later one stops.
       if (machine.is_frozen || machine.is_dead || machine.agent.has_left() || now_ < machine.agent.alarm()) return;
       if (!machine.is_connected && id != 0) return;
       agent_acts(id, machine.agent.tick(now_));
@@ -157,7 +157,7 @@ void NodesWorld::comes(const Event& event) {
   start_launcher(id);
 }
 
-// To one machine, or a rack of them.
+// Disturbs one node, or a rack of nodes.
 void NodesWorld::befalls() {
   ++counts_.faults;
   const auto count = static_cast<int>(machines_.size());
@@ -189,7 +189,7 @@ void NodesWorld::strike(std::size_t id, int how) {
       break;
     case 7:
       return is_told(id, "iichhg"[below(6)]);
-    case 8:  // somebody with the same number, or one more
+    case 8:  // a node with the same node rank or one more node joins
       return at(0s, {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
     default:
       break;
@@ -202,7 +202,7 @@ void NodesWorld::strike(std::size_t id, int how) {
           .how = one_in(3) ? 'v' : 'f'});
 }
 
-// Its launcher is killed, and its guardian kills the workers; or all of it is gone without a word.
+// The node's launcher is killed and its guardian kills the workers, or the whole node disappears without a message.
 void NodesWorld::dies(std::size_t id, bool is_seen) {
   Machine& machine = *machines_[id];
   machine.is_dead = true;
@@ -218,7 +218,7 @@ void NodesWorld::dies(std::size_t id, bool is_seen) {
     at(milliseconds_below(20'000), {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
 }
 
-// The launcher; its workers go on.
+// Freezes the node's launcher. Its workers continue.
 void NodesWorld::freezes(std::size_t id) {
   Machine& machine = *machines_[id];
   if (machine.is_frozen) return;

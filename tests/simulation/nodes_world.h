@@ -1,6 +1,6 @@
-// NodesWorld: one life of a job on one node or on several, made from a seed: a coordinator, machines whose launcher is
-// a JobDriver with an agent, fake workers and a fake watchdog, connections that take their time, stall and break, and
-// what befalls all of them. Virtual time.
+// NodesWorld simulates a run of a job on one or several nodes from a seed, in virtual time. It has a coordinator and
+// nodes, whose launcher is a JobDriver with an agent, fake workers and a fake watchdog. Connections are slow, stall and
+// break, and faults disturb all parts.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,13 @@ namespace ddp::test {
 
 class NodesWorld {
  public:
-  // A job of `nodes`, or a little fewer or more machines.
+  // Simulates a job of `nodes` nodes, or of a few more or fewer.
   NodesWorld(std::uint64_t seed, int nodes);
   ~NodesWorld();
   NodesWorld(const NodesWorld&) = delete;
   NodesWorld& operator=(const NodesWorld&) = delete;
 
-  // Which rule was broken, and when; empty: none.
+  // Returns the rule that was broken, and when, or an empty string if none was.
   std::string live();
 
   struct Counts {
@@ -42,14 +42,14 @@ class NodesWorld {
   enum class Kind : std::uint8_t {
     coordinator_tick,
     node_tick,
-    alarm,           // of a driver
-    driver_works,    // later than it could
-    to_coordinator,  // the first of what is under way
+    alarm,           // a driver's alarm rings
+    driver_works,    // a driver works, with a delay
+    to_coordinator,  // the first message in transit arrives
     to_node,
     worker_ends,
     comes,
     befalls,
-    is_told,  // a driver, of something from outside
+    is_told,  // a driver gets an event from outside
     heals,
     goes_on,
   };
@@ -58,18 +58,18 @@ class NodesWorld {
     std::uint64_t number = 0;
     Kind kind{};
     std::uint32_t machine = 0;
-    std::uint32_t local_rank = 0;  // of `comes`: 1 + the machine in whose place it is, or 0
+    std::uint32_t local_rank = 0;  // for `comes`: 1 + the node that it replaces, or 0
     int attempt = 0;
-    // A worker ends: 's'uccess, 'f'ailure, 'v'ictim, 't'erminated, 'k'illed. A driver is told: 'i'nterrupt, 'c'onsole
-    // closed, 'g'uardian lost, 'h'ang.
+    // If a worker ends: 's'uccess, 'f'ailure, 'v'ictim, 't'erminated, 'k'illed. If a driver gets an event: 'i'nterrupt,
+    // 'c'onsole closed, 'g'uardian lost, 'h'ang.
     char how = 0;
     bool operator<(const Event& other) const { return std::pair(other.when, other.number) < std::pair(when, number); }
   };
-  // One direction of a connection. Nothing overtakes anything else.
+  // Simulates one direction of a connection. Messages keep their order.
   struct Pipe {
     struct Parcel {
       TimePoint due;
-      std::optional<wire::ControlMessage> message;  // none: the end of the connection
+      std::optional<wire::ControlMessage> message;  // the connection ends if empty
     };
     std::deque<Parcel> parcels;
     TimePoint last_due{};
@@ -93,24 +93,24 @@ class NodesWorld {
     ~Machine();
     wire::NodeHello hello;
     launcher::NodeAgent agent;
-    std::vector<bool> is_alive;      // workers
-    std::vector<bool> is_secondary;  // as its error record says
-    wire::CoordinatorBegins place;   // of the last attempt
-    int attempt = -1;                // whose workers were started last
-    bool has_workers = false;        // an attempt runs here
-    std::vector<Exit> is_unheard;    // of a frozen launcher
+    std::vector<bool> is_alive;      // per worker
+    std::vector<bool> is_secondary;  // per worker: its error record names a secondary failure
+    wire::CoordinatorBegins place;   // the node's place in the last attempt
+    int attempt = -1;                // the attempt whose workers were started last
+    bool has_workers = false;        // workers of an attempt run on the node
+    std::vector<Exit> is_unheard;    // exits that the frozen launcher has not seen yet
     std::optional<Alarm> alarm;
-    bool is_awake = false;  // it is to work
+    bool is_awake = false;  // the driver must work
     launcher::NodeId connection = 0;
     Pipe to_coordinator, from_coordinator;
-    bool is_connected = false;              // its own end is open
-    bool is_coordinator_connected = false;  // the coordinator's end
-    bool is_closed_by_coordinator = false;  // it says and hears nothing more there
+    bool is_connected = false;              // the node's end is open
+    bool is_coordinator_connected = false;  // the coordinator's end is open
+    bool is_closed_by_coordinator = false;  // the coordinator neither sends nor receives there any more
     bool has_said_hello = false, has_heard = false;
     bool is_cut = false, is_frozen = false, is_dead = false;
-    bool is_done = false;  // nothing more is to be expected of it
+    bool is_done = false;  // the node takes no further part
 
-    // The launcher.
+    // The following objects belong to the node's launcher.
     launcher::LaunchPlan plan;
     launcher::Nodes::Callbacks callbacks;
     launcher::ProcessHost::ExitCallback on_exit;
@@ -128,7 +128,7 @@ class NodesWorld {
   void at(Duration delay, Event event);
   void carry_out(const Event& event);
 
-  // Machines and what befalls them.
+  // The following functions simulate nodes and their faults.
   void comes(const Event& event);
   wire::NodeHello new_hello();
   void befalls();
@@ -142,7 +142,7 @@ class NodesWorld {
   bool is_over() const;
   bool coordinator_hears() const { return !is_coordinator_gone_ && !machines_[0]->is_frozen; }
 
-  // Connections.
+  // The following functions simulate connections.
   void push(std::size_t id, Pipe& pipe, std::optional<wire::ControlMessage> message);
   void move(std::size_t id, Pipe& pipe);
   void deliver(std::size_t id, Kind kind);
@@ -150,14 +150,14 @@ class NodesWorld {
   void coordinator_closes_all();
   void coordinator_loses(std::size_t id);
 
-  // Coordinator and agents.
+  // The following functions drive the coordinator and the agents.
   void coordinator_acts(std::vector<launcher::CoordinatorAction> actions);
   void carry_out(const launcher::CoordinatorAction& action);
   void store_is_emptied();
   void agent_acts(std::size_t id, const std::vector<launcher::NodeAction>& actions);
   void says(std::size_t id, const wire::ControlMessage& message);
 
-  // Launchers.
+  // The following functions drive the launchers.
   void start_launcher(std::size_t id);
   void wake(std::size_t id);
   void let_drivers_work();
@@ -165,7 +165,7 @@ class NodesWorld {
   void launcher_opens(std::size_t id);
   void launcher_leaves(std::size_t id);
 
-  // Workers.
+  // The following functions simulate workers.
   void workers_begin(std::size_t id);
   bool worker_starts(std::size_t id, int local_rank);
   void worker_ends(const Event& event);
@@ -189,9 +189,9 @@ class NodesWorld {
   TimePoint next_coordinator_tick_;
   std::vector<std::unique_ptr<Machine>> machines_;
   std::deque<std::size_t> awake_;
-  std::size_t left_ = 0;                    // machines that are done
-  std::vector<std::size_t> machine_of_{0};  // by connection
-  std::vector<Duration> run_times_;         // by attempt: until its workers end well
+  std::size_t left_ = 0;                    // number of nodes that are done
+  std::vector<std::size_t> machine_of_{0};  // node of each connection
+  std::vector<Duration> run_times_;         // per attempt: the time until its workers end successfully
   int longest_run_ms_;
   int next_rank_ = 0;
   bool is_console_slow_ = false;

@@ -1,4 +1,4 @@
-// Connections, and what coordinator and agents say on them.
+// Implements the connections, and the messages of the coordinator and the agents.
 #include <algorithm>
 #include <utility>
 
@@ -59,7 +59,7 @@ void NodesWorld::deliver(std::size_t id, Kind kind) {
       push(id, machine.to_coordinator, std::nullopt);
       agent_acts(id, machine.agent.coordinator_lost("it has closed the connection"));
     } else {
-      // As the launcher does: it was too early. With another connection it is another machine.
+      // The launcher does the same if it was too early. With another connection it counts as another node.
       machine.is_connected = false;
       machine.is_dead = true;
       rules_.is_gone(id);
@@ -70,7 +70,7 @@ void NodesWorld::deliver(std::size_t id, Kind kind) {
   move(id, pipe);
 }
 
-// What is sent arrives first; when the machine has read it, it closes its end.
+// Messages in transit arrive first. When the node has read the end, it closes its own end.
 void NodesWorld::coordinator_closes(NodeId connection) {
   const std::size_t id = machine_of_[connection];
   Machine& machine = *machines_[id];
@@ -125,13 +125,13 @@ void NodesWorld::coordinator_closes_all() {
   for (std::size_t id = 1; id < machines_.size(); ++id) {
     Machine& machine = *machines_[id];
     if (!machine.is_coordinator_connected) continue;
-    // What it says resets the connection, and takes back what is under way.
+    // A message from the node may reset the connection. That discards the messages in transit.
     if (one_in(2)) machine.from_coordinator.parcels.clear();
     push(id, machine.from_coordinator, std::nullopt);
   }
 }
 
-// Connections that have not said a word are closed with all others that are no launchers'.
+// When the store is emptied, it closes all connections that are not from launchers. Some have not sent a message yet.
 void NodesWorld::store_is_emptied() {
   for (std::size_t id = 1; id < machines_.size(); ++id) {
     Machine& machine = *machines_[id];

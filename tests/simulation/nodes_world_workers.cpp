@@ -1,4 +1,4 @@
-// The machines' launchers and their workers: what a JobDriver finds in this world.
+// Implements the nodes' launchers and their workers, as a JobDriver uses them.
 #include <algorithm>
 #include <csignal>
 #include <functional>
@@ -44,7 +44,7 @@ HangNews hang_of(int rank) {
 
 }  // namespace
 
-// One alarm at a time is enough for a driver.
+// A driver needs only one alarm at a time.
 class NodesWorld::Clock : public net::Timers {
  public:
   Clock(NodesWorld& world, std::size_t id) : world_(world), id_(id) {}
@@ -92,13 +92,13 @@ class NodesWorld::Workers : public NoWorkers {
   }
   std::optional<ErrorRecord> error_of(int local_rank) override {
     if (!world_.machines_[id_]->is_secondary[static_cast<std::size_t>(local_rank)]) return std::nullopt;
-    // Some name the rank that they lost: then it is waited for longer.
+    // Some records name the rank that was lost. The coordinator then waits longer for a better cause.
     return ErrorRecord{
         .message = "lost a peer", .is_secondary = true, .peer = id_ % 2 == 0 ? std::optional(0) : std::nullopt};
   }
   void request_stop() override {}
   std::optional<PythonError> printed_error_of(int) override { return std::nullopt; }
-  // A console that takes its time: whoever asks meanwhile is heard.
+  // Simulates a slow console. The launcher must notice a request to end that arrives meanwhile.
   Remains end(const std::function<bool()>& interrupted, bool) override {
     world_.workers_have_ended(id_);
     if (!world_.is_console_slow_ || !world_.one_in(20)) return {};
@@ -112,7 +112,7 @@ class NodesWorld::Workers : public NoWorkers {
   const std::size_t id_;
 };
 
-// What is said to the coordinator and heard of it: the transport is the world's.
+// Passes messages between a launcher and the coordinator. NodesWorld transports them.
 class NodesWorld::Link : public Nodes {
  public:
   Link(NodesWorld& world, std::size_t id) : world_(world), id_(id) { world_.launcher_opens(id_); }
@@ -135,7 +135,7 @@ class NodesWorld::Link : public Nodes {
   const std::size_t id_;
 };
 
-// It sees nothing; what it would say comes from the world.
+// Sees nothing. NodesWorld makes its reports.
 class NodesWorld::Looks : public Watchdog {
  public:
   explicit Looks(NodesWorld& world) : world_(world) {}
@@ -168,7 +168,7 @@ NodesWorld::~NodesWorld() {
   }
 }
 
-// --- Launchers.
+// --- The following functions simulate the launchers.
 
 void NodesWorld::start_launcher(std::size_t id) {
   Machine& machine = *machines_[id];
@@ -204,7 +204,7 @@ void NodesWorld::wake(std::size_t id) {
   if (!std::exchange(machines_[id]->is_awake, true)) awake_.push_back(id);
 }
 
-// Each in its turn. A machine may have other things to do.
+// The drivers work in turn. Other work on the node may delay them.
 void NodesWorld::let_drivers_work() {
   while (!awake_.empty()) {
     const std::size_t id = awake_.front();
@@ -253,19 +253,19 @@ void NodesWorld::launcher_opens(std::size_t id) {
 void NodesWorld::launcher_leaves(std::size_t id) {
   Machine& machine = *machines_[id];
   if (machine.is_dead) return;
-  // Without a word, if the coordinator's was not waited for.
+  // The launcher ends without a message if it has not waited for the coordinator's.
   if (!machine.agent.has_left() || (id == 0 && !is_through_)) rules_.leaves_at_once(id);
   if (id == 0 && !is_through_) return coordinator_ends(/*is_seen=*/true);
   if (id == 0) coordinator_closes_all();
   if (std::exchange(machine.is_connected, false)) push(id, machine.to_coordinator, std::nullopt);
   is_done_with(id);
-  // Somebody starts it again.
+  // Some launchers are started again.
   if (id != 0 && !rules_.left_with_success(id) && one_in(4)) {
     at(milliseconds_below(5'000), {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
   }
 }
 
-// --- Workers.
+// --- The following functions simulate the workers.
 
 void NodesWorld::workers_begin(std::size_t id) {
   Machine& machine = *machines_[id];
@@ -300,7 +300,7 @@ void NodesWorld::worker_ends(const Event& event) {
   Machine& machine = *machines_[event.machine];
   if (machine.is_dead || machine.attempt != event.attempt || event.local_rank >= machine.is_alive.size()) return;
   if (!machine.is_alive[event.local_rank]) return;
-  // Where a rank is missing, the others wait for it until somebody ends them.
+  // If a rank is missing, the others wait for it until they are terminated.
   if (event.how == 's' && rules_.is_broken(event.attempt)) return;
   machine.is_alive[event.local_rank] = false;
   machine.is_secondary[event.local_rank] = event.how == 'v';
@@ -311,19 +311,19 @@ void NodesWorld::worker_ends(const Event& event) {
   machine.on_exit(exit.local_rank, {exit.status, 0});
 }
 
-// All of them, or none was started.
+// All workers have ended, or none was started.
 void NodesWorld::workers_have_ended(std::size_t id) {
   Machine& machine = *machines_[id];
   machine.has_workers = false;
   if (std::ranges::find(machine.is_alive, true) != machine.is_alive.end()) rules_.has_left_workers(id);
   const bool is_well = !rules_.is_broken(machine.attempt);
   rules_.workers_end(id, is_well ? NodesRules::End::success : NodesRules::End::failure);
-  // Who sees a failure may have had enough.
+  // A user who sees a failure may ask for the end.
   if (is_well || !one_in(50)) return;
   at(milliseconds_below(500), {.kind = Kind::is_told, .machine = static_cast<std::uint32_t>(id), .how = 'i'});
 }
 
-// Some do not listen.
+// Some workers ignore the signal.
 void NodesWorld::worker_is_signalled(std::size_t id, int local_rank, int signal) {
   if (signal != SIGINT && signal != SIGTERM && signal != SIGKILL) return;
   if ((signal == SIGTERM && one_in(20)) || (signal == SIGINT && one_in(5))) return;

@@ -1,4 +1,4 @@
-// The backends that work on every machine; tests of collectives run over each.
+// Defines the backends that work on every computer. Tests of collectives run on each of them.
 #pragma once
 
 #include <string>
@@ -15,13 +15,13 @@ using namespace internal;
 struct BackendUnderTest {
   std::string name;
   BackendFactory make;
-  int thorough_ranks = 8;  // with more, some tests leave out most of their cases
-  bool few_types = false;  // are tested with all counts
+  int thorough_ranks = 8;  // with more ranks, some tests leave out most of their cases
+  bool few_types = false;  // only f32 and bf16 are tested with all counts
 
   bool is_thorough_with(DataType type) const { return !few_types || type == DataType::f32 || type == DataType::bf16; }
 };
 
-// Memory that all ranks map is read where it lies, or staged as all other.
+// Memory that all ranks map is read in place, or staged like all other memory.
 inline BackendUnderTest cpu_backend(bool reads_near) {
   return {reads_near ? "cpu, memory read where it lies" : "cpu, memory staged",
           [reads_near](const BackendOptions& options, const std::shared_ptr<Store>&) {
@@ -35,17 +35,17 @@ inline BackendUnderTest cpu_staged() {
   return cpu_backend(false);
 }
 
-// For ranks that are on several nodes.
+// This backend is for ranks on several nodes.
 inline BackendUnderTest cpu_between_nodes() {
   return {"cpu between nodes", make_cpu_backend};
 }
 
-// Over TCP each step takes long when there are more ranks than processors.
+// Each step over TCP takes long if there are more ranks than processors.
 inline BackendUnderTest gloo_backend() {
   return {"gloo", make_gloo_backend, 3};
 }
 
-// Each of its operations wakes several threads: on a busy machine a thorough test of many ranks takes minutes.
+// Each operation wakes several threads. On a busy computer a thorough test of many ranks takes minutes.
 inline BackendUnderTest nccl_backend() {
   return {"nccl",
           [](const BackendOptions& options, const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {

@@ -1,4 +1,4 @@
-// Bytes written as people read them.
+// Converts bytes to and from readable hexadecimal text.
 #pragma once
 
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 namespace ddp::test {
 
-// from_hex("CE F7 85") is three bytes; spaces separate.
+// Parses hexadecimal digits and ignores spaces: from_hex("CE F7 85") is three bytes.
 inline std::string from_hex(std::string_view text) {
   std::string bytes;
   int high = -1;
@@ -24,7 +24,7 @@ inline std::string from_hex(std::string_view text) {
   return bytes;
 }
 
-// The reverse, for readable failures.
+// Does the reverse of from_hex, for readable failures.
 inline std::string to_hex(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {

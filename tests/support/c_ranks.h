@@ -1,4 +1,4 @@
-// Ranks that use the C interface, as threads of this process.
+// Runs ranks that use the C interface as threads of this process.
 #pragma once
 
 #include <ddp/c.h>
@@ -17,7 +17,7 @@
 
 namespace ddp::test {
 
-// Any thread: the status is this one, and the text of the error, if it is one, has all these words.
+// Requires this status and, if it is an error, a text with all these words. Any thread may call it.
 inline void require_status(int status, int expected, const std::vector<std::string>& words = {}) {
   const std::string text = expected == DDP_OK && status == DDP_OK ? "" : ddp_last_error();
   require(status == expected,
@@ -27,7 +27,7 @@ inline void require_status(int status, int expected, const std::vector<std::stri
   }
 }
 
-// A world of one rank, which ends with this object.
+// Makes a world of one rank, which ends with this object.
 class CWorldOfOne {
  public:
   CWorldOfOne() {
@@ -44,7 +44,7 @@ class CWorldOfOne {
   ddp_group* group_ = nullptr;
 };
 
-// Calls `body` on a thread for each rank, with its world. Throws what the first rank has thrown.
+// Calls `body` with its world, on one thread per rank. Rethrows the exception of the first rank that has thrown one.
 inline void run_c_ranks(int size, const std::function<void(ddp_group* world, int rank)>& body) {
   ::setenv("DDP_QUIET", "1", 1);
   const TemporaryDirectory directory;

@@ -1,4 +1,4 @@
-// Calls as a ProcessGroup makes them, for tests of what is below it. Their time-out is the backend's own.
+// Makes calls as a ProcessGroup makes them, for tests of the layers below. They use the backend's own time-out.
 #pragma once
 
 #include "runtime/call/call.h"

@@ -1,4 +1,4 @@
-// Includes Catch2 3 if it is installed, else Catch2 2. The tests write the names of version 2; they come from here.
+// Includes Catch2 3 if it is installed, else Catch2 2. The tests use the names of version 2, which are defined here.
 #pragma once
 
 #if __has_include(<catch2/catch_test_macros.hpp>)

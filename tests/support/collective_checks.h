@@ -1,5 +1,5 @@
-// What collectives must compute: each operation of a group against a reference in double precision. Every rank calls
-// the same checks; a wrong element throws.
+// Checks each operation of a group against a reference in double precision. Every rank calls the same checks. A wrong
+// element throws.
 #pragma once
 
 #include <ddp/process_group.h>
@@ -20,10 +20,10 @@ inline constexpr std::array kKinds = {ReduceOp::sum,    ReduceOp::average, Reduc
                                       ReduceOp::min,    ReduceOp::max,     ReduceOp::bit_and,
                                       ReduceOp::bit_or, ReduceOp::bit_xor, ReduceOp::premultiplied_sum};
 
-// One rank's side of one check.
+// Holds one rank's side of one check.
 class Check {
  public:
-  // `device`: where the values lie; null: in the host's memory.
+  // `device` is the memory of the values; null means host memory.
   Check(ProcessGroup& group, DataType type, std::size_t count, const DeviceMemory* device = nullptr)
       : group_(group), type_(type), count_(count), device_(device) {}
 
@@ -34,7 +34,7 @@ class Check {
   DataType type() const { return type_; }
   std::size_t count() const { return count_; }
 
-  // This rank's `parts` * count elements, off any vector's boundary on some ranks.
+  // Returns this rank's `parts` * count elements. On some ranks they are not aligned for vectors.
   Values own(std::size_t parts = 1) const {
     Values values(type_, parts * count_, static_cast<std::size_t>(rank()) % 2 * size_of(type_), device_);
     for (std::size_t i = 0; i < values.count(); ++i) values.set(i, value_at(type_, rank(), i));
@@ -50,7 +50,7 @@ class Check {
     for (int other = 0; other < size(); ++other) values[static_cast<std::size_t>(other)] = value_at(type_, other, i);
     return reduced(type_, kind, std::span(values).first(ranks()));
   }
-  // Elements first, first + 1, … of `values` are what `expected(0)`, … says.
+  // Requires that elements first, first + 1, … of `values` equal expected(0), expected(1), …
   void expect(const Values& values, std::size_t first, std::size_t count, const std::string& what, bool exact,
               const std::function<double(std::size_t)>& expected) const {
     const double bound = exact ? 0 : tolerance(type_, size());
@@ -109,7 +109,7 @@ inline void check_all_gather(Check& check) {
   Values input = check.own();
   Values output = check.empty(check.ranks());
   check.group().all_gather(output.buffer(), input.buffer()).wait();
-  // In place: this rank's part of the output is its input.
+  // In place, this rank's part of the output is its input.
   Values in_place = check.empty(check.ranks());
   const std::size_t own = static_cast<std::size_t>(check.rank()) * check.count();
   for (std::size_t i = 0; i < check.count(); ++i) in_place.set(own + i, input[i]);
@@ -152,7 +152,7 @@ inline void check_all_to_all(Check& check) {
   }
 }
 
-// Around the ring, both directions at once; nobody's send waits for anybody's collective.
+// Sends around the ring in both directions at the same time. No send waits for a collective.
 inline void check_send_and_recv(Check& check) {
   if (check.size() == 1) return;
   const int next = (check.rank() + 1) % check.size();

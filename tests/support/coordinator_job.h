@@ -1,4 +1,4 @@
-// A coordinator and what it says, on a clock that a test moves.
+// Defines a coordinator for tests, on a clock that a test advances.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ inline ddp::wire::Cause failure(const std::string& text = "rank 5: exited with c
           .may_restart = true};
 }
 
-// A coordinator on node a, with a clock that a test moves.
+// Runs the coordinator on node a and keeps its actions.
 class CoordinatorJob {
  public:
   explicit CoordinatorJob(CoordinatorOptions options = {}, int own_rank = ddp::wire::kAnyNodeRank) {
@@ -58,7 +58,7 @@ class CoordinatorJob {
     add(coordinator->lost(id, "it has closed the connection", now));
     return *this;
   }
-  // All nodes but `silent` say that they live.
+  // Lets time pass, while the nodes `live` send heartbeats.
   CoordinatorJob& passes(std::chrono::milliseconds time, std::vector<NodeId> live = {}) {
     for (const auto end = now + time; now < end;) {
       now = std::min(end, std::max(coordinator->alarm(), now + std::chrono::milliseconds(1)));

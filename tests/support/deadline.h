@@ -1,4 +1,4 @@
-// How long a test waits for what must come: long enough for a loaded machine, short enough to be a failure.
+// Defines how long a test waits for an event: long enough for a busy computer, short enough for a failure.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ inline std::chrono::steady_clock::time_point soon() {
   return std::chrono::steady_clock::now() + kPatience;
 }
 
-// Whether the condition comes true in time.
+// Returns whether the condition becomes true in time.
 template <typename Condition>
 bool eventually(Condition&& condition) {
   const auto end = soon();

@@ -1,5 +1,5 @@
-// expect_error: the call throws a ddp::Error of this kind whose message holds all these words. Any thread, as long as
-// the others check in no other way: Catch2 takes one assertion at a time.
+// expect_error requires that the call throws a ddp::Error of this kind whose message has all these words. Any thread
+// may call it if no other thread uses Catch2 meanwhile, because Catch2 takes one assertion at a time.
 #pragma once
 
 #include <ddp/error.h>

@@ -1,4 +1,4 @@
-// An authenticator for tests: no cryptography, but a different signature for each secret and message.
+// Defines an authenticator for tests. It has no cryptography, but a different signature for each secret and message.
 #pragma once
 
 #include <memory>

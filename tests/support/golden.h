@@ -1,4 +1,4 @@
-// Texts that are compared as a whole with a file under tests/golden. DDP_UPDATE_GOLDEN=1 writes the files anew.
+// Compares whole texts with a file under tests/golden. With DDP_UPDATE_GOLDEN=1 it writes the files instead.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The driver and NCCL of a machine with GPUs in software (support/fake_gpu), or those of this machine with
-// DDP_TEST_GPU=1, so that the same tests run on a real GPU.
+// Opens the driver and NCCL of GPUs in software (support/fake_gpu). With DDP_TEST_GPU=1 it opens the libraries of this
+// computer, so that the same tests run on a real GPU.
 #pragma once
 
 #include <ddp/process_group.h>
@@ -28,7 +28,7 @@ inline bool on_real_gpu() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// Ranks that tests may use: on a real GPU as many as DDP_TEST_GPU_RANKS says.
+// Returns the numbers of ranks that tests may use. On a real GPU, DDP_TEST_GPU_RANKS is the only one.
 inline std::vector<int> gpu_rank_counts(std::vector<int> in_software) {
   if (!on_real_gpu()) return in_software;
   const char* ranks = std::getenv("DDP_TEST_GPU_RANKS");
@@ -39,7 +39,7 @@ inline std::string gpu_library(const std::string& name) {
   return on_real_gpu() ? name : fake_gpu_directory() + "/" + name;
 }
 
-// A table of one's own, whose entries a test may replace.
+// Returns a new table, whose entries the test may replace.
 inline std::shared_ptr<NcclBackend::Libraries> gpu_libraries() {
   static const CudaLibrary cuda = open_cuda(gpu_library("libcuda.so.1").c_str());
   static const NcclLibrary nccl = open_nccl(gpu_library("libnccl.so.2").c_str());
@@ -51,7 +51,7 @@ inline std::shared_ptr<NcclBackend::Libraries> gpu_libraries() {
   return libraries;
 }
 
-// Copies between host and GPU that are done when they return.
+// Copies between host and GPU, and returns when the copy is done.
 inline void copy_now(const CudaApi& cuda, void* to, const void* from, std::size_t bytes) {
   CudaStream stream(cuda);
   CudaEvents events(cuda);
@@ -59,7 +59,7 @@ inline void copy_now(const CudaApi& cuda, void* to, const void* from, std::size_
   events.finish(stream.handle(), kPatience);
 }
 
-// Values in GPU memory of the group.
+// Returns the GPU memory of the group, for values.
 inline DeviceMemory gpu_memory(ProcessGroup& group) {
   const CudaApi cuda = gpu_libraries()->cuda;
   return {[&group](std::size_t bytes) { return group.allocate(bytes, DataType::u8, DeviceType::cuda); },

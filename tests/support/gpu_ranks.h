@@ -1,4 +1,4 @@
-// Ranks over the nccl backend, and what they keep on their GPUs.
+// Runs ranks on the nccl backend, and keeps their data on GPUs.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ using namespace internal;
 
 using Libraries = std::shared_ptr<NcclBackend::Libraries>;
 
-// All ranks over the same libraries, which the test has changed.
+// All ranks use the same libraries, which the test has changed.
 inline RankThreads ranks_over(const Libraries& libraries, int size, std::chrono::milliseconds timeout = kPatience) {
   return {[libraries](const BackendOptions& options, const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
             return std::make_unique<NcclBackend>(options, store, libraries);
@@ -23,7 +23,7 @@ inline RankThreads ranks_over(const Libraries& libraries, int size, std::chrono:
           size, timeout};
 }
 
-// Numbers in GPU memory.
+// Holds numbers in GPU memory.
 struct GpuFloats {
   CudaApi cuda = gpu_libraries()->cuda;
   Memory memory;

@@ -1,4 +1,4 @@
-// Ranks in groups, as the launcher sees them.
+// Makes ranks in groups, as the launcher sees them.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline CallView call_number(std::uint64_t sequence, std::uint64_t fingerprint = 
   return {sequence, fingerprint, 1000 * sequence, what, name, "train.cpp:88"};
 }
 
-// Ranks of one node, in the group "world".
+// Makes the ranks of one node, in the group "world".
 class Ranks {
  public:
   explicit Ranks(int count) {
@@ -51,7 +51,7 @@ class Ranks {
     views[rank].calls.emplace_back();
     return *this;
   }
-  // A thread waits for the transfer.
+  // Adds a transfer that a thread waits for.
   Ranks& send(int rank, int peer, std::uint64_t number) { return transfer(rank, {true, peer, number}); }
   Ranks& recv(int rank, int peer, std::uint64_t number) { return transfer(rank, {false, peer, number}); }
   Ranks& transfer(int rank, TransferView view) {
@@ -60,7 +60,7 @@ class Ranks {
     views[static_cast<std::size_t>(rank)].page.groups[0].transfers.push_back(view);
     return *this;
   }
-  // The first one, if there is any.
+  // Returns the first verdict, or std::nullopt if there is none.
   std::optional<Verdict> verdict() const {
     const std::vector<Verdict> verdicts = find_verdicts(views);
     return verdicts.empty() ? std::nullopt : std::optional(verdicts.front());

@@ -36,7 +36,7 @@ inline void from_json(const nlohmann::json& json, ActivitySample& sample) {
   sample.is_complete = json.at("is_complete");
 }
 
-// What the processes of a rank had done; it goes into its activity at the next sample.
+// Describes what the processes of a rank had done. It is added to the rank's activity at the next sample.
 struct TracedSample {
   int rank = 0;
   std::chrono::nanoseconds now{0};
@@ -44,9 +44,9 @@ struct TracedSample {
 };
 
 struct TracedRanks {
-  std::chrono::nanoseconds elapsed{0};  // since the last sample
-  int samples = 1;                      // so many, if nothing was new in them
-  std::uint64_t now = 0;                // CLOCK_MONOTONIC, nanoseconds; 0: nothing was new
+  std::chrono::nanoseconds elapsed{0};  // time since the last sample
+  int samples = 1;                      // number of samples that this one stands for, if nothing was new in them
+  std::uint64_t now = 0;                // CLOCK_MONOTONIC in nanoseconds; 0 if nothing was new
   std::vector<RankView> ranks;
 
   bool has_news() const { return now != 0; }
@@ -73,7 +73,7 @@ inline TracedRanks traced_ranks(const nlohmann::json& json) {
   return sample;
 }
 
-// Nothing if it is none.
+// Returns std::nullopt if the line is not valid.
 inline std::optional<TracedLine> parse_traced_line(std::string_view line) try {
   const nlohmann::json json = nlohmann::json::parse(line);
   if (json.contains("sample")) return traced_sample(json);

@@ -1,4 +1,4 @@
-// A job of two ranks under a HangDetector, on a clock that does not exist.
+// Runs a job of two ranks under a HangDetector, on a simulated clock.
 #pragma once
 
 #include <unistd.h>
@@ -36,7 +36,7 @@ class HangingJob {
 
   const HangDetector& detector() const { return detector_; }
 
-  // Looks on for so long; news are kept with their times.
+  // Takes samples for this time, and keeps the news with their times.
   HangingJob& passes(std::chrono::nanoseconds time) {
     for (const auto end = now_ + time; now_ < end;) sample(ddp::limits::kHangSampleInterval);
     return *this;
@@ -55,7 +55,7 @@ class HangingJob {
       if (depth == SampleDepth::pages) view.process.reset();
       if (depth != SampleDepth::all) view.calls.clear();
     }
-    // As the driver does it: a sample that sees nothing new is none.
+    // The driver does the same: a sample without anything new is not passed on.
     std::vector<std::pair<bool, PageView>> shown;
     for (const RankView& view : seen) shown.emplace_back(view.has_ended, view.page);
     if (depth == SampleDepth::pages && shown == last_shown_) return detector_.nothing_new(elapsed);
@@ -64,7 +64,7 @@ class HangingJob {
       news.push_back({now_, std::move(item)});
     }
   }
-  // Both call and finish; `pause` before each call.
+  // Both ranks call and finish, with `pause` before each call.
   HangingJob& does_steps(int count, std::chrono::nanoseconds pause) {
     for (int i = 0; i < count; ++i) {
       passes(pause);
@@ -87,7 +87,7 @@ class HangingJob {
     group.finished = group.called;
     return *this;
   }
-  // Programs that send heartbeats and show nothing else.
+  // The rank sends heartbeats and shows nothing else.
   HangingJob& beat(int rank, int times) {
     RankView& view = ranks[static_cast<std::size_t>(rank)];
     view.page.groups.clear();
@@ -101,7 +101,7 @@ class HangingJob {
     for (const auto& [time, item] : news) result.push_back(item.kind);
     return result;
   }
-  // What the processes do from now on: a change of their counters, each second that they are looked at.
+  // Sets what the processes do from now on: a change of their counters in each second that they are sampled.
   HangingJob& does(int rank, std::function<void(ActivitySample& sample)> work) {
     work_[static_cast<std::size_t>(rank)] = std::move(work);
     return *this;
@@ -111,23 +111,23 @@ class HangingJob {
       sample.processes[0].cpu_ticks += static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
     });
   }
-  // The last news of a kind; none: there is no such news.
+  // Returns the last news of a kind, or nullptr if there is none.
   const HangNews* last(HangNews::Kind kind) const {
     for (auto item = news.rbegin(); item != news.rend(); ++item) {
       if (item->second.kind == kind) return &item->second;
     }
     return nullptr;
   }
-  // From a moment to the last news, in seconds.
+  // Returns the seconds from a moment to the last news.
   double last_news_after(std::chrono::nanoseconds moment) const {
     return std::chrono::duration<double>(news.back().first - moment).count();
   }
   std::chrono::nanoseconds now() const { return now_; }
 
   std::vector<RankView> ranks;
-  std::vector<RankView> others;  // more of them, of whose processes nothing is known
+  std::vector<RankView> others;  // further ranks, whose processes are not known
   std::function<void(HangingJob& job)> before_sample;
-  int waking_rank = -1;  // its first thread goes to sleep ten times a second
+  int waking_rank = -1;  // the first thread of this rank goes to sleep ten times per second
   std::vector<std::pair<std::chrono::nanoseconds, HangNews>> news;
 
  private:

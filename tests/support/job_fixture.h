@@ -1,5 +1,5 @@
-// A job of one node: a JobState and the coordinator, driven with events and a clock of their own. The words are those
-// of the domain.
+// Drives a job of one node, a JobState and the coordinator, with events and a simulated clock. The names of the
+// functions are terms of the domain.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class JobFixture {
     if (signal == SIGCONT) coordinator_.continue_clocks(now_);
     return step(SignalArrived{signal});
   }
-  // Lets time pass and rings the alarm whenever it is due.
+  // Lets time pass, and rings each alarm at its time.
   JobFixture& passes(std::chrono::milliseconds duration) {
     const TimePoint end = now_ + duration;
     while (next_alarm() <= end) {
@@ -58,7 +58,7 @@ class JobFixture {
     return *this;
   }
 
-  // The signals sent to worker i so far, in order; group signals have a "g" before them.
+  // Returns the signals sent to worker i so far, in order. Signals to its group have the prefix "g".
   std::string signals_to(int i) const {
     std::string text;
     for (const SendSignal& signal : sent_) {
@@ -80,7 +80,7 @@ class JobFixture {
  private:
   TimePoint next_alarm() const { return std::min(state_.alarm().value_or(TimePoint::max()), coordinator_.alarm()); }
 
-  // What follows from an event has its turn after it.
+  // Events that are caused by an event are processed after it.
   JobFixture& step(const Event& event) {
     events_.push_back(event);
     if (events_.size() > 1) return *this;
@@ -120,7 +120,7 @@ class JobFixture {
   JobState state_;
   Coordinator coordinator_;
   int workers_;
-  std::deque<Event> events_;  // the first one is being worked on
+  std::deque<Event> events_;  // the first event is being processed
   bool has_reported_ = false;
   std::vector<SendSignal> sent_;
   std::vector<std::string> told_;

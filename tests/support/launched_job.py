@@ -1,10 +1,10 @@
-"""A job under ddplaunch as a test sees it, its processes, and how tests on whole jobs are run.
+"""Provides jobs under ddplaunch, their processes, and functions that run tests of whole jobs.
 
 A test is a function with a row of docs/development/supervision.md and a sentence. A file of tests is a program:
 
     some_test.py DDPLAUNCH [WORD]     # only tests whose row or sentence has WORD
 
-It exits with 1 when one fails, and with 77 when none could run.
+It exits with 1 if a test fails, and with 77 if none could run.
 """
 import collections.abc
 import contextlib
@@ -21,8 +21,8 @@ import traceback
 
 LAUNCHER = os.path.abspath(sys.argv[1])
 HELPER = str(pathlib.Path(LAUNCHER).with_name("spawn_path"))
-# Seconds for what takes milliseconds on a machine that has nothing else to do. What takes longer than it should is seen by
-# its words or by its order, never by a clock: tests/bench measures times.
+# Limits operations that take milliseconds on an idle computer. Tests detect that something takes too long by messages
+# or by their order, never by a clock. tests/bench measures times.
 PATIENCE = 60.0
 MARK = "DDP_TEST_JOB"
 
@@ -31,7 +31,7 @@ tests: list[tuple[str, str, collections.abc.Callable[[], None]]] = []
 
 
 class Skip(Exception):
-    """The machine lacks what the test needs; says what."""
+    """Reports that the computer lacks what the test needs. The text names it."""
 
 
 def test(row: str, sentence: str):
@@ -53,7 +53,7 @@ def run_tests() -> int:
             verdict, passed = "ok", passed + 1
         except Skip as reason:
             verdict, skipped = f"skipped: {reason}", skipped + 1
-        except Exception:  # whatever it is, the other tests still run
+        except Exception:  # whatever fails, the other tests still run
             traceback.print_exc(file=sys.stdout)
             verdict, failed = "FAILED", failed + 1
         print(f"{time.monotonic() - begin:6.2f} s  row {row}: {sentence}: {verdict}", flush=True)
@@ -62,7 +62,7 @@ def run_tests() -> int:
 
 
 def eventually(what: str, condition: collections.abc.Callable[[], object], seconds: float = PATIENCE):
-    """The condition's first true value. Fails, with `what`, when there is none in time."""
+    """Returns the condition's first true value. Fails, with `what`, if there is none in time."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -73,7 +73,7 @@ def eventually(what: str, condition: collections.abc.Callable[[], object], secon
 
 
 def processes(mark: str) -> dict[int, tuple[str, int]]:
-    """State and parent of each process that carries the mark in its environment."""
+    """Returns state and parent of each process that has the mark in its environment."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -83,7 +83,7 @@ def processes(mark: str) -> dict[int, tuple[str, int]]:
                 continue
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
             found[int(entry.name)] = (fields[0], int(fields[1]))
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
     return found
 
@@ -96,7 +96,7 @@ def command_of(pid: int) -> str:
 
 
 def state_of(pid: int) -> str:
-    """The state's letter in /proc/PID/stat; empty when it is gone."""
+    """Returns the letter of the state in /proc/PID/stat, or "" if the process has ended."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -109,8 +109,8 @@ def status_of(pid: int) -> dict[str, str]:
 
 
 class Job:
-    """A running ddplaunch. Its output goes to files, so that nobody has to read along. At the end of the `with` block
-    nothing of it is left. It runs in a folder of its own, and shows every line as often as it was said."""
+    """Runs ddplaunch. Its output goes to files, so that it never waits for a reader. At the end of the `with` block
+    all its processes and files are removed. It runs in a new folder, and prints repeated lines each time."""
 
     def __init__(self, *words: str, via: collections.abc.Sequence[str] = (), environment: dict[str, str] | None = None,
                  launcher: collections.abc.Sequence[str] = (LAUNCHER, "--no-collapse"), **popen):
@@ -144,7 +144,7 @@ class Job:
 
     @property
     def pid(self) -> int:
-        """The guardian's, unless the job was started through another program that stays."""
+        """Returns the guardian's pid, unless the job was started through another program that stays."""
         return self.process.pid
 
     def path(self, name: str) -> str:
@@ -173,7 +173,7 @@ class Job:
             os.kill(self.pid, number)
 
     def wait(self, seconds: float = PATIENCE) -> int:
-        """As subprocess has it: the exit code, or minus the signal."""
+        """Returns the exit code, or minus the signal, as subprocess does."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -192,7 +192,7 @@ class Job:
 
 
 def run_job(*words: str, **options) -> tuple[int, str, str]:
-    """Runs a job to its end: exit code, output, errors. Nothing of it may be left."""
+    """Runs a job to its end. Returns exit code, stdout and stderr. Fails if anything of the job is left."""
     with Job(*words, **options) as job:
         code = job.wait()
         job.expect_nothing_left()
@@ -200,7 +200,7 @@ def run_job(*words: str, **options) -> tuple[int, str, str]:
 
 
 def python(script: str) -> tuple[str, str, str, str]:
-    """Words of a worker that runs the script, which finds the usual modules imported."""
+    """Returns the command of a worker that runs the script, with the usual modules imported."""
     modules = "import ctypes, os, resource, signal, subprocess, sys, time\nrank = int(os.environ['RANK'])\n"
     return "--no-python", sys.executable, "-c", modules + script
 
@@ -213,7 +213,7 @@ def as_pid_1() -> list[str]:
 
 
 def with_mounts(script: str) -> list[str]:
-    """Words that run what follows in a mount namespace of its own, after the script."""
+    """Returns a command prefix that runs a command in a new mount namespace, after the script."""
     words = ["unshare", "--mount", "sh", "-ec", script + '\nexec "$@"', "sh"]
     if not shutil.which("unshare") or subprocess.run([*words, "true"], capture_output=True).returncode != 0:
         raise Skip(f"unshare --mount is not permitted, or this in it: {script}")
@@ -222,8 +222,9 @@ def with_mounts(script: str) -> list[str]:
 
 @contextlib.contextmanager
 def machines(count: int):
-    """For each of one or two machines the words that run what follows there: namespaces with a network and a /dev/shm of
-    their own. Two are 10.98.76.1 and 10.98.76.2, joined by the interfaces cable0 and cable1."""
+    """Yields, for each of one or two machines, a command prefix that runs a command there. A machine is a set of
+    namespaces with its own network and /dev/shm. Two machines are 10.98.76.1 and 10.98.76.2, joined by the
+    interfaces cable0 and cable1."""
     if not shutil.which("ip") or not shutil.which("nsenter"):
         raise Skip("ip or nsenter is missing")
     machines = []
@@ -256,7 +257,7 @@ def machines(count: int):
 
 
 def cgroup_mount(kind: str) -> pathlib.Path | None:
-    """Where the hierarchy "cgroup2", or of version 1 the one with that controller, is mounted."""
+    """Returns where the hierarchy "cgroup2" is mounted, or the one of version 1 with the controller `kind`."""
     for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         _, path, system, options, *_ = line.split()
         if system == kind == "cgroup2" or system == "cgroup" and kind in options.split(","):
@@ -265,7 +266,7 @@ def cgroup_mount(kind: str) -> pathlib.Path | None:
 
 
 class Cgroup:
-    """A cgroup of version 1 with a controller, made for a test, removed at the end."""
+    """Makes a cgroup of version 1 with a controller for a test, and removes it at the end."""
 
     def __init__(self, controller: str, settings: dict[str, str] | None = None):
         mount = cgroup_mount(controller)
@@ -289,5 +290,5 @@ class Cgroup:
             self.folder.rmdir()
 
     def entered(self) -> list[str]:
-        """Words that run what follows inside."""
+        """Returns a command prefix that runs a command in the cgroup."""
         return ["sh", "-ec", f'echo 0 > {self.folder}/cgroup.procs; exec "$@"', "sh"]

@@ -1,4 +1,4 @@
-// Connections within this machine, in each version of IP.
+// Makes connections within this computer, in each version of IP.
 #pragma once
 
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 
 namespace ddp::test {
 
-// A listener for both versions of IP, and addresses under which it is reached.
+// Listens on both versions of IP, and has the addresses under which it is reached.
 struct Listener {
   base::UniqueFd fd{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   std::uint16_t port = 0;
@@ -35,7 +35,7 @@ struct Listener {
   base::UniqueFd accept() const { return base::UniqueFd(::accept4(fd.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
 };
 
-enum class Family { v4, v6, mapped };  // mapped: a socket of IPv6 that speaks IPv4
+enum class Family { v4, v6, mapped };  // mapped: a socket of IPv6 that uses IPv4
 
 inline base::UniqueFd connect_to(std::uint16_t port, Family family) {
   if (family == Family::v4) {
@@ -64,7 +64,7 @@ inline net::PeerOwner owner_of(const base::UniqueFd& fd) {
   return {status.st_uid, status.st_ino};
 }
 
-// The end of the other side's stream has come.
+// Requires that the other side has closed its stream.
 inline void hears_the_end(const base::UniqueFd& fd) {
   char byte = 0;
   REQUIRE(::recv(fd.get(), &byte, 1, 0) == 0);

@@ -1,4 +1,4 @@
-// An EventLoop on a thread of its own.
+// Runs an EventLoop on another thread.
 #pragma once
 
 #include <sys/eventfd.h>

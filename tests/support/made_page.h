@@ -1,4 +1,4 @@
-// A status page as the launcher makes it.
+// Makes a status page as the launcher makes it.
 #pragma once
 
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ struct MadePage {
   MadePage(const MadePage&) = delete;
   MadePage& operator=(const MadePage&) = delete;
 
-  // As the worker maps it: as long as the process lives.
+  // Maps the page as the worker does: it stays mapped until the process ends.
   internal::StatusPage map() const { return internal::StatusPage::map(std::to_string(descriptor).c_str()); }
 };
 

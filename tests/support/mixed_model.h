@@ -1,4 +1,4 @@
-// A small model for tests of DistributedDataParallel, and what its gradients hold.
+// Defines a small model for tests of DistributedDataParallel, and the expected gradients.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -12,7 +12,7 @@
 
 namespace ddp::test {
 
-// A model with parameters of both types.
+// Has parameters of both types.
 struct MixedModel {
   std::vector<float> weight = std::vector<float>(12);
   std::vector<float> bias = std::vector<float>(3);

@@ -1,4 +1,4 @@
-// NoProcesses: a ProcessHost that starts nothing; tests override what they want of it.
+// NoProcesses is a ProcessHost that starts nothing. Tests override the functions that they need.
 #pragma once
 
 #include "launcher/process/process_host.h"

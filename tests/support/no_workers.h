@@ -1,4 +1,4 @@
-// NoWorkers: a WorkerGroup whose workers cannot be started; tests override what they want of it.
+// NoWorkers is a WorkerGroup whose workers cannot be started. Tests override the functions that they need.
 #pragma once
 
 #include <functional>

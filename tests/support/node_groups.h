@@ -1,4 +1,4 @@
-// The ranks of one node, met, as objects of this process.
+// Makes node groups, whose ranks have met, as objects of this process.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace ddp::test {
 
 using namespace internal;
 
-// `node_of`: those with the same name are on one node.
+// Ranks for which `node_of` returns the same name are on one node.
 inline std::vector<std::shared_ptr<NodeGroup>> meet_on_nodes(int size,
                                                              const std::function<std::string(int rank)>& node_of,
                                                              StatusPage page = {}) {

@@ -1,4 +1,4 @@
-// A pump with consoles of its own, and workers that are this process or children of it.
+// Runs a pump with its own consoles, and workers that are this process or its children.
 #pragma once
 
 #include <sys/wait.h>
@@ -54,7 +54,7 @@ class OutputJob {
     if (!streams) FAIL(streams.error().message);
     return std::move(streams).value();
   }
-  // A child that carries out the deed with the streams as its descriptors 1 and 2.
+  // Starts a child that calls `deed` with the streams as its descriptors 1 and 2.
   pid_t start(int rank, const std::function<void()>& deed) {
     const WorkerStreams streams = open(rank);
     const pid_t pid = ::fork();
@@ -78,7 +78,7 @@ class OutputJob {
     }
     CHECK(is_done);
   }
-  // Until every child has ended; the time that draining took.
+  // Returns when every child has ended, with the time that draining took.
   std::chrono::steady_clock::duration ends() {
     for (const pid_t pid : pids) {
       runs_until([&] { return ::waitpid(pid, nullptr, WNOHANG) == pid; });
@@ -88,7 +88,7 @@ class OutputJob {
     pump->drain();
     return std::chrono::steady_clock::now() - begin;
   }
-  // What the consoles showed in all.
+  // Returns everything that the console has shown.
   const std::string& shown() {
     pump.reset();
     return out.text();

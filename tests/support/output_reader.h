@@ -1,4 +1,4 @@
-// A console for tests: a pipe whose other end is read by a thread, or by nobody.
+// Provides a console for tests: a pipe whose other end is read by a thread or is not read.
 #pragma once
 
 #include <fcntl.h>
@@ -40,9 +40,9 @@ class PipeConsole {
     });
   }
   void close_reader() { read_.reset(); }
-  // Bytes read so far.
+  // Returns the number of bytes read so far.
   std::int64_t seen() const { return seen_; }
-  // Everything until all writers have closed it; nobody else may hold the descriptor of a pump by then.
+  // Returns everything, once all writers have closed the pipe. By then no pump may have its descriptor.
   const std::string& text() {
     if (!reader_.joinable()) start_reading();
     write_.reset();

@@ -1,4 +1,5 @@
-"""Ports for tests, below those that the kernel gives to connections (32768 and more) and to servers that ask for any."""
+"""Chooses ports for tests. They are below the ports that the kernel gives to connections (32768 and more) and to
+servers that ask for any port."""
 import random
 import socket
 

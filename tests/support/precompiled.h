@@ -1,4 +1,5 @@
-// What most unit tests include, compiled once (DDP_PRECOMPILED_HEADERS). Each test still includes what it uses.
+// Includes what most unit tests include, so that it is compiled once (DDP_PRECOMPILED_HEADERS). Each test still
+// includes what it uses.
 #pragma once
 
 #include <algorithm>

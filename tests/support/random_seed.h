@@ -1,4 +1,4 @@
-// A seed that a failing test prints: give it with DDP_TEST_SEED to see the same failure again.
+// Provides a seed that a failing test prints. DDP_TEST_SEED sets it, to see the same failure again.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The ranks of one group as threads of this process, over a real backend.
+// Runs the ranks of one group as threads of this process, on a real backend.
 #pragma once
 
 #include <ddp/error.h>
@@ -22,13 +22,13 @@ namespace ddp::test {
 
 using namespace internal;
 
-// How a rank's deed ended; no kind: well.
+// Describes how a rank's function ended. Without a kind, it ended well.
 struct RankOutcome {
   std::optional<ErrorKind> kind;
   std::string message;
 };
 
-// The error that the deed throws, seen inside a rank's thread.
+// Returns the error that `deed` throws, for use inside a rank's thread.
 template <typename Deed>
 RankOutcome outcome_of(Deed&& deed) {
   try {
@@ -41,16 +41,16 @@ RankOutcome outcome_of(Deed&& deed) {
 
 class RankThreads {
  public:
-  // What a rank has: its group, until it leaves.
+  // Holds a rank's group, until the rank leaves.
   class Rank {
    public:
     ProcessGroup& group() { return *group_; }
     int rank() const { return group_->rank(); }
-    // As if the process ended: the connections close.
+    // Closes the connections, as if the process ended.
     void leaves() { group_.reset(); }
-    // Until every other rank's deed has ended.
+    // Waits until the functions of all other ranks have ended.
     void waits_for_the_others() { waits_for(size_ - 1); }
-    // Until so many ranks' deeds have ended.
+    // Waits until the functions of this number of ranks have ended.
     void waits_for(int ranks) {
       while (ended_->load() < ranks) std::this_thread::yield();
     }
@@ -71,19 +71,20 @@ class RankThreads {
     return *this;
   }
 
-  // As if the ranks were on several nodes: those with the same name are on one.
+  // Simulates ranks on several nodes: ranks with the same name are on one node.
   RankThreads& on(std::function<std::string(int rank)> node_of) {
     node_of_ = std::move(node_of);
     return *this;
   }
 
-  // As with DDP_DEBUG=detail.
+  // Has the effect of DDP_DEBUG=detail.
   RankThreads& with_detail() {
     detail_ = true;
     return *this;
   }
 
-  // All ranks carry out the deed at once. Their groups end when all have ended, but for those that left.
+  // Calls `deed` on all ranks in parallel. The groups end when all calls have ended, except the groups of ranks that
+  // have left.
   std::vector<RankOutcome> outcomes(const Deed& deed) {
     const auto store = make_memory_store(kPatience);
     std::vector<RankOutcome> result(static_cast<std::size_t>(size_));
@@ -123,7 +124,7 @@ class RankThreads {
     }
   }
 
-  // On every rank: the same kind, and a message with all these words.
+  // Requires the same kind of error on every rank, and a message with all these words.
   void all_fail(ErrorKind kind, const std::vector<std::string>& words, const Deed& deed) {
     const auto ended = outcomes(deed);
     for (std::size_t rank = 0; rank < ended.size(); ++rank) {

@@ -1,4 +1,4 @@
-// A check that any thread and any program may make.
+// Provides a check that any thread and any program may call.
 #pragma once
 
 #include <ddp/error.h>
@@ -7,7 +7,7 @@
 
 namespace ddp::test {
 
-// Catch's assertions belong to one thread; ranks use this one.
+// Catch2's assertions must be called from one thread, so ranks call this function.
 inline void require(bool condition, const std::string& message) {
   if (!condition) throw Error(ErrorKind::internal, "test: " + message);
 }

@@ -68,7 +68,7 @@ void Command::start() {
   if (error != 0) throw std::runtime_error("cannot start " + words_[0]);
 }
 
-// Reads what is there from either output; false once both have ended.
+// Reads what has arrived from either output. Returns false once both have ended.
 bool Command::read_some(int timeout_ms) {
   pollfd entries[2] = {{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}};
   if (out_fd_ < 0 && err_fd_ < 0) return false;
@@ -112,7 +112,7 @@ CommandResult Command::wait() {
   }
   pid_ = 0;
   result.elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start_);
-  // What was written before the end is in the pipes; an orphan that still holds one is not waited for.
+  // Output from before the end is in the pipes. An orphan that still has one open is not waited for.
   for (std::size_t before = std::string::npos; before != out_.size() + err_.size();) {
     before = out_.size() + err_.size();
     read_some(20);

@@ -1,4 +1,4 @@
-// Runs a program to its end and keeps what it printed. For integration tests.
+// Runs a program to its end and keeps its output, for integration tests.
 #pragma once
 
 #include <chrono>
@@ -16,18 +16,18 @@ struct CommandResult {
 class Command {
  public:
   explicit Command(std::vector<std::string> words);
-  // Kills what still runs.
+  // Kills the program if it still runs.
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
   Command& set_environment(const std::string& name, const std::string& value);
-  // Starts; input is /dev/null.
+  // Starts the program; its input is /dev/null.
   void start();
   pid_t pid() const { return pid_; }
-  // Reads both outputs until the program has ended, at most 100 s.
+  // Reads both outputs until the program has ended, for at most 100 s.
   CommandResult wait();
-  // Reads until the standard output holds `text`; false at the deadline or the end of the output.
+  // Reads until the standard output holds `text`. Returns false at the deadline or at the end of the output.
   bool wait_for_output(const std::string& text);
 
  private:
@@ -45,5 +45,5 @@ class Command {
 
 CommandResult run_command(std::vector<std::string> words, const std::map<std::string, std::string>& environment = {});
 
-// Paths of what was built.
+// Returns the path of a program of this build.
 std::string built(const std::string& program);

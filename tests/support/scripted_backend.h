@@ -1,4 +1,4 @@
-// A Backend that moves no bytes: it writes down what it is asked for, and fails or blocks when told to.
+// Defines a Backend that moves no bytes. It records the calls, and fails or blocks if the test asks for it.
 #pragma once
 
 #include <ddp/error.h>
@@ -18,16 +18,16 @@ namespace ddp::test {
 
 using namespace internal;
 
-// Shared by the test and the backend, which belongs to the group. Thread-safe.
+// The test and the backend, which belongs to the group, share this object. Thread-safe.
 class Script {
  public:
-  // The call of this number (from 1) throws.
+  // Makes the call of this number (from 1) throw.
   void fail_at(std::size_t call, ErrorKind kind) {
     const std::lock_guard lock(mutex_);
     failing_call_ = call;
     failure_ = kind;
   }
-  // Calls block from now on until release().
+  // Blocks all calls from now on until release().
   void block() {
     const std::lock_guard lock(mutex_);
     blocked_ = true;
@@ -37,7 +37,7 @@ class Script {
     blocked_ = false;
     changed_.notify_all();
   }
-  // False if so many calls have not begun in good time.
+  // Returns false if fewer calls have begun in time.
   bool reaches(std::size_t calls) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kPatience, [&] { return calls_.size() >= calls; });
@@ -51,7 +51,7 @@ class Script {
     return finished_;
   }
 
-  // The backend's side.
+  // The backend calls this function.
   void carry_out(std::string call) {
     std::unique_lock lock(mutex_);
     calls_.push_back(std::move(call));
@@ -83,7 +83,7 @@ class ScriptedBackend : public Backend {
     if (call.operation != Operation::barrier) text += " " + describe(subject_of(call));
     script_->carry_out(text);
     if (call.operation != Operation::all_gather) return;
-    // Every rank gave what this one gave.
+    // All ranks have the same input as this one.
     for (int rank = 0; rank < size_; ++rank) {
       const Buffer part = output_part(call, rank, size_);
       std::memcpy(part.data, call.input.data, part.bytes());
@@ -99,7 +99,7 @@ class ScriptedBackend : public Backend {
   int size_;
 };
 
-// A group over one backend, without a store.
+// Makes a group on one backend, without a store.
 inline ProcessGroup make_group(std::unique_ptr<Backend> backend, int rank, int size) {
   GroupDescription description;
   description.options.rank = rank;
@@ -109,7 +109,7 @@ inline ProcessGroup make_group(std::unique_ptr<Backend> backend, int rank, int s
   return ProcessGroup(std::make_unique<GroupCore>(std::move(description), std::move(backend)));
 }
 
-// A group over such a backend.
+// Makes a group on a ScriptedBackend.
 struct ScriptedGroup {
   std::shared_ptr<Script> script = std::make_shared<Script>();
   ProcessGroup group;

@@ -1,4 +1,4 @@
-// A store server that the test plays itself, on the test's thread; the client runs beside it.
+// Lets the test act as the store server, on the test's thread, while the client runs on another one.
 #pragma once
 
 #include <ddp/store.h>
@@ -20,11 +20,11 @@ class ScriptedStore {
     return {"127.0.0.1", listener_.port(), kPatience, rank, rank ? std::optional(4) : std::nullopt};
   }
 
-  // The next client, greeted by PyTorch's server.
+  // Returns the next client, greeted as by PyTorch's server.
   RawPeer greets() { return greets_with(wire::kStoreNotReady); }
-  // By ours.
+  // Returns the next client, greeted as by the launcher's server.
   RawPeer greets_as_ours() { return greets_with(wire::kStoreReady); }
-  // By ours, which then hears who the client is.
+  // Greets a client as the launcher's server, and receives its rank and name.
   RawPeer greets_rank(std::int64_t rank, std::int64_t server_id) {
     RawPeer client = greets_as_ours();
     std::string head;

@@ -1,4 +1,4 @@
-// A machine and what its user asks for: the input of a launch plan.
+// Provides the input of a launch plan: a node, and the options of its user.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 #include "launcher/plan/launch_plan.h"
 #include "support/catch.h"
 
-// A machine with four GPUs on two NUMA nodes and sixteen CPUs, and a user who wants to run ./train.
+// Describes a node with four GPUs on two NUMA nodes and sixteen CPUs, whose user runs ./train.
 struct Situation {
   ddp::launcher::Options options;
   ddp::launcher::NodeFacts facts;
@@ -56,7 +56,7 @@ struct Situation {
   }
 };
 
-// Whether some line contains the words.
+// Returns whether a line contains the words.
 inline bool mentions(const std::vector<std::string>& lines, const std::string& words) {
   for (const std::string& line : lines) {
     if (line.find(words) != std::string::npos) return true;

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""slow_link.py A B: passes frames between two network interfaces, late or never, as a bad cable would (the kernel's own netem
-is not everywhere). Prints "ready"; each line of its input is a JSON object of what changes from now on:
+"""slow_link.py A B: passes frames between two network interfaces, late or never, like a bad cable. The kernel's own
+netem is not available everywhere. Prints "ready". Each line of its input is a JSON object of the settings that change:
 
-    delay   seconds that a frame is under way
-    jitter  at most as many seconds more, so that frames overtake one another
+    delay   seconds that a frame is in transit
+    jitter  maximum of further seconds, so that frames overtake one another
     loss    the share of frames that is lost
-    cut     "ab", "ba": no frame passes that way, "both", "": none is held back
+    cut     "ab", "ba": no frame passes in this direction, "both": none passes, "": all pass
     up, down  seconds for which the link passes frames, and then none, in turn
 
-Ends with its input. The interfaces must not be offloading: what they leave to the hardware would never be done.
+Ends with its input. The interfaces must not use offloading, because the work that they leave to the hardware would
+never be done.
 """
 import heapq
 import itertools
@@ -65,7 +66,7 @@ class Link:
             heapq.heappush(self.under_way, (due, next(self.numbers), other, frame))
 
     def deliver(self) -> float | None:
-        """Seconds until the next frame is due."""
+        """Sends all frames whose time has come. Returns the seconds until the next one."""
         while self.under_way:
             due = self.under_way[0][0]
             if due > time.monotonic():
@@ -74,7 +75,7 @@ class Link:
             try:
                 link.send(frame)
             except OSError:
-                pass  # it is lost, as on a link whose queue is full
+                pass  # the frame is lost, as on a link whose queue is full
         return None
 
 

@@ -1,4 +1,4 @@
-// Raw TCP for tests: a client that says and hears bytes, and a listener of the kernel's choosing.
+// Provides raw TCP for tests: a client that sends and receives bytes, and a listener on a port that the kernel chooses.
 #pragma once
 
 #include <netinet/in.h>
@@ -16,7 +16,7 @@
 
 namespace ddp::test {
 
-// A socket bound to a port of the loopback interface. Until listen() the port is taken and refuses connections.
+// Binds a socket to a port of the loopback interface. Until listen(), the port is taken and refuses connections.
 class BoundSocket {
  public:
   BoundSocket() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -55,7 +55,7 @@ class RawPeer {
     REQUIRE(net::send_all(fd_.get(), bytes, soon()));
     return *this;
   }
-  // Says what it can; the other side may close the connection before all is said.
+  // Sends what it can; the other side may close the connection before all is sent.
   void tries_to_say(std::string_view bytes) { (void)net::send_all(fd_.get(), bytes, soon()).ok(); }
   RawPeer& hears(std::string_view bytes) {
     std::string heard(bytes.size(), '\0');
@@ -68,7 +68,7 @@ class RawPeer {
     REQUIRE(net::receive_all(fd_.get(), heard, soon()));
     return heard;
   }
-  // A `bytes` of the store's protocol.
+  // Receives a `bytes` of the store's protocol.
   std::string hears_text() {
     std::uint64_t length = 0;
     std::memcpy(&length, hears_bytes(sizeof length).data(), sizeof length);

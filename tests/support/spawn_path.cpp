@@ -1,5 +1,5 @@
-// Executes a program on a kernel that lacks something: spawn_path [clone3] [clone-pidfd] [pidfd-open] [close-range] --
-// program … Each word names what is to fail, as it does where the kernel has never heard of it.
+// spawn_path [clone3] [clone-pidfd] [pidfd-open] [close-range] -- program …: executes a program as on a kernel that
+// lacks some features. Each word names a feature that fails, as on a kernel that does not know it.
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/close_range.h>
@@ -20,11 +20,12 @@
 
 namespace {
 
-// Instructions that let the call `number` fail with `error`, if one of the bits of its first argument is set.
-// No bits: always.
+// Adds instructions that let the call `number` fail with `error` if one of `bits` is set in its first argument. Without
+// bits, the call always fails.
 void refuse(std::vector<sock_filter>& filter, int number, unsigned bits, unsigned error) {
   constexpr unsigned kNumberAt = offsetof(seccomp_data, nr);
-  constexpr unsigned kArgumentAt = offsetof(seccomp_data, args);  // its low half: both machines are little-endian
+  constexpr unsigned kArgumentAt =
+      offsetof(seccomp_data, args);  // low half of the argument, as both architectures are little-endian
   filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumberAt));
   filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0,
                             static_cast<std::uint8_t>(bits == 0 ? 1 : 3)));

@@ -1,4 +1,4 @@
-// StderrTo: the process's standard error is a file for a while.
+// StderrTo redirects the process's standard error to a file for a while.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Conversations with a store table.
+// Provides conversations with a store table.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ inline constexpr ConnectionId kBert = 2;
 inline constexpr ConnectionId kCarl = 3;
 inline constexpr ConnectionId kDora = 4;
 
-// Counted for each key beside its bytes and those of its value.
+// The table counts this for each key, besides the bytes of the key and of its value.
 inline constexpr std::size_t kEach = limits::kStoreEntryBytes;
 
 inline StoreLimits full_at(std::size_t bytes) {
@@ -29,7 +29,7 @@ inline StoreLimits full_at(std::size_t bytes) {
   return result;
 }
 
-// A table and the words of a conversation with it.
+// Holds a table, and sends it requests and checks the replies.
 class Conversation {
  public:
   explicit Conversation(const StoreLimits& limits = {}) : table(limits) {}

@@ -1,4 +1,4 @@
-// Store requests in one word each.
+// Makes store requests with one call each.
 #pragma once
 
 #include <string>
@@ -59,7 +59,7 @@ inline StoreRequest multi_set(std::vector<std::string> keys, std::vector<std::st
   return request(StoreOp::multi_set, std::move(keys), std::move(values));
 }
 
-// Reply bytes.
+// Returns the bytes of a reply.
 inline std::string byte_reply(std::uint8_t value) {
   return {static_cast<char>(value)};
 }

@@ -1,4 +1,4 @@
-// A store server on a loop thread, and what it complained about.
+// Runs a store server on a loop thread, and keeps its complaints.
 #pragma once
 
 #include <condition_variable>
@@ -42,7 +42,7 @@ class RunningStore {
       server_.reset();
     });
   }
-  // On the server's thread.
+  // Calls `deed` on the server's thread.
   void with(const std::function<void(store::StoreServer& server)>& deed) {
     thread_.run([&] { deed(*server_); });
   }

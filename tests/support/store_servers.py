@@ -1,4 +1,4 @@
-"""Store servers that a benchmark or a test can start, all on loopback: ours, PyTorch's, Redis."""
+"""Starts store servers for a benchmark or a test, all on loopback: ddplaunch's, PyTorch's, Redis."""
 import contextlib
 import dataclasses
 import os
@@ -26,10 +26,10 @@ sys.stdin.read()
 @dataclasses.dataclass
 class Server:
     name: str
-    protocol: str  # of those that store_load knows
+    protocol: str  # one of the protocols that store_load knows
     port: int
     pid: int
-    log: pathlib.Path | None = None  # what it complains of; gone with the server
+    log: pathlib.Path | None = None  # the server's complaints; removed with the server
 
 
 def wait_for_port(port: int, process: subprocess.Popen) -> None:
@@ -43,7 +43,7 @@ def wait_for_port(port: int, process: subprocess.Popen) -> None:
 
 @contextlib.contextmanager
 def running(command: list, **options):
-    """A process in a session of its own, that is gone afterwards, with all it started."""
+    """Runs a process in a new session. Afterwards the process and all its descendants are terminated."""
     process = subprocess.Popen([str(word) for word in command], start_new_session=True,
                                **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL,
                                   "text": True, **options})
@@ -65,7 +65,7 @@ def child_of(pid: int) -> int:
 
 @contextlib.contextmanager
 def ours(bin_folder: pathlib.Path, protocol: str = "current", options: tuple[str, ...] = ()):
-    """The launcher's store, while its only worker sleeps."""
+    """Serves the launcher's store, while its only worker sleeps."""
     with tempfile.TemporaryDirectory() as folder:
         fifo, log = f"{folder}/port", pathlib.Path(folder, "log")
         os.mkfifo(fifo)
@@ -96,14 +96,14 @@ def redis():
 
 
 def torch_version(python: str) -> str:
-    """"1.13"; empty if that Python has no PyTorch."""
+    """Returns a version such as "1.13", or "" if this Python has no PyTorch."""
     probe = subprocess.run([python, "-W", "ignore", "-c", "import torch; print(torch.__version__)"], text=True,
                            capture_output=True, check=False)
     return ".".join(probe.stdout.split(".")[:2]) if probe.returncode == 0 else ""
 
 
 def torch_pythons(current: str) -> list[str]:
-    """Debian's PyTorch and the one of the interpreter `current`, as far as they are there."""
+    """Returns Debian's Python and the interpreter `current`, if they have PyTorch."""
     return [python for python in dict.fromkeys((DEBIAN_PYTHON, current)) if python and torch_version(python)]
 
 

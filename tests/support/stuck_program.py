@@ -1,4 +1,4 @@
-"""Programs that are to end: one that does not is shown with the stacks of all its processes before it is killed."""
+"""Runs programs that must end. If one does not, the stacks of all its processes are shown before it is killed."""
 import os
 import pathlib
 import shutil
@@ -7,14 +7,14 @@ import subprocess
 
 
 def descendants(pid: int) -> list[int]:
-    """The process, its children, and theirs."""
+    """Returns the process and all its descendants."""
     found = [pid]
     for process in found:
         for children in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
             try:
                 found += [int(child) for child in children.read_text().split()]
             except OSError:
-                pass  # it has just ended
+                pass  # the process has just ended
     return found
 
 
@@ -32,7 +32,7 @@ def stacks_of(pid: int) -> str:
 
 
 def run_to_end(words: list[str], seconds: int, **options) -> subprocess.CompletedProcess:
-    """As subprocess.run with both outputs captured as text."""
+    """Does the same as subprocess.run with both outputs captured as text."""
     with subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
         try:
             out, err = process.communicate(timeout=seconds)

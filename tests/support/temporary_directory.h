@@ -1,4 +1,4 @@
-// A directory that lives as long as the test.
+// Makes a directory that exists as long as the test.
 #pragma once
 
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp is POSIX

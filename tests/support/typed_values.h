@@ -1,4 +1,4 @@
-// Numbers of every DataType, written and read as double, and what reductions must make of them.
+// Provides numbers of every DataType, written and read as double, and the expected results of reductions.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -14,7 +14,7 @@
 
 namespace ddp::test {
 
-// Calls function(T{}) with the C++ type of `type`; bool as the byte that it is.
+// Calls function(T{}) with the C++ type of `type`; a bool is passed as the byte that it is.
 template <typename Function>
 auto with_type(DataType type, Function&& function) {
   switch (type) {
@@ -39,14 +39,14 @@ auto with_type(DataType type, Function&& function) {
   }
 }
 
-// Memory that the host does not read and write itself.
+// Describes memory that the host does not access itself.
 struct DeviceMemory {
   std::function<Memory(std::size_t bytes)> allocate;
   std::function<void(void* to, const void* from, std::size_t bytes)> copy;
 };
 
-// Memory for `count` elements, `offset` bytes away from where vectors like it. With `device`: they are there from the
-// first buffer() on, and brought back to be read.
+// Holds memory for `count` elements, `offset` bytes away from an address that is aligned for vectors. With `device`,
+// the elements are in device memory from the first buffer() on, and are copied back to be read.
 class Values {
  public:
   Values(DataType type, std::size_t count, std::size_t offset = 0, const DeviceMemory* device = nullptr)
@@ -102,18 +102,18 @@ class Values {
   Memory memory_;
 };
 
-// What `rank` has at element `i`: small whole numbers, whose sums and products every type can hold or wraps.
+// Returns element `i` of `rank`: small whole numbers, whose sums and products every type can hold or wraps.
 inline double value_at(DataType type, int rank, std::size_t i) {
   const auto number = static_cast<double>((static_cast<std::size_t>(rank) * 5 + i * 7 + i / 3) % 3);
   return type == DataType::boolean ? static_cast<double>(static_cast<int>(number) % 2) : number + 1;
 }
 
-// The factor that a rank uses in premultiplied sums.
+// Returns the factor that a rank uses in premultiplied sums.
 inline double premultiplier(int rank) {
   return 0.5 * (rank + 1);
 }
 
-// One value a rank, reduced in double precision; integers as the type wraps them.
+// Reduces one value per rank in double precision. Integers wrap as the type does.
 inline double reduced(DataType type, ReduceOp::Kind op, std::span<const double> values) {
   const bool any = op == ReduceOp::sum || op == ReduceOp::max || op == ReduceOp::bit_or;
   const auto integer = [](double value) { return static_cast<std::int64_t>(value); };
@@ -148,7 +148,7 @@ inline double reduced(DataType type, ReduceOp::Kind op, std::span<const double> 
   });
 }
 
-// How far a result may be from the reference, relative: each of the additions may round once.
+// Returns the relative difference from the reference that a result may have: each of the additions may round once.
 inline double tolerance(DataType type, int ranks) {
   const double steps = ranks + 1;
   if (type == DataType::f16) return steps * 0x1p-11;

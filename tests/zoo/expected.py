@@ -1,14 +1,15 @@
-"""What becomes of the zoo's programs: those that are not in the table are healthy, and nothing but notes is heard of them."""
+"""Lists the results of the zoo's programs. Programs that are not in the table are healthy, and cause nothing but
+notes."""
 import dataclasses
 import pathlib
 
 
 @dataclasses.dataclass
 class Hang:
-    code: str | None  # None: a failure, and no hang
+    code: str | None  # None if a rank fails and nothing hangs
     culprits: list[int]
-    # "certain", "unknown" (after the shortened limit), "users_limit" (--hang-timeout is given), "reported" (the job goes
-    # on), or "failed" (a rank finds it itself).
+    # The outcome is "certain", "unknown" (after the shortened limit), "users_limit" (--hang-timeout is given),
+    # "reported" (the job continues), or "failed" (a rank detects the fault itself).
     outcome: str = "unknown"
     ranks: int = 3
 
@@ -61,18 +62,18 @@ HANGING |= {
     "loses_the_network_and_computes": Hang("DDP-H07", []),
 }
 
-# Of a trace: it is that of the second node of two.
+# Marks a trace of the second of two nodes.
 OF_SECOND_NODE = "@second_node"
-# The network between their ranks is slow, or gets lost.
+# In these programs, the network between the ranks is slow or is lost.
 OWN_NETWORK = {"has_a_slow_network", "loses_the_network", "loses_the_network_and_computes"}
-# Only root may.
+# Only root may run these programs.
 NEED_RIGHTS = {"opens_a_file_of_a_dead_file_system"} | OWN_NETWORK
 
 
 def launched(name: str, launcher: pathlib.Path, options: list, program: list, retries: int = 40) -> list:
-    """The command that runs this program of the zoo under ddplaunch."""
+    """Returns the command that runs this program of the zoo under ddplaunch."""
     if name not in OWN_NETWORK:
         return [launcher, *options, *program]
-    # The kernel itself would give their connections up after 15 minutes; so it waits for an hour.
+    # The kernel itself would give up the connections after 15 minutes, so it is set to wait for an hour.
     prepare = f"ip link set lo up && echo {retries} > /proc/sys/net/ipv4/tcp_retries2"
     return ["unshare", "--net", "sh", "-c", prepare + ' && exec "$@"', "sh", launcher, "--backend=gloo", *options, *program]

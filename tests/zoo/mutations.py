@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""mutations.py BUILD_DIR [WORD]: breaks what decides about hangs in some forty ways, one at a time, and runs the tests of the decision on
-each, in virtual time: replay_test.py, with the traces of the zoo's programs, and the unit tests. Says which of them found it.
-Fails if none did, or if the traces found fewer than 20.
+"""mutations.py BUILD_DIR [WORD]: breaks the code that decides about hangs in some forty ways, one at a time. On each it
+runs the tests of the decision, in virtual time: replay_test.py, with the traces of the zoo's programs, and the unit
+tests. Prints which of them found the fault. Fails if none did, or if the traces found fewer than 20.
 
-With a word: only those whose names have it. Needs a build with tests. Each mutation is compiled alone and linked to the rest, which takes some seconds.
+With a word, only mutations whose names have it are tested. Needs a build with tests. Each mutation is compiled alone
+and linked to the rest, which takes some seconds.
 """
 import concurrent.futures
 import os
@@ -18,7 +19,7 @@ CXX = os.environ.get("CXX", "c++")
 SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/hang_detector.cpp",
            "src/launcher/watchdog/verdict.cpp", "src/launcher/process/activity_meter.cpp",
            "src/launcher/process/worker_page.cpp", "src/launcher/watchdog/root_causes.cpp"]
-# What zoo_replay consists of, beside them.
+# zoo_replay consists of these files and the ones above.
 REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/shown_ranks.cpp",
           "src/launcher/watchdog/verdict_text.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/hang_detector", "watchdog/hang_detector_beats",
@@ -27,7 +28,7 @@ TESTS = ["watchdog/stall_policy", "watchdog/hang_detector", "watchdog/hang_detec
          "process/activity_meter", "process/worker_page"]
 POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
 
-# What is broken: the file, what stands there once, what stands there instead.
+# Maps the name of a mutation to the file, a text that occurs in it once, and the replacement.
 MUTATIONS = {
     "a partial verdict ends the job": (POLICY, "|| facts.is_partial ||", "||"),
     "a transfer counts from its call": (DETECTOR, "std::min(clock.age, clock.waited)", "clock.age"),
@@ -91,14 +92,14 @@ def link(objects: list[pathlib.Path], target: pathlib.Path, *libraries: pathlib.
 
 
 def catch() -> list[pathlib.Path]:
-    """The libraries of Catch2: version 2 has one, version 3 has two."""
+    """Returns the libraries of Catch2: version 2 has one, version 3 has two."""
     folders = map(pathlib.Path, ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"))
     names = ("libCatch2WithMain.a", "libCatch2Main.a", "libCatch2.a")
     return [folder / name for folder in folders for name in names if (folder / name).exists()]
 
 
 class Tests:
-    """Objects of the decision, of what replays traces, and of the unit tests."""
+    """Holds the objects of the decision, of the program that replays traces, and of the unit tests."""
 
     def __init__(self, folder: pathlib.Path, pool: concurrent.futures.Executor) -> None:
         self.folder = folder

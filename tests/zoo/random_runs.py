@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""random_runs.py BIN_DIR RUNS [--seed S] [--torch]: healthy training jobs under default options, while something disturbs
-them: hogs on all processors, a CPU quota, SIGSTOP and SIGCONT of a rank or of all processes, a slow link between the ranks,
-a busy disk. What needs root, or a control group, is left out where it cannot be had. Fails if a job is ended, or a report is louder than a note. Prints the seed and a table.
+"""random_runs.py BIN_DIR RUNS [--seed S] [--torch]: runs healthy training jobs under default options, while something
+disturbs them. The disturbances are: hogs on all processors, a CPU quota, SIGSTOP and SIGCONT of a rank or of all
+processes, a slow link between the ranks, a busy disk. Disturbances that need root or a control group are skipped if
+these are not available. Fails if a job is terminated, or if a report is louder than a note. Prints the seed and a
+table.
 
 With --torch the job is a PyTorch script (the Python that DDP_TEST_PYTHON names, /usr/bin/python3 by default).
 """
@@ -88,14 +90,15 @@ def stop_and_continue(who):
     return disturb
 
 
-# Where control groups limit processors, in version 1 and in version 2: the folder, the file, a hundredth of a processor, no limit.
+# In version 1 and in version 2, control groups limit processors with: the folder, the file, a hundredth of a processor,
+# no limit.
 QUOTAS = [(pathlib.Path("/sys/fs/cgroup/cpu"), "cpu.cfs_quota_us", "1000", "-1"),
           (pathlib.Path("/sys/fs/cgroup"), "cpu.max", "1000 100000", "max")]
 
 
 def group_with_quota():
-    """A new control group for a hundredth of a processor, and the function that takes the limit away. None: the kernel or our rights
-    do not allow it."""
+    """Returns a new control group with a hundredth of a processor, and a function that removes the limit. Returns
+    None if the kernel or the user's rights do not allow it."""
     for root, file, limit, no_limit in QUOTAS:
         with contextlib.suppress(OSError):
             group = pathlib.Path(tempfile.mkdtemp(prefix="random_runs.", dir=root))
@@ -110,11 +113,11 @@ def group_with_quota():
 
 @contextlib.contextmanager
 def throttled(job, choice):
-    """A hundredth of a processor for all ranks together, for a while."""
+    """Gives all ranks together a hundredth of a processor for a while."""
     time.sleep(choice.uniform(0.1, 0.5))
     group, lift = group_with_quota()
     for pid in workers(job.log):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the worker has ended
             (group / "cgroup.procs").write_text(str(pid))
     time.sleep(choice.uniform(1, 12))
     lift()
@@ -124,7 +127,7 @@ def throttled(job, choice):
 
 @contextlib.contextmanager
 def stopped_often(job, choice):
-    """Ten times a second, for nine tenths of the time."""
+    """Stops the ranks ten times per second, for nine tenths of the time."""
     end = time.monotonic() + choice.uniform(1, 8)
     while time.monotonic() < end:
         pids = workers(job.log)
@@ -144,7 +147,7 @@ DISTURBANCES = {
     "a rank is stopped": stop_and_continue(lambda job, choice: [choice.choice(workers(job.log))] if workers(job.log) else []),
     "all ranks are stopped": stop_and_continue(lambda job, choice: workers(job.log)),
     "everything is stopped": stop_and_continue(lambda job, choice: descendants(job.process.pid)),
-    "slow link": nothing,  # see below
+    "slow link": nothing,  # Job() makes the link slow
 }
 
 
@@ -153,7 +156,7 @@ class Job:
         self.log = pathlib.Path(folder) / "events"
         command = [str(BIN / "ddplaunch"), f"--nproc-per-node={RANKS}", f"--event-log={self.log}", *map(str, program)]
         if slow_link:
-            # Beyond the latency packets are lost.
+            # Packets that would wait for longer than the latency are lost.
             link = f"rate {choice.randint(2, 50)}mbit burst 128kb latency {choice.randint(50, 500)}ms"
             command = ["unshare", "-n", "sh", "-c", f'ip link set lo up && tc qdisc add dev lo root tbf {link} && exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,

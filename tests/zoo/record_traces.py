@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""record_traces.py BIN_DIR [NAME...]: runs the zoo's programs and writes what the hang detector saw of each into
-traces.tar.xz beside this file, for replay_test.py. Of programs that hang the first 25 seconds are recorded. With names: the
-others stay as they were recorded before."""
+"""record_traces.py BIN_DIR [NAME...]: runs the zoo's programs and writes the hang detector's traces into
+traces.tar.xz beside this file, for replay_test.py. Of programs that hang, the first 25 seconds are recorded. With
+names, only these programs are recorded, and the other traces stay as they are."""
 import concurrent.futures
 import io
 import os
@@ -45,7 +45,8 @@ def record(name: str) -> bytes:
 
 
 def record_second_node(name: str) -> bytes:
-    """A healthy program on two nodes, as the second one sees it: it does not know what the first one's ranks do."""
+    """Records a healthy program on two nodes, as the second node sees it: that node does not know what the first
+    one's ranks do."""
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "trace"
         options = ["--nnodes=2", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}"]
@@ -64,7 +65,7 @@ if sys.argv[2:] and ARCHIVE.exists():
     with tarfile.open(ARCHIVE) as archive:
         traces = {member.name: archive.extractfile(member).read() for member in archive}
 with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-    # What the ranks find themselves, or what fails within a second, shows the detector nothing.
+    # The detector sees nothing of faults that ranks detect themselves, or that end the job within a second.
     wanted = [name for name in names if name not in HANGING or HANGING[name].outcome != "failed"]
     traces.update(zip(wanted, pool.map(record, wanted)))
 with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:

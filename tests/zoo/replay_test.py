@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""replay_test.py BIN_DIR: what the hang detector says, with the real limits and in virtual time, of the traces that
-record_traces.py has taken of the zoo's programs. Half an hour takes some milliseconds.
+"""replay_test.py BIN_DIR: checks what the hang detector reports of the traces that record_traces.py has taken of the
+zoo's programs. It uses the real limits and virtual time, in which half an hour takes some milliseconds.
 
-- A program that hangs goes on as it did at the end of its trace for 40 minutes: which verdict, which ranks, which class? When
-  is the first word? A node that does not see all ranks leaves the others time to speak first. If the rank that is waited for
-  dies at the end of the trace, that is certain within seconds.
-- A healthy one is judged as it was, and with its time stretched, so that its 26 s of work become an hour. Under a limit that
-  is too short for it, it is reported before it is ended; a limit that is long enough changes nothing.
+- A program that hangs continues for 40 minutes as at the end of its trace. The test checks the verdict, the ranks, the
+  class and the time of the first report. A node that does not see all ranks lets the others report first. If the rank
+  that is waited for dies at the end of the trace, the hang is certain within seconds.
+- A healthy program is judged as it was, and with its time stretched, so that its 26 s of work become an hour. If a
+  limit is too short for it, it is reported before it is terminated. A limit that is long enough changes nothing.
 """
 import pathlib
 import subprocess
@@ -20,15 +20,15 @@ HELD = 40 * 60
 USERS_LIMIT = 60
 TOO_SHORT_LIMIT = 6
 STRETCH = 130
-FIRST_WORD_WITHIN = 20  # seconds of the trace; the rank begins to hang in its second one
+FIRST_WORD_WITHIN = 20  # seconds of the trace; the rank begins to hang in the second one of them
 FIRST_WORD_WITHOUT_CALLS = 25
-LONG_LIMIT = 7200       # longer than any pause of a trace that is stretched
-OTHERS_FIRST = 5        # seconds later, where another node sees more
-ENDS_DEAD_WITHIN = 45   # seconds of the trace, which are up to 30
+LONG_LIMIT = 7200       # longer than any pause of a stretched trace
+OTHERS_FIRST = 5        # seconds of delay if another node sees more
+ENDS_DEAD_WITHIN = 45   # seconds of the trace, which has up to 30
 
 
 def replay(trace: bytes, *options: str) -> list[tuple[str, str, str, int]]:
-    """Kinds of news, verdicts with the culprits ("DDP-H03 [1]"), classes, seconds."""
+    """Returns kinds of news, verdicts with the culprits ("DDP-H03 [1]"), classes, and seconds."""
     out = subprocess.run([BIN / "zoo_replay", *options], input=trace, stdout=subprocess.PIPE, check=True).stdout.decode()
     news = []
     for line in out.splitlines():
@@ -52,7 +52,7 @@ def fault_of_hanging(name: str, trace: bytes) -> str | None:
         well = (len(ends) == 1 and ends[0][1:3] == (verdict, "unknown") and 1790 <= ends[0][3] <= 1860
                 and words and words[0][3] <= (FIRST_WORD_WITHOUT_CALLS if expected.code == "DDP-H08" else FIRST_WORD_WITHIN))
         later = of_kind(replay(trace, "--others-judge", f"--hold={HELD}"), "hung")
-        # That other nodes' ranks do nothing either it cannot know.
+        # The detector cannot know that the ranks of other nodes do nothing either.
         well = well and [one[3] - ends[0][3] >= OTHERS_FIRST - 1 for one in later] == ([] if expected.code == "DDP-H08" else [True])
         if len(expected.culprits) == 1:
             dead = of_kind(replay(trace, f"--dies={expected.culprits[0]}", f"--hold={HELD}"), "hung")
@@ -60,7 +60,7 @@ def fault_of_hanging(name: str, trace: bytes) -> str | None:
     elif expected.outcome == "certain":
         well = len(ends) >= 1 and ends[0][1:3] == (verdict, "certain") and ends[0][3] <= 25
     else:
-        # Whether it is a hang nobody can know: it is reported, and only a limit of the user's ends it.
+        # The detector cannot know whether this is a hang. It reports it, and only the user's limit ends it.
         limited = of_kind(replay(trace, f"--timeout={USERS_LIMIT}", f"--hold={HELD}"), "hung")
         is_stopped = expected.code == "DDP-H02"
         well = (not ends and words and words[0][1] == verdict
@@ -71,7 +71,7 @@ def fault_of_hanging(name: str, trace: bytes) -> str | None:
 def fault_of_healthy(name: str, trace: bytes) -> str | None:
     judged = ["--others-judge"] if name.endswith(OF_SECOND_NODE) else []
     loud = of_kind(replay(trace, *judged), "warned", "hung")
-    # One that sees too little gives nothing up, also if no other node sees more.
+    # A detector that sees too little terminates no rank, even if no other node sees more.
     given_up = [one for one in of_kind(replay(trace, f"--scale={STRETCH}"), "hung") if one[2] == "unknown"]
     given_up += of_kind(replay(trace, f"--scale={STRETCH}", f"--timeout={LONG_LIMIT}"), "hung")
     limited = replay(trace, f"--timeout={TOO_SHORT_LIMIT}", *judged)

@@ -1,5 +1,5 @@
-// The zoo: programs that are healthy and look as if they hung, and programs that hang. zoo_test.py says what is
-// expected of ddplaunch for each, and shortens its limits; the times here fit to that.
+// The zoo has programs that are healthy and look as if they hung, and programs that hang. zoo_test.py checks what
+// ddplaunch does with each, and shortens its limits. The times here match these limits.
 #pragma once
 
 #include <ddp/ddp.h>
@@ -14,12 +14,13 @@
 
 namespace zoo {
 
-// Longer than the longest report needs, and shorter than the shortened limit for a rank without a sign of life.
+// This is longer than the longest report needs, and shorter than the shortened limit for a rank without a sign of life.
 inline constexpr int kIdleSeconds = 8;
-// Much longer than that limit.
+// This is much longer than the shortened limit.
 inline constexpr int kBusySeconds = 26;
 
-// What a rank does at some step of a training loop. The loop's collectives go on afterwards, with all ranks.
+// Describes what a rank does at some step of a training loop. Afterwards the loop's collectives continue, with all
+// ranks.
 using Deed = std::function<void(ddp::ProcessGroup& world)>;
 
 std::map<std::string, Deed> idle();
@@ -28,35 +29,35 @@ std::map<std::string, Deed> together();
 std::map<std::string, Deed> threads();
 std::map<std::string, Deed> hanging();
 std::map<std::string, Deed> mismatched();
-// Those that this user may be.
+// Returns the programs that this user may run.
 std::map<std::string, Deed> starved();
-// Without a process group: programs that do not use the runtime.
+// Returns programs that do not use the runtime, and so have no process group.
 std::map<std::string, std::function<void(int rank)>> plain();
-// None where this user cannot make a network.
+// Returns an empty map if this user cannot make a network.
 std::map<std::string, Deed> network();
 
-// Only rank 1 does it: the others wait for it in the next collective.
+// Only rank 1 calls `deed`. The others wait for it in the next collective.
 Deed of_rank_one(std::function<void()> deed);
 
-// Seconds of CLOCK_MONOTONIC.
+// Returns the seconds of CLOCK_MONOTONIC.
 double now();
 void sleep_for(double seconds);
 [[noreturn]] void sleep_for_ever();
-// Until it has used a processor for so long, however much of one it gets.
+// Returns when the process has used a processor for this long, whatever share of it the process gets.
 void use_processor(double seconds);
-// With a quarter of a processor: others are to run beside it.
+// Uses a quarter of a processor, so that others can run beside it.
 void compute_for(double seconds);
-// Ends the process with 99 and a word on standard error: the program was disturbed.
+// Ends the process with 99 and a message on standard error if the program was disturbed.
 void require(bool condition, const std::string& what);
 
-// A command of the shell that succeeds.
+// Runs a shell command, which must succeed.
 void run(const std::string& command);
 pid_t in_child(const std::function<void()>& deed);
-// Until it has ended with 0.
+// Waits until the child has ended with 0.
 void wait_for(pid_t child);
-// Each rank sends to the next one and receives from the one before it.
+// Each rank sends to the next one and receives from the previous one.
 void exchange_in_a_batch(ddp::ProcessGroup& world);
-// Over the loopback interface.
+// Returns two sockets that are connected over the loopback interface.
 std::array<int, 2> connected_sockets();
 
 }  // namespace zoo

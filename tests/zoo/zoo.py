@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""zoo.py NAME | list: healthy programs without the runtime, some with PyTorch (if it is installed), in Python or, as
-text, for a shell. Each rank ends with 0; rank 0 prints "done". What waits here waits for IDLE seconds."""
+"""zoo.py NAME | list: runs a healthy program without the runtime. Some programs use PyTorch (if it is installed).
+They are in Python or, as text, for a shell. Each rank ends with 0; rank 0 prints "done". A wait takes IDLE seconds."""
 import asyncio
 import fcntl
 import importlib.util
@@ -72,7 +72,8 @@ def python_beats() -> None:
 
 
 def with_torch(deed) -> None:
-    """Training steps, the deed, and more of them: whoever is done waits for the others in the next all_reduce."""
+    """Takes training steps, calls `deed`, and takes more steps. A rank that is done waits for the others in the next
+    all_reduce."""
     import torch
     import torch.distributed as dist
     dist.init_process_group("gloo")
@@ -84,8 +85,8 @@ def with_torch(deed) -> None:
     dist.barrier()
     if RANK == 0:
         print("done", flush=True)
-    # The interpreter's end is PyTorch's affair: 1.13 sometimes aborts there ("terminate called without an active
-    # exception"), with or without us.
+    # Skips the interpreter's shutdown, in which PyTorch 1.13 sometimes aborts ("terminate called without an active
+    # exception"), with or without ddplaunch.
     sys.stderr.flush()
     os._exit(0)
 

@@ -1,4 +1,4 @@
-// Programs of which a rank shows life for much longer than the limit for one that does not.
+// In these programs a rank shows signs of life for much longer than the limit for a rank without one.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -33,7 +33,7 @@
 namespace zoo {
 namespace {
 
-// 160 KB/s.
+// Sends 160 KB/s.
 void send_slowly(int socket, double seconds) {
   const std::vector<char> bytes(16'000);
   for (const double end = now() + seconds; now() < end; sleep_for(0.1)) {

@@ -1,4 +1,4 @@
-// Programs that never go on.
+// These programs never continue.
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -44,8 +44,8 @@ namespace {
   sleep_for_ever();
 }
 
-// A directory of a file system whose server never answers: whoever opens something there is in state D. In a mount
-// namespace of its own, which is gone with this process. False if that is not allowed.
+// Mounts a file system whose server never answers. A process that opens something there is in state D. The mount
+// namespace is new, and is gone with this process. Returns false if that is not allowed.
 bool mount_dead_file_system(const std::string& directory) {
   if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
   const int server = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -55,7 +55,7 @@ bool mount_dead_file_system(const std::string& directory) {
   return ::mount("zoo", directory.c_str(), "fuse", 0, options.c_str()) == 0;
 }
 
-// Killed while a debugger has it that never looks: the launcher cannot reap it.
+// The rank is killed while a debugger traces it and never waits for it. So the launcher cannot reap the rank.
 void die_under_a_debugger() {
   const pid_t rank = ::getpid();
   if (::fork() == 0) {
@@ -67,7 +67,7 @@ void die_under_a_debugger() {
   sleep_for_ever();
 }
 
-// --- Rank 1 does something else for ever.
+// --- In these programs rank 1 does something else forever.
 
 const std::map<std::string, Deed> kAlone = {
     {"locks_a_mutex_twice", of_rank_one([] {
@@ -131,7 +131,7 @@ const std::map<std::string, Deed> kAlone = {
        while (true) ::sem_wait(&semaphore);
      })},
     {"waits_for_a_message_for_ever", of_rank_one([] {
-       const int queue = ::msgget(IPC_PRIVATE, 0600);  // removed by the test, with its folder
+       const int queue = ::msgget(IPC_PRIVATE, 0600);  // the zoo does not remove this queue
        std::array<char, 64> message{};
        while (::msgrcv(queue, message.data(), 8, 0, 0) < 0 && errno == EINTR) {
        }
@@ -157,7 +157,7 @@ const std::map<std::string, Deed> kAlone = {
        condition.wait(lock, [&] { return has_batch; });
      })},
     {"has_a_watchdog_thread_and_hangs", of_rank_one([] {
-       // As those of PyTorch: awake ten times a second, and done at once.
+       // Like PyTorch's threads, this thread wakes ten times per second and is done immediately.
        std::thread([] {
          while (true) sleep_for(0.1);
        }).detach();

@@ -1,4 +1,4 @@
-// Programs of which a rank waits, and does nothing at all.
+// In these programs a rank waits, and does nothing at all.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -35,7 +35,7 @@
 namespace zoo {
 namespace {
 
-// The call ends by its own time-out, neither early nor by a signal.
+// Requires that the call ends by its own time-out, neither early nor by a signal.
 void lasts(const char* what, const std::function<bool()>& ends_by_timeout) {
   const double began = now();
   require(ends_by_timeout(), std::string(what) + " ended by something else than its time-out: " + std::strerror(errno));

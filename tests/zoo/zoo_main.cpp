@@ -1,4 +1,4 @@
-// zoo KIND: a training loop whose ranks do what KIND says after a few steps, and then go on.
+// zoo KIND: runs a training loop. After a few steps its ranks behave according to KIND, and then continue.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@ double now() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-// Whatever a signal does to it.
+// Sleeps for the whole time, whatever signals arrive.
 void sleep_for(double seconds) {
   for (const double end = now() + seconds; now() < end;) {
     const double left = end - now();
@@ -116,7 +116,7 @@ std::array<int, 2> connected_sockets() {
 
 namespace {
 
-// A loop with the deed in the middle of it.
+// Trains in a loop with `deed` in the middle of it.
 void train(const std::string& kind, const zoo::Deed& deed) {
   constexpr int kSteps = 24;
   constexpr int kStepOfDeed = 12;

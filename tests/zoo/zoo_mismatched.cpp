@@ -1,4 +1,4 @@
-// Programs whose collectives, sends and receives cannot match.
+// In these programs, collectives, sends and receives cannot match.
 #include <unistd.h>
 
 #include <array>
@@ -112,7 +112,7 @@ const std::map<std::string, Deed> kMismatched = {
      }},
     {"goes_on_past_a_sub_groups_call",
      [](ddp::ProcessGroup& world) {
-       // Rank 1 waits for all in the world, rank 0 for rank 1 in the pair.
+       // Rank 1 waits for all ranks in the world, and rank 0 waits for rank 1 in the pair.
        if (world.rank() > 1) return;
        static ddp::ProcessGroup pair = world.new_group(ranks_below(2), "pair");
        if (world.rank() == 0) pair.barrier().wait();
@@ -153,7 +153,7 @@ const std::map<std::string, Deed> kMismatched = {
            groups[i].emplace(world.new_group(pairs[i], "pair " + std::to_string(i)));
          }
        }
-       // 0 waits for 1, 1 for 2, 2 for 0.
+       // Rank 0 waits for rank 1, rank 1 for rank 2, and rank 2 for rank 0.
        constexpr std::array<std::size_t, 3> kFirst = {0, 1, 2};
        groups[kFirst[static_cast<std::size_t>(world.rank())]]->barrier().wait();
      }},
@@ -175,7 +175,7 @@ const std::map<std::string, Deed> kMismatched = {
      }},
     {"hangs_within_a_batch",
      [](ddp::ProcessGroup& world) {
-       // What is called within a batch begins at its end.
+       // A call within a batch begins at the end of the batch.
        std::optional<ddp::CollectiveBatch> batch;
        if (world.rank() == 1) batch.emplace(world.batch());
        std::vector<float> values(8);

@@ -1,4 +1,4 @@
-// Programs whose network is slow or gets lost. They need one of their own (expected.py), and the gloo backend.
+// In these programs the network is slow or is lost. They need their own network (expected.py), and the gloo backend.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 namespace zoo {
 namespace {
 
-// With `ip` rather than `tc netem`, which few kernels have.
+// Uses `ip` rather than `tc netem`, which few kernels have.
 void lose_network() {
   run("ip link set lo down");
 }

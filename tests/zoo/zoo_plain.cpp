@@ -1,4 +1,4 @@
-// Programs in C++ that do not use the runtime: only their processes are seen.
+// These programs in C++ do not use the runtime, so the launcher sees only their processes.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>

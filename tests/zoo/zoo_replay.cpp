@@ -1,10 +1,11 @@
-// zoo_replay [--scale=N] [--hold=SECONDS] [--timeout=SECONDS] [--dies=RANK] [--others-judge] < TRACE: what the hang
-// detector says of a trace (launcher/watchdog/hang_trace.h), in no time. Prints a line for each of its news:
+// zoo_replay [--scale=N] [--hold=SECONDS] [--timeout=SECONDS] [--dies=RANK] [--others-judge] < TRACE: prints what the
+// hang detector reports of a trace (launcher/watchdog/hang_trace.h), without waiting. Prints a line for each report:
 //   KIND CODE [CULPRITS] CLASS SECONDS_OF_THE_TRACE
 //
-// --scale: each second of the trace counts as N. --hold: after its end all ranks do what they did last, for so long:
-// those that had shown no sign of life for kStillInTrace still do not, and the others go on to. --dies: this rank has
-// ended then. --others-judge: it is the trace of a node beside which another one sees all ranks.
+// With --scale, each second of the trace counts as N. With --hold, all ranks do for this time after its end what they
+// did last. Ranks without a sign of life for kStillInTrace still show none, and the others still show some. With
+// --dies, this rank has ended by then. With --others-judge, the trace is of a node beside which another node sees all
+// ranks.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,7 +36,7 @@ std::uint64_t count_of(Nanoseconds time) {
   return static_cast<std::uint64_t>(time.count());
 }
 
-// Time that passes `scale` times as fast from the first sample on.
+// Lets time pass `scale` times as fast, from the first sample on.
 class Clock {
  public:
   explicit Clock(int scale) : scale_(static_cast<std::uint64_t>(scale)) {}
@@ -59,7 +60,7 @@ class Clock {
   }
 
  private:
-  // 0 stays "never".
+  // 0 means "never" and stays 0.
   void move(std::uint64_t& time) const {
     if (time > origin_) time = origin_ + (time - origin_) * scale_;
   }
@@ -68,7 +69,7 @@ class Clock {
   std::uint64_t origin_ = 0;
 };
 
-// Ranks that do for `elapsed` longer what they did.
+// The ranks do for `elapsed` longer what they did before.
 void hold(TracedRanks& sample, Nanoseconds elapsed) {
   sample.elapsed = elapsed;
   sample.now += count_of(elapsed);
@@ -135,7 +136,7 @@ int main(int argc, char** argv) {
       continue;
     }
     auto* sample = &std::get<TracedRanks>(*parsed);
-    // What was measured then is measured anew.
+    // The activity is measured again from the recorded samples.
     for (RankView& rank : sample->ranks) {
       if (rank.activity) rank.activity = meters[rank.rank].activity();
     }
@@ -143,7 +144,7 @@ int main(int argc, char** argv) {
     age += sample->elapsed;
     if (sample->has_news()) {
       print(detector.add_sample(sample->ranks, sample->elapsed, sample->now), age);
-      // The last one that shows what the processes do.
+      // Keeps the last sample that shows what the processes do.
       const bool is_deep =
           std::ranges::any_of(sample->ranks, [](const RankView& rank) { return rank.activity.has_value(); });
       if (is_deep || last.ranks.empty()) last = *sample;

@@ -1,4 +1,4 @@
-// Programs that get too little of what they need: of a processor, of a quota, of memory.
+// These programs get too little of something: a processor, a quota, or memory.
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sched.h>
@@ -19,7 +19,7 @@
 namespace zoo {
 namespace {
 
-// Beside a hog on the same processor, with the lowest of all priorities: it gets a third of a percent.
+// Runs beside a hog on the same processor with the lowest priority, and gets a third of a percent.
 void starve(double seconds) {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -38,7 +38,7 @@ void starve(double seconds) {
   }
 }
 
-// Into a file of the kernel's, which is there or is not.
+// Writes to a file of the kernel. Returns false if that is not possible.
 bool write_to(const std::filesystem::path& file, const std::string& text) {
   const int opened = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
   const bool is_done = ::write(opened, text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -46,13 +46,13 @@ bool write_to(const std::filesystem::path& file, const std::string& text) {
   return is_done;
 }
 
-// A thousandth of a processor.
+// Limits the group to a thousandth of a processor.
 bool set_quota(const std::filesystem::path& group) {
   return (write_to(group / "cpu.cfs_period_us", "1000000") && write_to(group / "cpu.cfs_quota_us", "1000")) ||
          write_to(group / "cpu.max", "1000 1000000");
 }
 
-// Of the first kind of control groups that has processors; empty: this user cannot make one.
+// Makes a control group of the first kind that limits processors. Returns an empty path if this user cannot make one.
 std::filesystem::path make_group(const std::string& name) {
   for (const char* root : {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup"}) {
     const std::filesystem::path group = std::filesystem::path(root) / name;
@@ -75,7 +75,7 @@ void be_throttled(double seconds) {
   while (::rmdir(group.c_str()) != 0) sleep_for(0.1);
 }
 
-// Memory whose pages come one after the other, ten a second, as if over a network.
+// Holds memory whose pages arrive one after the other, ten per second, as if over a network.
 class SlowMemory {
  public:
   explicit SlowMemory(std::size_t bytes) : bytes_(bytes) {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""zoo_test.py BIN_DIR [--table] [--real-time] [healthy|hanging|NAME]...: programs that are healthy and look as if they hung, and programs
-that hang, under ddplaunch with default options but for the limit for a rank without a sign of life, which is shortened.
+"""zoo_test.py BIN_DIR [--table] [--real-time] [healthy|hanging|NAME]...: runs programs that are healthy and look as if
+they hung, and programs that hang, under ddplaunch. All options are the default; only the limit for a rank without a
+sign of life is shortened.
 
-Of healthy programs nothing but notes is heard. Of each hang the verdict, the ranks that are named, what ends the job, and
-the exit code are compared with expected.py. With --table: what was seen of each, and when the first word and the end
-came, as a table. With --real-time: nothing is shortened; it takes 40 minutes.
+Healthy programs may cause nothing but notes. For each hang, expected.py has the verdict, the ranks that are named, the
+reason for the end of the job, and the exit code. With --table, prints the result of each program, and the times of the
+first report and of the end. With --real-time, nothing is shortened; it takes 40 minutes.
 """
 import argparse
 import concurrent.futures
@@ -20,10 +21,10 @@ import time
 
 from expected import HANGING, NEED_RIGHTS, launched
 
-STILL_LIMIT = 15  # instead of 30 minutes
-USERS_LIMIT = 6   # --hang-timeout, where one is given
+STILL_LIMIT = 15  # seconds, instead of 30 minutes
+USERS_LIMIT = 6   # seconds of --hang-timeout, if it is given
 AT_ONCE = 16
-PATIENCE = 600  # beyond the limit: a busy machine looks rarely, and what it did not see does not count
+PATIENCE = 600  # seconds beyond the limit; a busy computer takes few samples, and the time between them does not count
 
 
 @dataclasses.dataclass
@@ -54,7 +55,7 @@ class Job:
         self.log = pathlib.Path(self.folder.name) / "events"
         self.began = time.monotonic()
         self.first_word: float | None = None
-        # In a group of its own: the zoo's animals must not stop or kill anything else.
+        # The job gets its own process group, so that the zoo's programs cannot stop or kill other processes.
         self.process = subprocess.Popen(
             launched(name, BIN / "ddplaunch", [f"--nproc-per-node={ranks}", f"--event-log={self.log}", *options], command_of(name)),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0, cwd=self.folder.name,
@@ -114,7 +115,7 @@ def hanging(name: str) -> Seen:
     cause = (ends[0]["cause"] if ends else None) or {}
     verdict = cause.get("stall") or cause.get("verdict") or {"culprits": [cause.get("rank")]}
     outcome = cause["stall"].get("class") if "stall" in cause else "failed"
-    # What ranks call differently, they or the launcher find first.
+    # Either the ranks or the launcher detect first that calls differ.
     codes = {None: (137,), "DDP-H04": (1, 124), "DDP-H05": (1, 124)}.get(expected.code, (124,))
     right_class = outcome == expected.outcome or (expected.outcome == "failed" and outcome == "certain")
     seen.what = f"terminated ({outcome}) {verdict.get('code')} {verdict.get('culprits')}"

@@ -1,4 +1,4 @@
-// Programs in which two ranks seem to wait for each other, and something resolves it.
+// In these programs two ranks seem to wait for each other, and something resolves it.
 
 #include <optional>
 #include <thread>
@@ -9,7 +9,7 @@
 namespace zoo {
 namespace {
 
-// Ranks 0 and 1 in two groups. Each rank's own one is that in which it waits first.
+// Ranks 0 and 1 are in two groups. A rank's own group is the one in which it waits first.
 struct Pairs {
   ddp::ProcessGroup one;
   ddp::ProcessGroup two;
@@ -69,7 +69,7 @@ const std::map<std::string, Deed> kThreads = {
      })},
     {"begins_what_it_does_not_wait_for",
      [](ddp::ProcessGroup& world) {
-       // The pairs' barriers are only begun; what ranks 0 and 1 wait for is rank 2.
+       // The pairs' barriers are only begun. Ranks 0 and 1 wait for rank 2.
        std::optional<Pairs> pairs;
        std::optional<ddp::Work> begun;
        if (world.rank() < 2) begun.emplace(pairs.emplace(world).own().barrier());

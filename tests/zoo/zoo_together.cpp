@@ -1,4 +1,4 @@
-// Programs whose ranks wait for each other, in the end not in vain.
+// In these programs ranks wait for each other, but not in vain.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -158,7 +158,7 @@ const std::map<std::string, Deed> kTogether = {
      }},
     {"has_another_thread_that_makes_the_call",
      [](ddp::ProcessGroup& world) {
-       // For a while ranks 0 and 1 wait for each other in two groups; each has a thread that resolves it.
+       // For a while, ranks 0 and 1 wait for each other in two groups. Each has a thread that resolves it.
        const std::vector<int> both = {0, 1};
        if (world.rank() > 1) return;
        ddp::ProcessGroup one = world.new_group(both, "one");

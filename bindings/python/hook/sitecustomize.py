@@ -1,12 +1,13 @@
-"""Lets ddplaunch see what PyTorch's process groups of this process are at, without a change to the program.
+"""Shows ddplaunch what PyTorch's process groups of this process are doing, without a change to the program.
 
-ddplaunch puts the folder of this file into PYTHONPATH of its workers, so that each Python runs it at its start. When a
-program makes its first process group, PyTorch's own server for its flight recorder is started on a Unix socket of the
-job, and the groups are written into a file beside it. An exception that such a program does not catch is written to its
-error file when it is raised, since the end of the process may be much later. Nothing else is done: a Python that makes no
-process group runs the program as it would without this file. DDP_TORCH=0 in ddplaunch's environment turns it off.
+ddplaunch puts the directory of this file into PYTHONPATH of its workers, so that each Python runs it at its start. When
+a program creates its first process group, this file starts PyTorch's own server for its flight recorder, on a Unix
+socket of the job. It writes the groups into a file beside the socket. If such a program does not catch an exception,
+this file writes it to the error file as soon as it is raised, because the process may end much later. Nothing else is
+done: a Python that creates no process group runs the program as it would without this file. DDP_TORCH=0 in the
+environment of ddplaunch disables it.
 
-For all versions of Python 3, and with the standard library alone. No error of it reaches the program.
+It works with all versions of Python 3 and needs only the standard library. No error of it reaches the program.
 """
 import importlib.machinery
 import os
@@ -21,7 +22,7 @@ def _without_folder(paths):
 
 
 class _Finder:
-    """Finds PyTorch's module of process groups as the other finders do, once, and observes it when it has been run."""
+    """Finds PyTorch's module of process groups once, like the other finders, and observes it after it has run."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -41,11 +42,11 @@ class _Finder:
                 run(module)
                 try:
                     _observe(module)
-                except Exception:  # whatever PyTorch has become
+                except Exception:  # a PyTorch version that this file does not know
                     pass
 
             spec.loader.exec_module = exec_module
-        except Exception:  # a loader of another kind: the program goes on unobserved
+        except Exception:  # an unknown kind of loader: the program runs unobserved
             pass
         return spec
 
@@ -63,7 +64,7 @@ def _observe(module):
         result = make(*args, **kwargs)
         try:
             observer.made(signature.bind(*args, **kwargs).arguments)
-        except Exception:  # the program goes on unobserved
+        except Exception:  # the program runs unobserved
             pass
         return result
 
@@ -71,11 +72,11 @@ def _observe(module):
 
 
 class _Observer:
-    """Of this process. The first process of a worker that makes a group is the one that is seen."""
+    """Observes this process. Only the first process of a worker that creates a process group is observed."""
 
     def __init__(self):
         self.file = os.environ["DDP_TORCH_FILE"]
-        self.pid = None  # of the process that has begun; a child that was forked is another one
+        self.pid = None  # pid of the process that began; a forked child has another one
         self.server = None
 
     def made(self, group):
@@ -86,7 +87,7 @@ class _Observer:
 
     def begin(self):
         self.pid = os.getpid()
-        # Its children, such as the workers of a data loader, are as without this file.
+        # Child processes, such as the workers of a data loader, run as without this file.
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join(_without_folder(paths))
         if not os.environ["PYTHONPATH"]:
@@ -97,17 +98,17 @@ class _Observer:
 
         from torch._C import _distributed_c10d
 
-        # The process that makes the file is the only one.
+        # Only the process that creates the file is observed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
-            # This version records nothing of Gloo. ddplaunch reads this process's stacks instead.
+            # This PyTorch version does not record Gloo's operations. ddplaunch reads this process's stacks instead.
             os.close(os.open(self.file + ".unrecorded", flags, 0o600))
             return
         self.descriptor = os.open(self.file + ".groups", flags, 0o600)
         with _Quiet():
             self.server = _distributed_c10d._WorkerServer(self.file + ".sock")
-        # It is ended at the end, and never destroyed: in a child that was forked it would wait for a thread that only
-        # the parent has.
+        # The server is shut down at exit and never destroyed. In a forked child, its destruction would wait for a
+        # thread that only the parent has.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.server))
         atexit.register(self.end)
         self.append({"pid": self.pid})
@@ -124,14 +125,14 @@ class _Observer:
             try:
                 if self.pid == os.getpid() and kind is not KeyboardInterrupt:
                     self.record(kind, error, trace)
-            except Exception:  # there is no such folder, for instance
+            except Exception:  # for example if the directory does not exist
                 pass
             show(kind, error, trace)
 
         sys.excepthook = record_and_show
 
     def record(self, kind, error, trace):
-        """As PyTorch's own `record` does, which comes before this one: its file stays."""
+        """Writes the error file as PyTorch's own `record` does. If `record` wrote the file before, that file stays."""
         import json
         import time
         import traceback
@@ -169,7 +170,7 @@ class _Observer:
 
 
 class _Quiet:
-    """Meanwhile PyTorch's C++ logs no warnings: the server's start is one."""
+    """Suppresses warnings of PyTorch's C++ code in a `with` block, because the start of the server logs a warning."""
 
     def __enter__(self):
         import ctypes
@@ -178,7 +179,7 @@ class _Quiet:
         try:
             self.level = ctypes.c_int.in_dll(ctypes.CDLL("libc10.so"), "FLAGS_caffe2_log_level")
             self.before, self.level.value = self.level.value, 2
-        except Exception:  # it has no such variable: the line is printed
+        except Exception:  # the library has no such variable: the warning is printed
             pass
 
     def __exit__(self, *error):
@@ -187,7 +188,7 @@ class _Quiet:
 
 
 def _run_hidden_one():
-    """The sitecustomize of the user or the system, which this file hides."""
+    """Runs the sitecustomize of the user or the system, which this file hides."""
     import importlib.util
 
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", _without_folder(sys.path))

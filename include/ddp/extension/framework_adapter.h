@@ -1,5 +1,5 @@
-// FrameworkAdapter: what a wrapper of a framework's modules needs of DistributedDataParallel beside its public face.
-// Programs do not need it; ddp/libtorch.h is one.
+// FrameworkAdapter gives wrappers of a framework's modules access beyond the public interface of
+// DistributedDataParallel. Programs do not need it. ddp/libtorch.h is such a wrapper.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -11,27 +11,30 @@
 
 namespace ddp {
 
-// Refers to a DistributedDataParallel, which must outlive it. One thread.
+// Refers to a DistributedDataParallel, which must outlive it. Use it from one thread.
 class DDP_EXPORT FrameworkAdapter {
  public:
   explicit FrameworkAdapter(DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {}
 
-  // Called when a synchronised step has ended, also one that Join shadows for a rank without data: the framework's
-  // gradients are then to be made those of the buckets. On the thread that ends the step.
+  // Sets a function that is called when a synchronised step has ended, also if Join runs the step for a rank without
+  // data. The function must set the framework's gradients to those of the buckets. It runs on the thread that ends the
+  // step.
   void on_step_end(std::function<void()> ended);
 
-  // Of a parameter that no rank used in a step, some may have a gradient that is kept from before, and some may not; an
-  // optimizer treats the two differently. So that it does the same on all ranks: `has_gradient` is asked when a
-  // synchronised step ends, on its thread, and those for which no rank has one are dropped_parameters(), ascending.
+  // If no rank used a parameter in a step, some ranks may still have an earlier gradient for it. An optimizer treats
+  // the two cases differently. To make all ranks agree, `has_gradient` is called when a synchronised step ends, on its
+  // thread. dropped_parameters() returns, in ascending order, those for which no rank has a gradient.
   void tell_gradients(std::function<bool(std::size_t parameter)> has_gradient);
   std::span<const std::size_t> dropped_parameters() const;
 
-  // The wrapper's forward() gives all ranks rank 0's buffers. A rank without data has no forward(): with Join,
-  // begin_step() gives them those of the highest rank that has data, and forward() must not (is_joined()).
+  // Declares that the wrapper's forward() gives all ranks rank 0's buffers. A rank without data has no forward(). With
+  // Join, begin_step() therefore gives them the buffers of the highest rank that has data, and forward() must not
+  // (is_joined()).
   void forward_broadcasts_buffers();
   bool is_joined() const;
 
-  // The gradients' memory lives as long as this, or the DistributedDataParallel if that is longer.
+  // Returns an owner of the gradients' memory, which lives as long as the owner or the DistributedDataParallel,
+  // whichever is longer.
   std::shared_ptr<void> gradient_memory() const;
 
   bool step_began() const;

@@ -1,7 +1,8 @@
-"""ddplaunch starts training jobs of several processes and keeps watch over them.
+"""ddplaunch starts training jobs of several processes and supervises them.
 
-The command `ddplaunch` is a program of its own, which does not start Python. This package tells where its files are, and
-has the functions by which a program shows ddplaunch what it is at (see ddp_board): nothing is done without ddplaunch.
+The command `ddplaunch` is a separate program, which does not start Python. This package returns the paths of its files.
+It also has the functions by which a program shows ddplaunch what it is doing (see ddp_board). They do nothing without
+ddplaunch.
 """
 import os
 import sysconfig
@@ -15,16 +16,19 @@ __all__ = ["PHASES", "__version__", "cmake_prefix", "command", "extend", "heartb
 
 
 def command():
-    """The path of the launcher."""
+    """Returns the path of the launcher."""
     return os.path.join(sysconfig.get_path("scripts"), "ddplaunch")
 
 
 def cmake_prefix():
-    """For -DCMAKE_PREFIX_PATH=, so that find_package(ddplaunch) finds the C++ library."""
+    """Returns the value for -DCMAKE_PREFIX_PATH=, so that find_package(ddplaunch) finds the C++ library."""
     return sysconfig.get_path("data")
 
 
 def status_page():
-    """The descriptor of this worker's status page, which docs/development/protocol.md describes; None without ddplaunch."""
+    """Returns the descriptor of this worker's status page, or None without ddplaunch.
+
+    docs/development/protocol.md describes the status page.
+    """
     number = os.environ.get("DDP_BOARD_FD", "")
     return int(number) if number.isdigit() else None

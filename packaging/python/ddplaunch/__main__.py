@@ -1,4 +1,4 @@
-"""python -m ddplaunch ...: the launcher, and with --cmake-prefix alone the folder for CMAKE_PREFIX_PATH."""
+"""python -m ddplaunch runs the launcher; with --cmake-prefix alone it prints the directory for CMAKE_PREFIX_PATH."""
 import os
 import sys
 

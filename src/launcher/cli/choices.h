@@ -1,4 +1,4 @@
-// The values of options that have a fixed set of them, and what the command line calls them.
+// Defines the values of options with a fixed set of values, and their names on the command line.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ enum class DeviceVisibility : std::uint8_t { own, all };
 enum class NumaBinding : std::uint8_t { node, socket, exclusive, core_complex };
 enum class CoreDumps : std::uint8_t { inherit, off, unlimited };
 enum class Color : std::uint8_t { automatic, always, never };
-// What is done about a hang that is to end the job.
+// Says what is done about a hang that is meant to end the job.
 enum class HangAction : std::uint8_t { kill, dump, warn };
-// Whether pauses of the job may set the time after which it is terminated, or only that of the first report.
+// Says whether pauses of the job may set the time after which it is terminated, or only the time of the first report.
 enum class HangLimit : std::uint8_t { fixed, learnt };
 
-// Their names, one after the other in the order of the values.
+// Lists the names of the values, in their order.
 template <typename Choice>
 inline constexpr std::string_view kNamesOf{};
 template <>
@@ -41,14 +41,14 @@ requires(!kNamesOf<Choice>.empty()) constexpr std::string_view name_of(Choice ch
   return rest.substr(0, rest.find(' '));
 }
 
-// How many workers a node has: a number, or as many as there are GPUs or CPUs.
+// Says how many workers a node has: a number, or one per GPU or CPU.
 struct WorkerCount {
   enum class By : std::uint8_t {
-    compatibility_mode,  // it decides: a worker for each GPU, or one
+    compatibility_mode,  // the mode decides: one worker per GPU, or a single one
     number,
     gpus,
     cpus,
-    gpus_or_cpus,  // CPUs where there is no GPU
+    gpus_or_cpus,  // CPUs if there is no GPU
   };
   By by = By::compatibility_mode;
   int number = 0;

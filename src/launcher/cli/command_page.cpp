@@ -15,7 +15,7 @@ std::string paragraph(std::string_view text) {
   return base::join(wrapped(text, kPageWidth), "\n") + "\n";
 }
 
-// Takes "[NAME: …]" out of a help text and returns what stands after the colon, or an empty text.
+// Removes "[NAME: …]" from a help text. Returns the text after the colon, or an empty string if there is none.
 std::string take_note(std::string& help, const std::string& name) {
   const std::size_t begin = help.find(" [" + name + ": ");
   if (begin == std::string::npos) return "";
@@ -26,7 +26,7 @@ std::string take_note(std::string& help, const std::string& name) {
   return note;
 }
 
-// Text in which Markdown sees neither links nor emphasis.
+// Returns text in which Markdown finds neither links nor emphasis.
 std::string plain(std::string_view text) {
   std::string result;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// The reference page of the command line, in Markdown: docs/reference/cli.md.
+// Builds the reference page of the command line, in Markdown: docs/reference/cli.md.
 #pragma once
 
 #include <string>

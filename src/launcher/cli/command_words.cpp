@@ -13,7 +13,7 @@ constexpr const char* kOfTorchrun =
     "rdzv-endpoint rdzv-id rdzv-conf master-addr master-port local-addr virtual-local-rank numa-binding max-restarts "
     "grace signals-to-handle monitor-interval log-dir redirects tee local-ranks-filter duplicate-stdout-filters "
     "duplicate-stderr-filters logs-specs event-log-handler help ";
-// Cut short, it would take a token itself for the name of a file.
+// An abbreviation (--auth-token) would take a token itself for the name of a file.
 constexpr const char* kNeverCutShort = "auth-token-file";
 
 bool is_of_torchrun(const OptionInfo* option) {
@@ -70,7 +70,7 @@ struct Reader {
     return add(*option, typed, value, option->is_negation(name));
   }
 
-  // -m, -r3, -r=3, -r 3, -qm.
+  // Reads words such as -m, -r3, -r=3, -r 3 and -qm.
   Mistake read_short(const std::string& word) {
     for (std::size_t i = 1; i < word.size(); ++i) {
       const OptionInfo* option = find_short_option(word[i], options);

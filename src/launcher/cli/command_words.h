@@ -1,4 +1,4 @@
-// The pass before CLI11: what a command line means in plain words, and where the program begins.
+// This is the pass before CLI11. It reads the words of a command line, and determines where the program begins.
 #pragma once
 
 #include <span>
@@ -12,15 +12,15 @@
 namespace ddp::launcher {
 
 struct CommandWords {
-  std::vector<Setting> settings;     // in the order given
-  std::vector<std::string> program;  // what is no option, verbatim, without a `--` before it
-  bool help = false;                 // --help was met; what follows it has not been looked at
+  std::vector<Setting> settings;     // settings in the order in which they are given
+  std::vector<std::string> program;  // words that are no options, verbatim, without a `--` before them
+  bool help = false;                 // --help was found, and the words after it were not read
 };
 
-// `words` are those after the name of the launcher and a subcommand. In the compatibility mode of torchrun an option
-// may be cut short as long as it cannot be mistaken: options of torchrun itself come first, and both spellings are one
-// option. `options_follow`: options may stand behind other words, and behind `--`; else all words from the first other
-// one on are the program. The failure is a sentence for the user.
+// `words` are the words after the name of the launcher and a subcommand. In compatibility mode, an option may be
+// abbreviated as long as it is unambiguous. Options of torchrun itself take precedence, and both spellings are one
+// option. If `options_follow`, options may come after other words, and after `--`. Otherwise the program consists of
+// all words from the first other word on. The failure is a sentence for the user.
 base::Result<CommandWords> read_words(std::span<const std::string> words, const OptionList& options,
                                       CompatibilityMode mode = CompatibilityMode::native, bool options_follow = false);
 

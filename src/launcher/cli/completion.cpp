@@ -20,7 +20,7 @@ struct OptionWord {
   bool takes_value;
 };
 
-// "-c", "--a-b", "--a_b": the words for an option, in both spellings.
+// Returns the words for an option in both spellings: "-c", "--a-b", "--a_b".
 std::vector<OptionWord> words_of(const OptionInfo& option) {
   std::vector<OptionWord> words;
   if (!option.short_name.empty()) words.push_back({"-" + option.short_name, !option.is_flag()});
@@ -42,7 +42,7 @@ std::string bash_words(const OptionList& options, bool underscores) {
   return base::join(words, " ");
 }
 
-// `options`, and those of `others` that are not among them.
+// Returns `options`, and those of `others` that are not among them.
 OptionList with(OptionList options, const OptionList& others) {
   for (const OptionInfo& option : others) {
     if (find_option(option.name(), options) == nullptr) options.push_back(option);
@@ -130,7 +130,8 @@ complete -o filenames -o bashdefault -F _ddplaunch ddplaunch
 )";
 }
 
-// Help as one word of a shell: in single quotes, with what zsh's _arguments gives a meaning taken away.
+// Returns the help as a word of a shell in single quotes. Characters that have a meaning for zsh's _arguments are
+// escaped.
 std::string brief(const OptionInfo& option) {
   std::string result;
   for (const char c : option.help.substr(0, option.help.find(". "))) {
@@ -146,14 +147,14 @@ std::string brief(const OptionInfo& option) {
   return result;
 }
 
-// An option is one line or more of _arguments.
+// Returns one or more lines of _arguments for each option.
 std::string zsh_lines(const OptionList& options) {
   std::string script;
   for (const OptionInfo& option : options) {
     for (const auto& [text, takes_value] : words_of(option)) {
       script += "  '*" + text + (takes_value && text.size() > 2 ? "=" : "") + "[" + brief(option) + "]";
       if (takes_value) {
-        // The label of the value: brackets and colons have a meaning of their own there.
+        // The label of the value must not contain brackets and colons, because they have a meaning there.
         const std::string& label = option.value_name;
         script += ":" + label.substr(0, label.find_first_of("[:|,=")) + ":";
         if (!option.choices.empty()) {
@@ -168,7 +169,7 @@ std::string zsh_lines(const OptionList& options) {
   return script;
 }
 
-// Words of an array: 'store:Serve a rendezvous store'.
+// Returns the words of an array: 'store:Serve a rendezvous store'.
 std::string zsh_commands() {
   std::string words;
   for (const Subcommand& each : kSubcommands) {
@@ -197,7 +198,7 @@ std::string zsh() {
          zsh_lines(job_options()) + "  '1:program:_ddplaunch_first' \\\n  '*::arguments:_files'\n";
 }
 
-// `condition`: when they are offered.
+// `condition` says when the options are offered.
 std::string fish_lines(const OptionList& options, const std::string& condition) {
   std::string script;
   for (const OptionInfo& option : options) {

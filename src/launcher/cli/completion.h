@@ -1,4 +1,4 @@
-// Completion scripts for shells, made by walking the options.
+// Makes completion scripts for shells from the declared options.
 #pragma once
 
 #include <optional>
@@ -6,9 +6,9 @@
 
 namespace ddp::launcher {
 
-// For "bash", "zsh" or "fish"; nothing for another shell. Options complete to their names, values to their choices or
-// to files. `store` as the first word has options of its own. The first other word is the program: from there
-// on files are offered, and in fish options as well.
+// Returns the script for "bash", "zsh" or "fish", or std::nullopt for another shell. Options complete to their names,
+// values to their choices or to files. `store` as the first word has its own options. The first other word is the
+// program. After it, files are offered, and in fish options as well.
 std::optional<std::string> completion_script(const std::string& shell);
 
 }  // namespace ddp::launcher

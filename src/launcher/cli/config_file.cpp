@@ -74,7 +74,7 @@ bool has_hash_in_quotes(const std::string& line) {
   return false;
 }
 
-// The lines on which a key stands, from 1.
+// Returns the numbers of the lines, from 1, that contain a key.
 std::vector<std::size_t> lines_of(const std::string& key, const std::vector<std::string>& lines) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -87,7 +87,7 @@ std::vector<std::size_t> lines_of(const std::string& key, const std::vector<std:
   return found;
 }
 
-// What CLI11's reader passes over or cuts without a word.
+// Returns a message about text that CLI11's reader skips or cuts silently, or std::nullopt if there is none.
 std::optional<std::string> overlooked(const std::string& path, const std::vector<std::string>& lines) {
   bool in_list = false;
   for (std::size_t i = 0; i < lines.size(); ++i) {

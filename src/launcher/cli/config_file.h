@@ -1,4 +1,4 @@
-// What a configuration file says, as settings. The text is given, so this is pure.
+// Turns the content of a configuration file into settings. It is pure: the text is an argument.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace ddp::launcher {
 
-// JSON if the file's name ends in .json, else TOML or INI, as CLI11 reads them. Keys are names of options in either
-// spelling; a flag is true, false or a whole number; a list is joined with commas. `path` is for messages only; the
-// failure is a sentence for the user with the line where that is known.
+// Reads JSON if the file's name ends in .json, and otherwise TOML or INI, as CLI11 reads them. Keys are names of
+// options in either spelling. A flag is true, false or a whole number; a list is joined with commas. `path` is for
+// messages only. The failure is a sentence for the user, with the line if it is known.
 base::Result<std::vector<Setting>> settings_of_config(const std::string& path, const std::string& text,
                                                       const OptionList& options);
 

@@ -22,7 +22,7 @@ std::string paragraph(std::string_view text, std::size_t indent) {
   return lines;
 }
 
-// With the values that it takes.
+// Returns the help with the values that the option takes.
 std::string help_of(const OptionInfo& option) {
   if (option.choices.empty()) return option.help;
   const std::string known = option.choices_are_examples ? " [known values: " : " [possible values: ";
@@ -36,7 +36,7 @@ std::string option_lines(const OptionInfo& option) {
   return synopsis + lines.substr(synopsis.size());
 }
 
-// Text as troff prints it: dashes that can be copied, no accidental requests at the start of a line.
+// Escapes text for troff: dashes can be copied, and no line begins with an accidental request.
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// The texts of --help and of the manual page ddplaunch(1). Made by walking the options.
+// Builds the texts of --help and of the manual page ddplaunch(1) from the declared options.
 #pragma once
 
 #include <string>
@@ -9,27 +9,27 @@
 
 namespace ddp::launcher {
 
-// At most 80 columns. `name` is how the launcher was called: "ddplaunch", "torchrun", "ddplaunch launch".
+// The text has at most 80 columns. `name` is how the launcher was called: "ddplaunch", "torchrun", "ddplaunch launch".
 std::string help_text(const std::string& name);
 
-// The most common options on one screen, with examples: -h.
+// Returns the most common options on one screen, with examples, for -h.
 std::string short_help_text();
 
-// The same of `ddplaunch store` and `ddplaunch bench`.
+// These functions return the same for `ddplaunch store` and `ddplaunch bench`.
 std::string store_help_text();
 std::string bench_help_text();
 
-// The options of the benchmark itself, and what --help prints above them.
+// Returns the options of the benchmark itself. --help prints kBenchDescription above them.
 OptionList bench_command_options();
 extern const char* const kBenchDescription;
 
-// "-r, --redirects STREAMS"; names that have no short one are indented as if they had.
+// Returns "-r, --redirects STREAMS". Names without a short one are indented as if they had one.
 std::string option_synopsis(const OptionInfo& option);
 
-// Words of `text` in lines of at most `width` columns; a longer word has a line of its own.
+// Returns the words of `text` in lines of at most `width` columns. A longer word gets a separate line.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
-// The manual page, in troff with the man macros.
+// Returns the manual page, in troff with the man macros.
 std::string man_page();
 
 }  // namespace ddp::launcher

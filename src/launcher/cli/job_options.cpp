@@ -126,7 +126,7 @@ void rendezvous(OptionSet& c, Options& o) {
           "Meet at this address; write [ADDRESS]:PORT for IPv6, and port 0 for a free port.");
   c.value("--rdzv-id", "ID", parsed_as(parse_run_id, o.run_id),
           "Name the run (TORCHELASTIC_RUN_ID). [default: a random name]");
-  // torchrun hands keys that it does not know to the backend, which ignores them.
+  // torchrun passes keys that it does not know to the backend, which ignores them.
   const auto parse_settings =
       o.compatibility_mode == CompatibilityMode::native
           ? +[](const std::string& t) { return parse_rendezvous_settings(t, UnknownKeys::refused); }
@@ -196,7 +196,7 @@ void supervision(OptionSet& c, Options& o) {
   c.value(
        "--inject", "FAULT",
        [&o](const std::string& text) {
-         // Several in one value, separated by spaces, are for configuration files.
+         // One value may have several faults, separated by spaces, for use in configuration files.
          if (const auto faults = wire::parse_faults(text); !faults) return Mistake(": " + faults.error().message);
          o.faults.push_back(text);
          return Mistake();
@@ -250,7 +250,7 @@ void reports(OptionSet& c, Options& o) {
           "Write every event of the run to this file, one line of JSON each.");
   declare_log_options(c, o.log);
   c.flag("--dry-run", o.dry_run, "Print the launch plan and exit.");
-  // The benchmark has one of its own.
+  // The benchmark has its own --json.
   if (!o.bench) c.flag("--json", o.json, "Print the plan of --dry-run as JSON.");
 }
 
@@ -268,7 +268,7 @@ void information(OptionSet& c) {
   declare_help(c, "Print all options and exit; -h prints the most common ones.");
 }
 
-// Understood, so that command lines of torchrun work.
+// These options are accepted so that command lines of torchrun work.
 void for_torchrun(OptionSet& c) {
   c.group("Only for compatibility with torchrun");
   c.choice("--start-method", "HOW", "spawn fork forkserver", accept,
@@ -288,10 +288,10 @@ void for_torchrun(OptionSet& c) {
       ->envname("");
 }
 
-// Options that are understood and change nothing.
+// Describes an option that is accepted and changes nothing.
 struct WithoutEffect {
   std::string_view option;
-  std::string_view value;  // empty: any
+  std::string_view value;  // empty if any value matches
   const char* reason;
 };
 

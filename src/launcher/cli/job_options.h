@@ -1,4 +1,4 @@
-// The options of a job, each declared once.
+// Declares the options of a job, each of them once.
 #pragma once
 
 #include <optional>
@@ -10,23 +10,23 @@
 
 namespace ddp::launcher {
 
-// What the options are where nothing says otherwise.
+// Returns the values that the options have by default.
 Options default_options(CompatibilityMode mode);
 
 // Declares the options at `command`, which sets `options` when it parses.
 void declare_job_options(OptionSet& command, Options& options);
 
-// Those that `ddplaunch store` has as well.
+// Declares options that `ddplaunch store` has as well.
 void declare_store_access(OptionSet& command, std::string& token_file, bool& open, store::StoreLimits& limits);
 void declare_help(OptionSet& command, const char* help);
 
-// What is wrong with the options together. What means nothing here becomes a warning in `options`.
+// Returns what is wrong with the combination of options. Options without effect become warnings in `options`.
 std::optional<std::string> check_together(std::span<const Setting> settings, Options& options);
 
-// What is declared, for those who do not parse.
+// Returns the declared options, for code that does not parse.
 OptionList job_options();
 
-// What --help, the manual page and the messages say besides the options.
+// --help, the manual page and messages show these texts in addition to the options.
 extern const char* const kDescription;
 extern const char* const kProgramRule;
 extern const char* const kExitCodes;

@@ -1,4 +1,4 @@
-// The options of what the launcher itself logs, which all commands have.
+// Declares the options of the launcher's own log, which all commands have.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ namespace ddp::launcher {
 // Declares -q, -v, --log-level and --launcher-log at `command`, which sets `log` when it parses.
 void declare_log_options(OptionSet& command, LogSettings& log);
 
-// Returns --log-level as the variable DDP_LOG has it, or nothing if it is not set. It gives way to all other settings.
+// Returns --log-level as the variable DDP_LOG sets it, or nothing if it is not set. All other settings take precedence.
 std::vector<Setting> log_level_of_variable(std::span<const std::string> environment, const OptionList& options);
 
 // Sets the level that the last of -q, -v and --log-level asks for.

@@ -40,7 +40,7 @@ std::string unknown_option(const std::string& word, const OptionList& options) {
       names.push_back(word.substr(0, dashes) + (underscores ? with_underscores(name) : name));
     }
   }
-  // A word that was cut short comes before a mistyped one.
+  // A name that begins with the word is preferred to a similar name.
   const auto begins = [&](const std::string& name) { return word.size() > dashes && name.starts_with(word); };
   const auto longer = std::ranges::find_if(names, begins);
   const auto nearest = longer != names.end() ? std::optional(*longer) : base::nearest_match(word, names);
@@ -103,8 +103,8 @@ CLI::Option* OptionSet::choice(const std::string& names, const std::string& valu
 
 void OptionSet::program(std::size_t count, std::vector<std::string>& target) {
   if (count == 0) return;
-  // A number of words instead of any number: of those CLI11 takes one as "[a,b]" apart. For the same reason the words
-  // are taken before it reduces them.
+  // The number of words is fixed: with any number, CLI11 splits a word such as "[a,b]". For the same reason, the words
+  // are taken before CLI11 reduces them.
   const auto take = [this, &target](const CLI::results_t&) {
     target = app_->get_option("program")->results();
     return true;
@@ -148,7 +148,7 @@ std::optional<std::string> OptionSet::parse(std::span<const Setting> settings, s
     if (setting->option->is_flag()) {
       backwards.push_back(name + "=" + setting->value);
     } else {
-      // Two words, because CLI11 does not take "--name=" for an empty value.
+      // The value is a separate word, because CLI11 does not take "--name=" for an empty value.
       backwards.insert(backwards.end(), {setting->value, name});
     }
   }
@@ -160,7 +160,7 @@ std::optional<std::string> OptionSet::parse(std::span<const Setting> settings, s
   return std::nullopt;
 }
 
-// The results themselves: what a callback gets is reduced in ways that differ between versions of CLI11.
+// Uses the results themselves, because versions of CLI11 reduce a callback's argument in different ways.
 void OptionSet::take_values(const std::string& name, const Take& take) const {
   const CLI::Option* option = app_->get_option(name);
   const CLI::results_t& values = option->results();

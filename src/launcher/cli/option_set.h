@@ -1,5 +1,5 @@
-// OptionSet: the options of one command of ddplaunch, declared at a CLI::App. The parser, --help, the manual page and
-// the completions walk them.
+// OptionSet holds the options of one command of ddplaunch, declared at a CLI::App. The parser, --help, the manual page
+// and the completions use them.
 #pragma once
 
 #include <functional>
@@ -20,16 +20,16 @@ class Option;
 
 namespace ddp::launcher {
 
-// What is wrong with a value, as it follows "--name=value": " is empty. Name a file."
+// Says what is wrong with a value, as the text after "--name=value": " is empty. Name a file."
 using Mistake = std::optional<std::string>;
 using Take = std::function<Mistake(const std::string& value)>;
 
-// Takes any value, of an option whose settings are looked at otherwise.
+// Takes any value, for an option whose settings are used in another way.
 inline Mistake accept(const std::string& /*value*/) {
   return std::nullopt;
 }
 
-// Takes a text that is not empty; `what` names it in the message: "a file".
+// Takes a text that is not empty. `what` names it in the message: "a file".
 template <typename Text>
 Take some_text(Text& target, const char* what) {
   return [&target, what](const std::string& value) {
@@ -51,16 +51,17 @@ Take integer(T& target, int minimum, int maximum) {
   };
 }
 
-// What CLI11 holds of an option.
+// Describes an option as CLI11 holds it.
 struct OptionInfo {
-  std::vector<std::string> names;  // with dashes; the first one is its own, and "no-" before that means off or empty
-  std::vector<std::string> old_names;  // are accepted, but not shown
-  std::string short_name;              // "m" for -m; or empty
-  std::string value_name;              // "SECONDS"; FILE, DIR: a path. Empty: a flag
-  std::vector<std::string> choices;    // empty: any value
+  // The names have dashes. The first one is the option's own name; "no-" before it means off or empty.
+  std::vector<std::string> names;
+  std::vector<std::string> old_names;  // accepted, but not shown
+  std::string short_name;              // "m" for -m; empty if there is none
+  std::string value_name;              // "SECONDS"; FILE and DIR mean a path; empty for a flag
+  std::vector<std::string> choices;    // empty if any value is accepted
   bool choices_are_examples = false;   // other values exist
-  bool repeatable = false;             // all values count, in their order; else the last one
-  std::string variable;                // "PET_GRACE"; empty: no variable sets it
+  bool repeatable = false;             // all values count, in their order; otherwise the last one
+  std::string variable;                // "PET_GRACE"; empty if no variable sets it
   bool in_files = true;                // --config may set it
   std::string group;
   std::string help;  // one paragraph of plain text
@@ -74,56 +75,58 @@ using OptionList = std::vector<OptionInfo>;
 std::string with_dashes(std::string_view name);
 std::string with_underscores(std::string_view name);
 
-// By any of its names, old ones too, without leading dashes, in either spelling; or by its short name. nullptr for any
-// other word.
+// Finds an option by any of its names, including old ones, without leading dashes and in either spelling, or by its
+// short name. Returns null for any other word.
 const OptionInfo* find_option(std::string_view name, const OptionList& options);
 const OptionInfo* find_short_option(char name, const OptionList& options);
 
-// "unknown option --grcae. Did you mean --grace?", with the nearest name in the user's own spelling of dashes, if any.
+// Returns "unknown option --grcae. Did you mean --grace?". The nearest name, if there is one, has the user's own
+// spelling of dashes.
 std::string unknown_option(const std::string& word, const OptionList& options);
 
-// "PET_NPROC_PER_NODE" for "nproc-per-node".
+// Returns "PET_NPROC_PER_NODE" for "nproc-per-node".
 std::string variable_of(std::string_view option_name);
 
-// A value for an option, wherever it comes from.
+// Represents a value for an option, whatever its source is.
 struct Setting {
   const OptionInfo* option = nullptr;
-  std::string value;    // of a flag: "1" or "0"
-  std::string subject;  // how messages name it: "--grace=soon", "PET_GRACE=soon", "job.toml:3: grace=soon"
+  std::string value;    // "1" or "0" for a flag
+  std::string subject;  // name in messages: "--grace=soon", "PET_GRACE=soon", "job.toml:3: grace=soon"
 };
 
-// nullptr if there is none.
+// Returns null if there is none.
 const Setting* last_of(std::span<const Setting> settings, std::string_view option_name);
 
 class OptionSet {
  public:
-  // `has_variables`: PET_ variables may set its options.
+  // `has_variables` means that PET_ variables may set the options.
   explicit OptionSet(bool has_variables);
   ~OptionSet();
 
-  // The title under which --help lists the options that are declared next.
+  // Sets the title under which --help lists the options that are declared next.
   void group(std::string title) { group_ = std::move(title); }
 
-  // Declares an option; `names` as "-t,--tee", or "--tag,--no-tag"; `value_name` as "SECONDS", or "N:{auto,gpu,...}"
-  // with values that it may have among others. Of a repeated option the last value is taken, unless the caller says
-  // otherwise of what is returned. What `take` refers to outlives parse().
+  // Declares an option. `names` looks like "-t,--tee" or "--tag,--no-tag". `value_name` looks like "SECONDS", or like
+  // "N:{auto,gpu,...}" with some of the possible values. If an option is repeated, the last value is used, unless the
+  // caller changes that with the returned object. The objects that `take` refers to must outlive parse().
   CLI::Option* value(const std::string& names, const std::string& value_name, Take take, const char* help);
   CLI::Option* flag(const std::string& names, Take take, const char* help) { return value(names, "", take, help); }
   CLI::Option* flag(const std::string& names, bool& target, const char* help);
-  // A value that is one of `choices`, which are separated by spaces; or `several` of them, joined by commas.
+  // Declares an option whose value is one of `choices`, which are separated by spaces. With `several`, it may be
+  // several of them, joined by commas.
   CLI::Option* choice(const std::string& names, const std::string& value_name, std::string_view choices, Take take,
                       const char* help, bool several = false);
-  // `old`, without dashes, stays another name of the option `name`, and of its variable, that no text shows.
+  // Keeps `old`, without dashes, as another name of the option `name` and of its variable. No text shows it.
   void keep_old_name(std::string old, std::string name) { old_names_.emplace_back(std::move(old), std::move(name)); }
-  // `count` words, verbatim, after the options.
+  // Takes `count` words, verbatim, after the options.
   void program(std::size_t count, std::vector<std::string>& target);
 
   CLI::App& app() { return *app_; }
   const OptionList& options();
 
-  // Sets what the options and the `words` after them are bound to. A later setting of an option replaces an earlier
-  // one, whose value is not looked at, unless the option is repeatable. Returns a sentence for the user if one is
-  // wrong.
+  // Sets the variables to which the options and the `words` after them are bound. A later setting of an option replaces
+  // an earlier one, unless the option is repeatable. The earlier value is then not checked. Returns a sentence for the
+  // user if a setting is wrong.
   std::optional<std::string> parse(std::span<const Setting> settings, std::span<const std::string> words);
 
  private:
@@ -132,9 +135,9 @@ class OptionSet {
   const std::unique_ptr<CLI::App> app_;
   const bool has_variables_;
   std::string group_ = "Options";
-  std::vector<std::pair<std::string, std::string>> old_names_;  // with the options that have them
+  std::vector<std::pair<std::string, std::string>> old_names_;  // each with the name of its option
   OptionList options_;
-  std::span<const Setting> settings_;  // during parse()
+  std::span<const Setting> settings_;  // set during parse()
 };
 
 }  // namespace ddp::launcher

@@ -30,7 +30,7 @@ namespace {
 
 using Outcome = ParsedCommand;
 
-// The program that `ddplaunch bench` starts, without its folder.
+// Names the program that `ddplaunch bench` starts, without its folder.
 constexpr const char* kBenchProgram = "ddp_bench";
 
 Result<std::vector<Setting>> read_config(const Setting& config, const OptionList& options) {
@@ -45,11 +45,12 @@ Result<std::vector<Setting>> read_config(const Setting& config, const OptionList
   return settings_of_config(config.value, text.str(), options);
 }
 
-// What the launcher that starts others needs alone: which hosts, how they are reached, files that are read here.
+// Only the launcher that starts the others needs these options: the hosts, how they are reached, and files that are
+// read on this node.
 constexpr std::string_view kNotForHosts[] = {"hosts",       "hostfile",        "ssh",     "remote-launcher",
                                              "forward-env", "auth-token-file", "dry-run", "json"};
 
-// "--name=value" for what counts among these settings, wherever they came from, as the launchers on other hosts get it.
+// Returns "--name=value" for each setting that counts, whatever its source is, as the launchers on other hosts get it.
 std::vector<std::string> words_for_hosts(std::span<const Setting> settings) {
   std::vector<std::string> words;
   for (const Setting& setting : settings) {
@@ -76,7 +77,7 @@ class CommandLine {
     }
   }
 
-  // The first word may ask for something else than a job. A program of such a name is started as ./NAME.
+  // The first word may be a subcommand. A program of that name is started as ./NAME.
   Outcome parse() {
     const std::string word = mode_ == CompatibilityMode::native && words_.size() > 1 ? words_[1] : "";
     const auto rest = std::span(words_).subspan(std::min<std::size_t>(2, words_.size()));
@@ -142,7 +143,7 @@ class CommandLine {
     }
     if (options.over_ssh()) options.host_words = words_for_hosts(all);
     base::append(options.warnings, warnings);
-    // In a job on several nodes an operator has set them, as a rule, and the user does not see them.
+    // In a job on several nodes, an operator has usually set these variables, and the user does not see them.
     const std::string used = used_variables(from_variables, from_words);
     if (mode_ == CompatibilityMode::native && options.max_nodes > 1 && !used.empty()) {
       options.warnings.push_back("options of the environment: " + used);
@@ -199,7 +200,7 @@ class CommandLine {
 
 Outcome parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment) {
   std::vector<std::string> words(argv, argv + argc);
-  if (words.empty()) words.emplace_back("ddplaunch");  // execve allows that
+  if (words.empty()) words.emplace_back("ddplaunch");  // execve() allows an empty list
   return CommandLine(std::move(words), environment).parse();
 }
 

@@ -1,4 +1,4 @@
-// From the command line, the environment and a configuration file to Options.
+// Turns the command line, the environment and a configuration file into Options.
 #pragma once
 
 #include <span>
@@ -10,22 +10,22 @@
 
 namespace ddp::launcher {
 
-// --help, --version and the like: print this and leave with 0.
+// Results from --help, --version and the like. The caller prints the text and exits with 0.
 struct Information {
   std::string text;
 };
 
-// The user's mistake: print this and leave with 2. Says what to do.
+// Results from a mistake of the user. The caller prints the message, which says what to do, and exits with 2.
 struct UsageError {
   std::string message;
 };
 
-// Another launcher has started this one: its command line comes over the standard input (remote/launch_request.h).
+// Another launcher has started this one. The command line comes over standard input (remote/launch_request.h).
 struct OnHost {};
 
-// The command line wins over PET_* variables, these over --config, that over the defaults. The name in argv[0] decides
-// the compatibility mode: torchrun is torchrun. `environment` has lines "NAME=value". Reads no file but that of
-// --config.
+// The command line takes precedence over PET_* variables, these over --config, and that over the defaults. The name in
+// argv[0] decides the compatibility mode: torchrun selects torchrun. `environment` has lines "NAME=value". Reads no
+// file except that of --config.
 using ParsedCommand = std::variant<Options, StoreOptions, OnHost, Information, UsageError>;
 ParsedCommand parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment);
 

@@ -22,7 +22,7 @@ namespace {
 
 using Action = StoreOptions::Action;
 
-// The store there.
+// Takes the address of the store that is inspected or joined.
 Take place(StoreOptions& options) {
   return [&options](const std::string& value) {
     const auto place = parse_host_and_port(value);
@@ -34,7 +34,7 @@ Take place(StoreOptions& options) {
   };
 }
 
-// Options that mean something for one action only.
+// Describes an option that has a meaning for one action only.
 struct Use {
   std::string_view option;
   Action action;

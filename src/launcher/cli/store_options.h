@@ -1,4 +1,4 @@
-// What the user asked of `ddplaunch store`, as plain values, and its options. Pure.
+// Defines the options of `ddplaunch store`, as plain values. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct StoreOptions {
   enum class Action { serve, inspect, join };
 
   Action action = Action::serve;
-  std::string host = "127.0.0.1";  // to listen on, or to talk to; a name or an address, without brackets
-  std::uint16_t port = 29'500;     // torchrun's; 0: one that the kernel chooses
-  std::string port_file;           // "": none
+  std::string host = "127.0.0.1";  // name or address without brackets, to listen on or to connect to
+  std::uint16_t port = 29'500;     // torchrun's port; 0 if the kernel chooses one
+  std::string port_file;           // empty if there is none
   bool open = false;
   store::StoreLimits limits;
   bool json = false;
-  std::string auth_token_file;  // "": none
+  std::string auth_token_file;  // empty if there is none
   LogSettings log;
 
   friend bool operator==(const StoreOptions&, const StoreOptions&) = default;
@@ -30,10 +30,10 @@ struct StoreOptions {
 // Declares the options at `command`, which sets `options` when it parses.
 void declare_store_options(OptionSet& command, StoreOptions& options);
 
-// What is wrong with the words together: a sentence for the user.
+// Returns a sentence for the user if the words contradict each other.
 std::optional<std::string> check_together(const CommandWords& words, StoreOptions& options);
 
-// What is declared, for those who do not parse.
+// Returns the declared options, for code that does not parse.
 OptionList store_options();
 
 extern const char* const kStoreDescription;

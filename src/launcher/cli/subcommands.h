@@ -1,4 +1,4 @@
-// The words that may stand first on the command line, as the reference page and the completions list them.
+// Lists the words that may come first on the command line, for the reference page and the completions.
 #pragma once
 
 #include <array>

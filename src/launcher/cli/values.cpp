@@ -33,7 +33,7 @@ std::optional<int> signal_of(std::string name) {
   return std::nullopt;
 }
 
-// Why a signal cannot end a job on its way through ddplaunch; nullptr: it can.
+// Returns why a signal cannot end a job through ddplaunch, or null if it can.
 const char* why_not_handled(int signal) {
   if (signal == SIGKILL || signal == SIGSTOP) return "cannot be caught";
   if (signal == SIGCHLD) return "comes whenever a worker ends";
@@ -83,7 +83,7 @@ const RendezvousKey* find_rendezvous_key(const std::string& name) {
   return found == std::end(kRendezvousKeys) ? nullptr : found;
 }
 
-// Quotes that no shell has taken away: those of a YAML file, for instance.
+// Removes quotes that no shell has removed, for instance in a YAML file.
 std::string unquoted(const std::string& text) {
   const std::string word = base::trimmed(text, " ");
   const bool is_quoted =
@@ -130,7 +130,7 @@ Result<std::vector<std::string>> parse_forwarded(const std::string& text) {
 
 Result<std::string> parse_run_id(const std::string& text) {
   if (text.empty()) return Failure{" is empty. Name the run, or leave the option out for a random name."};
-  // It becomes part of a folder's name.
+  // The ID becomes part of a folder's name.
   if (text.find('/') != std::string::npos) return Failure{" has a slash. Use a name without one."};
   return text;
 }
@@ -284,7 +284,7 @@ Result<HostAndPort> parse_host_and_port(const std::string& text) {
     has_port = !rest.empty();
     if (has_port) port = rest.substr(1);
   } else if (const std::size_t colon = text.find(':'); colon != std::string::npos && colon == text.rfind(':')) {
-    // More than one colon without brackets: an IPv6 address without a port.
+    // Text with several colons and without brackets is an IPv6 address without a port.
     host = text.substr(0, colon);
     port = text.substr(colon + 1);
     has_port = true;
@@ -313,7 +313,7 @@ Result<std::chrono::milliseconds> parse_seconds(const std::string& text) {
   const auto seconds = base::parse_number(text);
   if (!seconds || *seconds > kMaxSeconds)
     return Failure{" is not a number of seconds. Use a number such as 30 or 0.5."};
-  // Upwards: 0 has a meaning of its own, and a tenth of a millisecond is not 0.
+  // The value is rounded up, because 0 has a special meaning, and a tenth of a millisecond is not 0.
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000.0)));
 }
 

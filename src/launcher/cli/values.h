@@ -1,4 +1,5 @@
-// Values of options that have a form of their own. Pure. A failure is what comes after "--name=value": " is not …".
+// Parses the values of options that have a special form. The functions are pure. A failure is the text after
+// "--name=value": " is not …".
 #pragma once
 
 #include <chrono>
@@ -13,65 +14,66 @@
 
 namespace ddp::launcher {
 
-// "2", "auto", "gpu" or "cpu".
+// Parses "2", "auto", "gpu" or "cpu".
 base::Result<WorkerCount> parse_workers(const std::string& text);
 
-// "a,b:4": one host or more.
+// Parses "a,b:4", which has one or more hosts.
 base::Result<std::vector<HostEntry>> parse_host_words(const std::string& text);
 
-// A program and its words, separated by spaces.
+// Parses a program and its arguments, separated by spaces.
 base::Result<std::string> parse_program(const std::string& text);
 
-// "NAME", "NAME*" or "NAME=value", separated by commas.
+// Parses "NAME", "NAME*" or "NAME=value", separated by commas.
 base::Result<std::vector<std::string>> parse_forwarded(const std::string& text);
 
-// A name that can be part of a folder's.
+// Parses a name that can be part of a folder's name.
 base::Result<std::string> parse_run_id(const std::string& text);
 
 base::Result<RdzvBackend> parse_rendezvous_backend(const std::string& text);
 
-// "2" or "1:4", with 0 < MIN <= MAX.
+// Parses "2" or "1:4", with 0 < MIN <= MAX.
 base::Result<std::pair<int, int>> parse_nodes(const std::string& text);
 
-// "3", or "0:1,12:3" by local rank.
+// Parses "3", or "0:1,12:3" by local rank.
 base::Result<StreamSelection> parse_streams(const std::string& text);
 
-// "0,1,12": ascending, each once. Empty: none.
+// Parses "0,1,12". The result is ascending and has each rank once. Empty text has no ranks.
 base::Result<std::vector<int>> parse_local_ranks(const std::string& text);
 
-// "a,b,,c" is "a" and "b,c". Empty: none.
+// Parses texts that are separated by commas: "a,b,,c" is "a" and "b,c". Empty text has none.
 base::Result<std::vector<std::string>> parse_filters(const std::string& text);
 
-// "SIGTERM,INT": those that can be caught and do not mean that ddplaunch itself is broken.
+// Parses "SIGTERM,INT". Signals that cannot be caught, SIGCHLD, and signals that mean that ddplaunch itself is broken
+// are failures.
 base::Result<std::vector<int>> parse_signals(const std::string& text);
 
-// "k=v,k=v" with torchrun's keys; each value is checked. Empty: none.
-// Quotes around it, a key or a value are taken away.
+// Parses "k=v,k=v" with torchrun's keys, and checks each value. Quotes around the text, a key or a value are removed.
+// Empty text has no settings.
 enum class UnknownKeys { refused, kept };
 base::Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::string& text,
                                                                            UnknownKeys unknown = UnknownKeys::refused);
 bool is_known_rendezvous_key(const std::string& name);
 
-// Whether a key of parse_rendezvous_settings is about waiting for other nodes.
+// Returns whether a key of parse_rendezvous_settings() concerns the wait for other nodes.
 bool is_for_several_nodes(const std::string& rendezvous_key);
 
-// "host", "host:port", "address", "[address]:port". Empty: none.
+// Parses "host", "host:port", "address" or "[address]:port". Empty text means that there is none.
 base::Result<std::string> parse_endpoint(const std::string& text);
 
-// Of such a text that is not empty: the host without brackets, and the port.
+// Parses such a text that is not empty into the host, without brackets, and the port.
 struct HostAndPort {
   std::string host;
   std::optional<std::uint16_t> port;
 };
 base::Result<HostAndPort> parse_host_and_port(const std::string& text);
 
-// Any text whose ${…} are known fields.
+// Parses any text whose ${…} are known fields.
 base::Result<std::string> parse_tag(const std::string& text);
 
-// A number of seconds, fractions included.
+// Parses a number of seconds, including fractions.
 base::Result<std::chrono::milliseconds> parse_seconds(const std::string& text);
 
-// The same, but long enough for a node to be heard.
+// Does the same for a time that must be long enough for node heartbeats.
 base::Result<std::chrono::milliseconds> parse_node_timeout(const std::string& text);
 
 }  // namespace ddp::launcher

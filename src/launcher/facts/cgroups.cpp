@@ -16,14 +16,15 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-// A line of mountinfo for a file system of control groups.
+// Describes one line of mountinfo for a control group file system.
 struct Mount {
   std::string shown;  // the group that the mount point shows, usually "/"
   fs::path point;
   bool version2 = false;
 };
 
-// "31 23 0:28 / /sys/fs/cgroup rw shared:1 - cgroup2 cgroup2 rw": what stands before the dash has a varying length.
+// Parses a line such as "31 23 0:28 / /sys/fs/cgroup rw shared:1 - cgroup2 cgroup2 rw". The number of fields before the
+// dash varies.
 std::optional<Mount> mount_of(const std::string& line, const std::string& controller) {
   const std::size_t dash = line.find(" - ");
   if (dash == std::string::npos) return std::nullopt;
@@ -36,7 +37,8 @@ std::optional<Mount> mount_of(const std::string& line, const std::string& contro
   return Mount{before[3], before[4], version2};
 }
 
-// Our group by /proc/self/cgroup: "0::/a/b" of version 2, "1:cpu,cpuacct:/a/b" of version 1.
+// Returns this process's group from the text of /proc/self/cgroup: "0::/a/b" in version 2, "1:cpu,cpuacct:/a/b" in
+// version 1.
 std::optional<std::string> group_of(const std::string& proc_cgroup, const std::string& controller, bool version2) {
   for (const std::string& line : base::split(proc_cgroup, '\n')) {
     const std::size_t first = line.find(':');
@@ -48,10 +50,11 @@ std::optional<std::string> group_of(const std::string& proc_cgroup, const std::s
   return std::nullopt;
 }
 
-// The part of our group's path below what the mount point shows. A container without a namespace of its own for control
-// groups sees its own group there, whose path outside has no counterpart inside.
+// Returns the part of the group's path below the group that the mount point shows, or an empty path if there is none.
+// In a container without its own cgroup namespace, the mount point shows the container's group. The outer part of that
+// group's path does not exist inside the container.
 fs::path below_mount(const std::string& group, const std::string& shown) {
-  if (group.find("/..") != std::string::npos) return {};  // outside of our namespace
+  if (group.find("/..") != std::string::npos) return {};  // it is outside the cgroup namespace
   if (shown == "/") return fs::path(group).relative_path();
   if (group == shown || !group.starts_with(shown + "/")) return {};
   return group.substr(shown.size() + 1);
@@ -77,7 +80,8 @@ std::vector<Cgroup> cgroups_with(const std::string& controller, const std::strin
 }
 
 std::vector<Cgroup> own_cgroups_with(const std::string& controller, const std::string& root) {
-  // The kernel needs longer to list the mounts than all other facts take to read, and they do not change.
+  // The mounts are cached: they do not change, and the kernel takes longer to list them than all other facts take to
+  // read.
   static const std::string own_mounts = base::read_file("/proc/self/mountinfo");
   return cgroups_with(controller, base::read_file(root + "/proc/self/cgroup"),
                       root.empty() ? own_mounts : base::read_file(root + "/proc/self/mountinfo"));

@@ -1,4 +1,4 @@
-// The control groups that a process is in, and where their files are.
+// Finds the control groups of a process, and the folders that hold their files.
 #pragma once
 
 #include <string>
@@ -13,16 +13,18 @@ struct Cgroup {
   bool operator==(const Cgroup&) const = default;
 };
 
-// Pure. The groups by which a controller ("memory", "pids", "cpu") may limit a process, from the texts of its
-// /proc/PID/cgroup and /proc/PID/mountinfo: its own and those above it as far as they are mounted, nearest first, those
-// of version 1 before those of version 2. In a container the topmost one usually is the container's own group.
+// Returns the groups in which `controller` ("memory", "pids", "cpu") may limit a process, as far as they are mounted.
+// The other arguments are the texts of the process's /proc/PID/cgroup and /proc/PID/mountinfo. Groups of version 1 come
+// before groups of version 2; within a version, the nearest group comes first. In a container, the topmost group
+// usually is the container's own group. This function is pure.
 std::vector<Cgroup> cgroups_with(const std::string& controller, const std::string& proc_cgroup,
                                  const std::string& mountinfo);
 
-// The same for this process, now. `root` is where proc is looked for; the folders are without it.
+// Returns the same for the calling process. Files of /proc are read below `root`; the returned folders do not include
+// `root`.
 std::vector<Cgroup> own_cgroups_with(const std::string& controller, const std::string& root = "");
 
-// The folder of this process's group of version 2; empty if it has none.
+// Returns the folder of this process's version 2 group, or an empty string if it has none.
 std::string own_cgroup2_folder();
 
 }  // namespace ddp::launcher

@@ -9,7 +9,7 @@
 namespace ddp::launcher {
 namespace {
 
-// What one scheduler says: a cluster, or why it has none.
+// Holds what one scheduler reports: a cluster, or the reason why there is none.
 struct Reading {
   std::optional<ClusterEnv> cluster;
   std::string declined;
@@ -30,13 +30,13 @@ std::string cut(const std::string& text) {
   return text.size() > kMost ? text.substr(0, kMost) + "…" : text;
 }
 
-// "node 1 of 2".
+// Returns a text such as "node 1 of 2".
 std::string position(const ClusterEnv& cluster) {
   const std::string of = cluster.node_count ? " of " + std::to_string(*cluster.node_count) : "";
   return "node " + std::to_string(cluster.node_rank) + of;
 }
 
-// Finds what only follows from something else: the number of nodes, and which of them this is.
+// Derives the number of nodes and this node's rank if the scheduler does not report them directly.
 std::optional<base::Failure> complete(const Scheduler& scheduler, const std::string& own_name, SchedulerFacts& facts) {
   const HostNames& hosts = facts.hosts;
   if (!facts.node_count && !hosts.names.empty()) facts.node_count = Number{std::ssize(hosts.names), hosts.source};
@@ -56,7 +56,7 @@ std::optional<base::Failure> complete(const Scheduler& scheduler, const std::str
   return refusal(scheduler, "nothing says which node this is" + among);
 }
 
-// What cannot be true at the same time.
+// Returns a failure if the facts contradict each other.
 std::optional<base::Failure> contradiction(const Scheduler& scheduler, const SchedulerFacts& facts) {
   if (!facts.several_tasks.empty()) {
     return base::Failure{std::string(scheduler.title) + ": " + facts.several_tasks +
@@ -80,7 +80,8 @@ std::optional<base::Failure> contradiction(const Scheduler& scheduler, const Sch
   return std::nullopt;
 }
 
-// "2 nodes, this is 1 (SLURM_NNODES, SLURM_NODEID), hosts node[1,3] (SLURM_JOB_NODELIST), 4 workers (…)".
+// Returns a text such as "2 nodes, this is 1 (SLURM_NNODES, SLURM_NODEID), hosts node[1,3] (SLURM_JOB_NODELIST), 4
+// workers (…)".
 std::string describe(const SchedulerFacts& facts) {
   const Number& rank = *facts.node_rank;
   std::string text = "this is node " + std::to_string(rank.value) + " (" + rank.source + ")";
@@ -121,7 +122,7 @@ base::Result<Reading> read_scheduler(const Scheduler& scheduler, const ClusterRe
   return Reading{std::move(cluster), "", facts.warnings};
 }
 
-// Those of the scheduler's signs that are not there.
+// Returns the scheduler's sign variables that are not set.
 std::vector<std::string> missing_signs(const Scheduler& scheduler, const SchedulerVariables& variables) {
   std::vector<std::string> missing;
   std::ranges::copy_if(scheduler.signs, std::back_inserter(missing),
@@ -133,8 +134,9 @@ bool agree(const ClusterEnv& a, const ClusterEnv& b) {
   return a.node_rank == b.node_rank && (!a.node_count || !b.node_count || *a.node_count == *b.node_count);
 }
 
-// Of two schedulers that started processes, and say different things about this one, the one that started this one: the
-// one with daemons, whose variables come later than those of whoever started the daemons. Null if that does not tell.
+// Two schedulers started processes and describe this one differently. Returns the one that started this process, or
+// null if that cannot be decided. A scheduler with daemons is chosen: its variables were set later than those of the
+// scheduler that started the daemons.
 const Scheduler* inner(const Scheduler& a, const Scheduler& b) {
   if (a.has_own_daemons == b.has_own_daemons) return nullptr;
   return a.has_own_daemons ? &a : &b;
@@ -150,7 +152,7 @@ base::Result<ClusterFinding> find_scheduler(const ClusterRequest& request) {
   const Scheduler* chosen = nullptr;
   for (const Scheduler& scheduler : scheduler_table()) {
     if (scheduler.only_if_asked || !missing_signs(scheduler, variables).empty()) continue;
-    // What a whole allocation has is not about the processes that somebody started within it.
+    // The variables of a whole allocation do not describe the processes that were started within it.
     if (chosen != nullptr && !scheduler.starts_processes) continue;
     auto reading = read_scheduler(scheduler, request);
     if (!reading) return reading.error();
@@ -177,7 +179,7 @@ base::Result<ClusterFinding> find_scheduler(const ClusterRequest& request) {
   return finding;
 }
 
-// For a scheduler that is asked for and did not start us.
+// Returns the advice for a scheduler that is requested but did not start this launcher.
 std::string remedy(std::string_view start) {
   const std::string first = start.empty() ? "Leave" : "Start it with \"" + std::string(start) + "\", leave";
   return first + " the option out, or use --scheduler=none.";

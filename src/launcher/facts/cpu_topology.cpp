@@ -1,5 +1,5 @@
-// hwloc loads its plug-ins when it starts, and some of them link the GPU drivers' libraries. The launcher must never
-// load those, so the plug-ins are kept away; what CPUs and memory look like needs none of them.
+// hwloc loads its plug-ins when it starts, and some of them link the libraries of GPU drivers. The launcher must never
+// load those libraries, so the plug-ins are disabled here. Reading CPUs and memory needs none of them.
 #include "launcher/facts/cpu_topology.h"
 
 #include <hwloc.h>
@@ -39,7 +39,8 @@ int index_of(hwloc_obj_t object, hwloc_obj_type_t type, hwloc_topology_t topolog
   return ancestor != nullptr ? static_cast<int>(ancestor->logical_index) : -1;
 }
 
-// The first NUMA node that has the CPU: others with the same CPUs are special memory (high bandwidth, persistent).
+// Returns the first NUMA node that has the CPU. Further nodes with the same CPUs are special memory (high bandwidth,
+// persistent).
 int numa_node_of(hwloc_topology_t topology, hwloc_obj_t unit) {
   for (hwloc_obj_t node = nullptr;
        (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {

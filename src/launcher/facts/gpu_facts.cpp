@@ -30,7 +30,7 @@ std::set<std::int64_t> device_files(const fs::path& folder) {
   return minors;
 }
 
-// "GPU UUID:   GPU-5f1c…" is the field "GPU UUID" with the value "GPU-5f1c…".
+// Returns the value of a field. The line "GPU UUID:   GPU-5f1c…" has the field "GPU UUID" with the value "GPU-5f1c…".
 std::string field(const std::string& line, const std::string& name) {
   if (!line.starts_with(name + ":")) return "";
   return base::trimmed(line.substr(name.size() + 1), " \t");
@@ -52,7 +52,7 @@ std::vector<DriverEntry> driver_entries(const fs::path& root) {
     std::ifstream information(folder.path() / "information");
     for (std::string line; std::getline(information, line);) {
       const std::string uuid = field(line, "GPU UUID");
-      // While the driver has not started the GPU it shows question marks.
+      // The UUID has question marks until the driver has started the GPU.
       if (!uuid.empty() && uuid.find('?') == std::string::npos) entry.facts.uuid = uuid;
       if (const auto minor = base::parse_integer(field(line, "Device Minor"), 0, kMostMinors)) entry.minor = minor;
     }

@@ -12,10 +12,11 @@
 namespace ddp::launcher {
 namespace {
 
-// With those that come again. A file with a line for each processor of the largest machines there are has a million.
+// This limit includes repeated names. A file with one line per processor of the largest known systems has a million
+// lines.
 constexpr std::size_t kNamesOfFile = std::size_t{1} << 22;
 
-// What one part of a list stands for.
+// Describes one part of a list.
 struct Entry {
   std::vector<std::string> names;
   std::optional<int> workers;
@@ -32,7 +33,7 @@ base::Result<int> parse_workers(std::string_view part, std::string_view text) {
                               std::to_string(kWorkersOfHost) + ", as in b:4.");
 }
 
-// Without the user's name and the zone: user@fe80::1%eth0.
+// Accepts and ignores a user name and a zone, as in user@fe80::1%eth0.
 bool is_ipv6_address(std::string_view name) {
   name = name.substr(name.find('@') + 1);
   const std::string address(name.substr(0, name.find('%')));
@@ -40,7 +41,7 @@ bool is_ipv6_address(std::string_view name) {
   return ::inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
 }
 
-// The hosts of a list and their number of workers, which `rest` gives after a colon if it is not empty.
+// Returns the hosts of a list and their number of workers. `rest` is empty, or a colon followed by that number.
 base::Result<Entry> entry_of(std::string_view part, std::string_view list, std::string_view rest) {
   auto names = expand_host_list(list);
   if (!names) return names.error();
@@ -52,13 +53,14 @@ base::Result<Entry> entry_of(std::string_view part, std::string_view list, std::
   return entry;
 }
 
-// The hosts of a part and, after `colon`, their number of workers.
+// Returns the hosts of a part and their number of workers, which follows `colon`. If `colon` is part.size(), there is
+// no number.
 base::Result<Entry> parse_counted(std::string_view part, std::size_t colon) {
   if (colon == 0) return wrong_host(part, "has no name before the colon. Write it as in b:4.");
   return entry_of(part, part.substr(0, colon), part.substr(colon));
 }
 
-// "[::1]:4": `open` and `close` are where the brackets are.
+// Parses "[::1]:4". `open` and `close` are the positions of the brackets.
 base::Result<Entry> parse_bracketed_address(std::string_view part, std::size_t open, std::size_t close) {
   const std::string name = std::string(part.substr(0, open)) + std::string(part.substr(open + 1, close - open - 1));
   const std::string_view rest = part.substr(close + 1);
@@ -69,7 +71,7 @@ base::Result<Entry> parse_bracketed_address(std::string_view part, std::size_t o
   return entry_of(part, name, rest);
 }
 
-// A bracket begins either an IPv6 address or the numbers of a host list. An address has two colons at least; numbers
+// A bracket begins either an IPv6 address or the numbers of a host list. An address has at least two colons; numbers
 // and ranges have none.
 base::Result<Entry> parse_part(std::string_view part) {
   const std::size_t open = part.find('[');
@@ -83,16 +85,16 @@ base::Result<Entry> parse_part(std::string_view part) {
   if (colons == 1) return parse_counted(part, part.find(':', begin));
   auto entry = parse_counted(part, part.size());
   if (!entry || colons == 0) return entry;
-  // Several colons: an address, whose last group cannot be told from a number of workers.
+  // A part with several colons is an address. Its last group cannot be distinguished from a number of workers.
   if (std::ranges::all_of(entry.value().names, is_ipv6_address)) return entry;
   return wrong_host(part,
                     "is no IPv6 address, and has too many colons for a name. Write it as in b:4, ::1 or [::1]:4.");
 }
 
-// Puts the mentions of each host together.
+// Merges the mentions of each host.
 class HostTally {
  public:
-  // Why the entry cannot be added, if so.
+  // Returns a failure if the entry cannot be added.
   std::optional<base::Failure> add(const Entry& entry) {
     names_ += entry.names.size();
     if (names_ > kNamesOfFile) return too_many("hosts are named more than " + std::to_string(kNamesOfFile) + " times");
@@ -141,7 +143,7 @@ class HostTally {
   bool a_line_a_slot_ = false;
 };
 
-// What the words after the host say about its number of workers.
+// Returns the number of workers that the words after the host give, or std::nullopt if they give none.
 base::Result<std::optional<int>> parse_slots(std::string_view host, std::span<const std::string> words) {
   std::optional<int> slots;
   for (const std::string& word : words) {
@@ -159,7 +161,7 @@ base::Result<std::optional<int>> parse_slots(std::string_view host, std::span<co
   return slots;
 }
 
-// `slots`: what the line says about each of its hosts.
+// `slots` is the number of workers that the line gives for each of its hosts.
 std::optional<base::Failure> add_list(std::string_view list, std::optional<int> slots, HostTally& tally) {
   const std::vector<std::string_view> parts = split_host_list(list);
   for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -13,16 +13,16 @@ namespace {
 struct Range {
   std::int64_t first = 0;
   std::int64_t last = 0;
-  std::size_t digits = 1;  // at least
+  std::size_t digits = 1;  // minimum number of digits
 };
 
-// Text and the brackets after it; only the last piece of a name may have none.
+// Holds text and the ranges in the brackets after it. Only the last piece of a name may have no ranges.
 struct Piece {
   std::string_view text;
   std::vector<Range> ranges;
 };
 
-// A part of the list before it is multiplied out.
+// Represents a part of the list before its ranges are expanded.
 using Pattern = std::vector<Piece>;
 
 std::string place(std::size_t index) {
@@ -30,7 +30,7 @@ std::string place(std::size_t index) {
 }
 
 std::optional<std::int64_t> parse_digits(std::string_view text) {
-  // from_chars takes "-0", too.
+  // std::from_chars also accepts "-0".
   if (text.empty() || text.front() == '-') return std::nullopt;
   return base::parse_integer(text, 0, std::numeric_limits<std::int64_t>::max() - 1);
 }
@@ -51,7 +51,7 @@ base::Result<Range> parse_range(std::string_view part, std::string_view text) {
   return Range{*first, *last, first_text.size()};
 }
 
-// `text` is what stands between the brackets.
+// `text` is the text between the brackets.
 base::Result<std::vector<Range>> parse_ranges(std::string_view part, std::string_view text) {
   if (text.empty()) return wrong_host(part, "has empty brackets. Write numbers in them, as in n[1-3,5].");
   std::vector<Range> ranges;
@@ -101,7 +101,7 @@ base::Result<Pattern> parse_pattern(std::string_view part) {
   return pattern;
 }
 
-// How many names a pattern stands for; of more than kHosts, some number above it.
+// Returns the number of names that a pattern stands for, or kHosts + 1 if there are more than kHosts.
 std::size_t count_names(const Pattern& pattern) {
   std::size_t product = 1;
   for (const Piece& piece : pattern) {

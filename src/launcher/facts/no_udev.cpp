@@ -1,5 +1,5 @@
-// hwloc's archive looks up the properties of block devices in libudev, which exists only as a shared library. Here
-// udev_new() says that there is none, and hwloc goes without: read_cpu_topology() asks for CPUs and memory alone.
+// hwloc's archive reads the properties of block devices through libudev, which exists only as a shared library. Here
+// udev_new() reports that there is no udev, and hwloc works without it. read_cpu_topology() only needs CPUs and memory.
 extern "C" {
 
 struct udev;

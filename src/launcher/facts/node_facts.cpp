@@ -18,7 +18,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace ddp::launcher {
 namespace {
 
-// Version 4 of RFC 4122: random but for the version and two bits of the variant.
+// Returns a UUID of version 4 of RFC 4122. It is random except for the version and two bits of the variant.
 std::string random_uuid() {
   const std::uint64_t high = (base::random64() & ~0xf000ULL) | 0x4000ULL;
   const std::uint64_t low = (base::random64() & ~(3ULL << 62)) | (2ULL << 62);

@@ -1,4 +1,4 @@
-// NodeFacts: what the plan must know about this node. Gathered once; everything after it is pure.
+// Defines NodeFacts, what the plan must know about this node. The facts are gathered once; all later steps are pure.
 #pragma once
 
 #include <memory>
@@ -20,48 +20,49 @@ namespace ddp::launcher {
 
 struct NodeFacts {
   std::string host_name;
-  int cpu_count = 1;                     // those this process may use: affinity and control groups
+  int cpu_count = 1;                     // CPUs that this process may use, by affinity and control groups
   std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the node
-  std::vector<std::string> environment;  // "NAME=value"
-  ProgramFacts program;                  // of the command's first word; untouched for a Python module
-  ProgramFacts interpreter;              // Python; untouched if the program runs without
-  bool runs_python = false;              // the command is an executable that does so: see runs_python()
-  std::string random_id;                 // for a run without a name
-  std::string random_uuid;               // the same as torchrun writes it
+  std::vector<std::string> environment;  // "NAME=value" lines
+  ProgramFacts program;                  // program of the command's first word; unset for a Python module
+  ProgramFacts interpreter;              // Python; unset if the program runs without it
+  bool runs_python = false;              // the command is an executable that runs Python: see runs_python()
+  std::string random_id;                 // ID for a run without a name
+  std::string random_uuid;               // UUID for a run without a name, in torchrun's format
   ResourceLimits limits;
   bool console_is_terminal = false;                    // standard output and standard error are both terminals
   base::Result<CpuTopology> topology = CpuTopology();  // read only if it is wanted
-  // Of the file that was named, or of DDP_AUTH_TOKEN; null if none is meant.
+  // The token comes from the named file or from DDP_AUTH_TOKEN. It is null if neither is given.
   base::Result<std::shared_ptr<const store::Authenticator>> auth_token = {nullptr};
-  std::optional<ClusterEnv> cluster;  // what the scheduler that started us says; nothing: there is none
+  std::optional<ClusterEnv> cluster;  // report of the launcher's scheduler; std::nullopt if there is none
   std::vector<std::string> cluster_warnings;
-  std::string python_hook;      // a folder for PYTHONPATH; empty: there is none, or the user does not want it
-  std::string cluster_failure;  // why its variables cannot be believed
+  std::string python_hook;      // folder for PYTHONPATH; empty if there is none, or if the user does not want it
+  std::string cluster_failure;  // why the scheduler's variables cannot be used
 };
 
-// What the plan wants to know.
+// Lists the facts that the plan needs.
 struct FactsWanted {
   ProgramKind kind = ProgramKind::executable;
   std::vector<std::string> command;
-  std::string auth_token_file;     // empty: none is named
+  std::string auth_token_file;     // empty if no file is named
   std::string scheduler = "auto";  // see ClusterRequest
   bool topology = false;
-  std::string python_hook = {};          // where the folder is installed
-  std::string virtual_environment = {};  // of the launcher itself; empty: none
+  std::string python_hook = {};          // folder where the hook is installed
+  std::string virtual_environment = {};  // the launcher's own; empty if there is none
 };
 
-// Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU.
+// Reads files and the environment only. No driver library is loaded, so the function cannot hang on a GPU.
 NodeFacts gather_node_facts(const FactsWanted& wanted);
 
-// The job's token: of the file, if one is named, or of DDP_AUTH_TOKEN in the "NAME=value" lines; null if there is
-// neither. The failure says whose token cannot be used, and why, or that both give one.
+// Returns the job's token, from `file` if it is named, or from DDP_AUTH_TOKEN in the "NAME=value" lines. Returns null
+// if there is neither. The failure says which token cannot be used and why, or that both sources give one.
 base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const std::string& file,
                                                                           const std::vector<std::string>& environment);
 
-// Takes DDP_AUTH_TOKEN out of our environment, also where others of this user could see it: /proc/PID/environ.
+// Removes DDP_AUTH_TOKEN from the launcher's environment. It is also wiped from /proc/PID/environ, where other
+// processes of this user could read it.
 void hide_auth_token();
 
-// The value of `name` in "NAME=value" lines.
+// Returns the value of `name` in "NAME=value" lines, or std::nullopt if it is not set.
 std::optional<std::string> find_variable(std::span<const std::string> environment, std::string_view name);
 
 }  // namespace ddp::launcher

@@ -29,13 +29,14 @@ constexpr std::array kMachines{
     Machine{EM_X86_64, "x86-64"},   Machine{EM_386, "x86"},      Machine{EM_AARCH64, "AArch64"}, Machine{EM_ARM, "ARM"},
     Machine{EM_PPC64, "PowerPC64"}, Machine{EM_RISCV, "RISC-V"}, Machine{EM_S390, "s390"}};
 
-// e_machine stands at the same place in both classes; its byte order is that of the file.
+// The offset of e_machine is the same in both classes. It has the byte order of the file.
 int machine_of(const std::string& head) {
   const auto byte = [&](std::size_t i) { return static_cast<int>(static_cast<unsigned char>(head[i])); };
   return head[EI_DATA] == ELFDATA2MSB ? byte(18) << 8 | byte(19) : byte(19) << 8 | byte(18);
 }
 
-// What this machine executes: programs of the same kind as we are, and the 32-bit ones of the same family.
+// Returns whether this node executes programs for `machine`: the launcher's own architecture, or the 32-bit one of the
+// same family.
 bool is_ours(int machine) {
   std::ifstream self("/proc/self/exe", std::ios::binary);
   std::string head(sizeof(Elf32_Ehdr), '\0');
@@ -54,14 +55,14 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0;
 }
 
-// Reads a T at `offset`; false past the end.
+// Reads a T at `offset`. Returns false past the end.
 template <typename T>
 bool read_at(std::ifstream& file, std::uint64_t offset, T& value) {
   file.seekg(static_cast<std::streamoff>(offset));
   return static_cast<bool>(file.read(reinterpret_cast<char*>(&value), sizeof value));
 }
 
-// The dynamic loader that the program headers name; empty for a static program.
+// Returns the dynamic loader that the program headers name, or an empty string for a static program.
 template <typename Header, typename Segment>
 std::string dynamic_loader(std::ifstream& file) {
   Header header{};
@@ -99,13 +100,14 @@ void examine_script(const std::string& head, const std::vector<std::string>& env
     facts.missing_interpreter = line[0];
     return;
   }
-  // "#!/usr/bin/env python3" is found by PATH; an option or an assignment is env's own business.
+  // The program in "#!/usr/bin/env python3" is searched for in PATH. Options and assignments are left to env.
   const bool by_path = fs::path(line[0]).filename() == "env" && line.size() == 2 && line[1].front() != '-' &&
                        line[1].find('=') == std::string::npos;
   if (by_path && !find_program(line[1], environment).found) facts.missing_interpreter = line[1];
 }
 
-// The kernel may know further formats (qemu for other architectures, Wine, …): then it decides, not we.
+// The kernel may know further formats (qemu for other architectures, Wine, …). The launcher then leaves the decision to
+// the kernel.
 bool kernel_knows_more_formats() {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator("/proc/sys/fs/binfmt_misc", ignored)) {
@@ -159,7 +161,7 @@ bool worth_suggesting(const ProgramFacts& facts, ProgramKind kind) {
   return kind == ProgramKind::script ? script : facts.executable || (script && facts.path.ends_with(".py"));
 }
 
-// A file with a similar name in the same directory.
+// Returns a file with a similar name in the same directory, or an empty string if there is none.
 std::string similar_file(const std::string& path, ProgramKind kind) {
   const fs::path wanted(path);
   const fs::path directory = wanted.has_parent_path() ? wanted.parent_path() : fs::path(".");
@@ -203,7 +205,7 @@ ProgramFacts find_program(const std::string& program, const std::vector<std::str
     if (facts.found && !facts.is_directory && !best.found) best = facts;
   }
   if (best.found) return best;
-  // "train" for "./train" is the most common slip.
+  // The most common mistake is to write "train" for "./train".
   if (examine("./" + program).executable) best.suggestion = "./" + program;
   if (best.suggestion.empty()) best.suggestion = similar_file(program, ProgramKind::executable);
   return best;
@@ -211,7 +213,7 @@ ProgramFacts find_program(const std::string& program, const std::vector<std::str
 
 ProgramFacts find_script(const std::string& script) {
   ProgramFacts facts = examine(script);
-  // Not from a pipe: what is read there is gone for Python.
+  // A pipe is not examined: Python could not read the same bytes again.
   if (facts.readable && facts.is_regular) examine_contents({}, facts);
   if (!facts.found) facts.suggestion = similar_file(script, ProgramKind::script);
   return facts;

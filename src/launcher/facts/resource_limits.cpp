@@ -27,12 +27,12 @@ std::uint64_t number(rlim_t value) {
   return value == RLIM_INFINITY ? ResourceLimits::kUnlimited : value;
 }
 
-// Without room for one more to count them by, as many as the limit allows.
+// Returns `limit` if no descriptor is left for listing the open ones.
 std::uint64_t count_open_descriptors(std::uint64_t limit) {
   std::error_code error;
   const std::filesystem::directory_iterator descriptors("/proc/self/fd", error);
   if (error) return error == std::errc::too_many_files_open ? limit : 0;
-  constexpr std::ptrdiff_t kOwn = 4;  // standard input, output, error, and the directory's
+  constexpr std::ptrdiff_t kOwn = 4;  // standard input, output, error, and the listed directory
   return static_cast<std::uint64_t>(
       std::max<std::ptrdiff_t>(std::distance(begin(descriptors), end(descriptors)) - kOwn, 0));
 }
@@ -45,10 +45,10 @@ std::optional<double> ratio(const std::string& quota, const std::string& period)
 }
 
 std::optional<double> limit_of(const std::string& folder, bool version2) {
-  // No limit is -1.
+  // The value -1 means that there is no limit.
   if (!version2)
     return ratio(base::read_line(folder + "/cpu.cfs_quota_us"), base::read_line(folder + "/cpu.cfs_period_us"));
-  // No limit is "max 100000".
+  // The text "max 100000" means that there is no limit.
   const std::vector<std::string> words = base::split(base::read_line(folder + "/cpu.max"), ' ');
   return words.size() == 2 ? ratio(words[0], words[1]) : std::nullopt;
 }

@@ -1,5 +1,5 @@
-// The limits of this process: those that the workers inherit from us, as far as training runs into them, and how many
-// CPUs it may use.
+// Reads the limits that the workers inherit from the launcher and that training may reach. Also determines how many
+// CPUs this process may use.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace ddp::launcher {
 
-// In bytes or numbers; kUnlimited where there is no limit.
+// The values are bytes or counts. kUnlimited means that there is no limit.
 struct ResourceLimits {
   static constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
-  std::uint64_t descriptors = kUnlimited;    // hard limit of RLIMIT_NOFILE: the soft one is raised
+  std::uint64_t descriptors = kUnlimited;    // hard limit of RLIMIT_NOFILE; the launcher raises the soft limit
   std::uint64_t open_descriptors = 0;        // inherited, except the three standard ones
   std::uint64_t locked_memory = kUnlimited;  // soft limit of RLIMIT_MEMLOCK
   std::uint64_t stack = 0;                   // soft limit of RLIMIT_STACK
@@ -23,25 +23,27 @@ struct ResourceLimits {
 // Reads getrlimit(), /proc/self/fd and /sys/class/infiniband.
 ResourceLimits read_resource_limits();
 
-// Pure. Returns an error if the limit leaves fewer than `needed` file descriptors beside those that are open already.
-// `purpose` names what needs them: "2 workers".
+// Returns an error if the limit leaves fewer than `needed` file descriptors beside those that are already open.
+// `purpose` names what needs them: "2 workers". This function is pure.
 std::optional<std::string> descriptor_shortage(const ResourceLimits& limits, std::uint64_t needed,
                                                const std::string& purpose);
 
-// Pure. One line for each limit that is too low (or, the stack's, too high) for what this node has, with what to do.
+// Returns one line for each limit that is too low for this node's hardware, or too high in the case of the stack. Each
+// line says what to do. This function is pure.
 std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus);
 
-// --- How many CPUs this process may use: those of its affinity mask, cut by what its control groups grant.
+// --- The affinity mask and the control groups of this process limit how many CPUs it may use.
 
-// The CPUs of our affinity mask, ascending.
+// Returns the CPUs of this process's affinity mask, ascending.
 std::vector<int> affinity_cpus();
 
-// CPU time a wall-clock second that our control groups allow, as a number of CPUs: the smallest of our own group's and
-// its parents' (cpu.max of version 2, cpu.cfs_quota_us of version 1); nothing where there is no limit. Reads
-// proc/self/cgroup and proc/self/mountinfo below `root` (empty except in tests), and the groups where they are mounted.
+// Returns the CPU time per wall-clock second that the control groups of this process allow, as a number of CPUs. This
+// is the smallest limit of its own group and of the parent groups (cpu.max in version 2, cpu.cfs_quota_us in version
+// 1). Returns std::nullopt if there is no limit. Reads proc/self/cgroup and proc/self/mountinfo below `root` (empty
+// except in tests), and the groups where they are mounted.
 std::optional<double> cgroup_cpu_limit(const std::string& root = "");
 
-// Of `affinity` CPUs, how many `limit` leaves: rounded up, at least one.
+// Returns how many of `affinity` CPUs `limit` allows, rounded up and at least one.
 int usable_cpus(int affinity, std::optional<double> limit);
 
 }  // namespace ddp::launcher

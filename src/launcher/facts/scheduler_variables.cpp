@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t kWordBytes = 256;
 constexpr std::int64_t kNodes = kHosts;
 
-// The strings of a JSON list. Nothing for other JSON, and for strings that need an escape: no host's name does.
+// Returns the strings of a JSON list, or std::nullopt for other JSON. Strings that need an escape are rejected too: no
+// host name has one.
 std::optional<std::vector<std::string>> json_strings(const std::string& json) {
   const std::string list = base::trimmed(json);
   if (list.size() < 2 || list.front() != '[' || list.back() != ']') return std::nullopt;
@@ -111,7 +112,7 @@ HostNames SchedulerVariables::host_list(std::initializer_list<const char*> names
 HostNames SchedulerVariables::host_pairs(const char* name) {
   const auto text = find(name);
   if (!text) return {};
-  // Pairs are lines of a host file with two words each.
+  // Each pair is a line of a host file with two words.
   const std::vector<std::string> words = base::words(*text);
   std::string lines;
   for (std::size_t i = 0; i < words.size(); i += 2) {
@@ -161,7 +162,7 @@ std::optional<int> SchedulerVariables::find_host(const HostNames& hosts, const s
   };
   if (name.empty()) return std::nullopt;
   if (const auto same = only([&](const std::string& host) { return host == name; })) return same;
-  // One of the two often has its domain, the other has not; two different domains are two hosts.
+  // Often one of the two names has its domain and the other has not. Two different domains are two hosts.
   return only([&](const std::string& host) {
     const bool domains = host.find('.') != std::string::npos && name.find('.') != std::string::npos;
     return !domains && short_name(host) == short_name(name);

@@ -1,5 +1,4 @@
-// SchedulerVariables: the environment as the schedulers' functions read it, so that each of them says only which
-// variable means what.
+// Gives the schedulers' functions access to the environment, so that each function only says which variable means what.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +14,17 @@ namespace ddp::launcher {
 
 struct Number {
   std::int64_t value = 0;
-  std::string source;  // the variable
+  std::string source;  // name of the variable
 };
 
 struct HostNames {
-  std::vector<std::string> names;  // empty: not said
-  std::string source;              // the variable
+  std::vector<std::string> names;  // empty if not given
+  std::string source;              // name of the variable
   std::string text;                // the names as a message shows them
 };
 
-// Every function looks at the first variable of its list that is set and not empty. A value that is none is remembered
-// as the failure, and the function goes on as if the variable were not set; the first failure counts.
+// Every function reads the first variable of its list that is set and not empty. An invalid value is recorded as the
+// failure, and the function proceeds as if the variable were not set. Only the first failure is kept.
 //
 //   SchedulerVariables variables(request);
 //   const auto rank = variables.number({"PMI_RANK"}, 0, 65535);
@@ -41,19 +40,20 @@ class SchedulerVariables {
   std::optional<Number> number(std::initializer_list<const char*> names, std::int64_t least, std::int64_t most);
   std::optional<Number> node_count(std::initializer_list<const char*> names);
   std::optional<Number> node_rank(std::initializer_list<const char*> names);
-  std::optional<Number> gpus(std::initializer_list<const char*> names);  // nothing for 0, too
-  bool exceeds(const char* name, std::int64_t most);                     // whether there is such a number above `most`
+  std::optional<Number> gpus(std::initializer_list<const char*> names);  // std::nullopt also for 0
+  bool exceeds(const char* name, std::int64_t most);                     // whether the variable is above `most`
 
-  // Printable text without blanks, and without `prefix` where it has one; empty if none of them is set.
+  // Returns printable text without spaces, with `prefix` removed if present. Returns an empty string if no variable is
+  // set.
   std::string word(std::initializer_list<const char*> names, std::string_view prefix = "");
 
-  HostNames host_list(std::initializer_list<const char*> names);  // with brackets
-  HostNames host_pairs(const char* name);                         // "h1 4 h2 4": those with a number of slots each
-  HostNames host_json(const char* name);                          // ["a","b"], sorted
-  HostNames host_file(const char* name);                          // the file that the variable names
+  HostNames host_list(std::initializer_list<const char*> names);  // host list with brackets
+  HostNames host_pairs(const char* name);                         // "h1 4 h2 4": hosts, each with its number of slots
+  HostNames host_json(const char* name);                          // JSON list such as ["a","b"]; the result is sorted
+  HostNames host_file(const char* name);                          // hosts of the file that the variable names
 
-  // Where `name` is in `hosts`, by its full name or else by the part before the first dot; nothing unless it is in one
-  // place only.
+  // Returns the index of `name` in `hosts`, found by its full name or else by the part before the first dot. Returns
+  // std::nullopt unless exactly one host matches.
   static std::optional<int> find_host(const HostNames& hosts, const std::string& name);
 
   const std::string& own_name() const { return request_.host_name; }
@@ -64,7 +64,7 @@ class SchedulerVariables {
   const std::optional<std::string>& failure() const { return failure_; }
 
  private:
-  // `complaint` comes before what is wrong with the text.
+  // `complaint` is the text that precedes the parser's message.
   HostNames names_in(const std::string& host_file, const char* name, const std::string& complaint);
   std::optional<std::string> first_of(std::initializer_list<const char*> names, std::string& source) const;
 
@@ -72,7 +72,7 @@ class SchedulerVariables {
   std::optional<std::string> failure_;
 };
 
-// "NAME="value"", for messages.
+// Returns "NAME="value"", for messages.
 std::string assignment(const std::string& name, const std::string& value);
 
 }  // namespace ddp::launcher

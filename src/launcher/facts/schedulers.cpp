@@ -8,12 +8,13 @@ namespace {
 
 constexpr const char* kSrun = "srun --ntasks-per-node=1 ddplaunch …";
 
-// Of all components of a heterogeneous job.
+// Returns the command that starts ddplaunch in all components of a heterogeneous job.
 std::string srun_of_components(std::int64_t count) {
   return "srun --het-group=0-" + std::to_string(count - 1) + " --ntasks-per-node=1 ddplaunch …";
 }
 
-// "2(x3),1": the tasks of each node, with how many nodes have as many. Whether any of them has several.
+// Returns whether any node has several tasks. The list "2(x3),1" means that three nodes have two tasks each and one
+// node has one.
 bool several_tasks_in(const std::string& list, SchedulerVariables& variables, const char* name) {
   for (const std::string& part : base::split(list, ',')) {
     const auto tasks = base::parse_integer(part.substr(0, part.find('(')), 0, INT32_MAX);
@@ -26,8 +27,8 @@ bool several_tasks_in(const std::string& list, SchedulerVariables& variables, co
   return false;
 }
 
-// Only the step's own variable tells what srun did: SLURM_NTASKS_PER_NODE may be left over from the job's script, and
-// srun keeps it where it is not told otherwise.
+// Only the step's own variable shows what srun did. SLURM_NTASKS_PER_NODE may be left over from the job's script: srun
+// keeps it unless an option changes it.
 std::string several_slurm_tasks(SchedulerVariables& variables, const std::optional<Number>& nodes) {
   constexpr const char* kOfStep = "SLURM_STEP_TASKS_PER_NODE";
   if (const auto list = variables.find(kOfStep)) {
@@ -42,8 +43,8 @@ std::string several_slurm_tasks(SchedulerVariables& variables, const std::option
   return variables.exceeds(kOfNode, 1) ? assignment(kOfNode, *variables.find(kOfNode)) : "";
 }
 
-// A heterogeneous job has components, of which a step may have some only, as it has without --het-group: then the job's
-// other nodes stay idle, which is seldom meant.
+// A heterogeneous job has components, and a step without --het-group has only some of them. The job's other nodes then
+// stay idle, which is seldom intended.
 std::string unused_slurm_components(SchedulerVariables& variables, const std::optional<Number>& nodes) {
   constexpr std::int64_t kComponents = 128;
   const auto components = variables.number({"SLURM_HET_SIZE"}, 0, kComponents);
@@ -59,7 +60,7 @@ std::string unused_slurm_components(SchedulerVariables& variables, const std::op
 }
 
 SchedulerFacts read_slurm(SchedulerVariables& variables) {
-  // The steps that Slurm itself runs (a batch script, the shell of salloc, …) have the last numbers of 32 bits.
+  // The steps that Slurm itself runs (a batch script, the shell of salloc, …) have the highest 32-bit numbers.
   constexpr std::int64_t kFirstOwnStep = 0xfffffff0;
   SchedulerFacts facts;
   const auto step = variables.number({"SLURM_STEP_ID"}, 0, UINT32_MAX);
@@ -80,7 +81,7 @@ SchedulerFacts read_slurm(SchedulerVariables& variables) {
   return facts;
 }
 
-// The first of these that is above its limit says that there are several of us on a node.
+// If a variable exceeds its limit, several launchers run on a node.
 struct Limit {
   const char* name;
   std::int64_t most;
@@ -105,7 +106,7 @@ SchedulerFacts read_flux(SchedulerVariables& variables) {
   return facts;
 }
 
-// Slurm and Flux set these as well for Cray's MPI, and then say the same.
+// Slurm and Flux also set these variables for Cray's MPI. They then agree with the scheduler's own variables.
 SchedulerFacts read_pals(SchedulerVariables& variables) {
   SchedulerFacts facts;
   facts.node_count = variables.node_count({"PMI_SIZE"});
@@ -119,7 +120,7 @@ SchedulerFacts read_pals(SchedulerVariables& variables) {
   return facts;
 }
 
-// mpirun says neither who the other hosts are nor where rank 0 is.
+// mpirun reports neither the other hosts nor where rank 0 is.
 SchedulerFacts read_open_mpi(SchedulerVariables& variables) {
   SchedulerFacts facts;
   facts.node_count = variables.node_count({"OMPI_COMM_WORLD_SIZE"});
@@ -149,7 +150,7 @@ SchedulerFacts read_jsm(SchedulerVariables& variables) {
   return facts;
 }
 
-// Resource managers without a word about GPUs: their slots are processors, as a rule, and not taken for workers.
+// LSF and PBS do not report GPUs. Their slots are usually processors, so they are not used as numbers of workers.
 SchedulerFacts read_lsf(SchedulerVariables& variables) {
   SchedulerFacts facts;
   facts.hosts = variables.host_file("LSB_DJOB_HOSTFILE");
@@ -164,7 +165,7 @@ SchedulerFacts read_lsf(SchedulerVariables& variables) {
   return facts;
 }
 
-// The file is often on the first node only, and out of a container's sight.
+// The file often exists only on the first node, and may not be visible in a container.
 SchedulerFacts read_pbs(SchedulerVariables& variables) {
   SchedulerFacts facts;
   facts.hosts = variables.host_file("PBS_NODEFILE");
@@ -172,7 +173,7 @@ SchedulerFacts read_pbs(SchedulerVariables& variables) {
     facts.declined = "the file that PBS_NODEFILE names cannot be read here, so the hosts of the PBS job are not known";
     facts.warnings = {facts.declined};
   }
-  // It counts parts of hosts where PBS divides them.
+  // PBS_NODENUM counts parts of hosts if PBS divides them.
   if (facts.hosts.names.size() > 1) facts.node_rank = variables.node_rank({"PBS_NODENUM"});
   const auto named = SchedulerVariables::find_host(facts.hosts, variables.own_name());
   if (facts.node_rank && named && *named != facts.node_rank->value) {
@@ -184,16 +185,16 @@ SchedulerFacts read_pbs(SchedulerVariables& variables) {
   return facts;
 }
 
-// Also what a JobSet's jobs have. How many pods there are is in the manifest only.
+// A JobSet's jobs also have this variable. Only the manifest says how many pods there are.
 SchedulerFacts read_indexed_job(SchedulerVariables& variables) {
   SchedulerFacts facts;
   facts.node_rank = variables.node_rank({"JOB_COMPLETION_INDEX"});
   return facts;
 }
 
-// Kubeflow's PyTorchJob, version 1, and those that copy it: RANK and WORLD_SIZE count pods. Never read unless asked
-// for: every launcher sets variables of these names for its workers, where they count processes, so that they may
-// belong to an outer job that has started ddplaunch as one of its ranks.
+// Reads Kubeflow's PyTorchJob, version 1, and its imitations, in which RANK and WORLD_SIZE count pods. They are read
+// only if requested. Every launcher sets variables of these names for its workers, where they count processes. They may
+// belong to an outer job that started ddplaunch as one of its ranks.
 SchedulerFacts read_pytorch_job(SchedulerVariables& variables) {
   SchedulerFacts facts;
   facts.node_count = variables.node_count({"WORLD_SIZE"});
@@ -234,8 +235,8 @@ std::optional<std::string> warn_of_batch_script(const SchedulerVariables& variab
          (components ? srun_of_components(*components) : kSrun);
 }
 
-// PyTorchJob sets these in a pod of Kubernetes. So does a user who starts ddplaunch in it as a rank of a job of their
-// own, and who also says which rank of the pod it is.
+// PyTorchJob sets these variables in a Kubernetes pod. A user who starts ddplaunch in a pod as a rank of another job
+// sets them too, but also sets LOCAL_RANK.
 std::optional<std::string> warn_of_pods(const SchedulerVariables& variables) {
   for (const char* name : {"KUBERNETES_SERVICE_HOST", "RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
     if (!variables.has(name)) return std::nullopt;

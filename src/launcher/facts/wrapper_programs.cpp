@@ -12,15 +12,15 @@ namespace {
 
 constexpr std::size_t kScriptBytes = std::size_t{64} << 10;
 constexpr std::array<std::string_view, 50> kWrappers = {
-    // shells, and what sets up a process
+    // These are shells and programs that set up a process.
     "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nice", "ionice", "chrt", "nohup", "setsid", "stdbuf",
     "time", "timeout", "numactl", "taskset", "hwloc-bind", "sudo", "tini", "dumb-init", "script", "unbuffer",
-    // Python's environments and launchers
+    // These are Python environments and launchers.
     "uv", "uvx", "conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "accelerate",
     "torchrun", "deepspeed",
-    // containers
+    // These are container runtimes.
     "singularity", "apptainer", "starter", "starter-suid", "enroot", "docker", "podman",
-    // tools that watch a program
+    // These are tools that watch a program.
     "nsys", "ncu", "strace", "gdb", "perf"};
 
 std::string_view name_of(std::string_view path) {
@@ -32,17 +32,17 @@ bool mentions_python(std::string_view text) {
          text.find("accelerate ") != std::string_view::npos;
 }
 
-// A word of a wrapper's command line. That of `sh -c` is a command line itself.
+// Checks a word of a wrapper's command line. The word after `sh -c` is itself a command line.
 bool is_python_word(std::string_view word) {
   return name_of(word).starts_with("python") || word.ends_with(".py") ||
          word.find("python ") != std::string_view::npos || word.find("python3 ") != std::string_view::npos ||
          word.find(".py ") != std::string_view::npos;
 }
 
-// A text that mentions Python.
+// Returns whether the file is a text that mentions Python.
 bool is_python_script(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;  // to read a pipe would take from it
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // reading a pipe would consume its data
   std::ifstream stream(path, std::ios::binary);
   std::string text(kScriptBytes, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -50,7 +50,7 @@ bool is_python_script(const std::string& path) {
   return text.find('\0') == std::string::npos && mentions_python(text);
 }
 
-// By its path, or found in PATH.
+// The word is a path, or a name to be found in PATH.
 bool names_python_script(const std::string& word, const std::vector<std::string>& environment) {
   if (is_python_script(word)) return true;
   if (word.find('/') != std::string::npos || word.starts_with('-')) return false;

@@ -15,14 +15,15 @@ namespace ddp::launcher {
 
 using Clock = std::chrono::steady_clock;
 
-// What looked for the coordinator: neither if it has given up.
+// Holds the result of a search for the coordinator. Neither `visit` nor `is_own` is set if the search has given up.
 struct AgentNode::Found {
   std::optional<store::StoreVisit> visit;
   bool is_own = false;
-  bool is_refused = false;  // a store of ours has answered, and does not let this node in
+  bool is_refused = false;  // a store answered and does not let this node in
 };
 
-// Looks for the coordinator until it is found, on a thread of its own: names and nodes may take their time, or hang.
+// Searches for the coordinator until it is found. This runs on a separate thread, because name resolution and nodes may
+// be slow or hang.
 struct AgentNode::Search {
   std::string host;
   std::uint16_t port = 0;
@@ -31,7 +32,7 @@ struct AgentNode::Search {
   bool may_be_own = false;
   std::atomic<bool> is_given_up = false;
   std::mutex mutex;
-  std::string last_try;  // under the mutex
+  std::string last_try;  // guarded by `mutex`
 
   Found run() {
     Found found;
@@ -45,7 +46,7 @@ struct AgentNode::Search {
         const std::lock_guard lock(mutex);
         last_try = visit.error().message;
       }
-      // Another try helps only where nobody has answered.
+      // Another attempt helps only if no store has answered.
       found.is_refused = visit.error().kind == store::VisitFailure::Kind::refused;
       if (found.is_refused) break;
       std::this_thread::sleep_for(limits::kNodeConnectPause);
@@ -82,7 +83,7 @@ void AgentNode::set_addresses(Placement& place) const {
   place.interface = net::interface_of(net::own_endpoint(link_->fd()).value_or(net::Endpoint{}).address);
 }
 
-// Whole lines where there are some.
+// Sends whole lines if the bytes contain the end of a line.
 std::optional<std::size_t> AgentNode::print(wire::Subject what, std::string_view bytes) {
   if (!link_ || !agent_.runs()) return std::nullopt;
   if (link_->unsent() > 0) link_->flush();
@@ -137,7 +138,7 @@ void AgentNode::begin() {
         (is_late ? "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " : "") + last_try));
   }
   callbacks_.log({LogLevel::debug, LogSource::nodes, "has connected to the first node at " + endpoint()});
-  const wire::NodeHello hello = make_node_hello(plan_);  // may take its time, for a large program
+  const wire::NodeHello hello = make_node_hello(plan_);  // may take long if the program is large
   act(agent_.connected(hello, Clock::now()));
   tick();
 }
@@ -150,8 +151,8 @@ void AgentNode::tick() {
   if (!agent_.has_left()) timer_ = loop_.at(agent_.alarm(), [this] { tick(); });
 }
 
-// Before a word was said it closes connections that were made just when the store was emptied for an attempt or when
-// its job is over, and another job of ours closes all of them.
+// The coordinator closes new connections without a message while the store is emptied for an attempt, and after the end
+// of its job. The store of another ddplaunch job closes all of them.
 void AgentNode::lose(const std::string& why) {
   link_.reset();
   last_loss_ = why + (has_heard_ ? ""

@@ -1,4 +1,4 @@
-// AgentNode: a node that looks for the coordinator, and is connected to it.
+// AgentNode is a node that searches for the coordinator and connects to it.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace ddp::launcher {
 
 class AgentNode : public Node {
  public:
-  // `may_be_first`: the endpoint's name is not known yet, and may be ours.
+  // If `may_be_first`, the endpoint's name is not resolved yet and may be this node's own.
   AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
   ~AgentNode() override;
 
@@ -40,12 +40,12 @@ class AgentNode : public Node {
   void lose(const std::string& why);
 
   const bool may_be_first_;
-  std::chrono::steady_clock::time_point until_;  // for the first word of the coordinator
-  std::shared_ptr<Search> search_;               // shared with the thread that looks
+  std::chrono::steady_clock::time_point until_;  // deadline for the coordinator's first message
+  std::shared_ptr<Search> search_;               // shared with the searching thread
   std::unique_ptr<base::SideThread<Found>> looking_;
   std::unique_ptr<ControlLink> link_;
   bool has_heard_ = false;
-  std::chrono::steady_clock::time_point word_due_;  // of the search
+  std::chrono::steady_clock::time_point word_due_;  // when the search is reported next
   std::string last_loss_;
   std::unique_ptr<net::Watch> found_;
   std::unique_ptr<net::Watch> timer_;

@@ -17,21 +17,24 @@ bool is_difference(const std::optional<Verdict>& verdict) {
   return verdict && !verdict->sides.empty();
 }
 
-// Of the ends that tell of a difference the latest one, which has seen most.
+// Returns the latest verdict that reports a difference, because it has seen the most calls. Returns null if there is
+// none.
 const Verdict* latest_difference(std::span<const WorkerEnd> ends) {
   const auto seen =
       std::find_if(ends.rbegin(), ends.rend(), [](const auto& end) { return is_difference(end.verdict); });
   return seen == ends.rend() ? nullptr : &*seen->verdict;
 }
 
-// Gloo and NCCL do not tell which rank was lost. It is the one that had ended with 0, if that is a single one.
+// Returns whether `end` has lost `rank`. Gloo and NCCL do not report which rank was lost. If exactly one rank has
+// exited with 0, it is the lost rank.
 bool has_lost(const WorkerEnd& end, int rank, std::span<const WorkerEnd> ends) {
   if (!end.is_secondary() || end.error->peer) return end.is_secondary() && end.error->peer == rank;
   return std::ranges::count_if(ends, &WorkerEnd::has_left) == 1 &&
          std::ranges::find_if(ends, &WorkerEnd::has_left)->rank == rank;
 }
 
-// The one that said before `known`, and before all others, why it fails; `known` itself if none did.
+// Returns the end with the oldest error record that is no secondary failure, or `known` if no record is older than its
+// own.
 const WorkerEnd& first_to_say_why(const WorkerEnd& known, std::span<const WorkerEnd> ends) {
   if (!known.error || !known.error->written_at) return known;
   const WorkerEnd* earliest = &known;
@@ -87,7 +90,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
   const WorkerEnd& known = cause == nullptr ? *first : *cause;
   const WorkerEnd& earlier = first_to_say_why(known, ends);
   if (&earlier != &known || cause != nullptr) return &earlier;
-  // Ranks that lost it may be seen to end before it is, and one of them may have lost another one of them.
+  // Ranks that lost another rank may be seen to end before that rank. One of them may have lost another one of them.
   const auto was_lost = [&](int rank) {
     return std::ranges::any_of(
         ends, [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank, ends); });

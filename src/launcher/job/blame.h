@@ -1,4 +1,5 @@
-// Who caused the end of an attempt: the only rule, over the workers of a node and over the causes of nodes. Pure.
+// Determines what caused the end of an attempt. The same rule applies to the workers of a node and to the causes of
+// nodes. The functions are pure.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,7 @@ namespace ddp::launcher {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// How one worker ended.
+// Describes how one worker ended.
 struct WorkerEnd {
   int local_rank = 0;
   int rank = 0;
@@ -27,61 +28,63 @@ struct WorkerEnd {
   base::ExitStatus status = base::ExitStatus::exited(0);
   std::optional<ErrorRecord> error;
   TimePoint when;
-  bool after_signal = false;  // we had asked it to end
+  bool after_signal = false;  // the launcher had asked it to end
   std::uint64_t peak_rss_bytes = 0;
   std::optional<OomKill> oom;
   std::optional<Verdict> verdict;  // see WorkerEnded
-  bool after_kill = false;         // we had sent SIGKILL
+  bool after_kill = false;         // the launcher had sent SIGKILL
   bool is_injected = false;        // --inject killed it
 
-  // Whether the end is what our SIGINT, SIGTERM or SIGKILL leads to.
+  // Returns whether the end follows from the launcher's SIGINT, SIGTERM or SIGKILL.
   bool is_our_doing() const;
-  // It ended with 0 before it was asked to end.
+  // Returns whether the worker exited with 0 before it was asked to end.
   bool has_left() const { return status.success() && !after_signal; }
-  // It failed because it lost another rank.
+  // Returns whether the worker failed because it lost another rank.
   bool is_secondary() const { return error && error->is_secondary; }
-  // A time-out of its own passed while it waited for another rank.
+  // Returns whether the worker's own time-out passed while it waited for another rank.
   bool gave_up() const { return error && error->is_timeout; }
 };
 
 bool failed_by_itself(const WorkerEnd& end);
 
-// Whether other ranks may know more of the cause than this failed one: it lost a rank that may say why, or another one
-// failed before and has not ended yet (`another_failed_before`), or ranks called different things, and those that have
-// not failed yet may show who is wrong, or are it.
+// Returns whether other ranks may know more about the cause than this failed rank. They may if this rank lost another
+// rank, which may report the reason. They may also if another rank failed before and has not ended yet
+// (`another_failed_before`). The third case is that ranks called different operations: a rank that has not failed yet
+// may show which rank is wrong, or be wrong itself.
 bool others_know_more(const WorkerEnd& end, bool another_failed_before);
 
-// `ends`: of all workers that have ended, in the order in which they were seen. The first one that failed by itself; a
-// null pointer if none did.
+// `ends` holds all workers that have ended, in the order in which they were seen. Returns the first worker that failed
+// by itself, or null if none did.
 const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
 
-// The cause of the end; a null pointer if none failed. In this order:
-// - Where ranks called different things, those that differ from most.
-// - Of workers with error records that are no secondary failures, the one with the oldest record, even if its end took
-//   so long that we asked it to end.
-// - The first that failed by itself and is no secondary failure, within limits::kSecondaryWait of the first failure, or
-//   limits::kNamedPeerWait if that one names the rank that it lost.
-// - One that had ended with 0 and is named by a secondary failure, or had not finished its collectives; or the only one
-//   that had ended with 0, if the secondary failure names none.
-// - The first that failed.
+// Returns the cause of the end, or null if no worker failed. The first of these rules that applies decides:
+// - If ranks called different operations, a rank that differs from most is the cause.
+// - If workers have error records that are no secondary failures, the worker with the oldest record is the cause. This
+// holds even if it ended so slowly that the launcher asked it to end.
+// - The first worker that failed by itself, not as a secondary failure, is the cause. It must fail within
+// limits::kSecondaryWait of the first failure, or limits::kNamedPeerWait if that one names the rank that it lost.
+// - A worker that had exited with 0 is the cause if a secondary failure names it, or if it had not finished its
+// collectives. If the secondary failure names no rank, the only worker that had exited with 0 is the cause.
+// - Otherwise the first worker that failed is the cause.
 const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);
 
-// What the ranks' calls say of the culprit; of one that gave up, for whom it waited.
+// Returns what the ranks' calls show about the culprit. If the culprit gave up, the verdict shows for which rank it
+// waited.
 std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends);
 
-// How much the end of this culprit says, when no other rank has said more.
+// Returns how much this culprit's end shows if no other rank has reported more.
 wire::Knowledge knowledge_of(const WorkerEnd& culprit);
 
-// --- Of causes, of whatever node: each the culprit of its own.
+// --- These functions compare the causes of nodes. Each cause is the culprit of its own node.
 
-// Of those that say equally much the first one counts.
+// Returns whether `cause` shows more than `known`. Of causes that show equally much, the first one counts.
 bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known);
 
-// How long a cause that says more is waited for; 0: not at all. A rank whose end takes its time (Python, a core dump)
-// is waited for longer if a secondary failure names it.
+// Returns how long to wait for a cause that shows more; 0 means not at all. The wait is longer if a secondary failure
+// names the lost rank, because that rank may end slowly (Python, a core dump).
 std::chrono::milliseconds wait_for_more(const wire::Cause& cause);
 
-// The cause, if the rank that a secondary failure lost had ended with 0 in the middle of the job, on `node`.
+// Returns the cause for a secondary failure whose lost rank had exited with 0 in the middle of the job, on `node`.
 wire::Cause left_early(const wire::Cause& secondary, const std::string& node);
 
 }  // namespace ddp::launcher

@@ -30,7 +30,7 @@ void ControlLink::flush() {
   while (unsent() > 0) {
     const ssize_t written = ::send(fd(), out_.data() + sent_, unsent(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (written < 0 && errno == EINTR) continue;
-    // What ails the connection is told where it is read.
+    // An error of the connection is reported where the connection is read.
     if (written < 0 && errno != EAGAIN) out_.resize(sent_);
     if (written <= 0) break;
     sent_ += static_cast<std::size_t>(written);

@@ -1,5 +1,5 @@
-// ControlLink: a launcher's connection to its coordinator (docs/development/protocol.md, section 7). It never blocks:
-// what the coordinator does not take yet waits here.
+// ControlLink is a launcher's connection to its coordinator (docs/development/protocol.md, section 7). It never blocks:
+// it buffers data that the coordinator does not accept yet.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ class ControlLink {
  public:
   struct Callbacks {
     std::function<void(const wire::ControlMessage& message)> heard;
-    std::function<void(const std::string& why)> lost;  // the last call; may destroy the link
-    std::function<void()> has_sent;                    // something that had waited, while the loop runs
+    std::function<void(const std::string& why)> lost;  // the last callback; may destroy the link
+    std::function<void()> has_sent;                    // waiting data was sent while the loop runs
   };
 
   ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callbacks callbacks);
 
-  // Of more than limits::kStoreValueBytes, for which the coordinator would send us away, nothing is said.
+  // Drops a message of more than limits::kStoreValueBytes, because the coordinator would close the connection for it.
   void send(const wire::ControlMessage& message);
-  // Writes what can be written now; it is done whenever it can be while the loop runs.
+  // Writes as much as possible now. While the loop runs, data is also written whenever possible.
   void flush();
-  // Bytes that wait.
+  // Returns the number of bytes that wait to be sent.
   std::size_t unsent() const { return out_.size() - sent_; }
   int fd() const { return visit_.fd(); }
 
@@ -40,7 +40,7 @@ class ControlLink {
   const Callbacks callbacks_;
   std::string in_;
   std::string out_;
-  std::size_t sent_ = 0;  // of `out_`
+  std::size_t sent_ = 0;  // number of bytes of `out_` that were sent
   std::unique_ptr<net::Watch> readable_;
   std::unique_ptr<net::Watch> writable_;
 };

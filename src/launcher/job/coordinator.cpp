@@ -40,7 +40,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
       greet(from, address, *hello, now);
     } else {
-      close(from);  // it was refused, or is lost, or is no node
+      close(from);  // the node was refused or is lost, or the peer is not a node
     }
     return take();
   }
@@ -51,9 +51,9 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     cause.text = base::printable(cause.text, limits::kShownReason);
     cause.node = base::printable(cause.node, limits::kShownName);
     cause.not_restarted = base::printable(cause.not_restarted, limits::kShownReason);
-    // A failure is one, whatever the node says.
+    // The exit code of a failure is from 1 to 255, whatever the node reports.
     if (cause.exit_code < 1 || cause.exit_code > 255) cause.exit_code = 1;
-    const bool asks = cause.signal != 0;  // a user wants the job to end, whatever attempt it was
+    const bool asks = cause.signal != 0;  // a user asks the job to end, whatever the attempt was
     const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
     if (nobody_runs && (asks || from == kOwnNode)) {
       cause.node = node.name;
@@ -84,13 +84,13 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
 
 void Coordinator::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
   const Stranger who{hello.host, address};
-  // The next job may have this endpoint in a moment: who hears nothing goes on looking.
+  // The next job may soon use this endpoint. A node that gets no answer continues its search.
   if (phase_ == Phase::over) return close(from);
   if (const std::string why = difference_of_kind(hello, own_, options_.nodes.rank.has_value(), options_.nodes.max);
       !why.empty())
     return send_away(from, who, why);
   if (const auto other = roster_.with_number(hello.node_rank)) {
-    // One that has gone without a word, perhaps, and is back: it has its place when it is given up.
+    // The silent node may have lost its connection and be back. It gets its place when the old connection is given up.
     if (other != kOwnNode && now - roster_.at(*other).heard_at > 2 * limits::kNodeHeartbeat) return close(from);
     return send_away(
         from, who,
@@ -144,7 +144,7 @@ void Coordinator::gather_more(TimePoint now) {
   const int count = roster_.count_those_that_may(now);
   if (count >= options_.nodes.max) return start(now);
   const bool was_enough = std::exchange(is_enough_, count >= options_.nodes.min);
-  // Who comes late is waited for again.
+  // The wait begins again whenever another node arrives.
   const bool has_come = count > std::exchange(last_count_, count);
   if (is_enough_ && has_come) enough_since_ = now;
   if (is_enough_ && !was_enough && options_.nodes.last_call.count() == 0) return start(now);
@@ -197,7 +197,7 @@ void Coordinator::keep_from_restarting(const Node& node, const Cause& cause) {
   cause_->not_restarted = "not restarted: " + (cause.signal != 0 ? "asked to end meanwhile" : where + cause.text);
 }
 
-// The cause stays what it is.
+// The cause itself does not change.
 void Coordinator::urge() {
   if (std::exchange(cause_->is_urgent, true)) return;
   for (const auto& [id, node] : roster_.all()) {
@@ -219,8 +219,8 @@ void Coordinator::settle_within(std::chrono::milliseconds wait, TimePoint now) {
   settle_at_ = std::min(settle_at_.value_or(TimePoint::max()), now + wait);
 }
 
-// No better cause than a secondary failure has come. The rank that it lost may have ended with 0 in the middle of the
-// job.
+// No better cause than a secondary failure was reported. The rank that it lost may have exited with 0 in the middle of
+// the job.
 void Coordinator::settle(TimePoint now) {
   if (left_.contains(cause_->lost_peer)) cause_ = left_early(*cause_, roster_.node_of(cause_->lost_peer));
   end_attempt(now);
@@ -230,7 +230,7 @@ void Coordinator::end_attempt(TimePoint now) {
   phase_ = Phase::ending;
   settle_at_.reset();
   left_alone_at_.reset();
-  stopped_at_.reset();  // whatever ends an attempt continues all clocks
+  stopped_at_.reset();  // any end of an attempt continues all clocks
   attempts_.push_back({now - started_at_});
   for (const auto& [id, node] : roster_.all()) {
     if (node.takes_part) send(id, wire::CoordinatorEnds{attempt_, *cause_});
@@ -241,7 +241,8 @@ void Coordinator::end_attempt(TimePoint now) {
 void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (phase_ != Phase::running && phase_ != Phase::ending) return;
   if (still_run_ > 0) return;
-  // All workers of all nodes are gone. Only a secondary failure is known, and no node has named its culprit.
+  // All workers of all nodes have ended. If there is a cause, it is a secondary failure, and no node has named its
+  // culprit.
   if (!cause_) return finish({}, now);
   if (phase_ == Phase::running) return settle(now);
   if (!cause_->may_restart) return finish(*cause_, now);
@@ -289,7 +290,7 @@ void Coordinator::lose(NodeId who, const std::string& why, TimePoint now) {
   if (was_needed && phase_ == Phase::running) {
     const Cause cause{.text = "lost: " + why, .exit_code = base::kExitOwnFault, .may_restart = true};
     quarantined_.was_lost(node.hello.host, now);
-    // Its ranks' peers may have told before, as secondary failures.
+    // Peers of its ranks may already have reported secondary failures.
     blame(node, cause, now);
   } else {
     const std::string line = "node " + node.name + " has left: " + why;
@@ -363,7 +364,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
 }
 
 Coordinator::TimePoint Coordinator::alarm() const {
-  // A node alone sends no heartbeats.
+  // A single node sends no heartbeats.
   TimePoint next = roster_.size() > 1 ? next_heartbeat_ : TimePoint::max();
   if (settle_at_ && !stopped_at_) next = std::min(next, *settle_at_);
   if (left_alone_at_ && !stopped_at_) next = std::min(next, *left_alone_at_);

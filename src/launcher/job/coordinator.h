@@ -1,6 +1,6 @@
-// Coordinator: who takes part in a job, of one node or of many, and what becomes of all of them: attempts, their
-// causes, restarts, the end. Events and times in, actions out; no clock, no sockets.
-// docs/development/decisions/0022-one-port-one-hub-one-fate.md and docs/development/decisions/0029-one-lifecycle.md
+// Coordinator decides which nodes take part in a job, of one node or of many. It also decides about attempts, their
+// causes, restarts and the end. It turns events and times into actions, without a clock or sockets. See
+// docs/development/decisions/0022-one-port-one-hub-one-fate.md and docs/development/decisions/0029-one-lifecycle.md.
 #pragma once
 
 #include <chrono>
@@ -24,20 +24,20 @@ namespace ddp::launcher {
 struct CoordinatorOptions {
   NodesPlan nodes;
   int max_restarts = 0;
-  std::chrono::milliseconds exit_timeout{0};  // for the other ranks to end when one has ended with 0; 0: none
+  std::chrono::milliseconds exit_timeout{0};  // how long other ranks may run after one exited with 0; 0 means no limit
 };
 
 struct SendToNode {
   NodeId to;
   wire::ControlMessage message;
 };
-// When it has read all that was sent. Nothing more is heard of it but that it is lost.
+// Closes the connection when the node has read all that was sent. After that, only the loss of the node is reported.
 struct CloseNode {
   NodeId who;
 };
-// Before an attempt begins: the store is empty then.
+// Empties the store before an attempt begins.
 struct EmptyStore {};
-// What a node shows of its ranks. `clock_ahead`: of its CLOCK_MONOTONIC, against ours.
+// Passes on what a node shows of its ranks. `clock_ahead` is how far its CLOCK_MONOTONIC is ahead of the coordinator's.
 struct PassOn {
   NodeId from;
   std::string host;
@@ -48,41 +48,42 @@ struct PassOn {
 struct TellUser {
   LogLine line;
 };
-// The job is over, and everybody has heard of it.
+// The job is over, and the other nodes have left or were waited for long enough.
 struct CoordinatorIsThrough {};
 
 using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, CoordinatorIsThrough>;
 
-// Gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have ended──▶ pausing ──▶
-// gathering, or over. A cause that is a secondary failure waits for a better one: see wait_for_more(). A node that is
-// lost while it takes part is a cause. What comes from an earlier attempt is not listened to.
+// The phases are: gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have
+// ended──▶ pausing ──▶ gathering, or over. If the cause is a secondary failure, the coordinator waits for a better one:
+// see wait_for_more(). The loss of a node that takes part is a cause. Messages of an earlier attempt are ignored.
 class Coordinator {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
   Coordinator(const CoordinatorOptions& options, wire::NodeHello own, TimePoint now);
 
-  // The first moment: the coordinator's own node is there.
+  // Starts the coordinator, with its own node present.
   std::vector<CoordinatorAction> begin(TimePoint now);
-  // A message of a node, the coordinator's own among them. The first one of a connection is its hello. `address`: for
-  // messages.
+  // Processes a message of a node, which may be the coordinator's own. The first message of a connection is its hello.
+  // `address` is for log lines.
   std::vector<CoordinatorAction> heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
                                        TimePoint now);
-  // A node's connection has ended.
+  // Processes the end of a node's connection.
   std::vector<CoordinatorAction> lost(NodeId who, const std::string& why, TimePoint now);
-  // For the other nodes to show this.
+  // Asks the other nodes to show this.
   std::vector<CoordinatorAction> ask(wire::Subject what);
-  // What is said of one who has connected and does not belong to the job; nothing if enough was said of that address.
+  // Returns the line to log about a peer that has connected and does not belong to the job. Returns std::nullopt if
+  // that address was logged often enough.
   std::optional<std::string> line_on_stranger(const std::string& address, const std::string& line) {
     return stranger_lines_.allow(address, line);
   }
-  // The coordinator's own node is stopped (Ctrl-Z), or goes on: until then the waits for a better cause, for ranks to
-  // follow the others to the end, and before a restart stand still.
+  // The coordinator's own node was stopped (Ctrl-Z) or continued. While it is stopped, these waits are suspended: for a
+  // better cause, for ranks to follow the others to the end, and before a restart.
   void stop_clocks(TimePoint now) {
     if (!stopped_at_) stopped_at_ = now;
   }
   void continue_clocks(TimePoint now);
-  // At alarm(), or later.
+  // Must be called at alarm() or later.
   std::vector<CoordinatorAction> tick(TimePoint now);
   TimePoint alarm() const;
 
@@ -90,7 +91,7 @@ class Coordinator {
   enum class Phase : std::uint8_t { gathering, running, ending, pausing, over };
   using Node = NodeRoster::Node;
 
-  // Somebody who has connected, and is no node of the job.
+  // Describes a peer that has connected and is not a node of the job.
   struct Stranger {
     std::string host;
     std::string address;
@@ -103,7 +104,7 @@ class Coordinator {
   void tell(LogLevel level, std::string text) {
     actions_.emplace_back(TellUser{{level, LogSource::nodes, std::move(text)}});
   }
-  // So much for an address, and no more. False: it is not told.
+  // Logs a limited number of lines per address. Returns false if the line was not logged.
   bool tell_of_stranger(const std::string& address, const std::string& line);
   void send_away(NodeId from, const Stranger& who, const std::string& why);
   void gather(TimePoint now);
@@ -127,22 +128,22 @@ class Coordinator {
   std::vector<CoordinatorAction> actions_;
   Phase phase_ = Phase::gathering;
   NodeRoster roster_;
-  int still_run_ = 0;  // of those that take part; what follows depends on all, and is asked at each message
+  int still_run_ = 0;  // nodes that take part and have not ended; counted, as each message needs the number
   int attempt_ = 0;
   TimePoint gathering_since_;
   TimePoint enough_since_;
   bool is_enough_ = false;
-  int last_count_ = 0;  // when somebody came or went last
+  int last_count_ = 0;  // number of nodes at the last check
   TimePoint next_heartbeat_;
-  TimePoint next_word_;  // about who is missing
+  TimePoint next_word_;  // when the missing nodes are reported next
   TimePoint started_at_;
-  std::vector<PastAttempt> attempts_;  // that have ended, or are being ended
-  wire::Progress progress_{};          // of the attempt that runs, as far as nodes have ended
+  std::vector<PastAttempt> attempts_;  // attempts that have ended or are ending
+  wire::Progress progress_{};          // progress of the current attempt, from the nodes that have ended
   std::optional<wire::Cause> cause_;
   std::optional<TimePoint> settle_at_;
-  std::set<int> left_;  // ranks that have ended with 0
+  std::set<int> left_;  // ranks that exited with 0
   std::optional<TimePoint> left_alone_at_;
-  TimePoint go_on_at_;  // when pausing, or over: not later
+  TimePoint go_on_at_;  // end of the pause; in phase `over`, the latest time to leave
   std::optional<TimePoint> stopped_at_;
   std::set<std::string> warned_of_;
   StrangerLines stranger_lines_;

@@ -51,7 +51,7 @@ std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
 void CoordinatorNode::tell_of_rejection(const std::string& peer, const std::string& reason) {
   const std::string line = "the store sent " + peer + " away: " + reason;
   if (!plan_.nodes.several()) return callbacks_.log({LogLevel::warning, LogSource::store, line});
-  // Launchers try again and again.
+  // Launchers retry, so a rejection that repeats the previous one is not logged.
   const std::string host = peer.substr(0, peer.rfind(':'));
   if (std::exchange(last_rejection_, host + reason) == host + reason) return;
   if (const auto allowed = coordinator_.line_on_stranger(host, line)) {
@@ -75,7 +75,7 @@ void CoordinatorNode::send(const wire::ControlMessage& message) {
   act_as_coordinator(coordinator_.heard(kOwnNode, "", message, Clock::now()));
 }
 
-// As the others see us, where we listen everywhere.
+// If the store listens on all interfaces, sets the address at which other nodes reach this one.
 void CoordinatorNode::set_addresses(Placement& place) const {
   place.master_port = server_->port();
   place.master_addr = plan_.nodes.several() ? server_->address() : plan_.store.advertised;
@@ -89,7 +89,7 @@ void CoordinatorNode::set_addresses(Placement& place) const {
 }
 
 std::optional<std::string> CoordinatorNode::warning() const {
-  // That everybody may use the store is a note of the plan.
+  // The plan has its own note about an open store.
   if (!plan_.nodes.several()) return plan_.store.open ? std::nullopt : server_->warning();
   if (!is_loopback(server_->address())) return plan_.store.open ? std::nullopt : server_->warning();
   return server_->address() +
@@ -111,7 +111,7 @@ void CoordinatorNode::act_as_coordinator(std::vector<CoordinatorAction> actions)
   queue_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
   if (queue_.is_taking()) return;
   const Clock::time_point next = is_through_ ? Clock::time_point::max() : coordinator_.alarm();
-  // One that is due is not set again: where something is always to be heard, it would never have its turn.
+  // A timer for the same time is not set again. Otherwise it would never expire while messages arrive all the time.
   if (std::exchange(rings_at_, next) == next) return;
   timer_.reset();
   if (next == Clock::time_point::max()) return;

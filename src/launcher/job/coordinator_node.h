@@ -1,4 +1,4 @@
-// CoordinatorNode: the node that serves the store and is the coordinator of the others, if there are any.
+// CoordinatorNode is the node that serves the store and coordinates the other nodes, if there are any.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,8 @@ class CoordinatorNode : public Node {
  public:
   CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
 
-  // Where nobody can listen: why. To be called once, first.
+  // Returns why the store cannot listen at `address`, or std::nullopt on success. Must be called once, before other
+  // functions.
   std::optional<std::string> listen(const std::string& address);
 
   bool is_coordinator() const override { return true; }
@@ -56,7 +57,7 @@ class CoordinatorNode : public Node {
   std::unique_ptr<net::Watch> timer_;
   std::chrono::steady_clock::time_point rings_at_;
   std::string last_peer_;
-  std::string last_rejection_;  // whose, and why
+  std::string last_rejection_;  // host and reason of the last rejection
   ActionQueue<CoordinatorAction> queue_;
   bool is_through_ = false;
 };

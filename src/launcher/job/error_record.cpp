@@ -18,15 +18,15 @@ using Json = nlohmann::json;
 
 namespace {
 
-// What PyTorch's libraries say in a rank that has lost another one: both parts are in its message. That of a user's own
-// connection has neither.
+// PyTorch's libraries use these words in a rank that has lost another one. Their message contains both parts. The error
+// of a user's own connection contains neither.
 struct LossWords {
   std::string_view library;
   std::string_view loss;
 };
 constexpr std::array kLossWords = {
     LossWords{"gloo/transport/", "by peer"},         // "Connection closed by peer", "Connection reset by peer"
-    LossWords{"gloo/transport/", "Broken pipe"},     // it wrote to one that had ended
+    LossWords{"gloo/transport/", "Broken pipe"},     // the rank wrote to a peer that had ended
     LossWords{"ncclRemoteError", "remote process"},  // "… remote process exited or there was a network error"
 };
 
@@ -72,7 +72,7 @@ ErrorRecord error_record_of(const PythonError& printed) {
 }
 
 std::optional<ErrorRecord> read_error_record(const std::string& path) {
-  // A worker may have put anything there, a FIFO for instance, whose reading would never end.
+  // A worker may have put anything there, for instance a FIFO, and reading that would never end.
   const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;

@@ -1,4 +1,4 @@
-// ErrorRecord: what a worker wrote about its own failure (torchelastic's error.json).
+// ErrorRecord is what a worker wrote about its own failure (torchelastic's error.json).
 #pragma once
 
 #include <chrono>
@@ -11,25 +11,26 @@
 namespace ddp::launcher {
 
 struct ErrorRecord {
-  std::string message;                     // "ValueError: bad batch"
+  std::string message;                     // for example "ValueError: bad batch"
   bool is_secondary = false;               // it failed because it lost another rank
-  bool is_mismatch = false;                // it found that ranks call different things
-  std::optional<int> peer = std::nullopt;  // the rank that it lost, or that differs, if it knows
-  // When the worker wrote it, by the file's time of modification; that of its end may be much later.
+  bool is_mismatch = false;                // it found that ranks called different operations
+  std::optional<int> peer = std::nullopt;  // the rank that it lost or that differs, if known
+  // The worker wrote the record at this time, according to the file's modification time. The worker may end much later.
   std::optional<std::chrono::system_clock::time_point> written_at = std::nullopt;
-  bool is_timeout = false;  // a time-out of its own passed while it waited for others
-  std::string place = {};   // in a Python program: "/home/a/train.py:83 in train"
+  bool is_timeout = false;  // its own time-out passed while it waited for other ranks
+  std::string place = {};   // place in a Python program, for example "/home/a/train.py:83 in train"
 
   friend bool operator==(const ErrorRecord&, const ErrorRecord&) = default;
 };
 
-// Pure. Nothing if the text is not such a record: it comes from another program and may be anything.
+// Returns std::nullopt if the text is not such a record: it comes from another program and may be anything. This
+// function is pure.
 std::optional<ErrorRecord> parse_error_record(std::string_view json);
 
-// Pure. Of a Python program that has left no record.
+// Returns the record for a Python program that has left none. This function is pure.
 ErrorRecord error_record_of(const PythonError& printed);
 
-// Nothing if there is no such file, or it is not a record.
+// Returns std::nullopt if there is no such file, or if it is not a record.
 std::optional<ErrorRecord> read_error_record(const std::string& path);
 
 }  // namespace ddp::launcher

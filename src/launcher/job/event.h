@@ -1,4 +1,5 @@
-// What happens to a job, and what is to be done about it: values between the driver and the pure state machine.
+// Defines the events of a job and the actions that follow from them. They are values between the driver and the pure
+// state machine.
 #pragma once
 
 #include <sys/types.h>
@@ -37,50 +38,53 @@ struct WorkerEnded {
   base::ExitStatus status;
   std::optional<ErrorRecord> error;
   std::uint64_t peak_rss_bytes = 0;
-  std::optional<OomKill> oom;  // the kernel killed something for want of memory
-  // What its calls, or all ranks', say: it ended with 0 and has not finished a collective; it waited in one for a rank
-  // that it lost; or ranks differ.
+  std::optional<OomKill> oom;  // the kernel killed a process for lack of memory
+  // The verdict concerns the worker's calls, or the calls of all ranks. It is set if the worker exited with 0 without
+  // finishing a collective, or if it waited in one for a lost rank. It is also set if the worker gave up waiting, or if
+  // ranks differ.
   std::optional<Verdict> verdict;
-  // Of a failure with an error record: a rank that still runs had written its own before.
+  // A rank that still runs wrote its error record before this one. This applies only to a failure with an error record.
   bool another_failed_before = false;
   bool is_injected = false;  // --inject killed it
 };
 
-// A signal to the launcher, which is also told to stop (SIGTSTP) and to go on (SIGCONT).
+// The launcher received a signal. SIGTSTP asks it to stop, and SIGCONT to continue.
 struct SignalArrived {
   int signal;
-  std::string reason = {};  // empty: the signal is the reason
+  std::string reason = {};  // empty if the signal is the reason
 };
 
-// The process that watches over this one is gone: nothing else would clean up.
+// The guardian has ended. No other process would clean up after the supervisor.
 struct GuardianLost {};
 
-// Our output has no reader any more, and the user wants the job to end then.
+// The launcher's output has no reader anymore, and the user wants the job to end in that case.
 struct ConsoleClosed {};
 
-// The kernel does not let the launcher signal this worker: it has become another user's.
+// The kernel does not let the launcher signal this worker, because the worker now runs as another user.
 struct SignalRefused {
   int local_rank;
 };
 
-// The alarm that the state asked for is due.
+// The alarm that the state requested has expired.
 struct AlarmRang {};
 
-// The job's coordinator ends the attempt: another node has a cause for it, or is lost.
+// The job's coordinator ends the attempt, because another node reported a cause or is lost.
 struct EndedElsewhere {
   wire::Cause cause;
 };
 
-// The coordinator ends the attempt for a failure of this node's, since no other rank has said more of it in time.
+// The coordinator ends the attempt for a failure of this node, because no other rank has reported more about it in
+// time.
 struct Settled {};
 
-// Ranks have ended with 0, and the others have not followed within --exit-timeout.
+// Ranks have exited with 0, and the others have not followed within --exit-timeout.
 struct ExitTimedOut {};
 
 using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
                            ConsoleClosed, HangNews, EndedElsewhere, Settled, ExitTimedOut, SignalRefused>;
 
-// The request that the job end, if the event is one. The guardian's end is one, too: nothing would clean up after us.
+// Returns the request to end the job, if the event is one. The loss of the guardian is one too, because no process
+// would clean up after the launcher.
 inline std::optional<SignalArrived> request_in(const Event& event, std::span<const int> ending_signals) {
   const auto* arrived = std::get_if<SignalArrived>(&event);
   if (arrived != nullptr && base::contains(ending_signals, arrived->signal)) return *arrived;
@@ -97,30 +101,30 @@ struct SendSignal {
   friend bool operator==(const SendSignal&, const SendSignal&) = default;
 };
 
-// While the job is still running.
+// Logs a line while the job is still running.
 struct Tell {
   LogLine line;
 
   friend bool operator==(const Tell&, const Tell&) = default;
 };
 
-// The coordinator is to hear what outcome() says: it ends the attempt, at once or when others do not know more of the
-// cause.
+// Reports outcome() to the coordinator. The coordinator ends the attempt, at once or when other nodes do not know more
+// about the cause.
 struct ReportCause {
   friend bool operator==(const ReportCause&, const ReportCause&) = default;
 };
 
-// The programs of this node are to save and to leave.
+// Asks the programs of this node to save and to leave.
 struct AskToSave {
   friend bool operator==(const AskToSave&, const AskToSave&) = default;
 };
 
-// A user has asked a second time: the other nodes, too, are to wait no longer.
+// Reports that a user has asked a second time, so that the other nodes stop waiting too.
 struct ReportUrgency {
   friend bool operator==(const ReportUrgency&, const ReportUrgency&) = default;
 };
 
-// The attempt is over here; outcome() says how.
+// The attempt is over on this node; outcome() describes how it ended.
 struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };

@@ -38,7 +38,7 @@ void JobDriver::work() {
   if (queue_.empty() && !is_over()) proceed();
 }
 
-// What is to be done when all that has happened is known: an attempt that was ended before it could begin never does.
+// Decides what to do when all events are processed. An attempt that was ended before it could begin never begins.
 void JobDriver::proceed() {
   if (phase_ == Phase::leaving && nodes_->is_through()) return finish();
   if (phase_ != Phase::waiting) return;
@@ -62,7 +62,7 @@ void JobDriver::handle(const Event& event) {
       return step(event);
     case Phase::draining:
       note_request(event);
-      // The answer to the question what the ranks are at.
+      // This event answers the question what the ranks are doing.
       if (std::holds_alternative<HangNews>(event)) parts_.observer.event(event);
       return;
     case Phase::ended:
@@ -70,13 +70,13 @@ void JobDriver::handle(const Event& event) {
       if (in_haste_) return;
       return is_asked_while_waiting(event);
     case Phase::leaving:
-      // A user who asks now does not want to wait for the others to hear of the end. A console that closes asks nothing
-      // more.
+      // A user who asks now does not want to wait until the other nodes know of the end. A console that closes requests
+      // nothing more.
       if (request_in(event) && !std::holds_alternative<ConsoleClosed>(event)) finish();
   }
 }
 
-// --- The nodes.
+// --- These functions connect the driver to the other nodes.
 
 Nodes::Callbacks JobDriver::nodes_callbacks() {
   Nodes::Callbacks callbacks;
@@ -126,11 +126,11 @@ void JobDriver::show(const Shown& shown) {
     return parts_.workers.show_of_node(shown.from, which, shown.text);
   }
   exchange_.shown(shown);
-  // At once: the coordinator is to know it before it hears that the node's workers have ended.
+  // The difference is judged at once: the coordinator must know it before the end of the node's workers.
   if (phase_ != Phase::running) judge_late_difference();
 }
 
-// Strangers may cause any number of warnings of the store.
+// Peers outside the job may cause any number of store warnings.
 void JobDriver::log_of_nodes(const LogLine& line) {
   const bool is_limited = line.source == LogSource::store && line.level == LogLevel::warning;
   if (is_limited && (!are_warnings_due_ || ++store_warnings_ > limits::kStoreWarnings)) return;
@@ -138,7 +138,7 @@ void JobDriver::log_of_nodes(const LogLine& line) {
   if (is_limited && store_warnings_ == limits::kStoreWarnings) log(line.level, "more of these are not shown");
 }
 
-// --- An attempt.
+// --- These functions run an attempt.
 
 void JobDriver::begin_attempt(const Placement& place) {
   place_ = place;
@@ -158,7 +158,7 @@ void JobDriver::begin_attempt(const Placement& place) {
   post(StartWorker{0});
 }
 
-// One at a time: a worker may fail, or ask the store, while the others are still being started.
+// Workers are started one at a time: a worker may fail, or query the store, while the others are still being started.
 void JobDriver::handle(const StartWorker& turn) {
   if (phase_ != Phase::running) return;
   if (turn.local_rank == parts_.plan.workers || state_->ending()) {
@@ -202,8 +202,8 @@ void JobDriver::carry_out(const SendSignal& action) {
   if (!is_sent && (action.signal == SIGINT || action.signal == SIGTERM)) post(Event(SignalRefused{action.local_rank}));
 }
 
-// With what other nodes' ranks called, what ours called may tell more than how they ended: the coordinator is to see it
-// first.
+// Together with the calls of other nodes' ranks, the calls of these ranks may show more than how they ended. The
+// coordinator must receive them first.
 void JobDriver::carry_out(const ReportCause&) {
   state_->ending() ? show_calls_once_ending() : watchdog_->show_calls();
   has_reported_ = true;
@@ -218,7 +218,7 @@ void JobDriver::show_calls_once_ending() {
 
 void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   if (phase_ != Phase::running) return;
-  // A signal for its stack may have woken a rank that hangs.
+  // A signal that was sent to get a stack may have woken a rank that hangs.
   if (const auto hang = state_->ending() ? std::nullopt : watchdog_->decided()) post(Event(*hang));
   WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
   const int rank = place_.first_rank + local_rank;
@@ -227,10 +227,10 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
     if (!state_->ending()) nodes_->rank_left(rank);
     return post(Event(event));
   }
-  // Before any of them is asked to end.
+  // The workers are notified before any of them is asked to end.
   parts_.workers.mark_peer_lost(rank);
   event.error = parts_.workers.error_of(local_rank);
-  // Python ends so after an exception that the program has not caught.
+  // Python exits with 1 after an exception that the program has not caught.
   const auto printed = event.error || exit.status != base::ExitStatus::exited(1)
                            ? std::nullopt
                            : parts_.workers.printed_error_of(local_rank);
@@ -251,7 +251,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   post(Event(event));
 }
 
-// Python takes its time to end after an exception; the ranks that lost the failing one may be faster.
+// Python may end slowly after an exception. The ranks that lost the failing one may be faster.
 bool JobDriver::another_failed_before(const ErrorRecord& record) const {
   for (const int local_rank : state_->alive_local_ranks()) {
     const auto other = parts_.workers.error_of(local_rank);
@@ -261,7 +261,7 @@ bool JobDriver::another_failed_before(const ErrorRecord& record) const {
 }
 
 void JobDriver::handle(const EndWorkers& turn) {
-  // It is over before a worker could be started.
+  // The attempt is over before a worker could be started.
   if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended(wire::Progress::unknown);
   if (phase_ != Phase::running) return;
   if (turn.cause.is_urgent) return step(EndedElsewhere{turn.cause});
@@ -269,14 +269,14 @@ void JobDriver::handle(const EndWorkers& turn) {
   const bool is_late = turn.cause.exit_timed_out && place_.node_count == 1;
   if (is_ours) return step(Settled{});
   if (is_late) return step(ExitTimedOut{});
-  // The node of a rank that gave up knows of its own ranks only.
+  // The node of a rank that gave up knows only about its own ranks.
   const auto verdict =
       turn.cause.gave_up && nodes_->is_coordinator() ? watchdog_->stall_of(wire::kNoPeer) : std::nullopt;
   if (verdict) log(LogLevel::warning, hang_headline(*verdict) + ", until " + describe(turn.cause));
   step(EndedElsewhere{turn.cause});
 }
 
-// A console that takes nothing holds the end of the attempt for a bounded time, and not at all once the user asks.
+// A console that accepts nothing delays the end of the attempt for a bounded time, and not at all once the user asks.
 void JobDriver::end_attempt() {
   phase_ = Phase::draining;
   has_run_ = true;
@@ -297,10 +297,10 @@ void JobDriver::end_attempt() {
   post(OutputShown{});
 }
 
-// The coordinator says what follows, at once if no other node's workers still run: then the summary says it, too.
+// If no other node's workers run, the coordinator reports at once what follows, and the summary includes it.
 void JobDriver::handle(const OutputShown&) {
   judge_late_difference();
-  // A user who asked meanwhile does not want another attempt; where all is done, there is nothing to end.
+  // A user who asked meanwhile does not want another attempt. If the job has succeeded, there is nothing to end.
   const bool is_done = outcome_.status.success() && place_.node_count == 1;
   if (request_ && !is_done) nodes_->failed(cause_of(*request_));
   if (!outcome_.unkillable.empty()) nodes_->failed(remains_of(outcome_));
@@ -324,13 +324,13 @@ void JobDriver::handle(const AttemptOver&) {
   parts_.observer.attempt_ended(outcome_, what_follows_, /*is_last=*/leave_ && !parts_.plan.nodes.several());
 }
 
-// Ranks that found that they call different things have ended before all of them were seen: their pages remain.
+// Ranks that found different calls may have ended before all of them were seen. Their status pages remain.
 void JobDriver::judge_late_difference() {
   const auto difference = watchdog_ ? watchdog_->late_difference() : std::nullopt;
   if (difference) nodes_->failed(cause_of(*difference));
 }
 
-// --- Between attempts, and at the end.
+// --- These functions act between attempts, and at the end.
 
 std::optional<SignalArrived> JobDriver::request_in(const Event& event) const {
   return launcher::request_in(event, parts_.plan.ending_signals);
@@ -357,20 +357,20 @@ void JobDriver::is_asked_while_waiting(const Event& event) {
   }
   const auto request = request_in(event);
   const bool was_asked = !std::holds_alternative<std::monostate>(asked_);
-  // Ctrl-C closes the other end of a pipeline, too.
+  // Ctrl-C also closes the other end of a pipeline.
   if (!request || (was_asked && std::holds_alternative<ConsoleClosed>(event))) return;
-  // A user who asks again does not want to wait for the others to hear of it.
+  // A user who asks again does not want to wait until the other nodes know of it.
   if (was_asked) {
     nodes_->failed(urgent_cause_of(*request));
     return leave_at_once(cause_of(*request));
   }
   asked_ = *request;
-  // The first one may have come while this node's workers still ran.
+  // The first request may have come while this node's workers still ran.
   const bool is_second = request_ && parts_.timers.now() - requested_at_ >= limits::kSecondRequest;
   nodes_->failed(is_second ? urgent_cause_of(*request) : cause_of(*request));
 }
 
-// Without a word: the others see the connection end. If the job's end is known, it stays the cause.
+// Leaves without a message: the other nodes see the connection end. If the job's end is known, it stays the cause.
 void JobDriver::leave_at_once(const wire::Cause& cause) {
   if (!leave_) leave_ = cause;
   in_haste_ = true;
@@ -382,7 +382,7 @@ void JobDriver::leave() {
 }
 
 void JobDriver::finish() {
-  nodes_.reset();  // what is left to print may take its time, and no other node has to wait for that
+  nodes_.reset();  // the remaining output may take long to print, and no other node has to wait for that
   parts_.workers.finish_output();
   const Conclusion end =
       conclude({last_, what_follows_, asked_, in_haste_, !parts_.plan.nodes.several(), has_run_, own_name()}, *leave_);

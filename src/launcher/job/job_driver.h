@@ -1,6 +1,7 @@
-// JobDriver: this node's part in a job, of one node or of several, from the first attempt to the end: one queue of what
-// happens, which pure modules (JobState, conclude(); behind Nodes the coordinator and the agent) turn into what is
-// done. docs/development/decisions/0029-one-lifecycle.md, docs/development/decisions/0031-one-queue-of-events.md
+// JobDriver runs this node's part in a job, of one node or of several, from the first attempt to the end. All events go
+// through one queue. Pure modules turn them into actions: JobState and conclude(), and behind Nodes the coordinator and
+// the agent. See docs/development/decisions/0029-one-lifecycle.md and
+// docs/development/decisions/0031-one-queue-of-events.md.
 #pragma once
 
 #include <deque>
@@ -22,21 +23,21 @@
 
 namespace ddp::launcher {
 
-// Called for what happens in a job; the console, the event log and the summary are fed from here. None may block unless
-// its comment says that it does.
+// The driver calls these functions for the events of a job. They feed the console, the event log and the summary. None
+// may block unless its comment says that it does.
 struct JobObserver {
-  std::function<void()> looks_for_nodes;  // of several
+  std::function<void()> looks_for_nodes;  // called only if the job has several nodes
   std::function<void(const Placement& placement)> attempt_begins;
   std::function<void(const Event& event)> event;
-  // All of the attempt's processes are gone. `next` says what comes then: "" for nothing. `is_last`: nothing else waits
-  // for the caller, which may block until the user has been told.
+  // All of the attempt's processes have ended. `next` describes what follows, or is empty if nothing does. If
+  // `is_last`, nothing else waits for the caller, which may block until the user has been informed.
   std::function<void(const JobOutcome& outcome, const std::string& next, bool is_last)> attempt_ended;
-  // The user ended the job while it waited for the next attempt. May block.
+  // The user ended the job while it waited for the next attempt. This function may block.
   std::function<void(const JobOutcome& outcome)> ended_between_attempts;
   LogWriter log;
 };
 
-// All of it must outlive the driver.
+// All of these objects must outlive the driver.
 struct JobDriverParts {
   net::Timers& timers;
   const LaunchPlan& plan;
@@ -46,36 +47,37 @@ struct JobDriverParts {
                                           std::function<void(const HangNews& news)> tell)>
       open_watchdog;
   JobObserver observer;
-  std::function<void()> wake;  // there is something to do: has_work()
+  std::function<void()> wake;  // called when has_work() becomes true
 };
 
-// Belongs to one thread. To be driven: while it is not over, work() is called when has_work().
+// Belongs to one thread. As long as the driver is not over, its owner calls work() when has_work() is true.
 class JobDriver {
  public:
   explicit JobDriver(JobDriverParts parts);
   ~JobDriver() { parts_.workers.on_exit(nullptr); }
 
-  // Takes what comes from outside, at any time; it has its turn in work().
+  // Queues an event from outside, at any time. work() processes it.
   void deliver(const Event& event) { post(event); }
 
   bool has_work() const { return !queue_.empty(); }
-  // One step. Must not be called from within a callback of the parts.
+  // Performs one step. Must not be called from within a callback of the parts.
   void work();
   bool is_over() const { return result_.has_value(); }
 
-  // When is_over(): the last attempt's outcome, or why an attempt could not begin. Nothing of the job runs any more.
+  // Valid when is_over(). Returns the last attempt's outcome, or why an attempt could not begin. No process of the job
+  // runs anymore.
   const base::Result<JobOutcome>& result() const { return *result_; }
 
  private:
   enum class Phase : std::uint8_t {
-    waiting,   // for the coordinator's word
-    running,   // an attempt
-    draining,  // all its workers have ended; their output is shown
-    ended,     // the coordinator may say at once what follows
-    leaving,   // when the other nodes know of the end
+    waiting,   // waits for the coordinator's message
+    running,   // an attempt runs
+    draining,  // all workers have ended; their output is shown
+    ended,     // the coordinator may report at once what follows
+    leaving,   // leaves when the other nodes know of the end
   };
 
-  // --- What happens beside Event.
+  // --- These events exist besides Event.
   struct Begin {};
   struct StartWorker {
     int local_rank;
@@ -83,10 +85,10 @@ class JobDriver {
   struct StartAttempt {
     Placement place;
   };
-  struct FirstNode {};    // the endpoint's name has become known as our own
-  struct OutputShown {};  // of the attempt that has ended
+  struct FirstNode {};    // the endpoint's name turned out to be this node's own
+  struct OutputShown {};  // the output of the ended attempt was shown
   struct AttemptOver {};
-  struct OthersKnow {};  // of the end
+  struct OthersKnow {};  // the other nodes know of the end
   using Turn = std::variant<Event, Begin, StartWorker, StartAttempt, EndWorkers, AttemptFollows, LeaveJob, FirstNode,
                             OutputShown, AttemptOver, OthersKnow>;
 
@@ -104,7 +106,7 @@ class JobDriver {
   void handle(const OthersKnow&) {}
   void proceed();
 
-  // --- The nodes.
+  // --- These functions connect the driver to the other nodes.
   Nodes::Callbacks nodes_callbacks();
   std::optional<base::Failure> open_nodes();
   void send_output_to_coordinator();
@@ -113,7 +115,7 @@ class JobDriver {
   void log(LogLevel level, std::string text) const { parts_.observer.log({level, LogSource::job, std::move(text)}); }
   std::string own_name() const { return place_.node_name.empty() ? parts_.plan.host_name : place_.node_name; }
 
-  // --- An attempt.
+  // --- These functions run an attempt.
   void begin_attempt(const Placement& place);
   void step(const Event& event);
   void carry_out(const SendSignal& action);
@@ -128,7 +130,7 @@ class JobDriver {
   void end_attempt();
   void judge_late_difference();
 
-  // --- Between attempts, and at the end.
+  // --- These functions act between attempts, and at the end.
   std::optional<SignalArrived> request_in(const Event& event) const;
   std::optional<SignalArrived> note_request(const Event& event);
   bool is_asked_to_end() const;
@@ -142,29 +144,29 @@ class JobDriver {
   std::deque<Turn> queue_;
   Phase phase_ = Phase::waiting;
   RankExchange exchange_;
-  std::unique_ptr<Nodes> nodes_;  // null: it is left, or could not be opened again
+  std::unique_ptr<Nodes> nodes_;  // null if they are left, or could not be opened again
   std::optional<Placement> start_;
-  Placement place_;  // in the attempt that runs, or was the last
+  Placement place_;  // placement in the current or the last attempt
   std::string last_failure_;
 
-  // Of the attempt that runs, or was the last.
+  // These members belong to the current or the last attempt.
   std::optional<JobState> state_;
   std::unique_ptr<Watchdog> watchdog_;
   std::optional<TimedFaults> faults_;
   std::unique_ptr<net::Watch> alarm_;
-  bool has_reported_ = false;   // a cause, to the coordinator
-  bool has_shown_end_ = false;  // what the ranks called, when they were asked to end
+  bool has_reported_ = false;   // a cause was reported to the coordinator
+  bool has_shown_end_ = false;  // the ranks' calls were shown when the ranks were asked to end
   int store_warnings_ = 0;
   bool are_warnings_due_ = true;  // no worker has failed yet
   JobOutcome outcome_;
   wire::Progress progress_{};
 
-  bool has_run_ = false;                  // any attempt
-  std::optional<SignalArrived> request_;  // the last one during an attempt, or while its output was shown
-  TimePoint requested_at_{};              // the first one
-  RootCause asked_;                       // while none ran: who asked this node to end
-  std::string what_follows_;              // the attempt that has ended
-  std::optional<JobOutcome> last_;        // of the attempt that no other one follows
+  bool has_run_ = false;                  // whether any attempt has run
+  std::optional<SignalArrived> request_;  // last request during an attempt, or while its output was shown
+  TimePoint requested_at_{};              // time of the first request
+  RootCause asked_;                       // request to end that this node got while no attempt ran
+  std::string what_follows_;              // describes what follows the ended attempt
+  std::optional<JobOutcome> last_;        // outcome of the attempt that no other one follows
   std::optional<wire::Cause> leave_;
   bool in_haste_ = false;
   std::optional<base::Result<JobOutcome>> result_;

@@ -49,12 +49,12 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
                    worker.signalled, event.peak_rss_bytes, event.oom, event.verdict});
   ends_.back().after_kill = worker.killed;
   ends_.back().is_injected = event.is_injected;
-  // Who is asked to end may do so in the middle of anything.
+  // A worker that is asked to end may do so in the middle of any operation.
   if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
   const bool is_done = event.status.success() && !ends_.back().verdict;
   if (phase_ == Phase::running && is_done && !options_.has_exit_timeout) note_at_ = now + limits::kExitNote;
   if (phase_ == Phase::running && !is_done) {
-    // Some schedulers signal workers and launcher at the same moment: then it is that signal that ends the job.
+    // Some schedulers signal the workers and the launcher at the same moment. Then that signal is what ends the job.
     const bool may_be_asked = base::contains(options_.ending_signals, event.status.signal());
     if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
       begin_ending(now, actions);
@@ -73,15 +73,15 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
   if (event.signal == SIGCONT) return resume(now, actions);
   if (asks_to_save(event)) return ask_to_save(event, now, actions);
   if (!base::contains(options_.ending_signals, event.signal)) {
-    if (event.signal == SIGQUIT) return;  // a question of what all are at, which is not the workers' to answer
+    if (event.signal == SIGQUIT) return;  // it asks the launcher what all ranks are doing
     return signal_workers(event.signal, SignalTarget::leader, actions);
   }
   if (phase_ == Phase::running) {
     begin_ending(event, now, actions);
     finish_if_done(now, actions);
   } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
-    // Somebody asks again: no more patience. Signals close together are one request: a terminal that goes away and
-    // some service managers send several.
+    // The user asks again and does not want to wait anymore. Signals close together are one request: a terminal that
+    // closes and some service managers send several.
     resume(now, actions);
     begin_killing(KillReason::asked_to_end, now, actions);
     actions.emplace_back(ReportUrgency{});
@@ -248,13 +248,13 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
 void JobState::ask_to_end(int signal, TimePoint now, std::vector<Action>& actions) {
   asked_with_.push_back(signal);
   escalate_at_ = now + options_.grace;
-  // SIGTERM is for the leader: its children get theirs when it has ended.
+  // SIGTERM is sent to the leader only. Its children get it when the leader has ended.
   const SignalTarget target = signal == SIGINT ? SignalTarget::group : SignalTarget::leader;
   for (int i = 0; i < options_.workers; ++i) {
     Worker& worker = workers_[static_cast<std::size_t>(i)];
     if (!worker.alive) continue;
     worker.signalled = true;
-    // A stopped process does not see it before it is continued.
+    // A stopped process does not see the signal until it is continued.
     actions.emplace_back(SendSignal{i, signal, target});
     actions.emplace_back(SendSignal{i, SIGCONT, SignalTarget::group});
   }
@@ -273,7 +273,7 @@ void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
   const bool any_alive = std::ranges::any_of(workers_, [](const Worker& w) { return w.alive; });
   const bool all_ended = ends_.size() == workers_.size();
   if (all_ended && phase_ == Phase::running && expects_signal_ && doubt_) return;
-  // While ending, workers that were never started are not waited for.
+  // While the job ends, workers that were never started are not waited for.
   if (all_ended || (phase_ != Phase::running && !any_alive)) finish(now, actions);
 }
 
@@ -322,9 +322,9 @@ void JobState::add_cause(JobOutcome& outcome) const {
   } else if (const WorkerEnd* culprit = find_culprit(ends_)) {
     outcome.cause = WorkerFailed{*culprit, verdict_on(*culprit, ends_)};
     outcome.knowledge = std::min(knowledge_of(*culprit), doubt_.value_or(wire::Knowledge::certain));
-    // What it would have ended with, and when, is not known.
+    // It is not known how this worker would have ended, and when.
     const WorkerEnd& known = culprit->is_our_doing() ? *find_first_failure(ends_) : *culprit;
-    outcome.run_time = known.when - start_;  // not the end of a secondary failure's wait
+    outcome.run_time = known.when - start_;  // excludes the wait after a secondary failure
     outcome.status = ExitStatus::exited(known.status.success() ? base::kExitHung : known.status.shell_code());
   } else if (save_request_) {
     outcome.has_saved = true;
@@ -355,7 +355,7 @@ JobOutcome JobState::outcome() const {
   for (const WorkerEnd& end : ends_) {
     if (&end == cause && outcome.culprit() != nullptr) continue;
     const bool was_asked_too = asked_by != 0 && end.status.was_killed_by(asked_by);
-    // A worker that answers our signal with a code of its own has obeyed; one that crashes has not.
+    // A worker that responds to the launcher's signal with its own exit code has obeyed. A worker that crashes has not.
     if (failed_by_itself(end) && !was_asked_too && (!end.after_signal || end.status.was_killed())) {
       outcome.also_failed.push_back(end);
     } else if (end.after_signal || was_asked_too) {

@@ -1,4 +1,5 @@
-// JobState: supervision as a function. Events and times in, actions out; no clock, no processes, no output.
+// JobState supervises an attempt as a function. It turns events and times into actions, without a clock, processes or
+// output.
 #pragma once
 
 #include <chrono>
@@ -17,40 +18,40 @@ struct JobOptions {
   int workers = 1;
   int first_rank = 0;
   std::chrono::milliseconds grace{0};
-  bool has_exit_timeout = false;  // which the coordinator keeps; else a note is due
+  bool has_exit_timeout = false;  // the coordinator enforces it; without it, a note is logged
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-  std::chrono::milliseconds save_grace{0};  // 0: the program is not asked to save
+  std::chrono::milliseconds save_grace{0};  // 0 if the program is not asked to save
   std::vector<int> save_signals;
 };
 
-// Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
-// Upon SIGINT the workers' process groups get SIGINT first, as from a terminal, so that Python programs save upon
-// KeyboardInterrupt; SIGTERM follows after the grace, and then has as long.
-// A signal within limits::kSecondRequest of the beginning of the end belongs to the first request. SIGTSTP stops the
-// workers and all clocks, SIGCONT continues both; whatever ends the job continues them as well.
+// The phases are: running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶
+// finished. Upon SIGINT, the workers' process groups first get SIGINT, as from a terminal, so that Python programs save
+// upon KeyboardInterrupt. SIGTERM follows after the grace period, and another grace period follows SIGTERM. A signal
+// within limits::kSecondRequest of the beginning of the end belongs to the first request. SIGTSTP stops the workers and
+// all clocks, and SIGCONT continues both. Any end of the job continues them as well.
 //
-// Which worker is the cause: find_culprit(). Where others may know more than the first one that failed, they are left
-// alone until one of them says it, or the coordinator, which hears of all nodes' failures, ends the wait (Settled). A
-// hang that is to end the job (HangNews) ends it like a failure.
+// find_culprit() determines which worker is the cause. If other ranks may know more than the first one that failed,
+// they keep running until one of them reports it. The coordinator receives the failures of all nodes and may end that
+// wait (Settled). A hang that is meant to end the job (HangNews) ends it like a failure.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);
 
   std::vector<Action> step(const Event& event, TimePoint now);
 
-  // When AlarmRang is wanted next.
+  // Returns when AlarmRang is wanted next, or std::nullopt if it is not wanted.
   std::optional<TimePoint> alarm() const;
-  // Whether this signal asks the program to save, and does not end the job.
+  // Returns whether this signal asks the program to save and does not end the job.
   bool asks_to_save(const Event& event) const;
 
   std::vector<int> alive_local_ranks() const;
-  // No more workers are to be started.
+  // Returns whether no more workers may be started.
   bool ending() const { return phase_ != Phase::running; }
-  // By Ctrl-Z: nobody makes progress.
+  // Returns whether the job is stopped by Ctrl-Z, so that no rank makes progress.
   bool paused() const { return paused_at_.has_value(); }
   bool finished() const { return phase_ == Phase::finished; }
 
-  // Complete once finished().
+  // The outcome is complete once finished().
   JobOutcome outcome() const;
 
  private:
@@ -60,7 +61,7 @@ class JobState {
     bool started = false;
     bool alive = false;
     bool signalled = false;
-    bool killed = false;  // by us
+    bool killed = false;  // the launcher has sent SIGKILL
     bool refuses_signals = false;
   };
 
@@ -75,7 +76,7 @@ class JobState {
     end_for(SignalArrived{SIGPIPE}, now, actions);
   }
   void handle(const HangNews& event, TimePoint now, std::vector<Action>& actions);
-  // What happened here meanwhile may be a secondary failure; the reported cause is the same on all nodes.
+  // Failures on this node may be secondary by then. The reported cause is the same on all nodes.
   void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions);
   void handle(const Settled& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
@@ -94,7 +95,7 @@ class JobState {
   std::string describe_early_ends() const;
   std::string describe_wait(TimePoint now) const;
   std::string describe_cause() const;
-  // Sets cause, status and what belongs to them.
+  // Sets the cause, the status and what depends on them.
   void add_cause(JobOutcome& outcome) const;
   std::vector<int> alive_ranks() const;
   int rank_of(int local_rank) const { return options_.first_rank + local_rank; }
@@ -103,18 +104,18 @@ class JobState {
   const TimePoint start_;
   Phase phase_ = Phase::running;
   std::vector<Worker> workers_;
-  std::vector<WorkerEnd> ends_;  // in the order in which they were seen
-  RootCause cause_;              // unless it is a worker's failure, which the ends tell
+  std::vector<WorkerEnd> ends_;  // in the order in which the ends were seen
+  RootCause cause_;              // not set if it is a worker's failure, which `ends_` shows
   std::vector<int> asked_with_;  // SIGINT, SIGTERM or both
   bool needed_kill_ = false;
   KillReason kill_reason_ = KillReason::grace_over;
   TimePoint cause_time_;
   TimePoint end_time_;
-  std::optional<wire::Knowledge> doubt_;  // while others may know more of a failure
-  bool expects_signal_ = false;           // then: the launcher may have been sent what ended a worker
-  std::optional<TimePoint> tell_at_;      // say what is waited for
-  std::optional<TimePoint> escalate_at_;  // end of the grace, then of the wait after SIGKILL
-  std::optional<TimePoint> note_at_;      // say who has ended and who has not, if there is no exit timeout
+  std::optional<wire::Knowledge> doubt_;  // set while other ranks may know more about a failure
+  bool expects_signal_ = false;           // the signal that ended a worker may also be sent to the launcher
+  std::optional<TimePoint> tell_at_;      // when to log what the launcher waits for
+  std::optional<TimePoint> escalate_at_;  // end of the grace period, then of the wait after SIGKILL
+  std::optional<TimePoint> note_at_;      // when to log which ranks have ended, if there is no exit timeout
   std::optional<TimePoint> paused_at_;
   std::optional<SignalArrived> save_request_;  // the program was asked to save and to leave
   std::optional<TimePoint> save_until_;

@@ -1,4 +1,4 @@
-// Node: what both kinds of node have: the agent, and whom it tells.
+// Node holds what both kinds of node have: the agent, and the callbacks that it calls.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace ddp::launcher {
 
-// What is done may bring about more; that has its turn afterwards.
+// Carrying out an action may produce more actions. These are queued and carried out afterwards.
 template <typename Action>
 class ActionQueue {
  public:
@@ -45,7 +45,7 @@ class Node : public Nodes {
 
  protected:
   virtual void send(const wire::ControlMessage& message) = 0;
-  // But for the addresses, which each kind of node knows in its own way.
+  // Sets the addresses only. Each kind of node determines them in its own way.
   virtual void set_addresses(Placement& place) const = 0;
 
   void act(std::vector<NodeAction> actions) {

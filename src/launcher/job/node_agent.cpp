@@ -45,7 +45,7 @@ std::vector<NodeAction> NodeAgent::leave_coordinator(const std::string& why) {
   return take();
 }
 
-// With workers that run, when those have ended.
+// If workers run, the node leaves when they have ended.
 void NodeAgent::leave(const Cause& cause) {
   if (runs_) {
     last_ = cause;
@@ -95,8 +95,8 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
     if (node_timeout_.count() > 0) add(SendToCoordinator{wire::NodeHeartbeat{}});
     return take();
   }
-  // Where packets are lost in one direction only the coordinator hears this, and does not take the ranks that lose ours
-  // for the cause.
+  // If packets are lost in one direction only, the coordinator still receives this message. It then does not blame the
+  // ranks that lose this node's ranks.
   if (runs_ && !last_) {
     const std::string text =
         "lost: it hears nothing of the first node (" + coordinator_ + ") for " + base::human_duration(node_timeout_);

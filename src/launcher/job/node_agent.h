@@ -1,5 +1,5 @@
-// NodeAgent: what one node of a job does, as its coordinator tells it. Events and times in, actions out; no clock, no
-// sockets.
+// NodeAgent decides what one node of a job does, as its coordinator requests. It turns events and times into actions,
+// without a clock or sockets.
 #pragma once
 
 #include <chrono>
@@ -17,21 +17,21 @@ namespace ddp::launcher {
 struct StartWorkers {
   wire::CoordinatorBegins place;
 };
-// Because of what happened here or elsewhere. They may have ended already.
+// Ends the workers because of an event on this node or on another one. They may have ended already.
 struct EndWorkers {
   wire::Cause cause;
 };
 struct SendToCoordinator {
   wire::ControlMessage message;
 };
-// The coordinator wants to see this.
+// Shows the coordinator what it asks for.
 struct ShowCoordinator {
   wire::Subject what;
 };
 struct TellHere {
   LogLine line;
 };
-// The last attempt is not the job's end.
+// Another attempt follows, so the last attempt is not the job's end.
 struct AttemptFollows {
   std::string line;
 };
@@ -43,41 +43,42 @@ struct LeaveJob {
 using NodeAction =
     std::variant<StartWorkers, EndWorkers, SendToCoordinator, ShowCoordinator, TellHere, AttemptFollows, LeaveJob>;
 
-// Waiting ──the coordinator begins──▶ running ──all workers have ended──▶ waiting … ──the coordinator is done, or
-// lost──▶ left.
+// The states are: waiting ──the coordinator begins──▶ running ──all workers have ended──▶ waiting … ──the coordinator
+// is done, or lost──▶ left.
 class NodeAgent {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // `coordinator`: for messages. A coordinator that says nothing for `node_timeout` is lost; 0: it cannot be.
+  // `coordinator` is for messages. A coordinator that sends nothing for `node_timeout` is lost; 0 means that it cannot
+  // be lost.
   NodeAgent(std::string coordinator, std::chrono::milliseconds node_timeout, TimePoint now)
       : coordinator_(std::move(coordinator)), node_timeout_(node_timeout), heard_at_(now), next_heartbeat_(now) {}
 
-  // To the coordinator, after a search that may have been long, or again.
+  // The node has connected to the coordinator, possibly after a long search, or has connected again.
   std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
   std::vector<NodeAction> coordinator_lost(const std::string& why) { return leave_coordinator("is lost: " + why); }
-  // It has answered, and does not let this node in: another token, say.
+  // The coordinator has answered and does not let this node in, for example because its token differs.
   std::vector<NodeAction> coordinator_refuses(const std::string& why) {
     return leave_coordinator("does not take this node: " + why);
   }
-  // A cause here, or one of which more is known than of the last; or that somebody asks this node to end. A spare
-  // leaves.
+  // Reports a cause on this node, a cause that shows more than the last one, or a request to end this node. A spare
+  // node leaves.
   std::vector<NodeAction> failed(const wire::Cause& cause);
-  // A worker has ended with 0.
+  // Reports that a worker has exited with 0.
   std::vector<NodeAction> rank_left(int rank);
-  // Of workers that run.
+  // Shows information about workers that run.
   std::vector<NodeAction> show(wire::Subject what, std::string text);
-  // No worker of the attempt runs any more.
+  // Reports that no worker of the attempt runs anymore.
   std::vector<NodeAction> workers_ended(wire::Progress progress);
-  // At alarm(), or later.
+  // Must be called at alarm() or later.
   std::vector<NodeAction> tick(TimePoint now);
   TimePoint alarm() const { return next_heartbeat_; }
 
-  // Its workers, and their end has not been decided without the coordinator.
+  // Returns whether workers run and their end was not decided without the coordinator.
   bool runs() const { return runs_ && !last_; }
   bool has_left() const { return has_left_; }
-  // The job has not begun for this node: a coordinator that is lost may be found again.
+  // Returns whether the job has not begun for this node. In that case a lost coordinator may be found again.
   bool may_look_again() const { return !takes_part_ && !is_spare_ && !has_left_; }
   bool is_silent(TimePoint now) const { return node_timeout_.count() > 0 && now - heard_at_ >= node_timeout_; }
 
@@ -94,10 +95,10 @@ class NodeAgent {
   TimePoint next_heartbeat_;
   int attempt_ = 0;
   bool runs_ = false;
-  bool takes_part_ = false;  // in the job; when attempts are over it has its place in the next one
-  bool is_spare_ = false;    // the job runs without it
+  bool takes_part_ = false;  // the node has its place in the job, also between attempts
+  bool is_spare_ = false;    // the job runs without this node
   bool has_left_ = false;
-  std::optional<wire::Cause> last_;  // to leave with, when the workers have ended
+  std::optional<wire::Cause> last_;  // cause to leave with when the workers have ended
 };
 
 }  // namespace ddp::launcher

@@ -21,7 +21,7 @@ namespace {
 
 using wire::NodeHello;
 
-// Of a program that lies on a slow file system, not more than this is read.
+// The program may be on a slow file system, so no more than this is read.
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 constexpr std::size_t kMostCompared = 1000;
 
@@ -37,13 +37,13 @@ std::string fingerprint(const std::string& path) {
   return base::hex64(hash.value());
 }
 
-// Where nodes may differ, and must not be told of.
+// Returns whether nodes may differ in this variable without a remark.
 bool is_own_matter(std::string_view name) {
   return name.ends_with("_SOCKET_IFNAME") || name == "NCCL_RAS_ADDR" || name == "NCCL_HOSTID";
 }
 
-// "libnccl.so.2.21.5": the file behind the library's name, where the loader would find it; empty: there is none.
-// Nothing is loaded: a driver's library may hang.
+// Returns the file behind the library's name where the loader would find it, such as "libnccl.so.2.21.5". Returns an
+// empty string if there is none. The library is not loaded, because a driver's library may hang.
 std::string library_version(const std::string& name, const std::vector<std::string>& environment) {
   std::vector<std::string> folders = base::split(find_variable(environment, "LD_LIBRARY_PATH").value_or(""), ':');
   for (const char* usual : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
@@ -58,8 +58,8 @@ std::string library_version(const std::string& name, const std::vector<std::stri
   return "";
 }
 
-// A message has a limit, and a command line may be long: of a long text its beginning, and a hash that differs if the
-// text does.
+// A message has a limit, and a command line may be long. A long text is reduced to its beginning and a hash, which
+// differs if the text differs.
 std::string comparable(const std::string& text) {
   if (text.size() <= kMostCompared) return text;
   base::Fnv1a64 hash;
@@ -67,7 +67,7 @@ std::string comparable(const std::string& text) {
   return text.substr(0, kMostCompared) + "... (hash " + base::hex64(hash.value()) + ")";
 }
 
-// "program train: b0a1… on b, 77c2… on a"; empty: all is the same.
+// Returns a text such as "program train: b0a1… on b, 77c2… on a", or an empty string if there is no difference.
 std::string difference(const NodeHello& theirs, const NodeHello& ours) {
   const auto value_of = [](const NodeHello& node, const std::string& name) {
     const auto found = node.same.find(name);
@@ -95,8 +95,8 @@ wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   hello.node_rank = plan.nodes.rank.value_or(wire::kAnyNodeRank);
   hello.workers = plan.workers;
   hello.nodes = plan.nodes.asked;
-  if (!plan.nodes.several()) return hello;  // there is none to compare it with
-  // The interpreter of a script may differ in its build; the script is the program.
+  if (!plan.nodes.several()) return hello;  // there is no other node to compare it with
+  // The interpreter of a script may be another build on each node. The script counts as the program.
   const bool is_script = plan.arguments.size() > 1 && plan.what != plan.arguments.front();
   hello.same["program " + plan.what.substr(plan.what.rfind('/') + 1)] =
       fingerprint(is_script ? plan.what : plan.program);

@@ -1,5 +1,5 @@
-// What a node says of itself when it comes: by which nodes that do not belong together are told apart. Pure but for the
-// program's file, which is read.
+// Builds and compares what a node reports about itself when it connects, so that nodes that do not belong together are
+// detected. make_node_hello() reads files and clocks; the other functions are pure.
 #pragma once
 
 #include <chrono>
@@ -14,20 +14,21 @@ namespace ddp::launcher {
 
 wire::NodeHello make_node_hello(const LaunchPlan& plan);
 
-// --- How a node that comes differs from the coordinator's own. Pure.
+// --- These pure functions compare a connecting node with the coordinator's own node.
 
-// Why it cannot belong to this job: "it belongs to job 'b', …"; empty: it can. `is_static`: nodes say their numbers.
+// Returns why the node cannot belong to this job, as in "it belongs to job 'b', …", or an empty string if it can. If
+// `is_static`, nodes give their numbers.
 std::string difference_of_kind(const wire::NodeHello& hello, const wire::NodeHello& own, bool is_static, int max_nodes);
 
-// What should be the same and is not: for the user, once for each thing that it is of.
+// Describes what should be the same on all nodes and is not. The user sees it once for each value of `of`.
 struct Remark {
   std::string of;
   std::string line;
 };
-// `now`: of our CLOCK_MONOTONIC.
+// `now` is the coordinator's CLOCK_MONOTONIC.
 std::vector<Remark> remarks_on(const wire::NodeHello& hello, const wire::NodeHello& own, std::chrono::nanoseconds now);
 
-// Of a clock, against ours. A node may say anything.
+// Returns how far a node's clock is ahead of the coordinator's. A node may report any value.
 std::chrono::nanoseconds clock_ahead(std::int64_t theirs, std::chrono::nanoseconds ours);
 
 }  // namespace ddp::launcher

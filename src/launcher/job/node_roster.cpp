@@ -12,10 +12,10 @@
 namespace ddp::launcher {
 namespace {
 
-// All nodes hear the names of so many.
+// At most this many node names are sent to all nodes.
 constexpr std::size_t kNamedNodes = 16;
 
-// "b (ranks 2-3, 10.0.0.7)"; the coordinator's own node has no address.
+// Returns a text such as "b (ranks 2-3, 10.0.0.7)". The coordinator's own node has no address.
 std::string place_text(const NodeRoster::Node& node) {
   const int last = node.first_rank + node.hello.workers - 1;
   const std::string first = std::to_string(node.first_rank);
@@ -24,7 +24,7 @@ std::string place_text(const NodeRoster::Node& node) {
          (node.address.empty() ? "" : ", " + node.address) + ")";
 }
 
-// "a, b, … and 84 more".
+// Returns a text such as "a, b, … and 84 more".
 std::string some_of(std::vector<std::string> names) {
   if (names.size() <= kNamedNodes) return base::join(names, ", ");
   const auto more = names.size() - kNamedNodes;
@@ -130,7 +130,8 @@ std::string NodeRoster::ranks_but(const std::set<int>& ranks) const {
   return base::join(names, ", ");
 }
 
-// By number where they have one, else by arrival; the coordinator's own node is the first in both.
+// Sorts the nodes by number if they have one, otherwise by arrival. The coordinator's own node is the first in both
+// orders.
 std::vector<NodeId> NodeRoster::in_order() const {
   std::vector<std::tuple<int, int, NodeId>> sorted;
   for (const auto& [id, node] : nodes_) sorted.emplace_back(node.hello.node_rank, node.order, id);

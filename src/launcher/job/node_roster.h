@@ -1,5 +1,5 @@
-// NodeRoster: the launchers that are connected to a coordinator, its own among them: their names, numbers and order,
-// and which of them take part in an attempt. Pure.
+// NodeRoster lists the launchers that are connected to a coordinator, including its own. It keeps their names, numbers
+// and order, and which of them take part in an attempt. It is pure.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace ddp::launcher {
 
-// A connection of a launcher. The coordinator's own node has none.
+// Identifies a launcher's connection. The coordinator's own node has no connection.
 using NodeId = std::uint64_t;
 inline constexpr NodeId kOwnNode = 0;
 
@@ -24,26 +24,26 @@ class NodeRoster {
 
   struct Node {
     wire::NodeHello hello;
-    std::string name;  // of its host, for people: no two nodes have the same
+    std::string name;  // host name for log lines; no two nodes have the same name
     std::string address;
-    int order = 0;  // of arrival
+    int order = 0;  // order of arrival
     std::chrono::nanoseconds clock_ahead{0};
     TimePoint heard_at;
-    TimePoint may_begin;  // not before: its host flaps
+    TimePoint may_begin;  // earliest time to take part, if its host is quarantined
     bool takes_part = false;
     bool has_ended = false;
     int first_rank = 0;
   };
 
-  // Who takes part in an attempt, in the order of the ranks.
+  // Lists the nodes that take part in an attempt, in rank order, and those that do not.
   struct Seating {
     std::vector<NodeId> seated;
     std::vector<NodeId> left_over;
     int world_size = 0;
-    std::string text;  // "a (ranks 0-3), b (ranks 4-7)"
+    std::string text;  // for example "a (ranks 0-3), b (ranks 4-7)"
   };
 
-  // `is_static`: every node says its number.
+  // If `is_static`, every node gives its number.
   NodeRoster(int max_nodes, bool is_static) : max_nodes_(max_nodes), is_static_(is_static) {}
 
   void add(NodeId id, const std::string& address, const wire::NodeHello& hello, TimePoint may_begin, TimePoint now);
@@ -51,28 +51,28 @@ class NodeRoster {
 
   std::map<NodeId, Node>& all() { return nodes_; }
   Node& at(NodeId id) { return nodes_.at(id); }
-  // A null pointer if there is none.
+  // Returns null if there is no such node.
   Node* find(NodeId id);
-  // Whoever has this --node-rank.
+  // Returns the node with this --node-rank, or std::nullopt if there is none.
   std::optional<NodeId> with_number(int number) const;
   std::size_t size() const { return nodes_.size(); }
 
-  // How many may take part now. Until look_again_at() that stays so, as long as no other one comes.
+  // Returns how many nodes may take part now. The number is valid until look_again_at(), unless another node joins.
   int count_those_that_may(TimePoint now);
   TimePoint look_again_at() const { return look_again_at_; }
 
-  // No node takes part any more.
+  // After this, no node takes part anymore.
   void clear_seats() {
     for (auto& [id, node] : nodes_) node.takes_part = node.has_ended = false;
   }
-  // As many as there may be take part, by number where they have one, else by arrival.
+  // Gives places to as many nodes as the job may have, by number if they have one, otherwise by arrival.
   Seating seat(TimePoint now);
 
-  // "a, b; missing: --node-rank 2".
+  // Returns a text such as "a, b; missing: --node-rank 2".
   std::string here() const;
-  // The name of the node on which this rank runs; empty if none does.
+  // Returns the name of the node on which this rank runs, or an empty string if there is none.
   std::string node_of(int rank) const;
-  // "ranks 2, 3 on b": the ranks of nodes that have not ended, except those.
+  // Returns a text such as "ranks 2, 3 on b". It lists the ranks of nodes that have not ended, except `ranks`.
   std::string ranks_but(const std::set<int>& ranks) const;
 
  private:
@@ -82,21 +82,21 @@ class NodeRoster {
   const int max_nodes_;
   const bool is_static_;
   std::map<NodeId, Node> nodes_;
-  std::map<int, NodeId> numbered_;  // those that have a number
-  std::set<NodeId> kept_out_;       // their hosts flap
+  std::map<int, NodeId> numbered_;  // nodes that have a number
+  std::set<NodeId> kept_out_;       // nodes whose hosts are quarantined
   TimePoint look_again_at_ = TimePoint::max();
   int next_order_ = 0;
 };
 
-// QuarantinedNodes: hosts that were lost again and again while they took part, and when they may take part once more.
+// QuarantinedNodes records the hosts that were lost repeatedly while they took part, and when they may take part again.
 class QuarantinedNodes {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // A node there was lost in the middle of an attempt.
+  // Records that a node on this host was lost in the middle of an attempt.
   void was_lost(const std::string& host, TimePoint now);
-  // From when on it may take part. After one loss at once; after each more of them within limits::kFlapMemory twice as
-  // long after it as before, from limits::kFlapDelay to limits::kLongestFlapDelay.
+  // Returns when the host may take part again. After one loss, it may do so at once. Each further loss within
+  // limits::kFlapMemory doubles the delay, from limits::kFlapDelay to limits::kLongestFlapDelay.
   TimePoint may_return(const std::string& host) const;
 
  private:

@@ -44,8 +44,9 @@ void Node::carry_out(const StartWorkers& action) {
   callbacks_.start(place);
 }
 
-// Who can listen at the address is the coordinator: names of hosts say nothing reliable. A name that stands for a
-// loopback address, as many hosts have it for their own, is ours as well, and others reach it at another address.
+// The launcher that can listen at the address is the coordinator, because names of hosts are not reliable. Many hosts
+// resolve their own name to a loopback address. Such a name is this node's own too, and other nodes reach it at another
+// address.
 base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks) {
   if (!plan.nodes.several()) {
     auto coordinator = std::make_unique<CoordinatorNode>(loop, plan, std::move(callbacks));
@@ -54,7 +55,7 @@ base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const Lau
     return base::Failure{*why + "." + listen_remedy(*why, "--local-addr", "--master-port=")};
   }
   const bool may_be_coordinator = plan.nodes.rank.value_or(0) == 0;
-  // Names may become known later than launchers start.
+  // A name may become known only after the launchers start.
   const bool is_known = !may_be_coordinator || net::is_own_host(plan.store.advertised).has_value();
   if (may_be_coordinator && is_known) {
     auto coordinator = std::make_unique<CoordinatorNode>(loop, plan, callbacks);

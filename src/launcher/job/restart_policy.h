@@ -1,4 +1,4 @@
-// RestartPolicy: whether a job whose attempt has failed is started again, and when. Pure.
+// Decides whether a job whose attempt has failed is started again, and when. The function is pure.
 #pragma once
 
 #include <chrono>
@@ -15,20 +15,20 @@ struct RestartAfter {
 };
 
 struct NoRestart {
-  std::string reason;  // for the user: "given up after 2 restarts"; empty: no restart is expected
+  std::string reason;  // for the user, as in "given up after 2 restarts"; empty if no restart is expected
 };
 
 using RestartDecision = std::variant<RestartAfter, NoRestart>;
 
 struct PastAttempt {
   std::chrono::nanoseconds run_time{0};
-  wire::Progress progress = wire::Progress::unknown;  // of all nodes
+  wire::Progress progress = wire::Progress::unknown;  // progress of all nodes
 };
 
-// `attempts`: all so far. One was in vain if no rank of it finished a step; of a program without the runtime, whose
-// steps cannot be seen, if it failed within limits::kProgressTime. Attempts in vain in a row double the delay, from
-// limits::kRestartDelay to limits::kLongestRestartDelay, and after limits::kAttemptsWithoutProgress the job is given
-// up.
+// `attempts` holds all attempts so far. An attempt was in vain if none of its ranks finished a step. If the program
+// does not use the runtime, its steps cannot be seen. Such an attempt was in vain if it failed within
+// limits::kProgressTime. Each further attempt in vain doubles the delay, from limits::kRestartDelay to
+// limits::kLongestRestartDelay. After limits::kAttemptsWithoutProgress of them in a row, the job is given up.
 RestartDecision decide_restart(std::span<const PastAttempt> attempts, int max_restarts);
 
 }  // namespace ddp::launcher

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 SaveNotices::SaveNotices(net::EventLoop& loop, std::string file, std::string command, Callbacks callbacks)
     : loop_(loop), file_(std::move(file)), command_(std::move(command)), callbacks_(std::move(callbacks)) {
-  // Not at once: a program that has not been started cannot save.
+  // The first check is delayed: a program that has not been started cannot save.
   if (!file_.empty()) look_for_file_later();
   if (!command_.empty()) command_watch_ = loop_.at(Clock::now() + limits::kSaveFileLook, [this] { run_command(); });
 }
@@ -48,7 +48,7 @@ void SaveNotices::ended(int exit_code) {
   run_.reset();
   command_watch_ = loop_.at(Clock::now() + limits::kSaveCommandPause, [this] { run_command(); });
   if (exit_code == 0) return find("'" + command_ + "' has ended with 0");
-  // The shell's codes for a command that it cannot execute or find.
+  // The shell exits with these codes if it cannot execute or find a command.
   if (exit_code == 126 || exit_code == 127) fail("cannot be run (exit code " + std::to_string(exit_code) + ")");
 }
 

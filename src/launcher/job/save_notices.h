@@ -1,5 +1,5 @@
-// SaveNotices: waits for a notice that this node will be shut down: a file (--save-file), or a command that succeeds
-// (--save-command).
+// SaveNotices waits for a notice that this node will be shut down. The notice is a file (--save-file), or a command
+// that succeeds (--save-command).
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ class SaveNotices {
   };
 
   // An empty `file` or `command` is ignored. /bin/sh runs the command every limits::kSaveCommandPause until it exits
-  // with 0; any other exit code means that there is no notice yet.
+  // with 0. Any other exit code means that there is no notice yet.
   SaveNotices(net::EventLoop& loop, std::string file, std::string command, Callbacks callbacks);
 
  private:
@@ -39,7 +39,7 @@ class SaveNotices {
   bool has_found_ = false;
   bool has_failed_ = false;
   std::unique_ptr<net::Watch> file_watch_;
-  std::unique_ptr<net::Watch> command_watch_;  // of the next run, or of the current run's time limit
+  std::unique_ptr<net::Watch> command_watch_;  // for the next run, or for the current run's time limit
   std::unique_ptr<Helper> run_;
 };
 

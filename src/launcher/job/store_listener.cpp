@@ -19,9 +19,9 @@ bool is_number(const std::string& address) {
          ::inet_pton(AF_INET6, address.c_str(), ignored.data()) == 1;
 }
 
-// The addresses of a name that the user gave; a number is its own.
+// Returns the addresses of a name that the user gave. A numeric address is returned unchanged.
 base::Result<std::vector<std::string>> look_up(const std::string& address, const std::string& option) {
-  // All interfaces are those of IPv4 on a machine without IPv6.
+  // On a node without IPv6, "all interfaces" means those of IPv4.
   if (address == "::") return std::vector<std::string>{"::", "0.0.0.0"};
   if (is_number(address)) return std::vector{address};
   addrinfo hints{};

@@ -1,5 +1,5 @@
-// StrangerLines: how much is said of those who can connect and do not belong to the job. They choose what there is to
-// say, and may connect again and again.
+// StrangerLines limits what is logged about peers that can connect and do not belong to the job. Such peers determine
+// the text, and may connect repeatedly.
 #pragma once
 
 #include <map>
@@ -12,7 +12,8 @@ namespace ddp::launcher {
 
 class StrangerLines {
  public:
-  // `line` if it is to be said, the last one of an address with a word that it is; nothing if enough was said.
+  // Returns `line` if it may be logged, or std::nullopt if enough was logged. The last line about an address says that
+  // it is the last one.
   std::optional<std::string> allow(const std::string& address, const std::string& line) {
     if (!lines_.contains(address) && lines_.size() >= limits::kShownStrangers) return std::nullopt;
     const int number = ++lines_[address];
@@ -21,7 +22,7 @@ class StrangerLines {
   }
 
  private:
-  std::map<std::string, int> lines_;  // by address
+  std::map<std::string, int> lines_;  // number of lines by address
 };
 
 }  // namespace ddp::launcher

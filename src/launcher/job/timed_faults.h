@@ -1,4 +1,5 @@
-// TimedFaults: what goes wrong with workers at a time (--inject rank=R,at=10s,kind=kill), whatever their program is.
+// TimedFaults injects faults into workers at a given time (--inject rank=R,at=10s,kind=kill), whatever their program
+// is.
 #pragma once
 
 #include <chrono>
@@ -14,17 +15,18 @@
 
 namespace ddp::launcher {
 
-// Returns whether --inject kills this rank in this attempt, at a time or at a call. Pure.
+// Returns whether --inject kills this rank in this attempt, at a time or at a call. This function is pure.
 bool has_injected_kill(const LaunchPlan& plan, int attempt, int rank);
 
-// Of one attempt. Nothing happens any more when this is destroyed; who is stopped then stays so.
+// Belongs to one attempt. After its destruction, no further fault happens, and stopped workers stay stopped.
 class TimedFaults {
  public:
-  // The times begin now. Only faults of this attempt and of this node's ranks count. All of it must outlive this.
+  // The times count from now on. Only faults of this attempt and of this node's ranks count. All arguments must outlive
+  // this object.
   TimedFaults(net::Timers& timers, WorkerGroup& workers, const LaunchPlan& plan, const Placement& placement,
               const LogWriter& log);
 
-  // Faults of this attempt and node that have not happened so far.
+  // Returns the number of faults of this attempt and node that have not happened so far.
   int pending() const { return pending_; }
 
  private:

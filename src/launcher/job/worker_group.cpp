@@ -73,7 +73,7 @@ class LocalWorkers : public WorkerGroup {
   Remains end(const std::function<bool()>& interrupted, bool has_succeeded) override {
     Remains remains;
     if (has_succeeded) part_with_leftovers(interrupted);
-    // What holds the ends of the pipes is gone then.
+    // This ends the processes that hold the ends of the pipes.
     remains.leftovers = processes_.end_leftovers();
     output_.interrupted = [&] {
       poll_();
@@ -112,7 +112,7 @@ class LocalWorkers : public WorkerGroup {
   }
 
  private:
-  // Some end with their parent, and need a moment: Python's resource tracker, for instance.
+  // Some processes end with their parent but need a moment, for instance Python's resource tracker.
   void part_with_leftovers(const std::function<bool()>& interrupted) {
     const auto end_of_moment = std::chrono::steady_clock::now() + limits::kLeftoverMoment;
     bool is_told = false;
@@ -130,7 +130,7 @@ class LocalWorkers : public WorkerGroup {
     }
   }
 
-  // "pid 4711 (python upload.py), …", the first few.
+  // Returns a text such as "pid 4711 (python upload.py), …", for the first few processes.
   static std::string describe(const std::vector<pid_t>& processes) {
     constexpr std::size_t kMost = 4;
     constexpr std::size_t kMostColumns = 60;
@@ -154,8 +154,8 @@ class LocalWorkers : public WorkerGroup {
   GatheredLines gathered_{[this](int which, std::string_view line) { output_.show_gathered(which, line); }};
   Placement placement_;
   std::string last_failure_;
-  std::map<int, pid_t> running_;  // by local rank
-  std::optional<OomWatch> oom_;   // of this attempt
+  std::map<int, pid_t> running_;  // pids by local rank
+  std::optional<OomWatch> oom_;   // watch of this attempt
 };
 
 }  // namespace

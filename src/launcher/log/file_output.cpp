@@ -16,7 +16,7 @@ bool can_write_within(int fd, std::chrono::milliseconds limit) {
   return ::poll(&poll, 1, static_cast<int>(limit.count())) > 0;
 }
 
-// The reason in errno, in the words of somebody who writes a file.
+// Returns the reason in errno, in words for a user who writes a file.
 std::string reason() {
   if (errno == ENXIO) return "nobody reads it. Start its reader first";
   if (errno == EAGAIN) return "its reader is too slow";

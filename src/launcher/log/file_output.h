@@ -1,4 +1,4 @@
-// Writing to files that may be a FIFO, a terminal, or the launcher's own output.
+// Writes to files that may be a FIFO, a terminal, or the launcher's own output.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,17 +12,18 @@
 
 namespace ddp::launcher {
 
-// Writes all of it, or returns false with the reason in errno. `patience`: how long a reader may take nothing.
+// Writes all of `text`, or returns false with the reason in errno. `patience` is the time for which a reader may accept
+// nothing.
 bool write_all(int fd, std::string_view text, std::chrono::milliseconds patience);
 
-// "cannot write --summary=x: No space left on device.", from errno.
+// Returns a failure such as "cannot write --summary=x: No space left on device.", from errno.
 base::Failure write_failure(const std::string& what);
 
-// A descriptor of the regular file that is the launcher's standard output or error (/dev/stderr, or by its own name):
-// it cannot be replaced, and must be written through the very descriptor, because later output would overwrite it.
-// Empty if the file is neither.
+// Returns a descriptor of the regular file that is the launcher's standard output or error (/dev/stderr, or the file's
+// own name). Returns an empty descriptor if the file is neither. Such a file cannot be replaced. It must be written
+// through this very descriptor, because later output would overwrite it.
 base::UniqueFd own_output(const struct stat& status);
 
-inline constexpr mode_t kFileMode = 0666;  // less the umask
+inline constexpr mode_t kFileMode = 0666;  // reduced by the umask
 
 }  // namespace ddp::launcher

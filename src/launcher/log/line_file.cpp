@@ -16,7 +16,7 @@ base::Result<LineFile> LineFile::open(const std::string& option, const std::stri
   file.warn_ = std::move(warn);
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) file.file_ = own_output(status);
-  // Non-blocking: a FIFO that nobody reads must not hold the job.
+  // The file is opened non-blocking: a FIFO without a reader must not block the job.
   if (!file.file_) {
     file.file_.reset(
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, kFileMode));

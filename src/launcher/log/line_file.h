@@ -1,4 +1,4 @@
-// LineFile: a file to which the launcher appends lines while a job runs: the event log, --launcher-log.
+// LineFile is a file to which the launcher appends lines while a job runs: the event log, --launcher-log.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,9 @@
 
 namespace ddp::launcher {
 
-// Every line is atomic, also if several launchers write to the same file. If a line cannot be written once the job
-// runs, the job is not disturbed: a FIFO or a terminal that takes nothing for limits::kConsoleWait ends the file.
+// Every line is atomic, even if several launchers write to the same file. If a line cannot be written while the job
+// runs, the job continues undisturbed. A FIFO or a terminal that accepts nothing for limits::kConsoleWait ends the
+// file.
 class LineFile {
  public:
   // Writes nothing if `path` is empty. `option` names the file in messages: "--event-log". Calls `warn` once if a line
@@ -25,15 +26,15 @@ class LineFile {
   // Writes nothing if the line is empty.
   void write(const std::string& line);
 
-  // Returns true if lines go anywhere.
+  // Returns true if lines are written to a file.
   bool is_open() const { return static_cast<bool>(file_); }
 
-  // Returns true if `path` is the same regular file. Returns false for the launcher's own output, where several things
-  // may be printed.
+  // Returns true if `path` is the same regular file. Returns false for the launcher's own output, which may also
+  // receive other text.
   bool is_same_file(const std::string& path) const;
 
  private:
-  std::string name_;  // "--event-log=events.jsonl"
+  std::string name_;  // for example "--event-log=events.jsonl"
   base::UniqueFd file_;
   std::function<void(const std::string&)> warn_;
 };

@@ -20,7 +20,7 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::string_view kPrefix = "ddplaunch: ";
-// A console that polls as ready takes so much at once; the rest of a longer line could wait for the reader for ever.
+// A console that polls as ready accepts this much at once; the rest of a longer line could wait for the reader forever.
 // The severity and its colour come before the text.
 constexpr std::size_t kLongestLine = PIPE_BUF - kPrefix.size() - 40;
 constexpr std::size_t kLongestRecord = 64 << 10;
@@ -32,18 +32,18 @@ spdlog::level::level_enum level_of(LogLevel level) {
   return kLevels.at(static_cast<std::size_t>(level));
 }
 
-// Of a line that continues the one before, or only shows how the job starts: nothing.
+// Returns an empty text for a line that continues the previous one, or that only shows how the job starts.
 std::string_view severity_of(const LogLine& line) {
   constexpr std::array<std::string_view, 7> kWords = {"trace: ", "debug: ", "", "note: ", "warning: ", "error: ", ""};
   return line.text.starts_with(' ') ? "" : kWords.at(static_cast<std::size_t>(line.level));
 }
 
-// What spdlog has not: the names of our levels.
+// Returns the launcher's names of its levels, which spdlog does not have.
 std::string name_of(LogLevel level) {
   return base::split(std::string(kLogLevelNames) + " answer", ' ').at(static_cast<std::size_t>(level));
 }
 
-// %*: a word that is set before each line: the severity.
+// Word formats %*, a word that is set before each line: the severity.
 class Word : public spdlog::custom_flag_formatter {
  public:
   explicit Word(const std::string& word) : word_(word) {}
@@ -73,7 +73,7 @@ class FileSink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
 
 }  // namespace
 
-// Writes to the sinks without a logger, which would add nothing to them but a second threshold.
+// Writes to the sinks without a logger, which would only add a second threshold.
 class Log::Sinks {
  public:
   explicit Sinks(const LogSettings& settings) {
@@ -108,7 +108,7 @@ class Log::Sinks {
     sink.log({kLogSourceNames[static_cast<std::size_t>(line.source)], level_of(line.level), text});
   }
 
-  std::string word_;  // of the line that is written
+  std::string word_;  // severity or level of the current line
   spdlog::sink_ptr console_;
   spdlog::sink_ptr file_;
 };
@@ -141,14 +141,14 @@ bool Log::show(const LogLine& line, bool is_last) {
   if (prepare_) prepare_(wait());
   const bool is_ready = console_is_ready(is_last);
   if (!is_ready) return false;
-  // Beside the user's output, lines for developers say what they are about.
+  // Lines for developers name their component, because they appear between the lines of the user's output.
   const bool is_detail = line.level <= LogLevel::debug;
   const std::string source(is_detail ? kLogSourceNames[static_cast<std::size_t>(line.source)] : "");
   sinks_->show(line, base::printable(source + (is_detail ? ": " : "") + line.text, kLongestLine));
   return true;
 }
 
-// A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.
+// A stopped console must not stop the launcher: SIGKILL would not be sent at the end of the grace period.
 bool Log::console_is_ready(bool is_last) {
   using Milliseconds = std::chrono::milliseconds;
   const auto is_ready_within = [](Milliseconds limit) {

@@ -1,4 +1,5 @@
-// LogLine: one line of the launcher's own, for the console and for --launcher-log; LogSettings: which are logged.
+// LogLine is one of the launcher's own lines, for the console and for --launcher-log. LogSettings says which lines are
+// logged.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +9,20 @@
 
 namespace ddp::launcher {
 
-// From the least important one on.
+// The levels are in ascending order of importance.
 enum class LogLevel : std::uint8_t {
   trace,
   debug,
   info,
   note,     // the user may want to change something
-  warning,  // something is wrong, and the job goes on
+  warning,  // something is wrong, and the job continues
   error,    // the job, or a part of it, ends
-  answer,   // to a question of the user: always shown
+  answer,   // the answer to a question of the user, which is always shown
 };
-// What --log-level takes, in the same order.
+// Lists the values of --log-level, in the same order.
 inline constexpr std::string_view kLogLevelNames = "trace debug info note warning error";
 
-// The component that a line is about.
+// Names the component that a line is about.
 enum class LogSource : std::uint8_t { launcher, job, nodes, store, workers, signals, hangs, output, ssh };
 inline constexpr std::string_view kLogSourceNames[] = {"launcher", "job",   "nodes",  "store", "workers",
                                                        "signals",  "hangs", "output", "ssh"};
@@ -34,11 +35,11 @@ struct LogLine {
   friend bool operator==(const LogLine&, const LogLine&) = default;
 };
 
-// Which lines are logged, and where.
+// Says which lines are logged, and where.
 struct LogSettings {
-  LogLevel level = LogLevel::info;  // of the console: the least important that it shows
-  std::string file;                 // --launcher-log; empty: none
-  bool color = false;               // on the console
+  LogLevel level = LogLevel::info;  // the least important level that the console shows
+  std::string file;                 // --launcher-log; empty if there is none
+  bool color = false;               // whether the console shows colours
 
   friend bool operator==(const LogSettings&, const LogSettings&) = default;
 };

@@ -17,9 +17,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::size_t kWriteBytes = std::size_t{256} << 10;  // collected before a write in the middle of a turn
-constexpr std::size_t kKeptBytes = std::size_t{1} << 20;     // of an empty backlog's memory
-constexpr auto kAsk = std::chrono::milliseconds(100);        // is a blocking flush to be interrupted?
+constexpr std::size_t kWriteBytes = std::size_t{256} << 10;  // bytes collected before a write within a turn
+constexpr std::size_t kKeptBytes = std::size_t{1} << 20;     // capacity that an empty backlog keeps
+constexpr auto kAsk = std::chrono::milliseconds(100);        // interval between two calls of interrupted()
 
 }  // namespace
 
@@ -38,7 +38,7 @@ Console::Console(net::EventLoop& loop, int fd, LineTag& tag, ConsoleBounds bound
 void Console::choose_way() {
   struct stat status {};
   if (::fstat(fd_, &status) != 0) {
-    closed_ = true;  // started with a closed descriptor: nobody looks
+    closed_ = true;  // the launcher was started with this descriptor closed
     return;
   }
   if (S_ISREG(status.st_mode)) return;
@@ -81,7 +81,7 @@ void Console::show(const OutputLine& line) {
     losing_[stream] = line.piece.ends ? 0 : 1;
     return;
   }
-  // Doubling would cost twice the bound in memory; what is reserved and not used costs nothing.
+  // Growth by doubling could need twice the bound in memory. Memory that is reserved and not used costs nothing.
   if (backlog_.size() > kKeptBytes && backlog_.capacity() < bounds_.backlog) backlog_.reserve(2 * bounds_.backlog);
   layout_.append(line, backlog_);
   if (unsent() >= kWriteBytes && !blocked_) flush();
@@ -163,7 +163,7 @@ void Console::tick() {
 
 void Console::stop_waiting() {
   full_ = false;
-  const auto spent = std::move(stall_);  // we may be in its callback
+  const auto spent = std::move(stall_);  // this may run in its callback
   if (on_room) on_room();
 }
 

@@ -1,5 +1,5 @@
-// Console: one of the launcher's own outputs. It never blocks: what the console does not take waits in a backlog, and
-// when that is full, the workers wait for a while, and then lines are dropped and counted.
+// Console is one of the launcher's own outputs. It never blocks: a backlog keeps what the console does not accept. When
+// the backlog is full, the workers wait for a while, and then lines are dropped and counted.
 #pragma once
 
 #include <chrono>
@@ -23,38 +23,40 @@ struct ConsoleBounds {
   std::size_t backlog = limits::kConsoleBacklog;
   std::chrono::milliseconds stall = limits::kConsoleStall;
   std::chrono::milliseconds goodbye = limits::kConsoleGoodbye;
-  bool lossless = false;       // the workers wait for as long as it takes
-  bool ends_last_line = true;  // at the end; false: it is left as it is, since it is one worker's alone
+  bool lossless = false;       // the workers wait for as long as necessary
+  bool ends_last_line = true;  // end the last line; false if the output is a single worker's and stays unchanged
 };
 
-// Somewhere else than to the descriptor: over a connection. `take`: how many bytes it takes now, 0 if it has to wait,
-// or nothing if there is no connection: then it is the descriptor's again. `waits_for`: what to wait for, to write.
+// Sends the output over a connection instead of to the descriptor. `take` returns how many bytes it accepts now, or 0
+// if it has to wait. It returns std::nullopt if there is no connection; from then on the descriptor gets the output
+// again. `waits_for` returns the descriptor that becomes writable when `take` accepts bytes.
 struct ConsoleDetour {
   std::function<std::optional<std::size_t>(std::string_view bytes)> take;
   std::function<int()> waits_for;
 };
 
-// Whether both descriptors lead to the same terminal, pipe, socket or file.
+// Returns whether both descriptors lead to the same terminal, pipe, socket or file.
 bool same_file(int one, int other);
 
 // Belongs to the event loop's thread. SIGPIPE must be ignored.
 class Console {
  public:
-  // The descriptor stays the caller's, and is neither closed nor changed: a terminal or pipe is opened once more,
-  // without blocking; a regular file is not, since two descriptors on it share its offset.
+  // The caller keeps the descriptor, which is neither closed nor changed. A terminal or pipe is opened a second time,
+  // without blocking. A regular file is not, because its descriptors share one offset.
   Console(net::EventLoop& loop, int fd, LineTag& tag, ConsoleBounds bounds);
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // There is room again after full(). The console is gone for good, with the errno value; both from within any call.
+  // `on_room` is called when there is space again after full(). `on_closed` is called with the errno value when the
+  // console is closed for good. Both may be called from within any function of this class.
   std::function<void()> on_room;
   std::function<void(int)> on_closed;
 
-  // From now on. Who waited is to be told by flush().
+  // Redirects the output from now on. If `take` had to wait, the caller must call flush() when it accepts bytes again.
   void redirect(ConsoleDetour detour) { detour_ = std::move(detour); }
 
   void show(const OutputLine& line);
-  // A line of the launcher's own, without its end: never dropped.
+  // Shows one of the launcher's own lines, given without its end. It is never dropped.
   void show_own(std::string_view line) {
     if (!closed_) append_own(line);
   }
@@ -62,28 +64,31 @@ class Console {
   void finish_line() {
     if (!closed_) layout_.finish(backlog_);
   }
-  // Writes what can be written now; the rest follows from the event loop.
+  // Writes as much as possible now; the event loop writes the rest.
   void flush();
 
-  // The backlog is full: give it nothing until on_room. Ends by itself after the stall, unless lossless.
+  // Returns whether the backlog is full. If so, the caller must add nothing until `on_room`. The state ends by itself
+  // after the stall, unless lossless.
   bool full() const { return full_; }
   bool closed() const { return closed_; }
   bool terminal() const { return terminal_; }
   bool lossless() const { return bounds_.lossless; }
-  // Lines of workers that were not shown (a line of several ranks counts for each).
+  // Returns the number of worker lines that were not shown (a line of several ranks counts once per rank).
   std::int64_t lost() const { return lost_; }
-  // Of those, the ones that the last goodbye could not tell, since the console did not take its notice, either.
+  // Returns how many of these the last say_goodbye() could not report, because the console did not accept its notice
+  // either.
   std::int64_t untold() const { return untold_; }
 
-  // The descriptor to wait for, for those who wait outside of the event loop; -1: nothing waits to be written.
+  // Returns the descriptor to wait for, for callers that wait outside of the event loop, or -1 if nothing waits to be
+  // written.
   int waits_for() const { return unsent() > 0 && blocked_ ? descriptor() : -1; }
-  // Ends a stall that is over; for the same.
+  // Ends a stall that has lasted long enough, for callers that wait outside of the event loop.
   void tick();
-  // Blocks until everything is written, or nothing was for `stall`, or for `limit` in all, or interrupted() says so (it
-  // is asked every 100 ms; may be empty). True if all is written.
+  // Blocks until everything is written, until nothing was written for `stall`, or until `limit`. Also ends if
+  // interrupted() returns true; it is called every 100 ms and may be empty. Returns true if everything is written.
   bool flush_within(std::chrono::milliseconds stall, std::chrono::milliseconds limit,
                     const std::function<bool()>& interrupted);
-  // The end: tells what was lost, writes everything within the bounds, and counts what is left as lost.
+  // Ends the output: reports what was lost, writes everything within the bounds, and counts the rest as lost.
   void say_goodbye(const std::function<bool()>& interrupted);
 
  private:
@@ -111,17 +116,17 @@ class Console {
   ConsoleDetour detour_;
   base::UniqueFd own_;
   std::string backlog_;
-  std::size_t sent_ = 0;                // of the backlog
-  std::vector<std::size_t> own_lines_;  // where lines of the launcher's own end in the backlog
-  bool blocked_ = false;                // the console does not take more for now
+  std::size_t sent_ = 0;                // number of bytes of the backlog that were written
+  std::vector<std::size_t> own_lines_;  // where the launcher's own lines end in the backlog
+  bool blocked_ = false;                // the console accepts no more for now
   bool full_ = false;
   bool dropping_ = false;
   bool closed_ = false;
   std::int64_t lost_ = 0;
-  std::int64_t told_ = 0;  // of lost_
-  std::int64_t read_ = 0;  // of told_: the console has taken the notice
+  std::int64_t told_ = 0;  // part of `lost_` that was reported
+  std::int64_t read_ = 0;  // part of `told_` whose notice the console accepted
   std::int64_t untold_ = 0;
-  std::vector<char> losing_;  // by stream: the current line is not shown any more
+  std::vector<char> losing_;  // by stream; not 0 if the rest of the current line is dropped
   OutputTime full_since_;
   std::unique_ptr<net::Watch> writable_;
   std::unique_ptr<net::Watch> stall_;

@@ -4,7 +4,7 @@ namespace ddp::launcher {
 namespace {
 
 constexpr int kSeveral = -1;      // the owner of a progress bar that several ranks show
-constexpr int kMostHidden = 100;  // updates of other ranks' bars while the bar that is shown gets none
+constexpr int kMostHidden = 100;  // most updates of other ranks' bars while the shown bar gets none
 constexpr std::string_view kWipe = "\x1b[K";
 constexpr std::string_view kContinued = "... ";
 

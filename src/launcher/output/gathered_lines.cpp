@@ -17,7 +17,7 @@ void GatheredLines::finish() {
   streams_.clear();
 }
 
-// Of a progress bar the last state counts: those before were written over.
+// Only the last state of a progress bar is kept, because it has overwritten the earlier ones.
 void GatheredLines::pass_on(int which, std::string& line, const LinePiece& piece) {
   if (piece.text.ends_with('\r')) {
     line = piece.text.substr(0, piece.text.size() - 1);

@@ -1,4 +1,5 @@
-// GatheredLines: the output of other nodes, which comes in pieces as they were read there, as whole lines. Pure.
+// GatheredLines turns the output of other nodes into whole lines. The output arrives in pieces, as it was read there.
+// The class is pure.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,15 @@ namespace ddp::launcher {
 
 class GatheredLines {
  public:
-  // A line with its end. A line of more than limits::kLineBytes comes in parts, each with an end of its own.
+  // Receives a line with its end. A line of more than limits::kLineBytes comes in parts, each with an end.
   using Sink = std::function<void(int which, std::string_view line)>;
 
   explicit GatheredLines(Sink sink) : sink_(std::move(sink)) {}
 
-  // `node`: its connection. `which`: kStdout or kStderr. A progress bar is shown as it is when its line has ended.
+  // `node` is the connection of a node, and `which` is kStdout or kStderr. A progress bar is shown in its last state,
+  // when its line has ended.
   void feed(std::uint64_t node, int which, std::string_view bytes);
-  // Nothing more comes from anybody: unfinished lines are ended.
+  // Ends unfinished lines. No node may send output after this.
   void finish();
 
  private:
@@ -29,7 +31,7 @@ class GatheredLines {
 
   struct Stream {
     LineSplitter splitter;
-    std::string line;  // pieces of one that has no end yet
+    std::string line;  // pieces of a line that has not ended yet
   };
   const Sink sink_;
   std::map<std::pair<std::uint64_t, int>, Stream> streams_;

@@ -9,10 +9,10 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kFirstCapacity = 256;
-constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;  // between two places at the end of the order
-constexpr std::uint64_t kStep = 16;                      // between places of lines that were moved
-constexpr int kMoves = 64;                               // lines that a rank's joining may move
-constexpr std::size_t kBitWords = 262'144;  // for many ranks fewer lines wait, so that their bits stay small
+constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;  // distance between two places at the end of the order
+constexpr std::uint64_t kStep = 16;                      // distance between the places of lines that were moved
+constexpr int kMoves = 64;                               // most lines that move when a rank joins a line
+constexpr std::size_t kBitWords = 262'144;  // with many ranks, fewer lines wait, so that their bits stay small
 
 }  // namespace
 
@@ -57,7 +57,7 @@ void LineCollapse::leave(int local_rank) {
   if (--speaker(local_rank).streams > 0) return;
   --speaking_;
   if (speaking_ == 0) return emit_all();
-  // The others may have waited for this one.
+  // The other ranks may have waited for this one.
   Place shared_by_all = ~Place{0};
   for (const Speaker& other : speakers_) {
     if (other.streams > 0) shared_by_all = std::min(shared_by_all, other.shared_place);
@@ -91,7 +91,7 @@ bool LineCollapse::can_join(Sequence line, int local_rank, std::uint64_t hash, s
 }
 
 LineCollapse::Sequence LineCollapse::find(int local_rank, std::uint64_t hash, std::string_view wanted) {
-  // Ranks mostly say the same lines in the same order.
+  // Ranks mostly print the same lines in the same order.
   const Sequence shared = speaker(local_rank).shared;
   const Sequence next = waits(shared) ? entry(shared).behind : front_;
   if (next != 0 && can_join(next, local_rank, hash, wanted)) return next;
@@ -187,7 +187,7 @@ void LineCollapse::unlink(Sequence line) {
 }
 
 void LineCollapse::emit_if_final(Sequence line) {
-  // Ranks that are gone may be among those that have said it.
+  // Ranks that have left may be among those that have printed it.
   for (const Speaker& one : speakers_) {
     if (one.streams > 0 && one.shared_place < entry(line).place) return;
   }

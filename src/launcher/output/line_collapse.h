@@ -1,11 +1,11 @@
-// LineCollapse: the same line of several ranks becomes one line of all of them. Pure: the time is an argument.
+// LineCollapse turns the same line of several ranks into one line of all of them. It is pure: the time is an argument.
 //
-// Lines wait in one order, in which every rank's lines have the order in which it said them. A rank that says a line
-// which waits already joins it, if that line is behind the last one that it shares with others. What the rank has said
-// alone in between moves in front of that line, which disturbs nobody else's order: so ranks that greet by their own
-// names first still share what follows. Any other line goes to the end. A rank is in a line once, so its own
-// repetitions stay. Lines leave from the front: when no rank that may still speak can join them, when they have waited
-// for the window, or when too many wait.
+// Lines wait in one order, in which every rank's lines keep the order in which the rank printed them. If a rank prints
+// a line that already waits, it joins that line. The line must be behind the last line that the rank shares with
+// others. Lines that the rank alone has printed in between move in front of that line, which changes no other rank's
+// order. Therefore ranks that first print different greetings still share the lines that follow. Any other line goes to
+// the end. A rank is in a line only once, so its own repetitions stay. Lines leave from the front. A line leaves when
+// no rank that may still print can join it, when it has waited for the window, or when too many lines wait.
 #pragma once
 
 #include <chrono>
@@ -24,15 +24,15 @@ namespace ddp::launcher {
 
 using OutputTime = std::chrono::steady_clock::time_point;
 
-// What goes to a console: a piece of a stream, or a whole line that several ranks have said.
+// Describes what goes to a console: a piece of a stream, or a whole line that several ranks have printed.
 struct OutputLine {
   LinePiece piece;
-  int stream = 0;      // of the first who said it; pieces of a line have the same
-  int local_rank = 0;  // of the first who said it
-  int times = 1;       // ranks that said it
-  RankBits ranks;      // all of them, if times > 1
+  int stream = 0;      // stream of the first rank that printed it; all pieces of a line have the same one
+  int local_rank = 0;  // the first rank that printed it
+  int times = 1;       // number of ranks that printed it
+  RankBits ranks;      // all of these ranks, if times > 1
   bool tagged = true;
-  bool gathered = false;  // of another node, which cannot be held back
+  bool gathered = false;  // printed on another node, which cannot be held back
 };
 
 class LineCollapse {
@@ -44,19 +44,20 @@ class LineCollapse {
   };
   using Emit = std::function<void(const OutputLine&)>;
 
-  // For local ranks below `ranks`. `emit` must not call back.
+  // Handles local ranks below `ranks`. `emit` must not call this object.
   LineCollapse(int ranks, Bounds bounds, Emit emit);
 
-  // A rank may speak from enter() until as many leave(); its other streams may still do so.
+  // enter() and leave() are called once for each stream of a rank. The rank may print until it has left with all of
+  // them.
   void enter(int local_rank) {
     if (speaker(local_rank).streams++ == 0) ++speaking_;
   }
   void leave(int local_rank);
 
-  // Parts of lines are never joined, but keep their place.
+  // Parts of lines are never joined, but they keep their place.
   void say(int local_rank, int stream, const LinePiece& piece, OutputTime now);
 
-  // When the oldest line has waited for the window; nothing if none waits.
+  // Returns when the oldest line has waited for the window, or std::nullopt if no line waits.
   std::optional<OutputTime> due() const;
   void emit_due(OutputTime now);
   void emit_all() {
@@ -64,35 +65,35 @@ class LineCollapse {
   }
 
  private:
-  using Sequence = std::uint64_t;  // of a line as it came, from 1 on; 0: none
-  using Place = std::uint64_t;     // in the order; there is room between two places
+  using Sequence = std::uint64_t;  // number of a line by arrival, from 1 on; 0 means no line
+  using Place = std::uint64_t;     // place in the order; there are free numbers between two places
 
   struct Entry {
     OutputTime came;
-    std::uint64_t text_begin = 0;  // counted from the first byte ever
+    std::uint64_t text_begin = 0;  // offset from the first byte of the output
     std::uint64_t hash = 0;
     Place place = 0;
-    Sequence before = 0;          // in the order
-    Sequence behind = 0;          // in the order
-    Sequence next_in_bucket = 0;  // as they came
-    Sequence next_alone = 0;      // of the same rank
+    Sequence before = 0;          // previous line in the order
+    Sequence behind = 0;          // next line in the order
+    Sequence next_in_bucket = 0;  // next line in the bucket, by arrival
+    Sequence next_alone = 0;      // next line that only the same rank has printed
     std::uint32_t text_size = 0;
     int stream = 0;
     int local_rank = 0;
     int times = 0;
-    bool whole = true;  // else a part
+    bool whole = true;  // false for a part of a line
     bool begins = true;
     bool ends = true;
-    bool gone = false;  // emitted, but an earlier one still waits
+    bool gone = false;  // emitted while an earlier line still waits
   };
   struct Bucket {
     Sequence first = 0;
     Sequence last = 0;
   };
   struct Speaker {
-    Place shared_place = 0;    // of the last line that it shares, emitted or not
-    Sequence shared = 0;       // that line
-    Sequence alone_first = 0;  // what it alone has said since, and waits
+    Place shared_place = 0;    // place of the last line that the rank shares, emitted or not
+    Sequence shared = 0;       // the last line that the rank shares
+    Sequence alone_first = 0;  // first waiting line that only this rank has printed since then
     Sequence alone_last = 0;
     int streams = 0;
   };
@@ -103,10 +104,11 @@ class LineCollapse {
   std::string_view text(const Entry& entry) const;
   bool waits(Sequence line) { return line >= head_ && line < end_ && !entry(line).gone; }
 
-  // The waiting line that this rank may join; 0: none.
+  // Returns the waiting line that this rank may join, or 0 if there is none.
   Sequence find(int local_rank, std::uint64_t hash, std::string_view text);
   bool can_join(Sequence line, int local_rank, std::uint64_t hash, std::string_view text);
-  // Moves what the rank alone has said in front of the line; false if there is too much of it, or no room.
+  // Moves the lines that only this rank has printed in front of `line`. Returns false if there are too many of them, or
+  // if there are not enough free places.
   bool move_in_front(Sequence line, int local_rank);
   void join(Sequence line, int local_rank);
   void share(Sequence line, int local_rank);
@@ -118,29 +120,29 @@ class LineCollapse {
   void unlink(Sequence line);
   void put_in_bucket(Sequence line, std::vector<Entry>& entries, std::uint64_t mask);
 
-  // Emits the lines that no rank can join any more, if this line is one of them.
+  // Emits the lines that no rank can join anymore, if this line is one of them.
   void emit_if_final(Sequence line);
-  // Emits this line and all in front of it.
+  // Emits this line and all lines in front of it.
   void emit_through(Sequence line);
   void emit(Sequence line);
   void forget_gone();
 
   Bounds bounds_;
   Emit emit_;
-  std::size_t words_;  // of the bits of a line
+  std::size_t words_;  // number of words for the bits of a line
   std::vector<Speaker> speakers_;
   int speaking_ = 0;
-  Sequence head_ = 1;       // the first that came and waits
-  Sequence end_ = 1;        // one behind the last that came
-  Sequence front_ = 0;      // of the order
-  Sequence back_ = 0;       // of the order
+  Sequence head_ = 1;       // first line by arrival that waits
+  Sequence end_ = 1;        // one behind the last line by arrival
+  Sequence front_ = 0;      // first line in the order
+  Sequence back_ = 0;       // last line in the order
   Place emitted_ = 0;       // the last place that was emitted
   std::uint64_t mask_ = 0;  // capacity - 1; the capacity is a power of two
   std::vector<Entry> entries_;
   std::vector<std::uint64_t> bits_;
   std::vector<Bucket> buckets_;
-  std::string text_;              // of the waiting lines
-  std::uint64_t text_begin_ = 0;  // the number of text_'s first byte
+  std::string text_;              // texts of the waiting lines
+  std::uint64_t text_begin_ = 0;  // position of the first byte of `text_`
 };
 
 }  // namespace ddp::launcher

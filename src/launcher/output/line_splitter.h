@@ -1,4 +1,4 @@
-// LineSplitter: bytes of one stream in, lines out. Pure.
+// LineSplitter turns the bytes of one stream into lines. It is pure.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace ddp::launcher {
 
-// A line, or a part of one. All texts of a stream put together are the stream.
+// Describes a line, or a part of one. All texts of a stream put together are the stream.
 struct LinePiece {
-  std::string_view text;  // with its end: "\n", "\r\n", or "\r" (a progress bar); no copy, so for the moment only
-  bool begins = true;     // else it continues the line of the piece before
-  bool ends = true;       // else the next piece continues it
+  std::string_view text;  // includes its end: "\n", "\r\n", or "\r" (a progress bar); valid during the call only
+  bool begins = true;     // false if it continues the line of the previous piece
+  bool ends = true;       // false if the next piece continues it
 
   bool is_only_an_end() const { return text == "\n" || text == "\r\n"; }
   friend bool operator==(const LinePiece&, const LinePiece&) = default;
@@ -26,25 +26,25 @@ class LineSplitter {
  public:
   explicit LineSplitter(std::size_t longest = limits::kLineBytes) : longest_(longest) {}
 
-  // Every line that `bytes` completes. What is left of it, at most `longest` bytes, is kept; a longer line goes out in
-  // parts. A "\r" at the end of `bytes` is kept as well: a "\n" may follow.
+  // Passes on every line that `bytes` completes. The rest, at most `longest` bytes, is kept; a longer line is passed on
+  // in parts. A "\r" at the end of `bytes` is kept as well, because a "\n" may follow.
   template <typename Sink>
   void feed(std::string_view bytes, Sink&& sink);
 
-  // Nothing more is to be had at the moment: a line that ends with "\r" need not be kept. If a "\n" does come, it is a
-  // piece of its own.
+  // Must be called when no more bytes are available for the moment. Passes on a line that ends with "\r". If a "\n"
+  // follows later, it becomes a separate piece.
   template <typename Sink>
   void settle(Sink&& sink) {
     if (holds_return()) give_carry(true, sink);
   }
 
-  // What there is of the unfinished line.
+  // Passes on the part of the unfinished line that is kept.
   template <typename Sink>
   void show_unfinished(Sink&& sink) {
     if (!carry_.empty()) give_carry(holds_return(), sink);
   }
 
-  // The end of the stream: an unfinished line gets a "\n", the one byte that was not in it.
+  // Ends the stream. An unfinished line gets a "\n", which is the only byte that was not in the stream.
   template <typename Sink>
   void finish(Sink&& sink) {
     settle(sink);
@@ -53,7 +53,7 @@ class LineSplitter {
     give_carry(true, sink);
   }
 
-  // Some of the line is kept and has not been given out.
+  // Returns whether a part of the line is kept and was not passed on.
   bool unfinished() const { return !carry_.empty(); }
 
  private:
@@ -66,7 +66,7 @@ class LineSplitter {
   }
   template <typename Sink>
   void give_carry(bool ends, Sink& sink) {
-    // The sink may not feed this splitter, so the carry stays as it is meanwhile.
+    // The sink may not feed this splitter, so the carry stays unchanged meanwhile.
     after_return_ = ends && carry_.back() == '\r';
     give(carry_, ends, sink);
     carry_.clear();
@@ -75,14 +75,15 @@ class LineSplitter {
   void give_whole(std::string_view line, Sink& sink);
   template <typename Sink>
   void keep(std::string_view rest, Sink& sink);
-  // The first bytes of `bytes` belong to the carry's "\r", or to one that was given out: how many were used.
+  // Handles a "\n" at the front of `bytes` that belongs to a "\r" in the carry, or to one that was passed on. Returns
+  // the number of bytes that were used.
   template <typename Sink>
   std::size_t resume_return(std::string_view bytes, Sink& sink);
 
   std::size_t longest_;
   std::string carry_;
-  bool inside_ = false;        // a part of the current line has been given out
-  bool after_return_ = false;  // the last piece ended with a "\r" of which we do not know whether a "\n" follows
+  bool inside_ = false;        // a part of the current line was passed on
+  bool after_return_ = false;  // the last piece ended with a "\r", and a "\n" may follow
 };
 
 template <typename Sink>
@@ -130,7 +131,7 @@ void LineSplitter::feed(std::string_view bytes, Sink&& sink) {
     const void* found = from == end ? nullptr : std::memchr(from, what, static_cast<std::size_t>(end - from));
     return found == nullptr ? end : static_cast<const char*>(found);
   };
-  // Most output has no "\r": it is looked for once a chunk and not once a line.
+  // Most output has no "\r", so it is searched for once per chunk and not once per line.
   const char* next_return = find(at, '\r');
   while (at != end) {
     const char* const newline = find(at, '\n');

@@ -11,7 +11,7 @@
 namespace ddp::launcher {
 namespace {
 
-// No red, which is the colour of errors, and nothing that is hard to read on black or on white.
+// The list excludes red, which is the colour of errors, and colours that are hard to read on black or on white.
 constexpr std::array kColors = {"\x1b[36m", "\x1b[32m", "\x1b[33m", "\x1b[35m", "\x1b[34m", "\x1b[96m", "\x1b[92m"};
 constexpr const char* kSeveralColor = "\x1b[1m";
 constexpr const char* kColorEnd = "\x1b[0m";

@@ -1,4 +1,4 @@
-// LineTag: what stands before a worker's line on the console. Pure: the time is told to it.
+// LineTag makes the text before a worker's line on the console. It is pure: the caller sets the time.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 
 namespace ddp::launcher {
 
-// Ranks of this node as bits: local rank r is bit r % 64 of word r / 64.
+// Represents ranks of this node as bits: local rank r is bit r % 64 of word r / 64.
 using RankBits = std::span<const std::uint64_t>;
 
-// Ascending local ranks.
+// Returns ascending local ranks.
 std::vector<int> ranks_of(RankBits bits);
 
 //   LineTag tag("[${rank}] ", {"node0", "trainer"}, true);
@@ -26,24 +26,24 @@ class LineTag {
     std::string role;
   };
 
-  // `format`: text with ${rank}, ${local_rank}, ${node}, ${role}, ${role_name} (torchelastic's name for it), ${time}
-  // (hours, minutes and seconds of the local time); also without braces. "$$" is a "$"; every other name stays as it is
-  // written, as torchelastic does it.
-  // Names are shown on one line, with what acts on a terminal escaped.
+  // `format` is text with ${rank}, ${local_rank}, ${node}, ${role}, ${role_name} (torchelastic's name for the role) and
+  // ${time} (hours, minutes and seconds of the local time). The braces may be left out. "$$" is a "$". Every other name
+  // stays as it is written, as in torchelastic. Names are shown on one line, with the characters that control a
+  // terminal escaped.
   LineTag(const std::string& format, const Names& names, bool color);
 
-  // The rank in the world of a local rank; until told, they are the same.
+  // Sets the global rank of a local rank. Until then, both are the same.
   void set_rank(int local_rank, int rank);
-  // The node's name from now on.
+  // Sets the node's name from now on.
   void set_node(const std::string& node);
   void set_time(std::chrono::system_clock::time_point now);
 
   bool empty() const { return parts_.empty(); }
-  // These are valid until the next call of the same function or of one that sets something.
+  // The results are valid until the next call of the same function, or of a function that sets something.
   std::string_view of_rank(int local_rank);
   std::string_view of_ranks(RankBits bits);
 
-  // Without colours.
+  // Returns the tag without colours.
   std::string plain(int local_rank) const { return render({&local_rank, 1}); }
 
  private:
@@ -71,9 +71,9 @@ class LineTag {
   bool uses_time_ = false;
   std::time_t second_ = -1;
   std::string time_;
-  std::vector<int> ranks_;  // by local rank; -1: not told
+  std::vector<int> ranks_;  // by local rank; -1 if not set
   std::vector<Cached> cached_;
-  std::vector<std::uint64_t> several_bits_;  // those of several_
+  std::vector<std::uint64_t> several_bits_;  // the ranks of `several_`
   Cached several_;
 };
 

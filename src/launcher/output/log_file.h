@@ -1,4 +1,5 @@
-// LogFile: a file of workers' output. It fails once, and is then left alone. LineFilter: such a file for chosen lines.
+// LogFile is a file for workers' output. After its first failure, nothing more is written to it. LineFilter is such a
+// file for selected lines.
 #pragma once
 
 #include <functional>
@@ -12,15 +13,15 @@
 
 namespace ddp::launcher {
 
-// For appending; made if it is not there. A FIFO without a reader is a failure, not a wait.
+// Opens a file for appending, and creates it if necessary. A FIFO without a reader is a failure, not a wait.
 base::Result<base::UniqueFd> open_log_file(const std::string& path);
 
-// At most the last `bytes` of a file, nothing if it cannot be read; `cut`: there were more.
+// Returns at most the last `bytes` of a file, or an empty string if it cannot be read. Sets `cut` if there were more.
 std::string last_bytes_of_file(const std::string& path, std::size_t bytes, bool& cut);
 
 class LogFile {
  public:
-  // `failed` gets a sentence, once.
+  // `failed` is called once, with a sentence.
   using Failed = std::function<void(const std::string&)>;
 
   LogFile() = default;
@@ -28,7 +29,7 @@ class LogFile {
 
   explicit operator bool() const { return static_cast<bool>(fd_); }
   const std::string& path() const { return path_; }
-  // All bytes, as they are; nothing after a failure.
+  // Writes all bytes unchanged. After a failure, writes nothing.
   void write(std::string_view bytes, const Failed& failed);
 
  private:
@@ -36,21 +37,21 @@ class LogFile {
   base::UniqueFd fd_;
 };
 
-// The lines of all workers that hold one of the words go to one more file. A word that lies across the parts of a line
-// that is longer than limits::kLineBytes is not seen.
+// Writes the lines of all workers that contain one of the words to one more file. A word is not found if it crosses the
+// parts of a line that is longer than limits::kLineBytes.
 class LineFilter {
  public:
   explicit LineFilter(std::vector<std::string> words) : words_(std::move(words)) {}
 
-  // There are words.
+  // Returns whether there are words.
   bool wanted() const { return !words_.empty(); }
-  // Where the lines go from now on; another path than before closes the file of that. Why it cannot be written, or
-  // nothing.
+  // Sets the path of the file from now on. If it differs from the previous path, the previous file is closed. Returns
+  // why the file cannot be written, or an empty string.
   std::string open(const std::string& path);
   bool active() const { return static_cast<bool>(file_); }
 
-  // `tag` makes what stands before the line. `matches`: whether the stream's current line does; kept by the caller, one
-  // for each stream.
+  // `tag` returns the text before the line. `matches` says whether the stream's current line matches; the caller keeps
+  // one for each stream.
   void take(const LinePiece& piece, const std::function<std::string()>& tag, bool& matches,
             const LogFile::Failed& failed);
 

@@ -17,8 +17,8 @@ namespace ddp::launcher {
 
 using std::chrono::steady_clock;
 
-// Everything that reads or shows happens within one of these: it sets the time, and sends what came of it on its way.
-// Callbacks from within find busy_ set, and touch neither the buffer nor the collapse.
+// All reading and showing happens within a Turn. It sets the time, and at its end flushes the consoles. Callbacks
+// during a turn find busy_ set, and touch neither the buffer nor the collapse.
 class OutputPump::Turn {
  public:
   explicit Turn(OutputPump& pump) : pump_(pump) {
@@ -55,7 +55,7 @@ OutputPump::OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext cont
   if (plan_.lossless) context_.console.backlog = std::min(context_.console.backlog, limits::kLosslessBacklog);
   add_outlet(context_.console_out);
   outlets_ = {owned_outlets_.front().get(), owned_outlets_.front().get()};
-  // Where both lead to the same place, one backlog keeps the lines whole and in order.
+  // If both outputs lead to the same place, one backlog keeps the lines whole and in order.
   if (same_file(context_.console_out, context_.console_err)) return;
   add_outlet(context_.console_err);
   outlets_[kStderr] = owned_outlets_.back().get();
@@ -143,7 +143,7 @@ void OutputPump::arm(WorkerStream& stream) {
 }
 
 void OutputPump::turn(WorkerStream& stream) {
-  // Somebody else may have filled the console since this one was armed.
+  // Another stream may have filled the console since this one was armed.
   if (!feeds_full_console(stream)) {
     const Turn turn(*this);
     read_what_is_there(stream);
@@ -156,7 +156,7 @@ void OutputPump::read_what_is_there(WorkerStream& stream) {
   while (left > 0 && stream.fd) {
     const std::size_t got = read_some(stream, left);
     left -= got;
-    // A pipe that gave less is empty; a terminal gives little at a time.
+    // A pipe that gave less is empty, but a terminal gives little at a time.
     if (got == 0 || (!stream.terminal && left > 0)) {
       stream.splitter.settle([&](const LinePiece& piece) { take_piece(stream, piece); });
       break;
@@ -179,7 +179,7 @@ std::size_t OutputPump::read_some(WorkerStream& stream, std::size_t most) {
     }
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-    // EIO is how the end of a terminal looks; after any other error there is nothing more to be had, either.
+    // EIO marks the end of a terminal. After any other error, no more can be read either.
     finish(stream);
     return 0;
   }
@@ -299,7 +299,7 @@ void OutputPump::before_own_line(std::chrono::milliseconds most) {
     emit_all();
     for (const auto& one : owned_outlets_) one->console->finish_line();
   }
-  outlet(kStderr).console->flush_within(most, most, {});  // where that line goes
+  outlet(kStderr).console->flush_within(most, most, {});  // the launcher's own line goes there
 }
 
 void OutputPump::emit_all() {

@@ -1,11 +1,11 @@
-// OutputPump: carries the workers' output from their pipes to the console and to files.
+// OutputPump carries the workers' output from their pipes to the console and to files.
 //
 //   stream ─▶ file (raw)
 //      └────▶ LineSplitter ─▶ filtered file
 //                   └───────▶ LineCollapse ─▶ ConsoleLayout (LineTag) ─▶ Console (backlog)
 //
-// A worker never waits for the console for longer than limits::kConsoleStall (unless lossless), and the loop never for
-// a worker, nor for the console but in drain() and before_own_line().
+// A worker never waits for the console for longer than limits::kConsoleStall (unless lossless). The loop never waits
+// for a worker. It waits for the console only in drain() and before_own_line().
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@
 
 namespace ddp::launcher {
 
-// A worker's ends of its streams, to become its descriptors 1 and 2; to be closed after the spawn, or the pump waits
-// for them at the end.
+// Holds the worker's ends of its streams, which become its descriptors 1 and 2. They must be closed after the spawn;
+// otherwise the pump waits for them at the end.
 struct WorkerStreams {
   base::UniqueFd out;
   base::UniqueFd err;
@@ -44,8 +44,8 @@ struct WorkerLabel {
   int rank = 0;
 };
 
-// By path. Those that the plan does not ask for are not made. The filtered ones are of all workers together, as in
-// torchrun: <attempt>/filtered_stdout.log.
+// Holds paths. Files that the plan does not need are not created. The filtered files are for all workers together, as
+// in torchrun: <attempt>/filtered_stdout.log.
 struct WorkerFiles {
   std::string out;
   std::string err;
@@ -58,51 +58,55 @@ struct OutputContext {
   std::string role;
   int console_out = 1;
   int console_err = 2;
-  ConsoleBounds console;  // `lossless` is the plan's
+  ConsoleBounds console;  // its `lossless` is taken from the plan
 };
 
-// Belongs to the event loop's thread. SIGPIPE must be ignored. The callbacks may be set at any time and are called from
-// within the other calls; they must not destroy the pump nor open workers.
-// Lines of workers that the consoles did not show (those of a closed one do not count).
+// Counts the workers' lines that the consoles did not show (lines for a closed console do not count).
 struct LostLines {
   std::int64_t all = 0;
-  std::int64_t untold = 0;  // of them: the last drain could not tell their loss on the console
+  std::int64_t untold = 0;  // part of them whose loss the last drain() could not report on the console
 };
 
+// Belongs to the event loop's thread. SIGPIPE must be ignored. The callbacks may be set at any time, and are called
+// from within the other functions. They must not destroy the pump or open workers.
 class OutputPump {
  public:
   OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext context);
   ~OutputPump();
 
-  // The reader of our output has gone (EPIPE; EIO after a hang-up). Once. Files are written as before.
+  // Called once if the reader of the launcher's output has gone (EPIPE, or EIO after a hang-up). Files are still
+  // written.
   std::function<void()> on_console_closed;
-  // A sentence for the user: a file cannot be written any more, a console is gone for another reason.
+  // Called with a sentence for the user, if a file cannot be written anymore, or if a console is lost for another
+  // reason.
   std::function<void(const std::string&)> on_notice;
-  // Asked now and then while drain() waits for the console; true: it waits no more.
+  // Called repeatedly while drain() waits for the console. If it returns true, the wait ends.
   std::function<bool()> interrupted;
 
-  // The node's name in tags from now on; it may differ between attempts.
+  // Sets the node's name in tags from now on; it may differ between attempts.
   void set_node(const std::string& node) { tag_.set_node(node); }
 
-  // Before each spawn. A restart calls it again for the same rank; what is left of the earlier worker's output is then
-  // read first, as far as it is there.
+  // Must be called before each spawn. If it is called again for the same rank after a restart, it first reads the
+  // available rest of the earlier worker's output.
   base::Result<WorkerStreams> open(const WorkerLabel& label, const WorkerFiles& files);
 
-  // After all workers are dead. Blocks until the end of their streams, or limits::kDrainQuiet without output (a
-  // descendant may hold a pipe), or the limit; then everything that waits is written, as far as the console takes it.
+  // Must be called after all workers are dead. Blocks until the end of their streams, until limits::kDrainQuiet without
+  // output (a descendant may hold a pipe), or until `limit`. Then everything that waits is written, as far as the
+  // console accepts it.
   void drain(std::chrono::milliseconds limit = limits::kDrain);
 
-  // The last lines of a worker, readable (see last_lines_of()): of its stderr, and before them, if these are few, of
-  // its stdout; at most limits::kLastLines in all. Valid until the rank is opened again.
+  // Returns the last lines of a worker in readable form (see last_lines_of()). They are lines of its stderr and, if
+  // these are few, lines of its stdout before them. There are at most limits::kLastLines in all. Valid until the rank
+  // is opened again.
   std::vector<std::string> last_lines(int local_rank) const;
-  // The exception that a Python program has printed to stderr as its last one. What is there is read first.
+  // Returns the last exception that a Python program has printed to stderr. The available output is read first.
   std::optional<PythonError> printed_error(int local_rank);
 
-  // For the launcher's own lines, which others write: what waits is shown, and an unfinished line or progress bar is
-  // ended. Waits for the console for no longer than `most`.
+  // Must be called before the launcher's own lines, which other code writes. Shows the waiting output, and ends an
+  // unfinished line or progress bar. Waits for the console for at most `most`.
   void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
 
-  // The workers' output goes elsewhere. `which` is kStdout or kStderr. See Console::redirect().
+  // Redirects the workers' output. `which` is kStdout or kStderr. See Console::redirect().
   void redirect(const std::function<std::optional<std::size_t>(int which, std::string_view bytes)>& take,
                 const std::function<int()>& waits_for) {
     for (const auto& one : owned_outlets_) {
@@ -110,19 +114,19 @@ class OutputPump {
       one->console->redirect({[take, which](std::string_view bytes) { return take(which, bytes); }, waits_for});
     }
   }
-  // There is room again where it goes.
+  // Must be called when redirected output is accepted again.
   void room_elsewhere() {
     for (const auto& one : owned_outlets_) one->console->flush();
   }
-  // A line of another node's workers, with its end and its tag.
+  // Shows a line of another node's workers, given with its end and its tag.
   void show_gathered(int which, std::string_view line);
 
-  // After SIGWINCH.
+  // Must be called after SIGWINCH.
   void copy_console_size();
 
   LostLines lost_lines() const;
 
-  // What a worker has written so far, also straight to a file.
+  // Returns how many bytes a worker has written so far, including bytes that go straight to a file.
   std::uint64_t bytes_of(int local_rank) const {
     std::uint64_t bytes = 0;
     for (const auto& stream : streams_) {
@@ -133,10 +137,10 @@ class OutputPump {
 
  private:
   class Turn;
-  // A console with those who say things on it; both of our outputs may lead to one.
+  // Outlet is a console with its LineCollapse. Both outputs of the launcher may use the same outlet.
   struct Outlet {
     std::unique_ptr<Console> console;
-    std::unique_ptr<LineCollapse> collapse;  // none: nothing to join
+    std::unique_ptr<LineCollapse> collapse;  // null if there are no lines to join
   };
 
   Outlet& outlet(int which) { return *outlets_[static_cast<std::size_t>(which)]; }
@@ -153,10 +157,11 @@ class OutputPump {
   }
   void arm(WorkerStream& stream);
   void turn(WorkerStream& stream);
-  // A stream's share of a turn.
+  // Reads a stream's share of a turn.
   void read_what_is_there(WorkerStream& stream);
   void read_all();
-  // Reads once, at most `most` bytes; 0: nothing there for now, or the end (then the stream is closed).
+  // Reads once, at most `most` bytes. Returns 0 if nothing is available for now, or at the end, when the stream is
+  // closed.
   std::size_t read_some(WorkerStream& stream, std::size_t most);
   void take(WorkerStream& stream, std::string_view chunk);
   void take_piece(WorkerStream& stream, const LinePiece& piece);
@@ -172,7 +177,7 @@ class OutputPump {
     if (on_notice) on_notice(text);
   }
 
-  // One step of drain(): waits until `until` at most; whether anything was read.
+  // Performs one step of drain(), and waits until `until` at most. Returns whether anything was read.
   bool drain_step(std::chrono::steady_clock::time_point until);
 
   net::EventLoop& loop_;
@@ -184,8 +189,8 @@ class OutputPump {
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by 2 * local rank + (0 for stdout, 1 for stderr)
   std::array<LineFilter, 2> filters_;
   std::vector<char> buffer_;
-  OutputTime now_;     // of the current turn
-  bool busy_ = false;  // in a turn
+  OutputTime now_;     // time of the current turn
+  bool busy_ = false;  // set during a turn
   std::unique_ptr<net::Watch> collapse_timer_;
   std::unique_ptr<net::Watch> unfinished_timer_;
   bool told_closed_ = false;

@@ -12,7 +12,7 @@ constexpr std::array kLibraries = {
     std::string_view("/lib64/python"),   std::string_view("<frozen "),
 };
 
-// Takes a line, without its end, from the front of `text`.
+// Removes a line from the front of `text`, and returns it without its end.
 std::string_view next_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   std::string_view line = text.substr(0, end);
@@ -21,7 +21,8 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-// `File "train.py", line 83, in train` is "train.py:83 in train". Empty if the line is no frame.
+// Turns `File "train.py", line 83, in train` into "train.py:83 in train". Returns an empty string if the line is no
+// frame.
 std::string place_in(std::string_view line) {
   if (!line.starts_with(kFrame)) return "";
   line.remove_prefix(kFrame.size());
@@ -36,7 +37,7 @@ std::string place_in(std::string_view line) {
          (function == std::string_view::npos ? "" : " " + std::string(line.substr(function + 2)));
 }
 
-// "ValueError: words" or "KeyboardInterrupt".
+// Returns whether the line looks like "ValueError: words" or "KeyboardInterrupt".
 bool names_exception(std::string_view line) {
   const std::string_view name = line.substr(0, line.find(": "));
   return !name.empty() && name.find_first_of(" \t\"'()[]{}=/") == std::string_view::npos &&

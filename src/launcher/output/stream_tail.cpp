@@ -11,7 +11,8 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// ESC [ parameters final, or ESC and one character (colours, cursor movements); 0: none at the front.
+// Returns the length of the escape sequence at the front, or 0 if there is none. It is ESC [ parameters final, or ESC
+// and one character (colours, cursor movements).
 std::size_t escape_length(std::string_view text) {
   if (text.size() < 2 || text[0] != '\x1b') return 0;
   if (text[1] != '[') return text[1] >= 0x30 && text[1] < 0x5a ? 2 : 0;
@@ -23,7 +24,7 @@ std::size_t escape_length(std::string_view text) {
 std::string readable(std::string_view text, std::size_t bytes) {
   constexpr std::string_view kMore = "...";
   std::string shown;
-  std::size_t fits = 0;  // what may stay if more comes than fits
+  std::size_t fits = 0;  // length that is kept if more comes than fits
   while (!text.empty()) {
     if (shown.size() + kMore.size() <= bytes) fits = shown.size();
     if (const std::size_t escape = escape_length(text); escape > 0) {
@@ -38,10 +39,10 @@ std::string readable(std::string_view text, std::size_t bytes) {
   return shown;
 }
 
-// What a terminal would show of a line with "\r" in it, roughly: the last state that is not blank.
+// Returns roughly what a terminal would show of a line with "\r" in it: the last state that is not blank.
 std::string_view last_state(std::string_view line) {
   while (!line.empty()) {
-    const std::size_t begin = line.rfind('\r') + 1;  // 0 if there is none
+    const std::size_t begin = line.rfind('\r') + 1;  // 0 if there is no "\r"
     if (!is_blank(line.substr(begin))) return line.substr(begin);
     line = line.substr(0, begin == 0 ? 0 : begin - 1);
   }
@@ -56,7 +57,7 @@ void StreamTail::add(std::string_view chunk) {
     kept_.assign(chunk.substr(chunk.size() - bytes_));
     return;
   }
-  // Up to twice the size, so that not every chunk moves the rest.
+  // The kept text may have twice the size, so that not every chunk moves the rest.
   if (kept_.size() + chunk.size() > 2 * bytes_) {
     kept_.erase(0, kept_.size() - bytes_);
     cut_ = true;
@@ -68,7 +69,7 @@ std::vector<std::string> last_lines_of(std::string_view text, bool cut, std::siz
   std::vector<std::string> found;
   while (!text.empty() && found.size() < lines) {
     const std::size_t end = text.back() == '\n' ? text.size() - 1 : text.size();
-    const std::size_t begin = end == 0 ? 0 : text.rfind('\n', end - 1) + 1;  // 0 if there is none
+    const std::size_t begin = end == 0 ? 0 : text.rfind('\n', end - 1) + 1;  // 0 if there is no "\n"
     const std::string_view line = last_state(text.substr(begin, end - begin));
     const bool whole = begin > 0 || !cut || found.empty();
     if (!line.empty() && whole) found.push_back(readable(line, bytes));

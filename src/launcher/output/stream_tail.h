@@ -1,4 +1,4 @@
-// StreamTail: the last bytes of a worker's stream, for the lines that a failure summary shows. Pure.
+// StreamTail keeps the last bytes of a worker's stream, for the lines in a failure summary. It is pure.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ class StreamTail {
   explicit StreamTail(std::size_t bytes) : bytes_(bytes) {}
 
   void add(std::string_view chunk);
-  // At least the last `bytes`, or all there was.
+  // Returns at least the last `bytes`, or everything if there were fewer.
   std::string_view kept() const { return kept_; }
-  // Bytes that were there before kept().
+  // Returns whether there were bytes before kept().
   bool cut() const { return cut_; }
 
  private:
@@ -24,9 +24,10 @@ class StreamTail {
   bool cut_ = false;
 };
 
-// The last lines of a text that are not blank, for a reader's eyes: of a progress bar its last state, no escape
-// sequences, other control characters and bytes that are no UTF-8 as "\xNN", at most `bytes` bytes each (then with
-// "..." at the end). `cut`: the text begins in the middle of a line, which is left out unless it is the only one.
+// Returns the last lines of a text that are not blank, in readable form. A progress bar is reduced to its last state,
+// and escape sequences are removed. Other control characters, and bytes that are not UTF-8, become "\xNN". A line has
+// at most `bytes` bytes; a longer one ends with "...". `cut` means that the text begins in the middle of a line, which
+// is left out unless it is the only one.
 std::vector<std::string> last_lines_of(std::string_view text, bool cut, std::size_t lines, std::size_t bytes);
 
 }  // namespace ddp::launcher

@@ -20,7 +20,7 @@ void set_nonblocking(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-// Without a master: no terminal is to be had.
+// Returns a channel without `ours` if no terminal is available.
 WorkerChannel open_terminal(int like, std::size_t tag_columns) {
   base::UniqueFd master(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   std::array<char, 64> name{};
@@ -31,7 +31,7 @@ WorkerChannel open_terminal(int like, std::size_t tag_columns) {
   base::UniqueFd slave(::open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC));
   termios mode{};
   if (!slave || ::tcgetattr(slave.get(), &mode) != 0) return {};
-  // Every byte as it is written: "\n" becomes "\r\n" on the real terminal, not here as well.
+  // Every byte is passed on as it is written: only the real terminal turns "\n" into "\r\n".
   ::cfmakeraw(&mode);
   if (::tcsetattr(slave.get(), TCSANOW, &mode) != 0) return {};
   copy_terminal_size(like, slave.get(), tag_columns);

@@ -1,4 +1,5 @@
-// WorkerStream: what the pump knows of one stream of one worker. A value with descriptors; it decides nothing.
+// WorkerStream holds what the pump knows about one stream of one worker. It is a value with descriptors, and makes no
+// decisions.
 #pragma once
 
 #include <sys/stat.h>
@@ -27,20 +28,20 @@ struct WorkerStream {
   int local_rank = 0;
   int which = kStdout;
   StreamPlan plan;
-  base::UniqueFd fd;      // none: closed, or the worker writes to its file itself
-  bool terminal = false;  // the descriptor is one
-  bool waiting = false;   // for room on the console
+  base::UniqueFd fd;      // empty if it is closed, or if the worker writes to its file directly
+  bool terminal = false;  // whether the descriptor is a terminal
+  bool waiting = false;   // waits for space on the console
   LogFile file;
-  std::string direct_file;  // the worker writes to it itself
+  std::string direct_file;  // file to which the worker writes directly
   LineSplitter splitter;
   StreamTail tail{0};
-  std::uint64_t bytes = 0;                     // that were read from it
-  bool filter_matches = false;                 // the current line
-  std::optional<OutputTime> unfinished_since;  // of what has not been shown
+  std::uint64_t bytes = 0;                     // number of bytes that were read from it
+  bool filter_matches = false;                 // whether the current line matches the filter
+  std::optional<OutputTime> unfinished_since;  // since when there is text that was not shown
   std::unique_ptr<net::Watch> watch;
 };
 
-// By the worker so far, also straight to its file.
+// Returns how many bytes the worker has written so far, including bytes that go straight to its file.
 inline std::uint64_t bytes_written(const WorkerStream& stream) {
   struct stat status {};
   const bool has_file = !stream.direct_file.empty() && ::stat(stream.direct_file.c_str(), &status) == 0;
@@ -52,7 +53,7 @@ struct StreamEnd {
   bool is_cut = false;  // there was more before it
 };
 
-// Empty for a null pointer.
+// Returns an empty value for a null pointer.
 inline StreamEnd tail_of(const WorkerStream* stream) {
   if (stream == nullptr) return {};
   if (stream->direct_file.empty()) return {std::string(stream->tail.kept()), stream->tail.cut()};

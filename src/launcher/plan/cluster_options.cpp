@@ -7,12 +7,12 @@
 namespace ddp::launcher {
 namespace {
 
-// Jobs that share a node have ports of their own, as far as that is possible without asking.
+// Jobs that share a node get different ports, as far as that is possible without communication.
 constexpr std::uint16_t kFirstPort = 29400;
 constexpr std::uint16_t kPorts = 2000;
 
-// With --nnodes: only what numbers its nodes and leaves it to the user how many there are (a Job of Kubernetes) adds to
-// it. Nodes whose number varies are numbered as they come.
+// Handles options with --nnodes. Only a scheduler that numbers its nodes and leaves their number to the user (a
+// Kubernetes Job) adds anything to them. If the number of nodes varies, nodes are numbered as they arrive.
 base::Result<Options, StartFailure> with_number(const Options& options, const std::optional<ClusterEnv>& cluster) {
   if (!cluster || cluster->node_count || options.min_nodes != options.max_nodes) return options;
   const std::string count = std::to_string(options.max_nodes);
@@ -29,10 +29,10 @@ base::Result<Options, StartFailure> with_number(const Options& options, const st
   return result;
 }
 
-// Where the nodes meet, as the scheduler says it; empty: it does not.
+// Returns where the nodes meet according to the scheduler, or an empty string if it does not say.
 std::string meeting_place(const ClusterEnv& cluster, const std::string& host_name) {
   if (!cluster.master_addr) return cluster.hosts.empty() ? "" : cluster.hosts.front();
-  // PyTorchJob's older operators tell the first pod this, and the others its name.
+  // Older operators for PyTorchJob give the first pod "localhost", and the other pods its name.
   const bool is_first = cluster.node_rank == 0;
   return is_first && *cluster.master_addr == "localhost" ? host_name : *cluster.master_addr;
 }

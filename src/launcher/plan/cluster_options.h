@@ -1,5 +1,5 @@
-// What the scheduler that started us (Slurm, mpirun, …) adds to the options, where the user has not said it himself.
-// Pure.
+// Adds to the options what the scheduler that started the launcher (Slurm, mpirun, …) reports, unless the user has
+// given it. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace ddp::launcher {
 
-// Of a job on several nodes: how many, which this is, where they meet, the job's name. Options win: under torchrun's
-// name, with --standalone and with --node-rank nothing is added, with --nnodes at most this node's number. A remark
-// says what was derived from which variables.
+// For a job on several nodes, adds their number, the rank of this node, where they meet, and the job's name. Options
+// take precedence: when invoked as torchrun, with --standalone and with --node-rank, nothing is added. With --nnodes,
+// at most this node's rank is added. A remark says what was derived from which variables.
 base::Result<Options, StartFailure> with_cluster(const Options& options, const NodeFacts& facts);
 
-// The scheduler has hosts, and starts a script on one of them: whether launchers were started on the others it does not
-// say.
+// Returns whether the scheduler only has hosts and starts a script on one of them. It does not say whether launchers
+// were started on the others.
 bool is_allocation_only(const ClusterEnv& cluster);
 
-// For the store of a job to which nobody has given a port: all its nodes get the same from its name.
+// Returns the port for a job's store if the user has not given one. All nodes derive the same port from the job's name.
 std::uint16_t port_of_job(const std::string& job_id);
 
 }  // namespace ddp::launcher

@@ -25,7 +25,7 @@ std::set<int> values(const Places& places, int CpuPlace::*field) {
   return result;
 }
 
-// CPUs of `count` cores of the node, after the first `skipped` ones.
+// Returns the CPUs of `count` cores of the NUMA node, after the first `skipped` cores.
 Places cores(const Places& node, std::size_t skipped, std::size_t count) {
   const std::set<int> all = values(node, &CpuPlace::core);
   const std::vector<int> ordered(all.begin(), all.end());
@@ -37,7 +37,8 @@ Places cores(const Places& node, std::size_t skipped, std::size_t count) {
   return places;
 }
 
-// The caches of a node as lists of CPUs: those with most CPUs first, since our affinity mask may cut some of them.
+// Returns the caches of a NUMA node as lists of CPUs. The longest list comes first, because the affinity mask may
+// exclude CPUs of some caches.
 std::vector<Places> caches(const Places& node) {
   std::map<int, Places> by_cache;
   for (const CpuPlace& place : node) by_cache[place.cache].push_back(place);
@@ -59,7 +60,7 @@ WorkerBinding describe(const Places& places, const WorkerPlace& worker) {
   return binding;
 }
 
-// The node of each worker: its GPU's, or each in turn.
+// Returns the NUMA node of each worker: the node near its GPU, or each node in turn.
 base::Result<std::vector<int>> homes(const CpuTopology& topology, const std::vector<WorkerPlace>& workers) {
   const std::set<int> known = values(topology.cpus, &CpuPlace::numa_node);
   const std::vector<int> nodes(known.begin(), known.end());
@@ -85,7 +86,7 @@ base::Result<std::vector<WorkerBinding>> bind_cpus(NumaBinding mode, const CpuTo
   std::map<int, std::size_t> population;
   for (const int node : home.value()) ++population[node];
 
-  std::map<int, std::size_t> seen;  // workers of the node before this one
+  std::map<int, std::size_t> seen;  // number of earlier workers on the NUMA node
   std::vector<WorkerBinding> bindings;
   for (std::size_t i = 0; i < workers.size(); ++i) {
     const int number = home.value()[i];

@@ -1,4 +1,4 @@
-// Which CPUs each worker runs on under --numa-binding: a pure function of the topology.
+// Determines which CPUs each worker runs on under --numa-binding, as a pure function of the topology.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,14 @@
 namespace ddp::launcher {
 
 struct WorkerPlace {
-  std::string gpu;               // its name, for the description; empty: none
-  std::optional<int> numa_node;  // of its GPU; nothing: the worker is given a node in turn
+  std::string gpu;               // name of the GPU, for the description; empty if there is none
+  std::optional<int> numa_node;  // NUMA node of the GPU; if std::nullopt, the worker gets one in turn
 };
 
-// `mode`: all CPUs of the NUMA node near the worker's GPU; all of that node's socket; the node's cores, divided evenly
-// among its workers, the first ones getting one more (exclusive); or the CPUs of one last-level cache of the node,
-// another for each worker as long as there are some (core-complex). One place a worker; one binding a worker.
+// Returns one binding per worker, for one place per worker. `mode` selects the CPUs. They are all CPUs of the NUMA node
+// near the worker's GPU (node), or of that node's socket (socket). With exclusive, the node's cores are divided evenly
+// among its workers, and the first workers may get one more. With core-complex, each worker gets the CPUs of one
+// last-level cache of the node, a different one as long as there are enough.
 base::Result<std::vector<WorkerBinding>> bind_cpus(NumaBinding mode, const CpuTopology& topology,
                                                    const std::vector<WorkerPlace>& workers);
 

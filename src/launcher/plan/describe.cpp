@@ -1,5 +1,5 @@
-// The plan for people: a table that can be read from top to bottom, one fact a line. And for machines: field names are
-// stable; docs/reference/environment.md gives the variables' meaning.
+// Describes the plan for people, as a table with one fact per line, and for other programs, as JSON. The field names
+// are stable. docs/reference/environment.md explains the variables.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ std::string stream_text(const StreamPlan& stream) {
   return stream.to_file ? "file" : "nowhere";
 }
 
-// "all" or the local ranks for each way that output goes.
+// Returns a row for each destination of output, with its local ranks if there are several destinations.
 std::string output_rows(const LaunchPlan& plan) {
   std::map<std::string, std::vector<int>> ranks;
   for (std::size_t i = 0; i < plan.output.workers.size(); ++i) {
@@ -119,7 +119,7 @@ Placement known_placement(const LaunchPlan& plan) {
   return {.world_size = plan.workers, .master_addr = plan.store.advertised, .master_port = plan.store.port};
 }
 
-// What all workers have alike, then the names of what differs.
+// Lists the variables that are the same for all workers, and then the names of those that differ.
 std::string environment_rows(const LaunchPlan& plan) {
   const Placement placement = known_placement(plan);
   WorkerContext worker;
@@ -128,7 +128,7 @@ std::string environment_rows(const LaunchPlan& plan) {
   if (plan.store.port == 0) differing.insert(wire::env::kMasterPort);
   if (plan.store.port == 0 && first.contains(wire::env::kNcclRasAddress)) differing.insert(wire::env::kNcclRasAddress);
   if (first.contains(wire::env::kTorchFile)) differing.insert(wire::env::kTorchFile);
-  // These are a worker's own even if there is but one.
+  // These variables belong to a single worker even if there is only one.
   differing.insert({wire::env::kRank, wire::env::kRoleRank});
   for (worker.local_rank = 1; worker.local_rank < plan.workers; ++worker.local_rank) {
     for (const auto& [name, value] : worker_variables(plan, placement, worker)) {
@@ -152,7 +152,8 @@ OrderedJson stream(const StreamPlan& plan) {
   return {{"console", plan.to_console}, {"file", plan.to_file}, {"tagged", plan.tagged}};
 }
 
-// What is known only once the job runs is null: the port that the kernel chooses, what follows from it, the error file.
+// A value is null if it is known only when the job runs. These are the port that the kernel chooses, values that depend
+// on it, and the error file.
 OrderedJson environment(const LaunchPlan& plan, int local_rank) {
   const Placement placement = known_placement(plan);
   OrderedJson variables = OrderedJson::object();
@@ -271,7 +272,7 @@ std::string describe_json(const LaunchPlan& plan) {
       {"event_log", plan.event_log},
       {"workers", workers},
       {"notes", plan.notes}};
-  // A name that is no UTF-8 is shown with replacement characters rather than not at all.
+  // A name that is not UTF-8 is shown with replacement characters instead of being left out.
   return result.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -11,14 +11,14 @@ bool is_device_name(const std::string& name) {
   return name.starts_with("GPU-") || name.starts_with("MIG-");
 }
 
-// The words between the commas, without blanks around them.
+// Returns the words between the commas, without the spaces around them.
 std::vector<std::string> names_of(const std::string& list) {
   std::vector<std::string> names = base::split(list, ',');
   for (std::string& name : names) name = base::trimmed(name, " ");
   return names;
 }
 
-// The GPUs of the node whose UUID begins so.
+// Returns the GPUs of the node whose UUIDs start with `beginning`.
 std::vector<int> with_uuid(const std::string& beginning, const std::vector<GpuFacts>& node_gpus) {
   std::vector<int> found;
   for (const GpuFacts& gpu : node_gpus) {
@@ -31,12 +31,12 @@ bool uuids_known(const std::vector<GpuFacts>& node_gpus) {
   return std::ranges::all_of(node_gpus, [](const GpuFacts& gpu) { return !gpu.uuid.empty(); });
 }
 
-// One word of CUDA_VISIBLE_DEVICES; nothing where CUDA would stop.
+// Resolves one word of CUDA_VISIBLE_DEVICES. Returns std::nullopt where CUDA would stop reading.
 std::optional<VisibleGpu> resolve(const std::string& name, const std::vector<GpuFacts>& node_gpus) {
   if (const auto index = base::parse_integer(name, 0, std::ssize(node_gpus) - 1)) {
     return VisibleGpu{name, static_cast<int>(*index)};
   }
-  // The parts of a GPU cannot be listed without the driver's library; they are believed.
+  // The parts of a GPU cannot be listed without the driver's library, so their names are not checked.
   if (name.starts_with("MIG-")) return VisibleGpu{name, std::nullopt};
   if (!name.starts_with("GPU-")) return std::nullopt;
   const std::vector<int> found = with_uuid(name, node_gpus);
@@ -66,7 +66,8 @@ base::Result<VisibleGpu> choose_one(const std::string& asked, const std::string&
     return gpu.name == name || (!found.empty() && gpu.index == found.front());
   });
   if (same != visible.end()) return VisibleGpu{name, same->index};
-  // A MIG name belongs to one of the node's GPUs if all of those are visible; a UUID where the driver shows none.
+  // If all GPUs of the node are visible, a MIG name must belong to one of them. The same holds for a UUID if the driver
+  // does not show all UUIDs.
   const bool inherited_names = std::ranges::any_of(visible, [](const VisibleGpu& gpu) { return !gpu.index; });
   const bool all_visible = !inherited_names && visible.size() == node_gpus.size();
   const bool believed = name.starts_with("MIG-") || !uuids_known(node_gpus);
@@ -80,7 +81,8 @@ base::Result<DeviceBinding> without_gpus(const DeviceRequest& request) {
   binding.meant.resize(workers);
   if (!request.virtual_local_rank) return binding;
   if (!request.inherited) {
-    // There may be GPUs that we do not know of (another maker's, say), and LOCAL_RANK no longer tells workers apart.
+    // There may be GPUs that the launcher does not know of (for example of another vendor), and LOCAL_RANK no longer
+    // distinguishes the workers.
     for (std::size_t i = 0; i < workers; ++i) binding.visible[i] = std::to_string(i);
     return binding;
   }

@@ -82,7 +82,7 @@ base::Result<std::vector<WorkerBinding>, StartFailure> plan_cpus(const Options& 
     WorkerPlace place;
     if (gpu) place.gpu = gpu->name;
     if (gpu && gpu->index) place.numa_node = facts.gpus.at(static_cast<std::size_t>(*gpu->index)).numa_node;
-    // With one node the kernel says nothing about devices, and there is nothing to say.
+    // With a single NUMA node, the kernel does not report the node of a device. The GPU belongs to that node.
     if (gpu && !place.numa_node && one_node) place.numa_node = first_node;
     places.push_back(std::move(place));
   }
@@ -112,13 +112,14 @@ void choose_omp_threads(const NodeFacts& facts, LaunchPlan& plan) {
                        "); export it to override");
 }
 
-// A fault of a rank that does not exist would prove nothing. That there are some is said, lest they stay there.
+// A fault of a rank that does not exist would test nothing. A note mentions the faults, so that the user does not
+// forget them.
 std::optional<StartFailure> check_faults(LaunchPlan& plan) {
   const std::string text = base::join(plan.faults, " ");
   const auto faults = wire::parse_faults(text);
   if (!faults) return StartFailure{kExitUsage, "--inject=" + text + ": " + faults.error().message};
   for (const wire::Fault& fault : faults.value()) {
-    // How many ranks several nodes have is not known yet.
+    // The number of ranks on several nodes is not known yet.
     if (fault.rank < plan.workers || plan.nodes.several()) continue;
     return StartFailure{kExitUsage, "--inject: rank=" + std::to_string(fault.rank) + ", but there " +
                                         (plan.workers == 1 ? "is " : "are ") + base::counted(plan.workers, "worker") +
@@ -128,17 +129,17 @@ std::optional<StartFailure> check_faults(LaunchPlan& plan) {
   std::vector<std::string> at_calls;
   for (const std::string& one : base::split(text, ' ')) {
     const auto fault = wire::parse_fault(one);
-    if (!fault) continue;  // nothing between two spaces
+    if (!fault) continue;  // the text between two spaces is empty
     fault.value().after ? plan.timed_faults.push_back(fault.value()) : at_calls.push_back(one);
   }
   plan.faults = std::move(at_calls);
   return std::nullopt;
 }
 
-// What only the environment says.
+// Sets what only the environment can set.
 void plan_from_environment(const std::vector<std::string>& environment, HangPlan& plan) {
   plan.trace_file = find_variable(environment, wire::env::kHangTrace).value_or("");
-  // Tests cannot wait for half an hour.
+  // Tests cannot wait for half an hour, so this variable sets a shorter limit.
   const auto text = find_variable(environment, wire::env::kTestStillLimit);
   const auto seconds = text ? base::parse_integer(*text, 1, 86'400) : std::nullopt;
   if (seconds) plan.still = std::chrono::seconds(*seconds);

@@ -1,4 +1,4 @@
-// LaunchPlan: everything that is decided before the first process starts, as a value.
+// LaunchPlan is a value that holds everything that is decided before the first process starts.
 #pragma once
 
 #include <chrono>
@@ -20,83 +20,83 @@
 
 namespace ddp::launcher {
 
-// Where the store listens and what the workers are told.
+// Says where the store listens, and which address the workers get.
 struct StorePlan {
   std::string bind_address = "127.0.0.1";
-  std::uint16_t port = 0;                // 0: one that the kernel chooses
-  std::string advertised = "127.0.0.1";  // MASTER_ADDR
-  bool open = false;                     // to everybody
+  std::uint16_t port = 0;                // 0 if the kernel chooses the port
+  std::string advertised = "127.0.0.1";  // value of MASTER_ADDR
+  bool open = false;                     // accepts every client
   store::StoreLimits limits;
-  std::shared_ptr<const store::Authenticator> token;  // empty: none
-  std::string token_source;                           // what gave it, as messages name it
+  std::shared_ptr<const store::Authenticator> token;  // null if there is none
+  std::string token_source;                           // source of the token, as messages name it
 };
 
-// CPUs and memory of one worker; empty: not bound.
+// Lists the CPUs and the memory of one worker. It is empty if the worker is not bound.
 struct WorkerBinding {
-  std::vector<int> cpus;          // as the kernel numbers them
+  std::vector<int> cpus;          // the kernel's numbers
   std::vector<int> memory_nodes;  // NUMA nodes to prefer
   std::string description;        // "NUMA node 0, CPUs 0-15 (near GPU 0)"
 };
 
-// What is done about ranks that do not go on: watchdog/stall_policy.h.
+// Says what is done about ranks that make no progress: see watchdog/stall_policy.h.
 struct HangPlan {
-  std::optional<std::chrono::milliseconds> timeout;  // --hang-timeout, if it was given; 0: hangs are not looked for
+  std::optional<std::chrono::milliseconds> timeout;  // --hang-timeout, if given; 0 disables the detection of hangs
   HangLimit limit = HangLimit::fixed;
   HangAction action = HangAction::kill;
-  // Without a limit of the user's: a rank that shows no sign of life for so long is given up.
+  // If the user has set no limit, a rank that shows no sign of life for this long is given up.
   std::chrono::milliseconds still = limits::kHangStill;
-  std::string trace_file;  // DDP_HANG_TRACE; empty: none is written
+  std::string trace_file;  // value of DDP_HANG_TRACE; empty if no trace is written
 
   bool is_off() const { return timeout && timeout->count() == 0; }
 };
 
-// The nodes of a job; one: no others.
+// Describes the nodes of a job. If there is one, it has no others.
 struct NodesPlan {
   int min = 1;
   int max = 1;
-  std::string asked = "1";                    // --nnodes, as typed
-  std::optional<int> rank;                    // every node says its number
-  std::chrono::milliseconds join_timeout{0};  // for `min` of them to come
-  std::chrono::milliseconds last_call{0};     // for more, up to `max`
-  std::chrono::milliseconds node_timeout{0};  // without a word, after which one is lost
+  std::string asked = "1";                    // --nnodes as text
+  std::optional<int> rank;                    // set if every node gives its number
+  std::chrono::milliseconds join_timeout{0};  // how long to wait for `min` nodes
+  std::chrono::milliseconds last_call{0};     // how long to wait for more nodes, up to `max`
+  std::chrono::milliseconds node_timeout{0};  // silence after which a node is lost
 
   bool several() const { return max > 1; }
 };
 
-// What each worker executes.
+// Describes what each worker executes.
 struct WorkerCommand {
-  std::string program;                 // resolved path of what is executed (the interpreter for a script)
-  std::vector<std::string> arguments;  // argv, argv[0] first; ${local_rank} is replaced per worker where macros is set
-  bool local_rank_macro = false;       // torchrun: $local_rank, ${local_rank} and $$ in arguments
-  bool local_rank_argument = false;    // insert --local_rank=N …
-  std::size_t local_rank_argument_at = 0;  // … before this argument
-  std::string what;                        // for messages: the script, module or program, as typed
+  std::string program;                     // resolved path of the executed program (the interpreter for a script)
+  std::vector<std::string> arguments;      // argv, including argv[0]
+  bool local_rank_macro = false;           // replace $local_rank, ${local_rank} and $$ in arguments, as torchrun does
+  bool local_rank_argument = false;        // insert --local_rank=N into the arguments
+  std::size_t local_rank_argument_at = 0;  // index of the argument before which it is inserted
+  std::string what;                        // script, module or program as typed, for messages
 };
 
 struct LaunchPlan : JobWishes, WorkerCommand {
   std::string host_name;
   int workers = 1;
-  std::vector<std::optional<std::string>> visible_devices;  // by local rank; nothing: left alone
-  std::vector<std::optional<std::string>> devices;          // by local rank: the GPU that is meant, for reports
+  std::vector<std::optional<std::string>> visible_devices;  // by local rank; std::nullopt if it is not changed
+  std::vector<std::optional<std::string>> devices;          // GPU meant for each worker, by local rank, for reports
   bool node_has_gpus = false;
-  std::vector<WorkerBinding> bindings;  // by local rank; empty: none
-  std::optional<int> omp_threads;       // set OMP_NUM_THREADS, unless the user did
+  std::vector<WorkerBinding> bindings;  // by local rank; empty if the workers are not bound
+  std::optional<int> omp_threads;       // value of OMP_NUM_THREADS, unless the user has set it
   NodesPlan nodes;
   StorePlan store;
   OutputPlan output;
   RunFiles files;
   std::string run_id;
   HangPlan hang;
-  bool python_unbuffered = false;  // Python runs behind a wrapper: it gets by a variable what `-u` does for a script
-  std::string python_hook;  // a folder for PYTHONPATH, through which PyTorch programs show their collectives; or empty
-  std::vector<wire::Fault> timed_faults;           // ours
-  std::vector<std::string> notes;                  // warnings and remarks, said at the start unless quiet
-  std::vector<std::string> inherited_environment;  // "NAME=value"
+  bool python_unbuffered = false;  // set PYTHONUNBUFFERED, because Python runs behind a wrapper without -u
+  std::string python_hook;  // folder for PYTHONPATH that makes PyTorch programs show their collectives; may be empty
+  std::vector<wire::Fault> timed_faults;           // faults that the launcher injects
+  std::vector<std::string> notes;                  // warnings and remarks, logged at the start unless quiet
+  std::vector<std::string> inherited_environment;  // "NAME=value" lines
 };
 
 base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& options, const NodeFacts& facts);
 
-// What --dry-run prints, and with --json.
+// Returns what --dry-run prints. describe_json() is for --json.
 std::string describe(const LaunchPlan& plan);
 std::string describe_json(const LaunchPlan& plan);
 

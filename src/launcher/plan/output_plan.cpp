@@ -23,7 +23,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
   }
 }
 
-// torchrun's template has ${role_name} where ours has ${role}; the rest is called alike.
+// torchrun's template has ${role_name} where ddplaunch has ${role}. The other names are the same.
 std::string torch_tag(const NodeFacts& facts) {
   auto asked = find_variable(facts.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
   if (!asked || asked->empty()) return kTorchTag;
@@ -62,7 +62,7 @@ std::set<int> named_ranks(const StreamSelection& selection) {
   return ranks;
 }
 
-// What stands before the lines of a worker's console output; "" for nothing.
+// Returns the text before each line of a worker's console output, or an empty string if there is none.
 std::string choose_tag(const Options& options, const NodeFacts& facts, int workers) {
   if (options.tag) return *options.tag;
   if (options.compatibility_mode != CompatibilityMode::native) return torch_tag(facts);
@@ -115,7 +115,7 @@ void plan_output(const Options& options, const NodeFacts& facts, LaunchPlan& pla
     output.stdout_filters = options.stdout_filters;
     output.stderr_filters = options.stderr_filters;
   }
-  // A log folder alone: everything, as well as on the console. torchrun has only the error files there.
+  // With a log folder alone, all output goes to files and to the console. torchrun writes only the error files there.
   const bool everything = native && options.log_dir && !selected;
   const bool tag_always = native || options.tag.has_value();
   for (int rank = 0; rank < workers; ++rank) {

@@ -1,4 +1,4 @@
-// Placement: where a node's workers stand in the job in one attempt, and where they meet. A value.
+// Placement says which ranks a node's workers have in one attempt, and where they meet. It is a plain value.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,21 @@
 namespace ddp::launcher {
 
 struct Placement {
-  int attempt = 0;  // how often the job has been restarted
+  int attempt = 0;  // number of restarts so far
   int node_rank = 0;
   int node_count = 1;
   int first_rank = 0;  // global rank of local rank 0
   int world_size = 1;
   std::string master_addr;
   std::uint16_t master_port = 0;
-  std::string interface;  // that leads to the other nodes; empty: there are none, or it is not known
-  // Fit for a terminal, and with a number if another node has the same host name; empty: not known yet.
+  std::string interface;  // network interface to the other nodes; empty if there are none, or if it is not known
+  // The name is safe for a terminal, and has a number if another node has the same host name. It is empty if it is not
+  // known yet.
   std::string node_name;
 };
 
-// The name of this node in reports: `host_name`, the plan's, as it is, unless the job has another name for this node.
+// Returns the name of this node in reports. It is the plan's `host_name`, unless the job has another name for this
+// node.
 inline const std::string& node_name(const std::string& host_name, const Placement& placement) {
   const bool is_same = placement.node_name == base::printable(host_name, limits::kShownName);
   return is_same || placement.node_name.empty() ? host_name : placement.node_name;

@@ -16,7 +16,7 @@ StartFailure mistake(const std::string& text) {
   return {base::kExitUsage, text};
 }
 
-// A setting of --rdzv-conf, which has been checked to be a number of seconds.
+// Returns a setting of --rdzv-conf, which was already checked to be a number of seconds.
 std::chrono::milliseconds setting(const Options& options, const std::string& name,
                                   std::chrono::milliseconds otherwise) {
   const auto found = options.rdzv_conf.find(name);
@@ -24,24 +24,24 @@ std::chrono::milliseconds setting(const Options& options, const std::string& nam
   return std::chrono::seconds(base::parse_integer(found->second, 0, 1 << 30).value_or(0));
 }
 
-// torchrun's.
+// These are torchrun's ports.
 constexpr std::uint16_t kStaticPort = 29500;
 constexpr std::uint16_t kDynamicPort = 29400;
 
-// Whether the store's address is settled beforehand, as under torchrun, where that is the backend by default.
+// Returns whether the store's address is settled beforehand. When invoked as torchrun, that is the default backend.
 bool is_static(const Options& options) {
   if (options.rdzv_backend) return options.rdzv_backend == RdzvBackend::static_;
   const bool is_said = !options.rdzv_endpoint.empty() || options.master_port || options.max_nodes > 1;
   return options.compatibility_mode != CompatibilityMode::native && is_said;
 }
 
-// What the options ask for, once --standalone (said or meant) is out of the way.
+// Returns the store that the options request, if --standalone is neither given nor implied.
 base::Result<StorePlan, StartFailure> plan_store(const Options& options) {
   const bool torch = options.compatibility_mode != CompatibilityMode::native;
   StorePlan store;
   if (!options.rdzv_endpoint.empty()) {
     const auto endpoint = parse_host_and_port(options.rdzv_endpoint);
-    // Where an IPv6 address without brackets ends cannot be told from a port.
+    // If an IPv6 address has no brackets, its end cannot be distinguished from a port.
     const bool is_clear =
         endpoint && (options.rdzv_endpoint.starts_with('[') || endpoint.value().host.find(':') == std::string::npos);
     if (!is_clear) {
@@ -68,10 +68,10 @@ std::string bind_address(const std::string& advertised) {
   return advertised == "localhost" ? "127.0.0.1" : advertised;
 }
 
-// torchrun's store listens everywhere, over both versions of IP.
+// torchrun's store listens on all interfaces, over both versions of IP.
 constexpr const char* kAllInterfaces = "::";
 
-// Who may use the store, and how much.
+// Sets which clients may use the store, and how much.
 std::optional<StartFailure> plan_access(const Options& options, const NodeFacts& facts, RendezvousPlan& plan) {
   StorePlan& store = plan.store;
   store.limits = options.store_limits;
@@ -191,7 +191,7 @@ base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& option
     auto store = plan_store(options);
     if (!store) return store.error();
     plan.store = std::move(store).value();
-    // Of several nodes each would have a random one of its own.
+    // Otherwise each of several nodes would have a different random name.
     const bool is_common = torch || plan.nodes.several();
     plan.run_id = !options.run_id.empty() ? options.run_id : is_common ? "none" : facts.random_id;
   }

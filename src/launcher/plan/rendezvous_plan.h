@@ -1,5 +1,5 @@
-// Where the workers meet: how many nodes there are and which this is, the address and port of the store, and the name
-// of the run. Pure functions.
+// Determines where the workers meet: the number of nodes, the rank of this node, the address and port of the store, and
+// the run's name. The functions are pure.
 #pragma once
 
 #include <string>
@@ -18,15 +18,15 @@ struct RendezvousPlan {
   std::vector<std::string> notes;
 };
 
-// Of an address as text: a number of the loopback interface.
+// Returns whether a numeric address belongs to the loopback interface.
 bool is_loopback(const std::string& address);
 
-// From --standalone, --rdzv-*, --master-*, --local-addr and --nnodes. An address that is no number stays a name; it is
-// looked up when the store starts to listen.
+// Uses --standalone, --rdzv-*, --master-*, --local-addr and --nnodes. An address that is a name stays a name; it is
+// resolved when the store starts to listen.
 base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const NodeFacts& facts);
 
-// How many nodes the job has, and which this is. From --nnodes, --node-rank, --rdzv-*, --master-*, --node-timeout.
-// `is_static`: as torchrun's static backend.
+// Determines how many nodes the job has, and which of them this is. Uses --nnodes, --node-rank, --rdzv-*, --master-*
+// and --node-timeout. `is_static` means that nodes are numbered as with torchrun's static backend.
 base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is_static);
 
 }  // namespace ddp::launcher

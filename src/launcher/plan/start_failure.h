@@ -1,4 +1,4 @@
-// StartFailure: why a job, or a worker, is not started.
+// StartFailure says why a job or a worker is not started.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 namespace ddp::launcher {
 
 struct StartFailure {
-  int exit_code;        // 2 usage, 126 not executable, 127 not found, 125 the system refused
-  std::string message;  // a sentence or more
+  int exit_code;        // 2 for usage, 126 for not executable, 127 for not found, 125 for a system error
+  std::string message;  // one or more sentences
 };
 
 }  // namespace ddp::launcher

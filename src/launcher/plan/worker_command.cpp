@@ -16,7 +16,7 @@ namespace {
 
 using Refusal = std::optional<StartFailure>;
 
-// A name with control characters as it should be shown: a carriage return from Windows is the usual case.
+// Returns a name with its carriage returns made visible. Files from Windows have them.
 std::string shown(const std::string& name) {
   std::string text;
   for (const char letter : name) {
@@ -33,7 +33,7 @@ StartFailure not_found(const std::string& start, const std::string& where, const
   return {kExitNotFound, start + where + "." + (suggestion.empty() ? "" : " Did you mean " + suggestion + "?")};
 }
 
-// What holds for scripts and programs alike: the file is there and can be reached.
+// Checks what applies to scripts and programs alike: the file exists and can be reached.
 Refusal check_reachable(const std::string& start, const std::string& name, const ProgramFacts& file, bool by_path) {
   if (file.denied) return StartFailure{kExitNotExecutable, start + "permission denied on a directory of its path."};
   if (file.found) return std::nullopt;

@@ -20,13 +20,13 @@ std::string signal_names(const std::vector<int>& signals) {
   return base::join(names, ",");
 }
 
-// Of a text of several lines, the first one: a variable with line breaks breaks what people do with `env`.
+// Returns the first line of a text, because a variable with line breaks makes the output of `env` ambiguous.
 std::string one_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
 }
 
-// Where NCCL tells how far the ranks of this job are, for a dump: a loopback address of the job's own, so that jobs
-// beside it on this node do not answer. No port has to be looked for.
+// Returns the address at which NCCL reports the state of this job's ranks, for a dump. It is a loopback address that
+// only this job uses, so that other jobs on this node do not answer. No free port has to be found.
 std::string ras_address(const LaunchPlan& plan, const Placement& placement) {
   base::Fnv1a64 hash;
   hash.update(plan.run_id + "\n" + placement.master_addr + "\n" + std::to_string(placement.master_port));

@@ -1,5 +1,5 @@
-// The environment variables that a worker gets on top of what the launcher has. A pure function; the meaning of each is
-// in docs/reference/environment.md.
+// Determines the environment variables that a worker gets in addition to the launcher's own. The functions are pure.
+// docs/reference/environment.md explains the variables.
 #pragma once
 
 #include <map>
@@ -11,15 +11,15 @@
 
 namespace ddp::launcher {
 
-// Which of the node's workers.
+// Identifies one of the node's workers.
 struct WorkerContext {
   int local_rank = 0;
   std::string error_file;
-  std::string last_failure;     // why the attempt before this one ended, in a line; empty in the first
-  std::string torch_file = {};  // begins the names of files in which its PyTorch shows its collectives
+  std::string last_failure;     // why the previous attempt ended, in one line; empty in the first attempt
+  std::string torch_file = {};  // prefix of the files in which its PyTorch shows its collectives
 };
 
-// Those that are set to the interface that leads to the other nodes: the user has not.
+// Returns the variables that are set to the interface that leads to the other nodes, because the user has not set them.
 std::vector<std::string> interface_variables(const LaunchPlan& plan, const std::string& interface);
 
 std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const Placement& placement,

@@ -16,7 +16,7 @@ struct Text {
   std::string_view name;
   std::string_view description;
 };
-// In the order of Sign.
+// The elements are in the order of Sign.
 constexpr std::array<Text, 9> kSigns = {
     Text{"none", "it shows no sign of life"},
     {"output", "it prints"},
@@ -29,17 +29,17 @@ constexpr std::array<Text, 9> kSigns = {
     {"gpu", "its GPU works"},
 };
 
-// A counter that has become smaller is another one's, and says nothing.
+// A counter that has become smaller belongs to something else, so its value says nothing about growth.
 std::uint64_t growth(std::uint64_t before, std::uint64_t now) {
   return now > before ? now - before : 0;
 }
 
 }  // namespace
 
-// What was done between two samples.
+// Contains the activity between two samples.
 struct ActivityMeter::Difference {
   bool has_printed = false;
-  bool processes_changed = false;  // one has begun or ended
+  bool processes_changed = false;  // a process has begun or ended
   std::uint64_t cpu_ticks = 0;
   std::uint64_t minor_faults = 0;
   std::uint64_t major_faults = 0;
@@ -47,7 +47,7 @@ struct ActivityMeter::Difference {
   std::uint64_t network_bytes = 0;
   std::uint64_t handed_on = 0;
   std::optional<std::uint64_t> gpu_bytes;
-  std::optional<Nanoseconds> waited = Nanoseconds(0);  // for a processor; nothing: not known of all
+  std::optional<Nanoseconds> waited = Nanoseconds(0);  // time spent waiting for a processor; std::nullopt if unknown
 };
 
 ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before, const ActivitySample& now) {
@@ -66,7 +66,7 @@ ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before
     result.minor_faults += growth(then.minor_faults, process.minor_faults);
     result.major_faults += growth(then.major_faults, process.major_faults);
     result.io_bytes += growth(then.io_bytes, process.io_bytes);
-    // It is less if threads have ended: how long they have waited is not known.
+    // The value is smaller if threads have ended. How long they have waited is unknown.
     if (!then.waited || !process.waited || *process.waited < *then.waited) result.waited.reset();
     if (result.waited) *result.waited += *process.waited - *then.waited;
   }
@@ -75,7 +75,7 @@ ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before
   for (const net::TcpBytes& connection : before.connections) connections[connection.inode] = connection.bytes;
   for (const net::TcpBytes& connection : now.connections) {
     const auto found = connections.find(connection.inode);
-    // All of a new one has moved since.
+    // All bytes of a new connection have moved since `before`.
     result.network_bytes += growth(found == connections.end() ? 0 : found->second, connection.bytes);
   }
   const bool counts_gpu_data = before.gpu && now.gpu && before.gpu->moved_bytes && now.gpu->moved_bytes;
@@ -115,7 +115,7 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
     const bool has_moved = done.network_bytes >= thresholds_.network_bytes || done.handed_on > 0 ||
                            done.gpu_bytes.value_or(0) >= thresholds_.gpu_bytes;
     activity.last_sign = sign_in(done, activity.cpu_share, length);
-    // What could not be read may have been a sign of life.
+    // Data that could not be read may have been a sign of life.
     const Nanoseconds known = activity.is_complete ? length : Nanoseconds(0);
     activity.still_for = activity.last_sign == Sign::none ? activity.still_for + known : Nanoseconds(0);
     activity.unmoved_for = has_moved ? Nanoseconds(0) : activity.unmoved_for + known;
@@ -124,8 +124,8 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
   activity_ = activity;
 }
 
-// A thread that wakes again and again for a moment, to look at something, may be runnable whenever the launcher looks,
-// since one timer interrupt wakes both. It hardly waits for a processor.
+// A thread that wakes repeatedly for a moment may be runnable in each sample, because one timer interrupt wakes both
+// the thread and the launcher. Such a thread hardly waits for a processor.
 bool ActivityMeter::wants_to_run(const Difference& done, Nanoseconds length) const {
   if (!done.waited) return window_->runnable_samples >= (window_->samples > 3 ? thresholds_.runnable_samples : 1);
   return window_->runnable_samples == window_->samples ||

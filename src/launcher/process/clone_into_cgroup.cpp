@@ -1,4 +1,5 @@
-// glibc 2.36 has no function for clone3(), and syscall() is of no use: the child would return from it on another stack.
+// glibc 2.36 has no function for clone3(). syscall() cannot be used, because the child would return from it on another
+// stack.
 #include "launcher/process/clone_into_cgroup.h"
 
 #include <linux/sched.h>
@@ -21,7 +22,7 @@ pid_t clone_into_cgroup(int (*function)(void*), void* argument, void* stack, std
   args.stack = reinterpret_cast<std::uintptr_t>(stack);
   args.stack_size = stack_bytes;
   args.cgroup = static_cast<std::uint64_t>(cgroup);
-  // The child has our registers, and nothing on its stack.
+  // The child has the parent's registers, and nothing on its stack.
   long result = SYS_clone3;
   asm volatile(
       "syscall\n\t"

@@ -1,14 +1,14 @@
-// CloneLauncher: how processes of Boost.Process v2 start here
-// (docs/development/decisions/0034-boost-process-owns-children.md). A file that includes this one takes 3 s to compile.
+// CloneLauncher starts processes for Boost.Process v2 (docs/development/decisions/0034-boost-process-owns-children.md).
+// A file that includes this one takes 3 s to compile.
 #pragma once
 
-#define BOOST_PROCESS_USE_STD_FS  // instead of Boost.Filesystem
+#define BOOST_PROCESS_USE_STD_FS  // selects std::filesystem instead of Boost.Filesystem
 #include <boost/asio/io_context.hpp>
 #include <boost/optional.hpp>
 #include <boost/type_traits.hpp>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
-// Boost.Process 1.81 uses the two before without including them.
+// Boost.Process 1.81 uses the two headers above without including them.
 #include <boost/process/v2/process.hpp>
 #include <boost/process/v2/stdio.hpp>
 
@@ -24,19 +24,19 @@ namespace process_v2 = boost::process::v2;
 // Owns the pid and the pidfd of a child. The destructor kills the child and waits for it; detach() gives it up.
 using OwnedProcess = process_v2::basic_process<boost::asio::io_context::executor_type>;
 
-// A launcher of Boost.Process v2: a callable that returns a basic_process. It derives from v2's own launcher because
-// the initialisers of v2, which are called in the child, take a reference to that one. `env` is inherited, too.
+// This is a launcher of Boost.Process v2, a callable that returns a basic_process. It derives from v2's own launcher
+// because the initialisers of v2, which are called in the child, take a reference to that one. `env` is inherited, too.
 //
 //   CloneLauncher launch;
 //   boost::system::error_code error;
 //   OwnedProcess process = launch(context.get_executor(), error, "/bin/true", words, process_v2::process_stdio{});
 class CloneLauncher : public process_v2::posix::default_launcher {
  public:
-  CloneRequest request;  // the caller sets what comes before its program
-  // In the child, for initialisers: whether it was born in its cgroup.
+  CloneRequest request;  // the caller sets the members before `program`
+  // This tells initialisers, which run in the child, whether the child was created in its cgroup.
   bool is_in_cgroup = false;
-  // After a start: the stage at which it failed, and the pidfd, which the process owns; -1 if the kernel has no pidfds.
-  // The process then has another descriptor in its place, and async_wait() never completes.
+  // After a start, `failed_at` is the stage at which it failed. `pidfd` belongs to the process, and is -1 if the kernel
+  // has no pidfds. The process then has another descriptor instead, and async_wait() never completes.
   StartStage failed_at = StartStage::none;
   int pidfd = -1;
 

@@ -1,8 +1,8 @@
-// The new process shares the memory of this one until it executes its program (CLONE_VM), and this process stands still
-// until then (CLONE_VFORK). Nothing is copied, so that a start takes a tenth of a millisecond whatever the size of this
-// process, and the child writes the reason of a failure where the parent reads it. In return the child makes bare
-// system calls only, on what was built before, allocates nothing, and never returns. All signals are blocked meanwhile,
-// so that no handler of this process runs in the child.
+// The new process shares the memory of this one until it executes its program (CLONE_VM), and this process waits until
+// then (CLONE_VFORK). Nothing is copied, so a start takes a tenth of a millisecond whatever the size of this process.
+// The child writes the reason of a failure to a place where the parent reads it. In return, the child makes only bare
+// system calls on data that was prepared before, allocates nothing, and never returns. All signals are blocked
+// meanwhile, so that no handler of this process runs in the child.
 #include "launcher/process/clone_process.h"
 
 #include <fcntl.h>
@@ -43,7 +43,7 @@ struct ChildWork {
   ::_exit(127);
 }
 
-// glibc has a function for this since 2.34 only, and the kernel's headers have the flag since 5.11.
+// glibc has a function for this only since version 2.34, and the kernel's headers have the flag only since 5.11.
 bool close_at_exec_from(unsigned first) {
   constexpr unsigned kCloseRangeCloexec = 1U << 2;
   return ::syscall(__NR_close_range, first, ~0U, kCloseRangeCloexec) == 0;
@@ -95,7 +95,7 @@ int highest_descriptor() {
   return highest;
 }
 
-// Makes the process, with a pidfd if the kernel has them. Returns -1 and sets errno if there can be none.
+// Creates the process, with a pidfd if the kernel has them. Returns -1 and sets errno if that fails.
 pid_t make_child(ChildWork& work, int& pidfd) {
   // The child leaves this stack before clone() returns here (CLONE_VFORK).
   const auto stack = std::make_unique_for_overwrite<char[]>(kStackBytes);  // NOLINT(modernize-avoid-c-arrays)
@@ -104,8 +104,9 @@ pid_t make_child(ChildWork& work, int& pidfd) {
     const pid_t pid = clone_into_cgroup(become_program, &work, stack.get(), kStackBytes, work.request.cgroup, &pidfd);
     if (pid >= 0 && work.has_begun) return pid;
     work.is_in_cgroup = false;
-    // A kernel (seen with Linux 6.18) kills each process that is born in a cgroup whose cgroup.kill was written before,
-    // because it compares the count of such kills with that of the parent's cgroup. A process that joins later lives.
+    // A kernel (seen with Linux 6.18) kills each process that is created in a cgroup whose cgroup.kill was written
+    // before. The reason is that it compares the count of such kills with the count of the parent's cgroup. A process
+    // that joins later survives.
     if (pid >= 0) ::waitpid(pid, nullptr, 0);
     base::UniqueFd(std::exchange(pidfd, -1)).reset();
   }

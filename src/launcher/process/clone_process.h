@@ -1,4 +1,4 @@
-// Starting a process without a copy of this one (docs/development/decisions/0006-own-spawn.md).
+// Starts a process without a copy of this one (docs/development/decisions/0006-own-spawn.md).
 #pragma once
 
 #include <sys/types.h>
@@ -11,14 +11,15 @@
 
 namespace ddp::launcher {
 
-// Where a start failed: the process was not made, its parent was gone, its preparation failed, or execve() did.
+// Names the stage at which a start failed: the process was not created, its parent was gone, its preparation failed, or
+// execve() failed.
 enum class StartStage { none, creation, parent, preparation, execution };
 
 struct CloneRequest {
-  bool searches_path = false;  // for a program without a slash in its name; a script then needs no first line
+  bool searches_path = false;  // set for a program without a slash in its name; a script then needs no first line
   bool leads_session = false;
-  int death_signal = 0;  // what the child gets when the thread that has started it ends
-  int cgroup = -1;  // the folder of the cgroup in which the child is born, open; -1 means the cgroup of this process
+  int death_signal = 0;  // signal that the child gets when the thread that started it ends
+  int cgroup = -1;       // descriptor of the folder of the child's cgroup; -1 means the cgroup of this process
 
   const char* program = nullptr;
   char* const* arguments = nullptr;
@@ -35,7 +36,7 @@ struct Cloned {
   int error = 0;
 };
 
-// The words as execve() takes them: a null pointer follows the last one. They must outlive the result.
+// Returns the words as execve() takes them, with a null pointer after the last one. `words` must outlive the result.
 std::vector<const char*> null_terminated(const std::vector<std::string>& words);
 
 // Starts a program. In the child all signals have their default actions, none is blocked, and execve() closes all

@@ -17,7 +17,7 @@ base::UniqueFd lock_directory(const std::string& path) {
     errno = error;
     return {};
   }
-  // Between the two calls another launcher may have removed it, and its owner may have made it again.
+  // Between the two calls, another launcher may have removed the directory, and its owner may have created it again.
   struct stat locked {};
   struct stat named {};
   const bool is_same = ::fstat(lock.get(), &locked) == 0 && ::lstat(path.c_str(), &named) == 0 &&

@@ -1,5 +1,5 @@
-// The lock by which a launcher shows that a directory is in use: its temporary files, or the cgroup of its workers.
-// Another launcher that gets the lock knows that the owner is dead, and removes what it has left.
+// A launcher locks a directory to show that it is in use: its temporary files, or the cgroup of its workers. If another
+// launcher gets the lock, the owner is dead, so the other launcher removes the leftovers.
 #pragma once
 
 #include <string>

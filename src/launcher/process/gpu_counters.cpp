@@ -63,7 +63,7 @@ std::optional<GpuSample> gpus_of_rank(std::span<const GpuCounters> node_gpus, st
     std::vector<GpuFacts> facts;
     for (const GpuCounters& gpu : node_gpus) facts.push_back({static_cast<int>(facts.size()), gpu.uuid, "", {}});
     for (const VisibleGpu& gpu : visible_gpus(cuda_visible_devices, facts)) {
-      if (!gpu.index) return std::nullopt;  // a part of one
+      if (!gpu.index) return std::nullopt;  // the rank sees only a part of a GPU
       gpus.push_back(&node_gpus[static_cast<std::size_t>(*gpu.index)]);
     }
   }

@@ -1,5 +1,5 @@
-// The guardian does nothing but wait, so that there is nothing in it that can fail: no threads, no sockets, no memory
-// taken after the start. It has to be the ancestor: a guardian that were a child of the supervisor would adopt nothing.
+// The guardian only waits, so that nothing in it can fail: it has no threads and no sockets, and takes no memory after
+// the start. It has to be the ancestor, because a guardian that was a child of the supervisor would adopt no processes.
 #include "launcher/process/guardian.h"
 
 #include <fcntl.h>
@@ -61,8 +61,8 @@ class Guardian {
   }
 
  private:
-  // The supervisor's end, if that is what happened. Reaps everybody else: as process 1 of a container we are given all
-  // of its orphans.
+  // Returns how the supervisor ended, or std::nullopt if it has not ended. Reaps all other children: as process 1 of a
+  // container, the guardian gets all of its orphans.
   std::optional<base::ExitStatus> reap() {
     std::optional<base::ExitStatus> end;
     while (true) {
@@ -78,11 +78,12 @@ class Guardian {
   void pass_on(int signal) {
     ::kill(supervisor_, signal);
     if (!base::contains(options_.ending_signals, signal)) return;
-    ::kill(supervisor_, SIGCONT);  // a stopped supervisor could not obey
+    ::kill(supervisor_, SIGCONT);  // a stopped supervisor could not react
     const auto now = Clock::now();
     if (requests_ > 0 && now - last_request_ < limits::kSecondRequest) return;
     last_request_ = now;
-    // The first one ends the workers, the second one kills them; whoever asks again wants the terminal back.
+    // The first request terminates the workers, and the second one kills them. A user who asks again wants the terminal
+    // back.
     if (++requests_ < 3) return;
     killed_for_ = signal;
     ::kill(supervisor_, SIGKILL);
@@ -90,7 +91,7 @@ class Guardian {
 
   void stop_together() {
     ::kill(supervisor_, SIGTSTP);
-    // With its default meaning, which is nothing where no shell could continue us.
+    // Stops with the default action of the signal, which has no effect if no shell could continue this process.
     const sigset_t stop = set_of({SIGTSTP});
     ::kill(::getpid(), SIGTSTP);
     ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);
@@ -102,15 +103,15 @@ class Guardian {
   const pid_t supervisor_;
   std::set<pid_t> strangers_;
   int requests_ = 0;
-  int killed_for_ = 0;  // the signal that made us kill the supervisor
+  int killed_for_ = 0;  // the signal for which the guardian killed the supervisor
   Clock::time_point last_request_;
 };
 
 [[noreturn]] void be_supervisor(const std::function<base::ExitStatus(base::UniqueFd)>& supervise,
                                 base::UniqueFd lifeline) {
-  // Out of reach of the terminal's signals: each comes once, through the guardian.
+  // The terminal's signals do not reach the supervisor directly. It gets each of them once, through the guardian.
   ::setsid();
-  // One that is stopped could not see its guardian's end.
+  // A stopped supervisor could not notice the end of its guardian.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   const int code = exit_as(supervise(std::move(lifeline)));
   std::exit(code);  // NOLINT(concurrency-mt-unsafe): the last act of the process
@@ -124,10 +125,11 @@ base::ExitStatus run_guarded(const GuardianOptions& options,
   signals.push_back(SIGCHLD);
   const sigset_t blocked = set_of(signals);
   ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
-  // Whoever starts us with SIGCHLD ignored would have the kernel reap the supervisor, and us wait for it for ever.
+  // If this process was started with SIGCHLD ignored, the kernel would reap the supervisor, and the guardian would wait
+  // for it forever.
   ::signal(SIGCHLD, SIG_DFL);
   become_subreaper();
-  // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are none of ours.
+  // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are not part of the job.
   const std::vector<pid_t> before = descendants(::getpid(), {});
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::system_category(), "pipe");

@@ -1,5 +1,5 @@
-// Guardian: the process that the user started stays as a small watchman over the one that does the work, so that either
-// of them may be killed and nothing of the job survives (docs/development/decisions/0008-guardian.md).
+// The process that the user started stays as the guardian of the supervisor, which does the work. If either of them is
+// killed, nothing of the job survives (docs/development/decisions/0008-guardian.md).
 #pragma once
 
 #include <functional>
@@ -12,20 +12,20 @@
 namespace ddp::launcher {
 
 struct GuardianOptions {
-  std::vector<int> signals;              // passed on to the supervisor
-  std::vector<int> ending_signals;       // those of them that are requests to end: the third one is obeyed at once
-  const WorkerCgroup* cgroup = nullptr;  // emptied at the end; may be null
+  std::vector<int> signals;              // signals that are passed on to the supervisor
+  std::vector<int> ending_signals;       // signals that request the end; the third request kills the supervisor
+  const WorkerCgroup* cgroup = nullptr;  // its processes are killed at the end; may be null
 };
 
-// Runs `supervise` in a child, in a session of its own, and returns how that child ended. Meanwhile passes signals on,
-// stops and continues together with it (Ctrl-Z), and reaps. Afterwards kills and reaps whatever the child has left: the
-// guardian is its ancestor and adopts it.
+// Runs `supervise` in a child, which leads a new session, and returns how that child ended. Meanwhile it passes signals
+// on, stops and continues together with the child (Ctrl-Z), and reaps processes. Afterwards it kills and reaps the
+// processes that the child has left: as their ancestor, the guardian adopts them.
 //
-// `supervise` gets a descriptor at whose end of file the guardian is dead; it must then end the job by itself. Its
-// result is the child's end: an exit code, or the signal that it shall die by.
+// `supervise` gets a descriptor that reaches its end of file when the guardian is dead. `supervise` must then end the
+// job by itself. Its result is how the child ends: an exit code, or the signal by which it dies.
 //
-// Call with no other thread running. The signals and SIGCHLD are blocked from then on, in `supervise` as well. Throws
-// std::system_error if there can be no child.
+// Call this while no other thread runs. The signals and SIGCHLD are blocked from then on, in `supervise` as well.
+// Throws std::system_error if no child can be created.
 base::ExitStatus run_guarded(const GuardianOptions& options,
                              const std::function<base::ExitStatus(base::UniqueFd lifeline)>& supervise);
 

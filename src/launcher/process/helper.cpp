@@ -25,8 +25,8 @@ constexpr std::size_t kReadAtOnce = std::size_t{64} << 10;
 class Helper::Process : public std::enable_shared_from_this<Process> {
  public:
   Process(net::EventLoopAsio& loop, HelperCallbacks callbacks) : loop_(loop), callbacks_(std::move(callbacks)) {}
-  // The loop has ended before the process did. It has been killed, but a process that hangs in a driver is not waited
-  // for, as the destructor of basic_process would do.
+  // This runs if the loop has ended before the process. The process has been killed before. Unlike the destructor of
+  // basic_process, this one does not wait for the process, which may hang in a driver.
   ~Process() { give_up(); }
 
   error_code start(const HelperOptions& options) {
@@ -94,7 +94,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     bool is_reading = false;
   };
 
-  // The pid is not reaped while it runs, and so belongs to no other process.
+  // While the process is not reaped, its pid belongs to no other process.
   void signal(int number) const {
     if (!is_running_) return;
     if (!is_group_ || ::kill(-process_->id(), number) != 0) ::kill(process_->id(), number);
@@ -120,7 +120,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     resume();
   }
 
-  // Its pid may belong to another process from now on, which the destructor of basic_process would kill.
+  // From now on, the pid may belong to another process, which the destructor of basic_process would kill.
   void give_up() {
     if (!is_running_) return;
     is_running_ = false;
@@ -143,8 +143,8 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
           self->read_next(stream);
           self->finish_if_read();
         });
-    // What an ended process has written lies in the pipe, and was read just now. The end of the pipe may never come: a
-    // connection that ssh shares and leaves behind (ControlPersist) has it open, too.
+    // The output of an ended process is in the pipe, and was read just now. The end of the pipe may never come, because
+    // a connection that ssh shares and leaves behind (ControlPersist) also holds it open.
     if (!is_running_) one.pipe.cancel();
   }
 
@@ -154,7 +154,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     asio::async_write(input_, asio::buffer(being_written_),
                       [self = shared_from_this()](const error_code& error, std::size_t) {
                         self->being_written_.clear();
-                        if (error) self->unwritten_.clear();  // it has ended, or is about to
+                        if (error) self->unwritten_.clear();  // the helper has ended, or is about to end
                         self->write_next();
                       });
   }
@@ -172,7 +172,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
       if (stream.pipe.is_open()) return;
     }
     close_pipes();
-    // Last, because the callback may destroy the Helper.
+    // This comes last, because the callback may destroy the Helper.
     const auto ended = std::exchange(callbacks_, {}).ended;
     ended(status_);
   }
@@ -181,7 +181,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
   HelperCallbacks callbacks_;
   std::optional<OwnedProcess> process_;
   bool is_group_ = false;
-  bool is_running_ = false;  // not reaped yet
+  bool is_running_ = false;  // the process is not reaped yet
   bool is_ending_ = false;
   base::ExitStatus status_ = base::ExitStatus::exited(0);
   std::array<Stream, 2> streams_{Stream{asio::readable_pipe(loop_.context)},

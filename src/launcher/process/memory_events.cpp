@@ -5,7 +5,7 @@
 namespace ddp::launcher {
 namespace {
 
-// The number after `name` in a file of lines "name number"; 0 without it.
+// Returns the number after `name` in a file of lines "name number", or 0 if there is none.
 std::uint64_t counter(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   std::string word;
@@ -16,7 +16,8 @@ std::uint64_t counter(const std::string& path, const std::string& name) {
   return 0;
 }
 
-// A file with one number; 0 for "max", nothing, or the huge number that version 1 means no limit with.
+// Returns the number in a file. Returns 0 for "max", for no number, and for the huge number by which version 1 means no
+// limit.
 std::uint64_t number_in(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
@@ -52,7 +53,7 @@ std::optional<OomKill> OomWatch::new_kill() {
     if (!grown || (kill && kill->limit_bytes > 0)) continue;
     kill = OomKill{};
     if (is_node) continue;
-    // A kill is counted in all groups of its victim. The nearest one with a limit is the one that was full.
+    // A kill is counted in all groups of the killed process. The nearest group with a limit is the one that was full.
     const Cgroup& cgroup = cgroups_[i];
     const auto bytes = [&](const char* name2, const char* name1) {
       return number_in(cgroup.folder + (cgroup.version2 ? name2 : name1));

@@ -1,4 +1,5 @@
-// Did the kernel kill for want of memory? What the memory cgroups count, of version 2 or 1, and the node as a whole.
+// Detects whether the kernel killed a process because memory was short. It reads the counters of the memory cgroups, of
+// version 2 or 1, and of the node as a whole.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +11,25 @@
 
 namespace ddp::launcher {
 
-// A kill by the kernel's out-of-memory killer, of something that shares our memory limit (or the node).
+// Describes a kill by the kernel's out-of-memory killer. The killed process shares the launcher's memory limit, or the
+// node.
 struct OomKill {
-  std::string where;              // the cgroup's folder; empty: no limit that we see
-  std::uint64_t limit_bytes = 0;  // of that cgroup; 0: none known
-  std::uint64_t peak_bytes = 0;   // the most it has held; 0: not known
+  std::string where;              // folder of the cgroup; empty if no limit is visible
+  std::uint64_t limit_bytes = 0;  // limit of that cgroup; 0 if none is known
+  std::uint64_t peak_bytes = 0;   // the most that it has held; 0 if unknown
 
   friend bool operator==(const OomKill&, const OomKill&) = default;
 };
 
 class OomWatch {
  public:
-  // Counts from now on.
+  // Counts kills from now on.
   OomWatch();
-  // For tests: these folders, nearest first, and this file for /proc/vmstat.
+  // Tests pass these folders, the nearest first, and this file instead of /proc/vmstat.
   OomWatch(std::vector<Cgroup> cgroups, std::string vmstat);
 
-  // Whether a counter has grown since the last call (or the beginning), and where the limit was. Reads a few small
-  // files.
+  // Returns a kill if a counter has grown since the last call (or the construction), with the place of the limit.
+  // Returns std::nullopt if no counter has grown. Reads a few small files.
   std::optional<OomKill> new_kill();
 
  private:
@@ -36,7 +38,7 @@ class OomWatch {
 
   std::vector<Cgroup> cgroups_;
   std::string vmstat_;
-  std::vector<std::uint64_t> seen_;  // by cgroup; the last one is the node's
+  std::vector<std::uint64_t> seen_;  // counts by cgroup; the last one is the node's
 };
 
 }  // namespace ddp::launcher

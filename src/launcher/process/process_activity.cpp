@@ -15,7 +15,7 @@
 namespace ddp::launcher {
 namespace {
 
-// Bytes of /proc/PID/io; nothing where it cannot be read.
+// Returns the bytes of /proc/PID/io, or std::nullopt if it cannot be read.
 std::optional<std::uint64_t> io_bytes_of(const std::string& folder) {
   const std::string text = base::read_file(folder + "/io");
   if (text.empty()) return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<std::uint64_t> io_bytes_of(const std::string& folder) {
   return bytes;
 }
 
-// Whose connections are in the lists that our kernel tells us.
+// Returns whether the process is in the launcher's network namespace, so that the launcher can see its connections.
 bool is_in_our_network(const std::string& folder) {
   std::error_code error;
   const auto theirs = std::filesystem::read_symlink(folder + "/ns/net", error);
@@ -67,7 +67,7 @@ ActivitySample read_activity(std::span<const pid_t> processes,
     if (!counters) continue;
     const auto io_bytes = io_bytes_of(folder);
     const bool is_known = io_bytes && is_in_our_network(folder);
-    // One that is dead does nothing, and of it not all can be read. Its other threads may outlive the first one.
+    // A dead process does nothing, and not all of it can be read. Its other threads may outlive the first one.
     if (!is_known && is_dead(pid) && sample_threads(pid, 2).size() < 2) continue;
     counters->pid = pid;
     counters->io_bytes = io_bytes.value_or(0);

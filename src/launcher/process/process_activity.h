@@ -1,4 +1,4 @@
-// What the processes of a rank have done so far, as the kernel counts it: what ActivityMeter compares.
+// Represents the activity of a rank's processes so far, as the kernel counts it. ActivityMeter compares such samples.
 #pragma once
 
 #include <sys/types.h>
@@ -15,38 +15,40 @@
 
 namespace ddp::launcher {
 
-// One process. The numbers only grow, and those of children that it has reaped are in them.
+// Represents one process. The numbers only grow, and include those of children that the process has reaped.
 struct ProcessCounters {
   pid_t pid = 0;
-  std::uint64_t started = 0;    // in clock ticks after the node's start: with the pid a name that is never given again
-  std::uint64_t cpu_ticks = 0;  // of all threads, user and system; sysconf(_SC_CLK_TCK) a second
+  std::uint64_t started = 0;    // clock ticks after the node's start; unique together with the pid
+  std::uint64_t cpu_ticks = 0;  // time of all threads, user and system; sysconf(_SC_CLK_TCK) ticks per second
   std::uint64_t minor_faults = 0;
   std::uint64_t major_faults = 0;
-  std::uint64_t io_bytes = 0;  // that went through read, write and their kind
-  bool is_runnable = false;    // a thread runs, or wants to and gets no processor
-  // So long its threads have wanted to run and got no processor: see RunQueueSample.
+  std::uint64_t io_bytes = 0;  // bytes that went through read(), write() and similar calls
+  bool is_runnable = false;    // a thread runs, or wants to run and gets no processor
+  // This is how long its threads have wanted to run and got no processor (see RunQueueSample).
   std::optional<std::chrono::nanoseconds> waited = std::nullopt;
 
   friend bool operator==(const ProcessCounters&, const ProcessCounters&) = default;
 };
 
-// All processes of a rank, the TCP connections that they hold, and what it has printed, at one moment.
+// Represents all processes of a rank, their TCP connections, and the amount of its output, at one moment.
 struct ActivitySample {
   std::vector<ProcessCounters> processes;
-  std::vector<net::TcpBytes> connections;  // without those to the job's store
+  std::vector<net::TcpBytes> connections;  // all except those to the job's store
   std::uint64_t output_bytes = 0;
-  std::optional<GpuSample> gpu;  // nothing: there is none, or it could not be read
-  // False if something could not be read: the kernel tells of no connections, a process belongs to another user or is
-  // in another network, a GPU does not answer, or time ran out. What is missing may be a sign of life.
+  std::optional<GpuSample> gpu;  // std::nullopt if there is none, or if it could not be read
+  // This is false if something could not be read, because that may be a sign of life. The kernel may show no
+  // connections, a process may belong to another user or network, a GPU may not answer, or time may run out.
   bool is_complete = false;
-  std::uint64_t handed_on = 0;  // pieces of data, to ranks of the same node through shared memory
+  std::uint64_t handed_on = 0;  // pieces of data passed to ranks of the same node through shared memory
 };
 
-// The text of /proc/PID/stat, without `io_bytes` and what follows it. Nothing if it is no such text.
+// Parses the text of /proc/PID/stat. Does not set `io_bytes` and the members after it. Returns std::nullopt if the text
+// is invalid.
 std::optional<ProcessCounters> parse_process_counters(std::string_view stat);
 
-// What these processes have done; those that are gone are left out. Reads some files a process, and one a thread, and
-// ends at `until`. `connections`: all of this node, of which those from and to `store_port` are left out.
+// Returns the activity of these processes. Processes that are gone are left out. Reads some files per process and per
+// thread, and ends at `until`. `connections` contains all connections of this node. Those from and to `store_port` are
+// left out.
 ActivitySample read_activity(std::span<const pid_t> processes,
                              const std::optional<std::vector<net::TcpBytes>>& connections, std::uint16_t store_port,
                              std::chrono::steady_clock::time_point until);

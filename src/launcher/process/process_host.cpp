@@ -23,22 +23,22 @@
 namespace ddp::launcher {
 namespace {
 
-// What is kept of a worker that has ended.
+// Contains the data that is kept after a worker has ended.
 struct Remains {
   int rank = 0;
-  pid_t pid = 0;  // also the number of its process group, which may outlive it
+  pid_t pid = 0;  // also the id of its process group, which may outlive it
   WorkerPage page;
 };
 
 struct Child : Remains {
-  OwnedProcess process;               // until it is reaped
-  base::UniqueFd end;                 // see Spawned
+  OwnedProcess process;               // owned until it is reaped
+  base::UniqueFd end;                 // see Spawned::end
   std::unique_ptr<net::Watch> watch;  // destroyed before the descriptor
   bool asked_to_end = false;
-  bool is_interrupted = false;  // its group has got SIGINT, and nothing else so far
-  // Set once the leader is reaped; the worker has ended when its group is empty too.
+  bool is_interrupted = false;  // its group has received SIGINT, and nothing else so far
+  // This is set once the leader is reaped. The worker has ended when its group is empty, too.
   std::optional<base::ExitStatus> status;
-  std::optional<std::chrono::steady_clock::time_point> held_since;  // dead, by a tracer
+  std::optional<std::chrono::steady_clock::time_point> held_since;  // since when a tracer holds the dead process
   std::uint64_t peak_rss_bytes = 0;
 };
 
@@ -52,7 +52,8 @@ class LinuxProcessHost : public ProcessHost {
   LinuxProcessHost(net::EventLoop& loop, const WorkerCgroup* cgroup)
       : loop_(loop), cgroup_(cgroup), nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
     become_subreaper();
-    // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are none of ours.
+    // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are not part of the
+    // job.
     for (const pid_t pid : descendants(::getpid(), {})) strangers_.insert(pid);
     const std::array signals = {SIGCHLD};
     orphan_watch_ = loop_.on_signals(signals, [this](int) { child_ended(); });
@@ -127,7 +128,7 @@ class LinuxProcessHost : public ProcessHost {
       if (rank != local_rank) others.insert(other.pid);
     }
     std::vector<pid_t> processes = descendants(::getpid(), others);
-    // Programs that we start ourselves are in our session. Each worker has one of its own.
+    // Programs that the launcher starts for itself are in its session. Each worker leads a separate one.
     std::erase_if(processes, [own = ::getsid(0)](pid_t pid) { return ::getsid(pid) == own; });
     return processes;
   }
@@ -146,7 +147,7 @@ class LinuxProcessHost : public ProcessHost {
       request.obstacle = page.is_written ? "it answers no signal for stacks" : "it does not use the runtime";
       return request;
     }
-    // What the page says is not to be trusted with a signal.
+    // The page is untrusted, so its data is checked before a signal is sent.
     const std::vector<pid_t> tree = descendants(child->second.pid, {});
     const bool is_ours = page.writer == child->second.pid || std::ranges::find(tree, page.writer) != tree.end();
     if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(page.writer, signal)) {
@@ -183,7 +184,7 @@ class LinuxProcessHost : public ProcessHost {
       for (const pid_t pid : group_members(child.pid)) ::kill(pid, signal);
       return true;
     }
-    // Its own pid, since we have not reaped it yet.
+    // The pid is still the worker's, because it has not been reaped yet.
     const int error = target == SignalTarget::group ? ::killpg(child.pid, signal) : ::kill(child.pid, signal);
     return error == 0 || errno != EPERM;
   }
@@ -202,15 +203,15 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
-  // Children of ours that are nothing that a worker has left.
+  // Returns the children of the launcher that are not left over from a worker.
   std::set<pid_t> not_left() const {
     std::set<pid_t> others = strangers_;
-    for (const auto& [local_rank, child] : children_) others.insert(child.pid);  // unkillable, reported already
+    for (const auto& [local_rank, child] : children_) others.insert(child.pid);  // unkillable, and reported already
     others.insert(loop_.children().begin(), loop_.children().end());
     return others;
   }
 
-  // CLOCK_MONOTONIC, nanoseconds, as on the pages.
+  // Returns CLOCK_MONOTONIC in nanoseconds, as on the pages.
   static std::uint64_t now() {
     return static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
@@ -228,7 +229,7 @@ class LinuxProcessHost : public ProcessHost {
     return view;
   }
 
-  // The program is whoever writes the page; it may be a shell's child.
+  // The program is the process that writes the page. It may be a shell's child.
   static void sample_processes(RankView& view, SampleDepth depth) {
     const pid_t program = view.page.is_written ? view.page.writer : program_of(view.pid);
     view.process = sample_process(program, depth == SampleDepth::all);
@@ -236,7 +237,7 @@ class LinuxProcessHost : public ProcessHost {
     view.process->threads = count_free_threads(program, view.page.blocked_thread, wire::kPageStacks);
   }
 
-  // Some child has died: an orphan of a group that is waited for, or, without pidfds, a leader.
+  // A child has died: an orphan of a group that is waited for or, without pidfds, a leader.
   void child_ended() {
     reap();
     std::vector<int> leaders;
@@ -259,8 +260,8 @@ class LinuxProcessHost : public ProcessHost {
     const int error = ::waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT);
     DDP_CHECK(error == 0, errno);
     if (info.si_pid == 0) {
-      if (!child.end) return;  // some other child was meant
-      // Dead, but a tracer (gdb, strace) has not let go of it yet: the pidfd is readable, the status not there.
+      if (!child.end) return;  // another child has died
+      // The process is dead, but a tracer (gdb, strace) still holds it: the pidfd is readable, but there is no status.
       if (!child.held_since) child.held_since = Clock::now();
       if (Clock::now() - *child.held_since >= limits::kHeldByTracer) child.status = status_of_zombie(child.pid);
       if (!child.status) {
@@ -270,9 +271,9 @@ class LinuxProcessHost : public ProcessHost {
     } else {
       child.status = status_from(info);
     }
-    // The group is signalled before its leader is reaped, while the number cannot be anybody else's. What a worker that
-    // failed by itself leaves there ends with it; one that was asked to end may be a shell around the real program,
-    // which has not been asked yet and has the rest of the grace.
+    // The group is signalled before its leader is reaped, while the id cannot belong to another group. If a worker
+    // failed by itself, the rest of its group is killed. A worker that was asked to end may be a shell around the real
+    // program. That program has not been asked yet, and has the rest of the grace.
     if (child.asked_to_end) {
       if (!child.is_interrupted) ::killpg(child.pid, SIGTERM);
     } else if (!child.status->success()) {
@@ -289,7 +290,7 @@ class LinuxProcessHost : public ProcessHost {
     reap();
     Child& child = children_.at(local_rank);
     if (child.asked_to_end && ::killpg(child.pid, 0) == 0 && !group_members(child.pid).empty()) {
-      ::killpg(child.pid, SIGCONT);  // what is stopped could not obey
+      ::killpg(child.pid, SIGCONT);  // a stopped process could not react
       child.watch = loop_.at(Clock::now() + limits::kGroupPoll, [this, local_rank] { await_group(local_rank); });
       return;
     }
@@ -299,7 +300,7 @@ class LinuxProcessHost : public ProcessHost {
     if (on_exit_) on_exit_(local_rank, exit);
   }
 
-  // Descendants of ours in that group: after its leader is gone its number alone proves nothing.
+  // Returns descendants of the launcher in that group. After its leader is gone, the id alone proves nothing.
   std::vector<pid_t> group_members(pid_t group) const {
     std::vector<pid_t> members;
     for (const pid_t pid : recent_descendants()) {
@@ -308,7 +309,7 @@ class LinuxProcessHost : public ProcessHost {
     return members;
   }
 
-  // Many groups are looked at in the same moment, and a scan reads files of every thread of the job.
+  // Many groups are checked at the same moment, and a scan reads files of every thread of the job.
   const std::vector<pid_t>& recent_descendants() const {
     const auto now = Clock::now();
     if (now - scanned_at_ >= limits::kGroupPoll / 2) {

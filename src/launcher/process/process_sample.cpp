@@ -20,13 +20,14 @@
 namespace ddp::launcher {
 namespace {
 
-// In which a process or thread sleeps; empty: it runs, or we may not know.
+// Returns the function in which a process or thread sleeps. Returns an empty text if it runs, or if this user may not
+// see it.
 std::string kernel_function(const std::string& folder) {
   const std::string function = base::read_file(folder + "/wchan");
   return function == "0" ? "" : function;
 }
 
-// The first one first.
+// Returns the threads of a process, the first one first.
 std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
   std::vector<pid_t> tids;
   std::error_code ignored;
@@ -38,8 +39,9 @@ std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
   return tids;
 }
 
-// "202 0x7f00 0x80 0x0 0x0 …": whether a thread waits for a futex without a time-out; of the process's own, or another
-// one's too (a thread that is joined is waited for so).
+// Parses a system call such as "202 0x7f00 0x80 0x0 0x0 …". `own` and `shared` mean that the thread waits for a futex
+// without a time-out. `own` is a futex of the process itself, and `shared` may be one of another process, too. A thread
+// that joins another thread waits for a shared futex.
 enum class Parked : std::uint8_t { no, shared, own };
 Parked parked(const std::string& system_call) {
   const std::vector<std::string> words = base::split(system_call, ' ');
@@ -55,7 +57,7 @@ Parked parked(const std::string& system_call) {
   return (operation & kPrivate) != 0 ? Parked::own : Parked::shared;
 }
 
-// `mask`: the line of /proc/PID/status with the set of signals.
+// `mask` is the beginning of the line of /proc/PID/status that contains the set of signals.
 bool is_in_mask(pid_t pid, std::string_view mask, int signal) {
   const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
   const std::size_t at = status.find(mask);
@@ -69,7 +71,8 @@ std::string executable_name(pid_t pid) {
   return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename();
 }
 
-// A Python program is one by its script's name: /opt/conda/bin/python /opt/conda/bin/conda run, python -m accelerate.…
+// A Python program is recognised by its script's name: /opt/conda/bin/python /opt/conda/bin/conda run, python -m
+// accelerate.…
 bool is_wrapper_process(pid_t pid) {
   const std::string name = executable_name(pid);
   if (!name.starts_with("python")) return is_wrapper(name);
@@ -100,7 +103,7 @@ std::optional<std::uint64_t> stat_number(const std::vector<std::string>& fields,
 
 std::optional<ProcessSample> parse_process_stat(std::string_view stat) {
   const std::vector<std::string> fields = fields_of_stat(stat);
-  constexpr std::size_t kUserTicks = 11;  // of those after the name
+  constexpr std::size_t kUserTicks = 11;  // index among the fields after the name
   if (fields.size() <= kUserTicks + 1 || fields[0].size() != 1) return std::nullopt;
   ProcessSample sample;
   sample.state = fields[0][0];
@@ -156,10 +159,10 @@ std::optional<FreeThreads> count_free_threads(pid_t pid, pid_t but, std::size_t 
 std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid);
   struct stat owner {};
-  // To other users the kernel shows a 0.
+  // The kernel shows 0 to other users.
   if (::stat(folder.c_str(), &owner) != 0 || (owner.st_uid != ::geteuid() && ::geteuid() != 0)) return std::nullopt;
   const std::vector<std::string> fields = fields_of_stat(base::read_file(folder + "/stat"));
-  constexpr std::size_t kExitCode = 49;  // of those after the name
+  constexpr std::size_t kExitCode = 49;  // index among the fields after the name
   if (fields.size() <= kExitCode || fields[0] != "Z") return std::nullopt;
   const auto status = base::parse_integer(fields[kExitCode], 0, 0xffff);
   if (!status) return std::nullopt;
@@ -172,14 +175,15 @@ RunQueueSample sample_run_queue(pid_t pid, std::size_t most) {
     const std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
     const std::string stat = base::read_file(folder + "/stat");
     const std::vector<std::string> fields = fields_of_stat(stat);
-    if (fields.empty()) continue;  // it has ended
+    if (fields.empty()) continue;  // the thread has ended
     if (stat.find("(pt_workerserver)") != std::string::npos) {
       sample.answering_ticks += stat_number(fields, 14).value_or(0) + stat_number(fields, 15).value_or(0);
       sample.answering_faults += stat_number(fields, 10).value_or(0);
       continue;
     }
     sample.is_runnable = sample.is_runnable || fields.front() == "R";
-    // "TIME_ON_CPU TIME_ON_RUN_QUEUE TIMESLICES", in nanoseconds. All are 0 if the kernel does not count them.
+    // The format is "TIME_ON_CPU TIME_ON_RUN_QUEUE TIMESLICES", in nanoseconds. All are 0 if the kernel does not count
+    // them.
     const std::vector<std::string> times = base::split(base::read_file(folder + "/schedstat"), ' ');
     const bool is_counted = times.size() == 3 && !times[2].starts_with('0');
     const auto waited = is_counted ? base::parse_integer(times[1], 0, INT64_MAX) : std::nullopt;

@@ -24,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What /proc/PID/stat has after the name, state and parent first. Empty if gone.
+// Returns the fields of /proc/PID/stat after the name, state and parent first. Returns an empty list if the process is
+// gone.
 std::vector<std::string> stat_of(pid_t pid) {
   return fields_of_stat(base::read_file("/proc/" + std::to_string(pid) + "/stat"));
 }
@@ -34,7 +35,7 @@ pid_t parent_of(pid_t pid) {
   return stat.size() < 2 ? 0 : static_cast<pid_t>(std::atoi(stat[1].c_str()));
 }
 
-// For a kernel that keeps no lists of children.
+// This is used if the kernel keeps no lists of children.
 std::vector<pid_t> children_by_search(pid_t pid) {
   std::vector<pid_t> result;
   std::error_code ignored;
@@ -56,7 +57,8 @@ void collect(pid_t pid, const std::set<pid_t>& except, std::vector<pid_t>& resul
 void kill_child_of(pid_t parent, pid_t pid) {
   const base::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) {
-    // Without pidfds only our own children are safe from a change of owner; the others become ours one by one.
+    // Without pidfds, only the pids of the launcher's own children cannot pass to other processes. The other
+    // descendants become its children one by one.
     if (parent == ::getpid()) ::kill(pid, SIGKILL);
     return;
   }
@@ -73,7 +75,7 @@ bool has_no_children() {
 void kill_tree(pid_t root, const std::set<pid_t>& except) {
   for (const pid_t child : children_of(root)) {
     if (except.contains(child)) continue;
-    // The children first: once their parent is dead, they are found elsewhere.
+    // The children are killed first: once their parent is dead, they are found elsewhere.
     kill_tree(child, except);
     kill_child_of(root, child);
   }
@@ -113,7 +115,7 @@ std::vector<pid_t> reap_orphans(const std::function<bool(pid_t)>& is_known) {
   while (true) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return reaped;
-    // waitid shows the same child again and again: the owner of a known one must come first.
+    // waitid() shows the same child again and again, so the owner of a known child must reap it first.
     if (is_known(info.si_pid)) return reaped;
     reaped.push_back(info.si_pid);
     ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
@@ -125,16 +127,16 @@ std::vector<pid_t> kill_descendants(const std::set<pid_t>& except, std::chrono::
   int empty_scans = 0;
   for (auto pause = std::chrono::microseconds(100);; pause = std::min(2 * pause, std::chrono::microseconds(5000))) {
     kill_tree(::getpid(), except);
-    // Those whose parent died are ours to reap; the others' turn comes when theirs has.
+    // The launcher reaps those whose parent has died. It reaps the others when their parents have died.
     for (const pid_t pid : children_of(::getpid())) {
       if (!except.contains(pid)) ::waitpid(pid, nullptr, WNOHANG);
     }
     std::vector<pid_t> left = descendants(::getpid(), except);
     if (std::chrono::steady_clock::now() > deadline) {
-      std::erase_if(left, is_dead);  // a debugger has not let go of them
+      std::erase_if(left, is_dead);  // a debugger still holds them
       return left;
     }
-    // A list of children is not exact while some of them die. That there are none at all is.
+    // A list of children is not exact while some of them die. The answer that there are none at all is exact.
     empty_scans = left.empty() ? empty_scans + 1 : 0;
     if (left.empty() && (empty_scans == 3 || has_no_children())) return left;
     std::this_thread::sleep_for(pause);

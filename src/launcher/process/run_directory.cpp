@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Not "ddplaunch-": version 0.1 removes what has that name and no file with a lock.
+// The prefix is not "ddplaunch-", because version 0.1 removes directories of that name that contain no locked file.
 constexpr std::string_view kPrefix = "ddp-run-";
 constexpr std::size_t kDigits = 12;
 constexpr int kTries = 100;
@@ -29,7 +29,7 @@ constexpr int kTries = 100;
 std::string temporary_root() {
   const char* root = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe)
   if (root == nullptr || *root == '\0') return "/tmp";
-  // Absolute, since a worker may change its directory.
+  // The path is absolute, because a worker may change its directory.
   std::error_code ignored;
   return fs::absolute(root, ignored).string();
 }
@@ -65,7 +65,7 @@ RunDirectory::RunDirectory(const RunFiles& files, const std::string& run_id) {
   }
   std::string name = run_id;
   std::replace(name.begin(), name.end(), '/', '_');
-  // Absolute, since a worker may change its directory.
+  // The path is absolute, because a worker may change its directory.
   std::error_code ignored;
   path_ = (fs::absolute(files.log_dir, ignored) / (name + "_" + random_name())).string();
 }
@@ -85,8 +85,8 @@ std::optional<base::Failure> RunDirectory::make() {
 
 std::optional<base::Failure> RunDirectory::make_temporary() {
   remove_leftovers(temporary_root());
-  // Another launcher that finds it before it is locked takes it for a leftover and removes it. The name stays, because
-  // the guardian knows it.
+  // Another launcher that finds the directory before it is locked takes it for a leftover and removes it. The name
+  // stays, because the guardian knows it.
   for (int tries = 0; tries < kTries; ++tries) {
     if (::mkdir(path_.c_str(), 0700) != 0 && (errno != EEXIST || tries == 0)) break;
     lock_ = lock_directory(path_);

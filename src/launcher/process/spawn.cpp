@@ -1,5 +1,5 @@
-// What the child of a worker does before it executes its program, as an initialiser of Boost.Process: bare system calls
-// only, on things built before.
+// Prepares the child of a worker before it executes its program, as an initialiser of Boost.Process. It makes only bare
+// system calls on data that was prepared before.
 #include "launcher/process/spawn.h"
 
 #include <fcntl.h>
@@ -28,9 +28,10 @@ namespace {
 
 using boost::system::error_code;
 
-// The kernel's out-of-memory killer should take a worker before it takes the launcher, which watches over all of them.
-// While this lives, the launcher has the worker's score, which a child inherits. If each child wrote its own, the
-// kernel would make entries of /proc for it and remove them at its end, which takes longer than all signals to it.
+// The kernel's out-of-memory killer should kill a worker before it kills the launcher, which supervises all of them.
+// While this object exists, the launcher has the worker's score, which a child inherits. If each child wrote its own
+// score, the kernel would make entries of /proc for it and remove them at its end. That takes longer than all signals
+// to it.
 class RaisedOomScore {
  public:
   RaisedOomScore() : file_(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC)) {
@@ -56,7 +57,7 @@ class WorkerSetup {
   WorkerSetup(const WorkerSpec& spec, const SpawnContext& context) : context_(context), launcher_(::getpid()) {
     ::getrlimit(RLIMIT_CORE, &core_);
     if (spec.core != CoreDumps::inherit) core_.rlim_cur = spec.core == CoreDumps::off ? 0 : core_.rlim_max;
-    // 1024 descriptors are too few for NCCL on many ranks; a million makes programs slow that close all of them.
+    // 1024 descriptors are too few for NCCL on many ranks. A million slows down programs that close all of them.
     ::getrlimit(RLIMIT_NOFILE, &descriptors_);
     descriptors_.rlim_cur = std::min<rlim_t>(descriptors_.rlim_max, limits::kWorkerDescriptors);
     bind(spec);
@@ -65,7 +66,7 @@ class WorkerSetup {
   // Runs in the child.
   error_code on_exec_setup(CloneLauncher& launch, const std::filesystem::path& /*program*/,
                            const char* const* /*words*/) {
-    // Where only ancestors may look into a process, this lets the tools do it that the launcher starts for its stacks.
+    // If only ancestors may examine a process, this allows the launcher's tools to take its stacks.
     ::prctl(PR_SET_PTRACER, launcher_);
     const bool joins = context_.cgroup_procs >= 0 && !launch.is_in_cgroup;
     if (joins && ::write(context_.cgroup_procs, "0", 1) != 1) return failure("cannot join the job's cgroup", "");
@@ -74,7 +75,7 @@ class WorkerSetup {
     if (binds_cpus_ && ::sched_setaffinity(0, sizeof cpus_, &cpus_) != 0) {
       return failure("cannot bind it to its CPUs", " See --numa-binding.");
     }
-    // Not every container allows this call. Memory then comes from where the CPUs are, which is nearly the same.
+    // Not every container allows this call. Memory then comes from the nodes of the CPUs, which is nearly the same.
     if (binds_memory_) {
       ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, memory_nodes_.data(), memory_nodes_.size() * 64);
     }
@@ -82,8 +83,8 @@ class WorkerSetup {
     return {};
   }
 
-  const char* failed = "cannot connect its output";  // what it did when it failed, and ...
-  const char* advice = "";                           // ... what may help
+  const char* failed = "cannot connect its output";  // the action of the child that failed
+  const char* advice = "";                           // advice for the user
 
  private:
   error_code failure(const char* what, const char* what_helps) {
@@ -122,12 +123,12 @@ class WorkerSetup {
   bool binds_memory_ = false;
 };
 
-// The cgroup that is full; the nearest one, if several are.
+// Describes the cgroup that is full, or the nearest one if several are full.
 std::string processes_limit() {
   for (const Cgroup& cgroup : own_cgroups_with("pids")) {
     std::uint64_t most = 0;
     std::uint64_t now = 0;
-    std::ifstream(cgroup.folder + "/pids.max") >> most;  // "max" stays 0
+    std::ifstream(cgroup.folder + "/pids.max") >> most;  // stays 0 for "max"
     std::ifstream(cgroup.folder + "/pids.current") >> now;
     if (most > 0 && now >= most) return "pids.max of cgroup " + cgroup.folder + " is " + std::to_string(most);
   }
@@ -137,8 +138,7 @@ std::string processes_limit() {
 StartFailure explain_exec(const std::string& start, int error) {
   switch (error) {
     case ENOENT:
-      // The file was there a moment ago, so it is the interpreter (of a script or of a dynamic program) that is
-      // missing.
+      // The file existed a moment ago, so the interpreter (of a script or of a dynamic program) is missing.
       return {base::kExitNotFound,
               start + "no such file, or the interpreter it names is missing (its first line; ldd)."};
     case ENOEXEC:

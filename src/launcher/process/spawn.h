@@ -1,4 +1,4 @@
-// Starting one worker (docs/development/decisions/0006-own-spawn.md).
+// Starts one worker (docs/development/decisions/0006-own-spawn.md).
 #pragma once
 
 #include "base/result.h"
@@ -15,20 +15,21 @@ struct Spawned {
   base::UniqueFd end;  // can be read when the process has ended; empty if the kernel has no pidfds
 };
 
-// What the new process gets in addition to its spec. The descriptors stay the caller's.
+// Contains the descriptors that the new process gets in addition to its spec. The caller keeps the descriptors.
 struct SpawnContext {
   int in = 0;
   int out = 1;
   int err = 2;
   int cgroup_procs = -1;  // cgroup.procs of the cgroup to join, open for writing; -1 means none
   int page = -1;          // becomes wire::kPageDescriptor if the worker may have so many; -1 means none
-  int cgroup = -1;        // the folder of that cgroup, open; -1 means that it joins by cgroup_procs, which takes longer
+  int cgroup = -1;        // folder of the cgroup to join, open; -1 means to join by cgroup_procs, which takes longer
 };
 
-// Starts the worker as the leader of a session and process group of its own, with default signal dispositions, an empty
-// signal mask, and no descriptors of the launcher but the first three and the page. It is killed when the calling
-// thread ends. Its argv is spec.arguments. Returns when the program runs, or the reason why it does not; then nothing
-// of it is left. The caller reaps it and then calls detach(), without which the destructor would kill and reap it.
+// Starts the worker as the leader of a new session and process group, with default signal dispositions and an empty
+// signal mask. It has no descriptors of the launcher except the first three and the page. It is killed when the calling
+// thread ends. Its argv is spec.arguments. Returns when the program runs, or returns the reason why it does not. Then
+// nothing of it is left. The caller reaps it and then calls detach(), without which the destructor would kill and reap
+// it.
 //
 // Call from one long-lived thread that has descriptors 0 to 2 open.
 base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const WorkerSpec& spec,

@@ -37,7 +37,7 @@ bool kill_in(const fs::path& folder, std::chrono::milliseconds limit) {
   return true;
 }
 
-// With the groups that a launcher inside has made. The kernel removes none that has processes.
+// Also removes the groups that a launcher inside has created. The kernel removes no group that has processes.
 void remove_tree(const fs::path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -46,7 +46,7 @@ void remove_tree(const fs::path& folder) {
   ::rmdir(folder.c_str());
 }
 
-// Waits for them a moment only: one that cannot be killed is not our job's business.
+// Waits only a moment: this job need not wait for a process that cannot be killed.
 void end_leftovers(const fs::path& parent) {
   const auto deadline = std::chrono::steady_clock::now() + 5 * limits::kGroupPoll;
   std::error_code ignored;
@@ -65,14 +65,15 @@ void end_leftovers(const fs::path& parent) {
 WorkerCgroup::WorkerCgroup() {
   const std::string parent = own_cgroup2_folder();
   if (parent.empty() || ::access(parent.c_str(), W_OK) != 0) return;
-  // Another container's launcher may have our pid and make one in the same place.
+  // A launcher in another container may have the same pid and create a cgroup in the same place.
   path_ = parent + "/" + kCgroupPrefix + base::hex64(base::random64()).substr(0, 12) + "-" + std::to_string(::getpid());
 }
 
 bool WorkerCgroup::make() {
   if (path_.empty()) return false;
   end_leftovers(fs::path(path_).parent_path());
-  // Another launcher may take it for a leftover and remove it before we have the lock. Then it has no files any more.
+  // Another launcher may take the cgroup for a leftover and remove it before it is locked. It then has no files any
+  // more.
   for (auto pause = std::chrono::milliseconds(1); !procs_ && pause < limits::kCgroupPatience; pause *= 2) {
     if (::mkdir(path_.c_str(), 0755) != 0 && errno != EEXIST) return false;
     folder_ = lock_directory(path_);
@@ -80,7 +81,7 @@ bool WorkerCgroup::make() {
     if (procs_ || (folder_ && errno != ENOENT && errno != ENODEV)) break;
     std::this_thread::sleep_for(pause);
   }
-  // A cgroup of the threaded type, or an old kernel.
+  // Without this file, the cgroup has the threaded type, or the kernel is old.
   if (procs_ && ::access((path_ + "/cgroup.kill").c_str(), W_OK) == 0) return true;
   procs_.reset();
   ::rmdir(path_.c_str());

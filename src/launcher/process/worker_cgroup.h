@@ -1,5 +1,5 @@
-// WorkerCgroup: a cgroup (version 2) around all workers of a job, where this user may make one. What joins it and what
-// that starts can be killed at once, wherever it has moved its session.
+// WorkerCgroup is a cgroup (version 2) around all workers of a job, if this user may create one. All processes that
+// join it, and those that they start, can be killed at once, also in other sessions.
 #pragma once
 
 #include <sys/types.h>
@@ -13,31 +13,32 @@ namespace ddp::launcher {
 
 class WorkerCgroup {
  public:
-  // Chooses a place below our own cgroup; none where there is no version 2, or no permission to write.
+  // Chooses a path below the launcher's own cgroup. The path is empty if there is no version 2, or no permission to
+  // write.
   WorkerCgroup();
 
-  // Makes it, and ends what is left of those whose launcher was killed (a living one holds a lock on its own: pids say
-  // nothing between containers). False where that cannot be done, or where a cgroup cannot be killed (before Linux
-  // 5.14): then the job goes without.
+  // Creates the cgroup, and removes leftovers of jobs whose launcher was killed. A running launcher holds a lock on its
+  // cgroup, because pids say nothing between containers. Returns false if that is not possible, or if a cgroup cannot
+  // be killed (before Linux 5.14). The job then runs without a cgroup.
   bool make();
 
   ~WorkerCgroup() { remove(); }
 
-  // A process that writes "0" here joins; -1 if it was not made.
+  // Returns a descriptor to which a process writes "0" to join, or -1 if the cgroup was not created.
   int procs_fd() const { return procs_.get(); }
-  // Its folder, for a process that is born in it; -1 if it was not made.
+  // Returns the folder, for a process that is created in it, or -1 if the cgroup was not created.
   int folder_fd() const { return folder_.get(); }
   const std::string& path() const { return path_; }
 
-  // Kills all that is inside and waits, at most `limit`, until it is empty. Blocks. False if it is not.
+  // Kills all processes inside and waits, at most `limit`, until it is empty. Blocks. Returns false if it is not empty.
   bool kill_all(std::chrono::milliseconds limit) const;
 
-  // If it is empty.
+  // Removes the cgroup if it is empty.
   void remove() const;
 
  private:
   std::string path_;
-  base::UniqueFd folder_;  // locked
+  base::UniqueFd folder_;  // descriptor that holds the lock
   base::UniqueFd procs_;
 };
 

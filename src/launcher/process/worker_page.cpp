@@ -16,7 +16,7 @@
 namespace ddp::launcher {
 namespace {
 
-// Up to its end, fit for a terminal.
+// Returns the text up to its end, fit for a terminal.
 template <std::size_t N>
 std::string text_of(const std::array<char, N>& text) {
   return base::printable({text.data(), ::strnlen(text.data(), N)});
@@ -33,7 +33,7 @@ std::string what_of(const wire::PageCall& call) {
   const std::string_view operation = wire::name_of(wire::kOperationNames, call.operation);
   std::string text(operation);
   const bool reduces = operation == "all_reduce" || operation == "reduce" || operation == "reduce_scatter";
-  // PyTorch's recorder tells no reduction.
+  // PyTorch's recorder does not record the reduction.
   if (reduces && call.op < wire::kReductionNames.size())
     text += " " + std::string(wire::name_of(wire::kReductionNames, call.op));
   if (call.peer >= 0) text += " root " + std::to_string(call.peer);
@@ -64,7 +64,7 @@ std::vector<TransferView> read_transfers(const wire::PageGroup& group) {
   return transfers;
 }
 
-// Those that may be in use: the memory of the others need not be touched.
+// Returns the number of places that may be in use. The memory of the others need not be touched.
 std::size_t places_of(const wire::StatusPageLayout& page) {
   return std::min<std::size_t>(page.places.load(std::memory_order_acquire), wire::kPageGroups);
 }
@@ -72,7 +72,7 @@ std::size_t places_of(const wire::StatusPageLayout& page) {
 void read_worker(const wire::PageWorker& worker, PageView& view) {
   view.steps = worker.steps.load(wire::kRelaxed);
   view.more_time_until = worker.more_time_until.load(wire::kRelaxed);
-  // Written in a few nanoseconds: a place that is never whole has a dead writer, or a broken one.
+  // The worker writes this in a few nanoseconds. If it never becomes consistent, the writer is dead or broken.
   for (int i = 0; i < 3; ++i) {
     const std::uint32_t before = worker.changes.load(std::memory_order_acquire);
     view.is_training = worker.phase == wire::kTraining;
@@ -131,7 +131,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
   view.is_written = view.writer != 0;
   if (!view.is_written) return view;
   read_worker(page.worker, view);
-  // More than a process can have: the memory is damaged.
+  // A process cannot have more threads, so a larger number shows that the memory is damaged.
   constexpr std::uint32_t kMostThreads = 1U << 22;
   view.calling_threads = static_cast<int>(std::min(page.worker.calling_threads.load(wire::kRelaxed), kMostThreads));
   view.waiting_threads = static_cast<int>(std::min(page.worker.waiting_threads.load(wire::kRelaxed), kMostThreads));
@@ -154,7 +154,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     const int size = group.size;
     const int rank = group.rank;
     if (size < 1 || rank < 0 || rank >= size) continue;
-    // Later numbers first: what is finished was called.
+    // Later numbers are read first, because a finished collective was called before.
     const std::uint64_t gpu_finished = group.gpu_finished.load(std::memory_order_acquire);
     const std::uint64_t gpu_started = group.gpu_started.load(std::memory_order_acquire);
     const std::uint64_t gpu_queued = group.gpu_queued.load(std::memory_order_acquire);
@@ -169,7 +169,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     view.groups.back().identity = group.identity;
     view.groups.back().blocked = static_cast<int>(std::min(group.blocked.load(wire::kRelaxed), kMostThreads));
     if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
-    // A GPU that had hung may write what belongs to a group that was here before.
+    // A GPU that had hung may write values that belong to an earlier group in this place.
     if (gpu_finished > gpu_started || gpu_started > gpu_queued || gpu_queued > called) continue;
     GroupView& seen = view.groups.back();
     seen.gpu_queued = gpu_queued;
@@ -246,12 +246,12 @@ std::vector<CallView> read_calls(const wire::StatusPageLayout& page, int place) 
 WorkerPage::WorkerPage(int rank, int local_rank, int attempt) {
   base::UniqueFd memory(::memfd_create("ddp-board", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory || ::ftruncate(memory.get(), sizeof(wire::StatusPageLayout)) != 0) return;
-  // A worker that shrinks it would kill us by SIGBUS.
+  // A worker that shrinks the memory would kill the launcher by SIGBUS.
   ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   void* mapped = ::mmap(nullptr, sizeof(wire::StatusPageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) return;
   descriptor_ = std::move(memory);
-  page_.reset(static_cast<wire::StatusPageLayout*>(mapped));  // zeros, which is what the worker's part must be
+  page_.reset(static_cast<wire::StatusPageLayout*>(mapped));  // the memory is zero, as the worker's part must be
   page_->magic = wire::kPageMagic;
   page_->version = wire::kPageVersion;
   page_->bytes = sizeof(wire::StatusPageLayout);

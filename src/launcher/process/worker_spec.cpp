@@ -8,7 +8,7 @@
 namespace ddp::launcher {
 namespace {
 
-// The true local rank, also with --virtual-local-rank, as under torchrun: files are named by it.
+// Uses the true local rank, also with --virtual-local-rank, as torchrun does: files are named by it.
 std::vector<std::string> arguments_of(const LaunchPlan& plan, int local_rank) {
   std::vector<std::string> arguments = plan.arguments;
   if (plan.local_rank_macro) {
@@ -26,7 +26,7 @@ std::vector<std::string> environment_of(const LaunchPlan& plan, std::map<std::st
     const std::size_t equals = line.find('=');
     if (equals == std::string::npos || equals == 0) continue;
     const std::string name = line.substr(0, equals);
-    // A launch inside a worker of another launch: that one's failure is none of this job's.
+    // If this launcher runs inside a worker of another launcher, the failure of the other job is not part of this one.
     if (name == wire::env::kLastFailure) continue;
     variables.emplace(name, line.substr(equals + 1));
   }

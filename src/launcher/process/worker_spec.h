@@ -1,4 +1,4 @@
-// WorkerSpec: what is executed for one worker. Made by a pure function of plan and placement.
+// WorkerSpec describes the program that is executed for one worker. A pure function of plan and placement makes it.
 #pragma once
 
 #include <string>
@@ -11,16 +11,17 @@ namespace ddp::launcher {
 struct WorkerSpec {
   int rank = 0;
   int attempt = 0;
-  std::string program;                   // path
+  std::string program;                   // path of the program
   std::vector<std::string> arguments;    // argv, complete: macros replaced, --local_rank inserted
-  std::vector<std::string> environment;  // "NAME=value", complete
-  std::vector<int> cpus;                 // to run on; empty: all
-  std::vector<int> memory_nodes;         // NUMA nodes to prefer; empty: as the kernel likes
+  std::vector<std::string> environment;  // all entries, each as "NAME=value"
+  std::vector<int> cpus;                 // CPUs to run on; empty means all
+  std::vector<int> memory_nodes;         // NUMA nodes to prefer; empty means the kernel's default
   CoreDumps core = CoreDumps::inherit;   // RLIMIT_CORE
-  bool reads_stdin = false;              // our standard input; otherwise it has none
+  bool reads_stdin = false;              // reads the launcher's standard input; otherwise it has none
 };
 
-// The worker's environment is the launcher's own plus torchrun's variables and ours; docs/reference/environment.md.
+// The worker's environment is the launcher's own, plus the variables of torchrun and of ddplaunch
+// (docs/reference/environment.md).
 WorkerSpec make_worker_spec(const LaunchPlan& plan, const Placement& placement, const WorkerContext& worker);
 
 }  // namespace ddp::launcher

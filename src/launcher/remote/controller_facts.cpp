@@ -19,7 +19,8 @@
 namespace ddp::launcher {
 namespace {
 
-// By the name that the user knows, if it has one: that of a link may be the same everywhere, and what it leads to not.
+// Returns the name that the user knows, if the directory has one. A link may have the same name on all hosts and lead
+// to different directories.
 std::string working_directory(const std::vector<std::string>& environment, std::error_code& error) {
   const std::filesystem::path now = std::filesystem::current_path(error);
   std::error_code ignored;
@@ -47,7 +48,7 @@ void read_host_file(const std::string& path, ControllerFacts& facts) {
 }
 
 void read_token(const Options& options, ControllerFacts& facts) {
-  // Whether it is one, and nobody else can read it.
+  // This checks that the file contains a token that no other user can read.
   if (const auto token = read_auth_token(options.auth_token_file, facts.environment); !token) {
     facts.failure = token.error().message;
     return;

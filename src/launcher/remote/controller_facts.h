@@ -1,4 +1,5 @@
-// What the plan for other hosts must know of this machine: the only file of the room that looks.
+// Gathers what the plan for other hosts must know about this node. In this component, only this file pair reads such
+// facts.
 #pragma once
 
 #include "launcher/remote/host_plan.h"

@@ -19,7 +19,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace ddp::launcher {
 namespace {
 
-// Whoever logs in there may have some; they are not of this job.
+// The login on this host may set such variables, which do not belong to this job.
 void unset_option_variables() {
   std::vector<std::string> names;
   for (char** line = environ; *line != nullptr; ++line) {
@@ -92,7 +92,7 @@ void ControllerLink::watch(net::EventLoop& loop, Callbacks callbacks) {
       if (word && word->signal != 0) callbacks.signal(word->signal);
     }
     if (is_open) return;
-    // The last act of this callback, which goes with the watch.
+    // This must be the last step, because resetting the watch destroys this callback.
     const auto lost = callbacks.lost;
     watch_.reset();
     lost();
@@ -123,7 +123,7 @@ std::optional<base::Failure> carry_out(const LaunchRequest& request) {
     const std::size_t equals = line.find('=');
     if (equals != std::string::npos) ::setenv(line.substr(0, equals).c_str(), line.substr(equals + 1).c_str(), 1);
   }
-  // setenv copies it to where nobody sees it but this process: /proc/PID/environ has what execve got.
+  // setenv() copies the token to memory that only this process sees. /proc/PID/environ shows what execve() got.
   if (!request.token.empty()) ::setenv(wire::env::kAuthToken, request.token.c_str(), 1);
   return std::nullopt;
 }

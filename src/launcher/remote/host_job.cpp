@@ -25,10 +25,10 @@ class HostJob {
   HostJob(const HostPlan& plan, Log& log) : plan_(plan), log_(log), output_(loop_, plan), state_(plan, Clock::now()) {}
 
   base::ExitStatus run() {
-    // Children are waited for by their parent alone.
+    // SIGCHLD must not be ignored, because the parent reaps its children itself.
     std::signal(SIGCHLD, SIG_DFL);
     output_.on_reply = [this](std::size_t host, const LaunchReply& reply) { replied(host, reply); };
-    // Not at once: the console is in the middle of its work.
+    // This is deferred, because the console is in the middle of its work.
     output_.on_room = [this] { resume_ = loop_.at(Clock::now(), [this] { resume_all(); }); };
     output_.on_closed = [this] {
       if (plan_.end_on_closed_console) step(SignalToAll{SIGPIPE});
@@ -84,14 +84,14 @@ class HostJob {
     if (reply.ended) step(HostSaidEnd{host, *reply.ended});
   }
 
-  // Ctrl-Z stops the workers there, and then us.
+  // Ctrl-Z stops the workers on the hosts, and then this process.
   void signal_arrived(int signal) {
     interrupted_ = interrupted_ || base::contains(plan_.ending_signals, signal);
     step(SignalToAll{signal});
     if (signal == SIGTSTP) std::raise(SIGSTOP);
   }
 
-  // Once more, while the console is waited for.
+  // Returns whether another request to end has arrived, while the console is waited for.
   bool is_interrupted() {
     interrupted_ = false;
     loop_.poll();

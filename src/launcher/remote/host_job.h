@@ -1,4 +1,4 @@
-// HostJob: a job whose launchers run on other hosts, each behind an ssh of ours.
+// HostJob is a job whose launchers run on other hosts, each behind an ssh process of this launcher.
 #pragma once
 
 #include "base/exit_status.h"
@@ -7,7 +7,7 @@
 
 namespace ddp::launcher {
 
-// Runs it. The result is how this process should end.
+// Runs the job. The result is how this process should end.
 base::ExitStatus run_host_job(const HostPlan& plan, Log& log);
 
 }  // namespace ddp::launcher

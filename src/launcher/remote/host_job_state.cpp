@@ -11,9 +11,9 @@
 namespace ddp::launcher {
 namespace {
 
-// Of ssh itself, and of a shell that cannot execute what it shall.
+// ssh exits with this code if it fails itself.
 constexpr int kSshFailed = 255;
-// For all hosts to be ready.
+// All hosts must be ready within this time.
 constexpr std::chrono::milliseconds kReadyWithin = limits::kDefaultJoinTimeout;
 
 }  // namespace
@@ -57,7 +57,7 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
   if (host.cut) return;
   const std::string& name = plan_.starts[event.host].host;
   if (!running_) {
-    // The first one tells; the others are cut off with it.
+    // Only the first failure is reported. The connections to the other hosts are closed with it.
     if (asks_ == 0 && !exit_code_) actions.emplace_back(TellOfHost{why_it_did_not_begin(event.host, event.status)});
     failed(host.exit_code.value_or(base::kExitOwnFault));
     return cut_all(actions);
@@ -67,9 +67,9 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
                                     "); its launcher ends its workers by itself"});
   }
   if (host.exit_code == 0) return;
-  // What the job's launchers say counts more than that one of them cannot be heard.
+  // The exit code that a launcher reports takes precedence over a lost connection.
   if (host.exit_code) failed(*host.exit_code);
-  // The others end by themselves.
+  // The other launchers end by themselves within this time.
   if (asks_ == 0 && !deadline_)
     deadline_ = now + plan_.node_timeout + plan_.save_grace + plan_.grace + limits::kUnkillableWait;
 }
@@ -80,11 +80,11 @@ void HostJobState::handle(const SignalToAll& event, TimePoint now, std::vector<H
     if (running_) pass(event.signal, actions);
     return;
   }
-  // As on one node: signals close together are one request.
+  // As on one node, signals close together are one request.
   if (asks_ > 0 && now - last_ask_ < limits::kSecondRequest) return;
   if (!signal_) signal_ = event.signal;
   if (!running_ || asks_ >= 2) return cut_all(actions);
-  // A console that is gone is our affair, and nothing that the launchers there know as a signal.
+  // A console that is closed concerns only this process. The launchers on the hosts do not know SIGPIPE as a request.
   ask_to_end(event.signal == SIGPIPE ? SIGTERM : event.signal, now, actions);
 }
 
@@ -127,8 +127,8 @@ void HostJobState::pass(int signal, std::vector<HostAction>& actions) const {
 void HostJobState::ask_to_end(int signal, TimePoint now, std::vector<HostAction>& actions) {
   ++asks_;
   last_ask_ = now;
-  // The first time the launchers there give their workers the grace, after SIGINT and again after SIGTERM; the second
-  // time they kill.
+  // Upon the first request, the launchers give their workers the grace period, after SIGINT and again after SIGTERM.
+  // Upon the second request, they send SIGKILL.
   const int graces = asks_ > 1 ? 0 : signal == SIGINT ? 2 : 1;
   deadline_ = now + limits::kUnkillableWait + plan_.save_grace + graces * plan_.grace;
   pass(signal, actions);
@@ -165,7 +165,7 @@ std::string HostJobState::names_of_unready() const {
 }
 
 base::ExitStatus HostJobState::end() const {
-  // The launchers may have ended for another reason, which was there before.
+  // The launchers may have ended before, for another reason.
   const bool by_signal = signal_ && (!exit_code_ || *exit_code_ == 128 + *signal_ ||
                                      (*signal_ == SIGPIPE && *exit_code_ == 128 + SIGTERM));
   const bool all_succeeded = std::ranges::all_of(hosts_, [](const Host& host) { return host.exit_code == 0; });

@@ -1,4 +1,5 @@
-// HostJobState: the launchers on other hosts as a function. Events and times in, actions out; no processes, no clock.
+// HostJobState controls the launchers on other hosts as a function. It turns events and times into actions, without
+// processes or a clock.
 #pragma once
 
 #include <chrono>
@@ -12,21 +13,21 @@
 
 namespace ddp::launcher {
 
-// Its launcher has read the launch request and could begin.
+// The host's launcher has read the launch request and could begin.
 struct HostReady {
   std::size_t host;
 };
-// Its launcher's last word.
+// The host's launcher has reported its exit code.
 struct HostSaidEnd {
   std::size_t host;
   int exit_code;
 };
-// ssh has ended, and all that it had to say has been read.
+// ssh has ended, and all of its output has been read.
 struct SshEnded {
   std::size_t host;
   base::ExitStatus status;
 };
-// Somebody wants something of the job: a signal to us.
+// This process received a signal that concerns the job.
 struct SignalToAll {
   int signal;
 };
@@ -34,7 +35,7 @@ struct TimeIsUp {};
 
 using HostEvent = std::variant<HostReady, HostSaidEnd, SshEnded, SignalToAll, TimeIsUp>;
 
-struct LetBegin {};  // all of them
+struct LetBegin {};  // lets all hosts begin
 struct PassSignal {
   std::size_t host;
   int signal;
@@ -49,9 +50,10 @@ struct TellOfHost {
 
 using HostAction = std::variant<LetBegin, PassSignal, EndSsh, TellOfHost>;
 
-// preparing ──all are ready──▶ running ──one fails──▶ (the others follow by themselves, or are asked to) ──▶ over
-// Nothing is started anywhere unless every host is ready. Whoever asks for the end gets it by the hosts' launchers,
-// which have their own graces; those that do not hear are cut off at the end of a time.
+// The phases are: preparing ──all are ready──▶ running ──one fails──▶ (the others follow by themselves, or are asked
+// to) ──▶ over. Nothing is started anywhere unless every host is ready. A request to end is passed to the hosts'
+// launchers, which have their own grace periods. The connections to launchers that do not end are closed after some
+// time.
 class HostJobState {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -61,19 +63,19 @@ class HostJobState {
 
   std::vector<HostAction> step(const HostEvent& event, TimePoint now);
 
-  // When TimeIsUp is wanted next.
+  // Returns when TimeIsUp is wanted next, or std::nullopt if it is not wanted.
   std::optional<TimePoint> alarm() const;
   bool finished() const { return left_ == 0; }
 
-  // Once finished(): how this process should end. As the job, whose launchers end alike; by the signal that ended it,
-  // if that came through here.
+  // Valid once finished(). Returns how this process should end. It ends like the job, whose launchers all end in the
+  // same way. If a signal through this process ended the job, it ends by that signal.
   base::ExitStatus end() const;
 
  private:
   struct Host {
     bool ready = false;
     bool ended = false;
-    bool cut = false;  // by us
+    bool cut = false;  // this process has closed the connection
     std::optional<int> exit_code;
   };
 
@@ -96,11 +98,11 @@ class HostJobState {
   std::vector<Host> hosts_;
   std::size_t left_;
   bool running_ = false;
-  int asks_ = 0;  // to end
+  int asks_ = 0;  // number of requests to end
   TimePoint last_ask_;
-  std::optional<int> signal_;      // that asked for the end first
-  std::optional<int> exit_code_;   // of the first that failed and said so
-  std::optional<TimePoint> note_;  // say who is waited for
+  std::optional<int> signal_;      // first signal that requested the end
+  std::optional<int> exit_code_;   // exit code of the first failure
+  std::optional<TimePoint> note_;  // when to log which hosts are not ready
   std::optional<TimePoint> deadline_;
 };
 

@@ -58,7 +58,7 @@ void HostOutput::finish(std::size_t host) {
   flush();
 }
 
-// A reply is taken out, wherever in a line it stands.
+// Removes a reply from the output, wherever it is in a line.
 void HostOutput::show(std::size_t host, int stream, const LinePiece& piece) {
   const std::size_t at = stream == 0 ? piece.text.find(mark_) : std::string_view::npos;
   if (at == std::string_view::npos) return show_piece(host, stream, piece);
@@ -72,7 +72,7 @@ void HostOutput::show(std::size_t host, int stream, const LinePiece& piece) {
 void HostOutput::show_piece(std::size_t host, int stream, const LinePiece& piece) {
   const bool is_own = stream == 1 && piece.begins && piece.text.starts_with(kOwnLine);
   const int id = static_cast<int>(2 * host) + stream;
-  // Until then it is ssh itself, or a shell that cannot start the launcher.
+  // Until the host is ready, the output is from ssh itself, or from a shell that cannot start the launcher.
   if (hosts_[host].ready && !is_own) return console(stream).show({piece, id, 0, 1, {}, false});
   const LinePiece named{piece.text.substr(is_own ? kOwnLine.size() : 0), piece.begins, piece.ends};
   if (!hosts_[host].ready) return show_early(host, id, named);
@@ -80,7 +80,7 @@ void HostOutput::show_piece(std::size_t host, int stream, const LinePiece& piece
   arm();
 }
 
-// A host that prints without end must not fill the console before the job has begun.
+// A host that prints endlessly must not fill the console before the job has begun.
 void HostOutput::show_early(std::size_t host, int id, const LinePiece& piece) {
   Host& from = hosts_[host];
   if (from.is_cut) return;

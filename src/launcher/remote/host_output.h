@@ -1,6 +1,6 @@
-// HostOutput: what the hosts' launchers say, on our own two outputs: whole lines, as they are, but for lines of
-// ddplaunch and ssh themselves, which get the name of their host; the same one of several hosts is
-// shown once.
+// HostOutput shows the output of the hosts' launchers on this process's two outputs. Lines are whole and unchanged,
+// except for lines of ddplaunch and ssh themselves. These get the name of their host, and the same line of several
+// hosts is shown once.
 #pragma once
 
 #include <functional>
@@ -24,27 +24,27 @@ class HostOutput {
   HostOutput(net::EventLoop& loop, const HostPlan& plan, int console_out = 1, int console_err = 2);
 
   std::function<void(std::size_t host, const LaunchReply& reply)> on_reply;
-  std::function<void()> on_room;    // may_take() may say something else now
-  std::function<void()> on_closed;  // nobody reads us any more
+  std::function<void()> on_room;    // may_take() may return another value now
+  std::function<void()> on_closed;  // the reader of an output has gone
 
-  // Whether there is room for more of this stream (0 or 1).
+  // Returns whether there is space for more of this stream (0 or 1).
   bool may_take(int stream) const { return !console(stream).full(); }
   void take(std::size_t host, int stream, std::string_view bytes);
-  // The end of both streams.
+  // Ends both streams of a host.
   void finish(std::size_t host);
 
-  // Before a line of our own on the standard error. Waits for the console for no longer than `most`.
+  // Must be called before one of this launcher's own lines on standard error. Waits for the console for at most `most`.
   void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
-  // Writes what is left, as long as the consoles take it.
+  // Writes what is left, as long as the consoles accept it.
   void end(const std::function<bool()>& interrupted);
 
  private:
   struct Host {
     std::string name;
-    bool ready = false;   // its launcher speaks, and not ssh or a shell
-    int early_lines = 0;  // before that
+    bool ready = false;   // its launcher has replied; earlier output is from ssh or a shell
+    int early_lines = 0;  // number of lines before that
     std::size_t early_bytes = 0;
-    bool is_cut = false;  // more of them are not shown
+    bool is_cut = false;  // further early lines are not shown
     LineSplitter out;
     LineSplitter err;
   };
@@ -63,8 +63,8 @@ class HostOutput {
   LineTag no_tag_;
   std::vector<Host> hosts_;
   std::unique_ptr<Console> out_;
-  std::unique_ptr<Console> err_;  // none: both are one
-  LineCollapse named_;            // all hosts say much the same
+  std::unique_ptr<Console> err_;  // null if both outputs are one
+  LineCollapse named_;            // joins the lines that several hosts print
   std::unique_ptr<net::Watch> timer_;
 };
 

@@ -22,7 +22,7 @@ namespace env = wire::env;
 
 constexpr std::string_view kForwarded[] = {"DDP_*",   "NCCL_*", "GLOO_*",          "UCX_*",      "OMP_*",
                                            "TORCH_*", "PATH",   "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
-// Of the job in which this launcher runs, should there be one, and not of the one that it starts.
+// These variables belong to the job in which this launcher runs, if there is one, and not to the job that it starts.
 constexpr std::string_view kOfThisJob[] = {env::kAttempt, env::kLastFailure, env::kStatusPage};
 
 std::string_view name_of(std::string_view line) {
@@ -58,7 +58,7 @@ bool has_word(const Options& options, const std::string& start) {
   return std::ranges::any_of(options.host_words, [&](const std::string& word) { return word.starts_with(start); });
 }
 
-// What cannot be meant together; empty: nothing.
+// Returns which options contradict each other, or an empty string if there is no contradiction.
 std::string contradiction(const Options& options, const ControllerFacts& facts, int hosts) {
   const std::string option = options.hosts.empty() ? "--hostfile" : "--hosts";
   const bool several_here = facts.cluster && facts.cluster->node_count.value_or(1) > 1;
@@ -90,7 +90,7 @@ std::string contradiction(const Options& options, const ControllerFacts& facts, 
   return "";
 }
 
-// The name without that of a user.
+// Returns the name without the user's name.
 std::string address_of(const std::string& host) {
   return host.substr(host.find('@') + 1);
 }
@@ -102,7 +102,8 @@ std::vector<std::string> first_words(const Options& options) {
   return {"ddplaunch"};
 }
 
-// The command line of one host's launcher. What we add comes last and so wins, but for what the user may have said.
+// Returns the command line of one host's launcher. Options that this launcher adds come last and take precedence. Some
+// of them are added only if the user has not given them.
 std::vector<std::string> words_of(const Options& options, const ControllerFacts& facts,
                                   const std::vector<HostEntry>& hosts, std::size_t rank) {
   const std::string job = options.run_id.empty() ? facts.job_id : options.run_id;
@@ -121,14 +122,14 @@ std::vector<std::string> words_of(const Options& options, const ControllerFacts&
     if (options.master_port.value_or(0) == 0) words.push_back("--master-port=" + std::to_string(port_of_job(job)));
   }
   words.emplace_back("--");
-  // The benchmark's program is where that launcher is.
+  // The host's launcher finds the benchmark's program itself.
   words.insert(words.end(), options.command.begin() + (options.bench ? 1 : 0), options.command.end());
   return words;
 }
 
 std::vector<std::string> ssh_of(const Options& options, const std::string& host) {
   std::vector<std::string> words = base::words(options.ssh);
-  // Whoever cannot be asked for a password fails at once. Nothing else of the user's configuration is touched.
+  // If ssh would have to ask for a password, it fails at once. Nothing else of the user's configuration is changed.
   words.insert(words.end(), {"-o", "BatchMode=yes", host});
   return words;
 }
@@ -187,7 +188,7 @@ Result<HostPlan, StartFailure> make_host_plan(const Options& options, const Cont
   request.controller = facts.host_name;
   request.directory = facts.directory;
   request.environment = std::move(environment).value();
-  // Nobody else reaches the store of one node, and everybody an open one.
+  // Other nodes cannot reach the store of a job of one node, and an open store accepts every client.
   const bool needs_token = count > 1 && !options.store_open;
   request.token = facts.token.empty() && needs_token ? facts.new_token : facts.token;
   const std::string launcher =

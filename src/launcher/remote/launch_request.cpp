@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// JSON's texts are Unicode, arguments and variables are bytes.
+// JSON strings are Unicode, but arguments and variables are bytes.
 using wire::bytes_to_text;
 using wire::text_to_bytes;
 

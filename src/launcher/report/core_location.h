@@ -13,8 +13,8 @@ namespace ddp::launcher {
 // Holds the values that a core pattern (/proc/sys/kernel/core_pattern, core(5)) can refer to.
 struct CoreFacts {
   std::string pattern;    // the kernel's pattern; empty also if it cannot be read
-  bool uses_pid = false;  // /proc/sys/kernel/core_uses_pid
-  pid_t pid = 0;          // as the launcher sees it
+  bool uses_pid = false;  // value of /proc/sys/kernel/core_uses_pid
+  pid_t pid = 0;          // number of the process as the launcher sees it
   // The launcher runs in its own PID or user namespace (a container). The numbers that the kernel would write differ
   // from those that the launcher sees.
   bool has_own_numbers = false;

@@ -24,7 +24,7 @@ std::optional<std::string> interface_line(const LaunchPlan& plan, const std::str
 // Holds what the summary shows in addition to the outcome.
 struct FailureEvidence {
   std::string core;                     // result of describe_core()
-  std::vector<std::string> last_lines;  // of the culprit's output
+  std::vector<std::string> last_lines;  // last lines of the culprit's output
   std::string log_file;                 // file that holds all of them; empty if there is none
   std::set<pid_t> of_other_users;       // processes that the launcher may not signal
   std::string node;                     // name of this node in the job; empty if it is the host name

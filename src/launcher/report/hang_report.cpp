@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kMostRanks = 18;  // ranks with a line each, if nothing else is shown
 constexpr std::size_t kMostStackLines = 8;
 constexpr std::size_t kMostStackLinesOfNote = 3;
-constexpr std::size_t kMostSourceLines = 4;  // of each evidence source
+constexpr std::size_t kMostSourceLines = 4;  // lines of each evidence source
 
 std::string_view state_name(char state) {
   constexpr std::array<std::pair<char, std::string_view>, 6> kNames = {{{'R', "running"},

@@ -27,7 +27,7 @@ std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placemen
 
 // Describes how the whole job ended.
 struct JobEnd {
-  int exit_code = 0;  // of ddplaunch, as a shell shows it
+  int exit_code = 0;  // exit code of ddplaunch, as a shell shows it
   int attempts = 0;   // number of attempts that began
   std::chrono::nanoseconds run_time{0};
   std::string launcher_failure;  // why an attempt could not begin; empty if the last one did
@@ -38,11 +38,11 @@ std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime n
 // Holds the input of the summary, a document about the end of the job.
 struct SummaryInput {
   const LaunchPlan& plan;
-  const JobOutcome& outcome;  // of the last attempt
+  const JobOutcome& outcome;  // outcome of the last attempt
   const JobEnd& end;
   std::string log_directory;            // empty if there is none
   std::string core;                     // result of describe_core()
-  std::vector<std::string> last_lines;  // of the culprit's output
+  std::vector<std::string> last_lines;  // last lines of the culprit's output
   std::vector<std::string> text;        // lines that the console showed
 };
 std::string summary_document(const SummaryInput& input);

@@ -174,10 +174,9 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   text_ = failure_summary(outcome, plan_, evidence_);
   const std::string signature = failure_signature(outcome, evidence_);
   const bool failed_before = !signature.empty() && signature == std::exchange(signature_, signature);
-  // The last attempt's report is shown in full, because the user looks for it at the end of the output. A node of
-  // several does not know here whether its attempt was the last one.
-  if (failed_before && !is_last && !plan_.nodes.several())
-    text_ = {text_.front() + ", as in the attempt before"};
+  // The last attempt's report is shown in full, because the user looks for it at the end of the output. If the job has
+  // several nodes, a node does not know here whether its attempt was the last one.
+  if (failed_before && !is_last && !plan_.nodes.several()) text_ = {text_.front() + ", as in the attempt before"};
   if (!next.empty()) text_.push_back("  " + next);
   events_.write(attempt_ended_line(plan_, placement_, outcome, next, wall_now()));
   const LogLevel level = level_of(outcome);

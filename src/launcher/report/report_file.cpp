@@ -24,7 +24,7 @@ namespace {
 struct Target {
   base::UniqueFd own;  // set if the target is one of the launcher's outputs
   bool exists = false;
-  bool is_loop = false;  // a loop of symbolic links, which is not replaced
+  bool is_loop = false;  // whether the path is a loop of symbolic links, which is not replaced
   struct stat status {};
   std::string path;  // path with symbolic links resolved
 

@@ -36,7 +36,7 @@ std::string quoted_key(std::string_view key) {
   return "\"" + text + "\"";
 }
 
-// Columns of one width each, two blanks between them, two before the first; empty cells at a line's end leave nothing.
+// Aligns the columns, with two spaces before each of them. Lines have no spaces at their end.
 std::string lines_of(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths;
   for (const Row& row : rows) {
@@ -52,7 +52,8 @@ std::string lines_of(const std::vector<Row>& rows) {
   return text;
 }
 
-// `total` things are there, of which `sent` are in the report and `shown` have been printed.
+// Returns a line about the items that were not printed. Of `total` items, the report has `sent`, and `shown` were
+// printed.
 std::string rest(std::size_t total, std::size_t sent, std::size_t shown) {
   if (total <= shown) return "";
   const std::string all =
@@ -91,11 +92,11 @@ std::string ranks_of(const Clients& clients) {
   return (list.size() == 1 ? "rank " : "ranks ") + base::rank_list(list);
 }
 
-// The clients by what they do.
+// Groups the clients by what they do.
 struct Sections {
-  std::vector<Clients> waiting;  // those of one list wait for the same keys; the longest wait first
-  Clients idle;                  // a rank of which no connection waits
-  Clients others;                // without a rank, or a second connection of a rank that waits
+  std::vector<Clients> waiting;  // clients of one list wait for the same keys; the longest wait comes first
+  Clients idle;                  // clients of ranks that have no waiting connection
+  Clients others;                // clients without a rank, or further connections of a rank that waits
 };
 
 Sections sections_of(const Inspection& inspection) {
@@ -222,7 +223,7 @@ std::string inspection_json(const Inspection& inspection) {
                               {"absent_ranks", inspection.absent_ranks},
                               {"clients", clients},
                               {"keys", keys}};
-  // Keys may be any bytes; those that are no UTF-8 are shown with replacement characters.
+  // Keys may be any bytes. Bytes that are not UTF-8 are shown as replacement characters.
   return result.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }
 

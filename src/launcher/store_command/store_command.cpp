@@ -31,10 +31,10 @@ namespace {
 using std::chrono::steady_clock;
 using Token = std::shared_ptr<const store::Authenticator>;
 
-// As a job's; those that we were started with as ignored (nohup) stay so.
+// Returns the signals that also end a job. Signals that were ignored when this process started (nohup) stay ignored.
 std::vector<int> ending_signals() {
   std::vector<int> signals = Options().ending_signals;
-  signals.push_back(SIGQUIT);  // there are no ranks to tell of
+  signals.push_back(SIGQUIT);  // there are no ranks to report on
   const std::vector<int> ours = signals_to_care_for(signals);
   std::erase_if(signals, [&](int signal) { return std::ranges::find(ours, signal) == ours.end(); });
   return signals;
@@ -89,7 +89,7 @@ class Command {
       asked = true;
       loop.stop();
     });
-    // A store says nothing unasked.
+    // A store never sends anything without a request.
     const auto watch = loop.watch_readable(visit.value().fd(), [&] { loop.stop(); });
     log(LogLevel::info,
         "this machine has joined the store at " + where() + ": its programs may use it as long as this command runs");
@@ -109,7 +109,7 @@ class Command {
 
   void log(LogLevel level, const std::string& text) { log_.write({level, LogSource::store, text}); }
 
-  // `only_ours`: what to say if it is somebody else's.
+  // `only_ours` is added to the message if the server is not ddplaunch's own store.
   int fail(const store::VisitFailure& failure, const std::string& only_ours = "") {
     const bool foreign = failure.kind == store::VisitFailure::Kind::foreign && !only_ours.empty();
     return fail(failure.message + "." + (foreign ? " " + only_ours : ""));
@@ -132,7 +132,7 @@ class Command {
     if (warnings_ == limits::kStoreWarnings) log(LogLevel::warning, "more of these are not shown");
   }
 
-  // Waits for one that is not there yet. A signal ends us meanwhile as it ends every program.
+  // Waits for a store that does not run yet. Meanwhile a signal ends this process as it ends every program.
   base::Result<store::StoreVisit, store::VisitFailure> find_store(const Token& token) {
     const auto until = steady_clock::now() + limits::kStoreJoinWait;
     bool told = false;
@@ -178,7 +178,7 @@ int run_store_command(const StoreOptions& options, const std::vector<std::string
 
 std::string serving_line(const StoreOptions& options, std::uint16_t port, const std::string& host_name) {
   const std::string reached = is_everywhere(options.host) ? host_name : options.host;
-  // Without the last two rank 0 of a PyTorch program starts a store of its own there (1.13 insists on both).
+  // Without the last two variables, rank 0 of a PyTorch program starts its own store there (1.13 requires both).
   return "the store listens on " + net::host_and_port(options.host, port) +
          "; programs find it with MASTER_ADDR=" + reached + " MASTER_PORT=" + std::to_string(port) +
          " TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect " +

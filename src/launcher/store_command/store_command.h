@@ -1,4 +1,4 @@
-// `ddplaunch store`: one process, no guardian, no workers.
+// Implements `ddplaunch store`: one process, without a guardian or workers.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@
 namespace ddp::launcher {
 
 // Does what the options say, until it is done or asked to end. Returns the exit code. `environment` has lines
-// "NAME=value"; text for the standard output is given to `print`, which returns an exit code.
+// "NAME=value". Text for standard output is passed to `print`, which returns an exit code.
 int run_store_command(const StoreOptions& options, const std::vector<std::string>& environment, Log& log,
                       int (*print)(const std::string& text));
 
-// What the command says while it serves. Pure.
-// Where the store is, and what programs must be told to find it. `host_name` is for a store that listens everywhere.
+// Returns what the command logs while it serves: where the store is, and which variables programs need to find it.
+// `host_name` is for a store that listens on all interfaces. This function is pure.
 std::string serving_line(const StoreOptions& options, std::uint16_t port, const std::string& host_name);
 
-// Why it does not listen, and what to do.
+// Returns why the store does not listen, and what to do.
 std::string listen_failure(const StoreOptions& options, const std::string& why);
 
-// What the options ask for without effect. `token_source`: what gives the token; empty: nothing does.
+// Returns warnings about options without effect. `token_source` names the source of the token, or is empty if there is
+// none.
 std::vector<std::string> store_warnings(const StoreOptions& options, const std::string& token_source);
 
 }  // namespace ddp::launcher

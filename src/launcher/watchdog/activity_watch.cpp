@@ -9,9 +9,9 @@
 namespace ddp::launcher {
 namespace {
 
-// The reader tells its GPUs once a second. A later line is missing if a call of the driver hangs.
+// The reader prints a line per second, unless a call of the driver hangs. An older line is not used.
 constexpr std::chrono::seconds kLatest{5};
-constexpr std::chrono::seconds kUntilItEnds{30};  // if it is not asked for
+constexpr std::chrono::seconds kUntilItEnds{30};  // without a call of add(), the reader is stopped after this time
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void GpuWatch::add(int local_rank, std::span<const pid_t> processes, ActivitySam
   sample.is_complete = sample.is_complete && sample.gpu;
 }
 
-// What has come since the last call; starts the reader for the first one.
+// Reads the reader's output since the last call. The first call starts the reader.
 void GpuWatch::read() {
   if (has_failed_) return;
   idle_ = loop_.at(Clock::now() + kUntilItEnds, [this] {

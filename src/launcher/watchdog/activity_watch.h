@@ -1,5 +1,5 @@
-// ActivityWatch: measures what the processes of this node's ranks do while the others wait for them; and GpuWatch: what
-// their GPUs do, by ddp_gpu_reader, which runs only while it is asked for.
+// ActivityWatch measures the activity of this node's ranks while other ranks wait for them. GpuWatch measures the
+// activity of their GPUs. It reads the output of ddp_gpu_reader, which runs only while GpuWatch::add() is called.
 #pragma once
 
 #include <chrono>
@@ -22,19 +22,19 @@
 
 namespace ddp::launcher {
 
-// Belongs to the loop's thread.
+// Used only from the event loop's thread.
 class GpuWatch {
  public:
   // On a node without GPUs the reader is not started.
   GpuWatch(net::EventLoop& loop, bool node_has_gpus) : loop_(loop), node_has_gpus_(node_has_gpus) {}
 
-  // What the environment of a worker tells CUDA to use; nothing: all GPUs.
+  // Sets the worker's CUDA_VISIBLE_DEVICES. std::nullopt means that it sees all GPUs.
   void sees(int local_rank, std::optional<std::string> cuda_visible_devices) {
     visible_[local_rank] = std::move(cuda_visible_devices);
   }
 
-  // Adds to `sample` what the GPUs of this rank have done. If that is not known, the sample is not complete: for some
-  // seconds after the first call, and for good if the driver does not answer.
+  // Adds the activity of this rank's GPUs to `sample`. If that is unknown, marks the sample as incomplete. It is
+  // unknown for some seconds after the first call, while the driver does not answer, and after the reader has failed.
   void add(int local_rank, std::span<const pid_t> processes, ActivitySample& sample);
 
  private:
@@ -46,9 +46,9 @@ class GpuWatch {
   std::map<int, std::optional<std::string>> visible_;
   std::unique_ptr<ToolRun> run_;
   bool has_failed_ = false;
-  std::string text_;  // of the next line
+  std::string text_;  // incomplete last line of the reader's output
   std::vector<GpuCounters> node_gpus_;
-  std::optional<Clock::time_point> read_at_;  // when `node_gpus_` was
+  std::optional<Clock::time_point> read_at_;  // when `node_gpus_` was updated
   std::unique_ptr<net::Watch> idle_;
 };
 
@@ -56,8 +56,8 @@ class ActivityWatch {
  public:
   using Observe = std::function<void(int rank, const ActivitySample& sample, std::chrono::nanoseconds now)>;
 
-  // `output_bytes`: what a rank has printed so far, by local rank. `observe` is called with each sample.
-  // `gpus` must outlive this.
+  // `output_bytes` returns how many bytes the rank with this local rank has printed so far. `observe` is called with
+  // each sample. `gpus` must outlive this object.
   ActivityWatch(ProcessHost& processes, GpuWatch& gpus, int first_rank, std::uint16_t store_port,
                 std::function<std::uint64_t(int local_rank)> output_bytes, Observe observe)
       : processes_(processes),
@@ -67,11 +67,12 @@ class ActivityWatch {
         output_bytes_(std::move(output_bytes)),
         observe_(std::move(observe)) {}
 
-  // Samples the ranks that run, and fills in RankView::activity. About once a second. It takes limits::kActivityTime at
-  // most: of more ranks than that is enough for some are unknown.
+  // Samples the running ranks and fills in RankView::activity. Call it about once per second. A call takes at most
+  // limits::kActivityTime. If that is too short for all ranks, the rest stays unknown, and the next call begins with
+  // them.
   void measure(std::span<RankView> ranks, std::chrono::nanoseconds now);
 
-  // The ranks were made to work: the windows that have begun say nothing.
+  // Discards the current windows: signals or tools have woken the ranks, so the windows say nothing about the program.
   void discard_windows() {
     for (auto& [local_rank, meter] : meters_) meter.discard_window();
   }
@@ -84,7 +85,7 @@ class ActivityWatch {
   const std::function<std::uint64_t(int local_rank)> output_bytes_;
   const Observe observe_;
   std::map<int, ActivityMeter> meters_;
-  std::size_t next_ = 0;  // the rank to begin with, so that all have their turn
+  std::size_t next_ = 0;  // index of the rank to begin with, so that each rank gets a turn
 };
 
 }  // namespace ddp::launcher

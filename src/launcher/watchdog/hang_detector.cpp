@@ -10,12 +10,12 @@
 namespace ddp::launcher {
 namespace {
 
-// It shows that it lives, and nothing else.
+// Returns whether the rank shows heartbeats and nothing else.
 bool beats(const RankView& rank) {
   return rank.page.is_written && rank.page.steps > 0 && rank.page.groups.empty();
 }
 
-// Where no rank waits in a collective: the ranks that may come to where others wait, or begin one.
+// Returns the ranks that do not wait. They may join ranks that wait for others to come, or begin a collective.
 std::vector<int> free_ranks(std::span<const RankView> ranks) {
   std::vector<int> result;
   for (const RankView& rank : ranks) {
@@ -72,7 +72,7 @@ std::vector<HangNews> HangDetector::add_sample(std::span<const RankView> ranks, 
   if (!verdict || !verdict->is_described()) return news;
   const StallFacts facts = facts_of(*verdict, ranks, now);
   const StallJudgement judgement = judge_stall(facts, plan_);
-  // Whoever only warns says it again after as long a time, then after twice that, and so on.
+  // A stall that is only reported is reported again after the same time, then after twice that, and so on.
   const auto until_told_again = ((std::int64_t{1} << std::min(times_over_, 30)) - 1) * judgement.limit;
   if (judgement.ends_in && *judgement.ends_in + until_told_again <= Nanoseconds(0)) {
     ++times_over_;
@@ -114,7 +114,7 @@ SampleDepth HangDetector::depth() const {
   return longest_wait() >= limits::kHangEvidence ? SampleDepth::all : SampleDepth::states;
 }
 
-// Whether a rank that is waited for does something, so that it may come.
+// Returns whether a rank that is waited for does something, so that it may still make the call.
 bool HangDetector::may_be_resolved(const Verdict& verdict) const {
   return std::ranges::any_of(verdict.culprits, [&](int rank) {
     const auto clock = ranks_.find(rank);
@@ -122,8 +122,8 @@ bool HangDetector::may_be_resolved(const Verdict& verdict) const {
   });
 }
 
-// What nothing can resolve, else what no rank that works can, else what has lasted for longest; of equals the one that
-// was told.
+// Prefers a verdict that nothing can resolve, then one that no active rank can resolve, then the oldest one. Among
+// equals it prefers the reported one.
 std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& verdicts) const {
   const auto rank_of = [&](const Verdict& verdict) {
     const bool is_certain = verdict.kind == VerdictKind::ended || differs(verdict.kind) || verdict.is_proven_circle();
@@ -134,8 +134,8 @@ std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& v
   return found == verdicts.end() ? std::nullopt : std::optional(*found);
 }
 
-// Programs begin operations long before they wait for them: it counts from the wait. That calls differ is certain
-// before. While a send or a receive stalls, other ranks may exchange data in its group.
+// The age counts from the wait, because programs begin operations long before they wait for them. Calls that differ are
+// certain before that. While a send or a receive stalls, other ranks may exchange data in its group.
 HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
   if (is_without_calls(verdict.kind)) return silence_;
   Nanoseconds waited{0};
@@ -147,12 +147,12 @@ HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
   }
   if (verdict.is_transfer) return waited;
   const auto group = groups_.find(verdict.key());
-  if (group == groups_.end()) return waited;  // in init(), before there is a group
+  if (group == groups_.end()) return waited;  // the rank waits in init(), before the group exists
   return differs(verdict.kind) ? group->second.age : std::min(group->second.age, waited);
 }
 
-// How long it has been known that the ranks which others wait for have ended. What a reader wrote to the page of one
-// that waits may be as old as limits::kLatestSample, and must be newer than the end.
+// Returns how long the awaited ranks are known to have ended. A page that a reader writes may be limits::kLatestSample
+// old. That time is subtracted, so that the page is newer than the end of the rank.
 HangDetector::Nanoseconds HangDetector::ended_for(const Verdict& verdict, std::span<const RankView> ranks) const {
   Nanoseconds least = Nanoseconds::max();
   for (const int rank : verdict.culprits) {
@@ -163,7 +163,7 @@ HangDetector::Nanoseconds HangDetector::ended_for(const Verdict& verdict, std::s
   return std::max(least - lag, Nanoseconds(0));
 }
 
-// Of a group in which somebody waits, of a rank that waits, or of all that shows life.
+// Returns the longest wait of a group or a rank that waits, or the time without a sign of life if that is longer.
 HangDetector::Nanoseconds HangDetector::longest_wait() const {
   Nanoseconds longest = silence_concerns_us_ ? std::max(page_silence_, silence_) : Nanoseconds(0);
   for (const auto& [key, clock] : groups_) {
@@ -175,7 +175,7 @@ HangDetector::Nanoseconds HangDetector::longest_wait() const {
   return longest;
 }
 
-// What goes on has its clock at 0, and the pause that ended was none that is to be feared.
+// Resets the clocks of ranks and groups that made progress. A pause that has ended was harmless: its length is learnt.
 void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) {
   bool any_life = false;
   std::map<GroupKey, std::vector<GroupView>> groups;
@@ -216,7 +216,7 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
       return group.called > group.finished || group.transfers_called > group.transfers_finished;
     });
     clock.age =
-        seen.front().is_by_stack ? Nanoseconds(limits::kStackRest) : Nanoseconds(0);  // the wait had lasted so long
+        seen.front().is_by_stack ? Nanoseconds(limits::kStackRest) : Nanoseconds(0);  // the thread rested this long
     clock.seen = std::move(seen);
   }
   std::erase_if(groups_, [&](const auto& entry) { return !groups.contains(entry.first); });
@@ -227,7 +227,7 @@ void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<Han
   std::map<int, ProcessSample> traced;
   for (const RankView& rank : ranks) {
     if (rank.has_ended || !rank.process || !rank.process->is_stopped()) continue;
-    // A tracer (strace) stops it for a moment, again and again; a debugger for long.
+    // A tracer such as strace stops the process only for moments. A debugger stops it for long.
     const auto before = traced_.find(rank.rank);
     const bool is_passing = rank.process->state == 't' && (before == traced_.end() || before->second != *rank.process);
     if (!is_passing) now_stopped.insert(rank.rank);
@@ -249,8 +249,8 @@ void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<Han
   stopped_ = now_stopped;
 }
 
-// No rank waits in a collective: a hang only if none does anything else either, or if ranks have waited for others to
-// come for longer than the user wants, whatever those do.
+// If no rank waits in a collective, it is a hang only if no rank does anything else either. If the user gave a limit,
+// ranks that wait longer than that for others to come are a hang, too.
 std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   if (const auto verdict = waits_for_others_to_come(ranks)) return verdict;
   if (!silence_concerns_us_ || page_silence_ < limits::kHangFirstWord) return std::nullopt;
@@ -258,10 +258,10 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   const std::vector<int> free = free_ranks(ranks);
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
-    // Until it is measured again, it is what it was.
+    // Until the activity is measured again, the reported verdict stays.
     if (!rank.activity) return told_ && is_without_calls(told_->kind) ? std::optional(Verdict{}) : std::nullopt;
     const RankClock& clock = ranks_.at(rank.rank);
-    // What a rank does that waits is no sign of life.
+    // The activity of a waiting rank is no sign of life.
     if (free.empty()) still = std::min(still, clock.unmoved);
     if (rank.page.waiting_threads == 0) still = std::min(still, clock.still);
   }
@@ -282,7 +282,7 @@ std::optional<Verdict> HangDetector::waits_for_others_to_come(std::span<const Ra
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
     const RankClock& clock = ranks_.at(rank.rank);
-    // Any of those that do not wait may be waited for, and has made progress then.
+    // Any rank that does not wait may be the awaited one, so its last progress counts.
     unchanged = std::min(unchanged, clock.age);
     if (rank.page.waiting_threads == 0) continue;
     verdict.waiting.push_back(rank.rank);
@@ -305,7 +305,7 @@ void HangDetector::nothing_new(Nanoseconds elapsed) {
   for (auto& [rank, clock] : ranks_) clock.advance(elapsed);
 }
 
-// Of the ranks that run: how long the one that has been still for longest has been.
+// Returns the silence of the running rank that has been silent for longest.
 HangDetector::Nanoseconds HangDetector::longest_silence(std::span<const RankView> ranks) const {
   Nanoseconds longest{0};
   for (const RankView& rank : ranks) {
@@ -315,7 +315,7 @@ HangDetector::Nanoseconds HangDetector::longest_silence(std::span<const RankView
   return longest;
 }
 
-// Ranks that send heartbeats are held to them, whatever else they do.
+// Ranks that send heartbeats are judged by them alone, whatever else they do.
 std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) const {
   if (silence_ < limits::kHangFirstWord) return std::nullopt;
   Verdict verdict;
@@ -326,7 +326,7 @@ std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) con
   std::vector<int> fewest_beats;
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
-    // Who was silent a step later than the others does not go on.
+    // A rank is stuck even if it fell silent a step later than the others.
     if (ranks_.at(rank.rank).age > silence_ / 2) still.push_back(rank.rank);
     if (rank.page.steps < fewest) fewest_beats.clear();
     fewest = std::min(fewest, rank.page.steps);
@@ -363,23 +363,23 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
     if (clock != ranks_.end()) facts.progress_age = std::max(facts.progress_age, clock->second.progress_age(verdict));
   }
   if (facts.is_by_stack) facts.progress_age = std::min(facts.progress_age, facts.age);
-  // Before they are waited for, ranks may rest for as long as they like.
+  // Ranks may rest for as long as they like until others wait for them.
   if (const auto still = still_for(verdict, ranks)) facts.still_for = std::min(*still, facts.age);
   std::uint64_t until = 0;
   for (const RankView& rank : ranks) {
     if (!is_waited_for || verdict.blames(rank.rank)) until = std::max(until, rank.page.more_time_until);
   }
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the page may say anything
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the page may contain any number
   if (until > now) facts.more_time = Nanoseconds(static_cast<std::int64_t>(std::min(until - now, kMost)));
   return facts;
 }
 
-// Of the ranks that are waited for; if all wait, of what moves between them. Unknown where the kernel does not tell
-// all, and where a GPU moves it whose counters cannot be read.
+// Returns how long the awaited ranks showed no sign of life or, if all wait, how long no data moved between them.
+// Returns std::nullopt if the kernel does not report it, or if a GPU without readable counters moves the data.
 std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& verdict,
                                                                  std::span<const RankView> ranks) const {
   std::vector<int> concerned = verdict.culprits;
-  // Ranks wait for others to come. For which is not known: for any of those that are free to.
+  // Ranks wait for others to come. Any rank that does not wait may be the awaited one.
   const bool wait_for_some = verdict.kind == VerdictKind::silent && !verdict.waiting.empty();
   if (wait_for_some) concerned = free_ranks(ranks);
   const bool waits_for_data = all_wait(verdict.kind) || (wait_for_some && concerned.empty());

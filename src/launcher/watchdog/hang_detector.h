@@ -1,5 +1,5 @@
-// HangDetector: follows what the ranks are at, and tells what is new about those that do not go on. Samples and times
-// in, news out; no clock. What follows from a stall is stall_policy.h's business.
+// HangDetector follows the ranks, and reports news about ranks that make no progress. It turns samples and durations
+// into news, and reads no clock. stall_policy.h decides what follows from a stall.
 #pragma once
 
 #include <chrono>
@@ -22,56 +22,57 @@ namespace ddp::launcher {
 
 struct HangNews {
   enum class Kind : std::uint8_t {
-    stalled,  // a note
-    warned,   // the stall is serious: stacks are taken, if that does not disturb
-    goes_on,  // after it was told that it does not
-    stopped,  // a rank: nobody's clock runs meanwhile
+    stalled,  // a stall is reported as a note
+    warned,   // the stall is serious; stacks are taken if that does not disturb the job
+    goes_on,  // the reported stall is over
+    stopped,  // a rank was stopped; all clocks pause until it is resumed
     resumed,
-    hung,   // the limit is over
-    asked,  // by SIGQUIT: the verdict is `silent` where nobody waits
+    hung,   // the limit has passed
+    asked,  // the user sent SIGQUIT; the verdict is `silent` if no rank waits
   };
   Kind kind = Kind::stalled;
-  Verdict verdict;  // of stopped and resumed: the ranks are the culprits
+  Verdict verdict;  // for `stopped` and `resumed`, these ranks are the culprits
   std::chrono::nanoseconds age{0};
   StallJudgement judgement;
-  bool ends_job = false;  // when the limit is over; else nothing but words will follow
+  bool ends_job = false;  // the job is terminated at the limit; otherwise the stall is only reported
   std::vector<RankView> ranks;
-  Evidence evidence;           // where it was taken
-  StragglerReport stragglers;  // of `asked`
+  Evidence evidence;           // empty if none was taken
+  StragglerReport stragglers;  // only for `asked`
 };
 
-// "stalled", as the event log and the report write it.
+// Returns the kind as the event log and the report write it, for example "stalled".
 std::string_view name_of(HangNews::Kind kind);
 
 class HangDetector {
  public:
-  // `others_judge`: somebody sees more ranks than this, and is to be the first to name one.
-  // `longest_interval`: of the time between two samples no more counts. A suspended node and a stopped launcher have
-  // seen nothing.
+  // `others_judge` means that another node sees more ranks and is the first to name a culprit. `longest_interval`
+  // limits how much of the time between two samples counts. A suspended node or a stopped launcher has seen nothing
+  // meanwhile.
   explicit HangDetector(const HangPlan& plan, bool others_judge = false,
                         std::chrono::nanoseconds longest_interval = limits::kHangLongestInterval)
       : plan_(plan), others_judge_(others_judge), longest_interval_(longest_interval) {}
 
-  // `elapsed`: since the last sample. `now`: CLOCK_MONOTONIC in nanoseconds, as on the pages. It should be as deep as
-  // depth() says.
+  // `elapsed` is the time since the last sample. `now` is CLOCK_MONOTONIC in nanoseconds, as on the status pages. The
+  // sample should be as deep as depth() returns.
   std::vector<HangNews> add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed,
                                    std::uint64_t now);
 
-  // What all ranks are at now, for somebody who asks.
+  // Returns the current state of all ranks, to answer the user's request.
   HangNews describe(std::span<const RankView> ranks) const;
 
-  // The verdict on what this rank waited for, else the first of all, when the ranks were last looked at closely: not
-  // longer than limits::kHangRemembered ago. A rank that gives up waiting leaves nothing to look at. Nothing: of too
-  // little is known.
+  // Returns the verdict on the operation in which this rank waited, or else the first verdict, from the last sample
+  // that found any. A rank that gives up waiting leaves nothing to sample, so an older sample is used, up to
+  // limits::kHangRemembered. Returns std::nullopt if too little is known.
   std::optional<Verdict> stall_of(int rank) const;
 
-  // As a sample of pages in which nothing has changed.
+  // Has the effect of a sample of pages in which nothing has changed.
   void nothing_new(std::chrono::nanoseconds elapsed);
 
-  // How deep the next sample should be: once a second deeper than the pages, and all where something seems to wait.
+  // Returns how deep the next sample should be. Once per second it is deeper than the pages, and it is `all` if a rank
+  // seems to wait.
   SampleDepth depth() const;
 
-  // Whether the next sample should bring what the processes do (RankView::activity).
+  // Returns whether the next sample should contain the activity of the processes (RankView::activity).
   bool wants_activity() const {
     return depth() == SampleDepth::all && stopped_.empty() && longest_wait() >= limits::kHangActivity;
   }
@@ -87,12 +88,13 @@ class HangDetector {
   struct RankClock {
     PageView seen;
     Nanoseconds age{0};
-    // Without a sign of life, and without data that moved: while this clock ran, and as far as was measured.
+    // `still` is the time without a sign of life, and `unmoved` the time without data that moved. Neither exceeds `age`
+    // or the time that was measured.
     Nanoseconds still{0};
     Nanoseconds unmoved{0};
-    bool waits = false;  // a thread of it waits for an operation
-    // For how long one may have been waiting, for whatever operations. A thread that waits with a time-out, again and
-    // again, goes on waiting in between.
+    bool waits = false;  // a thread of the rank waits for an operation
+    // `waited` is how long the rank may have been waiting, for any operations. Short times without a wait (`between`)
+    // are included, because a thread may wait with a time-out again and again.
     bool may_wait = false;
     Nanoseconds waited{0};
     Nanoseconds between{0};
@@ -138,21 +140,22 @@ class HangDetector {
   std::map<GroupKey, GroupClock> groups_;
   std::map<int, RankClock> ranks_;
   Nanoseconds longest_pause_{0};
-  Nanoseconds page_silence_{0};  // since a page last changed
-  Nanoseconds silence_{0};       // as long without any other sign of life, or a heartbeat of the rank that is late
+  Nanoseconds page_silence_{0};  // time since a page last changed
+  // This is the time without any sign of life. If all ranks send heartbeats, it is the longest time without one.
+  Nanoseconds silence_{0};
   bool silence_concerns_us_ = false;
-  bool they_beat_ = false;  // all ranks that run show heartbeats, and no collectives
+  bool they_beat_ = false;  // all running ranks show heartbeats and no collectives
   Nanoseconds since_evidence_ = limits::kHangEvidence;
-  std::vector<Verdict> seen_;  // at the last sample that found some
+  std::vector<Verdict> seen_;  // verdicts of the last sample that found any
   Nanoseconds since_seen_{0};
   std::set<int> stopped_;
-  std::map<int, ProcessSample> traced_;  // at the last sample of processes
+  std::map<int, ProcessSample> traced_;  // stopped processes at the last sample of processes, by rank
   std::optional<Verdict> told_;
   bool has_warned_ = false;
-  // Samples in a row of the same ranks, which wait for each other and cannot stop to.
+  // Counts consecutive samples in which the same ranks wait for each other and cannot stop waiting.
   int proven_samples_ = 0;
   std::optional<Verdict> proven_;
-  int times_over_ = 0;  // that the limit of this stall was told to be over
+  int times_over_ = 0;  // how often this stall was reported as being over its limit
   bool is_over_ = false;
 };
 

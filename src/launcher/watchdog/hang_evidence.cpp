@@ -11,8 +11,8 @@ using wire::Subject;
 
 HangEvidence::HangEvidence(HangEvidenceParts parts) : parts_(std::move(parts)), taker_(parts_.loop, parts_.processes) {}
 
-// A note comes with stacks, a warning with all that does not disturb the job, and the report that ends it with all that
-// there is.
+// A note contains stacks. A warning contains all evidence that can be taken without disturbing the job, and the report
+// that ends the job contains all evidence.
 std::optional<Subject> HangEvidence::evidence_for(const HangNews& news) const {
   if (news.verdict.kind == VerdictKind::stopped || parts_.action == HangAction::warn) return std::nullopt;
   if (news.kind == Kind::stalled) return Subject::stacks;
@@ -23,12 +23,13 @@ std::optional<Subject> HangEvidence::evidence_for(const HangNews& news) const {
 void HangEvidence::consider(const HangNews& news) {
   if (news.kind == Kind::goes_on) {
     taken_ = shown_ = {};
-    // A note that has not been printed needs no end; a warning would be printed after it.
+    // A waiting note is dropped, together with the news that the stall is over. A waiting warning is dropped, because
+    // it would be printed after that news.
     if (waits(Kind::stalled)) return waiting_.reset();
     if (waits(Kind::warned)) waiting_.reset();
   }
   const auto what = evidence_for(news);
-  // Who has asked is told more than a note.
+  // While an answer to the user waits for evidence, a note is reported without any: the answer will contain more.
   if (!what || (waits(Kind::asked) && news.kind == Kind::stalled)) return parts_.tell(news);
   if (waiting_) {
     is_to_be_taken_again_ = *what != wanted_ && wanted_ != Subject::last_evidence;
@@ -36,7 +37,7 @@ void HangEvidence::consider(const HangNews& news) {
     return;
   }
   if (news.kind != Kind::hung || taken_.empty()) return take(news, *what);
-  // It was taken when the limit was over for the first time, and nothing has gone on since.
+  // The evidence was taken when the limit passed for the first time, and nothing has made progress since.
   HangNews told = news;
   told.evidence = taken_;
   parts_.tell(told);
@@ -81,7 +82,7 @@ void HangEvidence::take(const HangNews& news, Subject what) {
   });
 }
 
-// When all has come, or it is too late.
+// Reports the news if all evidence has arrived, or if it is too late to wait for more.
 void HangEvidence::tell_if_complete() {
   const bool others_are_missing = others_late_ && !parts_.others->has_evidence();
   if (!waiting_ || !own_ || others_are_missing) return;

@@ -1,5 +1,5 @@
-// HangEvidence: takes the stacks of all ranks, and what NCCL and PyTorch know, on all nodes, before news of a hang are
-// told. News that come meanwhile replace those that wait: what is told is always the latest.
+// HangEvidence takes evidence on all nodes before a hang is reported: the stacks of all ranks, and the data of NCCL and
+// PyTorch. News that arrives meanwhile replaces the news that waits, so that the latest news is reported.
 #pragma once
 
 #include <functional>
@@ -21,32 +21,33 @@ struct HangEvidenceParts {
   int workers;
   int first_rank;
   HangAction action;
-  RankExchange* others;                            // where this node judges the ranks of others; null: it does not
-  std::function<void(const HangNews& news)> tell;  // with its evidence
-  std::function<HangNews()> describe;              // what all ranks are at now
-  std::function<void()> disturbed;                 // signals and tools have woken the ranks
+  RankExchange* others;                            // set if this node judges the ranks of other nodes, else null
+  std::function<void(const HangNews& news)> tell;  // reports news with its evidence
+  std::function<HangNews()> describe;              // returns the current state of all ranks
+  std::function<void()> disturbed;                 // called after signals and tools have woken the ranks
 };
 
 class HangEvidence {
  public:
   explicit HangEvidence(HangEvidenceParts parts);
 
-  // "NAME=value" of a worker: who else can be asked.
+  // Sets the environment of a worker ("NAME=value"), which shows which evidence sources can be asked.
   void set_environment(std::vector<std::string> environment) { environment_ = std::move(environment); }
 
   void consider(const HangNews& news);
 
-  // A user has asked what the ranks are at.
+  // Called when the user requests a report on the ranks.
   void asked();
-  // The job ends: who has asked is told now, without evidence.
+  // Called when the job ends. A pending request of the user is answered now, without evidence.
   void end();
-  // The hang for which the job is to be terminated as soon as its evidence is there, with what was there before. It
-  // will not be told again. To take stacks may wake a rank that hangs: what it does then is no reason for the end.
+  // Returns the hang for which the job is to be terminated as soon as its evidence is complete. It contains the
+  // evidence of earlier reports, and is not reported again. Taking stacks may wake a rank that hangs. The actions of
+  // that rank after this are not the reason for the end of the job. Returns std::nullopt if there is no such hang.
   std::optional<HangNews> take_decided();
 
-  // Of this node's ranks. Who asks while it is being taken gets the same.
+  // Takes evidence of this node's ranks. Requests that arrive while it is being taken get the same evidence.
   void take_own(wire::Subject what, std::function<void(const Evidence& evidence)> done);
-  // Some of other nodes has come.
+  // Reports the waiting news if its evidence is complete. Called when evidence from another node has arrived.
   void tell_if_complete();
 
   static bool is_evidence(wire::Subject what) {
@@ -62,14 +63,14 @@ class HangEvidence {
   const HangEvidenceParts parts_;
   EvidenceTaker taker_;
   std::vector<std::string> environment_;
-  std::optional<HangNews> waiting_;                // to be told with evidence
-  wire::Subject wanted_ = wire::Subject::nothing;  // what is being taken for it
+  std::optional<HangNews> waiting_;                // news that is reported once its evidence is complete
+  wire::Subject wanted_ = wire::Subject::nothing;  // evidence that is being taken for `waiting_`
   bool is_to_be_taken_again_ = false;
   std::optional<Evidence> own_;
   std::vector<std::function<void(const Evidence& evidence)>> wanting_;
-  std::unique_ptr<net::Watch> others_late_;  // nothing: they are not waited for
-  Evidence taken_;                           // of the stall that there is, by all means
-  Evidence shown_;                           // of that stall, with a note or a warning
+  std::unique_ptr<net::Watch> others_late_;  // null if other nodes are not waited for
+  Evidence taken_;                           // evidence of the current stall, taken by all means
+  Evidence shown_;                           // evidence of the current stall, taken for a note or a warning
 };
 
 }  // namespace ddp::launcher

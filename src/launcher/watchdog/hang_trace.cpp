@@ -20,7 +20,7 @@ void to_json(nlohmann::json& json, const TcpBytes& connection) {
 
 namespace ddp::launcher {
 
-// Without names: there are many.
+// The fields are written without names, because a trace contains many processes.
 void to_json(nlohmann::json& json, const ProcessCounters& process) {
   json = {process.pid,          process.started,  process.cpu_ticks,  process.minor_faults,
           process.major_faults, process.io_bytes, process.is_runnable};

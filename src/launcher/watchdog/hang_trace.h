@@ -1,5 +1,5 @@
-// A hang trace: what the hang detector was shown, sample by sample, as lines of JSON (DDP_HANG_TRACE=FILE). The
-// judgement can be repeated from it later, in no time: to find out why a job was terminated or was not, and to test the
+// HangTrace writes each sample that the hang detector gets as a line of JSON (DDP_HANG_TRACE=FILE). The judgement can
+// be repeated from this file later, without waiting. That shows why a job was terminated or was not, and tests the
 // policy.
 #pragma once
 
@@ -18,7 +18,7 @@ class HangTrace {
  public:
   using Failed = std::function<void(const std::string& sentence)>;
 
-  // Appends to the file. An empty path: nothing is written.
+  // Appends to the file. If the path is empty, nothing is written.
   HangTrace(const std::string& path, Failed failed);
 
   void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
@@ -30,7 +30,7 @@ class HangTrace {
 
   Failed failed_;
   LogFile file_;
-  std::chrono::nanoseconds quiet_{0};  // samples without news, which become one line
+  std::chrono::nanoseconds quiet_{0};  // duration of samples without news, which become one line
   int quiet_samples_ = 0;
 };
 

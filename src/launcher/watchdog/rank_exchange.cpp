@@ -9,7 +9,8 @@ namespace ddp::launcher {
 
 namespace {
 
-// A digest does not say what its process does, nor what the calls are that were shown in full before.
+// A digest contains neither the state of the process nor the text of calls that were shown in full before. This
+// function keeps both from the earlier view.
 void keep_what_is_known(RankView& known, RankView& view) {
   if (known.pid != view.pid) return;
   if (!view.process && !view.has_ended) {

@@ -1,5 +1,6 @@
-// RankExchange: how the nodes of a job see each other's ranks. Each shows its own when something is new in them; the
-// coordinator sees all, and asks for more. docs/development/decisions/0023-all-ranks-are-judged-together.md
+// RankExchange lets the nodes of a job see each other's ranks. Each node shows its own ranks when something in them has
+// changed. The coordinator sees all ranks, and can ask for more.
+// docs/development/decisions/0023-all-ranks-are-judged-together.md
 #pragma once
 
 #include <chrono>
@@ -19,75 +20,76 @@
 
 namespace ddp::launcher {
 
-// What another node shows of its ranks.
+// Represents a message from another node about its ranks.
 struct Shown {
-  std::uint64_t from = 0;  // its connection: hosts may have one name
+  std::uint64_t from = 0;  // identifies the node's connection, because nodes may share a host name
   std::string host;
-  std::chrono::nanoseconds clock_ahead{0};  // of its CLOCK_MONOTONIC, against ours
+  std::chrono::nanoseconds clock_ahead{0};  // how far its CLOCK_MONOTONIC is ahead of this node's
   wire::Subject what = wire::Subject::nothing;
   std::string text;
 };
 
-// RankChannel: what the nodes of a job show each other of their ranks, and how they ask for it.
+// RankChannel carries the messages that nodes of a job send each other about their ranks, and the requests for them.
 class RankChannel {
  public:
   virtual ~RankChannel() = default;
 
   virtual bool is_coordinator() const = 0;
-  // To the coordinator; of the coordinator's own ranks nothing is shown.
+  // Sends `text` to the coordinator. The coordinator shows nothing of its ranks.
   virtual void show(wire::Subject what, const std::string& text) = 0;
-  // The coordinator asks all other nodes that take part; others ask nobody.
+  // Asks all other nodes that take part. Does nothing on a node that is not the coordinator.
   virtual void ask(wire::Subject what) = 0;
 };
 
-// Belongs to the loop's thread.
+// Used only from the event loop's thread.
 class RankExchange {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // An attempt: nothing is known of the others yet. `channel` must live as long as it is used.
+  // Begins an attempt, in which nothing is known of the other nodes yet. This object uses `channel` until the next
+  // call.
   void begin(RankChannel& channel, const Placement& place);
 
   bool is_coordinator() const { return channel_->is_coordinator(); }
-  // Nodes beside this one.
+  // Returns whether the job has other nodes.
   bool has_others() const { return place_.node_count > 1; }
 
-  // --- A node that is not the coordinator shows its ranks. `now` and then: not too often.
+  // --- A node that is not the coordinator uses these to show its ranks. may_show() limits how often.
   bool may_show(TimePoint now) const { return !is_coordinator() && has_others() && now >= next_show_; }
-  // Nothing is said if they are as they were shown last.
+  // Sends nothing if the ranks have not changed since they were last shown.
   void show(std::span<const RankView> ranks, TimePoint now);
   void show_in_full(std::span<const RankView> ranks);
-  // `what` it was asked for.
+  // `what` is the request that the evidence answers.
   void show(const Evidence& evidence, wire::Subject what);
 
-  // --- The coordinator sees them.
+  // --- The coordinator uses these to see the ranks of other nodes.
   void ask_for_ranks() { channel_->ask(wire::Subject::ranks); }
   void ask_for_evidence(wire::Subject what);
-  // Ranks of other nodes, by rank, as they were shown last.
+  // Returns the ranks of other nodes as they were last shown, by rank.
   const std::map<int, RankView>& far() const { return far_; }
-  // Whether something has been shown since the last call.
+  // Returns whether another node has shown its ranks since the last call.
   bool take_news() { return std::exchange(has_news_, false); }
-  // Whether all nodes that have shown ranks have answered.
+  // Returns whether all nodes that have shown running ranks have sent their evidence.
   bool has_evidence() const;
-  // That of other nodes, with a word about ranks whose node has not answered.
+  // Returns the evidence of other nodes. Ranks whose node has not answered have an entry that says so.
   Evidence take_evidence();
 
-  // --- From the other nodes.
+  // --- The channel passes on messages from other nodes here.
   void shown(const Shown& shown);
-  // What the watchdog does while the workers run.
+  // The watchdog sets these two while the workers run.
   std::function<void(wire::Subject what)> on_asked;
   std::function<void()> on_evidence;
 
  private:
   RankChannel* channel_ = nullptr;
   Placement place_;
-  std::vector<std::uint64_t> shown_;  // the versions of what was
+  std::vector<std::uint64_t> shown_;  // versions of the pages that were last shown
   TimePoint next_show_;
   std::map<int, RankView> far_;
   bool has_news_ = false;
-  wire::Subject asked_ = wire::Subject::nothing;  // answers to what was asked before are not waited for any more
+  wire::Subject asked_ = wire::Subject::nothing;  // the latest request; answers to earlier requests are ignored
   Evidence evidence_;
-  std::set<int> with_evidence_;  // ranks
+  std::set<int> with_evidence_;  // ranks whose evidence has arrived
 };
 
 }  // namespace ddp::launcher

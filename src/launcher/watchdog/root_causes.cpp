@@ -11,7 +11,8 @@
 namespace ddp::launcher {
 namespace {
 
-// Verdicts, each of which has culprits that wait in another one: from one to the next.
+// Represents a graph with a node for each verdict. Edges lead from a verdict to the verdicts in which its culprits
+// wait.
 class WaitsFor {
  public:
   WaitsFor(const std::vector<Verdict>& verdicts, const std::set<int>& waiting) : verdicts_(verdicts) {
@@ -22,7 +23,7 @@ class WaitsFor {
     }
   }
 
-  // Those that can be reached, this one itself only by a circle.
+  // Returns the verdicts that can be reached from `from`. It includes `from` only if that is part of a circle.
   std::set<std::size_t> reachable(std::size_t from) const {
     std::set<std::size_t> seen;
     std::vector<std::size_t> open = {from};
@@ -45,7 +46,7 @@ class WaitsFor {
   std::map<int, std::vector<std::size_t>> waits_in_;
 };
 
-// Threads of the rank that wait in what the verdict is about, as far as that has no time-out.
+// Returns how many threads of the rank wait in the verdict's operation, without a time-out.
 int blocked_in(const RankView& rank, const Verdict& verdict) {
   const auto group =
       std::ranges::find_if(rank.page.groups, [&](const GroupView& view) { return key_of(view) == verdict.key(); });
@@ -53,7 +54,7 @@ int blocked_in(const RankView& rank, const Verdict& verdict) {
   return verdict.is_transfer ? 1 : group->blocked;
 }
 
-// Whether all threads of the rank that could do something wait in one of these.
+// Returns whether all threads of the rank that could do something wait in one of these verdicts.
 bool is_blocked_in(const RankView& rank, const std::vector<Verdict>& verdicts, const std::set<std::size_t>& members) {
   int blocked = 0;
   for (const std::size_t i : members) {
@@ -66,7 +67,7 @@ bool is_blocked_in(const RankView& rank, const std::vector<Verdict>& verdicts, c
          rank.process->threads->free == 0;
 }
 
-// The verdict on the ranks of a circle: those that wait in it and are waited for in it.
+// Returns the verdict on the ranks of a circle, which wait in it and are waited for in it.
 Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size_t>& members,
                   std::span<const RankView> ranks) {
   std::set<int> waiting;
@@ -87,15 +88,15 @@ Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size
   return circle;
 }
 
-// Whether a thread that has called operations, and waits for none, does something: helpers of the rank that wait do not
-// excuse it. A thread that waits for another one of the process, or for its end, does nothing.
+// Returns whether a thread that has called operations and waits for none does something. Waiting helper threads of the
+// rank do not excuse it. A thread that waits for another thread of the process, or for its end, does nothing.
 bool has_acting_thread(const RankView& rank) {
   const PageView& page = rank.page;
   return page.calling_threads > page.waiting_threads && page.waiting_threads > 0 && rank.process &&
          rank.process->threads && rank.process->threads->acting >= page.waiting_threads;
 }
 
-// A stack does not tell which ranks its rank waits for. Ranks that exchange data are dropped from the culprits if other
+// A stack does not show which ranks its rank waits for. Ranks that exchange data are dropped from the culprits if other
 // culprits do not.
 void leave_out_those_that_move_data(std::span<const RankView> ranks, Verdict& verdict) {
   const auto moves = [&](int number) {
@@ -128,14 +129,14 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
     Verdict root = verdicts[i];
     if (root.kind == VerdictKind::not_called) {
       std::erase_if(root.culprits, [&](int rank) { return waiting.contains(rank); });
-      // Some wait in what the page has no place for.
+      // A rank whose threads all wait may wait in an operation for which its page has no space.
       if (!std::ranges::all_of(root.culprits, waits_with_all)) std::erase_if(root.culprits, waits_with_all);
       if (root.is_by_stack) leave_out_those_that_move_data(ranks, root);
     }
     is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();
     if (is_root[i]) found.push_back(std::move(root));
   }
-  // What does not lead to a root leads into a circle. More of them than this are one hang all the same.
+  // A verdict that does not lead to a root leads into a circle. Verdicts beyond this number belong to the same hang.
   constexpr std::size_t kMostLooked = 256;
   const WaitsFor graph(verdicts, waiting);
   std::set<std::size_t> in_circles;

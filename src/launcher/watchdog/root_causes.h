@@ -1,4 +1,5 @@
-// Which of many verdicts is the cause: ranks that wait are waited for themselves. Pure.
+// Finds the root causes among many verdicts: a rank that others wait for may itself wait for another rank. All
+// functions are pure.
 #pragma once
 
 #include <span>
@@ -8,15 +9,17 @@
 
 namespace ddp::launcher {
 
-// `verdicts`: each on its own. Those whose culprits do not wait themselves, and one for each circle of ranks that wait
-// for each other. Ranks that merely wait for these are left out. What moves nothing may be a consequence of what is not
-// seen, so it comes last.
+// Returns the verdicts that are root causes. These are verdicts whose culprits do not wait themselves, and one verdict
+// for each circle of ranks that wait for each other. Ranks that merely wait for these are left out. Each element of
+// `verdicts` considers its own operation only. Verdicts in which no data moves may be consequences of something that is
+// not visible, so they come last.
 std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks);
 
-// Whether a reader, and not the program, has written what the ranks are at in the verdict's collective.
+// Returns whether a reader, and not the program, has written the state of the verdict's collective to the pages.
 bool is_sampled(const Verdict& verdict, std::span<const RankView> ranks);
 
-// Returns whether the reported stall is over. If no rank waits for a collective at the moment, it need not be done.
+// Returns whether the reported stall is over. A collective for which no rank waits at the moment may still be
+// unfinished, so that is not enough.
 bool has_gone_on(const Verdict& told, std::span<const RankView> ranks);
 
 }  // namespace ddp::launcher

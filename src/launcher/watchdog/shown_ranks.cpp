@@ -8,7 +8,7 @@
 
 namespace ddp::launcher {
 
-// Shown often, therefore without names.
+// These objects are sent often, so their fields have no names.
 void to_json(nlohmann::json& json, const TransferView& transfer) {
   json = {transfer.is_send,       transfer.peer,      transfer.number, transfer.is_done,
           transfer.is_waited_for, transfer.called_at, transfer.what,   transfer.place};
@@ -27,15 +27,15 @@ void from_json(const nlohmann::json& json, GroupView& group) {
            json.at(7), json.at(8), json.at(9), json.at(10), json.at(11), json.at(12)};
   group.identity = json.at(13);
   group.transfers = json.at(14).get<std::vector<TransferView>>();
-  // Older traces do not say these.
+  // Older traces do not contain these fields.
   if (json.size() > 15) group.blocked = json.at(15);
   if (json.size() > 16) group.is_sampled = json.at(16);
   if (json.size() > 17) group.is_by_stack = json.at(17);
 }
 
-// Each field once, for both directions.
+// The macro generates both directions from one list of fields.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-// Older traces do not have all of them.
+// Older traces do not contain all of these fields.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PageView, is_written, writer, phase, phase_since, steps,
                                                 more_time_until, calling_threads, waiting_threads, worlds_entered,
                                                 awaited_world, progress_done, progress_total, other_progress,
@@ -80,7 +80,7 @@ RankActivity activity_of(const Json& json) {
   activity.is_complete = json.at(2);
   activity.last_sign = static_cast<Sign>(std::min(json.at(3).get<unsigned>(), static_cast<unsigned>(Sign::gpu)));
   activity.cpu_share = json.at(4);
-  activity.counts_gpu_data = json.size() > 5 && json.at(5).get<bool>();  // older traces do not say it
+  activity.counts_gpu_data = json.size() > 5 && json.at(5).get<bool>();  // older traces do not contain it
   return activity;
 }
 
@@ -119,7 +119,7 @@ RankView rank_of(const Json& json) {
   return view;
 }
 
-// To our clock; 0 stays "never".
+// Converts a time to this node's clock. 0 still means "never".
 void shift(std::uint64_t& time, std::chrono::nanoseconds ahead) {
   if (time != 0) time -= static_cast<std::uint64_t>(ahead.count());
 }

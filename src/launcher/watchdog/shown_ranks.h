@@ -1,5 +1,5 @@
-// What nodes show each other of their ranks, as text: JSON (docs/development/protocol.md, section 7). What does not
-// read as such is nothing; a node that lies about its ranks can harm nobody but its own job.
+// Converts the messages of nodes about their ranks to JSON and back (docs/development/protocol.md, section 7). Invalid
+// text yields an empty result. A node that lies about its ranks can harm only its own job.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,16 @@
 
 namespace ddp::launcher {
 
-// Of calls either all that is known or, as a digest, their numbers and fingerprints.
+// Calls are shown as a digest (numbers and fingerprints), or with all that is known.
 enum class ShownCalls : bool { digest, all };
 
 std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls);
-// `clock_ahead`: of that node's CLOCK_MONOTONIC, against ours. The times are ours then, but for what the message took.
+// `clock_ahead` is how far that node's CLOCK_MONOTONIC is ahead of this node's. The times in the result belong to this
+// node's clock, except for the time that the message took.
 std::vector<RankView> read_ranks(const std::string& text, const std::string& node,
                                  std::chrono::nanoseconds clock_ahead);
 
-// About `most` bytes at most: what is too long is left out, and that is said in its place.
+// Returns at most about `most` bytes. A part that is too long is replaced by a note.
 std::string show_evidence(const Evidence& evidence, std::size_t most);
 Evidence read_evidence(const std::string& text);
 

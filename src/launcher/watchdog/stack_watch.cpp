@@ -84,7 +84,7 @@ void StackWatch::take_lines(Clock::time_point began) {
   });
 }
 
-// Returns whether the program rests, its stack is unknown, and other ranks wait: it may wait for the same operation, so
+// Returns whether the program rests, its stack is unknown, and other ranks wait. It may wait for the same operation, so
 // it must not be blamed.
 bool StackWatch::may_wait_beside_others(const Program& program) const {
   return program.has_rested(Clock::now()) && program.awaited.wait == GroupWait::unknown &&

@@ -1,4 +1,4 @@
-// StackWatch: finds out which operations this node's PyTorch programs wait for if PyTorch does not record them, from
+// StackWatch finds out which operations this node's PyTorch programs wait for if PyTorch does not record them. It reads
 // the stacks of their first threads (docs/development/decisions/0043-stacks-of-pytorch-programs.md).
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace ddp::launcher {
 
-// One per attempt; used only from the event loop's thread.
+// There is one object per attempt. It is used only from the event loop's thread.
 class StackWatch {
  public:
   StackWatch(net::EventLoop& loop, ProcessHost& processes, const Placement& placement)
@@ -30,7 +30,7 @@ class StackWatch {
   // `file` is the prefix of the worker's files, or empty if it has none.
   void watches(int local_rank, const std::string& file);
 
-  // Call this often. About once a second it checks which first threads have run, and takes the stacks of those that
+  // Call this often. About once per second, it checks which first threads have run, and takes the stacks of those that
   // have rested for limits::kStackRest. Once per rest is enough: a thread that does not run does not move.
   void look(std::chrono::steady_clock::time_point now);
 
@@ -42,11 +42,11 @@ class StackWatch {
   using Clock = std::chrono::steady_clock;
   struct Program {
     std::string file;
-    bool has_group = false;      // it has made a process group
+    bool has_group = false;      // the program has made a process group
     bool has_recording = false;  // its page shows calls
     std::uint64_t waits = 0;     // how often its first thread has gone to sleep
     std::optional<Clock::time_point> rests_since;
-    bool is_looked_at = false;  // in this rest
+    bool is_looked_at = false;  // whether its stack was taken in this rest
     AwaitedOperation awaited;
     PythonCall call;
 
@@ -58,7 +58,7 @@ class StackWatch {
       call = {};
     }
     bool has_rested(Clock::time_point now) const;
-    // Whether it waits for an operation that PyTorch's recorder does not show.
+    // Returns whether the program waits for an operation that PyTorch's recorder does not show.
     bool is_to_be_told() const {
       return awaited.wait == GroupWait::operation && !(has_recording && is_recorded(awaited.operation));
     }

@@ -19,17 +19,17 @@ struct Limit {
   Nanoseconds left() const { return time - passed; }
 };
 
-// Of what nothing can resolve.
+// Returns the limit for a hang that nothing can resolve, or std::nullopt if this is no such hang.
 std::optional<Limit> certain_limit(const StallFacts& facts) {
   if (facts.is_by_stack) return std::nullopt;
   if (differs(facts.kind)) return Limit{limits::kHangConclusive, facts.age, "it cannot go on"};
-  // What it sent last may be on its way still.
+  // Data that the ended rank sent last may still be on its way.
   if (facts.kind == VerdictKind::ended) return Limit{limits::kHangFirstWord, facts.age, "it will not come"};
   if (facts.kind != VerdictKind::each_other || !facts.is_proven) return std::nullopt;
   return Limit{limits::kHangFirstWord, facts.age, "nobody is left who could resolve it"};
 }
 
-// Learnt from the pauses of this job.
+// Returns the limit that was learnt from the pauses of this job.
 Limit learnt_limit(const StallFacts& facts) {
   const auto learnt = std::max<Nanoseconds>(limits::kHangFloor, limits::kHangFactor * facts.longest_pause);
   const bool is_floor = learnt == Nanoseconds(limits::kHangFloor);
@@ -39,7 +39,8 @@ Limit learnt_limit(const StallFacts& facts) {
                          base::human_duration(facts.longest_pause)};
 }
 
-// Where no limit was given: only a rank that is waited for, and of which something is known, can be given up.
+// Returns the limit that applies if the user gave none. Only an awaited rank about which something is known can be
+// given up.
 std::optional<Limit> unknown_limit(const StallFacts& facts, const HangPlan& plan) {
   if (facts.kind == VerdictKind::behind || facts.is_partial || !facts.still_for) return std::nullopt;
   if (plan.limit == HangLimit::learnt && facts.is_warm) return learnt_limit(facts);
@@ -55,7 +56,7 @@ Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
   if (facts.is_warm && !is_without_calls(facts.kind)) {
     word = std::min<Nanoseconds>(kPauses * facts.longest_pause, limits::kHangLastWord);
   }
-  // Verdicts from stacks need to know what the processes do, which takes some seconds to measure.
+  // Verdicts from stacks need the activity of the processes, which takes some seconds to measure.
   const Nanoseconds least = (facts.is_by_stack ? 2 : 1) * Nanoseconds(limits::kHangFirstWord);
   if (!plan.timeout) return std::max(word, least);
   word = std::min<Nanoseconds>(word, *plan.timeout / 4);
@@ -80,17 +81,17 @@ StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
     if (plan.timeout) {
       judgement.hang_class = HangClass::users_limit;
       Limit users{*plan.timeout, facts.progress_age, "--hang-timeout"};
-      // A rank that worked alone for long before others wait for it is reported before it ends the job.
+      // Reports the stall before it ends the job, even if the awaited rank has worked alone for longer than the limit.
       const auto after_report = std::min<Nanoseconds>(users.time, judgement.first_word + limits::kHangNotice);
       users.passed = std::min(users.passed, users.time + facts.age - after_report);
       const bool is_learnt = limit && plan.limit == HangLimit::learnt && limit->left() < users.left();
       if (!is_learnt) limit = users;
     }
   }
-  // A node that sees only its own ranks does not know whether those of the others work.
+  // A node that sees only its own ranks does not know whether the ranks of other nodes work.
   const bool sees_too_little = facts.is_partial || is_without_calls(facts.kind);
   if (facts.others_judge && sees_too_little && judgement.hang_class != HangClass::certain) limit.reset();
-  // Whoever sees the ranks of all nodes is to name one before a node that sees only its own.
+  // The coordinator sees the ranks of all nodes, so it names a culprit before a node that sees only its own ranks.
   if (limit && facts.others_judge) limit->time += limits::kHangFirstWord;
   if (limit) {
     judgement.limit = limit->time;

@@ -1,6 +1,6 @@
-// What follows from a stall: when it is reported, and whether and when the job is terminated for it. A pure function of
-// the verdict, some ages and the user's options. docs/development/decisions/0026-three-classes-of-hangs.md,
-// docs/explanation/hangs.md
+// Decides what follows from a stall: when it is reported, and whether and when the job is terminated for it. The
+// decision is a pure function of the verdict, some ages and the user's options.
+// docs/development/decisions/0026-three-classes-of-hangs.md, docs/explanation/hangs.md
 #pragma once
 
 #include <chrono>
@@ -15,41 +15,45 @@
 namespace ddp::launcher {
 
 enum class HangClass : std::uint8_t {
-  certain,      // nothing can resolve it
+  certain,      // nothing can resolve the hang
   users_limit,  // --hang-timeout was given
-  unknown,      // it was not
+  unknown,      // --hang-timeout was not given
 };
 
-std::string_view name_of(HangClass hang_class);  // "certain", "users_limit", "unknown": as the event log has them
+std::string_view name_of(HangClass hang_class);  // "certain", "users_limit" or "unknown", as in the event log
 
-// All times are durations up to now. They do not run while a rank is stopped, or the node or the launcher sleeps.
+// All times are durations up to now. They pause while a rank is stopped, or while the node or the launcher is
+// suspended.
 struct StallFacts {
   VerdictKind kind = VerdictKind::silent;
   bool is_partial = false;          // the verdict knows nothing of some ranks of the group
-  bool is_proven = false;           // of `each_other`: no thread is left that could resolve it
+  bool is_proven = false;           // no thread is left that could resolve the hang (only for `each_other`)
   bool is_by_stack = false;         // the verdict comes from stacks, which prove nothing
-  std::chrono::nanoseconds age{0};  // since the group or, if nobody waits in one, the job last went on
-  // Since the rank that is waited for last made program progress. If several are, or all wait: the longest.
+  std::chrono::nanoseconds age{0};  // time since the last progress of the group or, if no rank waits in one, of the job
+  // This is the time since the awaited rank last made program progress. If several ranks are awaited, it is the longest
+  // of their times. If all ranks wait, it equals `age`.
   std::chrono::nanoseconds progress_age{0};
-  // Without any sign of life of all ranks that are waited for; if all wait, without data that moved; of `silent`, of
-  // all ranks, where some wait for others to come. Nothing: unknown, or no rank is waited for.
+  // This is how long no awaited rank has shown a sign of life. If all ranks wait, it is how long no data has moved. For
+  // `silent`, each rank that does not wait counts as awaited if others wait for ranks to come. It is std::nullopt if it
+  // is unknown, or if no rank is awaited.
   std::optional<std::chrono::nanoseconds> still_for;
-  std::chrono::nanoseconds more_time{0};  // that a rank has asked for, from now on
-  bool is_warm = false;                   // the group has done so much that its pauses tell something
+  std::chrono::nanoseconds more_time{0};  // how much more time a rank has asked for, from now on
+  bool is_warm = false;                   // the group has done enough collectives to learn from its pauses
   std::chrono::nanoseconds longest_pause{0};
   bool others_judge = false;  // another node sees more ranks, and is to be the first to judge
 };
 
 struct StallJudgement {
   HangClass hang_class = HangClass::unknown;
-  std::chrono::nanoseconds first_word{0};           // the age at which the stall is reported, as a note
-  bool is_warning = false;                          // it is now more than a note
-  std::optional<std::chrono::nanoseconds> ends_in;  // from now on, 0 or less: now. Nothing: the job is never terminated
-  std::chrono::nanoseconds limit{0};                // of the time that decides
-  std::string why;                                  // where the limit comes from: "--hang-timeout"
+  std::chrono::nanoseconds first_word{0};  // the age at which the stall is reported, as a note
+  bool is_warning = false;                 // the stall is more than a note by now
+  // This is the time until the job is terminated; 0 or less means now. std::nullopt means that it is never terminated.
+  std::optional<std::chrono::nanoseconds> ends_in;
+  std::chrono::nanoseconds limit{0};  // the limit that decides
+  std::string why;                    // where the limit comes from, such as "--hang-timeout"
 };
 
-// --hang-action is not its business: it says what is done when the time has come.
+// Does not consider --hang-action, which decides what happens when the limit has passed.
 StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan);
 
 }  // namespace ddp::launcher

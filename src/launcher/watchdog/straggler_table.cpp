@@ -22,7 +22,7 @@ void StragglerTable::add_sample(std::span<const RankView> ranks, std::chrono::na
       if (!group.is_left && !rank.has_ended) groups[key_of(group)].emplace_back(&rank, i);
     }
   }
-  // Nothing is known about ranks that are not here.
+  // A group is left out if `ranks` does not contain all of its ranks: nothing is known about the missing ones.
   std::erase_if(groups, [](const auto& entry) {
     const int size = group_of(entry.second.front()).size;
     return size < 2 || entry.second.size() != static_cast<std::size_t>(size);

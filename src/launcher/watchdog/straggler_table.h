@@ -1,4 +1,5 @@
-// StragglerTable: for whom the other ranks wait, from what the pages show anyway. Pure: samples in, a table out.
+// StragglerTable finds out for which ranks the others wait, from the data that the status pages contain anyway. It is
+// pure: it turns samples into a table.
 #pragma once
 
 #include <chrono>
@@ -14,26 +15,26 @@ namespace ddp::launcher {
 
 struct Straggler {
   int rank = 0;
-  std::uint64_t last = 0;                    // collectives, of those seen, to which it came last
-  std::chrono::nanoseconds late{0};          // how much later than the median of the ranks, over those
-  std::chrono::nanoseconds waited_for{0};    // others had called what it had not
-  std::chrono::nanoseconds longest_wait{0};  // of these, without a pause
+  std::uint64_t last = 0;                    // number of seen collectives to which this rank came last
+  std::chrono::nanoseconds late{0};          // total delay behind the median rank where this rank came last
+  std::chrono::nanoseconds waited_for{0};    // time in which others had called a collective and this rank had not
+  std::chrono::nanoseconds longest_wait{0};  // longest uninterrupted wait of other ranks for this one
 
   friend bool operator==(const Straggler&, const Straggler&) = default;
 };
 
 struct StragglerReport {
-  std::uint64_t collectives = 0;     // whose arrivals were seen: a sample, where there are many a second
-  std::chrono::nanoseconds time{0};  // that was looked at
-  std::vector<Straggler> ranks;      // whoever was waited for most comes first
+  std::uint64_t collectives = 0;     // number of collectives whose arrivals were seen; a sample if there are many
+  std::chrono::nanoseconds time{0};  // total time of the samples
+  std::vector<Straggler> ranks;      // the rank that was waited for longest comes first
 };
 
 class StragglerTable {
  public:
-  // All ranks of a group must be among them for it to count. `elapsed`: since the last sample.
+  // A group counts only if all of its ranks are in `ranks`. `elapsed` is the time since the last sample.
   void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed);
 
-  // As a sample in which nothing has changed.
+  // Has the effect of a sample in which nothing has changed.
   void nothing_new(std::chrono::nanoseconds elapsed) { add_waits(elapsed); }
 
   StragglerReport report() const;
@@ -43,9 +44,9 @@ class StragglerTable {
   void add_waits(std::chrono::nanoseconds elapsed);
   void find_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members);
 
-  std::map<GroupKey, std::uint64_t> newest_;  // collective that has been counted
+  std::map<GroupKey, std::uint64_t> newest_;  // number of the newest collective that was counted
   std::map<int, Straggler> ranks_;
-  // Of a group's ranks, those for which others wait, and how long already.
+  // Holds how long the others have waited so far, for each group and each rank that they wait for.
   std::map<std::pair<GroupKey, int>, std::chrono::nanoseconds> waits_now_;
   std::uint64_t collectives_ = 0;
   std::chrono::nanoseconds time_{0};

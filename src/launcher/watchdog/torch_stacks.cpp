@@ -9,19 +9,21 @@
 namespace ddp::launcher {
 namespace {
 
-// A part of a frame's text, and the operation that it stands for.
+// Maps a part of a frame's text to the operation that it indicates.
 using Row = std::pair<std::string_view, std::string_view>;
 
-// Frames of the waiting thread, those nearest to the program first. If the name is empty, Gloo's threads show it.
+// These are frames of the waiting thread, those nearest to the program first. If the name is empty, Gloo's threads show
+// it.
 constexpr std::array kWaits = {
     Row{"ProcessGroupGloo::monitoredBarrier", "monitored_barrier"},
     Row{"ProcessGroupGloo::RecvWork::wait", "recv"},
     Row{"ProcessGroupGloo::SendWork::wait", "send"},
-    Row{"c10d::Reducer::finalize_backward", "all_reduce"},  // DistributedDataParallel's, of gradients
+    Row{"c10d::Reducer::finalize_backward", "all_reduce"},  // DistributedDataParallel reduces gradients here
     Row{"c10d::Work::wait", ""},
 };
 
-// Frames of Gloo's threads. PyTorch's wheels name libtorch's classes; Debian's packages only name exported functions.
+// These are frames of Gloo's threads. PyTorch's wheels name libtorch's classes; Debian's packages name only exported
+// functions.
 constexpr std::array kOperations = {
     Row{"AsyncAllreduceCoalescedWork", "all_reduce_coalesced"},
     Row{"AsyncAllreduce", "all_reduce"},
@@ -81,7 +83,7 @@ bool is_recorded(std::string_view operation) {
 PythonCall python_call(const RankStacks& python) {
   PythonCall call;
   if (python.threads.empty()) return call;
-  // "all_reduce (distributed/distributed_c10d.py:2501)": only the places of libraries contain a directory.
+  // A place with a directory belongs to a library, as in "all_reduce (distributed/distributed_c10d.py:2501)".
   for (const std::string& frame : python.threads.front().frames) {
     const std::size_t bracket = frame.rfind(" (");
     if (bracket == std::string::npos || !frame.ends_with(')')) continue;

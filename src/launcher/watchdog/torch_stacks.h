@@ -13,26 +13,27 @@ namespace ddp::launcher {
 enum class GroupWait : std::uint8_t {
   unknown,    // there is no stack, or it ends before the interpreter's frames
   none,       // the thread does something else
-  operation,  // it waits for an operation of a process group
+  operation,  // the thread waits for an operation of a process group
 };
 
 struct AwaitedOperation {
   GroupWait wait = GroupWait::unknown;
-  std::string operation;  // "all_reduce"; empty: not known
+  std::string operation;  // for example "all_reduce"; empty if unknown
 };
 
-// Uses native frames: the first thread waits in c10d, and Gloo's threads carry out the operation.
+// Returns the operation for which the first thread waits. Uses native frames: that thread waits in c10d, and Gloo's
+// threads carry out the operation.
 AwaitedOperation awaited_operation(const RankStacks& native);
 
 // Returns whether PyTorch's recorder, if there is one, shows this operation.
 bool is_recorded(std::string_view operation);
 
 struct PythonCall {
-  std::string function;  // the function of torch.distributed that the program called, or empty: "all_reduce"
-  std::string place;     // the line of the program itself, or empty: "train.py:26"
+  std::string function;  // the function of torch.distributed that the program called ("all_reduce"), or empty
+  std::string place;     // the line of the program itself ("train.py:26"), or empty
 };
 
-// Uses Python frames from py-spy: returns where in the program the first thread is.
+// Returns where in the program the first thread is, from Python frames of py-spy.
 PythonCall python_call(const RankStacks& python);
 
 }  // namespace ddp::launcher

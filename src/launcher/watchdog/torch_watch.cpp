@@ -39,7 +39,7 @@ void TorchWatch::start() {
     arguments.push_back(our_descriptors + std::to_string(page));
   }
   if (arguments.empty()) return;
-  // What it has written is soon too old to be believed, if it ends.
+  // If the reader ends, its data on the pages soon becomes too old to be used.
   reader_ = std::make_unique<ToolRun>(loop_, our_program("ddp_torch_reader"), arguments,
                                       [this](const std::string&) { reader_.reset(); });
   has_failed_ = reader_->has_failed();

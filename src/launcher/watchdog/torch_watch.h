@@ -1,5 +1,5 @@
-// TorchWatch: starts ddp_torch_reader as soon as the PyTorch of a worker of this node can be asked. From then on its
-// collectives are on its status page (docs/development/decisions/0041-pytorch-shows-its-collectives.md).
+// TorchWatch starts ddp_torch_reader as soon as the PyTorch of a worker of this node can be asked. From then on, the
+// worker's status page shows its collectives (docs/development/decisions/0041-pytorch-shows-its-collectives.md).
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,8 @@
 
 namespace ddp::launcher {
 
-// Of one attempt; belongs to the loop's thread. The reader ends with it, and the workers' files are removed.
+// There is one object per attempt. It is used only from the event loop's thread. Its destructor ends the reader and
+// removes the workers' files.
 class TorchWatch {
  public:
   TorchWatch(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), processes_(processes) {}
@@ -21,10 +22,10 @@ class TorchWatch {
   TorchWatch(const TorchWatch&) = delete;
   TorchWatch& operator=(const TorchWatch&) = delete;
 
-  // `file` begins the names of the worker's files; empty: it has none.
+  // `file` is the prefix of the worker's files, or empty if it has none.
   void watches(int local_rank, const std::string& file);
 
-  // To be called often. Looks for the files now and then while no reader runs.
+  // Call this often. While no reader runs, it checks for the files at intervals.
   void look(std::chrono::steady_clock::time_point now);
 
  private:

@@ -30,16 +30,16 @@ constexpr std::array<Text, 10> kTexts = {
     {"DDP-H10", "GPU behind"},
 };
 
-// A rank in a group.
+// Represents a rank as a member of a group.
 struct Member {
   const RankView* rank = nullptr;
   const GroupView* group = nullptr;
-  std::size_t index = 0;  // of the group, on the rank's page
+  std::size_t index = 0;  // index of the group on the rank's page
 };
 
 using Groups = std::map<GroupKey, std::vector<Member>>;
 
-// Without groups in which a rank or a place is twice: they are several that cannot be told apart.
+// Leaves out groups in which a rank or a place appears twice: those are several groups that cannot be distinguished.
 Groups members_by_group(std::span<const RankView> ranks) {
   Groups result;
   for (const RankView& rank : ranks) {
@@ -57,7 +57,7 @@ Groups members_by_group(std::span<const RankView> ranks) {
   return result;
 }
 
-// A verdict on a group, so far without a kind.
+// Returns a verdict on a group, whose kind is not set yet.
 Verdict verdict_on(const Member& member, std::uint64_t sequence) {
   Verdict verdict;
   verdict.group = member.group->name;
@@ -93,13 +93,13 @@ std::vector<int> ranks_that(const std::vector<Member>& members, const Condition&
 constexpr std::uint64_t kCallsBefore = 2;
 constexpr std::uint64_t kCallsAfter = 2;
 
-// What two members called around the first call in which they differ.
+// Adds the calls of two members around the first call in which they differ.
 void add_calls_around(const Member& one, const Member& other, std::uint64_t sequence, Verdict& verdict) {
   for (const Member* member : {&one, &other}) {
     for (const CallView& call : member->rank->calls[member->index]) {
       const bool is_before = call.sequence < sequence && call.sequence + kCallsBefore >= sequence;
       const bool is_after = call.sequence > sequence && call.sequence <= sequence + kCallsAfter;
-      // Those before are the same for both.
+      // The calls before are the same for both.
       if ((is_before && member == &one) || is_after) verdict.around.push_back({member->rank->rank, call});
     }
   }
@@ -107,7 +107,7 @@ void add_calls_around(const Member& one, const Member& other, std::uint64_t sequ
                            [](const RankCall& a, const RankCall& b) { return a.call.sequence < b.call.sequence; });
 }
 
-// Where some members' calls of this number are others than those of most. False if there are none.
+// Finds members whose call of this number differs from the call of most members. Returns false if there are none.
 bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequence, Verdict& verdict) {
   std::map<std::uint64_t, std::vector<Member>> by_fingerprint;
   for (const Member& member : members) {
@@ -120,7 +120,7 @@ bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequ
     callers += side.size();
     sides.push_back(std::move(side));
   }
-  // The largest first; of equals that with the lowest rank.
+  // The largest side comes first. Among equal ones, the side with the lowest rank comes first.
   std::ranges::sort(sides, [](const auto& a, const auto& b) {
     return std::pair(b.size(), a.front().rank->rank) < std::pair(a.size(), b.front().rank->rank);
   });
@@ -139,7 +139,7 @@ bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequ
   return true;
 }
 
-// The first number, of which pages still tell, at which calls differ: what follows differs too.
+// Finds the first number on the pages at which calls differ. All calls after it differ, too.
 bool find_first_difference(const std::vector<Member>& members, Verdict& verdict) {
   std::set<std::uint64_t> sequences;
   for (const Member& member : members) {
@@ -150,8 +150,8 @@ bool find_first_difference(const std::vector<Member>& members, Verdict& verdict)
                              [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
 }
 
-// World ranks of a group that have no place in it: they have left it, or have not made it. Nothing where they could be
-// on other nodes, or have no known number.
+// Returns the world ranks that have no place in the group, because they have left it or have not made it. Returns an
+// empty list if they could be on other nodes, or if their numbers are unknown.
 std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>& members,
                                std::span<const RankView> ranks) {
   std::vector<int> result;
@@ -185,7 +185,7 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
   verdict.waiting = ranks_that(members, [&](const Member& m) {
     return waits(m) && m.group->finished < sequence && m.group->called >= sequence;
   });
-  // Of ranks that are missing, nothing was called.
+  // Missing ranks have called nothing.
   std::map<const RankView*, const GroupView*> groups;
   for (const Member& member : members) groups[member.rank] = member.group;
   const std::set<int> absent(missing.begin(), missing.end());
@@ -203,7 +203,7 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
     }
     return result;
   };
-  // The nearest cause first: what has ended or is stopped cannot call.
+  // The nearest cause comes first: a rank that has ended or is stopped cannot call.
   const std::array<std::pair<VerdictKind, std::vector<int>>, 3> causes = {{
       {VerdictKind::ended, culprits_that([](const RankView& rank, std::uint64_t) { return rank.has_ended; })},
       {VerdictKind::stopped,
@@ -225,7 +225,7 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
     return verdict;
   }
   if (they_differ) return verdict;
-  // What a rank holds back others wait for.
+  // Other ranks wait for a call that a rank holds back.
   verdict.culprits = ranks_that(members, [&](const Member& m) { return m.group->started < sequence; });
   verdict.is_held = !verdict.culprits.empty() && verdict.culprits.size() < members.size();
   if (verdict.is_held) {
@@ -240,8 +240,8 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
   return verdict;
 }
 
-// Of a send or a receive that a thread waits for and that its other side has not called, has called and does not end,
-// or cannot call any more. Nothing: nobody waits for it.
+// Returns the verdict on a send or a receive for which a thread waits, or std::nullopt if none does. Its other side has
+// not called it, has called it without finishing, or cannot call it any more.
 std::optional<Verdict> verdict_of(const Member& member, const TransferView& transfer,
                                   const std::vector<Member>& members) {
   if (member.rank->has_ended || member.group->is_left || transfer.is_done || !transfer.is_waited_for) {
@@ -262,9 +262,9 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
     return their.is_send != transfer.is_send && their.peer == member.group->rank && their.number == transfer.number;
   });
   const bool has_called = counterpart != theirs.end();
-  // Then what it sent may be on its way.
+  // If the other side has done its part, the data may still be on its way.
   const bool has_done_its_part = has_called && counterpart->is_done;
-  // More that are not done than a status page has places for: this may be one of those.
+  // A page may have too few places for all unfinished transfers. Then this one may be missing from it.
   const bool all_are_shown = theirs.size() < wire::kPageTransfers || theirs.back().is_done;
   if (has_called && !has_done_its_part && counterpart->what != transfer.what && !peer->rank->has_ended) {
     verdict.kind = VerdictKind::different_arguments;
@@ -284,7 +284,7 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
   return verdict;
 }
 
-// Of ranks that wait in init() for all ranks of the job, of which some have ended before they called it as often.
+// Returns a verdict if ranks wait in init() for all ranks of the job, and some ended before they called it as often.
 std::optional<Verdict> ended_before_init(std::span<const RankView> ranks) {
   Verdict verdict;
   verdict.kind = VerdictKind::ended;
@@ -324,10 +324,10 @@ std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
 }
 
 std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
-  // Kernel functions in which a thread waits that does not wait for other ranks, by a part of their names.
+  // These are parts of the names of kernel functions in which a thread waits for something other than another rank.
   constexpr std::array<std::string_view, 6> kOwnDoing = {"nanosleep",  "sys_pause", "sigtimedwait",
                                                          "sigsuspend", "pipe_read", "do_wait"};
-  // Those of messages, and of threads that wait for them.
+  // A thread in one of these waits for messages, or for another thread that waits for them.
   constexpr std::array<std::string_view, 9> kForOthers = {
       "futex", "ep_poll", "do_epoll", "poll_schedule", "do_select", "sk_wait", "tcp_", "unix_stream", "skb_wait"};
   const auto is_in = [](const auto& names, const std::string& function) {
@@ -340,7 +340,7 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
     ++alive;
     if (!rank.process) return {};
     const std::string& waits_in = rank.process->waits_in;
-    // A rank that waits for a GPU is busy, and waits nowhere.
+    // A rank that waits for a GPU is busy, and sleeps in no kernel function.
     if (waits_in.empty() || is_in(kForOthers, waits_in)) continue;
     if (!is_in(kOwnDoing, waits_in)) return {};
     odd.push_back(rank.rank);
@@ -351,7 +351,7 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
     const GroupView& group = rank.page.groups[i];
-    // What a reader saw last may have been finished since.
+    // A collective that a reader saw as unfinished may have been finished since.
     if (((group.is_left || group.is_sampled) && !failed_too) || group.called <= group.finished) continue;
     if (group.is_by_stack) continue;
     Verdict verdict = verdict_on({&rank, &group, i}, group.finished + 1);

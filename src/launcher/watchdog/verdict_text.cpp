@@ -35,9 +35,10 @@ std::string by_call(const Verdict& verdict) {
   const bool is_known = verdict.sides.size() == 2 && verdict.is_described();
   const std::string place = "#" + std::to_string(verdict.sequence) + " of " + verdict.group;
   const std::string culprits = ranks_text(verdict.culprits);
-  if (!is_known) {
-    return culprits + " called " + (verdict.culprits.size() == 1 ? "another collective" : "different collectives") +
-           " as " + place;
+  if (!is_known || verdict.is_transfer) {
+    const bool same_call = verdict.kind == VerdictKind::different_arguments;
+    return culprits + " called " +
+           (same_call ? call_text(verdict) + " with different arguments" : "different collectives as " + place);
   }
   const RankCall& first = verdict.sides[0];
   const RankCall& second = verdict.sides[1];

@@ -62,7 +62,7 @@ class RankWatchdog : public Watchdog {
   void set_paused(bool is_paused) override { is_paused_ = is_paused; }
   void asked() override { evidence_->asked(); }
 
-  // Who has asked what they are at is told now: nobody will answer any more.
+  // A pending request of the user is answered now, because the ranks will not answer any more.
   void end() override {
     sample_timer_.reset();
     has_ended_ = true;
@@ -87,7 +87,7 @@ class RankWatchdog : public Watchdog {
     RankView view;
     parts_.processes.sample(local_rank, SampleDepth::calls, view);
     auto verdict = find_unfinished(view, failed_too);
-    // What no other rank waits for need not be finished.
+    // A collective for which no other rank waits need not be finished.
     if (verdict && !failed_too) verdict->waiting = waiting_in(*verdict);
     return verdict && (failed_too || !verdict->waiting.empty()) ? verdict : std::nullopt;
   }
@@ -112,11 +112,11 @@ class RankWatchdog : public Watchdog {
   }
 
  private:
-  // The coordinator judges the ranks of all nodes, and is to be the first to.
+  // The coordinator judges the ranks of all nodes, before other nodes judge their own.
   bool is_judged_elsewhere() const { return parts_.exchange.has_others() && !parts_.exchange.is_coordinator(); }
   bool sees_others() const { return parts_.exchange.has_others() && parts_.exchange.is_coordinator(); }
 
-  // The coordinator looks the more rarely the more ranks there are.
+  // The coordinator samples less often if there are more ranks.
   Clock::duration time_between_samples() const {
     const auto share = sees_others() ? placement_.world_size * limits::kHangSampleShare : Clock::duration(0);
     return std::max<Clock::duration>(limits::kHangSampleInterval, share);
@@ -134,7 +134,7 @@ class RankWatchdog : public Watchdog {
     if (!has_ended_) sample_timer_ = parts_.loop.at(Clock::now() + time_between_samples(), [this] { sample(); });
   }
 
-  // What all ranks are at.
+  // Samples all ranks and judges their state.
   void sample() {
     const auto begun = Clock::now();
     const auto elapsed = begun - std::exchange(looked_at_, begun);
@@ -154,7 +154,7 @@ class RankWatchdog : public Watchdog {
     is_to_show_ = is_to_show_ || ours_are_new;
     show_ranks();
     if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
-    // Most samples see nothing new, and are to cost nothing.
+    // Most samples contain nothing new, and should cost nothing.
     if (!ours_are_new && !others_are_new) {
       hangs_.nothing_new(counted);
       trace_.nothing_new(counted);
@@ -162,7 +162,7 @@ class RankWatchdog : public Watchdog {
       return;
     }
     stragglers_.add_sample(ranks_, counted);
-    // What is deeper than the pages will be there when it is looked at the next time.
+    // Asks other nodes for more than their pages show. The next sample uses the answers.
     if (sees_others() && depth == SampleDepth::all) parts_.exchange.ask_for_ranks();
     const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
     const std::vector<RankView> all = with_others(ranks_);
@@ -171,7 +171,7 @@ class RankWatchdog : public Watchdog {
       evidence_->consider(news);
   }
 
-  // Of another node: the coordinator is shown what is new here.
+  // On a node other than the coordinator, shows the changes of this node's ranks to the coordinator.
   void show_ranks() {
     if (!is_to_show_ || !parts_.exchange.may_show(Clock::now())) return;
     is_to_show_ = false;
@@ -183,8 +183,8 @@ class RankWatchdog : public Watchdog {
     evidence_->take_own(what, [this, what](const Evidence& evidence) { parts_.exchange.show(evidence, what); });
   }
 
-  // Ranks of different nodes do not compare their calls themselves. What the nodes show is enough to see a difference;
-  // then they are asked what was called.
+  // Ranks of different nodes do not compare their calls themselves. The digests of the nodes are enough to detect a
+  // difference. Then the coordinator asks the nodes for the calls.
   void look_for_differences() {
     if (told_difference_) return;
     const auto verdict = difference();
@@ -204,7 +204,7 @@ class RankWatchdog : public Watchdog {
     parts_.news(news);
   }
 
-  // The ranks that were started in this attempt. False if nothing is new in them.
+  // Samples the ranks that were started in this attempt. Returns false if nothing in them is new.
   bool sample_own(SampleDepth depth, std::vector<RankView>& ranks) {
     bool is_new = depth != SampleDepth::pages;
     ranks.resize(static_cast<std::size_t>(parts_.plan.workers));
@@ -227,14 +227,14 @@ class RankWatchdog : public Watchdog {
     activity_.measure(ranks, Clock::now().time_since_epoch());
     return ranks;
   }
-  // Those of other nodes, too, as they were shown last, where this is the coordinator.
+  // At the coordinator, adds the ranks of other nodes as they were last shown.
   std::vector<RankView> with_others(std::vector<RankView> ranks) const {
     if (!sees_others()) return ranks;
     for (const auto& [rank, view] : parts_.exchange.far()) ranks.push_back(view);
     return ranks;
   }
 
-  // The ranks that wait for this collective, as far as it is seen.
+  // Returns the ranks that wait for this collective, as far as this node sees them.
   std::vector<int> waiting_in(const Verdict& verdict) {
     std::vector<int> waiting;
     for (const RankView& rank : with_others(sample_own(SampleDepth::pages))) {
@@ -259,10 +259,10 @@ class RankWatchdog : public Watchdog {
   TorchWatch torch_;
   StackWatch stacks_;
   ActivityWatch activity_;
-  std::optional<HangEvidence> evidence_;  // until finish()
+  std::optional<HangEvidence> evidence_;  // destroyed by finish()
   StragglerTable stragglers_;
-  std::set<int> started_;        // local ranks
-  std::vector<RankView> ranks_;  // as they were seen last
+  std::set<int> started_;        // local ranks of the started workers
+  std::vector<RankView> ranks_;  // this node's ranks at the last sample
   bool is_paused_ = false;
   bool has_ended_ = false;
   bool is_to_show_ = true;

@@ -1,5 +1,5 @@
-// Watchdog: follows what the ranks are at during an attempt, those of this node and, at the coordinator, those of all
-// nodes, and says what is new about those that do not go on.
+// Watchdog follows the ranks during an attempt, and reports news about ranks that make no progress. It sees the ranks
+// of this node and, at the coordinator, those of all nodes.
 // docs/development/decisions/0023-all-ranks-are-judged-together.md
 #pragma once
 
@@ -20,43 +20,44 @@
 namespace ddp::launcher {
 
 struct WatchReport {
-  StragglerReport stragglers;  // for whom the others waited
+  StragglerReport stragglers;  // ranks for which the others waited
   wire::Progress progress = wire::Progress::unknown;
 };
 
-// Of one attempt; belongs to the loop's thread. A seam: the simulation has its own.
+// There is one object per attempt. It is used only from the event loop's thread. The simulation has its own
+// implementation.
 class Watchdog {
  public:
   virtual ~Watchdog() = default;
 
-  // A worker was started, with this environment ("NAME=value").
+  // Called when a worker was started with this environment ("NAME=value").
   virtual void started(int local_rank, const std::vector<std::string>& environment) = 0;
-  // No more workers are going to be started.
+  // Called when no more workers are going to be started.
   virtual void begin() = 0;
-  // The user stopped the job (Ctrl-Z), or continued it: meanwhile nobody makes progress.
+  // Called when the user stops the job (Ctrl-Z) or continues it. No rank makes progress while it is stopped.
   virtual void set_paused(bool is_paused) = 0;
-  // The user asks what the ranks are at.
+  // Called when the user requests a report on the ranks.
   virtual void asked() = 0;
-  // The workers are being ended: what they do is not judged any more.
+  // Called when the workers are being terminated. Their activity is not judged any more.
   virtual void end() = 0;
-  // All of them are gone. What was seen of them.
+  // Called when all workers have ended. Returns a report on the attempt.
   virtual WatchReport finish() = 0;
 
-  // The hang for which the job is about to be terminated, if that has been decided; once.
+  // Returns the hang for which the job is about to be terminated, once. Returns std::nullopt if there is none.
   virtual std::optional<HangNews> decided() { return std::nullopt; }
 
-  // What its calls say of a worker that has ended: what it has not finished. `failed_too`: what it had failed in
-  // counts.
+  // Returns a collective that an ended worker called and did not finish, if another rank waits for it. If `failed_too`,
+  // groups that failed count, and no other rank needs to wait.
   virtual std::optional<Verdict> unfinished(int local_rank, bool failed_too) = 0;
-  // For whom this rank waited when the ranks were last looked at, a moment ago, or for whom others did. Nothing: for
-  // none that is known here.
+  // Returns the stall in which this rank waited at one of the latest samples, or else one in which others waited.
+  // Returns std::nullopt if none is known on this node.
   virtual std::optional<Verdict> stall_of(int rank) = 0;
-  // What the calls of all ranks say, those of other nodes as they were shown last: who calls something else.
+  // Returns the first calls in which ranks differ, or std::nullopt. Ranks of other nodes count as they were last shown.
   virtual std::optional<Verdict> difference() = 0;
-  // After finish(): the same of ranks that ended before all of them had been seen. Nothing: no rank is to blame, or the
-  // plan ends no job for it.
+  // Call this after finish(). Returns a difference between calls of ranks that ended before all of them had been seen.
+  // Returns std::nullopt if no rank is to blame, or if the plan does not end the job for it.
   virtual std::optional<HangNews> late_difference() = 0;
-  // A node that is not the coordinator shows the coordinator what its ranks called.
+  // Shows the calls of this node's ranks to the coordinator. Does nothing at the coordinator.
   virtual void show_calls() = 0;
 };
 

@@ -13,8 +13,8 @@ namespace {
 constexpr char kRecord = '\x1e';
 constexpr char kField = '\x1f';
 
-// The reason against a backend: the one that all ranks have, else that of the first rank with one. Empty if it works on
-// all.
+// Returns the reason why a backend cannot be used: the reason that all ranks share, else the reason of the first rank
+// that has one. Returns an empty string if the backend works on all ranks.
 std::string first_obstacle(std::span<const BackendOffer> offers, std::size_t candidate) {
   const auto probe_of = [&](std::size_t rank) -> const ProbeResult& {
     return offers[rank].candidates.at(candidate).probe;

@@ -1,4 +1,4 @@
-// Which backend all ranks take: a pure function of what every rank found.
+// The choice of the backend for all ranks is a pure function of the offers of all ranks.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace ddp::internal {
 
-// Whether one backend works on one rank.
+// Describes whether one backend works on one rank.
 struct Candidate {
   std::string name;
   ProbeResult probe;
@@ -20,12 +20,12 @@ struct Candidate {
   }
 };
 
-// What one rank tells the others before the choice.
+// Holds the offer that one rank sends to the others before the choice.
 struct BackendOffer {
-  std::string requested;              // "", "gloo", "nccl,gloo"
-  std::vector<Candidate> candidates;  // of wanted_backends(requested), in its order
+  std::string requested;              // the requested names: "", "gloo", "nccl,gloo"
+  std::vector<Candidate> candidates;  // one per name of wanted_backends(requested), in its order
 
-  // Makes a failure an obstacle.
+  // Records a failure of the backend as its obstacle.
   void rule_out(const std::string& backend, const std::string& obstacle);
 
   std::string encode() const;
@@ -39,15 +39,16 @@ struct BackendChoice {
   std::string reason;
 };
 
-// Names of all backends, for messages.
+// Returns the names of all backends, for messages.
 std::vector<std::string> backend_names();
 
-// The known ones of a request, in its order; without a request: nccl, cpu, gloo.
+// Returns the known backends of a request, in its order. Without a request, returns nccl, cpu, gloo.
 std::vector<std::string> wanted_backends(std::string_view requested);
 
-// The first that works on every rank; the same on every rank, given the offers in rank order. nccl works with a GPU of
-// its own for each rank. Throws invalid_argument (unknown name), mismatch (ranks ask for different ones), unavailable
-// (none that was asked for works on all; the reasons and ranks are named).
+// Returns the first backend that works on every rank. Every rank gets the same result, if the offers are in rank order.
+// nccl works if each rank has a different GPU. Throws invalid_argument (unknown name), mismatch (ranks ask for
+// different backends) or unavailable (no requested backend works on all ranks). The message of unavailable names the
+// reasons and ranks.
 BackendChoice choose_backend(std::span<const BackendOffer> offers);
 
 }  // namespace ddp::internal

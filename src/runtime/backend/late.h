@@ -1,4 +1,4 @@
-// The failures of a rank that waits for others in vain.
+// Creates the errors of a rank that waits for others in vain.
 #pragma once
 
 #include <ddp/error.h>
@@ -13,7 +13,7 @@
 
 namespace ddp::internal {
 
-// `failed`: it said so; else it ended, or left.
+// `failed` is true if the rank reported a failure; else it has ended, or left the group.
 inline Error gone_error(int rank, bool failed) {
   return {ErrorKind::peer_lost,
           "rank " + std::to_string(rank) +
@@ -26,7 +26,7 @@ inline void order(std::vector<int>& ranks) {
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
 }
 
-// `ranks`: that have not taken part, in any order; one or more.
+// `ranks` holds one or more ranks that have not taken part, in any order.
 inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
   order(ranks);
   return {ErrorKind::timeout,
@@ -35,7 +35,7 @@ inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeou
           ranks.front()};
 }
 
-// The same where one or more ranks of each other node are waited for, which may in turn wait for those behind them.
+// Does the same if this rank waits for ranks of other nodes, which may in turn wait for the ranks behind them.
 inline Error late_nodes_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
   order(ranks);
   if (ranks.size() == 1) return late_error(std::move(ranks), timeout);

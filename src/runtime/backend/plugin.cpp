@@ -10,7 +10,7 @@
 namespace ddp::internal {
 namespace {
 
-// The folder of the library (or program) that holds this very function.
+// Returns the directory of the library (or program) that holds this function.
 std::string own_directory() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&own_directory), &info) == 0 || info.dli_fname == nullptr) return ".";

@@ -1,4 +1,4 @@
-// Polling: a wait with a deadline for things that can only be looked at, as NCCL's and MPI's operations.
+// Polling waits with a deadline for conditions that can only be polled, such as the end of NCCL's and MPI's operations.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,8 @@
 
 namespace ddp::internal {
 
-// First it looks as often as it can, giving the processor away in between, because a small collective is over within
-// microseconds; after `spin` it sleeps between two looks, because a rank that waits long must not heat a core.
+// At first it polls as often as it can and yields the processor in between, because a small collective ends within
+// microseconds. After `spin` it sleeps between two polls, so that a rank that waits long does not load a core.
 //
 //   Polling polling(timeout, std::chrono::milliseconds(2));
 //   while (!done()) {
@@ -18,7 +18,7 @@ class Polling {
   Polling(std::chrono::milliseconds timeout, std::chrono::milliseconds spin)
       : spin_end_(Clock::now() + spin), deadline_(Clock::now() + timeout) {}
 
-  // False, at once, when the time-out has passed.
+  // Pauses between two polls. Returns false without a pause if the timeout has passed.
   bool pause() const {
     const auto now = Clock::now();
     if (now >= deadline_) return false;

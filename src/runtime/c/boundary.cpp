@@ -10,10 +10,10 @@
 namespace ddp::internal {
 namespace {
 
-// A program's mistake must not make the library read far beyond the structure.
+// The limit prevents a program's mistake from making the library read far beyond the structure.
 constexpr std::size_t kLargestStructure = 4096;
 
-// What ddp_last_error_details() returns points into it.
+// The result of ddp_last_error_details() points into this structure.
 struct LastError {
   std::string text;
   std::string group;
@@ -64,7 +64,7 @@ int keep(int status, const char* text, int peer = Error::kNobody,
   return status;
 }
 
-// Allocates nothing.
+// Stores the error without allocating memory.
 int store_out_of_memory() noexcept {
   last_error().details = {
       sizeof(ddp_error_details), DDP_ERROR_UNAVAILABLE, Error::kNobody, "out of memory", "", "", 0, -1, 0};

@@ -1,4 +1,4 @@
-// Where C++ ends: exceptions become a status and the last error of this thread.
+// At the boundary to C, exceptions become a status and the last error of this thread.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace ddp::internal {
 
-// Only in a catch clause: stores the exception as the last error of this thread, and returns its status.
+// Stores the current exception as the last error of this thread, and returns its status. It may only be called in a
+// catch clause.
 int store_exception() noexcept;
 
 // Calls `body` on behalf of a C function and returns the function's status.
@@ -23,22 +24,22 @@ int at_boundary(Body&& body) noexcept {
   }
 }
 
-// Throws invalid_argument.
+// Throws invalid_argument with the function's name and the reason.
 [[noreturn]] void refuse(const char* function, const std::string& why);
 
 // Throws invalid_argument unless `value` is one of `enumeration`, whose values are 0 to `last`.
 void require_value(const char* function, const char* name, std::int32_t value, const char* enumeration, int last);
 
-// Where a C function stores its result; 0 for now. Throws invalid_argument if `place` is null.
+// Checks the place where a C function stores its result, and sets it to 0. Throws invalid_argument if `place` is null.
 template <typename Value>
 void require_output(const char* function, const char* name, Value* place) {
   if (place == nullptr) refuse(function, std::string(name) + " is a null pointer");
   *place = Value();
 }
 
-// Copies the structure that a program gives, of which it may know fewer fields or more: `known` bytes into `to`, which
-// holds the defaults. Throws invalid_argument if its struct_size is less than `least`, or if a field has a value that
-// this library does not know.
+// Copies the structure that a program gives, which may have fewer or more fields than this library knows. Up to `known`
+// bytes are copied into `to`, which holds the defaults. Throws invalid_argument if the struct_size is less than
+// `least`, or if a field is set that this library does not know.
 void copy_structure(const char* function, const char* name, const void* given, void* to, std::size_t least,
                     std::size_t known);
 

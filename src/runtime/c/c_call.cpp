@@ -30,11 +30,11 @@ static_assert(static_cast<int>(ReduceOp::sum) == DDP_OP_SUM && static_cast<int>(
               static_cast<int>(ReduceOp::bit_xor) == DDP_OP_BIT_XOR &&
               static_cast<int>(ReduceOp::premultiplied_sum) == DDP_OP_PREMULTIPLIED_SUM);
 
-// The last field of the structure's first version ends here; those that are added later are optional.
+// The last field of the structure's first version ends here. Fields that are added later are optional.
 constexpr std::size_t kLeastCallOptions = offsetof(ddp_call_options, device) + sizeof(ddp_call_options::device);
 
-// Copies of file names, which live as long as the process: messages about a hang show them at any later time. A program
-// has few; of one that makes up names, those beyond the limit are not shown.
+// Returns a copy of the file name that lives as long as the process. Messages about a hang may show it at any later
+// time. A program has few file names. If a program makes up names, those beyond the limit are not shown.
 const char* lasting(const char* file) {
   constexpr std::size_t kMostFiles = 4096;
   static thread_local const char* latest = "";
@@ -156,7 +156,7 @@ void CCall::finish(Work work) const {
 
 void ddp_called_from(const char* file, int line) {
   using namespace ddp::internal;
-  // Never throws: without memory the place is unknown.
+  // The function never throws. If there is no memory, the place is unknown.
   try {
     call_site_of_thread() = file == nullptr ? ddp::CallSite() : ddp::CallSite{lasting(file), line};
   } catch (...) {

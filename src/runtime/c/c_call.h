@@ -1,4 +1,4 @@
-// CCall: the arguments of one operation that a C program calls, checked and in the form that ProcessGroup takes.
+// CCall holds the arguments of one operation that a C program calls, checked and in the form that ProcessGroup takes.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -16,19 +16,19 @@
 
 namespace ddp::internal {
 
-// The place that ddp_called_from() has named for the next operation of this thread; it is then forgotten.
+// Returns the place that ddp_called_from() has named for the next operation of this thread, and forgets it.
 CallSite take_call_site();
 
-// Of a C program: 0 is std::nullopt. Throws invalid_argument if it is negative.
+// Converts the timeout of a C program. Returns std::nullopt for 0. Throws invalid_argument if the timeout is negative.
 std::optional<std::chrono::milliseconds> timeout_of(const char* function, std::int64_t timeout_ms);
 
-// Throw invalid_argument if the number has no meaning.
+// These functions throw invalid_argument if the number has no meaning.
 DataType type_of(const char* function, std::int32_t type);
 DeviceType device_of(const char* function, std::int32_t device);
 
 class CCall {
  public:
-  // `function`: a literal. `options` and `work` may be null.
+  // `function` is a literal. `options` and `work` may be null.
   CCall(const char* function, const ddp_group* group, const ddp_call_options* options, ddp_work** work);
 
   ProcessGroup& group() const { return *group_; }
@@ -37,14 +37,14 @@ class CCall {
 
   Buffer output(void* data, std::int64_t count, std::int32_t type) const;
   ConstBuffer input(const void* data, std::int64_t count, std::int32_t type) const;
-  // As many elements for each rank of the group.
+  // These functions return buffers of `count` elements for each rank of the group.
   Buffer whole_output(void* data, std::int64_t count, std::int32_t type) const;
   ConstBuffer whole_input(const void* data, std::int64_t count, std::int32_t type) const;
   std::vector<Buffer> outputs(const ddp_part* parts, std::int64_t count, std::int32_t type) const;
   std::vector<ConstBuffer> inputs(const ddp_part* parts, std::int64_t count, std::int32_t type) const;
   ReduceOp reduction(std::int32_t op) const;
 
-  // Waits for it, or gives the program its handle.
+  // Waits for the operation, or gives the program its handle.
   void finish(Work work) const;
 
  private:

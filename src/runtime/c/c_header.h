@@ -1,4 +1,5 @@
-// <ddp/c.h> without the macros that add the place in the program: functions are defined under their own names.
+// Includes <ddp/c.h> without the macros that add the place in the program, so that functions can be defined under their
+// own names.
 #pragma once
 
 #ifndef DDP_NO_CALL_SITES

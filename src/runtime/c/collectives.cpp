@@ -1,4 +1,5 @@
-// The operations of <ddp/c.h>: each becomes a call of ProcessGroup, which checks what CCall does not.
+// Implements the operations of <ddp/c.h>. Each becomes a call of ProcessGroup, which checks everything that CCall does
+// not.
 #include "runtime/c/boundary.h"
 #include "runtime/c/c_call.h"
 

@@ -1,4 +1,4 @@
-// The groups of <ddp/c.h>: how they are made, what they say of themselves, and how they end.
+// Implements the group functions of <ddp/c.h>, which create, describe and end groups.
 #include <ddp/environment.h>
 #include <ddp/init.h>
 
@@ -16,7 +16,7 @@ using namespace ddp::internal;
 
 namespace {
 
-// The last field of the structure's first version ends here; those that are added later are optional.
+// The last field of the structure's first version ends here. Fields that are added later are optional.
 constexpr std::size_t kLeastInitOptions = offsetof(ddp_init_options, world_size) + sizeof(ddp_init_options::world_size);
 
 ddp::InitOptions init_options_of(const ddp_init_options* options) {
@@ -43,7 +43,7 @@ ddp_group* handle_of(ddp::ProcessGroup group) {
   return handles().groups.add(std::make_shared<ddp::ProcessGroup>(std::move(group)));
 }
 
-// Stores what the group says of itself.
+// Stores the group's answer to a question.
 template <typename Value, typename Question>
 int answer(const char* function, const ddp_group* group, const char* name, Value* place, Question question) {
   return at_boundary([&] {

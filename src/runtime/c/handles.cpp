@@ -10,7 +10,7 @@ void* AllocatedMemory::add(Memory memory) {
 }
 
 void AllocatedMemory::free(const char* function, void* address) {
-  Memory memory;  // freed after the lock
+  Memory memory;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   const auto found = memories_.find(address);
   if (found == memories_.end()) {

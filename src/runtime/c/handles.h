@@ -1,7 +1,7 @@
-// What the handles of C programs stand for.
+// This file maps the handles of C programs to objects.
 //
-// A handle is a number that is never used twice, in the form of a pointer that is never followed. So a handle that was
-// destroyed is recognised, also if other threads use it at the same time: an object lives until the last call that has
+// A handle is a number that is never used twice, in the form of a pointer that is never dereferenced. So a destroyed
+// handle is recognised, even if other threads use it at the same time. An object lives until the last call that has
 // found it is over.
 #pragma once
 
@@ -22,11 +22,11 @@
 
 namespace ddp::internal {
 
-// Thread-safe. `Handle` is the incomplete type of <ddp/c.h>.
+// The class is thread-safe. `Handle` is the incomplete type of <ddp/c.h>.
 template <typename Handle, typename Object>
 class HandleTable {
  public:
-  // `name`: of the type, for messages. `kind`: differs between tables, so that no handle is in two of them.
+  // `name` is the name of the type for messages. `kind` differs between tables, so that no handle is in two of them.
   HandleTable(const char* name, std::uintptr_t kind) : name_(name), last_(kind) {}
 
   Handle* add(std::shared_ptr<Object> object) {
@@ -36,7 +36,7 @@ class HandleTable {
     return reinterpret_cast<Handle*>(last_);
   }
 
-  // Throws invalid_argument if there is no such object.
+  // Returns the object. Throws invalid_argument if there is no such object.
   std::shared_ptr<Object> find(const char* function, const Handle* handle) const {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
@@ -44,7 +44,7 @@ class HandleTable {
     return found->second;
   }
 
-  // The same, and the handle is no longer one.
+  // Returns the object and removes the handle. Throws invalid_argument if there is no such object.
   std::shared_ptr<Object> take(const char* function, const Handle* handle) {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
@@ -60,7 +60,7 @@ class HandleTable {
   }
 
  private:
-  // The last two bits are 0, as a pointer's to any structure.
+  // The last two bits are 0, as in a pointer to any structure.
   static constexpr std::uintptr_t kStep = 64;
 
   [[noreturn]] void refuse_handle(const char* function, const Handle* handle) const {
@@ -76,11 +76,11 @@ class HandleTable {
   std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> objects_;
 };
 
-// Thread-safe. Memory that C programs have allocated, by its address.
+// Holds the memory that C programs have allocated, by its address. The class is thread-safe.
 class AllocatedMemory {
  public:
   void* add(Memory memory);
-  // Throws invalid_argument if it is none.
+  // Throws invalid_argument if there is no memory with this address.
   void free(const char* function, void* address);
 
  private:
@@ -95,8 +95,8 @@ struct Handles {
   AllocatedMemory memory;
 };
 
-// Of the process: C programs have no object that could hold them. It is never destroyed, so that a program that exits
-// without ddp_group_destroy() does not wait for other ranks.
+// Returns the handles of the process. C programs have no object that could hold them. The handles are never destroyed,
+// so that a program that exits without ddp_group_destroy() does not wait for other ranks.
 Handles& handles();
 
 }  // namespace ddp::internal

@@ -1,4 +1,4 @@
-// The memory of <ddp/c.h>.
+// Implements the memory functions of <ddp/c.h>.
 #include <ddp/memory.h>
 
 #include <string>
@@ -12,7 +12,7 @@ using namespace ddp::internal;
 
 namespace {
 
-// No memory is needed for 0 bytes: the address is null, and ddp_free() takes it.
+// 0 bytes need no memory: the address is null, and ddp_free() accepts it.
 template <typename Allocate>
 int allocate_for(const char* function, const ddp_group* group, int64_t bytes, void** data, Allocate allocate) {
   return at_boundary([&] {

@@ -1,4 +1,4 @@
-// The signs of life of <ddp/c.h>.
+// Implements the signs of life of <ddp/c.h>.
 #include <ddp/progress.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ static_assert(static_cast<int>(ddp::Phase::starting) == DDP_PROGRESS_STARTING &&
               static_cast<int>(ddp::Phase::finishing) == DDP_PROGRESS_FINISHING &&
               static_cast<int>(ddp::Phase::done) == DDP_PROGRESS_DONE);
 
-// 31 years, as in ddp_board.h: later moments cannot be expressed in nanoseconds.
+// This is 31 years, as in ddp_board.h. Later moments cannot be expressed in nanoseconds.
 constexpr int64_t kMostSeconds = 1'000'000'000;
 
 }  // namespace

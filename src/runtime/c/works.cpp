@@ -1,4 +1,4 @@
-// The operations under way of <ddp/c.h>.
+// Implements the functions of <ddp/c.h> for operations under way.
 #include <ddp/work.h>
 
 #include <chrono>
@@ -18,7 +18,7 @@ int ddp_work_wait_for(ddp_work* work, int64_t timeout_ms, int32_t* done) {
     require_output("ddp_work_wait_for", "done", done);
     const auto operation = handles().works.find("ddp_work_wait_for", work);
     const auto limit = timeout_of("ddp_work_wait_for", timeout_ms).value_or(std::chrono::milliseconds(0));
-    *done = 1;  // also if it throws, because the operation has then failed
+    *done = 1;  // stays 1 if wait_for() throws, because the operation has then failed
     if (!operation->wait_for(limit)) *done = 0;
   });
 }

@@ -16,7 +16,7 @@ std::vector<std::size_t> counts_of(const std::vector<Part>& parts) {
   return result;
 }
 
-// Elements for each rank, where all ranks must say the same of it; one number if all are equal.
+// Returns the element counts per rank on which all ranks must agree. Returns one number if all counts are equal.
 std::vector<std::size_t> common_counts(const Call& call, int size) {
   const auto ranks = static_cast<std::size_t>(size);
   std::vector<std::size_t> counts;

@@ -1,5 +1,5 @@
-// Call: one operation of a process group, as a value. What is checked, compared between ranks, queued, carried out and
-// told in messages is this.
+// A Call describes one operation of a process group as a value. Calls are checked, compared between ranks, queued,
+// carried out and named in messages.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -32,7 +32,7 @@ enum class Operation : std::uint8_t {
 
 std::string_view to_string(Operation operation);
 
-// Between two ranks; all others are collectives.
+// Returns whether the operation is between two ranks. All other operations are collectives.
 constexpr bool is_transfer(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
@@ -41,39 +41,40 @@ constexpr bool has_reduction(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
 }
 
-// Numbers from here on are of calls that the library adds to the program's.
+// Numbers from here on belong to calls that the library adds to the program's calls.
 inline constexpr std::uint64_t kOwnCalls = std::uint64_t{1} << 61;
 
 struct Call {
   Operation operation = Operation::barrier;
-  // all_reduce, reduce and broadcast work in place: both are the same memory.
+  // all_reduce, reduce and broadcast work in place: both buffers are the same memory.
   ConstBuffer input;
   Buffer output;
-  // One for each rank, where input or output consist of such parts. Empty: parts of equal size that follow each other.
+  // If input or output consist of separate parts, there is one part per rank. If these are empty, the parts have equal
+  // size and follow each other.
   std::vector<ConstBuffer> input_parts;
   std::vector<Buffer> output_parts;
   ReduceOp op;
-  int peer = -1;  // the root; of send and recv the other side
+  int peer = -1;  // the root; for send and recv, the other rank
 
-  Stream stream;  // the caller's CUDA stream: what is on it is complete before the operation begins
-  std::chrono::milliseconds timeout{0};  // 0: the backend's own
-  bool is_programs_timeout = false;      // the program has set it
+  Stream stream;  // the caller's CUDA stream; its present work completes before the operation begins
+  std::chrono::milliseconds timeout{0};  // 0 means the backend's own timeout
+  bool is_programs_timeout = false;      // the program has set the timeout
   std::string name;
   CallSite site;
-  std::uint64_t sequence = 0;                       // from 1; given by the group
+  std::uint64_t sequence = 0;                       // number from 1, given by the group
   std::chrono::steady_clock::time_point called_at;  // given by the group
   std::uint64_t fingerprint = 0;                    // see fingerprint_of; given by the group
 };
 
-// The element count that stands in messages, and the type.
+// Returns the buffer whose element count and type appear in messages.
 ConstBuffer subject_of(const Call& call);
 
-// What this rank gives to `rank`, or gets from it, in operations that consist of parts.
+// In operations that consist of parts, these functions return the part that this rank gives to `rank`, or gets from it.
 ConstBuffer input_part(const Call& call, int rank, int size);
 Buffer output_part(const Call& call, int rank, int size);
 
-// Of what is divided into `shares`: the one of this index. Shares are equal and begin at multiples of 64 bytes; the
-// last ones may be shorter, or empty.
+// Describes one share of a buffer that is divided into `shares`. Shares are equal and begin at multiples of 64 bytes.
+// The last ones may be shorter, or empty.
 struct Share {
   std::size_t first = 0;
   std::size_t count = 0;
@@ -81,14 +82,14 @@ struct Share {
 Share share_of(std::size_t count, DataType type, std::size_t index, std::size_t shares);
 Buffer share_of(const Buffer& buffer, std::size_t index, std::size_t shares);
 
-// What all ranks of the group must have called alike, in 64 bits: operation, type, counts, reduction and root. Where
-// counts may differ between ranks (all_to_all, gather, scatter with parts) they are not in it.
+// Returns a 64-bit hash of all values on which the ranks' calls must agree: operation, type, counts, reduction, root
+// and name. It does not include counts that may differ between ranks (all_to_all, gather, scatter).
 std::uint64_t fingerprint_of(const Call& call, int size);
 
-// "f32[1024]".
+// Returns text such as "f32[1024]".
 std::string describe(const ConstBuffer& buffer);
 
-// "all_reduce max #12 of f32[1024] ('bucket 3')".
+// Returns text such as "all_reduce max #12 of f32[1024] ('bucket 3')".
 std::string describe(const Call& call);
 
 }  // namespace ddp::internal

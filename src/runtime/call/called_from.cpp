@@ -3,7 +3,8 @@
 namespace ddp::internal {
 
 CallSite& CalledFrom::place() {
-  // The thread carries it: a communication hook of the program calls the group itself, and has no parameter for it.
+  // The place is stored per thread, because a communication hook of the program calls the group itself and has no
+  // parameter for the place.
   thread_local CallSite place;
   return place;
 }

@@ -1,12 +1,13 @@
-// CalledFrom: whose call a collective is that the library makes for the program.
+// CalledFrom records the program's call for which the library makes collectives.
 #pragma once
 
 #include <ddp/call_site.h>
 
 namespace ddp::internal {
 
-// While it lives, this thread's collectives count as called at `site`: a gradient bucket's all_reduce is shown at the
-// program's mark_ready(), not at the line of the library that fills buckets. Of several the outermost counts.
+// While it lives, this thread's collectives count as called at `site`. So a gradient bucket's all_reduce is shown at
+// the program's mark_ready(), and not at the library's line that fills buckets. If several are nested, the outermost
+// one counts.
 class CalledFrom {
  public:
   explicit CalledFrom(CallSite site) : before_(place()) {
@@ -16,7 +17,7 @@ class CalledFrom {
   CalledFrom(const CalledFrom&) = delete;
   CalledFrom& operator=(const CalledFrom&) = delete;
 
-  // Where the program called what now makes a call at `inner`.
+  // Returns where the program made the call that leads to the present call at `inner`.
   static CallSite outermost(CallSite inner) { return place().line == 0 ? inner : place(); }
 
  private:

@@ -13,7 +13,7 @@ using namespace internal;
 
 namespace {
 
-// Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.
+// All ranks call it. A rank that has found a fault still takes part, so that the others do not wait for it.
 void check_tensors(const ProcessGroup& group, const std::string& path, std::span<const Tensor> tensors) {
   const std::string fault = find_fault(tensors);
   const auto disagreement =

@@ -1,6 +1,6 @@
-// How a file is never torn: the bytes go to a temporary file in the same directory, that is flushed, renamed over the
-// old one, and the directory is flushed so that the rename itself survives a power cut. A checksum in the metadata
-// finds what the disk did later.
+// A checkpoint file is replaced atomically. The bytes go to a temporary file in the same directory, which is flushed
+// and renamed over the old file. Then the directory is flushed, so that the rename itself survives a power cut. A
+// checksum in the metadata detects later damage on the disk.
 #include "runtime/checkpoint/checkpoint_file.h"
 
 #include <ddp/error.h>
@@ -57,8 +57,9 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Beside the final file, under a fixed name, so that what an interrupted save leaves is overwritten by the next one.
-// Locked: two jobs with one path must not write into one file. Removed unless it was renamed.
+// The temporary file is beside the final file, under a fixed name, so that the next save overwrites the rest of an
+// interrupted save. It is locked, because two jobs with one path must not write into one file. It is removed unless it
+// was renamed.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& path) : path_(path + ".tmp") {
@@ -85,7 +86,7 @@ class TemporaryFile {
   }
 
  private:
-  // Between open and flock its owner may have renamed it: then we hold the finished file.
+  // Between open and flock, its owner may have renamed the file. Then this process has opened the finished file.
   bool is_still_there() const {
     struct stat opened {};
     struct stat named {};
@@ -128,7 +129,7 @@ bool checkpoint_file_exists(const std::string& path) {
 void write_checkpoint_file(const std::string& name, std::span<const Tensor> tensors,
                            std::map<std::string, std::string> metadata) {
   const std::string path = base::behind_links(name);
-  // The rename below would put a file into the place of /dev/null. (It refuses to replace a directory.)
+  // The rename below would put a file into the place of /dev/null. (The rename fails if the path is a directory.)
   struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
   if (!exists && errno == ELOOP) fail("write", path, errno);
@@ -153,7 +154,7 @@ void write_checkpoint_file(const std::string& name, std::span<const Tensor> tens
 
 void flush_directory_of(const std::string& path) {
   const base::UniqueFd directory(::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot flush a directory (EINVAL); there is nothing more to be done there.
+  // Some file systems cannot flush a directory (EINVAL). Nothing more can be done there.
   if (directory && ::fsync(directory.get()) != 0 && errno != EINVAL) fail("flush", path, errno);
 }
 
@@ -188,7 +189,7 @@ ReadCheckpoint open_checkpoint_file(const std::string& path) {
 
 std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors) {
   const ReadCheckpoint file = open_checkpoint_file(path);
-  // All are found before any is filled.
+  // All tensors are found before any tensor is filled.
   std::vector<const StoredTensor*> found;
   for (const Tensor& tensor : tensors) found.push_back(&find_tensor(file.header, tensor, path));
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -1,4 +1,4 @@
-// Reading and writing one checkpoint file on one rank.
+// These functions read and write one checkpoint file on one rank.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -12,25 +12,25 @@
 
 namespace ddp::internal {
 
-// See CheckpointFile::save and CheckpointFile::load for what they promise.
+// CheckpointFile::save and CheckpointFile::load describe the guarantees of these functions.
 bool checkpoint_file_exists(const std::string& path);
 void write_checkpoint_file(const std::string& path, std::span<const Tensor> tensors,
                            std::map<std::string, std::string> metadata);
 std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors);
 
-// Throws mismatch unless a tensor is stored with the type and shape that the program wants, as describe() writes them.
+// `wanted` and `stored` give type and shape as describe() writes them. Throws mismatch if they differ.
 void require_stored_as(const std::string& wanted, const std::string& stored, const std::string& name,
                        const std::string& path);
 
-// A file whose checksum was found right.
+// Holds a file whose checksum is correct.
 struct ReadCheckpoint {
-  SafetensorsHeader header;  // without the checksum
+  SafetensorsHeader header;  // header without the checksum
   std::vector<char> data;
 };
-// Throws unavailable, or corrupt.
+// Reads a checkpoint file. Throws unavailable or corrupt.
 ReadCheckpoint open_checkpoint_file(const std::string& path);
 
-// Flushes the directory that a file is in, so that what was done to the file's name survives a power cut.
+// Flushes the directory that a file is in, so that a change of the file's name survives a power cut.
 void flush_directory_of(const std::string& path);
 
 }  // namespace ddp::internal

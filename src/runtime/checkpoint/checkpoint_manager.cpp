@@ -44,7 +44,7 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
-// Throws unless every file is there, undamaged, and holds what the manifest says.
+// Throws unless every file exists, is undamaged, and holds the data that the manifest lists.
 void verify(const std::string& path, const Manifest& manifest) {
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const std::string file_path = path + "/" + manifest.files[i].name;
@@ -100,7 +100,7 @@ class CheckpointManager::Implementation {
     manifest.values = std::move(exchanged.values);
     manifest.rank_values = std::move(exchanged.rank_values);
     manifest.tensors = plan_writing(exchanged.shards, !is_full);
-    // What this rank writes: copies if the program goes on meanwhile, or if it came from others.
+    // This rank writes copies if the program continues meanwhile, or if the data came from other ranks.
     WrittenTensors written = is_full ? gather_whole(group, state.tensors, manifest.tensors, options.asynchronous)
                                      : own_parts(group.rank(), state.tensors, manifest.tensors, options.asynchronous);
     name_files(manifest, is_full);
@@ -159,7 +159,7 @@ class CheckpointManager::Implementation {
   std::vector<std::string> damaged;
 
  private:
-  // Pieces name the ranks that write them; afterwards the files.
+  // Names the files. Before, each piece names the rank that writes it. Afterwards, each piece names its file.
   void name_files(Manifest& manifest, bool is_full) {
     if (is_full) {
       manifest.files = {{kWholeFile, 0}};
@@ -186,7 +186,8 @@ class CheckpointManager::Implementation {
     return is_named ? name : "";
   }
 
-  // What failed is known to all ranks: nobody writes any more, and a full disk gets its space back.
+  // All ranks know of a failure, so no rank writes any more. Rank 0 removes the staged step, so that a full disk gets
+  // its space back.
   void write(Manifest& manifest, const WrittenTensors& written) {
     try {
       write_step(manifest, written);
@@ -203,7 +204,7 @@ class CheckpointManager::Implementation {
     return std::chrono::minutes(30);
   }
 
-  // All ranks write, then rank 0 gives the step its name.
+  // All ranks write; then rank 0 gives the step its final name.
   void write_step(Manifest& manifest, const WrittenTensors& written) {
     const std::string staging = directory + "/" + staging_name(manifest.step);
     on_every_rank(group, patience(), [&] {
@@ -214,7 +215,7 @@ class CheckpointManager::Implementation {
     });
     on_every_rank(group, patience(), [&] {
       if (group.rank() != 0) return;
-      make_directory(staging);  // no rank had anything to write
+      make_directory(staging);  // missing if no rank had anything to write
       std::set<std::string> names = {kManifest};
       for (ManifestFile& file : manifest.files) {
         file.bytes = file_bytes(staging + "/" + file.name);
@@ -226,7 +227,7 @@ class CheckpointManager::Implementation {
     });
   }
 
-  // Older steps beyond those to be kept; not newer ones, from which somebody may have gone back.
+  // Removes older steps beyond those to be kept. Newer steps stay, because the user may have gone back from them.
   void prune(std::int64_t step) {
     remove_leftovers(directory);
     if (options.keep_last == 0) return;
@@ -249,9 +250,9 @@ class CheckpointManager::Implementation {
   }
 
   const CheckpointOptions options;
-  ProcessGroup group;  // of our own: the writer uses it while the program uses its
+  ProcessGroup group;  // separate, because the writer uses it while the program uses its own group
   std::thread writer;
-  std::exception_ptr failure;  // of the writer
+  std::exception_ptr failure;  // thrown in the writer thread
 };
 
 CheckpointManager::CheckpointManager(std::string directory, const ProcessGroup& group, CheckpointOptions options,

@@ -1,5 +1,5 @@
-// The manifest of a checkpoint: which part of which tensor is in which file. Pure; the format is in
-// docs/development/protocol.md.
+// The manifest of a checkpoint says which part of which tensor is in which file. These functions are pure.
+// docs/development/protocol.md describes the format.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -12,7 +12,8 @@
 
 namespace ddp::internal {
 
-// Elements [first, first + count) of a tensor, in row-major order, as a tensor of the same name in file number `file`.
+// Describes elements [first, first + count) of a tensor, in row-major order. File number `file` stores them as a tensor
+// of the same name.
 struct ManifestPiece {
   std::size_t file = 0;
   std::size_t first = 0;
@@ -24,7 +25,7 @@ struct ManifestPiece {
 struct ManifestTensor {
   DataType type = DataType::f32;
   std::vector<std::int64_t> shape;
-  std::vector<ManifestPiece> pieces;  // by first; together all elements, each once
+  std::vector<ManifestPiece> pieces;  // ordered by `first`; together they hold each element once
 
   friend bool operator==(const ManifestTensor&, const ManifestTensor&) = default;
 };
@@ -41,16 +42,16 @@ struct Manifest {
   std::vector<ManifestFile> files;
   std::map<std::string, ManifestTensor> tensors;
   std::map<std::string, std::string> values;
-  std::vector<std::map<std::string, std::string>> rank_values;  // by rank
+  std::vector<std::map<std::string, std::string>> rank_values;  // values of each rank, by rank
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-// JSON, with a checksum of itself.
+// Returns JSON, with a checksum of its contents.
 std::string encode_manifest(const Manifest& manifest);
 
-// Throws corrupt, saying what is wrong, unless the text is a manifest of this version whose checksum holds, and every
-// tensor's pieces have each of its elements once.
+// Throws corrupt, with the reason, unless the text is a manifest of this version and its checksum is correct. Also
+// throws corrupt unless every tensor's pieces hold each of its elements once.
 Manifest parse_manifest(std::string_view text);
 
 }  // namespace ddp::internal

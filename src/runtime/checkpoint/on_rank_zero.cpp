@@ -19,14 +19,14 @@ std::string to_bytes(const Json& value) {
   return {bytes.begin(), bytes.end()};
 }
 
-// {"kind", "message"} of what the deed throws; nothing if it ends well.
+// Returns {"kind", "message"} of the exception that `deed` throws, or std::nullopt if it succeeds.
 std::optional<Json> failure_of(const std::function<void()>& deed) {
   try {
     deed();
     return std::nullopt;
   } catch (const Error& error) {
     return Json{{"kind", static_cast<int>(error.kind())}, {"message", error.what()}};
-  } catch (const std::exception& error) {  // no memory, say: the other ranks must not wait for ever
+  } catch (const std::exception& error) {  // for example no memory: the other ranks must not wait forever
     return Json{{"kind", static_cast<int>(ErrorKind::internal)}, {"message", error.what()}};
   }
 }

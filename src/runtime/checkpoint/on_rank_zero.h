@@ -1,4 +1,4 @@
-// One outcome for all ranks of what one of them, or each of them, does to the disk.
+// These functions give all ranks one outcome of a disk operation that one rank, or each rank, carries out.
 #pragma once
 
 #include <ddp/process_group.h>
@@ -11,15 +11,15 @@
 
 namespace ddp::internal {
 
-// Collective. Runs `deed` on rank 0 and gives every rank its result, or throws on every rank what it threw.
+// Runs `deed` on rank 0 and returns its result on every rank, or throws its error on every rank. All ranks call it.
 std::string on_rank_zero(const ProcessGroup& group, const std::function<std::string()>& deed);
 
-// Collective. Runs `deed` on every rank; if any fails, every rank throws the failure of the lowest one, with its
-// number. Ranks wait for each other as long as `timeout`, or as long as the group's operations do.
+// Runs `deed` on every rank; all ranks call it. If it fails on any rank, every rank throws the failure of the lowest
+// such rank, with its number. Ranks wait for each other as long as `timeout`, or as long as the group's operations do.
 void on_every_rank(const ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout,
                    const std::function<void()>& deed);
 
-// For results that are several texts.
+// These functions encode and decode results that consist of several texts.
 std::string encode_texts(const std::map<std::string, std::string>& texts);
 std::map<std::string, std::string> parse_texts(const std::string& bytes);
 

@@ -17,7 +17,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kMetadata = "__metadata__";
 
-// In the order of DataType.
+// These names are in the order of DataType.
 constexpr std::array<std::string_view, kDataTypes.size()> kTypeNames = {"F16", "BF16", "F32", "F64", "I8",
                                                                         "I16", "I32",  "I64", "U8",  "BOOL"};
 
@@ -31,7 +31,7 @@ DataType type_named(const std::string& name) {
   return kDataTypes[static_cast<std::size_t>(found - kTypeNames.begin())];
 }
 
-// The library would take 4.5 for 4, and true for 1.
+// The JSON library would accept 4.5 as 4, and true as 1.
 const OrderedJson& whole_numbers(const OrderedJson& list, const std::string& name) {
   for (const OrderedJson& entry : list) {
     if (!entry.is_number_integer()) corrupt("tensor '" + name + "' has a size or offset that is no whole number");

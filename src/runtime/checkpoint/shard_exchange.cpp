@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The manifest is JSON.
+// Values must be text, because the manifest is JSON.
 bool is_text(const std::string& value) {
   try {
     static_cast<void>(Json(value).dump());
@@ -32,10 +32,10 @@ std::string find_value_fault(const std::map<std::string, std::string>& values) {
   return "";
 }
 
-// What is wrong with a rank's shards; empty if nothing.
+// Returns the fault of a rank's shards as text, or an empty string if there is none.
 std::string find_shard_fault(std::span<const TensorShard> shards) {
   for (const TensorShard& shard : shards) {
-    // As a whole tensor it must be in order, but for its number of elements.
+    // As a whole tensor the shard must be valid, except for its number of elements.
     Tensor whole{shard.name, shard.data, shard.shape};
     whole.data.count = elements_of(shard.shape).value_or(whole.data.count);
     const std::string fault = find_fault({&whole, 1});
@@ -166,7 +166,7 @@ void read_shards(const std::string& directory, const Manifest& manifest, std::sp
     require_stored_as(describe(shard.data.type, shard.shape), describe(stored->second.type, stored->second.shape),
                       shard.name, directory);
   }
-  // File by file: one is in memory at a time.
+  // The files are read one by one, so that only one is in memory at a time.
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const std::string path = directory + "/" + manifest.files[i].name;
     std::optional<ReadCheckpoint> file;

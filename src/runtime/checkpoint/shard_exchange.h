@@ -1,4 +1,5 @@
-// What ranks tell each other of their shards before they write them, and how shards get to files and back.
+// Ranks exchange descriptions of their shards before they write them. These functions also move shards to files and
+// back.
 #pragma once
 
 #include <ddp/checkpoint_manager.h>
@@ -15,32 +16,33 @@
 
 namespace ddp::internal {
 
-// By rank.
+// Holds the shards and values of all ranks, by rank.
 struct ExchangedShards {
   std::vector<std::vector<ShardDescription>> shards;
   std::vector<std::map<std::string, std::string>> rank_values;
-  std::map<std::string, std::string> values;  // rank 0's
+  std::map<std::string, std::string> values;  // values of rank 0
 };
 
-// Collective. Throws invalid_argument, on all ranks, if a rank's shards have a fault.
+// All ranks call it. Throws invalid_argument on all ranks if a rank's shards have a fault.
 ExchangedShards exchange_shards(const ProcessGroup& group, const CheckpointState& state);
 
-// Tensors to be written, and the memory of those that are copies.
+// Holds the tensors to be written, and the memory of those that are copies.
 struct WrittenTensors {
   std::vector<Tensor> tensors;
   std::vector<std::unique_ptr<std::byte[]>> memory;
 };
 
-// The plan's pieces for this rank, as tensors of one dimension, or of their own shape if they are whole. With `copies`
-// they are copies, else views of the shards.
+// Returns the plan's pieces for this rank. A piece is a tensor of one dimension, or has the tensor's shape if it is the
+// whole tensor. With `copies` the pieces are copies, else views of the shards.
 WrittenTensors own_parts(int rank, std::span<const TensorShard> shards,
                          const std::map<std::string, ManifestTensor>& plan, bool copies);
 
-// Collective. Rank 0 gets every tensor whole, the others nothing; the plan's pieces are then one each, of file 0.
+// Rank 0 gets every tensor whole, and the other ranks get nothing. All ranks call it. Afterwards each tensor of the
+// plan has one piece, in file 0.
 WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorShard> shards,
                             std::map<std::string, ManifestTensor>& plan, bool copies);
 
-// The bytes of a piece in a file; throws corrupt if the file does not hold it so.
+// Returns the bytes of a piece in a file. Throws corrupt if the file does not hold the piece as described.
 const char* stored_piece(const ReadCheckpoint& file, const std::string& path, const std::string& name, DataType type,
                          const ManifestPiece& piece);
 

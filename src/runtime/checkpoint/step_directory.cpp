@@ -48,7 +48,8 @@ std::vector<std::string> list(const std::string& directory) {
   return names;
 }
 
-// An old step of that name is then under the staged name, and removed. Some file systems cannot exchange names.
+// Gives the staged step its final name. An old step of that name is exchanged with it and then removed. Some file
+// systems cannot exchange names; there, the old step is removed first.
 void rename_over(const std::string& staged, const std::string& final_path) {
   if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, final_path.c_str(), RENAME_NOREPLACE) == 0) return;
   if (::rename(staged.c_str(), final_path.c_str()) == 0) return;

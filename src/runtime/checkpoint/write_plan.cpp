@@ -10,13 +10,13 @@
 namespace ddp::internal {
 namespace {
 
-using Range = std::pair<std::size_t, std::size_t>;  // first, count
+using Range = std::pair<std::size_t, std::size_t>;  // first element and count
 
 struct Holders {
-  std::size_t first_rank = 0;  // that described it
+  std::size_t first_rank = 0;  // the first rank that described the tensor
   DataType type = DataType::f32;
   std::vector<std::int64_t> shape;
-  std::map<Range, std::vector<std::size_t>> ranks;  // ascending
+  std::map<Range, std::vector<std::size_t>> ranks;  // by range, the ranks that have it, ascending
 };
 
 std::map<std::string, Holders> holders_of(const std::vector<std::vector<ShardDescription>>& shards) {

@@ -1,4 +1,4 @@
-// Which rank writes which part of which tensor. Pure, and the same on every rank.
+// Plans which rank writes which part of which tensor. The function is pure, and its result is the same on every rank.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -12,7 +12,7 @@
 
 namespace ddp::internal {
 
-// What a rank has of a tensor.
+// Describes the part of a tensor that a rank has.
 struct ShardDescription {
   std::string name;
   DataType type = DataType::f32;
@@ -23,17 +23,18 @@ struct ShardDescription {
   friend bool operator==(const ShardDescription&, const ShardDescription&) = default;
 };
 
-// By rank: what it has; the result's pieces name ranks in the place of files. What several ranks have alike is divided
-// among them (`divides`), or written by the lowest of them. Throws mismatch if ranks describe a tensor differently, and
-// invalid_argument if a rank names one twice, if parts overlap, or if elements are missing.
+// `shards` holds, by rank, the parts that each rank has. The pieces of the result name ranks in place of files. If
+// several ranks have the same part, it is divided among them (`divides`), or the lowest of them writes it. Throws
+// mismatch if ranks describe a tensor differently. Throws invalid_argument if a rank names a tensor twice, if parts
+// overlap, or if elements are missing.
 std::map<std::string, ManifestTensor> plan_writing(const std::vector<std::vector<ShardDescription>>& shards,
                                                    bool divides);
 
-// What of a shard [first, first + count) lies in a piece.
+// Describes the overlap of a shard [first, first + count) with a piece.
 struct Overlap {
   std::size_t first_in_shard = 0;
   std::size_t first_in_piece = 0;
-  std::size_t count = 0;  // 0: nothing
+  std::size_t count = 0;  // 0 if there is no overlap
 
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };

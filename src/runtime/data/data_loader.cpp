@@ -1,4 +1,4 @@
-// What of DataLoader does not depend on the types of samples.
+// Implements the part of DataLoader that does not depend on the types of samples.
 #include <ddp/data_loader.h>
 #include <ddp/error.h>
 
@@ -41,7 +41,7 @@ void check_loader(const LoaderOptions& options, const DistributedSampler& sample
   require_loader(dataset_size == sampler.dataset_size(), "the sampler is for " +
                                                              base::counted(sampler.dataset_size(), "sample") +
                                                              ", but the data set has " + std::to_string(dataset_size));
-  // In the epoch that a resumed training is in, fewer may be left.
+  // The check uses a whole epoch, because a resumed training may have fewer samples left in its current epoch.
   DistributedSampler whole_epoch = sampler;
   whole_epoch.set_epoch(0);
   require_loader(batch_count(whole_epoch.size(), options) > 0,

@@ -34,11 +34,12 @@ void require_whole_records(const std::string& what, std::uint64_t bytes, std::ui
                                          " are too many. Is record_bytes right, and the file complete?");
 }
 
-// A file in which lines are looked for.
+// Represents a file in which the beginnings of lines are searched.
 class TextFile {
  public:
   explicit TextFile(const std::string& path) : path_(path) {
-    // Non-blocking: a pipe is refused below, and not waited for here. It means nothing to a file.
+    // The file is opened non-blocking, so that a pipe is refused below instead of being waited for here. The flag has
+    // no effect on a regular file.
     fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
     if (!fd_ || ::fstat(fd_.get(), &status) != 0) fail(std::strerror(errno));
@@ -48,7 +49,7 @@ class TextFile {
 
   std::uint64_t bytes() const { return bytes_; }
 
-  // Where the first line begins that begins at `position` or later; the file's end if none does.
+  // Returns the start of the first line that begins at `position` or later, or the file's end if there is none.
   std::uint64_t line_at_or_after(std::uint64_t position) const {
     if (position == 0) return 0;
     std::array<char, 16384> block;
@@ -87,7 +88,7 @@ ByteRange byte_range(std::uint64_t bytes, int rank, int size, std::uint64_t reco
   require_whole_records("byte_range", bytes, record_bytes);
   const auto ranks = static_cast<std::uint64_t>(size);
   const std::uint64_t records = bytes / record_bytes;
-  // The first ranks have one record more, if they do not divide the records.
+  // If the ranks do not divide the records evenly, the first ranks have one record more.
   const auto first_of = [&](std::uint64_t r) {
     return (r * (records / ranks) + std::min(r, records % ranks)) * record_bytes;
   };
@@ -100,7 +101,8 @@ ByteRange line_range(const std::string& path, int rank, int size) {
   const TextFile file(path);
   const ByteRange share = byte_range(file.bytes(), rank, size);
   const std::uint64_t first = file.line_at_or_after(share.first);
-  // A line that is longer than the share is not read again.
+  // If a line is longer than the share, no line may begin in it. Then the range is empty, so that the line is not read
+  // again.
   return {.first = first, .end = first >= share.end ? first : file.line_at_or_after(share.end)};
 }
 
@@ -113,7 +115,8 @@ std::vector<std::string> whole_files(std::span<const FileSize> files, int rank, 
   std::ranges::sort(largest_first, [](const FileSize& a, const FileSize& b) {
     return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);
   });
-  // Files count where bytes are equal: no rank gets a second one before all have one, also of empty files.
+  // If the bytes are equal, the numbers of files decide. So no rank gets a second file before all ranks have one, even
+  // if files are empty.
   struct Load {
     std::uint64_t bytes = 0;
     std::size_t files = 0;
@@ -140,7 +143,7 @@ std::vector<FilePiece> file_pieces(std::span<const FileSize> files, int rank, in
   }
   const ByteRange share = byte_range(total, rank, size, record_bytes);
   std::vector<FilePiece> own;
-  std::uint64_t begin = 0;  // of the file, in all of them
+  std::uint64_t begin = 0;  // where the file begins in the concatenation of all files
   for (const FileSize& file : files) {
     const std::uint64_t first = std::max(share.first, begin);
     const std::uint64_t end = std::min(share.end, begin + file.bytes);

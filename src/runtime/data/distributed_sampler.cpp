@@ -53,7 +53,7 @@ void DistributedSampler::consume(std::int64_t samples) {
                   "consume(" + std::to_string(samples) + "), but this rank has " + base::counted(size(), "sample") +
                       " left of epoch " + std::to_string(state_.epoch) +
                       ". Call set_epoch() at the beginning of each epoch, and consume() once for each batch.");
-  // The padding consists of samples that are counted already.
+  // The padding consists of samples that have been counted before.
   state_.consumed = std::min(dataset_size_, state_.consumed + samples * world_size_);
 }
 
@@ -85,7 +85,7 @@ std::vector<std::int64_t> DistributedSampler::indices() const {
     order.resize(static_cast<std::size_t>(dataset_size_));
     std::iota(order.begin(), order.end(), std::int64_t{0});
   }
-  // Position p of the padded order is order[p mod N]: the order is repeated from its start as often as it takes.
+  // Position p of the padded order is order[p mod N]: the order is repeated from its start as often as needed.
   std::vector<std::int64_t> own;
   own.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {

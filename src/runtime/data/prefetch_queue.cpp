@@ -15,8 +15,8 @@
 
 namespace ddp {
 
-// Results wait in a ring: job n's place is n mod `ahead`. It is free when the consumer has taken job n - ahead, which
-// is when job n may begin.
+// Results wait in a ring: the place of job n is n mod `ahead`. When the consumer has taken the result of job n - ahead,
+// the place is free and job n may begin.
 class PrefetchQueue::Implementation {
  public:
   Implementation(Options options, Job job)
@@ -31,7 +31,7 @@ class PrefetchQueue::Implementation {
       stop_.request_stop();
     }
     may_begin_.notify_all();
-    threads_.clear();  // joins
+    threads_.clear();  // joins the threads
   }
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
@@ -82,7 +82,7 @@ class PrefetchQueue::Implementation {
     }
   }
 
-  // What each thread does.
+  // Each thread runs this function.
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -106,7 +106,7 @@ class PrefetchQueue::Implementation {
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable may_begin_;  // the threads wait for it
-  std::condition_variable is_done_;    // the consumer
+  std::condition_variable is_done_;    // the consumer waits for it
   std::vector<Outcome> outcomes_;
   std::int64_t begun_ = 0;
   std::int64_t taken_ = 0;

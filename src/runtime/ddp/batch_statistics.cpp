@@ -22,7 +22,7 @@ template <typename T>
 double synchronize_statistics(const ProcessGroup& group, std::span<T> mean, std::span<T> variance, double count) {
   require_same_length("synchronize_batch_statistics", mean.size(), variance.size());
   const std::size_t channels = mean.size();
-  // count, means, variances
+  // `own` holds the count, the means and the variances.
   std::vector<double> own = {count};
   own.insert(own.end(), mean.begin(), mean.end());
   own.insert(own.end(), variance.begin(), variance.end());
@@ -31,7 +31,7 @@ double synchronize_statistics(const ProcessGroup& group, std::span<T> mean, std:
 
   double total = 0;
   std::vector<double> means(channels);
-  std::vector<double> squares(channels);  // of the distances from the mean, summed
+  std::vector<double> squares(channels);  // sums of the squared distances from the mean
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(group.size()); ++rank) {
     const double* theirs = all.data() + rank * own.size();
     const double added = theirs[0];

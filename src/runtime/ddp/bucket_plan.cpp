@@ -14,7 +14,7 @@ std::size_t align(std::size_t count, DataType type, std::size_t alignment) {
   return (count + elements - 1) / elements * elements;
 }
 
-// Those that follow each other become one.
+// Returns the ranges of a bucket. Ranges that follow each other are merged.
 std::vector<ArenaRange> ranges_of(const Bucket& bucket, std::span<const ParameterSize> parameters,
                                   const GradientLayout& layout) {
   std::vector<ArenaRange> pieces;
@@ -72,7 +72,7 @@ std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, cons
     std::size_t bytes = 0;
   };
   std::vector<Bucket> closed;
-  std::vector<Open> open;  // at most one a type, in the order of first use
+  std::vector<Open> open;  // at most one per type, in the order of first use
   for (const std::size_t i : order) {
     const auto [type, count] = parameters[i];
     auto current =

@@ -1,5 +1,5 @@
-// DataParallelEngine: what a DistributedDataParallel, and what works on one (Join, LocalSgd, Accumulation, Optimizer,
-// FrameworkAdapter), do it with.
+// DataParallelEngine implements DistributedDataParallel. Join, LocalSgd, Accumulation, Optimizer and FrameworkAdapter
+// use it too.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -42,12 +42,12 @@ class DataParallelEngine {
   bool step_began() const { return reducer.began(); }
   bool synchronizes() const { return reducer.step_plan().synchronizes; }
 
-  // Only steps that have not begun follow it.
+  // Plans the present step, unless it has begun.
   void plan() {
     const bool synchronizes = window_synchronizes && no_sync_levels == 0 && !is_local;
     if (!step_began()) reducer.plan_step({synchronizes, 1.0 / (divisor * static_cast<double>(window_steps))});
   }
-  // For the next step to begin. If it is synchronised, gradients become the mean over all ranks and so many steps.
+  // Plans the next step that begins. If it is synchronised, gradients become the mean over all ranks and `steps` steps.
   void plan_step(bool synchronizes, std::int64_t steps) {
     window_synchronizes = synchronizes;
     window_steps = steps;
@@ -55,9 +55,10 @@ class DataParallelEngine {
   }
 
   void zero_gradients();
-  // finish() without asking for what was never marked.
+  // Ends the step like finish(), but does not check for parameters that were never marked.
   void finish_step();
-  // Takes part in a synchronised step of the others, with what was not synchronised yet, or gradients of 0.
+  // Takes part in a synchronised step of other ranks. Contributes the gradients that were not synchronised yet, or
+  // gradients of 0.
   void shadow_step(std::int64_t steps);
   void broadcast_parameters(int root) { broadcast_all(group, parameters, root, stream); }
 
@@ -75,25 +76,25 @@ class DataParallelEngine {
   const std::vector<Tensor> parameters;
   const std::vector<Tensor> model_buffers;
   const std::vector<Tensor> frozen;
-  const Stream stream;  // of what is in GPU memory
+  const Stream stream;  // stream of the tensors in GPU memory
   Reducer reducer;
-  std::optional<ParameterShards> shards;  // with ShardOptimizer
-  std::exception_ptr failure;             // of a finish(): the object is of no use after it
+  std::optional<ParameterShards> shards;  // set only with ShardOptimizer
+  std::exception_ptr failure;             // of finish() or wait(); the object is unusable after it
 
   std::function<void()> step_ended;
-  // What Join and a wrapper of a framework's modules know of each other.
+  // Join and the wrapper of a framework's modules coordinate through these flags.
   bool is_joined = false;
   bool forward_broadcasts_buffers = false;
-  bool is_shadow = false;  // the step that is ending is another rank's
+  bool is_shadow = false;  // the step that ends is another rank's
   int no_sync_levels = 0;
   bool is_local = false;          // no step is synchronised, and an optimizer may step on the rank's own gradients
-  bool has_window = false;        // of two Accumulations each would end the other's windows
-  double divisor = group.size();  // the mean is the sum over all ranks divided by so many, and by the window's steps
+  bool has_window = false;        // only one Accumulation may exist, because two would end each other's windows
+  double divisor = group.size();  // the mean is the sum over all ranks, divided by this and by window_steps
   bool window_synchronizes = true;
   std::int64_t window_steps = 1;
 
   std::int64_t finished_steps = 0;
-  // Since zero_gradients() or the last synchronised step.
+  // Counts the steps since zero_gradients() or the last synchronised step.
   std::int64_t local_steps = 0;
   bool is_synchronized = false;
 };

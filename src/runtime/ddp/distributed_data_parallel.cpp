@@ -56,7 +56,8 @@ DistributedDataParallel::DistributedDataParallel(const ProcessGroup& group, std:
   const bool gradients_are_programs = options.gradients.count > 0;
   engine_ = std::make_shared<DataParallelEngine>(group, std::move(parameters), std::move(options));
   DataParallelEngine& self = *engine_;
-  // Through the gradients' memory it takes fewer collectives; what the program's own holds is left alone.
+  // A broadcast through the gradients' memory needs fewer collectives. Memory that the program provides is not
+  // overwritten.
   const bool in_place = is_on_gpu(self.parameters) || gradients_are_programs;
   in_place ? self.broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
   broadcast_all(group, self.frozen, 0, self.stream);
@@ -232,7 +233,7 @@ void DistributedDataParallel::broadcast_buffers(int root, CallSite site) {
   broadcast_all(group(), engine_->model_buffers, root, engine_->stream);
 }
 
-// The gradients that this rank's optimizer uses, in as few pieces as possible.
+// Returns the gradients that this rank's optimizer uses, in as few pieces as possible.
 std::vector<Buffer> DataParallelEngine::owned_gradients() const {
   std::vector<Buffer> result;
   if (shards) {

@@ -12,7 +12,7 @@ void FrameworkAdapter::on_step_end(std::function<void()> ended) {
 
 void FrameworkAdapter::tell_gradients(std::function<bool(std::size_t parameter)> has_gradient) {
   auto& state = data_parallel_.engine();
-  // A rank without data has what was left of its last step.
+  // A rank without data still has the gradients of its last step, which do not count in another rank's step.
   state.reducer.has_gradient = [&state, has_gradient = std::move(has_gradient)](std::size_t parameter) {
     return !state.is_shadow && has_gradient(parameter);
   };

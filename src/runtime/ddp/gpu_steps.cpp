@@ -39,7 +39,7 @@ void GpuSteps::add_completed(StepStatistics& mean) {
 
 bool GpuSteps::add_first(StepStatistics& mean) {
   const Step& step = left_.front();
-  // What was put on a stream before `left` is done when that is.
+  // Work that was put on a stream before `left` is done when `left` is reached.
   const std::optional<double> exposed = side_->seconds(step.entered, step.left);
   if (!exposed) return false;
   const auto since_begin = [&](const Mark& mark) { return side_->seconds(step.began, mark).value_or(0); };

@@ -1,4 +1,4 @@
-// GpuSteps: the order of a GPU's streams in a training step, and what the steps took there.
+// GpuSteps orders a GPU's streams in a training step, and measures the steps on the GPU.
 #pragma once
 
 #include <ddp/step_statistics.h>
@@ -12,25 +12,26 @@
 
 namespace ddp::internal {
 
-// The program computes on its stream. Buckets are reduced behind a stream beside it, which waits for the gradients; the
-// program's stream waits for the results at the end of the step, and no thread does. One thread at a time.
+// The program computes on its stream. Buckets are reduced behind a side stream, which waits for the gradients. At the
+// end of the step, the program's stream waits for the results; no thread waits. Only one thread at a time may use the
+// class.
 class GpuSteps {
  public:
   GpuSteps(std::unique_ptr<SideStream> side, void* stream);
 
-  // The next bucket's gradients are complete when what is on the program's stream now is done. Returns the stream that
-  // waits for that: of the bucket's collectives.
+  // Begins the next bucket. Its gradients are complete when the work that is on the program's stream now is done.
+  // Returns the stream that waits for that work; the bucket's collectives use this stream.
   void* begin_bucket();
-  // The first bucket that has not ended, whose collectives that stream waits for.
+  // Ends the first bucket that has not ended. The side stream waits for the bucket's collectives.
   void end_bucket() { step_.buckets[ended_buckets_++].ended = side_->mark(side_->handle()); }
-  // The program's stream waits for the buckets that have ended.
+  // Makes the program's stream wait for the buckets that have ended.
   void join() { side_->order(side_->handle(), stream_); }
 
   void enter_finish() { step_.entered = side_->mark(stream_); }
-  // After join(). `bytes`: that this rank gave to collectives in the step.
+  // The caller has called join() before. `bytes` is the number of bytes that this rank gave to collectives in the step.
   void leave_finish(std::size_t bytes);
 
-  // The step does not count; the program's stream waits for what is under way.
+  // Leaves the step out of the statistics. The program's stream waits for the work under way.
   void abandon();
 
   // Adds the steps that the GPU has completed since the last time.
@@ -43,7 +44,7 @@ class GpuSteps {
     Mark ended;
   };
   struct Step {
-    Mark began;  // the end of the step before
+    Mark began;  // the end of the previous step
     Mark entered;
     Mark left;
     std::vector<Bucket> buckets;

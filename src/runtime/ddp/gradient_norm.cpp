@@ -11,7 +11,7 @@
 namespace ddp::internal {
 namespace {
 
-// Sums that do not wait for each other.
+// The loop computes this many sums, which do not wait for each other.
 constexpr std::size_t kLanes = 8;
 
 template <typename T>
@@ -31,7 +31,7 @@ double sum_of_squares(const ConstBuffer& buffer) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-// x - x is 0 but for what is not finite. Without an early exit the loop becomes vector instructions.
+// x - x is 0 for every finite x, and only for these. Without an early exit, the compiler vectorizes the loop.
 template <typename T>
 bool all_finite(const T* values, std::size_t count) {
   std::size_t odd = 0;

@@ -1,15 +1,15 @@
-// The size of gradients.
+// These functions compute the norm of gradients and check whether they are finite.
 #pragma once
 
 #include <ddp/buffer.h>
 
 namespace ddp::internal {
 
-// The sum of the squares of the elements, of a floating-point type in host memory; summed in double precision, always
-// in the same order.
+// Returns the sum of the squares of the elements, which have a floating-point type and lie in host memory. The sum has
+// double precision and is computed in a fixed order.
 double sum_of_squares(const ConstBuffer& buffer);
 
-// Whether no element is infinite or NaN.
+// Returns whether no element is infinite or NaN.
 bool is_finite(const ConstBuffer& buffer);
 
 }  // namespace ddp::internal

@@ -28,7 +28,8 @@ Join::~Join() {
   data_parallel_.engine().is_joined = false;
 }
 
-// Collective: what every rank is about to do. A rank that has ended says how many steps of a window it has left.
+// All ranks announce their next turn. A rank that has ended announces how many steps of its window are not synchronised
+// yet.
 Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
   const ProcessGroup& group = data_parallel_.group();
   std::array<std::int64_t, 2> mine = {static_cast<std::int64_t>(turn), window_steps};
@@ -39,7 +40,7 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
   std::vector<int> active;
   std::vector<int> ended;
   std::vector<int> local;
-  std::int64_t steps = 0;  // that are averaged now, of all ranks
+  std::int64_t steps = 0;  // steps of all ranks that are averaged now
   for (int rank = 0; rank < group.size(); ++rank) {
     const auto theirs = static_cast<Turn>(all[2 * static_cast<std::size_t>(rank)]);
     (theirs == Turn::ended ? ended : active).push_back(rank);
@@ -111,7 +112,7 @@ void Join::finish(CallSite site) {
   if (!step_) take_from_last();
 }
 
-// The ranks of the last step have trained to the end; the highest of them is taken, as in PyTorch.
+// The ranks of the last step have trained to the end. The highest of them provides the values, as in PyTorch.
 void Join::take_from_last() {
   if (active_.empty()) return;
   data_parallel_.engine().broadcast_parameters(active_.back());

@@ -11,7 +11,7 @@ using namespace internal;
 
 namespace {
 
-// Where every step overflows the model is the cause, and no scale helps.
+// If every step overflows, the model is the cause, and no smaller scale helps.
 constexpr double kLeastScale = 1.0 / (1 << 24);
 
 }  // namespace

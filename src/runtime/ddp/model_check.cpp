@@ -15,7 +15,7 @@
 namespace ddp::internal {
 namespace {
 
-// What is wrong with this rank's arguments; empty if nothing.
+// Returns the fault of this rank's arguments as text, or an empty string if there is none.
 std::string find_parameter_fault(std::span<const Tensor> parameters, std::span<const Tensor> buffers) {
   if (parameters.empty()) return "DistributedDataParallel: no parameters";
   for (const Tensor& tensor : parameters) {
@@ -32,7 +32,8 @@ std::string find_parameter_fault(std::span<const Tensor> parameters, std::span<c
   return fault.empty() ? find_shape_fault(buffers) : fault;
 }
 
-// Parameters are all in host memory or all in GPU memory; the buffers may be anywhere.
+// Returns the fault of the devices as text, or an empty string if there is none. Parameters must all be in host memory
+// or all in GPU memory. The buffers may be anywhere.
 std::string find_device_fault(const ProcessGroup& group, std::span<const Tensor> parameters,
                               const DataParallelOptions& options) {
   const auto is_on_gpu = [](const Tensor& tensor) { return tensor.data.device == DeviceType::cuda; };
@@ -55,7 +56,7 @@ std::string find_device_fault(const ProcessGroup& group, std::span<const Tensor>
   return "";
 }
 
-// The program's own memory for the gradients, if it gave one.
+// Checks the program's own memory for the gradients, if the program gave one.
 std::string find_memory_fault(std::span<const Tensor> parameters, const Buffer& gradients) {
   if (gradients.count == 0 && gradients.data == nullptr) return "";
   std::size_t count = 0;
@@ -71,7 +72,7 @@ std::string find_memory_fault(std::span<const Tensor> parameters, const Buffer& 
          std::to_string(count) + " elements: it must hold exactly one gradient for each";
 }
 
-// One line each; whatever ranks must agree on beside their tensors.
+// Returns one line for each option on which the ranks must agree, besides their tensors.
 std::string describe_options(const DataParallelOptions& options) {
   const BucketOptions& buckets = options.buckets;
   constexpr std::array kUnused = {"refuse", "find", "static_graph"};

@@ -5,7 +5,7 @@
 namespace ddp::internal {
 namespace {
 
-// Starts all, then waits for all.
+// Starts all collectives, then waits for all of them.
 template <typename Collective>
 void for_all(std::span<const Tensor> tensors, Stream stream, const Collective& start) {
   std::vector<Work> works;

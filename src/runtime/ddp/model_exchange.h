@@ -1,4 +1,4 @@
-// A collective of each of a model's tensors.
+// These functions run one collective for each tensor of a model.
 #pragma once
 
 #include <ddp/process_group.h>
@@ -7,10 +7,10 @@
 
 namespace ddp::internal {
 
-// Collective: every rank gets rank `root`'s values. `stream`: of tensors in GPU memory, a cudaStream_t.
+// Gives every rank the values of rank `root`; all ranks call it. `stream` is a cudaStream_t for tensors in GPU memory.
 void broadcast_all(const ProcessGroup& group, std::span<const Tensor> tensors, int root, Stream stream);
 
-// Collective: every rank gets the mean over all ranks.
+// Gives every rank the mean over all ranks; all ranks call it.
 void average_all(const ProcessGroup& group, std::span<const Tensor> tensors, Stream stream);
 
 }  // namespace ddp::internal

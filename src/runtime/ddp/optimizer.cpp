@@ -17,7 +17,7 @@ using namespace internal;
 
 namespace {
 
-// "momentum", or "m" and "v", as they stand in checkpoints.
+// Returns "momentum", or "m" or "v", as checkpoints name the moments.
 const char* moment_name(const Optimizer::Options& options, int moment) {
   if (std::holds_alternative<SgdOptions>(options)) return "momentum";
   return moment == 0 ? "m" : "v";
@@ -91,7 +91,7 @@ class Optimizer::Implementation {
   std::vector<TensorShard> state() {
     std::vector<TensorShard> result;
     for (const State& state : states) {
-      if (state.piece.values.count == 0) continue;  // no rank's share has it
+      if (state.piece.values.count == 0) continue;  // a tensor without elements is in no rank's share
       const Tensor& parameter = data_parallel.parameters()[state.piece.parameter];
       const auto add = [&](const char* what, const Buffer& buffer) {
         result.push_back(
@@ -112,7 +112,7 @@ class Optimizer::Implementation {
   DistributedDataParallel& data_parallel;
   Options options;
   std::array<double, 1> rate;
-  // The factor of the gradients of a step, by its number.
+  // Holds the factor for the gradients of one step, and the number of that step.
   struct Scaled {
     std::int64_t step = 0;
     double factor = 1;
@@ -141,7 +141,7 @@ class Optimizer::Implementation {
 
   double gradient_factor() const { return is_scaled() ? scaled->factor : 1; }
 
-  // It may have come from a checkpoint.
+  // The rate may have come from a checkpoint.
   void follow_rate() {
     std::visit([&](auto& chosen) { chosen.learning_rate = rate[0]; }, options);
   }
@@ -153,7 +153,7 @@ class Optimizer::Implementation {
 
   std::vector<std::vector<std::byte>> memory;
   std::vector<State> states;
-  std::vector<std::int64_t> steps;       // by parameter; an unused one does not step
+  std::vector<std::int64_t> steps;       // by parameter; an unused parameter does not step
   std::vector<std::int64_t> stepped_in;  // by parameter: how many steps were finished when step(index) was called last
 };
 

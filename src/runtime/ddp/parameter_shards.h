@@ -1,5 +1,5 @@
-// ParameterShards: which elements of the parameters each rank's optimizer updates, and how all ranks get all of them
-// (ZeRO stage 1: Rajbhandari et al., arXiv:1910.02054).
+// ParameterShards determines which elements of the parameters each rank's optimizer updates, and gives all elements to
+// all ranks (ZeRO stage 1: Rajbhandari et al., arXiv:1910.02054).
 #pragma once
 
 #include <ddp/buffer.h>
@@ -13,7 +13,7 @@
 
 namespace ddp::internal {
 
-// What of a range of an arena belongs to a parameter.
+// Describes the part of an arena's range that belongs to a parameter.
 struct RangePiece {
   std::size_t parameter = 0;
   std::size_t first_in_parameter = 0;
@@ -23,8 +23,8 @@ struct RangePiece {
   friend bool operator==(const RangePiece&, const RangePiece&) = default;
 };
 
-// The parts of a bucket's parameters that lie within [first, first + count) of its type's arena, in the order of the
-// arena; padding belongs to none. Pure.
+// Returns the parts of a bucket's parameters that lie within `range` of its type's arena, in the order of the arena.
+// Padding belongs to no parameter. The function is pure.
 std::vector<RangePiece> pieces_within(const Bucket& bucket, const ArenaRange& range,
                                       std::span<const ParameterSize> parameters, const GradientLayout& layout);
 
@@ -36,7 +36,7 @@ class ParameterShards {
 
   const std::vector<ParameterPiece>& owned() const { return owned_; }
 
-  // Collective. Every rank gets what the others have in the pieces that they own.
+  // Gives every rank the values that the other ranks have in the pieces that they own. All ranks call it.
   void share();
 
  private:
@@ -51,7 +51,7 @@ class ParameterShards {
   const std::span<const Tensor> parameters_;
   std::vector<Range> ranges_;
   std::vector<ParameterPiece> owned_;
-  std::vector<std::byte> staging_;  // of one range
+  std::vector<std::byte> staging_;  // values of one range
 };
 
 }  // namespace ddp::internal

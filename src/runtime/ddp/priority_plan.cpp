@@ -8,7 +8,7 @@ namespace ddp::internal {
 
 namespace {
 
-// The parameters in the bucket's own order, which is that of priority.
+// Returns a part of the bucket. Its parameters keep the bucket's order, which is the order of priority.
 Bucket part_of(const Bucket& bucket, const ArenaRange& range, std::span<const ParameterSize> parameters,
                const GradientLayout& layout) {
   Bucket part{bucket.type, {}, {range}};
@@ -24,7 +24,7 @@ Bucket part_of(const Bucket& bucket, const ArenaRange& range, std::span<const Pa
 
 std::vector<Bucket> cut_into_chunks(std::span<const ParameterSize> parameters, const GradientLayout& layout,
                                     std::span<const std::size_t> order, std::size_t bytes) {
-  std::vector<std::size_t> place(parameters.size());  // in `order`
+  std::vector<std::size_t> place(parameters.size());  // place of each parameter in `order`
   for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   std::vector<Bucket> chunks;
   for (Bucket& bucket : plan_buckets(parameters, layout, order, {.first_bytes = bytes, .bytes = bytes})) {
@@ -35,7 +35,7 @@ std::vector<Bucket> cut_into_chunks(std::span<const ParameterSize> parameters, c
       chunks.push_back(std::move(bucket));
       continue;
     }
-    // Whole 64-byte lines, as everything in an arena.
+    // Chunks consist of whole 64-byte lines, like everything in an arena.
     const std::size_t line = 64 / size_of(bucket.type);
     const std::size_t length = (most + line - 1) / line * line;
     std::vector<Bucket> parts;

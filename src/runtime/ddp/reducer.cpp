@@ -57,8 +57,8 @@ Reducer::Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, 
 
 Reducer::~Reducer() {
   if (std::uncaught_exceptions() > 0) {
-    // Peers may never answer a rank that leaves; the exception must be heard all the same. Reductions that are still
-    // under way keep the memory, and the hook's own, until they end.
+    // The destructor does not wait, because peers may never answer a rank that leaves, and the exception must be
+    // reported. Reductions that are still under way keep the memory and the hook alive until they end.
     const std::shared_ptr<Arenas> memory = arenas_;
     for (UnderWay& bucket : under_way_) {
       for (Work& work : bucket.communication.works) work.then([memory, hook = options_.hook](const Error*) {});
@@ -69,7 +69,7 @@ Reducer::~Reducer() {
     for (Work& work : bucket.communication.works) {
       try {
         work.wait();
-      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever unwinds has an error of his own
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the caller handles its own error
       }
     }
   }
@@ -93,7 +93,7 @@ void Reducer::adopt(std::vector<Bucket> plan) {
 
 GradientBucket Reducer::view(std::size_t bucket, Stream stream) const {
   const BucketViews& views = views_[bucket];
-  // Part of what ranks compare: one that has left a step out is found at its next bucket.
+  // Ranks compare the name, so a rank that has skipped a step is found at its next bucket.
   const std::string name = views.name + ", step " + std::to_string(steps_done_ + 1);
   return {bucket, name, views.gradients, views.ranges, step_.factor, stream};
 }
@@ -146,7 +146,7 @@ std::vector<std::size_t> Reducer::missing() const {
   return failure_ || finds_unused() || tracker_.is_learning() ? std::vector<std::size_t>() : tracker_.missing();
 }
 
-// The first so many, but for those that are under way.
+// Starts the first `buckets` buckets, except those that are under way.
 void Reducer::start(std::size_t buckets) {
   while (under_way_.size() < buckets) {
     UnderWay& bucket = under_way_.emplace_back();
@@ -229,7 +229,7 @@ bool Reducer::wait(std::size_t parameter) {
   return true;
 }
 
-// Whatever they hold counts as 0. They are in buckets that have not started.
+// Sets the gradients of unused parameters to 0, whatever they hold. They are in buckets that have not started.
 void Reducer::zero_unused() {
   for (std::size_t i = 0; i < used_.size(); ++i) {
     if (used_[i] == 0 && gradients_[i].data.count > 0) group_.zero(gradients_[i].data, options_.stream);
@@ -250,8 +250,8 @@ void Reducer::find_unused() {
   std::fill(used_.begin(), used_.end(), 0);
 }
 
-// The plan follows the order in which rank 0's gradients became complete: that of the other ranks may differ. One that
-// is unused has no place in it; with find_unused the next step may have others, and the plan stays.
+// The plan follows the order in which rank 0's gradients became complete, because the other ranks' order may differ.
+// Unused parameters come last. With finds_unused(), the next step may leave others unused, so the plan stays.
 void Reducer::rebuild() {
   rebuilt_ = true;
   if (!options_.buckets.rebuild || finds_unused()) return;
@@ -266,7 +266,7 @@ void Reducer::rebuild() {
                                           : plan_buckets(sizes_, layout_, order, options_.buckets));
 }
 
-// What was ready last is needed first. The line is taken to be as fast as it was in this step; rank 0 decides.
+// The gradient that was ready last is needed first. The link is assumed to be as fast as in this step. Rank 0 decides.
 std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
   const std::vector<std::size_t> by_priority(order.rbegin(), order.rend());
   std::vector<Bucket> chunks = cut_into_chunks(sizes_, layout_, by_priority, options_.priority_chunk_bytes);

@@ -1,4 +1,4 @@
-// Reducer: owns the gradients' memory and starts each bucket's reduction as soon as backward has filled it.
+// Reducer owns the gradients' memory and starts each bucket's reduction as soon as backward has filled it.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -28,72 +28,73 @@ struct ReducerOptions {
   BucketOptions buckets = {};
   UnusedParameters unused = UnusedParameters::refuse;
   std::shared_ptr<CommunicationHook> hook;
-  Buffer memory = {};  // of the gradients, one after the other in the parameters' order; empty: the reducer's own
-  std::size_t priority_chunk_bytes = 0;  // 0: buckets go as they become ready
-  Stream stream = {};                    // of the program, where parameters are in GPU memory
+  Buffer memory = {};  // the gradients' memory, in the parameters' order; empty if the reducer allocates it
+  std::size_t priority_chunk_bytes = 0;  // 0 if buckets are sent as they become ready
+  Stream stream = {};                    // the program's stream, if parameters are in GPU memory
 };
 
-// What a step's finish() is to do.
+// Describes the task of a step's finish().
 struct StepPlan {
   bool synchronizes = true;
   double factor = 1;  // the mean is this times the sum over all ranks
 };
 
-// mark_ready() is thread-safe; the rest belongs to one thread.
+// mark_ready() is thread-safe. All other functions belong to one thread.
 class Reducer {
  public:
   Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options);
-  // Waits for reductions under way: they write into the gradients.
+  // Waits for reductions under way, because they write into the gradients.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
   const Tensor& gradient(std::size_t parameter) const { return gradients_.at(parameter); }
-  // The gradients of a type with the padding between; empty if there are none.
+  // Returns the gradients of a type with the padding between them, or an empty buffer if there are none.
   Buffer arena(DataType type) const { return (*arenas_)[static_cast<std::size_t>(type)].buffer(); }
   std::span<const Tensor> gradients() const { return gradients_; }
   std::span<const Bucket> buckets() const { return plan_; }
   std::span<const ParameterSize> sizes() const { return sizes_; }
   const GradientLayout& layout() const { return layout_; }
 
-  // Of the gradients, which live as long as it.
+  // Returns the memory of the gradients. The gradients live as long as the result.
   std::shared_ptr<void> memory() const { return arenas_; }
 
   void zero();
-  // Collective: gives every rank rank 0's values, through the gradients' memory, which is of zeros afterwards. In host
-  // memory; as many collectives as there are types.
+  // Gives every rank the values of rank 0, through the gradients' memory, which is zeroed afterwards. All ranks call
+  // it. The values must be in host memory. There are as many collectives as types.
   void broadcast_values(std::span<const Tensor> parameters);
 
   bool finds_unused() const { return options_.unused == UnusedParameters::find; }
   bool is_static() const { return options_.unused == UnusedParameters::static_graph; }
-  // Whether a gradient of this step has been marked.
+  // Returns whether a gradient of this step has been marked.
   bool began() const;
-  // Before the first is marked.
+  // Plans the step. It must be called before the first gradient is marked.
   void plan_step(const StepPlan& plan);
   const StepPlan& step_plan() const { return step_; }
-  // False if it was complete before in this step.
+  // Returns false if the gradient was complete before in this step.
   bool mark_ready(std::size_t parameter);
-  // The parameters that must still be marked, ascending.
+  // Returns the parameters that must still be marked, ascending.
   std::vector<std::size_t> missing() const;
-  // Waits until a marked gradient is reduced, and so are all whose buckets began before. False if its buckets have not
-  // all begun.
+  // Waits until a marked gradient is reduced, and all gradients whose buckets began before. Returns false if the
+  // gradient's buckets have not all begun.
   bool wait(std::size_t parameter);
-  // Ends the step, and begins the next with the same plan. Synchronising: reduces what has not been marked, too, and
-  // waits for all buckets.
+  // Ends the step, and begins the next one with the same plan. If the step synchronises, it also reduces gradients that
+  // have not been marked, and waits for all buckets.
   void finish();
 
-  // Ends the step as if it had not begun, when what is under way has ended.
+  // Ends the step as if it had not begun, after the work under way has ended.
   void abandon();
 
-  // The parameters that no rank has used since the synchronised step before the last one. Only where unused ones are
-  // allowed.
+  // Returns the parameters that no rank has used since the synchronised step before the last one. The list is empty
+  // unless unused parameters are allowed.
   const std::vector<std::size_t>& unused() const { return unused_; }
-  // Of them those for which no rank has a gradient (has_gradient).
+  // Returns those unused parameters for which no rank has a gradient (has_gradient).
   const std::vector<std::size_t>& dropped() const { return dropped_; }
-  // Whether this rank's framework has a gradient for a parameter that is not used. Null: it has none.
+  // Returns whether this rank's framework has a gradient for an unused parameter. If the function is null, there is
+  // none.
   std::function<bool(std::size_t parameter)> has_gradient;
 
-  // On a GPU: of the steps that it has completed.
+  // Returns the statistics. On a GPU, they cover the steps that the GPU has completed.
   const StepStatistics& statistics();
   void reset_statistics();
 
@@ -107,8 +108,8 @@ class Reducer {
   struct UnderWay {
     Communication communication;
     Clock::time_point started;
-    std::shared_ptr<std::atomic<Clock::rep>> ended;  // when the last of the works did
-    Stream stream;                                   // of its collectives, on a GPU
+    std::shared_ptr<std::atomic<Clock::rep>> ended;  // end of the last of the works
+    Stream stream;                                   // stream of its collectives, on a GPU
     bool is_finished = false;
   };
 
@@ -116,7 +117,7 @@ class Reducer {
   std::vector<Bucket> prioritised(std::span<const std::size_t> order);
   GradientBucket view(std::size_t bucket, Stream stream) const;
   void start(std::size_t buckets);
-  // The first so many that are under way.
+  // Waits for the first `buckets` buckets that are under way.
   void wait_for_buckets(std::size_t buckets);
   void zero_unused();
   void find_unused();
@@ -135,9 +136,9 @@ class Reducer {
   bool rebuilt_ = false;
 
   StepPlan step_;
-  std::uint64_t steps_done_ = 0;  // synchronised ones
+  std::uint64_t steps_done_ = 0;  // number of synchronised steps
   enum Use : std::uint8_t { none, kept, used };
-  std::vector<std::uint8_t> used_;  // by parameter: on this rank since the last synchronised step
+  std::vector<std::uint8_t> used_;  // Use by parameter, on this rank since the last synchronised step
   std::vector<std::size_t> unused_;
   std::vector<std::size_t> dropped_;
   StepStatistics statistics_;
@@ -145,10 +146,10 @@ class Reducer {
 
   mutable std::mutex mutex_;
   StepTracker tracker_;
-  std::vector<Clock::time_point> marked_;  // by parameter: when it was, for the last time
-  std::vector<UnderWay> under_way_;        // the first buckets
-  std::exception_ptr failure_;             // of a hook's start(): no step follows
-  std::optional<GpuSteps> gpu_;            // where parameters are in GPU memory
+  std::vector<Clock::time_point> marked_;  // by parameter: time of the last mark
+  std::vector<UnderWay> under_way_;        // the first buckets of the plan
+  std::exception_ptr failure_;             // failure of a hook's start(), after which no step follows
+  std::optional<GpuSteps> gpu_;            // set if parameters are in GPU memory
 };
 
 }  // namespace ddp::internal

@@ -1,4 +1,4 @@
-// What one synchronised step took, and the means over steps.
+// Describes the times of one synchronised step, and computes their means over steps.
 #pragma once
 
 #include <ddp/step_statistics.h>
@@ -8,7 +8,7 @@
 
 namespace ddp::internal {
 
-// From any common zero, seconds.
+// Times are in seconds from any common zero.
 struct Interval {
   double began = 0;
   double ended = 0;
@@ -23,8 +23,8 @@ struct StepSample {
 
 void add(StepStatistics& mean, const StepSample& sample);
 
-// The time in which buckets were under way. They end in their order: one waits for those before it, so it counts from
-// the end of the one before.
+// Returns the time in which buckets were under way. Buckets end in their order, because each waits for those before it.
+// So a bucket counts from the end of the previous one.
 double seconds_under_way(std::span<const Interval> buckets);
 
 }  // namespace ddp::internal

@@ -1,4 +1,5 @@
-// StepTracker: which gradients are ready in a step, and so which buckets may be reduced. Pure; knows no memory.
+// StepTracker determines which gradients are ready in a step, and so which buckets may be reduced. It is pure and
+// accesses no gradients.
 #pragma once
 
 #include <cstddef>
@@ -9,49 +10,51 @@
 
 namespace ddp::internal {
 
-// A value. Buckets start strictly in the plan's order, whatever the order in which they fill: that keeps the
+// The class is a value type. Buckets start strictly in the plan's order, in whatever order they fill. That keeps the
 // collectives of all ranks matched.
 class StepTracker {
  public:
   explicit StepTracker(std::size_t parameters);
 
-  // Between steps: another plan. A parameter may be in several buckets.
+  // Adopts another plan between steps. A parameter may be in several buckets.
   void adopt(std::span<const Bucket> buckets);
-  // Between steps: how often each gradient is completed in a step, by parameter; 0 for those that never are. Nothing
-  // given: this step shows it, and until it ends no bucket may start. In the beginning each is completed once.
+  // Sets between steps how often each gradient is completed in a step, by parameter; 0 means never. If `times` is
+  // empty, the next step determines the numbers, and no bucket may start until that step ends. Initially, each gradient
+  // is completed once.
   void expect(std::vector<std::size_t> times) { expected_ = std::move(times); }
   bool is_learning() const { return expected_.empty(); }
 
   // Begins a step.
   void begin();
-  // False, and nothing has happened, if the gradient was complete before.
+  // Returns false, and does nothing, if the gradient was complete before.
   bool mark(std::size_t parameter);
-  // The first so many buckets are complete.
+  // Returns how many of the first buckets are complete.
   std::size_t complete_buckets() const { return complete_buckets_; }
 
   bool began() const { return clock_ > 0; }
-  // Parameters that are not complete (while learning: that were never marked), ascending.
+  // Returns the parameters that are not complete, ascending. While learning, these are the parameters that were never
+  // marked.
   std::vector<std::size_t> missing() const;
-  // How often each was marked.
+  // Returns how often each parameter was marked.
   const std::vector<std::size_t>& times() const { return times_; }
-  // The marked ones, by when each was marked for the last time.
+  // Returns the marked parameters, ordered by the time of their last mark.
   std::vector<std::size_t> order() const;
 
  private:
-  // Of a complete parameter.
+  // Subtracts a complete parameter from the pending ones of its buckets.
   void count_off(std::size_t parameter);
   void advance();
   bool is_complete(std::size_t parameter) const;
 
   std::vector<std::vector<std::size_t>> buckets_of_;  // by parameter
-  std::vector<std::size_t> bucket_sizes_;             // parameters, by bucket
-  std::vector<std::size_t> expected_;                 // empty: learning
+  std::vector<std::size_t> bucket_sizes_;             // number of parameters, by bucket
+  std::vector<std::size_t> expected_;                 // empty while learning
 
   std::vector<std::size_t> times_;
-  std::vector<std::size_t> last_mark_;  // on clock_
-  std::vector<std::size_t> pending_;    // by bucket: parameters that are not complete
+  std::vector<std::size_t> last_mark_;  // time of the last mark, on clock_
+  std::vector<std::size_t> pending_;    // by bucket: number of parameters that are not complete
   std::size_t complete_buckets_ = 0;
-  std::size_t clock_ = 0;  // marks in this step
+  std::size_t clock_ = 0;  // number of marks in this step
 };
 
 }  // namespace ddp::internal

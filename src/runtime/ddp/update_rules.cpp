@@ -68,7 +68,7 @@ T* begin(const Buffer& buffer, std::size_t first) {
   return buffer.count == 0 ? nullptr : static_cast<T*>(buffer.data) + first;
 }
 
-// The f32 copy is updated, from gradients that are widened in blocks that stay in the cache.
+// Updates the f32 copy. The gradients are widened in blocks that stay in the cache.
 void update_halves(const Optimizer::Options& options, std::int64_t step, const UpdatedElements& elements) {
   std::array<float, 1024> gradient;
   for (std::size_t first = 0; first < elements.values.count; first += gradient.size()) {

@@ -1,4 +1,4 @@
-// The arithmetic of optimizers: one step on some elements. Pure.
+// These pure functions compute the steps of optimizers: one step on some elements.
 #pragma once
 
 #include <ddp/optimizer.h>
@@ -7,24 +7,24 @@
 
 namespace ddp::internal {
 
-// The elements that a step changes, and the optimizer's memory of them. All have as many elements. `values` and
-// `gradient` are of one floating-point type; the others are f64 for f64, else f32.
+// Holds the elements that a step changes, and the optimizer's state for them. All buffers have equally many elements.
+// `values` and `gradient` have the same floating-point type. The others are f64 if that type is f64, else f32.
 struct UpdatedElements {
   Buffer values;
   ConstBuffer gradient;
-  Buffer first;                // SGD: momentum; Adam: m. Without elements where the options need none.
-  Buffer second;               // Adam: v
-  Buffer master;               // of f16 and bf16: the values in f32
-  double gradient_factor = 1;  // multiplied in the arithmetic's type
+  Buffer first;                // momentum of SGD, or m of Adam; empty if the options need none
+  Buffer second;               // v of Adam
+  Buffer master;               // the values in f32, for f16 and bf16
+  double gradient_factor = 1;  // applied in the type of the arithmetic
 };
 
-// How many of `first` and `second` the options need.
+// Returns how many of `first` and `second` the options need.
 int moments_of(const Optimizer::Options& options);
 
-// Step number `step` counts from 1.
+// Applies one step. `step` is its number, counted from 1.
 void update(const Optimizer::Options& options, std::int64_t step, const UpdatedElements& elements);
 
-// What is wrong with the options; empty if nothing.
+// Returns the fault of the options as text, or an empty string if there is none.
 std::string find_fault(const Optimizer::Options& options);
 
 }  // namespace ddp::internal

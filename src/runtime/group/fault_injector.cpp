@@ -18,7 +18,7 @@
 namespace ddp::internal {
 namespace {
 
-// Of the same size, so that the memory stays what it is. In the order of DataType.
+// Returns another type of the same size, so that the memory stays valid. The table is in the order of DataType.
 DataType other_type(DataType type) {
   using T = DataType;
   constexpr std::array<T, kDataTypes.size()> kOthers = {T::i16, T::i16, T::i32, T::i64, T::u8,
@@ -34,7 +34,7 @@ void change_buffers(Call& call, const Change& change) {
   for (Buffer& part : call.output_parts) change(part);
 }
 
-// An element less for every rank. Buffers that are a part for each rank are as many times longer.
+// Removes one element for every rank. Buffers that hold one part per rank become shorter by one element per part.
 void shrink(Call& call, int size) {
   const std::size_t part = call.operation == Operation::all_gather ? call.input.count : call.output.count;
   const std::size_t whole = part * static_cast<std::size_t>(size);
@@ -53,7 +53,7 @@ void retype(Call& call) {
 }
 
 [[noreturn]] void wait_for_own_mutex() {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // of the kind that knows no owner
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // records no owner, so locking it twice blocks
   ::pthread_mutex_lock(&mutex);
   while (true) ::pthread_mutex_lock(&mutex);
 }

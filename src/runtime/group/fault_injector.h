@@ -1,5 +1,5 @@
-// FaultInjector: what DDP_INJECT wants to go wrong in this process, at the calls that it names. So users' tests can
-// prove what they do about faults, and ours what we do.
+// FaultInjector injects the faults that DDP_INJECT requests into this process, at the calls that it names. So users can
+// test how their programs handle faults, and the project tests how the launcher and the runtime handle them.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,12 @@ namespace ddp::internal {
 
 class FaultInjector {
  public:
-  // Only faults of this attempt count. Throws invalid_argument for one at a time, which is the launcher's.
+  // Only faults of this attempt count. Throws invalid_argument if a fault is set for a time, because only the launcher
+  // injects such faults.
   FaultInjector(const std::vector<wire::Fault>& faults, int attempt);
 
-  // Counts the call of this rank (its number in the job). The fault that is due at it. Any thread.
+  // Counts the call of this rank (its number in the job). Returns the fault to inject at this call, if there is one.
+  // Any thread may call it.
   std::optional<wire::Fault> due(int rank, Operation operation);
 
  private:
@@ -26,18 +28,18 @@ class FaultInjector {
     wire::Fault fault;
     std::atomic<std::uint64_t> calls = 0;
   };
-  std::deque<Armed> armed_;  // atomics stay where they are
+  std::deque<Armed> armed_;  // a deque, because atomics cannot be moved
 };
 
-// What is left to do for the caller.
+// Tells the caller how to continue.
 enum class FaultOutcome : std::uint8_t {
-  call,                // the call, which may be another one now
-  skip,                // nothing: the call is not made
-  call_barrier_first,  // a collective that the other ranks do not call comes before it
+  call,                // make the call, which may have been changed
+  skip,                // do not make the call
+  call_barrier_first,  // first call a barrier that the other ranks do not call
 };
 
-// Stops, ends or holds up this process, or changes the call, and says so on the standard error. Throws
-// invalid_argument where the call cannot be changed in this way (a barrier has no shape).
+// Stops, ends or delays this process, or changes the call, and reports this on standard error. Throws invalid_argument
+// if the call cannot be changed in this way (a barrier has no shape).
 FaultOutcome carry_out(const wire::Fault& fault, Call& call, int size);
 
 }  // namespace ddp::internal

@@ -26,8 +26,8 @@ std::vector<std::string> numbers(std::span<const int> ranks) {
   return result;
 }
 
-// Throws if one of these ranks of the group, on this node, is known to have ended or to have left the group. Does
-// not keep the group alive: its end is what tells the other ranks that this one has left.
+// Returns a function that throws if one of these ranks of the group has ended or left the group. It knows only ranks of
+// this node. It does not keep the group alive, because the group's end shows the other ranks that this rank has left.
 std::function<void()> look_for_the_gone(const std::shared_ptr<NodeGroup>& group, std::vector<int> ranks) {
   return [group = std::weak_ptr(group), ranks = std::move(ranks)] {
     const std::shared_ptr<NodeGroup> node = group.lock();
@@ -92,7 +92,7 @@ void GroupCore::require_open(const std::string& function) const {
   throw Error(ErrorKind::aborted, "rank " + std::to_string(rank()) + ": " + function + ": " + closed_by_);
 }
 
-// Backends trust what they get.
+// Backends do not check their arguments, so the memory is checked here.
 void GroupCore::require_memory(const Call& call) const {
   const auto check = [&](const ConstBuffer& buffer) {
     const bool reachable = buffer.device == DeviceType::cpu || backend_->gpu().has_value();
@@ -102,7 +102,7 @@ void GroupCore::require_memory(const Call& call) const {
     throw Error(ErrorKind::unavailable,
                 what + " is in GPU memory, which backend " + backend_name_ + " cannot reach. Use nccl.");
   };
-  if (call.input_parts.empty()) check(call.input);  // else it stands for the parts
+  if (call.input_parts.empty()) check(call.input);  // with parts, the input only describes them
   check(call.output);
   for (const ConstBuffer& part : call.input_parts) check(part);
   for (const Buffer& part : call.output_parts) check(part);
@@ -168,7 +168,7 @@ std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, s
                                 : "some of them did not come. All of them must call new_group with the same ranks in "
                                   "the same order (" +
                                       std::string(error.what()) + ")";
-    // A late rank has its number in the new group, which is no world rank.
+    // The number of a late rank is its rank in the new group, which is no world rank.
     record_error(error.kind(), what + why,
                  error.kind() == ErrorKind::peer_lost ? world_rank_of(error.peer()) : Error::kNobody);
     throw Error(error.kind(), what + why, error.peer());
@@ -217,7 +217,8 @@ std::unique_ptr<GroupCore> GroupCore::open(GroupDescription description) {
   return std::make_unique<GroupCore>(std::move(description), std::move(backend));
 }
 
-// Each rank says that it came; rank 0 says that all have. Whoever does not hear that in time looks who is missing.
+// Each rank reports that it has arrived; rank 0 reports that all ranks have arrived. A rank that does not get this
+// report in time checks which ranks are missing.
 void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   require_open("monitored_barrier");
   const milliseconds timeout = timeout_of(programs);
@@ -234,7 +235,7 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   std::vector<int> all(static_cast<std::size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
   const auto look_around = look_for_the_gone(description_.options.node_group, std::move(all));
-  std::string given_up;  // what rank 0 said of it
+  std::string given_up;  // rank 0's reason for giving up
   const auto fail = [&](ErrorKind kind, const std::string& why, int peer) {
     const std::string what =
         "rank " + std::to_string(rank()) + ": monitored_barrier #" + std::to_string(number) + ": " + why;
@@ -246,7 +247,7 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
     if (rank() == 0) {
       wait_for_ranks(store, keys, timeout, page(), look_around);
       store.set(all_came, "");
-      // Whoever came to this one has left the one before.
+      // All ranks that have arrived at this barrier have left the previous one, so its keys are deleted.
       for (const std::string& key : keys_of_ranks(name_of(number - 1), size())) store.delete_key(key);
       store.delete_key(name_of(number - 1) + "/all");
     } else {
@@ -269,7 +270,7 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
                         ? "rank 0 came too late, or had given up"
                         : (missing.size() == 1 ? "rank " : "ranks ") + base::rank_list(missing) + " did not come";
   if (!given_up.empty()) who = "rank 0 had given up before all came: " + given_up;
-  // Whoever comes later knows at once.
+  // A rank that arrives later then fails immediately.
   if (rank() == 0) store.set(all_came, who + " within " + base::human_duration(timeout));
   fail(ErrorKind::timeout, who + (given_up.empty() ? " within " + base::human_duration(timeout) : ""),
        missing.empty() ? 0 : missing[0]);

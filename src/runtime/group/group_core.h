@@ -1,4 +1,4 @@
-// GroupCore: what a ProcessGroup is made of: who the ranks are, the backend, the queues of what was called.
+// GroupCore implements a ProcessGroup: it holds the ranks, the backend, and the queues of called operations.
 #pragma once
 
 #include <ddp/process_group.h>
@@ -27,43 +27,47 @@ class GroupProgress;
 using BackendFactory =
     std::function<std::unique_ptr<Backend>(const BackendOptions& options, std::shared_ptr<Store> store)>;
 
-// Of the group that was made at this place within another one. Never 0.
+// Returns the identity of the group that was made at this place within another group. It is never 0.
 std::uint64_t identity_of(std::string_view place, std::uint64_t within);
 
-// What all groups of a process share. init() makes it; a group hands it on to those that are made of it.
+// Holds the state that all groups of a process share. init() makes it. A group passes it to the groups that are made
+// from it.
 struct ProcessContext {
-  StatusPage page;                  // default: none
-  FaultInjector* faults = nullptr;  // they outlive the groups; null: none
+  StatusPage page;                  // no page by default
+  FaultInjector* faults = nullptr;  // outlives the groups; null if there are no faults
 };
 
 struct GroupDescription {
   std::string name = "world";
   BackendOptions options;
-  std::shared_ptr<Store> store;  // of this group alone
-  BackendFactory make_backend;   // for sub-groups
+  std::shared_ptr<Store> store;  // used by this group alone
+  BackendFactory make_backend;   // also makes the backends of sub-groups
   std::string backend_reason;
-  bool detail = false;  // compare calls between nodes, too
-  // Of operations without one of their own; nothing: options.timeout.
+  bool detail = false;  // also compare calls between nodes
+  // This timeout applies to operations without their own timeout. If it is not set, options.timeout applies.
   std::optional<std::chrono::milliseconds> call_timeout = {};
-  // How long ranks wait for each other to come to a new group; nothing: as long as the store waits for keys.
+  // Ranks wait this long for each other to join a new group. If it is not set, they wait as long as the store waits for
+  // keys.
   std::optional<std::chrono::milliseconds> patience = {};
-  bool is_programs_timeout = false;  // the program has set that one
-  std::uint64_t identity = 0;        // the same on all ranks of the group, and no other group's; 0: unknown
-  bool is_shown = true;              // on the status page
+  bool is_programs_timeout = false;  // the program has set the timeout
+  std::uint64_t identity = 0;        // equal on all ranks, different in each other group; 0 if unknown
+  bool is_shown = true;              // shown on the status page
   ProcessContext process = {};
 };
 
-// Thread-safe.
+// The class is thread-safe.
 class GroupCore {
  public:
   GroupCore(GroupDescription description, std::unique_ptr<Backend> backend);
 
-  // While an exception unwinds the stack what runs is aborted, and the other ranks of this node are told at once.
+  // While an exception unwinds the stack, aborts running operations and immediately reports the failure to the ranks of
+  // this node.
   ~GroupCore();
   GroupCore(const GroupCore&) = delete;
   GroupCore& operator=(const GroupCore&) = delete;
 
-  // Collective over all ranks: those of each node meet, then all connect. `options.node_group` is found out.
+  // Opens a group. All ranks call it: the ranks of each node meet, then all ranks connect. The function sets
+  // `options.node_group`.
   static std::unique_ptr<GroupCore> open(GroupDescription description);
 
   const GroupDescription& description() const { return description_; }
@@ -72,7 +76,7 @@ class GroupCore {
   int world_rank_of(int rank) const { return internal::world_rank_of(rank, description_.options.world_ranks); }
   StatusPage page() const { return description_.process.page; }
   Backend& backend() { return *backend_; }
-  // The ranks of this node.
+  // Returns the ranks of this node.
   const NodeGroup& node_group() const { return *description_.options.node_group; }
   const std::string& backend_name() const { return backend_name_; }
 
@@ -85,19 +89,20 @@ class GroupCore {
   // Throws `aborted` after close(), with the function's name.
   void require_open(const std::string& function) const;
 
-  // A new group of the ranks `members` (of this group, this one among them), that no other call of this gave.
+  // Makes a group of the ranks `members` of this group, which include this rank. Each call makes a new group.
   std::unique_ptr<GroupCore> make_group(std::span<const int> members, std::string name);
-  // The same where every rank of this group calls it: `members` are those of this color. Null for a negative one.
+  // Does the same if every rank of this group calls it. `members` are the ranks of this color. Returns null if the
+  // color is negative.
   std::unique_ptr<GroupCore> split_off(int color, std::span<const int> members, std::string name);
   void monitored_barrier(std::optional<std::chrono::milliseconds> timeout);
 
  private:
-  // Of an operation for which the program gave this one, or none.
+  // Returns the timeout of an operation for which the program gave `programs`.
   std::chrono::milliseconds timeout_of(std::optional<std::chrono::milliseconds> programs) const;
   void require_memory(const Call& call) const;
   GroupDescription describe_group(std::span<const int> members, std::string name);
   OperationQueue& queue_of(const Call& call);
-  // Counts the call.
+  // Counts the call and returns the fault to inject at it, if there is one.
   std::optional<wire::Fault> due_fault(Operation operation);
 
   const GroupDescription description_;
@@ -109,7 +114,7 @@ class GroupCore {
   std::string closed_by_;
   std::map<std::string, int> groups_made_;  // by list of ranks
   int monitored_barriers_ = 0;
-  std::map<std::pair<Operation, int>, std::unique_ptr<OperationQueue>> lanes_;  // send and recv, by peer
+  std::map<std::pair<Operation, int>, std::unique_ptr<OperationQueue>> lanes_;  // queues of send and recv, by peer
   OperationQueue collectives_;
 };
 

@@ -14,7 +14,7 @@
 namespace ddp::internal {
 namespace {
 
-// Whether no rank gives or gets anything, which each can see in its own call.
+// Returns whether no rank gives or gets anything. Each rank can see this in its own call.
 bool moves_nothing(const Call& call) {
   switch (call.operation) {
     case Operation::all_reduce:
@@ -33,7 +33,7 @@ bool moves_nothing(const Call& call) {
 
 }  // namespace
 
-// What a rank says of its call to ranks of other nodes.
+// Describes a rank's call to the ranks of other nodes.
 struct GroupRunner::Statement {
   std::uint64_t fingerprint = 0;
   PartCounts parts;
@@ -61,7 +61,7 @@ bool GroupRunner::begin(std::span<const Call* const> calls) {
     if (!moves_nothing(*call)) moving.push_back(call);
   }
   if (moving.empty()) return false;
-  // Which of several fails to begin cannot be known; the first is named.
+  // It is unknown which of several calls failed to begin, so the first one is named.
   const bool begun = guarded(*calls.front(), [&] { return backend_->begin(moving); });
   for (const Call* call : calls) {
     if (begun) progress_->started(*call);
@@ -99,8 +99,8 @@ void GroupRunner::show(const Call& call) {
   if (!compares_all_) compare_calls(*node_, call);
 }
 
-// Between nodes: a collective before the collective, in which each rank says what it calls. All ranks hear of a
-// difference in it.
+// Compares calls between nodes. Before the collective, another collective runs, in which each rank describes its call.
+// So all ranks see a difference.
 void GroupRunner::compare_all(const Call& call) {
   const std::optional<PartCounts> parts = part_counts(call, rank_, size_);
   const std::string text = describe_with_place(call);
@@ -155,29 +155,29 @@ void GroupRunner::fail(const Call& call, const Error& error) {
     backend_->abort();
     progress_->failed();
   }
-  // A difference names both places.
+  // The error of a mismatch already names both places.
   const std::string place = told.kind() == ErrorKind::mismatch ? "" : place_in_program(call.site.file, call.site.line);
   const bool is_programs_doing = told.kind() == ErrorKind::timeout && call.is_programs_timeout;
   const std::string whose = is_programs_doing ? " (a time-out that the program has set)" : "";
   const OperationError failure(told.kind(), describe(call) + ": " + told.what() + whose + place, told.peer(),
                                identify(call));
-  // So that the launcher can tell a secondary failure from the rank that failed first. What was aborted was so because
-  // of something else.
+  // The launcher uses the record to distinguish a secondary failure from the rank that failed first. An aborted
+  // operation is not recorded, because it has another cause.
   if (failure.kind() != ErrorKind::aborted)
     record_error(failure.kind(), failure.what(), world_rank_of(told.peer(), world_ranks_));
   throw failure;
 }
 
-// What the backend says, or what can be seen of the ranks beside it.
+// Returns the cause that the ranks of this node show, or the backend's error if they show none.
 Error GroupRunner::cause_of(const Call& call, const Error& error) const {
   std::optional<Error> cause;
-  // Whatever the backend says: if the ranks have called different things, that is why.
+  // If the ranks have called different operations, that is the cause, whatever the backend reports.
   if (node_ && !is_transfer(call.operation) && error.kind() != ErrorKind::mismatch) cause = difference(call);
   if (!cause && error.peer() == Error::kNobody) {
     if (error.kind() == ErrorKind::timeout) cause = late_peers(call, error);
     if (error.kind() == ErrorKind::peer_lost) cause = dead_peer(error);
   }
-  // A rank that had failed itself may have failed because of one that has ended without a word.
+  // A rank that has failed may have failed because another rank ended without a report.
   if (!cause && error.kind() == ErrorKind::peer_lost && has_failed(error.peer())) cause = dead_peer(error);
   const Error told = cause.value_or(error);
   return lost_rank_ ? lost_rank_->agree(told) : told;
@@ -192,7 +192,7 @@ std::optional<Error> GroupRunner::difference(const Call& call) const {
   }
 }
 
-// Ranks of this node that have not come to this collective, where the backend knows only that somebody has not.
+// Names the ranks of this node that have not arrived at this collective. The backend knows only that some rank has not.
 std::optional<Error> GroupRunner::late_peers(const Call& call, const Error& error) const {
   std::vector<int> late;
   for (std::size_t peer = 0; node_ && !is_transfer(call.operation) && peer < node_->size(); ++peer) {
@@ -207,7 +207,7 @@ bool GroupRunner::has_failed(int rank) const {
   return node_ && node_->holds(rank) && node_->area(node_->index_of(rank)).state == RankState::failed;
 }
 
-// A rank of this node that has ended without a word, where the backend knows only that somebody has.
+// Names a rank of this node that has ended without a report. The backend knows only that some rank has ended.
 std::optional<Error> GroupRunner::dead_peer(const Error& error) const {
   for (std::size_t peer = 0; node_ && peer < node_->size(); ++peer) {
     if (peer == node_->own() || node_->area(peer).state != RankState::working || !node_->gone(peer)) continue;

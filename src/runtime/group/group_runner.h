@@ -1,4 +1,4 @@
-// GroupRunner: shows each collective to the other ranks, has the backend carry it out, and says why it failed.
+// GroupRunner publishes each collective to the other ranks, lets the backend carry it out, and reports why it failed.
 #pragma once
 
 #include <ddp/error.h>
@@ -20,7 +20,8 @@ namespace ddp::internal {
 
 struct GroupDescription;
 
-// May outlive the group, when an exception ends it. Collectives and each peer's sends and receives have one each.
+// The object may outlive the group, if an exception ends the group. There is one runner for collectives, and per peer
+// one for sends and one for receives.
 class GroupRunner : public CallRunner {
  public:
   GroupRunner(const GroupDescription& description, std::shared_ptr<Backend> backend,
@@ -56,13 +57,13 @@ class GroupRunner : public CallRunner {
   const std::string group_;
   const int rank_;
   const int size_;
-  const std::vector<int> world_ranks_;  // of a sub-group
+  const std::vector<int> world_ranks_;  // set for a sub-group
   const std::shared_ptr<NodeGroup> node_;
   const std::shared_ptr<LostRank> lost_rank_;
   const bool compares_all_;
   const std::shared_ptr<Backend> backend_;
   const std::shared_ptr<GroupProgress> progress_;
-  std::atomic<std::uint64_t> shown_ = 0;  // begin() and run() may come from two threads
+  std::atomic<std::uint64_t> shown_ = 0;  // atomic, because begin() and run() may run on two threads
 };
 
 }  // namespace ddp::internal

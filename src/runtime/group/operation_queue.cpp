@@ -8,7 +8,7 @@
 
 namespace ddp::internal {
 
-// Why an operation has failed, as it is thrown and as it is told; neither if it has not.
+// Holds why an operation has failed, as an exception and as an error. Both are empty if it has not failed.
 struct QueueState::Failure {
   std::exception_ptr exception;
   std::optional<Error> error;
@@ -30,7 +30,7 @@ QueueState::Failure failure_of(const CallRunner& runner, const Call& call, Deed&
   }
 }
 
-// Says that this thread waits.
+// Reports that this thread waits, as long as the object lives.
 class Waiting {
  public:
   Waiting(CallRunner& runner, const Call& call) : runner_(runner), call_(call) { runner_.waits(call_, true); }
@@ -77,8 +77,8 @@ std::vector<const Call*> QueueState::next_to_begin() const {
   return calls;
 }
 
-// Nobody needs to hurry with an operation that has begun, or with none; but one that only a stream waits for is
-// watched.
+// If all operations have begun, the queue's thread need not run. But it watches an operation for which only a stream
+// waits.
 void QueueState::begin_next(Lock& lock) {
   std::vector<const Call*> calls = next_to_begin();
   bool watch = false;
@@ -94,14 +94,14 @@ void QueueState::begin_next(Lock& lock) {
       work.begun_ = true;
       watch = watch || bool(work.call_.stream);
     }
-    // Its operations are run one by one: whether they would begin later must not depend on when they are asked.
+    // The operations of a refused batch run one by one. Whether they begin must not depend on when begin() is tried.
     if (!begun) refused_batch_ = waiting_[begun_]->batch_;
     if (failure.error) {
       waiting_[begun_]->failure_ = failure.exception;
       if (broken_by_.empty()) broken_by_ = failure.error->what();
     }
     progress_.notify_all();
-    // More may have come meanwhile.
+    // More operations may have been called meanwhile.
     calls = begun ? next_to_begin() : std::vector<const Call*>();
   }
   const bool all_begun = begun_ == waiting_.size();
@@ -151,7 +151,8 @@ void QueueState::run_front(Lock& lock) {
 
 void QueueState::complete(WorkState& work, const Failure& failure, Lock& lock) {
   const bool is_own_thread = std::this_thread::get_id() == own_thread_;
-  // Those that come while continuations run find done() only afterwards, and add themselves.
+  // done() becomes true only after the continuations have run. Continuations that are registered before that are added
+  // to the list.
   while (!work.continuations_.empty()) {
     const auto continuations = std::exchange(work.continuations_, {});
     lock.unlock();
@@ -241,7 +242,7 @@ void QueueState::release() {
   if (holds_ == 0 || --holds_ > 0) return;
   ++last_batch_;
   begin_next(lock);
-  progress_.notify_all();  // whoever waited for a held operation may run it now
+  progress_.notify_all();  // a thread that waited for a held operation may run it now
 }
 
 void QueueState::close(const std::string& reason) {
@@ -311,7 +312,7 @@ Work::~Work() = default;
 
 void Work::wait() {
   state_->queue_->wait(*state_);
-  // Not done: a stream waits for it.
+  // If it is not done, a stream waits for it.
   if (state_->done()) state_->check();
 }
 

@@ -1,6 +1,7 @@
-// OperationQueue: carries out a group's operations one after the other. Whoever waits for one runs those before it and
-// then that one, on his own thread; a thread of the queue's own runs what nobody waits for, so that the caller can go
-// on computing. The first failure breaks the queue: everything after it fails with `aborted`.
+// OperationQueue runs a group's operations one after the other. A thread that waits for an operation runs the
+// operations before it and then that operation. The queue's own thread runs operations for which no thread waits, so
+// that the caller can continue to compute. The first failure breaks the queue: all later operations fail with
+// `aborted`.
 #pragma once
 
 #include <ddp/error.h>
@@ -22,26 +23,26 @@
 
 namespace ddp::internal {
 
-// What the queue does with a call. begin() is called by one thread at a time, and run() is; both at once only with
-// begins_ahead().
+// Carries out the queue's calls. Only one thread at a time calls begin(), and only one calls run(). Both run at the
+// same time only with begins_ahead().
 class CallRunner {
  public:
   virtual ~CallRunner() = default;
 
-  // As soon as it is called, in order; by one thread at a time.
+  // The queue calls it as soon as an operation is called, in order, and on one thread at a time.
   virtual void called(const Call& /*call*/) {}
-  // A thread begins to wait for it, and ends to; on that thread.
+  // A thread calls it when it begins to wait for the call, and when it stops waiting.
   virtual void waits(const Call& /*call*/, bool /*begins*/) {}
-  // The queue's thread begins to run the program's continuations, and ends to.
+  // The queue's thread calls it when it begins to run the program's continuations, and when it stops.
   virtual void continuation_runs(bool /*begins*/) {}
-  // A thread asks whether an operation is done.
+  // A thread calls it when it asks whether an operation is done.
   virtual void polls() {}
-  // See Backend; they throw ddp::Error.
+  // Backend describes these functions. They throw ddp::Error.
   virtual std::size_t begins_ahead() const { return 0; }
   virtual bool begin(std::span<const Call* const> calls) = 0;
   virtual void run(const Call& call) = 0;
   virtual void join_stream(const Call& /*call*/) {}
-  // Which call it was, for messages and for programs.
+  // These functions identify the call, for messages and for programs.
   virtual std::string describe(const Call& call) const = 0;
   virtual OperationError::Operation identify(const Call& call) const {
     return {"", 0, std::string(to_string(call.operation)), call.sequence};
@@ -50,13 +51,13 @@ class CallRunner {
 
 class QueueState;
 
-// The shared side of a Work: the operation, and how far it is. Guarded by the mutex of its queue.
+// Holds the state of a Work: the operation and its progress. The mutex of the queue guards it.
 class WorkState {
  public:
   WorkState(std::shared_ptr<QueueState> queue, Call call) : queue_(std::move(queue)), call_(std::move(call)) {}
 
   bool done() const { return done_.load(std::memory_order_acquire); }
-  // Only when done(): throws the failure, if there was one.
+  // Throws the failure, if there was one. It may only be called when done() is true.
   void check() const {
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -67,14 +68,14 @@ class WorkState {
 
   const std::shared_ptr<QueueState> queue_;
   const Call call_;
-  std::uint64_t batch_ = 0;  // operations that were held together have the same one
+  std::uint64_t batch_ = 0;  // operations that were held together have the same number
   bool begun_ = false;
   std::atomic<bool> done_ = false;
-  std::exception_ptr failure_;  // of its beginning, or when it is done
+  std::exception_ptr failure_;  // failure of begin(), or the final failure when done
   std::vector<std::function<void(const Error*)>> continuations_;
 };
 
-// Shared with the queue's thread and all Works, which may outlive the queue. Any thread.
+// The queue's thread and all Works share this state. Works may outlive the queue. Any thread may call it.
 class QueueState : public std::enable_shared_from_this<QueueState> {
  public:
   struct Failure;
@@ -82,35 +83,36 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   explicit QueueState(std::shared_ptr<CallRunner> runner) : runner_(std::move(runner)) {}
 
   std::shared_ptr<WorkState> push(Call call);
-  // A work that is done, of a call that is never made.
+  // Returns a completed work for a call that is never made.
   std::shared_ptr<WorkState> skip(Call call);
   void wait(WorkState& work);
   bool wait_for(WorkState& work, std::chrono::nanoseconds limit);
-  // The queue's thread sees to it that the work ends although nobody waits.
+  // Makes the queue's thread complete the work although no thread waits for it.
   void attend();
   void then(WorkState& work, std::function<void(const Error*)> continuation);
 
   void hold();
   void release();
-  // What has not begun fails with `aborted`, for this reason.
+  // Makes operations that have not begun fail with `aborted`, for this reason.
   void close(const std::string& reason);
-  // False if something runs for longer than `limit`.
+  // Returns false if an operation runs for longer than `limit`.
   bool idle_within(std::chrono::nanoseconds limit);
   // Runs on the queue's thread until close().
   void serve();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  // After so many the program is taken for one that waits at once, for which waking the queue's thread would only take
-  // processors away from the ranks. The thread looks now and then instead, for as long as operations come.
+  // After this many prompt waits in a row, the program is assumed to wait right after each call. Waking the queue's
+  // thread would then only take processors away from the ranks. Instead, the thread polls now and then, as long as the
+  // program calls operations.
   static constexpr int kPromptWaits = 8;
 
-  // Why the operation must not run; empty if it may.
+  // Returns why the operation must not run, or an empty string if it may run.
   std::string obstacle(const WorkState& work) const;
   bool can_run_front() const;
   void run_front(Lock& lock);
   void complete(WorkState& work, const Failure& failure, Lock& lock);
-  // Those that come next and may begin now: one, or what was called between hold() and release().
+  // Returns the next operations that may begin now: one, or all that were called between hold() and release().
   std::vector<const Call*> next_to_begin() const;
   void begin_next(Lock& lock);
   void wait_on_stream(WorkState& work, Lock& lock);
@@ -121,15 +123,15 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
 
   const std::shared_ptr<CallRunner> runner_;
   std::mutex mutex_;
-  std::condition_variable attention_;  // the queue's thread waits here,
-  std::condition_variable progress_;   // everybody else here
+  std::condition_variable attention_;  // the queue's thread waits on it
+  std::condition_variable progress_;   // all other threads wait on it
   std::deque<std::shared_ptr<WorkState>> waiting_;
-  const WorkState* driven_ = nullptr;  // the operation that somebody runs
-  std::size_t begun_ = 0;              // of those that wait
+  const WorkState* driven_ = nullptr;  // the operation that a thread runs now
+  std::size_t begun_ = 0;              // how many of the waiting operations have begun
   bool beginning_ = false;
   bool thread_asleep_ = false;
-  bool thread_looks_ = false;  // it wakes up by itself before long
-  int prompt_waits_ = 0;       // operations in a row that were waited for as soon as they were called
+  bool thread_looks_ = false;  // the thread wakes up by itself soon
+  int prompt_waits_ = 0;       // operations in a row for which the program waited right after the call
   bool needs_thread_ = false;
   int holds_ = 0;
   std::uint64_t last_batch_ = 0;
@@ -144,20 +146,20 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
 class OperationQueue {
  public:
   explicit OperationQueue(std::shared_ptr<CallRunner> runner);
-  // Lets the running operation end; those not begun fail with `aborted`. While an exception unwinds the stack it waits
-  // for a second only and then leaves the operation to itself: peers that wait for this rank would hold it until the
-  // time-out, and nobody would hear of the exception.
+  // Lets the running operation end. Operations that have not begun fail with `aborted`. While an exception unwinds the
+  // stack, it waits only for a second and then leaves the operation alone. Otherwise peers that wait for this rank
+  // would hold it until the timeout, and the exception would not be reported.
   ~OperationQueue();
   OperationQueue(const OperationQueue&) = delete;
   OperationQueue& operator=(const OperationQueue&) = delete;
 
-  // Any thread. Gives the call its number.
+  // Gives the call its number. Any thread may call it.
   Work push(Call call) { return Work(state_->push(std::move(call))); }
 
-  // Nobody hears of the call: its work is done.
+  // The other ranks do not see the call. Its work is already done.
   Work skip(Call call) { return Work(state_->skip(std::move(call))); }
 
-  // Calls between the two begin together at the end.
+  // Calls between hold() and release() begin together at release().
   void hold() { state_->hold(); }
   void release() { state_->release(); }
 

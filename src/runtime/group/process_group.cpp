@@ -1,4 +1,4 @@
-// Checks arguments and makes Calls of them; nothing is sent from here.
+// This file checks arguments and makes Calls of them. It sends nothing.
 #include <ddp/error.h>
 #include <ddp/process_group.h>
 
@@ -18,7 +18,7 @@ void require(bool condition, const std::string& message) {
   if (!condition) throw Error(ErrorKind::invalid_argument, message);
 }
 
-// Arguments of one call, and what is wrong with them.
+// Checks the arguments of one call, and throws an error that names the fault.
 class Checks {
  public:
   Checks(const GroupCore& core, Operation operation) : core_(core), name_(to_string(operation)) {}
@@ -40,7 +40,7 @@ class Checks {
     require(a.type == b.type && a.device == b.device,
             name_ + ": " + describe(a) + " and " + describe(b) + " are not of one type, or not in the same memory");
   }
-  // `whole` consists of a part for each rank.
+  // Requires that `whole` consists of one part per rank.
   void times(const ConstBuffer& whole, const ConstBuffer& part, const char* whole_name, const char* part_name) const {
     same_type(whole, part);
     require(whole.count == part.count * ranks(), name_ + ": the " + whole_name + " " + describe(whole) + " must hold " +
@@ -57,12 +57,12 @@ class Checks {
                                          std::to_string(ranks()) + " needs one a rank");
     for (const Part& part : parts) same_type(part, own);
   }
-  // This rank's own part.
+  // Requires that this rank's part has the same size on both sides.
   void own_part(const ConstBuffer& part, const ConstBuffer& own) const {
     require(part.count == own.count,
             name_ + ": this rank's part is " + describe(part) + " on one side and " + describe(own) + " on the other");
   }
-  // Returns the parts, which must be one for each rank, and this rank's own as large as `own`.
+  // Returns the parts. There must be one for each rank, and this rank's own must be as large as `own`.
   template <typename Part>
   std::vector<Part> listed(std::span<const Part> parts, const ConstBuffer& own, const char* what) const {
     this->parts(parts, own, what);
@@ -78,7 +78,7 @@ class Checks {
   const std::string name_;
 };
 
-// `peer` is the root, or the other side of a send or recv.
+// `peer` is the root, or the other rank of a send or recv.
 Call from_to(Operation operation, const ConstBuffer& input, const Buffer& output, int peer = -1,
              ReduceOp op = ReduceOp::sum) {
   Call call;
@@ -90,7 +90,7 @@ Call from_to(Operation operation, const ConstBuffer& input, const Buffer& output
   return call;
 }
 
-// What messages say of a list.
+// Returns the buffer by which messages describe a list of parts.
 template <typename Part>
 ConstBuffer total(std::span<const Part> parts) {
   ConstBuffer result = parts[0];

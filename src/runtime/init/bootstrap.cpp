@@ -1,4 +1,4 @@
-// init(): from an environment to a connected group.
+// init() makes a connected group from an environment:
 //
 //   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ ranks of this node ─▶
 //   backend
@@ -36,20 +36,20 @@ using namespace internal;
 
 namespace {
 
-// A view of the store for this group alone: a program may call init() again, on all ranks equally often.
+// Gives the group its own view of the store, because a program may call init() again, on all ranks equally often.
 void enter_store(const std::shared_ptr<Store>& store, const StartEnvironment& environment, GroupDescription& group) {
   const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
   const std::int64_t count = store->add(attempt + "/init/" + std::to_string(environment.rank), 1);
   const std::string place = attempt + "/" + std::to_string(count);
   group.store = make_prefix_store(place, store);
-  // A job may consist of several worlds, each with a store of its own.
+  // A job may consist of several worlds, each with its own store.
   const std::string identity = "identity";
   if (environment.rank == 0) group.store->set(identity, base::hex64(std::random_device()()));
   wait_for_ranks(*group.store, {&identity, 1}, group.patience.value_or(store->timeout()), group.process.page);
   group.identity = identity_of(place + group.store->get(identity), 0);
 }
 
-// Every rank's offer, in rank order.
+// Returns every rank's offer, in rank order.
 std::vector<BackendOffer> exchange_offers(const GroupDescription& group, const StartEnvironment& environment,
                                           const BackendOffer& own) {
   Store& store = *group.store;
@@ -61,7 +61,7 @@ std::vector<BackendOffer> exchange_offers(const GroupDescription& group, const S
   return offers;
 }
 
-// What this process can offer, and the plug-ins that were opened for it.
+// Holds the offer of this process, and the plug-ins that were opened for it.
 struct Probed {
   BackendOffer offer;
   std::map<std::string, const BackendPlugin*> plugins;
@@ -92,22 +92,22 @@ BackendFactory factory_of(const std::string& name, const Probed& probed) {
   return probed.plugins.at(name)->create;
 }
 
-// One write: lines of several ranks or of the program do not cut it in two.
+// Writes the line in one write, so that lines of other ranks or of the program do not cut it in two.
 void announce(const ProcessGroup& group) {
   const std::string line = "ddp: backend " + group.backend() + ", " + base::counted(group.size(), "rank") + " (" +
                            group.backend_reason() + ")\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-// Makes the group, and one operation of all ranks. If the user named a backend to take instead, a failure on any rank
-// is the result, the same on every rank; else it is thrown.
+// Makes the group and runs one operation of all ranks. If the user named a fallback backend, returns the failure of any
+// rank, the same on every rank. Otherwise a failure is thrown.
 std::string connect_and_try(const GroupDescription& group, const std::string& backend, bool has_substitute,
                             std::unique_ptr<GroupCore>& core) {
   const auto trial = std::min<std::chrono::milliseconds>(limits::kBackendTrial, group.options.timeout);
   std::string failure;
   try {
     GroupDescription attempt = group;
-    // What an attempt before this one left in the store is not its own.
+    // The attempt must not see the keys that a previous attempt left in the store.
     attempt.store = make_prefix_store(backend, group.store);
     if (has_substitute) attempt.options.connect_timeout = trial;
     core = GroupCore::open(std::move(attempt));
@@ -119,7 +119,7 @@ std::string connect_and_try(const GroupDescription& group, const std::string& ba
   if (!has_substitute) return "";
   const std::vector<std::string> keys = keys_of_ranks("trial/" + backend, group.options.size);
   group.store->set(keys[static_cast<std::size_t>(group.options.rank)], failure);
-  // Whoever waits in vain for one that failed early knows it after the trial's time.
+  // If a rank failed early, the ranks that wait for it find out after the trial's time.
   const std::vector<std::string> failures = group.store->multi_get(keys);
   for (std::size_t rank = 0; rank < failures.size(); ++rank) {
     if (failures[rank].empty()) continue;
@@ -174,7 +174,8 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   }
 }
 
-// Under ddplaunch our output is a pipe, of which C would show full blocks only, and lose the last one in a crash.
+// Under ddplaunch, the program's output is a pipe. The C library would write to it only in full blocks, and would lose
+// the last one in a crash.
 void show_lines_at_once() {
   const bool launched = std::getenv(wire::env::kAttempt) != nullptr;  // NOLINT(concurrency-mt-unsafe)
   if (launched) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);

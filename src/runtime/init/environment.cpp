@@ -49,7 +49,7 @@ std::optional<std::string> variable(const char* name) {
   return value;
 }
 
-// What no program's own Environment says.
+// Reads the values that a program's own Environment does not contain.
 StartEnvironment read_start(const Reader& reader) {
   StartEnvironment result;
   result.launcher_serves = reader.text(env::kUseAgentStore).value_or("") == "True";
@@ -99,7 +99,7 @@ StartEnvironment internal::read_environment(const Environment::Lookup& lookup) {
   }
   result.has_ranks = reader.text(env::kRank) || result.under_mpirun;
   result.master_addr = reader.text(env::kMasterAddr).value_or("");
-  // Ranks may be given otherwise; then the address counts if it is complete.
+  // Ranks may be given in another way. The address then counts only if it is complete.
   if (!result.has_ranks && !reader.text(env::kMasterPort)) result.master_addr.clear();
   if (!result.master_addr.empty()) {
     result.master_port = static_cast<std::uint16_t>(reader.integer(env::kMasterPort, 1, 65535));

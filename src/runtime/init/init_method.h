@@ -1,4 +1,4 @@
-// What the text of InitOptions::init_method means. Pure.
+// Parses the text of InitOptions::init_method. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@ namespace ddp::internal {
 struct InitMethod {
   enum class Kind { environment, tcp, file };
   Kind kind = Kind::environment;
-  std::string host;  // tcp
+  std::string host;  // only for tcp
   std::uint16_t port = 0;
-  std::string path;  // file
+  std::string path;  // only for file
   std::optional<int> rank;
   std::optional<int> world_size;
 };
 
-// "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?…". Throws invalid_argument that says what to write.
+// Parses "env://", "tcp://host:port?rank=R&world_size=N" or "file:///path?…". Throws invalid_argument with a message
+// that names the valid forms.
 InitMethod parse_init_method(const std::string& text);
 
-// `environment` with rank and world size from the method, else from `rank` and `world_size` (InitOptions'), else as
-// they are. Throws invalid_argument if the first two differ, if one is nowhere to be found, or if they do not fit
+// Returns `environment` with rank and world size from the method, else from `rank` and `world_size` (of InitOptions),
+// else unchanged. Throws invalid_argument if the first two differ, if a value is given nowhere, or if they do not fit
 // together.
 StartEnvironment with_ranks(const InitMethod& method, std::optional<int> rank, std::optional<int> world_size,
                             StartEnvironment environment);

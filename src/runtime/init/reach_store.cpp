@@ -26,17 +26,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// On the server's thread.
+// Runs on the server's thread.
 void warn_of(const std::string& peer, const std::string& reason) {
   static std::atomic<int> warnings = 0;
   if (++warnings > limits::kStoreWarnings) return;
   std::fprintf(stderr, "ddp: store: %s: %s\n", peer.c_str(), reason.c_str());
 }
 
-// Every interface of this node; one of IPv4 alone may have no "::".
+// This means every interface of this node. A node with IPv4 alone may have no "::".
 const std::string kEverywhere = "*";
 
-// `why`: why there are none.
+// Returns the host's addresses. If there are none, `why` receives the reason.
 std::vector<net::IpAddress> addresses_of(const std::string& host, std::string& why) {
   if (host == kEverywhere) return {net::IpAddress{.is_v6 = true}, net::IpAddress()};
   auto found = net::addresses_of(host);
@@ -45,12 +45,12 @@ std::vector<net::IpAddress> addresses_of(const std::string& host, std::string& w
   return {};
 }
 
-// Binds the first of the host's addresses that is this node's.
+// Serves the store at the first of the host's addresses that belongs to this node.
 std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t port) {
   std::string why;
   for (const net::IpAddress& address : addresses_of(host, why)) {
     store::StoreServerOptions options;
-    // Ranks on other nodes have no token to prove who they are, as with PyTorch's own store.
+    // Ranks on other nodes have no token that proves their identity, as with PyTorch's own store.
     options.open = !address.is_loopback();
     options.on_rejection = warn_of;
     auto server = store::StoreServer::listen(address.text(), port, options);
@@ -63,8 +63,9 @@ std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t
                   "TORCHELASTIC_USE_AGENT_STORE=True.");
 }
 
-// The port, which the kernel chooses for 0. Until the process ends: a program may call init() again, and other ranks
-// may be in the midst of it when rank 0 is done. Then until they have left, or for a few seconds.
+// Returns the port, which the kernel chooses if `port` is 0. The server runs until the process ends. A program may call
+// init() again, and other ranks may still be in init() when rank 0 is done. At the end, the process waits until the
+// ranks have left, or for a few seconds.
 std::uint16_t serve_here(const std::string& host, std::uint16_t port) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, std::uint16_t>, std::unique_ptr<store::StoreThread>> servers;
@@ -81,7 +82,7 @@ std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port,
   return connect_tcp_store(TcpStoreOptions{host, port, timeout, environment.rank, environment.world_size});
 }
 
-// Where rank 0 serves a store is told by MPI.
+// Rank 0 serves a store, and MPI sends its address to the other ranks.
 std::shared_ptr<Store> meet_by_mpi(const StartEnvironment& environment, milliseconds timeout) {
   const LoadedPlugin mpi = load_backend_plugin("mpi");
   if (mpi.plugin == nullptr) {
@@ -116,8 +117,9 @@ std::string this_process() {
 
 }  // namespace
 
-// An old file may hold keys of ranks that are gone. A rank that finds itself in it says so to the others; one that does
-// not find itself there goes on only when all have seen all: those that are gone have not seen it come.
+// An old file may hold keys of ranks of an earlier run. A rank that finds its own key in the file reports that to the
+// others. Any other rank continues only when all ranks have seen all keys. Ranks of an earlier run have not seen its
+// key.
 void meet_in_file(Store& store, const std::string& path, const StartEnvironment& environment,
                   const std::string& process) {
   const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
@@ -140,7 +142,7 @@ void meet_in_file(Store& store, const std::string& path, const StartEnvironment&
     while (true) {
       if (store.check(std::span(&left_over, 1))) refuse();
       if (store.check(keys)) break;
-      if (steady_clock::now() >= until) store.wait(keys, milliseconds(0));  // throws, and names those that are missing
+      if (steady_clock::now() >= until) store.wait(keys, milliseconds(0));  // throws, and names the missing ranks
       std::this_thread::sleep_for(pause);
       pause = std::min<milliseconds>(pause * 2, limits::kFileWaitPause);
     }

@@ -1,4 +1,5 @@
-// The store of an init method: served by rank 0 itself where no launcher does, refused if an earlier run left it.
+// Provides the store of an init method. Rank 0 serves it if no launcher does. A store that an earlier run has left is
+// refused.
 #pragma once
 
 #include <ddp/store.h>
@@ -11,12 +12,12 @@
 
 namespace ddp::internal {
 
-// Without a named place the ranks of mpirun tell each other one by MPI.
+// If no address is named, the ranks of mpirun exchange one through MPI.
 std::shared_ptr<Store> reach_store(const InitMethod& method, const StartEnvironment& environment,
                                    std::chrono::milliseconds timeout);
 
-// All ranks of this run have come to the store that is kept in the file `path`, and nobody of another run, or it throws
-// `mismatch` on every rank. `process` differs between processes.
+// Returns when all ranks of this run, and no process of another run, have joined the store in the file `path`.
+// Otherwise it throws `mismatch` on every rank. `process` differs between processes.
 void meet_in_file(Store& store, const std::string& path, const StartEnvironment& environment,
                   const std::string& process);
 

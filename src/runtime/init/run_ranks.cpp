@@ -15,7 +15,7 @@ using namespace internal;
 
 namespace {
 
-// Whether somebody else's failure is what this one tells of.
+// Returns whether a failure only reports the failure of another rank.
 bool is_consequence(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);

@@ -1,4 +1,5 @@
-// How long ranks wait for each other: a pure function of what the program asks for and of who watches it.
+// Determines how long ranks wait for each other. It depends only on the program's options and on whether the launcher
+// watches.
 #pragma once
 
 #include <ddp/init.h>
@@ -9,16 +10,16 @@
 namespace ddp::internal {
 
 struct TimeLimits {
-  std::chrono::milliseconds connecting{0};  // the ranks, once all have come
-  std::chrono::milliseconds store{0};       // each call of the store
-  // Of operations without one of their own; nothing: as for connecting.
+  std::chrono::milliseconds connecting{0};  // limit for connecting the ranks, once all have joined
+  std::chrono::milliseconds store{0};       // limit for each call of the store
+  // This limit applies to operations without their own limit. If it is not set, `connecting` applies.
   std::optional<std::chrono::milliseconds> operation;
-  // For others to come to a group; nothing: as the store's calls.
+  // Ranks wait this long for others to join a group. If it is not set, they wait as long as the store's calls.
   std::optional<std::chrono::milliseconds> coming;
 };
 
-// `is_watched`: the launcher sees for whom a rank waits, and ends the job if that is a hang. So nothing that the
-// program has not set is limited here.
+// If `is_watched` is set, the launcher sees for which rank a rank waits, and ends the job if that is a hang. So limits
+// that the program has not set do not apply.
 TimeLimits time_limits(const InitOptions& options, bool is_watched);
 
 }  // namespace ddp::internal

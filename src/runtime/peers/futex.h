@@ -1,4 +1,4 @@
-// Futexes in memory that processes share.
+// These functions use futexes in memory that processes share.
 #pragma once
 
 #include <atomic>

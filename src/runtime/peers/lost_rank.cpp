@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kKey = "lost_rank";
 
-// "RANK\nTEXT"; rank -1: nobody knows.
+// Encodes the rank and the text, separated by a newline. The rank is -1 if it is unknown.
 std::string encode(const Error& failure) {
   return std::to_string(failure.peer()) + "\n" + failure.what();
 }
@@ -25,8 +25,8 @@ Error decode(const std::string& word, ErrorKind kind) {
   return {kind, word.substr(end + 1), std::atoi(word.c_str())};
 }
 
-// The word that stands after the deed, or nothing in time. The server may have been lost with the rank: the thread is
-// left behind then.
+// Runs `deed` and returns its result, or an empty string if it does not end in time. The server may have been lost with
+// the rank; then the thread is left behind.
 std::string in_time(std::chrono::milliseconds limit, std::function<std::string()> deed) {
   std::packaged_task<std::string()> task(std::move(deed));
   std::future<std::string> word = task.get_future();
@@ -68,7 +68,8 @@ Error LostRank::agree(const Error& failure) {
     return failure;
   }
   if (!settled_) {
-    // Whoever gives up has said why before; who is late is known best on his node, at about the same time as here.
+    // A rank that does not know the cause waits for another rank's report. A rank that gives up has reported its reason
+    // before. The node of a late rank reports it at about the same time.
     const bool waits = failure.kind() == ErrorKind::timeout || failure.peer() == Error::kNobody;
     const auto limit = waits ? answers_within_ + limits::kLostLook : answers_within_;
     settled_ = in_time(limit, [store = store_, own, waits] {

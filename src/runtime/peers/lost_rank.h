@@ -1,4 +1,4 @@
-// LostRank: the rank that all ranks of a group name as the cause when they fail, where they are on several nodes.
+// LostRank finds the rank that all ranks of a group name as the cause when they fail, if they are on several nodes.
 #pragma once
 
 #include <ddp/error.h>
@@ -15,23 +15,24 @@
 
 namespace ddp::internal {
 
-// On one node everybody sees who has ended. Elsewhere a rank sees a broken connection, and what is at its other end
-// may only have given up because of a third. So whoever fails says in the store why, before it breaks its connections:
-// the first word counts, and above all that of a rank on the lost one's own node. Thread-safe.
+// On one node, every rank sees which ranks have ended. Between nodes, a rank sees only a broken connection. The rank at
+// its other end may have given up because of a third rank. So a rank that fails writes the reason into the store before
+// it breaks its connections. The first reason counts, but a reason from the lost rank's own node takes precedence. The
+// class is thread-safe.
 class LostRank {
  public:
-  // `store`: of the group alone; it is given so long to answer.
+  // `store` belongs to the group alone. It must answer within `answers_within`.
   LostRank(std::shared_ptr<const NodeGroup> node, std::shared_ptr<Store> store,
            std::chrono::milliseconds answers_within = limits::kLostAnswer);
 
-  // `failure` with the cause that another rank has said, else as it is. Of kinds `peer_lost` and `timeout`; others
-  // concern this rank alone. Blocks until the store answers, and `answers_within` (and limits::kLostLook where a word
-  // must be waited for) if the store does not. If it is called again, it gives the same answer without
-  // waiting; only what is seen on this node is looked up anew.
+  // Returns `failure` with the cause that another rank has reported, else unchanged. This applies to errors of kind
+  // `peer_lost` and `timeout`; other errors concern this rank alone. Blocks until the store answers, for at most
+  // `answers_within` (plus limits::kLostLook if it waits for a report). Later calls give the same answer without
+  // waiting. Only the state of this node's ranks is checked again.
   Error agree(const Error& failure);
 
  private:
-  // The lost or late rank is of this node, which sees what it does.
+  // Returns whether the lost or late rank is on this node, which sees its state.
   bool is_known_here(const Error& failure) const;
 
   const std::shared_ptr<const NodeGroup> node_;

@@ -77,7 +77,7 @@ void show_call(NodeGroup& node, const Call& call) {
   std::atomic_thread_fence(std::memory_order_release);
   const ConstBuffer subject = subject_of(call);
   record.fingerprint.store(call.fingerprint, std::memory_order_relaxed);
-  // Parts that may lie anywhere have no place.
+  // Separate parts may lie anywhere, so they have no place.
   const bool whole = call.input_parts.empty();
   record.address = whole ? reinterpret_cast<std::uint64_t>(call.input.data) : 0;
   const auto place = whole ? node.segments().place_of(call.input.data, call.input.bytes()) : Segments::Place{};
@@ -94,7 +94,7 @@ void show_call(NodeGroup& node, const Call& call) {
   write_end_of(record.name, std::string_view(call.name).substr(0, record.name.size() - 1));
   write_end_of(record.file, call.site.file);
   record.sequence.store(call.sequence, std::memory_order_release);
-  // Of two that show and compare at the same time, at least one sees the other.
+  // If two ranks publish and compare at the same time, at least one sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -123,7 +123,8 @@ void compare_calls(const NodeGroup& node, const Call& call) {
     const CallRecord* ours = record_of(node, node.own(), call.sequence);
     const std::string own = ours == nullptr ? internal::describe(call) : describe(*ours);
     const std::string other = describe(*theirs);
-    // It may have been overwritten meanwhile, by a rank that is far ahead: then they do not meet in this call.
+    // A rank that is far ahead may have overwritten the record meanwhile. Then the two ranks do not take part in the
+    // same call.
     if (record_of(node, peer, call.sequence) == nullptr) continue;
     if (alike) {
       throw Error(ErrorKind::mismatch,

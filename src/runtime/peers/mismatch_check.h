@@ -1,5 +1,5 @@
-// The collective mismatch check: what the ranks of one node call, shown to each other and compared: a difference is
-// found by whoever comes later, before he enters a collective that would hang or corrupt.
+// The collective mismatch check compares the calls that the ranks of one node publish to each other. The rank that
+// calls later finds a difference before it enters a collective that would hang or corrupt data.
 #pragma once
 
 #include <optional>
@@ -10,34 +10,35 @@
 
 namespace ddp::internal {
 
-// Shows this rank's call to its peers. Once a call, in the order of their numbers.
+// Publishes this rank's call to its peers. It is called once per call, in the order of the calls' numbers.
 void show_call(NodeGroup& node, const Call& call);
 
-// " (train.cpp:88)", or nothing where that is not known.
+// Returns " (train.cpp:88)", or an empty string if the place is not known.
 std::string place_in_program(const char* file, int line);
 
-// What messages say of a call and its place in the program.
+// Returns the text by which messages describe a call and its place in the program.
 std::string describe_with_place(const Call& call);
 
-// What this call gives each rank of its group and takes from each, of `rank` in a group of `size`. Empty where all
-// ranks must give equal counts, and in groups of more than kComparedParts.
+// Returns how many elements this call gives to each rank of its group, and takes from each. `rank` makes the call, in a
+// group of `size`. Returns std::nullopt if all ranks must give equal counts, or if the group has more than
+// kComparedParts ranks.
 std::optional<PartCounts> part_counts(const Call& call, int rank, int size);
 
-// What part_counts() of this rank and of a peer that calls the same says, if they do not fit: which rank gives which
-// how many elements too many or too few. Empty if they do.
+// Compares part_counts() of this rank and of a peer that calls the same. If they do not fit, returns a sentence that
+// names both ranks and both counts. Otherwise returns an empty string.
 std::string part_difference(int rank, const PartCounts& own, int peer, const PartCounts& theirs);
 
-// The sentence for two ranks that call different things.
+// Returns the sentence for two ranks that call different collectives.
 std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other);
 
-// The record of a peer's call of this number, or null if he has not called yet, or long ago.
+// Returns the record of a peer's call with this number, or null if the peer has not called yet, or called long ago.
 const CallRecord* record_of(const NodeGroup& node, std::size_t peer, std::uint64_t sequence);
 
-// The same where all ranks have called: each has arrived after it had shown this call.
+// Does the same if all ranks have called. Each rank has arrived after it published this call, so the record exists.
 const CallRecord& shown_call(const NodeGroup& node, std::size_t peer, const Call& call);
 
-// Throws `mismatch` that names both ranks, both calls and both places in the program, if a peer has called something
-// else under this number.
+// Throws `mismatch` if a peer has called something else under this number. The error names both ranks, both calls and
+// both places in the program.
 void compare_calls(const NodeGroup& node, const Call& call);
 
 }  // namespace ddp::internal

@@ -1,4 +1,4 @@
-// NodeArea: what a rank shows to the other ranks of its node, in memory that all of them map.
+// A NodeArea holds the data that a rank publishes to the other ranks of its node, in memory that all of them map.
 // docs/development/protocol.md describes it. All ranks of a group run the same build (the version is compared), so the
 // layout may change with it.
 #pragma once
@@ -16,7 +16,7 @@ inline constexpr std::size_t kCallRecords = 64;
 // Larger groups do not compare the counts of their parts before a call.
 inline constexpr std::size_t kComparedParts = 16;
 
-// A counter that others wait for: they sleep on `value`, and say so in `sleepers`.
+// Other ranks wait for this counter. They sleep on `value`, and count themselves in `sleepers`.
 struct alignas(64) SharedCounter {
   std::atomic<std::uint32_t> value = 0;
   std::atomic<std::uint32_t> sleepers = 0;
@@ -24,25 +24,25 @@ struct alignas(64) SharedCounter {
 
 enum class RankState : std::uint32_t { working, left, failed };
 
-// Where every rank may give every other one another count: elements for each rank, and from each.
+// Holds how many elements a rank gives to each rank, and takes from each, in operations in which the counts may differ.
 struct PartCounts {
   std::array<std::uint64_t, kComparedParts> gives{};
   std::array<std::uint64_t, kComparedParts> takes{};
 };
 
-// One collective call. The owner writes `sequence` last; readers that see it see the rest, until kCallRecords calls
-// later the place is used again.
+// Describes one collective call. The owner writes `sequence` last, so that readers that see it see the rest. The record
+// is used again kCallRecords calls later.
 struct alignas(64) CallRecord {
   std::atomic<std::uint64_t> sequence = 0;
-  std::atomic<std::uint64_t> fingerprint = 0;  // may be looked at while it is overwritten
-  // Where the input lies, for peers that have it mapped: in the owner's memory, and in which of its shared segments (0:
-  // in none).
+  std::atomic<std::uint64_t> fingerprint = 0;  // may be read while it is overwritten
+  // These fields say where the input lies, for peers that have mapped it: in the owner's memory, and in which of its
+  // shared segments (0 if in none).
   std::uint64_t address = 0;
   std::uint64_t offset = 0;
   std::uint32_t segment = 0;
   std::int32_t line = 0;
-  double factor = 1;  // of the owner's values in a sum
-  // What messages say of the call; names are cut.
+  double factor = 1;  // factor of the owner's values in a sum
+  // Messages show these fields. Names are cut.
   std::uint64_t count = 0;
   std::int32_t peer = 0;
   std::uint8_t operation = 0;
@@ -50,20 +50,21 @@ struct alignas(64) CallRecord {
   std::uint8_t op = 0;
   std::array<char, 53> name{};
   std::array<char, 64> file{};
-  PartCounts parts;  // of operations with such, in groups that are not larger
+  PartCounts parts;  // only for operations with parts, in groups of at most kComparedParts ranks
 };
 static_assert(sizeof(CallRecord) == 448);
 
-// Messages from the owner to one other rank: two halves of a buffer that are filled and emptied in turn.
+// Carries messages from the owner to one other rank, through two halves of a buffer that are filled and emptied in
+// turn.
 struct NodeChannel {
-  // What the message is that (also) lies in a half.
+  // Describes the message that lies in a half, in whole or in part.
   struct Message {
     std::uint64_t bytes = 0;
     std::uint32_t type = 0;
   };
 
-  SharedCounter filled;   // by the owner
-  SharedCounter emptied;  // by the receiver
+  SharedCounter filled;   // raised by the owner
+  SharedCounter emptied;  // raised by the receiver
   std::array<Message, 2> messages;
 };
 
@@ -74,11 +75,11 @@ struct NodeArea {
   std::uint64_t stage_bytes = 0;
   std::uint64_t channel_bytes = 0;
   std::atomic<RankState> state = RankState::working;
-  std::atomic<std::uint64_t> shown = 0;  // sequence of the newest collective that the owner has come to
-  std::atomic<std::uint64_t> done = 0;   // … and of the newest collective that the owner has completed
-  SharedCounter arrived;                 // rounds; see runtime/backend/cpu
+  std::atomic<std::uint64_t> shown = 0;  // sequence of the newest collective that the owner has reached
+  std::atomic<std::uint64_t> done = 0;   // sequence of the newest collective that the owner has completed
+  SharedCounter arrived;                 // rounds in which the owner has arrived; see runtime/backend/cpu
   std::array<CallRecord, kCallRecords> records;
-  // Followed by: a NodeChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.
+  // The area is followed by a NodeChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.
 };
 
 }  // namespace ddp::internal

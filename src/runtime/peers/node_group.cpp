@@ -1,10 +1,12 @@
-// How ranks of one node find each other:
+// Ranks of one node find each other in these steps:
 //
-//   each puts "node, socket name, nonce" into the store ─▶ those with the same node connect to each other
-//   (NodeLinks) ─▶ each sends every other the descriptor of its area ─▶ each maps them and compares the nonces
+//   1. Each rank puts "node, socket name, nonce" into the store.
+//   2. Ranks with the same node connect to each other (NodeLinks).
+//   3. Each rank sends the descriptor of its area to every other rank of the node.
+//   4. Each rank maps the areas and compares the nonces.
 //
-// Two containers on one computer may have the same boot id and no way to each other: the node's name holds the
-// network namespace too, within which the sockets are.
+// Two containers on one computer may have the same boot id but no way to reach each other. So the node's name also
+// holds the network namespace, to which the sockets belong.
 #include "runtime/peers/node_group.h"
 
 #include <ddp/error.h>

@@ -1,4 +1,4 @@
-// NodeGroup: the ranks of a process group that run on this node, and what they show each other.
+// A NodeGroup holds the ranks of a process group that run on this node, and the data that they publish to each other.
 #pragma once
 
 #include <ddp/store.h>
@@ -19,26 +19,27 @@
 
 namespace ddp::internal {
 
-// Who meets, and how.
+// Describes how the ranks of a group find each other.
 struct Meeting {
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds timeout{0};    // of the links and areas
-  std::string node_name = {};              // ranks with the same one are on one node; empty: found out
-  std::function<void()> look_around = {};  // while the others are waited for: throws if one is known to be gone
-  // How long the others are waited for; nothing: as long as the store waits for keys.
+  std::chrono::milliseconds timeout{0};    // limit for the links and areas
+  std::string node_name = {};              // ranks with equal names are on one node; detected if empty
+  std::function<void()> look_around = {};  // called while waiting; throws if a rank is known to be gone
+  // Ranks wait this long for the others. If it is not set, they wait as long as the store waits for keys.
   std::optional<std::chrono::milliseconds> patience = {};
-  StatusPage page = {};  // on which the waiting, and what is handed on later, is shown
+  StatusPage page = {};  // shows the waiting, and the data that are passed on later
 };
 
-// Ranks count in two ways here: `index` among the ranks of this node, `rank` in the group.
+// Ranks have two numbers here: `index` among the ranks of this node, and `rank` in the group.
 class NodeGroup {
  public:
-  // Collective over all ranks of the group, through its store. Ranks that say that they are on one node prove it:
-  // each maps every other's area. Throws as NodeLinks; `unavailable` without shared memory.
+  // Finds the other ranks through the group's store; all ranks of the group call it. Ranks that claim to be on one node
+  // prove it: each maps every other's area. Throws the same errors as NodeLinks, and `unavailable` if there is no
+  // shared memory.
   static std::shared_ptr<NodeGroup> meet(const Meeting& meeting, Store& store);
 
-  // Why ranks cannot share memory here; empty if they can.
+  // Returns why ranks cannot share memory here, or an empty string if they can.
   static std::string obstacle();
 
   ~NodeGroup();
@@ -54,30 +55,31 @@ class NodeGroup {
     return static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
   }
   bool holds(int rank) const { return index_of(rank) < size(); }
-  // Ranks of this node / of every node of the group.
+  // Returns whether all ranks of the group are on this node.
   bool holds_all() const { return static_cast<int>(size()) == group_size_; }
   int group_size() const { return group_size_; }
-  // Index of each rank's node, by rank; nodes count in the order of their first rank.
+  // Returns the index of each rank's node, by rank. Nodes are numbered in the order of their first rank.
   const std::vector<int>& nodes() const { return nodes_; }
 
   NodeArea& area(std::size_t index) const { return *reinterpret_cast<NodeArea*>(memories_[index]->data()); }
   NodeArea& own_area() const { return area(own_); }
-  // One of the four staging buffers, of area().stage_bytes.
+  // Returns one of the four staging buffers, each of which has area().stage_bytes.
   std::byte* stage(std::size_t index, std::size_t number) const;
   NodeChannel& channel(std::size_t from, std::size_t to) const;
   std::byte* channel_buffer(std::size_t from, std::size_t to) const;
 
-  // All ranks of this node are threads of this process.
+  // Returns whether all ranks of this node are threads of this process.
   bool one_process() const;
-  // It has left, failed or died. A system call if it seems to work.
+  // Returns whether the rank has left, failed or died. Needs a system call if the rank seems to work.
   bool gone(std::size_t index) const { return area(index).state != RankState::working || links_->gone(index); }
-  // It has left or died.
+  // Returns whether the rank has left or died.
   bool ended(std::size_t index) const { return area(index).state == RankState::left || links_->gone(index); }
-  // It has completed every collective that this rank has called.
+  // Returns whether the rank has completed every collective that this rank has called.
   bool has_done_all(std::size_t index) const;
   void say_failed() const { own_area().state = RankState::failed; }
 
-  // Sets a counter of this rank, wakes those that wait for it, and shows on the page that data has been handed on.
+  // Sets a counter of this rank, wakes the threads that wait for it, and counts on the status page that data were
+  // passed on.
   void raise(SharedCounter& counter, std::uint32_t value) const;
 
   Segments& segments() const { return *segments_; }

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// An abstract name: no file, gone with the socket.
+// Makes an abstract address. It is not a file, and it disappears with the socket.
 socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -158,7 +158,7 @@ int NodeLinks::pid(std::size_t peer) const {
 }
 
 bool NodeLinks::gone(std::size_t peer) const {
-  // A descriptor below 0 is not looked at.
+  // poll() ignores a descriptor below 0.
   std::array<pollfd, 2> fds = {{{sockets_[peer].get(), POLLRDHUP, 0}, {processes_[peer].get(), POLLIN, 0}}};
   if (::poll(fds.data(), fds.size(), 0) <= 0) return false;
   return (fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 || (fds[1].revents & POLLIN) != 0;

@@ -1,6 +1,6 @@
-// NodeLinks: a Unix socket between each two ranks of a node. Over it memory is handed on, and the kernel closes it
-// when a process dies, however it does, unless a child of it holds it open; then a descriptor of the process itself
-// (pidfd) tells, where there is one.
+// NodeLinks holds a Unix socket between each two ranks of a node. Memory is passed over it. When a process dies, the
+// kernel closes its socket, unless a child of the process holds it open. In that case, a descriptor of the process
+// itself (pidfd) shows the death, if the system has pidfds.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace ddp::internal {
 
-// A socket that other ranks can connect to. Its name is random and lives only as long as the socket.
+// Listens on a socket to which other ranks can connect. Its name is random and lives only as long as the socket.
 class NodeListener {
  public:
   NodeListener();
@@ -25,34 +25,35 @@ class NodeListener {
   base::UniqueFd fd_;
 };
 
-// One message: a number and what goes with it.
+// Holds one message: a number, and memory that is passed with it.
 struct NodeMessage {
   std::uint32_t number = 0;
-  base::UniqueFd memory;  // may be none
+  base::UniqueFd memory;  // may be empty
 };
 
 class NodeLinks {
  public:
-  // Connects to those of `names` before `own`, and is connected to by those after it. Throws `timeout`, `peer_lost`,
-  // and `unavailable` for a process of another user.
+  // Connects to the listeners in `names` before `own`, and accepts connections from the ranks after it. Throws
+  // `timeout`, `peer_lost`, or `unavailable` if a process of another user answers.
   NodeLinks(const NodeListener& listener, const std::vector<std::string>& names, std::size_t own,
             std::chrono::milliseconds timeout);
 
-  // As this process sees it.
+  // Returns the peer's pid as this process sees it.
   int pid(std::size_t peer) const;
 
-  // Whether this peer has closed its end: it has left or died. Any thread.
+  // Returns whether this peer has closed its end, because it has left or died. Any thread may call it.
   bool gone(std::size_t peer) const;
 
-  // False if it cannot be sent: the peer is gone, or too many wait unread. Any thread.
+  // Returns false if the message cannot be sent: the peer is gone, or too many messages are unread. Any thread may call
+  // it.
   bool send(std::size_t peer, std::uint32_t number, int memory) const;
 
-  // The next message, waited for until `limit`; nothing if none comes or the peer is gone.
+  // Waits for the next message until `limit`. Returns std::nullopt if none comes or the peer is gone.
   std::optional<NodeMessage> receive(std::size_t peer, std::chrono::milliseconds limit) const;
 
  private:
-  std::vector<base::UniqueFd> sockets_;    // by index; none for this rank itself
-  std::vector<base::UniqueFd> processes_;  // none for this process, and where the system has none
+  std::vector<base::UniqueFd> sockets_;    // by index; empty for this rank itself
+  std::vector<base::UniqueFd> processes_;  // by index; empty for this process, and on systems without pidfds
 };
 
 }  // namespace ddp::internal

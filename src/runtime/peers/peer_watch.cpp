@@ -19,7 +19,7 @@ void PeerWatch::look() {
     const int rank = node_->rank_of(index);
     if (index == node_->own() || (only_ >= 0 && rank != only_) || !node_->gone(index)) continue;
     const auto since = gone_since_.emplace(index, now).first->second;
-    // One that left in order, or failed in a later collective, may have done its part before.
+    // A peer that left in order, or failed in a later collective, may have done its part before.
     const bool left = node_->area(index).state == RankState::left;
     const bool said_so = left || node_->area(index).state == RankState::failed;
     if (said_so && only_ < 0 && node_->has_done_all(index)) continue;

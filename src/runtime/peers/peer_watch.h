@@ -1,5 +1,6 @@
-// PeerWatch: whether the other ranks are still there: those of this node by their processes, others by the
-// launcher's word. NCCL does not notice when a peer that it reaches over NVLink or shared memory has ended.
+// PeerWatch checks whether the other ranks still exist. It checks the processes of this node's ranks; the launcher
+// reports lost ranks of other nodes. NCCL does not notice when a peer that it reaches over NVLink or shared memory has
+// ended.
 #pragma once
 
 #include <ddp/version.h>
@@ -13,14 +14,14 @@
 
 namespace ddp::internal {
 
-// Any thread.
+// Any thread may use it.
 class DDP_EXPORT PeerWatch {  // exported for plug-ins
  public:
-  // `only`: the one rank to look at; -1: all of this node.
+  // `only` is the one rank to check, or -1 for all ranks of this node.
   explicit PeerWatch(std::shared_ptr<NodeGroup> node, int only = -1) : node_(std::move(node)), only_(only) {}
 
-  // Throws `peer_lost` with the rank that has been gone for so long that what it had given would have come by now.
-  // Cheap: it looks no more often than is of use.
+  // Throws `peer_lost` if a rank has been gone for so long that its data would have arrived by now. The call is cheap,
+  // because it checks no more often than is useful.
   void look();
 
  private:

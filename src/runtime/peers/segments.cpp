@@ -18,7 +18,7 @@ std::shared_ptr<void> Segments::allocate(std::size_t bytes) {
     if (peer != own_) all_have_it = links_->send(peer, number, memory->fd()) && all_have_it;
   }
   memory->close_fd();
-  // A peer without it: then it is memory like any other.
+  // If a peer does not have it, it is used like ordinary memory.
   if (all_have_it) {
     const std::lock_guard lock(mutex_);
     mine_[number] = memory;

@@ -1,5 +1,5 @@
-// Segments: memory that a rank allocates for its own data and that the other ranks of its node can read and write
-// where it lies.
+// Segments holds memory that a rank allocates for its own data, and that the other ranks of its node can read and write
+// in place.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,26 @@
 
 namespace ddp::internal {
 
-// Thread-safe, but for at(): that belongs to the one thread that carries out a collective.
+// The class is thread-safe, except at(), which belongs to the one thread that runs a collective.
 class Segments : public std::enable_shared_from_this<Segments> {
  public:
-  // `ranks`: those of the peers, for messages.
+  // `ranks` holds the ranks of the peers, for messages.
   Segments(std::shared_ptr<const NodeLinks> links, std::vector<int> ranks, std::size_t own)
       : links_(std::move(links)), ranks_(std::move(ranks)), own_(own) {}
 
-  // Memory of zeros, shared with all peers; they learn of it before they can hear of it from elsewhere. Throws
-  // `unavailable`.
+  // Returns zeroed memory that is shared with all peers. They receive it before any other message can refer to it.
+  // Throws `unavailable`.
   std::shared_ptr<void> allocate(std::size_t bytes);
 
-  // Where memory of this rank lies in its segments; number 0: in none.
+  // Describes where memory of this rank lies in its segments. `number` is 0 if it lies in none.
   struct Place {
     std::uint32_t number = 0;
     std::uint64_t offset = 0;
   };
   Place place_of(const void* data, std::size_t bytes) const;
 
-  // The same memory as this process sees it. Throws `peer_lost` if the peer has not sent the segment, `internal` if the
-  // range is not in it.
+  // Returns the same memory as this process sees it. Throws `peer_lost` if the peer has not sent the segment, and
+  // `internal` if the range is not in it.
   std::byte* at(std::size_t peer, const Place& place, std::size_t bytes);
 
  private:

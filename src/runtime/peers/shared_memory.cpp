@@ -21,7 +21,7 @@ namespace {
                                           ": " + std::strerror(errno));
 }
 
-// What this process has mapped, by inode.
+// Holds the memory that this process has mapped, by inode.
 struct Mapped {
   std::mutex mutex;
   std::map<ino_t, std::weak_ptr<SharedMemory>> by_inode;
@@ -46,7 +46,7 @@ SharedMemory::SharedMemory(base::UniqueFd fd, std::size_t size) : fd_(std::move(
   void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (address == MAP_FAILED) refused("mmap", size_);
   data_ = static_cast<std::byte*>(address);
-  // Fewer page faults where the system has huge pages for shared memory; else nothing.
+  // This reduces page faults if the system has huge pages for shared memory. Otherwise it has no effect.
   ::madvise(address, size_, MADV_HUGEPAGE);
 }
 

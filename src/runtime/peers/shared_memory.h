@@ -1,5 +1,5 @@
-// SharedMemory: anonymous memory that other processes can map once they are given its descriptor. It has no name, so
-// nothing is left behind whatever kills the process, and no limit but the node's memory.
+// SharedMemory is anonymous memory that other processes can map when they receive its descriptor. It has no name, so
+// nothing is left behind, whatever kills the process. Only the node's memory limits its size.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,13 @@ namespace ddp::internal {
 
 class SharedMemory {
  public:
-  // Of zeros; its size is sealed. Throws `unavailable` if the system does not let us (memfd_create, ftruncate, mmap).
+  // Creates zeroed memory; its size is sealed. Throws `unavailable` if the system refuses (memfd_create, ftruncate,
+  // mmap).
   static std::shared_ptr<SharedMemory> create(std::size_t bytes);
 
-  // The memory behind a descriptor from another process. Memory that this process has mapped already is not mapped
-  // again: ranks that are threads see each other's memory at one address. Throws `mismatch` if it is not sealed.
+  // Opens the memory behind a descriptor from another process. Memory that this process has mapped already is not
+  // mapped again, so ranks that are threads see each other's memory at one address. Throws `mismatch` if the memory is
+  // not sealed.
   static std::shared_ptr<SharedMemory> open(base::UniqueFd fd);
 
   ~SharedMemory();
@@ -24,7 +26,7 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // Until close_fd(): the mapping does not need it.
+  // Returns the descriptor until close_fd(). The mapping does not need it.
   int fd() const { return fd_.get(); }
   void close_fd() { fd_.reset(); }
 

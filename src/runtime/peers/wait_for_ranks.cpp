@@ -33,7 +33,7 @@ void wait_for_ranks(Store& store, std::span<const std::string> keys, millisecond
     try {
       look_around();
     } catch (const Error&) {
-      // It may have come, and gone since.
+      // The rank may have written its key and ended since.
       if (store.check(keys)) return;
       throw;
     }

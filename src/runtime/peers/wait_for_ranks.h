@@ -1,4 +1,4 @@
-// How a rank waits for keys that other ranks write into the store, where no collective is under way yet.
+// Ranks use these functions to wait for keys that other ranks write into the store, before any collective is under way.
 #pragma once
 
 #include <ddp/store.h>
@@ -13,11 +13,11 @@
 
 namespace ddp::internal {
 
-// "NAME/0", "NAME/1" and so on: one key for each rank.
+// Returns "NAME/0", "NAME/1" and so on: one key for each rank.
 std::vector<std::string> keys_of_ranks(const std::string& name, int size);
 
-// Returns when all keys are there; meanwhile `page` shows that a thread waits. `look_around` throws if a rank
-// that is to write one is known to be gone; it may be empty. Throws `timeout` after `patience`.
+// Returns when all keys exist. Meanwhile, `page` shows that a thread waits. `look_around` throws if a rank that is to
+// write a key is known to be gone; it may be empty. Throws `timeout` after `patience`.
 void wait_for_ranks(Store& store, std::span<const std::string> keys, std::chrono::milliseconds patience,
                     StatusPage page, const std::function<void()>& look_around = {});
 

@@ -26,10 +26,10 @@ void record_error(ErrorKind kind, const std::string& message, int peer) noexcept
                                  {"timestamp", std::to_string(std::time(nullptr))},
                                  {wire::kErrorKind, to_string(kind)}}}}}};
     if (peer != Error::kNobody) record["message"]["extraInfo"][wire::kErrorPeer] = peer;
-    // Bytes that are not UTF-8 are replaced: a path in the message may hold any.
+    // Bytes that are not UTF-8 are replaced, because a path in the message may hold any bytes.
     const std::string text = record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     [[maybe_unused]] const ssize_t written = ::write(file.get(), text.data(), text.size());
-  } catch (...) {  // NOLINT(bugprone-empty-catch): last words are a help, not a duty
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the record is optional
   }
 }
 

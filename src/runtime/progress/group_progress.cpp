@@ -7,7 +7,7 @@
 namespace ddp::internal {
 namespace {
 
-// Writes what the page shows alike of a collective and of a transfer.
+// Writes the fields that the page has for collectives and for transfers alike.
 template <typename Entry>
 void show(const Call& call, Entry& entry) {
   const ConstBuffer subject = subject_of(call);
@@ -49,7 +49,7 @@ void GroupProgress::take(wire::PageGroup& group, const std::string& name, std::u
   group.rank = rank;
   group.size = size;
   group.blocked = 0;
-  // The end would be that of a list of ranks.
+  // The start of the name is kept, because its end would be the end of a list of ranks.
   write_end_of(group.name, std::string_view(name).substr(0, group.name.size() - 1));
   for (auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
                        &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
@@ -117,7 +117,7 @@ void GroupProgress::polls() {
   page_.memory()->worker.polled_at.store(monotonic(std::chrono::steady_clock::now()), wire::kRelaxed);
 }
 
-// In the place that has been done for longest; of more transfers than there are places some are not shown.
+// Uses the place that has been done for longest. If there are more transfers than places, some are not shown.
 void GroupProgress::show_transfer(const Call& call) {
   const std::lock_guard lock(transfers_);
   group_->transfers_called.fetch_add(1, wire::kRelaxed);

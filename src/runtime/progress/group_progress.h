@@ -1,4 +1,4 @@
-// GroupProgress: what a process group is at, on the status page of its process.
+// GroupProgress shows the state of a process group on the status page of its process.
 #pragma once
 
 #include <atomic>
@@ -11,30 +11,31 @@
 
 namespace ddp::internal {
 
-// A process group's place on the page. called() by one thread at a time and in order, finished() too; started() by
-// any.
+// Owns a process group's place on the page. One thread at a time may call called(), in order; the same holds for
+// finished(). Any thread may call started().
 class GroupProgress {
  public:
-  // `identity`: the same on all ranks of the group, and no other group's. Of a group that is not shown it is counted
-  // that it goes on, and nothing else.
+  // `identity` is equal on all ranks of the group, and different in each other group. If a group is not shown, only its
+  // progress is counted.
   GroupProgress(StatusPage page, bool is_shown, const std::string& name, std::uint64_t identity, int rank, int size);
   ~GroupProgress();
   GroupProgress(const GroupProgress&) = delete;
   GroupProgress& operator=(const GroupProgress&) = delete;
 
-  // On the thread that calls the operation. Of transfers: by any, at any time, as all that follows.
+  // The thread that calls the operation calls it. For transfers, any thread may call it and all following functions at
+  // any time.
   void called(const Call& call);
-  // A thread begins to wait for the operation, and ends to.
+  // A thread calls it when it begins to wait for the operation, and when it stops waiting.
   void waits(const Call& call, bool begins);
   void continuation_runs(bool begins) { page_.continuation_runs(begins); }
-  // A thread asks whether an operation is done.
+  // A thread calls it when it asks whether an operation is done.
   void polls();
   void started(const Call& call);
   void finished(const Call& call);
-  // A collective of the group: what it was at stays on the page after its end.
+  // Records that a collective of the group failed. The group's state stays on the page after the group's end.
   void failed() { has_failed_ = true; }
 
-  // Null: the group has no place.
+  // Returns null if the group has no place.
   wire::PageGroup* place() { return group_; }
 
  private:

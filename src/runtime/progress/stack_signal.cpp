@@ -1,6 +1,6 @@
-// The handler runs anywhere, also within malloc and with locks held: it calls nothing but backtrace(), which with the
-// compiler and C library that we require takes no lock and no memory once it has been called, and it writes into memory
-// that is there. Names are found by the launcher.
+// The handler may run anywhere, also within malloc and with locks held. Apart from system calls, it calls only
+// backtrace(), which takes no lock and allocates no memory once it has been called. This holds for the compiler and C
+// library that the project requires. The handler writes only into memory that exists. The launcher finds the names.
 #include "runtime/progress/stack_signal.h"
 
 #include <execinfo.h>
@@ -21,10 +21,10 @@
 namespace ddp::internal {
 namespace {
 
-// A signal handler finds nothing that is not process-wide.
+// A signal handler can only find data that is process-wide.
 std::atomic<wire::StatusPageLayout*> answering_page = nullptr;
 
-// What the thread executed when the signal came; 0: not known on this processor.
+// Returns the address that the thread executed when the signal came, or 0 if it is not known on this processor.
 std::uintptr_t interrupted_at([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
   return static_cast<std::uintptr_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
@@ -47,7 +47,7 @@ void write_stack(int /*signal*/, siginfo_t* /*info*/, void* context) {
       stack.thread = static_cast<std::int32_t>(::syscall(SYS_gettid));
       std::array<void*, wire::kPageFrames + 8> frames;
       const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
-      // Without the handler's own frames.
+      // The handler's own frames are left out.
       const auto* end = frames.data() + std::max(count, 0);
       const auto* first =
           std::find(frames.data(), const_cast<void**>(end), reinterpret_cast<void*>(interrupted_at(context)));
@@ -77,7 +77,7 @@ void answer_stack_requests(wire::StatusPageLayout* page) {
   if (page == nullptr || signal == 0 || answering_page.load() != nullptr) return;
   struct sigaction action {};
   if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
-  // Loads what it needs, now.
+  // This call loads everything that backtrace() needs.
   std::array<void*, 4> frames;
   ::backtrace(frames.data(), static_cast<int>(frames.size()));
   action = {};

@@ -11,12 +11,12 @@
 namespace ddp::internal {
 namespace {
 
-// A thread that has called an operation may make the call that others wait for, until it ends.
+// Counts a thread that has called an operation. Until it ends, the thread may make the call for which others wait.
 struct CallingThread {
   explicit CallingThread(wire::StatusPageLayout& of) : layout(of) {
     layout.worker.calling_threads.fetch_add(1, wire::kRelaxed);
   }
-  // A child that was forked has the page as well.
+  // A forked child has the page as well, but must not change the count.
   ~CallingThread() {
     if (layout.writer.load(wire::kRelaxed) == ::getpid()) layout.worker.calling_threads.fetch_sub(1, wire::kRelaxed);
   }
@@ -26,7 +26,8 @@ struct CallingThread {
   wire::StatusPageLayout& layout;
 };
 
-// The waits of this thread that are shown, and where. The state is the thread's, whichever group it waits for.
+// Holds the waits of this thread that are shown, and the page that shows them. The state belongs to the thread,
+// whichever group it waits for.
 struct ShownWaits {
   int depth = 0;
   wire::StatusPageLayout* layout = nullptr;

@@ -1,4 +1,4 @@
-// StatusPage: what this process shows of itself to the launcher, which made the memory (wire/status_page_layout.h).
+// StatusPage shows the state of this process to the launcher, which created the memory (wire/status_page_layout.h).
 #pragma once
 
 #include <algorithm>
@@ -13,53 +13,55 @@
 
 namespace ddp::internal {
 
-// A value that is passed down to whatever shows something: a reference to the page, or to none, and then every function
-// does nothing. The page lives as long as any thread of the process. Any thread.
+// The value refers to the page, or to no page; then every function does nothing. It is passed down to all code that
+// shows something. The page lives as long as any thread of the process. Any thread may use it.
 class StatusPage {
  public:
-  StatusPage() = default;  // none
+  StatusPage() = default;  // refers to no page
   explicit StatusPage(wire::StatusPageLayout* memory) : memory_(memory) {}
 
   // `descriptor` is the text of DDP_BOARD_FD. Returns no page if it names none, or if the parent of this process writes
   // the page.
   static StatusPage map(const char* descriptor);
 
-  // Clears the groups and threads of the program that this process was before exec(). Before anything is shown.
+  // Clears the groups and threads of the program that this process ran before exec(). It must be called before anything
+  // is shown.
   void forget_former_program() const;
 
-  // Null if there is no page.
+  // Returns null if there is no page.
   wire::StatusPageLayout* memory() const { return memory_; }
 
-  // A piece of data has been handed on to a rank of this node, or taken from one.
+  // Counts a piece of data that was passed to a rank of this node, or taken from one.
   void count_handed_on() const {
     if (memory_ != nullptr) memory_->worker.handed_on.fetch_add(1, wire::kRelaxed);
   }
-  // A synchronised step is done.
+  // Counts a synchronised step that is done.
   void count_step() const {
     if (memory_ != nullptr) memory_->worker.steps.fetch_add(1, wire::kRelaxed);
   }
-  // A step or an operation is done that nothing else on the page shows.
+  // Counts a step or an operation that is done and that nothing else on the page shows.
   void count_other_progress() const {
     if (memory_ != nullptr) memory_->other_progress.fetch_add(1, wire::kRelaxed);
   }
-  // This thread has called an operation. It is counted once, until it ends.
+  // Counts this thread as one that has called an operation. It is counted once, until it ends.
   void count_calling_thread() const;
-  // This thread begins to wait for other ranks, or ends to. Waits may be nested: a continuation may wait, too.
+  // Records that this thread begins or stops to wait for other ranks. Waits may be nested, because a continuation may
+  // wait, too.
   void thread_waits(bool begins) const;
-  // The same of a wait that only the operation's end, or its failure, can end.
+  // Does the same for a wait that only the operation's end, or its failure, can end.
   void thread_blocks(bool begins) const;
-  // A thread of the runtime's own begins to run the program's code, or ends to.
+  // Records that a thread of the runtime begins or stops to run the program's code.
   void continuation_runs(bool begins) const {
     if (memory_ != nullptr) memory_->continuations.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
   }
-  // The rank whose failure ends the job, as the launcher says; -1 if there is none.
+  // Returns the rank whose failure ends the job, as the launcher reports it, or -1 if there is none.
   int lost_rank() const { return memory_ == nullptr ? wire::kNoRankLost : memory_->lost_rank.load(wire::kRelaxed); }
 
  private:
   wire::StatusPageLayout* memory_ = nullptr;
 };
 
-// While it lives, this thread waits for other ranks outside of any operation: for them to come to a new group.
+// While it lives, this thread is shown as waiting for other ranks to join a new group, outside of any operation.
 class ThreadWaits {
  public:
   explicit ThreadWaits(StatusPage page) : page_(page) { page_.thread_waits(/*begins=*/true); }
@@ -71,7 +73,7 @@ class ThreadWaits {
   const StatusPage page_;
 };
 
-// While it lives, this process waits in init() for all ranks of a world to come.
+// While it lives, this process is shown as waiting in init() for all ranks of a world to join.
 class AwaitsWorld {
  public:
   AwaitsWorld(StatusPage page, int world_size) : page_(page) {
@@ -91,7 +93,8 @@ class AwaitsWorld {
   const StatusPage page_;
 };
 
-// While it lives, this thread runs the program's code, whatever it waits for around it: a continuation.
+// While it lives, this thread runs the program's code in a continuation. Its waits around the continuation are not
+// shown.
 class ProgramRuns {
  public:
   ProgramRuns();
@@ -103,7 +106,7 @@ class ProgramRuns {
   const int waits_;
 };
 
-// CLOCK_MONOTONIC in nanoseconds, as on the page.
+// Returns CLOCK_MONOTONIC in nanoseconds, as the page shows it.
 inline std::uint64_t monotonic(std::chrono::steady_clock::time_point time) {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
 }
@@ -114,7 +117,8 @@ inline void raise_to(std::atomic<std::uint64_t>& number, std::uint64_t to) {
   }
 }
 
-// As much of the end of `text` as fits, and a zero: the end of a path says more than its beginning.
+// Copies as much of the end of `text` as fits, and a terminating 0. The end of a path is more useful than its
+// beginning.
 template <std::size_t N>
 void write_end_of(std::array<char, N>& to, std::string_view text) {
   text.remove_prefix(text.size() - std::min(text.size(), N - 1));

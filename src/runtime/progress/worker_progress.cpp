@@ -20,11 +20,11 @@ using namespace internal;
 
 namespace {
 
-// Of the process: a PhaseScope has no object that could hold it, and the page has one place for it.
+// The place belongs to the process: a PhaseScope has no object that could hold it, and the page has one place for it.
 std::mutex place_mutex;
 PhasePlace place_now;
 
-// Returns the place before.
+// Returns the previous place.
 PhasePlace enter(const PhasePlace& place) {
   const std::lock_guard lock(place_mutex);
   const PhasePlace before = std::exchange(place_now, place);
@@ -49,15 +49,15 @@ PhasePlace place_of(Phase phase, std::string_view name, CallSite site) {
   return place;
 }
 
-// 0 if there is none, or it may not be known.
+// Returns 0 if there is no parent, or if the parent cannot be determined.
 pid_t parent_of(pid_t pid) {
   const std::string stat = base::read_file("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t name_end = stat.rfind(") ");
   return name_end == std::string::npos ? 0 : std::atoi(stat.c_str() + std::min(name_end + 4, stat.size()));
 }
 
-// Of the nearest one that has the descriptor: a program around this one may close it for its child, as Python's
-// subprocess module does, and has it itself.
+// Returns the page of the nearest ancestor that has the descriptor. A program around this one may close the descriptor
+// for its child but keep it itself, as Python's subprocess module does.
 StatusPage page_of_ancestor(const std::string& descriptor) {
   constexpr int kMostAncestors = 16;
   pid_t pid = ::getppid();

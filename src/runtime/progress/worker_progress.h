@@ -1,4 +1,4 @@
-// The phase of this process, and the status page that it has.
+// Declares the phase and the status page of this process.
 #pragma once
 
 #include <ddp/progress.h>
@@ -7,12 +7,12 @@
 
 namespace ddp::internal {
 
-// The page that DDP_BOARD_FD names, opened at the first call. It is for the public functions that have no object
-// (PhaseScope, heartbeat, request_more_time) and for init(), which passes it down; everything else gets a page from its
-// owner.
+// Returns the page that DDP_BOARD_FD names, which the first call opens. It is for the public functions that have no
+// object (PhaseScope, heartbeat, request_more_time) and for init(), which passes it down. All other code gets a page
+// from its owner.
 StatusPage process_page();
 
-// From now on, until the next one or a PhaseScope.
+// Enters a phase, which lasts until the next call or a PhaseScope.
 void enter_phase(Phase phase);
 
 }  // namespace ddp::internal

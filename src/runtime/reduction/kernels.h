@@ -1,4 +1,4 @@
-// The reductions compiled once for each kind of processor, and the table that they are found in.
+// The reductions are compiled once for each kind of processor. This file declares the table that holds them.
 #pragma once
 
 #include <ddp/data_type.h>
@@ -10,17 +10,18 @@
 
 namespace ddp::internal {
 
-// As reduce(), for one type and one operation; at least one source and one destination.
+// Computes reduce() for one type and one operation, with at least one source and one destination.
 using ReductionKernel = void (*)(std::span<const ReductionSource> sources, std::span<void* const> destinations,
                                  std::size_t count);
 
 struct ReductionKernels {
-  // What a kernel computes: two operations of ReduceOp may be one of these, as may one operation be two.
+  // A step names the computation of a kernel. Two operations of ReduceOp may use the same step, and one operation may
+  // use two.
   enum Step : std::size_t { sum, scaled_sum, product, min, max, bit_and, bit_or, bit_xor, kSteps };
 
-  std::array<std::array<ReductionKernel, kSteps>, kDataTypes.size()> table{};  // null where not defined
+  std::array<std::array<ReductionKernel, kSteps>, kDataTypes.size()> table{};  // null if not defined
 
-  // By type; the floating-point ones come first.
+  // These arrays are indexed by type; the floating-point types come first.
   static constexpr std::size_t kFloatingPointTypes = 4;
   std::array<void (*)(const void* from, float* to, std::size_t count), kFloatingPointTypes> to_single{};
   std::array<void (*)(const float* from, void* to, std::size_t count), kFloatingPointTypes> from_single{};
@@ -30,10 +31,10 @@ struct ReductionKernels {
 
 extern const ReductionKernels kPortableKernels;
 #ifdef __x86_64__
-extern const ReductionKernels kAvx2Kernels;  // AVX2 and F16C
+extern const ReductionKernels kAvx2Kernels;  // for processors with AVX2 and F16C
 #endif
 
-// The best for the processor that runs this.
+// Returns the best kernels for the processor that runs this code.
 const ReductionKernels& reduction_kernels();
 
 }  // namespace ddp::internal

@@ -1,4 +1,5 @@
-// For processors with AVX2 and F16C; compiled with the options for them (src/CMakeLists.txt).
+// These kernels are for processors with AVX2 and F16C. src/CMakeLists.txt compiles them with the options for these
+// processors.
 #include <immintrin.h>
 
 #include "runtime/reduction/kernels.h"
@@ -22,7 +23,7 @@ void narrow(const float* from, Float16* to, std::size_t count) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
                      _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
   }
-  // Not _cvtss_sh(): clang 14 makes that a macro with a compound literal, which is not C++.
+  // _cvtss_sh() is not used, because clang 14 makes it a macro with a compound literal, which is not C++.
   for (; i < count; ++i) {
     const __m128i halves = _mm_cvtps_ph(_mm_set_ss(from[i]), _MM_FROUND_TO_NEAREST_INT);
     to[i].bits = static_cast<std::uint16_t>(_mm_extract_epi16(halves, 0));

@@ -1,13 +1,13 @@
-// The loops of the reductions, to be included by exactly one file a processor kind. Everything in here has internal
-// linkage, and nothing from elsewhere that could be inlined is called in the loops: a function that two files compile
-// for different processors would be merged by the linker, and the wrong one could be kept.
+// This file holds the loops of the reductions. Exactly one file per kind of processor includes it. Everything in it has
+// internal linkage, and its loops call nothing from elsewhere that could be inlined. Otherwise two files could compile
+// one function for different processors. The linker would merge the copies and could keep the wrong one.
 //
-// Each block of elements goes through an accumulator that stays in the first-level cache: the first two sources are
+// Each block of elements goes through an accumulator that stays in the first-level cache. The first two sources are
 // combined into it, the others are added to it, and it is copied (or rounded) to every destination. So no loop writes
-// to memory that the compiler must take for a source, and all of them become vector instructions.
+// to memory that the compiler must assume to be a source. Therefore, the compiler vectorizes all loops.
 //
-// The includer defines, in an unnamed namespace, widen(const Float16*, float*, n) and narrow(const float*, Float16*,
-// n).
+// The including file defines, in an unnamed namespace, widen(const Float16*, float*, n) and narrow(const float*,
+// Float16*, n).
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,8 @@
 namespace ddp::internal {
 namespace {
 
-// Elements of a block: 4 KiB of floats, so that the accumulator, one widened source and the data fit into 32 KiB.
+// A block has this many elements: 4 KiB of floats, so that the accumulator, one widened source and the data fit into 32
+// KiB.
 constexpr std::size_t kBlock = 1024;
 
 void widen(const BFloat16* from, float* to, std::size_t count) {
@@ -36,7 +37,7 @@ void narrow(const float* from, BFloat16* to, std::size_t count) {
   }
 }
 
-// How elements of T are computed: as they lie in memory, or widened into `scratch`.
+// Determines how elements of T are computed: as they lie in memory, or widened into `scratch`.
 template <typename T>
 struct Computed {
   using Type = T;
@@ -57,7 +58,7 @@ struct Computed<Float16> : Widened<Float16> {};
 template <>
 struct Computed<BFloat16> : Widened<BFloat16> {};
 
-// Integers wrap around, which is defined for unsigned ones only.
+// Integers wrap around, which is defined only for unsigned types.
 template <typename T>
 auto as_unsigned(T value) {
   if constexpr (!std::is_integral_v<T>) {
@@ -81,7 +82,7 @@ struct Product {
     return static_cast<T>(as_unsigned(a) * as_unsigned(b));
   }
 };
-// `b != b` only for NaN, which wins; the compiler drops it for integers.
+// `b != b` is true only for NaN, which wins. The compiler drops it for integers.
 struct Min {
   template <typename T>
   static T apply(T a, T b) {
@@ -113,7 +114,7 @@ struct Xor {
   }
 };
 
-// result[i] = a[i] (op) b[i], each times its factor.
+// Computes result[i] = a[i] (op) b[i], each times its factor.
 template <typename Operation, bool scaled, typename T>
 void combine(T* result, const T* a, T a_factor, const T* b, T b_factor, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -130,7 +131,7 @@ void multiply(T* result, const T* values, T factor, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) result[i] = values[i] * factor;
 }
 
-// Sums what `accumulator` has and one source more.
+// Combines the accumulator with one more source.
 template <typename Operation, bool scaled, typename T>
 void accumulate(T* accumulator, const T* next, T factor, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -201,7 +202,7 @@ constexpr auto integer() {
   return row;
 }
 
-// bool: bytes that are 0 or 1.
+// A bool is a byte that is 0 or 1.
 constexpr auto boolean() {
   auto row = integer<std::uint8_t>();
   row[Steps::sum] = row[Steps::max] = row[Steps::bit_or];
@@ -226,7 +227,7 @@ void store(const float* from, void* to, std::size_t count) {
   }
 }
 
-// In the order of DataType.
+// The tables are in the order of DataType.
 constexpr ReductionKernels kKernels{
     {floating_point<Float16>(), floating_point<BFloat16>(), floating_point<float>(), floating_point<double>(),
      integer<std::int8_t>(), integer<std::int16_t>(), integer<std::int32_t>(), integer<std::int64_t>(),

@@ -1,10 +1,11 @@
-// For every processor: what the compiler makes of the loops with the least that the architecture has.
+// These kernels are for every processor. The compiler uses only the instructions that all processors of the
+// architecture have.
 #include "runtime/reduction/kernels.h"
 
 namespace ddp::internal {
 namespace {
 
-// Scaling by powers of two lets the float unit renormalise what has no hidden bit; see Float16.
+// Scaling by powers of two lets the float unit renormalise values that have no hidden bit; see Float16.
 void widen(const Float16* from, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t half = from[i].bits;
@@ -28,7 +29,7 @@ void narrow(const float* from, Float16* to, std::size_t count) {
     const std::uint32_t normal = (magnitude + 0xfffU + ((magnitude >> 13) & 1U) - 0x38000000U) >> 13;
     std::uint32_t bits = magnitude < 0x38800000U ? small : normal;
     bits = magnitude >= 0x477ff000U ? 0x7c00U : bits;
-    // A NaN stays one, with the payload's upper bits, as the processor's own instruction does it.
+    // A NaN stays a NaN and keeps the payload's upper bits, as with the processor's own instruction.
     bits = magnitude > 0x7f800000U ? 0x7e00U | ((magnitude >> 13) & 0x3ffU) : bits;
     to[i].bits = static_cast<std::uint16_t>(sign | bits);
   }

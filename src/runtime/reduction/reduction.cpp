@@ -15,7 +15,7 @@ namespace {
 
 ReductionKernels::Step step_of(ReduceOp op, std::span<const ReductionSource> sources) {
   using Steps = ReductionKernels;
-  // In the order of ReduceOp::Kind.
+  // These steps are in the order of ReduceOp::Kind.
   constexpr std::array kSteps = {Steps::sum,     Steps::sum,    Steps::product, Steps::min, Steps::max,
                                  Steps::bit_and, Steps::bit_or, Steps::bit_xor, Steps::sum};
   static_assert(kSteps.size() == ReduceOp::premultiplied_sum + 1);

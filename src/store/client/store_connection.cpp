@@ -24,8 +24,8 @@ using wire::StoreDialect;
 using wire::StoreOp;
 using wire::StoreRequest;
 
-// PyTorch 1.13's server takes VALIDATE for a SET, and what follows for the length of its key. The nonce's lower bytes
-// make that a length that no allocation is tried for: the server closes the connection at once.
+// PyTorch 1.13's server reads VALIDATE as a SET, and the following bytes as the length of its key. The nonce's lower
+// bytes make that length so large that the server does not try to allocate it. It closes the connection at once.
 std::uint32_t ping_nonce() {
   return (static_cast<std::uint32_t>(::getpid()) << 24) | 0x00FFFFFF;
 }
@@ -34,7 +34,7 @@ std::string host_and_pid() {
   return base::host_name() + ":" + std::to_string(::getpid());
 }
 
-// Ranks that were started together and met no server do not come back together.
+// Jitter keeps ranks that were started together from retrying at the same moment.
 milliseconds jittered(milliseconds pause) {
   static thread_local std::minstd_rand random(std::random_device{}());
   return milliseconds(std::uniform_int_distribution<milliseconds::rep>(pause.count() / 2, pause.count())(random));
@@ -67,14 +67,14 @@ base::Result<std::unique_ptr<StoreConnection>, std::string> StoreConnection::try
     std::unique_ptr<StoreConnection> connection(new StoreConnection(std::move(fd).value()));
     connection->server_.dialect = dialect;
     try {
-      // A peer that is no store may accept and stay silent: one try must not use up all the time.
+      // A peer that is no store may accept and never answer, so one attempt must not use up all the time.
       connection->greet(options, std::min<Deadline>(until, steady_clock::now() + limits::kStoreHandshake));
       return connection;
     } catch (const ConnectionLost& lost) {
       const bool closed = lost.failure.kind == SocketFailure::Kind::closed;
       const bool answered = connection->input_end_ > 0;
       if (closed && answered) return lost.failure.message;
-      // PyTorch 1.13's server closes the connection upon the first greeting; so may what is no store at all.
+      // PyTorch 1.13's server closes the connection upon the first greeting. A peer that is no store may do so too.
       if (!closed) break;
     }
   }
@@ -128,7 +128,7 @@ void StoreConnection::receive_into(std::span<char> bytes, Deadline until) {
     input_begin_ += ready;
     bytes = bytes.subspan(ready);
     if (bytes.empty()) return;
-    // Large values go where they belong without a copy.
+    // Large values are received into their destination without a copy.
     const bool direct = bytes.size() >= input_.size();
     const auto received = net::receive_some(fd_.get(), direct ? bytes : std::span<char>(input_), until);
     if (!received) throw ConnectionLost{received.error()};

@@ -1,4 +1,4 @@
-// StoreConnection: a socket on which a store server has answered, and what that server is.
+// StoreConnection is a socket on which a store server has answered, with facts about that server.
 #pragma once
 
 #include <ddp/store.h>
@@ -16,24 +16,24 @@
 
 namespace ddp::store {
 
-// Thrown by a StoreConnection, which is of no use afterwards: where the stream stands is unknown.
+// A StoreConnection throws this. It is unusable afterwards, because the position in the stream is unknown.
 struct ConnectionLost {
   net::SocketFailure failure;
 };
 
 struct ServerFacts {
   wire::StoreDialect dialect = wire::StoreDialect::current;
-  bool ours = false;    // it knows our own requests
-  std::int64_t id = 0;  // of this run of our server, if it was told our rank; else 0
+  bool ours = false;    // it is ddplaunch's server and supports its extensions
+  std::int64_t id = 0;  // identifies this run of ddplaunch's server, if the client sent its rank; else 0
 
   friend bool operator==(const ServerFacts&, const ServerFacts&) = default;
 };
 
-// Not thread-safe. send() and receive() throw ConnectionLost.
+// It is not thread-safe. send() and receive() throw ConnectionLost.
 class StoreConnection {
  public:
-  // Tries again, with growing pauses, until a store answers. Throws `unavailable` at the deadline; the message says
-  // what the last try met.
+  // Retries, with growing pauses, until a store answers. Throws `unavailable` at the deadline. The message contains the
+  // error of the last attempt.
   static std::unique_ptr<StoreConnection> connect(const TcpStoreOptions& options, net::Deadline until);
 
   const ServerFacts& server() const { return server_; }
@@ -51,7 +51,7 @@ class StoreConnection {
  private:
   explicit StoreConnection(base::UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // Else the reason.
+  // Returns a connection, or the reason why there is none.
   static base::Result<std::unique_ptr<StoreConnection>, std::string> try_once(const TcpStoreOptions& options,
                                                                               net::Deadline until);
   void greet(const TcpStoreOptions& options, net::Deadline until);
@@ -59,7 +59,7 @@ class StoreConnection {
 
   base::UniqueFd fd_;
   ServerFacts server_;
-  // What came beyond what was asked for: mostly the rest of a reply.
+  // Holds received bytes that were not requested yet, mostly the rest of a reply.
   std::array<char, 4096> input_{};
   std::size_t input_begin_ = 0;
   std::size_t input_end_ = 0;

@@ -100,7 +100,7 @@ void StoreSession::await_keys(StoreOp op, Keys keys, milliseconds timeout, Deadl
   };
   std::string message;
   if (server_.dialect == StoreDialect::legacy) {
-    // PyTorch 1.13's server forgets no wait but with its connection.
+    // PyTorch 1.13's server forgets a wait only when its connection closes.
     connection_.reset();
     closed_by_us_ = true;
     message = in_vain(keys) + "Has every rank reached this point?";

@@ -1,5 +1,5 @@
-// StoreSession: a client's connection to its server as long as the client lives: lost, found again where that is safe,
-// and what to tell when it is not.
+// StoreSession is a client's connection to its server for the lifetime of the client. It reconnects if that is safe,
+// and otherwise describes the failure.
 #pragma once
 
 #include <initializer_list>
@@ -14,20 +14,20 @@
 
 namespace ddp::store {
 
-// Not thread-safe. All functions throw Error; those that talk (send to receive_values) throw ConnectionLost as well and
-// belong inside of read() or once().
+// It is not thread-safe. All functions throw Error. Those that communicate (send to receive_values) also throw
+// ConnectionLost, so call them only inside read() or once().
 class StoreSession {
  public:
   using Requests = std::initializer_list<wire::StoreRequest>;
 
-  // `same_as`: what the server must be; null: anything.
+  // If `same_as` is not null, the server must be this one.
   explicit StoreSession(const TcpStoreOptions& options, const ServerFacts* same_as = nullptr);
 
   const ServerFacts& server() const { return server_; }
   const std::string& where() const { return where_; }
   net::Deadline deadline() const { return std::chrono::steady_clock::now() + options_.timeout; }
 
-  // `talk` only reads: it is repeated on a new connection if the server is the same.
+  // `talk` must only read: it is repeated on a new connection if the server is the same.
   template <typename Talk>
   auto read(net::Deadline until, Talk&& talk) {
     for (int repeats = limits::kStoreRepeats;; --repeats) {
@@ -45,7 +45,7 @@ class StoreSession {
     }
   }
 
-  // `talk` must not be carried out twice; `op` and `key` tell what it is.
+  // `talk` is not repeated. `op` and `key` name it in messages.
   template <typename Talk>
   auto once(wire::StoreOp op, const std::string& key, net::Deadline until, Talk&& talk) {
     connect_again(until);
@@ -59,17 +59,17 @@ class StoreSession {
     }
   }
 
-  // Every write so far was carried out.
+  // Returns whether every write so far was carried out.
   bool all_confirmed() const { return !unconfirmed_; }
-  // A later request was answered.
+  // Records that a later request was answered.
   void confirm() { unconfirmed_.reset(); }
-  // False once the connection to a server is lost to which there is no way back.
+  // Returns false once the connection is lost and the session cannot reconnect.
   bool usable() const { return connection_ != nullptr || closed_by_us_ || server_.id != 0; }
-  // A request that is not answered: that it was carried out shows when a later one is.
+  // Sends a request that the server does not answer. The answer to a later request confirms it.
   void write(const wire::StoreRequest& request);
 
   void send(Requests requests, net::Deadline until);
-  // Returns when WAIT or BARRIER (`op`), which was the last request, is answered; cancels it at the deadline and throws
+  // Returns when the last request, WAIT or BARRIER (`op`), is answered. Cancels it at the deadline and throws
   // `timeout`.
   void await_keys(wire::StoreOp op, std::span<const std::string> keys, std::chrono::milliseconds timeout,
                   net::Deadline until);
@@ -82,14 +82,15 @@ class StoreSession {
  private:
   void connect_again(net::Deadline until);
   void require_same(const ServerFacts& server) const;
-  // True if the last key came in the last moment: that is answered before the cancellation is.
+  // Returns true if the last key arrived at the last moment: the server then answers the wait before the cancellation.
   bool cancel_wait();
-  // Those of the first thousand keys that do not exist now; all of these if they came in the meantime.
+  // Returns those of the first thousand keys that do not exist now, or all of these if they have arrived in the
+  // meantime.
   std::vector<std::string> absent(std::span<const std::string> keys);
   std::string explain(std::span<const std::string> keys);
-  // "ADD of key 'k'".
+  // Returns text such as "ADD of key 'k'".
   static std::string name(wire::StoreOp op, const std::string& key);
-  // `what`: the request that may or may not have been carried out, if it matters.
+  // `what` names the request that may or may not have been carried out; it is empty if that does not matter.
   [[noreturn]] void fail(const net::SocketFailure& failure, const std::string& what);
 
   const TcpStoreOptions options_;
@@ -97,7 +98,7 @@ class StoreSession {
   std::unique_ptr<StoreConnection> connection_;
   const ServerFacts server_;
   bool closed_by_us_ = false;
-  // The last request that is not answered and was followed by none that is.
+  // Holds the last request without an answer, if no later request was answered.
   std::optional<wire::StoreOp> unconfirmed_;
   std::string unconfirmed_key_;
 };

@@ -25,7 +25,7 @@ using wire::StoreOp;
 using wire::StoreRequest;
 using Kind = VisitFailure::Kind;
 
-// PyTorch 1.13's server takes the greeting for a key of this length, which it does not try to allocate.
+// PyTorch 1.13's server reads the greeting as a key of this length, which it does not try to allocate.
 constexpr std::uint32_t kNonce = 0x00FFFFFF;
 
 StoreRequest request(StoreOp op, std::vector<std::string> keys = {}, std::vector<std::string> values = {},
@@ -45,7 +45,7 @@ Result<Integer, SocketFailure> receive(int fd, Deadline until) {
   return value;
 }
 
-// A peer whose machine is gone says nothing, for ever.
+// Detects a peer whose node has failed: it would never send anything again.
 void keep_alive(int fd) {
   const int on = 1;
   const auto idle = static_cast<int>(std::chrono::seconds(limits::kStoreAliveIdle).count());
@@ -55,7 +55,7 @@ void keep_alive(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof pause);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
-  // Probes are sent only when nothing waits for its acknowledgement.
+  // The kernel sends probes only when no sent data awaits an acknowledgement.
   const auto patience = static_cast<unsigned>(
       std::chrono::milliseconds(limits::kStoreAliveIdle + limits::kStoreAliveTries * limits::kStoreAlivePause).count());
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
@@ -65,7 +65,8 @@ VisitFailure foreign(const std::string& where, const std::string& what) {
   return {Kind::foreign, where + " is " + what + ", not ddplaunch's"};
 }
 
-// Who closes the connection upon the greeting: PyTorch 1.13's server, or a store of ours that does not let us in.
+// Finds out which server closes the connection upon the greeting: PyTorch 1.13's, or ddplaunch's when it refuses this
+// client.
 VisitFailure who_hangs_up(const std::string& host, std::uint16_t port, const std::string& where, Deadline until) {
   const auto fd = net::connect_tcp(host, port, until);
   if (!fd) return {Kind::unreachable, where + " has closed the connection, and is gone: " + fd.error().message};
@@ -101,7 +102,8 @@ Result<StoreVisit, VisitFailure> StoreVisit::open(const std::string& host, std::
   }
   if (authenticator) {
     if (auto failure = visit.authenticate(authenticator, until)) {
-      // A server to which the question means nothing closes the connection. What is it?
+      // A server that does not know the request closes the connection. A visit without a token finds out which server
+      // it is.
       if (failure->kind != Kind::lost) return *failure;
       const auto other = open(host, port, nullptr, until);
       if (!other && other.error().kind == Kind::foreign) return other.error();

@@ -1,4 +1,5 @@
-// StoreVisit: a connection to a store of ours from somebody who is no rank: to look at it, or to vouch for a machine.
+// StoreVisit is a connection to ddplaunch's store from a process that is no rank. It inspects the store, or
+// authenticates a node.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +18,40 @@ namespace ddp::store {
 
 struct VisitFailure {
   enum class Kind {
-    unreachable,  // nobody answers: another try may help
-    foreign,      // somebody does, who is no store of ours
-    refused,      // a store of ours, or what may be one, does not let us in
-    lost,         // the connection, in the middle
+    unreachable,  // no server answers; another attempt may help
+    foreign,      // the server that answers is not ddplaunch's store
+    refused,      // the server is, or may be, ddplaunch's store, but refuses this client
+    lost,         // the connection broke after it was established
   };
   Kind kind;
-  std::string message;  // what has happened at "HOST:PORT", and what to do; a sentence without a full stop
+  std::string message;  // says what happened at "HOST:PORT" and what to do; a sentence without a full stop
 };
 
-// Blocks until the deadline at most. Not thread-safe. After a failure it is of no use.
+// Each call blocks until the deadline at most. It is not thread-safe. After a failure it is unusable.
 class StoreVisit {
  public:
-  // One try. With `authenticator`, both sides prove that they know its secret: as long as the visit lasts, the server
-  // then lets in all that comes from our address. Null: nothing is proved.
+  // Makes one attempt. With `authenticator`, both sides prove that they know its secret. For the duration of the visit
+  // the server then admits all connections from this client's address. If it is null, no proof is exchanged.
   static base::Result<StoreVisit, VisitFailure> open(const std::string& host, std::uint16_t port,
                                                      std::shared_ptr<const Authenticator> authenticator,
                                                      net::Deadline until);
 
   base::Result<wire::StoreReport, VisitFailure> report(net::Deadline until);
 
-  // The ranks of the job that are not connected, as a list: "2, 5-7". Empty if there are none, and if no rank has said
-  // what it is.
+  // Returns the job's ranks that are not connected, as a list: "2, 5-7". The list is empty if there are none, or if no
+  // client has sent its rank.
   base::Result<std::string, VisitFailure> absent_ranks(net::Deadline until);
 
-  // The bytes of CONTROL: what a launcher says to its coordinator. What that says comes as a u64 and so many bytes.
+  // Encodes a CONTROL request: a launcher's message to its coordinator. The coordinator's messages arrive as a u64
+  // length and that many bytes.
   static std::string control_request(std::string_view message);
 
-  // Readable when the server has closed the connection, or its machine has not answered for some time.
+  // The descriptor is readable when the server has closed the connection, or its node has not answered for some time.
   int fd() const { return fd_.get(); }
-  // What makes fd() readable, as far as it is known.
+  // Returns why fd() is readable, if that is known.
   std::string why_lost() const;
 
-  // Our end, as the server's report names it.
+  // Returns the local address of the connection, as the server's report shows it.
   std::string own_name() const;
 
  private:
@@ -63,7 +65,7 @@ class StoreVisit {
 
   base::UniqueFd fd_;
   std::string where_;
-  bool greeted_ = false;  // it is ours
+  bool greeted_ = false;  // it is ddplaunch's server
   bool proved_ = false;
 };
 

@@ -1,9 +1,9 @@
-// The client of a store server. One request at a time on a connection; after any failure that leaves the stream in an
-// unknown state it is closed, because a late reply must never be taken for the answer to another request.
+// This is the client of a store server. A connection carries one request at a time. It is closed after any failure that
+// leaves the stream in an unknown state. Otherwise a late reply could be taken for the answer to another request.
 //
-// All threads share one connection, so that what they ask for is carried out in their order. A thread that has to wait
-// for a key takes it away, once all that was asked for on it is answered, and others that come meanwhile go on with
-// another one: what they do may be what is waited for, here or on another rank.
+// All threads share one connection, so that the server carries out their requests in order. A thread that must wait for
+// a key takes the connection once all requests on it are answered. Other threads meanwhile use another connection,
+// because their requests may set the awaited key, here or on another rank.
 #include <ddp/error.h>
 #include <ddp/store.h>
 
@@ -50,7 +50,7 @@ class TcpStore : public Store {
   std::vector<std::string> multi_get(Keys keys) override {
     Turn turn(*this);
     return turn->read(turn->deadline(), [&](Deadline until) {
-      // An absent key is an empty value to our server; to others it may be a reason to close the connection.
+      // ddplaunch's server returns an empty value for an absent key. Other servers may close the connection.
       if (server_.ours && keys.size() <= limits::kStoreEagerKeys) {
         turn->send({about(StoreOp::check, keys), about(StoreOp::multi_get, keys)}, until);
         const bool ready = turn->receive<std::uint8_t>(until) == wire::kStoreReady;
@@ -150,7 +150,8 @@ class TcpStore : public Store {
         });
       }
       if (auto value = try_queue_pop(key)) return *value;
-      // It was another's before it was ours, or the key has a value besides and so nobody waits for its queue.
+      // Another client took the value first, or the key also has a value, so that WAIT returns while the queue is
+      // empty.
       if (steady_clock::now() >= until) {
         throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) +
                                             " for a value in the queue of key '" + key + "' in the store at " + where_);
@@ -185,7 +186,7 @@ class TcpStore : public Store {
   }
 
  private:
-  // A thread's turn at the shared connection.
+  // Represents a thread's exclusive use of the shared connection.
   class Turn {
    public:
     explicit Turn(TcpStore& store) : store_(store), lock_(store.mutex_) {
@@ -210,7 +211,7 @@ class TcpStore : public Store {
 
     StoreSession* operator->() { return own_ ? own_.get() : store_.shared_.get(); }
 
-    // Lets others go on with another connection. All that was asked for on this one must have been answered.
+    // Lets other threads continue on another connection. All requests on this one must have been answered.
     void step_aside() {
       if (own_) return;
       own_ = std::move(store_.shared_);
@@ -230,8 +231,8 @@ class TcpStore : public Store {
     std::unique_ptr<StoreSession> own_;
   };
 
-  // Send a request and return the number that answers it: read() for requests that change nothing, once() for those
-  // that must not be carried out twice.
+  // These functions send a request and return the number that answers it. read() is for requests that change nothing,
+  // once() for those that must not be repeated.
   template <typename Integer>
   Integer read(const wire::StoreRequest& request) {
     Turn turn(*this);
@@ -248,7 +249,7 @@ class TcpStore : public Store {
     });
   }
 
-  // Sends WAIT or BARRIER, and CHECK where the last write is to be known of first; returns when it is answered.
+  // Sends WAIT or BARRIER, and before it CHECK if a write is unconfirmed. Returns when the request is answered.
   static void wait_aside(Turn& turn, const wire::StoreRequest& request, Keys keys, milliseconds timeout,
                          Deadline until) {
     const Deadline sent = std::max(until, turn->deadline());
@@ -275,7 +276,7 @@ class TcpStore : public Store {
     return values;
   }
 
-  // What PyTorch 1.13 does itself, for want of a request for it.
+  // Implements the barrier as PyTorch 1.13 does, whose server has no request for it.
   void counted_barrier(const std::string& key, int world_size, milliseconds timeout) {
     const Deadline until = steady_clock::now() + timeout;
     for (std::int64_t count = add(key, 1); count < world_size; count = add(key, 0)) {
@@ -290,8 +291,8 @@ class TcpStore : public Store {
 
   const TcpStoreOptions options_;
   std::mutex mutex_;
-  std::unique_ptr<StoreSession> shared_;             // null while a thread waits on it
-  std::vector<std::unique_ptr<StoreSession>> idle_;  // of waits that are over
+  std::unique_ptr<StoreSession> shared_;             // null while a thread waits on that connection
+  std::vector<std::unique_ptr<StoreSession>> idle_;  // connections whose waits have ended
   const store::ServerFacts server_;
   const std::string where_;
 };

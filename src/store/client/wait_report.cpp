@@ -8,7 +8,7 @@
 namespace ddp::store {
 namespace {
 
-// The ranges of a list, without `own`. What is no list of ranks is shown as it is.
+// Parses the ranges of a list, without `own`. Text that is no list of ranks is shown unchanged.
 struct RankList {
   std::string text;
   bool several = false;

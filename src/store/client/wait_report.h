@@ -1,4 +1,4 @@
-// What the other ranks do while one has waited in vain.
+// WaitReport describes the other ranks when a rank's wait has timed out.
 #pragma once
 
 #include <optional>
@@ -6,15 +6,15 @@
 
 namespace ddp::store {
 
-// Rank lists as the server's EXPLAIN has them: "0, 2-5", "" for none.
+// Holds rank lists from the server's EXPLAIN: "0, 2-5", or "" for none.
 struct WaitReport {
-  std::string waiting;    // for one of the keys, or gave it up
-  std::string elsewhere;  // connected, and not waiting for them
-  std::string never;      // not seen yet
+  std::string waiting;    // ranks that wait for one of the keys, or stopped waiting for it
+  std::string elsewhere;  // ranks that are connected and do not wait for them
+  std::string never;      // ranks that have not connected yet
 };
 
-// "Ranks 0, 2 wait for it too; rank 1 is connected and does not; rank 3 has not arrived." `own` is left out. Empty if
-// the report names nobody else.
+// Returns text such as "Ranks 0, 2 wait for it too; rank 1 is connected and does not; rank 3 has not arrived." It omits
+// `own`. The text is empty if the report names no other rank.
 std::string describe(const WaitReport& report, std::optional<int> own);
 
 }  // namespace ddp::store

@@ -14,7 +14,7 @@ constexpr std::size_t kFrameBytes = kLengthBytes + 8;
 constexpr std::size_t kKeyLengthBytes = 8;
 constexpr std::size_t kLongestBody = 1 + kKeyLengthBytes + limits::kStoreKeyBytes + limits::kStoreValueBytes;
 
-// Of the length as well: else a garbled one would be a place to look for a record.
+// The checksum covers the length too, because a corrupt length would point to a wrong record.
 std::int64_t checksum(std::string_view length, std::string_view body) {
   base::Fnv1a64 hash;
   hash.update(length);

@@ -1,5 +1,5 @@
-// The bytes of a store file: a head and a log of changes. docs/development/protocol.md, section 2, is the description.
-// No I/O here.
+// This file encodes the bytes of a store file: a head and a log of changes. docs/development/protocol.md, section 2,
+// describes the format. There is no I/O here.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace ddp::store {
 
 inline constexpr std::string_view kFileLogHead = "ddplaunch store1";
 
-// What is in the log besides changes of the table: users that came and left.
+// The log also records users that joined and left.
 enum class UserChange : std::uint8_t { joined = 6, left = 7 };
 
 using LogRecord = std::variant<TableChange, UserChange>;
@@ -23,12 +23,12 @@ struct LogEntry {
   LogRecord record;
   std::size_t bytes;
 };
-// The log ends here: with the last record, or with a piece of one whose writer was killed.
+// The log ends here: after the last record, or at a partial record whose writer was killed.
 struct LogEnd {};
-// There is what nobody wrote so.
+// The bytes are no valid record.
 struct LogCorrupt {};
 
-// The first record of `bytes`.
+// Decodes the first record of `bytes`.
 std::variant<LogEntry, LogEnd, LogCorrupt> next_record(std::string_view bytes);
 
 }  // namespace ddp::store

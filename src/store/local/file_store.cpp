@@ -1,5 +1,5 @@
-// A store that is a log in a file. Every user keeps the table that the log makes, up to the offset it has read; under
-// the file's lock it reads what others have added, and adds its own.
+// This store is a log in a file. Every user keeps the table that results from the log up to the offset that it has
+// read. While it holds the file's lock, it reads the changes of other users and appends its own.
 #include <ddp/error.h>
 #include <ddp/store.h>
 
@@ -36,7 +36,7 @@ class FileStore : public store::TableStore {
     try {
       leave();
     } catch (const Error&) {
-      // Then it counts as crashed: the file stays.
+      // This user then counts as crashed, and the file remains.
     }
   }
 
@@ -61,7 +61,7 @@ class FileStore : public store::TableStore {
  private:
   steady_clock::time_point deadline() const { return steady_clock::now() + timeout(); }
 
-  // Until `turn` says that it is done. Nothing tells when others write: inotify does not see other machines' writes.
+  // Repeats `turn` until it returns true. It must poll, because inotify does not report writes of other nodes.
   template <typename Turn>
   static bool poll(milliseconds timeout, Turn&& turn) {
     const auto until = steady_clock::now() + timeout;
@@ -75,7 +75,7 @@ class FileStore : public store::TableStore {
     return true;
   }
 
-  // False if the last user removed the file between our opening it and our lock.
+  // Returns false if the last user removed the file after this process opened it and before it got the lock.
   bool join() {
     file_.emplace(path_);
     const LockedFile::Guard guard(*file_, FileLock::exclusive, deadline());
@@ -100,7 +100,7 @@ class FileStore : public store::TableStore {
     read_new();
   }
 
-  // Expects a lock.
+  // The caller must hold a lock.
   void read_new() {
     const std::uint64_t size = file_->size();
     if (size < end_) fail(ErrorKind::corrupt, "is shorter than it was");
@@ -108,7 +108,7 @@ class FileStore : public store::TableStore {
     if (end_ == 0) {
       const std::string head = file_->read(0, store::kFileLogHead.size());
       if (!store::kFileLogHead.starts_with(head)) fail(ErrorKind::corrupt, "is no store, or one of another version");
-      if (head.size() < store::kFileLogHead.size()) return;  // new, or its maker was killed
+      if (head.size() < store::kFileLogHead.size()) return;  // the file is new, or its creator was killed
       end_ = head.size();
     }
     std::string bytes;
@@ -118,7 +118,7 @@ class FileStore : public store::TableStore {
     }
   }
 
-  // The number of bytes that were whole records.
+  // Returns the number of bytes that were complete records.
   std::size_t apply_all(std::string_view bytes) {
     std::size_t done = 0;
     while (true) {
@@ -134,7 +134,7 @@ class FileStore : public store::TableStore {
     }
   }
 
-  // Expects the exclusive lock and all that was written to be read.
+  // The caller must hold the exclusive lock and have read all records.
   void write(const Changes& changes) {
     std::string bytes;
     for (const TableChange& change : changes) {
@@ -173,7 +173,7 @@ class FileStore : public store::TableStore {
   const int world_size_;
   std::mutex mutex_;
   std::optional<LockedFile> file_;
-  std::uint64_t end_ = 0;  // of the records in table_; 0: not even the head has been read
+  std::uint64_t end_ = 0;  // end of the records in table_; 0 before the head has been read
   store::LocalTable table_;
   int joined_ = 0;
   int left_ = 0;

@@ -1,5 +1,5 @@
-// LocalTable: the values and queues of a store that lies in this process. What may happen to them is one of a few
-// changes, so that a log of changes is the table as well.
+// LocalTable holds the values and queues of a store inside this process. It changes only by a few kinds of changes, so
+// that a log of changes can rebuild it.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,28 @@ struct TableChange {
   enum class Kind : std::uint8_t { set = 1, append = 2, erase = 3, push = 4, pop = 5 };
   Kind kind = Kind::set;
   std::string key;
-  std::string value;  // set, append, push
+  std::string value;  // for set, append and push
 
   friend bool operator==(const TableChange&, const TableChange&) = default;
 };
 
-// Not thread-safe.
+// It is not thread-safe.
 class LocalTable {
  public:
-  // Erasing what is absent and popping from an empty queue change nothing.
+  // Erasing an absent key and popping from an empty queue change nothing.
   void apply(const TableChange& change);
 
-  // With a value, or with something in its queue.
+  // Returns whether the key has a value or a queue that is not empty.
   bool exists(const std::string& key) const { return values_.contains(key) || queues_.contains(key); }
   bool all_exist(std::span<const std::string> keys) const;
 
-  // Null if there is none.
+  // Returns null if there is no value.
   const std::string* value(const std::string& key) const;
-  // Empty queues are absent: null.
+  // Returns null if the queue is empty.
   const std::deque<std::string>* queue(const std::string& key) const;
 
-  // The value as a number, 0 if absent. Throws invalid_argument, naming the key, if it is none.
+  // Returns the value as a number, or 0 if it is absent. Throws invalid_argument, naming the key, if the value is no
+  // number.
   std::int64_t number(const std::string& key) const;
 
   const std::map<std::string, std::string>& values() const { return values_; }

@@ -24,8 +24,9 @@ LockedFile::LockedFile(std::string path)
   on_nfs_ = ::fstatfs(fd_.get(), &system) == 0 && system.f_type == NFS_SUPER_MAGIC;
 }
 
-// Tries and pauses: a blocking flock() could not end in time when a holder of the lock is stopped. As nobody is woken,
-// who has just had the lock leaves it to the others for a moment, or they would hardly ever meet it free.
+// Polls, because a blocking flock() could not time out when the holder of the lock is stopped. The kernel wakes no
+// waiter, so a user that just released the lock pauses briefly. Otherwise the other users would hardly ever find it
+// free.
 void LockedFile::lock(FileLock kind, Deadline until) {
   std::this_thread::sleep_until(unlocked_ + limits::kFileCourtesy);
   std::chrono::microseconds pause = limits::kFileFirstPause;
@@ -74,7 +75,7 @@ std::string LockedFile::read(std::uint64_t offset, std::size_t count) const {
 }
 
 void LockedFile::write_end(std::uint64_t offset, const std::string& bytes) {
-  // What is there already is a piece of a record whose writer was killed.
+  // Any bytes there are a partial record whose writer was killed.
   if (size() > offset && ::ftruncate(fd_.get(), static_cast<off_t>(offset)) != 0) fail("shorten", errno);
   std::size_t written = 0;
   int error = 0;
@@ -87,7 +88,7 @@ void LockedFile::write_end(std::uint64_t offset, const std::string& bytes) {
       error = step == 0 ? ENOSPC : errno;
     }
   }
-  // NFS tells only then that the server's disk is full.
+  // Only then does NFS report that the server's disk is full.
   if (error == 0 && on_nfs_ && ::fdatasync(fd_.get()) != 0) error = errno;
   if (error == 0) return;
   [[maybe_unused]] const int ignored = ::ftruncate(fd_.get(), static_cast<off_t>(offset));

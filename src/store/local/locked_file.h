@@ -1,4 +1,4 @@
-// LockedFile: a file that several processes share, on one machine or on several (NFS), and its lock.
+// LockedFile is a file that several processes share, on one node or on several (NFS), and its lock.
 #pragma once
 
 #include <chrono>
@@ -11,18 +11,18 @@ namespace ddp::store {
 
 enum class FileLock { shared, exclusive };
 
-// One user of the file: the lock is not for its threads. Errors are ddp::Error and name the file: `unavailable`, or
-// `timeout` for a lock that others do not give away.
+// An object is one user of the file. The lock does not exclude the user's own threads from each other. Errors are
+// ddp::Error and name the file: `unavailable`, or `timeout` for a lock that others hold too long.
 class LockedFile {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // Opens the file, or makes it for this user alone (mode 0600).
+  // Opens the file, or creates it with mode 0600.
   explicit LockedFile(std::string path);
 
   const std::string& path() const { return path_; }
 
-  // Held while it lives.
+  // Holds the lock while it lives.
   class Guard {
    public:
     Guard(LockedFile& file, FileLock kind, Deadline until) : file_(file) { file_.lock(kind, until); }
@@ -34,13 +34,13 @@ class LockedFile {
     LockedFile& file_;
   };
 
-  // Under a lock, which also makes them true on NFS:
+  // Call these functions under a lock, which also makes their results current on NFS.
   std::uint64_t size() const;
-  // Whether this is (still) the file at the path.
+  // Returns whether the path still names this file.
   bool is_in_place() const;
-  // Up to `count` bytes from `offset`; fewer only at the end of the file.
+  // Reads up to `count` bytes from `offset`, and fewer only at the end of the file.
   std::string read(std::uint64_t offset, std::size_t count) const;
-  // Makes `bytes` all that follows `offset`. If that fails (a full disk), nothing follows it.
+  // Replaces all that follows `offset` by `bytes`. If that fails (a full disk), the file ends at `offset`.
   void write_end(std::uint64_t offset, const std::string& bytes);
   void remove();
 

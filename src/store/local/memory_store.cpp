@@ -19,7 +19,8 @@ class MemoryStore : public store::TableStore {
     std::unique_lock lock(mutex_);
     if (ready && !changed_.wait_for(lock, timeout, [&] { return ready(table_); })) return false;
     for (const store::TableChange& change : step(table_)) table_.apply(change);
-    // All: they wait for different keys. Of those that wait for one value of a queue, the first to come has it.
+    // All waiters are woken, because they wait for different keys. If several wait for one value of a queue, the first
+    // to get the lock takes it.
     if (changes) changed_.notify_all();
     return true;
   }

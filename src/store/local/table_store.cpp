@@ -19,7 +19,7 @@ std::vector<std::string> TableStore::multi_get(std::span<const std::string> keys
   wait_and_look(keys, timeout_, [&](const LocalTable& table) {
     for (const std::string& key : keys) {
       const std::string* value = table.value(key);
-      values.push_back(value == nullptr ? std::string() : *value);  // only a queue has no value here
+      values.push_back(value == nullptr ? std::string() : *value);  // a key that has only a queue has no value
     }
   });
   return values;

@@ -1,5 +1,5 @@
-// TableStore: what every operation of a store does to a LocalTable. How a change reaches the other users, and how one
-// waits for theirs, is left to the kinds of it.
+// TableStore implements the operations of a store on a LocalTable. Derived classes implement how changes reach the
+// other users, and how a user waits for changes.
 #pragma once
 
 #include <ddp/store.h>
@@ -39,12 +39,12 @@ class TableStore : public Store {
   using Changes = std::vector<TableChange>;
   using Step = std::function<Changes(const LocalTable&)>;
 
-  // Waits until `ready` holds for the table, and carries out what the step finds to do; nobody else changes the table
-  // in between. Returns false if `ready` does not hold in time; an empty one is not waited for. `changes` is false if
-  // the step only looks. An exception passes through.
+  // Waits until `ready` holds for the table, and applies the changes that the step returns. No other user changes the
+  // table in between. Returns false if `ready` does not hold in time. An empty `ready` is not waited for. `changes` is
+  // false if the step only reads. Exceptions are passed on.
   virtual bool take_turn(const Condition& ready, std::chrono::milliseconds timeout, bool changes, const Step& step) = 0;
 
-  // For messages: "" or " in the store file '/x'".
+  // Returns text for messages: "" or " in the store file '/x'".
   virtual std::string place() const = 0;
 
  private:

@@ -11,7 +11,7 @@ using Verdict = Admission::Verdict;
 
 constexpr const char* kRemedy = "; --store-open lets everybody in";
 
-// A user whom our namespace does not know cannot tell himself from others.
+// A user that this user namespace does not know cannot be distinguished from others.
 bool tells_owners(const AdmissionPolicy& policy) {
   return policy.tells_owners && policy.own_uid != policy.unknown_uid;
 }

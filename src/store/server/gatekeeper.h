@@ -1,4 +1,4 @@
-// Gatekeeper: what the server knows of its peers when it decides who is let in. docs/explanation/security.md.
+// Gatekeeper holds the facts about the server's peers that decide which are admitted. See docs/explanation/security.md.
 #pragma once
 
 #include <memory>
@@ -17,32 +17,33 @@
 
 namespace ddp::store {
 
-// What a connection may send before it has proved the token: enough for that.
+// These limits apply to a connection before it has proved the token. They suffice for that.
 inline constexpr wire::StoreRequestLimits kStrangersLimits = {64, 64, 1, 256};
 bool is_for_strangers(const wire::StoreRequest& request);
 
 inline constexpr const char* kOtherToken = "it has another token (--auth-token-file, DDP_AUTH_TOKEN)";
 
-// Not thread-safe.
+// It is not thread-safe.
 class Gatekeeper {
  public:
-  // `open`: everybody is let in; `open_to_machines`: see AdmissionPolicy. Without an authenticator nobody can prove
-  // anything.
+  // If `open`, all peers are admitted. For `open_to_machines` see AdmissionPolicy. Without an authenticator no peer can
+  // prove anything.
   Gatekeeper(bool open, std::shared_ptr<const Authenticator> authenticator, bool open_to_machines = false);
 
-  // Whether the peer of the connected socket `fd` is let in now.
+  // Decides whether the peer of the connected socket `fd` is admitted now.
   Admission decide(int fd, const net::IpAddress& peer);
 
-  // The inode of the peer's socket, if it is of this machine.
+  // Returns the inode of the peer's socket, if it is on this node.
   std::optional<std::uint64_t> socket_of_peer(int fd);
 
-  // AUTH_HELLO and AUTH_PROOF of a connection from there: what to answer, or why the connection must be closed. Once it
-  // has proved to know the token, all connections from the same address are let in, until it is forgotten.
+  // Handles AUTH_HELLO and AUTH_PROOF of a connection from that address. Returns the answer, or the reason why the
+  // connection must be closed. After the proof, all connections from the same address are admitted until the connection
+  // is forgotten.
   base::Result<std::string> hear(ConnectionId from, const net::IpAddress& address, const wire::StoreRequest& request);
 
   bool has_proved(ConnectionId connection) const { return proved_.contains(connection); }
-  // It has begun to prove the token, and not ended: it has seen our own proof. Who does not believe that goes without a
-  // word.
+  // Returns whether it has begun to prove the token and has not finished, so it has seen the server's proof. A client
+  // that does not accept the server's proof disconnects without a message.
   bool is_proving(ConnectionId connection) const {
     return handshakes_.contains(connection) && !proved_.contains(connection);
   }

@@ -1,4 +1,5 @@
-// Which of a server's clients are ranks that have not said so, as PyTorch's: by the sockets that ranks hold.
+// This search finds the ranks of clients that do not send their rank, such as PyTorch's, by the sockets that ranks
+// hold.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@ namespace ddp::store {
 
 using Clients = std::unordered_map<ConnectionId, std::unique_ptr<ServedClient>>;
 
-// Tells the table of those that are found. Each client is looked for once.
+// Adds the ranks that are found to the table. Each client is searched for at most limits::kStoreNamingTries times.
 void introduce_ranks(Clients& clients, Gatekeeper& gatekeeper,
                      const std::function<std::vector<RankedSocket>()>& sockets, StoreTable& table);
 

@@ -20,7 +20,7 @@ ServedClient::Input ServedClient::receive(std::span<char> scratch) {
 }
 
 void ServedClient::send(std::string_view bytes) {
-  // What was sent is thrown away when it is the larger part, so that each byte is moved once at most.
+  // Sent bytes are removed when they are the larger part, so that each byte is moved at most once.
   if (sent_ > output_.size() / 2) {
     output_.erase(0, sent_);
     sent_ = 0;

@@ -1,4 +1,4 @@
-// ServedClient: the bytes of one client of the store, in and out.
+// ServedClient holds the input and output bytes of one client of the store.
 #pragma once
 
 #include <span>
@@ -12,13 +12,13 @@
 
 namespace ddp::store {
 
-// Its socket is non-blocking. Not thread-safe.
+// Its socket is non-blocking. It is not thread-safe.
 class ServedClient {
  public:
   ServedClient(ConnectionId id, base::UniqueFd socket, std::string peer, const wire::StoreRequestLimits& limits,
                TimePoint now);
 
-  // Reads what there is, up to the size of `scratch`, and gives it to the parser.
+  // Reads the available bytes, up to the size of `scratch`, and passes them to the parser.
   enum class Input { open, closed, timed_out };
   Input receive(std::span<char> scratch);
 
@@ -26,18 +26,18 @@ class ServedClient {
 
   // Keeps `bytes` for flush().
   void send(std::string_view bytes);
-  // Nothing more is said or heard. The client reads what there is until then, and leaves: to close at once would reset
-  // the connection when it says one thing more, and take back what is under way.
+  // Stops the conversation. The client can still read what was sent, and then disconnects. Closing at once would reset
+  // the connection if the client sent anything more, and lose data in transit.
   void say_no_more() { is_closing_ = true; }
   bool is_closing() const { return is_closing_; }
-  // Gives the kernel what it takes. False: the client has left.
+  // Passes output to the kernel as far as it accepts it. Returns false if the client has disconnected.
   bool flush();
 
-  // What the client has not read yet: with much of it, no further request is carried out.
+  // Returns the number of bytes that the client has not read. If it is large, no further request is carried out.
   std::size_t unsent() const { return output_.size() - sent_; }
   bool is_full() const { return unsent() > limits::kStorePauseBytes; }
 
-  // Memory beyond what an idle connection has.
+  // Returns the memory beyond that of an idle connection.
   std::size_t held_bytes() const;
 
   int fd() const { return socket_.get(); }
@@ -45,11 +45,12 @@ class ServedClient {
   const std::string& peer() const { return peer_; }
   TimePoint connected_since() const { return since_; }
 
-  // For the server: what it has counted of held_bytes(), asked of epoll, and how often it has looked for the rank.
+  // The server uses these members: the counted part of held_bytes(), the events requested from epoll, and the number of
+  // searches for the rank.
   std::size_t counted_bytes = 0;
   std::uint32_t interest = 0;
   int rank_searches = 0;
-  bool is_launcher = false;  // it has said CONTROL
+  bool is_launcher = false;  // it has sent CONTROL
 
  private:
   const ConnectionId id_;

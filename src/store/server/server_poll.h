@@ -1,4 +1,4 @@
-// ServerPoll: the descriptors that a store server waits for, each under a number of its own, and one timer.
+// ServerPoll holds the descriptors that a store server waits for, each with a number, and one timer.
 #pragma once
 
 #include <sys/epoll.h>
@@ -13,29 +13,29 @@
 
 namespace ddp::store {
 
-// Descriptors that clients may take: some are left for whoever runs the server.
+// Returns how many descriptors clients may use. Some are reserved for the process that runs the server.
 std::size_t descriptors_for_clients();
 
-// Not thread-safe. The descriptors stay the caller's; closing one ends its being watched.
+// It is not thread-safe. The caller owns the descriptors. Closing one ends its watch.
 class ServerPoll {
  public:
-  // False, with errno: there are no descriptors left. `timer` is the number of the timer.
+  // Returns false, with errno, if there are no descriptors left. `timer` is the number of the timer.
   bool open(std::uint64_t timer);
 
-  // Can be read when ready() has something.
+  // The descriptor is readable when ready() has events.
   int fd() const { return epoll_.get(); }
 
-  // EPOLLIN, EPOLLOUT. False, with errno.
+  // `interest` is EPOLLIN, EPOLLOUT or both. Returns false, with errno, on failure.
   bool watch(int fd, std::uint64_t number, std::uint32_t interest);
   void change(int fd, std::uint64_t number, std::uint32_t interest);
   void ignore(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-  // The timer is due after this, unless it is due before.
+  // Makes the timer expire after `delay`, unless it expires earlier.
   void set_timer(std::chrono::nanoseconds delay);
-  // It is due no more. False: it was not.
+  // Clears a pending expiry. Returns false if there was none.
   bool take_timer();
 
-  // What is due now, in part if it is much. Valid until the next call.
+  // Returns the current events, or a part of them if there are many. The result is valid until the next call.
   std::span<const epoll_event> ready();
 
  private:

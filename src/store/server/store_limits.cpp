@@ -27,7 +27,7 @@ constexpr StoreLimitName kNames[] = {
 };
 // clang-format on
 
-// The same value as text that can be read back: the largest unit that leaves no remainder.
+// Returns the value as text that can be parsed again, with the largest unit that leaves no remainder.
 std::string exact(const StoreLimitName& limit, std::size_t value) {
   static constexpr std::string_view kUnits[] = {"", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;

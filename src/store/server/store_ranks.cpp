@@ -32,7 +32,7 @@ WhoWaits StoreRanks::who_waits(const std::vector<std::string>& keys, const Store
     return waiting.contains(connection) ||
            (given_up != gave_up_.end() && std::ranges::any_of(given_up->second, wanted));
   };
-  std::map<int, bool> connected;  // whether one of the rank's connections waits
+  std::map<int, bool> connected;  // true if one of the rank's connections waits
   int world_size = 0;
   for (const auto& [connection, rank] : ranks_) {
     bool& rank_waits = connected[rank.rank];

@@ -1,4 +1,4 @@
-// StoreRanks: which rank a connection belongs to, and which ranks have come to where a key is waited for. Pure.
+// StoreRanks maps connections to ranks, and finds which ranks wait for a key. The class does no I/O.
 #pragma once
 
 #include <string>
@@ -12,20 +12,20 @@ namespace ddp::store {
 struct StoreRank {
   int rank = 0;
   int world_size = 0;
-  std::string name;  // host and process
+  std::string name;  // host name and process
 };
 
-// A socket whose process is known to be that rank's.
+// Describes a socket whose process is known to be that rank.
 struct RankedSocket {
   std::uint64_t inode = 0;
   StoreRank rank;
 };
 
-// Lists of ranks as text: "0, 2-5".
+// Holds lists of ranks as text: "0, 2-5".
 struct WhoWaits {
-  std::string waiting;    // for one of the keys, or gave up waiting for one and has not waited since
-  std::string elsewhere;  // connected, and not waiting for any of them
-  std::string absent;     // of the world's ranks, those that have no connection
+  std::string waiting;    // ranks that wait for one of the keys, or stopped and have not waited since
+  std::string elsewhere;  // ranks that are connected and wait for none of them
+  std::string absent;     // ranks of the world without a connection
 };
 
 class StoreRanks {

@@ -43,7 +43,7 @@ wire::StoreReport::Client client_of(const StoreTable& table, const ServedClient&
   return client;
 }
 
-// "rank 0 waits" / "ranks 0,2 wait"; nothing for nobody.
+// Returns "; rank 0 waits", "; ranks 0,2 wait", or "" for an empty list.
 std::string ranks_that(const std::string& list, const std::string& one, const std::string& several) {
   if (list.empty()) return "";
   const bool many = list.find_first_of(",-") != std::string::npos;

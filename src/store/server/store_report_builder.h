@@ -1,4 +1,5 @@
-// What the server tells of its clients: the report for INSPECT, and the sentence about a wait that was given up.
+// These functions describe the server's clients: the report for INSPECT, and the sentence about a wait that ended in
+// vain.
 #pragma once
 
 #include <span>
@@ -12,8 +13,8 @@ namespace ddp::store {
 
 wire::StoreReport build_report(const StoreTable& table, std::span<const ServedClient* const> clients, TimePoint now);
 
-// "rank 1 (node0:4711) gave up waiting for key '/x' after 30 s; ranks 0, 1 wait or waited for it; rank 2 is not
-// connected"; `how` is "gave up waiting", or whatever else ended the wait.
+// Returns text such as "rank 1 (node0:4711) gave up waiting for key '/x' after 30 s; ranks 0, 1 wait or waited for it;
+// rank 2 is not connected". `how` is "gave up waiting", or another reason why the wait ended.
 std::string describe_given_up(const StoreTable& table, const ServedClient& session, const StoreWait& wait,
                               const std::string& how, TimePoint now);
 

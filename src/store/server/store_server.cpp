@@ -1,7 +1,6 @@
-// Requests go from a session's parser to the table; the table's replies go to the sessions of those that they are for.
-// All sessions share one input buffer. A client that does not read its replies is asked for nothing more, then its
-// connection is paused; what all clients together make the server hold is bounded, and beyond that the one that holds
-// most is closed.
+// A session's parser passes requests to the table, and the table's replies go to the sessions of their receivers. All
+// sessions share one input buffer. A client that does not read its replies is asked for nothing more, and then its
+// connection is paused. The memory for all clients is limited. Above the limit, the client that holds most is closed.
 #include "store/server/store_server.h"
 
 #include <sched.h>
@@ -28,7 +27,7 @@ namespace {
 
 using base::UniqueFd;
 
-// In the place of a connection's number.
+// These numbers replace a connection's number.
 constexpr ConnectionId kListener = 0;
 constexpr ConnectionId kTimer = 1;
 constexpr ConnectionId kFirstClient = 2;
@@ -65,7 +64,7 @@ class Server : public StoreServer {
       if (serve_ready()) {
         last_event_ = now_;
       } else {
-        ::sched_yield();  // to the clients, if they have no processor of their own
+        ::sched_yield();  // yields to clients without a processor of their own
       }
       now_ = TimePoint::clock::now();
     } while (is_conversation && now_ - last_event_ < options_.awake && now_ - start < limits::kStoreTurn);
@@ -103,7 +102,7 @@ class Server : public StoreServer {
   }
 
  private:
-  // False: nothing was due.
+  // Returns false if there were no events.
   bool serve_ready() {
     const auto events = poll_.ready();
     for (const epoll_event& event : events) {
@@ -145,7 +144,7 @@ class Server : public StoreServer {
 
   void welcome(UniqueFd socket) {
     const auto peer_end = net::peer_endpoint(socket.get());
-    if (!peer_end) return;  // it has left
+    if (!peer_end) return;  // the peer has disconnected
     const std::string peer = peer_end->text();
     const Admission admission = gatekeeper_.decide(socket.get(), peer_end->address);
     if (admission.verdict == Admission::Verdict::refuse) return reject(peer, admission.reason);
@@ -162,7 +161,7 @@ class Server : public StoreServer {
     poll_.set_timer(limits::kStoreProofTime);
   }
 
-  // Nobody can be accepted now: not to look again at once.
+  // No client can be accepted now, so the next attempt is delayed.
   void accept_later(int error) {
     poll_.ignore(listener_.get());
     paused_ = true;
@@ -174,7 +173,7 @@ class Server : public StoreServer {
 
   void tick() {
     if (!poll_.take_timer()) return;
-    // Of those that leave in the middle of their waits it would be too late to ask.
+    // The search runs now, because clients that disconnect during a wait cannot be searched for later.
     if (std::exchange(look_is_due_, false) && table_.waiting_connections() > 0) look_for_ranks();
     if (std::exchange(paused_, false)) poll_.watch(listener_.get(), kListener, EPOLLIN);
     std::vector<ConnectionId> late;
@@ -201,7 +200,7 @@ class Server : public StoreServer {
       if (input == ServedClient::Input::closed) return leave(*session);
       count_held(*session);
     }
-    // Replies go out when all that came is carried out, or there are many of them.
+    // Replies are sent when all received requests are carried out, or when there are many replies.
     do {
       carry_out_requests(id);
       send_replies();
@@ -210,7 +209,7 @@ class Server : public StoreServer {
     enforce_budget();
   }
 
-  // Until the client has nothing more to ask for, or too much to read.
+  // Continues until the client has no more requests, or too many unread replies.
   void carry_out_requests(ConnectionId id) {
     ServedClient* session = find(id);
     may_have_more_ = false;
@@ -256,7 +255,7 @@ class Server : public StoreServer {
     if (!find(from)->is_closing()) options_.on_control(from, find(from)->peer(), message);
   }
 
-  // A stranger may be one no longer, because a launcher of its node has proved the token. Expels the others.
+  // A client becomes authenticated when a launcher of its node proves the token. Expels clients that are not.
   bool is_welcome(ConnectionId id) {
     if (!strangers_.contains(id)) return true;
     const int fd = find(id)->fd();
@@ -296,11 +295,11 @@ class Server : public StoreServer {
     }
     if (session->unsent() == 0) dirty_.push_back(to);
     session->send(bytes);
-    count_held(*session);  // it may not be its turn for long
+    count_held(*session);  // its turn may come much later
   }
 
   void send_replies() {
-    // A client may leave in the middle of this, which wakes nobody and adds no reply.
+    // A client may disconnect during this loop, which wakes no other client and adds no reply.
     for (const ConnectionId id : std::exchange(dirty_, {})) {
       ServedClient* session = find(id);
       if (session == nullptr || !session->flush()) {
@@ -335,7 +334,7 @@ class Server : public StoreServer {
     }
   }
 
-  // PyTorch 1.13 tells nobody that it gives up a wait.
+  // PyTorch 1.13 closes the connection without a message when a wait times out.
   void leave(const ServedClient& session) {
     if (gatekeeper_.is_proving(session.id())) reject(session.peer(), kOtherToken);
     if (const auto wait = table_.wait_of(session.id())) tell_of(*wait, session, "left while waiting");
@@ -348,7 +347,7 @@ class Server : public StoreServer {
     options_.on_given_up(describe_given_up(table_, session, wait, how, now_));
   }
 
-  // Of those that have not told it.
+  // Searches for the ranks of clients that have not sent theirs.
   void look_for_ranks() {
     if (options_.ranked_sockets) introduce_ranks(sessions_, gatekeeper_, options_.ranked_sockets, table_);
   }
@@ -375,14 +374,14 @@ class Server : public StoreServer {
   Gatekeeper gatekeeper_;
   StoreTable table_;
   Clients sessions_;
-  std::unordered_map<ConnectionId, TimePoint> strangers_;  // have yet to prove the token, until then
+  std::unordered_map<ConnectionId, TimePoint> strangers_;  // unauthenticated clients and their deadlines for the proof
   ConnectionId next_id_ = kFirstClient;
   const std::size_t most_clients_;
-  std::vector<ConnectionId> dirty_;  // have replies to send, or room for them
-  std::size_t held_bytes_ = 0;       // by all sessions
-  bool may_have_more_ = false;       // requests of the client that is attended to
-  bool look_is_due_ = false;         // for ranks, at the next tick
-  bool paused_ = false;              // no connection is accepted
+  std::vector<ConnectionId> dirty_;  // have replies to send, or can take more
+  std::size_t held_bytes_ = 0;       // memory held by all sessions
+  bool may_have_more_ = false;       // the current client may have more requests
+  bool look_is_due_ = false;         // a search for ranks is scheduled for the next tick
+  bool paused_ = false;              // no connections are accepted
   bool told_of_pause_ = false;
   TimePoint now_, last_event_;
   std::array<char, limits::kStoreReadBytes> input_;

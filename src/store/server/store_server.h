@@ -1,5 +1,5 @@
-// StoreServer: the rendezvous store behind a TCP port. One epoll instance, no thread, no library: it is driven by the
-// launcher's event loop, by `ddplaunch store`, or by a thread in rank 0 of a program that has no launcher.
+// StoreServer is the rendezvous store behind a TCP port. It uses one epoll instance, no thread and no library. It is
+// driven by the launcher's event loop, by `ddplaunch store`, or by a thread in rank 0 of a program without a launcher.
 #pragma once
 
 #include <chrono>
@@ -24,27 +24,29 @@ namespace ddp::store {
 
 struct StoreServerOptions {
   StoreLimits limits;
-  // Who is let in, but for processes of our own user and root: everybody, or whoever proves to know the token (and then
-  // all of the same address). docs/explanation/security.md.
+  // These members decide which clients are admitted besides processes of this user and root. Either all are, or those
+  // from an address at which a client has proved the token. See docs/explanation/security.md.
   bool open = false;
   bool open_to_machines = false;
   std::shared_ptr<const Authenticator> authenticator;
-  // A client that reads nothing of what waits for it within this loses the connection. The kernel looks now and then.
+  // A client that does not read its replies within this time loses its connection. The kernel checks this periodically.
   std::chrono::milliseconds unread_time = limits::kStoreUnreadTime;
-  // Between two requests of a conversation, serve() looks for the next one so long before it returns.
+  // Between two requests of a conversation, serve() polls this long for the next one before it returns.
   std::chrono::microseconds awake = limits::kStoreAwake;
-  // A connection was refused, or closed because it broke a rule: the peer and the rule.
+  // Called with the peer and the reason when a connection was refused, or closed because it broke a rule.
   std::function<void(const std::string& peer, const std::string& reason)> on_rejection;
-  // The sockets of this machine's ranks, for the names of clients that do not tell theirs, as PyTorch's.
+  // Returns the sockets of this node's ranks, to identify clients that do not send their rank, such as PyTorch's.
   std::function<std::vector<RankedSocket>()> ranked_sockets;
-  // A launcher of another node has said something, by CONTROL, or has gone. Empty: nobody listens to launchers here.
+  // Called when a launcher of another node has sent a message by CONTROL, or has disconnected. If on_control is empty,
+  // the server accepts no launchers.
   std::function<void(ConnectionId from, const std::string& peer, const std::string& message)> on_control;
   std::function<void(ConnectionId from)> on_control_lost;
-  // A sentence about a client that gave up a wait of at least limits::kStoreToldWait, or left in the middle of it.
+  // Called with a sentence about a client that stopped waiting after at least limits::kStoreToldWait, or disconnected
+  // during such a wait.
   std::function<void(const std::string& text)> on_given_up;
 };
 
-// Not thread-safe.
+// It is not thread-safe.
 class StoreServer {
  public:
   // Binds and listens at once; `port` 0 lets the kernel choose. The port is held until destruction.
@@ -54,27 +56,29 @@ class StoreServer {
   virtual ~StoreServer() = default;
 
   virtual std::uint16_t port() const = 0;
-  // Where it listens, as a number: "10.0.0.1", "::".
+  // Returns the numeric address on which it listens: "10.0.0.1", "::".
   virtual std::string address() const = 0;
 
-  // What the user ought to know of the openness of this server, if anything.
+  // Returns a warning for the user about the peers that can use this server, if there is one.
   virtual std::optional<std::string> warning() const = 0;
 
-  // Can be read (poll, epoll) when serve() has something to do.
+  // The descriptor is readable (poll, epoll) when serve() has work.
   virtual int fd() const = 0;
-  // Does a bounded part of what is due now. Never sleeps; stays for at most limits::kStoreTurn and one request of each
-  // client, because whoever asks one thing after the other waits longer for a server to wake up than for its answer.
+  // Does a bounded part of the pending work, and never sleeps. It stays for at most limits::kStoreTurn and one request
+  // of each client. It stays because a client with consecutive requests waits longer for the server to wake up than for
+  // its answer.
   virtual void serve() = 0;
 
-  // Serves one more client that is connected already, unchecked. For tests.
+  // Serves one more client that is already connected, without checks. Only tests use it.
   virtual void add_client(base::UniqueFd socket, const std::string& name) = 0;
 
-  // To a launcher that has said something and has not gone. It hears it as soon as it can be sent.
+  // Sends a message to a launcher that has sent one and is still connected. The launcher receives it as soon as it can
+  // be sent.
   virtual void send_control(ConnectionId to, std::string_view message) = 0;
-  // Says and hears nothing more; when the launcher has read what was sent, and closes the connection, it is lost.
+  // Stops sending and receiving. The connection is lost when the launcher has read the sent messages and closes it.
   virtual void close_control(ConnectionId to) = 0;
 
-  // Forgets all keys and closes all connections but those of launchers: another attempt begins.
+  // Deletes all keys and closes all connections except those of launchers, because another attempt begins.
   virtual void forget_all() = 0;
 
   virtual wire::StoreReport report() const = 0;

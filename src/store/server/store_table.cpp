@@ -24,7 +24,7 @@ std::string one_number(std::int64_t value) {
   return out;
 }
 
-// As std::stoll, which PyTorch's server uses: blanks before the number and anything behind it are passed over.
+// Parses like std::stoll, which PyTorch's server uses: it skips spaces before the number and ignores anything after it.
 std::optional<std::int64_t> leading_number(const std::string& text) {
   errno = 0;
   char* end = nullptr;
@@ -75,7 +75,8 @@ class StoreTable::Turn {
       case StoreOp::wait:
         return wait();
       case StoreOp::cancel_wait:
-        // Always answered, even if the awaited key came in the same moment and the wait was answered before.
+        // The server always answers this, even if the awaited key arrived at the same moment and the wait was already
+        // answered.
         return reply(one_byte(wire::kStoreWaitCanceled));
       case StoreOp::key_count:
         return reply(one_number(static_cast<std::int64_t>(table_.values_.size())));
@@ -103,7 +104,7 @@ class StoreTable::Turn {
       case StoreOp::auth_hello:
       case StoreOp::auth_proof:
       case StoreOp::control:
-        return violate(std::string(wire::to_string(request_.op)) + " here");  // the server's business, not the table's
+        return violate(std::string(wire::to_string(request_.op)) + " here");  // the server handles these, not the table
     }
   }
 
@@ -112,14 +113,15 @@ class StoreTable::Turn {
 
   void reply(std::string bytes) { outcome_.replies.push_back({from_, std::move(bytes)}); }
 
-  // The answer to a write, before those that it woke; none if it was refused, for it would say that the write happened.
+  // Answers a write before the clients that it woke. If the write was refused it does not answer, because an answer
+  // would mean that the write happened.
   void answer_first(std::string bytes) {
     if (!outcome_.violation) outcome_.replies.insert(outcome_.replies.begin(), {from_, std::move(bytes)});
   }
 
   void violate(std::string reason) { outcome_.violation = wire::StoreViolation{std::move(reason)}; }
 
-  // Whether the table may hold so much more; else the requester has broken a rule.
+  // Returns whether the table may hold so much more. If not, the requester has broken a rule.
   bool has_room(std::size_t fewer_bytes, std::size_t more_bytes, std::size_t more_keys) {
     if (table_.bytes_ - fewer_bytes + more_bytes > table_.limits_.table_bytes) {
       violate("the store is full (table-bytes " + std::to_string(table_.limits_.table_bytes) + ")");
@@ -179,7 +181,7 @@ class StoreTable::Turn {
     const auto entry = table_.values_.find(key());
     const bool absent = entry == table_.values_.end();
     const bool replaces = absent ? expected.empty() : entry->second == expected;
-    // An absent key that was expected to hold something: PyTorch's servers answer with what was expected.
+    // If an absent key was expected to have a value, PyTorch's servers answer with the expected value.
     const std::string& standing = replaces ? desired : absent ? expected : entry->second;
     std::string answer;
     wire::put_bytes(answer, standing);
@@ -187,7 +189,7 @@ class StoreTable::Turn {
     answer_first(std::move(answer));
   }
 
-  // A short request can ask for a reply of any size.
+  // Limits the size of a reply, because a short request can ask for a reply of any size.
   bool fits(const std::string& answer, std::size_t more) {
     if (answer.size() + more <= table_.limits_.unsent_bytes) return true;
     violate("a request whose reply has more than " + std::to_string(table_.limits_.unsent_bytes) + " bytes");
@@ -214,7 +216,7 @@ class StoreTable::Turn {
     reply(std::move(answer));
   }
 
-  // Adds to the number under the key; nothing if that breaks a rule.
+  // Adds to the number under the key. Returns std::nullopt if that breaks a rule.
   std::optional<std::int64_t> add_to_key(std::int64_t delta) {
     std::int64_t number = 0;
     if (const auto entry = table_.values_.find(key()); entry != table_.values_.end()) {
@@ -246,7 +248,7 @@ class StoreTable::Turn {
     return true;
   }
 
-  // Makes the requester wait, if there is room for that.
+  // Makes the requester wait, if the limit allows it.
   void hold(StoreWaiters& waiters, const std::set<std::string>& missing) {
     const std::size_t bytes = table_.waiters_.bytes() + table_.barriers_.bytes();
     if (bytes + StoreWaiters::cost(missing) > table_.limits_.waiting_bytes) {

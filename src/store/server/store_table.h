@@ -1,4 +1,5 @@
-// StoreTable: what the store knows and who waits for what. Pure: requests in, replies out; no sockets, no clock.
+// StoreTable holds the keys and values of the store, and the waits of its clients. It turns requests into replies,
+// without sockets or a clock.
 #pragma once
 
 #include <cstddef>
@@ -23,29 +24,29 @@ struct StoreReply {
 };
 
 struct StoreOutcome {
-  // In sending order; the requester's own reply, if the request has one, comes first.
+  // The replies are in sending order. The requester's own reply, if the request has one, comes first.
   std::vector<StoreReply> replies;
-  // The requester broke a rule: close it.
+  // This is set if the requester broke a rule and must be closed.
   std::optional<wire::StoreViolation> violation;
-  // The requester gave up this wait.
+  // This is set if the requester stopped waiting.
   std::optional<StoreWait> given_up;
 };
 
-// Invariants: a key that has a value has no waiters; a connection waits at most once; `bytes()` is about the memory of
-// all keys, values, waits and watches and never exceeds the limit.
+// These invariants hold. A key that has a value has no waiters. A connection has at most one wait. `bytes()` is roughly
+// the memory of all keys, values, waits and watches, and never exceeds the limit.
 class StoreTable {
  public:
-  // `id` tells this table from others: not 0, and told to clients that say HELLO.
+  // `id` distinguishes this table from others. It is not 0, and clients that send HELLO receive it.
   explicit StoreTable(const StoreLimits& limits = {}, std::uint64_t id = 1) : limits_(limits), id_(id) {}
 
-  // Carries out one request. A new request on a connection that waits ends that wait silently: PyTorch 1.13 sends no
+  // Carries out one request. A new request on a waiting connection ends that wait silently. PyTorch 1.13 sends no
   // CANCEL_WAIT after a time-out, and a late answer would corrupt its stream.
   StoreOutcome apply(ConnectionId from, const wire::StoreRequest& request, TimePoint now = {});
 
-  // Somebody else knows the rank of a client that does not say HELLO.
+  // Sets the rank of a client that does not send HELLO.
   void introduce(ConnectionId connection, StoreRank rank) { ranks_.hello(connection, std::move(rank)); }
 
-  // The connection is gone: what it waited for and watched is forgotten.
+  // Deletes the waits and watches of a connection that is closed.
   void forget(ConnectionId connection);
 
   const std::unordered_map<std::string, std::string>& values() const { return values_; }
@@ -59,15 +60,15 @@ class StoreTable {
   std::size_t waiting_connections() const { return waiters_.count() + barriers_.count(); }
 
  private:
-  class Turn;  // one request being carried out
+  class Turn;  // carries out one request
 
   StoreLimits limits_;
   std::uint64_t id_;
-  std::size_t bytes_ = 0;  // of values, queues and watches
+  std::size_t bytes_ = 0;  // memory of values, queues and watches
   std::unordered_map<std::string, std::string> values_;
-  std::unordered_map<std::string, std::deque<std::string>> queues_;  // none of them is empty
+  std::unordered_map<std::string, std::deque<std::string>> queues_;  // contains no empty queue
   StoreWaiters waiters_;
-  StoreWaiters barriers_;  // under the barrier's key, which has a value meanwhile: the number of those that have come
+  StoreWaiters barriers_;  // waits by barrier key, whose value is the number of clients that have arrived
   std::unordered_map<std::string, std::set<ConnectionId>> watchers_;
   std::unordered_map<ConnectionId, std::set<std::string>> watched_;
   StoreRanks ranks_;

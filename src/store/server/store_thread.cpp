@@ -15,7 +15,7 @@ using std::chrono::steady_clock;
 
 StoreThread::StoreThread(std::unique_ptr<StoreServer> server)
     : server_(std::move(server)), port_(server_->port()), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // The program's signals are for its own threads.
+  // The thread blocks all signals, so that the program's own threads handle them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -33,7 +33,7 @@ StoreThread::~StoreThread() {
 void StoreThread::run() {
   std::optional<steady_clock::time_point> until;
   while (!until || (steady_clock::now() < *until && !server_->report().clients.empty())) {
-    // Once it is to stop, it looks every now and then whether somebody is there still.
+    // After a stop request, the loop checks periodically whether any client is still connected.
     pollfd entries[] = {{server_->fd(), POLLIN, 0}, {until ? -1 : stop_.get(), POLLIN, 0}};
     ::poll(entries, 2, until ? static_cast<int>(limits::kStoreGoodbyeLook.count()) : -1);
     if (entries[0].revents != 0) server_->serve();

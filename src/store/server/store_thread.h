@@ -1,4 +1,4 @@
-// StoreThread: a store server on a thread of its own, for rank 0 of a program that has no launcher.
+// StoreThread runs a store server on its own thread, for rank 0 of a program without a launcher.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace ddp::store {
 class StoreThread {
  public:
   explicit StoreThread(std::unique_ptr<StoreServer> server);
-  // Serves until the last client has left, but no longer than limits::kStoreGoodbye.
+  // Serves until the last client has disconnected, but at most for limits::kStoreGoodbye.
   ~StoreThread();
   StoreThread(const StoreThread&) = delete;
   StoreThread& operator=(const StoreThread&) = delete;
@@ -21,7 +21,7 @@ class StoreThread {
  private:
   void run();
 
-  std::unique_ptr<StoreServer> server_;  // the thread's, while it runs
+  std::unique_ptr<StoreServer> server_;  // used by the thread while it runs
   const std::uint16_t port_;
   base::UniqueFd stop_;
   std::thread thread_;

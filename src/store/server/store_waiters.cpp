@@ -9,7 +9,7 @@
 namespace ddp::store {
 namespace {
 
-constexpr std::size_t kPairBytes = 112;  // a connection and a key: a node on either side
+constexpr std::size_t kPairBytes = 112;  // a pair of connection and key, with an entry on either side
 
 std::size_t key_cost(const std::string& key) {
   return key.size() + limits::kStoreEntryBytes;

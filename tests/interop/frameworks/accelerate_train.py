@@ -1,4 +1,4 @@
-"""A training loop with Hugging Face Accelerate, for frameworks_test.py."""
+"""Runs a training loop with Hugging Face Accelerate, for frameworks_test.py."""
 import os
 
 import accelerate

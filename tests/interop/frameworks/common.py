@@ -1,4 +1,4 @@
-"""What the small scripts of frameworks_test.py have in common: their options, their data, a fault, and their report."""
+"""Provides what the scripts of frameworks_test.py share: their options, their data, a fault, and their report."""
 import argparse
 import hashlib
 import os
@@ -8,8 +8,8 @@ import torch
 
 ATTEMPT = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 RANK = int(os.environ.get("RANK", 0))
-FAILS_AT = 6  # the step
-SAVES_EVERY = 4  # steps
+FAILS_AT = 6  # the step at which rank 1 fails
+SAVES_EVERY = 4  # steps between two checkpoints
 
 
 def parse() -> argparse.Namespace:
@@ -39,7 +39,7 @@ def make_model() -> torch.nn.Module:
 
 
 def say(text: str) -> None:
-    """Prints a line by one write, so that lines of two ranks in one pipe stay whole."""
+    """Prints a line with one write, so that lines of two ranks in one pipe do not mix."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -50,7 +50,7 @@ def said_step(step: int) -> None:
 
 
 def report(model: torch.nn.Module, world_size: int, steps: int, resumed_at: int) -> None:
-    """Prints what frameworks_test.py compares: each rank's own parameters are part of it."""
+    """Prints the values that frameworks_test.py compares. They include a hash of this rank's own parameters."""
     digest = hashlib.sha256()
     for name, parameter in sorted(model.state_dict().items()):
         digest.update(name.encode() + parameter.detach().cpu().contiguous().numpy().tobytes())

@@ -1,4 +1,4 @@
-"""A LightningModule under Lightning's Trainer, for frameworks_test.py."""
+"""Trains a LightningModule with Lightning's Trainer, for frameworks_test.py."""
 import os
 
 import lightning

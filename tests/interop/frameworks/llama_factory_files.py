@@ -1,4 +1,5 @@
-"""Writes into the folder FOLDER what LLaMA-Factory reads: a tiny model with random weights, a tokenizer, and a dataset."""
+"""Writes the files that LLaMA-Factory reads into FOLDER: a tiny model with random weights, a tokenizer, and a
+dataset."""
 import json
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""A tiny GPT-2 with random weights under Hugging Face's Trainer, for frameworks_test.py."""
+"""Trains a tiny GPT-2 with random weights with Hugging Face's Trainer, for frameworks_test.py."""
 import os
 
 import torch

@@ -1,4 +1,4 @@
-"""What the programs of the PyTorch zoo share."""
+"""Provides functions and data for the programs of the PyTorch zoo."""
 import os
 import sys
 import tempfile
@@ -21,7 +21,7 @@ def start() -> int:
 
 
 def start_at(path, rank, size) -> None:
-    """As start(), with a store that is a file."""
+    """Does the same as start(), with a file as the store."""
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
     for _ in range(20):
         dist.all_reduce(TENSOR)
@@ -29,7 +29,7 @@ def start_at(path, rank, size) -> None:
 
 
 def shared_path(name) -> str:
-    """The same path for all ranks of the job, and another one for each job."""
+    """Returns a path that is the same for all ranks of a job, and differs between jobs."""
     return f"{tempfile.gettempdir()}/zoo_{name}_{os.environ['MASTER_PORT']}_{os.getppid()}"
 
 

@@ -1,6 +1,6 @@
-"""Plain PyTorch programs of which a rank fails: failing.py NAME. None knows of ddplaunch.
+"""Runs a plain PyTorch program in which a rank fails: failing.py NAME. The programs do not use ddplaunch.
 
-A comment "Here." marks the line at which it fails.
+A comment "Here." marks the line at which the rank fails.
 """
 import ctypes
 import datetime
@@ -85,7 +85,7 @@ def builds_another_model() -> None:
     end()
 
 
-# Gloo aborts the rank that gets more or fewer bytes than it asked for.
+# Gloo aborts a rank that gets more or fewer bytes than it has requested.
 def validates_on_rank_zero_alone() -> None:
     rank = start()
     model = ddp_model()

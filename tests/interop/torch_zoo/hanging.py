@@ -1,6 +1,6 @@
-"""Plain PyTorch programs that hang: hanging.py NAME. None knows of ddplaunch.
+"""Runs a plain PyTorch program that hangs: hanging.py NAME. The programs do not use ddplaunch.
 
-A comment "Here." marks the line at which the rank is that the others wait for.
+A comment "Here." marks the line of the rank that the others wait for.
 """
 import atexit
 import datetime
@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from common import TENSOR, compute, ddp_model, end, run, shared_path, start, start_at, train_step
 
 
-# A rank does something else for ever, and the others wait in a collective.
+# A rank does something else forever, and the others wait in a collective.
 def spins() -> None:
     if start() == 1:
         while True:  # Here.
@@ -98,7 +98,7 @@ def compiles_for_ever_on_one_rank() -> None:
     end()
 
 
-# Steps of training that not all ranks take.
+# Not all ranks take all steps of the training.
 def sleeps_in_a_step_of_ddp() -> None:
     rank = start()
     model = ddp_model()
@@ -171,7 +171,7 @@ def leaves_out_a_forward_of_fsdp2() -> None:
     end()
 
 
-# Different collectives.
+# The ranks call different collectives.
 def calls_another() -> None:
     if start() == 1:
         dist.broadcast(TENSOR, 0)
@@ -188,7 +188,7 @@ def calls_a_barrier_against_an_all_reduce() -> None:
     end()
 
 
-# Objects.
+# The ranks exchange objects.
 def misses_an_all_gather_of_objects() -> None:
     if start() == 1:
         time.sleep(3600)  # Here.
@@ -201,7 +201,7 @@ def broadcasts_objects_from_two_roots() -> None:
     end()
 
 
-# Groups.
+# The ranks use several groups.
 def skips_in_a_subgroup() -> None:
     rank = start()
     pair = dist.new_group([0, 1], group_desc="pair")
@@ -261,7 +261,7 @@ def sleeps_in_the_second_of_two_worlds() -> None:
     end()
 
 
-# Messages.
+# The ranks send and receive messages.
 def has_a_stage_that_does_not_send() -> None:
     rank, size = start(), dist.get_world_size()
     for step in range(10):
@@ -297,7 +297,7 @@ def polls_for_a_message() -> None:
     end()
 
 
-# Waits outside of collectives.
+# The ranks wait outside of collectives.
 def misses_a_monitored_barrier() -> None:
     if start() == 1:
         time.sleep(3600)  # Here.
@@ -328,7 +328,7 @@ def misses_a_barrier_by_the_store() -> None:
     end()
 
 
-# Data loaders.
+# The ranks read from data loaders.
 class Numbers(Dataset):
     def __init__(self, work=lambda: None):
         self.work = work
@@ -357,13 +357,13 @@ def has_a_data_loader_that_forks_with_a_lock() -> None:
             compute(0.1)
 
     if start() == 1:
-        lock.acquire()  # As a thread would hold it at the moment of the fork.
+        lock.acquire()  # A thread could hold the lock in this way at the moment of the fork.
     for _ in DataLoader(Numbers(use), batch_size=4, num_workers=1, multiprocessing_context="fork"):  # Here.
         dist.all_reduce(TENSOR)
     end()
 
 
-# Ends.
+# The ranks hang at their end.
 def waits_for_a_thread_at_its_end() -> None:
     rank = start()
     lock = threading.Lock()

@@ -1,4 +1,5 @@
-"""Plain PyTorch programs that end well, though some look like ones that hang: healthy.py NAME. None knows of ddplaunch."""
+"""Runs a plain PyTorch program that ends well, though some look as if they hung: healthy.py NAME. None uses
+ddplaunch."""
 import copy
 import logging
 import multiprocessing
@@ -103,7 +104,7 @@ def ends_late() -> None:
     time.sleep(8 * rank)
 
 
-# Data loaders and other processes.
+# These programs use data loaders and other processes.
 class Numbers(Dataset):
     def __init__(self, delay=0.0):
         self.delay = delay
@@ -181,7 +182,7 @@ def spawned(rank, path) -> None:
 
 
 def spawns_processes() -> None:
-    # The processes have ranks of their own.
+    # The processes have their own ranks.
     for name in [name for name in os.environ if name.startswith("TORCHELASTIC")]:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
@@ -197,7 +198,7 @@ def search_step(rank, path, width) -> None:
 
 
 def searches_for_parameters() -> None:
-    # Each worker has a world of processes of its own.
+    # Each worker starts its own group of processes.
     for name in [name for name in os.environ if name.startswith("TORCHELASTIC")]:
         del os.environ[name]
     width = 10 + int(os.environ["RANK"])
@@ -205,7 +206,7 @@ def searches_for_parameters() -> None:
         torch.multiprocessing.spawn(search_step, (folder + "/store", width), nprocs=2)
 
 
-# Training.
+# These programs train in various ways.
 def joins() -> None:
     rank = start()
     model = ddp_model()
@@ -309,7 +310,7 @@ def has_a_pipeline_schedule() -> None:
     end()
 
 
-# Checkpoints.
+# These programs save checkpoints.
 def saves_and_loads_a_checkpoint() -> None:
     import torch.distributed.checkpoint as checkpoint
 
@@ -331,7 +332,7 @@ def saves_a_checkpoint_asynchronously() -> None:
     model = ddp_model()
     folder = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(folder, 0)
-    # The thread that saves calls collectives of a group of its own.
+    # The thread that saves calls collectives of its own group.
     group = dist.new_group([0, 1])
     saved = checkpoint.async_save(model.state_dict(), checkpoint_id=folder[0], process_group=group)
     for _ in range(50):
@@ -340,7 +341,7 @@ def saves_a_checkpoint_asynchronously() -> None:
     end()
 
 
-# Collectives and groups.
+# These programs use collectives and groups in various ways.
 def overlaps() -> None:
     start()
     for _ in range(20):
@@ -485,7 +486,7 @@ def compute_and_tell(done) -> None:
     done.set()
 
 
-# Threads.
+# These programs use threads.
 def has_threads() -> None:
     rank = start()
     groups = [dist.new_group([0, 1]) for _ in range(2)]
@@ -518,7 +519,7 @@ def listens_in_a_thread() -> None:
     end()
 
 
-# Remote procedure calls.
+# These programs use remote procedure calls.
 PARAMETER = torch.zeros(8)
 
 
@@ -539,7 +540,7 @@ def serves_parameters_by_rpc() -> None:
     rpc.shutdown()
 
 
-# Everything else.
+# These programs cover everything else.
 def handles_signals() -> None:
     start()
     ticks = []

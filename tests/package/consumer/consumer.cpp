@@ -1,4 +1,5 @@
-// All ranks add their rank; rank 0 prints the sum. Uses each public header through the umbrella.
+// The ranks add up their numbers, and rank 0 prints the sum. The program uses each public header through the umbrella
+// header.
 #include <ddp/ddp.h>
 
 #include <cstdio>
@@ -8,7 +9,7 @@ int main() {
     ddp::ProcessGroup world = ddp::init();
     std::vector<float> sum = {static_cast<float>(world.rank())};
     world.all_reduce(sum).wait();
-    // One symbol of every part of the public API: each must be exported.
+    // The program uses one symbol of every part of the public API, because each must be exported.
     const auto store = ddp::make_prefix_store("p", ddp::make_memory_store(std::chrono::seconds(1)));
     store->set("k", ddp::to_string(ddp::ErrorKind::timeout));
     const ddp::DistributedSampler sampler(10, world);
@@ -21,7 +22,7 @@ int main() {
     } catch (const ddp::Error& error) {
       if (error.kind() != ddp::ErrorKind::unavailable) return 1;
     }
-    ddp::ProcessGroup again = ddp::init();  // a second group, in the same store
+    ddp::ProcessGroup again = ddp::init();  // this is a second group in the same store
     again.barrier().wait();
     if (world.rank() == 0) std::printf("sum of %d ranks: %.0f\n", world.size(), static_cast<double>(sum[0]));
     return 0;

@@ -1,4 +1,4 @@
-// A linear module that two ranks train for a step.
+// Two ranks train a linear module for one step.
 #include <ddp/ddp.h>
 #include <ddp/torch.h>
 

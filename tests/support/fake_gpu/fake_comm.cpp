@@ -25,7 +25,7 @@ Meeting* enter_place(const std::string& place) {
   return static_cast<Meeting*>(memory);
 }
 
-// Between ncclGroupStart and ncclGroupEnd.
+// Collects the operations between ncclGroupStart and ncclGroupEnd.
 struct Group {
   int depth = 0;
   std::map<std::pair<Comm*, void*>, std::vector<Operation>> operations;
@@ -125,7 +125,7 @@ void Reduction::reduce(const Comm& comm, void* to, std::size_t bytes) const {
 
 int add(void* handle, void* stream, Operation operation) {
   Comm& comm = comm_of(handle);
-  // Who calls NCCL while it is in progress has not looked at the communicator's state.
+  // The caller must check the communicator's state before it calls NCCL again, if a call is in progress.
   if (!comm.connected || comm.looks > 0 || comm.aborted || comm.splitting) return kInvalidUsage;
   if (group.depth > 0) {
     group.operations[{&comm, stream}].push_back(std::move(operation));

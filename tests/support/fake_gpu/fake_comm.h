@@ -1,4 +1,4 @@
-// A communicator of the fake NCCL: ranks, threads or processes, that meet in shared memory.
+// Defines a communicator of the fake NCCL. Its ranks are threads or processes that meet in shared memory.
 #pragma once
 
 #include <ddp/data_type.h>
@@ -27,7 +27,7 @@ inline constexpr std::size_t kSlot = std::size_t{256} << 10;
 inline constexpr std::size_t kPairSlot = std::size_t{64} << 10;
 inline constexpr int kFirstUserOp = 100;
 
-// What all ranks of a communicator map.
+// All ranks of a communicator map this memory.
 struct Meeting {
   struct Pair {
     std::atomic<std::uint32_t> filled;
@@ -52,8 +52,8 @@ struct Comm {
   std::atomic<bool> splitting = false;
   std::atomic<bool> failed = false;
   std::atomic<bool> finalized = false;
-  std::atomic<int> looks = 0;    // until what was called is "on the stream"
-  std::atomic<int> pending = 0;  // operations
+  std::atomic<int> looks = 0;    // number of state checks until the last call counts as "on the stream"
+  std::atomic<int> pending = 0;  // number of operations in progress
   std::map<int, double> user_ops;
 
   template <typename Condition>
@@ -79,39 +79,39 @@ struct Comm {
   std::byte* slot(int of) const { return meeting->slots[of]; }
 };
 
-// Communicators are never freed: threads that were left behind may use them.
+// Communicators are never freed, because threads that are left behind may use them.
 Comm* make_comm();
 inline Comm& comm_of(void* handle) {
   return *static_cast<Comm*>(handle);
 }
 
-// A meeting place that vanishes with its maker.
+// Makes a meeting place, which is removed when its process ends.
 std::string make_place();
-// Until all ranks have come.
+// Returns when all ranks have joined.
 void join(Comm& comm, const std::string& place);
 
 std::size_t size_of_type(int type);
 ddp::DataType type_of(int type);
 
-// How the slots of all ranks are reduced.
+// Reduces the slots of all ranks.
 struct Reduction {
   int type = 0;
   ddp::ReduceOp op;
   double own_factor = 1;
 
   Reduction(const Comm& comm, int type_, int op_number);
-  // This rank's elements, as they count.
+  // Copies this rank's elements to its slot, multiplied by its factor.
   void fill(const Comm& comm, const void* from, std::size_t bytes) const;
   void reduce(const Comm& comm, void* to, std::size_t bytes) const;
 };
 
-// One rank's part of an operation.
+// Describes one rank's part of an operation.
 struct Operation {
   std::function<void(Comm& comm)> deed;
   bool between_two = false;
 };
 
-// Puts it on the stream, or into the thread's open group.
+// Adds the operation to the stream, or to the thread's open group.
 int add(void* handle, void* stream, Operation operation);
 void start_group();
 void end_group();

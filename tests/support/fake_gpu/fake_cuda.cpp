@@ -1,4 +1,4 @@
-// libcuda.so.1, as far as the runtime uses it.
+// Implements the part of libcuda.so.1 that the runtime uses.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -23,7 +23,7 @@ constexpr int kNoDevice = 100;
 constexpr int kInvalidContext = 201;
 constexpr int kNotReady = 600;
 
-// What was recorded last, and what is done.
+// Counts the records of an event, and how many of them are done.
 struct Event {
   std::mutex mutex;
   std::condition_variable changed;
@@ -34,10 +34,10 @@ struct Event {
 
 struct Memory {
   std::mutex mutex;
-  std::map<const char*, std::pair<std::size_t, int>> blocks;  // bytes, device
+  std::map<const char*, std::pair<std::size_t, int>> blocks;  // address → size in bytes, device
 };
 
-// Never destroyed: threads may be left behind at the end of the process.
+// The object is never destroyed, because threads may be left behind at the end of the process.
 Memory& memory() {
   static auto* all = new Memory;
   return *all;
@@ -50,7 +50,7 @@ int device_count() {
   return text == nullptr ? 8 : std::atoi(text);
 }
 
-// Shared by all that still looks at it.
+// All users of an event share it.
 using EventPointer = std::shared_ptr<Event>;
 EventPointer& event_of(void* handle) {
   return *static_cast<EventPointer*>(handle);

@@ -1,12 +1,12 @@
-// A machine with GPUs, in software: libfake_gpu.so stands in for libcuda.so.1 and libnccl.so.2, so that all that is
-// ours runs without a GPU. Device memory is host memory, a stream is a thread, and ranks meet in a shared file, so they
-// may be threads or processes. As NCCL on one machine it never notices that a rank has ended.
+// Simulates a computer with GPUs in software. libfake_gpu.so replaces libcuda.so.1 and libnccl.so.2, so that all code
+// of ddplaunch runs without a GPU. Device memory is host memory, a stream is a thread, and ranks meet in a shared file,
+// so they may be threads or processes. Like NCCL on one node, it never notices that a rank has ended.
 //
-// fake_cuda.cpp and fake_nccl.cpp export the functions that the runtime looks up, and nothing more.
+// fake_cuda.cpp and fake_nccl.cpp export only the functions that the runtime looks up. These variables configure them:
 //
-//   FAKE_GPU_COUNT          devices (8); 0: cuInit fails as without a GPU
-//   FAKE_NCCL_VERSION       22907 by default
-//   FAKE_NCCL_FAIL_FIRST    "1": every collective ends as a system error
+//   FAKE_GPU_COUNT          number of devices (8); if 0, cuInit fails as without a GPU
+//   FAKE_NCCL_VERSION       version (22907)
+//   FAKE_NCCL_FAIL_FIRST    if "1", every collective ends with a system error
 #pragma once
 
 #include <condition_variable>
@@ -19,11 +19,11 @@
 
 namespace fake_gpu {
 
-// Does one thing after the other, on a thread.
+// Runs functions on a thread, one after the other.
 class Stream {
  public:
   Stream();
-  // Waits for what it does.
+  // Waits until all functions have run.
   ~Stream();
   void push(std::function<void()> deed);
 
@@ -37,10 +37,10 @@ class Stream {
   std::thread thread_;
 };
 
-// Null is the default stream.
+// Returns the stream of a handle; null is the default stream.
 Stream& stream_of(void* handle);
 
-// Device memory, so that pointers can be told apart.
+// Device memory is registered, so that its pointers can be recognised.
 void* allocate(std::size_t bytes);
 bool release(void* memory);
 

@@ -1,4 +1,4 @@
-// libnccl.so.2, as far as the runtime uses it.
+// Implements the part of libnccl.so.2 that the runtime uses.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -49,7 +49,7 @@ EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, 
   auto* comm = make_comm();
   comm->rank = rank;
   comm->size = size;
-  // The handle comes when it comes, as with NCCL.
+  // As with NCCL, the handle is set after the call has returned.
   std::thread([comm, made, place = std::string(id.bytes)] {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::atomic_ref<void*>(*made).store(comm, std::memory_order_release);

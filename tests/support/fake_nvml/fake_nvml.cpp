@@ -1,5 +1,5 @@
-// Stands in for libnvidia-ml.so.1. What its GPUs do stands in the file that FAKE_NVML names, which is read at each
-// call: a line for each GPU, "UUID BUSY_PERCENT PCIE_BYTES NVLINK_KIB PID", of which "-" is not to be had. Without the
+// Replaces libnvidia-ml.so.1. The file that FAKE_NVML names describes its GPUs, and is read at each call. It has a line
+// per GPU, "UUID BUSY_PERCENT PCIE_BYTES NVLINK_KIB PID", in which "-" is a value that is not available. Without the
 // file, calls hang.
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ std::vector<Gpu> gpus() {
   return result;
 }
 
-// Handles are the index, from 1.
+// A handle is the GPU's index, starting at 1.
 Gpu gpu_of(void* device) {
   return gpus().at(reinterpret_cast<std::size_t>(device) - 1);
 }
@@ -108,10 +108,10 @@ int nvmlDeviceGetFieldValues(void* device, int count, nvmlFieldValue_t* values) 
       value.value = text == "-" ? 0 : std::stoull(text);
     };
     switch (value.field) {
-      case 91:  // links of NVLink
+      case 91:  // this field is the number of NVLink links
         value.status = kSuccess;
         value.type = kUnsignedInt;
-        value.value = gpu.nvlink == "-" ? 0 : 0xdead000000000002ULL;  // the upper half is not the number's
+        value.value = gpu.nvlink == "-" ? 0 : 0xdead000000000002ULL;  // only the lower half holds the number
         break;
       case 138:
         give(value.scope == ~0U ? gpu.nvlink : "-");

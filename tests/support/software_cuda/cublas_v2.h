@@ -1,4 +1,4 @@
-// cuBLAS on the GPU in software, as far as examples/train_cuda.cu uses it. Matrices are column-major.
+// Implements the part of cuBLAS that examples/train_cuda.cu uses, on the GPU in software. Matrices are column-major.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ inline cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// c[m,n] = alpha op(a)[m,k] op(b)[k,n] + beta c
+// Computes c[m,n] = alpha op(a)[m,k] op(b)[k,n] + beta c.
 inline cublasStatus_t cublasDgemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
                                   int k, const double* alpha, const double* a, int lda, const double* b, int ldb,
                                   const double* beta, double* c, int ldc) {

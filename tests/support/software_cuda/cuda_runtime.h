@@ -1,5 +1,5 @@
-// CUDA's runtime library on the GPU in software (support/fake_gpu): as much of it as examples/train_cuda.cu uses, so
-// that a C++ compiler builds it and its kernels run on the stream's thread.
+// Implements the part of CUDA's runtime library that examples/train_cuda.cu uses, on the GPU in software
+// (support/fake_gpu). A C++ compiler builds the example, and its kernels run on the stream's thread.
 #pragma once
 
 #include <cmath>
@@ -39,7 +39,7 @@ int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data);
 
 namespace software_cuda {
 
-// Puts a deed on a stream.
+// Puts a function on a stream.
 inline cudaError_t put(cudaStream_t stream, std::function<void()> deed) {
   const auto run = [](void* data) {
     const auto* held = static_cast<std::function<void()>*>(data);

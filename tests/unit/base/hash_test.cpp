@@ -12,7 +12,7 @@ std::uint64_t hash_of(std::string_view text) {
 }
 }  // namespace
 
-// The vectors are those of the draft.
+// The vectors come from the draft.
 TEST_CASE("FNV-1a gives the published values") {
   CHECK(hash_of("") == 0xcbf29ce484222325ULL);
   CHECK(hash_of("a") == 0xaf63dc4c8601ec8cULL);

@@ -7,11 +7,11 @@ using ddp::base::printable;
 TEST_CASE("what acts on a terminal is shown as the bytes that it is") {
   CHECK(printable("a\x1b[31m\nb\x7f") == "a\\x1b[31m\\x0ab\\x7f");
   CHECK(printable(std::string_view("\0", 1)) == "\\x00");
-  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");                   // CSI, a C1 control character
-  CHECK(printable("\xe2\x80\xae") == "\\xe2\\x80\\xae");          // the right-to-left override
-  CHECK(printable("\xe2\x81\xa6") == "\\xe2\\x81\\xa6");          // an isolate of direction
-  CHECK(printable("\xd8\x9c\xe2\x80\x8f").starts_with("\\xd8"));  // other marks of direction
-  CHECK(printable("\xe2\x80\xa8") == "\\xe2\\x80\\xa8");          // the line separator
+  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");                   // this is CSI, a C1 control character
+  CHECK(printable("\xe2\x80\xae") == "\\xe2\\x80\\xae");          // this is the right-to-left override
+  CHECK(printable("\xe2\x81\xa6") == "\\xe2\\x81\\xa6");          // this is a direction isolate
+  CHECK(printable("\xd8\x9c\xe2\x80\x8f").starts_with("\\xd8"));  // these are other direction marks
+  CHECK(printable("\xe2\x80\xa8") == "\\xe2\\x80\\xa8");          // this is the line separator
 }
 
 TEST_CASE("text that can be shown stays as it is") {
@@ -22,9 +22,9 @@ TEST_CASE("text that can be shown stays as it is") {
 
 TEST_CASE("bytes that are not UTF-8 are shown one by one") {
   CHECK(printable("\xff\xc3") == "\\xff\\xc3");
-  CHECK(printable("\xe0\x80\xaf") == "\\xe0\\x80\\xaf");  // a longer form of '/'
-  CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // a surrogate
-  CHECK(printable("\xf4\x90\x80\x80").size() == 16);      // beyond Unicode
+  CHECK(printable("\xe0\x80\xaf") == "\\xe0\\x80\\xaf");  // this is an overlong form of '/'
+  CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // this is a surrogate
+  CHECK(printable("\xf4\x90\x80\x80").size() == 16);      // this is beyond Unicode
 }
 
 TEST_CASE("long text is cut between two characters") {

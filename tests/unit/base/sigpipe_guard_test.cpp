@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<int> received = 0;
 
-// Counts SIGPIPE while it lives.
+// Counts SIGPIPE signals as long as the object exists.
 class Counting {
  public:
   Counting() : before_(::signal(SIGPIPE, [](int) { ++received; })) { received = 0; }

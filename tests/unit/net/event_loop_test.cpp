@@ -51,7 +51,7 @@ class Pipe {
   UniqueFd write_;
 };
 
-// A loop on this thread that gives up after a while.
+// Runs a loop on this thread, and gives up after a while.
 class Loop {
  public:
   EventLoop events;
@@ -64,7 +64,7 @@ class Loop {
     events.run();
     CHECK_FALSE(gave_up_);
   }
-  // Everything that is ready now has its turn before the stop.
+  // Stops the loop after `pause`. Everything that is ready now runs before that.
   std::unique_ptr<Watch> stop_after(std::chrono::milliseconds pause) {
     return events.at(steady_clock::now() + pause, [this] { events.stop(); });
   }

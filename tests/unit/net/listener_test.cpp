@@ -13,7 +13,7 @@ using namespace ddp::test;
 
 namespace {
 
-// The client may have connected before the server's end is there to be accepted.
+// Waits, because the client may have connected before the server's end can be accepted.
 void wait_readable(int fd) {
   pollfd entry{fd, POLLIN, 0};
   REQUIRE(::poll(&entry, 1, 30'000) == 1);
@@ -32,7 +32,7 @@ TEST_CASE("a listener takes a free port and both ends know their addresses") {
 
 TEST_CASE("a listener on all addresses hears IPv4 and names it as such") {
   const auto listener = net::listen_tcp("::", 0, 1);
-  if (!listener) return;  // no IPv6 here
+  if (!listener) return;  // there is no IPv6 here
   const RawPeer peer(net::own_endpoint(listener.value().get())->port);
   wait_readable(listener.value().get());
   const base::UniqueFd accepted(::accept(listener.value().get(), nullptr, nullptr));

@@ -1,4 +1,4 @@
-// Peers and questions in surroundings of their own: no socket diagnostics, another network, other users.
+// Tests peers and lookups in special environments: no socket diagnostics, another network, other users.
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kSkipped = 77;
 
-// What `action` returns in a process of its own; a negative number: it died.
+// Returns what `action` returns in a child process, or a negative number if a signal killed the child.
 int in_a_child(const std::function<int()>& action) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -51,7 +51,7 @@ bool forbid_netlink() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// One who does what is asked for with a byte, and answers with one.
+// Runs `work` in a child process. The two take turns by sending single bytes.
 class Helper {
  public:
   explicit Helper(const std::function<bool(const std::function<bool()>& answer_and_wait)>& work) {
@@ -120,7 +120,7 @@ TEST_CASE("where netlink is forbidden the tables answer") {
     const UniqueFd client = connect_to(listener.port, Family::v4);
     const UniqueFd server = listener.accept();
     if (lookup.owner_of_peer(server.get()) != owner_of(client)) return 2;
-    // And no list of interfaces can be had either.
+    // The list of interfaces is not available either.
     return ddp::net::is_own_address(ddp::net::peer_endpoint(server.get())->address) ? 0 : 3;
   });
   if (result == kSkipped) {
@@ -151,12 +151,12 @@ TEST_CASE("a peer in another network namespace has neither owner nor address her
     if (PeerLookup(PeerLookup::Source::tables).owner_of_peer(server.get())) return 4;
     if (ddp::net::is_own_address(peer->address)) return 5;
 
-    // We ourselves, over the same address of ours.
+    // This process connects to itself over its own address.
     const UniqueFd client = connect_to_address(kHere, listener.port);
     const UniqueFd ours = listener.accept();
     if (!client || !ddp::net::is_own_address(ddp::net::peer_endpoint(ours.get())->address)) return 6;
     if (PeerLookup().owner_of_peer(ours.get()) != owner_of(client)) return 7;
-    // Where the kernel lets everybody bind to anything, the interfaces are looked at.
+    // If the kernel allows binding to any address, the list of interfaces decides.
     std::ofstream("/proc/sys/net/ipv4/ip_nonlocal_bind") << "1\n";
     if (!ddp::net::is_own_address(ddp::net::own_endpoint(ours.get())->address)) return 8;
     return ddp::net::is_own_address(peer->address) ? 9 : 0;

@@ -21,7 +21,7 @@ using Source = PeerLookup::Source;
 
 namespace {
 
-// A child that is connected for as long as this lives.
+// Runs a child that stays connected as long as this object exists.
 class ConnectedChild {
  public:
   ConnectedChild(std::uint16_t port, uid_t uid) {
@@ -106,7 +106,7 @@ TEST_CASE("a connection of another user's process is that user's") {
     REQUIRE(owner);
     CHECK(owner->uid == kNobody);
   }
-  // The kernel calls what it leaves behind root's.
+  // The kernel shows root as the owner of sockets that a process has left.
   child.ends();
   hears_the_end(server);
   for (const Source source : kSources) {
@@ -153,7 +153,7 @@ TEST_CASE("what is not connected has no peer to be owned") {
 TEST_CASE("who listens on the port of a peer that is gone is not its owner") {
   PeerLookup lookup;
   const Listener listener;
-  // Both have the port from the beginning, so that it is never free for another program.
+  // Both sockets have the port from the beginning, so that it is never free for another program.
   const int on = 1;
   sockaddr_in name{};
   name.sin_family = AF_INET;
@@ -170,7 +170,7 @@ TEST_CASE("who listens on the port of a peer that is gone is not its owner") {
   server_name.sin_port = htons(listener.port);
   REQUIRE(::connect(client.get(), reinterpret_cast<sockaddr*>(&server_name), sizeof server_name) == 0);
   const UniqueFd server = listener.accept();
-  // A socket in repair is gone without a word to the other side.
+  // A socket in repair mode is closed without a message to the other side.
   if (::setsockopt(client.get(), IPPROTO_TCP, TCP_REPAIR, &on, sizeof on) != 0) {
     WARN("skipped: TCP_REPAIR is for administrators");
     return;
@@ -228,10 +228,10 @@ TEST_CASE("the tables are searched for exactly one half") {
 }
 
 TEST_CASE("in the tables, a socket that is not connected or not held is nobody's") {
-  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'001), local4(8080)));  // TIME_WAIT
-  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'002), local4(8080)));  // SYN_SENT
-  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'004), local4(8080)));  // closed, and not yet all sent
-  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'005), local4(8080)));  // cut off
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'001), local4(8080)));  // the socket is in TIME_WAIT
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'002), local4(8080)));  // the socket is in SYN_SENT
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'004), local4(8080)));  // the socket is closed and has unsent data
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'005), local4(8080)));  // this line is cut off
   CHECK_FALSE(find_in_socket_table(kTable4, local4(50'099), local4(8080)));
   CHECK_FALSE(find_in_socket_table(kTable4, local4(0), local4(0)));
   CHECK_FALSE(find_in_socket_table(kTable6, local6(50'016), local6(8080)));

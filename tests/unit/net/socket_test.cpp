@@ -20,7 +20,7 @@ ddp::net::Deadline in(std::chrono::milliseconds pause) {
   return std::chrono::steady_clock::now() + pause;
 }
 
-// Two ends of one connection over loopback.
+// Holds both ends of one connection over loopback.
 struct Connection {
   BoundSocket listener;
   RawPeer client;

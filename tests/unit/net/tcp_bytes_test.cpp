@@ -19,7 +19,7 @@ using ddp::net::TcpBytes;
 
 namespace {
 
-// Nothing: the kernel does not list it.
+// Returns std::nullopt if the kernel does not list the connection.
 std::optional<TcpBytes> connection_of(const UniqueFd& fd) {
   struct stat status {};
   REQUIRE(::fstat(fd.get(), &status) == 0);

@@ -13,7 +13,7 @@
 
 using namespace ddp::stack_reader;
 
-// Compiled with debug information and optimisation.
+// These functions are compiled with debug information and optimisation.
 extern "C" [[gnu::noinline]] const void* ddp_test_return_address() {
   return __builtin_return_address(0);
 }
@@ -63,7 +63,7 @@ TEST_CASE("the addresses of a process have names") {
   CHECK_THAT(names.name(files, function, false), Catch::Matches("ddp_test_return_address \\([^/]+\\+0x[0-9a-f]+\\)"));
   CHECK_THAT(names.name(files, address_of(&::gnu_get_libc_version), false),
              Catch::Matches("gnu_get_libc_version \\(libc[^/]*\\+0x[0-9a-f]+\\)"));
-  // A return address may be the first one behind a function that does not return.
+  // A return address may be the first address behind a function that does not return.
   CHECK_THAT(names.name(files, function, true), !Catch::StartsWith("ddp_test_return_address "));
   CHECK(names.name(files, 0x1000, true) == "?? (0x1000)");
   CHECK(names.name(files, 0, true) == "?? (0x0)");
@@ -101,6 +101,7 @@ TEST_CASE("places in files that cannot be read have an offset") {
   FrameNames names;
   CHECK(names.name(files, 0x100123, false) == "?? (no\\x1b[31m.so+0x123)");
   CHECK(names.name(files, 0x200123, true) == "?? (text+0x122)");
-  CHECK_THAT(names.name(files, 0x400123, false), Catch::StartsWith("?? (exe"));  // not what has that path now
+  CHECK_THAT(names.name(files, 0x400123, false),
+             Catch::StartsWith("?? (exe"));  // this is not the file that has this path now
   CHECK(names.name(files, 0x300123, false) == "?? (0x300123)");
 }

@@ -39,8 +39,8 @@ class Child {
   bool has_ended_ = false;
 };
 
-// Exit codes: 0 if the wait took its whole time, else the error. The time is long beside what the holds take on a busy
-// machine, since a process that has ended cannot be held.
+// These functions return 0 if the wait took its whole time, else the error. The time is much longer than the holds take
+// on a busy computer, because a process that has ended cannot be held.
 constexpr int kWaitMs = 1'000;
 int waits_in_epoll() {
   const int epoll = ::epoll_create1(0);
@@ -78,7 +78,7 @@ TEST_CASE("the registers of a thread that runs are told, and it goes on") {
   CHECK_FALSE(child.has_ended());
 }
 
-// A thread that waits is held only if it has begun to just then. A time-out begins anew each time.
+// A waiting thread is held only if its wait has just begun. Its time-out starts again each time.
 TEST_CASE("a call in which a thread is held ends as if it had not been") {
   for (const auto& program : {waits_in_epoll, receives_with_a_timeout, sleeps}) {
     Child child(program);

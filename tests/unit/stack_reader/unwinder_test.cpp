@@ -19,7 +19,7 @@ using namespace ddp::stack_reader;
 [[gnu::noinline]] void waits_for_ever() {
   for (;;) ::pause();
 }
-// Compiled without optimisation, it needs its frame pointer, which nobody knows.
+// This function is compiled without optimisation and needs its frame pointer, which is not known.
 [[gnu::noinline]] void calls_what_waits(int deep) {
   deep > 0 ? calls_what_waits(deep - 1) : waits_for_ever();
   asm volatile("");
@@ -63,7 +63,7 @@ TEST_CASE("the functions that wait for a call of the kernel are found in a copy,
   REQUIRE(found.end() - waits > 4);
   CHECK(std::vector(waits + 1, waits + 4) == std::vector<std::string>(3, "calls_what_waits"));
   CHECK(std::find(waits, found.end(), "main ") != found.end());
-  // Of a deep stack only the inner part is wanted.
+  // Only the inner part of a deep stack is requested.
   const Unwound part = unwinder.unwind(capture.threads.at(0), 3);
   CHECK(part.is_whole);
   CHECK(part.addresses == std::vector(unwound.addresses.begin(), unwound.addresses.begin() + 3));

@@ -25,7 +25,7 @@ struct Pair {
       : client(fake_authenticator(clients), kClientNonce), server(fake_authenticator(servers), kServerNonce) {}
 };
 
-// `text` with one bit turned, for each of its bits.
+// Returns `text` with one bit flipped, for each of its bits.
 std::vector<std::string> spoilt(const std::string& text) {
   std::vector<std::string> all;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -37,7 +37,7 @@ std::vector<std::string> spoilt(const std::string& text) {
   return all;
 }
 
-// Wrong sizes made from `text`.
+// Returns texts of wrong sizes made from `text`.
 std::vector<std::string> misshapen(const std::string& text) {
   return {"", text.substr(1), text.substr(0, text.size() - 1), text + '\0', '\0' + text, text + text};
 }
@@ -88,7 +88,7 @@ TEST_CASE("every bit of the client's proof counts") {
     static_cast<void>(pair.server.hello(kClientNonce));
     CHECK_FALSE(pair.server.proof(each));
     CHECK_FALSE(pair.server.authenticated());
-    CHECK_FALSE(pair.server.proof(proof));  // one try a connection
+    CHECK_FALSE(pair.server.proof(proof));  // each connection has one try
   }
 }
 
@@ -121,17 +121,17 @@ TEST_CASE("a proof that was heard once does not serve again") {
 }
 
 TEST_CASE("what one side says does not convince it") {
-  // The server's own proof sent back to it.
+  // The server gets its own proof back.
   Pair pair;
   const std::string answer = *pair.server.hello(kClientNonce);
   CHECK_FALSE(pair.server.proof(answer.substr(kNonceBytes)));
-  // Another server made to answer the first one's nonce, as if it were a client's.
+  // Another server answers the first one's nonce, as if it were a client's.
   ServerHandshake first(fake_authenticator("secret"), kServerNonce);
   ServerHandshake second(fake_authenticator("secret"), kClientNonce);
   static_cast<void>(first.hello(kClientNonce));
   const std::string borrowed = second.hello(kServerNonce)->substr(kNonceBytes);
   CHECK_FALSE(first.proof(borrowed));
-  // A false server that echoes.
+  // A false server sends the nonce back.
   CHECK_FALSE(Pair().client.proof(kClientNonce + kClientNonce));
 }
 

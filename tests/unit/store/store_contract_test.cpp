@@ -1,4 +1,4 @@
-// What every kind of store promises, asked of each kind.
+// Tests what every kind of store promises.
 #include <ddp/store.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using Keys = std::vector<std::string>;
 
 namespace {
 
-// A program's own store: what it does not say itself a Store makes of these.
+// Implements a program's own store. Store builds all other functions from these.
 class SixFunctions : public ddp::Store {
  public:
   void set(const std::string& key, std::string_view value) override { inner_->set(key, value); }
@@ -44,7 +44,7 @@ class AnyStore {
     store_->set("somebody else's", "");
     store_ = ddp::make_prefix_store("some", store_);
   }
-  // For another thread: an object of its own, as another process has, where there can be several.
+  // Returns a store for another thread: another object, as in another process, if there can be several.
   std::shared_ptr<ddp::Store> user() const {
     if (server_) return ddp::connect_tcp_store("127.0.0.1", server_->port(), kPatience);
     if (!file_.empty()) return ddp::make_file_store(file_, kPatience);
@@ -220,7 +220,7 @@ TEST_CASE("every store wakes those that wait") {
 
 TEST_CASE("every store serves other threads while some wait") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
-  // Each waits for what the one before it does when it has waited.
+  // Each thread waits for what the previous thread does after its own wait.
   std::vector<std::thread> threads;
   for (int i = 3; i >= 0; --i) {
     threads.emplace_back([i, store = store.shared()] {
@@ -240,7 +240,7 @@ TEST_CASE("every store serves other threads while some wait") {
       }
       store->barrier("all", 5, kPatience);
     });
-    std::this_thread::sleep_for(2ms);  // it waits, mostly
+    std::this_thread::sleep_for(2ms);  // the thread usually waits by then
   }
   store->set("0", "");
   store->wait(Keys{"4"}, kPatience);

@@ -35,7 +35,7 @@ class TokenFile {
     const auto token = StoreToken::from_file(path);
     return token ? "" : token.error().message;
   }
-  // What it says of a message; empty: it is not accepted.
+  // Returns the signature of a message, or "" if the token is not accepted.
   std::string signs() const {
     const auto token = StoreToken::from_file(path);
     return token ? token.value()->sign("m") : "";
@@ -51,7 +51,8 @@ class TokenFile {
 }  // namespace
 
 TEST_CASE("a signature is keyed BLAKE2b, with a key made from the token") {
-  // hashlib.blake2b(b"message", key=hashlib.blake2b(token, key=b"ddplaunch store token", digest_size=32).digest(), …)
+  // Python gives the same for hashlib.blake2b(b"message", key=hashlib.blake2b(token, key=b"ddplaunch store token",
+  // digest_size=32).digest(), …).
   CHECK(ddp::test::to_hex(token_of(kText)->sign("message")) ==
         "6A 47 D7 9D E5 94 2B 3B 42 A6 6D C6 3E AB B9 CD "
         "08 38 0D 5B 24 25 B2 D9 3E 37 1A A9 42 B4 37 55");
@@ -134,7 +135,7 @@ TEST_CASE("what is no regular file is no token file") {
   }
   CHECK(StoreToken::from_file(folder.path() + "/absent").error().message ==
         "cannot be read (No such file or directory). Check its name.");
-  // A link is as good as what it leads to.
+  // A link is as good as its target.
   const std::string link = folder.path() + "/link";
   REQUIRE(::symlink(file.path.c_str(), link.c_str()) == 0);
   CHECK(StoreToken::from_file(link));

@@ -76,7 +76,7 @@ TEST_CASE("what came before the group, between two ranks, or of no known group i
   other.replace(other.find("\"0\""), 3, "\"9\"");
   std::string former = entry(80, "gloo:all_reduce");
   former.replace(former.find("1080"), 4, "0999");
-  CHECK_FALSE(read_recording(recording(former), read_lines(kWorld)));  // no number begins with 0
+  CHECK_FALSE(read_recording(recording(former), read_lines(kWorld)));  // no JSON number begins with 0
   former.replace(former.find("0999"), 4, "999");
   const auto groups = read(transfer + "," + other + "," + former + "," + entry(1, "gloo:all_reduce"));
   CHECK(groups.at(0).called == 1);

@@ -1,4 +1,4 @@
-// bindings/c/ddp_board.h describes the page that wire/status_page_layout.h describes.
+// Tests that bindings/c/ddp_board.h describes the same page as wire/status_page_layout.h.
 #include <ddp/progress.h>
 
 #include <cstddef>
@@ -95,7 +95,7 @@ static_assert(is_same(DDP_PHASE_FINISHING, ddp::Phase::finishing));
 static_assert(is_same(DDP_PHASE_DONE, ddp::Phase::done));
 static_assert(kPhaseNames.size() == DDP_PHASE_DONE + 1);
 
-// As the launcher makes it, and as a worker finds it.
+// Offers a page as the launcher makes it and a worker finds it.
 class OfferedPage {
  public:
   OfferedPage() : descriptor_(::memfd_create("page", MFD_CLOEXEC)) {
@@ -158,7 +158,7 @@ TEST_CASE("what C writes on the page is what the launcher reads") {
   CHECK(std::string(worker.name.data()) == "weights");
   CHECK(std::string(worker.file.data()) == "train.c");
 
-  // Cut, with the 0 at the end; what was there before is gone.
+  // The texts are cut, with the 0 at the end. The previous content is gone.
   const std::string name(100, 'n');
   const std::string file = std::string(100, 'd') + "/train.c";
   ddp_phase(page, DDP_PHASE_TRAINING, name.c_str(), file.c_str(), 1);

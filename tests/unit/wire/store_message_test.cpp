@@ -1,4 +1,4 @@
-// The encodings, byte for byte. docs/development/protocol.md quotes these examples.
+// Tests the encodings byte for byte. docs/development/protocol.md quotes these examples.
 #include "wire/store_message.h"
 
 #include "support/bytes.h"

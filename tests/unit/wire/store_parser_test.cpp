@@ -1,4 +1,4 @@
-// What a client may not send: limits, unknown requests, garbage.
+// Tests what a client may not send: limits, unknown requests, garbage.
 #include "wire/store_parser.h"
 
 #include <random>
@@ -18,7 +18,7 @@ using ddp::wire::StoreViolation;
 
 namespace {
 
-// One connection's stream, with the words of the tests below.
+// Holds one connection's stream, with functions that the tests read like sentences.
 class Stream {
  public:
   Stream& speaks_current() {
@@ -66,7 +66,7 @@ TEST_CASE("an opcode that the legacy dialect lacks is refused") {
 
 TEST_CASE("an opcode that the current dialect lacks is refused") {
   for (int opcode = 19; opcode < 256; ++opcode) {
-    if (opcode >= 0xD0 && opcode <= 0xD5) continue;  // our own
+    if (opcode >= 0xD0 && opcode <= 0xD5) continue;  // these are ddplaunch's own requests
     INFO("opcode " << opcode);
     Stream()
         .speaks_current()
@@ -76,7 +76,7 @@ TEST_CASE("an opcode that the current dialect lacks is refused") {
 }
 
 TEST_CASE("a VALIDATE with a wrong magic number is refused") {
-  // As the first request it reads as a legacy SET whose key would be far too long.
+  // As the first request it is parsed as a legacy SET whose key would be far too long.
   Stream().sends(encode(validate(0x3C85F7CF)) + encode(ping(1))).is_refused_for("a key of");
   Stream().speaks_current().sends(encode(validate(0))).is_refused_for("magic");
 }
@@ -84,7 +84,9 @@ TEST_CASE("a VALIDATE with a wrong magic number is refused") {
 TEST_CASE("what other protocols say first is refused") {
   Stream().sends("GET / HTTP/1.1\r\nHost: node0\r\n\r\n").is_refused_for("unknown request 71");
   Stream().sends("SSH-2.0-OpenSSH_9.2\r\n").is_refused_for("unknown request 83");
-  Stream().sends(from_hex("16 03 01 02 00 01 00 01 FC 03 03")).is_refused_for("unknown request 22");  // TLS
+  Stream()
+      .sends(from_hex("16 03 01 02 00 01 00 01 FC 03 03"))
+      .is_refused_for("unknown request 22");  // these bytes begin a TLS handshake
 }
 
 TEST_CASE("a length bomb is refused before a byte of it is stored") {
@@ -127,7 +129,7 @@ TEST_CASE("the largest number of keys is taken and one more is refused") {
 }
 
 TEST_CASE("a request that grows over 64 MiB is refused while it arrives") {
-  // Nine values of 8 MiB: each is within its limit, all together are not.
+  // Each of nine values of 8 MiB is within its limit, but all together are not.
   Stream stream;
   stream.speaks_current().sends(byte_reply(11) + length_word(9));
   const std::string pair = text_reply("k") + text_reply(std::string(limits::kStoreValueBytes, 'v'));
@@ -158,7 +160,7 @@ TEST_CASE("random bytes are parsed or refused or waited for") {
     if (round % 2 == 0) parser.feed(encode(validate()));
     for (int segment = 0; segment < 4; ++segment) {
       std::string bytes(generator() % 40, '\0');
-      // Small bytes are valid opcodes and short lengths: with them the noise gets further.
+      // Small bytes are valid opcodes and short lengths, so that the noise gets further.
       for (char& byte : bytes)
         byte = static_cast<char>(generator() % 3 == 0 ? generator() : generator() % 14 * (generator() % 2));
       parser.feed(bytes);

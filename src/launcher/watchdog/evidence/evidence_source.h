@@ -1,4 +1,5 @@
-// EvidenceSource: what something beside the worker says of a job that hangs, or why it says nothing.
+// EvidenceSource contains the report of a source other than the workers about a job that hangs, or the reason why there
+// is no report.
 #pragma once
 
 #include <string>
@@ -7,10 +8,10 @@
 namespace ddp::launcher {
 
 struct EvidenceSource {
-  std::string name;                  // "NCCL RAS"
-  std::string text;                  // all that it said; may be long, and is as it came
-  std::vector<std::string> essence;  // what of it belongs on a console: a few lines, printable
-  std::vector<std::string> missing;  // what could not be had, and why; printable
+  std::string name;                  // for example "NCCL RAS"
+  std::string text;                  // the unmodified answer, which may be long
+  std::vector<std::string> essence;  // a few printable lines of it for the console
+  std::vector<std::string> missing;  // missing data, each with the reason; printable
 
   friend bool operator==(const EvidenceSource&, const EvidenceSource&) = default;
 };

@@ -1,5 +1,5 @@
-// EvidenceTaker: all that can be asked while a job hangs, at the same moment: stacks, and what others than the workers'
-// programs know of it, where the workers' environment says that there are such.
+// EvidenceTaker takes all evidence of a hang at the same moment: stacks, and the answers of other sources than the
+// workers' programs. The workers' environment shows which of these sources exist.
 #pragma once
 
 #include <functional>
@@ -24,14 +24,14 @@ struct Evidence {
   bool empty() const { return stacks.empty() && sources.empty(); }
 };
 
-// What is asked of an evidence source: it blocks, on a thread of its own, until the deadline.
+// Represents a question to an evidence source. `ask` blocks, on a separate thread, until the deadline.
 struct Question {
   std::string name;
   std::function<EvidenceSource(net::Deadline deadline)> ask;
 };
 
-// NCCL's RAS at NCCL_RAS_ADDR, unless NCCL_RAS_ENABLE=0; PyTorch's flight recorders of these ranks, if they have pipes.
-// `environment`: "NAME=value" of a worker.
+// Returns the questions to NCCL's RAS at NCCL_RAS_ADDR, unless NCCL_RAS_ENABLE=0, and to PyTorch's flight recorders of
+// these ranks, if they have pipes. `environment` contains "NAME=value" of a worker.
 std::vector<Question> questions_for(std::span<const std::string> environment, std::vector<int> ranks);
 
 class EvidenceTaker {
@@ -40,12 +40,12 @@ class EvidenceTaker {
 
   EvidenceTaker(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), stacks_(loop, processes) {}
 
-  // Not while it is taking. `done` is called once, within limits::kStackTime, with an entry for each target and each
-  // question that says what is missing; never if this is destroyed before.
+  // Must not be called while it is taking. `done` is called once, within limits::kStackTime, with an entry for each
+  // target and each question that says what is missing. It is never called if this object is destroyed before.
   void take(const std::vector<StackTarget>& targets, StackMeans means, std::vector<Question> questions, Done done);
 
  private:
-  // A name that is looked up, or a file system, may hang: the threads are left behind when the time is over.
+  // The resolution of a name or a file system may hang. When the time is over, the thread is left behind.
   struct Asked {
     std::string name;
     base::SideThread<EvidenceSource> thread;
@@ -61,7 +61,7 @@ class EvidenceTaker {
   std::vector<RankStacks> taken_;
   bool has_stacks_ = false;
   std::list<Asked> asked_;
-  std::unique_ptr<net::Watch> timer_;  // until all have answered, or no more are waited for
+  std::unique_ptr<net::Watch> timer_;  // set until all have answered or their time is over
 };
 
 }  // namespace ddp::launcher

@@ -1,5 +1,5 @@
-// Whether a file is a new one is told by what has changed since before the asking, not by comparing its time with ours:
-// it may lie on a file server, which has a clock of its own and perhaps counts whole seconds.
+// A file counts as new if it has changed since before the request. Its time is not compared with this node's clock: it
+// may be on a file server, which has another clock and perhaps counts whole seconds.
 #include "launcher/watchdog/evidence/flight_recorder.h"
 
 #include <fcntl.h>
@@ -24,14 +24,14 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr auto kLookPause = std::chrono::milliseconds(50);  // no change within this: the file is written
+constexpr auto kLookPause = std::chrono::milliseconds(50);  // a file that does not change for this long is complete
 constexpr std::size_t kPathBytes = 4096;
 
-// What is known of a file; all zero: there is none.
+// Describes a file. All members are 0 if there is none.
 struct FileLook {
   std::uint64_t inode = 0;
   std::int64_t bytes = 0;
-  std::int64_t seconds = 0;  // of the last change
+  std::int64_t seconds = 0;  // time of the last change
   std::int64_t nanoseconds = 0;
 
   friend bool operator==(const FileLook&, const FileLook&) = default;
@@ -43,7 +43,7 @@ FileLook look_at(const std::string& path) {
   return {status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
-// One of the files that a rank may write.
+// Describes one of the files that a rank may write.
 struct File {
   std::string stem;
   std::string path;
@@ -54,12 +54,12 @@ struct File {
 struct Recorder {
   int rank = 0;
   std::vector<File> files;
-  std::string trouble;            // why it was not asked
-  const File* written = nullptr;  // among `files`
-  const File* growing = nullptr;  // the same
+  std::string trouble;            // why it was not asked; empty if it was
+  const File* written = nullptr;  // the complete file among `files`, or null
+  const File* growing = nullptr;  // a file among `files` that still grows, or null
 };
 
-// Ranks of which the same is to be said.
+// Collects the ranks to which the same text applies.
 struct Remark {
   std::string what;
   std::vector<int> ranks;
@@ -83,7 +83,7 @@ std::string nobody_reads(const std::string& shown) {
   return "nobody reads " + shown + ": the process has ended, or makes no records any more";
 }
 
-// `shown` is the path for messages. Returns why it could not be asked; empty: it is asked.
+// `shown` is the path for messages. Returns why the rank could not be asked, or an empty text if it was asked.
 std::string ask(const std::string& path, const std::string& shown) {
   const base::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
   if (!fd && errno == ENXIO) return nobody_reads(shown);
@@ -94,13 +94,13 @@ std::string ask(const std::string& path, const std::string& shown) {
   if (!fd) return "cannot open the pipe " + shown + ": " + std::strerror(errno);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0 || !S_ISFIFO(status.st_mode)) return shown + " is not a pipe";
-  const base::SigpipeGuard guard;  // the reader may end right now
+  const base::SigpipeGuard guard;  // the reader may end at this moment
   constexpr std::string_view kAnything = "1\n";
   if (::write(fd.get(), kAnything.data(), kAnything.size()) > 0) return "";
   return errno == EPIPE ? nobody_reads(shown) : "cannot write to the pipe " + shown + ": " + std::strerror(errno);
 }
 
-// Whether nothing more is to be expected of it.
+// Returns whether nothing more is expected of the recorder.
 bool is_settled(Recorder& recorder) {
   recorder.growing = nullptr;
   for (File& file : recorder.files) {
@@ -141,7 +141,7 @@ void wait_for_files(std::vector<Recorder>& recorders, net::Deadline deadline, co
   }
   while (true) {
     std::erase_if(awaited, [](Recorder* recorder) { return is_settled(*recorder); });
-    // Never a shorter pause, which would take a growing file for a written one.
+    // With a shorter pause, a file that still grows would seem complete.
     if (awaited.empty() || std::chrono::steady_clock::now() + kLookPause > deadline) return;
     pause ? pause() : std::this_thread::sleep_for(kLookPause);
   }
@@ -162,14 +162,14 @@ std::optional<FlightRecorders> find_flight_recorders(std::span<const std::string
   const auto pipes = value_of(environment, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
   if (!pipes || pipes->empty()) return std::nullopt;
   FlightRecorders recorders{*pipes, {}};
-  // Versions before the first variable's know the second one alone.
+  // Older versions of PyTorch know only the second variable.
   for (const std::string_view name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}) {
     if (const auto stem = value_of(environment, name); stem && std::ranges::count(recorders.stems, *stem) == 0) {
       recorders.stems.push_back(*stem);
     }
   }
   if (!recorders.stems.empty()) return recorders;
-  // The defaults, the latest version's first.
+  // These are the defaults of PyTorch's versions, the latest version first.
   const std::string in_cache = "/torch/comm_lib_trace_rank_";
   if (const auto cache = value_of(environment, "XDG_CACHE_HOME")) recorders.stems.push_back(*cache + in_cache);
   recorders.stems.push_back(value_of(environment, "HOME").value_or("/tmp") + "/.cache" + in_cache);

@@ -20,7 +20,7 @@ namespace {
 using net::SocketFailure;
 using Kind = SocketFailure::Kind;
 
-// Takes the first line off `text`, and leaves out the blanks at its end.
+// Removes the first line from `text`. Returns it without the spaces at its end.
 std::string_view take_line(std::string_view& text) {
   std::string_view line = base::take_line(text);
   line.remove_suffix(line.size() - (line.find_last_not_of(" \t\r") + 1));
@@ -48,10 +48,11 @@ class Conversation {
   Conversation(std::string place, base::UniqueFd fd, net::Deadline deadline)
       : place_(std::move(place)), fd_(std::move(fd)), deadline_(deadline) {}
 
-  // The line that answers a command.
+  // Sends a command. Returns the line that answers it.
   base::Result<std::string> ask(const std::string& command);
 
-  // All that comes upon the last command. Returns why that is less than the whole answer; empty: it is the whole.
+  // Sends the last command and stores its answer in `text`. Returns why the answer is incomplete, or an empty text if
+  // it is complete.
   std::string ask_all(const std::string& command, std::string& text);
 
   base::Failure is_no_ras(std::string_view said) const {
@@ -72,7 +73,7 @@ class Conversation {
     return net::Done{};
   }
 
-  // Why there is nothing.
+  // Explains why there is no answer.
   base::Failure no_answer(const SocketFailure& failure, const std::string& command) const {
     if (failure.kind == Kind::timed_out) return {place_ + " gave no answer in time"};
     return {place_ + " did not answer " + command + ": " + failure.message};
@@ -112,12 +113,12 @@ std::string Conversation::ask_all(const std::string& command, std::string& text)
   const SocketFailure& end = more.error();
   if (text.empty()) return no_answer(end, command).message;
   if (end.kind == Kind::timed_out) return place_ + " had not said all in time; the rest is left out";
-  // A service that dies while it gathers has just said "Communicators...", without an end of the line.
+  // A service that dies while it collects data ends its answer with "Communicators...", without a line break.
   if (end.kind == Kind::closed && text.ends_with('\n')) return "";
   return place_ + " broke off in the middle of its answer: " + end.message;
 }
 
-// What the service may take for itself: it has to give up on dead ranks before we give up on it.
+// Limits the time that the service may take: it has to give up on dead ranks before this client gives up on it.
 std::string timeout_command(net::Deadline deadline) {
   const auto left = std::chrono::floor<std::chrono::seconds>(deadline - std::chrono::steady_clock::now()).count();
   return "TIMEOUT " + std::to_string(std::max<std::int64_t>(left - 1, 1));
@@ -127,7 +128,7 @@ base::Result<net::Done> agree(Conversation& conversation, net::Deadline deadline
   constexpr std::string_view kGreeting = "SERVER PROTOCOL ";
   const auto greeting = conversation.ask("CLIENT PROTOCOL 2");
   if (!greeting) return greeting.error();
-  // Whatever its version is, NCCL's own client goes on.
+  // NCCL's own client continues whatever the version is.
   if (::strncasecmp(greeting.value().c_str(), kGreeting.data(), kGreeting.size()) != 0) {
     return conversation.is_no_ras(greeting.value());
   }

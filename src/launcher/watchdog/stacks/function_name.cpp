@@ -7,13 +7,13 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // of a name that is looked at
+constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // longest part of a name that is read
 
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
 }
 
-// Just behind the "operator<<" that begins at `at`; `at` if none does.
+// Returns the position behind the "operator<<" that begins at `at`, or `at` if none begins there.
 std::size_t operator_end(std::string_view text, std::size_t at) {
   constexpr std::string_view kWord = "operator";
   if (!text.substr(at).starts_with(kWord) || (at > 0 && is_word(text[at - 1]))) return at;
@@ -21,13 +21,13 @@ std::size_t operator_end(std::string_view text, std::size_t at) {
   if (end < text.size() && is_word(text[end])) return at;
   constexpr std::array<std::string_view, 13> kSigns = {
       "()", "[]", "->*", "->", "<=>", "<<=", ">>=", "<<", ">>", "<=", ">=", "<", ">"};
-  for (const std::string_view sign : kSigns) {  // the longest first, of those that look like brackets
+  for (const std::string_view sign : kSigns) {  // signs that look like brackets, the longest first
     if (text.substr(end).starts_with(sign)) return end + sign.size();
   }
   return end;
 }
 
-// Just behind the quoted text that begins at `at`; `at` if it does not end.
+// Returns the position behind the quoted text that begins at `at`, or `at` if it does not end.
 std::size_t quote_end(std::string_view text, std::size_t at) {
   for (std::size_t i = at + 1; i < text.size(); ++i) {
     if (text[i] == '\\') {
@@ -39,7 +39,7 @@ std::size_t quote_end(std::string_view text, std::size_t at) {
   return at;
 }
 
-// "<...>" for template arguments of more than `most` bytes.
+// Replaces template arguments of more than `most` bytes by "<...>".
 std::string without_template_arguments(std::string_view function, std::size_t most) {
   const std::vector<std::size_t> ends = closing_brackets(function);
   std::string kept;
@@ -55,7 +55,7 @@ std::string without_template_arguments(std::string_view function, std::size_t mo
   return kept;
 }
 
-// Is there more of the name behind the parameters that end before `rest`, as in "train()::{lambda()#1}"?
+// Returns whether the name continues behind the parameters that end before `rest`, as in "train()::{lambda()#1}".
 bool is_local(std::string_view rest) {
   if (rest.starts_with(" const")) rest.remove_prefix(6);
   return rest.starts_with("::");
@@ -72,7 +72,7 @@ std::vector<std::size_t> closing_brackets(std::string_view text) {
   constexpr std::string_view kClosing = ")>]}";
   std::vector<std::size_t> ends(text.size(), std::string_view::npos);
   std::vector<std::size_t> open;
-  bool quotes = true;  // until one is found that does not end, so that this takes linear time
+  bool quotes = true;  // false after a quote that does not end, so that this takes linear time
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::size_t behind = operator_end(text, i);
     if (text.substr(i).starts_with("->")) behind = i + 2;
@@ -85,7 +85,7 @@ std::vector<std::size_t> closing_brackets(std::string_view text) {
     } else if (kOpening.find(text[i]) != std::string_view::npos) {
       open.push_back(i);
     } else if (const std::size_t kind = kClosing.find(text[i]); kind != std::string_view::npos) {
-      // A '<' that nothing closes is "less than", a '>' that closes nothing "greater than".
+      // A '<' that is never closed is "less than", and a '>' that closes nothing is "greater than".
       if (kind == 1 && (open.empty() || text[open.back()] != '<')) continue;
       while (!open.empty() && text[open.back()] != kOpening[kind] && text[open.back()] == '<') open.pop_back();
       if (open.empty() || text[open.back()] != kOpening[kind]) continue;
@@ -100,7 +100,7 @@ std::string without_parameters(std::string_view function) {
   function = function.substr(0, kMostBytes);
   const std::vector<std::size_t> ends = closing_brackets(function);
   std::string kept;
-  bool in_operator = false;  // whose name has spaces: "operator new", "operator bool"
+  bool in_operator = false;  // an operator's name may contain spaces: "operator new", "operator bool"
   for (std::size_t i = 0; i < function.size(); ++i) {
     if (const std::size_t behind = operator_end(function, i); behind > i) {
       kept += function.substr(i, behind - i);
@@ -109,9 +109,9 @@ std::string without_parameters(std::string_view function) {
       continue;
     }
     const std::string_view rest = function.substr(i);
-    if (rest.starts_with(" [")) break;  // "train [clone .cold]"
+    if (rest.starts_with(" [")) break;  // as in "train [clone .cold]"
     if (function[i] == ' ' && !in_operator) {
-      kept.clear();  // that was what it returns, or "non-virtual thunk to"
+      kept.clear();  // removes the return type, or "non-virtual thunk to"
       continue;
     }
     if (ends[i] == std::string_view::npos) {

@@ -1,4 +1,4 @@
-// Names of functions, short enough for a person to read, and the brackets in them.
+// Shortens the names of functions so that people can read them, and finds the brackets in them.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 namespace ddp::launcher {
 
 inline constexpr std::size_t kFunctionNameBytes = 60;
-inline constexpr std::size_t kFramePartBytes = 100;  // of a name that is not shortened, a file, a thread's name
+inline constexpr std::size_t kFramePartBytes = 100;  // limit of an unshortened name, a file, or a thread's name
 
-// Text that somebody else has chosen, fit for a terminal and for JSON: at most `most` bytes of it, the rest as "...",
-// with '?' for control characters and for what is not UTF-8.
+// Makes untrusted text fit for a terminal and for JSON. Returns at most `most` bytes of it, and "..." for the rest.
+// Replaces control characters and invalid UTF-8 by '?'.
 std::string frame_text(std::string_view text, std::size_t most = kFramePartBytes);
 
-// For each character the place of the bracket that closes it; npos if it is no bracket that opens, or never closed.
-// The characters of "operator<" and "->" are no brackets, nor is what stands in quotes.
+// Returns for each character the position of the bracket that closes it. It is npos if the character is not an opening
+// bracket or is never closed. The characters of "operator<" and "->" are not brackets, nor is anything in quotes.
 std::vector<std::size_t> closing_brackets(std::string_view text);
 
-// Of a demangled C++ function the qualified name: without what it returns, its parameters and qualifiers, and the
-// parameters of functions that it is local to. What is not understood stays.
-//   "bool ddp::ready<int>(int) const" is "ddp::ready<int>"
+// Returns the qualified name of a demangled C++ function. It has no return type, parameters and qualifiers, and no
+// parameters of the functions that contain it. Parts that are not understood stay.
+//   "bool ddp::ready<int>(int) const" becomes "ddp::ready<int>"
 std::string without_parameters(std::string_view function);
 
-// As printable as by frame_text. A name of at most `most` bytes stays; a longer one loses its parameters, then template
-// arguments ("Group<...>::reduce"), at last its beginning ("...::reduce").
+// Returns printable text, as frame_text() does. A name of at most `most` bytes stays. A longer one loses its
+// parameters, then template arguments ("Group<...>::reduce"), and at last its beginning ("...::reduce").
 std::string short_function_name(std::string_view function, std::size_t most = kFunctionNameBytes);
 
 }  // namespace ddp::launcher

@@ -14,16 +14,16 @@
 
 namespace ddp::launcher {
 
-// Stacks and the paths of files need not be UTF-8. CBOR takes such texts as they are; only JSON's dump() would not.
+// Stacks and the paths of files need not be UTF-8. CBOR accepts such text; only JSON's dump() would reject it.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThreadCapture, tid, runs, registers, stack, addresses)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StackCapture, pid, maps, threads)
 
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr int kSamples = 4;  // of a thread that runs, which may come to wait meanwhile
+constexpr int kSamples = 4;  // samples of a running thread, which may begin to wait
 constexpr std::chrono::milliseconds kBetweenSamples{3};
-constexpr int kTries = 3;  // to find a thread at the same place before and after its stack was copied
+constexpr int kTries = 3;  // attempts to find a thread at the same place before and after its stack is copied
 
 std::optional<std::uint64_t> parse_address(std::string_view text) {
   return text.starts_with("0x") ? base::parse_hex(text.substr(2)) : std::nullopt;
@@ -36,7 +36,7 @@ std::optional<ThreadCapture> sample_place(pid_t pid, pid_t tid) {
   return place;
 }
 
-// Nothing if it is gone, or never stays where it is.
+// Returns std::nullopt if the thread has ended, or never stays at the same place.
 std::optional<ThreadCapture> capture_thread(pid_t pid, pid_t tid) {
   for (int i = 0; i < kTries; ++i) {
     auto place = sample_place(pid, tid);
@@ -54,7 +54,8 @@ std::optional<ThreadCapture> capture_thread(pid_t pid, pid_t tid) {
 std::optional<ThreadCapture> parse_thread_place(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   if (text == "running") return ThreadCapture{0, true, {}, ""};
-  // "NUMBER ARGUMENT... STACK_POINTER PROGRAM_COUNTER", or "-1 STACK_POINTER PROGRAM_COUNTER" outside of a call.
+  // The format is "NUMBER ARGUMENT... STACK_POINTER PROGRAM_COUNTER", or "-1 STACK_POINTER PROGRAM_COUNTER" outside of
+  // a call.
   const std::vector<std::string> words = base::split(text, ' ');
   if (words.size() != 3 && words.size() != 9) return std::nullopt;
   const auto stack_pointer = parse_address(words[words.size() - 2]);
@@ -66,7 +67,7 @@ std::optional<ThreadCapture> parse_thread_place(std::string_view text) {
 std::string copy_stack(pid_t pid, std::uint64_t stack_pointer, std::size_t most) {
   std::string bytes(most, '\0');
   const iovec into{bytes.data(), bytes.size()};
-  std::vector<iovec> pages;  // what is read ends before the first one that is not there
+  std::vector<iovec> pages;  // reading ends before the first page that is not mapped
   for (std::size_t done = 0; done < most;) {
     const std::size_t size = std::min(kPage - (stack_pointer + done) % kPage, most - done);
     pages.push_back({reinterpret_cast<void*>(stack_pointer + done), size});  // NOLINT: an address of another process

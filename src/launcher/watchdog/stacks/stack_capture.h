@@ -1,6 +1,6 @@
-// What stacks are read from, copied out of a process that goes on meanwhile. Nothing stops it or cuts a call of it
-// short: /proc/PID/task/TID/syscall tells the stack pointer and the program counter of a thread that waits in the
-// kernel, and process_vm_readv(2) copies its stack. Another program, ddp_stack_reader, makes frames of them.
+// Copies the data for stacks out of a process, which continues meanwhile. Nothing stops the process or interrupts its
+// calls. /proc/PID/task/TID/syscall contains the stack pointer and the program counter of a thread that waits in the
+// kernel. process_vm_readv(2) copies its stack. Another program, ddp_stack_reader, turns the copies into frames.
 #pragma once
 
 #include <sys/types.h>
@@ -16,20 +16,20 @@
 
 namespace ddp::launcher {
 
-// Registers by their numbers in DWARF for x86-64 (System V ABI, AMD64 supplement, figure 3.36).
+// These are the numbers of registers in DWARF for x86-64 (System V ABI, AMD64 supplement, figure 3.36).
 inline constexpr int kFramePointer = 6;
 inline constexpr int kStackPointer = 7;
 inline constexpr int kProgramCounter = 16;
 
-// Bytes that are copied of a stack: 64 frames seldom take more.
+// This many bytes of a stack are copied. 64 frames seldom take more.
 inline constexpr std::size_t kMostStack = std::size_t{128} << 10;
 
 struct ThreadCapture {
   pid_t tid = 0;
-  bool runs = false;                       // at each of several samples: the kernel tells no more of it
-  std::map<int, std::uint64_t> registers;  // those that are known
-  std::string stack;                       // the bytes from the stack pointer on, as far as they are there
-  // Innermost first, as the program itself has told them. If there are any, nothing is to be unwound.
+  bool runs = false;                       // it runs in each of several samples, so the kernel shows nothing else
+  std::map<int, std::uint64_t> registers;  // known registers, by number
+  std::string stack;                       // bytes from the stack pointer to the end of the mapped memory
+  // The program itself has reported these addresses, innermost first. If there are any, the stack is not unwound.
   std::vector<std::uint64_t> addresses = {};
 
   friend bool operator==(const ThreadCapture&, const ThreadCapture&) = default;
@@ -37,24 +37,26 @@ struct ThreadCapture {
 
 struct StackCapture {
   pid_t pid = 0;
-  std::string maps;  // /proc/PID/maps
+  std::string maps;  // content of /proc/PID/maps
   std::vector<ThreadCapture> threads;
-  std::string obstacle;  // why there is no stack; empty: there is
+  std::string obstacle;  // why there is no stack; empty if there is one
 
   friend bool operator==(const StackCapture&, const StackCapture&) = default;
 };
 
-// The text of /proc/PID/task/TID/syscall. Nothing if it cannot be understood.
+// Parses the text of /proc/PID/task/TID/syscall. Returns std::nullopt if it is not understood.
 std::optional<ThreadCapture> parse_thread_place(std::string_view text);
 
-// Bytes of a stack, from `stack_pointer` on: at most `most`, fewer where the memory ends, none if that is not allowed.
+// Returns at most `most` bytes of a stack, from `stack_pointer` on. Returns fewer if the memory ends there, and none if
+// it may not be read.
 std::string copy_stack(pid_t pid, std::uint64_t stack_pointer, std::size_t most);
 
-// At most `most_threads`, the first one among them. It waits some milliseconds for threads that run. It may hang with a
-// process whose memory map is locked.
+// Captures at most `most_threads` threads, the first one among them. Waits some milliseconds for running threads. May
+// hang if the memory map of the process is locked.
 StackCapture capture_stacks(pid_t pid, std::size_t most_threads);
 
-// For ddp_stack_reader's standard input, as CBOR. Nothing if it is no such text.
+// Converts captures to CBOR, for ddp_stack_reader's standard input, and back. captures_from_bytes() returns
+// std::nullopt if the bytes are invalid.
 std::string to_bytes(std::span<const StackCapture> captures);
 std::optional<std::vector<StackCapture>> captures_from_bytes(std::string_view bytes);
 

@@ -15,12 +15,12 @@ namespace {
 constexpr std::size_t kColumns = 118;
 constexpr std::size_t kRanksColumns = 40;
 constexpr std::size_t kLinesOfStack = 3;
-constexpr std::size_t kLinksOfWait = 3;  // of a chain of which nothing can be said but how it waits
+constexpr std::size_t kLinksOfWait = 3;  // links of a chain that shows only how a thread waits
 
-// A frame of a chain.
+// Represents a frame of a chain.
 struct Link {
   std::string name;
-  std::string place;  // in the source: "train.py:12"; may be empty
+  std::string place;  // place in the source, such as "train.py:12"; may be empty
 };
 
 std::string without_hex(std::string_view text) {
@@ -47,7 +47,8 @@ void add_ranks(MergedStack& stack, const std::vector<int>& ranks) {
   stack.ranks.erase(std::unique(stack.ranks.begin(), stack.ranks.end()), stack.ranks.end());
 }
 
-// Where the brackets begin that end the frame. The name of a file may hold brackets without an end.
+// Returns the position of the opening bracket of the frame's place, or npos if it has none. A file's name may contain
+// brackets that are never closed.
 std::size_t begin_of_place(std::string_view frame) {
   if (!frame.ends_with(')')) return std::string_view::npos;
   const std::vector<std::size_t> ends = closing_brackets(frame);
@@ -56,7 +57,8 @@ std::size_t begin_of_place(std::string_view frame) {
   return begin > 0 && frame[begin - 1] == ' ' ? begin : std::string_view::npos;
 }
 
-// "train_epoch(Model&) (train+0x1a2f)": the place is what the last brackets hold, if they stand apart.
+// Splits a frame such as "train_epoch(Model&) (train+0x1a2f)". The last brackets contain the place, if a space precedes
+// them.
 Link to_link(std::string_view frame) {
   Link link{std::string(frame), ""};
   if (const std::size_t begin = begin_of_place(frame); begin != std::string_view::npos) {
@@ -80,7 +82,7 @@ bool is_unknown(const Link& link) {
   return link.name.starts_with("??");
 }
 
-// How a library waits, whatever for.
+// Returns whether the function is only a library's way to wait, for whatever event.
 bool only_waits(const Link& link) {
   constexpr std::array<std::string_view, 5> kBeginnings = {
       "futex", "lll_", "std::condition_variable::", "std::this_thread::", "std::__condvar::"};
@@ -89,7 +91,8 @@ bool only_waits(const Link& link) {
       "epoll_wait epoll_pwait epoll_pwait2 nanosleep clock_nanosleep usleep sleep sched_yield pthread_cond_wait "
       "pthread_cond_timedwait pthread_cond_clockwait pthread_cond_wait_common restore_rt ";
   std::string_view name = link.name;
-  name.remove_prefix(std::min(name.find_first_not_of('_'), name.size()));  // "___pthread_cond_wait", "__GI___poll"
+  // Names may begin with underscores, as in "___pthread_cond_wait" and "__GI___poll".
+  name.remove_prefix(std::min(name.find_first_not_of('_'), name.size()));
   for (const std::string_view prefix : {"GI_", "libc_"}) {
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
     name.remove_prefix(std::min(name.find_first_not_of('_'), name.size()));
@@ -108,7 +111,7 @@ bool starts_a_program(const Link& link) {
   return link.name.starts_with("__libc_start") || std::ranges::find(kNames, link.name) != kNames.end();
 }
 
-// Of CPython itself; what it runs is not among a C stack's names.
+// Returns whether this is a function of CPython itself. A C stack does not contain the names of Python functions.
 bool is_interpreter(const Link& link) {
   constexpr std::array<std::string_view, 15> kBeginnings = {
       "_PyEval", "_PyObject",     "_PyFunction", "_PyRun_", "PyEval_",           "PyObject_",
@@ -118,7 +121,7 @@ bool is_interpreter(const Link& link) {
          std::ranges::any_of(kBeginnings, [&](std::string_view beginning) { return link.name.starts_with(beginning); });
 }
 
-// "time_sleep ← Python" for a hundred functions of the interpreter.
+// Shortens a hundred functions of the interpreter, as in "time_sleep ← Python".
 void shorten_interpreter(std::vector<Link>& chain) {
   for (Link& link : chain) {
     if (is_interpreter(link)) link = {"Python", ""};
@@ -129,8 +132,8 @@ void shorten_interpreter(std::vector<Link>& chain) {
   chain.erase(std::unique(chain.begin(), chain.end(), both_python), chain.end());
 }
 
-// Of what Python's libraries call among themselves the innermost and the outermost function. "(data/loader.py:3)" is a
-// library's: the file has a folder.
+// If Python's libraries call each other, keeps only the innermost and the outermost function. In "(data/loader.py:3)",
+// the file is a library's, because it has a folder.
 void shorten_libraries(std::vector<Link>& chain) {
   const auto is_library = [&](std::size_t i) {
     return i < chain.size() && chain[i].place.find('/') != std::string::npos;
@@ -147,14 +150,14 @@ void shorten_libraries(std::vector<Link>& chain) {
 std::vector<Link> chain_of(const std::vector<std::string>& frames) {
   std::vector<Link> chain;
   for (const std::string& frame : frames) chain.push_back(to_link(frame));
-  // What called this may be without a name.
+  // The frames that called this one may have no name.
   const auto start =
       std::ranges::find_if(chain, [](const Link& link) { return link.name.starts_with("__libc_start"); });
   if (start != chain.begin()) chain.erase(start, chain.end());
   while (chain.size() > 1 && starts_a_program(chain.back())) chain.pop_back();
   const auto is_said = [](const Link& link) { return !is_unknown(link) && !only_waits(link); };
   if (std::ranges::none_of(chain, is_said)) {
-    // Then how it waits is worth a word, and who does.
+    // If nothing else is known, the chain says how the thread waits, and in which unknown function.
     const auto unknown = std::ranges::find_if(chain, is_unknown);
     if (unknown != chain.begin()) chain.erase(chain.begin(), std::prev(unknown));
     if (chain.size() > kLinksOfWait) chain.resize(kLinksOfWait);
@@ -169,7 +172,7 @@ std::vector<Link> chain_of(const std::vector<std::string>& frames) {
   return chain;
 }
 
-// With the places of the first `places` links.
+// Returns the names of the links, with the places of the first `places` links.
 std::vector<std::string> words_of(const std::vector<Link>& chain, std::size_t places) {
   std::vector<std::string> words;
   for (const Link& link : chain) {
@@ -184,7 +187,7 @@ std::size_t columns(std::string_view text) {
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-// "ranks 0, 2-3"; of too many single ones only the first.
+// Returns text such as "ranks 0, 2-3". If there are too many single ranks, it contains only the first ones.
 std::string ranks_text(const std::vector<int>& ranks) {
   std::string list = base::rank_list(ranks);
   if (list.size() > kRanksColumns) {
@@ -193,7 +196,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + list;
 }
 
-// "prefix: one ← two" in lines; what is beyond `most` of them is not there.
+// Contains "prefix: one ← two" in lines. Text beyond the maximum number of lines is left out.
 struct Wrapped {
   std::vector<std::string> lines;
   bool is_whole = true;
@@ -205,7 +208,7 @@ Wrapped wrap(const std::string& prefix, const std::vector<std::string>& words, s
   Wrapped wrapped{{prefix + ": "}};
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string word = (i == 0 ? "" : std::string(kArrow)) + words[i];
-    // Room for " ← ...", should the next one not fit.
+    // Reserves space for " ← ...", in case the next word does not fit.
     const std::size_t spare = i + 1 < words.size() && wrapped.lines.size() == most ? 6 : 0;
     if (i == 0 || columns(wrapped.lines.back()) + columns(word) + spare <= kColumns) {
       wrapped.lines.back() += word;
@@ -220,7 +223,7 @@ Wrapped wrap(const std::string& prefix, const std::vector<std::string>& words, s
   return wrapped;
 }
 
-// With as many places, those of the innermost links, as there is room for.
+// Returns the lines of a chain, with the places of as many inner links as fit.
 std::vector<std::string> tell(const std::string& prefix, const std::vector<Link>& chain, std::size_t most_lines) {
   for (std::size_t places = chain.size(); places > 0; --places) {
     if (Wrapped told = wrap(prefix, words_of(chain, places), most_lines); told.is_whole) return std::move(told.lines);
@@ -237,7 +240,7 @@ std::vector<MergedStack> merge_stacks(std::span<const RankStacks> ranks) {
   }
   std::ranges::stable_sort(ascending, {}, &RankStacks::rank);
   std::vector<MergedStack> stacks;
-  std::map<std::vector<std::string>, std::size_t> places;  // in `stacks`
+  std::map<std::vector<std::string>, std::size_t> places;  // index in `stacks`, by frames
   for (const RankStacks* rank : ascending) {
     const ThreadStack& thread = rank->threads.front();
     std::vector<std::string> key;
@@ -252,7 +255,7 @@ std::vector<MergedStack> merge_stacks(std::span<const RankStacks> ranks) {
 }
 
 std::vector<std::string> essence(std::span<const MergedStack> stacks, std::size_t most_lines) {
-  std::vector<MergedStack> groups;  // by what is said of them
+  std::vector<MergedStack> groups;  // stacks for which the same text is shown
   std::map<std::vector<std::string>, std::size_t> places;
   for (const MergedStack& stack : stacks) {
     if (stack.ranks.empty() || stack.frames.empty()) continue;

@@ -1,4 +1,4 @@
-// The stacks of many ranks in a few lines: who stands where, the odd one first.
+// Shows the stacks of many ranks in a few lines: which ranks are at which place, the odd one first.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@
 namespace ddp::launcher {
 
 struct MergedStack {
-  std::vector<int> ranks;  // ascending
-  std::string thread;      // its name, of the lowest rank
+  std::vector<int> ranks;  // in ascending order
+  std::string thread;      // name of the thread, from the lowest rank
   std::vector<std::string> frames;
 
   friend bool operator==(const MergedStack&, const MergedStack&) = default;
 };
 
-// The first threads of the ranks; those that stand at the same place are one. Hexadecimal numbers (addresses, which are
-// others in each process, and offsets) make no difference; the frames are those of the lowest rank. The stack of the
-// fewest ranks comes first, of several that of the lowest rank. A rank without a stack is not among them.
+// Merges the stacks of the ranks' first threads that are at the same place. Hexadecimal numbers (addresses and offsets)
+// make no difference. The frames are those of the lowest rank. The stack of the fewest ranks comes first. Among stacks
+// of equally many ranks, the one of the lowest rank comes first. Ranks without a stack are left out.
 std::vector<MergedStack> merge_stacks(std::span<const RankStacks> ranks);
 
-// For the console, at most `most_lines` lines of some 120 columns:
+// Returns at most `most_lines` lines of about 120 columns for the console:
 //   rank 1: load (data.py:8) ← train_epoch (train.py:40) ← <module> (train.py:77)
 //   ranks 0, 2-3: ddp::Work::wait ← train_epoch ← main
-// Left out: what Python's libraries call among themselves, how the C library waits, the frames before main, those
-// without a name, and the outer places in the source for which there is no room. Stacks that differ in nothing but the
-// first three are one.
+// The lines leave out calls within Python's libraries, the ways in which the C library waits, and the frames before
+// main. Stacks that differ only in these are merged. The lines also leave out frames without a name, and outer places
+// in the source for which there is no space.
 std::vector<std::string> essence(std::span<const MergedStack> stacks, std::size_t most_lines);
 
 }  // namespace ddp::launcher

@@ -17,17 +17,17 @@ namespace ddp::launcher {
 
 namespace {
 
-constexpr std::size_t kMostChildren = 4;  // of a rank
+constexpr std::size_t kMostChildren = 4;  // per rank
 
 constexpr const char* kReader = "ddp_stack_reader";
 
-// Of one process.
+// Returns the stacks of one process.
 std::vector<ThreadStack> parse_copied(std::string_view text) {
   auto processes = parse_stack_reader(text);
   return processes.empty() ? std::vector<ThreadStack>() : std::move(processes.begin()->second);
 }
 
-// Where in the kernel each thread waits: all that there is without a tool.
+// Returns where in the kernel each thread waits. Without a tool, nothing else is known.
 std::vector<ThreadStack> kernel_stacks(pid_t pid) {
   std::vector<ThreadStack> stacks;
   for (const ThreadSample& thread : sample_threads(pid, kStackThreads)) {
@@ -51,7 +51,7 @@ StackCapture capture_of(pid_t pid, const std::vector<RawStack>& raw) {
   return capture;
 }
 
-// What is known without names.
+// Returns the stacks without the names of functions.
 std::vector<ThreadStack> addresses_of(const std::vector<RawStack>& raw) {
   std::vector<ThreadStack> threads;
   for (const RawStack& stack : raw) {
@@ -67,9 +67,9 @@ std::vector<ThreadStack> addresses_of(const std::vector<RawStack>& raw) {
 
 struct StackTaker::Tool {
   std::string_view name;
-  std::vector<std::string> arguments;  // before the pid
+  std::vector<std::string> arguments;  // arguments before the pid
   std::vector<ThreadStack> (*parse)(std::string_view text);
-  bool is_ours = false;  // it reads the copy of the stacks
+  bool is_ours = false;  // it is ddp_stack_reader, which reads copied stacks
   bool is_for_python = false;
 
   std::string source() const { return is_ours ? "copied stack" : std::string(name); }
@@ -78,7 +78,7 @@ struct StackTaker::Tool {
   }
 };
 
-// In the order in which they are tried. Those that are not gentle stop the process for a moment.
+// Returns the tools in the order in which they are tried. Tools that are not gentle stop the process for a moment.
 std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
   static const std::array<Tool, 2> gentle = {
       {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy, false, true},
@@ -101,7 +101,7 @@ void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means,
   means_ = means;
   began_ = Clock::now();
   asked_.clear();
-  asked_.reserve(targets.size());  // tools refer to their places
+  asked_.reserve(targets.size());  // the tools' callbacks refer to the elements
   for (const StackTarget& target : targets) {
     Asked asked;
     asked.target = target;
@@ -113,7 +113,8 @@ void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means,
   ask_tools();
 }
 
-// To read a process's memory, its map must not be locked: it takes a thread that may be left behind.
+// If the memory map of a process is locked, reading its memory hangs. So a separate thread reads it, which may be left
+// behind.
 void StackTaker::copy_stacks() {
   std::vector<pid_t> pids;
   for (const Asked& asked : asked_) {
@@ -140,7 +141,7 @@ void StackTaker::ask_tools() {
   timer_.reset();
   int tools = 0;
   for (Asked& asked : asked_) {
-    // What says itself where its threads are needs no tool, unless that is where its interpreter is.
+    // A program that reports its stacks itself needs no tool, except Python: its addresses show only the interpreter.
     const bool python = asked.request.pid > 0 && is_python(asked.request.pid);
     if (has_signal(asked) && !python) continue;
     if (asked.request.pid == 0) {
@@ -152,7 +153,7 @@ void StackTaker::ask_tools() {
       asked.result.missing.push_back("no more than " + std::to_string(limits::kStackTools) + " tools at a time");
     } else {
       asked.tools = tools_for(python, means_);
-      if (has_signal(asked)) asked.tools = asked.tools.first(1);  // the functions it tells itself
+      if (has_signal(asked)) asked.tools = asked.tools.first(1);  // native functions come from its signal handler
       const bool is_asked = means_ == StackMeans::any && !has_signal(asked);
       if (is_asked) asked.result.missing.push_back("signal handler: " + asked.request.obstacle);
     }
@@ -245,7 +246,7 @@ void StackTaker::take_from_kernel(Asked& asked) {
   asked.result.source = "kernel";
 }
 
-// Until all have answered, or no more time is to be lost.
+// Polls until all have answered or their time is over.
 void StackTaker::look() {
   const auto age = Clock::now() - began_;
   bool is_waiting = false;
@@ -263,11 +264,11 @@ void StackTaker::look() {
   timer_ = loop_.at(Clock::now() + limits::kStackPoll, [this] { look(); });
 }
 
-// Names are read from files, which may be anything, or lie on a file system that hangs: another program does it.
+// Another program reads the names from files, because these may have any content, or lie on a file system that hangs.
 void StackTaker::name_frames() {
   std::vector<StackCapture> raw;
   for (Asked& asked : asked_) {
-    if (asked.tool && !asked.result.threads.empty()) asked.tool.reset();  // it was taking a child's stack
+    if (asked.tool && !asked.result.threads.empty()) asked.tool.reset();  // the tool was taking a child's stack
     if (asked.tool) {
       asked.result.threads = asked.running->parse(asked.tool->output_so_far());
       asked.result.source = asked.result.threads.empty() ? "" : asked.running->source();
@@ -275,7 +276,7 @@ void StackTaker::name_frames() {
       asked.result.missing.emplace_back("its tool took too long");
       if (means_ != StackMeans::any && asked.result.threads.empty()) take_from_kernel(asked);
     }
-    // It had been asked by signal, too: a tool that knew nothing is no loss.
+    // The program was asked by signal, too, so a tool that found nothing is no loss.
     if (asked.raw.empty() && asked.result.threads.empty() && has_signal(asked)) {
       asked.raw = processes_.stacks(asked.target.local_rank);
     }
@@ -323,7 +324,7 @@ void StackTaker::finish() {
                                        ": no answer (stopped, or the signal is blocked)");
       }
     }
-    // Another thread is not to stand for the first one, which has not answered.
+    // If the first thread has not answered, another thread must not take its place.
     const bool is_first = threads.empty() || threads.front().tid == asked.request.pid;
     if (!is_first && asked.result.source == "signal handler") {
       threads.insert(threads.begin(),

@@ -1,9 +1,11 @@
-// StackTaker: the stacks of many workers at the same moment, from whatever can give them.
+// StackTaker takes the stacks of many workers at the same moment. By any means, it tries in this order:
 //
 //   the runtime's signal handler (addresses, named by ddp_stack_reader) ── Python: py-spy ── else: eu-stack, or gdb
-//   by gentle means, which stop nothing: Python, unless its native functions are asked for: py-spy ── else: copied
-//   stacks, named by ddp_stack_reader ── else:
-//   where in the kernel the threads wait
+//
+// By gentle means, which stop nothing, it tries in this order:
+//
+//   Python, unless its native functions are asked for: py-spy ── else: copied stacks, named by ddp_stack_reader ──
+//   else: where in the kernel the threads wait
 #pragma once
 
 #include <chrono>
@@ -36,8 +38,9 @@ class StackTaker {
   StackTaker(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), processes_(processes) {}
   ~StackTaker();
 
-  // Not while is_taking(). A program that may go on must not be disturbed: `means`. `done` is called once, within
-  // limits::kStackTime, with an entry for each target that says what is missing; never if this is destroyed before.
+  // Must not be called while is_taking(). `means` must not disturb a program that may continue. `done` is called once,
+  // within limits::kStackTime, with an entry for each target that says what is missing. It is never called if this
+  // object is destroyed before.
   void take(const std::vector<StackTarget>& targets, StackMeans means, Done done);
   bool is_taking() const { return done_ != nullptr; }
 
@@ -50,10 +53,10 @@ class StackTaker {
     StackRequest request;
     RankStacks result;
     std::vector<RawStack> raw;
-    std::span<const Tool> tools;    // that are still to be tried
-    std::unique_ptr<ToolRun> tool;  // that runs
-    const Tool* running = nullptr;  // which that is
-    std::vector<pid_t> children;    // of Python, whose stacks its tool is still to take
+    std::span<const Tool> tools;    // tools that are still to be tried
+    std::unique_ptr<ToolRun> tool;  // the tool that runs
+    const Tool* running = nullptr;  // description of `tool`
+    std::vector<pid_t> children;    // child processes whose stacks py-spy still has to take
     bool is_done = false;
   };
 
@@ -78,9 +81,9 @@ class StackTaker {
   std::unique_ptr<net::Watch> timer_;
   std::optional<base::SideThread<Captures>> copying_;
   Captures captures_;
-  std::unique_ptr<ToolRun> naming_;  // of addresses that the programs have told
+  std::unique_ptr<ToolRun> naming_;  // names the addresses that programs have reported
   std::map<int, std::vector<ThreadStack>> names_;
-  std::unique_ptr<net::Watch> over_;  // of the thread beside us
+  std::unique_ptr<net::Watch> over_;  // fires when the copying thread is done
 };
 
 }  // namespace ddp::launcher

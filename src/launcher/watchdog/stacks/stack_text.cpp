@@ -17,8 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kHook = "/ddp_python/sitecustomize.py";  // ours, around one of PyTorch's functions
-constexpr std::size_t kMostLineBytes = std::size_t{64} << 10;       // the rest of a longer line is not looked at
+constexpr std::string_view kHook = "/ddp_python/sitecustomize.py";  // ddplaunch's wrapper of a PyTorch function
+constexpr std::size_t kMostLineBytes = std::size_t{64} << 10;       // the rest of a longer line is ignored
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
@@ -26,7 +26,7 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-// The digits that `text` begins with, taken from it.
+// Removes the digits at the beginning of `text` and returns them.
 std::string_view take_digits(std::string_view& text) {
   const std::string_view digits = text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
   text.remove_prefix(digits.size());
@@ -43,7 +43,7 @@ std::string frame(std::string function, std::string_view place) {
   return std::move(function) + " (" + file + ")";
 }
 
-// Takes "#12 " and "0x00007f6253aa3f7b" from the front of a line; the address may be missing.
+// Removes "#12 " and "0x00007f6253aa3f7b" from the front of a line. The address may be missing.
 struct FrameStart {
   std::string_view address;
 };
@@ -57,7 +57,7 @@ std::optional<FrameStart> take_frame_start(std::string_view& line) {
   return start;
 }
 
-// ---- py-spy
+// ---- Output of py-spy.
 
 std::string string_member(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -75,21 +75,21 @@ std::string py_spy_frame(const Json& entry) {
   std::string file = string_member(entry, "short_filename");
   if (file.empty()) file = string_member(entry, "filename");
   if (line > 0) {
-    // Of a library's file the folder is kept: it shows what the file belongs to, and that it is no file of the user's.
+    // The folder of a library's file is kept. It shows the library, and that the file is not the user's.
     const std::string whole = string_member(entry, "filename");
     const std::size_t folder = is_library_file(whole) ? whole.rfind('/', whole.rfind('/') - 1) : std::string::npos;
     const std::string shown = folder == std::string::npos ? file.substr(file.rfind('/') + 1) : whole.substr(folder + 1);
     return frame_text(name) + " (" + frame_text(shown) + ":" + std::to_string(line) + ")";
   }
-  // Of --native; a name that is an address says nothing.
+  // This frame comes from --native. A name that is an address says nothing.
   const bool unknown = name.empty() || name.starts_with("0x");
   return frame(unknown ? "??" : short_function_name(name), file.empty() && unknown ? name : file);
 }
 
-// ---- gdb
+// ---- Output of gdb.
 
-// `Thread 2 (Thread 0x7f6253a1d6c0 (LWP 10229) "data (loader)"):`, or of a program without threads
-// `Thread 1 (process 10908 "train"):`. With gdb's own number of the thread; 1 is the first of the process.
+// Parses `Thread 2 (Thread 0x7f6253a1d6c0 (LWP 10229) "data (loader)"):` or, for a program without threads, `Thread 1
+// (process 10908 "train"):`. Returns gdb's number of the thread, too. The first thread of the process has the number 1.
 std::optional<std::pair<int, ThreadStack>> parse_gdb_thread(std::string_view line) {
   if (!take_prefix(line, "Thread ")) return std::nullopt;
   const int number = to_int(take_digits(line));
@@ -109,8 +109,8 @@ std::optional<std::pair<int, ThreadStack>> parse_gdb_thread(std::string_view lin
   return std::pair(number, thread);
 }
 
-// "model::Queue::take (this=0x7ffe, text="a) at b.cpp:3") at queue.cpp:12", "load(int) () from /lib/libload.so",
-// "<signal handler called>". Values may hold anything, in quotes.
+// Parses "model::Queue::take (this=0x7ffe, text="a) at b.cpp:3") at queue.cpp:12", "load(int) () from /lib/libload.so",
+// or "<signal handler called>". Values may contain any text, in quotes.
 std::string gdb_frame(std::string_view text, std::string_view address) {
   const std::vector<std::size_t> ends = closing_brackets(text);
   std::string_view name = text;
@@ -130,14 +130,14 @@ std::string gdb_frame(std::string_view text, std::string_view address) {
   return frame(short_function_name(name), place);
 }
 
-// ---- eu-stack
+// ---- Output of eu-stack.
 
 struct EuFrame {
   std::string function;
-  std::string place;  // an address or a module; a line that follows may tell the source
+  std::string place;  // an address or a module; the next line may contain the source
 };
 
-// " main - /home/u/train", " - /usr/lib/libstdc++.so.6.0.30", " pthread_cond_wait@@GLIBC_2.3.2", "".
+// Parses " main - /home/u/train", " - /usr/lib/libstdc++.so.6.0.30", " pthread_cond_wait@@GLIBC_2.3.2", or "".
 EuFrame eu_stack_frame(std::string_view text, std::string_view address) {
   std::size_t dash = text.find(" - /");
   if (dash == std::string_view::npos) dash = text.rfind(" - ");
@@ -149,7 +149,7 @@ EuFrame eu_stack_frame(std::string_view text, std::string_view address) {
           std::string(module.empty() && name.empty() ? address : module)};
 }
 
-// "    ./nptl/futex-internal.c:57:12" without the column.
+// Returns text such as "    ./nptl/futex-internal.c:57:12" without the spaces and the column.
 std::string_view source_place(std::string_view line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   const auto ends_with_number = [](std::string_view text) {
@@ -233,7 +233,7 @@ std::vector<ThreadStack> parse_gdb(std::string_view text) {
 
 std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
   std::vector<ThreadStack> threads;
-  std::optional<EuFrame> last;  // whose source may follow
+  std::optional<EuFrame> last;  // the next line may contain its source
   const auto finish_frame = [&](std::string_view source) {
     if (last && !threads.empty() && threads.back().frames.size() < kStackFrames) {
       threads.back().frames.push_back(frame(std::move(last->function), source.empty() ? last->place : source));

@@ -1,4 +1,5 @@
-// ToolRun: a program of the node that looks into a worker, for a bounded time.
+// ToolRun runs a program of this node that examines a worker. It kills the program if the caller does not want to wait
+// longer.
 #pragma once
 
 #include <functional>
@@ -14,29 +15,29 @@
 
 namespace ddp::launcher {
 
-// Where PATH has this program, or $VIRTUAL_ENV, or the folder of ddplaunch itself, which may lie in an environment of
-// Python, too; nothing: nowhere.
+// Returns the path of this program in PATH, in $VIRTUAL_ENV/bin, or in the folder of ddplaunch itself, which may be in
+// a Python environment, too. Returns std::nullopt if it is in none of them.
 std::optional<std::string> find_tool(const std::string& name);
 
-// A file without a name that can be read from its beginning; none if there is no memory for it.
+// Returns an unnamed file that can be read from its beginning. Returns no descriptor if there is no memory for it.
 base::UniqueFd file_with(const std::string& bytes);
 
 class ToolRun {
  public:
-  // Starts it, with `input` as its standard input (or nothing to read) and its standard error thrown away. `done` is
-  // called once, with its standard output, when it has ended; never if the run is destroyed before, which kills the
-  // tool.
+  // Starts the program with `input` as its standard input, or with nothing to read. Its standard error is discarded.
+  // When it has ended, `done` is called once with its standard output. If this object is destroyed before, it kills the
+  // program and never calls `done`.
   ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
           std::function<void(std::string output)> done, base::UniqueFd input = {});
   ToolRun(const ToolRun&) = delete;
   ToolRun& operator=(const ToolRun&) = delete;
 
-  // It could not be started: `done` will not be called.
+  // Returns whether the program could not be started. Then `done` is not called.
   bool has_failed() const { return !helper_; }
 
-  // What it has written until now.
+  // Returns the output of the program until now.
   const std::string& output_so_far() const { return text_; }
-  // The same; it will not be told again.
+  // Returns the output of the program until now, and removes it, so that it is not returned again.
   std::string take_output() { return std::exchange(text_, {}); }
 
  private:

@@ -1,7 +1,7 @@
-// Channels: send and recv between two ranks of one node, through a buffer of two halves.
+// A channel carries send and recv between two ranks of one node, through a buffer of two halves.
 //
-// `filled` counts the halves that the sender has filled, `emptied` those that the receiver has taken out. A message
-// takes at least one half, so that both see each other's size; the sender may be two halves ahead.
+// `filled` counts the halves that the sender has filled, `emptied` counts the halves that the receiver has emptied. A
+// message takes at least one half, so that both ranks see each other's size. The sender may be two halves ahead.
 #pragma once
 
 #include <ddp/error.h>
@@ -15,7 +15,7 @@
 
 namespace ddp::internal {
 
-// For each other rank and direction one thread at a time.
+// Only one thread at a time may call run() for a given peer and direction.
 class Channels {
  public:
   Channels(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted)

@@ -1,13 +1,15 @@
-// Each collective takes one of three ways, and all ranks the same, because they decide by what all of them see:
+// Each collective takes one of three paths. All ranks take the same path, because they decide by values that all ranks
+// see:
 //
-//   eager   small ones. Data go into the staging buffer before the ranks arrive for the first time; that is all that
-//           others need of this rank, so begin() does it.
-//   near    every giver's data are mapped by all. One round to say where they are, one to say that they have been read.
-//           A reduction is divided between the ranks: each reduces its part of all buffers, into all of them.
-//   staged  piece by piece through the staging buffers, one round a piece (staged.h).
+//   eager   Small collectives take it. Data go into the staging buffer before the ranks arrive for the first time. The
+//           other ranks need nothing else of this rank, so begin() does it.
+//   near    All ranks have mapped the data of every rank that gives data. One round reports where the data are, and one
+//           reports that they have been read. A reduction is divided: each rank reduces its part of all buffers, into
+//           all of them.
+//   staged  Data move piece by piece through the staging buffers, with one round per piece (staged.h).
 //
-// That the system copies memory between processes (process_vm_readv) is no way: staging takes half as long, from 128
-// KiB to 100 MiB (docs/development/benchmarks.md).
+// The backend does not let the kernel copy memory between processes (process_vm_readv), because staging takes half as
+// long, from 128 KiB to 100 MiB (docs/development/benchmarks.md).
 #include <ddp/error.h>
 
 #include <algorithm>
@@ -26,9 +28,9 @@
 namespace ddp::internal {
 namespace {
 
-// Staged bytes that every rank reads of every other before it is cheaper to divide the reduction between them.
+// Up to this many staged bytes, it is cheaper if every rank reads all of them than if the ranks divide the reduction.
 constexpr std::size_t kEagerReduction = std::size_t{64} << 10;
-// One copy into the staging buffer and one out of it, against two more rounds.
+// Up to this size, one copy into the staging buffer and one out of it are cheaper than two more rounds.
 constexpr std::size_t kEagerTransfer = std::size_t{32} << 10;
 
 bool is_reduction(const Call& call) {
@@ -89,7 +91,7 @@ class CpuBackend : public Backend {
     run_transfer_plan(transfer_plan(call));
   }
 
-  // Every rank decides alike, because it depends only on what is in the fingerprint.
+  // Every rank makes the same decision, because it depends only on values in the fingerprint.
   bool is_eager(const Call& call) const {
     switch (call.operation) {
       case Operation::barrier:
@@ -113,7 +115,7 @@ class CpuBackend : public Backend {
 
   TransferPlan transfer_plan(const Call& call) const { return {call, own_, size_}; }
 
-  // A group of one.
+  // Runs a collective of a group with one rank.
   void run_alone(const Call& call) {
     if (is_reduction(call)) {
       const double factor = factor_of(call.op, 1);
@@ -127,7 +129,7 @@ class CpuBackend : public Backend {
     reduce(call.output.type, call.op, {&source, 1}, {&call.output.data, 1}, call.output.count);
   }
 
-  // Eager: everything that this rank gives, one part after the other.
+  // Copies everything that this rank gives into the staging buffer of an eager collective, one part after the other.
   void fill(const Call& call) {
     std::byte* stage = rounds_.filling(0);
     if (is_reduction(call)) {
@@ -157,7 +159,7 @@ class CpuBackend : public Backend {
       return reduce_staged(call, 0, call.output);
     }
     const TransferPlan own = transfer_plan(call);
-    // Where my part begins in what a rank gives that gives each another part.
+    // If a rank gives a different part to each rank, this rank's part begins at `offset`.
     std::size_t offset = 0;
     if (!own.shared()) {
       for (int other = 0; other < own_; ++other) offset += own.given_to(other).bytes();
@@ -173,7 +175,7 @@ class CpuBackend : public Backend {
     }
   }
 
-  // Of what all ranks have at `offset` of their staging buffers, into `output`.
+  // Reduces the data that all ranks have at `offset` of their staging buffers, into `output`.
   void reduce_staged(const Call& call, std::size_t offset, const Buffer& output) {
     sources_.clear();
     for (std::size_t index = 0; index < node_->size(); ++index) {
@@ -205,7 +207,8 @@ class CpuBackend : public Backend {
     rounds_.meet(call);
   }
 
-  // Where this rank's part begins in the input of a rank that gives each another part; those are of equal size then.
+  // Returns where this rank's part begins in the input of a rank that gives a different part to each rank. The parts
+  // have equal size.
   std::size_t part_offset(const TransferPlan& own, const Buffer& taken) const {
     return own.shared() ? 0 : static_cast<std::size_t>(own_) * taken.bytes();
   }
@@ -226,7 +229,7 @@ class CpuBackend : public Backend {
   }
 
   const std::shared_ptr<NodeGroup> node_;
-  // Ranks are told apart by their index on this node, which is the rank in the group if all of it is here.
+  // The ranks are numbered by their index on this node. It is the rank in the group if the whole group is on this node.
   const int size_;
   const int own_;
   std::atomic<bool> aborted_ = false;
@@ -235,7 +238,7 @@ class CpuBackend : public Backend {
   Staged staged_;
   Channels channels_;
   std::uint64_t begun_ = 0;
-  // Kept from call to call, so that none allocates memory.
+  // These vectors are kept between calls, so that no call allocates memory.
   std::vector<ReductionSource> sources_;
   std::vector<void*> destinations_;
 };

@@ -1,4 +1,4 @@
-// NearMemory: other ranks' memory, read where it lies.
+// NearMemory reads other ranks' memory in place.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace ddp::internal {
 
-// Of one rank, for one collective at a time; all ranks have shown their call.
+// Serves one rank, for one collective at a time. All ranks have published their call.
 class NearMemory {
  public:
-  // `enabled`: false for tests of what is done without.
+  // Tests set `enabled` to false, so that all data are staged.
   NearMemory(std::shared_ptr<NodeGroup> node, bool enabled)
       : node_(std::move(node)), one_process_(node_->one_process()), enabled_(enabled) {}
 
-  // Whether all ranks have the inputs of all `givers` mapped; the same on every rank.
+  // Returns whether all ranks have mapped the inputs of all `givers`. Every rank gets the same result.
   template <typename Givers>
   bool has(const Call& call, const Givers& givers) const {
     for (std::size_t index = 0; enabled_ && index < node_->size(); ++index) {
@@ -30,7 +30,7 @@ class NearMemory {
     return enabled_;
   }
 
-  // `bytes` of a rank's input from `offset` on, as this process sees them.
+  // Returns this process's view of `bytes` of a rank's input, from `offset` on.
   std::byte* view(const Call& call, std::size_t index, std::size_t offset, std::size_t bytes) const {
     const CallRecord& record = shown_call(*node_, index, call);
     if (index == node_->own() || one_process_) {
@@ -53,7 +53,7 @@ class NearMemory {
   const std::shared_ptr<NodeGroup> node_;
   const bool one_process_;
   const bool enabled_;
-  std::vector<ReductionSource> sources_;  // kept from call to call
+  std::vector<ReductionSource> sources_;  // kept between calls, to avoid allocations
 };
 
 }  // namespace ddp::internal

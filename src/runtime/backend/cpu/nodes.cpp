@@ -12,7 +12,7 @@
 namespace ddp::internal {
 namespace {
 
-// Ranks of each node, in the order of NodeGroup::nodes().
+// Returns the number of ranks of each node, in the order of NodeGroup::nodes().
 std::vector<std::size_t> ranks_by_node(const std::vector<int>& nodes) {
   std::vector<std::size_t> counts;
   for (const int node : nodes) {
@@ -30,7 +30,7 @@ class NodesBackend : public Backend {
     const bool all_equal = std::all_of(counts.begin(), counts.end(), [&](std::size_t n) { return n == counts[0]; });
     slices_ = all_equal ? node_->size() : 1;
     BackendOptions flat = options;
-    flat.node_group = nullptr;  // Gloo is to use the network
+    flat.node_group = nullptr;  // so that Gloo uses the network
     flat_ = make_gloo_backend(flat, make_prefix_store("all", store));
     if (node_->own() >= slices_) return;
     BackendOptions across = flat;
@@ -53,7 +53,7 @@ class NodesBackend : public Backend {
   void run(const Call& call) override { call.operation == Operation::all_reduce ? all_reduce(call) : flat_->run(call); }
 
  private:
-  // Of each node: the rank that meets this one, before all others.
+  // Returns the ranks of each node. The first rank in the list is the one that meets this rank.
   std::vector<std::vector<int>> met_across(std::size_t nodes) const {
     std::vector<std::vector<int>> result(nodes);
     for (int rank = 0; rank < node_->group_size(); ++rank) {
@@ -64,7 +64,7 @@ class NodesBackend : public Backend {
     return result;
   }
 
-  // A factor is used up inside; the nodes' sums are summed.
+  // If the operation has a factor, the reduction inside the node applies it. Between nodes, the sums are only added.
   void all_reduce(const Call& call) {
     const double factor = factor_of(call.op, node_->group_size());
     const bool sums = call.op.kind == ReduceOp::average || call.op.kind == ReduceOp::premultiplied_sum;
@@ -99,7 +99,7 @@ class NodesBackend : public Backend {
     run_inside(step, 1);
   }
 
-  // Numbers of their own, so that the calls of this node are not taken for those of the group.
+  // Gives the step a separate number, so that calls inside this node are not confused with the group's calls.
   void run_inside(Call& step, std::uint64_t which) {
     const std::uint64_t number = step.sequence;
     step.sequence = (std::uint64_t{1} << 62) | number << 1 | which;
@@ -109,13 +109,13 @@ class NodesBackend : public Backend {
       inside_->run(step);
     } catch (const Error& error) {
       if (which == 0 || error.kind() != ErrorKind::timeout) throw;
-      // It has come before; it may be a rank of another node that it waits for.
+      // The peer took part in the first step, so it may be waiting for a rank of another node.
       throw Error(ErrorKind::timeout, std::string(error.what()) + ", or waits for ranks of other nodes");
     }
     step.sequence = number;
   }
 
-  // Ranks of a node beyond those that have a connection have none of it.
+  // Returns the slice of the rank with this index. It is empty if the rank has no connection to the other nodes.
   Buffer slice_of(const Buffer& buffer, std::size_t index) const { return share_of(buffer, index, slices_); }
 
   const std::shared_ptr<NodeGroup> node_;

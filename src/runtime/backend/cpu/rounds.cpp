@@ -16,9 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// About 20 µs, in which a rank that is about to arrive does so.
+// Spinning takes about 20 µs. A rank that is about to arrive does so within this time.
 constexpr int kSpins = 1000;
-// As long as a rank takes that is a few microseconds of work behind.
+// A rank that is a few microseconds of work behind arrives within this time.
 constexpr auto kYielding = std::chrono::microseconds(200);
 
 constexpr int kPromptLooks = limits::kLongWait / limits::kNodeLook;
@@ -72,15 +72,15 @@ void NodeWait::look(const SharedCounter& counter, std::uint32_t target, std::siz
                     Clock::time_point deadline) const {
   if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
   if (!is_transfer(call.operation)) compare_calls(*node_, call);
-  // In a round nobody comes any more when one is gone, whomever of them this rank waits for just now.
+  // In a round, no rank can continue once any rank is gone. So all ranks are checked, not only the awaited one.
   const bool in_round = &counter == &node_->area(peer).arrived;
   std::optional<std::size_t> lost;
   for (std::size_t other = 0; other < node_->size(); ++other) {
     if (other == node_->own() || (!in_round && other != peer) || !node_->gone(other)) continue;
     const SharedCounter& awaited = in_round ? node_->area(other).arrived : counter;
-    // It may have come and left afterwards.
+    // The rank may have arrived and left afterwards.
     if (has_reached(awaited.value.load(std::memory_order_acquire), target)) continue;
-    // One that died without a word is the cause; those that failed may have failed because of it.
+    // A rank that died without a report is the root cause. Ranks that failed may have failed because of it.
     if (!lost || node_->area(other).state == RankState::working) lost = other;
   }
   if (lost) throw gone_error(node_->rank_of(*lost), node_->area(*lost).state == RankState::failed);
@@ -92,7 +92,7 @@ Rounds::Rounds(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted
     : node_(std::move(node)), wait_(node_, aborted) {}
 
 void Rounds::await(const Call& call) const {
-  // The next one first: not all ranks look at the same line at the same time.
+  // Each rank begins with the next rank, so that not all ranks read the same cache line at the same time.
   for (std::size_t step = 1; step < node_->size(); ++step) {
     const std::size_t peer = (node_->own() + step) % node_->size();
     wait_.until(node_->area(peer).arrived, round_, peer, call, deadline_);

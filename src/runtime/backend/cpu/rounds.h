@@ -1,5 +1,5 @@
-// Rounds: how the ranks of one node keep in step. In each round every rank writes into memory of its own, arrives,
-// waits until all have arrived, and reads what the others wrote.
+// Rounds synchronize the ranks of one node. In each round, every rank writes into its own memory, arrives, waits until
+// all have arrived, and reads the data of the others.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,14 @@
 
 namespace ddp::internal {
 
-// How to wait for another rank: spinning at first if each rank has a processor of its own, then giving the processor
-// away, then asleep, looking now and then whether what is waited for can still come.
+// Waits for another rank. It spins first if each rank has its own processor, then it yields the processor, and then it
+// sleeps. While it sleeps, it checks now and then whether the awaited event can still happen.
 class NodeWait {
  public:
   NodeWait(std::shared_ptr<const NodeGroup> node, const std::atomic<bool>& aborted);
 
-  // Until `counter`, a peer's, has been raised to `target`. Throws `timeout`, `peer_lost`, `aborted`, `mismatch`.
+  // Returns when a peer's `counter` has been raised to `target`. Throws `timeout`, `peer_lost`, `aborted` or
+  // `mismatch`.
   void until(SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
              std::chrono::steady_clock::time_point deadline) const;
 
@@ -30,31 +31,32 @@ class NodeWait {
   const int spins_;
 };
 
-// Whether a counter that wraps around has reached `target`.
+// Returns whether a counter that wraps around has reached `target`.
 constexpr bool has_reached(std::uint32_t value, std::uint32_t target) {
   return static_cast<std::int32_t>(value - target) >= 0;
 }
 
-// Of one rank, for one collective at a time.
+// Serves one rank, for one collective at a time.
 //
-// Two staging buffers of each rank are used in even rounds and two in odd ones: what was read in round k may be
-// overwritten before arriving in round k + 2, because whoever arrived in round k + 1 was done with round k.
+// Each rank uses two staging buffers in even rounds and two in odd rounds. Before a rank arrives in round k + 2, it may
+// overwrite the data of round k. All ranks have read them, because a rank that arrived in round k + 1 was done with
+// round k.
 class Rounds {
  public:
   Rounds(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted);
 
   void begin(const Call& call) { deadline_ = std::chrono::steady_clock::now() + call.timeout; }
   void arrive() { node_->raise(node_->own_area().arrived, ++round_); }
-  // Until all have arrived as often as this rank.
+  // Returns when all ranks have arrived as often as this rank.
   void await(const Call& call) const;
   void meet(const Call& call) {
     arrive();
     await(call);
   }
 
-  // The staging buffers of the round that the next arrive() ends; 0 for inputs, 1 for results.
+  // Returns the staging buffer of the round that the next arrive() ends. `which` is 0 for inputs and 1 for results.
   std::byte* filling(std::size_t which) const { return node_->stage(node_->own(), stage_of(round_ + 1, which)); }
-  // Those of the round that the last arrive() ended.
+  // Returns the staging buffer of the round that the last arrive() ended.
   const std::byte* filled(std::size_t index, std::size_t which) const {
     return node_->stage(index, stage_of(round_, which));
   }

@@ -12,7 +12,7 @@
 namespace ddp::internal {
 namespace {
 
-// Pieces begin at multiples of a cache line, so no two ranks write to one.
+// Pieces begin at multiples of a cache line, so that no two ranks write to the same line.
 std::size_t whole_lines(std::size_t bytes) {
   return bytes / 64 * 64;
 }
@@ -88,7 +88,7 @@ void Staged::drain(const TransferPlan& own, std::size_t step, std::size_t round)
   }
 }
 
-// `own` part in place, the others' as they put it.
+// Reduces this rank's part. Its own data are read in place, the other ranks' data from their staging buffers.
 void Staged::drain_reduced(const TransferPlan& own, std::size_t step, std::size_t round) {
   const Buffer& output = own.call.output;
   const Piece piece = piece_of(output.bytes(), step, round);
@@ -104,8 +104,8 @@ void Staged::drain_reduced(const TransferPlan& own, std::size_t step, std::size_
   internal::reduce(output.type, own.call.op, sources_, {&destination, 1}, piece.bytes / size_of(output.type));
 }
 
-// In round k each rank stages piece k of every other rank's share and the result of its own share of piece k - 1, so
-// that one round a piece is enough. A share is a rank's part of one piece.
+// In round k, each rank stages piece k of every other rank's share, and the result of its own share of piece k - 1. So
+// one round per piece is enough. A share is a rank's part of one piece.
 void Staged::reduce(const Call& call) {
   const Buffer& buffer = call.output;
   const bool takes = call.operation == Operation::all_reduce || static_cast<int>(node_->own()) == call.peer;

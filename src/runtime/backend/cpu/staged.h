@@ -1,4 +1,4 @@
-// Staged: collectives through the staging buffers, piece by piece. The way that always works.
+// Staged runs collectives piece by piece through the staging buffers. This path always works.
 #pragma once
 
 #include <memory>
@@ -15,22 +15,24 @@ class Staged {
  public:
   Staged(std::shared_ptr<NodeGroup> node, Rounds& rounds) : node_(std::move(node)), rounds_(rounds) {}
 
-  // Before the first round: how many bytes this rank gives to each other one.
+  // Publishes before the first round how many bytes this rank gives to each other rank.
   void show_sizes(const TransferPlan& own);
 
-  // After it: throws `mismatch` if a rank gives another number of bytes than this one takes.
+  // Checks the sizes after the first round. Throws `mismatch` if a rank gives another number of bytes than this rank
+  // takes.
   void require_size(const TransferPlan& own, std::size_t index) const;
 
-  // The rest of a collective after its first round.
+  // Runs the rest of a transfer after its first round.
   void move(const TransferPlan& own);
+  // Runs the rest of a reduction after its first round.
   void reduce(const Call& call);
 
  private:
   struct Piece {
-    std::size_t first = 0;  // bytes
+    std::size_t first = 0;  // offset in bytes
     std::size_t bytes = 0;
   };
-  // The piece of this round of `bytes` that go by `step` bytes a round.
+  // Returns the piece of `bytes` that this round moves, if each round moves `step` bytes.
   static Piece piece_of(std::size_t bytes, std::size_t step, std::size_t round);
 
   void fill(const TransferPlan& own, std::size_t step, std::size_t round);

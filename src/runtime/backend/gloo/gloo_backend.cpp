@@ -1,8 +1,9 @@
-// Collectives over GlooContext's messages. Each is one or two steps in which every rank sends something to every other
-// one: with n ranks as many bytes leave a rank as in a ring, in two steps instead of 2(n - 1).
+// This backend runs collectives over GlooContext's messages. Each collective is one or two steps in which every rank
+// sends something to every other rank. With n ranks, a rank sends as many bytes as in a ring, but in two steps instead
+// of 2(n - 1).
 //
-// Messages meet by a tag. Ours is a hash of the call's number and of all that the ranks must have called alike, so that
-// ranks that differ wait for each other until the time-out, instead of taking each other's data.
+// Messages are matched by a tag. The tag is a hash of the call's number and of all values on which the ranks' calls
+// must agree. So ranks whose calls differ wait for each other until the timeout, instead of taking each other's data.
 #include <ddp/error.h>
 
 #include <algorithm>
@@ -18,14 +19,14 @@
 namespace ddp::internal {
 namespace {
 
-// What a rank reduces at once, and what it takes from others for that at most. Smaller pieces cost a meeting of all
-// ranks each, which takes long where the processors have other work; larger ones leave the caches before they are
-// reduced.
+// kPiece limits the data that a rank reduces at a time; kMostReceived limits the data that it receives for that. Pieces
+// are not smaller, because all ranks must synchronize for each piece, which takes long if the processors are busy.
+// Pieces are not larger, because they would leave the caches before they are reduced.
 constexpr std::size_t kPiece = std::size_t{2} << 20;
 constexpr std::size_t kMostReceived = std::size_t{32} << 20;
-// Up to this the whole buffer goes to every rank, which saves the second step.
+// Up to this size, the whole buffer is sent to every rank, which saves the second step.
 constexpr std::size_t kOneStep = std::size_t{16} << 10;
-// Between two ranks that sends no more bytes than two steps, only more is reduced.
+// Between two ranks, one step sends no more bytes than two steps. Each rank only reduces more.
 constexpr std::size_t kOneStepOfTwo = std::size_t{512} << 10;
 
 class GlooBackend : public Backend {
@@ -69,7 +70,7 @@ class GlooBackend : public Backend {
     context_->start({}, {&message, 1}, tag(call, 0), call.timeout)->wait();
   }
 
-  // One byte to each and from each.
+  // Sends one byte to each rank and receives one byte from each rank.
   void barrier(const Call& call) {
     std::byte given{};
     std::vector<std::byte> taken(static_cast<std::size_t>(size_));
@@ -85,7 +86,8 @@ class GlooBackend : public Backend {
     plan.keep_own();
   }
 
-  // Every rank sends each other its part. A factor that only this rank knows is multiplied before.
+  // Every rank sends each other rank the part that this other rank reduces. A factor that only this rank knows is
+  // multiplied before.
   void reduce_scatter(const Call& call) {
     std::vector<std::byte> scaled;
     Call given = call;
@@ -124,7 +126,7 @@ class GlooBackend : public Backend {
     const bool to_root = call.operation == Operation::reduce;
     std::vector<std::byte> copy;
     Buffer work = buffer;
-    if (to_root && rank_ != call.peer) {  // its buffer stays as it is
+    if (to_root && rank_ != call.peer) {  // the buffer of a rank that is not the root stays unchanged
       const auto* bytes = static_cast<const std::byte*>(buffer.data);
       copy.assign(bytes, bytes + buffer.bytes());
       work.data = copy.data();
@@ -145,7 +147,7 @@ class GlooBackend : public Backend {
     reduce(call, data, data, 0, data.bytes());
   }
 
-  // Every piece has a share for each rank, which reduces it and gives the result to all, or to the root.
+  // Every piece has a share for each rank. A rank reduces its share and sends the result to all ranks, or to the root.
   void reduce_in_two_steps(const Call& call, const Buffer& data) {
     const bool to_root = call.operation == Operation::reduce;
     const auto ranks = static_cast<std::size_t>(size_);
@@ -161,9 +163,9 @@ class GlooBackend : public Backend {
     });
   }
 
-  // Of each piece: sends every rank its input, and reduces this rank's with what has come from the others, which is
-  // followed by what start_next() starts. Meanwhile the next piece's inputs are under way, and what follows those
-  // before. No result is longer than the first piece's.
+  // For each piece, sends every rank its input, reduces this rank's input with the data of the others, and calls
+  // start_next(). Meanwhile, the next piece's inputs and the previous pieces' results are under way. No result is
+  // longer than the first piece's.
   template <typename Input, typename Result, typename StartNext>
   void reduce_pieces(const Call& call, std::size_t pieces, const Input& input, const Result& result,
                      const StartNext& start_next) {
@@ -205,17 +207,17 @@ class GlooBackend : public Backend {
     return buffer.slice(first, std::min(length, buffer.count - first));
   }
 
-  // Memory for so many bytes from each rank.
+  // Reserves memory for this many bytes from each rank.
   void reserve(std::size_t bytes) {
     const std::size_t needed = bytes * static_cast<std::size_t>(size_);
     if (received_.size() < needed) received_.resize(needed);
   }
-  // Where `bytes` of a rank come in, if those of all ranks for `turn` are as many.
+  // Returns where `bytes` from a rank are received, if all ranks send this many bytes for `turn`.
   std::byte* received_from(int rank, std::size_t turn, std::size_t bytes) {
     return received_.data() + (turn * static_cast<std::size_t>(size_) + static_cast<std::size_t>(rank)) * bytes;
   }
 
-  // This rank's input with what has come from the others, in rank order.
+  // Reduces this rank's input with the data received from the others, in rank order.
   void reduce(const Call& call, const ConstBuffer& own, const Buffer& result, std::size_t turn, std::size_t bytes) {
     const double factor = call.op.kind == ReduceOp::average ? 1.0 / size_ : 1;
     sources_.clear();
@@ -225,7 +227,8 @@ class GlooBackend : public Backend {
     internal::reduce(result.type, call.op, sources_, {&result.data, 1}, result.count);
   }
 
-  // Sends each rank what give(rank) says and receives from each into take(rank), but for what is empty.
+  // Sends each rank the data that give(rank) returns, and receives from each rank into take(rank). Empty buffers are
+  // skipped.
   template <typename Give, typename Take>
   void exchange(const Call& call, std::uint64_t step, const Give& give, const Take& take) {
     start(call, step, give, take)->wait();
@@ -262,7 +265,7 @@ class GlooBackend : public Backend {
   const int rank_;
   const int size_;
   const std::unique_ptr<GlooContext> context_;
-  // Kept from call to call.
+  // These vectors are kept between calls.
   std::vector<ReductionSource> sources_;
   std::vector<std::byte> received_;
 };

@@ -1,14 +1,16 @@
-// Gloo's connections. Its exceptions become ours here, and nobody else sees it but gloo_watch.h.
+// This file wraps Gloo's connections and translates Gloo's exceptions to Error. Besides it, only gloo_device and
+// gloo_watch use Gloo.
 //
-// Gloo's rendezvous asks each rank to publish an address for every peer and to connect to all of them
-// (connectFullMesh). Afterwards messages are told apart by a slot number.
+// Gloo's rendezvous requires each rank to publish an address for every peer and to connect to all of them
+// (connectFullMesh). Afterwards, messages are distinguished by a slot number.
 //
 // Gloo's own collectives are not used. When a connection breaks at the wrong moment, Gloo forgets to wake the thread
-// that waits for a message of it, and that thread can be woken by the owner of the message's buffer alone; those of
-// Gloo's collectives are out of reach. So the buffers are ours, and gloo_watch.h ends the waits that are in vain.
+// that waits for a message of it. Only the owner of the message's buffer can wake that thread, and the buffers of
+// Gloo's collectives are not accessible. So this file owns the buffers, and gloo_watch.h ends the waits that are in
+// vain.
 //
-// A message that arrives for memory that is not there any more ends the process (std::terminate on Gloo's thread). So
-// before a failure leaves this file, all connections are broken.
+// A message that arrives for memory that no longer exists ends the process (std::terminate on Gloo's thread). So all
+// connections are broken before a failure leaves this file.
 #include "runtime/backend/gloo/gloo_context.h"
 
 #include <ddp/error.h>
@@ -43,7 +45,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 using Memory = gloo::transport::UnboundBuffer;
 
-// Gloo's view of our store.
+// Adapts the runtime's store to Gloo's interface.
 class GlooStore : public gloo::rendezvous::Store {
  public:
   explicit GlooStore(std::shared_ptr<ddp::Store> store) : store_(std::move(store)) {}
@@ -64,7 +66,8 @@ class GlooStore : public gloo::rendezvous::Store {
   std::shared_ptr<ddp::Store> store_;
 };
 
-// What the kernel says of a connection whose other side has been silent for too long: it may run, out of reach.
+// Returns whether the kernel reports that the other side of a connection was silent for too long. That side may still
+// run, but be unreachable.
 bool is_out_of_reach(const std::string& text) {
   return std::ranges::any_of(std::array{ETIMEDOUT, EHOSTUNREACH, ENETUNREACH},
                              [&](int error) { return text.find(std::strerror(error)) != std::string::npos; });
@@ -83,8 +86,8 @@ bool is_out_of_reach(const std::string& text) {
   throw Error(ErrorKind::peer_lost, "it has ended, or given up: a connection broke (gloo: " + text + ")");
 }
 
-// Runs a Gloo call and translates what it throws. Gloo writes to its sockets in this thread and in its device's, and a
-// peer that has died would send us SIGPIPE there, which would look as if this rank had failed.
+// Runs a Gloo call and translates the exceptions that it throws. Gloo writes to its sockets in this thread and in its
+// device's thread. If a peer has died, these writes would raise SIGPIPE, and this rank would seem to have failed.
 template <typename Function>
 auto guarded(Function&& function) {
   const base::SigpipeGuard no_sigpipe;
@@ -93,14 +96,14 @@ auto guarded(Function&& function) {
   } catch (const gloo::Exception& exception) {
     translate(exception);
   } catch (const Error&) {
-    throw;  // ours
+    throw;  // already an error of the runtime
   } catch (const std::exception& exception) {
     throw Error(ErrorKind::unavailable,
                 std::string("gloo: ") + exception.what() + " (if GLOO_SOCKET_IFNAME is set, is it an interface here?)");
   }
 }
 
-// Key that is set when every rank has connected to every other one.
+// This key is set when every rank has connected to every other rank.
 constexpr const char* kAllConnected = "all";
 
 class Connections : public GlooContext {
@@ -133,8 +136,8 @@ class Connections : public GlooContext {
     break_connections();
   }
 
-  // Gloo breaks all connections when a message does not come in time: so this waits a moment for one that was not even
-  // asked for.
+  // Gloo breaks all connections when a message does not arrive in time. So this function waits a moment for a message
+  // that was never requested.
   void break_connections() {
     if (context_->size == 1) return;
     const HurriedLoop::Guard hurry(*hurried_loop_);
@@ -144,18 +147,18 @@ class Connections : public GlooContext {
         auto memory = context_->createUnboundBuffer(&nothing, sizeof nothing);
         memory->waitRecv(milliseconds(1));
       });
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): that is what was wanted
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the exception is expected
     }
   }
 
-  // Ranks in the group, of those that Gloo counts.
+  // These functions return the ranks of the group that belong to a rank as Gloo counts them.
   int rank_of(int rank) const { return stands_for_.empty() ? rank : stands_for_[static_cast<std::size_t>(rank)][0]; }
   std::vector<int> all_behind(int rank) const {
     return stands_for_.empty() ? std::vector{rank} : stands_for_[static_cast<std::size_t>(rank)];
   }
 
-  // The rank of this node that is the cause is named, if there is one. It may still be ending; where it may be one
-  // of another node, that is not waited for.
+  // Returns an error that names the lost rank of this node that is the root cause, or `error` if there is none. The
+  // rank may still be ending, so the function waits for it if all ranks are on this node.
   Error lost_error(const Error& error) const {
     const auto end = Clock::now() + (on_one_node_ ? limits::kLostLook : milliseconds(0));
     std::optional<GlooWatch::Lost> lost = watch_.lost();
@@ -166,7 +169,8 @@ class Connections : public GlooContext {
     return lost ? gone_error(lost->rank, lost->failed) : error;
   }
 
-  // What a failure is told as: a broken connection with its cause, and between nodes as all tell it.
+  // Returns the error to report. For a broken connection it names the cause; between nodes, all ranks report the same
+  // error.
   Error told_as(const Error& error) const {
     const Error cause = error.kind() == ErrorKind::peer_lost ? lost_error(error) : error;
     return lost_rank_ ? lost_rank_->agree(cause) : cause;
@@ -174,7 +178,8 @@ class Connections : public GlooContext {
 
   bool waits_for_nodes() const { return !stands_for_.empty(); }
 
-  // Of several operations under way the first to fail breaks the others' connections: then its failure is theirs.
+  // If several operations are under way, the first failure breaks the connections of the others. They then report the
+  // first failure.
   Error cause_of(const Error& error) {
     const bool is_consequence = std::string_view(error.what()).find("caused pair closure") != std::string_view::npos;
     const std::lock_guard lock(mutex_);
@@ -186,8 +191,8 @@ class Connections : public GlooContext {
   gloo::rendezvous::Context& context() { return *context_; }
   GlooWatch& watch() { return watch_; }
 
-  // Between two ranks, of a message of this length: one that is longer than the memory for it would end the process,
-  // so it is another message.
+  // Returns the slot of a message of this length between two ranks. The length is part of the slot, because a message
+  // that is longer than the memory for it would end the process.
   static std::uint64_t slot(std::uint64_t tag, int from, int to, std::size_t bytes) {
     base::Fnv1a64 hash;
     for (const std::uint64_t number :
@@ -198,8 +203,9 @@ class Connections : public GlooContext {
   }
 
  private:
-  // Returns when all ranks have connected to all others: one that left before would break what others still connect.
-  // Gloo cannot be interrupted, so a thread does it, and is left behind if a rank is gone or the time is up.
+  // Returns when all ranks have connected to all others. If a rank left before, it would break connections that others
+  // still set up. Gloo cannot be interrupted. So a separate thread connects, and is left behind if a rank is gone or
+  // the time is up.
   void connect_all(const BackendOptions& options, std::shared_ptr<gloo::transport::Device> device,
                    const std::shared_ptr<ddp::Store>& store) {
     const auto key_of = [](int rank) { return "came/" + std::to_string(rank); };
@@ -210,7 +216,7 @@ class Connections : public GlooContext {
       guarded([&] { context->connectFullMesh(gloo_store, device); });
       const std::string all = kAllConnected;
       if (store->add("connected", 1) == context->size) store->set(all, "");
-      // From here on they are the group's alone.
+      // From here on, only the group owns the device, the context and the loop.
       device.reset();
       context.reset();
       loop.reset();
@@ -230,7 +236,7 @@ class Connections : public GlooContext {
     const auto deadline = Clock::now() + options.timeout;
     std::thread(std::move(task)).detach();
     while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
-      // One that has failed after all had connected is no reason: the first operation says why.
+      // If a rank failed after all had connected, it is not reported here. The first operation reports the reason.
       const std::string all = kAllConnected;
       if (watch_.lost() && !store->check({&all, 1})) throw told_as(Error(ErrorKind::peer_lost, "a rank has ended"));
       if (Clock::now() >= deadline) throw_late();
@@ -247,7 +253,7 @@ class Connections : public GlooContext {
   const bool on_one_node_;
   const std::vector<std::vector<int>> stands_for_;
   const std::shared_ptr<LostRank> lost_rank_;
-  std::shared_ptr<HurriedLoop> hurried_loop_;  // longer than the device
+  std::shared_ptr<HurriedLoop> hurried_loop_;  // must outlive the device
   std::shared_ptr<gloo::rendezvous::Context> context_;
   GlooWatch watch_;
   std::mutex mutex_;
@@ -269,7 +275,7 @@ class Transfers : public GlooTransfers {
   }
 
   ~Transfers() override {
-    // Left behind by a failure elsewhere.
+    // A failure elsewhere has left these messages behind.
     if (!messages_.empty()) connections_.break_connections();
   }
   Transfers(const Transfers&) = delete;
@@ -280,7 +286,7 @@ class Transfers : public GlooTransfers {
     GlooWatch& watch = connections_.watch();
     try {
       guarded([&] {
-        // A message may arrive in the moment in which the wait for it is ended: so it is waited for once more.
+        // A message may arrive at the moment when the wait for it is aborted. So the code waits for it once more.
         bool once_more = false;
         while (!messages_.empty()) {
           const UnderWay& message = watch.begin_wait(this, messages_, once_more, deadline);
@@ -301,15 +307,15 @@ class Transfers : public GlooTransfers {
  private:
   void post(std::span<const GlooMessage> outgoing, std::span<const GlooMessage> incoming, std::uint64_t tag) {
     gloo::rendezvous::Context& context = connections_.context();
-    // What is sent before the other side has said that it receives is sent by Gloo's thread, when that is said. Else
-    // this thread would send, and Gloo's thread run in circles meanwhile, waiting for the connection's lock.
+    // If a message is sent before the peer has reported that it receives, Gloo's thread sends it after that report.
+    // Otherwise this thread would send it. Gloo's thread would then spin, waiting for the connection's lock.
     for (const GlooMessage& message : outgoing) {
       add(message, true).send(message.peer, Connections::slot(tag, context.rank, message.peer, message.bytes));
     }
     for (const GlooMessage& message : incoming) {
       add(message, false).recv(message.peer, Connections::slot(tag, message.peer, context.rank, message.bytes));
     }
-    // Those that receive are waited for first.
+    // The code waits first for the messages that it receives.
     std::rotate(messages_.begin(), messages_.begin() + std::ssize(outgoing), messages_.end());
   }
 
@@ -320,7 +326,7 @@ class Transfers : public GlooTransfers {
     return *messages_.back().memory;
   }
 
-  // Whose message has arrived meanwhile took part.
+  // Throws the error of a timeout. If a peer's message has arrived meanwhile, the peer took part and is not named.
   [[noreturn]] void throw_late() {
     std::vector<int> missing;
     for (const UnderWay& message : messages_) {
@@ -334,7 +340,7 @@ class Transfers : public GlooTransfers {
                                          : late_error(std::move(missing), timeout_);
   }
 
-  // False if the watch has ended it, which it does when the time is up.
+  // Returns false if the watch has ended the wait, which it does when the time is up.
   static bool wait_for(const UnderWay& message, Clock::time_point deadline) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + limits::kGlooTimeoutDelay;
     int peer = 0;
@@ -343,9 +349,9 @@ class Transfers : public GlooTransfers {
 
   [[noreturn]] void fail(const Error& failure) {
     const Error error = connections_.cause_of(named(failure));
-    // Before the other ranks see this one's connections break.
+    // The ranks agree on the error before the other ranks see this rank's connections break.
     const Error told = connections_.watch().aborted() ? error : connections_.told_as(error);
-    // While the buffers are there.
+    // The connections must be broken while the buffers still exist.
     connections_.break_connections();
     connections_.watch().forget(this);
     messages_.clear();
@@ -353,7 +359,8 @@ class Transfers : public GlooTransfers {
     throw told;
   }
 
-  // A connection that broke is that to the rank whose message was looked at.
+  // Adds the rank to the error of a broken connection. The rank is the peer of the message that was posted or awaited
+  // last.
   Error named(const Error& failure) const {
     if (failure.kind() != ErrorKind::peer_lost || failure.peer() != Error::kNobody) return failure;
     const int rank = connections_.rank_of(current_);
@@ -362,8 +369,8 @@ class Transfers : public GlooTransfers {
 
   Connections& connections_;
   const milliseconds timeout_;
-  std::vector<UnderWay> messages_;  // that have not been waited for
-  int current_ = 0;                 // whose message is looked at
+  std::vector<UnderWay> messages_;  // messages that have not been waited for
+  int current_ = 0;                 // peer of the message that is posted or awaited
 };
 
 std::unique_ptr<GlooTransfers> Connections::start(std::span<const GlooMessage> outgoing,

@@ -1,4 +1,5 @@
-// GlooContext: Gloo's connections between all ranks of a group, and messages over them. Nothing of Gloo shows here.
+// GlooContext holds Gloo's connections between all ranks of a group and sends messages over them. This header hides
+// Gloo's types.
 #pragma once
 
 #include <ddp/store.h>
@@ -12,36 +13,37 @@
 
 namespace ddp::internal {
 
-// A piece of memory for a peer, or from it.
+// Describes memory that is sent to a peer or received from it.
 struct GlooMessage {
   int peer = 0;
-  void* data = nullptr;  // of an outgoing one only read
+  void* data = nullptr;  // only read if the message is outgoing
   std::size_t bytes = 0;
 };
 
-// Messages under way. Whatever happens, the memory is not touched any more once this is destroyed.
+// Represents messages under way. Once it is destroyed, the memory is not touched any more, whatever happens.
 class GlooTransfers {
  public:
   virtual ~GlooTransfers() = default;
-  // Until all have been sent and received; throws as GlooContext.
+  // Returns when all messages have been sent and received. Throws the same errors as GlooContext.
   virtual void wait() = 0;
 };
 
-// Thread-safe. Throws Error: `timeout`, `peer_lost` (which Gloo does not always notice: a watch does, for peers of this
-// node), `aborted`, `unavailable`.
+// The class is thread-safe. It throws Error of kind `timeout`, `peer_lost`, `aborted` or `unavailable`. Gloo does not
+// always notice a lost peer; GlooWatch does.
 class GlooContext {
  public:
-  // Collective. Meets the other ranks through `store` and connects to each.
+  // Meets the other ranks through `store` and connects to each of them. All ranks call it.
   static std::unique_ptr<GlooContext> connect(const BackendOptions& options, std::shared_ptr<Store> store);
 
   virtual ~GlooContext() = default;
 
-  // Messages meet when both sides give the same tag; it must be used once only between two ranks and in one direction.
+  // Messages are matched if both sides give the same tag. A tag must be used only once between two ranks in one
+  // direction.
   virtual std::unique_ptr<GlooTransfers> start(std::span<const GlooMessage> outgoing,
                                                std::span<const GlooMessage> incoming, std::uint64_t tag,
                                                std::chrono::milliseconds timeout) = 0;
 
-  // What is under way and what begins later fails with `aborted`; other ranks lose this one.
+  // Makes running and later operations fail with `aborted`. Other ranks lose this one.
   virtual void abort() = 0;
 };
 

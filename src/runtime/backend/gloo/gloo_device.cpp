@@ -12,9 +12,9 @@
 namespace ddp::internal {
 namespace {
 
-// On one node every rank is reached over loopback. Between nodes GLOO_SOCKET_IFNAME names the interface; else it
-// is the one that leads to the store, which all ranks reach. The host name's address, which Gloo takes by itself, is a
-// loopback one on many systems (Debian's 127.0.1.1).
+// On one node, every rank is reached over loopback. Between nodes, GLOO_SOCKET_IFNAME names the interface. Without it,
+// the interface is the one that leads to the store, which all ranks reach. By itself, Gloo takes the address of the
+// host name, which is a loopback address on many systems (Debian's 127.0.1.1).
 gloo::transport::tcp::attr device_attributes(bool single_node, const std::string& store_host) {
   gloo::transport::tcp::attr attributes;
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // NOLINT(concurrency-mt-unsafe)
@@ -33,7 +33,7 @@ gloo::transport::tcp::attr device_attributes(bool single_node, const std::string
 
 HurriedLoop::HurriedLoop(gloo::transport::Device& device)
     : signal_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
-  // Without it all takes as long as it takes.
+  // Without the signal, closing connections works too, but takes longer.
   auto* tcp = dynamic_cast<gloo::transport::tcp::Device*>(&device);
   if (tcp != nullptr && signal_) tcp->registerDescriptor(signal_.get(), EPOLLIN, this);
 }

@@ -1,4 +1,4 @@
-// What Gloo's connections go through: the network interface, and the thread that looks at them.
+// Creates the device of Gloo's connections, which has the network interface and the thread that polls the connections.
 #pragma once
 
 #include <gloo/transport/device.h>
@@ -11,12 +11,12 @@
 
 namespace ddp::internal {
 
-// Closing one of Gloo's connections waits until its thread has looked once more at what comes in, which, when nothing
-// does, happens every 10 ms: n ranks would part in n times that. While a HurriedLoop::Guard is there, the thread looks
-// all the time.
+// Closing one of Gloo's connections waits until Gloo's thread has polled for incoming data once more. If no data
+// arrive, the thread polls every 10 ms, so that n ranks need n times as long to disconnect. While a HurriedLoop::Guard
+// exists, the thread polls all the time.
 class HurriedLoop : public gloo::transport::tcp::Handler {
  public:
-  // Must be destroyed after the device.
+  // The loop must be destroyed after the device.
   explicit HurriedLoop(gloo::transport::Device& device);
   void handleEvents(int events) override;
 
@@ -35,8 +35,8 @@ class HurriedLoop : public gloo::transport::tcp::Handler {
   const base::UniqueFd signal_;
 };
 
-// `single_node`: all ranks are on this node. `store_host`: which all ranks reach; empty: unknown. Throws
-// what Gloo throws.
+// `single_node` is true if all ranks are on this node. `store_host` is an address that all ranks reach, or empty if
+// unknown. The function passes Gloo's exceptions on.
 std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_node, const std::string& store_host);
 
 }  // namespace ddp::internal

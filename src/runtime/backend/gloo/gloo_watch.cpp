@@ -13,18 +13,19 @@
 namespace ddp::internal {
 namespace {
 
-// In looks (limits::kGlooLook).
+// These times are counted in samples (limits::kGlooLook).
 constexpr int kIdleLooks = 150;
 constexpr std::uint64_t kPromptLooks = limits::kLongWait / limits::kGlooLook;
 constexpr std::uint64_t kLostGrace = 1;
-// Others that have left as well may have given this rank much that Gloo's thread has yet to take.
+// Peers that have left may have sent much data that Gloo's thread has yet to receive.
 constexpr std::uint64_t kLeftGrace = limits::kLeftPeerGrace / limits::kGlooLook;
 
-// Nobody sends in it.
+// No rank sends in this slot.
 constexpr std::uint64_t kCanarySlot = ~std::uint64_t{0} >> 1;
 
-// A message that was asked for and never comes hears of everything that closes its connection. It is not waited for
-// here: the end of a wait that has been aborted is what Gloo looks at last.
+// Returns whether the connection of the canary has been closed. The canary is a receive that never completes; Gloo
+// fails it when its connection closes. The call does not block, because the wait has been aborted. Gloo checks for an
+// aborted wait last, so an error takes precedence.
 bool has_heard_of_the_end(gloo::transport::UnboundBuffer& canary) {
   canary.abortWaitRecv();
   try {
@@ -57,7 +58,7 @@ void GlooWatch::look_at_connections(gloo::Context& connections) {
       canary->recv(rank, kCanarySlot);
       canaries_[rank] = std::move(canary);
     } catch (const gloo::Exception&) {
-      gone_[rank] = {looks_, kLostGrace};  // as it may, who needs nothing of the others
+      gone_[rank] = {looks_, kLostGrace};  // a rank that needs nothing from the others may leave
     }
   }
 }
@@ -116,7 +117,7 @@ std::optional<GlooWatch::Lost> GlooWatch::lost() const {
   for (std::size_t peer = 0; node_ && peer < node_->size(); ++peer) {
     if (peer == node_->own() || !node_->gone(peer)) continue;
     const bool owes_nothing = node_->own_area().shown == 0 || node_->has_done_all(peer);
-    if (owes_nothing && node_->area(peer).state == RankState::left) continue;  // as it may
+    if (owes_nothing && node_->area(peer).state == RankState::left) continue;  // the peer may leave
     const bool failed = node_->area(peer).state == RankState::failed;
     if (!found || (found->failed && !failed)) found = {node_->rank_of(peer), failed};
   }
@@ -126,13 +127,13 @@ std::optional<GlooWatch::Lost> GlooWatch::lost() const {
 void GlooWatch::look_after_peers() {
   for (std::size_t index = 0; node_ && index < node_->size(); ++index) {
     if (index == node_->own() || gone_.contains(node_->rank_of(index)) || !node_->gone(index)) continue;
-    // What it sent last may still be on its way.
+    // The last messages of the peer may still be on their way.
     const bool left = node_->area(index).state == RankState::left;
     gone_[node_->rank_of(index)] = {looks_, left || node_->has_done_all(index) ? kLeftGrace : kLostGrace};
   }
 }
 
-// What came over a connection before it was closed has been taken.
+// When a canary reports a closed connection, Gloo has received all data that were sent over it before.
 void GlooWatch::look_after_connections() {
   for (const auto& [owner, wait] : waits_) {
     for (const Message& message : wait.messages) {
@@ -159,7 +160,7 @@ bool GlooWatch::all_wait_long() const {
          std::ranges::all_of(waits_, [&](const auto& entry) { return looks_ - entry.second.since > kPromptLooks; });
 }
 
-// Again with every look: Gloo forgets to wake a thread that has just begun to wait.
+// Aborts the waits again at each sample, because Gloo forgets to wake a thread that has just begun to wait.
 void GlooWatch::interrupt() {
   for (const auto& [owner, wait] : waits_) {
     const bool late = Clock::now() >= wait.deadline;

@@ -1,4 +1,4 @@
-// GlooWatch: looks after the peers of threads that wait for Gloo's messages, and ends waits that are in vain.
+// GlooWatch watches the peers of threads that wait for Gloo's messages, and ends waits that are in vain.
 #pragma once
 
 #include <gloo/context.h>
@@ -19,8 +19,9 @@
 
 namespace ddp::internal {
 
-// What a peer has sent before it went may have arrived, or be on its way. So a thread that waits for another one's
-// message is first sent to wait for that; only there its wait is in vain, some looks later. Thread-safe.
+// The last messages of a lost peer may have arrived or be on their way. So a thread that waits for another peer's
+// message is first redirected to a message of the lost peer. Only that wait is in vain, some samples later. The class
+// is thread-safe.
 class GlooWatch {
  public:
   struct Message {
@@ -29,47 +30,49 @@ class GlooWatch {
     bool is_outgoing = false;
   };
 
-  // `node`: the ranks of this node, whose processes are looked after; null: none.
+  // Watches the processes of the ranks of this node, which `node` holds. If `node` is null, it watches none.
   explicit GlooWatch(std::shared_ptr<NodeGroup> node);
   ~GlooWatch();
   GlooWatch(const GlooWatch&) = delete;
   GlooWatch& operator=(const GlooWatch&) = delete;
 
-  // Of the other ranks the connections are looked after, from here on, until they are left.
+  // Watches the connections to the other ranks from now on, until leave_connections().
   void look_at_connections(gloo::Context& connections);
   void leave_connections();
 
   using Clock = std::chrono::steady_clock;
   enum class End : std::uint8_t {
     arrived,
-    again,    // the caller begins again
+    again,    // the caller waits again
     in_vain,  // the peer is gone
     late,     // the deadline has passed
   };
 
-  // Which of the messages the caller is to wait for now; they stay where they are until end_wait(). `owner` tells
-  // callers apart. `once_more`: the wait before was in vain; this one is so at the next look. Throws `aborted`.
+  // Returns the message that the caller is to wait for now. The messages must not move until end_wait(). `owner`
+  // identifies the caller. If `once_more` is set, the previous wait was in vain, and this one is in vain at the next
+  // sample. Throws `aborted`.
   const Message& begin_wait(const void* owner, std::span<const Message> messages, bool once_more,
                             Clock::time_point deadline);
-  // `arrived`: the message has. Throws `aborted`.
+  // Ends the wait. `arrived` is true if the message has arrived. Throws `aborted`.
   End end_wait(const void* owner, bool arrived);
   void forget(const void* owner);
 
-  // Ends all waits, now and later.
+  // Ends all current and later waits.
   void abort();
   bool aborted() const;
   [[noreturn]] static void throw_aborted();
 
-  // A peer of this node that is gone, if there is one: one that ended without a word before one that failed, which
-  // may have been because of it.
+  // Describes a peer of this node that is gone.
   struct Lost {
     int rank = 0;
     bool failed = false;
   };
+  // Returns a peer of this node that is gone, or std::nullopt. A peer that ended without a report takes precedence over
+  // one that failed, because the failure may be a consequence.
   std::optional<Lost> lost() const;
 
  private:
-  // Times are counted in looks: in those Gloo's thread ran as well, if this one did.
+  // Times are counted in samples. If this thread ran for a sample, Gloo's thread ran as well.
   struct Wait {
     const Message* current = nullptr;
     std::span<const Message> messages;

@@ -1,6 +1,6 @@
-// A process that fails must not end MPI, because that waits for all ranks, and those wait for this one: it leaves
-// without, and mpirun then ends the others. The thread that runs the exit handlers is the one that began MPI, as MPI
-// demands.
+// A process that fails must not finalize MPI, because MPI_Finalize waits for all ranks, and those wait for this one. So
+// the process exits without it, and mpirun then terminates the others. The thread that runs the exit handlers is the
+// one that initialized MPI, as MPI requires.
 #include "runtime/backend/mpi/mpi_communicator.h"
 
 #include <ddp/error.h>
@@ -14,10 +14,11 @@
 namespace ddp::internal {
 namespace {
 
-// MPI moves data within our looks at it, so sleeping between them costs bandwidth: not before this much time.
+// MPI moves data only while this code polls it, so sleeping between polls costs bandwidth. The code does not sleep
+// before this time has passed.
 constexpr std::chrono::milliseconds kSpin{1000};
 
-// MPI_Finalize would wait for it.
+// MPI_Finalize would wait for a failed operation.
 std::atomic<bool> operation_failed = false;
 
 void finalize_at_exit(int status, void* /*unused*/) {
@@ -31,7 +32,7 @@ void initialize_once() {
   MPI_Initialized(&initialized);
   int level = MPI_THREAD_SINGLE;
   if (initialized != 0) {
-    // The program did it; its end is the program's as well.
+    // The program initialized MPI, so the program also finalizes it.
     require_mpi(MPI_Query_thread(&level), "say its thread level");
   } else {
     require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "begin");
@@ -64,7 +65,7 @@ MPI_Comm whole_world(const BackendOptions& options) {
   return result;
 }
 
-// MPI has no way to do this with a deadline; but the ranks have just met through the store, so all come.
+// MPI cannot do this with a deadline. But all ranks have just reported through the store that they are ready.
 MPI_Comm create_part(const std::vector<int>& ranks) {
   MPI_Group world = MPI_GROUP_NULL;
   MPI_Group part = MPI_GROUP_NULL;
@@ -79,8 +80,9 @@ MPI_Comm create_part(const std::vector<int>& ranks) {
   return result;
 }
 
-// One group at a time in the whole world: threads may make several at once, and Open MPI (4.1) then waits for ever when
-// they have ranks in common. The group's first rank draws a number in the world's store; its last one calls the next.
+// Creates one group at a time in the whole world. Threads may create several groups at the same time. Open MPI (4.1)
+// then waits forever if the groups have ranks in common. The group's first rank draws a number in the world's store;
+// its last rank lets the next group start.
 MPI_Comm part_of_world(const BackendOptions& options, Store& group) {
   Store& world = *options.world_store;
   const auto turn_of = [](std::int64_t number) { return "mpi/turn/" + std::to_string(number); };
@@ -97,7 +99,7 @@ MPI_Comm part_of_world(const BackendOptions& options, Store& group) {
     world.delete_key(turn);
     group.set(go, std::to_string(number));
   }
-  group.wait({&go, 1}, 2 * options.timeout + std::chrono::seconds(1));  // rank 0 waits twice
+  group.wait({&go, 1}, 2 * options.timeout + std::chrono::seconds(1));  // twice, because rank 0 waits twice
   const std::int64_t number = base::parse_integer(group.get(go), 1, INT64_MAX).value();
   MPI_Comm result = create_part(options.world_ranks);
   if (group.add("mpi/made", 1) == options.size) world.set(turn_of(number + 1), "");

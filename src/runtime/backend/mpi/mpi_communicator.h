@@ -1,4 +1,4 @@
-// MpiCommunicator: the ranks of one group in MPI, and waits for what was asked of MPI.
+// MpiCommunicator holds the ranks of one group in MPI; MpiWait waits for requests to MPI.
 #pragma once
 
 #include <mpi.h>
@@ -14,17 +14,18 @@
 
 namespace ddp::internal {
 
-// Throws `internal`: MPI cannot do the deed, and why.
+// If `code` is an error, throws `internal` with the text "MPI cannot `deed`" and the reason. Throws `mismatch` if a
+// message was too long.
 void require_mpi(int code, const std::string& deed);
 
-// Waits for requests with a deadline. MPI cannot take an operation back: after a failure it still has the buffer.
+// Waits for requests with a deadline. MPI cannot cancel an operation: after a failure, MPI still uses the buffer.
 class MpiWait {
  public:
-  // `deed` is for messages. While it waits it looks after `peers`, and whether `aborted` was set; null: it does not.
+  // `deed` appears in messages. During the wait, `peers` and `aborted` are checked; a null pointer disables its check.
   MpiWait(std::chrono::milliseconds timeout, std::string_view deed, PeerWatch* peers = nullptr,
           const std::atomic<bool>* aborted = nullptr);
 
-  // `begun`: what MPI said to the request.
+  // `begun` is the code that MPI returned when it started the request.
   void operator()(int begun, MPI_Request& request) const;
 
  private:
@@ -35,13 +36,13 @@ class MpiWait {
   const std::atomic<bool>* const aborted_;
 };
 
-// Our own communicator: what the program itself sends is not mistaken for ours, and its error handling stays its.
-// MPI belongs to the process, not to a group: it can be begun once and, after its end, never again. So the first one
-// begins it, and it ends with the process.
+// Owns a separate communicator. So the program's messages are not mistaken for the runtime's, and the program keeps its
+// error handling. MPI belongs to the process, not to a group: it can be initialized once and, after it was finalized,
+// never again. So the first communicator initializes MPI, and MPI is finalized when the process ends.
 class MpiCommunicator {
  public:
-  // Collective over options.world_ranks, which meet in `store`, or over all ranks of mpirun. Throws `mismatch` if MPI
-  // counts them otherwise, `unavailable` if it has no full thread support, `timeout`.
+  // All ranks of options.world_ranks call it and meet in `store`, or all ranks of mpirun call it. Throws `mismatch` if
+  // MPI numbers the ranks differently, `unavailable` if MPI lacks full thread support, or `timeout`.
   explicit MpiCommunicator(const BackendOptions& options, Store* store = nullptr);
   ~MpiCommunicator();
   MpiCommunicator(const MpiCommunicator&) = delete;
@@ -49,7 +50,7 @@ class MpiCommunicator {
 
   MPI_Comm get() const { return communicator_; }
 
-  // An operation has failed and may still be under way. From any thread.
+  // Records that an operation has failed and may still be under way. Any thread may call it.
   void say_failed();
 
  private:

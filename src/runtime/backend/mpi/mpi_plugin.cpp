@@ -1,4 +1,4 @@
-// libddp_mpi.so: collectives over MPI, on host memory, for programs started by mpirun.
+// libddp_mpi.so runs collectives over MPI, on host memory, for programs started by mpirun.
 #include <ddp/error.h>
 
 #include <mpi.h>
@@ -21,10 +21,11 @@
 namespace ddp::internal {
 namespace {
 
-// MPI counts in int; longer buffers go in pieces.
+// MPI counts elements in int, so longer buffers are moved in pieces.
 constexpr std::size_t kMostElements = INT_MAX;
 
-// In the order of DataType. MPI_DATATYPE_NULL: MPI cannot reduce it, we do it ourselves.
+// Returns MPI's data type. The table is in the order of DataType. An entry is MPI_DATATYPE_NULL if MPI cannot reduce
+// the type; then this backend reduces it.
 MPI_Datatype theirs(DataType type) {
   static const std::array<MPI_Datatype, kDataTypes.size()> types = {
       MPI_DATATYPE_NULL, MPI_DATATYPE_NULL, MPI_FLOAT,   MPI_DOUBLE,  MPI_INT8_T,
@@ -32,7 +33,8 @@ MPI_Datatype theirs(DataType type) {
   return types[static_cast<std::size_t>(type)];
 }
 
-// In the order of ReduceOp::Kind. An average is of values that have been multiplied.
+// Returns MPI's operation. The table is in the order of ReduceOp::Kind. An average is a sum of values that were
+// multiplied before.
 MPI_Op theirs(ReduceOp op) {
   static const std::array<MPI_Op, 9> ops = {MPI_SUM,  MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX,
                                             MPI_BAND, MPI_BOR, MPI_BXOR, MPI_SUM};
@@ -40,8 +42,8 @@ MPI_Op theirs(ReduceOp op) {
   return ops[op.kind];
 }
 
-// Whether MPI gives what ReduceOp promises. Open MPI adds short integers with saturation, and may lose a NaN in a
-// minimum.
+// Returns whether MPI gives the result that ReduceOp promises. Open MPI adds short integers with saturation, and may
+// lose a NaN in a minimum.
 bool reduces_alike(DataType type, ReduceOp op) {
   if (theirs(type) == MPI_DATATYPE_NULL) return false;
   const bool is_bitwise = op.kind == ReduceOp::bit_and || op.kind == ReduceOp::bit_or || op.kind == ReduceOp::bit_xor;
@@ -61,7 +63,7 @@ class MpiBackend : public Backend {
       carry_out(call);
     } catch (...) {
       communicator_.say_failed();
-      // MPI still has it.
+      // MPI still uses the memory, so it is leaked on purpose.
       if (!is_transfer(call.operation)) new std::vector<std::vector<std::byte>>(std::move(scratch_));  // NOLINT
       throw;
     }
@@ -111,8 +113,9 @@ class MpiBackend : public Backend {
     }
   }
 
-  // What MPI does not reduce alike: each rank reduces its part, and all gather the parts, or the root does. Then they
-  // are reduced in other memory, because only the root's buffer may change.
+  // Reduces values that MPI would reduce differently. Each rank reduces its part. Then all ranks gather the parts, or
+  // only the root does. In the latter case the parts are reduced in other memory, because only the root's buffer may
+  // change.
   void reduce_here(const Call& call, const MpiWait& wait) {
     const bool to_root = call.operation == Operation::reduce;
     const Call step = divided(call);
@@ -128,7 +131,7 @@ class MpiBackend : public Backend {
     move(gathering, wait);
   }
 
-  // A reduce_scatter of the call's buffer, into this rank's part of it.
+  // Returns a reduce_scatter of the call's buffer, into this rank's part of it.
   Call divided(const Call& call) const {
     Call step = call;
     step.operation = Operation::reduce_scatter;
@@ -139,8 +142,8 @@ class MpiBackend : public Backend {
     return step;
   }
 
-  // Every rank sends each other its part and reduces what it gets, in rank order. A factor that only this rank knows is
-  // multiplied before it is sent.
+  // Every rank sends each other rank the part that this other rank reduces. It reduces the parts that it receives in
+  // rank order. A factor that only this rank knows is multiplied before the part is sent.
   void reduce_scatter(const Call& call, const Buffer& output, const MpiWait& wait) {
     const auto ranks = static_cast<std::size_t>(options_.size);
     std::byte* received = scratch(output.bytes() * ranks);
@@ -190,7 +193,7 @@ class MpiBackend : public Backend {
     wait(MPI_Ibarrier(communicator_.get(), &request), request);
   }
 
-  // Messages between two ranks keep their order, so that pieces of one message need no tags of their own.
+  // Messages between two ranks keep their order, so the pieces of one message need no separate tags.
   void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming, const Call& call,
                 const MpiWait& wait) const {
     const int tag = MpiBackend::tag(call);
@@ -220,7 +223,7 @@ class MpiBackend : public Backend {
         if (requests[i] != MPI_REQUEST_NULL) MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
         if (done == 0) missing.push_back(peers[i]);
       }
-      // What comes later is not to be written to memory that is not there any more.
+      // Messages that arrive later must not be written to memory that no longer exists.
       for (std::size_t i = 0; i < receives; ++i) {
         if (requests[i] == MPI_REQUEST_NULL) continue;
         MPI_Cancel(&requests[i]);
@@ -231,14 +234,14 @@ class MpiBackend : public Backend {
     }
   }
 
-  // MPI guarantees tags up to 32767. Transfers of different types do not meet.
+  // MPI guarantees tags up to 32767. Transfers of different types are not matched with each other.
   static int tag(const Call& call) {
     constexpr int kTypes = static_cast<int>(kDataTypes.size());
     if (is_transfer(call.operation)) return static_cast<int>(subject_of(call).type);
     return kTypes + static_cast<int>(call.sequence % 32'000);
   }
 
-  // Memory of this collective's own.
+  // Returns memory that belongs to this collective.
   std::byte* scratch(std::size_t bytes) { return scratch_.emplace_back(bytes).data(); }
 
   const BackendOptions options_;
@@ -269,7 +272,7 @@ std::string broadcast(const BackendOptions& options, const std::string& text) {
     wait(MPI_Ibcast(told->text.data(), told->bytes, MPI_CHAR, 0, communicator.get(), &request), request);
   } catch (...) {
     communicator.say_failed();
-    told.release();  // NOLINT: MPI still has it
+    told.release();  // NOLINT: MPI still uses it
     throw;
   }
   return told->text;

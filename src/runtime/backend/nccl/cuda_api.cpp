@@ -1,4 +1,4 @@
-// What is declared here is CUDA's stable binary interface (cuda.h), as far as it is used.
+// This file declares the part of CUDA's stable binary interface (cuda.h) that is used.
 #include "runtime/backend/nccl/cuda_api.h"
 
 #include <array>
@@ -18,13 +18,13 @@ using Handle = void*;                // CUcontext, CUstream, CUevent
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
-constexpr unsigned kHostPortable = 1;  // for every context of the process
+constexpr unsigned kHostPortable = 1;  // page-locked for every context of the process
 constexpr unsigned kHostMapped = 2;
 constexpr CudaStatus kAlreadyRegistered = 712;
 constexpr int kAttributeDeviceOrdinal = 9;
 constexpr CudaStatus kInvalidValue = 1;
 
-// Those that are looked up with find() may be null.
+// Functions that find() returned may be null.
 struct CudaFunctions : SharedLibrary {
   using SharedLibrary::SharedLibrary;
 
@@ -55,7 +55,7 @@ struct CudaFunctions : SharedLibrary {
   CudaStatus (*host_get_device_pointer)(Address* seen_at, void* memory,
                                         unsigned flags) = require("cuMemHostGetDevicePointer_v2");
   CudaStatus (*stream_write_value)(Handle stream, Address place, std::uint64_t value,
-                                   unsigned flags) = find("cuStreamWriteValue64_v2");  // since CUDA 11.7
+                                   unsigned flags) = find("cuStreamWriteValue64_v2");  // available since CUDA 11.7
   CudaStatus (*get_error_name)(CudaStatus status, const char** name) = require("cuGetErrorName");
 };
 
@@ -69,8 +69,8 @@ std::string name_of(const CudaFunctions& f, CudaStatus status) {
   return name == nullptr ? "CUDA error " + std::to_string(status) : name;
 }
 
-// Makes the device's primary context, which CUDA's runtime library uses too, the thread's current one. It is kept until
-// the process ends: releasing the last reference would destroy what the program has on the GPU.
+// Makes the device's primary context, which CUDA's runtime library uses too, current for this thread. It is kept until
+// the process ends, because releasing the last reference would destroy the program's data on the GPU.
 CudaStatus set_device(const CudaFunctions& f, int ordinal) {
   static std::mutex mutex;
   static std::map<int, Handle> contexts;

@@ -53,7 +53,7 @@ void CudaEvents::put_back(CudaEventHandle event) {
 void CudaEvents::order(CudaStreamHandle earlier, CudaStreamHandle later) {
   const CudaEventHandle done = record(earlier);
   require_cuda(cuda_, cuda_.stream_wait_event(later, done), "order streams");
-  put_back(done);  // the wait keeps to what the event stood for when it began
+  put_back(done);  // the wait refers to the work that the event marked when the wait began
 }
 
 void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit) {
@@ -74,7 +74,7 @@ DeviceScratch::~DeviceScratch() {
 
 std::byte* DeviceScratch::reserve(std::size_t bytes) {
   if (bytes > bytes_) {
-    // At least twice as much, so that what has been outgrown is less than what is used.
+    // The new piece is at least twice as large, so that the outgrown pieces together are smaller than the one in use.
     const std::size_t wanted = std::max(bytes, 2 * bytes_);
     void* memory = nullptr;
     require_cuda(cuda_, cuda_.allocate(memory, wanted),

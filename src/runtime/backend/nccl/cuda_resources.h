@@ -1,4 +1,4 @@
-// What the backend owns of CUDA: streams, events, and a piece of device memory.
+// These classes own the backend's CUDA resources: streams, events, and a piece of device memory.
 #pragma once
 
 #include <chrono>
@@ -14,10 +14,11 @@
 
 namespace ddp::internal {
 
-// Throws `internal` with CUDA's name for the error, unless `status` is success. `deed` ends "CUDA cannot ...".
+// Throws `internal` with CUDA's name for the error, unless `status` is success. `deed` completes the text "CUDA cannot
+// ...".
 void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& deed);
 
-// Of every function that calls CUDA: its context is a thread's own.
+// Makes the GPU current. Every function that calls CUDA needs this, because each thread has its own current context.
 void use_gpu(const CudaApi& cuda, int device);
 
 class CudaStream {
@@ -37,7 +38,7 @@ class CudaStream {
   CudaStreamHandle handle_ = nullptr;
 };
 
-// Events that are used again and again. Any thread.
+// Keeps events for reuse. Any thread may call it.
 class CudaEvents {
  public:
   explicit CudaEvents(const CudaApi& cuda) : cuda_(cuda) {}
@@ -45,12 +46,13 @@ class CudaEvents {
   CudaEvents(const CudaEvents&) = delete;
   CudaEvents& operator=(const CudaEvents&) = delete;
 
-  // An event that stands for what is on the stream now; to be put back when nobody looks at it any more.
+  // Records an event that marks the work that is on the stream now. The caller puts the event back when it is no longer
+  // used.
   CudaEventHandle record(CudaStreamHandle stream);
   void put_back(CudaEventHandle event);
-  // What is put on `later` from now on waits for what is on `earlier` now.
+  // Makes work that is put on `later` from now on wait for the work that is on `earlier` now.
   void order(CudaStreamHandle earlier, CudaStreamHandle later);
-  // Blocks until what is on the stream is done; throws `timeout`.
+  // Blocks until the work on the stream is done. Throws `timeout`.
   void finish(CudaStreamHandle stream, std::chrono::nanoseconds limit);
 
  private:
@@ -59,7 +61,7 @@ class CudaEvents {
   std::vector<CudaEventHandle> free_;
 };
 
-// Device memory that grows to the largest size asked for and is used again and again.
+// Holds device memory that grows to the largest requested size and is reused.
 class DeviceScratch {
  public:
   explicit DeviceScratch(const CudaApi& cuda) : cuda_(cuda) {}
@@ -67,20 +69,22 @@ class DeviceScratch {
   DeviceScratch(const DeviceScratch&) = delete;
   DeviceScratch& operator=(const DeviceScratch&) = delete;
 
-  // At least `bytes`; what it held before is lost. Throws `internal` if the GPU has no room. Outgrown pieces stay until
-  // the end: freeing waits for the whole device, on which a kernel may wait for this rank.
+  // Returns at least `bytes` of memory; its previous contents are lost. Throws `internal` if the GPU has too little
+  // memory. Outgrown pieces stay until the end, because freeing waits for the whole device. A kernel on the device may
+  // wait for this rank.
   std::byte* reserve(std::size_t bytes);
 
-  // As CudaStream::abandon: freeing device memory waits for the whole device.
+  // Leaves the memory to the process, like CudaStream::abandon, because freeing device memory waits for the whole
+  // device.
   void abandon() { pieces_.clear(); }
 
  private:
   const CudaApi& cuda_;
-  std::vector<void*> pieces_;  // the last one is used
+  std::vector<void*> pieces_;  // the last piece is in use
   std::size_t bytes_ = 0;
 };
 
-// SideStream over CUDA.
+// Implements SideStream with CUDA.
 class CudaSideStream : public SideStream {
  public:
   CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device);

@@ -26,7 +26,8 @@ void GpuMarks::after(std::uint64_t last, CudaStreamHandle stream) {
   write(offsetof(wire::PageGroup, gpu_finished), last, stream);
 }
 
-// A stream that does not take a mark leaves the collective alone: what is wrong with it shows there.
+// If the stream does not accept a mark, nothing more is marked, and the collective continues. An error of the stream
+// shows in the collective.
 void GpuMarks::write(std::size_t offset, std::uint64_t number, CudaStreamHandle stream) {
   if (cuda_.write_number(stream, seen_at_ + offset, number) == kCudaSuccess) return;
   seen_at_ = nullptr;

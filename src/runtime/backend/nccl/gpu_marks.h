@@ -1,6 +1,6 @@
-// GpuMarks: the GPU's own word on how far a group's collectives are. Their stream writes numbers onto the progress
-// page, where the launcher reads them while the host thread, the driver or a kernel hangs.
-// docs/development/decisions/0021-the-gpu-says-how-far-it-is.md
+// GpuMarks lets the GPU itself report how far a group's collectives are. Their stream writes numbers onto the status
+// page. The launcher reads them there, even while the host thread, the driver or a kernel hangs.
+// See docs/development/decisions/0021-the-gpu-says-how-far-it-is.md.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,16 @@
 
 namespace ddp::internal {
 
-// Of one stream. One thread at a time, whose current device is the stream's.
+// Marks the collectives of one stream. Only one thread at a time may use it, and the stream's device must be current
+// for that thread.
 class GpuMarks {
  public:
-  // Lets the GPU see the page, which must stay where it is until the process ends. A GPU or a driver that cannot do
-  // that is no failure: nothing is marked then.
+  // Lets the GPU see the page, which must stay in place until the process ends. If the GPU or the driver cannot do
+  // that, nothing is marked. That is not a failure.
   GpuMarks(const CudaApi& cuda, wire::StatusPageLayout& page, wire::PageGroup& place);
 
-  // Around what carries out the collectives up to number `last`; 0, and those of the library's own, are not marked.
+  // These functions surround the work that carries out the collectives up to number `last`. Number 0 and the library's
+  // own collectives are not marked.
   void before(std::uint64_t last, CudaStreamHandle stream);
   void after(std::uint64_t last, CudaStreamHandle stream);
 
@@ -28,7 +30,7 @@ class GpuMarks {
 
   const CudaApi& cuda_;
   wire::PageGroup& place_;
-  std::byte* seen_at_ = nullptr;  // the place, as the GPU sees it; null: it does not
+  std::byte* seen_at_ = nullptr;  // the place as the GPU sees it, null if the GPU cannot see it
 };
 
 }  // namespace ddp::internal

@@ -1,4 +1,4 @@
-// What is declared here is NCCL's stable binary interface (nccl.h), as far as it is used.
+// This file declares the part of NCCL's stable binary interface (nccl.h) that is used.
 #include "runtime/backend/nccl/nccl_api.h"
 
 #include <climits>
@@ -10,10 +10,11 @@
 namespace ddp::internal {
 namespace {
 
-// The library takes and gives an ncclUniqueId by value, which is 128 bytes.
+// The library takes and returns an ncclUniqueId by value. It has 128 bytes.
 static_assert(sizeof(NcclUniqueId) == 128 && std::is_trivially_copyable_v<NcclUniqueId>);
 
-// ncclConfig_t of NCCL 2.19. Newer versions have more behind it, and see by `version` that it is not there.
+// This is ncclConfig_t of NCCL 2.19. Newer versions have more fields after these, and see from `version` that they are
+// missing.
 struct Config {
   static constexpr int kUndefined = INT_MIN;
 
@@ -28,7 +29,7 @@ struct Config {
   int split_share = kUndefined;
 };
 
-// Those that are looked up with find() may be null.
+// Functions that find() returned may be null.
 struct NcclFunctions : SharedLibrary {
   using SharedLibrary::SharedLibrary;
 
@@ -75,7 +76,7 @@ NcclApi table_of(const std::shared_ptr<const NcclFunctions>& f) {
     return f->init_rank(&comm, size, id, rank, &config);
   };
   if (f->split != nullptr) {
-    // Without a configuration of its own the new communicator is non-blocking, as its parent.
+    // Without a separate configuration, the new communicator is non-blocking, like its parent.
     api.split = [f](NcclComm comm, int color, int key, NcclComm& made) {
       return f->split(comm, color, key, &made, nullptr);
     };
@@ -98,7 +99,7 @@ NcclApi table_of(const std::shared_ptr<const NcclFunctions>& f) {
   api.group_start = f->group_start;
   api.group_end = f->group_end;
   api.create_premultiplied_sum = [f](NcclOp& op, void* scalar, NcclType type, NcclComm comm) {
-    constexpr int kHostImmediate = 1;  // ncclScalarHostImmediate: read before the call returns
+    constexpr int kHostImmediate = 1;  // ncclScalarHostImmediate: the scalar is read before the call returns
     return f->create_premultiplied_sum(&op, scalar, type, kHostImmediate, comm);
   };
   api.destroy_op = f->destroy_op;

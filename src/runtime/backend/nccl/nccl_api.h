@@ -1,5 +1,5 @@
-// NcclApi: the NCCL functions that the backend calls, as a table. nccl_api.cpp fills it with those of libnccl.so.2;
-// tests change single entries. Nothing else in this project knows NCCL.
+// NcclApi is a table of the NCCL functions that the backend calls. nccl_api.cpp fills it with the functions of
+// libnccl.so.2; tests change single entries. No other code of the runtime depends on NCCL.
 #pragma once
 
 #include <ddp/buffer.h>
@@ -13,7 +13,7 @@
 
 namespace ddp::internal {
 
-// NCCL's own numbers, of ncclResult_t, ncclDataType_t and ncclRedOp_t. They never change.
+// These are NCCL's own numbers of ncclResult_t, ncclDataType_t and ncclRedOp_t. They never change.
 enum class NcclResult : int {
   success = 0,
   unhandled_cuda_error = 1,
@@ -33,27 +33,27 @@ enum class NcclType : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, f16 = 6, f32 = 7, 
 // A value that is not among these is an operation that create_premultiplied_sum made.
 enum class NcclOp : int { sum = 0, product = 1, max = 2, min = 3, average = 4 };
 
-// What rank 0 makes and every rank needs to find the others. Bytes without meaning to us.
+// Rank 0 makes the id, and every rank needs it to find the others. The runtime does not interpret its bytes.
 using NcclUniqueId = std::array<char, 128>;
 using NcclComm = void*;
 
 inline constexpr int kNcclNoColor = -1;
 
-// Every communicator is non-blocking: a call may return `in_progress`, and is over when `async_error` says `success`.
-// Those marked "may be null" are not in every version.
+// Every communicator is non-blocking. A call may return `in_progress`; it is complete when `async_error` returns
+// `success`. Functions marked "may be null" are not in every version.
 struct NcclApi {
-  int version = 0;  // 22304 is 2.23.4
+  int version = 0;  // 22304 means 2.23.4
   std::function<NcclResult(NcclUniqueId& id)> get_unique_id;
   std::function<NcclResult(NcclComm& comm, int size, const NcclUniqueId& id, int rank)> init_rank;
-  // Collective over all ranks of `comm`; a rank with kNcclNoColor gets null. May be null.
+  // Splits `comm`; all its ranks call it. A rank with kNcclNoColor gets null. The function may be null.
   std::function<NcclResult(NcclComm comm, int color, int key, NcclComm& made)> split;
-  // The state of the communicator: `success`, `in_progress`, or what broke it.
+  // Returns the state of the communicator: `success`, `in_progress`, or the error that broke it.
   std::function<NcclResult(NcclComm comm)> async_error;
   std::function<NcclResult(NcclComm comm)> finalize;
   std::function<NcclResult(NcclComm comm)> destroy;
   std::function<NcclResult(NcclComm comm)> abort;
 
-  // Device pointers only; counts in elements.
+  // The collectives take device pointers only. Counts are in elements.
   std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, NcclOp op, NcclComm comm,
                            CudaStreamHandle stream)>
       all_reduce;
@@ -63,11 +63,11 @@ struct NcclApi {
   std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, int root, NcclComm comm,
                            CudaStreamHandle stream)>
       broadcast;
-  // `count` elements of each rank; in place if `send` is this rank's part of `receive`.
+  // Gathers `count` elements of each rank. The operation is in place if `send` is this rank's part of `receive`.
   std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, NcclComm comm,
                            CudaStreamHandle stream)>
       all_gather;
-  // `count` elements for each rank.
+  // Gives each rank `count` elements of the result.
   std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, NcclOp op, NcclComm comm,
                            CudaStreamHandle stream)>
       reduce_scatter;
@@ -80,37 +80,37 @@ struct NcclApi {
   std::function<NcclResult()> group_start;
   std::function<NcclResult()> group_end;
 
-  // Sums each rank's values times the rank's `scalar` (one element in host memory).
+  // Creates an operation that sums each rank's values times the rank's `scalar` (one element in host memory).
   std::function<NcclResult(NcclOp& op, void* scalar, NcclType type, NcclComm comm)> create_premultiplied_sum;
   std::function<NcclResult(NcclOp op, NcclComm comm)> destroy_op;
 
-  // GPU memory that NCCL can use without copies of its own. May be null.
+  // These functions manage GPU memory that NCCL can use without making copies. They may be null.
   std::function<NcclResult(void*& memory, std::size_t bytes)> allocate;
   std::function<NcclResult(void* memory)> release;
   std::function<NcclResult(NcclComm comm, void* memory, std::size_t bytes, void*& handle)> register_buffer;
   std::function<NcclResult(NcclComm comm, void* handle)> deregister_buffer;
 
   std::function<std::string(NcclResult result)> error_string;
-  // What NCCL says about the latest failure in this process; may be empty.
+  // Returns NCCL's message about the latest failure in this process. It may be empty.
   std::function<std::string(NcclComm comm)> last_error;
 };
 
-// "2.23.4"
+// Returns the version as text, such as "2.23.4".
 std::string nccl_version_text(int version);
 
-// Before it communicators could not be split and buffers not registered.
+// Older versions cannot split communicators or register buffers.
 inline constexpr int kOldestNccl = 21900;
 
 struct NcclLibrary {
   NcclApi api;
-  std::string obstacle;  // why it cannot be used; empty: it can
+  std::string obstacle;  // why NCCL cannot be used, empty if it can
 };
 
-// Looks the functions up. The library stays open.
+// Opens the library and finds the functions in it. The library stays open.
 NcclLibrary open_nccl(const char* file);
 
-// libnccl.so.2: the one that the program has loaded already, else the one on the loader's path. Opened once a process,
-// any thread.
+// Returns libnccl.so.2: the library that the program has already loaded, else the one on the loader's path. It is
+// opened once per process. Any thread may call the function.
 const NcclLibrary& nccl_library();
 
 }  // namespace ddp::internal

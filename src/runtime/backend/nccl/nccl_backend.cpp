@@ -20,11 +20,12 @@
 namespace ddp::internal {
 namespace {
 
-// More than a GPU needs in order never to wait for the host, less than the call records that peers compare.
+// The queue is long enough that the GPU never waits for the host. It is shorter than the list of call records that
+// peers compare.
 constexpr std::size_t kBeginsAhead = 32;
 
-// Operations for which NCCL has connected the ranks alike; the same on every rank. It connects for an algorithm, which
-// it chooses by size.
+// Returns the kind of an operation. All operations of one kind use the same NCCL connections, and every rank finds the
+// same kind. NCCL connects the ranks per algorithm, which it chooses by size.
 std::pair<Operation, int> kind_of(const Call& call) {
   const bool same_on_all_ranks = call.operation == Operation::all_reduce || call.operation == Operation::reduce ||
                                  call.operation == Operation::broadcast;
@@ -61,7 +62,7 @@ NcclBackend::~NcclBackend() {
   for (const auto& [key, lane] : transfers_) lane->close();
 }
 
-// `peer`: the one other rank of the group that is among them; -1: all are.
+// `peer` is the only other rank of the group that is a member. It is -1 if all ranks are members.
 NcclMembers NcclBackend::members(int rank, int size, int peer) const {
   return {rank,
           size,
@@ -86,7 +87,7 @@ NcclLane* NcclBackend::lane_of(const Call& call) {
   return found == transfers_.end() ? nullptr : found->second.get();
 }
 
-// A direction between two ranks has a communicator of its own, so that neither waits for what goes the other way.
+// Each direction between two ranks has its own communicator, so that neither direction waits for the other.
 NcclLane& NcclBackend::made_lane_of(const Call& call) {
   if (NcclLane* lane = lane_of(call); lane != nullptr) return *lane;
   const bool sends = call.operation == Operation::send;
@@ -159,7 +160,7 @@ void NcclBackend::try_out(std::chrono::milliseconds timeout) {
   }
 }
 
-// After a failed collective nothing can follow; a failed transfer leaves the rest of the group as it is.
+// After a failed collective, no operation can follow. A failed transfer does not affect the rest of the group.
 template <typename Deed>
 void NcclBackend::guarded(const Call& call, Deed&& deed) {
   if (aborted_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
@@ -167,7 +168,7 @@ void NcclBackend::guarded(const Call& call, Deed&& deed) {
     use_gpu(cuda_, device_);
     deed();
   } catch (const Error& error) {
-    // Whatever NCCL makes of it when another thread aborts it under an operation.
+    // If another thread aborts NCCL during an operation, NCCL may report any error.
     if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
     if (is_transfer(call.operation)) {
       if (NcclLane* lane = lane_of(call); lane != nullptr) lane->abort();
@@ -187,7 +188,7 @@ void NcclBackend::guarded(const Call& call, Deed&& deed) {
 
 void NcclBackend::abort() {
   if (aborted_.exchange(true)) return;
-  // A poller that sees the flag leaves NCCL alone; the communicators' own locks keep the others apart.
+  // A poller that sees the flag no longer calls NCCL. The locks of the communicators exclude the other threads.
   if (collectives_) collectives_->abort();
   const std::lock_guard lock(mutex_);
   for (const auto& [key, lane] : transfers_) lane->abort();
@@ -200,7 +201,7 @@ void NcclBackend::require_own_memory(const Call& call) const {
   for (const Buffer& part : call.output_parts) require_own_memory(part);
 }
 
-// NCCL would read or write wherever the pointer leads, and the whole GPU context be lost.
+// With a wrong pointer, NCCL would read or write anywhere, and the whole GPU context would be lost.
 void NcclBackend::require_own_memory(const ConstBuffer& buffer) const {
   if (buffer.device != DeviceType::cuda || buffer.count == 0) return;
   int device = kNoCudaDevice;
@@ -212,11 +213,11 @@ void NcclBackend::require_own_memory(const ConstBuffer& buffer) const {
                                             "; this rank uses GPU " + std::to_string(device_));
 }
 
-// Every rank gets the data of all and reduces what it needs of them.
+// Every rank gathers the data of all ranks and reduces the part that it needs.
 void NcclBackend::reduce_on_host(const Call& call) {
   std::vector<ConstBuffer> inputs = {call.input};
   std::size_t own_bytes = 0;
-  std::size_t first = 0;  // byte of what this rank gets
+  std::size_t first = 0;  // offset in bytes of this rank's part
   if (call.operation == Operation::reduce_scatter) {
     inputs.clear();
     for (int rank = 0; rank < options_.size; ++rank) inputs.push_back(input_part(call, rank, options_.size));
@@ -276,7 +277,7 @@ std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
   std::shared_ptr<void> owner(
       memory, [libraries = libraries_, device = device_, by_nccl, lane = std::weak_ptr(collectives_)](void* pointer) {
         libraries->cuda.set_device(device);
-        // An operation that is being aborted may still use it.
+        // An aborted operation may still use the memory, so this waits for its end.
         if (const auto alive = lane.lock()) alive->communicator().has_ended();
         if (by_nccl) {
           libraries->nccl.release(pointer);
@@ -286,7 +287,7 @@ std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
       });
   const Buffer buffer(memory, wanted, DataType::u8, DeviceType::cuda);
   zero(buffer, {});
-  // Both go together, the registration first, as it is the pair's second.
+  // Both are destroyed together. The registration is destroyed first, because it is the second element of the pair.
   const auto both =
       std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(owner, register_buffer(buffer));
   return {both, memory};
@@ -305,7 +306,7 @@ std::shared_ptr<void> NcclBackend::allocate_pinned(std::size_t bytes) {
           }};
 }
 
-// On a stream of its own, because the lanes' may wait for other ranks.
+// Copies on a separate stream, because the streams of the lanes may wait for other ranks.
 void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, Stream before) {
   use_gpu(cuda_, device_);
   require_own_memory(to);

@@ -1,4 +1,4 @@
-// The backend for NVIDIA GPUs. docs/development/decisions/0015-nccl-and-cuda-at-run-time.md
+// NcclBackend is the backend for NVIDIA GPUs. See docs/development/decisions/0015-nccl-and-cuda-at-run-time.md.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,14 @@
 
 namespace ddp::internal {
 
-// The constructor, the destructor and every operation make this rank's GPU (device_of() in device_choice.h) the current
-// one of their thread and leave it so: setting back the device that was current before would create a context, some
-// hundred megabytes, on a GPU that the program may never have used.
+// The constructor, the destructor and every operation make this rank's GPU (device_of() in device_choice.h) current for
+// their thread. They do not restore the previous GPU. That would create a context of some hundred megabytes on a GPU
+// that the program may never have used.
 //
-// Device buffers are used as they are and must lie on this rank's GPU. Host buffers are staged through device memory
-// that grows to the largest call; those operations begin only when they are run. So do reductions that NCCL does not
-// know (16-bit integers, bitwise ones): all data go to all ranks, which reduce them on the host.
+// Device buffers are used in place and must lie on this rank's GPU. Host buffers are staged through device memory that
+// grows to the largest call. Operations on host buffers begin only in run(). The same holds for reductions that NCCL
+// does not know (16-bit integers, bitwise operations). For these, every rank gathers all data and reduces them on the
+// host.
 class NcclBackend : public Backend {
  public:
   struct Libraries {
@@ -31,7 +32,8 @@ class NcclBackend : public Backend {
     std::chrono::milliseconds closing_limit = std::chrono::seconds(10);  // see NcclMembers
   };
 
-  // Collective: returns when all ranks have come. Rank 0 puts the unique id into `store`. Throws as NcclCommunicator.
+  // Returns when all ranks have joined; all ranks call it. Rank 0 puts the unique id into `store`. Throws the same
+  // errors as NcclCommunicator.
   NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store, std::shared_ptr<const Libraries> libraries);
   ~NcclBackend() override;
   NcclBackend(const NcclBackend&) = delete;
@@ -61,7 +63,7 @@ class NcclBackend : public Backend {
 
   NcclMembers members(int rank, int size, int peer = -1) const;
   std::unique_ptr<NcclLane> make_lane(const std::string& key, const NcclMembers& members);
-  // Null: that communicator does not exist yet.
+  // Returns null if that communicator does not exist yet.
   NcclLane* lane_of(const Call& call);
   NcclLane& made_lane_of(const Call& call);
   bool can_begin(const Call& call);
@@ -78,10 +80,11 @@ class NcclBackend : public Backend {
   int device_ = 0;
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> has_worked_ = false;
-  std::mutex mutex_;  // of the maps
+  std::mutex mutex_;  // protects the maps
   std::shared_ptr<NcclLane> collectives_;
-  std::map<std::pair<Operation, int>, std::unique_ptr<NcclLane>> transfers_;  // by peer
-  // The first of its kind makes NCCL connect the ranks, which waits for them: it does not begin where it is called.
+  std::map<std::pair<Operation, int>, std::unique_ptr<NcclLane>> transfers_;  // by operation and peer
+  // These kinds of operations have run. The first operation of a kind makes NCCL connect the ranks, which waits for
+  // them, so it does not begin at the call.
   std::set<std::pair<Operation, int>> known_;
 };
 

@@ -15,14 +15,14 @@
 namespace ddp::internal {
 namespace {
 
-// How long to look for a communicator's change of state without sleeping; these are no hot paths.
+// The code polls this long for a communicator's change of state before it sleeps. These are not hot paths.
 constexpr std::chrono::milliseconds kConnectSpin{1};
-// A killed process with many threads takes a while to be gone.
+// A killed process with many threads takes a while to disappear.
 constexpr std::chrono::milliseconds kReasonLook{100};
-constexpr std::chrono::seconds kStoreIsLate{1};  // an answer takes milliseconds
+constexpr std::chrono::seconds kStoreIsLate{1};  // normally the store answers within milliseconds
 constexpr const char* kSplitDeed = "the ranks cannot split their NCCL communicator";
 
-// One element of the type, as NCCL reads it.
+// Holds one element of the type, as NCCL reads it.
 union Scalar {
   Float16 f16;
   BFloat16 bf16;
@@ -38,7 +38,7 @@ Scalar scalar_of(double factor, NcclType type) {
   return scalar;
 }
 
-// NCCL may still write a handle there: kept for as long as the process lives.
+// Keeps the handle until the process ends, because NCCL may still write to it.
 void leave_to_nccl(std::unique_ptr<NcclComm> handle) {
   static std::mutex mutex;
   static auto* left = new std::vector<std::unique_ptr<NcclComm>>;
@@ -46,9 +46,9 @@ void leave_to_nccl(std::unique_ptr<NcclComm> handle) {
   left->push_back(std::move(handle));
 }
 
-// Carries out a request on a thread of its own, while this one looks around: a store that has died with a rank is
-// waited for until the store's own time-out. Then the thread is left behind. And if the store fails, that is told only
-// if no rank is lost, which would be the reason.
+// Runs a request on a separate thread, while this thread checks for lost ranks. If the store has died with a rank, the
+// request waits until the store's own timeout, so its thread is left behind. If the store fails, that error is reported
+// only if no rank is lost. A lost rank would be the reason.
 template <typename Request>
 auto look_around_during(const NcclMembers& members, Request request) {
   std::packaged_task<decltype(request())()> task(std::move(request));
@@ -95,7 +95,7 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
     look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
     return id;
   }
-  // Not a wait in the store, which could not look around.
+  // The code polls, because a wait in the store could not check for lost ranks.
   const auto end = std::chrono::steady_clock::now() + members.timeout;
   while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
     members.look_around();
@@ -163,11 +163,11 @@ void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle s
   {
     const std::lock_guard lock(mutex_);
     if (handle() == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
-    std::vector<NcclOp> ops;  // of the steps
+    std::vector<NcclOp> ops;  // one per step
     for (const NcclStep& step : steps) ops.push_back(step.factor ? premultiplied_sum(step) : step.op);
     NcclResult result = steps.size() > 1 ? nccl_.group_start() : NcclResult::success;
     for (std::size_t i = 0; i < steps.size() && !is_failure(result); ++i) result = start_step(steps[i], ops[i], stream);
-    // A group that was started must be ended whatever has failed in it.
+    // A started group must be ended, even if a step in it has failed.
     const NcclResult ended = steps.size() > 1 ? nccl_.group_end() : NcclResult::success;
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (steps[i].factor) nccl_.destroy_op(ops[i], handle());
@@ -268,8 +268,8 @@ void NcclCommunicator::abort() {
   if (handle() != nullptr) end(nccl_.abort);
 }
 
-// On a thread of its own, which holds what it needs if it is left behind. Whatever the function returns, the
-// communicator is gone afterwards.
+// Runs the function on a separate thread, which holds everything that it needs if it is left behind. Whatever the
+// function returns, the communicator no longer exists afterwards.
 void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function) {
   std::packaged_task<void()> task([function, comm = handle(), enter = members_.enter] {
     if (enter) enter();
@@ -280,7 +280,7 @@ void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function) 
   try {
     std::thread(std::move(task)).detach();
   } catch (const std::system_error&) {
-    // Without a thread for it the communicator is left as it is.
+    // If no thread can be started, the communicator is left as it is.
   }
 }
 

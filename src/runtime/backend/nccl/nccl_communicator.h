@@ -1,4 +1,4 @@
-// An NCCL communicator from its making to its end.
+// NcclCommunicator manages an NCCL communicator from its creation to its end.
 #pragma once
 
 #include <ddp/store.h>
@@ -17,36 +17,36 @@
 
 namespace ddp::internal {
 
-// The ranks of a communicator, and what its functions keep to.
+// Describes the ranks of a communicator and the limits of its functions.
 struct NcclMembers {
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds timeout{0};        // of the making
-  std::chrono::milliseconds closing_limit{0};  // how long an abort or an orderly end may take before it is left alone
-  std::function<void()> enter;                 // makes this rank's GPU the thread's current one
-  const std::atomic<bool>* aborted = nullptr;  // true: whatever waits throws `aborted`
+  std::chrono::milliseconds timeout{0};        // limit for making the communicator
+  std::chrono::milliseconds closing_limit{0};  // limit for an abort or an orderly end, which is then left alone
+  std::function<void()> enter;                 // makes this rank's GPU current for the thread
+  const std::atomic<bool>* aborted = nullptr;  // if true, waiting functions throw `aborted`
   std::shared_ptr<PeerWatch> peers;
-  std::shared_ptr<PeerWatch> all_ranks;  // of the group
+  std::shared_ptr<PeerWatch> all_ranks;  // all ranks of the group
 
-  // Of whoever waits: throws if the group was aborted or a peer is lost.
+  // Functions call it while they wait. Throws if the group was aborted or a peer is lost.
   void look_around() const;
-  // After a failure that the loss of any rank may be the reason of: throws that, if it turns out within a moment.
+  // Functions call it after a failure that a lost rank may have caused. Throws that loss if it shows within a moment.
   void look_for_the_reason() const;
 };
 
-// Collective: the id of a new communicator. Rank 0 makes it and puts it into `store` under `key`.
+// Returns the id of a new communicator. All ranks call it. Rank 0 makes the id and puts it into `store` under `key`.
 NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& store, const std::string& key,
                          const NcclMembers& members);
 
-// Any thread: NCCL wants its calls one at a time, and nobody in them when it aborts.
+// Any thread may use it. NCCL allows one call at a time, and no running call when it aborts.
 class NcclCommunicator {
  public:
-  // Collective: returns when all ranks have come. Throws `timeout`, or as throw_failure.
+  // Returns when all ranks have joined; all ranks call it. Throws `timeout`, or the errors of throw_failure().
   NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id);
-  // Collective over all ranks of `parent`, which has no work: one communicator for each color, its ranks in the order
-  // of `key`.
+  // Splits `parent`, which has no work; all its ranks call it. Each color gets one communicator, with its ranks in the
+  // order of `key`.
   NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, NcclCommunicator& parent, int color, int key);
-  // Aborts what was not closed.
+  // Aborts the communicator if it was not closed.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -54,26 +54,27 @@ class NcclCommunicator {
   // Takes part in a split without being in one of its communicators.
   void stay_out_of_split();
 
-  // Puts the steps on the stream as one group. With the first of their kind NCCL connects the ranks, and this waits for
-  // the others, for up to `timeout`.
+  // Puts the steps on the stream as one group. With the first steps of a kind, NCCL connects the ranks. The call then
+  // waits for the other ranks, for up to `timeout`.
   void start(std::span<const NcclStep> steps, CudaStreamHandle stream, std::chrono::milliseconds timeout);
 
-  // Throws if the communicator has failed or a peer is lost; false while it is busy with what was started.
+  // Returns false while the communicator is busy with started work. Throws if it has failed or a peer is lost.
   bool settled();
 
-  // So that NCCL uses the memory where it lies. Null where it cannot.
+  // Lets NCCL use the memory in place. Returns null if NCCL cannot do this.
   void* register_buffer(void* memory, std::size_t bytes);
   void deregister_buffer(void* handle);
 
-  // Ends it in order, or aborts it if that does not work.
+  // Ends the communicator in order, or aborts it if that does not work.
   void close();
-  // Does not wait for the end of the abort, which can take long, or hang.
+  // Aborts the communicator. Does not wait for the end of the abort, which can take long or hang.
   void abort();
-  // After either. False if NCCL has not ended within the closing limit: what it uses must then be left alone.
+  // The caller has called close() or abort() before. Returns false if NCCL has not ended within the closing limit. Then
+  // the caller must not free anything that NCCL uses.
   bool has_ended();
 
  private:
-  // Null: NCCL has not made it yet, or it has ended.
+  // Returns null if NCCL has not made the communicator yet, or if it has ended.
   NcclComm handle() const;
   void end(const std::function<NcclResult(NcclComm)>& function);
   NcclResult state();
@@ -86,9 +87,10 @@ class NcclCommunicator {
 
   const NcclApi& nccl_;
   const NcclMembers members_;
-  std::mutex deeds_;  // of what may leave NCCL at work: held until that is over, except by an abort
-  std::mutex mutex_;  // of NCCL's functions with this communicator
-  // NCCL writes the handle here when it has made the communicator, which may be after we have lost patience.
+  std::mutex deeds_;  // held by an operation until NCCL has settled; an abort does not take it
+  std::mutex mutex_;  // protects calls of NCCL with this communicator
+  // NCCL writes the handle here when it has made the communicator. This may happen after the caller has stopped
+  // waiting.
   std::unique_ptr<NcclComm> made_ = std::make_unique<NcclComm>(nullptr);
   bool being_made_ = true;
   bool ended_ = false;

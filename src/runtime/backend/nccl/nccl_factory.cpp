@@ -11,7 +11,7 @@
 namespace ddp::internal {
 
 ProbeResult probe_nccl(const BackendOptions& options) {
-  // The driver first: without a GPU nobody misses NCCL.
+  // The driver is checked first, because without a GPU it does not matter whether NCCL exists.
   if (!cuda_library().obstacle.empty()) return {cuda_library().obstacle, ""};
   const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");  // NOLINT(concurrency-mt-unsafe)
   const bool gpu_may_be_shared = shared != nullptr && std::string_view(shared) == "1";

@@ -10,8 +10,8 @@
 namespace ddp::internal {
 namespace {
 
-// Longer than a small collective takes, shorter than what would be felt as a busy core. Nobody on the host is in a
-// hurry for an operation that a stream waits for.
+// The spin is longer than a small collective takes, and too short to be noticed as a busy core. If a stream waits for
+// the operation, the host does not spin, because its own wait is not urgent.
 constexpr std::chrono::milliseconds kCallSpin{5};
 constexpr std::chrono::milliseconds kNoSpin{0};
 
@@ -33,7 +33,7 @@ NcclLane::~NcclLane() {
   for (const auto& [sequence, event] : begun_) events_.put_back(event);
   communicator_->abort();
   if (communicator_->has_ended()) return;
-  // Something hangs in NCCL: what it may still use is left to the process.
+  // NCCL hangs, so everything that it may still use is left to the process.
   stream_.abandon();
   scratch_.abandon();
   token_.abandon();
@@ -96,12 +96,12 @@ void NcclLane::run(const Call& call) {
 void NcclLane::join_stream(const Call& call) {
   const std::lock_guard lock(mutex_);
   const auto found = begun_.find(call.sequence);
-  // Not found: the operation is done.
+  // If the operation is not found, it is done.
   if (found == begun_.end()) return;
   require_cuda(cuda_, cuda_.stream_wait_event(call.stream.handle(), found->second), "order streams");
 }
 
-// The stream is empty, so that a copy waits for nothing but itself: CUDA may block while it copies host memory.
+// The stream is empty, so a copy waits only for itself. CUDA may block while it copies host memory.
 void NcclLane::copy_all(std::span<const StagedCall::Copy> copies, const Call& call) {
   if (copies.empty()) return;
   for (const StagedCall::Copy& each : copies) {
@@ -114,7 +114,7 @@ void NcclLane::copy_all(std::span<const StagedCall::Copy> copies, const Call& ca
 void NcclLane::await(CudaEventHandle event, const Call& call) {
   const Polling polling(call.timeout, call.stream ? kNoSpin : kCallSpin);
   while (true) {
-    // The communicator first: an operation that failed may have left the stream as if it were done.
+    // The communicator is checked first, because an operation that failed may have left the stream as if it were done.
     if (communicator_->settled()) {
       const CudaStatus status = cuda_.query_event(event);
       if (status == kCudaSuccess) return;

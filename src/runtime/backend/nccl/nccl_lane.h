@@ -1,4 +1,4 @@
-// NcclLane: operations that follow each other, on a communicator and a stream of their own. A group has one for its
+// NcclLane runs operations one after another, on its own communicator and stream. A group has one lane for its
 // collectives and one for each rank that it sends to or receives from.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace ddp::internal {
 
-// Nothing in here waits inside CUDA or NCCL for other ranks, because such a wait has no end when one of them is gone:
-// the kernel of a collective spins until all have come or it is aborted. Communicator and event are looked at in turn
-// until both are done, one has failed or the time is up.
+// This class never waits inside CUDA or NCCL for other ranks, because such a wait would never end if a rank is gone.
+// The kernel of a collective spins until all ranks have joined or it is aborted. So the lane polls the communicator and
+// the event in turn, until both are done, one has failed or the time is up.
 //
-// The thread's current device is that of the lane, in every call.
+// In every call, the lane's device is current for the thread.
 class NcclLane {
  public:
-  // `rank` and `size` are those of the calls.
+  // `rank` and `size` are the rank numbers that the calls use.
   NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator);
   ~NcclLane();
   NcclLane(const NcclLane&) = delete;
@@ -28,21 +28,22 @@ class NcclLane {
 
   NcclCommunicator& communicator() { return *communicator_; }
 
-  // From now on the stream says which operations it has begun and done. Nothing is unfinished.
+  // From now on, the stream marks which operations it has begun and finished. No operation may be unfinished.
   void mark_with(std::unique_ptr<GpuMarks> marks) { marks_ = std::move(marks); }
 
-  // Puts operations on GPU memory on the stream, as one group, after what their own streams hold now.
+  // Puts operations on GPU memory on the lane's stream, as one group. They follow the work that their own streams hold
+  // now.
   void begin(std::span<const Call* const> calls);
   bool has_begun(const Call& call);
   // Waits until an operation that has begun is done.
   void finish(const Call& call);
-  // All of an operation that has not begun, with host memory too. Nothing is unfinished then.
+  // Runs an operation that has not begun, with host memory too. No operation may be unfinished.
   void run(const Call& call);
   void join_stream(const Call& call);
 
-  // Ends in order. Nothing is unfinished.
+  // Ends the communicator in order. No operation may be unfinished.
   void close() { communicator_->close(); }
-  // Any thread.
+  // Any thread may call it.
   void abort() { communicator_->abort(); }
 
  private:
@@ -60,7 +61,7 @@ class NcclLane {
   const std::unique_ptr<NcclCommunicator> communicator_;
   std::unique_ptr<GpuMarks> marks_;  // may be null
   std::mutex mutex_;
-  std::map<std::uint64_t, CudaEventHandle> begun_;  // by sequence: when the operation is done
+  std::map<std::uint64_t, CudaEventHandle> begun_;  // by sequence: the event that marks the operation's end
 };
 
 }  // namespace ddp::internal

@@ -9,7 +9,7 @@ namespace ddp::internal {
 namespace {
 
 NcclType type_of(DataType type) {
-  // i16 stands for nothing: nccl_can() refuses it.
+  // The entry of i16 has no meaning, because nccl_can() refuses i16.
   constexpr std::array<NcclType, kDataTypes.size()> kTypes = {
       NcclType::f16, NcclType::bf16, NcclType::f32, NcclType::f64, NcclType::i8,
       NcclType::u8,  NcclType::i32,  NcclType::i64, NcclType::u8,  NcclType::u8};
@@ -43,7 +43,7 @@ NcclStep transfer_step(NcclFunction function, const void* send, void* receive, s
   return {function, send, receive, bytes, NcclType::u8, NcclOp::sum, peer};
 }
 
-// Everything that this rank gives to and takes from each other, and itself.
+// Returns the steps for everything that this rank gives to and takes from each rank, including itself.
 std::vector<NcclStep> exchange(const TransferPlan& plan) {
   std::vector<NcclStep> steps;
   for (int other = 0; other < plan.size; ++other) {
@@ -56,7 +56,7 @@ std::vector<NcclStep> exchange(const TransferPlan& plan) {
   return steps;
 }
 
-// Parts of different sizes: rank by rank.
+// Gathers parts of different sizes, rank by rank.
 std::vector<NcclStep> gather_parts(const Call& call, int rank) {
   std::vector<NcclStep> steps;
   for (std::size_t root = 0; root < call.output_parts.size(); ++root) {

@@ -1,4 +1,4 @@
-// What NCCL is asked to do for a call; a pure description.
+// These pure functions describe the NCCL operations for a call.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,21 @@ struct NcclStep {
   NcclType type = NcclType::u8;
   NcclOp op = NcclOp::sum;
   int peer = -1;
-  std::optional<double> factor;  // of a premultiplied sum, which takes the place of `op`
+  std::optional<double> factor;  // factor of a premultiplied sum, which replaces `op`
 
   friend bool operator==(const NcclStep&, const NcclStep&) = default;
 };
 
-// Whether the call moves data, or reduces them as NCCL can: it knows no 16-bit integers and nothing bitwise.
+// Returns whether NCCL can carry out the call. It can move all data, but it cannot reduce 16-bit integers, and it has
+// no bitwise reductions.
 bool nccl_can(const Call& call);
 
-// The steps of this rank, between group_start and group_end. Every buffer of the call lies in GPU memory. Data that are
-// only moved are bytes to NCCL. `token`: one byte of GPU memory, for barriers. A send and its recv have a communicator
-// of their own, in which rank 0 sends to rank 1.
+// Returns the steps of this rank, between group_start and group_end. Every buffer of the call lies in GPU memory. Data
+// that are only moved are bytes to NCCL. `token` is one byte of GPU memory for barriers. A send and its recv have their
+// own communicator, in which rank 0 sends to rank 1.
 std::vector<NcclStep> nccl_steps(const Call& call, int rank, int size, void* token);
 
-// A call whose host buffers have been replaced by GPU memory, and what is copied before and after it.
+// Holds a call whose host buffers have been replaced by GPU memory, and the copies before and after it.
 struct StagedCall {
   struct Copy {
     void* to = nullptr;
@@ -47,7 +48,7 @@ struct StagedCall {
 };
 
 bool touches_host_memory(const Call& call);
-// GPU memory that stage() needs from `base` on.
+// Returns how many bytes of GPU memory stage() needs from `base` on.
 std::size_t staging_bytes(const Call& call);
 StagedCall stage(const Call& call, int rank, int size, std::byte* base);
 

@@ -1,4 +1,5 @@
-// Functions of libraries that are looked up at run time. docs/development/decisions/0015-nccl-and-cuda-at-run-time.md
+// SharedLibrary finds functions of libraries at run time. See
+// docs/development/decisions/0015-nccl-and-cuda-at-run-time.md.
 #pragma once
 
 #include <dlfcn.h>
@@ -7,17 +8,18 @@
 
 namespace ddp::internal {
 
-// A library that stays open until the process ends.
+// Represents a library that stays open until the process ends.
 class SharedLibrary {
  public:
   explicit SharedLibrary(const char* name) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) obstacle_ = ::dlerror();
   }
 
-  // Why it cannot be used: it cannot be opened, or has no function that was asked for. Empty: it can.
+  // Returns why the library cannot be used: it cannot be opened, or it lacks a required function. Returns an empty
+  // string if it can be used.
   const std::string& obstacle() const { return obstacle_; }
 
-  // A function of any type; null if the library has none of that name.
+  // Represents a function of any type. It is null if the library has no function of that name.
   struct Symbol {
     void* address;
 

@@ -12,7 +12,7 @@
 namespace ddp::internal {
 namespace {
 
-// NCCL wants about so much of /dev/shm for each pair of ranks.
+// NCCL needs about this much of /dev/shm for each pair of ranks.
 constexpr std::uint64_t kEnoughSharedMemory = std::uint64_t{64} << 20;
 
 std::string variable(const char* name) {

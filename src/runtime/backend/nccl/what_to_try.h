@@ -1,4 +1,4 @@
-// What to try when the first collective of a group over GPUs fails or hangs, which has few reasons.
+// Suggests settings to try if the first collective of a group over GPUs fails or hangs. There are few possible reasons.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 namespace ddp::internal {
 
 struct GpuSurroundings {
-  bool shares_node = false;     // with other ranks of the group
-  bool several_nodes = false;   // has the group
-  bool iommu = false;           // translates addresses of devices: peers' memory may be out of reach
-  bool p2p_disabled = false;    // NCCL_P2P_DISABLE
-  bool shm_disabled = false;    // NCCL_SHM_DISABLE
-  bool has_substitute = false;  // the user named a backend to take instead
-  std::string interface;        // NCCL_SOCKET_IFNAME
-  std::uint64_t shm_free = 0;   // bytes in /dev/shm
+  bool shares_node = false;     // other ranks of the group are on this node
+  bool several_nodes = false;   // the group spans several nodes
+  bool iommu = false;           // an IOMMU translates device addresses, so peers' memory may be unreachable
+  bool p2p_disabled = false;    // NCCL_P2P_DISABLE is 1
+  bool shm_disabled = false;    // NCCL_SHM_DISABLE is 1
+  bool has_substitute = false;  // the user named a backend to fall back to
+  std::string interface;        // value of NCCL_SOCKET_IFNAME
+  std::uint64_t shm_free = 0;   // free bytes in /dev/shm
 
-  // Of this process.
+  // Returns the surroundings of this process.
   static GpuSurroundings look(bool shares_node, bool several_nodes);
 };
 
-// A sentence; pure.
+// Returns the suggestions as a sentence. The function is pure.
 std::string what_to_try(const GpuSurroundings& surroundings);
 
 }  // namespace ddp::internal

@@ -10,7 +10,7 @@ void ErrorFeedback::corrected(const Tensor& gradient, float scale, std::span<flo
   std::vector<float>& error = errors_[gradient.name];
   error.resize(gradient.data.count);
   to_single(gradient.data, to.data());
-  // An overflow (a loss scale that was too high) is of its step alone.
+  // An overflow (a loss scale that was too high) affects only its own step.
   for (std::size_t i = 0; i < error.size(); ++i) to[i] = to[i] * scale + (std::isfinite(error[i]) ? error[i] : 0);
 }
 

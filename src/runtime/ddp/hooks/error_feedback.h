@@ -1,4 +1,5 @@
-// What compression left out of each gradient, to be added to the next one. In single precision.
+// ErrorFeedback keeps the error that compression makes in each gradient, and adds it to the next one. It uses single
+// precision.
 #pragma once
 
 #include <ddp/extension/communication_hook.h>
@@ -10,22 +11,23 @@
 
 namespace ddp::internal {
 
-// Kept by the parameters' names: buckets are filled anew after the first step.
+// The errors are stored by the parameters' names, because buckets are filled anew after the first step.
 class ErrorFeedback {
  public:
-  // `gradient`, times this rank's part of `factor` times the group's size, and what was left out before. Written to
-  // `to`, which has as many elements.
+  // Writes `gradient` times `scale`, plus the stored error, to `to`, which has as many elements. `scale` is
+  // local_scale().
   void corrected(const Tensor& gradient, float scale, std::span<float> to);
 
-  // To be filled with what the compression leaves out; as many elements as the gradient. Valid until the next
-  // corrected() of the same gradient.
+  // Returns the memory in which the caller stores the error of the compression. It has as many elements as the
+  // gradient. It is valid until the next corrected() of the same gradient.
   std::span<float> left_out(const Tensor& gradient) { return errors_[gradient.name]; }
 
  private:
   std::map<std::string, std::vector<float>> errors_;
 };
 
-// 1 unless micro-steps are accumulated: the mean over the ranks of each one's gradient times this is the bucket's mean.
+// Returns 1 unless micro-steps are accumulated. The bucket's mean is the mean over the ranks of their gradients times
+// this scale.
 inline float local_scale(const GradientBucket& bucket, int size) {
   return static_cast<float>(bucket.factor * size);
 }

@@ -14,7 +14,7 @@ using namespace internal;
 
 namespace {
 
-// Through a small array of floats that stays in the cache.
+// Converts through a small array of floats that stays in the cache.
 void convert(const Buffer& from, const Buffer& to) {
   std::array<float, 1024> block;
   for (std::size_t first = 0; first < from.count; first += block.size()) {

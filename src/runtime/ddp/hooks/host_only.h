@@ -1,4 +1,4 @@
-// For hooks that compute on the host.
+// This file is for hooks that compute on the host.
 #pragma once
 
 #include <ddp/error.h>

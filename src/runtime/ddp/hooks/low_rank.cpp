@@ -52,7 +52,7 @@ void orthonormalise(std::size_t rows, std::size_t rank, std::span<float> p) {
       }
     }
     const double length = std::sqrt(product(k, k));
-    // What is left of a dependent column is the rounding of the products.
+    // Only the rounding error of the products is left of a dependent column.
     const bool is_dependent = length <= 1e-6 * before;
     const auto inverse = static_cast<float>(is_dependent ? 0 : 1 / length);
     for (std::size_t i = 0; i < rows; ++i) at(i, k) = is_dependent ? 0 : at(i, k) * inverse;

@@ -1,4 +1,4 @@
-// The arithmetic of low-rank approximations: M ~ P transpose(Q). Pure; row-major matrices.
+// These functions compute low-rank approximations: M ~ P transpose(Q). They are pure and use row-major matrices.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@ namespace ddp::internal {
 struct MatrixShape {
   std::size_t rows = 0;
   std::size_t columns = 0;
-  std::size_t rank = 0;  // columns of P and Q
+  std::size_t rank = 0;  // number of columns of P and Q
 };
 
-// P [rows, rank] = M [rows, columns] Q [columns, rank].
+// Computes P [rows, rank] = M [rows, columns] Q [columns, rank].
 void multiply(const MatrixShape& shape, std::span<const float> m, std::span<const float> q, std::span<float> p);
 
-// Q [columns, rank] = transpose(M) P.
+// Computes Q [columns, rank] = transpose(M) P.
 void multiply_transposed(const MatrixShape& shape, std::span<const float> m, std::span<const float> p,
                          std::span<float> q);
 
-// M [rows, columns] = P transpose(Q).
+// Computes M [rows, columns] = P transpose(Q).
 void expand(const MatrixShape& shape, std::span<const float> p, std::span<const float> q, std::span<float> m);
 
 // Makes the columns of P [rows, rank] orthogonal and of length 1 by the modified Gram-Schmidt process, twice for

@@ -1,4 +1,4 @@
-// The hooks that make the mean of the gradients as they are: on every rank, or of each rank's own share.
+// These hooks compute the mean of the gradients without compression: on every rank, or of each rank's own share.
 #include <ddp/extension/communication_hook.h>
 #include <ddp/reduce_op.h>
 
@@ -11,7 +11,7 @@ using namespace internal;
 
 namespace {
 
-// The reduction that makes a bucket's mean. The same bits as ReduceOp::average where that is meant.
+// Returns the reduction that computes a bucket's mean. A plain average is bit-identical to ReduceOp::average.
 ReduceOp bucket_mean(const GradientBucket& bucket, int size) {
   return bucket.factor == 1.0 / size ? ReduceOp(ReduceOp::average) : ReduceOp::premultiplied(bucket.factor);
 }

@@ -15,7 +15,8 @@ using namespace internal;
 
 namespace {
 
-// A gradient travels as words of 32 bits: its mean magnitude as a float, then a bit an element: 1 is negative.
+// A gradient is sent as words of 32 bits: its mean magnitude as a float, then one bit per element. A bit is 1 if the
+// element is negative.
 std::size_t words_for(std::size_t elements) {
   return 1 + (elements + 31) / 32;
 }
@@ -84,7 +85,7 @@ class OneBitHook : public CommunicationHook {
 
   ErrorFeedback feedback_;
   std::map<std::size_t, State> states_;  // by bucket
-  std::vector<float> values_;            // of one gradient
+  std::vector<float> values_;            // values of one gradient
 };
 
 }  // namespace

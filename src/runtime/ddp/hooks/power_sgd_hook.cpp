@@ -86,12 +86,12 @@ class PowerSgdHook : public CommunicationHook {
   }
 
  private:
-  // Of one bucket, the gradients' parts one after the other.
+  // Holds the data of one bucket. The gradients' parts follow each other.
   struct State {
-    std::vector<float> values;  // M, with what was left out before
-    std::vector<float> left;    // P
-    std::vector<float> right;   // Q
-    std::vector<float> whole;   // what is not compressed
+    std::vector<float> values;  // M, plus the error of previous steps
+    std::vector<float> left;    // P of each gradient
+    std::vector<float> right;   // Q of each gradient
+    std::vector<float> whole;   // gradients that are not compressed
   };
   struct Views {
     MatrixShape shape;
@@ -100,7 +100,7 @@ class PowerSgdHook : public CommunicationHook {
     std::span<float> right;
   };
   struct Factor {
-    std::vector<float> values;  // Q of the step before
+    std::vector<float> values;  // Q of the previous step
     std::mt19937_64 random;
   };
 
@@ -122,8 +122,9 @@ class PowerSgdHook : public CommunicationHook {
     return std::span(values).last(count);
   }
 
-  // The factor that the product begins with. One of a gradient that was 0 would stay 0 for ever, and one of a gradient
-  // that overflowed no number: it is drawn again, by all ranks alike.
+  // Returns the factor with which the product begins. The factor of a gradient that was 0 would stay 0 forever. The
+  // factor of a gradient that overflowed would not be a number. Such factors are drawn again, with the same values on
+  // all ranks.
   std::span<const float> factor(const Tensor& gradient) {
     const MatrixShape shape = shape_of(gradient);
     Factor& factor = factors_[gradient.name];
@@ -169,10 +170,10 @@ class PowerSgdHook : public CommunicationHook {
 
   const PowerSgdOptions options_;
   const std::shared_ptr<CommunicationHook> plain_;
-  std::int64_t step_ = 0;  // from 1
+  std::int64_t step_ = 0;  // counts from 1
   ErrorFeedback feedback_;
-  std::map<std::string, Factor> factors_;  // by parameter
-  std::map<std::size_t, State> states_;    // by bucket
+  std::map<std::string, Factor> factors_;  // by parameter name
+  std::map<std::size_t, State> states_;    // by bucket index
   std::vector<float> approximation_;
 };
 

@@ -1,5 +1,5 @@
-// The hook of sharded optimizers: each rank gets the mean of its own share of every range, and nothing else. See
-// mean_hook.cpp.
+// Declares the hook of sharded optimizers. Each rank gets the mean of its own share of every range, and nothing else.
+// See mean_hook.cpp.
 #pragma once
 
 #include <ddp/extension/communication_hook.h>
@@ -8,7 +8,7 @@
 
 namespace ddp::internal {
 
-// Shares are those of share_of(). What the other shares hold afterwards is this rank's own gradient.
+// share_of() determines the shares. Afterwards, the other shares still hold this rank's own gradient.
 std::shared_ptr<CommunicationHook> make_shard_hook();
 
 }  // namespace ddp::internal

@@ -20,7 +20,7 @@ using namespace internal;
 
 namespace {
 
-// A bucket's gradients, one after the other, as one vector.
+// Treats a bucket's gradients as one vector, in which they follow each other.
 class TopKHook : public CommunicationHook {
  public:
   explicit TopKHook(double density) : density_(density) {}
@@ -45,7 +45,7 @@ class TopKHook : public CommunicationHook {
     select(state, std::min(kept, count));
     remember(state, bucket);
 
-    // Index and value, 4 bytes each: all ranks keep equally many.
+    // Each element is sent as index and value, 4 bytes each. All ranks keep equally many elements.
     state.sent.resize(2 * state.order.size());
     for (std::size_t i = 0; i < state.order.size(); ++i) {
       state.sent[2 * i] = static_cast<std::int32_t>(state.order[i]);
@@ -77,12 +77,13 @@ class TopKHook : public CommunicationHook {
  private:
   struct State {
     std::vector<float> values;
-    std::vector<std::uint32_t> order;  // what is kept
+    std::vector<std::uint32_t> order;  // indices of the elements that are kept
     std::vector<std::int32_t> sent;
     std::vector<std::int32_t> received;
   };
 
-  // Of equal magnitudes the first: the choice does not depend on the library. A NaN goes first, so that it is seen.
+  // Selects the elements of largest magnitude. Of equal magnitudes it takes the first, so that the choice does not
+  // depend on the library. A NaN comes first, so that it is seen.
   static void select(State& state, std::size_t kept) {
     const auto magnitude = [&](std::uint32_t i) {
       const float value = std::abs(state.values[i]);
@@ -114,7 +115,7 @@ class TopKHook : public CommunicationHook {
 
   const double density_;
   ErrorFeedback feedback_;
-  std::map<std::size_t, State> states_;  // by bucket
+  std::map<std::size_t, State> states_;  // by bucket index
 };
 
 }  // namespace

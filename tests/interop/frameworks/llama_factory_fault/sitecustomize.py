@@ -1,6 +1,7 @@
-"""Makes Trainer fail on rank 1 at step 6 of the first attempt: LLaMA-Factory has no script of the user's that could do so.
+"""Makes Trainer fail on rank 1 at step 6 of the first attempt, because LLaMA-Factory runs no script of the user that
+could.
 
-Python runs this file at its start if its folder stands in PYTHONPATH. Trainer's module is changed when it has been loaded.
+Python runs this file at its start if its folder is in PYTHONPATH. The file changes Trainer's module after it is loaded.
 """
 import importlib.abc
 import importlib.machinery

@@ -1,1 +1,2 @@
-"""Stands in for PyTorch 2.13 where there is none: process groups whose calls are recorded, and the server that tells them."""
+"""Replaces PyTorch 2.13 where it is missing. It has process groups whose calls are recorded, and the server that
+reports them."""

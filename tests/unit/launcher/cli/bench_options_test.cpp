@@ -28,7 +28,7 @@ std::string mistake(const Words& words) {
   return std::get<UsageError>(command).message;
 }
 
-// What ddp_bench makes of its words.
+// Returns the options that ddp_bench reads from its arguments.
 BenchOptions read(const Words& words) {
   std::vector<const char*> argv;
   for (const std::string& word : words) argv.push_back(word.c_str());
@@ -52,7 +52,7 @@ TEST_CASE("options of the launcher and of a benchmark stand in any order") {
   CHECK_FALSE(options.json);
   CHECK(options.command == Words{"ddp_bench", "--max-bytes", "1M", "--step-factor", "2", "--json"});
   CHECK(parsed({"bench", "--tag=x"}).tag == "x");
-  // So they are sent to other hosts.
+  // The words are sent to other nodes in this form.
   CHECK(parsed({"bench", "--", "all_reduce", "--sizes", "4K"}).command ==
         Words{"ddp_bench", "all_reduce", "--sizes", "4K"});
 }

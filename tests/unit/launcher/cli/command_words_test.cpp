@@ -103,7 +103,7 @@ TEST_CASE("the compatibility mode of torchrun takes an option that is cut short 
   expect_one({"--nproc_per=2", "p"}, "nproc-per-node", "2", torchrun);
   expect_one({"--nproc-per=2", "p"}, "nproc-per-node", "2", torchrun);
   expect_one({"--stand", "p"}, "standalone", "1", torchrun);
-  // Names of ours do not make those of torchrun ambiguous.
+  // Options of ddplaunch alone do not make torchrun's abbreviations ambiguous.
   expect_one({"--no-", "p"}, "no-python", "1", torchrun);
   expect_one({"--shut=3", "p"}, "grace", "3", torchrun);
   expect_one({"--overs", "p"}, "oversubscribe", "1", torchrun);

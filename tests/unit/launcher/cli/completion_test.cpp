@@ -16,7 +16,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-// What bash offers for the last of `words`, one line each. The words are bash's own: --color=a is three.
+// Returns bash's completions of the last of `words`. bash splits words itself: --color=a is three words.
 std::string offered(const std::string& words) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/completion";

@@ -1,4 +1,4 @@
-// The options of a command line as the launchers on other hosts get them.
+// Tests the options of a command line as launchers on other nodes get them.
 #include <algorithm>
 
 #include "launcher/cli/parse.h"

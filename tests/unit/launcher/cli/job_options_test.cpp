@@ -140,7 +140,7 @@ TEST_CASE("every option changes the Options or says why not") {
   };
   for (const OptionInfo& option : job_options()) {
     CAPTURE(option.name());
-    // json needs dry-run, logs-specs is always refused; both have tests of their own.
+    // json needs dry-run, and logs-specs is always refused. Both have their own tests.
     const bool elsewhere = option.name() == "json" || option.name() == "logs-specs";
     CHECK((!option.in_files || elsewhere || tested(option.name())));
   }

@@ -1,4 +1,4 @@
-// The same option by every route: both spellings, both forms of a value, a variable, a TOML and a JSON file.
+// Tests the same option by every route: both spellings, both forms of a value, a variable, a TOML and a JSON file.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -13,7 +13,7 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-// A value that is not the default, by option.
+// Maps an option to a value that is not the default.
 const std::map<std::string, std::string> kValues = {
     {"nproc-per-node", "3"},
     {"nnodes", "2:3"},
@@ -71,7 +71,7 @@ const std::map<std::string, std::string> kValues = {
     {"event-log-handler", "console"},
 };
 
-// What warnings say depends on the route; that there is one does not, but for the remark which names the route.
+// The text of a warning depends on the route, but its existence does not. The remark that names the route is left out.
 Options parse(const Words& words, const Words& environment = {}) {
   std::vector<const char*> argv{"ddplaunch"};
   for (const std::string& word : words) argv.push_back(word.c_str());
@@ -97,7 +97,7 @@ Options parse_file(const std::string& name, const std::string& text, const Words
 TEST_CASE("an option with a value means the same by every route") {
   for (const OptionInfo& option : job_options()) {
     if (option.is_flag() || !option.in_files) continue;
-    if (option.name() == "logs-specs") continue;  // always refused
+    if (option.name() == "logs-specs") continue;  // this option is always refused
     const std::string& name = option.name();
     CAPTURE(name);
     REQUIRE(kValues.count(name) == 1);
@@ -122,7 +122,7 @@ TEST_CASE("an option without a value means the same by every route") {
     if (!option.is_flag() || !option.in_files) continue;
     const std::string& name = option.name();
     CAPTURE(name);
-    // --json is an error without it.
+    // --json is an error without --dry-run.
     const Words rest = name == "json" ? Words{"--dry-run", "p"} : Words{"p"};
     const auto with = [&](const std::string& word) {
       Words words = rest;
@@ -139,7 +139,7 @@ TEST_CASE("an option without a value means the same by every route") {
       CHECK(expected == parse_file("a.ini", key + "\n", rest));
       CHECK(expected == parse_file("a.json", "{\"" + key + "\": true}", rest));
     }
-    // Off is the default, but for --collapse, of which off is an answer too.
+    // Off is the default of all flags except --collapse.
     if (name == "collapse") continue;
     CHECK(parse(rest) == parse(rest, {variable_of(name) + "=0"}));
     CHECK(parse(rest) == parse_file("a.toml", name + " = false\n", rest));

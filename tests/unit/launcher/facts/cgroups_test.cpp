@@ -15,7 +15,7 @@ TEST_CASE("a container's own cgroup is where its file system of cgroups is mount
   const std::string mounts = "30 24 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n";
   CHECK(cgroups_with("pids", "0::/\n", mounts) == top);
   CHECK(cgroups_with("pids", "0::/../outside\n", mounts) == top);
-  // Without a namespace for cgroups.
+  // The process has no namespace for cgroups.
   const std::string bound = "1 2 0:26 /kube/pod/c /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
   CHECK(cgroups_with("pids", "0::/kube/pod/c\n", bound) == top);
   CHECK(cgroups_with("pids", "0::/kube/pod/c/sub\n", bound) ==

@@ -56,7 +56,7 @@ TEST_CASE("a scheduler counts only with all of its signs") {
 }
 
 TEST_CASE("an allocation's variables do not contradict the processes started in it") {
-  // Two nodes of an allocation of four.
+  // These are two nodes of an allocation of four.
   CHECK(found(with(kOpenMpi, {"PBS_NODEFILE=/gone", "LSB_MCPU_HOSTS=a 1 b 1 c 1 d 1", "JOB_COMPLETION_INDEX=7"})) ==
         "Open MPI: 2 nodes, this is 1 (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK)");
   CHECK(warnings(kOpenMpi + kSlurmBatch).empty());
@@ -74,7 +74,8 @@ TEST_CASE("two schedulers that contradict each other are refused") {
 }
 
 TEST_CASE("mpirun within a Slurm job is believed: Slurm's step is that of its daemons") {
-  // On the first node there is mpirun itself, in the batch script; on the others are daemons that it started with srun.
+  // On the first node, mpirun itself runs in the batch script. On the others, daemons run that it has started with
+  // srun.
   const Lines first = with(kOpenMpi, {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=3"}) + kSlurmBatch;
   CHECK(contains(found(first), "Open MPI: 3 nodes, this is 0"));
   CHECK(warnings(first).empty());

@@ -9,7 +9,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-// hwloc describes a machine that is not there; it numbers its parts from the first CPU on.
+// Makes hwloc describe a node that does not exist. hwloc numbers its parts from the first CPU on.
 class SyntheticMachine {
  public:
   explicit SyntheticMachine(const char* description) { ::setenv("HWLOC_SYNTHETIC", description, 1); }

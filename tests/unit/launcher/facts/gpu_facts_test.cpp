@@ -10,7 +10,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-// A root folder as the NVIDIA driver would show itself in it.
+// Makes a root folder with the files that the NVIDIA driver would show.
 class Machine {
  public:
   void device_file(const std::string& name) { write("dev/" + name, ""); }

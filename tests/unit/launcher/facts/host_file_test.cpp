@@ -9,7 +9,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-// "a b:4", or the refusal.
+// Returns the hosts as "a b/4", or the refusal.
 std::string written(const ddp::base::Result<std::vector<HostEntry>>& hosts) {
   if (!hosts) return hosts.error().message;
   std::string text;
@@ -105,7 +105,7 @@ TEST_CASE("a host that comes again has its numbers added up") {
 TEST_CASE("a file with a line for each slot counts them") {
   CHECK(file("a\na\na\nb\nb\nb\n") == "a/3 b/3");
   CHECK(file("a\nb\na\nb\n") == "a/2 b/2");
-  // Where lines are slots, one line is one slot.
+  // If any host has several lines, each line is one slot.
   CHECK(file("a\na\nb\n") == "a/2 b/1");
   CHECK(file("a\na\nb slots=4\n") == "a/2 b/4");
   CHECK(file("a\nb\n") == "a b");
@@ -141,7 +141,7 @@ TEST_CASE("there is a limit to hosts, not to lines") {
   std::string slots;
   for (int i = 0; i < 70'000; ++i) slots += i % 2 == 0 ? "a\n" : "b\n";
   CHECK(file(slots) == "a/35000 b/35000");
-  // Each of these lines is short, and all of them are a quarter of a thousand million names.
+  // Each of these lines is short. Together they name a quarter of a billion hosts.
   std::string bomb;
   for (int i = 0; i < 4'000; ++i) bomb += "n[1-65536]\n";
   CHECK(contains(file(bomb), "line 65: hosts are named more than 4194304 times"));

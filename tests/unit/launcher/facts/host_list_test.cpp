@@ -10,7 +10,7 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-// The names with spaces between them, or the refusal.
+// Returns the names, separated by spaces, or the refusal.
 std::string expand(const std::string& text) {
   const auto names = expand_host_list(text);
   return names ? ddp::base::join(names.value(), " ") : names.error().message;
@@ -23,7 +23,7 @@ bool contains(const std::string& text, const std::string& words) {
 }  // namespace
 
 TEST_CASE("host lists are read as Slurm reads them") {
-  // What its own tool said about each of these.
+  // Slurm's own tool gave these results.
   CHECK(expand("node[1-3,5],gpu-a[008-011],tux") == "node1 node2 node3 node5 gpu-a008 gpu-a009 gpu-a010 gpu-a011 tux");
   CHECK(expand("n[09-11]") == "n09 n10 n11");
   CHECK(expand("rack[0-1]node[0-2]") == "rack0node0 rack0node1 rack0node2 rack1node0 rack1node1 rack1node2");
@@ -140,7 +140,7 @@ TEST_CASE("no text breaks the host list") {
     }
     for (const std::string& name : names.value()) {
       CHECK_FALSE(name.empty());
-      // Names are lists of themselves.
+      // A name is a list of itself.
       CHECK(expand_host_list(name).value() == Names{name});
     }
   }

@@ -29,7 +29,7 @@ class Folder {
   TemporaryDirectory directory_;
 };
 
-// A 64-bit little-endian program for `machine`, with a dynamic loader unless that is empty.
+// Returns a 64-bit little-endian program for `machine`, with a dynamic loader unless `loader` is empty.
 std::string elf(int machine, const std::string& loader) {
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
@@ -57,7 +57,7 @@ int own_machine() {
   return header.e_machine;
 }
 
-// Registered formats (qemu, Wine) make the kernel the judge of strange files.
+// If other formats are registered (qemu, Wine), the kernel decides about files of unknown formats.
 bool kernel_knows_more_formats() {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/sys/fs/binfmt_misc", ignored)) {

@@ -1,4 +1,4 @@
-// What the schedulers' processes find in their environment, and how tests ask about it.
+// Defines the environments that schedulers give to processes, and functions to test them.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@ namespace ddp::launcher::fixtures {
 
 using Lines = std::vector<std::string>;
 
-// The second task of srun -N2 --ntasks-per-node=1 --gres=gpu:2, as Slurm 22.05 was seen to set it.
+// Slurm 22.05 sets this for the second task of srun -N2 --ntasks-per-node=1 --gres=gpu:2.
 inline const Lines kSlurm = {"SLURM_JOB_ID=12",
                              "SLURM_JOBID=12",
                              "SLURM_JOB_NODELIST=node[1,3]",
@@ -37,13 +37,13 @@ inline const Lines kSlurm = {"SLURM_JOB_ID=12",
                              "CUDA_VISIBLE_DEVICES=0,1",
                              "SLURMD_NODENAME=node3"};
 
-// A batch script of three nodes: no step, although there is a SLURM_PROCID.
+// Slurm sets this for a batch script on three nodes. There is no step, although there is a SLURM_PROCID.
 inline const Lines kSlurmBatch = {"SLURM_JOB_ID=7",  "SLURM_NNODES=3",       "SLURM_JOB_NUM_NODES=3",
                                   "SLURM_NODEID=0",  "SLURM_PROCID=0",       "SLURM_NTASKS=3",
                                   "SLURM_LOCALID=0", "SLURM_GPUS_ON_NODE=2", "SLURM_JOB_NODELIST=node[1-3]"};
 
-// The last task of srun --het-group=0,1 in a job of two components, one and two nodes, as Slurm 22.05 was seen to set
-// it; the names with PACK_GROUP, which say the same, are left out.
+// Slurm 22.05 sets this for the last task of srun --het-group=0,1 in a job of two components, with one and two nodes.
+// The names with PACK_GROUP, which have the same values, are left out.
 inline const Lines kSlurmHet = {"SLURM_HET_SIZE=2",
                                 "SLURM_JOB_ID=5",
                                 "SLURM_JOB_ID_HET_GROUP_0=5",
@@ -61,7 +61,8 @@ inline const Lines kSlurmHet = {"SLURM_HET_SIZE=2",
                                 "SLURM_STEP_NUM_TASKS=3",
                                 "SLURM_STEP_TASKS_PER_NODE=1(x3)"};
 
-// Without --het-group, which is of the first component; and the batch script itself.
+// Slurm sets this for a task without --het-group, which belongs to the first component, and for the batch script
+// itself.
 inline const Lines kSlurmHetFirst = {"SLURM_HET_SIZE=2",
                                      "SLURM_JOB_ID=5",
                                      "SLURM_JOB_NODELIST=node1",
@@ -78,17 +79,17 @@ inline const Lines kSlurmHetBatch = {"SLURM_HET_SIZE=2",      "SLURM_JOB_ID=5", 
                                      "SLURM_JOB_NUM_NODES=1", "SLURM_NODEID=0",          "SLURM_PROCID=0",
                                      "SLURM_LOCALID=0",       "SLURM_JOB_NODELIST=node1"};
 
-// Open MPI 4.1.4, the second of two processes on two hosts; seen.
+// Open MPI 4.1.4 sets this for the second of two processes on two nodes.
 inline const Lines kOpenMpi = {"OMPI_COMM_WORLD_RANK=1",       "OMPI_COMM_WORLD_SIZE=2",
                                "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1",
                                "OMPI_COMM_WORLD_NODE_RANK=0",  "OMPI_UNIVERSE_SIZE=2",
                                "OMPI_COMMAND=ddplaunch",       "PMIX_RANK=1",
                                "PMIX_NAMESPACE=287965185"};
 
-// MPICH's hydra 4.0.2; seen.
+// MPICH's hydra 4.0.2 sets this.
 inline const Lines kHydra = {"PMI_RANK=1", "PMI_SIZE=2", "PMI_FD=9", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1"};
 
-// The rest is of the schedulers' documents and sources.
+// The environments from here on come from the schedulers' documents and sources.
 inline const Lines kFlux = {
     "FLUX_JOB_ID=\xc6\x92"
     "3ETxsR9H",
@@ -114,7 +115,7 @@ inline const Lines kSageMaker = {"SM_HOSTS=[\"algo-2\", \"algo-1\"]", "SM_CURREN
 inline const std::map<std::string, std::string> kFiles = {{"/lsf", "a\na\nb\nb\n"},
                                                           {"/pbs", "a.x.org\na.x.org\nb.x.org\nb.x.org\nb.x.org\n"}};
 
-// The lines, with some of them set otherwise ("NAME=value") or unset ("NAME=").
+// Returns the lines with some of them changed ("NAME=value") or removed ("NAME=").
 inline Lines with(Lines lines, const Lines& changes) {
   for (const std::string& change : changes) {
     const std::string name = change.substr(0, change.find('=') + 1);
@@ -138,7 +139,7 @@ inline ClusterRequest request(const Lines& environment, const std::string& sched
   return {scheduler, environment, host_name, read};
 }
 
-// What is found in one line: "Slurm: 2 nodes, …", "none", or the refusal.
+// Returns the finding in one line: "Slurm: 2 nodes, …", "none", or the refusal.
 inline std::string found(const Lines& environment, const std::string& scheduler = "auto",
                          const std::string& host_name = "b") {
   const auto finding = read_cluster_env(request(environment, scheduler, host_name));
@@ -147,7 +148,7 @@ inline std::string found(const Lines& environment, const std::string& scheduler 
   return cluster ? cluster->scheduler + ": " + cluster->derived : "none";
 }
 
-// The cluster that must be there.
+// Returns the cluster, which must exist.
 inline ClusterEnv cluster(const Lines& environment, const std::string& scheduler = "auto") {
   return read_cluster_env(request(environment, scheduler)).value().cluster.value();
 }

@@ -115,7 +115,7 @@ TEST_CASE("a pod of several that is not asked for is warned of") {
         Lines{"RANK and WORLD_SIZE=4 may count pods. This is a job of this pod alone; for one job of all of "
               "them give --scheduler=kubernetes"});
   CHECK(warnings(kPyTorchJob).empty());
-  // A rank of somebody's launcher in a pod, and one pod.
+  // A rank of another launcher in a pod, and a job of one pod, cause no warning.
   CHECK(warnings(with(pod, {"LOCAL_RANK=0"})).empty());
   CHECK(warnings(with(pod, {"WORLD_SIZE=1"})).empty());
   CHECK(warnings(with(pod, {"JOB_COMPLETION_INDEX=1"})).empty());
@@ -198,7 +198,7 @@ TEST_CASE("a host that its manager's file does not have is refused") {
   CHECK(
       contains(text, "refused: PBS: nothing says which node this is: \"login\" is not, or not once, among a.x.org,b"));
   CHECK(contains(text, "--scheduler=none"));
-  // With a number it need not have.
+  // The host name need not be in the list if there is a number.
   CHECK(contains(found(kPbs, "auto", "container"), "2 nodes, this is 1 (PBS_NODEFILE, PBS_NODENUM)"));
 }
 

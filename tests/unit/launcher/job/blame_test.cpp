@@ -1,4 +1,4 @@
-// What the ranks' calls say of the cause.
+// Tests what the ranks' calls reveal about the cause.
 #include <csignal>
 
 #include "launcher/job/job_state.h"
@@ -15,7 +15,7 @@ WorkerEnded ended(int rank, int code) {
   return {rank, ddp::base::ExitStatus::exited(code)};
 }
 
-// Of three ranks.
+// Returns the end of one of three ranks because of a mismatch.
 WorkerEnded ended_by_mismatch(int rank, std::vector<int> culprits, bool is_open) {
   WorkerEnded event = ended(rank, 1);
   event.error = ErrorRecord{"different", false, true};
@@ -46,7 +46,7 @@ const TimePoint kBegin{};
 TEST_CASE("of ranks that called different things those that differ from most are the cause") {
   JobState state = three_ranks();
   state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);
-  CHECK_FALSE(state.ending());  // who is right is not known yet
+  CHECK_FALSE(state.ending());  // it is not known yet which rank is right
   state.step(ended_by_mismatch(2, {2}, false), kBegin + 10ms);
   CHECK(state.ending());
   state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 20ms);
@@ -191,7 +191,7 @@ TEST_CASE("workers that are ended by a signal that the launcher gets as well hav
     CHECK(outcome.also_failed.empty());
     CHECK(outcome.ended_ranks == Ranks{0, 1});
   }
-  // Nobody else was meant.
+  // Without a signal to the launcher, the workers have failed.
   JobFixture job(2);
   job.start().killed(0, SIGTERM).killed(1, SIGTERM).passes(600ms);
   CHECK(job.outcome().culprit()->rank == 0);

@@ -21,7 +21,7 @@ std::string text_of(const wire::ControlMessage& message) {
   return shows != nullptr ? shows->text : std::get<wire::CoordinatorWaits>(message).text;
 }
 
-// A link and its coordinator, which says what it hears, on one loop; "bye" ends the connection.
+// Connects a link to a coordinator on one loop, which echoes what it receives. "bye" ends the connection.
 class LinkToEcho {
  public:
   LinkToEcho() {
@@ -66,7 +66,7 @@ class LinkToEcho {
   int times_sent = 0;
 
  private:
-  net::EventLoop loop_;  // is there for longer than who watches
+  net::EventLoop loop_;  // outlives the objects that use it
   std::unique_ptr<store::StoreServer> server_;
   std::unique_ptr<net::Watch> watch_;
 

@@ -1,4 +1,4 @@
-// A job of one node: the coordinator has its own node alone.
+// Tests the coordinator of a job of one node. It has only its own node.
 #include "support/catch.h"
 #include "support/coordinator_job.h"
 
@@ -21,7 +21,7 @@ struct JobAlone {
     for (now += time; !is_through && coordinator.alarm() <= now;) add(coordinator.tick(now));
     return *this;
   }
-  // What it was told last.
+  // Returns the last message to the node if it has this type, else std::nullopt.
   template <typename Message>
   std::optional<Message> last() const {
     const auto* message = heard.empty() ? nullptr : std::get_if<Message>(&heard.back());
@@ -32,7 +32,7 @@ struct JobAlone {
   Coordinator coordinator;
   int attempt = 0;
   std::vector<wire::ControlMessage> heard;
-  int stores = 0;  // emptied
+  int stores = 0;  // number of times that the store was emptied
   bool is_through = false;
 
  private:

@@ -1,4 +1,4 @@
-// What nodes show and know of each other's ranks.
+// Tests what nodes show of their own ranks and know of the others' ranks.
 #include "support/catch.h"
 #include "support/coordinator_job.h"
 

@@ -42,7 +42,7 @@ TEST_CASE("of strangers little is said, whatever they say of themselves") {
     wire::NodeHello hello = node(std::string(10'000, 'x') + "\x1b[2J" + std::to_string(id));
     hello.job = std::string(100'000, 'y');
     for (int i = 0; i < 100; ++i) hello.same["file " + std::to_string(i)] = std::string(1000, 'z');
-    job.says(id, hello);  // all from one address
+    job.says(id, hello);  // all come from one address
   }
   const auto told = job.told();
   REQUIRE(told.size() == 5);
@@ -57,7 +57,7 @@ TEST_CASE("of strangers little is said, whatever they say of themselves") {
       hello.same["program train"] = std::string(100'000, 'z');
       return hello;
     }());
-  CHECK(job.told().size() == 5 + 63);  // each from an address of its own
+  CHECK(job.told().size() == 5 + 63);  // each comes from a different address
 }
 
 TEST_CASE("what a node says of a failure is cut and cleaned before others hear it") {
@@ -280,7 +280,7 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
   job.passes(1s, {8});
   REQUIRE(job.to<wire::CoordinatorBegins>(8).size() == 1);
   CHECK(job.to<wire::CoordinatorBegins>(8)[0].attempt == 1);
-  // What comes from the attempt before is not listened to.
+  // A message about the previous attempt is ignored.
   job.says(8, wire::NodeFailed{0, failure()});
   CHECK(job.to<wire::CoordinatorEnds>(8).empty());
   job.says(8, wire::NodeFailed{1, failure()}).says(8, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
@@ -338,12 +338,12 @@ TEST_CASE("a signal on any node ends the job on all of them") {
   job.says(kOwnNode, wire::NodeEnded{0});
   REQUIRE(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
   CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode)[0].cause.exit_code == 143);
-  // While it waits for others, too.
+  // The same holds while the job waits for other nodes.
   Job waiting;
   waiting.says(kOwnNode, wire::NodeFailed{0, asked});
   CHECK(waiting.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
   waiting.comes(7, node("b"));
-  // The next job may have this endpoint: who comes now goes on looking.
+  // The next job may use this endpoint, so a node that comes now continues to look for it.
   CHECK(waiting.to<wire::CoordinatorRefuses>(7).empty());
   CHECK(waiting.count<CloseNode>() == 1);
 }

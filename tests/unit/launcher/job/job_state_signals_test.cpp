@@ -39,7 +39,7 @@ TEST_CASE("a second signal kills at once") {
 
 TEST_CASE("Ctrl-C interrupts the workers' groups, then asks as SIGTERM does, and each has the grace") {
   JobFixture job(2);
-  job.start().launcher_gets(SIGINT).exits(0, 1);  // Python, after a KeyboardInterrupt
+  job.start().launcher_gets(SIGINT).exits(0, 1);  // Python ends like this after a KeyboardInterrupt
   job.passes(JobFixture::kGrace);
   CHECK(job.signals_to(0) == kInterrupted);
   CHECK(job.signals_to(1) == kInterrupted + " " + kAskedToEnd);
@@ -84,7 +84,7 @@ TEST_CASE("a program that saves and leaves when it is asked to gives a code of i
   for (const int local_rank : {0, 1}) state.step(WorkerStarted{local_rank, 1000 + local_rank}, {});
   CHECK(state.asks_to_save(SignalArrived{SIGUSR1}));
   const auto actions = state.step(SignalArrived{SIGUSR1}, {});
-  REQUIRE(actions.size() == 2);  // and no signal to the workers
+  REQUIRE(actions.size() == 2);  // the workers get no signal
   CHECK(actions[0] == Action(AskToSave{}));
   CHECK_FALSE(state.asks_to_save(SignalArrived{SIGTERM}));
   SECTION("all have saved") {

@@ -27,7 +27,7 @@ TEST_CASE("a node starts its workers when the coordinator begins and says when t
   NodeAgent agent("a:29400", 10s, kStart);
   const auto begun = agent.heard(wire::CoordinatorBegins{0, 1, 2, 4, 8, "a, b"}, kStart);
   CHECK(only<StartWorkers>(begun).place.first_rank == 4);
-  // Once.
+  // A repeated message has no effect.
   CHECK(agent.heard(wire::CoordinatorBegins{0, 1, 2, 4, 8, "a, b"}, kStart).empty());
   const auto ended = agent.workers_ended(wire::Progress::some);
   CHECK(std::get<wire::NodeEnded>(only<SendToCoordinator>(ended).message).attempt == 0);
@@ -45,7 +45,7 @@ TEST_CASE("a node ends its workers when the coordinator says so and waits for wh
   agent.workers_ended(wire::Progress::some);
   CHECK(only<AttemptFollows>(agent.heard(wire::CoordinatorRestarts{"restart 1 of 3"}, kStart)).line ==
         "restart 1 of 3");
-  // Who is asked to end meanwhile ends all of the job.
+  // If the launcher is asked to end meanwhile, the whole job ends.
   const wire::Cause asked{.text = "ended by SIGTERM", .exit_code = 143, .signal = 15};
   CHECK(only<SendToCoordinator>(agent.failed(asked)).message == wire::ControlMessage(wire::NodeFailed{0, asked}));
   wire::CoordinatorBegins again;

@@ -101,7 +101,7 @@ TEST_CASE("a job goes on without a host that flaps and with it when its time is 
   options.nodes.last_call = 1s;
   options.max_restarts = 20;
   CoordinatorJob job(options);
-  // Lost twice, while another node keeps the coordinator's company.
+  // Node b is lost twice, and then kept out of the job.
   for (NodeId id = 7; id < 9; ++id) {
     job.comes(id, node("b")).loses(id).says(kOwnNode, wire::NodeEnded{static_cast<int>(id) - 7});
     job.passes(300ms);

@@ -21,7 +21,7 @@ LaunchPlan plan_of(int workers) {
   return plan;
 }
 
-// The part of a job of one node, up to the start of its workers.
+// Runs the part of a job of one node up to the start of its workers.
 class OneNode {
  public:
   explicit OneNode(const LaunchPlan& plan) : plan_(plan) {
@@ -43,7 +43,7 @@ class OneNode {
   const std::string& failure() const { return failure_; }
   const Placement& place() const { return place_.value(); }
 
-  // A client of the store sets a key and gets it.
+  // Sets a key and gets it as a client of the store.
   void is_reached_at(const std::string& address) {
     std::thread server([&] { loop_.run(); });
     {
@@ -91,7 +91,7 @@ TEST_CASE("the store listens where the plan says and workers are told the advert
   const OneNode free_port(plan);
   CHECK(free_port.place().master_addr == "localhost");
 
-  // Another job wants the same port: it is taken, and the message says by whom it may be.
+  // Another job requests the same port. The error states that it is taken, and how to find the process.
   plan.store.port = free_port.place().master_port;
   const OneNode taken(plan);
   CHECK_THAT(taken.failure(),
@@ -106,7 +106,7 @@ TEST_CASE("a name of this machine is looked up") {
 
 TEST_CASE("an address that is not ours is an error that says what to do") {
   LaunchPlan plan = plan_of(1);
-  plan.store.bind_address = "192.0.2.1";  // reserved for documentation
+  plan.store.bind_address = "192.0.2.1";  // this address is reserved for documentation
   CHECK_THAT(OneNode(plan).failure(), Catch::Contains("must belong to this machine (--local-addr)"));
 }
 

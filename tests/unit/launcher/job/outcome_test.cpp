@@ -125,7 +125,7 @@ TEST_CASE("who asks between two attempts is the cause of the end") {
   CHECK(end.outcome.cause_as<SignalArrived>() != nullptr);
   CHECK(end.was_ended_between_attempts);
   CHECK(end.line.empty());
-  // Before the first attempt there was nothing to end: a line says it.
+  // Before the first attempt there was nothing to end, so a line reports the signal.
   facts.has_run = false;
   end = conclude(facts, kRequest);
   CHECK_FALSE(end.was_ended_between_attempts);

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// The delay in ms; -1: no restart.
+// Returns the delay in ms, or -1 if there is no restart.
 std::int64_t delay_after(const std::vector<PastAttempt>& attempts, int max_restarts) {
   const RestartDecision decision = decide_restart(attempts, max_restarts);
   const auto* restart = std::get_if<RestartAfter>(&decision);

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// What was said until one notice was found or `most` had passed.
+// Holds the reports until one notice was found or `most` had passed.
 struct Told {
   std::vector<std::string> found;
   std::vector<std::string> failed;
@@ -63,7 +63,7 @@ TEST_CASE("a command that does not exist is reported") {
 TEST_CASE("a command is run until there is a notice") {
   const TemporaryDirectory folder;
   const std::string count = folder.path() + "/count";
-  // The second run finds it.
+  // The second run of the command finds the file.
   const Told told = look("", "test -e " + count + " || { touch " + count + "; exit 1; }", 20s);
   CHECK(told.found.size() == 1);
 }

@@ -29,7 +29,7 @@ void write_all_levels(Log& log) {
   log.write_last({LogLevel::answer, LogSource::hangs, "what the ranks are at:"});
 }
 
-// What the console shows of all levels.
+// Returns what the console shows of all levels.
 std::string shown(const LogSettings& settings) {
   const TemporaryDirectory directory;
   {

@@ -42,7 +42,7 @@ class Ranks {
     lines_.emit_all();
     return *this;
   }
-  // What was shown since the last call: "0-2:text 1:text".
+  // Returns what was shown since the last call, such as "0-2:text 1:text".
   std::string shown() { return std::exchange(shown_, ""); }
   const std::vector<std::vector<std::string>>& by_rank() const { return by_rank_; }
   std::optional<OutputTime> due() const { return lines_.due(); }
@@ -88,7 +88,7 @@ TEST_CASE("the same line of some ranks is shown once when the window ends") {
 TEST_CASE("the lines of a rank keep their order") {
   Ranks ranks(2);
   ranks.say(0, "a").say(0, "b").say(1, "b").say(1, "a");
-  // Rank 1 has said b before a, so its a is another one.
+  // Rank 1 has printed b before a, so its a is a different line.
   CHECK(ranks.emit_all().shown() == "0:a 0-1:b 1:a");
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("nobody waits for a rank that is gone") {
   Ranks ranks(3);
   CHECK(ranks.say(0, "a").say(1, "a").leaves(2).shown() == "0-1:a");
   CHECK(ranks.say(0, "b").say(1, "b").shown() == "0-1:b");
-  // Rank 1 may say c as well, until it says something else.
+  // Rank 1 may also print c, until it prints something else.
   CHECK(ranks.say(0, "c").leaves(0).shown() == "");
   CHECK(ranks.say(1, "d").shown() == "0:c 1:d");
 }

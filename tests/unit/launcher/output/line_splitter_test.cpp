@@ -14,7 +14,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-// "text|" for a whole line, "+" before what continues a line, "~" behind what is continued.
+// Writes "text|" for a whole line, "+" before the continuation of a line, and "~" after a part that continues.
 class Lines {
  public:
   explicit Lines(std::size_t longest = ddp::limits::kLineBytes) : splitter_(longest) {}
@@ -35,7 +35,7 @@ class Lines {
     splitter_.finish(sink());
     return *this;
   }
-  // What came since the last call.
+  // Returns what was emitted since the last call.
   std::string seen() { return std::exchange(seen_, ""); }
   const std::string& all() const { return all_; }
   std::size_t longest_piece() const { return longest_piece_; }

@@ -57,14 +57,14 @@ TEST_CASE("files are byte for byte what eight workers wrote, and no line on the 
     std::mt19937 random(seed + static_cast<unsigned>(rank));
     std::string text;
     for (int i = 0; i < 20'000; ++i) {
-      // Its own letter, and bytes that are no text.
+      // The text has the rank's own letter, and bytes that are not text.
       const auto size = std::uniform_int_distribution<std::size_t>(0, i % 1000 == 0 ? 9000 : 60)(random);
       text.append(size, static_cast<char>('A' + rank));
       if (size % 3 == 0) text += std::string("\0\xff\xc3", 3);
       text += '\n';
     }
     if (rank == 3) text += std::string(10'000'000, 'D');
-    if (rank % 2 == 1) text += static_cast<char>('A' + rank);  // no newline at the end
+    if (rank % 2 == 1) text += static_cast<char>('A' + rank);  // the text has no newline at its end
     written.push_back(text);
   }
   OutputPlan plan = plan_of(kWorkers, kTee);
@@ -130,7 +130,7 @@ TEST_CASE("a console that nobody reads does not stop a worker, and the count of 
     for (int i = 0; i < kLines; ++i) put(1, "a line of about forty bytes, number " + std::to_string(i) + "\n");
   });
   const auto draining = job.ends();
-  CHECK(draining < 10s);  // which is what a console may take
+  CHECK(draining < 10s);  // a console may take this long
   const std::int64_t lost = job.pump->lost_lines().all;
   CHECK(lost > 0);
   const std::string file = text_of(job.file(0, ".out"));
@@ -246,7 +246,7 @@ TEST_CASE("a grandchild that holds the pipe does not hold up the end") {
   });
   const auto draining = job.ends();
   CHECK(draining >= ddp::limits::kDrainQuiet);
-  CHECK(draining < 30s);  // half of its life
+  CHECK(draining < 30s);  // this is half of the grandchild's lifetime
   CHECK(job.shown() == "[0] last words\n");
 }
 
@@ -279,7 +279,7 @@ TEST_CASE("on a terminal a worker finds a terminal") {
     job.ends();
   }
   slave.reset();
-  std::string shown;  // comes in pieces, as the kernel finds the time
+  std::string shown;  // it arrives in pieces
   std::array<char, 256> piece{};
   for (ssize_t got = 0; (got = ::read(master.get(), piece.data(), piece.size())) > 0;) {
     shown.append(piece.data(), static_cast<std::size_t>(got));

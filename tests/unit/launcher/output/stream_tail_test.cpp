@@ -47,7 +47,7 @@ TEST_CASE("nothing in the last lines can disturb a terminal") {
   CHECK(last("\x1b[31mred\x1b[0m\tx") == Lines{"red\tx"});
   CHECK(last(std::string("a\0b\x07", 4)) == Lines{"a\\x00b\\x07"});
   CHECK(last("\xff gr\xc3\xbc\xc3\x9f \xc3") == Lines{"\\xff gr\xc3\xbc\xc3\x9f \\xc3"});
-  CHECK(last("\xc2\x9b") == Lines{"\\xc2\\x9b"});  // one byte that means ESC [
+  CHECK(last("\xc2\x9b") == Lines{"\\xc2\\x9b"});  // this C1 character means ESC [
   CHECK(last("\x1b]0;title\x07") == Lines{"\\x1b]0;title\\x07"});
 }
 

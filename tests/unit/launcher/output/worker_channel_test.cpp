@@ -15,7 +15,7 @@ using ddp::base::UniqueFd;
 
 namespace {
 
-// A terminal as the launcher's console.
+// Provides a terminal as the launcher's console.
 class Terminal {
  public:
   Terminal() {
@@ -64,7 +64,7 @@ TEST_CASE("a worker's terminal is narrower by the tag before its lines") {
   winsize size{};
   REQUIRE(::ioctl(channel.value().theirs.get(), TIOCGWINSZ, &size) == 0);
   CHECK(size.ws_col == 73);
-  copy_terminal_size(console.fd(), channel.value().theirs.get(), 60);  // nothing sensible would be left
+  copy_terminal_size(console.fd(), channel.value().theirs.get(), 60);  // the width that is left would be too small
   REQUIRE(::ioctl(channel.value().theirs.get(), TIOCGWINSZ, &size) == 0);
   CHECK(size.ws_col == 77);
 }

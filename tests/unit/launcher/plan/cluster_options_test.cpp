@@ -7,7 +7,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-// In a step of Slurm, on node 1 of 2.
+// Describes node 1 of 2 in a step of Slurm.
 Situation in_slurm() {
   Situation situation;
   ClusterEnv cluster;
@@ -38,7 +38,7 @@ TEST_CASE("in a job of a scheduler on several nodes no flags are needed") {
   CHECK(options.master_port.value_or(0) >= 29400);
   CHECK(options.run_id == "12.0");
   CHECK(options.warnings == std::vector<std::string>{"Slurm: 2 nodes (SLURM_NNODES), this is node 1 (SLURM_NODEID)"});
-  // The same on all nodes, and another one for another step.
+  // The port is the same on all nodes, and differs for another step.
   CHECK(derived(in_slurm()).master_port == options.master_port);
   Situation next = in_slurm();
   next.facts.cluster->job_id = "12.1";
@@ -109,7 +109,7 @@ TEST_CASE("variables that cannot be believed are an error only where they would 
 
 namespace {
 
-// A pod of an Indexed Job, which has a number, and no count.
+// Describes a pod of an Indexed Job, which has a number but no count.
 Situation in_pod(int index) {
   Situation situation;
   ClusterEnv cluster;

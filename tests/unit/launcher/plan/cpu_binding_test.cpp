@@ -9,8 +9,8 @@ using Cpus = std::vector<int>;
 
 namespace {
 
-// Two sockets with two NUMA nodes each; a node has four cores of two CPUs, in two caches. CPUs 0-31; 0 and 1 share a
-// core.
+// Describes two sockets with two NUMA nodes each. A NUMA node has four cores of two CPUs, in two caches. There are CPUs
+// 0-31, and CPUs 0 and 1 share a core.
 CpuTopology machine() {
   CpuTopology topology;
   for (int cpu = 0; cpu < 32; ++cpu) topology.cpus.push_back({cpu, cpu / 2, cpu / 4, cpu / 8, cpu / 16});
@@ -60,7 +60,7 @@ TEST_CASE("a worker bound to a socket may use all nodes of it") {
 TEST_CASE("exclusive workers share a node's cores evenly and without overlap") {
   CHECK(cpus(NumaBinding::exclusive, near({0, 0})) == std::vector{range(0, 3), range(4, 7)});
   CHECK(cpus(NumaBinding::exclusive, near({1, 0, 1})) == std::vector{range(8, 11), range(0, 7), range(12, 15)});
-  // Four cores among three: the first one gets two.
+  // Three workers share four cores. The first one gets two.
   CHECK(cpus(NumaBinding::exclusive, near({0, 0, 0})) == std::vector{range(0, 3), Cpus{4, 5}, Cpus{6, 7}});
 }
 

@@ -15,7 +15,7 @@ LaunchPlan decide(const Situation& situation, int workers = 2) {
   return plan;
 }
 
-// c: console, f: file, t: tagged; "-" for none of them. Standard output, then standard error.
+// Returns flags of standard output, then of standard error: c for console, f for file, t for tagged; "-" for none.
 std::string flags(const LaunchPlan& decision, std::size_t local_rank) {
   const auto text = [](const StreamPlan& stream) {
     std::string flags = std::string(stream.to_console ? "c" : "") + (stream.to_file ? "f" : "");
@@ -47,7 +47,7 @@ TEST_CASE("tag and collapse can be chosen") {
   CHECK(decide(situation, 1).output.tag == "${node}: ");
   situation.options.tag = "";
   CHECK(decide(situation).output.tag.empty());
-  // Without a tag nobody could see which ranks a line is from.
+  // Without a tag, a line would not show the ranks that it is from.
   CHECK_FALSE(decide(situation).output.collapse);
   situation.options.collapse = true;
   CHECK(decide(situation, 1).output.collapse);

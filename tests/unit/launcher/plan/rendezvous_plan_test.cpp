@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// "advertised port bind_address run_id"
+// Returns "advertised port bind_address run_id", or the refusal.
 std::string planned(const Situation& situation) {
   const auto result = plan_rendezvous(situation.options, situation.facts);
   if (!result) return std::to_string(result.error().exit_code) + " " + result.error().message;
@@ -151,7 +151,7 @@ TEST_CASE("several nodes meet at an endpoint that all know") {
   const auto two = [](Options& o) { o.min_nodes = o.max_nodes = 2; };
   CHECK(native(two).starts_with("2 --nnodes=2: where do the nodes meet?"));
   CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a"; }) == "a 29400 a none");
-  // A node's own address is no place where others meet.
+  // A node's own address is not a place where nodes meet.
   CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a", o.local_addr = "b"; }) == "a 29400 a none");
   Situation alone;
   alone.options.rdzv_conf = {{"join_timeout", "3"}, {"is_host", "1"}};
@@ -179,7 +179,7 @@ TEST_CASE("nodes get their numbers when they meet or bring them") {
   CHECK_FALSE(plan_nodes(options, false).value().rank);
   options.node_rank = 1;
   CHECK(plan_nodes(options, false).value().rank == 1);
-  // torchrun's dynamic backend does not look at it, its static one takes 0 where it is not said.
+  // torchrun's dynamic backend ignores it. Its static backend takes 0 if it is not given.
   options.compatibility_mode = CompatibilityMode::torchrun;
   CHECK_FALSE(plan_nodes(options, false).value().rank);
   options.node_rank.reset();

@@ -14,7 +14,7 @@ WorkerCommand command(const Situation& situation) {
   return result.value();
 }
 
-// "127 cannot start …"
+// Returns the refusal, such as "127 cannot start …", or "none".
 std::string refusal(const Situation& situation) {
   const auto result = make_worker_command(situation.options, situation.facts);
   if (result) return "none";

@@ -13,14 +13,14 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A rank of one process with one connection, which is sampled once a second.
+// Simulates a rank of one process with one connection, which is sampled once per second.
 struct MeteredRank {
   MeteredRank() {
     sample.processes = {{100, 1, 0, 0, 0, 0, false}};
     sample.connections = {{7, 4000, 5000, 0}};
     sample.is_complete = true;
   }
-  // `change` is done before each sample, with the number of the second.
+  // Calls `change` before each sample, with the number of the second.
   MeteredRank& passes(int seconds, const std::function<void(ActivitySample&, int)>& change = nullptr) {
     for (int i = 0; i < seconds; ++i) {
       if (change) change(sample, i);
@@ -54,13 +54,13 @@ TEST_CASE("a rank that does nothing is still, in whole windows") {
 TEST_CASE("each sign of life makes a rank alive, and what lies below its threshold does not") {
   struct Case {
     Sign sign;
-    std::function<void(ActivitySample&, int)> enough;   // each second
-    std::function<void(ActivitySample&, int)> too_few;  // as well
+    std::function<void(ActivitySample&, int)> enough;   // change per second that is a sign
+    std::function<void(ActivitySample&, int)> too_few;  // change per second that is too small
   };
   using Sample = ActivitySample;
   const std::vector<Case> cases = {
       {Sign::output, [](Sample& s, int) { ++s.output_bytes; }, [](Sample&, int) {}},
-      // A child each second, as a shell that polls has.
+      // A shell that polls has a child each second.
       {Sign::processes,
        [](Sample& s, int i) {
          s.processes.resize(1);
@@ -76,7 +76,7 @@ TEST_CASE("each sign of life makes a rank alive, and what lies below its thresho
          s.processes[0].waited = i * 99ms;
          s.processes[0].is_runnable = i % 5 != 2;
        }},
-      // A thread that never gets a processor: the kernel has not counted its wait yet.
+      // A thread never gets a processor, and the kernel has not counted its wait yet.
       {Sign::runnable,
        [](Sample& s, int) {
          s.processes[0].waited = 0ns;
@@ -198,7 +198,7 @@ TEST_CASE("time in which nobody looked says nothing") {
   MeteredRank rank;
   rank.passes(600);
   REQUIRE(rank.meter.activity());
-  rank.now += 3600s;  // the job went on, or the machine slept
+  rank.now += 3600s;  // the job continued, or the computer was asleep
   rank.passes(1);
   CHECK_FALSE(rank.meter.activity());
   CHECK(rank.passes(5).meter.activity()->still_for == 5s);
@@ -208,7 +208,7 @@ TEST_CASE("a window that others disturbed is measured anew") {
   MeteredRank rank;
   rank.passes(11);
   REQUIRE(rank.meter.activity()->still_for == 10s);
-  rank.process().cpu_ticks += 100 * kTicks;  // its stacks were taken
+  rank.process().cpu_ticks += 100 * kTicks;  // the launcher took its stacks
   rank.meter.discard_window();
   CHECK(rank.passes(5).meter.activity()->still_for == 10s);
   CHECK(rank.passes(1).meter.activity()->still_for == 15s);

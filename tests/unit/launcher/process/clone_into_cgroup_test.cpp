@@ -22,7 +22,7 @@ struct Note {
   char groups[4096] = {};
 };
 
-// Runs in the child, in our memory: bare system calls only.
+// Runs in the child, in the parent's memory, so it makes only bare system calls.
 int note_own_cgroup(void* argument) {
   const int file = ::open("/proc/self/cgroup", O_RDONLY);
   auto* note = static_cast<Note*>(argument);

@@ -8,7 +8,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-// Two GPUs, of which the processes 100 and 101 use the second one.
+// Describes two GPUs. The processes 100 and 101 use the second one.
 const std::vector<GpuCounters> kNodeGpus = {{"GPU-aa", 7, 1000, {55}}, {"GPU-bb", 90, 2000, {100, 101}}};
 
 }  // namespace
@@ -37,7 +37,7 @@ TEST_CASE("of a rank whose processes use none that is known all that it sees cou
   CHECK(gpus_of_rank(kNodeGpus, processes, "0,1") == GpuSample{90, 3000});
   CHECK(gpus_of_rank(kNodeGpus, processes, std::nullopt) == GpuSample{90, 3000});
   CHECK(gpus_of_rank(kNodeGpus, processes, "") == GpuSample{0, 0});
-  // Of a part of a GPU nothing is told.
+  // Nothing is reported for a part of a GPU.
   CHECK_FALSE(gpus_of_rank(kNodeGpus, processes, "MIG-1"));
 }
 

@@ -15,7 +15,7 @@ using ddp::base::ExitStatus;
 
 namespace {
 
-// A guardian needs a process of its own. Returns how it ended, the raw status of waitpid.
+// Runs a guardian in a child process. Returns the raw status from waitpid.
 int run_guardian(const std::function<ExitStatus(ddp::base::UniqueFd)>& supervise, std::vector<int> signals = {}) {
   const pid_t process = ::fork();
   if (process == 0) {
@@ -65,7 +65,7 @@ TEST_CASE("what a killed supervisor leaves is killed with it in whatever session
   CHECK(WIFSIGNALED(status));
   ::close(ends[1]);
   char byte = 0;
-  CHECK(::read(ends[0], &byte, 1) == 0);  // the last holder of the other end is gone
+  CHECK(::read(ends[0], &byte, 1) == 0);  // no process holds the other end any more
   ::close(ends[0]);
 }
 

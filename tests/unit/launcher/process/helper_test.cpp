@@ -29,7 +29,7 @@ using base::ExitStatus;
 
 namespace {
 
-// What a helper has written and how it has ended.
+// Records what a helper has written, and how it has ended.
 class Observed {
  public:
   base::Result<std::unique_ptr<Helper>> start(std::vector<std::string> command, bool is_interactive = true) {

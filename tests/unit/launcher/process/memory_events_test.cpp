@@ -42,7 +42,7 @@ TEST_CASE("the counters of version 1 and of the node count too") {
   write(root.path() + "/vmstat", "nr_free_pages 1\noom_kill 8\n");
   CHECK(watch.new_kill() == OomKill{});
   write(job + "/memory.oom_control", "oom_kill 1\n");
-  CHECK(watch.new_kill() == OomKill{});  // counted in the victim's group, which has no limit
+  CHECK(watch.new_kill() == OomKill{});  // the kill is counted in the victim's cgroup, which has no limit
   write(job + "/memory.limit_in_bytes", "4096\n");
   write(job + "/memory.oom_control", "oom_kill 2\n");
   CHECK(watch.new_kill() == OomKill{job, 4096, 0});

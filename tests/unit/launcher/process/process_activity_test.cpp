@@ -52,7 +52,7 @@ TEST_CASE("what is no stat has no counters") {
 TEST_CASE("what a process does is counted") {
   const ProcessCounters before = own_counters();
   CHECK(before.pid == ::getpid());
-  CHECK(before.is_runnable);  // we run
+  CHECK(before.is_runnable);  // this process is running
   if (before.waited) CHECK(own_counters().waited >= before.waited);
   std::ofstream("/dev/null") << std::string(100'000, 'x') << std::flush;
   CHECK(own_counters().io_bytes >= before.io_bytes + 100'000);
@@ -95,7 +95,7 @@ TEST_CASE("the connections that a process holds, without those to the store") {
   REQUIRE(all);
   const std::array<pid_t, 1> self = {::getpid()};
   const ActivitySample sample = read_activity(self, all, store.port, in_a_while());
-  // Both halves of one connection; the store's own half was not accepted, and nobody holds it.
+  // Both ends of one connection are counted. The store's end was not accepted, so no process holds it.
   CHECK(sample.connections.size() == 2);
   for (const auto& connection : sample.connections) {
     CHECK((connection.local_port == listener.port || connection.remote_port == listener.port));
@@ -106,8 +106,8 @@ TEST_CASE("the connections that a process holds, without those to the store") {
 
 TEST_CASE("what could not be read is not taken for nothing") {
   const std::array<pid_t, 1> self = {::getpid()};
-  CHECK_FALSE(read_activity(self, std::nullopt, 0, in_a_while()).is_complete);  // the kernel tells no connections
+  CHECK_FALSE(read_activity(self, std::nullopt, 0, in_a_while()).is_complete);  // the kernel reports no connections
   const std::vector<ddp::net::TcpBytes> none;
   CHECK(read_activity(self, none, 0, in_a_while()).is_complete);
-  CHECK_FALSE(read_activity(self, none, 0, {}).is_complete);  // no time
+  CHECK_FALSE(read_activity(self, none, 0, {}).is_complete);  // no time is left
 }

@@ -114,7 +114,7 @@ TEST_CASE("a signal to a worker that has ended goes nowhere") {
 TEST_CASE("what workers leave behind is found and killed even in sessions of its own") {
   const TemporaryDirectory directory;
   Host host;
-  // setsid in a subshell that ends: the sleeper is an orphan in a session of its own.
+  // setsid runs in a subshell that ends, so the sleeper is an orphan in its own session.
   host.start(0, "(setsid sh -c 'echo $$ > " + directory.path() + "/pid.tmp; mv " + directory.path() + "/pid.tmp " +
                     directory.path() + "/pid; exec sleep 1000' &) ; exit 0");
   host.run();
@@ -132,7 +132,7 @@ TEST_CASE("what a worker leaves behind is its own and what the launcher starts i
     ::pause();
     ::_exit(0);
   }
-  // The shell, its child, and the orphan.
+  // These are the shell, its child, and the orphan.
   CHECK(ddp::test::eventually([&] { return host.processes().processes_of(0).size() == 3; }));
   const std::vector<pid_t> processes = host.processes().processes_of(0);
   CHECK(std::find(processes.begin(), processes.end(), worker) != processes.end());
@@ -147,7 +147,7 @@ TEST_CASE("a worker that a debugger keeps when it is dead has ended") {
   const TemporaryDirectory directory;
   for (const int signal : {SIGKILL, 0}) {
     Host host;
-    // It has no children: a debugger would stop it when they end.
+    // The worker has no children, because a debugger would stop it when they end.
     const std::string may_end = directory.path() + "/fifo" + std::to_string(signal);
     REQUIRE(::mkfifo(may_end.c_str(), 0600) == 0);
     const pid_t worker = host.start(0, "read line < " + may_end + "; exit 3");
@@ -156,7 +156,7 @@ TEST_CASE("a worker that a debugger keeps when it is dead has ended") {
       if (::ptrace(PTRACE_SEIZE, worker, nullptr, nullptr) != 0) ::_exit(1);
       if (signal != 0) ::kill(worker, signal);
       if (signal == 0) std::ofstream(may_end) << "go on\n";
-      while (true) ::pause();  // it never looks at what became of it
+      while (true) ::pause();  // it never waits for the traced process
     }
     CHECK(host.run().at(0) == (signal != 0 ? ExitStatus::killed(signal) : ExitStatus::exited(3)));
     CHECK(::kill(debugger, SIGKILL) == 0);
@@ -196,7 +196,7 @@ TEST_CASE("the most memory that a worker held is known at its end") {
   host.start(0, "exit 0");
   host.start(1, "head -c 60000000 /dev/zero | tail -c 50000000 > /dev/null");
   host.run();
-  // A process counts what it was before it executed its program, which is us.
+  // The peak includes the time before the process executed its program, when it was a copy of this test.
   CHECK(host.peak_of(0) > 100'000);
   CHECK(host.peak_of(1) >= host.peak_of(0));
   CHECK(host.peak_of(1) > 40'000'000);

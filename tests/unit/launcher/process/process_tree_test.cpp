@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A child that has a child of its own and has said so.
+// Holds the pids of a child and of the child's own child, which are both running.
 struct Family {
   pid_t child = 0;
   pid_t grandchild = 0;

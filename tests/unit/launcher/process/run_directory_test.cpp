@@ -54,11 +54,11 @@ TEST_CASE("what a killed launcher left is removed by the next one and what a liv
   const TemporaryDirectory parent;
   const TmpdirIs tmpdir(parent.path());
   namespace fs = std::filesystem;
-  // As after SIGKILL: the directory is there, and nobody holds its lock.
+  // This is the state after SIGKILL: the directory exists, and no process holds its lock.
   const std::string dead = parent.path() + "/ddp-run-0123456789ab";
   fs::create_directories(dead);
   std::ofstream(dead + "/attempt_0_0_error.json") << "{}";
-  // Not a launcher's: other names, a file, a link.
+  // A launcher did not make these: other names, a file, a link.
   for (const char* name : {"/ddp-run-of-a-user", "/ddp-run-0123456789abc", "/ddplaunch-0123456789ab", "/other"}) {
     fs::create_directories(parent.path() + name);
   }
@@ -124,7 +124,7 @@ TEST_CASE("without files there is no directory") {
 }
 
 TEST_CASE("why the parent of a log directory cannot be made is told") {
-  // As root or not: sysfs lets no program make a directory.
+  // This holds for root as well: sysfs lets no program make a directory.
   const std::string place = "/sys/no";
   if (!std::filesystem::is_directory("/sys/class")) return;
   RunFiles files;

@@ -44,7 +44,7 @@ ddp::base::Result<Spawned, StartFailure> start(const WorkerSpec& spec, SpawnCont
   return spawn_worker(loop, spec, context);
 }
 
-// Runs to the end; the raw status of waitpid.
+// Runs the worker to its end. Returns the raw status from waitpid.
 int run(const WorkerSpec& spec, const SpawnContext& context = {}) {
   const auto spawned = start(spec, context);
   if (!spawned) FAIL(spawned.error().message);
@@ -238,7 +238,7 @@ TEST_CASE("a worker that cannot be born in its cgroup joins it") {
   const std::string name = cgroup.path().substr(cgroup.path().rfind('/') + 1);
   SpawnContext context;
   context.cgroup_procs = cgroup.procs_fd();
-  context.cgroup = cgroup.procs_fd();  // not a folder: the kernel refuses, as an older one does
+  context.cgroup = cgroup.procs_fd();  // this is not a directory, so the kernel refuses it, as an older kernel does
   CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
 }
 

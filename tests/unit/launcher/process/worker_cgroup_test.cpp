@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// This process in a cgroup where no launcher but those of the test looks for leftovers. `path` is empty where none can
-// be made.
+// Moves this process to a cgroup where only the launchers of the test look for leftovers. `path` is empty if no cgroup
+// can be made.
 class CgroupApart {
  public:
   CgroupApart() {
@@ -73,7 +73,7 @@ TEST_CASE("what has joined a cgroup is killed in whatever session it is and no f
     REQUIRE(::read(ends[0], &byte, 1) == 1);
     CHECK(cgroup.kill_all(5s));
     ::waitpid(child, nullptr, 0);
-    // Nobody holds the pipe any more: the orphan in its own session is dead as well.
+    // No process holds the pipe any more, so the orphan in its own session is dead as well.
     CHECK(::read(ends[0], &byte, 1) == 0);
     ::close(ends[0]);
   }
@@ -99,7 +99,7 @@ TEST_CASE("what both halves of a killed launcher leave in a cgroup is ended by t
   int status = 0;
   CHECK(::waitpid(orphan, &status, 0) == orphan);
   CHECK(WIFSIGNALED(status));
-  // It is given a moment only to be empty; then the next one removes it.
+  // A start waits only a moment until the cgroup is empty. If it is not, the next start removes it.
   CHECK(ddp::test::eventually([&] {
     WorkerCgroup later;
     return later.make() && !std::filesystem::exists(leftover);

@@ -1,5 +1,5 @@
-// Each worker's environment against torchrun's, for many option sets: names and values, none missing, none added but
-// those that are listed here. `torchrun` is what torchrun of PyTorch 2.12 gives; `ours` is where we differ on purpose.
+// Compares each worker's environment with torchrun's for many sets of options: names and values, with no differences
+// except the listed ones. `torchrun` is what torchrun of PyTorch 2.12 sets; `ours` is an intended difference.
 #include <algorithm>
 #include <csignal>
 #include <functional>
@@ -19,20 +19,20 @@ using Variables = std::map<std::string, std::string>;
 constexpr std::uint16_t kFreePort = 41873;
 constexpr const char* kUuid = "11111111-2222-4333-8444-555555555555";
 
-// In values: "{r}" is the worker's local rank.
+// In the values, "{r}" is the worker's local rank.
 struct OptionSet {
   std::string name;
   int workers;
   std::function<void(Situation&)> change;
-  Variables torchrun;  // beyond the plain set below
-  Variables ours;      // in place of torchrun's, and why:
+  Variables torchrun;  // variables beyond the plain set below
+  Variables ours;      // variables in place of torchrun's, because of `reason`
   std::string reason;
   int attempt = 0;
   std::string last_failure = {};
 };
 
-// What section "environment given to workers" of torchrun's documentation says for one node with neither port,
-// endpoint nor backend.
+// Returns the variables in the section "environment given to workers" of torchrun's documentation, for one node with
+// neither port, endpoint nor backend.
 Variables plain(int workers) {
   const std::string world = std::to_string(workers);
   Variables variables = {{"LOCAL_RANK", "{r}"},
@@ -57,7 +57,7 @@ Variables plain(int workers) {
   return variables;
 }
 
-// What is ours under all options: a variable more, and OpenMP threads that use the machine (16 CPUs here).
+// Returns the differences under all options: more variables, and OpenMP threads that use the whole node (16 CPUs here).
 Variables always_ours(int workers) {
   Variables variables = {{"DDP_ATTEMPT", "0"}, {"DDP_BOARD_FD", "197"}, {"DDP_WATCHED", "1"}};
   if (workers > 1) variables["OMP_NUM_THREADS"] = std::to_string(16 / workers);
@@ -88,7 +88,7 @@ Variables given(const OptionSet& set, const LaunchPlan& plan, int local_rank) {
     variables.emplace(line.substr(0, equals), line.substr(equals + 1));
   }
   CHECK(variables.erase("PATH") == 1);
-  // Ours, where there are GPUs: it has a test of its own.
+  // This variable is set only if there are GPUs. It has its own test.
   const bool has_gpus = std::any_of(plan.devices.begin(), plan.devices.end(), [](const auto& gpu) { return gpu; });
   CHECK(variables.erase("NCCL_RAS_ADDR") == (has_gpus ? 1 : 0));
   return variables;
@@ -303,7 +303,7 @@ std::vector<OptionSet> device_and_inheritance_sets() {
 
 void check(const OptionSet& set) {
   CAPTURE(set.name, set.reason);
-  // Whoever differs says why.
+  // Every difference needs a reason.
   CHECK(set.ours.empty() == set.reason.empty());
   Situation situation;
   situation.mode(CompatibilityMode::torchrun);

@@ -120,7 +120,7 @@ TEST_CASE("a page is read as it is written") {
   group.transfers[0].number = 4;
   group.transfers[0].is_done = 1;
   group.transfers[1].number = 4;
-  group.transfers[1].peer = 4;  // no rank of the group
+  group.transfers[1].peer = 4;  // the group has no such rank
   page->worker.calling_threads = 2;
   page->worker.waiting_threads = 1;
   page->worlds_entered = 2;
@@ -289,7 +289,7 @@ TEST_CASE("stacks are those of the latest request") {
   page->stacks.stacks[0].answers = 1;
   page->stacks.stacks[3].answers = 2;
   page->stacks.stacks[3].thread = 7;
-  page->stacks.stacks[3].depth = 1000;  // more than there can be
+  page->stacks.stacks[3].depth = 1000;  // this is more than there can be
   const auto stacks = read_stacks(*page);
   REQUIRE(stacks.size() == 1);
   CHECK(stacks[0].tid == 7);

@@ -11,7 +11,7 @@ using ddp::base::ExitStatus;
 
 namespace {
 
-// Three hosts, and what they are told, in words: "go", "15>0", "cut 2", "say …", "info …".
+// Drives a job on three hosts, and returns the actions in words: "go", "15>0", "cut 2", "say …", "info …".
 class Job {
  public:
   Job() : plan_(plan()), state_(plan_, now_) {}
@@ -93,7 +93,7 @@ TEST_CASE("a host that is not reached ends the start of all, with what to try") 
       Said{"say b cannot be reached over ssh; nothing was started anywhere. This must work without a password: ssh -o "
            "BatchMode=yes b true",
            "cut 0", "cut 2"});
-  // The others say nothing about themselves any more, and nobody begins.
+  // The other hosts report nothing more, and none begins.
   CHECK(job.step(HostReady{2}).empty());
   CHECK(job.step(SshEnded{0, ExitStatus::killed(SIGTERM)}).empty());
   CHECK(job.step(SshEnded{2, ExitStatus::killed(SIGTERM)}).empty());
@@ -168,7 +168,7 @@ TEST_CASE("a signal goes to all, a second one too, a third one cuts them off") {
   job.run();
   CHECK(job.step(SignalToAll{SIGINT}) == Said{"2>0", "2>1", "2>2"});
   job.pass(100ms);
-  CHECK(job.step(SignalToAll{SIGINT}).empty());  // the same request
+  CHECK(job.step(SignalToAll{SIGINT}).empty());  // this counts as the same request
   job.pass(500ms);
   CHECK(job.step(SignalToAll{SIGTERM}) == Said{"15>0", "15>1", "15>2"});
   job.pass(600ms);

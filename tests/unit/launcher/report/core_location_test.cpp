@@ -89,7 +89,7 @@ TEST_CASE("a handler of cores is named, and how to ask systemd's") {
   facts.limit_is_zero = true;
   CHECK(describe_core(kDumped, facts) ==
         "with systemd-coredump (coredumpctl info 4711), which may drop it: the core limit is 0");
-  CHECK(describe_core(kNotDumped, facts) == "none");  // not for the limit's sake
+  CHECK(describe_core(kNotDumped, facts) == "none");  // the limit is not named as the reason
 }
 
 TEST_CASE("a limit of 0 is named with what lifts it") {
@@ -101,7 +101,7 @@ TEST_CASE("a limit of 0 is named with what lifts it") {
   CHECK(describe_core(kNotDumped, facts) == "none (--core=off)");
   facts.choice = CoreDumps::unlimited;
   CHECK(describe_core(kNotDumped, facts) == "none, the hard limit is 0 (ulimit -H -c)");
-  CHECK(describe_core(kDumped, facts) == "/home/me/core");  // the worker has its own opinion
+  CHECK(describe_core(kDumped, facts) == "/home/me/core");  // the worker may have its own limit
 }
 
 TEST_CASE("nothing is said of cores where none is expected or nothing is known") {

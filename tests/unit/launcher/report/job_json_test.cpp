@@ -39,7 +39,7 @@ Placement placement() {
   return placement;
 }
 
-// One line of valid JSON with what all events have.
+// Parses one line of valid JSON, and checks the fields that all events have.
 Json parse(const std::string& line, const std::string& event) {
   CAPTURE(line);
   CHECK(line.find('\n') == std::string::npos);

@@ -14,7 +14,7 @@ LogLine line(const std::string& text) {
   return {LogLevel::error, LogSource::job, text};
 }
 
-// A console that takes so many lines, and all last words.
+// Simulates a console that takes `room` lines, and all final lines.
 struct SlowConsole {
   int room = 0;
   Lines shown;

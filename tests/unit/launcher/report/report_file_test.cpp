@@ -50,7 +50,7 @@ TEST_CASE("a report appears and replaces an older one as a whole") {
   CHECK(entries(directory.path()) == 0);
   CHECK(why_not(path, "one").empty());
   CHECK(contents(path) == "one");
-  // Who has the old one open keeps it whole: it is replaced, not overwritten.
+  // A reader that has the old file open still sees its content: the file is replaced, not overwritten.
   std::ifstream reader(path);
   CHECK(what_stands_against(path).empty());
   CHECK(why_not(path, "two").empty());
@@ -103,10 +103,10 @@ TEST_CASE("a report whose writing fails leaves the old one as it was") {
   put(path, "old");
   fs::create_directory(directory.path() + "/in");
   fs::create_symlink(path, directory.path() + "/in/link");
-  // The folder of the link does not matter, that of the file does.
+  // The directory of the link does not matter, but the directory of the file does.
   CHECK(why_not(directory.path() + "/in/link").empty());
   CHECK(contents(path) == "new");
-  if (::geteuid() == 0) return;  // may write everywhere
+  if (::geteuid() == 0) return;  // root may write everywhere
   fs::permissions(directory.path(), fs::perms::owner_read | fs::perms::owner_exec);
   CHECK_FALSE(what_stands_against(path).empty());
   CHECK_FALSE(why_not(path, "newer").empty());
@@ -118,7 +118,7 @@ TEST_CASE("a FIFO without a reader does not hold a report, and one with a reader
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/fifo";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  CHECK(what_stands_against(path).empty());  // a reader may still come
+  CHECK(what_stands_against(path).empty());  // a reader may still open it
   CHECK(why_not(path) == "cannot write --summary=" + path + ": nobody reads it. Start its reader first.");
   const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
   CHECK(why_not(path).empty());

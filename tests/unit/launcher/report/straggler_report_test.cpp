@@ -24,12 +24,12 @@ TEST_CASE("one rank for which the others waited much is worth a remark") {
   CHECK(straggler_remark(report).find("rank 2 was waited for 5.1 s (5 % of the time, 5.0 s at once)") == 0);
   report.ranks[0].last = 0;
   CHECK(straggler_remark(report) == "rank 2 was waited for 5.1 s (5 % of the time, 5.0 s at once)");
-  report.ranks[1].waited_for = 4s;  // so did the other
+  report.ranks[1].waited_for = 4s;  // the other rank was waited for, too
   CHECK(straggler_remark(report).empty());
   report.ranks[1].waited_for = 0s;
-  report.time = 1h;  // little
+  report.time = 1h;  // the share of the time is small
   CHECK(straggler_remark(report).empty());
-  report = {380, 2s, {{2, 12, 24ms, 900ms, 1ms}, {0, 1, 1ms, 0ms, 0ms}}};  // too short to say anything
+  report = {380, 2s, {{2, 12, 24ms, 900ms, 1ms}, {0, 1, 1ms, 0ms, 0ms}}};  // the time is too short for a remark
   CHECK(straggler_remark(report).empty());
   CHECK(straggler_remark({}).empty());
 }

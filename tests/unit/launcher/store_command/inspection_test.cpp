@@ -35,7 +35,7 @@ Inspection stuck_job() {
   clients[2].awaited_keys = 131'072;
   clients.push_back(client(0, -1));
   clients.push_back(client(4, -1));
-  clients.push_back(client(3, -1));  // its second connection
+  clients.push_back(client(3, -1));  // this is the client's second connection
   clients.back().peer = "127.0.0.1:40103";
   clients.push_back(client(-1, -1));
   clients.back().peer = "10.0.0.9:1234";

@@ -43,7 +43,7 @@ TEST_CASE("a port that is taken may be that of a store, which can be asked") {
 TEST_CASE("a token that protects nothing is told") {
   StoreOptions options = at("127.0.0.1");
   CHECK(store_warnings(options, "").empty());
-  // A variable may be set for all of a cluster's jobs.
+  // A variable may be set for all of a cluster's jobs, so it causes no warning.
   CHECK(store_warnings(options, "DDP_AUTH_TOKEN").empty());
   options.auth_token_file = "/t";
   CHECK(store_warnings(options, "--auth-token-file=/t").at(0) ==

@@ -1,4 +1,4 @@
-// Of ranks that show no collectives: heartbeats, and what work says.
+// Tests ranks that show no collectives: heartbeats, and other signs of work.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ using Job = HangingJob;
 TEST_CASE("of ranks that send heartbeats the one with the fewest is behind") {
   Job job(hang_plan(20s));
   job.beat(0, 5).beat(1, 4);
-  job.computes(0);  // as one that waits for a GPU
+  job.computes(0);  // a rank that waits for a GPU does the same
   const auto began = job.now();
   job.passes(22s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});

@@ -1,4 +1,4 @@
-// Jobs whose collectives run on GPUs.
+// Tests jobs whose collectives run on GPUs.
 #include <chrono>
 #include <optional>
 #include <vector>
@@ -39,7 +39,7 @@ TEST_CASE("where all ranks wait for their GPUs the job is given up if no data mo
       view.page.groups[0].gpu_queued = view.page.groups[0].gpu_started = view.page.groups[0].called;
       view.page.groups[0].gpu_finished = view.page.groups[0].finished;
       job.does(view.rank, [=, moved = std::uint64_t{0}](ActivitySample& sample) mutable {
-        sample.gpu = {100, std::nullopt};  // it spins
+        sample.gpu = {100, std::nullopt};  // the process spins
         if (data == Data::moves) moved += std::uint64_t{1} << 20;
         if (data != Data::unknown) sample.gpu->moved_bytes = moved;
       });

@@ -1,4 +1,4 @@
-// Of several causes at a time, and of ranks that wait for each other.
+// Tests several causes at a time, and ranks that wait for each other.
 #include <chrono>
 #include <functional>
 #include <vector>
@@ -22,12 +22,12 @@ TEST_CASE("a stall of two ranks is told though two others go on in a group of th
   for (int rank = 0; rank < 2; ++rank) {
     RankView view = job.ranks[static_cast<std::size_t>(rank)];
     view.rank = rank + 2;
-    view.page.groups[0].identity = 1;  // comes first
+    view.page.groups[0].identity = 1;  // this group comes first
     view.page.groups[0].rank = rank;
     job.others.push_back(view);
   }
   job.call(0);
-  // The others are seen in the middle of a collective each time.
+  // Each sample finds the others in the middle of a collective.
   job.before_sample = [](Job& of) {
     GroupView& waits = of.others[0].page.groups[0];
     GroupView& late = of.others[1].page.groups[0];
@@ -71,7 +71,7 @@ TEST_CASE("a receive that was begun long before counts from when it is waited fo
     receive.what = "f32[8]";
     job.ranks[0].page.groups[0].transfers.push_back(receive);
     job.ranks[0].page.calling_threads = 1;
-    job.passes(40min);  // all sleep
+    job.passes(40min);  // all ranks sleep
     return job;
   };
   const auto waits = [](Job& job, bool is_so) {
@@ -86,7 +86,7 @@ TEST_CASE("a receive that was begun long before counts from when it is waited fo
   REQUIRE(late.last(Kind::hung));
   CHECK(late.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
 
-  // One that waits with a time-out again and again waits as well.
+  // A rank that waits again and again, with a time-out, waits as well.
   Job patient = begins_early();
   for (int i = 0; i < 31 * 6 && !patient.last(Kind::hung); ++i) {
     waits(patient, true);
@@ -101,7 +101,7 @@ TEST_CASE("a collective that was begun long before counts from when it is waited
   const auto begins_early = [](const HangPlan& plan = {}) {
     Job job(plan);
     for (RankView& rank : job.ranks) rank.page.calling_threads = 1;
-    job.warm().call(0).passes(40min);  // all sleep
+    job.warm().call(0).passes(40min);  // all ranks sleep
     return job;
   };
   const auto waits = [](Job& job, bool is_so) { job.ranks[0].page.waiting_threads = is_so ? 1 : 0; };
@@ -113,7 +113,7 @@ TEST_CASE("a collective that was begun long before counts from when it is waited
   REQUIRE(late.last(Kind::hung));
   CHECK(late.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
 
-  // A thread that waits goes on waiting while another one of its rank works.
+  // A thread still waits while another thread of its rank works.
   Job busy = begins_early();
   waits(busy, true);
   for (RankView& rank : busy.ranks) rank.page.groups.push_back({"other", rank.rank, 2, 1, 0, 0, 0, 0, 0});
@@ -124,7 +124,7 @@ TEST_CASE("a collective that was begun long before counts from when it is waited
   busy.passes(31min);
   CHECK(busy.last(Kind::hung));
 
-  // The user's limit ends no job that has not been reported.
+  // The user's limit does not end a job before the hang is reported.
   Job limited = begins_early(hang_plan(60s));
   const std::size_t told = limited.news.size();
   waits(limited, true);
@@ -160,15 +160,15 @@ TEST_CASE("ranks that wait for each other end the job once no thread is left tha
   CHECK(blocked.last(Kind::hung)->verdict.kind == VerdictKind::each_other);
   CHECK(blocked.last_news_after(began) <= 6.2);
   const std::vector<std::function<void(RankView & view)>> ways_out = {
-      // Another thread, which has called before.
+      // Another thread has called before.
       [](RankView& view) { view.page.calling_threads = 2; },
-      // One that has called nothing so far, or of which nothing is known.
+      // Another thread has called nothing so far, or nothing is known of the threads.
       [](RankView& view) { view.process->threads->free = 1; }, [](RankView& view) { view.process->threads.reset(); },
-      // A continuation.
+      // There is a continuation.
       [](RankView& view) { view.page.continuations = 1; },
-      // The wait has a time-out of the program's, or is for other ranks to come.
+      // The wait has a time-out of the program, or is for other ranks to join.
       [](RankView& view) { view.page.blocked_threads = view.page.groups[1].blocked = 0; },
-      // What the group waits for was only begun; the thread waits for something else.
+      // The group's operation was only begun, and the thread waits for something else.
       [](RankView& view) { view.page.groups[1].blocked = 0; }};
   for (std::size_t i = 0; i < ways_out.size(); ++i) {
     CAPTURE(i);

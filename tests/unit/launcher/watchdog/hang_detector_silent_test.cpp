@@ -1,4 +1,4 @@
-// Jobs in which no rank waits in a collective.
+// Tests jobs in which no rank waits in a collective.
 #include <vector>
 
 #include "launcher/watchdog/hang_detector.h"
@@ -38,7 +38,7 @@ TEST_CASE("ranks that wait for others to come to a new group wait in vain if no 
   CHECK(hang.judgement.hang_class == HangClass::unknown);
   CHECK(job.last_news_after(began) == Approx(1806).margin(10));
   Job looks_again;
-  looks_again.warm().computes(0);  // what the rank does that waits is no sign of life
+  looks_again.warm().computes(0);  // work of the rank that waits is no sign of life
   looks_again.ranks[0].page.waiting_threads = 1;
   looks_again.passes(32min);
   CHECK(looks_again.last(Kind::hung));
@@ -61,7 +61,7 @@ TEST_CASE("where nobody waits output and work are signs of life") {
   Job working(hang_plan(20s));
   working.computes(1).passes(10min);
   CHECK(working.news.empty());
-  // It has ended: then it is silent.
+  // The work has ended, so the rank is silent.
   working.does(1, nullptr).passes(40s);
   CHECK(working.last(Kind::hung));
 }

@@ -1,4 +1,4 @@
-// HangDetector: what stacks tell of PyTorch programs that record nothing.
+// Tests what stacks reveal of PyTorch programs that record nothing.
 #include <chrono>
 #include <vector>
 
@@ -30,6 +30,6 @@ TEST_CASE("a wait that stacks tell counts from its beginning, and data that move
     if (hung != nullptr) CHECK(hung->verdict.culprits == std::vector<int>{1});
     return hung == nullptr ? -1.0 : job.last_news_after(began);
   };
-  CHECK(ended_after(false) == Approx(15).margin(1.1));  // five seconds had passed
+  CHECK(ended_after(false) == Approx(15).margin(1.1));  // five seconds had passed before
   CHECK(ended_after(true) == -1.0);
 }

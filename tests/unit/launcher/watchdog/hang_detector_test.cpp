@@ -30,7 +30,7 @@ TEST_CASE("a rank that does nothing at all while another waits ends the job afte
   CHECK(hang.verdict.culprits == std::vector<int>{1});
   CHECK(hang.ranks.size() == 2);
   job.passes(100s);
-  CHECK(job.news.size() == 3);  // once is enough
+  CHECK(job.news.size() == 3);  // each report comes only once
 }
 
 TEST_CASE("a rank that shows any sign of life is reported and never given up") {
@@ -40,7 +40,7 @@ TEST_CASE("a rank that shows any sign of life is reported and never given up") {
     live(job);
     job.passes(45min);
     REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned});
-    // It is a note until it has lasted for long.
+    // The report stays a note until it has lasted for long.
     return std::chrono::duration<double>(job.news[1].first - job.news[0].first).count() > 500;
   };
   CHECK(never_ends([](Job& job) { job.computes(1); }));
@@ -53,7 +53,7 @@ TEST_CASE("a difference is told once it is known what was called") {
   Job job;
   job.warm().call(0).call(1);
   job.ranks[0].calls = {{{11, 1, 0, "all_reduce sum f32[8]", "", ""}}};
-  job.ranks[1].calls = {{{11, 2, 0, "", "", ""}}};  // as a node shows it that nobody has asked
+  job.ranks[1].calls = {{{11, 2, 0, "", "", ""}}};  // a node shows calls like this if it was not asked
   job.passes(60s);
   CHECK(job.news.empty());
   job.ranks[1].calls[0][0].what = "all_reduce sum f32[4]";
@@ -65,7 +65,7 @@ TEST_CASE("a difference is told once it is known what was called") {
 TEST_CASE("time before a rank is waited for does not count") {
   Job works;
   works.warm().call(0).computes(1).passes(40min);
-  works.call(1).finish(1).does(1, nullptr).passes(20min);  // its part is done before those of the others
+  works.call(1).finish(1).does(1, nullptr).passes(20min);  // rank 1 has done its part before the others
   CHECK_FALSE(works.last(Kind::hung));
   works.passes(11min);
   CHECK(works.last(Kind::hung));
@@ -186,7 +186,7 @@ TEST_CASE("a rank that worked alone for long is reported before its limit ends t
   const auto began = job.now();
   job.call(0).passes(30s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
-  CHECK(job.last_news_after(began) == Approx(17).margin(1.5));  // 2 s after the first word
+  CHECK(job.last_news_after(began) == Approx(17).margin(1.5));  // this is 2 s after the first report
 }
 
 TEST_CASE("ranks of other nodes of which nothing is known are never given up") {
@@ -216,7 +216,7 @@ TEST_CASE("a stopped rank is told within a second and stops the clocks") {
   job.ranks[1].process->state = 'S';
   job.passes(2s);
   CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed});
-  // What had passed before counts, and what passed meanwhile does not.
+  // The time before the stop counts, and the time of the stop does not.
   job.passes(32min);
   CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed, Kind::stalled, Kind::warned, Kind::hung});
   CHECK(job.last_news_after(began) == Approx(3600 + 1803).margin(10));
@@ -229,7 +229,7 @@ TEST_CASE("a tracer that stops a rank again and again does not stop the clocks")
   job.waking_rank = 1;
   job.passes(10s);
   CHECK(job.kinds() == std::vector{Kind::stalled});
-  job.waking_rank = -1;  // now a debugger has it
+  job.waking_rank = -1;  // a debugger holds the rank now
   job.passes(5s);
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::stopped});
 }
@@ -244,7 +244,7 @@ TEST_CASE("programs without the runtime that sleep are left alone unless somebod
 }
 
 TEST_CASE("the end of a rank is judged by what was seen after it, however long others had waited before") {
-  // Rank 1 came at last, both were done with it, and rank 1 ended: what a reader wrote of rank 0 is from before that.
+  // Rank 1 came at last, both ranks finished, and rank 1 ended. The reader's data on rank 0 are older than that.
   const auto told_after = [](bool is_sampled) {
     Job job;
     job.warm().call(0);
@@ -334,7 +334,7 @@ TEST_CASE("an old group that nobody uses is no reason for deep samples") {
   std::vector<RankView> ranks = job.ranks;
   int deep = 0;
   for (int i = 0; i < 2000; ++i) {
-    // A second group goes on, the first one rests.
+    // A second group continues, while the first one is idle.
     for (RankView& view : ranks) {
       if (view.page.groups.size() == 1) view.page.groups.push_back({"other", view.rank, 2, 1, 0, 0, 0, 0, 0});
       ++view.page.groups[1].called;
@@ -352,7 +352,7 @@ TEST_CASE("a warning follows at half of the limit, once a stall") {
   const auto began = job.now();
   job.passes(320s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned});
-  // Without a sign of life it comes earlier.
+  // Without a sign of life the warning comes earlier.
   CHECK(job.last_news_after(began) == Approx(63).margin(5));
   job.call(1).finish(0).finish(1).passes(2s).call(0).computes(1).passes(20s);
   REQUIRE(job.last(Kind::goes_on));

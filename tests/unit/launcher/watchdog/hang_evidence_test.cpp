@@ -14,7 +14,7 @@ using Kind = HangNews::Kind;
 
 namespace {
 
-// Two workers that have ended: their stacks are gone, which takes a moment to find out.
+// Simulates two workers that have ended. Their stacks are gone, which takes a moment to find out.
 class Gone : public NoProcesses {
  public:
   StackRequest ask_for_stacks(int, StackMeans means) override {
@@ -45,7 +45,7 @@ struct Rig {
     news.verdict.kind = verdict;
     evidence.consider(news);
   }
-  // Until `count` news have been told.
+  // Waits until `count` news have been reported.
   void waits(std::size_t count) {
     if (told.size() >= count) return;
     const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [this] { loop.stop(); });
@@ -80,7 +80,7 @@ TEST_CASE("a note comes with stacks that nobody was disturbed for, and the end w
   CHECK(rig.told.back().kind == Kind::hung);
   CHECK(rig.processes.asked == std::vector{StackMeans::gentle, StackMeans::gentle, StackMeans::any, StackMeans::any});
   CHECK(rig.disturbed == 1);
-  // Nothing has gone on since.
+  // Nothing has changed since then.
   rig.considers(Kind::hung);
   REQUIRE(rig.told.size() == 3);
   CHECK(rig.told[2].evidence.stacks.size() == 2);
@@ -112,7 +112,7 @@ TEST_CASE("who asks is told what the ranks are at, whatever waits") {
   Rig rig;
   rig.considers(Kind::stalled);
   rig.evidence.asked();
-  rig.considers(Kind::stalled);  // of another stall: it is told at once
+  rig.considers(Kind::stalled);  // this is another stall, so it is reported immediately
   rig.waits(2);
   CHECK(rig.kinds() == std::vector{Kind::stalled, Kind::asked});
   rig.considers(Kind::stalled);

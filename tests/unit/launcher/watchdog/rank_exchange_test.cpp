@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Remembers what it was to carry.
+// Records the messages that it should send.
 class FakeChannel : public RankChannel {
  public:
   explicit FakeChannel(bool is_coordinator) : is_coordinator_(is_coordinator) {}
@@ -86,7 +86,7 @@ TEST_CASE("what a call is stays known when only its fingerprint is shown again")
   CHECK(shows(ShownCalls::digest).at(1).what.empty());
   CHECK(shows(ShownCalls::all) == view.calls[0]);
   CHECK(shows(ShownCalls::digest) == view.calls[0]);
-  // Another call of the same number, or of another process or group, is another one.
+  // A call with another fingerprint, or of another process or group, is a different call.
   view.calls[0][1].fingerprint = 71;
   CHECK(shows(ShownCalls::digest).at(1).what.empty());
   CHECK(shows(ShownCalls::digest).at(0).what == "barrier");
@@ -105,7 +105,7 @@ TEST_CASE("the coordinator knows what was shown last and waits for the evidence 
     exchange.shown({7, "b", 0s, wire::Subject::ranks, show_ranks(ranks, ShownCalls::digest)});
   };
   CHECK_FALSE(exchange.take_news());
-  shows({rank(2, 1), rank(3, 1), rank(4, 1), rank(-1, 1)});  // of ranks that there are
+  shows({rank(2, 1), rank(3, 1), rank(4, 1), rank(-1, 1)});  // only existing ranks count
   CHECK(exchange.take_news());
   CHECK_FALSE(exchange.take_news());
   CHECK(exchange.far().size() == 2);
@@ -120,7 +120,7 @@ TEST_CASE("the coordinator knows what was shown last and waits for the evidence 
   evidence.stacks.push_back({2, "gdb", {}, {}});
   evidence.sources.push_back({"flight recorder", "", {}, {}});
   exchange.shown({7, "b", 0s, wire::Subject::stacks, show_evidence(evidence, 1 << 20)});
-  CHECK(told == 0);  // an answer to what it was asked before
+  CHECK(told == 0);  // this answers an earlier question
   exchange.shown({7, "b", 0s, wire::Subject::last_evidence, show_evidence(evidence, 1 << 20)});
   CHECK(told == 1);
   CHECK_FALSE(exchange.has_evidence());
@@ -129,7 +129,7 @@ TEST_CASE("the coordinator knows what was shown last and waits for the evidence 
   CHECK(taken.stacks[1].rank == 3);
   CHECK(taken.stacks[1].missing == std::vector<std::string>{"node b has not answered"});
   CHECK(taken.sources.at(0).name == "flight recorder of node b");
-  // An attempt knows nothing of the one before.
+  // A new attempt knows nothing of the previous one.
   exchange.begin(nodes, two_nodes());
   CHECK(exchange.far().empty());
 }

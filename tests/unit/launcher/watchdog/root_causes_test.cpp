@@ -10,7 +10,7 @@ using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
 TEST_CASE("groups of one name and size are told apart by their identities") {
-  // The usual grid: each rank is in two groups of two, which the program gave one name.
+  // This is the usual grid: each rank is in two groups of two, to which the program gave one name.
   Ranks ranks(4);
   const auto join = [&](std::uint64_t identity, int rank, int group_rank, std::uint64_t called) {
     ranks.also_in("pair", rank, group_rank, 2, called, 2);
@@ -18,7 +18,7 @@ TEST_CASE("groups of one name and size are told apart by their identities") {
   };
   join(1, 0, 0, 2);
   join(1, 1, 1, 2);
-  join(2, 2, 0, 3);  // waits for rank 3
+  join(2, 2, 0, 3);  // rank 2 waits for rank 3
   join(2, 3, 1, 2);
   const auto verdict = ranks.verdict();
   REQUIRE(verdict);
@@ -40,7 +40,7 @@ TEST_CASE("of a chain of sends and receives the rank that waits for nobody is th
   CHECK(verdict->call == "send f32[8] to rank 2");
   CHECK(verdict->sequence == 5);
   CHECK(verdict->is_transfer);
-  // It waits for a collective that they have not called.
+  // Rank 3 waits for a collective that the others have not called.
   pipeline.at(3, 1, 0);
   CHECK(pipeline.verdict()->kind == VerdictKind::each_other);
   pipeline.views[3].has_ended = true;
@@ -71,7 +71,7 @@ TEST_CASE("of the ranks that have not called, one that waits in what is not show
   REQUIRE(ranks.verdict());
   CHECK(ranks.verdict()->culprits == std::vector<int>{2});
   ranks.views[2].page.calling_threads = ranks.views[2].page.waiting_threads = 1;
-  CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});  // one of them is
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});  // one of them is the culprit
 }
 
 TEST_CASE("a rank that computes while its collective is under way is waited for") {
@@ -84,7 +84,7 @@ TEST_CASE("a rank that computes while its collective is under way is waited for"
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::not_called);
   CHECK(verdict->culprits == std::vector<int>{1});
-  // One that asks for it again and again waits.
+  // A rank that polls the collective again and again waits.
   ranks.views[1].seen_at = 10'000'000'000;
   ranks.views[1].page.polled_at = 9'000'000'000;
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
@@ -117,7 +117,7 @@ TEST_CASE("who waits for a circle from outside is no part of it") {
 TEST_CASE("of groups that cannot be told apart nothing is said") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 6, 6);
-  ranks.also_in("world", 0, 0, 2, 3, 2);  // a second one of that name and size
+  ranks.also_in("world", 0, 0, 2, 3, 2);  // this is a second group with the same name and size
   CHECK_FALSE(ranks.verdict());
 }
 
@@ -145,7 +145,7 @@ TEST_CASE(
   ranks.recv(0, 1, 3).send(1, 0, 3);
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
   CHECK(ranks.verdict()->culprits.empty());
-  ranks.views[1].page.groups[0].transfers[0].is_done = true;  // it was sent, and has not come
+  ranks.views[1].page.groups[0].transfers[0].is_done = true;  // it was sent but has not arrived
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
   ranks.views[1].page.groups[0].transfers[0].number = 2;
   CHECK(ranks.verdict()->kind == VerdictKind::not_called);

@@ -46,7 +46,7 @@ TEST_CASE("what a node shows of a rank is seen on another with that one's clock"
   REQUIRE(seen[0].calls[0].size() == 1);
   CHECK(seen[0].calls[0][0].called_at == 6'000'000'000);
   CHECK(seen[0].calls[0][0].what == "all_reduce sum f32[8]");
-  CHECK(seen[0].page.more_time_until == 0);  // never stays never
+  CHECK(seen[0].page.more_time_until == 0);  // 0 still means never
 }
 
 TEST_CASE("what stacks tell of a PyTorch program is shown, too") {

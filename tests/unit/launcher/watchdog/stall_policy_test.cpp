@@ -7,7 +7,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A rank that others wait for, in a job that did a collective a second before.
+// Returns the facts about a rank that others wait for, in a job that did a collective one second before.
 StallFacts stall_of(VerdictKind kind, std::chrono::nanoseconds age) {
   StallFacts facts;
   facts.kind = kind;
@@ -40,7 +40,7 @@ TEST_CASE("what nothing can resolve ends the job within seconds whatever the opt
     StallFacts circle = stall_of(VerdictKind::each_other, 0s);
     circle.is_proven = true;
     circle.still_for = 0s;
-    circle.more_time = 1h;  // does not help
+    circle.more_time = 1h;  // more time does not help here
     CHECK(judge_stall(circle, plan).hang_class == HangClass::certain);
     CHECK(judge_stall(circle, plan).ends_in == 5s);
   }
@@ -103,7 +103,7 @@ TEST_CASE("a limit of the user's counts program progress and nothing else") {
     CHECK(judgement.ends_in == 10s);
     CHECK(judgement.limit == 60s);
     CHECK(judgement.why == "--hang-timeout");
-    busy.progress_age = 20s;  // a heartbeat
+    busy.progress_age = 20s;  // a heartbeat came
     CHECK(judge_stall(busy, kUsers).ends_in == 40s);
   }
 }
@@ -122,7 +122,7 @@ TEST_CASE("a rank that asked for more time has it") {
   CHECK(judge_stall(facts, kUsers).ends_in == 100s);
   CHECK(judge_stall(facts, kUsers).limit == 155s);
   CHECK(judge_stall(facts, kUsers).why == "a rank asked for more time");
-  facts.more_time = 2s;  // less than is left anyway
+  facts.more_time = 2s;  // this is less than the time that is left anyway
   CHECK(judge_stall(facts, kUsers).ends_in == 5s);
 }
 
@@ -137,7 +137,7 @@ TEST_CASE("learnt limits end a job only if they were asked for") {
   CHECK(judge_stall(facts, kLearnt).why == "20 times the longest pause so far, 10.0 s");
   facts.is_warm = false;
   CHECK(judge_stall(facts, kLearnt).limit == 30min);
-  // Of two limits the one that is over first.
+  // The limit that is over first counts.
   HangPlan both = kUsers;
   both.limit = HangLimit::learnt;
   CHECK(judge_stall(stall_of(VerdictKind::not_called, 25s), both).ends_in == 5s);
@@ -175,7 +175,7 @@ TEST_CASE("a report is a note while there are signs of life") {
   CHECK_FALSE(judge_stall(facts, kDefault).is_warning);
   facts.age = 10min;
   CHECK(judge_stall(facts, kDefault).is_warning);
-  // It is going to end the job.
+  // A hang that is going to end the job causes a warning.
   facts = stall_of(VerdictKind::not_called, 29s);
   facts.still_for = 0s;
   CHECK_FALSE(judge_stall(facts, kUsers).is_warning);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kMillisecond = 1'000'000;
 
-// Ranks in one group, which call at the times given: in milliseconds, by rank.
+// Returns ranks in one group that call at these times, in milliseconds, by rank.
 std::vector<RankView> ranks_at(std::uint64_t sequence, const std::vector<std::uint64_t>& times) {
   std::vector<RankView> ranks;
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -37,14 +37,14 @@ const Straggler& of(const StragglerReport& report, int rank) {
 TEST_CASE("who comes last is counted once a collective, and how late it is") {
   StragglerTable table;
   table.add_sample(ranks_at(1, {10, 11, 30, 12}), 50ms);
-  table.add_sample(ranks_at(1, {10, 11, 30, 12}), 50ms);  // seen already
+  table.add_sample(ranks_at(1, {10, 11, 30, 12}), 50ms);  // this sample was seen before
   table.add_sample(ranks_at(2, {50, 51, 61, 52}), 50ms);
   table.add_sample(ranks_at(3, {70, 99, 71, 72}), 50ms);
   const StragglerReport report = table.report();
   CHECK(report.collectives == 3);
   CHECK(report.time == 200ms);
   CHECK(of(report, 2).last == 2);
-  CHECK(of(report, 2).late == 29ms);  // 30 - 11 and 61 - 51
+  CHECK(of(report, 2).late == 29ms);  // the sum of 30 - 11 and 61 - 51
   CHECK(of(report, 1).last == 1);
   CHECK(of(report, 1).late == 28ms);
   CHECK(report.ranks.front().rank == 2);

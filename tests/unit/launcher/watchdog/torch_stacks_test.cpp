@@ -76,7 +76,7 @@ TEST_CASE("receives, sends and monitored_barrier wait in the first thread itself
 TEST_CASE("a first thread that does something else waits in nothing, and a stack that is cut off says nothing") {
   CHECK(awaited_operation(stacks_of({"clock_nanosleep (libc.so.6)", "_PyEval_EvalFrameDefault (python3.11)"})).wait ==
         GroupWait::none);
-  // Another thread's wait is not the program's.
+  // A wait of another thread is not the program's wait.
   CHECK(awaited_operation(stacks_of({"PyEval_EvalCode (python3.11)"}, {kInWork})).wait == GroupWait::none);
   CHECK(awaited_operation(stacks_of({"clock_nanosleep (libc.so.6)", "?? (what called it is not known)"})).wait ==
         GroupWait::unknown);
@@ -89,7 +89,7 @@ TEST_CASE("the program's own line is the innermost one outside of libraries") {
                  "step (train.py:26)", "<module> (train.py:40)"}));
   CHECK(call.function == "all_reduce");
   CHECK(call.place == "train.py:26");
-  // Work.wait() has no frame of Python's.
+  // Work.wait() has no Python frame.
   CHECK(python_call(stacks_of({"step (train.py:27)"})).place == "train.py:27");
   CHECK(python_call(stacks_of({"step (train.py:27)"})).function.empty());
   CHECK(python_call(stacks_of({"?? (0x12)", "broken (", "x (y)"})).place.empty());

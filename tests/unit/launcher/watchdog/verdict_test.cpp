@@ -29,7 +29,7 @@ TEST_CASE("a rank that has not called is the culprit of those that wait") {
 }
 
 TEST_CASE("who has finished what the others wait in is no culprit") {
-  // A broadcast's root may go on at once.
+  // The root of a broadcast may continue immediately.
   const auto verdict = Ranks(3).at(0, 7, 7).at(1, 6, 6).at(2, 7, 6).verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::not_called);
@@ -55,7 +55,7 @@ TEST_CASE("a rank that holds back what it has called is the culprit") {
   CHECK(verdict->is_held);
   CHECK(verdict->culprits == std::vector<int>{1});
   CHECK(verdict->waiting == std::vector<int>{0, 2});
-  // Before any backend has begun it nobody is to blame.
+  // Before a backend has begun it, no rank is to blame.
   for (RankView& view : ranks.views) view.page.groups[0].started = 6;
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
@@ -77,12 +77,12 @@ TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
   CHECK(verdict->kind == VerdictKind::gpu_behind);
   CHECK(verdict->culprits == std::vector<int>{1});
   CHECK(verdict->waiting == std::vector<int>{0, 1, 2});
-  // All are in it.
+  // All GPUs are in the collective.
   CHECK(ranks.gpu(1, 9, 7, 6).verdict()->kind == VerdictKind::transport);
-  // A GPU that says nothing is not behind, nor is what has not been put on its stream.
+  // A GPU that reports nothing is not behind. Neither is a GPU whose stream has not got the collective yet.
   CHECK(ranks.gpu(1, 0, 0, 0).verdict()->kind == VerdictKind::transport);
   CHECK(ranks.gpu(1, 6, 6, 6).verdict()->kind == VerdictKind::transport);
-  // Nearer causes come first.
+  // More direct causes come first.
   ranks.gpu(1, 9, 6, 6).at(2, 6, 6);
   CHECK(ranks.verdict()->kind == VerdictKind::not_called);
 }
@@ -104,10 +104,10 @@ TEST_CASE("a rank that has ended without having come to init is the culprit of t
   CHECK(verdict->culprits == std::vector<int>{1});
   CHECK(verdict->waiting == std::vector<int>{0});
   CHECK(hang_headline(*verdict) == "rank 1 has ended, and rank 0 waits for it in init()  [DDP-H01 ended]");
-  // It had come, and is gone since.
+  // The rank had entered init(), and has left since.
   awaits(1, 2, 0);
   CHECK_FALSE(ranks.verdict());
-  // Another world than that of all ranks.
+  // This is not the world of all ranks.
   awaits(1, 1, 0);
   awaits(0, 2, 2);
   CHECK_FALSE(ranks.verdict());
@@ -133,7 +133,7 @@ TEST_CASE("a rank stopped within a collective is the culprit though it has calle
   CHECK(verdict->culprits == std::vector<int>{1});
   CHECK(hang_headline(*verdict) ==
         "rank 1 is stopped, and rank 0 waits in all_reduce f32[8] ('bucket 0') (#7 of world)  [DDP-H02 stopped]");
-  // The other one has gone on.
+  // The other rank has continued.
   ranks.at(0, 7, 7);
   CHECK(hang_headline(*ranks.verdict()) ==
         "rank 1 is stopped within all_reduce f32[8] ('bucket 0') (#7 of world)  [DDP-H02 stopped]");
@@ -148,7 +148,7 @@ TEST_CASE("a rank that has left the world or not entered it is missed") {
   CHECK(ranks.verdict()->culprits == std::vector<int>{2});
   ranks.views[2].has_ended = true;
   CHECK(ranks.verdict()->kind == VerdictKind::ended);
-  // Of a group over several nodes the others may be anywhere.
+  // If a group spans several nodes, the other ranks may be anywhere.
   for (RankView& view : ranks.views) {
     if (!view.page.groups.empty()) view.page.groups[0].size = 4;
   }
@@ -158,7 +158,7 @@ TEST_CASE("a rank that has left the world or not entered it is missed") {
 TEST_CASE("different calls are told by the first that differs and the fewer are the culprits") {
   Ranks ranks(3);
   ranks.at(0, 7, 5).at(1, 7, 5).at(2, 7, 5);
-  // Rank 2 differs at #6 already; all later fingerprints do.
+  // Rank 2 already differs at #6, and so do all its later fingerprints.
   ranks.views[2].calls[0][2] = call_number(6, 9, "all_reduce f32[4]");
   ranks.views[2].calls[0][3] = call_number(7, 10);
   auto verdict = ranks.verdict();
@@ -178,15 +178,15 @@ TEST_CASE("different calls are told by the first that differs and the fewer are 
 
 TEST_CASE("a culprit that waits in another group waits for that group's culprit") {
   Ranks ranks(3);
-  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);                            // 0 and 2 wait for 1 …
-  ranks.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 2, 1, 2, 2, 2);  // … which waits for 2
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);                            // ranks 0 and 2 wait for rank 1
+  ranks.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 2, 1, 2, 2, 2);  // rank 1 waits for rank 2
   auto verdict = ranks.verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::each_other);
   Ranks chain(4);
   chain.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 7, 6);
   chain.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 3, 1, 2, 2, 2);
-  chain.views[3].page.groups[0].finished = 7;  // 3 does not wait in the world
+  chain.views[3].page.groups[0].finished = 7;  // rank 3 does not wait in the world
   verdict = chain.verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::not_called);
@@ -209,7 +209,7 @@ TEST_CASE("where as many ranks called one thing as the other all of them are cul
   auto verdict = find_difference(ranks.views);
   REQUIRE(verdict);
   CHECK(verdict->culprits == std::vector<int>{0, 2});
-  CHECK(verdict->is_open);  // 1 and 3 may show who is wrong
+  CHECK(verdict->is_open);  // ranks 1 and 3 may show which rank is wrong
   ranks.at(1, 7, 6);
   verdict = find_difference(ranks.views);
   CHECK(verdict->culprits == std::vector<int>{2});
@@ -255,11 +255,11 @@ TEST_CASE("a rank that has ended has not finished what it called last") {
   CHECK(verdict->kind == VerdictKind::ended);
   CHECK(verdict->sequence == 7);
   CHECK(verdict->culprits == std::vector<int>{0});
-  ranks.views[0].page.groups[0].is_left = true;  // it failed, and says so in another way
+  ranks.views[0].page.groups[0].is_left = true;  // the rank failed, which it reports in another way
   CHECK_FALSE(find_unfinished(ranks.views[0], false));
   CHECK(find_unfinished(ranks.views[0], true)->sequence == 7);
   ranks.views[0].page.groups[0].is_left = false;
-  ranks.views[0].page.groups[0].is_sampled = true;  // seen by a reader, some time before it ended
+  ranks.views[0].page.groups[0].is_sampled = true;  // a reader saw it some time before the rank ended
   CHECK_FALSE(find_unfinished(ranks.views[0], false));
 }
 
@@ -274,7 +274,7 @@ TEST_CASE("a rank that waits for something of its own is the odd one") {
   CHECK(wait_in({"", "do_nanosleep", ""}) == std::vector<int>{1});  // the others wait for a GPU
   CHECK(wait_in({"ep_poll", "futex_do_wait", "ep_poll"}).empty());
   CHECK(wait_in({"do_nanosleep", "do_nanosleep", "do_nanosleep"}).empty());
-  CHECK(wait_in({"ep_poll", "do_nanosleep", "some_driver"}).empty());  // who knows
+  CHECK(wait_in({"ep_poll", "do_nanosleep", "some_driver"}).empty());  // the driver's function is unknown
   ranks.views[2].has_ended = true;
   CHECK(wait_in({"ep_poll", "do_nanosleep", "some_driver"}) == std::vector<int>{1});
   ranks.views[0].process.reset();
@@ -303,7 +303,7 @@ TEST_CASE("what stacks tell names the ranks that are in no collective, and no nu
   CHECK(verdict->is_by_stack);
   CHECK(hang_headline(*verdict) ==
         "rank 1 is in no collective; ranks 0, 2 wait in all_reduce at h.py:26  [DDP-H03 not called]");
-  // Calls that differ may be of different groups: nothing is certain, and no job fails for it.
+  // Calls that differ may be of different groups. So nothing is certain, and no job fails for it.
   waits_in(1, "barrier", 8);
   verdict = ranks.verdict();
   REQUIRE(verdict);
@@ -314,7 +314,7 @@ TEST_CASE("what stacks tell names the ranks that are in no collective, and no nu
       "rank 1 waits in another collective than the other ranks: rank 0 in all_reduce at h.py:26, rank 1 in barrier at "
       "h.py:26  [DDP-H04 different collective]");
   CHECK_FALSE(find_difference(ranks.views));
-  // Messages are of two ranks.
+  // A message is between two ranks.
   waits_in(0, "send", 5);
   waits_in(1, "recv", 6);
   verdict = ranks.verdict();

@@ -14,7 +14,7 @@ using Kind = HangNews::Kind;
 
 namespace {
 
-// Two workers whose pages the test writes.
+// Simulates two workers whose pages the test writes.
 class Pages : public NoProcesses {
  public:
   bool sample(int local_rank, SampleDepth, RankView& view) override {
@@ -69,7 +69,7 @@ struct Rig {
     for (int i = 0; i < 2; ++i) watchdog->started(i, {});
   }
 
-  // Until something is told or shown.
+  // Waits until something is reported or shown.
   void waits() {
     const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [this] { loop.stop(); });
     loop.run();
@@ -160,7 +160,7 @@ TEST_CASE("what was seen of the ranks says whether they finished a step") {
 
 TEST_CASE("a worker that was not started in this attempt has made no progress in it") {
   Rig rig(1);
-  rig.processes.ranks[1].page.steps = 3;  // of the attempt before
+  rig.processes.ranks[1].page.steps = 3;  // this page is of the previous attempt
   const auto next = make_watchdog({rig.loop, rig.processes, rig.output, rig.plan, rig.exchange, {}, {}}, rig.place);
   next->started(0, {});
   CHECK(next->finish().progress == wire::Progress::none);

@@ -13,7 +13,7 @@ using Offers = std::vector<BackendOffer>;
 
 namespace {
 
-// An offer in which nccl has this probe, and everything else works.
+// Returns an offer in which nccl has this probe result, and everything else works.
 BackendOffer with_nccl(const std::string& requested, const ddp::internal::ProbeResult& probe) {
   BackendOffer offer{requested, {}};
   for (const std::string& name : ddp::internal::wanted_backends(requested)) {

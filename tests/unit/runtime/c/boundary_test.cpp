@@ -89,7 +89,7 @@ TEST_CASE("an output argument that is null is refused by its name") {
 }
 
 TEST_CASE("structures keep the layout that programs were compiled with") {
-  // Of machines whose pointers have 64 bits. Fields are added behind these.
+  // The layout is for pointers of 64 bits. New fields are added behind these.
   if constexpr (sizeof(void*) == 8) {
     CHECK(sizeof(ddp_init_options) >= 48);
     CHECK(offsetof(ddp_init_options, backend) == 8);
@@ -125,7 +125,7 @@ TEST_CASE("the version of the library is that of the header") {
 
 namespace {
 
-// What the library knows; it had no `added` in its first version.
+// Is the structure that the library knows. Its first version had no `added`.
 struct Known {
   std::size_t struct_size = sizeof(Known);
   std::int64_t first = 1;

@@ -80,7 +80,7 @@ TEST_CASE("C: data moves between all ranks") {
 
 TEST_CASE("C: parts may have different lengths") {
   run_c_ranks(2, [](ddp_group* world, int rank) {
-    // Rank r gives r + 1 numbers.
+    // Rank r contributes r + 1 numbers.
     const std::int64_t count = rank + 1;
     Numbers own(static_cast<std::size_t>(count), 7 + rank);
     Numbers first(1);
@@ -108,7 +108,7 @@ TEST_CASE("C: parts may have different lengths") {
         DDP_OK);
     require_numbers(own, rank == 0 ? Numbers{2} : Numbers{4, 6}, "reduce_scatter_parts");
 
-    // Rank r gives 2 numbers to rank 1 and 1 to rank 0, and so it gets r + 1 from each.
+    // Rank r sends 2 numbers to rank 1 and 1 to rank 0, so it receives r + 1 from each.
     Numbers from_0(static_cast<std::size_t>(count));
     Numbers from_1(static_cast<std::size_t>(count));
     const std::array<ddp_part, 2> outputs = {{{from_0.data(), count}, {from_1.data(), count}}};

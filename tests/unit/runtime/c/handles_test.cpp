@@ -16,7 +16,7 @@ using namespace ddp::test;
 
 namespace {
 
-struct thing;  // as the types of <ddp/c.h>
+struct thing;  // incomplete, like the types of <ddp/c.h>
 using Things = HandleTable<thing, std::string>;
 
 }  // namespace

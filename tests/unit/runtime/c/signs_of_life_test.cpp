@@ -8,7 +8,7 @@
 
 using namespace ddp::test;
 
-// What ddplaunch shows of it is tested in integration/c_abi_test.py.
+// integration/c_abi_test.py tests what ddplaunch shows of these calls.
 TEST_CASE("C: phases, heartbeats and more time break nothing without a launcher") {
   ddp_progress* outer = nullptr;
   ddp_progress* inner = nullptr;

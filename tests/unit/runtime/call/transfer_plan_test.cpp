@@ -9,7 +9,8 @@ using namespace ddp::test;
 
 namespace {
 
-// Who gives (g) and who takes (t), seen by rank 1 of 3 with rank 0 as root: for each other rank two letters.
+// Returns two letters for each rank, as seen by rank 1 of 3. The letter is g if rank 1 gives to it, and t if it takes
+// from it.
 std::string seen_by_rank_1(Operation operation, int root) {
   std::vector<float> in(6);
   std::vector<float> out(6);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Two small tensors and their file.
+// Holds two small tensors and their file.
 class SmallModel {
  public:
   std::vector<float> weight = {1, 2, 3, 4, 5, 6};

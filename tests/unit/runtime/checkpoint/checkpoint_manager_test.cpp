@@ -19,7 +19,7 @@ using Layout = CheckpointOptions::Layout;
 
 namespace {
 
-// A tensor that all ranks have, one that is divided among them, an empty one.
+// Has a tensor that all ranks have, one that is divided among them, and an empty one.
 class State {
  public:
   State(int rank, int size) {
@@ -76,7 +76,7 @@ void save_steps(const std::string& path, int ranks, const CheckpointOptions& opt
       saved.fill(step);
       saved.state.rank_values = {{"rng", "rank " + std::to_string(self.rank())}};
       checkpoints.save(step, saved.state);
-      saved.fill(-1);  // what is under way does not see it
+      saved.fill(-1);  // the save in progress must not see this
     }
     checkpoints.wait();
   });
@@ -262,7 +262,7 @@ TEST_CASE("an asynchronous save that fails is told by the next call") {
     const RankOutcome outcome = outcome_of([&] { checkpoints.wait(); });
     require(outcome.kind == ErrorKind::unavailable, outcome.message);
     require(outcome.message.find("rank 0: ") != std::string::npos, outcome.message);
-    checkpoints.wait();  // told once
+    checkpoints.wait();  // the error is reported only once
     self.group().barrier().wait();
     require(files_in(run).empty(), "something was left");
     checkpoints.save(2, saved.state);

@@ -23,7 +23,7 @@ void expect_corrupt(const std::string& json, const std::vector<std::string>& wor
   expect_error(ErrorKind::corrupt, words, [&] { (void)parse_safetensors_header(json, data_bytes); });
 }
 
-// One tensor called "t".
+// Returns a header with one tensor called "t".
 std::string tensor(const std::string& type, const std::string& shape, const std::string& offsets) {
   return R"({"t":{"dtype":")" + type + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
 }

@@ -75,7 +75,7 @@ TEST_CASE("steps are listed from the newest and removed whole") {
   CHECK(list_steps(path) == Steps{100, 20, 5});
   remove_step(path, 20);
   CHECK(list_steps(path) == Steps{100, 5});
-  discard_staged(path, 7);  // there is none
+  discard_staged(path, 7);  // nothing is staged
   stage(path, 7, "a", "half");
   discard_staged(path, 7);
   CHECK_FALSE(exists(path + "/" + staging_name(7)));

@@ -41,7 +41,7 @@ class Numbers {
     return std::to_string(index);
   }
 
-  // Throws for some index.
+  // Sets a function that throws for some indices.
   void fail_with(std::function<void(std::int64_t)> fail) { fail_ = std::move(fail); }
 
  private:
@@ -49,7 +49,7 @@ class Numbers {
   std::function<void(std::int64_t)> fail_;
 };
 
-// Batches of at least one sample, cut as the options say; written down one sample after the other.
+// Cuts the indices into batches as the options say. Each batch has at least one sample.
 std::vector<Indices> cut(const Indices& indices, const LoaderOptions& options) {
   std::vector<Indices> batches;
   for (const std::int64_t index : indices) {
@@ -78,7 +78,7 @@ std::vector<Indices> indices_of(const Loader& loader) {
   return batches;
 }
 
-// A data set that knows how many threads, of those that have read it, live.
+// Is a data set that counts the running threads that have read from it.
 struct Visited {
   static inline std::atomic<int> visitors = 0;
   static inline std::atomic<int> read = 0;
@@ -303,7 +303,7 @@ TEST_CASE("a loop that is left early ends its threads and loads little") {
   }
   CHECK(Visited::visitors == 0);
   CHECK(Visited::read >= 10);
-  CHECK(Visited::read <= 50);  // the first batch, and four ahead of it
+  CHECK(Visited::read <= 50);  // these are the first batch and four batches ahead of it
   CHECK_THROWS_AS(
       [&] {
         for ([[maybe_unused]] const auto& batch : loader) throw std::runtime_error("the step failed");

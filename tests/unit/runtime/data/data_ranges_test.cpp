@@ -40,7 +40,7 @@ class TextFiles {
   TemporaryDirectory directory_;
 };
 
-// The lines of a text, each with its end.
+// Returns the lines of a text, each with its end.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < text.size();) {
@@ -51,7 +51,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The rule, applied to each line.
+// Applies the rule to each line.
 ByteRange lines_that_begin_in(const std::string& text, ByteRange share) {
   std::uint64_t at = 0;
   ByteRange range;
@@ -138,7 +138,7 @@ TEST_CASE("ranges of a rank that does not exist are refused") {
 
 TEST_CASE("a line is the rank's in whose share it begins") {
   TextFiles files;
-  const std::string path = files.with("one\ntwo\nthree\nfour\n");  // shares: 7, 6, 6 bytes
+  const std::string path = files.with("one\ntwo\nthree\nfour\n");  // the shares have 7, 6 and 6 bytes
   CHECK(line_range(path, 0, 3) == ByteRange{0, 8});
   CHECK(line_range(path, 1, 3) == ByteRange{8, 14});
   CHECK(line_range(path, 2, 3) == ByteRange{14, 19});
@@ -179,7 +179,8 @@ TEST_CASE("what has no lines to divide is refused with the reason") {
 }
 
 TEST_CASE("whole files go, the largest first, to the rank with the fewest bytes") {
-  // a to rank 0; b and c to rank 1, which then has 8; d to rank 0, which then has 9; e to rank 1.
+  // a goes to rank 0; b and c go to rank 1, which then has 8 bytes; d goes to rank 0, which then has 9; e goes to rank
+  // 1.
   const std::vector<FileSize> files = {{"d", 2}, {"a", 7}, {"c", 3}, {"b", 5}, {"e", 1}};
   CHECK(whole_files(files, 0, 2) == std::vector<std::string>{"a", "d"});
   CHECK(whole_files(files, 1, 2) == std::vector<std::string>{"b", "c", "e"});

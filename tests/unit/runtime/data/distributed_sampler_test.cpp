@@ -24,7 +24,7 @@ Indices first(const Indices& indices, std::ptrdiff_t count) {
   return {indices.begin(), indices.begin() + count};
 }
 
-// What all ranks see together.
+// Returns what all ranks together see.
 std::multiset<std::int64_t> seen_by_all(std::int64_t size, int world, SamplerOptions options) {
   std::multiset<std::int64_t> seen;
   for (int rank = 0; rank < world; ++rank) {
@@ -36,7 +36,7 @@ std::multiset<std::int64_t> seen_by_all(std::int64_t size, int world, SamplerOpt
   return seen;
 }
 
-// What the ranks see together of the rest of an epoch, but for the padding; each has equally many.
+// Returns what all ranks together see of the rest of an epoch, without the padding. Each rank has equally many samples.
 Indices seen_of_rest(std::int64_t size, int world, SamplerOptions options, const ddp::SamplerState& state) {
   Indices seen;
   DistributedSampler first(size, 0, world, options);
@@ -96,7 +96,7 @@ TEST_CASE("8607 samples on 4 ranks are 2152 each with one repeated") {
   CHECK(rank0.size() == 2152);
   CHECK(first(rank0.indices(), 2) == Indices{5810, 8398});
   CHECK(first(rank3.indices(), 2) == Indices{6795, 510});
-  CHECK(rank3.indices().back() == 5810);  // the padding
+  CHECK(rank3.indices().back() == 5810);  // this is the padding
 
   const auto seen = seen_by_all(8607, 4, {});
   CHECK(seen.size() == 8608);
@@ -246,7 +246,7 @@ TEST_CASE("of an epoch that is consumed nothing is left, and the next one is who
   DistributedSampler sampler(10, 1, 4);
   sampler.set_epoch(6);
   sampler.consume(3);
-  CHECK(sampler.state() == ddp::SamplerState{.epoch = 6, .consumed = 10});  // samples, not padding
+  CHECK(sampler.state() == ddp::SamplerState{.epoch = 6, .consumed = 10});  // these are samples without padding
   CHECK(sampler.size() == 0);
   CHECK(sampler.padding() == 0);
   CHECK(sampler.indices().empty());

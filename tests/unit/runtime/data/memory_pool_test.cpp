@@ -29,7 +29,7 @@ TEST_CASE("a pool gives what came back and makes new memory when all is lent") {
       Memory again = pool->take();
       require(again.buffer().data == place && again.as<float>()[99] == 7, "the same one again");
       pool.reset();
-      again.as<float>()[0] = 1;  // lives on
+      again.as<float>()[0] = 1;  // the memory is still valid
     });
   }
 }

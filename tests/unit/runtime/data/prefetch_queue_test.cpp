@@ -26,7 +26,7 @@ std::shared_ptr<void> result(std::int64_t number) {
   return std::make_shared<std::int64_t>(number);
 }
 
-// The next result's number; -1: there is none.
+// Returns the number of the next result, or -1 if there is none.
 std::int64_t next_of(PrefetchQueue& queue) {
   const auto number = std::static_pointer_cast<std::int64_t>(queue.next());
   return number == nullptr ? -1 : *number;
@@ -65,7 +65,7 @@ TEST_CASE("jobs are done ahead of the consumer, but no further than was said") {
         if (number >= asked + ahead) too_far = true;
         return result(number);
       });
-      CHECK(eventually([&] { return begun == ahead; }));  // before anything is asked for
+      CHECK(eventually([&] { return begun == ahead; }));  // this is before the first next()
       for (std::int64_t number = 0; number < kJobs; ++number) {
         ++asked;
         CHECK(next_of(queue) == number);

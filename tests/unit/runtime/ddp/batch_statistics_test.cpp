@@ -12,7 +12,7 @@ using namespace ddp::test;
 
 namespace {
 
-// Value i of channel c on a rank.
+// Returns value i of channel c on a rank.
 double value(int rank, int c, int i) {
   return 1000 * c + std::sin(rank * 5.0 + i) * (c + 1) + rank;
 }

@@ -57,7 +57,7 @@ TEST_CASE("no parameters make no buckets") {
 }
 
 TEST_CASE("a bucket is closed once it holds at least the limit") {
-  // 64 bytes each: the first bucket is full with one, the others with two.
+  // Each parameter has 64 bytes. One parameter fills the first bucket, and two fill each other bucket.
   const Plan plan = plan_buckets(floats({16, 16, 16, 16, 16}), {64, 128});
   CHECK(plan == Plan{{DataType::f32, {4}, {{0, 16}}},
                      {DataType::f32, {3, 2}, {{16, 32}}},
@@ -84,7 +84,7 @@ TEST_CASE("types do not share a bucket and the open rest comes in the order of f
   const std::vector<ParameterSize> mixed = {
       {DataType::f32, 16}, {DataType::f64, 8}, {DataType::f32, 16}, {DataType::f64, 8}};
   CHECK(plan_buckets(mixed, kHuge) == Plan{{DataType::f64, {3, 1}, {{0, 16}}}, {DataType::f32, {2, 0}, {{0, 32}}}});
-  // Closed in the order in which they fill, whatever the type; only the first has the small limit.
+  // Buckets are closed in the order in which they fill, whatever their type. Only the first one has the small limit.
   CHECK(plan_buckets(mixed, {64, 128}) ==
         Plan{{DataType::f64, {3}, {{0, 8}}}, {DataType::f32, {2, 0}, {{0, 32}}}, {DataType::f64, {1}, {{8, 8}}}});
 }
@@ -101,7 +101,7 @@ TEST_CASE("an empty parameter is in a bucket and takes no memory") {
 TEST_CASE("neighbours in memory travel as one piece in whatever order they became ready") {
   const std::vector<ParameterSize> parameters = floats({16, 3, 16, 16});
   CHECK(plan_in_order(parameters, {1, 3, 2, 0}, kHuge) == Plan{{DataType::f32, {1, 3, 2, 0}, {{0, 64}}}});
-  // A bucket of what is not neighbours has several pieces, and none has the padding at its end.
+  // If the parameters of a bucket are not neighbours, it has several pieces. None of them has the padding at its end.
   CHECK(plan_in_order(parameters, {3, 1, 2, 0}, {128, 128}) ==
         Plan{{DataType::f32, {3, 1}, {{0, 16}, {32, 3}}}, {DataType::f32, {2, 0}, {{16, 16}, {48, 16}}}});
 }

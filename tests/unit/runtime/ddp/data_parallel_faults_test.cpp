@@ -1,4 +1,4 @@
-// What DistributedDataParallel does when programs or hooks are wrong, and with what is not trained.
+// Tests DistributedDataParallel with wrong programs and hooks, and with parameters that are not trained.
 #include <ddp/compression_hooks.h>
 #include <ddp/distributed_data_parallel.h>
 
@@ -132,10 +132,10 @@ TEST_CASE("a step that failed is given up by all ranks and the next one is whole
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, {.buckets = {.first_bytes = 1, .bytes = 1}});
-    data_parallel.abandon_step();  // there is none
+    data_parallel.abandon_step();  // there is no step
     for (int step = 0; step < 3; ++step) {
       fill_gradient(data_parallel, 2, 9.0);
-      data_parallel.mark_ready(2);  // is under way
+      data_parallel.mark_ready(2);  // the bucket is in progress
       expect_error(ErrorKind::invalid_argument, {"abandon_step"}, [&] { data_parallel.zero_gradients(); });
       data_parallel.abandon_step();
       expect_error(ErrorKind::invalid_argument, {"there was no finish()"},

@@ -21,7 +21,7 @@ namespace {
 
 const DataParallelOptions kBucketEach{.buckets = {.first_bytes = 1, .bytes = 1}};
 
-// One rank's model differs as `change` makes it.
+// Makes the model of one rank differ by `change`.
 GlooRanks::Deed with_different_model(int rank, const std::function<void(MixedModel&)>& change) {
   return [rank, change](GlooRanks::Rank& self) {
     MixedModel model;
@@ -81,7 +81,7 @@ TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
     DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
     if (self.rank() == 1) return self.waits_for_the_others();
     for (const std::size_t index : {2, 1, 0}) data_parallel.mark_ready(index);
-    // No finish(): the destructor waits for what was started.
+    // There is no finish(), so the destructor waits for the operations in progress.
   });
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("a gradient that is ready twice or not at all is named") {
   expect_error(ErrorKind::invalid_argument, {"never ready in this step: scale."}, [&] { data_parallel.finish(); });
   data_parallel.mark_ready(2);
   data_parallel.finish();
-  data_parallel.mark_ready(1);  // the next step
+  data_parallel.mark_ready(1);  // this begins the next step
 }
 
 TEST_CASE("gradients have their parameter's size and can be zeroed") {

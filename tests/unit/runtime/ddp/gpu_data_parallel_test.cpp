@@ -1,4 +1,5 @@
-// DistributedDataParallel with parameters in GPU memory: of the GPU in software, or of this machine (DDP_TEST_GPU=1).
+// Tests DistributedDataParallel with parameters in GPU memory. It is the GPU in software, or this computer's GPU
+// (DDP_TEST_GPU=1).
 #include <ddp/compression_hooks.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/gradient_accumulation.h>
@@ -19,7 +20,7 @@ using namespace ddp::test;
 
 namespace {
 
-// Two parameters on the GPU, and the stream on which the program computes.
+// Holds two parameters on the GPU, and the stream on which the program computes.
 struct GpuModel {
   static constexpr std::size_t kWeight = 300'000;
   static constexpr std::size_t kBias = 1'001;
@@ -40,12 +41,12 @@ struct GpuModel {
     return result;
   }
 
-  // Puts on the stream that all of the buffer is to be this value.
+  // Puts a copy on the stream that sets the whole buffer to this value.
   void set(const Buffer& buffer, float value) {
     std::vector<float>& values = written.emplace_back(buffer.count, value);
     require_cuda(cuda, cuda.copy_async(buffer.data, values.data(), buffer.bytes(), stream.handle()), "copy");
   }
-  // What the buffer holds when what is on the stream is done.
+  // Requires this value in the whole buffer when the work on the stream is done.
   void require_all(const Buffer& buffer, float expected, const std::string& what) {
     std::vector<float> values(buffer.count);
     group.copy(values, buffer, Stream::from_handle(stream.handle()));
@@ -61,7 +62,7 @@ struct GpuModel {
   Memory weight;
   Memory bias;
   std::vector<Tensor> parameters;
-  std::deque<std::vector<float>> written;  // must live until the stream has copied it
+  std::deque<std::vector<float>> written;  // must exist until the stream has copied it
 };
 
 void step(GpuModel& model, DistributedDataParallel& data_parallel, float gradient) {

@@ -9,12 +9,12 @@ using namespace ddp::internal;
 
 namespace {
 
-// Streams that say what was put on them, and marks whose times the test sets.
+// Records the work on its streams. The test sets the times of the marks.
 struct ScriptedStreams {
   int program = 0;
   int side = 0;
   std::vector<std::string> said;
-  std::vector<std::shared_ptr<double>> marks;  // negative: not come yet
+  std::vector<std::shared_ptr<double>> marks;  // negative if the mark is not reached yet
 
   std::string name(const void* stream) const { return stream == &program ? "program" : "side"; }
 };
@@ -75,7 +75,7 @@ TEST_CASE("steps count when the gpu has completed them") {
   StepStatistics mean;
   steps.add_completed(mean);
   CHECK(mean.steps == 0);
-  // Beginning; buckets begin at 1 and 2, finish() is entered at 4; the buckets end at 3 and 6; it is left at 6.
+  // The step begins at 0. The buckets begin at 1 and 2, and end at 3 and 6. finish() is entered at 4 and left at 6.
   const std::vector<double> times = {0, 1, 2, 4, 3, 6, 6};
   for (std::size_t i = 0; i < times.size(); ++i) *streams.marks[i] = times[i];
   steps.add_completed(mean);
@@ -84,7 +84,7 @@ TEST_CASE("steps count when the gpu has completed them") {
   CHECK(mean.communication_seconds == Approx(5));
   CHECK(mean.exposed_seconds == Approx(2));
   CHECK(mean.bytes == Approx(100));
-  // The second step began when the first was left; nothing of it is exposed.
+  // The second step began when the first one was left. None of its communication is exposed.
   const std::vector<double> later = {7, 7, 9, 8, 8, 9};
   for (std::size_t i = 0; i < later.size(); ++i) *streams.marks[times.size() + i] = later[i];
   steps.add_completed(mean);

@@ -12,7 +12,7 @@ using namespace ddp::test;
 
 namespace {
 
-// A model of one weight vector, whose gradient in a micro-step is one number.
+// Is a model of one weight vector, whose gradient in a micro-step is one number.
 struct OneWeight {
   std::vector<float> weight = std::vector<float>(5);
   DistributedDataParallel data_parallel;
@@ -30,7 +30,7 @@ void require_near(double value, double expected) {
   require(std::abs(value - expected) < 1e-6, std::to_string(value) + " is not " + std::to_string(expected));
 }
 
-// What rank r adds in micro-step i.
+// Returns what rank r adds in micro-step i.
 float part(int rank, int i) {
   return static_cast<float>(10 * rank + i);
 }
@@ -41,7 +41,7 @@ TEST_CASE("a window holds the mean over ranks and micro-steps, the short last on
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
     OneWeight model(self.group());
     Accumulation window = model.data_parallel.accumulate(4);
-    double sum = 0;  // over ranks, of the window
+    double sum = 0;  // the sum over ranks and over the window
     int length = 0;
     int windows = 0;
     for (int i = 0; i < 10; ++i) {
@@ -73,7 +73,7 @@ TEST_CASE("a window whose end was not foreseen is flushed") {
     require(window.flush(), "a window had begun");
     require_near(model.gradient(), (part(0, 4) + part(1, 4) + part(0, 5) + part(1, 5)) / 4);
     model.data_parallel.require_synchronized("step");
-    window.begin();  // the next one begins with zeroes
+    window.begin();  // the next window begins with zeroes
     require(model.gradient() == 0.0F, "not zeroed");
     model.backward(1);
     window.finish();
@@ -211,13 +211,14 @@ TEST_CASE("a micro-step that was begun and left out does not count") {
     int windows = 0;
     for (int i = 0; i < 12; ++i) {
       window.begin(i == 11);
-      if (i == 1 || i == 4 || i == 5) continue;  // bad batches, on all ranks: the last of a window, and whole ones
+      if (i == 1 || i == 4 || i == 5)
+        continue;  // the last batch of one window and all batches of another are bad on all ranks
       model.backward(6);
       if (!window.finish()) continue;
       require_near(model.gradient(), 6);
       ++windows;
     }
-    require(windows == 5, std::to_string(windows));  // 9 micro-steps
+    require(windows == 5, std::to_string(windows));  // there are 9 micro-steps
   });
 }
 

@@ -17,7 +17,7 @@ using namespace ddp::test;
 
 namespace {
 
-// One weight, whose gradient in a step is that of the rank's sample.
+// Has one weight. Its gradient in a step is the rank's sample.
 struct Training {
   std::vector<double> weight = std::vector<double>(40);
   std::vector<double> buffer = std::vector<double>(1);
@@ -107,7 +107,7 @@ TEST_CASE("without a step the last rank's parameters and buffers are everyone's 
     require(join.active_ranks() == std::vector<int>{1}, "active");
     require(training.buffer[0] == 1, "last buffer");
     training.data_parallel.verify_parameters();
-    // Afterwards all is as before.
+    // Afterwards, steps work as before.
     training.data_parallel.zero_gradients();
     training.backward(self.rank());
     require_near(training.data_parallel.gradient<double>(0)[0], 1);
@@ -123,7 +123,7 @@ TEST_CASE("a window that the end of the data cuts short is not lost") {
     Join join(
         training.data_parallel, [&] { training.optimizer.step(); }, options);
     Accumulation window = training.data_parallel.accumulate(2);
-    // Rank 0: 1, 1 | 1.   Rank 1: 10, 10 | 10, 10 | 10
+    // The micro-steps are 1, 1 | 1 on rank 0, and 10, 10 | 10, 10 | 10 on rank 1.
     double sum = 0;
     for (int i = 0; i < (self.rank() == 0 ? 3 : 5); ++i) {
       window.begin();

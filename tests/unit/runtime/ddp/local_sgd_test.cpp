@@ -89,7 +89,7 @@ TEST_CASE("local steps go on where a checkpoint was made") {
   LocalSgd local(data_parallel, {.period = 3, .warmup_steps = 2});
   const Tensor state = local.state();
   CHECK(state.name == "local_sgd");
-  state.data.as<std::int64_t>()[0] = 4;  // as a checkpoint does
+  state.data.as<std::int64_t>()[0] = 4;  // a checkpoint restores it like this
   local.follow();
   CHECK_FALSE(data_parallel.synchronizes());
   CHECK(local.step());

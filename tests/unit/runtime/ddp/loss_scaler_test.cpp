@@ -52,7 +52,7 @@ TEST_CASE("what is too small for f16 counts when the optimizer divides") {
                                             options);
       Optimizer optimizer(data_parallel, SgdOptions{.learning_rate = 1e7});
       LossScaler scaler({.scale = 65536});
-      const float gradient = 1e-8F;  // f16 begins at 6e-8
+      const float gradient = 1e-8F;  // the smallest f16 is 6e-8
       for (Float16& element : data_parallel.gradient<Float16>(0)) element = Float16(gradient * 65536);
       for (float& element : data_parallel.gradient<float>(1)) element = gradient * 65536;
       data_parallel.mark_ready(0);
@@ -63,7 +63,7 @@ TEST_CASE("what is too small for f16 counts when the optimizer divides") {
       require(scaler.unscale(optimizer), "finite");
       expect_error(ErrorKind::invalid_argument, {"called before in this step"},
                    [&] { (void)scaler.unscale(optimizer); });
-      // A step that the program left out is none of the next one's.
+      // A step that the program left out does not count in the next one.
       for (Float16& element : data_parallel.gradient<Float16>(0)) element = Float16(gradient * 65536);
       for (float& element : data_parallel.gradient<float>(1)) element = gradient * 65536;
       data_parallel.mark_ready(0);

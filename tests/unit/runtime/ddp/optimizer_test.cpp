@@ -16,7 +16,7 @@ using namespace ddp::test;
 
 namespace {
 
-// Parameters of three types, whose gradients depend on step, rank and place.
+// Has parameters of three types, whose gradients depend on step, rank and place.
 class Model {
  public:
   Model(ProcessGroup& group, const DataParallelOptions& options)
@@ -149,14 +149,14 @@ TEST_CASE("a parameter that nobody used stays as it is and its step does not cou
   CHECK(state[4].data.as<std::int64_t>()[0] == 1);
   CHECK(state[4].data.as<std::int64_t>()[1] == 0);
   CHECK(state[5].name == "optimizer.learning_rate");
-  state[5].data.as<double>()[0] = 0.25;  // as a checkpoint does
+  state[5].data.as<double>()[0] = 0.25;  // a checkpoint restores it like this
   CHECK(optimizer.learning_rate() == 0.25);
   used = {1, 1, 1};
   data_parallel.gradient<float>(0)[0] = 1;
   data_parallel.mark_ready(0);
   data_parallel.finish();
   optimizer.step();
-  CHECK(used[0] < 0.9F - 0.02F);  // at the rate that was loaded, not at 0.001
+  CHECK(used[0] < 0.9F - 0.02F);  // the step uses the rate that was loaded, not 0.001
 }
 
 TEST_CASE("parameters without elements have no optimizer state, sharded or not") {

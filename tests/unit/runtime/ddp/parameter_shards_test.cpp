@@ -13,7 +13,7 @@ using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("a range is cut into parts of parameters and padding belongs to none") {
-  // In the arena: 1 at 0, padding, 0 at 16.
+  // In the arena, parameter 1 is at 0, then comes padding, and parameter 0 is at 16.
   const std::vector<ParameterSize> sizes = {{DataType::f32, 20}, {DataType::f32, 5}};
   const GradientLayout layout = lay_out(sizes);
   const Bucket bucket{DataType::f32, {1, 0}, {{0, 36}}};

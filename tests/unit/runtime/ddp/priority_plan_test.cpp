@@ -13,9 +13,9 @@ using Order = std::vector<std::size_t>;
 
 TEST_CASE("large parameters are cut into pieces and small neighbours stay together") {
   const std::vector<ParameterSize> sizes = {{DataType::f32, 16}, {DataType::f32, 200}, {DataType::f32, 16}};
-  const GradientLayout layout = lay_out(sizes);  // 2 at 0, 1 at 16, 0 at 224
+  const GradientLayout layout = lay_out(sizes);  // parameter 2 is at 0, 1 at 16, and 0 at 224
   using Plan = std::vector<Bucket>;
-  // What is needed first comes first, though it lies last.
+  // The parameter that is needed first comes first, although it is the last one in memory.
   CHECK(cut_into_chunks(sizes, layout, Order{0, 2, 1}, 256) == Plan{{DataType::f32, {0, 1}, {{192, 48}}},
                                                                     {DataType::f32, {2, 1}, {{0, 64}}},
                                                                     {DataType::f32, {1}, {{64, 64}}},
@@ -43,7 +43,7 @@ TEST_CASE("chunks of any model have every element once") {
     for (const Bucket& chunk : cut_into_chunks(sizes, layout, order, 64 + generator() % 4000)) {
       for (const ArenaRange& range : chunk.ranges) {
         for (std::size_t i = range.first; i < range.first + range.count; ++i) ++covered[i];
-        // Every parameter that has elements in it is named.
+        // Every parameter that has elements in the chunk is named.
         for (std::size_t p = 0; p < sizes.size(); ++p) {
           const bool overlaps =
               layout.first[p] < range.first + range.count && range.first < layout.first[p] + sizes[p].count;
@@ -60,10 +60,10 @@ TEST_CASE("chunks of any model have every element once") {
 }
 
 TEST_CASE("what is needed first overtakes what waits") {
-  // By priority: the first is ready last. While the last one is sent, the others become ready.
+  // The order is by priority. Parameter 3 is ready first, and while it is sent the others become ready.
   const std::vector<Transmission> backward = {{3, 1}, {2, 1}, {1, 1}, {0, 4}};
   CHECK(transmission_order(backward) == Order{3, 0, 1, 2});
-  // A fast line sends each as it comes.
+  // A fast link sends each parameter when it becomes ready.
   const std::vector<Transmission> fast = {{3, 0.1}, {2, 0.1}, {1, 0.1}, {0, 0.1}};
   CHECK(transmission_order(fast) == Order{3, 2, 1, 0});
   CHECK(transmission_order({}).empty());

@@ -33,7 +33,7 @@ ReducerOptions with_limits(std::size_t first_bytes, std::size_t bytes) {
   return options;
 }
 
-// Four parameters with a bucket each: the last parameter's is the first to be reduced.
+// Has four parameters with a bucket each. The bucket of the last parameter is reduced first.
 class FourBuckets {
  public:
   explicit FourBuckets(const ReducerOptions& options = without_rebuilding())
@@ -47,7 +47,7 @@ class FourBuckets {
     for (const std::size_t parameter : order) REQUIRE(reducer_->mark_ready(parameter));
     reducer_->finish();
   }
-  // What was asked of the backend since the last time.
+  // Returns the calls of the backend since the last time.
   Calls new_calls() {
     const Calls all = script().calls();
     const Calls result(all.begin() + static_cast<std::ptrdiff_t>(seen_), all.end());
@@ -228,7 +228,7 @@ TEST_CASE("parameters that no rank uses are told") {
                                      "all_reduce average f32[32]", "all_reduce average f32[16]",
                                      "all_reduce max u8[4]"});
   CHECK(buckets.reducer().unused() == std::vector<std::size_t>{0, 2});
-  // A use anywhere in a window counts.
+  // A use anywhere in an accumulation window counts.
   buckets.reducer().plan_step({false, 1});
   buckets.steps({0});
   buckets.reducer().plan_step({true, 1});
@@ -243,9 +243,9 @@ TEST_CASE("a static graph is learnt in the first step") {
   for (const std::size_t parameter : {3, 1, 3, 0}) REQUIRE(buckets.reducer().mark_ready(parameter));
   CHECK(buckets.new_calls().empty());
   buckets.reducer().finish();
-  CHECK(buckets.new_calls().size() == 6);  // 4 buckets, which were used, the order
+  CHECK(buckets.new_calls().size() == 6);  // these are 4 buckets, the used parameters, and the order
   CHECK(buckets.reducer().unused() == std::vector<std::size_t>{2});
-  // Now in the order 1, 3, 0, 2.
+  // The order is now 1, 3, 0, 2.
   buckets.reducer().mark_ready(3);
   buckets.reducer().mark_ready(1);
   REQUIRE(buckets.script().reaches(7));

@@ -20,10 +20,10 @@ TEST_CASE("statistics are the means over steps") {
 
 TEST_CASE("buckets that wait for one another count once") {
   CHECK(seconds_under_way({}) == 0);
-  // The second one waits for the first for a second, the third begins after a pause.
+  // The second bucket waits for the first one for a second, and the third begins after a pause.
   const std::array<Interval, 3> buckets = {{{-1, 2}, {1, 4}, {6, 7}}};
   CHECK(seconds_under_way(buckets) == Approx(3 + 2 + 1));
-  // One that was there before the one before it ended takes no time of its own.
+  // A bucket that ends together with the previous one takes no further time.
   const std::array<Interval, 2> hidden = {{{0, 5}, {1, 5}}};
   CHECK(seconds_under_way(hidden) == Approx(5));
 }

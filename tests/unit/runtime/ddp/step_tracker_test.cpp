@@ -11,7 +11,7 @@ using Indices = std::vector<std::size_t>;
 
 namespace {
 
-// Parameters 0 to 4 in the buckets {4}, {3, 2}, {1, 0}.
+// Returns a tracker with the parameters 0 to 4 in the buckets {4}, {3, 2}, {1, 0}.
 StepTracker three_buckets() {
   StepTracker tracker(5);
   tracker.adopt(

@@ -10,7 +10,7 @@ using namespace ddp::internal;
 
 namespace {
 
-// One element through several steps, with gradient g in each.
+// Takes one element through several steps, with a gradient for each.
 template <typename T>
 class Weight {
  public:

@@ -9,7 +9,7 @@ using namespace ddp::test;
 
 namespace {
 
-// What each rank is told when rank r has the r-th text.
+// Returns the disagreement that each rank gets if rank r has the r-th text.
 std::vector<std::optional<std::string>> told(const std::vector<std::string>& texts) {
   std::vector<std::optional<std::string>> result(texts.size());
   GlooRanks(static_cast<int>(texts.size())).all_succeed([&](GlooRanks::Rank& self) {

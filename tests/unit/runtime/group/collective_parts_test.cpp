@@ -1,4 +1,4 @@
-// Collectives of parts, of bytes, and of nothing but the meeting, over every backend.
+// Tests collectives of parts, of bytes, and without data, on every backend.
 #include <ddp/process_group.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ TEST_CASE("parts may differ in size and lie anywhere") {
         ProcessGroup& group = self.group();
         const auto ranks = static_cast<std::size_t>(group.size());
         const int rank = group.rank();
-        // Rank i has 100 * i elements: rank 0 has none.
+        // Rank i has 100 * i elements, so rank 0 has none.
         std::vector<std::vector<std::int32_t>> storage(ranks);
         std::vector<Buffer> outputs;
         for (std::size_t i = 0; i < ranks; ++i) storage[i].resize(100 * i);
@@ -42,7 +42,7 @@ TEST_CASE("parts may differ in size and lie anywhere") {
                      root)
             .wait();
         require(received == own, "scatter");
-        // Everybody has one element more for each rank than for the rank before it.
+        // Each rank gives one element more to each rank than to the previous one.
         std::vector<std::vector<std::int32_t>> given(ranks);
         for (std::size_t to = 0; to < ranks; ++to) given[to].assign(to + 1, rank * 10 + static_cast<int>(to));
         const std::vector<ConstBuffer> summands(given.begin(), given.end());
@@ -50,7 +50,7 @@ TEST_CASE("parts may differ in size and lie anywhere") {
         group.reduce_scatter(sum, summands).wait();
         const int expected = 10 * (group.size() * (group.size() - 1) / 2) + group.size() * rank;
         require(sum == std::vector<std::int32_t>(sum.size(), expected), "reduce_scatter");
-        // Rank r gets r + 1 elements from everyone.
+        // Rank r gets r + 1 elements from each rank.
         std::vector<std::vector<std::int32_t>> taken(ranks, std::vector<std::int32_t>(sum.size()));
         const std::vector<Buffer> places(taken.begin(), taken.end());
         group.all_to_all(places, summands).wait();
@@ -69,7 +69,7 @@ TEST_CASE("reductions of many pieces, of which some ranks have fewer", "[slow]")
       INFO(backend.name << ", " << size << " ranks");
       RankThreads(backend.make, size).all_succeed([](RankThreads::Rank& self) {
         ProcessGroup& group = self.group();
-        // Rank i gets i * 700,001 elements: rank 0 nothing.
+        // Rank i gets i * 700,001 elements, so rank 0 gets none.
         const auto value = [](int rank, std::size_t i) { return rank + 1 + static_cast<std::int32_t>(i % 1'000); };
         const auto sum = [&](std::size_t i) {
           std::int32_t result = 0;
@@ -101,7 +101,7 @@ TEST_CASE("bytes of different lengths are gathered on every rank") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const int size : {1, 2, 3}) {
       RankThreads(backend.make, size).all_succeed([](RankThreads::Rank& self) {
-        // Rank 0 has nothing to say.
+        // Rank 0 has an empty text.
         const std::string own(static_cast<std::size_t>(self.rank()) * 5, static_cast<char>('a' + self.rank()));
         const std::vector<std::string> all = self.group().all_gather_bytes(own);
         require(all.size() == static_cast<std::size_t>(self.group().size()), "one text a rank");

@@ -1,4 +1,4 @@
-// What collectives compute: every operation, type, reduction and backend against a reference in double precision.
+// Tests what collectives compute: every operation, type, reduction and backend against a reference in double precision.
 #include <ddp/process_group.h>
 
 #include "support/backends_under_test.h"
@@ -11,10 +11,10 @@ using namespace ddp::test;
 
 namespace {
 
-// Elements: none, one, fewer than ranks, an odd number, not a multiple of any vector's width.
+// The counts are: none, one, fewer than ranks, an odd number, and no multiple of any vector's width.
 constexpr std::array<std::size_t, 5> kCounts = {0, 1, 3, 7, 1021};
 
-// Every operation, type and reduction, with 1 to 8 ranks.
+// Checks every operation, type and reduction, with 1 to 8 ranks by default.
 void check_backend(const BackendUnderTest& backend, const std::vector<int>& sizes = {1, 2, 3, 4, 5, 6, 7, 8}) {
   for (const int size : sizes) {
     INFO(backend.name << ", " << size << " ranks");
@@ -112,7 +112,7 @@ TEST_CASE("all_reduce works on both sides of the sizes where an algorithm change
 }
 
 TEST_CASE("collectives between nodes give what the reference gives") {
-  // Two ranks on each of two nodes; three and one; one on each of three.
+  // The layouts are two ranks on each of two nodes, three and one, and one on each of three nodes.
   const std::vector<std::string> layouts = {"aabb", "abab", "aaab", "abc"};
   for (const std::string& layout : layouts) {
     INFO(layout);

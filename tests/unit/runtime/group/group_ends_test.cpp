@@ -1,5 +1,5 @@
-// Groups that end, are aborted, or wait for somebody in vain; and calls that are refused.
-// What a group checks, names and breaks; what its collectives compute is in collectives_test.cpp.
+// Tests groups that end, are aborted, or wait for a rank in vain, and calls that are refused. collectives_test.cpp
+// tests what the collectives compute.
 #include <ddp/process_group.h>
 
 #include <functional>

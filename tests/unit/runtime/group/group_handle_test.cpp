@@ -1,4 +1,4 @@
-// What a ProcessGroup is as a handle: copies, batches, what it can be given.
+// Tests a ProcessGroup as a handle: copies, batches, and the arguments that it accepts.
 #include <ddp/process_group.h>
 
 #include <array>

@@ -24,7 +24,7 @@ using ddp::internal::Call;
 
 namespace {
 
-// Operations that are functions of the test.
+// Runs operations that are functions of the test.
 class Deeds : public ddp::internal::CallRunner {
  public:
   void add(const std::string& name, std::function<void()> deed) {
@@ -57,7 +57,7 @@ class DeedQueue {
     deeds_->add(name, std::move(deed));
     return queue_.push(std::move(call));
   }
-  // What is pushed from now on can begin without its run().
+  // Operations that are pushed from now on can begin without their run().
   void begins(std::function<bool()> begin) { deeds_->begins = std::move(begin); }
   ddp::internal::OperationQueue& queue() { return queue_; }
 
@@ -105,7 +105,7 @@ TEST_CASE("a destroyed queue leaves no operation running and none undone") {
   destroyed.get();
   CHECK(ended);
   running.wait();
-  CHECK(waiting.done());  // aborted, or run if the destruction came late
+  CHECK(waiting.done());  // it was aborted, or it has run if the destruction came late
 }
 
 TEST_CASE("an exception is not held up by an operation that nobody answers") {

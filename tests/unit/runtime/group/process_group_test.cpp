@@ -1,4 +1,4 @@
-// What a group checks, names and breaks; what its collectives compute is in collectives_test.cpp.
+// Tests what a group checks, names and breaks. collectives_test.cpp tests what its collectives compute.
 #include <ddp/process_group.h>
 
 #include <array>
@@ -97,7 +97,7 @@ TEST_CASE("a rank that does not come makes the others time out") {
     CallOptions options;
     options.timeout = 200ms;
     const RankOutcome late = outcome_of([&] { self.group().all_reduce(values, ReduceOp::sum, options).wait(); });
-    // Whoever times out first closes his connections.
+    // The rank that times out first closes its connections.
     require(late.kind == ErrorKind::timeout || late.kind == ErrorKind::peer_lost, "not: " + late.message);
     const RankOutcome after = outcome_of([&] { self.group().all_reduce(values).wait(); });
     require(after.kind == ErrorKind::aborted, "expected aborted, not: " + after.message);
@@ -247,7 +247,7 @@ TEST_CASE("what a rank gave before it left counts, however late another one is")
     RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
       const std::vector<float> own(5, static_cast<float>(self.rank()));
       std::vector<float> all(15);
-      // Longer than any time for which a rank that has gone is waited for.
+      // This is longer than any wait for a rank that has ended.
       if (self.rank() == 2) std::this_thread::sleep_for(700ms);
       self.group().gather(self.rank() == 0 ? Buffer(all) : Buffer(), own, 0).wait();
       if (self.rank() == 1) return self.leaves();
@@ -273,7 +273,7 @@ TEST_CASE("groups of some ranks work beside the whole") {
     INFO(backend.name);
     RankThreads(backend.make, 4).all_succeed([](RankThreads::Rank& self) {
       ProcessGroup& world = self.group();
-      // Even and odd ranks, the latter in descending order.
+      // The halves are the even ranks, and the odd ranks in descending order.
       auto half = world.split(world.rank() % 2, world.rank() % 2 == 0 ? world.rank() : -world.rank());
       require(half && half->size() == 2, "two halves");
       require(half->rank() == std::vector<int>{0, 1, 1, 0}[static_cast<std::size_t>(world.rank())], "order");
@@ -323,7 +323,7 @@ TEST_CASE("groups that are made of a group share its page and its faults") {
 
 TEST_CASE("several threads may call one group") {
   RankThreads(cpu_near().make, 2).all_succeed([](RankThreads::Rank& self) {
-    // One thread calls, others wait, ask and continue; each has a group of its own besides.
+    // One thread calls, and others wait, ask and continue. Each thread also has its own group.
     const std::vector<int> both = {0, 1};
     ProcessGroup own = self.group().new_group(both);
     std::thread beside([&] {
@@ -352,7 +352,7 @@ TEST_CASE("memory of the group is of zeros and may outlive it") {
     RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
       Memory kept = self.group().allocate(1'000'000, DataType::f32);
       {
-        // Some of it, some other memory: both ranks need not do alike.
+        // One rank uses group memory, and the other one its own memory.
         Memory more = self.group().allocate(100'000, DataType::f32);
         std::vector<float> own(100'000, 1.0F);
         const Buffer values = self.rank() == 0 ? more.buffer() : Buffer(own);

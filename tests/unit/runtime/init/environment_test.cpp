@@ -23,7 +23,7 @@ StartEnvironment read(const Variables& variables) {
   });
 }
 
-// What ddplaunch gives rank 5 of 8, the second of four on its node.
+// ddplaunch gives these variables to rank 5 of 8, the second of four on its node.
 const Variables kLaunched = {{"RANK", "5"},
                              {"WORLD_SIZE", "8"},
                              {"LOCAL_RANK", "1"},
@@ -65,7 +65,7 @@ TEST_CASE("a number out of range is named with its range") {
 TEST_CASE("a missing variable is named") {
   expect_error(ErrorKind::invalid_argument, {"WORLD_SIZE"}, [] { read(without(kLaunched, "WORLD_SIZE")); });
   expect_error(ErrorKind::invalid_argument, {"MASTER_PORT"}, [] { read(without(kLaunched, "MASTER_PORT")); });
-  // The store may be named by init's method instead.
+  // The method of init() may name the store instead.
   CHECK(read(without(kLaunched, "MASTER_ADDR")).master_addr.empty());
   expect_error(ErrorKind::invalid_argument, {"OMPI_COMM_WORLD_SIZE"}, [] { read({{"OMPI_COMM_WORLD_RANK", "0"}}); });
 }

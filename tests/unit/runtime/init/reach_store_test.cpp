@@ -40,7 +40,7 @@ TEST_CASE("rank 0 serves the store itself if no launcher does") {
   const auto first = reach_store(method, rank_of_two(0), kPatience);
   first->set("k", "v");
   CHECK(second.get()->get("k") == "v");
-  // Again in the same process: the same server.
+  // A second call in the same process reaches the same server.
   CHECK(reach_store(method, rank_of_two(0), kPatience)->get("k") == "v");
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("ranks meet in a file, again and again, and the last removes it") {
 }
 
 TEST_CASE("a file that an earlier run left is refused on every rank") {
-  // The earlier run: one rank came, or both; the new one: rank 0 or rank 1 comes first.
+  // In the earlier run one rank came, or both. In the new one, rank 0 or rank 1 comes first.
   const bool both = GENERATE(false, true);
   const int first = GENERATE(0, 1);
   const auto store = make_memory_store(kPatience);

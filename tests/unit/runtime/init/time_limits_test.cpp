@@ -17,7 +17,7 @@ TEST_CASE("a rank that nobody watches gives up after some minutes") {
 
 TEST_CASE("under ddplaunch ranks wait for each other without a limit of their own") {
   const TimeLimits limits = time_limits({}, true);
-  CHECK(limits.connecting == 10min);  // all have come: it is the network
+  CHECK(limits.connecting == 10min);  // all ranks have come, so only the network causes delays
   CHECK(limits.store == 5min);
   CHECK(limits.operation == limits::kNoTimeout);
   CHECK(limits.coming == limits::kNoTimeout);

@@ -1,4 +1,4 @@
-// Groups on several nodes that lose a rank, or wait for one in vain: all ranks name it.
+// Tests groups on several nodes that lose a rank, or wait for one in vain. All ranks name it.
 #include "runtime/peers/lost_rank.h"
 
 #include <future>
@@ -29,7 +29,7 @@ Error lost(int rank, const std::string& text) {
   return {ErrorKind::peer_lost, text, rank};
 }
 
-// A server that does not answer any more.
+// Simulates a server that no longer answers.
 class SilentStore : public Store {
  public:
   void close() { closed_.set_value(); }

@@ -41,11 +41,11 @@ TEST_CASE("a rank that left is lost but for those whose collectives it has compl
   };
   NodeArea& other = groups[0]->area(1 - groups[0]->own());
   groups[1].reset();
-  CHECK(is_lost());  // nothing was called
+  CHECK(is_lost());  // the rank has called nothing
   groups[0]->own_area().shown = 3;
   other.shown = 3;
   other.done = 2;
-  CHECK(is_lost());  // it was called, and dropped
+  CHECK(is_lost());  // the call was dropped
   other.done = 3;
   CHECK_FALSE(is_lost(std::chrono::steady_clock::now() + 2 * limits::kLeftPeerGrace));
 }

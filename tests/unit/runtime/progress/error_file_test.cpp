@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kVariable = "TORCHELASTIC_ERROR_FILE";
 
-// A place for the last words, told to the process as the launcher does.
+// Sets the path of the error file in the environment, as the launcher does.
 class ErrorFile {
  public:
   explicit ErrorFile(const std::string& name = "error.json") : path_(directory_.path() + "/" + name) {

@@ -207,6 +207,6 @@ TEST_CASE("transfers that are done make room and those that are not stay") {
   progress.finished(transfer(Operation::send, 1, 4));
   progress.called(transfer(Operation::send, 1, 10));
   CHECK(numbers_not_done(made.layout->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 5, 6, 7, 8, 10});
-  progress.finished(transfer(Operation::send, 1, 9));  // which is not shown
+  progress.finished(transfer(Operation::send, 1, 9));  // the page does not show this transfer
   CHECK(made.layout->groups[0].transfers_finished == 2);
 }

@@ -19,7 +19,7 @@ using namespace ddp::internal;
 
 namespace {
 
-// The process has one handler, and it has one page.
+// The process has one handler, which has one page.
 wire::StatusPageLayout& page() {
   static const auto the_page = [] {
     auto made = std::make_unique<wire::StatusPageLayout>();
@@ -49,7 +49,7 @@ TEST_CASE("every thread that is asked says where it is") {
   answer_stack_requests(&page());
   const int signal = page().stacks.signal;
   REQUIRE(signal == stack_signal());
-  answer_stack_requests(&page());  // changes nothing
+  answer_stack_requests(&page());  // a second call changes nothing
 
   std::atomic<pid_t> tid = 0;
   std::thread other([&] {
@@ -60,7 +60,7 @@ TEST_CASE("every thread that is asked says where it is") {
   for (std::uint32_t request = 1; request <= 3; ++request) {
     page().stacks.taken = 0;
     page().stacks.request = request;
-    CHECK(stack_of(::getpid()) == nullptr);  // the answers before are none to this
+    CHECK(stack_of(::getpid()) == nullptr);  // earlier answers do not count for this request
     ::pthread_kill(other.native_handle(), signal);
     ::pthread_kill(::pthread_self(), signal);
     test::eventually([&] { return stack_of(tid) != nullptr; });
@@ -69,10 +69,10 @@ TEST_CASE("every thread that is asked says where it is") {
     REQUIRE(theirs != nullptr);
     REQUIRE(ours != nullptr);
     CHECK(ours->depth > 2);
-    // Where it is, not the handler: within a few bytes of the function's beginning.
+    // The answer is the place of the thread, not of the handler: within a few bytes of the function's beginning.
     const auto begin = reinterpret_cast<std::uintptr_t>(&go_round_and_round);
     const bool in_function = theirs->addresses[0] >= begin && theirs->addresses[0] < begin + 256;
-    const bool in_caller = theirs->addresses[0] != 0;  // inlined all the same
+    const bool in_caller = theirs->addresses[0] != 0;  // the function may be inlined
     CHECK((in_function || in_caller));
     CHECK(page().stacks.taken == 2);
   }

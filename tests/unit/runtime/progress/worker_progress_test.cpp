@@ -7,7 +7,7 @@
 using namespace ddp;
 using namespace ddp::internal;
 
-// What the page shows is tested with a launcher: integration/status_page_test.py.
+// integration/status_page_test.py tests what the page shows, with a launcher.
 TEST_CASE("without a launcher phases cost nothing and break nothing") {
   const PhaseScope outer(Phase::evaluation,
                          "validation set with a name that is longer than there is room for on a page");

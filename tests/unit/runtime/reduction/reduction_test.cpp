@@ -105,7 +105,7 @@ TEST_CASE("a destination may be a source and there may be several") {
 
 TEST_CASE("all processors give the same bits") {
   const ReductionKernels& best = reduction_kernels();
-  if (&best == &kPortableKernels) return;  // nothing to compare with here
+  if (&best == &kPortableKernels) return;  // there is nothing to compare with
   std::mt19937 generator(test::random_seed());
   constexpr std::size_t kCount = 2500;  // two and a half blocks
   for (const DataType type : kDataTypes) {
@@ -126,7 +126,7 @@ TEST_CASE("all processors give the same bits") {
       best.at(type, kind)(sources, {&destination, 1}, kCount);
       destination = portable.data();
       kPortableKernels.at(type, kind)(sources, {&destination, 1}, kCount);
-      // What a NaN's payload becomes is the compiler's choice of operand order.
+      // The payload of a NaN depends on the compiler's order of the operands.
       const auto is_nan = [&](std::size_t i, const std::vector<unsigned char>& bytes) {
         float single = 0;
         double twice = 0;

@@ -50,7 +50,7 @@ TEST_CASE("a server that closes the connection upon the greeting is asked in the
   auto client = connection_to(store, 2);
   {
     RawPeer first = store.accepts();
-    // To that server the greeting is a key of a length that it cannot even try to allocate.
+    // That server takes the greeting for a key with a length that it cannot even try to allocate.
     const std::string hello = first.hears_bytes(10);
     CHECK(to_hex(hello.substr(6, 3)) == "FF FF FF");
   }

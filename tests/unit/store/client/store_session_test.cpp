@@ -1,4 +1,4 @@
-// Lost connections and waits in vain, with a server that the test plays.
+// Tests lost connections and waits in vain. The test acts as the server.
 #include "store/client/store_session.h"
 
 #include "store/key_requests.h"
@@ -15,7 +15,7 @@ using Keys = std::vector<std::string>;
 
 namespace {
 
-// A client that is rank 1 of 4 and its peer, the server with the id 7.
+// Holds a client that is rank 1 of 4, and its peer, the server with the id 7.
 struct Pair {
   ScriptedStore store;
   std::shared_ptr<Store> client;
@@ -100,7 +100,7 @@ TEST_CASE("a set that nothing has confirmed is not silently lost") {
   pair.server->hears(encode(set("/k", "v")));
   pair.server->vanishes();
   expect_error(ErrorKind::unavailable, {"unknown whether SET of key 'k' was carried out"}, [&] { got.get(); });
-  // A later answer confirms it.
+  // A later answer confirms the set.
   auto checked = beside([&] {
     pair.client->set("k", "v");
     return pair.client->check(Keys{"k"}) && pair.client->check(Keys{"k"});

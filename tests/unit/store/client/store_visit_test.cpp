@@ -40,7 +40,7 @@ std::unique_ptr<RunningStore> store_with_token(const std::string& secret) {
   return std::make_unique<RunningStore>(options);
 }
 
-// Answers the greeting as PyTorch's current server and ours do.
+// Answers the greeting as PyTorch's current server and the launcher's do.
 RawPeer greeted(ScriptedStore& store) {
   RawPeer client = store.accepts();
   client.hears(encode(validate()));
@@ -116,7 +116,7 @@ TEST_CASE("stores of PyTorch are named as such, with a token and without") {
   const Authenticator token = GENERATE(Authenticator(), fake_authenticator("secret"));
   auto found = beside([port = store.port(), token] { return StoreVisit::open("127.0.0.1", port, token, soon()); });
   SECTION("of today") {
-    if (token) greeted(store).hears_bytes(41);  // AUTH_HELLO: it closes the connection
+    if (token) greeted(store).hears_bytes(41);  // upon AUTH_HELLO it closes the connection
     asked_who_it_is(store, 1);
     const auto result = found.get();
     CHECK(result.error().kind == Kind::foreign);

@@ -23,10 +23,10 @@ std::shared_ptr<ddp::Store> client_of(const RunningStore& store, std::chrono::mi
   return connect_tcp_store("127.0.0.1", store.port(), timeout);
 }
 
-// VALIDATE, PING and its nonce, CHECK of our own key.
+// VALIDATE, PING with its nonce, and CHECK of the extensions key
 constexpr std::size_t kHelloBytes = 5 + 5 + 1 + 8 + 8 + ddp::wire::kStoreExtensionsKey.size();
 
-// What a store says to a client that comes. No assertions: these run beside the test's own thread.
+// Sends the store's answer to a new client. It makes no assertions, because it runs beside the test's own thread.
 void answer_handshake(int fd, std::uint8_t extensions = ddp::wire::kStoreNotReady) {
   std::string hello(kHelloBytes, '\0');
   if (!ddp::net::receive_all(fd, hello, soon())) return;
@@ -72,7 +72,7 @@ TEST_CASE("a client tries again until the store is there") {
   BoundSocket listener;
   listener.listen();
   std::thread late_server([&] {
-    listener.accept().reset();  // the first try fails, in both dialects
+    listener.accept().reset();  // the first try fails in both dialects
     listener.accept().reset();
     answer_handshake(listener.accept().get());
   });

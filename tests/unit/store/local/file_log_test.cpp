@@ -47,7 +47,7 @@ TEST_CASE("a changed bit in a record is noticed") {
   for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::string changed = bytes;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
-    // A length that became longer is one whose bytes have not come yet.
+    // If the length grew, the bytes of the record have not come yet.
     REQUIRE_FALSE(std::holds_alternative<LogEntry>(next_record(changed)));
   }
 }

@@ -41,7 +41,7 @@ void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-// A process that does the deed; 0: it threw nothing. The child is a copy of a process of one thread.
+// Starts a process that calls `deed` and exits with 0 if it threw nothing. The parent must have only one thread.
 template <typename Deed>
 pid_t start(Deed&& deed) {
   const pid_t pid = ::fork();
@@ -63,7 +63,7 @@ int ending_of(pid_t pid) {
   return status;
 }
 
-// A process that does a deed without end until it is killed.
+// Runs a process that calls an endless function until it is killed.
 class Killed {
  public:
   explicit Killed(std::function<void()> deed) : deed_(std::move(deed)) { pid_ = start(deed_); }
@@ -123,7 +123,7 @@ TEST_CASE("writers that are killed at any moment disturb nobody") {
   const File file;
   std::mt19937 random(random_seed());
   const auto store = make_file_store(file.path, kPatience);
-  // What a writer has been told, it has written; what it was about to do may have happened or not.
+  // A write that was confirmed has happened. A write in progress may have happened or not.
   const std::string large(300'000, 'x');
   const std::string tally_path = file.directory.path() + "/tally";
   const ddp::base::UniqueFd tally(::open(tally_path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
@@ -139,7 +139,7 @@ TEST_CASE("writers that are killed at any moment disturb nobody") {
   Killed writers[] = {Killed(write_for_ever), Killed(write_for_ever)};
   std::int64_t seen = 0;
   for (int i = 0; i < kKills; ++i) {
-    // The survivors get on, or this never ends.
+    // The survivors continue, or this loop never ends.
     for (const std::int64_t before = seen; seen < before + 2;) {
       seen = store->add("n", 0);
       if (store->check(Keys{"large"})) REQUIRE((store->get("large") == large));
@@ -170,7 +170,7 @@ TEST_CASE("a record that was cut anywhere is not there and the next writer goes 
     { std::ofstream(file.path, std::ios::binary | std::ios::app) << record.substr(0, length); }
     CHECK_FALSE(survivor->check(Keys{"b"}));
     CHECK(survivor->get("a") == "1");
-    const auto late = make_file_store(file.path, kPatience);  // writes that it came
+    const auto late = make_file_store(file.path, kPatience);  // the constructor records its arrival
     CHECK_FALSE(late->check(Keys{"b"}));
     late->set("c", "2");
     CHECK(survivor->get("c") == "2");
@@ -213,7 +213,7 @@ TEST_CASE("a full disk is an error that names the file and leaves the log whole"
   const auto store = make_file_store(file.path, kPatience);
   store->set("a", "1");
   const std::string before = contents(file.path);
-  // A limit of this process in the place of the disk's: a piece of the record fits.
+  // A limit of this process simulates a full disk. Only a part of the record fits.
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ::getrlimit(RLIMIT_FSIZE, &old);

@@ -81,11 +81,11 @@ TEST_CASE("a user whom the namespace does not know may be anybody, and is refuse
   policy.unknown_uid = kNobody;
   CHECK(decide(policy, local(0)).verdict == Verdict::admit);
   CHECK_THAT(decide(policy, local(kNobody)).reason, Catch::Contains("does not know (shown as uid 65534)"));
-  // Also if it is shown as root.
+  // The same holds if it is shown as root.
   policy.own_uid = kAnna;
   policy.unknown_uid = 0;
   CHECK(decide(policy, local(0)).verdict == Verdict::refuse);
-  // Where all users are known, nobody is a user as any other.
+  // If all users are known, the user `nobody` is like any other.
   policy.own_uid = kNobody;
   policy.unknown_uid = std::nullopt;
   CHECK(decide(policy, local(kNobody)).verdict == Verdict::admit);
@@ -122,7 +122,7 @@ TEST_CASE("from other machines a launcher authenticates, and then its whole mach
   CHECK(decide(policy, remote()).verdict == Verdict::authenticate);
   CHECK_THAT(decide(policy, remote()).reason, Catch::Contains("no launcher has proved to know the token"));
   CHECK(decide(policy, remote(true)).verdict == Verdict::admit);
-  // A uid of another machine would mean nothing here.
+  // A uid of another node would mean nothing here.
   PeerFacts peer = remote();
   peer.owner = kAnna;
   CHECK(decide(policy, peer).verdict == Verdict::authenticate);

@@ -24,7 +24,7 @@ StoreRequest auth(StoreOp op, const std::string& value) {
   return request(op, {}, {value});
 }
 
-// What the client makes of the server's answer, a `bytes`.
+// Returns the client's proof for the server's answer, which is a `bytes`.
 std::optional<std::string> proof_for(ClientHandshake& client, const std::string& answer) {
   return client.proof(answer.substr(8));
 }

@@ -1,4 +1,4 @@
-// What launchers say to each other through a store's server.
+// Tests messages between launchers through a store's server.
 #include <condition_variable>
 #include <mutex>
 #include <vector>
@@ -19,7 +19,7 @@ std::string control(const std::string& message) {
   return encode(wire::StoreRequest{.op = wire::StoreOp::control, .keys = {}, .values = {message}});
 }
 
-// A store whose coordinator keeps what it hears.
+// Runs a store whose coordinator keeps the messages that it receives.
 class Coordinator {
  public:
   explicit Coordinator(store::StoreServerOptions options = {}) : store(with_coordinator(std::move(options))) {}
@@ -79,11 +79,11 @@ TEST_CASE("a launcher and the coordinator say messages to each other until one c
     server.send_control(id, "bye");
     server.close_control(id);
   });
-  // What it had said meanwhile does not keep it from reading, and is not heard.
+  // Messages that the client has sent meanwhile do not stop it from reading, and are ignored.
   b.says(control("is anybody there?"));
   b.hears(text_reply("bye")).is_disconnected();
   b.says(control("and now?"));
-  // To who has gone, nothing is said.
+  // Nothing is sent to a client that has left.
   coordinator.store.with([&](store::StoreServer& server) { server.send_control(id, "too late"); });
 }
 

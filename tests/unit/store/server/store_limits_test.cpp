@@ -24,7 +24,7 @@ TEST_CASE("each limit of the store has one name, and its default is within its b
     CHECK_FALSE(set_store_limits(limits, std::string(limit.name) + "=17"));
     CHECK(limits.*limit.member == 17);
     limits.*limit.member = value;
-    CHECK(limits == StoreLimits());  // nothing else has changed
+    CHECK(limits == StoreLimits());  // no other limit has changed
 
     CHECK_FALSE(set_store_limits(limits, std::string(limit.name) + "=" + std::to_string(limit.maximum)));
     CHECK(limits.*limit.member == limit.maximum);
@@ -32,7 +32,7 @@ TEST_CASE("each limit of the store has one name, and its default is within its b
     CHECK(set_store_limits(limits, std::string(limit.name) + "=0"));
     CHECK(limits.*limit.member == limit.maximum);
   }
-  CHECK(names.size() * sizeof(std::size_t) == sizeof(StoreLimits));  // no member without a name
+  CHECK(names.size() * sizeof(std::size_t) == sizeof(StoreLimits));  // every member has a name
 }
 
 TEST_CASE("store limits are read with units, several at once, the last one wins") {

@@ -9,7 +9,7 @@ using std::chrono::seconds;
 
 namespace {
 
-// The sentence when the client gives up a wait for `keys` that began half a minute ago.
+// Returns the sentence if the client gives up a wait for `keys` that began half a minute ago.
 std::string sentence(StoreTable& table, ConnectionId id, const std::vector<std::string>& keys) {
   const TimePoint start{};
   const ServedClient session(id, {}, "127.0.0.1:4711", {}, start);

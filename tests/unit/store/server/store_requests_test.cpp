@@ -1,4 +1,4 @@
-// The requests of later PyTorch versions, and our own.
+// Tests the requests of later PyTorch versions, and ddplaunch's own requests.
 #include "support/bytes.h"
 #include "support/catch.h"
 #include "support/store_conversation.h"
@@ -156,7 +156,7 @@ TEST_CASE("EXPLAIN tells who waits, who does not and who is not there") {
   talk.says(kBert, barrier("j", 6));
   explains("0, 1", "4", "2, 3, 5");
   talk.says(kAnna, cancel_wait());
-  explains("0, 1", "4", "2, 3, 5");  // it gave up, and has not waited for anything else since
+  explains("0, 1", "4", "2, 3, 5");  // rank 0 gave up, and has not waited for anything else since
   talk.says(kAnna, wait({"other"}));
   explains("1", "0, 4", "2, 3, 5");
 }

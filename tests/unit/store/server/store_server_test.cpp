@@ -31,7 +31,7 @@ RawPeer current_client(std::uint16_t port) {
   return client;
 }
 
-// The server still serves others.
+// Requires that the server still serves others.
 void expect_service(std::uint16_t port) {
   current_client(port).says(encode(add("service", 0))).hears(number_reply(0));
 }
@@ -103,7 +103,7 @@ TEST_CASE("a client that does not read its replies is asked for nothing more and
   for (int i = 0; i < 100; ++i) much += encode(get("/k"));
   stubborn.says(much);
   expect_service(store.port());
-  // One reply beyond those that the kernel keeps, in a buffer that grows by doubling.
+  // The server holds one reply beyond those in the kernel, in a buffer that grows by doubling.
   for (const auto& client : store.report().clients) CHECK(client.held_bytes < 4 * static_cast<std::int64_t>(size));
   store.complains_of("does not read");
   expect_service(store.port());
@@ -197,7 +197,7 @@ TEST_CASE("requests are served in order however they are cut") {
 TEST_CASE("both dialects see the same keys") {
   RunningStore store;
   RawPeer old_client(store.port());
-  const RawPeer old_callback_channel(store.port());  // 1.13 opens a second connection and says nothing on it
+  const RawPeer old_callback_channel(store.port());  // 1.13 opens a second connection and sends nothing on it
   old_client.says(encode(set("/k", "v"), StoreDialect::legacy) + encode(add("init/", 1), StoreDialect::legacy));
   old_client.hears(number_reply(1));
   RawPeer new_client = current_client(store.port());

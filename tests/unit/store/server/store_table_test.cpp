@@ -115,7 +115,7 @@ TEST_CASE("a deleted key is waited for again") {
   talk.says(kAnna, wait({"a", "b"}));
   talk.says(kBert, set("a", ""));
   talk.says(kBert, delete_key("a")).hears(kBert, number_reply(1)).nobody_hears_more();
-  // "a" has been seen; PyTorch's server counts it as arrived as well.
+  // "a" has been seen. PyTorch's server also counts it as arrived.
   talk.says(kBert, set("b", "")).hears(kAnna, kStop);
   talk.says(kAnna, wait({"a"})).nobody_hears_more();
   talk.says(kBert, set("a", "")).hears(kAnna, kStop);
@@ -172,12 +172,12 @@ TEST_CASE("a write that no longer fits still wakes those whose key was stored") 
 
 TEST_CASE("compare_set follows PyTorch in all its cases") {
   Conversation talk;
-  // Absent, something expected: the known lie.
+  // The key is absent and a value is expected. The reply is the expected value, although nothing is stored.
   talk.says(kAnna, compare_set("k", "old", "new")).hears(kAnna, text_reply("old")).nobody_hears_more();
   CHECK(talk.table.key_count() == 0);
-  // Absent, nothing expected.
+  // The key is absent and no value is expected.
   talk.says(kAnna, compare_set("k", "", "v1")).hears(kAnna, text_reply("v1"));
-  // Present and different; present and equal; present and empty.
+  // The key is present, and its value is different, equal, or empty.
   talk.says(kAnna, compare_set("k", "", "v2")).hears(kAnna, text_reply("v1"));
   talk.says(kAnna, compare_set("k", "x", "v2")).hears(kAnna, text_reply("v1"));
   talk.says(kAnna, compare_set("k", "v1", "")).hears(kAnna, text_reply(""));

@@ -38,7 +38,7 @@ TEST_CASE("a long wait names its first keys") {
   CHECK(waiters.bytes() == 0);
 }
 
-// Against a model that is too simple to be wrong.
+// Compares with a model that is too simple to be wrong.
 TEST_CASE("random waits, wakes and departures leave the same connections waiting") {
   const unsigned seed = ddp::test::random_seed();
   INFO("seed " << seed);

@@ -1,4 +1,5 @@
-"""The recorder and its server. PyTorch's is in C++, and answers while the program holds the interpreter; this one does not."""
+"""Implements the recorder and its server. PyTorch's server is in C++ and answers while the program holds the
+interpreter; this one does not."""
 import http.server
 import json
 import os

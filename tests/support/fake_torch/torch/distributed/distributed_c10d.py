@@ -1,4 +1,5 @@
-"""Groups whose ranks meet by files in the folder MEETING: a collective ends when all ranks have called one of its number."""
+"""Implements groups whose ranks meet through files in the folder MEETING. A collective ends when all ranks have
+called the collective of its number."""
 import os
 import pathlib
 import time

@@ -39,7 +39,7 @@ void make_pipe(const std::string& path) {
   REQUIRE(::mkfifo(path.c_str(), 0666) == 0);
 }
 
-// A rank of PyTorch: makes its pipe, and once that is written to, does what it is told.
+// Simulates a rank of PyTorch. It makes its pipe, and calls the deed once the pipe is written to.
 class Rank {
  public:
   using Deed = std::function<void(const std::atomic<bool>& is_over)>;
@@ -111,7 +111,7 @@ TEST_CASE("each rank's flight recorder is asked, and its file waited for") {
 TEST_CASE("what ranks have no flight recorder for is told once for all of them") {
   Job job;
   job.starts_writer(0, "record");
-  make_pipe(job.pipe(3));  // nobody reads it
+  make_pipe(job.pipe(3));  // no process reads this pipe
   const EvidenceSource source = job.is_asked({0, 1, 2, 3}, test::soon());
   CHECK(source.text == "rank 0: " + job.file(0) + " (6 B)\n");
   CHECK(source.essence == Lines{"files of rank 0: " + job.stem + "<rank>"});

@@ -66,7 +66,8 @@ const Lines kEssence = {"DEAD",
                         "  6 ranks have launched up to operation 6649",
                         "  Rank 0 -- GPU 0 managed by process 483072 on node 172.16.64.210"};
 
-// A service whose part is played by the test itself, because Catch's assertions belong to one thread; another one asks.
+// Plays the service on the test's own thread, because Catch2's assertions must be called from one thread. Another
+// thread asks.
 class Service {
  public:
   explicit Service(std::chrono::milliseconds patience = test::kPatience)
@@ -75,7 +76,7 @@ class Service {
         })) {}
 
   test::RawPeer accept() { return test::RawPeer(socket_.accept()); }
-  // The whole conversation up to the answer.
+  // Plays the whole conversation up to the answer.
   test::RawPeer is_asked_for_status() {
     test::RawPeer peer = accept();
     peer.hears("CLIENT PROTOCOL 2\n").says("SERVER PROTOCOL 2\n");
@@ -246,7 +247,7 @@ TEST_CASE("an answer of RAS that still comes at the deadline is kept as far as i
 TEST_CASE("an answer of RAS without an end is cut") {
   Service service;
   test::RawPeer peer = service.is_asked_for_status();
-  // More than the buffers of a connection hold, so that this ends by the asker's leave alone.
+  // The buffers of a connection cannot hold this much, so the sending ends only when the client closes the connection.
   peer.tries_to_say(std::string(std::size_t{32} << 20, 'x'));
   const EvidenceSource source = service.source();
   CHECK(source.text == std::string(kRasTextBytes, 'x'));

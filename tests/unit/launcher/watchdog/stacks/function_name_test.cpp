@@ -62,7 +62,7 @@ TEST_CASE("of a function its name") {
       {"train_epoch.<locals>.<listcomp>", "train_epoch.<locals>.<listcomp>"},
       {"<module>", "<module>"},
       {"futex_wait.constprop.0", "futex_wait.constprop.0"},
-      // What is not understood stays.
+      // A name that is not understood stays unchanged.
       {"int (*pick<int>(int))(char)", "int (*pick<int>(int))(char)"},
       {"decltype ({parm#1}(char const ((anonymous namespace)::call<A>(A)) [2]{(char const)120}, (char)99))",
        "decltype ({parm#1}(char const ((anonymous namespace)::call<A>(A)) [2]{(char const)120}, (char)99))"},

@@ -50,7 +50,7 @@ TEST_CASE("what can be read of a stack is read, and no more") {
   REQUIRE(copy.size() == 64);
   CHECK(copy.starts_with("\xf0\xde\xbc\x9a"));
   CHECK(copy_stack(::getpid(), here, std::size_t{1} << 24).size() < std::size_t{1}
-                                                                        << 24);  // beyond it nothing is mapped
+                                                                        << 24);  // no memory is mapped beyond it
   CHECK(copy_stack(::getpid(), 8, 64).empty());
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("the stacks of a child that waits and of one that runs") {
   StackCapture of_waiting;
   do {
     of_waiting = capture_stacks(waits, 8);
-  } while (of_waiting.threads.empty() || of_waiting.threads[0].runs);  // it takes a moment to get there
+  } while (of_waiting.threads.empty() || of_waiting.threads[0].runs);  // the thread takes a moment to get there
   CHECK(of_waiting.obstacle.empty());
   CHECK(of_waiting.threads[0].tid == waits);
   CHECK(of_waiting.threads[0].stack.size() > 100);

@@ -22,7 +22,7 @@ Lines lines_of(const std::vector<RankStacks>& ranks, std::size_t most_lines = 10
   return essence(merge_stacks(ranks), most_lines);
 }
 
-// What a rank says alone.
+// Returns the line for one rank alone.
 std::string line_of(Frames frames) {
   const Lines lines = lines_of({rank_at(1, std::move(frames))}, 1);
   return lines.empty() ? "" : lines[0];
@@ -73,22 +73,22 @@ TEST_CASE("a line for each place") {
 }
 
 TEST_CASE("what says nothing is left out") {
-  // gdb
+  // This stack is from gdb.
   CHECK(line_of(
             {"__futex_abstimed_wait_common64 (futex-internal.c:57)", "__GI___futex_abstimed_wait_cancelable64 (f.c:1)",
              "__pthread_cond_wait_common (pthread_cond_wait.c:503)", "___pthread_cond_wait (pthread_cond_wait.c:618)",
              "std::condition_variable::wait<...> (condition_variable:102)",
              "model::Group<float>::all_reduce (hung.cpp:14)", "train_epoch (hung.cpp:22)", "main (hung.cpp:28)"}) ==
         "rank 1: model::Group<float>::all_reduce (hung.cpp:14) ← train_epoch (hung.cpp:22) ← main (hung.cpp:28)");
-  // A mutex is worth a word.
+  // A lock of a mutex is shown.
   CHECK(line_of({"futex_wait (futex-internal.h:146)", "__GI___lll_lock_wait (lowlevellock.c:49)",
                  "lll_mutex_lock_optimized (a.c:48)", "___pthread_mutex_lock (libc.so.6)", "load (train)",
                  "?? (libstdc++.so.6)", "start_thread (libc.so.6)", "clone3 (libc.so.6)"}) ==
         "rank 1: ___pthread_mutex_lock ← load");
-  // eu-stack, stripped
+  // This stack is from eu-stack, of a stripped program.
   CHECK(line_of({"epoll_wait (libc.so.6)", "?? (train)", "serve(int) (libserve.so)", "?? (train)",
                  "__libc_start_call_main (libc.so.6)", "_start (train)"}) == "rank 1: serve");
-  // py-spy
+  // This stack is from py-spy.
   CHECK(line_of({"clock_nanosleep (libc.so.6)", "time_sleep (libpython3.11.so.1.0)", "Model.forward (train.py:6)",
                  "train_epoch.<locals>.<listcomp> (train.py:8)", "<module> (train.py:10)",
                  "_run_code (<frozen runpy>:88)", "_run_module_as_main (<frozen runpy>:198)"}) ==
@@ -158,7 +158,7 @@ TEST_CASE("a long stack takes several lines, where there are some") {
   for (const std::size_t most : {1u, 2u, 3u, 10u}) {
     const Lines lines = lines_of({rank_at(0, frames)}, most);
     CHECK(lines.size() == std::min<std::size_t>(most, 3));
-    CHECK(lines[0].starts_with("rank 0: a_function_of_thirty_bytes_100 ← a_function"));  // without places
+    CHECK(lines[0].starts_with("rank 0: a_function_of_thirty_bytes_100 ← a_function"));  // the places are left out
     for (const std::string& line : lines) CHECK(columns_of(line) <= 118);
     for (std::size_t i = 1; i < lines.size(); ++i) CHECK(lines[i].starts_with("    ← a_function"));
     CHECK(lines.back().ends_with(" ← ..."));

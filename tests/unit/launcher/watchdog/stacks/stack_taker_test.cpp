@@ -15,7 +15,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-// Workers that answer what a test says.
+// Simulates workers whose answers the test sets.
 class ScriptedHost : public NoProcesses {
  public:
   StackRequest ask_for_stacks(int local_rank, StackMeans) override { return requests.at(local_rank); }
@@ -72,7 +72,7 @@ TEST_CASE("what did not answer is named and does not hold the others up") {
   const auto address = reinterpret_cast<std::uint64_t>(&a_function_with_a_name);
   host.requests[0] = {"", pid, {pid, pid + 1}};
   host.answers[0] = {{pid, {address}}};
-  host.requests[1] = {"", pid, {pid}};  // no thread of it answers
+  host.requests[1] = {"", pid, {pid}};  // no thread of this worker answers
   host.requests[2] = {"it has ended", 0, {}};
   const auto began = std::chrono::steady_clock::now();
   const auto stacks = take(host);

@@ -17,7 +17,7 @@ namespace {
 
 using Frames = std::vector<std::string>;
 
-// Of py-spy 0.4.3, a program that sleeps in two threads.
+// This is the output of py-spy 0.4.3 for a program that sleeps in two threads.
 constexpr const char* kPySpy = R"([
   {"pid": 10224, "thread_id": 140140538484416, "thread_name": "loader-0", "os_thread_id": 10272, "active": false,
    "owns_gil": false, "frames": [
@@ -43,7 +43,7 @@ constexpr const char* kPySpy = R"([
    "process_info": null}
 ])";
 
-// The same with --native.
+// This is the output of py-spy with --native.
 constexpr const char* kPySpyNative = R"([{"pid": 10224, "thread_id": 140140553431936, "thread_name": "MainThread",
   "os_thread_id": 10224, "active": false, "owns_gil": false, "frames": [
     {"name": "clock_nanosleep", "filename": "/usr/lib/x86_64-linux-gnu/libc.so.6",
@@ -55,7 +55,7 @@ constexpr const char* kPySpyNative = R"([{"pid": 10224, "thread_id": 14014055343
      "module": "/usr/lib/x86_64-linux-gnu/libc.so.6", "short_filename": "libc.so.6", "line": 0, "locals": null,
      "is_entry": true, "is_shim_entry": true}], "process_info": null}])";
 
-// Of gdb 13.1, a program in C++ compiled with -O1 -g.
+// This is the output of gdb 13.1 for a C++ program compiled with -O1 -g.
 constexpr const char* kGdb = R"text([New LWP 10229]
 [Thread debugging using libthread_db enabled]
 Using host libthread_db library "/lib/x86_64-linux-gnu/libthread_db.so.1".
@@ -86,7 +86,7 @@ Thread 1 (Thread 0x7f6253e52740 (LWP 10225) "hung_g"):
 [Inferior 1 (process 10225) detached]
 )text";
 
-// The same program without -g, and stripped; a static one.
+// This is the output of gdb for the same program without -g, for the stripped one, and for a static one.
 constexpr const char* kGdbBare = R"text(
 Thread 1 (process 10908 "one_g"):
 #0  0x0000000000430050 in pause ()
@@ -103,7 +103,8 @@ Thread 1 (process 10908 "one_g"):
 #11 0x00005622d04ff161 in ?? ()
 )text";
 
-// Of eu-stack 0.188 -s -m, the first of those programs; #8 of it stripped, and its other thread without -s -m.
+// This is the output of eu-stack 0.188 -s -m for the first of these programs. Frame #8 is from the stripped one, and
+// the other thread is without -s -m.
 constexpr const char* kEuStack = R"text(PID 10225 - process
 TID 10225:
 #0  0x00007f6253aa3f16 __futex_abstimed_wait_common - /usr/lib/x86_64-linux-gnu/libc.so.6

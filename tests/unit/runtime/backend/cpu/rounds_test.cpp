@@ -46,7 +46,7 @@ TEST_CASE("what is staged in a round is read by all before it is written again")
       Rounds rounds(groups[own], aborted);
       const Call call = within(kPatience);
       for (std::uint32_t round = 0; round < kRounds; ++round) {
-        rounds.begin(call);  // the deadline is that of one round
+        rounds.begin(call);  // the deadline is for one round
         *reinterpret_cast<std::uint32_t*>(rounds.filling(0)) = round;
         rounds.meet(call);
         for (std::size_t peer = 0; peer < kRanks; ++peer) {
@@ -69,7 +69,7 @@ TEST_CASE("a wait ends when the one that is waited for is gone, late, or the gro
   expect_error(ErrorKind::timeout, {"rank 1 did not take part within 20 ms"}, [&] { rounds.await(call); });
   call.timeout = kPatience;
   rounds.begin(call);
-  // Rank 1 works, but rank 2 will not come any more.
+  // Rank 1 may still come, but rank 2 will not.
   groups[2].reset();
   expect_error(ErrorKind::peer_lost, {"rank 2 has ended, or left the group"}, [&] { rounds.await(call); });
   aborted = true;

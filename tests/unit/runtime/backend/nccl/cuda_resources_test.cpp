@@ -7,7 +7,7 @@
 
 namespace {
 
-// The fake driver, with its allocations and streams counted.
+// Counts the allocations and streams of the fake driver.
 struct CountedCuda {
   ddp::internal::CudaApi api = ddp::test::gpu_libraries()->cuda;
   int allocations = 0;

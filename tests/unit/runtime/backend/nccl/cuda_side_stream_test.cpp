@@ -34,7 +34,7 @@ TEST_CASE(
     const auto seconds = side.seconds(before, after);
     REQUIRE(seconds);
     CHECK(*seconds > 0);
-    // Earlier than the mark: less than no time.
+    // From the later mark to the earlier one, the time is not positive.
     CHECK(side.seconds(after, before).value_or(1) <= 0);
   }
 }

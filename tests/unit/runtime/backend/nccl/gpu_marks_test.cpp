@@ -14,7 +14,7 @@ using namespace ddp::test;
 
 namespace {
 
-// A page, and a stream of GPU 0.
+// Holds a page, and a stream of GPU 0.
 struct Marked {
   CudaApi cuda = gpu_libraries()->cuda;
   std::unique_ptr<wire::StatusPageLayout> page = std::make_unique<wire::StatusPageLayout>();
@@ -46,7 +46,7 @@ TEST_CASE("the stream itself writes which collectives it has begun and done") {
   CudaEvents(on.cuda).finish(on.stream->handle(), kPatience);
   CHECK(on.place.gpu_finished == 7);
   CHECK(on.place.called == 0);
-  // Another group of the process, on the same page.
+  // Another group of the process uses the same page.
   GpuMarks others(on.cuda, *on.page, on.page->groups[4]);
   on.mark(others, 2);
   CHECK(on.page->groups[4].gpu_finished == 2);
@@ -108,7 +108,7 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
   };
   RankThreads(make, 2, kPatience).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    self.group().all_reduce(values.memory, ReduceOp::max).wait();  // #1
+    self.group().all_reduce(values.memory, ReduceOp::max).wait();  // this is #1
     if (self.rank() == 1) until([&] { return place_0.gpu_started == 2; });
     require(place_0.gpu_finished <= 1, "the GPU has finished what no rank has called");
     CudaStream stream(values.cuda);

@@ -75,7 +75,7 @@ TEST_CASE("a first collective that fails or hangs says what to try") {
   int told = 0;
   for (const RankOutcome& outcome : failed) {
     REQUIRE(outcome.kind);
-    // Who comes late hears of the other one's failure.
+    // A rank that comes late gets an error about the other one's failure.
     if (outcome.kind == ErrorKind::peer_lost) continue;
     ++told;
     CHECK(outcome.kind == ErrorKind::internal);
@@ -83,7 +83,7 @@ TEST_CASE("a first collective that fails or hangs says what to try") {
                                     Catch::Contains("NCCL_DEBUG=INFO"));
   }
   CHECK(told > 0);
-  // Rank 1 does not come; that is its own timeout of an idle group.
+  // Rank 1 does not come. An idle group has its own message for this time-out.
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
     if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
     self.waits_for(1);
@@ -184,7 +184,7 @@ TEST_CASE("groups are split by nccl and ranks may stay out") {
     return real(id);
   };
   ranks_over(libraries, 4).all_succeed([&](RankThreads::Rank& self) {
-    // Rank 3 stays out; the others in the reverse order.
+    // Rank 3 is in no part, and the others are in reverse order.
     auto part = self.group().split(self.rank() == 3 ? -1 : 0, -self.rank());
     require(part.has_value() == (self.rank() != 3), "who is in is wrong");
     if (!part) return;

@@ -19,12 +19,12 @@ using namespace ddp::test;
 
 namespace {
 
-// One rank alone, and what it did to its communicator.
+// Holds one rank, and counts what it does to its communicator.
 struct Setup {
   NcclApi nccl = gpu_libraries()->nccl;
   NcclUniqueId id{};
   std::atomic<bool> aborted = false;
-  // Shared with threads that are left behind.
+  // These counts are shared with threads that are left behind.
   struct Counts {
     std::atomic<int> aborts = 0;
     std::atomic<int> destroys = 0;
@@ -50,7 +50,7 @@ struct Setup {
   }
 };
 
-// As one whose rank has ended: requests take until they are not made any more.
+// Simulates the store of a rank that has ended: a request returns only when the caller no longer needs it.
 class LostStore : public Store {
  public:
   void set(const std::string&, std::string_view) override {}
@@ -96,7 +96,7 @@ TEST_CASE("a rank that does not come while nccl connects is a timeout") {
   Setup setup;
   setup.nccl.init_rank = [real = setup.nccl.init_rank](NcclComm& comm, int size, const NcclUniqueId& id, int rank) {
     const NcclResult result = real(comm, size, id, rank);
-    // Its thread gives the handle, without which nothing can be aborted.
+    // NCCL's thread sets the handle. Without it nothing can be aborted.
     while (std::atomic_ref<NcclComm>(comm).load() == nullptr) std::this_thread::yield();
     return result;
   };
@@ -126,7 +126,7 @@ TEST_CASE("a communicator that is closed is finalized and then destroyed") {
   CHECK(setup.counts->aborts == 0);
 }
 
-constexpr auto kShort = 500ms;  // waited for in vain
+constexpr auto kShort = 500ms;  // the time of a wait that fails
 
 TEST_CASE("a communicator that cannot be finalized in time is aborted and not destroyed") {
   Setup setup;

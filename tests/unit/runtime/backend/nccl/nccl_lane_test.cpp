@@ -15,21 +15,21 @@ using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("waiting for an operation on a stream does not hold the host up") {
-  // Rank 1 calls nothing until rank 0 has called, and waited for, all of its own.
+  // Rank 1 calls nothing until rank 0 has called, and waited for, all its own operations.
   constexpr int kOperations = 10;
   std::latch rank_0_has_waited(1);
   std::atomic<int> right = 0;
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1.0f + static_cast<float>(self.rank())});
     CudaStream stream(values.cuda);
-    // The first of a kind connects the ranks, and is waited for.
+    // The first operation of a kind connects the ranks, and is waited for.
     self.group().all_reduce(values.memory, ReduceOp::max).wait();
     if (self.rank() == 1) rank_0_has_waited.wait();
     for (int i = 0; i < kOperations; ++i) {
       self.group().all_reduce(values.memory, ReduceOp::max, {.stream = Stream::from_handle(stream.handle())}).wait();
     }
     if (self.rank() == 0) rank_0_has_waited.count_down();
-    // What is put on the stream now comes after the operations.
+    // A copy that is put on the stream now runs after the operations.
     float result = 0;
     values.cuda.copy_async(&result, values.memory.buffer().data, sizeof result, stream.handle());
     CudaEvents(values.cuda).finish(stream.handle(), kPatience);
@@ -90,7 +90,7 @@ TEST_CASE("a failure of an operation that only a stream waits for breaks the gro
     self.group().all_reduce(values.memory).wait();
     if (self.rank() == 1) return self.waits_for(1);
     Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});
-    work.wait();  // returns at once
+    work.wait();  // this returns immediately
     while (!work.done()) std::this_thread::sleep_for(1ms);
     self.group().barrier().wait();
   });
@@ -109,7 +109,7 @@ TEST_CASE("operations of a batch are one group of nccl") {
     const GpuFloats a(self.group(), {1});
     const GpuFloats b(self.group(), {2});
     const GpuFloats c(self.group(), {3});
-    // Only kinds of operations that have been done before begin as a group.
+    // Only kinds of operations that have run before can begin as a group.
     self.group().all_reduce(a.memory).wait();
     self.group().broadcast(c.memory, 1).wait();
     a.set({1});
@@ -132,7 +132,7 @@ TEST_CASE("more operations than can begin at once are all done in order") {
     std::vector<Work> works;
     for (int i = 0; i < 20; ++i) {
       for (int many = 0; many < 4; ++many) works.push_back(self.group().all_reduce(values.memory, ReduceOp::max));
-      // One that goes through the host, among them.
+      // One of the operations goes through the host.
       works.push_back(self.group().barrier());
     }
     std::vector<float> sum = {1};

@@ -34,7 +34,7 @@ TEST_CASE("a reduction keeps its type and a transfer is bytes") {
 }
 
 TEST_CASE("a premultiplied sum keeps its factor even if that is one") {
-  // Whether it is one must not change what NCCL is asked for: ranks have different factors.
+  // A factor of one must not change the request to NCCL, because ranks have different factors.
   const auto steps = nccl_steps(all_reduce(gpu(0, 8), ReduceOp::premultiplied(1)), 0, 2, nullptr);
   CHECK(steps[0].factor == 1.0);
 }
@@ -79,7 +79,7 @@ TEST_CASE("an exchange sends to and receives from every rank with something to g
   const auto all = nccl_steps(call_of(Operation::all_to_all, gpu(0, 6), gpu(8, 6)), 1, 3, nullptr);
   CHECK(all.size() == 6);
   const auto root = nccl_steps(call_of(Operation::gather, gpu(0, 2), gpu(8, 6), 1), 1, 3, nullptr);
-  CHECK(root.size() == 4);  // its own among them
+  CHECK(root.size() == 4);  // the root's own part is among them
   const auto other = nccl_steps(call_of(Operation::gather, gpu(0, 2), {}, 1), 0, 3, nullptr);
   REQUIRE(other.size() == 1);
   CHECK(other[0].function == NcclFunction::send);

@@ -19,13 +19,13 @@ namespace {
 
 using MakeHook = std::function<std::shared_ptr<CommunicationHook>()>;
 
-// A matrix, a vector and an f64 matrix, with gradients that each rank draws for itself. Two buckets, or more.
+// Has a matrix, a vector and an f64 matrix, whose gradients each rank draws for itself. They fill two buckets or more.
 class Model {
  public:
   Model(ProcessGroup& group, std::shared_ptr<CommunicationHook> hook)
       : group_(group), data_parallel_(group, tensors(), options(std::move(hook))) {}
 
-  // Sums over steps, in rank 0's view: what the plain mean would have given, and what came.
+  // Takes a step. Adds the plain mean of its gradients to one sum, and the actual result to another one.
   void step(int step) {
     for (std::size_t i = 0; i < 3; ++i) {
       const Buffer gradient = data_parallel_.gradient(i);
@@ -44,7 +44,7 @@ class Model {
     }
   }
 
-  // The largest distance of what came from the plain mean, both divided by `steps`, of parameter i.
+  // Returns the largest distance of the result from the plain mean, both divided by `steps`, for parameter i.
   double distance(std::size_t i, int steps) const {
     double largest = 0;
     for (std::size_t k = 0; k < exact_[i].size(); ++k) {
@@ -54,7 +54,7 @@ class Model {
   }
   double bytes() const { return data_parallel_.statistics().bytes; }
   DistributedDataParallel& data_parallel() { return data_parallel_; }
-  // Every rank has the same gradients, to the bit.
+  // Requires that the gradients are bit-identical on all ranks.
   void require_equal_on_all_ranks() {
     std::string mine;
     for (std::size_t i = 0; i < 3; ++i) {
@@ -74,7 +74,7 @@ class Model {
   std::vector<Tensor> tensors() {
     return {{"matrix", matrix_, {40, 50}}, {"vector", vector_, {33}}, {"double", double_, {20, 30}}};
   }
-  // Nearly of rank 2.
+  // Returns an element of a gradient that is nearly of rank 2.
   static double drawn(int rank, int step, std::size_t i, std::size_t k) {
     const std::size_t columns = i == 2 ? 30 : 50;
     const auto row = static_cast<double>(k / columns + 1);
@@ -105,7 +105,7 @@ class Model {
 
 constexpr double kPlainBytes = 4 * (2000 + 33) + 8 * 600;
 
-// After one step, and, where errors are fed back, on the average of many steps.
+// Checks the hook after one step and, if it feeds errors back, the average of many steps.
 void check_hook(const MakeHook& make, double first_error, double late_error, double byte_share) {
   for (const int ranks : {1, 2, 3}) {
     INFO(ranks << " ranks");
@@ -158,9 +158,9 @@ TEST_CASE("one bit travels with the mean magnitude of its gradient") {
       data_parallel.finish();
       return gradient;
     };
-    const auto first = step(1, -2, 6);  // as 3, -3, 3; left out: -2, 1, 3
+    const auto first = step(1, -2, 6);  // it is sent as 3, -3, 3; the errors -2, 1, 3 are kept
     require(first[0] == 3 && first[1] == -3 && first[2] == 3, "first");
-    const auto second = step(1, 1, 3);  // -1, 2, 6 as -3, 3, 3
+    const auto second = step(1, 1, 3);  // -1, 2, 6 are sent as -3, 3, 3
     require(second[0] == -3 && second[1] == 3 && second[2] == 3, "second");
   });
 }
@@ -182,9 +182,9 @@ TEST_CASE("top-k keeps the largest and adds the others to the next step") {
     };
     const auto first = step(-2);
     require(first[0] == 0 && first[1] == 0 && first[3] == 3, "first");
-    const auto second = step(-2);  // of each rank -4 beside 3
+    const auto second = step(-2);  // each rank has the values -4 and 3
     require(second[0] == -2 && second[1] == -2 && second[3] == 0, "second");
-    const auto third = step(0);  // 6 beside 0
+    const auto third = step(0);  // each rank has the values 6 and 0
     require(third[0] == 0 && third[3] == 6, "third");
   });
 }
@@ -192,7 +192,7 @@ TEST_CASE("top-k keeps the largest and adds the others to the next step") {
 TEST_CASE("PowerSGD finds gradients of low rank and what it leaves out comes later") {
   check_hook([] { return make_power_sgd_hook({.rank = 2, .start_step = 0}); }, 0.2, 0.01, 0.15);
   check_hook([] { return make_power_sgd_hook({.rank = 1, .start_step = 0}); }, 1, 0.05, 0.1);
-  // The plain mean first.
+  // The first steps use the plain mean.
   check_hook([] { return make_power_sgd_hook({.rank = 1, .start_step = 5}); }, 1e-6, 0.05, 0.2);
 }
 
