@@ -14,16 +14,16 @@ MAX_LINES = 400
 # component may include. A component may always include its own files.
 LAUNCHER = ["launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/watchdog",
             "launcher/job", "launcher/report", "launcher/remote"]
-ROOMS = {
+COMPONENTS = {
     "base": ["ddp/error.h", "ddp/version.h"],
     "wire": ["base"],
     "net": ["base"],
     "store": ["base", "wire", "net", "ddp/store.h", "ddp/error.h"],  # the parts that several of its components need
-    **{room: ["base", "wire", "net", "store/limits.h", "store/handshake.h", "store/key_names.h", "store/key_requests.h", "ddp/store.h",
-              "ddp/error.h"] for room in ("store/server", "store/client", "store/local")},
+    **{component: ["base", "wire", "net", "store/limits.h", "store/handshake.h", "store/key_names.h", "store/key_requests.h", "ddp/store.h",
+              "ddp/error.h"] for component in ("store/server", "store/client", "store/local")},
     # These are the launcher's stages, in the order of the data: each may include the previous ones.
-    **{room: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]
-       for i, room in enumerate(LAUNCHER)},
+    **{component: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]
+       for i, component in enumerate(LAUNCHER)},
     "launcher/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/log", "launcher/facts", "bench/bench_options.h"],
     "launcher/store_command": ["launcher/limits.h", "base", "wire", "net", "store", *LAUNCHER[:-1]],
     "launcher": ["base", *LAUNCHER, "launcher/store_command"],
@@ -161,27 +161,27 @@ def files(*folders: str) -> list[pathlib.Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".c", ".cpp", ".cu"))
 
 
-def room_of(name: str) -> str:
-    return max((room for room in ROOMS if name == room or name.startswith(room + "/")), key=len, default="")
+def component_of(name: str) -> str:
+    return max((component for component in COMPONENTS if name == component or name.startswith(component + "/")), key=len, default="")
 
 
 def check_includes(name: str, text: str) -> list[str]:
     """Checks the includes of one file. `name` is relative to src/ or, for public headers, to include/."""
     faults = []
-    room = room_of(name)
-    if not room:
-        return [f"{name}: lies in no room; see ROOMS in scripts/layers.py"]
+    component = component_of(name)
+    if not component:
+        return [f"{name}: lies in no component; see COMPONENTS in scripts/layers.py"]
     for included in re.findall(r'^\s*#\s*include\s+[<"]([^">]+)[">]', text, re.MULTILINE):
         owners = next((owners for prefix, owners in THIRD_PARTIES.items() if included.startswith(prefix)), None)
         if owners is not None:
             if name not in owners:
                 faults.append(f"{name}: includes {included}; only {', '.join(owners)} may")
             continue
-        target = room_of(included)
-        if not target or target == room:
+        target = component_of(included)
+        if not target or target == component:
             continue
-        if not any(included == seen or target == seen or included.startswith(seen + "/") for seen in ROOMS[room]):
-            faults.append(f"{name}: room {room} may not include {included}")
+        if not any(included == seen or target == seen or included.startswith(seen + "/") for seen in COMPONENTS[component]):
+            faults.append(f"{name}: component {component} may not include {included}")
     return faults
 
 

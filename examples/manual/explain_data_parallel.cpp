@@ -19,7 +19,7 @@ void step(ddp::DistributedDataParallel& data_parallel, ddp::Optimizer& optimizer
   // [step]
   data_parallel.zero_gradients();
   backward_of_last(data_parallel.gradient<float>(1));
-  data_parallel.mark_ready(1);  // the bucket of the last layer starts its all-reduce
+  data_parallel.mark_ready(1);                          // the bucket of the last layer starts its all-reduce
   backward_of_first(data_parallel.gradient<float>(0));  // runs at the same time
   data_parallel.mark_ready(0);
   data_parallel.finish();  // waits for what is still under way
@@ -30,9 +30,8 @@ void step(ddp::DistributedDataParallel& data_parallel, ddp::Optimizer& optimizer
 void show(const ddp::DistributedDataParallel& data_parallel) {
   // [statistics]
   const ddp::StepStatistics& statistics = data_parallel.statistics();
-  std::printf("computing %.1f ms, waiting for gradients %.1f ms, hidden %.0f %%\n",
-              1e3 * statistics.compute_seconds, 1e3 * statistics.exposed_seconds,
-              100 * statistics.overlap_ratio());
+  std::printf("computing %.1f ms, waiting for gradients %.1f ms, hidden %.0f %%\n", 1e3 * statistics.compute_seconds,
+              1e3 * statistics.exposed_seconds, 100 * statistics.overlap_ratio());
   // [/statistics]
 }
 
@@ -59,8 +58,8 @@ int main() {
   ddp::ProcessGroup world = ddp::init();
   Model model;
   // [sharded]
-  ddp::DistributedDataParallel data_parallel(
-      world, {{"first", model.first, {64}}, {"last", model.last, {64}}}, {.exchange = ddp::ShardOptimizer{}});
+  ddp::DistributedDataParallel data_parallel(world, {{"first", model.first, {64}}, {"last", model.last, {64}}},
+                                             {.exchange = ddp::ShardOptimizer{}});
   ddp::Optimizer optimizer(data_parallel, ddp::AdamOptions{.learning_rate = 1e-3});
   // [/sharded]
   step(data_parallel, optimizer);

@@ -145,7 +145,12 @@ def main() -> int:
             print("not installed: chromium, chromium-driver")
             return 0
         os.environ["HOME"] = folder
-        reader = Reader(site)
+        from selenium.common.exceptions import SessionNotCreatedException
+        try:
+            reader = Reader(site)
+        except SessionNotCreatedException as error:
+            print(f"Chromium does not start here, so the pages were not opened: {error.msg}")
+            return 0
         try:
             for check in (search_leads_to_a_page, menus_lead_to_pages, pages_are_readable, an_anchor_of_a_diagnosis_is_there):
                 check(reader)

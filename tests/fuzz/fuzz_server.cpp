@@ -1,7 +1,7 @@
 // Four clients follow the input, in any order: they send whole requests of any kind or any bytes, send nothing, or
 // leave. The last one never reads. Meanwhile and afterwards, the server must answer a fifth client, which does nothing
 // wrong. The memory that the server reports must be within its limits. When the four clients have left, the server must
-// hold nothing of theirs.
+// hold no memory for them.
 //
 // The input is a list of actions. Bits 0-1 of an action's first byte are the client, bits 2-4 what it does; its
 // parameters follow. The server is kept from one input to the next, which is much faster. It is replaced now and then,

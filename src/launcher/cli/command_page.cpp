@@ -50,12 +50,15 @@ std::string option_section(const OptionInfo& option, const std::string& prefix, 
   std::string text = level + " " + base::join(names, ", ") + " {#" + prefix + option.name() + "}\n\n";
   text += paragraph(plain(help));
   std::string facts;
-  if (!standard.empty()) facts += "- Default: " + plain(standard) + "\n";
+  const auto add = [&facts](const std::string& fact) {
+    facts += "- " + base::join(wrapped(fact, kPageWidth - 2), "\n  ") + "\n";
+  };
+  if (!standard.empty()) add("Default: " + plain(standard));
   if (!option.choices.empty()) {
-    facts += option.choices_are_examples ? "- Known values: `" : "- Possible values: `";
-    facts += base::join(option.choices, "`, `") + "`\n";
+    const std::string kind = option.choices_are_examples ? "Known values: `" : "Possible values: `";
+    add(kind + base::join(option.choices, "`, `") + "`");
   }
-  if (!variables.empty()) facts += "- Environment: `" + variables + "`\n";
+  if (!variables.empty()) add("Environment: `" + variables + "`");
   return text + (facts.empty() ? "" : "\n" + facts) + "\n";
 }
 

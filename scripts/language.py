@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""language.py: checks how this project writes. A test runs it.
+
+Documents: lines of at most 100 columns (tables, code and lines without a space excepted), sentences of at most 25 words in
+the manual, and words to avoid. Comments of the sources and the texts of --help: words to avoid. ALLOWED lists exceptions.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+WIDTH = 100
+SENTENCE = 25  # words
+
+# A pattern that must not occur, and what to write instead.
+AVOID = {
+    r"who(?:so)?ever|whatever becomes": "name the actor",
+    r"somebody|someone|nobody|anybody": "name the actor",
+    r"(?:is|are|was|were|be) told": "reported, logged, printed",
+    r"\btells (?:of|that|who|whether)\b": "reports, shows",
+    r"\bhear[sd]? (?:of|from|nothing)": "receives, learns",
+    r"lest": "so that ... does not",
+    r"(?<!\w )but for (?:the|its|one|that)\b": "except",
+    r"mend(?:ed|s|ing)?": "fix",
+    r"whole or not(?: there| at all)": "atomic",
+    r"bit by bit": "bit-identical",
+    r"of ours|of theirs|of one's own": "name the owner",
+    r"as it were": "",
+    r"one fate|shares? the fate": "all-or-nothing failure",
+    r"in the shade": "hides",
+    r"fibres?": "",
+    r"(?:is|are) due no more": "",
+    r"go_round|flapping": "see the table of words",
+    r"the house|the rooms?\b": "component, directory",
+    r"utili[sz]e": "use",
+}
+AVOIDED = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in AVOID), re.IGNORECASE)
+
+# What may stay, with the reason: a piece of the line is enough.
+ALLOWED = [
+]
+
+
+def tracked(*patterns: str) -> list[pathlib.Path]:
+    names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns], cwd=ROOT,
+                           capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in names.split("\0") if name and (ROOT / name).exists()]
+
+
+def prose(text: str) -> list[tuple[int, str]]:
+    """The lines of a document that are neither code, tables, comments nor empty, with their numbers."""
+    result, in_code, in_comment = [], False, False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+            continue
+        in_comment = in_comment or line.lstrip().startswith("<!--")
+        if not in_code and not in_comment:
+            result.append((number, line))
+        if "-->" in line:
+            in_comment = False
+    return result
+
+
+def paragraphs(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Paragraphs and list items as one text each, with the number of their first line. Tables and headings are left out."""
+    result: list[tuple[int, str]] = []
+    is_open = False
+    for number, line in lines:
+        text = line.strip()
+        if not text or text.startswith(("|", "#", "!!!", ">")):
+            is_open = False
+        elif is_open and not re.match(r"[-*+] |\d+\. ", text):
+            result[-1] = (result[-1][0], result[-1][1] + " " + text)
+        else:
+            result.append((number, re.sub(r"^(?:[-*+]|\d+\.) ", "", text)))
+            is_open = True
+    return result
+
+
+def sentences(text: str) -> list[str]:
+    text = re.sub(r"`[^`]*`", "code", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"\b(?:e\.g|i\.e|vs|etc|No)\.", "", text)
+    return re.split(r"(?<=[.!?:;])[\"')*]*\s+", text)
+
+
+def is_allowed(text: str) -> bool:
+    return any(each in text for each in ALLOWED)
+
+
+def avoided_words(text: str) -> list[str]:
+    text = re.sub(r"`[^`]*`|\"[^\"]*\"", "", text)  # code and quotations
+    return [match[0] for match in AVOIDED.finditer(text)] if not is_allowed(text) else []
+
+
+def check_document(path: pathlib.Path) -> list[str]:
+    name = path.relative_to(ROOT)
+    lines = prose(path.read_text(encoding="utf-8"))
+    found = []
+    for number, line in lines:
+        is_table = line.lstrip().startswith("|")
+        shown = re.sub(r"\]\([^)]*\)", "]()", line)
+        if len(shown) > WIDTH and not is_table and " " in line.strip()[:WIDTH]:
+            found.append(f"{name}:{number}: {len(line)} columns, more than {WIDTH}")
+        found += [f"{name}:{number}: avoid \"{word}\"" for word in avoided_words(line)]
+    # Records and the journal keep figures and quotations together; their sentences may be longer.
+    if "development" in name.parts or name.name == "CHANGELOG.md" or "zh-CN" in str(name):
+        return found
+    for number, text in paragraphs(lines):
+        for sentence in sentences(text):
+            words = re.findall(r"[\w'’-]+", sentence)
+            if len(words) > SENTENCE and not is_allowed(sentence):
+                found.append(f"{name}:{number}: {len(words)} words in one sentence: {' '.join(words[:8])} …")
+    return found
+
+
+def comments_of(path: pathlib.Path) -> list[tuple[int, str]]:
+    mark = r"//+" if path.suffix in (".h", ".c", ".cpp", ".cu", ".cuh") else r"#"
+    result = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if match := re.search(rf"(?:^|\s){mark}(?!!)\s?(.*)", line):
+            result.append((number, match[1]))
+    return result
+
+
+def check_comments(path: pathlib.Path) -> list[str]:
+    name = path.relative_to(ROOT)
+    return [f"{name}:{number}: avoid \"{word}\"" for number, text in comments_of(path) for word in avoided_words(text)]
+
+
+def main() -> int:
+    found = []
+    for path in tracked("*.md"):
+        found += check_document(path)
+    for path in tracked("*.h", "*.c", "*.cpp", "*.cu", "*.cuh", "*.py", "*.cmake", "CMakeLists.txt", "*/CMakeLists.txt", "scripts/*"):
+        if path != pathlib.Path(__file__).resolve():
+            found += check_comments(path)
+    print("\n".join(found) or "language: documents and comments are as they should be")
+    if found:
+        print(f"language: {len(found)} places. The rules are in CONTRIBUTING.md.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
