@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """charts.py: draws the charts of docs/explanation/performance.md, and writes the table of the README, from
-docs/explanation/switch.json (tests/bench/switch_bench.py) and docs/explanation/launch.json (tests/bench/launch_bench.py).
+docs/explanation/switch.json, which tests/bench/switch_bench.py writes.
 """
 import html
 import json
@@ -10,6 +10,7 @@ import pathlib
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs/explanation"
 COLORS = {"ddplaunch": "#3f51b5", "bare spawn": "#9e9e9e", "srun": "#00897b", "mpirun": "#fb8c00", "torchrun": "#e53935"}
+FOREVER = 50_000  # milliseconds
 WIDTH, LEFT, RIGHT, BAR = 760, 130, 110, 26
 
 
@@ -30,7 +31,7 @@ def chart(title: str, values: list[tuple[str, str, float]], path: pathlib.Path) 
     while step <= high:
         x = LEFT + math.log10(step / low) * scale
         parts.append(f'<line x1="{x:.1f}" y1="40" x2="{x:.1f}" y2="{height - 26}" stroke="#ddd"/>'
-                     f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle" fill="#666">{milliseconds(step)}</text>')
+                     f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle" fill="#666">{milliseconds(step).replace(".00", "").replace(".0", "")}</text>')
         step *= 10
     for i, (label, launcher, value) in enumerate(values):
         y = 44 + i * (BAR + 8)
@@ -44,16 +45,21 @@ def chart(title: str, values: list[tuple[str, str, float]], path: pathlib.Path) 
                     encoding="utf-8")
 
 
+def failure_cell(own: dict) -> str:
+    # The other worker of the benchmark sleeps for a minute.
+    return "when the other worker exits" if own["failure_ms"] > FOREVER else milliseconds(own["failure_ms"])
+
+
 def hang_cell(own: dict) -> str:
     if own.get("hang_reported_s") is None:
         return "nothing printed in 30 s"
     return f"named after {own['hang_reported_s']:.0f} s"
 
 
-STORE = {"writes": "anyone on the network", "refused": "refused"}
+STORE = {"writes": "accepted", "refused": "refused"}
 ROWS = {
     "start of a job": lambda own: milliseconds(own["start_ms"]),
-    "failure to the launcher's exit": lambda own: milliseconds(own["failure_ms"]),
+    "failure to the launcher's exit": failure_cell,
     "exit code of a worker that exits with 3": lambda own: str(own["exit_code"]),
     "a rank that hangs": hang_cell,
     "processes left after `kill -9` of the launcher": lambda own: str(own["orphans"]),
@@ -65,11 +71,28 @@ SEVERAL_NODES = {"torchrun": "same command on each node", "mpirun": "ssh or a sc
 ORDER = ["torchrun", "mpirun", "srun", "ddplaunch"]
 
 
-def table(switch: dict) -> str:
-    lines = ["| | " + " | ".join(ORDER) + " |", "|---|" + "---|" * len(ORDER)]
-    lines += [f"| {name} | " + " | ".join(cell(switch[each]) for each in ORDER) + " |" for name, cell in ROWS.items()]
-    lines.append("| several nodes | " + " | ".join(SEVERAL_NODES[each] for each in ORDER) + " |")
-    return "\n".join(lines)
+CHINESE = {
+    "start of a job": "启动一个任务", "failure to the launcher's exit": "从失败到启动器退出",
+    "exit code of a worker that exits with 3": "worker 以 3 退出时的退出码", "a rank that hangs": "某个 rank 卡死",
+    "processes left after `kill -9` of the launcher": "`kill -9` 启动器之后的残留进程", "torn lines of 6000": "6000 行中被截断的行",
+    "another user writes to the store": "其他用户写入 store", "several nodes": "多节点",
+    "when the other worker exits": "等另一个 worker 退出", "nothing printed in 30 s": "30 秒内无任何提示",
+    "accepted": "接受", "refused": "被拒绝", "has no store": "没有 store",
+    "same command on each node": "每个节点执行同一命令", "ssh or a scheduler": "ssh 或调度器", "Slurm only": "仅 Slurm",
+    "same command, ssh, Slurm, MPI, Kubernetes": "同一命令、ssh、Slurm、MPI、Kubernetes",
+}
+
+
+def in_chinese(text: str) -> str:
+    return CHINESE.get(text) or text.replace("named after", "指出该 rank，用时")
+
+
+def table(switch: dict, translate) -> str:
+    rows = [["", *ORDER]]
+    rows += [[name, *(cell(switch[each]) for each in ORDER)] for name, cell in ROWS.items()]
+    rows.append(["several nodes", *(SEVERAL_NODES[each] for each in ORDER)])
+    lines = ["| " + " | ".join(translate(cell) for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---" * (len(ORDER) + 1) + "|", *lines[1:]])
 
 
 def replace_between(path: pathlib.Path, name: str, text: str) -> None:
@@ -84,11 +107,10 @@ def replace_between(path: pathlib.Path, name: str, text: str) -> None:
 def main() -> None:
     switch = json.loads((FOLDER / "switch.json").read_text())
     for name, title in (("start_ms", "A job of two workers that do nothing"), ("failure_ms", "From a worker's failure to the launcher's exit")):
-        values = [(each, each, switch[each][name]) for each in sorted(switch, key=lambda each: switch[each][name])]
+        values = sorted(((each, each, own[name]) for each, own in switch.items() if own[name] < FOREVER), key=lambda value: value[2])
         chart(title, values, FOLDER / f"{name.removesuffix('_ms')}.svg")
-    for page in (ROOT / "README.md", ROOT / "README.zh-CN.md"):
-        if page.exists() and "<!-- table: " in page.read_text(encoding="utf-8"):
-            replace_between(page, "table", table(switch))
+    replace_between(ROOT / "README.md", "table", table(switch, str))
+    replace_between(ROOT / "README.zh-CN.md", "table", table(switch, in_chinese))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """language.py: checks how this project writes. A test runs it.
 
+    scripts/language.py                            the check
+    scripts/language.py --sample KIND N [SEED]     draws N comments or messages for a reader to judge, and prints the seed
+
 Documents: lines of at most 100 columns (tables, code and lines without a space excepted), sentences of at most 25 words in
 the manual, and words to avoid. Comments of the sources and the texts of --help: words to avoid. ALLOWED lists exceptions.
 """
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -130,13 +134,53 @@ def check_comments(path: pathlib.Path) -> list[str]:
     return [f"{name}:{number}: avoid \"{word}\"" for number, text in comments_of(path) for word in avoided_words(text)]
 
 
+def comment_blocks(path: pathlib.Path) -> list[str]:
+    """Comments as a reader sees them: consecutive lines that hold nothing else are one comment."""
+    blocks: list[str] = []
+    last = -1
+    for number, text in comments_of(path):
+        line = path.read_text(encoding="utf-8", errors="replace").splitlines()[number - 1]
+        is_alone = line.lstrip().startswith(("//", "#"))
+        if is_alone and last == number - 1 and blocks:
+            blocks[-1] += " " + text
+        elif not re.match(r"NOLINT|namespace|clang-format|!/usr", text):
+            blocks.append(f"{path.relative_to(ROOT)}:{number}: {text}" if is_alone else
+                          f"{path.relative_to(ROOT)}:{number}: [{line.split('//')[0].strip()}] {text}")
+        last = number if is_alone else -1
+    return blocks
+
+
+def messages_in(path: pathlib.Path) -> list[str]:
+    """String literals that read as text; literals that follow one another are one message."""
+    code = re.sub(r"(?m)^\s*#.*$|(?<!:)//.*$", "", path.read_text(encoding="utf-8"))
+    literals = re.findall(r'((?:"(?:[^"\\\n]|\\.)*"\s*)+)', code)
+    texts = [re.sub(r'"\s*"', "", literal.strip())[1:-1] for literal in literals]
+    return [f"{path.relative_to(ROOT)}: {text}" for text in texts if len(re.findall(r"[a-z]{2,}", text)) >= 4]
+
+
+def draw(kind: str, count: int, seed: int) -> None:
+    if kind == "comments":
+        everything = [block for path in tracked("*.h", "*.c", "*.cpp", "*.cu", "*.py") for block in comment_blocks(path)]
+    else:
+        everything = [text for path in tracked("src/*.cpp", "src/*.h", "include/*.h") for text in messages_in(path)]
+    print(f"seed {seed}: {count} of {len(everything)} {kind}")
+    for text in random.Random(seed).sample(everything, count):
+        print(text)
+
+
 def main() -> int:
+    if sys.argv[1:2] == ["--sample"]:
+        kind, count = sys.argv[2], int(sys.argv[3])
+        draw(kind, count, int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(10**6))
+        return 0
     found = []
     for path in tracked("*.md"):
         found += check_document(path)
     for path in tracked("*.h", "*.c", "*.cpp", "*.cu", "*.cuh", "*.py", "*.cmake", "CMakeLists.txt", "*/CMakeLists.txt", "scripts/*"):
         if path != pathlib.Path(__file__).resolve():
             found += check_comments(path)
+    for path in tracked("src/*.cpp", "src/*.h", "include/*.h"):
+        found += [f"{text}: avoid \"{word}\"" for text in messages_in(path) for word in avoided_words(text)]
     print("\n".join(found) or "language: documents and comments are as they should be")
     if found:
         print(f"language: {len(found)} places. The rules are in CONTRIBUTING.md.")

@@ -62,13 +62,14 @@ def record(launcher: str, words: list[str]) -> list[tuple[float, str]]:
 
 
 def wrapped(line: str) -> list[str]:
-    """The line as a terminal of COLUMNS shows it. A line with colours is cut as a line without them is."""
+    """The line as a terminal of COLUMNS shows it."""
     plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", line)
     if len(plain) <= COLUMNS:
         return [line]
     parts = textwrap.wrap(plain, COLUMNS, subsequent_indent="    ", break_long_words=True)
-    color = re.match(r"(\x1b\[[0-9;]*m)*", line)[0]
-    return [color + part for part in parts]
+    if colored := re.search(r"\x1b\[[0-9;]*m([a-z]+:)\x1b\[0?m", line):  # the severity of a line of ddplaunch
+        parts[0] = parts[0].replace(colored[1], colored[0], 1)
+    return parts
 
 
 def spans(line: str) -> str:

@@ -28,11 +28,11 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Progress,
 // Each field is listed once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted, exit_timed_out,
-           gave_up, is_urgent)
+           gave_up, has_saved, is_urgent)
 DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day)
 DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)
-DDP_FIELDS(NodeEnded, attempt, progress)
+DDP_FIELDS(NodeEnded, attempt, progress, has_saved)
 DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
 DDP_FIELDS(CoordinatorRefuses, why)
 DDP_FIELDS(CoordinatorWaits, text, is_spare)

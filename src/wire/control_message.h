@@ -11,7 +11,7 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 7;
+inline constexpr int kControlVersion = 8;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -35,6 +35,7 @@ struct Cause {
   std::string not_restarted = {};  // why no attempt follows: "given up after 2 restarts"; empty if none is expected
   bool exit_timed_out = false;     // ranks did not exit after others had exited with code 0
   bool gave_up = false;            // a rank's own time-out passed while it waited for others
+  bool has_saved = false;          // of success: the ranks of a node were asked to save and to leave
   bool is_urgent = false;          // the user asked a second time: workers are killed without further grace
 
   friend bool operator==(const Cause&, const Cause&) = default;
@@ -75,6 +76,7 @@ enum class Progress : std::uint8_t { unknown, none, some };
 struct NodeEnded {
   int attempt = 0;
   Progress progress = Progress::unknown;
+  bool has_saved = false;  // its ranks were asked to save and to leave, and exited with code 0
 
   friend bool operator==(const NodeEnded&, const NodeEnded&) = default;
 };

@@ -97,7 +97,7 @@ def set_environment(home: pathlib.Path) -> None:
             del os.environ[name]
     torch = f"{NEW_TORCH}/bin:" if NEW_TORCH else ""
     os.environ.update(PATH=f"{PREFIX}/bin:{torch}{os.environ['PATH']}:/usr/sbin", HOME=str(home), CMAKE_PREFIX_PATH=str(PREFIX),
-                      PYTHONDONTWRITEBYTECODE="1")
+                      PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=f"{PREFIX}/share/ddplaunch/python")
 
 
 class Page:

@@ -8,6 +8,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from ports import free_port  # noqa: E402  (it is in another folder)
+
 BIN = pathlib.Path(sys.argv[1]).resolve()
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings" / "python"
 PROGRAM = """
@@ -68,6 +71,30 @@ run("a second request ends it at once", -signal.SIGTERM, False, "--save-grace=50
 run("other signals end it as ever", -signal.SIGTERM, False, "--save-grace=50", "--save-signals=SIGUSR2",
     says=["ended by SIGTERM"])
 run("without --save-grace nothing is asked", -signal.SIGTERM, False)
+
+
+def on_two_nodes() -> None:
+    """Only one node is asked. The other one's rank leaves because that one has left, and both nodes exit alike."""
+    program = PROGRAM.replace("not ddp_board.should_stop()", "not (ddp_board.should_stop() or (folder / 'saved0').exists())")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        (path / "program.py").write_text(program)
+        words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--nproc-per-node=1", "--save-grace=30"]
+        nodes = [subprocess.Popen([BIN / "ddplaunch", *words, f"--node-rank={rank}", path / "program.py", folder], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env={**os.environ, "PYTHONPATH": str(BINDINGS)}) for rank in range(2)]
+        deadline = time.monotonic() + 60
+        while not all((path / f"ready{rank}").exists() for rank in range(2)):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        nodes[0].send_signal(signal.SIGTERM)
+        outputs = [node.communicate(timeout=60)[0] for node in nodes]
+        assert [node.returncode for node in nodes] == [75, 75], outputs
+        assert "as another node was asked to: exit code 75" in outputs[1], outputs
+        print("of two nodes one is asked, and both exit with 75: ok", flush=True)
+
+
+on_two_nodes()
 
 
 def leaves(name, *options, most, says, uploads):

@@ -77,6 +77,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   if (const auto* ended = std::get_if<wire::NodeEnded>(&message); ended != nullptr && ended->attempt == attempt_) {
     if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
     progress_ = std::max(progress_, ended->progress);
+    has_saved_ = has_saved_ || ended->has_saved;
     go_on_if_all_have_ended(now);
   }
   return take();
@@ -172,6 +173,7 @@ void Coordinator::start(TimePoint now) {
   phase_ = Phase::running;
   started_at_ = now;
   progress_ = wire::Progress::unknown;
+  has_saved_ = false;
   actions_.emplace_back(EmptyStore{});
   for (int i = 0; i < count; ++i) {
     const NodeId id = seating.seated[static_cast<std::size_t>(i)];
@@ -243,7 +245,7 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (still_run_ > 0) return;
   // All workers of all nodes have ended. If there is a cause, it is a secondary failure, and no node has named its
   // culprit.
-  if (!cause_) return finish({}, now);
+  if (!cause_) return finish({.has_saved = has_saved_}, now);
   if (phase_ == Phase::running) return settle(now);
   if (!cause_->may_restart) return finish(*cause_, now);
   attempts_.back().progress = progress_;

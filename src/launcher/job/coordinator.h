@@ -138,6 +138,7 @@ class Coordinator {
   TimePoint next_word_;  // when the missing nodes are reported next
   TimePoint started_at_;
   std::vector<PastAttempt> attempts_;  // attempts that have ended or are ending
+  bool has_saved_ = false;             // a node's ranks of the current attempt saved and left, as they were asked to
   wire::Progress progress_{};          // progress of the current attempt, from the nodes that have ended
   std::optional<wire::Cause> cause_;
   std::optional<TimePoint> settle_at_;

@@ -262,7 +262,7 @@ bool JobDriver::another_failed_before(const ErrorRecord& record) const {
 
 void JobDriver::handle(const EndWorkers& turn) {
   // The attempt is over before a worker could be started.
-  if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended(wire::Progress::unknown);
+  if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended(wire::Progress::unknown, false);
   if (phase_ != Phase::running) return;
   if (turn.cause.is_urgent) return step(EndedElsewhere{turn.cause});
   const bool is_ours = has_reported_ && turn.cause.node == own_name();
@@ -308,7 +308,7 @@ void JobDriver::handle(const OutputShown&) {
   last_ = outcome_;
   what_follows_.clear();
   phase_ = Phase::ended;
-  nodes_->workers_ended(progress_);
+  nodes_->workers_ended(progress_, outcome_.has_saved);
   post(AttemptOver{});
 }
 
@@ -387,7 +387,7 @@ void JobDriver::finish() {
   const Conclusion end =
       conclude({last_, what_follows_, asked_, in_haste_, !parts_.plan.nodes.several(), has_run_, own_name()}, *leave_);
   if (end.was_ended_between_attempts) parts_.observer.ended_between_attempts(end.outcome);
-  if (!end.line.empty()) log(leave_->signal != 0 ? LogLevel::warning : LogLevel::error, end.line);
+  if (!end.line.empty()) log(end.level, end.line);
   end_with(end.outcome);
 }
 

@@ -41,7 +41,9 @@ class Node : public Nodes {
 
   void failed(const wire::Cause& cause) override { act(agent_.failed(cause)); }
   void rank_left(int rank) override { act(agent_.rank_left(rank)); }
-  void workers_ended(wire::Progress progress) override { act(agent_.workers_ended(progress)); }
+  void workers_ended(wire::Progress progress, bool has_saved) override {
+    act(agent_.workers_ended(progress, has_saved));
+  }
 
  protected:
   virtual void send(const wire::ControlMessage& message) = 0;

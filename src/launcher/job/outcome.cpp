@@ -106,7 +106,15 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   const bool is_asked = told.empty() && cause.signal != 0 && (is_own || cause.node.empty());
   outcome.status =
       was_asked || is_asked ? base::ExitStatus::killed(cause.signal) : base::ExitStatus::exited(cause.exit_code);
-  if (cause.exit_code == 0 && outcome.has_saved) outcome.status = base::ExitStatus::exited(base::kExitSaved);
+  if (cause.exit_code == 0 && (outcome.has_saved || cause.has_saved)) {
+    // All nodes exit alike, so that a scheduler starts all of them again.
+    outcome.status = base::ExitStatus::exited(base::kExitSaved);
+    if (!std::exchange(outcome.has_saved, true)) {
+      end.level = LogLevel::note;
+      end.line =
+          "the program has saved and left, as another node was asked to: exit code 75 asks to start the job again";
+    }
+  }
   if (cause.exit_code == 0) return end;
   const bool is_asked_for = facts.in_haste || outcome.status.was_killed();
   const bool was_asked_here = is_between && is_asked_for && !std::holds_alternative<std::monostate>(facts.asked);
@@ -117,6 +125,7 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   }
   end.was_ended_between_attempts = was_asked_here && facts.has_run;
   if (end.was_ended_between_attempts) return end;
+  if (cause.signal != 0) end.level = LogLevel::warning;
   const bool is_new = !cause.not_restarted.empty() && cause.not_restarted != facts.what_followed;
   if (told.empty() || is_new || (!is_own && told != describe(cause))) end.line = describe(cause);
   return end;

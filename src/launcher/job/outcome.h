@@ -109,6 +109,7 @@ struct LastFacts {
 struct Conclusion {
   JobOutcome outcome;
   std::string line;                         // line for the user, if not reported yet; empty if there is none
+  LogLevel level = LogLevel::error;         // level of that line
   bool was_ended_between_attempts = false;  // the user does not know of that yet
 };
 

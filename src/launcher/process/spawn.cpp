@@ -54,7 +54,8 @@ class RaisedOomScore {
 
 class WorkerSetup {
  public:
-  WorkerSetup(const WorkerSpec& spec, const SpawnContext& context) : context_(context), launcher_(::getpid()) {
+  WorkerSetup(const WorkerSpec& spec, const SpawnContext& context)
+      : context_(context), ignored_signals_(spec.ignored_signals), launcher_(::getpid()) {
     ::getrlimit(RLIMIT_CORE, &core_);
     if (spec.core != CoreDumps::inherit) core_.rlim_cur = spec.core == CoreDumps::off ? 0 : core_.rlim_max;
     // 1024 descriptors are too few for NCCL on many ranks. A million slows down programs that close all of them.
@@ -72,6 +73,7 @@ class WorkerSetup {
     if (joins && ::write(context_.cgroup_procs, "0", 1) != 1) return failure("cannot join the job's cgroup", "");
     ::setrlimit(RLIMIT_NOFILE, &descriptors_);
     ::setrlimit(RLIMIT_CORE, &core_);
+    for (const int signal : ignored_signals_) ::signal(signal, SIG_IGN);
     if (binds_cpus_ && ::sched_setaffinity(0, sizeof cpus_, &cpus_) != 0) {
       return failure("cannot bind it to its CPUs", " See --numa-binding.");
     }
@@ -114,6 +116,7 @@ class WorkerSetup {
   }
 
   const SpawnContext& context_;
+  const std::vector<int>& ignored_signals_;
   const pid_t launcher_;
   rlimit descriptors_{};
   rlimit core_{};

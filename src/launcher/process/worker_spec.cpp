@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "base/signals.h"
 #include "launcher/plan/worker_command.h"
 #include "wire/worker_env.h"
 
@@ -50,6 +51,12 @@ WorkerSpec make_worker_spec(const LaunchPlan& plan, const Placement& placement, 
     spec.memory_nodes = plan.bindings[i].memory_nodes;
   }
   spec.core = plan.core;
+  // A scheduler may send such a signal to all processes of a step, and its default action would terminate a worker
+  // before it has saved. Signals that end a job keep their default action.
+  for (const int signal : plan.save_signals) {
+    const bool ends = base::contains(plan.ending_signals, signal);
+    if (plan.save_grace.count() > 0 && !ends) spec.ignored_signals.push_back(signal);
+  }
   spec.reads_stdin = plan.stdin_local_rank == worker.local_rank;
   return spec;
 }

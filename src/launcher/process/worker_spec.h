@@ -17,6 +17,7 @@ struct WorkerSpec {
   std::vector<int> cpus;                 // CPUs to run on; empty means all
   std::vector<int> memory_nodes;         // NUMA nodes to prefer; empty means the kernel's default
   CoreDumps core = CoreDumps::inherit;   // RLIMIT_CORE
+  std::vector<int> ignored_signals;      // ignored by the worker unless the program handles them
   bool reads_stdin = false;              // reads the launcher's standard input; otherwise it has none
 };
 

@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kMostLines = 10;
 constexpr double kWorthAWord = 0.01;
 constexpr auto kWorthAtLeast = std::chrono::seconds(1);
+constexpr auto kShortRun = std::chrono::minutes(1);  // ranks of a shorter run mostly wait for each other's start
 
 std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
@@ -43,7 +44,7 @@ std::vector<std::string> straggler_table_lines(const StragglerReport& report) {
 }
 
 std::string straggler_remark(const StragglerReport& report) {
-  if (report.ranks.size() < 2 || report.ranks[0].waited_for < kWorthAtLeast) return "";
+  if (report.ranks.size() < 2 || report.ranks[0].waited_for < kWorthAtLeast || report.time < kShortRun) return "";
   const Straggler& first = report.ranks[0];
   const bool is_much =
       std::chrono::duration<double>(first.waited_for) > kWorthAWord * std::chrono::duration<double>(report.time);

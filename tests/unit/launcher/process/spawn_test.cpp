@@ -257,3 +257,10 @@ TEST_CASE("a worker runs in a cgroup whose former processes were killed") {
   cgroup.kill_all(std::chrono::seconds(5));
   for (int i = 0; i < 3; ++i) CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
 }
+
+TEST_CASE("a worker ignores the signals that ask it to save, unless the program handles them") {
+  WorkerSpec spec = shell("kill -USR1 $$; exit 5");
+  CHECK(WIFSIGNALED(run(spec)));
+  spec.ignored_signals = {SIGUSR1};
+  CHECK(WEXITSTATUS(run(spec)) == 5);
+}

@@ -183,3 +183,12 @@ TEST_CASE("binding, core limit and standard input reach the worker they are for"
   plan.bindings.clear();
   CHECK(make_worker_spec(plan, placement_of(2), {1, ""}).cpus.empty());
 }
+
+TEST_CASE("with --save-grace a worker ignores the signals that ask to save and do not end a job") {
+  LaunchPlan plan = plan_of(1);
+  plan.ending_signals = {SIGTERM, SIGINT};
+  plan.save_signals = {SIGTERM, SIGUSR1};
+  CHECK(make_worker_spec(plan, placement_of(1), {0, ""}).ignored_signals.empty());
+  plan.save_grace = std::chrono::seconds(30);
+  CHECK(make_worker_spec(plan, placement_of(1), {0, ""}).ignored_signals == std::vector{SIGUSR1});
+}
