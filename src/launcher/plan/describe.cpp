@@ -119,14 +119,29 @@ Placement known_placement(const LaunchPlan& plan) {
   return {.world_size = plan.workers, .master_addr = plan.store.advertised, .master_port = plan.store.port};
 }
 
+// Returns the variables whose values are known only when the job runs: the port that the kernel chooses, and on several
+// nodes what depends on the order and the size of the other nodes.
+std::vector<std::string> variables_of_the_start(const LaunchPlan& plan) {
+  std::vector<std::string> names;
+  if (plan.store.port == 0) names = {wire::env::kMasterPort, wire::env::kNcclRasAddress};
+  if (plan.nodes.several()) {
+    for (const char* name : {wire::env::kRank, wire::env::kWorldSize, wire::env::kGroupRank, wire::env::kGroupWorldSize,
+                             wire::env::kRoleRank, wire::env::kRoleWorldSize}) {
+      names.emplace_back(name);
+    }
+  }
+  return names;
+}
+
 // Lists the variables that are the same for all workers, and then the names of those that differ.
 std::string environment_rows(const LaunchPlan& plan) {
   const Placement placement = known_placement(plan);
   WorkerContext worker;
   const auto first = worker_variables(plan, placement, worker);
   std::set<std::string> differing = {wire::env::kErrorFile};
-  if (plan.store.port == 0) differing.insert(wire::env::kMasterPort);
-  if (plan.store.port == 0 && first.contains(wire::env::kNcclRasAddress)) differing.insert(wire::env::kNcclRasAddress);
+  for (const std::string& name : variables_of_the_start(plan)) {
+    if (first.contains(name)) differing.insert(name);
+  }
   if (first.contains(wire::env::kTorchFile)) differing.insert(wire::env::kTorchFile);
   // These variables belong to a single worker even if there is only one.
   differing.insert({wire::env::kRank, wire::env::kRoleRank});
@@ -152,16 +167,14 @@ OrderedJson stream(const StreamPlan& plan) {
   return {{"console", plan.to_console}, {"file", plan.to_file}, {"tagged", plan.tagged}};
 }
 
-// A value is null if it is known only when the job runs. These are the port that the kernel chooses, values that depend
-// on it, and the error file.
+// A value is null if it is known only when the job runs.
 OrderedJson environment(const LaunchPlan& plan, int local_rank) {
   const Placement placement = known_placement(plan);
   OrderedJson variables = OrderedJson::object();
   for (const auto& [name, value] : worker_variables(plan, placement, {.local_rank = local_rank}))
     variables[name] = value;
-  if (plan.store.port == 0) {
-    variables[wire::env::kMasterPort] = nullptr;
-    if (variables.contains(wire::env::kNcclRasAddress)) variables[wire::env::kNcclRasAddress] = nullptr;
+  for (const std::string& name : variables_of_the_start(plan)) {
+    if (variables.contains(name)) variables[name] = nullptr;
   }
   if (plan.files.kind != RunFiles::Kind::none) variables[wire::env::kErrorFile] = nullptr;
   return variables;

@@ -55,6 +55,19 @@ TEST_CASE("what a token does beside --store-open is said") {
   CHECK_THAT(notes(), Catch::Contains("it only makes the first node refuse launchers that have another token"));
 }
 
+TEST_CASE("on several nodes a plan does not claim what depends on the other nodes") {
+  Situation situation;
+  situation.options.nproc_per_node = 2;
+  situation.options.min_nodes = situation.options.max_nodes = 2;
+  situation.options.rdzv_endpoint = "a:29400";
+  const std::string text = describe(situation.plan());
+  CHECK(text.find("WORLD_SIZE=4") == std::string::npos);
+  CHECK(text.find(" WORLD_SIZE=") == std::string::npos);
+  CHECK(text.find("GROUP_RANK=") == std::string::npos);
+  CHECK(text.find("LOCAL_WORLD_SIZE=2") != std::string::npos);
+  CHECK(describe_json(situation.plan()).find("\"WORLD_SIZE\": null") != std::string::npos);
+}
+
 TEST_CASE("the plan as JSON is the golden one") {
   Situation situation;
   situation.options.nproc_per_node = 2;
