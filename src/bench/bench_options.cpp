@@ -70,24 +70,27 @@ void declare_bench_options(CLI::App& app, BenchOptions& options) {
                    options.operations = words;
                    return true;
                  }),
-                 "Operations to measure: all_reduce, broadcast, all_gather, reduce_scatter, all_to_all.")
+                 "Measure these operations: all_reduce, broadcast, all_gather, reduce_scatter, all_to_all.")
       ->expected(-1)
       ->take_all();
-  add_value(app, "--min-bytes", "N", options.min_bytes, bytes_of, "Smallest size: 8, 4K, 1M. Default: 8.");
-  add_value(app, "--max-bytes", "N", options.max_bytes, bytes_of, "Largest size. Default: 256M.");
+  add_value(app, "--min-bytes", "N", options.min_bytes, bytes_of,
+            "Measure sizes from this one on, such as 8, 4K or 1M. [default: 8]");
+  add_value(app, "--max-bytes", "N", options.max_bytes, bytes_of, "Measure sizes up to this one. [default: 256M]");
   const auto factor = [](const std::string& option, const std::string& text) {
     return number_of<std::size_t>(option, text, 2);
   };
-  add_value(app, "--step-factor", "N", options.factor, factor, "From size to size. Default: 4.");
-  add_value(app, "--sizes", "N,N,...", options.sizes, sizes_of, "These sizes instead.");
+  add_value(app, "--step-factor", "N", options.factor, factor,
+            "Multiply each size by this factor to get the next. [default: 4]");
+  add_value(app, "--sizes", "N,N,...", options.sizes, sizes_of, "Measure these sizes instead.");
   const auto count = [](const std::string& option, const std::string& text) { return number_of(option, text, 1); };
   add_value(app, "--iterations", "N", options.iterations, count,
-            "Of each size. Default: as many as fit into --seconds.");
+            "Repeat each size this many times. [default: as many as fit into --seconds]");
   const auto time = [](const std::string& option, const std::string& text) { return number_of(option, text, 0.001); };
-  add_value(app, "--seconds", "S", options.seconds, time, "For each size. Default: 0.3.");
-  app.add_flag("--own-buffers", options.own_buffers, "The program's own memory, instead of ProcessGroup::allocate's.");
+  add_value(app, "--seconds", "S", options.seconds, time, "Measure each size for this long. [default: 0.3]");
+  app.add_flag("--own-buffers", options.own_buffers,
+               "Use the program's own memory instead of ProcessGroup::allocate().");
   app.add_flag("--no-check", options.no_check, "Do not check the results.");
-  app.add_flag("--json", options.json, "One JSON object a line.");
+  app.add_flag("--json", options.json, "Print one JSON object per line.");
   app.final_callback([&options] {
     if (options.min_bytes <= options.max_bytes) return;
     throw CLI::ValidationError("--min-bytes " + std::to_string(options.min_bytes) + " is more than --max-bytes " +

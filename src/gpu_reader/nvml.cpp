@@ -152,7 +152,7 @@ base::Result<Nvml> Nvml::open() {
   if (!find(state->initialise, "nvmlInit_v2") || !find(state->count, "nvmlDeviceGetCount_v2") ||
       !find(state->handle, "nvmlDeviceGetHandleByIndex_v2") || !find(state->uuid, "nvmlDeviceGetUUID") ||
       !find(state->utilization, "nvmlDeviceGetUtilizationRates") || !find(state->error_text, "nvmlErrorString")) {
-    return base::Failure{"libnvidia-ml.so.1 lacks functions that it should have"};
+    return base::Failure{"libnvidia-ml.so.1 lacks required functions"};
   }
   // Older drivers lack these functions, and their values are then unknown.
   find(state->field_values, "nvmlDeviceGetFieldValues");

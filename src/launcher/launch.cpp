@@ -181,8 +181,8 @@ base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* contro
   shared.remove_traces();
   if (!end.was_killed() || was_requested(end, plan)) return end;
   log.while_waiting([&] { return is_end_pending(plan); });
-  return own_fault(
-      log, {"the supervising process of ddplaunch was " + end.describe() + "; everything it had started was ended"});
+  return own_fault(log, {"the supervising process of ddplaunch was " + end.describe() +
+                         "; all processes that it had started were terminated"});
 }
 
 }  // namespace ddp::launcher

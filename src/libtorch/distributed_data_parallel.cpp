@@ -120,8 +120,8 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
       if (!known_.contains(tensor.unsafeGetTensorImpl())) names += (names.empty() ? "'" : ", '") + name + "'";
     }
     throw Error(ErrorKind::invalid_argument, names +
-                                                 " is trained, and was not when the module was wrapped: its gradient "
-                                                 "would not be averaged. Wrap the module again.");
+                                                 " is trained, but was not when the module was wrapped, so its "
+                                                 "gradient would not be averaged. Wrap the module again.");
   }
 
   // Moves the parameter's values back to the memory that they had when the module was wrapped.

@@ -67,14 +67,14 @@ HeldThread hold_for_a_moment(pid_t pid, pid_t tid) {
   held.capture.tid = tid;
 #ifdef __x86_64__
   if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
-    held.obstacle = std::string("it may not be held: ") + std::strerror(errno);
+    held.obstacle = std::string("ddplaunch may not stop it: ") + std::strerror(errno);
     return held;
   }
   user_regs_struct registers{};
   iovec into{&registers, sizeof registers};
   // When this program ends, the kernel detaches all threads that are still attached.
   if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0 || !wait_until_held(tid)) {
-    held.obstacle = "it could not be held";
+    held.obstacle = "it could not be stopped";
     return held;
   }
   if (::ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &into) == 0) {
@@ -93,7 +93,7 @@ HeldThread hold_for_a_moment(pid_t pid, pid_t tid) {
   ::ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
 #else
   static_cast<void>(pid);
-  held.obstacle = "not on this kind of processor";
+  held.obstacle = "not supported on this processor architecture";
 #endif
   return held;
 }

@@ -81,7 +81,7 @@ class Process {
       }
       for (std::string& frame : names.with_lines(files_, address, returns)) frames.push_back(std::move(frame));
     }
-    if (!stack.unwound.is_whole) frames.emplace_back("... (what called this is not known)");
+    if (!stack.unwound.is_whole) frames.emplace_back("... (the caller is unknown)");
     return frames;
   }
 
@@ -96,7 +96,7 @@ int main() {
   const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
   auto captures = ddp::launcher::captures_from_bytes(bytes);
   if (!captures) {
-    std::cerr << "ddp_stack_reader: the standard input is no copy of stacks. ddplaunch starts this program.\n";
+    std::cerr << "ddp_stack_reader: the standard input is not a copy of stacks. Only ddplaunch starts this program.\n";
     return EXIT_FAILURE;
   }
   std::deque<Process> processes;  // a deque, because libdw keeps pointers to parts of the elements

@@ -65,7 +65,7 @@ void Store::wait(std::span<const std::string> keys, milliseconds timeout) {
     }
     return base::join(names, ", ");
   };
-  wait_until([&] { return check(keys); }, timeout, [&] { return "nobody set " + missing(); });
+  wait_until([&] { return check(keys); }, timeout, [&] { return "no rank set " + missing(); });
 }
 
 // compare_set() does not show which client set an equal value, so it cannot implement append().
@@ -108,7 +108,7 @@ std::optional<std::string> Store::try_queue_pop(const std::string& key) {
 std::string Store::queue_pop(const std::string& key, milliseconds timeout) {
   std::optional<std::string> value;
   wait_until([&] { return (value = try_queue_pop(key)).has_value(); }, timeout,
-             [&] { return "nobody pushed to the queue '" + key + "'"; });
+             [&] { return "no rank pushed to the queue '" + key + "'"; });
   return *value;
 }
 
@@ -122,7 +122,7 @@ void Store::barrier(const std::string& key, int world_size, milliseconds timeout
   wait_until([&] { return add(key, 0) >= world_size; }, timeout,
              [&] {
                return "only " + std::to_string(add(key, 0)) + " of " + std::to_string(world_size) +
-                      " came to the barrier '" + key + "'";
+                      " ranks arrived at the barrier '" + key + "'";
              });
 }
 

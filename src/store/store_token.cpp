@@ -31,12 +31,13 @@ std::array<unsigned char, kMacBytes> blake2b(std::string_view message, const uns
 // Returns why a file must not be used for a secret, or "" if it may.
 std::string objection(const std::string& path, const struct stat& status) {
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
-  if (!S_ISREG(status.st_mode)) return "is no regular file. Put the token into one, or into DDP_AUTH_TOKEN.";
+  if (!S_ISREG(status.st_mode))
+    return "is not a regular file. Put the token into a regular file or into DDP_AUTH_TOKEN.";
   if (status.st_uid != ::geteuid() && status.st_uid != 0) {
     return "belongs to uid " + std::to_string(status.st_uid) + ", who could change it. Use a file of your own.";
   }
   if ((status.st_mode & kOthers) != 0) {
-    return "can be used by others than its owner. Run: chmod 600 " + path;
+    return "can be accessed by users other than its owner. Run: chmod 600 " + path;
   }
   return "";
 }
@@ -50,9 +51,9 @@ void wipe(char* bytes, std::size_t size) {
 Result<std::shared_ptr<const StoreToken>> StoreToken::from_text(std::string_view text) {
   if (text.size() < kLeastTokenBytes || text.size() > kMostTokenBytes) {
     return Failure{"has " + std::to_string(text.size()) + " bytes; a token has " + std::to_string(kLeastTokenBytes) +
-                   " to " + std::to_string(kMostTokenBytes) + ". Make one with: head -c 32 /dev/urandom | base64"};
+                   " to " + std::to_string(kMostTokenBytes) + ". Create one with: head -c 32 /dev/urandom | base64"};
   }
-  if (sodium_init() < 0) return Failure{"cannot be used: libsodium does not start."};
+  if (sodium_init() < 0) return Failure{"cannot be used: libsodium cannot be initialized."};
   std::shared_ptr<StoreToken> token(new StoreToken());
   token->key_ = blake2b(text, reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size());
   return std::shared_ptr<const StoreToken>(std::move(token));

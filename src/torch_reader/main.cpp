@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     if (StatusPageLayout* page = map_page(arguments[i + 1])) workers.push_back({arguments[i], page});
   }
   if (workers.empty()) {
-    std::cerr << "ddp_torch_reader: no status page can be opened\n";
+    std::cerr << "ddp_torch_reader: cannot open a status page\n";
     return EXIT_FAILURE;
   }
   while (true) {

@@ -34,7 +34,7 @@ bool wait_for(int socket, short event, Clock::time_point until) {
 // Returns the answer without its header. The server ends an answer by closing the connection.
 base::Result<std::string> body_of(std::string answer) {
   const std::size_t end = answer.find("\r\n\r\n");
-  if (end == std::string::npos) return base::Failure{"the answer has no end of a header"};
+  if (end == std::string::npos) return base::Failure{"the answer has no complete header"};
   const std::string_view status = std::string_view(answer).substr(0, answer.find("\r\n"));
   if (status.find(" 200") == std::string_view::npos) return base::Failure{"the answer is " + std::string(status)};
   answer.erase(0, end + 4);
@@ -63,7 +63,7 @@ base::Result<std::string> ask(const std::string& socket_path, const std::string&
   std::string answer;
   std::array<char, 65536> bytes;
   while (answer.size() < kMostBytes) {
-    if (!wait_for(socket.get(), POLLIN, until)) return base::Failure{"too late"};
+    if (!wait_for(socket.get(), POLLIN, until)) return base::Failure{"no answer in time"};
     const ssize_t length = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
     if (length == 0) return body_of(std::move(answer));
     if (length < 0 && errno != EAGAIN && errno != EINTR) return failed("recv");

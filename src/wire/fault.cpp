@@ -59,7 +59,7 @@ std::optional<Failure> set_place(Fault& fault, std::string_view value) {
                                       [&](std::string_view candidate) { return plain(candidate) == name; });
   if (!number || (operation == kOperationNames.end() && name != "any")) {
     return Failure{"'" + std::string(value) +
-                   "' is no place in a program: at=all_reduce:100 is this rank's 100th all_reduce, at=any:100 its "
+                   "' is not a valid place: at=all_reduce:100 is this rank's 100th all_reduce, at=any:100 its "
                    "100th collective, and at=10s is a time after the start. Operations: " +
                    list(kOperationNames)};
   }
@@ -74,8 +74,8 @@ std::optional<Failure> set_kind(Fault& fault, std::string_view value) {
   const bool is_delay = name == "delay";
   const auto delay = name == value ? std::nullopt : parse_duration(value.substr(name.size() + 1));
   if (kind == kFaultNames.end() || is_delay != delay.has_value() || (!is_delay && name != value)) {
-    return Failure{"'" + std::string(value) + "' is no kind of fault; there are " + list(kFaultNames) +
-                   ", of which delay needs a time: kind=delay=5s"};
+    return Failure{"'" + std::string(value) + "' is not a kind of fault. Kinds: " + list(kFaultNames) +
+                   "; delay needs a time, as in kind=delay=5s"};
   }
   fault.kind = static_cast<FaultKind>(kind - kFaultNames.begin());
   fault.delay = delay.value_or(std::chrono::milliseconds(0));
@@ -122,7 +122,7 @@ Result<Fault> parse_fault(std::string_view text) {
   }
   const std::array<FaultKind, 3> at_a_time = {FaultKind::stop, FaultKind::kill, FaultKind::delay};
   if (fault.after && std::find(at_a_time.begin(), at_a_time.end(), fault.kind) == at_a_time.end()) {
-    return Failure{"at a time there are stop, kill and delay; '" +
+    return Failure{"only stop, kill and delay can happen at a time; '" +
                    std::string(name_of(kFaultNames, static_cast<std::uint64_t>(fault.kind))) + "' needs a call." +
                    example};
   }

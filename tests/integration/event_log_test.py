@@ -261,7 +261,7 @@ def a_signal_between_attempts(folder: pathlib.Path) -> None:
     run.process.send_signal(signal.SIGINT)
     run.finish(-signal.SIGINT)
     assert run.summary["cause"] == {"kind": "signal", "signal": "SIGINT"}
-    assert run.summary["text"] == ["ended by SIGINT, before the job was started again"], run.summary
+    assert run.summary["text"] == ["terminated by SIGINT, before the next attempt"], run.summary
     assert run.summary["text"][0] in run.err
 
 
@@ -352,11 +352,11 @@ def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
     refused = {
         "--event-log=no/log": "cannot write --event-log=no/log: No such file or directory",
         "--event-log=.": "cannot write --event-log=.: Is a directory",
-        "--event-log=fifo": "cannot write --event-log=fifo: nobody reads it",
+        "--event-log=fifo": "cannot write --event-log=fifo: no process reads it",
         "--event-log=/dev/full": "cannot write --event-log=/dev/full: No space left on device",
         "--summary=no/s": "cannot write --summary=no/s: No such file or directory",
         "--summary=.": "cannot write --summary=.: Is a directory",
-        "--event-log=x --summary=x": "--summary=x is the file of --event-log",
+        "--event-log=x --summary=x": "--summary=x would overwrite the file of --event-log",
     }
     for words, message in refused.items():
         result = subprocess.run([DDPLAUNCH, *words.split(), "touch", marker], cwd=folder, capture_output=True, text=True)
@@ -364,7 +364,7 @@ def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
         assert result.stderr.count("\n") == 1, result.stderr
         assert not marker.exists(), words
     # These errors show only at the end of the job, whose exit code must not change.
-    for words, message in {"--summary=/dev/full": "No space left", "--summary=fifo": "nobody reads it"}.items():
+    for words, message in {"--summary=/dev/full": "No space left", "--summary=fifo": "no process reads it"}.items():
         result = subprocess.run([DDPLAUNCH, "-q", words, "sh", "-c", "exit 0"], cwd=folder, capture_output=True, text=True)
         assert result.returncode == 0 and f"cannot write {words}: {message}" in result.stderr, (words, result)
 

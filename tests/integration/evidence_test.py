@@ -80,7 +80,7 @@ def who_does_not_answer_is_told() -> None:
         address = "127.0.0.1:%d" % listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         told, sources = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
-    assert f"NCCL RAS: nobody listens at {address}" in told and sources["NCCL RAS"]["missing"], told
+    assert f"NCCL RAS: no process listens on {address}" in told and sources["NCCL RAS"]["missing"], told
 
 
 def flight_recorders_are_asked() -> None:

@@ -12,7 +12,7 @@ from launched_job import run_job, run_tests, test  # noqa: E402
 from ports import free_port  # noqa: E402
 
 # An error about the limit must not name these causes.
-OTHERS = ("internal error", "Please report", "TMPDIR", "Another process listens", "must belong to this machine",
+OTHERS = ("internal error", "Please report", "TMPDIR", "Another process listens", "must belong to this node",
           "takes a free port")
 
 

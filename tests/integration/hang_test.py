@@ -98,7 +98,7 @@ def without_a_limit_a_hang_is_reported_and_the_job_goes_on() -> None:
     stall = run.until("stalled")
     assert stall["class"] == "unknown" and stall["limit_seconds"] == 1800 and stall["culprits"] == [1], stall
     err = run.let_slow_rank_go_on()
-    assert "the job goes on: no --hang-timeout was given" in err, err
+    assert "the job continues, because no --hang-timeout was given" in err, err
 
 
 def what_a_rank_does_that_is_woken_for_its_stack_is_not_why_the_job_ends() -> None:
@@ -132,7 +132,7 @@ def under_torchruns_name_a_hang_is_reported_and_the_job_goes_on() -> None:
     stall = run.until("stalled")
     assert stall["class"] == "unknown" and stall["limit_seconds"] == 1800 and stall["culprits"] == [1], stall
     err = run.let_slow_rank_go_on()
-    assert "the job goes on: no --hang-timeout was given" in err and not run.events("hung"), err
+    assert "the job continues, because no --hang-timeout was given" in err and not run.events("hung"), err
 
 
 def a_stopped_rank_is_told_and_left_alone() -> None:
@@ -188,7 +188,7 @@ def slow_is_told_and_goes_on() -> None:
     run = Run("slow", timeout=60)
     run.until("stalled")
     err = run.let_slow_rank_go_on()
-    assert "DDP-H03" in err and "it goes on: all_reduce" in err, err
+    assert "DDP-H03" in err and "the job continues: all_reduce" in err, err
     assert not run.events("hung")
 
 

@@ -77,7 +77,7 @@ assert "(SIGINT, then SIGTERM, gone in" in output, output
 output = Job("one that ignores both is killed after two graces",
              ["sh", "-c", "trap '' INT TERM; touch FOLDER/ready$RANK; while :; do sleep 60; done"],
              "--grace=1").interrupt().ends(False, 1.9, 4)
-assert "(SIGINT, then SIGTERM, then SIGKILL after the grace of 1.0 s, gone in" in output, output
+assert "(SIGINT, then SIGTERM, then SIGKILL after the grace period of 1.0 s, gone in" in output, output
 job = Job("a second Ctrl-C ends at once", ["sh", "-c", "trap '' INT TERM; touch FOLDER/ready$RANK; while :; do sleep 60; done"])
 job.interrupt()
 time.sleep(0.7)  # signals within half a second are one request

@@ -184,7 +184,7 @@ TEST_CASE("SIGINT and SIGTERM end the job with 130 and 143") {
     ::kill(command.pid(), signal);
     const CommandResult result = command.wait();
     CHECK(result.exit_code == 128 + signal);
-    CHECK(result.err.find(signal == SIGINT ? "ended by SIGINT" : "ended by SIGTERM") != std::string::npos);
+    CHECK(result.err.find(signal == SIGINT ? "terminated by SIGINT" : "terminated by SIGTERM") != std::string::npos);
   }
 }
 

@@ -25,7 +25,7 @@ echo "ranks that the environment counts otherwise than mpirun are a mismatch"
 if run_on_two env RANK=0 WORLD_SIZE=1 "$bin/train_charlm" --steps 1 --checkpoint ''; then
   fail "a wrong world size should have failed"
 fi
-expect "Start the program with mpirun and not with ddplaunch"
+expect "Start the program with mpirun, not with ddplaunch"
 
 echo "a rank that is silent is a timeout, and mpirun ends it"
 if run_on_two "$bin/mpi_collectives" silent; then fail "a silent rank should have failed the job"; fi
@@ -39,7 +39,7 @@ if run_on_two "$bin/mpi_collectives" fail; then fail "a failed rank should have 
 echo "a rank that throws is heard by the others at once"
 started=$SECONDS
 if run_on_two "$bin/mpi_collectives" throw; then fail "a rank that threw should have failed the job"; fi
-expect "rank 1 has ended or failed"
+expect "rank 1 has exited or failed"
 [ $((SECONDS - started)) -lt 60 ] || fail "the other rank waited for the time-out"
 
 echo "ranks that call different things are told what, and where"
@@ -50,7 +50,7 @@ expect "mpi_collectives.cpp:"
 
 echo "a monitored barrier names who is missing"
 if run_on_two "$bin/mpi_collectives" missing; then fail "a missing rank should have failed the job"; fi
-expect "timeout: rank 0: monitored_barrier #2: rank 1 did not come within"
+expect "timeout: rank 0: monitored_barrier #2: rank 1 did not arrive within"
 
 echo "one rank needs no mpirun"
 DDP_BACKEND=mpi timeout 120 "$bin/train_charlm" --steps 2 --checkpoint '' >output 2>&1 || fail "one rank failed"
@@ -76,9 +76,9 @@ run_on 2 "$bin/train_charlm" --steps 2 --checkpoint '' || fail "training without
 expect "backend cpu, 2 ranks"
 run_on 2 env OMPI_COMM_WORLD_LOCAL_SIZE=1 DDP_BACKEND=gloo "$bin/train_charlm" --steps 2 --checkpoint '' ||
   fail "training over gloo failed"
-expect "backend gloo, 2 ranks (asked for)"
+expect "backend gloo, 2 ranks (requested)"
 
 echo "two ranks train"
 run_on_two "$bin/train_charlm" --steps 20 --checkpoint '' || fail "training failed"
-expect "backend mpi, 2 ranks (asked for)"
+expect "backend mpi, 2 ranks (requested)"
 expect "step 20/20"

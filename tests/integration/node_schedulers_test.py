@@ -22,7 +22,7 @@ SCHEDULERS = [
     Scheduler("TrainJob", (),
               {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_NODE_RANK": "{node}", "PET_MASTER_ADDR": "host1",
                "PET_MASTER_PORT": "29500", "JOB_COMPLETION_INDEX": "{node}", "KUBERNETES_SERVICE_HOST": "10.0.0.1"},
-              "options of the environment: PET_MASTER_ADDR=host1, PET_MASTER_PORT=29500, PET_NNODES=2, PET_NODE_RANK={node}"
+              "options set by the environment: PET_MASTER_ADDR=host1, PET_MASTER_PORT=29500, PET_NNODES=2, PET_NODE_RANK={node}"
               ", PET_NPROC_PER_NODE=2"),
     Scheduler("PyTorchJob", ("--scheduler=kubernetes", "--nproc-per-node=2"),
               {"MASTER_ADDR": "host1", "MASTER_PORT": "23456", "WORLD_SIZE": "2", "RANK": "{node}"},
@@ -91,11 +91,11 @@ def what_cannot_be_true_is_refused(hosts: Hosts) -> None:
     for environment, text in (
             ({"PMI_RANK": "2", "PMI_SIZE": "2"}, "PMI_RANK=2 is not below PMI_SIZE=2"),
             ({"PMI_RANK": "0", "PMI_SIZE": "2", "JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "2"},
-             "PMI says that this is node 0 of 2, JSM that it is node 1 of 2")):
+             "PMI reports that this is node 0 of 2, but JSM reports node 1 of 2")):
         code, _, err = job.start(1, environment=environment).end_of(1)
         assert code == 2 and text in err, (code, err)
-    for words, text in ((("--nnodes=2",), "(JOB_COMPLETION_INDEX), which is none of --nnodes=2 nodes"),
-                        (("--scheduler=kubernetes",), "but nothing says how many nodes there are. Give --nnodes=N")):
+    for words, text in ((("--nnodes=2",), "(JOB_COMPLETION_INDEX), which is not below --nnodes=2 nodes"),
+                        (("--scheduler=kubernetes",), "but the number of nodes is unknown. Give --nnodes=N")):
         code, _, err = job.start(1, *words, environment={"JOB_COMPLETION_INDEX": "2"}).end_of(1)
         assert code == 2 and text in err, (code, err)
 
@@ -104,7 +104,7 @@ def a_pod_that_stays_alone_says_so(hosts: Hosts) -> None:
     pod = {"MASTER_ADDR": "host1", "MASTER_PORT": "23456", "WORLD_SIZE": "2", "RANK": "1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     ends = Job(hosts, "true", meet=[]).start(2, environment=pod).ends()
     all_well(ends)
-    assert "for one job of all of them give --scheduler=kubernetes" in ends[2][2], ends
+    assert "To run one job in all pods, use --scheduler=kubernetes" in ends[2][2], ends
 
 
 if __name__ == "__main__":

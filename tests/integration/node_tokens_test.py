@@ -32,7 +32,7 @@ def a_launcher_with_another_token_is_told_on_both_sides(hosts: Hosts) -> None:
         assert f"the store at {job.endpoint} has another token. Give both sides the same one" in err, err
     said = ends_well(job.start(2, environment={"DDP_AUTH_TOKEN": right}))
     lines = lines_on(said[1], "it has another token (--auth-token-file, DDP_AUTH_TOKEN)")
-    assert len(lines) == 1 and f"the store sent {hosts.ip(3)}:" in lines[0], said[1]
+    assert len(lines) == 1 and f"the store refused {hosts.ip(3)}:" in lines[0], said[1]
     assert right not in said[1] and wrong not in said[1], said[1]
 
 
@@ -46,7 +46,7 @@ def a_launcher_with_another_token_is_told_on_loopback(_: Hosts) -> None:
         assert code == 125 and "worker done" not in out, (code, out, err)
         assert f"the store at {job.endpoint} has another token. Give both sides the same one" in err, err
         said = ends_well(job.start(2, f"--auth-token-file={folder}/right"))[1]
-        assert "the store sent 127.0.0.1:" in said and "it has another token" in said, said
+        assert "the store refused 127.0.0.1:" in said and "it has another token" in said, said
         assert "has no effect" not in err, f"a token that makes a difference is said to have no effect: {err}"
 
 
@@ -57,7 +57,7 @@ def a_launcher_without_the_token_is_told_on_both_sides(hosts: Hosts) -> None:
     job.launchers.pop(3)
     assert code == 125 and "worker done" not in out and "token" in err and "--auth-token-file" in err, (code, err)
     said = ends_well(job.start(2, environment={"DDP_AUTH_TOKEN": right}))[1]
-    lines = lines_on(said, f"the store sent {hosts.ip(3)}:")
+    lines = lines_on(said, f"the store refused {hosts.ip(3)}:")
     assert 1 <= len(lines) <= LINES_PER_ADDRESS and "--auth-token-file" in lines[0], said
 
 
@@ -65,9 +65,9 @@ def a_token_that_the_job_does_not_have_is_told(hosts: Hosts) -> None:
     job = first_node_of(hosts)
     code, _, err = job.start(3, environment={"DDP_AUTH_TOKEN": tokens()[0]}).end_of(3)
     job.launchers.pop(3)
-    assert code == 125 and "has no token: it takes no proof. Start it with --auth-token-file, or leave that out here" in err, err
+    assert code == 125 and "has no token, so it accepts no proof. Start it with --auth-token-file, or leave the option out here" in err, err
     said = ends_well(job.start(2))[1]
-    assert f"the store sent {hosts.ip(3)}:" in said and "it wants to prove a token, and the store has none" in said, said
+    assert f"the store refused {hosts.ip(3)}:" in said and "it offers a token, but the store has none" in said, said
 
 
 def strangers_without_the_token_change_nothing(hosts: Hosts) -> None:
@@ -94,7 +94,7 @@ def strangers_without_the_token_change_nothing(hosts: Hosts) -> None:
     said = ends_well(job.start(2, environment={"DDP_AUTH_TOKEN": right}))[1]
     lines = lines_on(said, hosts.ip(3))
     assert len(lines) == LINES_PER_ADDRESS and lines[-1].endswith(LAST), (len(lines), lines[:10])
-    assert all("the store sent" in line and len(line.encode()) <= LINE_BYTES for line in lines), lines
+    assert all("the store refused" in line and len(line.encode()) <= LINE_BYTES for line in lines), lines
 
 
 if __name__ == "__main__":

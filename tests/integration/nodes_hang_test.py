@@ -55,7 +55,7 @@ def a_rank_that_ends_with_0_in_the_middle_is_the_cause(hosts: Hosts) -> None:
         job = training(hosts, f"rank={rank},at=all_reduce:50,kind=exit0", workers)
         assert all(code == 124 for code, _, _ in job.results.values()), job.results
         told = "".join(err for _, _, err in job.results.values())
-        assert re.search(rf"rank {rank}(: exit code 0 before| \(pid \d+\) ended too early)", told), (rank, job.results)
+        assert re.search(rf"rank {rank}(: exit code 0 before| \(pid \d+\) exited too early)", told), (rank, job.results)
 
 
 def a_question_to_the_first_node_is_answered_with_the_ranks_of_all(hosts: Hosts) -> None:

@@ -61,7 +61,7 @@ def a_signal_ends_all_nodes(hosts: Hosts) -> None:
         job.launchers[target].send_signal(signal.SIGTERM)
         ends = job.ends()
         for number, (returned, _, err) in ends.items():
-            assert returned == (-15 if number == target else 143) and "ended by SIGTERM" in err, (target, ends)
+            assert returned == (-15 if number == target else 143) and "terminated by SIGTERM" in err, (target, ends)
 
 
 def a_launcher_that_is_killed_ends_all_nodes(hosts: Hosts) -> None:
@@ -84,7 +84,7 @@ def a_cut_cable_ends_both_sides(hosts: Hosts) -> None:
     job.until_all_run()
     hosts.cut(3)
     ends = job.ends()
-    same_end(ends, 125, "no word from it for 3.0 s")
+    same_end(ends, 125, "it has sent nothing for 3.0 s")
     hosts.mend(3)
 
 
@@ -100,7 +100,7 @@ def a_spare_takes_the_place_of_a_node_that_is_lost(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--max-restarts=2", "sh", "-c", program).start(1).start(2)
     job.until_all_run()
     job.start(3)
-    job.until_said(3, "waits for a place")
+    job.until_said(3, "waits until it can join")
     job.kill(2)
     ends = job.ends()
     all_well(ends)
@@ -126,7 +126,7 @@ def a_node_looks_for_the_first_one_for_longer_than_a_silence_may_last(hosts: Hos
 
 def who_does_not_come_is_told(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--rdzv-conf=join_timeout=5", "sleep", "1000").start(1)
-    same_end(job.ends(), 125, "only 1 node of 2 came within 5.0 s")
+    same_end(job.ends(), 125, "only 1 node of 2 joined within 5.0 s")
     nobody = Job(hosts, "--nproc-per-node=1", "--rdzv-conf=join_timeout=5", "sleep", "1000").start(2, "--node-rank=1")
     same_end(nobody.ends(), 125, "not found within 5.0 s")
 
@@ -142,7 +142,7 @@ def a_node_that_was_lost_returns(hosts: Hosts) -> None:
         job.start(1).until_all_run()
         job.kill(2)
         job.until(1, "worker_started", 2)
-        job.start(2).until_said(2, "waits for a place")
+        job.start(2).until_said(2, "waits until it can join")
         open(f"{folder}/fail", "x").close()
         ends = job.ends()
     all_well(ends)
@@ -157,7 +157,7 @@ def a_host_that_freezes_is_lost_and_ends_when_it_thaws(hosts: Hosts) -> None:
             job.until(number, "worker_started", 2)
         hosts.kill(frozen, signal.SIGSTOP)
         code, _, err = job.end_of(3 - frozen)
-        assert code == 125 and "no word from it for 3.0 s" in err, (frozen, code, err)
+        assert code == 125 and "it has sent nothing for 3.0 s" in err, (frozen, code, err)
         assert len(hosts.pids(frozen)) == 4, (frozen, hosts.pids(frozen))
         hosts.kill(frozen, signal.SIGCONT)
         code, _, err = job.end_of(frozen)

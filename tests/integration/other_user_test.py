@@ -104,7 +104,7 @@ def child() -> None:
         assert job.wait() == 3, job.err()
         err = job.err()
         assert state_of(pid) == "S" and "survives SIGKILL" not in err, err
-        assert f"1 other process of the job cannot be killed, first pid {pid}" in err, err
+        assert f"1 other process of the job cannot be killed, the first with pid {pid}" in err, err
         assert "another user" in err, f"the report does not say why: {err}"
 
 

@@ -54,10 +54,10 @@ def run(name, expected, saved, *options, words=(), ask=(signal.SIGTERM,), says=(
         print(f"{name}: ok", flush=True)
 
 
-asks = "the program is asked to save and to leave; the workers are ended in 20.0 s (--save-grace), or when asked again"
+asks = "the program is asked to save and exit; the workers will be terminated in 20.0 s (--save-grace), or on a second request"
 for one in (signal.SIGTERM, signal.SIGUSR1):
     run(f"{one.name} asks the program to save", 75, True, "--save-grace=20", ask=[one],
-        says=[f"{one.name}: {asks}", "has saved and left, as it was asked to", "exit code 75"])
+        says=[f"{one.name}: {asks}", "saved and exited as requested", "exit code 75"])
 run("a file asks, too", 75, True, "--save-grace=20", "--save-file=FOLDER/notice", ask=["notice"],
     says=["/notice exists: the program is asked"])
 run("a file that was there before asks, too", 75, True, "--save-grace=20", "--save-file=FOLDER/program.py", ask=[],
@@ -65,11 +65,11 @@ run("a file that was there before asks, too", 75, True, "--save-grace=20", "--sa
 run("a command asks, too", 75, True, "--save-grace=20", "--save-command=test -e FOLDER/notice", ask=["notice"],
     says=["/notice' has ended with 0: the program is asked"])
 run("one that does not listen is ended after the time", -signal.SIGTERM, False, "--save-grace=1", words=["deaf"],
-    says=["the time to save (--save-grace) was over"])
+    says=["the time to save (--save-grace) has expired"])
 run("a second request ends it at once", -signal.SIGTERM, False, "--save-grace=50", words=["deaf"],
-    ask=[signal.SIGTERM, signal.SIGTERM], says=["ended by SIGTERM"])
+    ask=[signal.SIGTERM, signal.SIGTERM], says=["terminated by SIGTERM"])
 run("other signals end it as ever", -signal.SIGTERM, False, "--save-grace=50", "--save-signals=SIGUSR2",
-    says=["ended by SIGTERM"])
+    says=["terminated by SIGTERM"])
 run("without --save-grace nothing is asked", -signal.SIGTERM, False)
 
 
@@ -112,5 +112,5 @@ def leaves(name, *options, most, says, uploads):
 
 
 leaves("processes that outlive a job are named and terminated", most=2.5, uploads=0,
-       says=r"still run although all ranks have ended: pid \d+ \(sh -c sleep 3; .*Terminated; --let-finish waits")
+       says=r"still run although all ranks have exited: pid \d+ \(sh -c sleep 3; .*They were terminated; --let-finish waits")
 leaves("with --let-finish they are waited for", "--let-finish", most=20, uploads=2, says=r"Waiting \(--let-finish\)")

@@ -121,7 +121,7 @@ def a_cancelled_step_ends_on_all_nodes(slurm: Slurm) -> None:
     assert step.returncode == 143, (step.returncode, of_srun, errors)
     for err in errors:
         # Slurm signals the workers as well. Their ends are no failures.
-        assert "ended by SIGTERM" in err and "failed" not in err, (of_srun, errors)
+        assert "terminated by SIGTERM" in err and "failed" not in err, (of_srun, errors)
 
 
 def several_tasks_on_a_node_are_refused(slurm: Slurm) -> None:

@@ -170,7 +170,7 @@ def a_host_that_cannot_be_reached(lab: Lab) -> None:
     code, out, err = lab.run(f"{a},10.77.0.99,{b}", "sh", "-c", "echo begun")
     assert code == 125 and out == "", (code, out, err)
     assert "ddplaunch: [10.77.0.99] ssh: connect to host 10.77.0.99" in err, err
-    assert f"10.77.0.99 cannot be reached over ssh; nothing was started anywhere. This must work without a password: ssh -F {lab.config} " \
+    assert f"10.77.0.99 cannot be reached over ssh; no worker was started on any host. This must work without a password: ssh -F {lab.config} " \
            "-o BatchMode=yes 10.77.0.99 true" in err, err
 
 
@@ -188,9 +188,9 @@ def a_launcher_that_is_not_there(lab: Lab) -> None:
     a, b, _ = lab.addresses
     code, out, err = lab.run(f"{a},{b}", "--remote-launcher=/no where/ddplaunch", "sh", "-c", "echo begun")
     assert code == 125 and out == "", (code, out, err)
-    assert "'/no where/ddplaunch' cannot be executed there; nothing was started anywhere" in err and "--remote-launcher=PATH" in err, err
+    assert "'/no where/ddplaunch' cannot be executed there; no worker was started on any host" in err and "--remote-launcher=PATH" in err, err
     code, out, err = lab.run(f"{a},{b}", "--remote-launcher=/bin/echo", "sh", "-c", "echo begun")
-    assert code == 125 and "ssh ended before a launcher answered (exit code 0)" in err, (code, err)
+    assert code == 125 and "ssh exited before its launcher answered (exit code 0)" in err, (code, err)
 
 
 def nothing_begins_unless_all_hosts_can(lab: Lab) -> None:
@@ -203,7 +203,7 @@ def nothing_begins_unless_all_hosts_can(lab: Lab) -> None:
     inside.mkdir(exist_ok=True)
     code, out, err = lab.run(f"{a},{c}", "touch", marks, folder=inside)
     assert code == 2 and f"[{c}] error: cannot change into the working directory {inside} on host {c}: No such file" in err, (code, err)
-    assert "nothing was started anywhere" in err and not marks.exists(), err
+    assert "no worker was started on any host" in err and not marks.exists(), err
     only_first = inside / "program"
     only_first.write_text("#!/bin/sh\ntouch " + str(marks) + "\n")
     only_first.chmod(0o755)
@@ -219,7 +219,7 @@ def a_signal_here_ends_all_hosts(lab: Lab) -> None:
         time.sleep(0.3)
         launcher.send_signal(number)
         code, out, err = lab.end(launcher)
-        assert code == -number and "told" in out and f"ended by {number.name}" in err, (code, out, err)
+        assert code == -number and "told" in out and f"terminated by {number.name}" in err, (code, out, err)
 
 
 def who_asks_twice_does_not_wait(lab: Lab) -> None:
@@ -349,7 +349,7 @@ def a_start_may_be_ended_at_any_moment(lab: Lab) -> None:
 
 def what_cannot_be_meant_together(lab: Lab) -> None:
     for words, text in [(["--nnodes=3"], "--nnodes says another number"), (["--node-rank=0"], "--node-rank"), (["--standalone"], "--standalone"),
-                        (["--hostfile=x"], "--hosts and --hostfile exclude one another"), (["--stdin=0"], "--stdin")]:
+                        (["--hostfile=x"], "--hosts and --hostfile cannot be combined"), (["--stdin=0"], "--stdin")]:
         code, _, err = lab.run("a,b", *words, "true")
         assert code == 2 and text in err, (words, err)
     slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NNODES": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "0", "SLURM_PROCID": "0",

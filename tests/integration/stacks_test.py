@@ -109,7 +109,7 @@ def a_dump_may_be_all_that_is_wanted() -> None:
     assert "misbehave" in frames(run.state("hung"), 1)
     assert run.process.poll() is None
     run.process.terminate()
-    assert "the job is left alone" in run.end()
+    assert "the job continues (--hang-action)" in run.end()
 
 
 def ranks_that_cannot_answer_are_told_with_the_reason() -> None:
@@ -130,7 +130,7 @@ def without_the_handler_the_reason_is_told() -> None:
     run.state("stalled")
     run.process.send_signal(signal.SIGQUIT)
     stall = run.state("asked")
-    assert "answers no signal" in missing(stall, 1) and "gdb: not found" in missing(stall, 1), stall["stacks"]
+    assert "does not answer the signal" in missing(stall, 1) and "gdb: not found" in missing(stall, 1), stall["stacks"]
     run.process.terminate()
     err = run.end()
     assert "no stack of ranks 0-2" in err, err
@@ -177,7 +177,7 @@ def who_asks_just_before_the_end_is_told() -> None:
         run = asked_with_stuck_tools(folder)
         run.process.terminate()
         err = run.end()
-        assert "what the ranks are at:" in err and "rank 1 (pid " in err, err
+        assert "state of the ranks:" in err and "rank 1 (pid " in err, err
 
 
 TESTS = [who_asks_is_told_and_the_job_goes_on, a_job_that_hangs_is_dumped_before_its_end, a_dump_may_be_all_that_is_wanted,

@@ -161,7 +161,7 @@ def limits() -> None:
             assert bert.socket.recv(1) == b""
             anna.set(b"/k", b"v")
             assert anna.get(b"/k") == b"v"
-            store.told(f"warning: the store sent {bert.name} away: ")
+            store.told(f"warning: the store refused {bert.name}: ")
 
 
 @test("store", "warnings about clients are bounded")
@@ -171,12 +171,12 @@ def warnings_are_bounded() -> None:
             with socket.create_connection(("127.0.0.1", store.port), timeout=20) as stranger:
                 stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 4)
                 assert stranger.recv(1) == b""
-        store.told("more of these are not shown")
+        store.told("further warnings of this kind are not shown")
         lines = [line for line in store.err().splitlines() if "warning" in line]
         assert len(lines) == 21, lines
 
 
-@test("store", "an inspection tells who waits for what, who does not, who is missing, and the keys")
+@test("store", "an inspection shows which clients wait for which keys, who does not, who is missing, and the keys")
 def inspects() -> None:
     with Store() as store, contextlib.ExitStack() as stack:
         ranks = [stack.enter_context(Client(store.port)).hello(rank, 5) for rank in (0, 1, 3)]
@@ -322,7 +322,7 @@ def pytorchs() -> None:
 @test("store", "a member holds its connection until it is asked to end, or the store goes")
 def joins() -> None:
     with Store(environment={"DDP_AUTH_TOKEN": TOKEN}) as store:
-        joined = f"this machine has joined the store at {store.where}: "
+        joined = f"this node has joined the store at {store.where}; "
         words = (LAUNCHER, "store", "--join", store.where, "--auth-token-file", token_file(store))
         for number in (signal.SIGTERM, signal.SIGINT):
             with Job(launcher=words) as member:
@@ -371,7 +371,7 @@ def wrong_token() -> None:
         answer = command("--join", store.where, "--auth-token-file", other)
         assert answer.returncode == 2 and "chmod 600" in answer.stderr, answer
         answer = command("--join", store.where, "--auth-token-file", other, environment={"DDP_AUTH_TOKEN": TOKEN})
-        assert answer.returncode == 2 and "both give a token" in answer.stderr, answer
+        assert answer.returncode == 2 and "both provide a token" in answer.stderr, answer
 
 
 @test("store", "programs of another machine may use the store while it has joined, and not before or after")
@@ -388,7 +388,7 @@ def another_machine() -> None:
                 answer = subprocess.run(words, capture_output=True, text=True)
                 return answer.stdout == "8\n"
             assert not may_use()
-            store.told("of which no launcher has proved to know the token")
+            store.told("whose launcher has not proved that it knows the token")
             refused = command("--inspect", where, via=there)
             assert refused.returncode == 125 and "Give the token with --auth-token-file" in refused.stderr, refused
             assert inspected(where, "--auth-token-file", token, via=there)["client_count"] == 0

@@ -21,7 +21,7 @@ LONG = ACTING + 100_000 * "x"
 LINES_PER_ADDRESS = 5
 ADDRESSES = 64
 LINE_BYTES = 1024  # maximum of a line about a stranger: 500 bytes from the stranger, and the launcher's own text
-LAST = "(no more is said of that address)"
+LAST = "(further lines about this address are not shown)"
 GO_ON = "while [ ! -e $0 ]; do sleep 0.05; done; echo worker done"
 
 

@@ -13,12 +13,12 @@ from stranger_rig import (ACTING, ADDRESSES, CONTROL, HOST, LAST, LINES_PER_ADDR
 FOREIGN: dict[str, tuple[dict, str]] = {
     "job": ({"job": LONG}, "it belongs to job '\\x1b[2J\\x1b]0;title\\x07\\x0d\\x0addplaunch: not a line"),
     "nodes": ({"nodes": LONG}, "it has --nnodes=\\x1b[2J\\x1b]0;title\\x07\\x0d\\x0addplaunch: not a line"),
-    "program": ({"same": {"program sh": LONG}}, "it would run something else (program sh: \\x1b[2J\\x1b]0;title"),
-    "name of the program": ({"same": {**SAME, LONG: LONG}}, "it would run something else (\\x1b[2J\\x1b]0;title"),
-    "workers": ({"workers": 1_000_000_000}, "it has 1000000000 workers and --node-rank=-1, which no launcher has"),
-    "number": ({"node_rank": -7}, "it has 1 workers and --node-rank=-7, which no launcher has"),
-    "a number": ({"node_rank": 1}, "it has --node-rank=1, and the first node has none: nodes get their numbers"),
-    "version": ({"version": 1 << 30}, "it is another version of ddplaunch"),
+    "program": ({"same": {"program sh": LONG}}, "it would run another program (program sh: \\x1b[2J\\x1b]0;title"),
+    "name of the program": ({"same": {**SAME, LONG: LONG}}, "it would run another program (\\x1b[2J\\x1b]0;title"),
+    "workers": ({"workers": 1_000_000_000}, "it has 1000000000 workers and --node-rank=-1, which no launcher sends"),
+    "number": ({"node_rank": -7}, "it has 1 workers and --node-rank=-7, which no launcher sends"),
+    "a number": ({"node_rank": 1}, "it has --node-rank=1, but the first node has none. Give it to all nodes or to none"),
+    "version": ({"version": 1 << 30}, "it runs another version of ddplaunch"),
 }
 
 
@@ -31,7 +31,7 @@ def each_field_is_shown_escaped_and_cut(_: Hosts) -> None:
         assert words in why and len(why.encode()) <= LINE_BYTES and why.isprintable(), (name, why[:2000])
     said = ends_well(job.start(2))[1]
     for name, (_, words) in FOREIGN.items():
-        lines = lines_on(said, f"({sources[name]}) was sent away: ")
+        lines = lines_on(said, f"({sources[name]}) was refused: ")
         assert len(lines) == 1 and words in lines[0], (name, lines, said)
         assert lines[0].startswith("ddplaunch: warning: node a\\x1b[2J\\x0ab\\xc2\\x9b31m\\xe2\\x80\\xaec\\xc2\\x85\\xe2\\x80\\xa8d (127.0.2."), lines
         assert len(lines[0].encode()) <= LINE_BYTES, len(lines[0].encode())
@@ -82,7 +82,7 @@ def nodes_that_come_and_go_get_five_lines(_: Hosts) -> None:
             with connected(job) as spare:
                 spare.sendall(bytes([CONTROL]) + text(hello(host=ACTING, alike=alike, time_of_day=number)))
                 said = b""
-                while b"waits for a place" not in said:
+                while b"waits until it can join" not in said:
                     said += (more := spare.recv(65536))
                     assert more, said
         open(f"{folder}/go", "x").close()

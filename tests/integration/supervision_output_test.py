@@ -246,7 +246,7 @@ def repeated_failures() -> None:
     code, _, err = run_job("--max-restarts=3", "sh", "-c", "echo attempt $TORCHELASTIC_RESTART_COUNT >&2; exit 9")
     report = err.split("failed: exit code 9")[1:]
     assert code == 9 and len(report) == 4, err
-    assert [", as in the attempt before\n" in part for part in report] == [False, True, True, False], err
+    assert [", as in the previous attempt\n" in part for part in report] == [False, True, True, False], err
     assert ["| attempt" in part for part in report] == [True, False, False, True], err
     assert "given up after 3 restarts" in report[3], err
 
@@ -254,7 +254,7 @@ def repeated_failures() -> None:
 @test("46", "attempts that fail in different ways are all reported in full")
 def different_failures() -> None:
     code, _, err = run_job("--max-restarts=2", "sh", "-c", "exit $((9 - TORCHELASTIC_RESTART_COUNT))")
-    assert code == 7 and "as in the attempt before" not in err, (code, err)
+    assert code == 7 and "as in the previous attempt" not in err, (code, err)
 
 
 @test("18", "a reader that has seen enough of --help is no error")
@@ -281,7 +281,7 @@ def file_size_limit() -> None:
         assert job.wait() == 0 and os.path.exists(job.path("done")), job.err()
         log, = pathlib.Path(job.folder).glob("logs/*/attempt_0/0/stdout.log")
         assert log.stat().st_size == 65536, log.stat()
-        assert f"{log}: File too large. It ends here; the job goes on." in job.err(), job.err()
+        assert f"{log}: File too large. The file ends here; the job continues." in job.err(), job.err()
     code, _, err = run_job("--core=off", "dd", "if=/dev/zero", "of=file", "bs=1000", "count=99", **options)
     assert code == 128 + signal.SIGXFSZ and "killed by SIGXFSZ" in err, (code, err)
 

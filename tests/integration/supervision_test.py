@@ -46,7 +46,7 @@ def ignores_term(via: list[str]) -> None:
         job.wait_for("ready")
         pathlib.Path(job.path("go")).touch()
         assert job.wait() == 4, job.err()
-        assert "rank 0 was terminated because of it (SIGTERM, then SIGKILL after the grace of 0.2 s" in job.err(), job.err()
+        assert "rank 0 was terminated because of it (SIGTERM, then SIGKILL after the grace period of 0.2 s" in job.err(), job.err()
         job.expect_nothing_left()
 
 
@@ -275,7 +275,7 @@ def time_to_end(grace: str) -> float:
         begin = time.monotonic()
         job.signal(signal.SIGTERM)
         assert job.wait() == -signal.SIGTERM
-        assert "SIGTERM, then SIGKILL after the grace of" in job.err(), job.err()
+        assert "SIGTERM, then SIGKILL after the grace period of" in job.err(), job.err()
         return time.monotonic() - begin
 
 
@@ -290,7 +290,7 @@ def second_request() -> None:
     with Job("--grace=1000", "sh", "-c", IGNORES_TERM) as job:
         job.wait_for("ready")
         job.signal(signal.SIGTERM)
-        eventually("it says what it waits for", lambda: "waiting for rank 0 to end" in job.err())
+        eventually("it says what it waits for", lambda: "waiting for rank 0 to exit" in job.err())
         job.signal(signal.SIGTERM)
         assert job.wait() == -signal.SIGTERM
         assert "SIGTERM, then SIGKILL on a second request" in job.err(), job.err()
@@ -385,7 +385,7 @@ def dies_of_the_signal() -> None:
             job.wait_for("ready", 2)
             job.signal(number)
             assert job.wait() == -number, (number, job.err())
-            assert f"ended by {signal.Signals(number).name}" in job.err()
+            assert f"terminated by {signal.Signals(number).name}" in job.err()
             job.expect_nothing_left()
 
 

@@ -79,7 +79,7 @@ TEST_CASE("the model learns more than the best bigram table", "[slow]") {
   CHECK(model < 0.75 * bigram);
   CHECK(model > 2);
   line_with(result.out, "the same on all ranks");
-  CHECK(line_with(result.err, "ddp: backend").starts_with("ddp: backend gloo, 2 ranks (asked for)"));
+  CHECK(line_with(result.err, "ddp: backend").starts_with("ddp: backend gloo, 2 ranks (requested)"));
 }
 
 TEST_CASE("two and four ranks give the parameters of one rank after fifty steps") {

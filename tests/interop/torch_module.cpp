@@ -133,7 +133,7 @@ void other_memory(ddp::ProcessGroup& world) {
 void late_parameters(ddp::ProcessGroup& world) {
   ddp::libtorch::DistributedDataParallel net(world, Branches());
   net->register_parameter("d", torch::zeros({1}));
-  expect("'d' is trained, and was not", [&] { net.forward("abc"); });
+  expect("'d' is trained, but was not", [&] { net.forward("abc"); });
 }
 
 // A module outlives its wrapper. It may be used afterwards, and wrapped again.

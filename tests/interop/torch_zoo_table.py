@@ -22,7 +22,7 @@ VERDICT = re.compile(r"^ddplaunch: (note|warning|error): (.*)\[DDP-(H\d\d) ")
 RANKS = re.compile(r"\branks? (\d[-\d]*(?:, \d[-\d]*)*)")
 LAUNCHER_WORD = re.compile(r"^ddplaunch: (note|warning|error): (?!using OMP_NUM_THREADS|OMP_NUM_THREADS)")
 PLACE = re.compile(r"(\w+) \((?:\S*/)?((?:hanging|failing|healthy)\.py):(\d+)\)")
-ODD_ONE = re.compile(r"^ddplaunch:   ranks? [-\d, ]+ waits? for something else than the others")
+ODD_ONE = re.compile(r"^ddplaunch:   ranks? [-\d, ]+ waits? neither for a message nor for another thread")
 TRACEBACK = re.compile(r'(?:.*)/((?:hanging|failing|healthy)\.py)", line (\d+), in (\S+)')
 # Warnings at the start, such as "[rank0]:[W1125 ...", are not about the fault.
 PEER_WORD = re.compile(r"^(?!.*\bW\d{4} )(?:.*)(?:\brank\W{0,4}\d|failed \(exitcode|Root Cause|error_file|"

@@ -62,7 +62,7 @@ struct Reader {
       if (found.size() > 1) {
         std::string names = "--" + found.front()->name();
         for (const OptionInfo* each : std::span(found).subspan(1)) names += " or --" + each->name();
-        return typed + " may mean " + names + ". Write it out.";
+        return typed + " is ambiguous: it may mean " + names + ". Write the full name.";
       }
       if (found.size() == 1) name = *std::ranges::find_if((option = found.front())->names, begins);
     }

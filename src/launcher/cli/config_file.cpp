@@ -45,7 +45,7 @@ Result<Entries> read_json(const std::string& text) {
     const Json list = value.is_array() ? value : Json::array({value});
     for (const Json& element : list) {
       if (element.is_structured() || element.is_null()) {
-        return Failure{"gives " + key + " a value that is neither a text, a number, true, false nor a list"};
+        return Failure{"gives " + key + " a value that is neither a string, a number, true, false nor a list"};
       }
       entry.inputs.push_back(element.is_string() ? element.get<std::string>() : element.dump());
     }
@@ -58,7 +58,7 @@ Result<Entries> read_toml(const std::string& text) try {
   std::istringstream stream(text);
   return CLI::ConfigTOML().from_config(stream);
 } catch (const CLI::Error& error) {
-  return Failure{std::string("cannot be understood: ") + error.what()};
+  return Failure{std::string("cannot be parsed: ") + error.what()};
 }
 
 bool has_hash_in_quotes(const std::string& line) {
@@ -93,19 +93,20 @@ std::optional<std::string> overlooked(const std::string& path, const std::vector
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string line = base::trimmed(lines[i], kSpaces);
     const std::string where = path + ":" + std::to_string(i + 1) + ": ";
-    if (has_hash_in_quotes(line)) return where + "a # within quotes is not understood here. Use a JSON file for it.";
+    if (has_hash_in_quotes(line)) return where + "a # within quotes is not supported here. Use a JSON file instead.";
     if (line.empty() || line.front() == '#' || line.front() == ';') continue;
-    if (!in_list && line.size() < 3) return where + "\"" + line + "\" is not understood. Write NAME = VALUE.";
+    if (!in_list && line.size() < 3) return where + "\"" + line + "\" is not of the form NAME = VALUE.";
     const std::string value = base::trimmed(line.substr(line.find('=') + 1), kSpaces);
     in_list = in_list || (line.find('=') != std::string::npos && value.starts_with("["));
     if (in_list && line.substr(0, line.find('#')).find(']') != std::string::npos) in_list = false;
   }
-  if (in_list) return path + ": a list that begins with [ does not end.";
+  if (in_list) return path + ": a list begins with [ but has no closing ].";
   return std::nullopt;
 }
 
 Result<Setting> setting_of(const CLI::ConfigItem& entry, const OptionList& options, const std::string& where) {
-  if (!entry.parents.empty()) return Failure{where + "sections have no meaning. Write all options without one."};
+  if (!entry.parents.empty())
+    return Failure{where + "sections are not supported. Write all options outside of sections."};
   const OptionInfo* option = find_option(entry.name, options);
   const bool negated = option != nullptr && option->is_negation(with_dashes(entry.name));
   if (option != nullptr && (!option->in_files || negated)) {
@@ -115,8 +116,8 @@ Result<Setting> setting_of(const CLI::ConfigItem& entry, const OptionList& optio
   for (const std::string& value : entry.inputs) {
     if (entry.inputs.size() == 1 || value.find(',') == std::string::npos) continue;
     return Failure{where + entry.name +
-                   " has a comma within a part of its list. Write one text: a,,b is a and a "
-                   "comma and b, where an option allows that."};
+                   " has a comma within an element of its list. Write one string; where an option allows commas, a,,b "
+                   "means the text a,b."};
   }
   std::string value = base::join(entry.inputs, ",");
   const std::string subject = where + entry.name + "=" + value;

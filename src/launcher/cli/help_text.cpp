@@ -71,7 +71,7 @@ constexpr std::array kVariables = {
              "line has it."},
     ManEntry{"DDP_LOG", "The level of the lines of ddplaunch itself, unless --log-level, -q or -v is given."},
     ManEntry{"DDP_AUTH_TOKEN", "The job's token, unless --auth-token-file is given."},
-    ManEntry{"DDP_TORCH", "0 keeps ddplaunch from looking at what PyTorch's process groups do."},
+    ManEntry{"DDP_TORCH", "0 stops ddplaunch from observing PyTorch's process groups."},
     ManEntry{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "The value of --grace when ddplaunch is invoked as torchrun."},
     ManEntry{"OMP_NUM_THREADS",
              "Is passed to the workers. If it is not set, ddplaunch sets it to the worker's share of "
@@ -86,7 +86,7 @@ constexpr std::array kSignals = {
     ManEntry{"SIGTERM, SIGHUP",
              "Terminate the workers by SIGTERM, and --grace later by SIGKILL. With --save-grace, "
              "SIGTERM and SIGUSR1 ask the program to save and to leave first."},
-    ManEntry{"SIGQUIT", "Prints what all ranks do, with their stacks. The job goes on."},
+    ManEntry{"SIGQUIT", "Prints what all ranks do, with their stacks. The job continues."},
     ManEntry{"SIGTSTP, SIGCONT", "Stop and continue the whole job. No time limit runs while it is stopped."},
 };
 

@@ -296,7 +296,7 @@ struct WithoutEffect {
 };
 
 constexpr WithoutEffect kWithoutEffect[] = {
-    {"monitor-interval", "", "ddplaunch does not poll, it learns of a worker's end at once"},
+    {"monitor-interval", "", "ddplaunch does not poll; the kernel reports the exit of a worker at once"},
     {"start-method", "", "workers are always separate processes"},
     {"event-log-handler", "console", "use --event-log=FILE for a record of the run"},
     {"use-env", "1", "only ddplaunch launch passes --local_rank to the script"},
@@ -353,17 +353,17 @@ std::optional<std::string> check_together(std::span<const Setting> settings, Opt
     options.warnings.push_back(setting->subject + " has no effect: " + entry.reason);
   }
   if (options.module && options.no_python) {
-    return "--no-python and -m exclude one another: a module needs Python. Leave one out.";
+    return "--no-python and -m cannot be combined: a module needs Python. Leave one out.";
   }
   if (options.module && options.run_path) {
-    return "--run-path and -m exclude one another: is it a script or a module? Leave one out.";
+    return "--run-path and -m cannot be combined: is it a script or a module? Leave one out.";
   }
   if (options.no_python && options.local_rank_argument) {
     return "--no-python needs --use-env with ddplaunch launch: a program that is not a Python script gets no "
            "--local_rank argument. Add --use-env.";
   }
   if (!options.hosts.empty() && !options.host_file.empty()) {
-    return "--hosts and --hostfile exclude one another: each names all hosts of the job. Leave one out.";
+    return "--hosts and --hostfile cannot be combined: each names all hosts of the job. Leave one out.";
   }
   for (const char* name : {"save-signals", "save-file", "save-command"}) {
     const Setting* setting = last_of(settings, name);
@@ -371,10 +371,11 @@ std::optional<std::string> check_together(std::span<const Setting> settings, Opt
       options.warnings.push_back(setting->subject + " has no effect without --save-grace=SECONDS");
     }
   }
-  if (options.json && !options.dry_run) return "--json is the form of --dry-run. Add --dry-run, or leave --json out.";
+  if (options.json && !options.dry_run)
+    return "--json selects the format of --dry-run. Add --dry-run, or leave --json out.";
   if (options.no_python && options.run_path) {
     options.no_python = false;
-    options.warnings.emplace_back("--no-python has no effect: --run-path asks for Python");
+    options.warnings.emplace_back("--no-python has no effect, because --run-path requires Python");
   }
   return std::nullopt;
 }

@@ -89,9 +89,8 @@ class CommandLine {
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};
     if (word == "doctor" || word == "replay") {
-      return UsageError{"ddplaunch " + word +
-                        " is reserved and does nothing yet. To start a program of that name, write ./" + word +
-                        " or its path."};
+      return UsageError{"ddplaunch " + word + " is reserved for future use. To start a program of that name, write ./" +
+                        word + " or its path."};
     }
     if (word == "launch") {
       mode_ = CompatibilityMode::torch_launch;
@@ -146,7 +145,7 @@ class CommandLine {
     // In a job on several nodes, an operator has usually set these variables, and the user does not see them.
     const std::string used = used_variables(from_variables, from_words);
     if (mode_ == CompatibilityMode::native && options.max_nodes > 1 && !used.empty()) {
-      options.warnings.push_back("options of the environment: " + used);
+      options.warnings.push_back("options set by the environment: " + used);
     }
     return options;
   }

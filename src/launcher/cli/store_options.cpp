@@ -27,7 +27,7 @@ Take place(StoreOptions& options) {
   return [&options](const std::string& value) {
     const auto place = parse_host_and_port(value);
     if (!place) return Mistake(place.error().message);
-    if (place.value().port == 0) return Mistake(" has no port. Use that of the store, 29500 by default.");
+    if (place.value().port == 0) return Mistake(" has no port. Add the port of the store, 29500 by default.");
     options.host = place.value().host;
     options.port = place.value().port.value_or(StoreOptions().port);
     return Mistake();
@@ -68,8 +68,8 @@ void declare_store_options(OptionSet& c, StoreOptions& o) {
 
 std::optional<std::string> check_together(const CommandWords& words, StoreOptions& options) {
   if (!words.program.empty()) {
-    return "ddplaunch store starts no program: '" + words.program.front() +
-           "' is too much. To start a program named store, write ./store or its path.";
+    return "ddplaunch store starts no program. Remove '" + words.program.front() +
+           "'. To start a program named store, write ./store or its path.";
   }
   if (options.open && last_of(words.settings, "host") == nullptr) options.host = "::";
   for (const Setting& setting : words.settings) {
@@ -80,8 +80,9 @@ std::optional<std::string> check_together(const CommandWords& words, StoreOption
     const auto* use =
         std::ranges::find_if(kUses, [&](const Use& each) { return each.option == setting.option->name(); });
     if (use == std::end(kUses) || use->action == options.action) continue;
-    if (options.action == Action::serve) return setting.subject + " is for --inspect. Add that, or leave it out.";
-    return setting.subject + " does not go with " + (options.action == Action::join ? "--join" : "--inspect") +
+    if (options.action == Action::serve)
+      return setting.subject + " requires --inspect. Add --inspect, or leave this option out.";
+    return setting.subject + " cannot be combined with " + (options.action == Action::join ? "--join" : "--inspect") +
            ". Leave one out.";
   }
   return std::nullopt;

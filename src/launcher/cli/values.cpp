@@ -36,9 +36,9 @@ std::optional<int> signal_of(std::string name) {
 // Returns why a signal cannot end a job through ddplaunch, or null if it can.
 const char* why_not_handled(int signal) {
   if (signal == SIGKILL || signal == SIGSTOP) return "cannot be caught";
-  if (signal == SIGCHLD) return "comes whenever a worker ends";
+  if (signal == SIGCHLD) return "arrives whenever a worker exits";
   const bool is_fault = signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
-  return is_fault ? "means that ddplaunch itself is broken" : nullptr;
+  return is_fault ? "indicates a fault of ddplaunch itself" : nullptr;
 }
 
 bool is_seconds(const std::string& value) {
@@ -73,7 +73,7 @@ constexpr RendezvousKey kRendezvousKeys[] = {
     {"keep_alive_interval", is_seconds, kSeconds, true},
     {"keep_alive_max_attempt", is_count, "a number from 0", true},
     {"is_host", is_yes_or_no, "true or false", false},
-    {"store_type", is_tcp, "tcp, the only store there is", false},
+    {"store_type", is_tcp, "tcp, the only supported store", false},
     {"rank", is_count, "a number from 0", false},
 };
 
@@ -122,7 +122,7 @@ Result<std::vector<std::string>> parse_forwarded(const std::string& text) {
     if (end == 0) return Failure{" has an empty name. Use NAME, NAME* or NAME=value, separated by one comma each."};
     const std::size_t star = name.substr(0, end).find('*');
     if (star != std::string::npos && star + 1 != name.size()) {
-      return Failure{": a * can only be the end of a name."};
+      return Failure{": a * is allowed only at the end of a name."};
     }
   }
   return names;
@@ -139,7 +139,7 @@ Result<RdzvBackend> parse_rendezvous_backend(const std::string& text) {
   if (text.starts_with("etcd")) return Failure{" needs an etcd server, which ddplaunch does not use. Use c10d."};
   if (text == "static") return RdzvBackend::static_;
   if (text == "c10d") return RdzvBackend::c10d;
-  return Failure{" is not a rendezvous that ddplaunch knows. Use static or c10d."};
+  return Failure{" is not a known rendezvous backend. Use static or c10d."};
 }
 
 Result<std::pair<int, int>> parse_nodes(const std::string& text) {
@@ -155,7 +155,7 @@ Result<std::pair<int, int>> parse_nodes(const std::string& text) {
 
 Result<StreamSelection> parse_streams(const std::string& text) {
   const Failure wrong{
-      " does not say which streams. Use 0 (none), 1 (stdout), 2 (stderr), 3 (both), or one of these by local rank, as "
+      " is not a choice of streams. Use 0 (none), 1 (stdout), 2 (stderr), 3 (both), or one of these by local rank, as "
       "in 0:1,12:3."};
   StreamSelection selection;
   if (text.find(':') == std::string::npos) {
@@ -247,7 +247,7 @@ Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::
       for (const RendezvousKey& each : kRendezvousKeys) known.emplace_back(each.name);
       const auto nearest = base::nearest_match(name, known);
       return Failure{": unknown key " + name + "." +
-                     (nearest ? " Did you mean " + *nearest + "?" : " Known are " + base::join(known, ", ") + ".")};
+                     (nearest ? " Did you mean " + *nearest + "?" : " Known keys: " + base::join(known, ", ") + ".")};
     }
     if (!key->is_right(value)) return Failure{": " + name + " is not " + key->wanted + "."};
     settings[name] = value;
@@ -300,10 +300,10 @@ Result<std::string> parse_tag(const std::string& text) {
   static const std::vector<std::string> kFields = {"rank", "local_rank", "node", "role", "time"};
   for (std::size_t at = text.find("${"); at != std::string::npos; at = text.find("${", at + 2)) {
     const std::size_t end = text.find('}', at);
-    if (end == std::string::npos) return Failure{" has a ${ without }. A field is ${rank}, say."};
+    if (end == std::string::npos) return Failure{" has a ${ without a closing }. Write fields as in ${rank}."};
     const std::string field = text.substr(at + 2, end - at - 2);
     if (std::ranges::find(kFields, field) == kFields.end()) {
-      return Failure{" has an unknown field ${" + field + "}. Known are ${" + base::join(kFields, "}, ${") + "}."};
+      return Failure{" has an unknown field ${" + field + "}. Known fields: ${" + base::join(kFields, "}, ${") + "}."};
     }
   }
   return text;
@@ -320,7 +320,7 @@ Result<std::chrono::milliseconds> parse_seconds(const std::string& text) {
 Result<std::chrono::milliseconds> parse_node_timeout(const std::string& text) {
   auto time = parse_seconds(text);
   if (!time || time.value() >= 3 * limits::kNodeHeartbeat) return time;
-  return Failure{" is too short: nodes say once a second that they live. Use 3 or more."};
+  return Failure{" is too short, because nodes send a heartbeat once per second. Use 3 or more."};
 }
 
 }  // namespace ddp::launcher

@@ -18,7 +18,7 @@ struct Reading {
 
 base::Failure refusal(const Scheduler& scheduler, const std::string& why) {
   return {std::string(scheduler.title) + ": " + why +
-          ". Unset what is wrong, say it with --nnodes and --node-rank, or use --scheduler=none."};
+          ". Unset the wrong variable, set --nnodes and --node-rank, or use --scheduler=none."};
 }
 
 std::string number_text(const Number& number) {
@@ -51,16 +51,16 @@ std::optional<base::Failure> complete(const Scheduler& scheduler, const std::str
     return std::nullopt;
   }
   const std::string among = hosts.names.empty() ? ""
-                                                : ": " + shown(own_name) + " is not, or not once, among " +
+                                                : ": " + shown(own_name) + " is not listed exactly once in " +
                                                       cut(hosts.text) + " (" + hosts.source + ")";
-  return refusal(scheduler, "nothing says which node this is" + among);
+  return refusal(scheduler, "the rank of this node is unknown" + among);
 }
 
 // Returns a failure if the facts contradict each other.
 std::optional<base::Failure> contradiction(const Scheduler& scheduler, const SchedulerFacts& facts) {
   if (!facts.several_tasks.empty()) {
     return base::Failure{std::string(scheduler.title) + ": " + facts.several_tasks +
-                         " says that a node has several tasks, but ddplaunch starts the workers of a node itself. "
+                         " shows that a node has several tasks, but ddplaunch starts the workers of a node itself. "
                          "Start one on each node: " +
                          std::string(scheduler.start)};
   }
@@ -143,7 +143,7 @@ const Scheduler* inner(const Scheduler& a, const Scheduler& b) {
 }
 
 std::string disagreement(const ClusterEnv& a, const ClusterEnv& b) {
-  return a.scheduler + " says that this is " + position(a) + ", " + b.scheduler + " that it is " + position(b);
+  return a.scheduler + " reports that this is " + position(a) + ", but " + b.scheduler + " reports " + position(b);
 }
 
 base::Result<ClusterFinding> find_scheduler(const ClusterRequest& request) {
@@ -163,12 +163,11 @@ base::Result<ClusterFinding> find_scheduler(const ClusterRequest& request) {
       const std::string both = disagreement(*finding.cluster, *cluster);
       const Scheduler* believed = inner(*chosen, scheduler);
       if (believed == nullptr) {
-        return base::Failure{both + ". Say which of them started ddplaunch: --scheduler=" + std::string(chosen->name) +
-                             " or --scheduler=" + std::string(scheduler.name) + "."};
+        return base::Failure{both + ". Select the one that started ddplaunch: --scheduler=" +
+                             std::string(chosen->name) + " or --scheduler=" + std::string(scheduler.name) + "."};
       }
-      finding.warnings.push_back(
-          both + ": " + std::string(believed->title) +
-          " is believed, as the other may have started its daemons. --scheduler decides otherwise");
+      finding.warnings.push_back(both + ". ddplaunch uses " + std::string(believed->title) +
+                                 ", because the other may have started its daemons. --scheduler overrides this");
       if (believed == chosen) continue;
     }
     chosen = &scheduler;
@@ -202,8 +201,8 @@ base::Result<ClusterFinding> ask_scheduler(const ClusterRequest& request) {
     }
     return ClusterFinding{std::move(reading.value().cluster), std::move(reading.value().warnings)};
   }
-  return base::Failure{"--scheduler=" + request.scheduler + ": not set here: " + base::join(missing, ", or ") + ". " +
-                       remedy(start)};
+  return base::Failure{"--scheduler=" + request.scheduler +
+                       ": these variables are not set: " + base::join(missing, ", or ") + ". " + remedy(start)};
 }
 
 }  // namespace

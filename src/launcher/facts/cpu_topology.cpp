@@ -68,7 +68,7 @@ base::Result<CpuTopology> read_cpu_topology(const std::vector<int>& cpus) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return base::Failure{"hwloc cannot start"};
   const std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)> owner(raw, &hwloc_topology_destroy);
-  if (hwloc_topology_load(raw) != 0) return base::Failure{"hwloc cannot read the machine's topology"};
+  if (hwloc_topology_load(raw) != 0) return base::Failure{"hwloc cannot read the topology of this node"};
   CpuTopology topology;
   for (const int cpu : cpus) {
     const hwloc_obj_t unit = hwloc_get_pu_obj_by_os_index(raw, static_cast<unsigned>(cpu));

@@ -23,7 +23,7 @@ struct Entry {
 };
 
 base::Failure too_many(const std::string& what) {
-  return {what + ". Name those of the job only."};
+  return {what + ". List only the hosts of the job."};
 }
 
 base::Result<int> parse_workers(std::string_view part, std::string_view text) {
@@ -66,7 +66,7 @@ base::Result<Entry> parse_bracketed_address(std::string_view part, std::size_t o
   const std::string_view rest = part.substr(close + 1);
   const bool fits = open == 0 || part[open - 1] == '@';
   if (!fits || !is_ipv6_address(name) || (!rest.empty() && rest.front() != ':')) {
-    return wrong_host(part, "is no IPv6 address in brackets. Write it as in [::1] or [::1]:4.");
+    return wrong_host(part, "is not an IPv6 address in brackets. Write it as in [::1] or [::1]:4.");
   }
   return entry_of(part, name, rest);
 }
@@ -88,7 +88,7 @@ base::Result<Entry> parse_part(std::string_view part) {
   // A part with several colons is an address. Its last group cannot be distinguished from a number of workers.
   if (std::ranges::all_of(entry.value().names, is_ipv6_address)) return entry;
   return wrong_host(part,
-                    "is no IPv6 address, and has too many colons for a name. Write it as in b:4, ::1 or [::1]:4.");
+                    "is not an IPv6 address and has too many colons for a name. Write it as in b:4, ::1 or [::1]:4.");
 }
 
 // Merges the mentions of each host.

@@ -65,12 +65,13 @@ base::Result<std::vector<Range>> parse_ranges(std::string_view part, std::string
 
 std::optional<base::Failure> check_characters(std::string_view part) {
   if (part.front() == '-') {
-    return wrong_host(part, "begins with a dash, as options do and no host. Take the dash away.");
+    return wrong_host(part, "begins with a dash, which a host name must not do. Remove the dash.");
   }
   for (std::size_t i = 0; i < part.size(); ++i) {
     if (is_host_character(part[i]) || part[i] == '[' || part[i] == ']' || part[i] == ',') continue;
-    return wrong_host(part, "has " + shown(part.substr(i, 1)) + " " + place(i) +
-                                ", which no host's name has. Separate hosts by commas, without spaces or quotes.");
+    return wrong_host(part,
+                      "has " + shown(part.substr(i, 1)) + " " + place(i) +
+                          ", which is not allowed in a host name. Separate hosts by commas, without spaces or quotes.");
   }
   return std::nullopt;
 }
@@ -85,11 +86,12 @@ base::Result<Pattern> parse_pattern(std::string_view part) {
     at = bracket;
     if (bracket < part.size()) {
       if (part[bracket] == ']') {
-        return wrong_host(part, "has a ] " + place(bracket) + " that closes nothing. Write brackets in pairs: n[1-3].");
+        return wrong_host(part,
+                          "has a ] " + place(bracket) + " without an opening [. Write brackets in pairs: n[1-3].");
       }
       const std::size_t end = part.find_first_of("[]", bracket + 1);
       if (end == std::string_view::npos || part[end] == '[') {
-        return wrong_host(part, "has a [ " + place(bracket) + " that is not closed. Write brackets in pairs: n[1-3].");
+        return wrong_host(part, "has a [ " + place(bracket) + " without a closing ]. Write brackets in pairs: n[1-3].");
       }
       auto ranges = parse_ranges(part, part.substr(bracket + 1, end - bracket - 1));
       if (!ranges) return ranges.error();
@@ -198,12 +200,13 @@ base::Result<std::vector<std::string>> expand_host_list(std::string_view text) {
     auto pattern = parse_pattern(parts[i]);
     if (!pattern) return pattern.error();
     if (longest_name(pattern.value()) > kHostNameBytes) {
-      return wrong_host(parts[i], "is longer than " + std::to_string(kHostNameBytes) + " bytes, as no host's name is.");
+      return wrong_host(parts[i],
+                        "is longer than " + std::to_string(kHostNameBytes) + " bytes, the limit for a host name.");
     }
     count += count_names(pattern.value());
     if (count > kHosts) {
-      return base::Failure{"the host list " + shown(text) + " stands for more than " + std::to_string(kHosts) +
-                           " hosts. Name those of the job only."};
+      return base::Failure{"the host list " + shown(text) + " expands to more than " + std::to_string(kHosts) +
+                           " hosts. List only the hosts of the job."};
     }
     patterns.push_back(std::move(pattern).value());
   }

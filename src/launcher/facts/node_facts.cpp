@@ -86,7 +86,8 @@ base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const 
   if (file.empty() && !variable) return Token();
   const std::string source = file.empty() ? wire::env::kAuthToken : "--auth-token-file=" + file;
   if (!file.empty() && variable) {
-    return base::Failure{source + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out."};
+    return base::Failure{source + " and the variable " + wire::env::kAuthToken +
+                         " both provide a token. Leave one out."};
   }
   auto token = file.empty() ? store::StoreToken::from_text(*variable) : store::StoreToken::from_file(file);
   if (token) return Token(std::move(token).value());

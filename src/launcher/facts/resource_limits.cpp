@@ -82,7 +82,7 @@ std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus) {
   std::vector<std::string> notes;
   if (limits.descriptors < limits::kFewDescriptors) {
     notes.push_back("only " + std::to_string(limits.descriptors) +
-                    " file descriptors are allowed (ulimit -Hn); data loaders and NCCL want thousands");
+                    " file descriptors are allowed (ulimit -Hn); data loaders and NCCL often need thousands");
   }
   if (limits.has_rdma && limits.locked_memory != ResourceLimits::kUnlimited) {
     notes.push_back("only " + base::human_bytes(limits.locked_memory) +
@@ -91,8 +91,8 @@ std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus) {
   }
   if (gpus > 0 && limits.stack == ResourceLimits::kUnlimited) {
     notes.emplace_back(
-        "the stack is unlimited (ulimit -s): threads then get small ones, in which NCCL before 2.28 may "
-        "crash. Use ulimit -s 8192");
+        "the stack size is unlimited (ulimit -s), so threads get small stacks, in which NCCL before 2.28 may crash. "
+        "Use ulimit -s 8192");
   }
   return notes;
 }

@@ -56,7 +56,7 @@ std::string unused_slurm_components(SchedulerVariables& variables, const std::op
   if (nodes->value >= all) return "";
   return "this Slurm job has " + base::counted(all, "node") + " in " + base::counted(components->value, "component") +
          " (SLURM_HET_SIZE), of which this step has " + std::to_string(nodes->value) +
-         ". For all of them: " + srun_of_components(components->value);
+         ". To run on all of them: " + srun_of_components(components->value);
 }
 
 SchedulerFacts read_slurm(SchedulerVariables& variables) {
@@ -156,7 +156,7 @@ SchedulerFacts read_lsf(SchedulerVariables& variables) {
   facts.hosts = variables.host_file("LSB_DJOB_HOSTFILE");
   if (facts.hosts.names.empty()) facts.hosts = variables.host_pairs("LSB_MCPU_HOSTS");
   if (facts.hosts.names.empty()) {
-    facts.declined = "neither the file that LSB_DJOB_HOSTFILE names nor LSB_MCPU_HOSTS tells a host here";
+    facts.declined = "neither the file that LSB_DJOB_HOSTFILE names nor LSB_MCPU_HOSTS lists a host";
     facts.warnings = {facts.declined};
   }
   facts.job_id = variables.word({"LSB_JOBID"});
@@ -231,7 +231,7 @@ std::optional<std::string> warn_of_batch_script(const SchedulerVariables& variab
   if (!variables.has("SLURM_JOB_ID") || (!components && !nodes)) return std::nullopt;
   const std::string what = components ? base::counted(*components, "component") : base::counted(*nodes, "node");
   return "this Slurm job has " + what +
-         ", but srun did not start ddplaunch, which therefore runs on this node only. For all of them: " +
+         ", but srun did not start ddplaunch, which therefore runs on this node only. To run on all of them: " +
          (components ? srun_of_components(*components) : kSrun);
 }
 
@@ -244,7 +244,7 @@ std::optional<std::string> warn_of_pods(const SchedulerVariables& variables) {
   const auto pods = base::parse_integer(*variables.find("WORLD_SIZE"), 2, INT32_MAX);
   if (!pods || variables.has("LOCAL_RANK")) return std::nullopt;
   return "RANK and WORLD_SIZE=" + std::to_string(*pods) +
-         " may count pods. This is a job of this pod alone; for one job of all of them give --scheduler=kubernetes";
+         " may count pods, but this job runs in this pod only. To run one job in all pods, use --scheduler=kubernetes";
 }
 
 }  // namespace

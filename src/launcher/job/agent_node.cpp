@@ -95,7 +95,7 @@ std::optional<std::size_t> AgentNode::print(wire::Subject what, std::string_view
 }
 
 void AgentNode::search() {
-  callbacks_.log({LogLevel::debug, LogSource::nodes, "looks for the first node at " + endpoint()});
+  callbacks_.log({LogLevel::debug, LogSource::nodes, "looking for the first node at " + endpoint()});
   search_ = std::make_shared<Search>();
   search_->host = plan_.store.advertised;
   search_->port = plan_.store.port;
@@ -131,13 +131,13 @@ void AgentNode::begin() {
                                                              [this](const std::string& why) { lose(std::string(why)); },
                                                              [this] { callbacks_.can_print(); }});
   } else {
-    const std::string last_try = found ? search_->last_try : "no thread can be started to look for it";
+    const std::string last_try = found ? search_->last_try : "cannot start a thread to look for it";
     if (found && found->is_refused) return act(agent_.coordinator_refuses(last_try));
     const bool is_late = Clock::now() >= until_;
     return act(agent_.coordinator_lost(
         (is_late ? "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " : "") + last_try));
   }
-  callbacks_.log({LogLevel::debug, LogSource::nodes, "has connected to the first node at " + endpoint()});
+  callbacks_.log({LogLevel::debug, LogSource::nodes, "connected to the first node at " + endpoint()});
   const wire::NodeHello hello = make_node_hello(plan_);  // may take long if the program is large
   act(agent_.connected(hello, Clock::now()));
   tick();
@@ -145,7 +145,7 @@ void AgentNode::begin() {
 
 void AgentNode::tick() {
   if (agent_.may_look_again() && agent_.is_silent(Clock::now())) {
-    return lose("no word from it for " + base::human_duration(plan_.nodes.node_timeout));
+    return lose("it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout));
   }
   act(agent_.tick(Clock::now()));
   if (!agent_.has_left()) timer_ = loop_.at(agent_.alarm(), [this] { tick(); });
@@ -155,9 +155,8 @@ void AgentNode::tick() {
 // of its job. The store of another ddplaunch job closes all of them.
 void AgentNode::lose(const std::string& why) {
   link_.reset();
-  last_loss_ = why + (has_heard_ ? ""
-                                 : " without a word: its job may be another one, or want a token "
-                                   "(--auth-token-file)");
+  last_loss_ =
+      why + (has_heard_ ? "" : " without a reply; it may belong to another job or require a token (--auth-token-file)");
   if (!agent_.may_look_again() || Clock::now() + limits::kNodeHeartbeat > until_)
     return act(agent_.coordinator_lost(last_loss_));
   if (std::exchange(has_heard_, false)) {

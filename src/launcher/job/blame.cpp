@@ -132,8 +132,8 @@ std::chrono::milliseconds wait_for_more(const wire::Cause& cause) {
 
 wire::Cause left_early(const wire::Cause& secondary, const std::string& node) {
   return {.text = "rank " + std::to_string(secondary.lost_peer) +
-                  ": exit code 0 before its collectives were done (told by " + secondary.node + ": " + secondary.text +
-                  ")",
+                  ": exit code 0 before its collectives were done (reported by " + secondary.node + ": " +
+                  secondary.text + ")",
           .node = node,
           .exit_code = base::kExitHung,
           .may_restart = true};

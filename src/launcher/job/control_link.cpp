@@ -61,13 +61,13 @@ void ControlLink::hear() {
     std::uint64_t length = 0;
     std::memcpy(&length, in_.data() + at, sizeof length);
     if (length > limits::kStoreUnsentBytes) {
-      fault = "it does not speak as a coordinator";
+      fault = "it does not use the protocol of a coordinator";
     } else if (in_.size() - at - sizeof length < length) {
       break;
     } else {
       const auto message = wire::decode_control(std::string_view(in_).substr(at + sizeof length, length));
       at += sizeof length + length;
-      message ? callbacks_.heard(*message) : static_cast<void>(fault = "it is another version of ddplaunch");
+      message ? callbacks_.heard(*message) : static_cast<void>(fault = "it runs another version of ddplaunch");
     }
   }
   in_.erase(0, at);

@@ -16,7 +16,7 @@ using wire::Cause;
 using wire::NodeHello;
 
 constexpr const char* kNoPlace =
-    "the job has all of its nodes, and no place for another one: it does not begin again (--max-restarts)";
+    "the job has all of its nodes and is never restarted (--max-restarts), so no other node can join";
 
 }  // namespace
 
@@ -93,9 +93,8 @@ void Coordinator::greet(NodeId from, const std::string& address, const NodeHello
   if (const auto other = roster_.with_number(hello.node_rank)) {
     // The silent node may have lost its connection and be back. It gets its place when the old connection is given up.
     if (other != kOwnNode && now - roster_.at(*other).heard_at > 2 * limits::kNodeHeartbeat) return close(from);
-    return send_away(
-        from, who,
-        "node " + roster_.at(*other).name + " has --node-rank=" + std::to_string(hello.node_rank) + " already");
+    return send_away(from, who,
+                     "node " + roster_.at(*other).name + " already has --node-rank=" + std::to_string(hello.node_rank));
   }
   if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, who, kNoPlace);
   for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
@@ -104,18 +103,17 @@ void Coordinator::greet(NodeId from, const std::string& address, const NodeHello
   }
   roster_.add(from, address, hello, quarantined_.may_return(hello.host), now);
   if (const TimePoint when = roster_.at(from).may_begin; when > now) {
-    const std::string text =
-        "this host was lost again and again: it may take part in " + base::human_duration(when - now);
+    const std::string text = "this node was lost repeatedly and may join again in " + base::human_duration(when - now);
     tell_of_stranger(address, "node " + roster_.at(from).name + " (" + address + "): " + text);
     send(from, wire::CoordinatorWaits{text});
   }
   if (phase_ == Phase::gathering) return gather_more(now);
-  send(from, wire::CoordinatorWaits{"the job runs; this node waits for a place in it", true});
+  send(from, wire::CoordinatorWaits{"the job is running; this node waits until it can join", true});
 }
 
 void Coordinator::send_away(NodeId from, const Stranger& who, const std::string& why) {
   const std::string line = "node " + base::printable(who.host, limits::kShownName) + " (" + who.address +
-                           ") was sent away: " + base::printable(why, limits::kShownReason);
+                           ") was refused: " + base::printable(why, limits::kShownReason);
   tell_of_stranger(who.address, line);
   send(from, wire::CoordinatorRefuses{why});
   close(from);
@@ -183,7 +181,7 @@ void Coordinator::start(TimePoint now) {
   }
   for (const NodeId id : seating.left_over) {
     if (options_.max_restarts > 0) {
-      send(id, wire::CoordinatorWaits{"the job has all of its nodes; this one waits for a place in it", true});
+      send(id, wire::CoordinatorWaits{"the job has all of its nodes; this node waits until it can join", true});
       continue;
     }
     const Node spare = roster_.at(id);
@@ -196,7 +194,8 @@ void Coordinator::keep_from_restarting(const Node& node, const Cause& cause) {
   if (!cause_->may_restart || options_.max_restarts == 0) return;
   cause_->may_restart = false;
   const std::string where = options_.nodes.several() ? "node " + node.name + ": " : "";
-  cause_->not_restarted = "not restarted: " + (cause.signal != 0 ? "asked to end meanwhile" : where + cause.text);
+  cause_->not_restarted =
+      "not restarted: " + (cause.signal != 0 ? "the job was asked to stop meanwhile" : where + cause.text);
 }
 
 // The cause itself does not change.
@@ -313,7 +312,7 @@ void Coordinator::look_for_silence(TimePoint now) {
   }
   for (const NodeId id : silent) {
     close(id);
-    lose(id, "no word from it for " + base::human_duration(options_.nodes.node_timeout), now);
+    lose(id, "it has sent nothing for " + base::human_duration(options_.nodes.node_timeout), now);
   }
 }
 
@@ -343,8 +342,8 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   }
   if (settle_at_ && !stopped_at_ && now >= *settle_at_) settle(now);
   if (left_alone_at_ && !stopped_at_ && now >= *left_alone_at_) {
-    cause_ = Cause{.text = "ranks did not end within " + base::human_duration(options_.exit_timeout) +
-                           " of the last one that did (--exit-timeout): " + roster_.ranks_but(left_),
+    cause_ = Cause{.text = "ranks did not exit within " + base::human_duration(options_.exit_timeout) +
+                           " after the last rank that exited (--exit-timeout): " + roster_.ranks_but(left_),
                    .exit_code = base::kExitHung,
                    .may_restart = true,
                    .exit_timed_out = true};
@@ -354,7 +353,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.nodes.last_call) start(now);
   if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.nodes.join_timeout) {
     finish({.text = "only " + base::counted(static_cast<std::int64_t>(roster_.size()), "node") + " of " +
-                    std::to_string(options_.nodes.min) + " came within " +
+                    std::to_string(options_.nodes.min) + " joined within " +
                     base::human_duration(options_.nodes.join_timeout) + " (" + roster_.here() + ")",
             .exit_code = base::kExitOwnFault},
            now);

@@ -41,15 +41,15 @@ std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
       listen_at(address, plan_.store.port, options, has_others ? "--rdzv-endpoint" : "--local-addr", has_others);
   if (!server) return server.error().message;
   server_ = std::move(server).value();
-  callbacks_.log(
-      {LogLevel::debug, LogSource::store, "listens on " + net::host_and_port(server_->address(), server_->port())});
+  callbacks_.log({LogLevel::debug, LogSource::store,
+                  "the store listens on " + net::host_and_port(server_->address(), server_->port())});
   watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
   timer_ = loop_.at(Clock::now(), [this] { act_as_coordinator(coordinator_.begin(Clock::now())); });
   return std::nullopt;
 }
 
 void CoordinatorNode::tell_of_rejection(const std::string& peer, const std::string& reason) {
-  const std::string line = "the store sent " + peer + " away: " + reason;
+  const std::string line = "the store refused " + peer + ": " + reason;
   if (!plan_.nodes.several()) return callbacks_.log({LogLevel::warning, LogSource::store, line});
   // Launchers retry, so a rejection that repeats the previous one is not logged.
   const std::string host = peer.substr(0, peer.rfind(':'));
@@ -64,7 +64,7 @@ void CoordinatorNode::hear(store::ConnectionId from, const std::string& peer, co
   if (!message) {
     server_->close_control(from);
     return act_as_coordinator(
-        coordinator_.lost(from, "it says what this version of ddplaunch does not know", Clock::now()));
+        coordinator_.lost(from, "it sent a message that this version of ddplaunch does not know", Clock::now()));
   }
   last_peer_ = peer;
   callbacks_.log({LogLevel::trace, LogSource::nodes, "from " + peer + ": " + std::string(wire::name_of(*message))});

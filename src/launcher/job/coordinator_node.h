@@ -43,7 +43,7 @@ class CoordinatorNode : public Node {
   void carry_out(const CloseNode& action) { server_->close_control(action.who); }
   void carry_out(const EmptyStore&) {
     server_->forget_all();
-    callbacks_.log({LogLevel::debug, LogSource::store, "is empty: an attempt begins"});
+    callbacks_.log({LogLevel::debug, LogSource::store, "the store is empty, and an attempt begins"});
   }
   void carry_out(const PassOn& action) {
     callbacks_.shown({action.from, action.host, action.clock_ahead, action.what, action.text});

@@ -135,7 +135,8 @@ void JobDriver::log_of_nodes(const LogLine& line) {
   const bool is_limited = line.source == LogSource::store && line.level == LogLevel::warning;
   if (is_limited && (!are_warnings_due_ || ++store_warnings_ > limits::kStoreWarnings)) return;
   parts_.observer.log(line);
-  if (is_limited && store_warnings_ == limits::kStoreWarnings) log(line.level, "more of these are not shown");
+  if (is_limited && store_warnings_ == limits::kStoreWarnings)
+    log(line.level, "further warnings of this kind are not shown");
 }
 
 // --- These functions run an attempt.
@@ -196,7 +197,7 @@ void JobDriver::step(const Event& event) {
 
 void JobDriver::carry_out(const SendSignal& action) {
   parts_.observer.log({LogLevel::debug, LogSource::signals,
-                       "sends " + base::signal_name(action.signal) + " to rank " +
+                       "sending " + base::signal_name(action.signal) + " to rank " +
                            std::to_string(place_.first_rank + action.local_rank)});
   const bool is_sent = parts_.workers.signal(action.local_rank, action.signal, action.target);
   if (!is_sent && (action.signal == SIGINT || action.signal == SIGTERM)) post(Event(SignalRefused{action.local_rank}));
@@ -281,7 +282,8 @@ void JobDriver::end_attempt() {
   phase_ = Phase::draining;
   has_run_ = true;
   if (const int pending = faults_ ? faults_->pending() : 0; pending > 0) {
-    log(LogLevel::warning, base::counted(pending, "fault") + " of --inject did not happen: the ranks had ended before");
+    log(LogLevel::warning,
+        base::counted(pending, "fault") + " of --inject did not happen, because the ranks exited earlier");
   }
   faults_.reset();
   outcome_ = state_->outcome();
@@ -291,8 +293,9 @@ void JobDriver::end_attempt() {
   const Remains remains = parts_.workers.end([this] { return is_asked_to_end(); }, outcome_.has_succeeded());
   outcome_.leftovers = remains.leftovers;
   if (remains.lost_lines > 0) {
-    log(LogLevel::warning, base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +
-                               " not shown: the console did not take them (--log-dir keeps them, --lossless waits)");
+    log(LogLevel::warning,
+        base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +
+            " not shown, because the console did not accept them (--log-dir keeps them, --lossless waits)");
   }
   post(OutputShown{});
 }

@@ -99,9 +99,10 @@ void JobState::ask_to_save(const SignalArrived& event, TimePoint now, std::vecto
   save_until_ = now + options_.save_grace;
   actions.emplace_back(AskToSave{});
   const std::string why = event.reason.empty() ? base::signal_name(event.signal) : event.reason;
-  actions.emplace_back(Tell{{LogLevel::note, LogSource::job,
-                             why + ": the program is asked to save and to leave; the workers are ended in " +
-                                 base::human_duration(options_.save_grace) + " (--save-grace), or when asked again"}});
+  actions.emplace_back(
+      Tell{{LogLevel::note, LogSource::job,
+            why + ": the program is asked to save and exit; the workers will be terminated in " +
+                base::human_duration(options_.save_grace) + " (--save-grace), or on a second request"}});
 }
 
 void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions) {
@@ -163,7 +164,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   }
   if (save_until_ && now >= *save_until_) {
     const bool ends = base::contains(options_.ending_signals, save_request_->signal);
-    return end_for(SignalArrived{ends ? save_request_->signal : SIGTERM, "the time to save (--save-grace) was over"},
+    return end_for(SignalArrived{ends ? save_request_->signal : SIGTERM, "the time to save (--save-grace) has expired"},
                    now, actions);
   }
   if (escalate_at_ && now >= *escalate_at_) {
@@ -189,14 +190,14 @@ std::string JobState::describe_wait(TimePoint now) const {
                         : std::string(is_interrupt ? "SIGINT sent, SIGTERM" : "SIGTERM sent, SIGKILL") +
                               " follows in " + base::human_duration(*escalate_at_ - now) +
                               (!std::holds_alternative<SignalArrived>(cause_) ? ""
-                               : is_interrupt                                 ? "; asked again: SIGKILL at once"
-                                                                              : ", or when asked again"));
+                               : is_interrupt ? "; a second request sends SIGKILL at once"
+                                              : ", or on a second request"));
   }
   if (!refusing.empty()) {
     parts.push_back(ranks_text(refusing) + (refusing.size() == 1 ? " runs" : " run") +
                     " as another user, whose processes the launcher may not signal");
   }
-  return describe_cause() + ": waiting for " + ranks_text(alive_ranks()) + " to end (" + base::join(parts, "; ") +
+  return describe_cause() + ": waiting for " + ranks_text(alive_ranks()) + " to exit (" + base::join(parts, "; ") +
          "; see --grace)";
 }
 
@@ -205,16 +206,16 @@ std::string JobState::describe_early_ends() const {
   for (const WorkerEnd& end : ends_) ended.push_back(end.rank);
   std::ranges::sort(ended);
   const std::vector<int> alive = alive_ranks();
-  return ranks_text(ended) + " ended with exit code 0; " + ranks_text(alive) +
-         (alive.size() == 1 ? " still runs " : " still run ") + base::human_duration(limits::kExitNote) +
-         " later. The job goes on (--exit-timeout=SECONDS ends it)";
+  return ranks_text(ended) + " exited with code 0; " + ranks_text(alive) +
+         (alive.size() == 1 ? " is still running " : " are still running ") + base::human_duration(limits::kExitNote) +
+         " later. The job continues (--exit-timeout=SECONDS terminates it)";
 }
 
 std::string JobState::describe_cause() const {
   if (const auto* request = std::get_if<SignalArrived>(&cause_)) return base::signal_name(request->signal);
   if (std::holds_alternative<SpawnFailed>(cause_)) return "a worker could not be started";
   if (std::holds_alternative<HangNews>(cause_)) return "the job hangs";
-  if (std::holds_alternative<ExitTimedOut>(cause_)) return "the others have ended long ago";
+  if (std::holds_alternative<ExitTimedOut>(cause_)) return "the other ranks exited long ago";
   if (!std::holds_alternative<std::monostate>(cause_)) {
     JobOutcome so_far;
     so_far.cause = cause_;

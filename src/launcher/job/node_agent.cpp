@@ -28,7 +28,7 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
   } else if (const auto* done = std::get_if<wire::CoordinatorIsDone>(&message)) {
     leave(done->cause);
   } else if (const auto* refuses = std::get_if<wire::CoordinatorRefuses>(&message)) {
-    leave({.text = "the job at " + coordinator_ + " does not take this node: " + refuses->why,
+    leave({.text = "the job at " + coordinator_ + " does not accept this node: " + refuses->why,
            .exit_code = base::kExitOwnFault});
   } else if (const auto* waits = std::get_if<wire::CoordinatorWaits>(&message)) {
     is_spare_ = waits->is_spare;
@@ -98,12 +98,12 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
   // If packets are lost in one direction only, the coordinator still receives this message. It then does not blame the
   // ranks that lose this node's ranks.
   if (runs_ && !last_) {
-    const std::string text =
-        "lost: it hears nothing of the first node (" + coordinator_ + ") for " + base::human_duration(node_timeout_);
+    const std::string text = "lost: it received nothing from the first node (" + coordinator_ + ") for " +
+                             base::human_duration(node_timeout_);
     add(SendToCoordinator{
         wire::NodeFailed{attempt_, {.text = text, .exit_code = base::kExitOwnFault, .may_restart = true}}});
   }
-  return coordinator_lost("no word from it for " + base::human_duration(node_timeout_));
+  return coordinator_lost("it has sent nothing for " + base::human_duration(node_timeout_));
 }
 
 }  // namespace ddp::launcher

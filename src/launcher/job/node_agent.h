@@ -60,7 +60,7 @@ class NodeAgent {
   std::vector<NodeAction> coordinator_lost(const std::string& why) { return leave_coordinator("is lost: " + why); }
   // The coordinator has answered and does not let this node in, for example because its token differs.
   std::vector<NodeAction> coordinator_refuses(const std::string& why) {
-    return leave_coordinator("does not take this node: " + why);
+    return leave_coordinator("does not accept this node: " + why);
   }
   // Reports a cause on this node, a cause that shows more than the last one, or a request to end this node. A spare
   // node leaves.

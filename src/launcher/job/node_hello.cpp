@@ -124,10 +124,10 @@ std::chrono::nanoseconds clock_ahead(std::int64_t theirs, std::chrono::nanosecon
 }
 
 std::string difference_of_kind(const NodeHello& hello, const NodeHello& own, bool is_static, int max_nodes) {
-  if (hello.version != wire::kControlVersion) return "it is another version of ddplaunch";
+  if (hello.version != wire::kControlVersion) return "it runs another version of ddplaunch";
   if (hello.workers < 1 || hello.workers > limits::kWorkersPerNode || hello.node_rank < wire::kAnyNodeRank) {
     return "it has " + std::to_string(hello.workers) + " workers and --node-rank=" + std::to_string(hello.node_rank) +
-           ", which no launcher has";
+           ", which no launcher sends";
   }
   if (hello.job != own.job) {
     return "it belongs to job '" + base::printable(hello.job, limits::kShownName) + "', and this is job '" + own.job +
@@ -137,13 +137,15 @@ std::string difference_of_kind(const NodeHello& hello, const NodeHello& own, boo
     return "it has --nnodes=" + base::printable(hello.nodes, limits::kShownName) + ", and the first node has " +
            own.nodes;
   const std::string different = difference(hello, own);
-  if (!different.empty()) return "it would run something else (" + different + ")";
+  if (!different.empty()) return "it would run another program (" + different + ")";
   const bool has_number = hello.node_rank != wire::kAnyNodeRank;
   const std::string number = "--node-rank=" + std::to_string(hello.node_rank);
   if (!is_static)
-    return has_number ? "it has " + number + ", and the first node has none: nodes get their numbers" : "";
-  if (!has_number) return "it has no --node-rank, and the first node has one";
-  return hello.node_rank < max_nodes ? "" : number + " is none of " + std::to_string(max_nodes) + " nodes";
+    return has_number ? "it has " + number + ", but the first node has none. Give it to all nodes or to none" : "";
+  if (!has_number) return "it has no --node-rank, but the first node has one. Give it to all nodes or to none";
+  return hello.node_rank < max_nodes
+             ? ""
+             : "it has " + number + ", but the job has only " + std::to_string(max_nodes) + " nodes, counted from 0";
 }
 
 std::vector<Remark> remarks_on(const NodeHello& hello, const NodeHello& own, std::chrono::nanoseconds now) {
@@ -172,7 +174,7 @@ std::vector<Remark> remarks_on(const NodeHello& hello, const NodeHello& own, std
   const std::string host = base::printable(hello.host, limits::kShownName);
   remarks.push_back({"clock of " + host, "the clock of " + host + " is " + base::human_duration(amount) +
                                              (difference.count() > 0 ? " ahead of" : " behind") + " that of " +
-                                             own.host + ": the times of their logs do not fit"});
+                                             own.host + "; the times in their logs do not match"});
   return remarks;
 }
 

@@ -61,7 +61,8 @@ base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const Lau
     auto coordinator = std::make_unique<CoordinatorNode>(loop, plan, callbacks);
     const auto why = coordinator->listen(plan.store.bind_address);
     if (!why) return std::unique_ptr<Nodes>(std::move(coordinator));
-    if (plan.nodes.rank) return base::Failure{*why + ". Node 0 listens there: --master-addr is an address of its own"};
+    if (plan.nodes.rank)
+      return base::Failure{*why + ". Node 0 listens on --master-addr, which must be one of its own addresses"};
   }
   return std::unique_ptr<Nodes>(std::make_unique<AgentNode>(loop, plan, std::move(callbacks), !is_known));
 }

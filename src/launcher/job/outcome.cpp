@@ -22,11 +22,11 @@ struct CauseText {
   }
   std::string operator()(const SpawnFailed& failed) const { return failed.failure.message; }
   std::string operator()(const SignalArrived& request) const {
-    return request.reason.empty() ? "ended by " + base::signal_name(request.signal) : request.reason;
+    return request.reason.empty() ? "terminated by " + base::signal_name(request.signal) : request.reason;
   }
   std::string operator()(const GuardianLost&) const { return "the launcher's first process was killed"; }
-  std::string operator()(const ExitTimedOut&) const { return ranks_text(outcome.ended_ranks) + " did not end"; }
-  std::string operator()(const HangNews& hang) const { return "hung: " + hang_headline(hang.verdict); }
+  std::string operator()(const ExitTimedOut&) const { return ranks_text(outcome.ended_ranks) + " did not exit"; }
+  std::string operator()(const HangNews& hang) const { return "the job hung: " + hang_headline(hang.verdict); }
   std::string operator()(const EndedElsewhere& elsewhere) const { return describe(elsewhere.cause); }
 };
 
@@ -70,7 +70,7 @@ wire::Cause cause_of(const JobOutcome& outcome) {
 }
 
 wire::Cause cause_of(const SignalArrived& event) {
-  return {.text = event.reason.empty() ? "ended by " + base::signal_name(event.signal) : event.reason,
+  return {.text = event.reason.empty() ? "terminated by " + base::signal_name(event.signal) : event.reason,
           .exit_code = 128 + event.signal,
           .signal = event.signal};
 }

@@ -32,7 +32,7 @@ void SaveNotices::run_command() {
   callbacks.read = [](std::size_t, std::string_view) {};
   callbacks.ended = [this](const base::ExitStatus& status) { ended(status.shell_code()); };
   command_watch_ = loop_.at(Clock::now() + limits::kSaveCommandTime, [this] {
-    fail("has not ended within " + base::human_duration(limits::kSaveCommandTime));
+    fail("did not exit within " + base::human_duration(limits::kSaveCommandTime));
     run_.reset();
     run_command();
   });
@@ -47,7 +47,7 @@ void SaveNotices::run_command() {
 void SaveNotices::ended(int exit_code) {
   run_.reset();
   command_watch_ = loop_.at(Clock::now() + limits::kSaveCommandPause, [this] { run_command(); });
-  if (exit_code == 0) return find("'" + command_ + "' has ended with 0");
+  if (exit_code == 0) return find("'" + command_ + "' exited with code 0");
   // The shell exits with these codes if it cannot execute or find a command.
   if (exit_code == 126 || exit_code == 127) fail("cannot be run (exit code " + std::to_string(exit_code) + ")");
 }

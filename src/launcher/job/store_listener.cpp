@@ -30,7 +30,7 @@ base::Result<std::vector<std::string>> look_up(const std::string& address, const
   const int error = ::getaddrinfo(address.c_str(), nullptr, &hints, &first);
   if (error != 0) {
     return base::Failure{"cannot serve the store on " + address + ": the name cannot be resolved (" +
-                         ::gai_strerror(error) + "). Give an address of this machine with " + option};
+                         ::gai_strerror(error) + "). Give an address of this node with " + option};
   }
   std::vector<std::string> addresses;
   for (const addrinfo* info = first; info != nullptr; info = info->ai_next) {
@@ -64,10 +64,11 @@ base::Result<std::unique_ptr<store::StoreServer>> listen_at(const std::string& a
 
 std::string listen_remedy(std::string_view failure, const std::string& address_option, const std::string& port_option) {
   const auto is = [&](int error) { return failure.ends_with(std::strerror(error)); };
-  if (is(EADDRNOTAVAIL)) return " The address must belong to this machine (" + address_option + ").";
+  if (is(EADDRNOTAVAIL)) return " The address must belong to this node (" + address_option + ").";
   if (is(EADDRINUSE))
-    return " Another process listens there: ss -ltnp shows it. " + port_option + "0 takes a free port.";
-  if (is(EACCES)) return " Ports below 1024 need the right to use them. " + port_option + "0 takes a free port.";
+    return " Another process listens there; ss -ltnp shows it. " + port_option + "0 takes a free port.";
+  if (is(EACCES))
+    return " Ports below 1024 need a privilege (CAP_NET_BIND_SERVICE). " + port_option + "0 takes a free port.";
   if (is(EMFILE) || is(ENFILE)) return " Raise the limit of open files (ulimit -n).";
   return "";
 }

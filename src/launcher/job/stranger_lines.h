@@ -18,7 +18,7 @@ class StrangerLines {
     if (!lines_.contains(address) && lines_.size() >= limits::kShownStrangers) return std::nullopt;
     const int number = ++lines_[address];
     if (number > limits::kLinesPerStranger) return std::nullopt;
-    return line + (number == limits::kLinesPerStranger ? " (no more is said of that address)" : "");
+    return line + (number == limits::kLinesPerStranger ? " (further lines about this address are not shown)" : "");
   }
 
  private:

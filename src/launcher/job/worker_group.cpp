@@ -121,8 +121,9 @@ class LocalWorkers : public WorkerGroup {
       if (is_over && !std::exchange(is_told, true)) {
         log_({LogLevel::note, LogSource::job,
               base::counted(std::ssize(left), "process") + " of the job still " + (left.size() == 1 ? "runs" : "run") +
-                  " although all ranks have ended: " + describe(left) +
-                  (plan_.let_finish ? ". Waiting (--let-finish)" : ". Terminated; --let-finish waits for them")});
+                  " although all ranks have exited: " + describe(left) +
+                  (plan_.let_finish ? ". Waiting for them (--let-finish)"
+                                    : ". They were terminated; --let-finish waits for them")});
       }
       if ((is_over && !plan_.let_finish) || interrupted()) return;
       poll_();

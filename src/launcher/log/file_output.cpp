@@ -18,7 +18,7 @@ bool can_write_within(int fd, std::chrono::milliseconds limit) {
 
 // Returns the reason in errno, in words for a user who writes a file.
 std::string reason() {
-  if (errno == ENXIO) return "nobody reads it. Start its reader first";
+  if (errno == ENXIO) return "no process reads it. Start its reader first";
   if (errno == EAGAIN) return "its reader is too slow";
   return std::strerror(errno);
 }

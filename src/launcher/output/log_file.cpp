@@ -39,7 +39,8 @@ void LogFile::write(std::string_view bytes, const Failed& failed) {
   if (!fd_ || write_all(fd_.get(), bytes, std::chrono::milliseconds(0))) return;
   const std::string reason = std::strerror(errno);
   fd_.reset();
-  if (failed) failed("cannot write to the log file " + path_ + ": " + reason + ". It ends here; the job goes on.");
+  if (failed)
+    failed("cannot write to the log file " + path_ + ": " + reason + ". The file ends here; the job continues.");
 }
 
 std::string LineFilter::open(const std::string& path) {

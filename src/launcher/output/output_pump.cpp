@@ -269,7 +269,7 @@ void OutputPump::room_again(const Console& console) {
 void OutputPump::console_closed(int error) {
   if (error != EPIPE && error != EIO && error != ECONNRESET) {
     return notice(std::string("cannot write to the console: ") + std::strerror(error) +
-                  ". The job goes on without it.");
+                  ". The job continues without it.");
   }
   if (std::exchange(told_closed_, true)) return;
   if (on_console_closed) on_console_closed();

@@ -18,10 +18,9 @@ base::Result<Options, StartFailure> with_number(const Options& options, const st
   const std::string count = std::to_string(options.max_nodes);
   const std::string said = cluster->scheduler + ": " + cluster->derived;
   if (cluster->node_rank >= options.max_nodes) {
-    return StartFailure{base::kExitUsage,
-                        said + ", which is none of --nnodes=" + count +
-                            " nodes, as they count from 0. Give --nnodes=N with the number of all nodes, --node-rank=R "
-                            "for another number, or --scheduler=none."};
+    return StartFailure{base::kExitUsage, said + ", which is not below --nnodes=" + count +
+                                              " (nodes count from 0). Give --nnodes=N with the number of all nodes, "
+                                              "give --node-rank=R, or use --scheduler=none."};
   }
   Options result = options;
   result.node_rank = cluster->node_rank;
@@ -64,13 +63,14 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const N
   if (!cluster || cluster->node_count == 1) return result;
   if (!cluster->node_count && options.scheduler == "auto") return result;
   if (!cluster->node_count) {
-    return StartFailure{base::kExitUsage, cluster->scheduler + ": " + cluster->derived +
-                                              ", but nothing says how many nodes there are. Give --nnodes=N, or "
-                                              "--scheduler=none for a job of this node alone."};
+    return StartFailure{
+        base::kExitUsage,
+        cluster->scheduler + ": " + cluster->derived +
+            ", but the number of nodes is unknown. Give --nnodes=N, or use --scheduler=none to run on this node only."};
   }
   if (options.scheduler == "auto" && is_allocation_only(*cluster)) {
-    result.warnings.push_back(cluster->scheduler + " has given " + cluster->derived +
-                              ". This is a job of this node alone; where a ddplaunch runs on each, give --scheduler=" +
+    result.warnings.push_back(cluster->scheduler + " reports " + cluster->derived +
+                              ". This job runs on this node only; if each node runs ddplaunch, give --scheduler=" +
                               (cluster->scheduler == "LSF" ? "lsf" : "pbs"));
     return result;
   }
@@ -79,10 +79,9 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const N
   const bool has_place = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
   if (!has_place) result.master_addr = meeting_place(*cluster, facts.host_name);
   if (result.master_addr.empty() && !has_place) {
-    return StartFailure{base::kExitUsage,
-                        cluster->scheduler + " says " + cluster->derived +
-                            ", but not where the nodes meet. Give --master-addr=HOST, the host of node "
-                            "0, on all nodes, or --scheduler=none for a job of its own on each."};
+    return StartFailure{base::kExitUsage, cluster->scheduler + " reports " + cluster->derived +
+                                              ", but not the address of node 0. Give --master-addr=HOST on all nodes, "
+                                              "or use --scheduler=none to run a separate job on each."};
   }
   if (!options.master_port && options.rdzv_endpoint.empty()) {
     result.master_port = cluster->master_port.value_or(port_of_job(cluster->job_id));

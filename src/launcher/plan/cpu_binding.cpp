@@ -56,7 +56,7 @@ WorkerBinding describe(const Places& places, const WorkerPlace& worker) {
   binding.description = std::string(nodes.size() == 1 ? "NUMA node " : "NUMA nodes ") +
                         base::short_rank_list(binding.memory_nodes) + ", CPUs " + base::short_rank_list(binding.cpus);
   if (worker.numa_node) binding.description += " (near GPU " + worker.gpu + ")";
-  if (!worker.gpu.empty() && !worker.numa_node) binding.description += " (where GPU " + worker.gpu + " is, is unknown)";
+  if (!worker.gpu.empty() && !worker.numa_node) binding.description += " (location of GPU " + worker.gpu + " unknown)";
   return binding;
 }
 
@@ -105,7 +105,7 @@ base::Result<std::vector<WorkerBinding>> bind_cpus(NumaBinding mode, const CpuTo
         return base::Failure{"--numa-binding=exclusive: " + std::to_string(sharers) + " workers on NUMA node " +
                              std::to_string(number) + ", which has " +
                              base::counted(static_cast<std::int64_t>(all), "core") +
-                             " for us. Use fewer workers or --numa-binding=node."};
+                             " available. Use fewer workers or --numa-binding=node."};
       }
       const std::size_t extra = all % sharers;
       chosen = cores(node, place * (all / sharers) + std::min(place, extra), all / sharers + (place < extra ? 1 : 0));

@@ -59,7 +59,8 @@ std::string worker_rows(const LaunchPlan& plan) {
 std::string store_place(const StorePlan& store) {
   const std::string port = store.port == 0 ? "a free port" : "port " + std::to_string(store.port);
   const std::string bound = store.bind_address == store.advertised ? "" : " (listens on " + store.bind_address + ")";
-  return store.advertised + ", " + port + ", served by ddplaunch" + bound + (store.open ? ", open to everybody" : "");
+  return store.advertised + ", " + port + ", served by ddplaunch" + bound +
+         (store.open ? ", open to all users and hosts" : "");
 }
 
 std::string stream_text(const StreamPlan& stream) {
@@ -92,7 +93,7 @@ std::string output_rows(const LaunchPlan& plan) {
   if (plan.output.color) details.emplace_back("colours");
   if (plan.gather_output) details.emplace_back("shown by the first node");
   if (plan.output.lossless) details.emplace_back("lossless");
-  if (plan.end_on_closed_console) details.emplace_back("a closed console ends the job");
+  if (plan.end_on_closed_console) details.emplace_back("a closed console terminates the job");
   if (!details.empty()) text += row("lines", base::join(details, ", "));
   if (const auto logs = plan.files.shown()) text += row("logs", *logs);
   return text;
@@ -106,11 +107,11 @@ std::string supervision(const LaunchPlan& plan) {
   if (plan.save_grace.count() > 0) parts.push_back("save grace " + base::human_duration(plan.save_grace));
   parts.push_back(plan.exit_timeout.count() == 0 ? "no exit timeout"
                                                  : "exit timeout " + base::human_duration(plan.exit_timeout));
-  parts.push_back(plan.hang.is_off()  ? "hangs are not looked for"
+  parts.push_back(plan.hang.is_off()  ? "hang detection is off"
                   : plan.hang.timeout ? "hang timeout " + base::human_duration(*plan.hang.timeout) +
                                             (plan.hang.action == HangAction::kill ? "" : " (only reported)")
                                       : "hangs are reported");
-  parts.push_back(names.empty() ? "no signal ends it" : "ended by " + base::join(names, ", "));
+  parts.push_back(names.empty() ? "no signal terminates it" : "terminated by " + base::join(names, ", "));
   if (plan.core != CoreDumps::inherit) parts.push_back("core dumps " + std::string(name_of(plan.core)));
   return base::join(parts, ", ");
 }
@@ -227,7 +228,7 @@ std::string describe(const LaunchPlan& plan) {
   if (plan.nodes.several()) {
     text += row("nodes", plan.nodes.asked +
                              (plan.nodes.rank ? ", this is " + std::to_string(*plan.nodes.rank)
-                                              : ", which get their numbers when they meet") +
+                                              : ", which are numbered when they meet") +
                              " (node timeout " + base::human_duration(plan.nodes.node_timeout) + ")");
   }
   text += row("workers", std::to_string(plan.workers));

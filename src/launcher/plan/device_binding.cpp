@@ -58,10 +58,10 @@ base::Result<VisibleGpu> choose_one(const std::string& asked, const std::string&
     const auto index = base::parse_integer(name, 0, std::ssize(visible) - 1);
     if (index) return visible[static_cast<std::size_t>(*index)];
     const std::string what = name.empty() ? "an empty name" : name;
-    return unknown_gpu(asked, what, "is no index of a visible GPU", visible);
+    return unknown_gpu(asked, what, "is not the index of a visible GPU", visible);
   }
   const std::vector<int> found = with_uuid(name, node_gpus);
-  if (found.size() > 1) return unknown_gpu(asked, name, "is the beginning of several UUIDs", visible);
+  if (found.size() > 1) return unknown_gpu(asked, name, "is a prefix of several UUIDs", visible);
   const auto same = std::ranges::find_if(visible, [&](const VisibleGpu& gpu) {
     return gpu.name == name || (!found.empty() && gpu.index == found.front());
   });
@@ -72,7 +72,7 @@ base::Result<VisibleGpu> choose_one(const std::string& asked, const std::string&
   const bool all_visible = !inherited_names && visible.size() == node_gpus.size();
   const bool believed = name.starts_with("MIG-") || !uuids_known(node_gpus);
   if (all_visible && believed) return VisibleGpu{name, std::nullopt};
-  return unknown_gpu(asked, name, found.empty() ? "is no GPU of this job" : "is not visible here", visible);
+  return unknown_gpu(asked, name, found.empty() ? "is not a GPU of this job" : "is not visible here", visible);
 }
 
 base::Result<DeviceBinding> without_gpus(const DeviceRequest& request) {
@@ -119,7 +119,7 @@ base::Result<std::vector<VisibleGpu>> choose_gpus(const std::string& asked, cons
                                                   const std::vector<GpuFacts>& node_gpus) {
   if (visible.empty()) {
     const std::string why =
-        node_gpus.empty() ? "this node shows no GPU" : "CUDA_VISIBLE_DEVICES hides all GPUs of this node";
+        node_gpus.empty() ? "this node has no visible GPU" : "CUDA_VISIBLE_DEVICES hides all GPUs of this node";
     return base::Failure{"--gpus=" + asked + ": " + why + ". Leave the option out for a CPU job."};
   }
   std::vector<VisibleGpu> chosen;
@@ -161,7 +161,7 @@ base::Result<DeviceBinding> bind_devices(const DeviceRequest& request) {
     const bool cpu_job = !request.backend.empty() && request.backend.find("nccl") == std::string::npos;
     if (insists) return base::Failure{numbers + remedy};
     if (own && !cpu_job) return base::Failure{numbers + remedy + " For a CPU job use --backend=cpu."};
-    if (!cpu_job) binding.note = numbers + ": right for a CPU job only; the workers see all GPUs";
+    if (!cpu_job) binding.note = numbers + "; the workers see all GPUs, which is correct only for a CPU job";
     return binding;
   }
   for (std::size_t i = 0; i < workers; ++i) {

@@ -125,7 +125,7 @@ std::optional<StartFailure> check_faults(LaunchPlan& plan) {
                                         (plan.workers == 1 ? "is " : "are ") + base::counted(plan.workers, "worker") +
                                         ". Ranks count from 0."};
   }
-  if (!plan.faults.empty()) plan.notes.push_back("faults are injected on purpose: --inject=" + text);
+  if (!plan.faults.empty()) plan.notes.push_back("ddplaunch will inject faults: --inject=" + text);
   std::vector<std::string> at_calls;
   for (const std::string& one : base::split(text, ' ')) {
     const auto fault = wire::parse_fault(one);
@@ -186,7 +186,8 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan.nodes = rendezvous.value().nodes;
   if (auto failure = check_faults(plan)) return *failure;
   if (auto failure = check_shown_ranks(options, plan)) return *failure;
-  if (plan.gather_output && !plan.nodes.several()) plan.notes.emplace_back("--gather-output: there is one node only");
+  if (plan.gather_output && !plan.nodes.several())
+    plan.notes.emplace_back("--gather-output has no effect, because the job has one node");
   plan.store = rendezvous.value().store;
   plan.run_id = rendezvous.value().run_id;
   base::append(plan.notes, rendezvous.value().notes);

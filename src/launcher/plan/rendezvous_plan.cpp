@@ -88,13 +88,14 @@ std::optional<StartFailure> plan_access(const Options& options, const NodeFacts&
     if (auto warning = store::admission_warning(policy, "the store's port")) plan.notes.push_back(std::move(*warning));
     if (store.token) {
       plan.notes.push_back(store.token_source +
-                           (options.max_nodes > 1 ? " does not close the store beside --store-open; it only makes the "
-                                                    "first node refuse launchers that have another token"
-                                                  : " has no effect beside --store-open"));
+                           (options.max_nodes > 1
+                                ? " does not protect the store, because --store-open is given; it only makes the "
+                                  "first node refuse launchers that have another token"
+                                : " has no effect together with --store-open"));
     }
   } else if (!options.auth_token_file.empty() && options.max_nodes == 1 && is_loopback(store.bind_address)) {
     plan.notes.push_back(option + " has no effect: the store listens on " + store.bind_address +
-                         ", which no other node reaches");
+                         ", which other nodes cannot reach");
   }
   return std::nullopt;
 }
@@ -103,12 +104,12 @@ std::vector<std::string> without_effect(const Options& options) {
   std::vector<std::string> notes;
   const bool master = !options.master_addr.empty() || options.master_port.has_value();
   if (options.standalone && (master || !options.rdzv_endpoint.empty())) {
-    notes.emplace_back("--rdzv-endpoint, --master-addr and --master-port have no effect beside --standalone");
+    notes.emplace_back("--rdzv-endpoint, --master-addr and --master-port have no effect together with --standalone");
   } else if (master && !options.rdzv_endpoint.empty()) {
-    notes.emplace_back("--master-addr and --master-port have no effect beside --rdzv-endpoint");
+    notes.emplace_back("--master-addr and --master-port have no effect together with --rdzv-endpoint");
   }
   if (options.compatibility_mode != CompatibilityMode::native && options.standalone && !options.run_id.empty()) {
-    notes.emplace_back("--rdzv-id has no effect beside --standalone: the run id is a random one, as under torchrun");
+    notes.emplace_back("--rdzv-id has no effect together with --standalone; the run id is random, as with torchrun");
   }
   if (!options.local_addr.empty() && options.max_nodes > 1) {
     notes.emplace_back(
@@ -143,23 +144,23 @@ base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is
   }
   const std::string asked = "--nnodes=" + nodes.asked;
   if (options.standalone)
-    return mistake(asked + " and --standalone exclude one another: that is one node. Leave one out.");
+    return mistake(asked + " and --standalone cannot be combined, because --standalone means one node. Leave one out.");
   const bool has_place = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
   if (!has_place) {
-    return mistake(
-        asked +
-        ": where do the nodes meet? Give --rdzv-endpoint=HOST:PORT, the same on all nodes, where HOST is one of "
-        "them; or --master-addr, --master-port and each node's --node-rank.");
+    return mistake(asked +
+                   " needs an address where the nodes meet. Give --rdzv-endpoint=HOST:PORT, the same on all nodes, "
+                   "where HOST is one of "
+                   "them; or --master-addr, --master-port and each node's --node-rank.");
   }
   const bool is_numbered = is_static || (options.compatibility_mode == CompatibilityMode::native && options.node_rank);
   if (is_numbered && nodes.min != nodes.max) {
-    return mistake(asked + " and " + rank +
-                   " exclude one another: a number of nodes that varies needs numbers that are "
-                   "given. Leave --node-rank out.");
+    return mistake(
+        asked + " and " + rank +
+        " cannot be combined: if the number of nodes varies, the launchers number the nodes. Leave --node-rank out.");
   }
   if (is_numbered) nodes.rank = options.node_rank.value_or(0);
   if (nodes.rank.value_or(0) >= nodes.max) {
-    return mistake(rank + " is none of " + std::to_string(nodes.max) + " nodes, which count from 0 (--nnodes).");
+    return mistake(rank + " is not below the number of nodes, " + std::to_string(nodes.max) + " (--nnodes).");
   }
   const auto timeout = setting(options, "timeout", limits::kDefaultJoinTimeout);
   nodes.join_timeout = setting(options, "join_timeout", timeout);

@@ -95,9 +95,10 @@ Refusal check_interpreter(const std::string& name, const std::vector<std::string
   const bool virtual_environment = !chosen && is_set("VIRTUAL_ENV");
   const std::string origin = chosen ? " (PYTHON_EXEC)" : virtual_environment ? " (VIRTUAL_ENV)" : "";
   if (interpreter.found || chosen || virtual_environment) return check_executable(wanted + origin, interpreter);
-  return StartFailure{kExitNotFound, "cannot start " + name +
-                                         ": no Python: neither python3 nor python is in PATH. Install it, or name one "
-                                         "with PYTHON_EXEC."};
+  return StartFailure{
+      kExitNotFound,
+      "cannot start " + name +
+          ": no Python: neither python3 nor python is in PATH. Install Python, or set PYTHON_EXEC to its path."};
 }
 
 bool continues_name(char letter) {

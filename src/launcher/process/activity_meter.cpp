@@ -20,13 +20,13 @@ struct Text {
 constexpr std::array<Text, 9> kSigns = {
     Text{"none", "it shows no sign of life"},
     {"output", "it prints"},
-    {"processes", "it starts processes, or they end"},
+    {"processes", "it starts processes, or they exit"},
     {"processor", "it uses a processor"},
-    {"runnable", "it wants to run and gets no processor"},
+    {"runnable", "it is ready to run but gets no processor"},
     {"faults", "it touches new memory"},
     {"io", "it reads or writes"},
     {"network", "it sends or receives"},
-    {"gpu", "its GPU works"},
+    {"gpu", "its GPU is busy"},
 };
 
 // A counter that has become smaller belongs to something else, so its value says nothing about growth.

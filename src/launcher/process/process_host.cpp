@@ -135,7 +135,7 @@ class LinuxProcessHost : public ProcessHost {
 
   StackRequest ask_for_stacks(int local_rank, StackMeans means) override {
     const auto child = children_.find(local_rank);
-    if (child == children_.end()) return {"it has ended", 0, {}, 0};
+    if (child == children_.end()) return {"it has exited", 0, {}, 0};
     StackRequest request{"", program_of(child->second.pid), {}, 0};
     if (means != StackMeans::any) {
       request.obstacle = "a signal may disturb the program";
@@ -144,14 +144,14 @@ class LinuxProcessHost : public ProcessHost {
     const PageView page = child->second.page.view(now());
     const int signal = child->second.page.stack_signal();
     if (signal == 0) {
-      request.obstacle = page.is_written ? "it answers no signal for stacks" : "it does not use the runtime";
+      request.obstacle = page.is_written ? "it does not answer the signal for stacks" : "it does not use the runtime";
       return request;
     }
     // The page is untrusted, so its data is checked before a signal is sent.
     const std::vector<pid_t> tree = descendants(child->second.pid, {});
     const bool is_ours = page.writer == child->second.pid || std::ranges::find(tree, page.writer) != tree.end();
     if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(page.writer, signal)) {
-      request.obstacle = "its handler for stacks is not there any more";
+      request.obstacle = "its handler for stacks is no longer installed";
       return request;
     }
     request.pid = page.writer;

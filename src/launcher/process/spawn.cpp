@@ -164,7 +164,7 @@ StartFailure explain(const std::string& program, StartStage stage, const WorkerS
   const std::string start = "cannot start " + program + ": ";
   const std::string reason = std::strerror(error);
   if (stage == StartStage::execution) return explain_exec(start, error);
-  if (stage == StartStage::parent) return {base::kExitOwnFault, start + "the launcher has ended."};
+  if (stage == StartStage::parent) return {base::kExitOwnFault, start + "the launcher has exited."};
   if (stage == StartStage::preparation) {
     return {base::kExitOwnFault, start + setup.failed + " (" + reason + ")." + setup.advice};
   }

@@ -69,9 +69,10 @@ ControllerFacts gather_controller_facts(const Options& options, const std::vecto
   facts.host_name = base::host_name();
   facts.environment = environment;
   facts.directory = working_directory(environment, error);
-  if (error) facts.failure = "the working directory is gone (" + error.message() + "). Change into another one.";
+  if (error)
+    facts.failure = "the working directory no longer exists (" + error.message() + "). Change into another one.";
   facts.executable = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (error) facts.failure = "cannot find out where ddplaunch is (" + error.message() + "). Is /proc mounted?";
+  if (error) facts.failure = "cannot determine the path of ddplaunch (" + error.message() + "). Is /proc mounted?";
   facts.job_id = hexadecimal(store::new_nonce()).substr(0, 16);
   facts.new_token = hexadecimal(store::new_nonce());
   facts.nonce = hexadecimal(store::new_nonce()).substr(0, 16);

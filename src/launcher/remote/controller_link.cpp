@@ -34,7 +34,7 @@ void unset_option_variables() {
 base::Result<std::unique_ptr<ControllerLink>> ControllerLink::take_over_standard_input() {
   if (::isatty(STDIN_FILENO) == 1) {
     return base::Failure{
-        "ddplaunch on-host is started by ddplaunch --hosts over ssh, and not by hand. To start a program of that name, "
+        "only ddplaunch --hosts starts ddplaunch on-host, over ssh. To start a program of that name, "
         "write ./on-host or its path."};
   }
   base::UniqueFd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
@@ -115,7 +115,7 @@ std::optional<base::Failure> carry_out(const LaunchRequest& request) {
   if (::chdir(request.directory.c_str()) != 0) {
     return base::Failure{"cannot change into the working directory " + request.directory + " on host " + request.host +
                          ": " + std::strerror(errno) +
-                         ". Make it there, or start the job from a directory that all hosts have."};
+                         ". Create it there, or start the job from a directory that all hosts have."};
   }
   ::setenv("PWD", request.directory.c_str(), 1);
   unset_option_variables();

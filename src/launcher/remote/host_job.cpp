@@ -64,7 +64,7 @@ class HostJob {
                   plan_.starts[host].host + ": " + base::join(ssh_command(plan_.starts[host]), " ")});
       auto child = Helper::start(loop_, {ssh_command(plan_.starts[host]), true}, std::move(callbacks));
       if (!child) {
-        log_.write({LogLevel::error, LogSource::ssh, child.error().message + ". Nothing was started"});
+        log_.write({LogLevel::error, LogSource::ssh, child.error().message + ". No worker was started"});
         is_broken_ = true;
         return false;
       }

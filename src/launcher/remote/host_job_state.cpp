@@ -64,7 +64,7 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
   }
   if (!host.exit_code) {
     actions.emplace_back(TellOfHost{"the connection to " + name + " is lost (ssh: " + event.status.describe() +
-                                    "); its launcher ends its workers by itself"});
+                                    "); its launcher terminates its workers on its own"});
   }
   if (host.exit_code == 0) return;
   // The exit code that a launcher reports takes precedence over a lost connection.
@@ -97,7 +97,7 @@ void HostJobState::handle(const TimeIsUp&, TimePoint now, std::vector<HostAction
   deadline_.reset();
   if (!running_) {
     actions.emplace_back(TellOfHost{names_of_unready() + " did not answer within " +
-                                    base::human_duration(kReadyWithin) + ". Nothing was started"});
+                                    base::human_duration(kReadyWithin) + ". No worker was started"});
     failed(base::kExitOwnFault);
     cut_all(actions);
   } else if (asks_ == 0) {
@@ -137,20 +137,20 @@ void HostJobState::ask_to_end(int signal, TimePoint now, std::vector<HostAction>
 std::string HostJobState::why_it_did_not_begin(std::size_t index, const base::ExitStatus& status) const {
   const HostStart& place = plan_.starts[index];
   const std::string ssh = base::join(place.ssh, " ");
-  const std::string end = "; nothing was started anywhere";
+  const std::string end = "; no worker was started on any host";
   if (hosts_[index].exit_code)
-    return place.host + ": its launcher could not begin (exit code " + std::to_string(*hosts_[index].exit_code) +
-           "), for the reason above" + end;
+    return place.host + ": its launcher could not start (exit code " + std::to_string(*hosts_[index].exit_code) +
+           ") for the reason above" + end;
   if (status == base::ExitStatus::exited(kSshFailed)) {
     return place.host + " cannot be reached over ssh" + end + ". This must work without a password: " + ssh + " true";
   }
   if (status == base::ExitStatus::exited(base::kExitNotFound) ||
       status == base::ExitStatus::exited(base::kExitNotExecutable)) {
     return place.host + ": " + place.launcher + " cannot be executed there" + end +
-           ". Install ddplaunch there, or give its place with --remote-launcher=PATH";
+           ". Install ddplaunch there, or give its path with --remote-launcher=PATH";
   }
-  return place.host + ": ssh ended before a launcher answered (" + status.describe() + ")" + end +
-         ". What does this print? " + ssh + " " + place.launcher + " --version";
+  return place.host + ": ssh exited before its launcher answered (" + status.describe() + ")" + end +
+         ". To find the cause, run: " + ssh + " " + place.launcher + " --version";
 }
 
 std::string HostJobState::names_of_unready() const {

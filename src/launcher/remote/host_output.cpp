@@ -87,8 +87,8 @@ void HostOutput::show_early(std::size_t host, int id, const LinePiece& piece) {
   from.early_lines += piece.begins ? 1 : 0;
   from.early_bytes += piece.text.size();
   from.is_cut = from.early_lines > limits::kHostEarlyLines || from.early_bytes > limits::kHostEarlyBytes;
-  const LinePiece note{piece.begins ? "more of what it prints before its launcher starts is not shown\n"
-                                    : " ... more of what it prints before its launcher starts is not shown\n",
+  const LinePiece note{piece.begins ? "further output before its launcher starts is not shown\n"
+                                    : " ... further output before its launcher starts is not shown\n",
                        piece.begins, true};
   named_.say(static_cast<int>(host), id, from.is_cut ? note : piece, std::chrono::steady_clock::now());
   arm();

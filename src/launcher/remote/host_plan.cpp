@@ -71,16 +71,19 @@ std::string contradiction(const Options& options, const ControllerFacts& facts, 
   } kRows[] = {
       {counts_differ, option + " has " + base::counted(hosts, "host") + ", but --nnodes says another number. Leave " +
                           "--nnodes out: each host is a node."},
-      {options.node_rank.has_value(), option + " and --node-rank exclude one another: the hosts are numbered in their "
-                                               "order. Leave --node-rank out."},
-      {options.standalone, option + " and --standalone exclude one another: that is one node. Leave one out."},
-      {!options.local_addr.empty() && hosts > 1, option + " and --local-addr exclude one another: all hosts would give "
-                                                          "the same address. Use --master-addr for that of the first "
-                                                          "one."},
-      {options.stdin_local_rank.has_value(), option + " and --stdin exclude one another: the standard input of the "
-                                                      "hosts' launchers is the line to this one. Leave --stdin out."},
-      {starts_others, option + " within " + (facts.cluster ? facts.cluster->scheduler : "") +
-                          ": it has started launchers " + "on " + (facts.cluster ? facts.cluster->derived : "") +
+      {options.node_rank.has_value(),
+       option +
+           " and --node-rank cannot be combined, because hosts are numbered in their order. Leave --node-rank out."},
+      {options.standalone,
+       option + " and --standalone cannot be combined, because --standalone means one node. Leave one out."},
+      {!options.local_addr.empty() && hosts > 1,
+       option + " and --local-addr cannot be combined, because all hosts would announce the same address. Use "
+                "--master-addr for the address of the first host."},
+      {options.stdin_local_rank.has_value(),
+       option + " and --stdin cannot be combined, because the launchers on the hosts read commands from their standard "
+                "input. Leave --stdin out."},
+      {starts_others, option + " cannot be used within " + (facts.cluster ? facts.cluster->scheduler : "") +
+                          ", which has started launchers on " + (facts.cluster ? facts.cluster->derived : "") +
                           " already. Leave " + option +
                           " out, or start ddplaunch once, outside of it (--scheduler=none if this is wrong)."},
   };

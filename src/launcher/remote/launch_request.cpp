@@ -52,8 +52,8 @@ base::Result<LaunchRequest> decode_request(std::string_view line) {
     const Json json = Json::parse(line);
     if (json.at("protocol").get<int>() != kHostProtocol) {
       return base::Failure{"the launcher that started this one is ddplaunch " + json.at("version").get<std::string>() +
-                           " and gives its launch requests in another form than ddplaunch " DDP_VERSION_STRING
-                           " reads them. Install the same version here, or name it with --remote-launcher."};
+                           " and sends launch requests that ddplaunch " DDP_VERSION_STRING
+                           " cannot read. Install the same version here, or name it with --remote-launcher."};
     }
     LaunchRequest request;
     request.nonce = json.at("nonce").get<std::string>();
@@ -67,8 +67,7 @@ base::Result<LaunchRequest> decode_request(std::string_view line) {
   } catch (const Json::exception&) {
   }
   return base::Failure{
-      "what came over the standard input is no launch request of ddplaunch --hosts, the only one that starts ddplaunch "
-      "on-host."};
+      "the standard input contains no launch request of ddplaunch --hosts, which alone starts ddplaunch on-host."};
 }
 
 std::string encode(const ControllerWord& word) {

@@ -78,7 +78,7 @@ std::string describe_handler(const CoreFacts& facts) {
   // The handler runs outside the container and sees another number for the process.
   const bool is_asked_by_pid = handler == "systemd-coredump" && !facts.has_own_numbers;
   if (is_asked_by_pid) text += " (coredumpctl info " + std::to_string(facts.pid) + ")";
-  return facts.limit_is_zero ? text + ", which may drop it: the core limit is 0" : text;
+  return facts.limit_is_zero ? text + ", which may discard it, because the core limit is 0" : text;
 }
 
 // The initial namespaces have fixed numbers (PROC_PID_INIT_INO and PROC_USER_INIT_INO of the kernel).

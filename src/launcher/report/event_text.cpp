@@ -22,28 +22,28 @@ struct EventText {
     return debug(LogSource::workers, rank(event.local_rank) + " could not be started: " + event.failure.message);
   }
   Line operator()(const WorkerEnded& event) const {
-    return debug(LogSource::workers, rank(event.local_rank) + " ended: " + event.status.describe() + ", peak memory " +
-                                         base::human_bytes(event.peak_rss_bytes));
+    return debug(LogSource::workers, rank(event.local_rank) + " terminated: " + event.status.describe() +
+                                         ", peak memory " + base::human_bytes(event.peak_rss_bytes));
   }
   Line operator()(const SignalArrived& event) const {
-    return debug(LogSource::signals,
-                 base::signal_name(event.signal) + " arrived" + (event.reason.empty() ? "" : ": " + event.reason));
+    return debug(LogSource::signals, "ddplaunch received " + base::signal_name(event.signal) +
+                                         (event.reason.empty() ? "" : ": " + event.reason));
   }
   Line operator()(const SignalRefused& event) const {
     return debug(LogSource::signals, "the kernel does not let the launcher signal " + rank(event.local_rank));
   }
   Line operator()(const GuardianLost&) const {
-    return debug(LogSource::launcher, "the first process of ddplaunch is gone");
+    return debug(LogSource::launcher, "the first process of ddplaunch has exited");
   }
   Line operator()(const ConsoleClosed&) const { return debug(LogSource::output, "the console has been closed"); }
   Line operator()(const EndedElsewhere& event) const {
     return debug(LogSource::job, "the attempt ends: " + describe(event.cause));
   }
   Line operator()(const Settled&) const {
-    return debug(LogSource::job, "no other rank knows more of the failure: the attempt ends");
+    return debug(LogSource::job, "no other rank reports more about the failure, so the attempt ends");
   }
   Line operator()(const ExitTimedOut&) const {
-    return debug(LogSource::job, "ranks still run after --exit-timeout: the attempt ends");
+    return debug(LogSource::job, "ranks are still running after --exit-timeout, so the attempt ends");
   }
   Line operator()(const HangNews&) const { return std::nullopt; }
   Line operator()(const AlarmRang&) const { return std::nullopt; }

@@ -47,8 +47,8 @@ std::string gpu_of(const LaunchPlan& plan, int local_rank) {
 }
 
 std::string describe_oom(const OomKill& oom) {
-  std::string text = "the kernel's out-of-memory killer struck";
-  if (oom.where.empty()) return text + ": the node, or a container around this one, had no memory left";
+  std::string text = "the kernel's out-of-memory killer killed it";
+  if (oom.where.empty()) return text + ", because the node or an outer container had no memory left";
   text += " in cgroup " + oom.where;
   if (oom.limit_bytes > 0) text += ", limit " + base::human_bytes(oom.limit_bytes);
   if (oom.peak_bytes > 0) text += ", peak " + base::human_bytes(oom.peak_bytes);
@@ -57,14 +57,15 @@ std::string describe_oom(const OomKill& oom) {
 
 std::string why_killed_hint(const WorkerEnd& end) {
   if (end.status.was_killed_by(SIGTERM) && !end.after_signal) {
-    return "  SIGTERM came from outside: an operator, a resource manager, or the program itself";
+    return "  ddplaunch did not send SIGTERM; an operator, a resource manager or the program itself did";
   }
   if (end.status.was_killed_by(SIGXFSZ)) return "  it wrote a file larger than its limit (ulimit -f) allows";
   if (!end.status.was_killed_by(SIGKILL)) return "";
   const std::string peak = end.peak_rss_bytes > 0 ? "; its peak was " + base::human_bytes(end.peak_rss_bytes) : "";
   if (end.oom) return "  " + describe_oom(*end.oom) + peak;
   if (end.is_injected) return "  --inject killed it";
-  return "  SIGKILL came from outside: an operator, a resource manager or a memory limit that is not visible here" +
+  return "  ddplaunch did not send SIGKILL; an operator, a resource manager or a memory limit that is not visible here "
+         "did" +
          peak;
 }
 
@@ -73,28 +74,28 @@ std::string name_of(const WorkerEnd& end) {
 }
 
 std::string culprit_line(const WorkerEnd& end, const std::string& when) {
-  if (end.status.success()) return name_of(end) + " ended too early, with exit code 0, " + when;
+  if (end.status.success()) return name_of(end) + " exited too early, with exit code 0, " + when;
   if (!end.is_our_doing()) return name_of(end) + " failed: " + end.status.describe() + ", " + when;
-  return name_of(end) + " failed with an error, " + when + "; it was terminated before its process ended";
+  return name_of(end) + " failed with an error, " + when + "; ddplaunch terminated it before it exited";
 }
 
 // Describes the end of a rank that is not to blame.
 std::string secondary_line(const WorkerEnd& end, const std::string& when) {
   const std::string how = end.status.describe() + ", " + when;
   return end.gave_up() ? name_of(end) + " gave up waiting: " + how
-                       : "found by " + name_of(end) + " which ended: " + how;
+                       : name_of(end) + " detected it and terminated: " + how;
 }
 
 // Describes the loss of a rank that lost another one, if no rank is known to have failed by itself.
 std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
   if (!outcome.left_early.empty()) {
-    return "it lost another rank: " + ranks_text(outcome.left_early) + " had ended with exit code 0 before";
+    return "it lost another rank: " + ranks_text(outcome.left_early) + " had already exited with code 0";
   }
-  if (!end.error->peer) return "it lost another rank, but none has failed by itself";
+  if (!end.error->peer) return "it lost another rank, but no rank failed on its own";
   const int peer = *end.error->peer;
   const bool still_ran = std::ranges::count(outcome.ended_ranks, peer) > 0;
   return "it lost rank " + std::to_string(peer) +
-         (still_ran ? ", which had not ended" : ", but no rank has failed by itself");
+         (still_ran ? ", which was still running" : ", but no rank failed on its own");
 }
 
 // Returns whether the console has shown the worker's traceback, so that the end of it is enough.
@@ -149,12 +150,13 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
 
 // Returns when SIGKILL followed SIGTERM.
 std::string when_killed(const JobOutcome& outcome, const LaunchPlan& plan) {
-  if (outcome.kill_reason == KillReason::grace_over) return "after the grace of " + base::human_duration(plan.grace);
+  if (outcome.kill_reason == KillReason::grace_over)
+    return "after the grace period of " + base::human_duration(plan.grace);
   if (outcome.kill_reason == KillReason::guardian_lost) return "when the first process of ddplaunch was killed";
   const auto* elsewhere = outcome.cause_as<EndedElsewhere>();
   const bool is_second =
       outcome.cause_as<SignalArrived>() != nullptr || (elsewhere != nullptr && elsewhere->cause.signal != 0);
-  return is_second ? "on a second request" : "when ddplaunch was asked to end";
+  return is_second ? "on a second request" : "when ddplaunch was asked to stop";
 }
 
 void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,
@@ -171,7 +173,8 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
     const std::string how =
         outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once" : base::join(signals, ", then ");
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
-                    " terminated because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
+                    " terminated because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) +
+                    ")");
   }
   if (!outcome.not_started.empty() && outcome.cause_as<SpawnFailed>() == nullptr && !lines.empty()) {
     lines.push_back("  " + ranks_text(outcome.not_started) + " had not been started yet");
@@ -182,13 +185,13 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
                                 ? ") cannot be terminated: it now runs as another user (ps -o user= -p " + pid +
                                       "), whose processes the launcher may not signal. Terminate it as that user"
                                 : ") survives SIGKILL: it is stuck in the kernel. See /proc/" + pid +
-                                      "/status and wchan; it may hold its GPU until it ends";
+                                      "/status and wchan; it may hold its GPU until it exits";
     lines.push_back("  rank " + std::to_string(worker.rank) + " (pid " + pid + why);
   }
   if (!outcome.leftovers.empty()) {
     lines.push_back(
         "  " + base::counted(std::ssize(outcome.leftovers), "other process") +
-        " of the job cannot be killed, first pid " + std::to_string(outcome.leftovers.front()) +
+        " of the job cannot be killed, the first with pid " + std::to_string(outcome.leftovers.front()) +
         (evidence.of_other_users.contains(outcome.leftovers.front()) ? ", which runs as another user" : ""));
   }
 }
@@ -198,8 +201,8 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
 std::optional<std::string> interface_line(const LaunchPlan& plan, const std::string& interface) {
   const std::vector<std::string> names = interface_variables(plan, interface);
   if (names.empty()) return std::nullopt;
-  return base::join(names, " and ") + (names.size() == 1 ? " is " : " are ") + interface +
-         ", the way to the first node; set " + (names.size() == 1 ? "it" : "them") + " to choose";
+  return base::join(names, " and ") + (names.size() == 1 ? " is " : " are ") + "set to " + interface +
+         ", which leads to the first node; export " + (names.size() == 1 ? "it" : "them") + " to override";
 }
 
 std::string start_line(const LaunchPlan& plan, const Placement& placement) {
@@ -219,23 +222,24 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
   std::vector<std::string> lines;
   const std::string when = base::human_duration(outcome.run_time);
   if (outcome.has_saved) {
-    lines.push_back("the program has saved and left, as it was asked to, " + when +
-                    " after the start: exit code 75 asks to start the job again");
+    lines.push_back("the program saved and exited as requested, " + when +
+                    " after the start; start the job again to continue (exit code 75)");
   }
   if (const auto* failed = outcome.cause_as<WorkerFailed>()) {
     describe_culprit(*failed, outcome, plan, evidence, lines);
   } else if (const auto* hang = outcome.cause_as<HangNews>()) {
-    lines.push_back("hung " + when + " after the start: " + hang_headline(hang->verdict));
+    lines.push_back("the job hung " + when + " after the start: " + hang_headline(hang->verdict));
     const bool is_silent = hang->verdict.kind == VerdictKind::silent;
     if (const auto odd = is_silent ? find_odd_ranks(hang->ranks) : std::vector<int>(); !odd.empty()) {
       lines.push_back("  " + ranks_text(odd) + (odd.size() == 1 ? " waits" : " wait") +
-                      " for something else than the others");
+                      " neither for a message nor for another thread");
     }
   } else if (outcome.cause_as<ExitTimedOut>() != nullptr) {
-    lines.push_back(ranks_text(outcome.ended_ranks) + " had not ended " + base::human_duration(plan.exit_timeout) +
-                    " after " + ranks_text(outcome.left_early) + " had, with exit code 0 (--exit-timeout)");
+    lines.push_back(ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
+                    " still running " + base::human_duration(plan.exit_timeout) + " after " +
+                    ranks_text(outcome.left_early) + " exited with code 0 (--exit-timeout)");
   } else if (outcome.cause_as<GuardianLost>() != nullptr) {
-    lines.emplace_back("the first process of ddplaunch was killed; the job was ended");
+    lines.emplace_back("the first process of ddplaunch was killed, so the job was terminated");
   } else if (const auto* not_started = outcome.cause_as<SpawnFailed>()) {
     lines.push_back(not_started->failure.message);
   } else if (const std::string why = describe_failure(outcome); !why.empty()) {

@@ -27,7 +27,7 @@ std::string_view state_name(char state) {
                                                                         {'D', "in the kernel, uninterruptible"},
                                                                         {'T', "stopped"},
                                                                         {'t', "stopped by a debugger"},
-                                                                        {'Z', "ended, a zombie"}}};
+                                                                        {'Z', "exited (zombie)"}}};
   const auto* found = std::ranges::find(kNames, state, &std::pair<char, std::string_view>::first);
   return found == kNames.end() ? "in an unknown state" : found->second;
 }
@@ -65,7 +65,7 @@ std::string last_call(const RankView& rank) {
     return rank.is_torch ? "waits in no collective" : "does not show its collectives";
   }
   if (last == nullptr)
-    return rank.page.phase == wire::kPhaseNames.back() ? "has left its process groups" : "no collective called yet";
+    return rank.page.phase == wire::kPhaseNames.back() ? "has left its process groups" : "has called no collective yet";
   return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +
          (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
 }
@@ -75,9 +75,9 @@ std::string gpu_text(const RankView& rank, const Verdict& verdict) {
   for (const GroupView& group : rank.page.groups) {
     const std::uint64_t number = verdict.sequence;
     if (key_of(group) != verdict.key() || verdict.is_transfer || group.gpu_queued < number) continue;
-    const std::string what = group.gpu_finished >= number  ? " is done with #"
-                             : group.gpu_started >= number ? " is at #"
-                                                           : " has not begun #";
+    const std::string what = group.gpu_finished >= number  ? " has finished #"
+                             : group.gpu_started >= number ? " is executing #"
+                                                           : " has not started #";
     return "; its GPU" + what + std::to_string(number);
   }
   return "";
@@ -97,7 +97,7 @@ std::string activity_text(const std::optional<RankActivity>& activity) {
 std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint64_t now) {
   std::string text = "  rank " + std::to_string(rank.rank) + " (" +
                      (rank.node.empty() ? "" : "node " + rank.node + ", ") + "pid " + std::to_string(rank.pid) + "): ";
-  if (rank.has_ended) return text + "has ended; " + last_call(rank);
+  if (rank.has_ended) return text + "has exited; " + last_call(rank);
   const bool has_phase = rank.page.phase_since > 0 || rank.page.phase != "starting";
   if (rank.page.is_written && has_phase) {
     text += rank.page.phase;
@@ -113,7 +113,7 @@ std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint6
     text += "step " + std::to_string(rank.page.progress_done) + total + "; ";
   }
   text += last_call(rank) + gpu_text(rank, verdict);
-  if (!rank.process) return text + "; its process cannot be looked at";
+  if (!rank.process) return text + "; its process cannot be inspected";
   text += "; " + std::string(state_name(rank.process->state));
   if (!rank.process->waits_in.empty()) text += " in " + rank.process->waits_in;
   return text + activity_text(rank.activity);
@@ -125,7 +125,7 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   std::vector<std::string> lines;
   const std::vector<MergedStack> merged = merge_stacks(stacks);
   for (const std::string& line : essence(merged, kMostStackLines)) lines.push_back("  " + line);
-  if (!lines.empty()) lines.insert(lines.begin(), "  stacks of their first threads, the inner functions first:");
+  if (!lines.empty()) lines.insert(lines.begin(), "  stacks of their main threads, innermost function first:");
   std::map<std::string, std::vector<int>> without;
   for (const RankStacks& rank : stacks) {
     if (rank.threads.empty()) without[base::join(rank.missing, "; ")].push_back(rank.rank);
@@ -133,8 +133,8 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   std::size_t told = 0;
   for (const auto& [why, ranks] : without) {
     if (++told > 2) break;
-    const bool have_ended = ranks.size() > 1 && why == "it has ended";
-    lines.push_back("  no stack of " + ranks_text(ranks) + ": " + (have_ended ? "they have ended" : why));
+    const bool have_ended = ranks.size() > 1 && why == "it has exited";
+    lines.push_back("  no stack of " + ranks_text(ranks) + ": " + (have_ended ? "they have exited" : why));
   }
   return lines;
 }
@@ -190,8 +190,9 @@ std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources
     for (std::size_t i = 0; i < said.size() && i < kMostSourceLines; ++i) {
       lines.push_back("  " + source.name + ": " + said[i]);
     }
-    if (said.size() > kMostSourceLines) lines.back() = "  " + source.name + ": … (all of it is in the dump)";
-    if (said.empty()) lines.push_back("  " + source.name + ": no errors, no warnings (all of it is in the dump)");
+    if (said.size() > kMostSourceLines) lines.back() = "  " + source.name + ": … (the rest is in the dump)";
+    if (said.empty())
+      lines.push_back("  " + source.name + ": no errors, no warnings (the dump contains its full answer)");
   }
   return lines;
 }
@@ -208,19 +209,19 @@ std::vector<std::string> hint_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::transport) return {};
   if (may_differ_in_root(news)) {
     return {
-        "  do all ranks name the same src or dst in this call? PyTorch's recorder does not tell it. Else try "
-        "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; GPUs: NCCL_P2P_DISABLE=1"};
+        "  check that all ranks name the same src or dst in this call (PyTorch does not record it); otherwise try "
+        "GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME or, for GPUs, NCCL_P2P_DISABLE=1"};
   }
   const bool on_gpus =
       std::ranges::any_of(news.ranks, [&](const RankView& rank) { return !gpu_text(rank, news.verdict).empty(); });
   if (!on_gpus) {
     return {
-        "  try: GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes>; GPUs: "
-        "NCCL_P2P_DISABLE=1; NCCL_DEBUG=INFO"};
+        "  try GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes>; for GPUs, try "
+        "NCCL_P2P_DISABLE=1 and NCCL_DEBUG=INFO"};
   }
   return {
-      "  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU keeps GPUs from each other's memory; turn them off, "
-      "or iommu=pt. NCCL_DEBUG=INFO says what NCCL does"};
+      "  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU blocks peer access between GPUs; disable ACS or "
+      "boot with iommu=pt. NCCL_DEBUG=INFO makes NCCL log what it does"};
 }
 
 // Describes programs whose collectives are not known, and why no more is known.
@@ -233,12 +234,11 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
   std::vector<std::string> lines;
   if (const std::vector<int> odd = find_odd_ranks(news.ranks); !odd.empty()) {
     lines.push_back("  " + ranks_text(odd) + (odd.size() == 1 ? " waits" : " wait") +
-                    " for something else than the others: for no message and no other thread");
+                    " neither for a message nor for another thread, unlike the other ranks");
   }
   if (!without.empty()) {
-    lines.push_back("  " + ranks_text(without) + (without.size() == 1 ? " shows" : " show") + " nothing of what " +
-                    (without.size() == 1 ? "it does" : "they do") +
-                    ": no collectives, no heartbeats (ddp_board.py, ddp_board.h)");
+    lines.push_back("  " + ranks_text(without) + (without.size() == 1 ? " reports" : " report") +
+                    " neither collectives nor heartbeats; ddp_board.py or ddp_board.h can report them");
   }
   return lines;
 }
@@ -252,9 +252,9 @@ std::string how_long(const HangNews& news) {
 std::string stop_text(const HangNews& news) {
   const std::string ranks = ranks_text(news.verdict.culprits);
   const bool one = news.verdict.culprits.size() == 1;
-  if (news.kind == HangNews::Kind::resumed) return ranks + (one ? " goes on" : " go on");
+  if (news.kind == HangNews::Kind::resumed) return ranks + (one ? " continues" : " continue");
   return ranks + (one ? " is" : " are") +
-         " stopped (SIGSTOP, or a debugger): --hang-timeout does not run until that ends  [DDP-H02 stopped]";
+         " stopped (SIGSTOP or a debugger); --hang-timeout is paused meanwhile  [DDP-H02 stopped]";
 }
 
 // Says what the launcher will do about it.
@@ -263,16 +263,16 @@ std::string outlook(const HangNews& news) {
   const std::string limit = base::human_duration(judgement.limit) + " (" + judgement.why + ")";
   if (news.kind == HangNews::Kind::hung) {
     const std::string why = judgement.limit.count() == 0 ? judgement.why : "the limit was " + limit;
-    return why + (news.ends_job ? ": the job is terminated" : "; the job is left alone (--hang-action)");
+    return why + (news.ends_job ? "; the job is terminated" : "; the job continues (--hang-action)");
   }
   if (judgement.hang_class != HangClass::unknown && judgement.ends_in) {
-    return std::string(news.ends_job ? "the job is terminated in " : "told again in ") +
+    return std::string(news.ends_job ? "the job will be terminated in " : "the hang is reported again in ") +
            base::human_duration(*judgement.ends_in) + "; the limit is " + limit;
   }
-  const std::string goes_on = "the job goes on: no --hang-timeout was given";
+  const std::string goes_on = "the job continues, because no --hang-timeout was given";
   if (!news.ends_job) return goes_on;
-  return goes_on + (all_wait(news.verdict.kind) ? ". If no data moves, it" : ". Without a sign of life it") +
-         " is terminated in " + base::human_duration(*judgement.ends_in);
+  return goes_on + (all_wait(news.verdict.kind) ? ". If no data moves, it" : ". Without a sign of life, it") +
+         " will be terminated in " + base::human_duration(*judgement.ends_in);
 }
 
 }  // namespace
@@ -291,12 +291,12 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   using Kind = HangNews::Kind;
   if (news.kind == Kind::stopped || news.kind == Kind::resumed) return {stop_text(news)};
   if (news.kind == Kind::goes_on) {
-    return {"it goes on: " + (news.verdict.group.empty() || news.verdict.is_by_stack
-                                  ? std::string("the ranks are at work again")
-                                  : call_text(news.verdict) + " is done")};
+    return {"the job continues: " + (news.verdict.group.empty() || news.verdict.is_by_stack
+                                         ? std::string("the ranks are active again")
+                                         : call_text(news.verdict) + " is complete")};
   }
   const bool nobody_waits = news.kind == Kind::asked && news.verdict.kind == VerdictKind::silent;
-  std::vector<std::string> lines = {nobody_waits ? "what the ranks are at:"
+  std::vector<std::string> lines = {nobody_waits ? "state of the ranks:"
                                                  : hang_headline(news.verdict) + how_long(news)};
   base::append(lines, difference_lines(news.verdict));
   std::vector<std::string> stacks =
@@ -317,7 +317,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
       ++told;
     }
   }
-  if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "rank") + " more");
+  if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "more rank"));
   base::append(lines, hint_lines(news));
   base::append(lines, evidence_lines(news));
   base::append(lines, stacks);

@@ -55,7 +55,7 @@ JobReporter::JobReporter(const LaunchPlan& plan, const RunDirectory& directory, 
 std::optional<base::Failure> JobReporter::begin() {
   const std::string& summary = plan_.summary_file;
   if (!summary.empty() && events_.is_same_file(summary)) {
-    return base::Failure{"--summary=" + summary + " is the file of --event-log, which it would replace. Name another."};
+    return base::Failure{"--summary=" + summary + " would overwrite the file of --event-log. Use another file."};
   }
   if (!summary.empty()) {
     if (auto failure = check_report(summary, "--summary=" + summary)) return failure;
@@ -138,13 +138,13 @@ void JobReporter::tell(const HangNews& news) {
   }
   if (!has_told_of_py_spy_ && lacks_py_spy(news.evidence)) {
     has_told_of_py_spy_ = true;
-    say({level, LogSource::hangs, "  py-spy would tell the lines of the Python program: pip install py-spy"});
+    say({level, LogSource::hangs, "  to see the lines of the Python program, install py-spy: pip install py-spy"});
   }
   if (news.kind == HangNews::Kind::stalled || news.evidence.stacks.empty() || directory_.temporary()) return;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
   const auto failure = write_report(file, dump_document(plan_, placement_, news, wall_now()), file);
   say({failure ? LogLevel::warning : level, LogSource::hangs,
-       failure ? failure->message : "  all threads of all ranks: " + file});
+       failure ? failure->message : "  the stacks of all threads of all ranks are in " + file});
 }
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
@@ -176,7 +176,7 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   const bool failed_before = !signature.empty() && signature == std::exchange(signature_, signature);
   // The last attempt's report is shown in full, because the user looks for it at the end of the output. If the job has
   // several nodes, a node does not know here whether its attempt was the last one.
-  if (failed_before && !is_last && !plan_.nodes.several()) text_ = {text_.front() + ", as in the attempt before"};
+  if (failed_before && !is_last && !plan_.nodes.several()) text_ = {text_.front() + ", as in the previous attempt"};
   if (!next.empty()) text_.push_back("  " + next);
   events_.write(attempt_ended_line(plan_, placement_, outcome, next, wall_now()));
   const LogLevel level = level_of(outcome);
@@ -186,7 +186,7 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
 
 void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
   evidence_ = {};
-  text_ = {describe_failure(outcome) + ", before the job was started again"};
+  text_ = {describe_failure(outcome) + ", before the next attempt"};
   say_last(level_of(outcome), text_.front());
 }
 

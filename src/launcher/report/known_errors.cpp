@@ -11,7 +11,8 @@ struct KnownError {
   const char* remedy;
 };
 constexpr const char* kNoInput =
-    "workers have no standard input: --stdin=0 gives that of ddplaunch to local rank 0 (for a debugger use one worker)";
+    "workers have no standard input; --stdin=0 connects ddplaunch's standard input to local rank 0 (start one worker "
+    "to use a debugger)";
 constexpr KnownError kErrors[] = {
     {"bdb.BdbQuit", kNoInput},
     {"EOFError: EOF when reading a line", kNoInput},
@@ -20,10 +21,10 @@ constexpr KnownError kErrors[] = {
      "and "
      "types of all ranks at this line. TORCH_DISTRIBUTED_DEBUG=DETAIL names them"},
     {"unrecognized arguments: --local_rank=",
-     "this script spells the argument --local-rank, or reads LOCAL_RANK: use --use-env, or declare both spellings, "
+     "this script declares --local-rank or reads LOCAL_RANK; use --use-env, or declare both spellings, "
      "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},
     {"unrecognized arguments: --local-rank=",
-     "this script spells the argument --local_rank, or reads LOCAL_RANK: declare both spellings, "
+     "this script declares --local_rank or reads LOCAL_RANK; declare both spellings, "
      "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},
 };
 
@@ -38,8 +39,8 @@ std::string what_to_try(const std::vector<std::string>& last_lines, const Launch
     if (shows(error.words)) return error.remedy;
   }
   if (shows("ModuleNotFoundError: No module named")) {
-    return "Python was " + plan.program +
-           ": activate the environment that has the module, or name its Python by PYTHON_EXEC";
+    return "the workers ran " + plan.program +
+           "; activate the environment that has the module, or set PYTHON_EXEC to its Python";
   }
   return "";
 }

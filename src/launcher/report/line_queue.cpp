@@ -38,7 +38,7 @@ void LineQueue::finish() {
 LogLine LineQueue::dropped_line() const {
   return {LogLevel::warning, LogSource::output,
           base::counted(dropped_, "line") + " of ddplaunch " + (dropped_ == 1 ? "is" : "are") +
-              " missing here: the console did not take them"};
+              " missing here, because the console did not accept them"};
 }
 
 }  // namespace ddp::launcher

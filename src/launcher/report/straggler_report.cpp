@@ -20,10 +20,10 @@ std::string percent(double share) {
 // 1.2 ms after the median".
 std::string describe(const Straggler& rank, const StragglerReport& report) {
   const double share = std::chrono::duration<double>(rank.waited_for) / std::chrono::duration<double>(report.time);
-  std::string text = "waited for " + base::human_duration(rank.waited_for) + " (" + percent(share) + " of the time, " +
-                     base::human_duration(rank.longest_wait) + " at once)";
+  std::string text = "others waited " + base::human_duration(rank.waited_for) + " for it (" + percent(share) +
+                     " of the time, " + base::human_duration(rank.longest_wait) + " at once)";
   if (report.collectives == 0) return text;
-  text += "; came last to " + std::to_string(rank.last) + " of " +
+  text += "; it was last in " + std::to_string(rank.last) + " of " +
           base::counted(static_cast<std::int64_t>(report.collectives), "collective") + " seen";
   if (rank.last > 0) {
     text += ", " + base::human_duration(rank.late / static_cast<std::int64_t>(rank.last)) + " after the median";
@@ -35,7 +35,8 @@ std::string describe(const Straggler& rank, const StragglerReport& report) {
 
 std::vector<std::string> straggler_table_lines(const StragglerReport& report) {
   if (report.ranks.empty() || report.time.count() == 0) return {};
-  std::vector<std::string> lines = {"  for whom the others waited, in " + base::human_duration(report.time) + ":"};
+  std::vector<std::string> lines = {"  ranks that the others waited for, in " + base::human_duration(report.time) +
+                                    ":"};
   for (const Straggler& rank : report.ranks) {
     if (lines.size() > kMostLines) break;
     lines.push_back("    rank " + std::to_string(rank.rank) + ": " + describe(rank, report));
@@ -51,7 +52,7 @@ std::string straggler_remark(const StragglerReport& report) {
   if (!is_much || first.waited_for < 2 * report.ranks[1].waited_for) return "";
   StragglerReport shown = report;
   if (first.last == 0) shown.collectives = 0;  // the arrivals that were seen do not explain the wait
-  return "rank " + std::to_string(first.rank) + " was " + describe(first, shown);
+  return "rank " + std::to_string(first.rank) + " was slow: " + describe(first, shown);
 }
 
 }  // namespace ddp::launcher

@@ -57,7 +57,7 @@ std::string lines_of(const std::vector<Row>& rows) {
 std::string rest(std::size_t total, std::size_t sent, std::size_t shown) {
   if (total <= shown) return "";
   const std::string all =
-      sent == total ? "--json has all" : "the server sent " + std::to_string(sent) + ", --json has these";
+      sent == total ? "--json prints all" : "the server sent " + std::to_string(sent) + ", --json prints these";
   return "  ... and " + std::to_string(total - shown) + " more (" + all + ")\n";
 }
 
@@ -123,7 +123,7 @@ Sections sections_of(const Inspection& inspection) {
 }
 
 std::string waiting_text(const std::vector<Clients>& groups) {
-  if (groups.empty()) return "\nNobody waits.\n";
+  if (groups.empty()) return "\nNo client waits.\n";
   std::string text;
   const std::size_t shown = std::min(groups.size(), limits::kInspectedWaits);
   for (const Clients& group : std::span(groups).first(shown)) {
@@ -132,11 +132,11 @@ std::string waiting_text(const std::vector<Clients>& groups) {
   }
   if (groups.size() == shown) return text;
   const auto more = static_cast<std::int64_t>(groups.size() - shown);
-  return text + "\nClients wait for " + base::counted(more, "other key") + " as well (--json has all)\n";
+  return text + "\nClients wait for " + base::counted(more, "other key") + " as well (--json prints all)\n";
 }
 
 std::string keys_text(const StoreReport& report) {
-  if (report.keys.empty()) return "\nNo keys.\n";
+  if (report.keys.empty()) return "\nThe store has no keys.\n";
   std::vector<Row> rows;
   const std::size_t shown = std::min(report.keys.size(), limits::kInspectedKeys);
   for (const auto& key : std::span(report.keys).first(shown)) {

@@ -92,10 +92,10 @@ class Command {
     // A store never sends anything without a request.
     const auto watch = loop.watch_readable(visit.value().fd(), [&] { loop.stop(); });
     log(LogLevel::info,
-        "this machine has joined the store at " + where() + ": its programs may use it as long as this command runs");
+        "this node has joined the store at " + where() + "; its programs may use the store while this command runs");
     loop.run();
     if (asked) return 0;
-    return fail("the store at " + where() + " has gone (" + visit.value().why_lost() +
+    return fail("the store at " + where() + " is no longer reachable (" + visit.value().why_lost() +
                 "). Join it again when it is back.");
   }
 
@@ -121,7 +121,7 @@ class Command {
     options.open = options_.open;
     options.authenticator = token;
     options.on_rejection = [this](const std::string& peer, const std::string& reason) {
-      warn("the store sent " + peer + " away: " + reason);
+      warn("the store refused " + peer + ": " + reason);
     };
     options.on_given_up = [this](const std::string& text) { warn(text); };
     return options;
@@ -129,7 +129,7 @@ class Command {
 
   void warn(const std::string& line) {
     if (++warnings_ <= limits::kStoreWarnings) log(LogLevel::warning, line);
-    if (warnings_ == limits::kStoreWarnings) log(LogLevel::warning, "more of these are not shown");
+    if (warnings_ == limits::kStoreWarnings) log(LogLevel::warning, "further warnings of this kind are not shown");
   }
 
   // Waits for a store that does not run yet. Meanwhile a signal ends this process as it ends every program.
@@ -182,23 +182,23 @@ std::string serving_line(const StoreOptions& options, std::uint16_t port, const 
   return "the store listens on " + net::host_and_port(options.host, port) +
          "; programs find it with MASTER_ADDR=" + reached + " MASTER_PORT=" + std::to_string(port) +
          " TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect " +
-         net::host_and_port(reached, port) + " tells who waits for what";
+         net::host_and_port(reached, port) + " shows which clients wait for which keys";
 }
 
 std::string listen_failure(const StoreOptions& options, const std::string& why) {
   if (!why.ends_with(std::strerror(EADDRINUSE))) return why + "." + listen_remedy(why, "--host", "--port=");
   const std::string where = net::host_and_port(is_everywhere(options.host) ? "127.0.0.1" : options.host, options.port);
   return why + ". If that is a store, ddplaunch store --inspect " + where +
-         " tells who uses it; ss -ltnp tells the process. --port 0 takes a free port.";
+         " shows its clients; ss -ltnp shows its process. --port 0 takes a free port.";
 }
 
 std::vector<std::string> store_warnings(const StoreOptions& options, const std::string& token_source) {
   std::vector<std::string> warnings;
   if (options.open && !token_source.empty()) {
-    warnings.push_back(token_source + " has no effect beside --store-open");
+    warnings.push_back(token_source + " has no effect together with --store-open");
   } else if (!options.auth_token_file.empty() && (options.host == "localhost" || is_loopback(options.host))) {
     warnings.push_back(token_source + " has no effect: the store listens on " + options.host +
-                       ", which no other machine reaches (--host)");
+                       ", which other nodes cannot reach (--host)");
   }
   return warnings;
 }

@@ -33,7 +33,7 @@ HangTrace::HangTrace(const std::string& path, Failed failed) : failed_(std::move
   if (file) {
     file_ = LogFile(path, std::move(file));
   } else {
-    failed_("cannot write to DDP_HANG_TRACE=" + path + ": " + std::strerror(errno) + ". The job runs without it.");
+    failed_("cannot write to DDP_HANG_TRACE=" + path + ": " + std::strerror(errno) + ". The job continues without it.");
   }
 }
 

@@ -182,11 +182,11 @@ std::string show_evidence(const Evidence& evidence, std::size_t most) {
     }
     if ((bytes += own) <= most) continue;
     rank.threads.clear();
-    rank.missing.emplace_back("too much to be sent; its node has it");
+    rank.missing.emplace_back("too large to send; the dump on its node has it");
   }
   for (EvidenceSource& source : shown.sources) {
     if ((bytes += source.text.size()) <= most) continue;
-    source.text = "(too much to be sent; its node has it)";
+    source.text = "(too large to send; the dump on its node has it)";
   }
   return text_of({{"stacks", shown.stacks}, {"witnesses", shown.sources}});
 }

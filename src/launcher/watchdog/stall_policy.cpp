@@ -22,11 +22,12 @@ struct Limit {
 // Returns the limit for a hang that nothing can resolve, or std::nullopt if this is no such hang.
 std::optional<Limit> certain_limit(const StallFacts& facts) {
   if (facts.is_by_stack) return std::nullopt;
-  if (differs(facts.kind)) return Limit{limits::kHangConclusive, facts.age, "it cannot go on"};
+  if (differs(facts.kind)) return Limit{limits::kHangConclusive, facts.age, "the ranks cannot continue"};
   // Data that the ended rank sent last may still be on its way.
-  if (facts.kind == VerdictKind::ended) return Limit{limits::kHangFirstWord, facts.age, "it will not come"};
+  if (facts.kind == VerdictKind::ended)
+    return Limit{limits::kHangFirstWord, facts.age, "an exited rank cannot make this call"};
   if (facts.kind != VerdictKind::each_other || !facts.is_proven) return std::nullopt;
-  return Limit{limits::kHangFirstWord, facts.age, "nobody is left who could resolve it"};
+  return Limit{limits::kHangFirstWord, facts.age, "no other rank can resolve it"};
 }
 
 // Returns the limit that was learnt from the pauses of this job.

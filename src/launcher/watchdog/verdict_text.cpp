@@ -65,7 +65,7 @@ std::string call_text(const Verdict& verdict) {
 std::string hang_headline(const Verdict& verdict) {
   const std::string culprits = ranks_text(verdict.culprits);
   const bool one = verdict.culprits.size() == 1;
-  // A rank that is stopped within its call is among the waiting ones, but it does not wait for itself.
+  // A rank that is stopped in its call is among the waiting ones, but it does not wait for itself.
   std::vector<int> waiting_ranks = verdict.waiting;
   if (verdict.kind == VerdictKind::stopped) {
     std::erase_if(waiting_ranks, [&](int rank) { return verdict.blames(rank); });
@@ -75,21 +75,21 @@ std::string hang_headline(const Verdict& verdict) {
   const auto sentence = [&]() -> std::string {
     switch (verdict.kind) {
       case VerdictKind::ended:
-        return culprits + (one ? " has" : " have") + " ended" +
+        return culprits + (one ? " has" : " have") + " exited" +
                (verdict.group.empty()
                     ? ", and " + waiting + " for it" + (verdict.call.empty() ? "" : " in " + verdict.call)
                 : verdict.waiting.empty()
-                    ? " without having finished " + call_text(verdict)
+                    ? " without finishing " + call_text(verdict)
                     : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));
       case VerdictKind::stopped:
         return culprits + (one ? " is" : " are") + " stopped" +
                (waiting_ranks.empty()
-                    ? " within " + call_text(verdict)
+                    ? " in " + call_text(verdict)
                     : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));
       case VerdictKind::not_called:
         if (verdict.is_held) {
-          return culprits + (one ? " has" : " have") + " called and not begun " + call_text(verdict) + in_which +
-                 waiting + ": a CollectiveBatch that has not ended?";
+          return culprits + (one ? " has" : " have") + " called but not started " + call_text(verdict) + in_which +
+                 waiting + "; is a CollectiveBatch still open?";
         }
         if (verdict.is_by_stack) {
           return culprits + (one ? " is" : " are") + " in no collective; " + waiting + " in " + call_text(verdict);
@@ -101,27 +101,28 @@ std::string hang_headline(const Verdict& verdict) {
       case VerdictKind::each_other:
         if (verdict.is_by_stack) return by_stack(verdict);
         return ranks_text(verdict.waiting) + (one ? " waits for itself" : " wait for each other") +
-               (verdict.is_transfer ? ", first for " : " in different groups, first in ") + call_text(verdict);
+               (verdict.is_transfer ? ", first for " : ", first in ") + call_text(verdict);
       case VerdictKind::transport:
         if (verdict.is_transfer) {
           return waiting + " for " + call_text(verdict) +
-                 (verdict.is_partial ? ", of a rank of another node" : ", which has been called and does not end");
+                 (verdict.is_partial ? ", on a rank of another node" : ", which was called but does not complete");
         }
         if (verdict.is_partial) {
-          return waiting + " in " + call_text(verdict) + ", for ranks of other nodes, or for what connects them";
+          return waiting + " in " + call_text(verdict) +
+                 " for ranks of other nodes or for the network between the nodes";
         }
-        return "all ranks are in " + call_text(verdict) + ", and it does not go on";
+        return "all ranks are in " + call_text(verdict) + ", which makes no progress";
       case VerdictKind::gpu_behind:
-        return (one ? "the GPU of " : "the GPUs of ") + culprits + (one ? " has" : " have") + " not begun " +
-               call_text(verdict) + ", in which all ranks are: " +
-               (one ? "what its stream holds before it does not end"
-                    : "what their streams hold before it does not end");
+        return (one ? "the GPU of " : "the GPUs of ") + culprits + (one ? " has" : " have") + " not started " +
+               call_text(verdict) + ", which all ranks have called: " +
+               (one ? "earlier work in its stream does not complete"
+                    : "earlier work in their streams does not complete");
       case VerdictKind::silent:
-        if (!verdict.waiting.empty()) return waiting + " for other ranks, which do not come";
-        return "no rank does anything, and none waits in a collective that is known";
+        if (!verdict.waiting.empty()) return waiting + " for other ranks, which do not arrive";
+        return "no rank shows any activity, and none waits in a known collective";
       case VerdictKind::behind:
-        return culprits + (one ? " has" : " have") + " sent no heartbeat; " + waiting + ", or " +
-               (verdict.waiting.size() == 1 ? "goes on" : "go on");
+        return culprits + (one ? " has" : " have") + " sent no heartbeat; " + waiting + " or " +
+               (verdict.waiting.size() == 1 ? "continues" : "continue");
     }
     return "";
   };

@@ -199,7 +199,7 @@ class RankWatchdog : public Watchdog {
     news.kind = HangNews::Kind::hung;
     news.verdict = *verdict;
     news.judgement.hang_class = HangClass::certain;
-    news.judgement.why = "what they do together is wrong";
+    news.judgement.why = "the calls of the ranks do not match";
     news.ends_job = parts_.plan.hang.action == HangAction::kill;
     parts_.news(news);
   }

@@ -16,7 +16,7 @@ std::shared_ptr<void> Backend::allocate(std::size_t bytes) {
 }
 
 std::shared_ptr<void> Backend::allocate_on_gpu(std::size_t /*bytes*/) {
-  throw Error(ErrorKind::unavailable, "backend " + std::string(name()) + " has no GPU memory; nccl has");
+  throw Error(ErrorKind::unavailable, "backend " + std::string(name()) + " has no GPU memory; use nccl");
 }
 
 void Backend::copy(const Buffer& to, const ConstBuffer& from, Stream /*stream*/) {

@@ -41,8 +41,9 @@ void require_one_request(std::span<const BackendOffer> offers) {
   const std::string& requested = offers.front().requested;
   for (std::size_t rank = 1; rank < offers.size(); ++rank) {
     if (offers[rank].requested == requested) continue;
-    throw Error(ErrorKind::mismatch, "rank 0 asks for backend '" + requested + "', rank " + std::to_string(rank) +
-                                         " for '" + offers[rank].requested + "'. Set DDP_BACKEND alike on all ranks.");
+    throw Error(ErrorKind::mismatch, "rank 0 requests backend '" + requested + "', but rank " + std::to_string(rank) +
+                                         " requests '" + offers[rank].requested +
+                                         "'. Set DDP_BACKEND to the same value on all ranks.");
   }
 }
 
@@ -77,13 +78,13 @@ BackendOffer BackendOffer::decode(std::string_view text) {
   if (!records.empty()) offer.requested = records.front();
   for (std::size_t i = 1; i < records.size(); ++i) {
     const std::vector<std::string> fields = base::split(records[i], kField);
-    if (fields.size() != 3) throw Error(ErrorKind::mismatch, "a rank sent a garbled backend offer");
+    if (fields.size() != 3) throw Error(ErrorKind::mismatch, "a rank sent a malformed backend offer");
     offer.candidates.push_back({fields[0], {fields[2], fields[1]}});
   }
   std::vector<std::string> names;
   for (const Candidate& candidate : offer.candidates) names.push_back(candidate.name);
   if (names != wanted_backends(offer.requested)) {
-    throw Error(ErrorKind::mismatch, "a rank sent a garbled backend offer, or runs another version of ddplaunch");
+    throw Error(ErrorKind::mismatch, "a rank sent a malformed backend offer, or runs another version of ddplaunch");
   }
   return offer;
 }
@@ -112,7 +113,7 @@ BackendChoice choose_backend(std::span<const BackendOffer> offers) {
     const std::string& name = candidates[i].name;
     const std::string obstacle = first_obstacle(offers, i);
     if (obstacle.empty()) {
-      const std::string best = requested.empty() ? "a GPU for each rank" : "asked for";
+      const std::string best = requested.empty() ? "a GPU for each rank" : "requested";
       return {name, obstacles.empty() ? best : base::join(obstacles, "; ")};
     }
     obstacles.push_back(name + " cannot be used: " + obstacle);
@@ -121,7 +122,7 @@ BackendChoice choose_backend(std::span<const BackendOffer> offers) {
       ErrorKind::unavailable,
       (candidates.size() == 1 ? "backend " + requested + " does not work here: " + first_obstacle(offers, 0)
                               : "none of the backends " + requested + " works here: " + base::join(obstacles, "; ")) +
-          ". Without --backend (DDP_BACKEND) the best that works is taken.");
+          ". Without --backend (DDP_BACKEND), the runtime uses the best backend that works.");
 }
 
 }  // namespace ddp::internal

@@ -13,11 +13,11 @@
 
 namespace ddp::internal {
 
-// `failed` is true if the rank reported a failure; else it has ended, or left the group.
+// `failed` is true if the rank reported a failure; else it has exited or left the group.
 inline Error gone_error(int rank, bool failed) {
   return {ErrorKind::peer_lost,
           "rank " + std::to_string(rank) +
-              (failed ? " has failed in this or an earlier operation" : " has ended, or left the group"),
+              (failed ? " has failed in this or an earlier operation" : " has exited or left the group"),
           rank};
 }
 
@@ -39,8 +39,8 @@ inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeou
 inline Error late_nodes_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
   order(ranks);
   if (ranks.size() == 1) return late_error(std::move(ranks), timeout);
-  return {ErrorKind::timeout, "of ranks " + base::rank_list(ranks) +
-                                  ", on other nodes, some did not take part within " + base::human_duration(timeout)};
+  return {ErrorKind::timeout, "some of ranks " + base::rank_list(ranks) +
+                                  ", on other nodes, did not take part within " + base::human_duration(timeout)};
 }
 
 }  // namespace ddp::internal

@@ -15,7 +15,7 @@ void AllocatedMemory::free(const char* function, void* address) {
   const auto found = memories_.find(address);
   if (found == memories_.end()) {
     std::ostringstream text;
-    text << address << " is not memory of ddp_allocate() or ddp_allocate_pinned(), or it was freed before";
+    text << address << " was not allocated by ddp_allocate() or ddp_allocate_pinned(), or it was already freed";
     refuse(function, text.str());
   }
   memory = std::move(found->second);

@@ -66,7 +66,7 @@ class HandleTable {
   [[noreturn]] void refuse_handle(const char* function, const Handle* handle) const {
     if (handle == nullptr) refuse(function, std::string("the ") + name_ + " is a null pointer");
     std::ostringstream text;
-    text << handle << " is not a live " << name_ << ": it was destroyed, or it never was one";
+    text << handle << " is not a live " << name_ << ": it was destroyed or never created";
     refuse(function, text.str());
   }
 

@@ -45,7 +45,7 @@ void read_all(int fd, char* bytes, std::size_t count, const std::string& path) {
     const ssize_t got = ::read(fd, bytes, count);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail("read", path, errno);
-    if (got == 0) throw Error(ErrorKind::corrupt, "checkpoint " + path + " ended too early");
+    if (got == 0) throw Error(ErrorKind::corrupt, "checkpoint " + path + " is truncated");
     bytes += got;
     count -= static_cast<std::size_t>(got);
   }
@@ -135,7 +135,8 @@ void write_checkpoint_file(const std::string& name, std::span<const Tensor> tens
   if (!exists && errno == ELOOP) fail("write", path, errno);
   if (exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     throw Error(ErrorKind::invalid_argument,
-                "cannot write checkpoint " + path + ": it is no regular file. Name one, or one that does not exist.");
+                "cannot write checkpoint " + path +
+                    ": it is not a regular file. Name a regular file or a path that does not exist.");
   }
   base::Fnv1a64 checksum;
   for (const Tensor& tensor : tensors) {
@@ -177,7 +178,7 @@ ReadCheckpoint open_checkpoint_file(const std::string& path) {
     checksum.update(std::as_bytes(std::span(result.data)));
     const auto expected = result.header.metadata.find(kChecksum);
     if (expected != result.header.metadata.end() && expected->second != base::hex64(checksum.value())) {
-      throw Error(ErrorKind::corrupt, "its checksum is not that of its data");
+      throw Error(ErrorKind::corrupt, "its checksum does not match its data");
     }
     result.header.metadata.erase(kChecksum);
     return result;

@@ -49,9 +49,8 @@ void verify(const std::string& path, const Manifest& manifest) {
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const std::string file_path = path + "/" + manifest.files[i].name;
     if (file_bytes(file_path) != manifest.files[i].bytes) {
-      throw Error(ErrorKind::corrupt, "checkpoint " + file_path +
-                                          " is damaged: it does not have the length that it was "
-                                          "written with");
+      throw Error(ErrorKind::corrupt,
+                  "checkpoint " + file_path + " is damaged: its length differs from the length that was written");
     }
     const ReadCheckpoint file = open_checkpoint_file(file_path);
     for (const auto& [name, tensor] : manifest.tensors) {
@@ -72,7 +71,7 @@ class CheckpointManager::Implementation {
         group(group_.new_group(all_ranks(group_.size()), "checkpoints of " + directory)) {
     if (options.keep_last < 0) {
       throw Error(ErrorKind::invalid_argument,
-                  "CheckpointManager: keep_last is 0 or more, not " + std::to_string(options.keep_last));
+                  "CheckpointManager: keep_last must be 0 or more, not " + std::to_string(options.keep_last));
     }
     on_rank_zero(group, [&] {
       make_directory(directory);
@@ -88,7 +87,7 @@ class CheckpointManager::Implementation {
   void save(std::int64_t step, const CheckpointState& state, CallSite site) {
     wait();
     if (step < 0)
-      throw Error(ErrorKind::invalid_argument, "checkpoint: the step is 0 or more, not " + std::to_string(step));
+      throw Error(ErrorKind::invalid_argument, "checkpoint: the step must be 0 or more, not " + std::to_string(step));
     if (const auto difference =
             first_disagreement(group, "step " + std::to_string(step) + "\n", "CheckpointManager::save")) {
       throw Error(ErrorKind::mismatch, "checkpoint: the ranks save different steps: " + *difference);
@@ -241,7 +240,7 @@ class CheckpointManager::Implementation {
     const std::string path = step_path(step) + "/" + kManifest;
     try {
       Manifest manifest = parse_manifest(read_text_file(path));
-      if (manifest.step != step) throw Error(ErrorKind::corrupt, "it is that of another step");
+      if (manifest.step != step) throw Error(ErrorKind::corrupt, "it belongs to another step");
       return manifest;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::corrupt) throw;

@@ -33,13 +33,13 @@ void check_pieces(const std::string& name, const ManifestTensor& tensor, std::si
   std::size_t end = 0;
   for (const ManifestPiece& piece : tensor.pieces) {
     if (piece.first != end || piece.file >= files || __builtin_add_overflow(end, piece.count, &end)) {
-      throw Error(ErrorKind::corrupt, "the pieces of its tensor '" + name + "' do not fit");
+      throw Error(ErrorKind::corrupt, "the pieces of its tensor '" + name + "' do not fit together");
     }
   }
   const auto elements = elements_of(tensor.shape);
   if (!elements) throw Error(ErrorKind::corrupt, "it has a tensor of an impossible shape");
   if (end != *elements) {
-    throw Error(ErrorKind::corrupt, "the pieces of its tensor '" + name + "' are not all there");
+    throw Error(ErrorKind::corrupt, "the pieces of its tensor '" + name + "' are incomplete");
   }
 }
 
@@ -72,7 +72,7 @@ Manifest parse_manifest(std::string_view text) {
     }
     const Json& body = whole.at("body");
     if (whole.at("checksum") != checksum_of(body)) {
-      throw Error(ErrorKind::corrupt, "its checksum is not that of its contents");
+      throw Error(ErrorKind::corrupt, "its checksum does not match its contents");
     }
     Manifest manifest;
     body.at("step").get_to(manifest.step);
@@ -90,7 +90,7 @@ Manifest parse_manifest(std::string_view text) {
     }
     return manifest;
   } catch (const Json::exception& error) {
-    throw Error(ErrorKind::corrupt, std::string("it is not what it should be: ") + error.what());
+    throw Error(ErrorKind::corrupt, std::string("its format is invalid: ") + error.what());
   }
 }
 

@@ -34,7 +34,7 @@ DataType type_named(const std::string& name) {
 // The JSON library would accept 4.5 as 4, and true as 1.
 const OrderedJson& whole_numbers(const OrderedJson& list, const std::string& name) {
   for (const OrderedJson& entry : list) {
-    if (!entry.is_number_integer()) corrupt("tensor '" + name + "' has a size or offset that is no whole number");
+    if (!entry.is_number_integer()) corrupt("tensor '" + name + "' has a size or offset that is not a whole number");
   }
   return list;
 }
@@ -45,7 +45,7 @@ StoredTensor parse_tensor(const std::string& name, const OrderedJson& entry, std
   tensor.type = type_named(entry.at("dtype").get<std::string>());
   tensor.shape = whole_numbers(entry.at("shape"), name).get<std::vector<std::int64_t>>();
   const auto offsets = whole_numbers(entry.at("data_offsets"), name).get<std::vector<std::uint64_t>>();
-  if (offsets.size() != 2) corrupt("tensor '" + name + "' has not two offsets");
+  if (offsets.size() != 2) corrupt("tensor '" + name + "' does not have two offsets");
   if (offsets[0] > offsets[1] || offsets[1] > data_bytes) corrupt("tensor '" + name + "' lies outside the data");
   tensor.first = offsets[0];
   tensor.bytes = offsets[1] - offsets[0];
@@ -55,7 +55,7 @@ StoredTensor parse_tensor(const std::string& name, const OrderedJson& entry, std
       corrupt("tensor '" + name + "' has an impossible shape");
     }
   }
-  if (bytes != tensor.bytes) corrupt("tensor '" + name + "' has another size than its shape says");
+  if (bytes != tensor.bytes) corrupt("tensor '" + name + "' has a size that does not match its shape");
   return tensor;
 }
 

@@ -41,8 +41,8 @@ std::string find_shard_fault(std::span<const TensorShard> shards) {
     const std::string fault = find_fault({&whole, 1});
     if (!fault.empty()) return fault;
     if (shard.first + shard.data.count > whole.data.count) {
-      return "of tensor " + describe(whole) + " elements " + std::to_string(shard.first) + " to " +
-             std::to_string(shard.first + shard.data.count) + " are given; it has " + std::to_string(whole.data.count);
+      return "elements " + std::to_string(shard.first) + " to " + std::to_string(shard.first + shard.data.count) +
+             " of tensor " + describe(whole) + " are given, but it has only " + std::to_string(whole.data.count);
     }
   }
   return "";
@@ -150,7 +150,8 @@ const char* stored_piece(const ReadCheckpoint& file, const std::string& path, co
   const auto stored =
       std::find_if(tensors.begin(), tensors.end(), [&](const StoredTensor& tensor) { return tensor.name == name; });
   if (stored == tensors.end() || stored->type != type || stored->bytes != piece.count * size_of(type)) {
-    throw Error(ErrorKind::corrupt, "checkpoint " + path + " is damaged: it does not hold its part of '" + name + "'");
+    throw Error(ErrorKind::corrupt,
+                "checkpoint " + path + " is damaged: it does not contain its part of '" + name + "'");
   }
   return file.data.data() + stored->first;
 }

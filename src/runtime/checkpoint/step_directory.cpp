@@ -102,7 +102,7 @@ std::vector<std::int64_t> list_steps(const std::string& directory) {
 
 std::uint64_t file_bytes(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) fail_in_directory("look at", path, errno);
+  if (::stat(path.c_str(), &status) != 0) fail_in_directory("inspect", path, errno);
   return static_cast<std::uint64_t>(status.st_size);
 }
 

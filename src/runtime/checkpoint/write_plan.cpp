@@ -63,9 +63,9 @@ std::map<std::string, ManifestTensor> plan_writing(const std::vector<std::vector
     for (const auto& [range, ranks] : holders.ranks) {
       const auto refuse = [&end, &tensor_name = name, first = range.first](const char* what) {
         throw Error(ErrorKind::invalid_argument,
-                    "of tensor '" + tensor_name + "' element " + std::to_string(std::min(first, end)) + " " + what);
+                    "element " + std::to_string(std::min(first, end)) + " of tensor '" + tensor_name + "' " + what);
       };
-      if (range.first < end) refuse("is in parts of different ranks that overlap");
+      if (range.first < end) refuse("is in overlapping parts of different ranks");
       if (range.first > end) refuse("is in no rank's part");
       if (divides) {
         divide(range, ranks, tensor.pieces);
@@ -75,7 +75,7 @@ std::map<std::string, ManifestTensor> plan_writing(const std::vector<std::vector
       end = range.first + range.second;
     }
     if (end != elements) {
-      throw Error(ErrorKind::invalid_argument, "of tensor '" + name + "' element " + std::to_string(end) +
+      throw Error(ErrorKind::invalid_argument, "element " + std::to_string(end) + " of tensor '" + name + "'" +
                                                    (end < elements ? " is in no rank's part" : " does not exist"));
     }
     result.emplace(name, std::move(tensor));

@@ -67,7 +67,7 @@ void rethrow_from(const std::string& where) {
   } catch (const std::exception& error) {
     std::throw_with_nested(Error(ErrorKind::unavailable, where + ": " + error.what()));
   } catch (...) {
-    std::throw_with_nested(Error(ErrorKind::unavailable, where + ": an exception that is no std::exception"));
+    std::throw_with_nested(Error(ErrorKind::unavailable, where + ": an exception that is not a std::exception"));
   }
 }
 

@@ -27,11 +27,11 @@ void require_rank(const char* function, int rank, int size) {
 }
 
 void require_whole_records(const std::string& what, std::uint64_t bytes, std::uint64_t record_bytes) {
-  require(record_bytes > 0, what + ": a record has 1 byte or more");
-  require(bytes % record_bytes == 0, what + ": " + std::to_string(bytes) + " bytes are no whole number of records of " +
-                                         std::to_string(record_bytes) + "; the last " +
-                                         std::to_string(bytes % record_bytes) +
-                                         " are too many. Is record_bytes right, and the file complete?");
+  require(record_bytes > 0, what + ": a record must have 1 byte or more");
+  require(bytes % record_bytes == 0, what + ": " + std::to_string(bytes) +
+                                         " bytes are not a multiple of the record size " +
+                                         std::to_string(record_bytes) + "; " + std::to_string(bytes % record_bytes) +
+                                         " are left over. Check record_bytes, and that the file is complete.");
 }
 
 // Represents a file in which the beginnings of lines are searched.
@@ -43,7 +43,7 @@ class TextFile {
     fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
     if (!fd_ || ::fstat(fd_.get(), &status) != 0) fail(std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) fail("it is no regular file");
+    if (!S_ISREG(status.st_mode)) fail("it is not a regular file");
     bytes_ = static_cast<std::uint64_t>(status.st_size);
   }
 
@@ -71,7 +71,7 @@ class TextFile {
     while (true) {
       const ssize_t got = ::pread(fd_.get(), block, count, static_cast<off_t>(at));
       if (got > 0) return static_cast<std::size_t>(got);
-      if (got == 0) fail("it was cut short meanwhile");
+      if (got == 0) fail("it was truncated while it was read");
       if (errno != EINTR) fail(std::strerror(errno));
     }
   }
@@ -110,7 +110,7 @@ std::vector<std::string> whole_files(std::span<const FileSize> files, int rank, 
   require_rank("whole_files", rank, size);
   require(files.size() >= static_cast<std::size_t>(size),
           base::counted(static_cast<std::int64_t>(files.size()), "file") + " for " + base::counted(size, "rank") +
-              " leave some rank none. Use more files, fewer ranks, or file_pieces, which divides files.");
+              " leave some ranks without a file. Use more files, fewer ranks, or file_pieces, which divides files.");
   std::vector<FileSize> largest_first(files.begin(), files.end());
   std::ranges::sort(largest_first, [](const FileSize& a, const FileSize& b) {
     return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);

@@ -36,7 +36,7 @@ SamplerState parse_sampler_state(std::string_view text) {
     if (epoch && consumed) return {.epoch = *epoch, .consumed = *consumed};
   }
   throw Error(ErrorKind::corrupt,
-              "'" + std::string(text) + "' is not the state of a sampler, which reads like 'epoch 3 consumed 1200'");
+              "'" + std::string(text) + "' is not the state of a sampler, which has the form 'epoch 3 consumed 1200'");
 }
 
 DistributedSampler::DistributedSampler(std::int64_t dataset_size, int rank, int world_size, SamplerOptions options)
@@ -45,7 +45,7 @@ DistributedSampler::DistributedSampler(std::int64_t dataset_size, int rank, int 
   require_sampler(world_size > 0 && rank >= 0 && rank < world_size,
                   "rank " + std::to_string(rank) + " is not in a world of " + std::to_string(world_size));
   require_sampler(size() > 0, std::to_string(dataset_size) + " samples for " + std::to_string(world_size) +
-                                  " ranks leave some rank none. Use drop_last = false, or fewer ranks.");
+                                  " ranks leave some ranks without a sample. Use drop_last = false, or fewer ranks.");
 }
 
 void DistributedSampler::consume(std::int64_t samples) {
@@ -61,7 +61,7 @@ void DistributedSampler::restore(const SamplerState& state) {
   if (state.consumed < 0 || state.consumed > dataset_size_) {
     throw Error(ErrorKind::mismatch, "DistributedSampler: '" + to_string(state) + "' does not fit a data set of " +
                                          std::to_string(dataset_size_) +
-                                         " samples. Was it saved by a training on other data?");
+                                         " samples. Was it saved by a run on other data?");
   }
   state_ = state;
 }

@@ -14,8 +14,8 @@ namespace {
 
 void require_same_length(const char* function, std::size_t a, std::size_t b) {
   if (a == b) return;
-  throw Error(ErrorKind::invalid_argument,
-              std::string(function) + ": there are " + std::to_string(a) + " and " + std::to_string(b) + " channels");
+  throw Error(ErrorKind::invalid_argument, std::string(function) + ": the numbers of channels differ: " +
+                                               std::to_string(a) + " and " + std::to_string(b));
 }
 
 template <typename T>

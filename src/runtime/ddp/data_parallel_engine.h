@@ -65,8 +65,8 @@ class DataParallelEngine {
   void require_host(const char* function) const {
     if (!is_on_gpu(parameters)) return;
     throw Error(ErrorKind::unavailable, std::string(function) +
-                                            ": works on gradients in host memory, and these are in GPU memory. Do it "
-                                            "with kernels, or with your GPU library, on all gradient(i)");
+                                            " works on gradients in host memory, but these are in GPU memory. Use "
+                                            "kernels or your GPU library on all gradient(i)");
   }
 
   std::vector<Buffer> owned_gradients() const;

@@ -97,7 +97,8 @@ Parameter DistributedDataParallel::parameter(std::string_view name) {
   if (found == engine_->parameters.end()) {
     std::vector<std::string> names;
     for (const Tensor& parameter : engine_->parameters) names.push_back("'" + parameter.name + "'");
-    refuse("parameter: there is none of the name '" + std::string(name) + "'; there are " + base::join(names, ", "));
+    refuse("parameter: there is no parameter '" + std::string(name) + "'; the parameters are " +
+           base::join(names, ", "));
   }
   return {*this, static_cast<std::size_t>(found - engine_->parameters.begin())};
 }
@@ -114,7 +115,7 @@ void DistributedDataParallel::zero_gradients() {
 void DataParallelEngine::zero_gradients() {
   if (step_began()) {
     refuse(
-        "zero_gradients: gradients of this step were marked ready, and may be under way. End the step with finish(), "
+        "zero_gradients: gradients of this step were marked ready and may be in flight. End the step with finish(), "
         "or, "
         "after an exception in the middle of backward, on all ranks with abandon_step().");
   }
@@ -130,11 +131,11 @@ void DistributedDataParallel::mark_ready(std::size_t index, CallSite site) {
   if (!engine_->reducer.mark_ready(index)) {
     refuse("mark_ready: the gradient of " + describe(engine_->parameters[index]) +
            (engine_->reducer.is_static()
-                ? " is complete, or is not used: with UnusedParameters::static_graph every step uses what the first "
-                  "one did, as often."
-                : " was complete before in this step. If a step uses the parameter more than once, set "
+                ? " is complete or not used: with UnusedParameters::static_graph, every step must use the same "
+                  "parameters as often as the first step."
+                : " was already complete in this step. If a step uses the parameter more than once, set "
                   "UnusedParameters::static_graph.") +
-           " End each step with finish(), one that failed with abandon_step().");
+           " End each step with finish(), or a failed step with abandon_step().");
   }
 }
 
@@ -152,7 +153,7 @@ void DistributedDataParallel::wait(std::size_t index) {
     engine_->failure = std::current_exception();
     throw;
   }
-  if (!is_under_way) refuse_wait("is not under way: mark all parameters ready before");
+  if (!is_under_way) refuse_wait("is not in flight. Mark all parameters ready first");
 }
 
 void DistributedDataParallel::finish(CallSite site) {
@@ -194,7 +195,7 @@ void DataParallelEngine::shadow_step(std::int64_t steps) {
 void DistributedDataParallel::abandon_step(CallSite site) {
   const CalledFrom here(site);
   if (!engine_->step_began()) return;
-  if (synchronizes()) group().barrier({.name = "a step that is given up"}).wait();
+  if (synchronizes()) group().barrier({.name = "an abandoned step"}).wait();
   engine_->reducer.abandon();
   engine_->is_synchronized = false;
   engine_->plan();
@@ -206,7 +207,7 @@ bool DistributedDataParallel::synchronizes() const {
 
 NoSync DistributedDataParallel::no_sync() {
   if (engine_->step_began()) {
-    refuse("no_sync: gradients of this step were marked ready, and may be under way. Take it before backward.");
+    refuse("no_sync: gradients of this step were marked ready and may be in flight. Call no_sync() before backward.");
   }
   return NoSync(*this);
 }
@@ -222,10 +223,11 @@ void DistributedDataParallel::require_synchronized(std::string_view what) const 
   if (self.step_began()) refuse_to("gradients were marked ready, but finish() was not called");
   if (self.is_local && self.local_steps > 0) return;
   if (self.local_steps > 0) {
-    refuse_to("the gradients are this rank's own, of " + base::counted(self.local_steps, "step") +
-              " that no_sync() or accumulate() kept from being synchronised. Step only after a synchronised finish().");
+    refuse_to(
+        "the gradients are local to this rank, because no_sync() or accumulate() skipped the synchronisation of " +
+        base::counted(self.local_steps, "step") + ". Step only after a synchronised finish().");
   }
-  if (!self.is_synchronized) refuse_to("there was no finish() since the gradients were zeroed");
+  if (!self.is_synchronized) refuse_to("finish() was not called since the gradients were zeroed");
 }
 
 void DistributedDataParallel::broadcast_buffers(int root, CallSite site) {

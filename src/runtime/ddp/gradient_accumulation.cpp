@@ -24,14 +24,13 @@ Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t 
     : data_parallel_(data_parallel), micro_steps_(micro_steps) {
   if (micro_steps < 1) {
     throw Error(ErrorKind::invalid_argument,
-                "accumulate: a window needs 1 micro-step or more, not " + std::to_string(micro_steps));
+                "accumulate: an accumulation window needs 1 micro-step or more, not " + std::to_string(micro_steps));
   }
   bool& has_window = data_parallel.engine().has_window;
   if (has_window) {
-    throw Error(
-        ErrorKind::invalid_argument,
-        "accumulate: there is a window already. Keep the one that accumulate() returned for the whole training, "
-        "or let it end before the next one.");
+    throw Error(ErrorKind::invalid_argument,
+                "accumulate: an accumulation window is already open. Keep the object that accumulate() returned for "
+                "the whole training, or end it before the next one.");
   }
   has_window = true;
 }
@@ -43,8 +42,9 @@ Accumulation::~Accumulation() {
 
 void Accumulation::begin(bool is_last) {
   if (data_parallel_.engine().no_sync_levels > 0) {
-    throw Error(ErrorKind::invalid_argument,
-                "Accumulation::begin: within no_sync() no window could be synchronised. Windows need no no_sync().");
+    throw Error(
+        ErrorKind::invalid_argument,
+        "Accumulation::begin: an accumulation window cannot be synchronised within no_sync(). Remove no_sync().");
   }
   if (data_parallel_.engine().step_began()) {
     throw Error(

@@ -64,7 +64,7 @@ double sum_of_squares(const ConstBuffer& buffer) {
       return sum_of_squares<double>(buffer);
     default:
       throw Error(ErrorKind::invalid_argument,
-                  "there is no norm of elements of type " + std::string(to_string(buffer.type)));
+                  "cannot compute the norm of elements of type " + std::string(to_string(buffer.type)));
   }
 }
 

@@ -19,7 +19,7 @@ Join::Join(DistributedDataParallel& data_parallel, std::function<void()> step, J
   if (data_parallel.engine().is_sharded() && !step_) {
     throw Error(ErrorKind::invalid_argument,
                 "Join: with ShardOptimizer every rank owns a part of the parameters, so a rank without data must step, "
-                "too. Give Join the optimizer's step.");
+                "too. Pass the optimizer's step to Join.");
   }
   data_parallel.engine().is_joined = true;
 }
@@ -34,7 +34,7 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
   const ProcessGroup& group = data_parallel_.group();
   std::array<std::int64_t, 2> mine = {static_cast<std::int64_t>(turn), window_steps};
   std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group.size()));
-  group.all_gather(all, mine, {.name = "who has data"}).wait();
+  group.all_gather(all, mine, {.name = "which ranks have data"}).wait();
   ++steps_;
   Round round;
   std::vector<int> active;
@@ -58,12 +58,12 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
   if (options_.throw_on_early_end && !ended.empty()) {
     throw Error(ErrorKind::aborted, "rank " + base::rank_list(ended) + " has no more data at step " +
                                         std::to_string(steps_) +
-                                        " while others have (throw_on_early_end). Give all ranks equally many batches: "
-                                        "DistributedSampler with drop_last.");
+                                        " while others do (throw_on_early_end). Give all ranks the same number of "
+                                        "batches, for example with DistributedSampler and drop_last.");
   }
   if (!local.empty() && local.size() != active.size()) {
     throw Error(ErrorKind::mismatch, "in step " + std::to_string(steps_) + " rank " + base::rank_list(local) +
-                                         " does not synchronise (no_sync, accumulate) and the others do. With Join, "
+                                         " does not synchronise (no_sync, accumulate), but the others do. With Join, "
                                          "windows must end in the same step on all ranks: call Accumulation::begin() "
                                          "without is_last.");
   }
@@ -76,11 +76,11 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
 
 void Join::begin_step(CallSite site) {
   const CalledFrom here(site);
-  if (ended_) throw Error(ErrorKind::invalid_argument, "Join::begin_step: after finish()");
+  if (ended_) throw Error(ErrorKind::invalid_argument, "Join::begin_step: called after finish()");
   if (data_parallel_.engine().is_local) {
     throw Error(ErrorKind::invalid_argument,
-                "Join::begin_step: with LocalSgd ranks step by themselves, and one without data has nothing to take "
-                "part in. Take one of the two.");
+                "Join::begin_step: with LocalSgd, ranks step independently, so a rank without data has nothing to "
+                "join. Use only one of the two.");
   }
   if (data_parallel_.engine().step_began()) {
     throw Error(ErrorKind::invalid_argument,

@@ -14,13 +14,13 @@ using namespace internal;
 LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions options)
     : data_parallel_(data_parallel), options_(options) {
   if (options.period < 1 || options.warmup_steps < 0) {
-    throw Error(ErrorKind::invalid_argument, "LocalSgd: period is 1 or more (" + std::to_string(options.period) +
+    throw Error(ErrorKind::invalid_argument, "LocalSgd: period must be 1 or more (" + std::to_string(options.period) +
                                                  "), warmup_steps 0 or more (" + std::to_string(options.warmup_steps) +
                                                  ")");
   }
   if (data_parallel.engine().is_sharded()) {
     throw Error(ErrorKind::invalid_argument,
-                "LocalSgd: with ShardOptimizer no rank can step by itself. Take one of the two.");
+                "LocalSgd: with ShardOptimizer, no rank can step independently. Use only one of the two.");
   }
   follow();
 }

@@ -46,12 +46,12 @@ std::string find_device_fault(const ProcessGroup& group, std::span<const Tensor>
   }
   if (group.backend() != "nccl" && (on_gpu != parameters.end() || buffer != options.model_buffers.end())) {
     return describe(on_gpu != parameters.end() ? *on_gpu : *buffer) + " is in GPU memory, which backend " +
-           group.backend() + " cannot reach. Use nccl (--backend=nccl says why it cannot be used)";
+           group.backend() + " cannot reach. Use nccl (--backend=nccl reports why it cannot be used)";
   }
   const bool is_for_host = std::holds_alternative<ShardOptimizer>(options.exchange) ||
                            std::holds_alternative<PriorityChunks>(options.exchange);
   if (on_gpu != parameters.end() && is_for_host) {
-    return "ShardOptimizer and PriorityChunks go with parameters in host memory only";
+    return "ShardOptimizer and PriorityChunks require parameters in host memory";
   }
   return "";
 }
@@ -63,12 +63,12 @@ std::string find_memory_fault(std::span<const Tensor> parameters, const Buffer& 
   for (const Tensor& parameter : parameters) {
     count += parameter.data.count;
     if (parameter.data.type != gradients.type || parameter.data.device != gradients.device) {
-      return "DataParallelOptions::gradients is " + describe(gradients) + " and parameter " + describe(parameter) +
-             " is of another type or in other memory: gradients of the program's own are of one type";
+      return "DataParallelOptions::gradients is " + describe(gradients) + ", but parameter " + describe(parameter) +
+             " has another type or is in other memory; all gradients that the program provides must have one type";
     }
   }
   if (gradients.count == count && gradients.data != nullptr) return "";
-  return "DataParallelOptions::gradients is " + describe(gradients) + ", and the parameters have " +
+  return "DataParallelOptions::gradients is " + describe(gradients) + ", but the parameters have " +
          std::to_string(count) + " elements: it must hold exactly one gradient for each";
 }
 
@@ -94,8 +94,9 @@ void check_model(const ProcessGroup& group, std::span<const Tensor> parameters, 
   if (fault.empty()) fault = find_device_fault(group, parameters, options);
   if (fault.empty()) fault = find_memory_fault(parameters, options.gradients);
   if (const auto* chunks = std::get_if<PriorityChunks>(&options.exchange)) {
-    if (options.unused == UnusedParameters::find) fault = "PriorityChunks do not go with UnusedParameters::find";
-    if (chunks->bytes == 0) fault = "PriorityChunks of 0 bytes";
+    if (options.unused == UnusedParameters::find)
+      fault = "PriorityChunks cannot be combined with UnusedParameters::find";
+    if (chunks->bytes == 0) fault = "PriorityChunks must have more than 0 bytes";
   }
   const auto disagreement = first_disagreement(
       group,

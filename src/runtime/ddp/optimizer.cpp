@@ -37,8 +37,8 @@ class Optimizer::Implementation {
     if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer: " + fault);
     if (data_parallel.parameters().front().data.device == DeviceType::cuda) {
       throw Error(ErrorKind::unavailable,
-                  "Optimizer: the parameters are in GPU memory, and it steps in host memory. Step with a kernel, after "
-                  "finish() on the same stream");
+                  "Optimizer: the parameters are in GPU memory, but Optimizer steps in host memory. Step with a GPU "
+                  "kernel, after finish() on the same stream");
     }
     for (const ParameterPiece& piece : data_parallel.owned()) {
       const DataType type = piece.values.type;
@@ -78,7 +78,7 @@ class Optimizer::Implementation {
   void step(std::size_t index) {
     if (data_parallel.engine().is_sharded()) {
       throw Error(ErrorKind::invalid_argument,
-                  "Optimizer::step: with ShardOptimizer parameters are updated all together: step()");
+                  "Optimizer::step: with ShardOptimizer, all parameters are updated together. Call step()");
     }
     data_parallel.wait(index);
     if (stepped_in[index] == data_parallel.engine().finished_steps) refuse_again(index);

@@ -100,9 +100,9 @@ void update_whole(const Optimizer::Options& options, std::int64_t step, const Up
 }
 
 std::string fault_of(const SgdOptions& options) {
-  if (!(options.learning_rate >= 0)) return "the learning rate is not 0 or more";
-  if (!(options.momentum >= 0)) return "the momentum is not 0 or more";
-  if (!(options.weight_decay >= 0)) return "the weight decay is not 0 or more";
+  if (!(options.learning_rate >= 0)) return "the learning rate must be 0 or more";
+  if (!(options.momentum >= 0)) return "the momentum must be 0 or more";
+  if (!(options.weight_decay >= 0)) return "the weight decay must be 0 or more";
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
     return "nesterov needs a momentum and no dampening";
   }
@@ -110,11 +110,11 @@ std::string fault_of(const SgdOptions& options) {
 }
 
 std::string fault_of(const AdamOptions& options) {
-  if (!(options.learning_rate >= 0)) return "the learning rate is not 0 or more";
-  if (!(options.epsilon >= 0)) return "epsilon is not 0 or more";
-  if (!(options.beta1 >= 0 && options.beta1 < 1)) return "beta1 is not in [0, 1)";
-  if (!(options.beta2 >= 0 && options.beta2 < 1)) return "beta2 is not in [0, 1)";
-  if (!(options.weight_decay >= 0)) return "the weight decay is not 0 or more";
+  if (!(options.learning_rate >= 0)) return "the learning rate must be 0 or more";
+  if (!(options.epsilon >= 0)) return "epsilon must be 0 or more";
+  if (!(options.beta1 >= 0 && options.beta1 < 1)) return "beta1 must be in [0, 1)";
+  if (!(options.beta2 >= 0 && options.beta2 < 1)) return "beta2 must be in [0, 1)";
+  if (!(options.weight_decay >= 0)) return "the weight decay must be 0 or more";
   return "";
 }
 

@@ -53,7 +53,7 @@ std::string find_shape_fault(std::span<const Tensor> tensors) {
     if (!elements) return "tensor " + describe(tensor) + " has an impossible shape";
     if (*elements != tensor.data.count) {
       return "tensor " + describe(tensor) + " has " +
-             base::counted(static_cast<std::int64_t>(tensor.data.count), "element") + "; its shape says " +
+             base::counted(static_cast<std::int64_t>(tensor.data.count), "element") + ", but its shape has " +
              std::to_string(*elements);
     }
   }

@@ -78,7 +78,8 @@ FaultInjector::FaultInjector(const std::vector<wire::Fault>& faults, int attempt
   for (const wire::Fault& fault : faults) {
     if (fault.after) {
       throw Error(ErrorKind::invalid_argument,
-                  std::string(wire::env::kInject) + ": a fault at a time needs ddplaunch: ddplaunch --inject=...");
+                  std::string(wire::env::kInject) +
+                      ": only ddplaunch can inject a fault at a time. Use ddplaunch --inject=...");
     }
     if (fault.attempt == attempt) armed_.emplace_back().fault = fault;
   }
@@ -99,9 +100,9 @@ FaultOutcome carry_out(const wire::Fault& fault, Call& call, int size) {
   using wire::FaultKind;
   const bool needs_data = fault.kind == FaultKind::shape || fault.kind == FaultKind::dtype;
   if (needs_data && subject_of(call).count == 0) {
-    throw Error(ErrorKind::invalid_argument,
-                "the fault to inject cannot be: " + std::string(to_string(call.operation)) + " #" +
-                    std::to_string(fault.number) + " has no data. Choose another call, or kind=skip or swap.");
+    throw Error(ErrorKind::invalid_argument, "the fault cannot be injected: " + std::string(to_string(call.operation)) +
+                                                 " #" + std::to_string(fault.number) +
+                                                 " has no data. Choose another call, or kind=skip or swap.");
   }
   say(fault, call);
   switch (fault.kind) {

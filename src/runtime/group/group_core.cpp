@@ -34,7 +34,7 @@ std::function<void()> look_for_the_gone(const std::shared_ptr<NodeGroup>& group,
     for (std::size_t peer = 0; node && peer < node->size(); ++peer) {
       const int rank = node->rank_of(peer);
       if (peer == node->own() || !node->ended(peer) || std::ranges::find(ranks, rank) == ranks.end()) continue;
-      throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended, or left the group", rank);
+      throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has exited or left the group", rank);
     }
   };
 }
@@ -165,7 +165,7 @@ std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, s
                              base::join(numbers(members), ", ") + ": ";
     const std::string why = error.kind() == ErrorKind::peer_lost
                                 ? std::string(error.what())
-                                : "some of them did not come. All of them must call new_group with the same ranks in "
+                                : "some of them did not arrive. All of them must call new_group with the same ranks in "
                                   "the same order (" +
                                       std::string(error.what()) + ")";
     // The number of a late rank is its rank in the new group, which is no world rank.
@@ -267,9 +267,9 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
     if (!store.check({&keys[static_cast<std::size_t>(other)], 1})) missing.push_back(other);
   }
   std::string who = missing.empty()
-                        ? "rank 0 came too late, or had given up"
-                        : (missing.size() == 1 ? "rank " : "ranks ") + base::rank_list(missing) + " did not come";
-  if (!given_up.empty()) who = "rank 0 had given up before all came: " + given_up;
+                        ? "rank 0 arrived too late or had given up"
+                        : (missing.size() == 1 ? "rank " : "ranks ") + base::rank_list(missing) + " did not arrive";
+  if (!given_up.empty()) who = "rank 0 gave up before all ranks arrived: " + given_up;
   // A rank that arrives later then fails immediately.
   if (rank() == 0) store.set(all_came, who + " within " + base::human_duration(timeout));
   fail(ErrorKind::timeout, who + (given_up.empty() ? " within " + base::human_duration(timeout) : ""),

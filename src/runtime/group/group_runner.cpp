@@ -158,7 +158,7 @@ void GroupRunner::fail(const Call& call, const Error& error) {
   // The error of a mismatch already names both places.
   const std::string place = told.kind() == ErrorKind::mismatch ? "" : place_in_program(call.site.file, call.site.line);
   const bool is_programs_doing = told.kind() == ErrorKind::timeout && call.is_programs_timeout;
-  const std::string whose = is_programs_doing ? " (a time-out that the program has set)" : "";
+  const std::string whose = is_programs_doing ? " (a timeout that the program set)" : "";
   const OperationError failure(told.kind(), describe(call) + ": " + told.what() + whose + place, told.peer(),
                                identify(call));
   // The launcher uses the record to distinguish a secondary failure from the rank that failed first. An aborted
@@ -212,7 +212,7 @@ std::optional<Error> GroupRunner::dead_peer(const Error& error) const {
   for (std::size_t peer = 0; node_ && peer < node_->size(); ++peer) {
     if (peer == node_->own() || node_->area(peer).state != RankState::working || !node_->gone(peer)) continue;
     const int rank = node_->rank_of(peer);
-    return Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended (" + error.what() + ")", rank);
+    return Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has exited (" + error.what() + ")", rank);
   }
   return std::nullopt;
 }

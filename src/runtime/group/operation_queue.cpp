@@ -116,7 +116,7 @@ void QueueState::wake_thread() {
 }
 
 std::string QueueState::obstacle(const WorkState& work) const {
-  if (!broken_by_.empty()) return "this failed before it: " + broken_by_;
+  if (!broken_by_.empty()) return "an earlier operation failed: " + broken_by_;
   return work.begun_ ? "" : closed_by_;
 }
 
@@ -188,7 +188,7 @@ void QueueState::wait_on_stream(WorkState& work, Lock& lock) {
 void QueueState::wait_a_little(Lock& lock) {
   if (holds_ > 0 && holder_ == std::this_thread::get_id()) {
     throw Error(ErrorKind::invalid_argument,
-                "wait for an operation within a batch (ProcessGroup::batch): it begins only when the "
+                "cannot wait for an operation within a batch (ProcessGroup::batch), because it starts only when the "
                 "CollectiveBatch ends");
   }
   if (!can_run_front()) {

@@ -38,7 +38,7 @@ class Checks {
   }
   void same_type(const ConstBuffer& a, const ConstBuffer& b) const {
     require(a.type == b.type && a.device == b.device,
-            name_ + ": " + describe(a) + " and " + describe(b) + " are not of one type, or not in the same memory");
+            name_ + ": " + describe(a) + " and " + describe(b) + " must have the same type and be in the same memory");
   }
   // Requires that `whole` consists of one part per rank.
   void times(const ConstBuffer& whole, const ConstBuffer& part, const char* whole_name, const char* part_name) const {
@@ -54,7 +54,7 @@ class Checks {
   template <typename Part>
   void parts(std::span<const Part> parts, const ConstBuffer& own, const char* what) const {
     require(parts.size() == ranks(), name_ + ": " + std::to_string(parts.size()) + " " + what + "; a group of " +
-                                         std::to_string(ranks()) + " needs one a rank");
+                                         std::to_string(ranks()) + " needs one per rank");
     for (const Part& part : parts) same_type(part, own);
   }
   // Requires that this rank's part has the same size on both sides.
@@ -111,8 +111,8 @@ CollectiveBatch::~CollectiveBatch() {
 GroupCore& ProcessGroup::core() const {
   if (core_ == nullptr) {
     throw Error(ErrorKind::invalid_argument,
-                "this ProcessGroup is no group: it was moved from, or none was assigned to it. init(), new_group() and "
-                "split() make one; a copy is the same group.");
+                "this ProcessGroup is empty: it was moved from or never assigned. init(), new_group() and split() "
+                "create a group; a copy refers to the same group.");
   }
   return *core_;
 }
@@ -325,7 +325,7 @@ Memory ProcessGroup::allocate_pinned(std::size_t count, DataType type) const {
 }
 
 void ProcessGroup::copy(Buffer to, ConstBuffer from, Stream stream) const {
-  require(to.bytes() == from.bytes(), "copy: " + describe(from) + " does not fill " + describe(to));
+  require(to.bytes() == from.bytes(), "copy: " + describe(from) + " and " + describe(to) + " have different sizes");
   core().backend().copy(to, from, stream);
 }
 

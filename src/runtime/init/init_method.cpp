@@ -87,10 +87,10 @@ InitMethod parse_init_method(const std::string& text) {
     method.kind = InitMethod::Kind::file;
     method.path = percent_decoded(place.substr(7), text);
     if (!method.path.starts_with('/')) refuse(text, "the path does not begin with a slash (file:// and /PATH)");
-    if (method.path.ends_with('/')) refuse(text, "the path is a directory's");
+    if (method.path.ends_with('/')) refuse(text, "the path names a directory");
     return method;
   }
-  refuse(text, "is of no known kind");
+  refuse(text, "has an unknown scheme");
 }
 
 StartEnvironment with_ranks(const InitMethod& method, std::optional<int> rank, std::optional<int> world_size,

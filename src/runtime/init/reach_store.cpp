@@ -86,11 +86,12 @@ std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port,
 std::shared_ptr<Store> meet_by_mpi(const StartEnvironment& environment, milliseconds timeout) {
   const LoadedPlugin mpi = load_backend_plugin("mpi");
   if (mpi.plugin == nullptr) {
-    throw Error(ErrorKind::unavailable,
-                "this program was started by mpirun, no store is named (MASTER_ADDR), and MPI cannot be asked: " +
-                    mpi.obstacle +
-                    ". Name an address of rank 0's node and a free port (mpirun -x MASTER_ADDR=... -x "
-                    "MASTER_PORT=...), or start the program with ddplaunch.");
+    throw Error(
+        ErrorKind::unavailable,
+        "mpirun started this program, no store is configured (MASTER_ADDR), and MPI cannot provide its address: " +
+            mpi.obstacle +
+            ". Name an address of rank 0's node and a free port (mpirun -x MASTER_ADDR=... -x "
+            "MASTER_PORT=...), or start the program with ddplaunch.");
   }
   const bool one_node = environment.local_world_size == environment.world_size;
   BackendOptions options;
@@ -105,7 +106,8 @@ std::shared_ptr<Store> meet_by_mpi(const StartEnvironment& environment, millisec
   place = mpi.plugin->broadcast(options, place);
   const std::vector<std::string> words = base::split(place, ' ');
   const auto port = base::parse_integer(words.back(), 1, 65535);
-  if (words.size() != 2 || !port) throw Error(ErrorKind::mismatch, "rank 0 tells no place of a store: '" + place + "'");
+  if (words.size() != 2 || !port)
+    throw Error(ErrorKind::mismatch, "rank 0 reports no address of a store: '" + place + "'");
   return connect_tcp_store(
       TcpStoreOptions{words[0], static_cast<std::uint16_t>(*port), timeout, environment.rank, environment.world_size});
 }
@@ -132,7 +134,7 @@ void meet_in_file(Store& store, const std::string& path, const StartEnvironment&
                                          store.get(left_over) + ". Remove the file or name another one.");
   };
   if (store.compare_set(attempt + "/came/" + rank, "", process) != process) {
-    store.set(left_over, "rank " + rank + " has been there before");
+    store.set(left_over, "rank " + rank + " has already used it");
   }
   const auto until = steady_clock::now() + store.timeout();
   for (const char* step : {"/came", "/met"}) {

@@ -35,7 +35,7 @@ BackendFactory factory_of(const std::string& backend) {
     return make_nccl_backend;
   }
   throw Error(ErrorKind::invalid_argument,
-              "run_ranks: no backend '" + backend + "' for ranks of one process: cpu, gloo, nccl");
+              "run_ranks: backend '" + backend + "' does not support ranks of one process. Use cpu, gloo or nccl");
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ Error LostRank::agree(const Error& failure) {
       if (waits) wait_for_word(*store);
       return store->compare_set(kKey, "", own);
     });
-    if (settled_->empty()) settled_ = own + "; the store, where the ranks say why they fail, does not answer either";
+    if (settled_->empty()) settled_ = own + "; the store, to which ranks report why they fail, does not answer either";
   }
   return decode(*settled_, failure.kind());
 }

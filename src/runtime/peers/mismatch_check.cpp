@@ -53,7 +53,7 @@ std::optional<PartCounts> part_counts(const Call& call, int rank, int size) {
 
 std::string part_difference(int rank, const PartCounts& own, int peer, const PartCounts& theirs) {
   const auto sentence = [](int giver, std::uint64_t given, int taker, std::uint64_t taken) {
-    return "rank " + std::to_string(giver) + " gives " + std::to_string(given) + " elements to rank " +
+    return "rank " + std::to_string(giver) + " sends " + std::to_string(given) + " elements to rank " +
            std::to_string(taker) + ", which has a buffer for " + std::to_string(taken);
   };
   const auto self = static_cast<std::size_t>(rank);
@@ -66,7 +66,7 @@ std::string part_difference(int rank, const PartCounts& own, int peer, const Par
 std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other) {
   return "the ranks call different collectives: rank " + std::to_string(rank) + " calls " + own + ", rank " +
          std::to_string(other_rank) + " calls " + other +
-         (own == other ? ", and they give other counts for the ranks' parts" : "") +
+         (own == other ? ", but with different counts for the parts of the ranks" : "") +
          ". All ranks of a group must call the same collectives in the same order, with the same counts, types and "
          "names.";
 }

@@ -46,7 +46,7 @@ std::string encode(const Entry& entry) {
 
 Entry decode(const std::string& text) {
   const std::vector<std::string> parts = base::split(text, '\n');
-  if (parts.size() != 3) throw Error(ErrorKind::mismatch, "a rank described its node in another way than this one");
+  if (parts.size() != 3) throw Error(ErrorKind::mismatch, "a rank described its node in an unknown format");
   return {parts[0], parts[1], std::strtoull(parts[2].c_str(), nullptr, 10)};
 }
 
@@ -132,7 +132,7 @@ void NodeGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono:
     if (peer == own_) continue;
     auto message = links_->receive(peer, timeout);
     if (!message || !message->memory) {
-      throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank_of(peer)) + " left while the ranks met",
+      throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank_of(peer)) + " left while the ranks connected",
                   rank_of(peer));
     }
     memories_[peer] = SharedMemory::open(std::move(message->memory));

@@ -34,7 +34,7 @@ socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
 
 base::UniqueFd make_socket() {
   base::UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd) throw Error(ErrorKind::unavailable, std::string("cannot make a Unix socket: ") + std::strerror(errno));
+  if (!fd) throw Error(ErrorKind::unavailable, std::string("cannot create a Unix socket: ") + std::strerror(errno));
   return fd;
 }
 
@@ -135,11 +135,12 @@ NodeLinks::NodeLinks(const NodeListener& listener, const std::vector<std::string
                                           " of this node did not connect within " + base::human_duration(timeout));
     }
     base::UniqueFd fd(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!fd) throw Error(ErrorKind::unavailable, std::string("accept: ") + std::strerror(errno));
+    if (!fd) throw Error(ErrorKind::unavailable, std::string("cannot accept a connection: ") + std::strerror(errno));
     require_own_user(fd.get());
     const auto greeting = readable(fd.get(), left_until(deadline)) ? receive_packet(fd.get()) : std::nullopt;
     if (!greeting || greeting->number <= own || greeting->number >= names.size() || sockets_[greeting->number]) {
-      throw Error(ErrorKind::peer_lost, "another rank of this node closed its connection, or two are the same rank");
+      throw Error(ErrorKind::peer_lost,
+                  "another rank of this node closed its connection, or two processes have the same rank");
     }
     sockets_[greeting->number] = std::move(fd);
   }

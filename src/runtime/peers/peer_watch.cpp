@@ -13,7 +13,7 @@ void PeerWatch::look() {
   if (now < next_look_) return;
   next_look_ = now + limits::kPeerLook;
   if (const int lost = node_->page().lost_rank(); lost >= 0 && !node_->holds_all()) {
-    throw Error(ErrorKind::peer_lost, "ddplaunch says that rank " + std::to_string(lost) + " of the job has failed");
+    throw Error(ErrorKind::peer_lost, "ddplaunch reports that rank " + std::to_string(lost) + " of the job has failed");
   }
   for (std::size_t index = 0; index < node_->size(); ++index) {
     const int rank = node_->rank_of(index);
@@ -24,7 +24,7 @@ void PeerWatch::look() {
     const bool said_so = left || node_->area(index).state == RankState::failed;
     if (said_so && only_ < 0 && node_->has_done_all(index)) continue;
     if (now - since < (left ? limits::kLeftPeerGrace : limits::kLostPeerGrace)) continue;
-    throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + (left ? " has left" : " has ended or failed"),
+    throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + (left ? " has left" : " has exited or failed"),
                 rank);
   }
 }

@@ -64,7 +64,7 @@ std::byte* Segments::at(std::size_t peer, const Place& place, std::size_t bytes)
     auto message = links_->receive(peer, limits::kSegmentWait);
     if (!message) {
       throw Error(ErrorKind::peer_lost,
-                  "rank " + std::to_string(ranks_[peer]) + " has ended, or left the group, while it shared memory",
+                  "rank " + std::to_string(ranks_[peer]) + " has exited or left the group while it shared memory",
                   ranks_[peer]);
     }
     take(peer, std::move(*message));

@@ -17,7 +17,7 @@ namespace ddp::internal {
 namespace {
 
 [[noreturn]] void refused(const char* call, std::size_t bytes) {
-  throw Error(ErrorKind::unavailable, std::string("no shared memory of ") + std::to_string(bytes) + " bytes: " + call +
+  throw Error(ErrorKind::unavailable, "cannot allocate " + std::to_string(bytes) + " bytes of shared memory: " + call +
                                           ": " + std::strerror(errno));
 }
 

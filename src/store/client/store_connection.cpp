@@ -78,7 +78,7 @@ base::Result<std::unique_ptr<StoreConnection>, std::string> StoreConnection::try
       if (!closed) break;
     }
   }
-  return std::string("it does not speak the store protocol");
+  return std::string("it does not use the store protocol");
 }
 
 void StoreConnection::greet(const TcpStoreOptions& options, Deadline until) {
@@ -114,7 +114,7 @@ void StoreConnection::send(std::span<const char> bytes, Deadline until) {
 std::string StoreConnection::receive_bytes(Deadline until) {
   const auto length = receive<std::uint64_t>(until);
   if (length > limits::kStoreUnsentBytes) {
-    throw ConnectionLost{{SocketFailure::Kind::failed, "a reply of " + std::to_string(length) + " bytes"}};
+    throw ConnectionLost{{SocketFailure::Kind::failed, "it sent a reply of " + std::to_string(length) + " bytes"}};
   }
   std::string bytes(length, '\0');
   receive_into(bytes, until);

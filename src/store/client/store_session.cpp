@@ -27,15 +27,16 @@ namespace {
 
 void require(std::size_t size, std::size_t limit, const char* what, const std::string& key) {
   if (size <= limit) return;
-  throw Error(ErrorKind::invalid_argument, "the store takes no " + std::string(what) + " '" + key.substr(1, 40) +
-                                               "' of " + std::to_string(size) + " bytes (limit " +
+  throw Error(ErrorKind::invalid_argument, "the store does not accept the " + std::string(what) + " '" +
+                                               key.substr(1, 40) + "' of " + std::to_string(size) + " bytes (limit " +
                                                std::to_string(limit) + ")");
 }
 
 void require_limits(const StoreRequest& request) {
   if (request.keys.size() > limits::kStoreKeysPerRequest) {
-    throw Error(ErrorKind::invalid_argument, "the store takes no request of " + std::to_string(request.keys.size()) +
-                                                 " keys (limit " + std::to_string(limits::kStoreKeysPerRequest) + ")");
+    throw Error(ErrorKind::invalid_argument, "the store does not accept a request of " +
+                                                 std::to_string(request.keys.size()) + " keys (limit " +
+                                                 std::to_string(limits::kStoreKeysPerRequest) + ")");
   }
   for (const std::string& key : request.keys) require(key.size(), limits::kStoreKeyBytes, "key", key);
   for (const std::string& value : request.values) {
@@ -55,9 +56,9 @@ StoreSession::StoreSession(const TcpStoreOptions& options, const ServerFacts* sa
 
 void StoreSession::require_same(const ServerFacts& server) const {
   if (server == server_) return;
-  throw Error(ErrorKind::unavailable, "the store at " + where_ +
-                                          " is another than before: what was kept in the first is lost. Start the "
-                                          "whole job again.");
+  throw Error(ErrorKind::unavailable,
+              "the store at " + where_ +
+                  " was replaced, and the data of the previous store is lost. Start the whole job again.");
 }
 
 void StoreSession::write(const StoreRequest& request) {
@@ -169,7 +170,7 @@ void StoreSession::fail(const SocketFailure& failure, const std::string& what) {
   const bool timed_out = failure.kind == SocketFailure::Kind::timed_out;
   throw Error(timed_out ? ErrorKind::timeout : ErrorKind::unavailable,
               "the store at " + where_ + " does not answer: " + failure.message + unknown +
-                  ". Has ddplaunch, or the rank that serves the store, ended?");
+                  ". Check whether ddplaunch, or the rank that serves the store, has exited.");
 }
 
 }  // namespace ddp::store

@@ -69,14 +69,15 @@ VisitFailure foreign(const std::string& where, const std::string& what) {
 // client.
 VisitFailure who_hangs_up(const std::string& host, std::uint16_t port, const std::string& where, Deadline until) {
   const auto fd = net::connect_tcp(host, port, until);
-  if (!fd) return {Kind::unreachable, where + " has closed the connection, and is gone: " + fd.error().message};
+  if (!fd)
+    return {Kind::unreachable, where + " closed the connection and is no longer reachable: " + fd.error().message};
   if (net::send_all(fd.value().get(), encode(request(StoreOp::key_count), StoreDialect::legacy), until)) {
     const auto count = receive<std::int64_t>(fd.value().get(), until);
-    if (count && count.value() >= 0) return foreign(where, "PyTorch's store, of a version before 2.2");
+    if (count && count.value() >= 0) return foreign(where, "the store of a PyTorch before 2.2");
   }
   return {Kind::refused, where +
-                             " closes the connection: it is no store, or one that does not let this user or this "
-                             "machine in; where it runs, it says why"};
+                             " closed the connection: it is not a store, or it is a store that refuses this user or "
+                             "node; its log contains the reason"};
 }
 
 }  // namespace
@@ -98,7 +99,7 @@ Result<StoreVisit, VisitFailure> StoreVisit::open(const std::string& host, std::
   const auto nonce = greeted ? receive<std::uint32_t>(visit.fd(), until) : greeted.error();
   if (!nonce && was_closed(nonce.error())) return who_hangs_up(host, port, where, until);
   if (!nonce || nonce.value() != kNonce) {
-    return VisitFailure{Kind::foreign, where + " is no store: it does not answer as one"};
+    return VisitFailure{Kind::foreign, where + " is not a store, because it does not answer like one"};
   }
   if (authenticator) {
     if (auto failure = visit.authenticate(authenticator, until)) {
@@ -108,9 +109,10 @@ Result<StoreVisit, VisitFailure> StoreVisit::open(const std::string& host, std::
       const auto other = open(host, port, nullptr, until);
       if (!other && other.error().kind == Kind::foreign) return other.error();
       if (!other) return *failure;
-      return VisitFailure{Kind::refused, "the store at " + where +
-                                             " has no token: it takes no proof. Start it with --auth-token-file, or "
-                                             "leave that out here"};
+      return VisitFailure{
+          Kind::refused,
+          "the store at " + where +
+              " has no token, so it accepts no proof. Start it with --auth-token-file, or leave the option out here"};
     }
   }
   if (auto failure = visit.expect_ours(until)) return *failure;
@@ -154,8 +156,7 @@ Result<wire::StoreReport, VisitFailure> StoreVisit::report(Deadline until) {
   auto report = wire::decode_store_report(bytes.value());
   if (report) return *std::move(report);
   return VisitFailure{Kind::foreign, "the store at " + where_ +
-                                         " answers with a report that cannot be read: is it of another version of "
-                                         "ddplaunch"};
+                                         " sent a report that cannot be read; it may run another version of ddplaunch"};
 }
 
 Result<std::string, VisitFailure> StoreVisit::absent_ranks(Deadline until) {
@@ -178,7 +179,8 @@ Result<std::string, SocketFailure> StoreVisit::receive_bytes(Deadline until) {
   const auto length = receive<std::uint64_t>(fd(), until);
   if (!length) return length.error();
   if (length.value() > limits::kStoreUnsentBytes) {
-    return SocketFailure{SocketFailure::Kind::failed, "a reply of " + std::to_string(length.value()) + " bytes"};
+    return SocketFailure{SocketFailure::Kind::failed,
+                         "it sent a reply of " + std::to_string(length.value()) + " bytes"};
   }
   std::string bytes(length.value(), '\0');
   const auto received = net::receive_all(fd(), bytes, until);
@@ -189,7 +191,7 @@ Result<std::string, SocketFailure> StoreVisit::receive_bytes(Deadline until) {
 VisitFailure StoreVisit::lost(const SocketFailure& failure) const {
   if (was_closed(failure) && !proved_ && greeted_) {
     return {Kind::refused, "the store at " + where_ +
-                               " closes the connection: it wants a proof that its token is known. Give the token with "
+                               " closed the connection, because it requires a token. Give the token with "
                                "--auth-token-file"};
   }
   return {Kind::lost, "the connection to the store at " + where_ + " is lost: " + failure.message};

@@ -283,7 +283,7 @@ class TcpStore : public Store {
       if (steady_clock::now() >= until) {
         throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) + " at barrier '" + key +
                                             "' in the store at " + where_ + ": " + std::to_string(count) + " of " +
-                                            std::to_string(world_size) + " came");
+                                            std::to_string(world_size) + " ranks arrived");
       }
       std::this_thread::sleep_for(limits::kStoreFirstPause);
     }

@@ -103,11 +103,11 @@ class FileStore : public store::TableStore {
   // The caller must hold a lock.
   void read_new() {
     const std::uint64_t size = file_->size();
-    if (size < end_) fail(ErrorKind::corrupt, "is shorter than it was");
+    if (size < end_) fail(ErrorKind::corrupt, "was truncated");
     if (!file_->is_in_place()) fail(ErrorKind::unavailable, "was removed");
     if (end_ == 0) {
       const std::string head = file_->read(0, store::kFileLogHead.size());
-      if (!store::kFileLogHead.starts_with(head)) fail(ErrorKind::corrupt, "is no store, or one of another version");
+      if (!store::kFileLogHead.starts_with(head)) fail(ErrorKind::corrupt, "is not a store, or has another version");
       if (head.size() < store::kFileLogHead.size()) return;  // the file is new, or its creator was killed
       end_ = head.size();
     }
@@ -160,8 +160,8 @@ class FileStore : public store::TableStore {
 
   static void require(std::size_t size, std::size_t limit, const char* what, const std::string& key) {
     if (size <= limit) return;
-    throw Error(ErrorKind::invalid_argument, "the store takes no " + std::string(what) + " '" + key.substr(0, 40) +
-                                                 "' of " + std::to_string(size) + " bytes (limit " +
+    throw Error(ErrorKind::invalid_argument, "the store does not accept the " + std::string(what) + " '" +
+                                                 key.substr(0, 40) + "' of " + std::to_string(size) + " bytes (limit " +
                                                  std::to_string(limit) + ")");
   }
 

@@ -34,8 +34,8 @@ void LockedFile::lock(FileLock kind, Deadline until) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) fail("lock", errno);
     if (std::chrono::steady_clock::now() >= until) {
-      throw Error(ErrorKind::timeout, "the lock of the store file '" + path_ +
-                                          "' was not to be had in time. Is a process that uses it stopped?");
+      throw Error(ErrorKind::timeout, "cannot lock the store file '" + path_ +
+                                          "' in time. Check whether a process that uses it is stopped.");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::microseconds>(pause * 2, limits::kFileLockPause);
@@ -49,7 +49,7 @@ void LockedFile::unlock() {
 
 std::uint64_t LockedFile::size() const {
   struct stat facts {};
-  if (::fstat(fd_.get(), &facts) != 0) fail("look at", errno);
+  if (::fstat(fd_.get(), &facts) != 0) fail("inspect", errno);
   return static_cast<std::uint64_t>(facts.st_size);
 }
 

@@ -138,7 +138,8 @@ void TableStore::barrier(const std::string& key, int world_size, milliseconds ti
   std::int64_t count = 0;
   look([&](const LocalTable& table) { count = table.number(key); });
   throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) + " at barrier '" + key + "'" + place() +
-                                      ": " + std::to_string(count) + " of " + std::to_string(world_size) + " came");
+                                      ": " + std::to_string(count) + " of " + std::to_string(world_size) +
+                                      " ranks arrived");
 }
 
 void TableStore::wait_and_look(std::span<const std::string> keys, milliseconds timeout, const Look& look) {

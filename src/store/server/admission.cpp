@@ -9,7 +9,7 @@ namespace {
 
 using Verdict = Admission::Verdict;
 
-constexpr const char* kRemedy = "; --store-open lets everybody in";
+constexpr const char* kRemedy = "; --store-open admits all users and hosts";
 
 // A user that this user namespace does not know cannot be distinguished from others.
 bool tells_owners(const AdmissionPolicy& policy) {
@@ -23,8 +23,8 @@ Admission refuse(std::string reason) {
 Admission decide_on_this_machine(const AdmissionPolicy& policy, const PeerFacts& peer) {
   if (!tells_owners(policy)) return {Verdict::admit, ""};
   if (!peer.owner) {
-    return refuse(std::string("no process in this network namespace holds its end any more: it has gone already, or it "
-                              "sits behind a proxy or in another namespace") +
+    return refuse(std::string("no process in this network namespace owns its end of the connection: it has exited, or "
+                              "it runs behind a proxy or in another namespace") +
                   kRemedy);
   }
   const std::string uid = std::to_string(*peer.owner);
@@ -32,7 +32,7 @@ Admission decide_on_this_machine(const AdmissionPolicy& policy, const PeerFacts&
     return refuse("it belongs to a user whom this user namespace does not know (shown as uid " + uid + ")" + kRemedy);
   }
   if (*peer.owner == policy.own_uid || *peer.owner == 0) return {Verdict::admit, ""};
-  return refuse("it belongs to uid " + uid + ", and the store is for uid " + std::to_string(policy.own_uid) +
+  return refuse("it belongs to uid " + uid + ", but the store is for uid " + std::to_string(policy.own_uid) +
                 (policy.own_uid == 0 ? "" : " and root") + kRemedy);
 }
 
@@ -40,12 +40,12 @@ Admission decide_elsewhere(const AdmissionPolicy& policy, const PeerFacts& peer)
   if (peer.of_authenticated_node) return {Verdict::admit, ""};
   if (policy.has_token) {
     return {Verdict::authenticate,
-            "it comes from a machine of which no launcher has proved to know the token of --auth-token-file"};
+            "it comes from a node whose launcher has not proved that it knows the token (--auth-token-file)"};
   }
   if (policy.open_to_machines) return {Verdict::admit, ""};
   return refuse(
-      "it comes from another machine, and the store has no token; start it with --auth-token-file, or with "
-      "--store-open to let everybody in");
+      "it comes from another node, and the store has no token; start the store with --auth-token-file, or with "
+      "--store-open to admit all hosts");
 }
 
 }  // namespace

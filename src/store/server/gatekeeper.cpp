@@ -39,12 +39,12 @@ std::optional<std::uint64_t> Gatekeeper::socket_of_peer(int fd) {
 
 base::Result<std::string> Gatekeeper::hear(ConnectionId from, const net::IpAddress& address,
                                            const wire::StoreRequest& request) {
-  if (authenticator_ == nullptr) return base::Failure{"it wants to prove a token, and the store has none"};
+  if (authenticator_ == nullptr) return base::Failure{"it offers a token, but the store has none"};
   auto& handshake = handshakes_.try_emplace(from, authenticator_).first->second;
   std::string reply;
   if (request.op == wire::StoreOp::auth_hello) {
     const auto answer = handshake.hello(request.values[0]);
-    if (!answer) return base::Failure{"its AUTH_HELLO is malformed, or its second one"};
+    if (!answer) return base::Failure{"its AUTH_HELLO is malformed or repeated"};
     wire::put_bytes(reply, *answer);
     return reply;
   }

@@ -150,7 +150,8 @@ class Server : public StoreServer {
     if (admission.verdict == Admission::Verdict::refuse) return reject(peer, admission.reason);
     const bool stranger = admission.verdict == Admission::Verdict::authenticate;
     if (stranger && strangers_.size() >= most_strangers(most_clients_)) {
-      return reject(peer, admission.reason + ", as " + std::to_string(strangers_.size()) + " others are");
+      return reject(
+          peer, admission.reason + " (" + std::to_string(strangers_.size()) + " other connections are in this state)");
     }
     if (sessions_.size() >= most_clients_) {
       return reject(peer, "too many connections (connections " + std::to_string(most_clients_) + ")");
@@ -180,7 +181,7 @@ class Server : public StoreServer {
     for (const auto& [id, deadline] : strangers_) {
       if (deadline <= now_) late.push_back(id);
     }
-    for (const ConnectionId id : late) expel(id, "it has not proved to know the token in time");
+    for (const ConnectionId id : late) expel(id, "it did not prove in time that it knows the token");
     if (!strangers_.empty()) poll_.set_timer(std::chrono::seconds(1));
   }
 
@@ -196,7 +197,7 @@ class Server : public StoreServer {
     if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
       const auto input = session->receive(input_);
       if (input == ServedClient::Input::timed_out)
-        return expel(id, "it does not read its replies, or its machine is gone");
+        return expel(id, "it does not read its replies, or its node is unreachable");
       if (input == ServedClient::Input::closed) return leave(*session);
       count_held(*session);
     }
@@ -221,7 +222,8 @@ class Server : public StoreServer {
       auto next = session->parser().next();
       if (std::holds_alternative<wire::StoreNeedsMore>(next)) break;
       if (const auto* violation = std::get_if<wire::StoreViolation>(&next))
-        return expel(id, strangers_.contains(id) ? "it proves no token (--auth-token-file)" : violation->reason);
+        return expel(id, strangers_.contains(id) ? "it did not prove that it knows the token (--auth-token-file)"
+                                                 : violation->reason);
       carry_out(id, std::get<wire::StoreRequest>(next));
       session = find(id);
     }
@@ -250,7 +252,8 @@ class Server : public StoreServer {
   }
 
   void hear_launcher(ConnectionId from, const std::string& message) {
-    if (!options_.on_control) return expel(from, "it is a launcher, and this is no store of a job on several nodes");
+    if (!options_.on_control)
+      return expel(from, "it is a launcher, but this store does not belong to a job on several nodes");
     find(from)->is_launcher = true;
     if (!find(from)->is_closing()) options_.on_control(from, find(from)->peer(), message);
   }
@@ -327,10 +330,10 @@ class Server : public StoreServer {
     while (held_bytes_ > options_.limits.buffer_bytes) {
       const auto most =
           std::ranges::max_element(sessions_, {}, [](const auto& entry) { return entry.second->counted_bytes; });
-      expel(most->first,
-            "it holds most of the memory for requests that are not whole and replies that are not read, "
-            "which is used up (buffer-bytes " +
-                std::to_string(options_.limits.buffer_bytes) + ")");
+      expel(
+          most->first,
+          "it holds most of the memory for incomplete requests and unread replies, which is exhausted (buffer-bytes " +
+              std::to_string(options_.limits.buffer_bytes) + ")");
     }
   }
 

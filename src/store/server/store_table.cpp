@@ -104,7 +104,8 @@ class StoreTable::Turn {
       case StoreOp::auth_hello:
       case StoreOp::auth_proof:
       case StoreOp::control:
-        return violate(std::string(wire::to_string(request_.op)) + " here");  // the server handles these, not the table
+        return violate(std::string(wire::to_string(request_.op)) +
+                       " is not allowed here");  // the server handles these, not the table
     }
   }
 
@@ -334,7 +335,7 @@ class StoreTable::Turn {
 
   void hello() {
     if (request_.number > limits::kStoreWorldSize || request_.delta < 0 || request_.delta >= request_.number) {
-      return violate("HELLO of rank " + std::to_string(request_.delta) + " of " + std::to_string(request_.number));
+      return violate("HELLO with rank " + std::to_string(request_.delta) + " of " + std::to_string(request_.number));
     }
     if (value().size() > limits::kStoreNameBytes) return violate("HELLO with too long a name");
     table_.ranks_.hello(from_, {static_cast<int>(request_.delta), static_cast<int>(request_.number), value()});

@@ -298,7 +298,7 @@ TEST_CASE("a store of one's own says what it cannot do and waits for five minute
   CHECK(store->timeout() == 5min);
   expect_error(ddp::ErrorKind::unavailable, {"'k'"}, [&] { store->append("k", "x"); });
   expect_error(ddp::ErrorKind::unavailable, {"list its keys"}, [&] { store->num_keys(); });
-  expect_error(ddp::ErrorKind::timeout, {"nobody set 'b', 'c' within 5 ms"}, [&] {
+  expect_error(ddp::ErrorKind::timeout, {"no rank set 'b', 'c' within 5 ms"}, [&] {
     store->set("a", "");
     store->wait(Keys{"a", "b", "c"}, 5ms);
   });

@@ -88,7 +88,7 @@ TEST_CASE("a token has 16 to 4096 bytes") {
     const auto token = StoreToken::from_text(std::string(size, 'x'));
     REQUIRE_FALSE(token);
     CHECK_THAT(token.error().message, Catch::StartsWith("has " + std::to_string(size) + " bytes") &&
-                                          Catch::EndsWith("Make one with: head -c 32 /dev/urandom | base64"));
+                                          Catch::EndsWith("Create one with: head -c 32 /dev/urandom | base64"));
   }
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("a token file is the token, without one line break at its end") {
 TEST_CASE("a token file that others can use is refused, with the command that helps") {
   for (const mode_t mode : {0640, 0604, 0620, 0602, 0610, 0601, 0777}) {
     const TokenFile file(kText, mode);
-    CHECK(file.mistake() == "can be used by others than its owner. Run: chmod 600 " + file.path);
+    CHECK(file.mistake() == "can be accessed by users other than its owner. Run: chmod 600 " + file.path);
   }
 }
 
@@ -131,7 +131,7 @@ TEST_CASE("what is no regular file is no token file") {
   for (const std::string& path : {folder.path(), fifo, std::string("/dev/null")}) {
     const auto token = StoreToken::from_file(path);
     REQUIRE_FALSE(token);
-    CHECK_THAT(token.error().message, Catch::StartsWith("is no regular file"));
+    CHECK_THAT(token.error().message, Catch::StartsWith("is not a regular file"));
   }
   CHECK(StoreToken::from_file(folder.path() + "/absent").error().message ==
         "cannot be read (No such file or directory). Check its name.");

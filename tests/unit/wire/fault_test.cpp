@@ -48,10 +48,10 @@ TEST_CASE("what is no fault is told with what can stand there") {
   says("rank=1,at=any:3,kind=explode", "stop, skip, swap");
   says("rank=1,at=any:3,kind=delay", "delay needs a time");
   says("rank=1,at=any:3,kind=delay=soon", "delay needs a time");
-  says("rank=1,at=any:3,kind=stop=5s", "no kind of fault");
+  says("rank=1,at=any:3,kind=stop=5s", "is not a kind of fault");
   says("rank=1,rank=2,at=any:3,kind=stop", "twice");
-  says("rank=1,at=10x,kind=stop", "'10x' is no place");
-  says("rank=1,at=10s,kind=swap", "at a time there are stop, kill and delay; 'swap' needs a call");
+  says("rank=1,at=10x,kind=stop", "'10x' is not a valid place");
+  says("rank=1,at=10s,kind=swap", "only stop, kill and delay can happen at a time; 'swap' needs a call");
 }
 
 TEST_CASE("several faults are separated by spaces") {

@@ -24,7 +24,7 @@ Question question_to_ras(const std::string& address) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return {"NCCL RAS", [=](net::Deadline deadline) {
             if (port) return ask_ras(host, static_cast<std::uint16_t>(*port), deadline);
-            return EvidenceSource{"NCCL RAS", "", {}, {"NCCL_RAS_ADDR is not HOST:PORT: " + address}};
+            return EvidenceSource{"NCCL RAS", "", {}, {"NCCL_RAS_ADDR=" + address + " is not of the form HOST:PORT"}};
           }};
 }
 
@@ -71,7 +71,7 @@ void EvidenceTaker::ask(std::vector<Question> questions) {
                                              {}});
     asked.watch = loop_.watch_readable(asked.thread.ready(), [this, &asked] {
       asked.answer = asked.thread.result().value_or(
-          EvidenceSource{asked.name, "", {}, {"could not be asked: no thread can be started for it"}});
+          EvidenceSource{asked.name, "", {}, {"was not queried, because no thread can be started for it"}});
       const bool is_open = std::ranges::any_of(asked_, [](const Asked& one) { return !one.answer; });
       if (!is_open) timer_.reset();
       finish_if_done();
@@ -83,7 +83,7 @@ void EvidenceTaker::finish_if_done() {
   if (!has_stacks_ || timer_) return;
   Evidence evidence{std::move(taken_), {}};
   for (Asked& asked : asked_) {
-    evidence.sources.push_back(asked.answer.value_or(EvidenceSource{asked.name, "", {}, {"gave no answer in time"}}));
+    evidence.sources.push_back(asked.answer.value_or(EvidenceSource{asked.name, "", {}, {"did not answer in time"}}));
   }
   asked_.clear();
   const Done done = std::exchange(done_, nullptr);

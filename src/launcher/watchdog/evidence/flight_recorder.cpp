@@ -80,7 +80,7 @@ std::optional<std::string> value_of(std::span<const std::string> environment, st
 }
 
 std::string nobody_reads(const std::string& shown) {
-  return "nobody reads " + shown + ": the process has ended, or makes no records any more";
+  return "no process reads " + shown + ": the worker has exited or no longer records";
 }
 
 // `shown` is the path for messages. Returns why the rank could not be asked, or an empty text if it was asked.
@@ -88,9 +88,9 @@ std::string ask(const std::string& path, const std::string& shown) {
   const base::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
   if (!fd && errno == ENXIO) return nobody_reads(shown);
   if (!fd && errno == ENOENT) {
-    return "no pipe " + shown + " (TORCH_NCCL_TRACE_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)";
+    return "no pipe " + shown + " (TORCH_NCCL_TRACE_BUFFER_SIZE is 0, no NCCL group yet, or the worker has exited)";
   }
-  if (!fd && errno == ELOOP) return shown + " is a symbolic link and not a pipe";
+  if (!fd && errno == ELOOP) return shown + " is a symbolic link, not a pipe";
   if (!fd) return "cannot open the pipe " + shown + ": " + std::strerror(errno);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0 || !S_ISFIFO(status.st_mode)) return shown + " is not a pipe";
@@ -150,10 +150,10 @@ void wait_for_files(std::vector<Recorder>& recorders, net::Deadline deadline, co
 std::string what_is_missing(const Recorder& recorder) {
   if (!recorder.trouble.empty()) return recorder.trouble;
   if (recorder.growing != nullptr) {
-    return "had not written all of " + frame_text(recorder.growing->stem, kPathBytes) + "<rank> in time";
+    return "did not finish writing " + frame_text(recorder.growing->stem, kPathBytes) + "<rank> in time";
   }
-  return "was asked, but has written no file in time (with TORCH_NCCL_DUMP_ON_TIMEOUT=0, PyTorch looks at its pipe "
-         "only every few minutes)";
+  return "was asked, but wrote no file in time (with TORCH_NCCL_DUMP_ON_TIMEOUT=0, PyTorch reads its pipe only every "
+         "few minutes)";
 }
 
 }  // namespace

@@ -37,10 +37,10 @@ std::string place_of(const std::string& host, std::uint16_t port) {
 }
 
 std::string why_not_connected(const std::string& place, const SocketFailure& failure) {
-  if (failure.kind == Kind::timed_out) return place + " gave no answer in time";
+  if (failure.kind == Kind::timed_out) return place + " did not answer in time";
   if (failure.message != std::strerror(ECONNREFUSED)) return "cannot connect to " + place + ": " + failure.message;
-  return "nobody listens at " + place +
-         " (connection refused): NCCL is older than 2.24, has made no communicator yet, or has NCCL_RAS_ENABLE=0";
+  return "no process listens on " + place +
+         " (connection refused): NCCL is older than 2.24, has created no communicator yet, or NCCL_RAS_ENABLE is 0";
 }
 
 class Conversation {
@@ -75,7 +75,7 @@ class Conversation {
 
   // Explains why there is no answer.
   base::Failure no_answer(const SocketFailure& failure, const std::string& command) const {
-    if (failure.kind == Kind::timed_out) return {place_ + " gave no answer in time"};
+    if (failure.kind == Kind::timed_out) return {place_ + " did not answer in time"};
     return {place_ + " did not answer " + command + ": " + failure.message};
   }
 
@@ -108,14 +108,14 @@ std::string Conversation::ask_all(const std::string& command, std::string& text)
   text = std::move(heard_);
   if (text.size() > kRasTextBytes) {
     text.resize(kRasTextBytes);
-    return place_ + " said more than " + base::human_bytes(kRasTextBytes) + "; the rest is left out";
+    return place_ + " sent more than " + base::human_bytes(kRasTextBytes) + "; the rest is omitted";
   }
   const SocketFailure& end = more.error();
   if (text.empty()) return no_answer(end, command).message;
-  if (end.kind == Kind::timed_out) return place_ + " had not said all in time; the rest is left out";
+  if (end.kind == Kind::timed_out) return place_ + " did not complete its answer in time; the rest is missing";
   // A service that dies while it collects data ends its answer with "Communicators...", without a line break.
   if (end.kind == Kind::closed && text.ends_with('\n')) return "";
-  return place_ + " broke off in the middle of its answer: " + end.message;
+  return place_ + " closed the connection in the middle of its answer: " + end.message;
 }
 
 // Limits the time that the service may take: it has to give up on dead ranks before this client gives up on it.
@@ -174,7 +174,7 @@ std::vector<std::string> ras_essence(std::string_view text, std::size_t most_lin
       }
     }
   }
-  if (left_out > 0) essence.push_back("… and " + base::counted(left_out, "line") + " more");
+  if (left_out > 0) essence.push_back("… and " + base::counted(left_out, "more line"));
   return essence;
 }
 

@@ -97,13 +97,13 @@ StackCapture capture_stacks(pid_t pid, std::size_t most_threads) {
   }
   const bool has_stack = std::ranges::any_of(capture.threads, [](const auto& t) { return t.runs || !t.stack.empty(); });
   if (threads.empty()) {
-    capture.obstacle = "it has ended";
+    capture.obstacle = "it has exited";
   } else if (capture.maps.empty() || !has_stack) {
-    capture.obstacle = "its memory may not be read";
+    capture.obstacle = "ddplaunch may not read its memory";
   }
 #else
   static_cast<void>(most_threads);
-  capture.obstacle = "not on this kind of processor";
+  capture.obstacle = "not supported on this processor architecture";
 #endif
   return capture;
 }

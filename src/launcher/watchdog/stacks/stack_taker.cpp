@@ -150,7 +150,7 @@ void StackTaker::ask_tools() {
       continue;
     }
     if (++tools > limits::kStackTools) {
-      asked.result.missing.push_back("no more than " + std::to_string(limits::kStackTools) + " tools at a time");
+      asked.result.missing.push_back("at most " + std::to_string(limits::kStackTools) + " tools run at a time");
     } else {
       asked.tools = tools_for(python, means_);
       if (has_signal(asked)) asked.tools = asked.tools.first(1);  // native functions come from its signal handler
@@ -203,7 +203,7 @@ void StackTaker::tool_ended(Asked& asked, const Tool& tool, const std::string& o
   asked.tool.reset();
   asked.result.threads = tool.parse(output);
   if (asked.result.threads.empty()) {
-    asked.result.missing.push_back(std::string(tool.name) + ": told no stack (may it look into the process?)");
+    asked.result.missing.push_back(std::string(tool.name) + ": printed no stack (is it allowed to trace the process?)");
     return run_next_tool(asked);
   }
   asked.result.source = tool.source();
@@ -305,7 +305,7 @@ void StackTaker::finish() {
       asked.result.source = "signal handler";
       const auto names = names_.find(asked.request.pid);
       if (names == names_.end())
-        asked.result.missing.emplace_back("the names of its functions could not be read in time");
+        asked.result.missing.emplace_back("the names of its functions could not be determined in time");
       asked.result.threads = names == names_.end() ? addresses_of(asked.raw) : names->second;
     }
     const std::vector<ThreadSample> samples = sample_threads(asked.request.pid, kStackThreads);

@@ -65,7 +65,7 @@ class Channels {
         throw Error(ErrorKind::mismatch,
                     "rank " + std::to_string(call.peer) + " sends " +
                         describe(ConstBuffer(nullptr, message.bytes / size_of(type), type)) +
-                        ", and this rank receives " + describe(call.output),
+                        ", but this rank receives " + describe(call.output),
                     call.peer);
       }
       const std::size_t piece = std::min(half, bytes - done);

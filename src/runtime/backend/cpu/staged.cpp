@@ -35,8 +35,8 @@ void Staged::require_size(const TransferPlan& own, std::size_t index) const {
   const std::size_t taken = own.taken_from(static_cast<int>(index)).bytes();
   if (given == taken) return;
   throw Error(ErrorKind::mismatch,
-              "rank " + std::to_string(node_->rank_of(index)) + " gives " +
-                  base::counted(static_cast<std::int64_t>(given), "byte") + ", and this rank has a buffer for " +
+              "rank " + std::to_string(node_->rank_of(index)) + " sends " +
+                  base::counted(static_cast<std::int64_t>(given), "byte") + ", but this rank has a buffer for " +
                   std::to_string(taken),
               node_->rank_of(index));
 }

@@ -76,14 +76,14 @@ bool is_out_of_reach(const std::string& text) {
 [[noreturn]] void translate(const gloo::Exception& exception) {
   const std::string text = exception.what();
   if (is_out_of_reach(text)) {
-    throw Error(
-        ErrorKind::peer_lost,
-        "the network between the two does not answer, and the kernel has given the connection up (gloo: " + text + ")");
+    throw Error(ErrorKind::peer_lost,
+                "the network between the two ranks does not respond, and the kernel closed the connection (gloo: " +
+                    text + ")");
   }
   if (text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos) {
     throw Error(ErrorKind::timeout, "a rank did not take part in time (gloo: " + text + ")");
   }
-  throw Error(ErrorKind::peer_lost, "it has ended, or given up: a connection broke (gloo: " + text + ")");
+  throw Error(ErrorKind::peer_lost, "it has exited or given up, because a connection broke (gloo: " + text + ")");
 }
 
 // Runs a Gloo call and translates the exceptions that it throws. Gloo writes to its sockets in this thread and in its
@@ -238,7 +238,7 @@ class Connections : public GlooContext {
     while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
       // If a rank failed after all had connected, it is not reported here. The first operation reports the reason.
       const std::string all = kAllConnected;
-      if (watch_.lost() && !store->check({&all, 1})) throw told_as(Error(ErrorKind::peer_lost, "a rank has ended"));
+      if (watch_.lost() && !store->check({&all, 1})) throw told_as(Error(ErrorKind::peer_lost, "a rank has exited"));
       if (Clock::now() >= deadline) throw_late();
     }
     try {

@@ -33,15 +33,15 @@ void initialize_once() {
   int level = MPI_THREAD_SINGLE;
   if (initialized != 0) {
     // The program initialized MPI, so the program also finalizes it.
-    require_mpi(MPI_Query_thread(&level), "say its thread level");
+    require_mpi(MPI_Query_thread(&level), "report its thread level");
   } else {
     require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "begin");
     ::on_exit(finalize_at_exit, nullptr);
   }
   if (level < MPI_THREAD_MULTIPLE) {
     throw Error(ErrorKind::unavailable,
-                "MPI was begun without full thread support; call MPI_Init_thread with MPI_THREAD_MULTIPLE, or leave it "
-                "to ddp::init(). (This MPI may have been built without it.)");
+                "MPI was initialized without full thread support. Call MPI_Init_thread with MPI_THREAD_MULTIPLE, or "
+                "let ddp::init() initialize MPI. (This MPI may have been built without thread support.)");
   }
 }
 
@@ -51,10 +51,10 @@ void require_same_world(const BackendOptions& options) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank == options.rank && size == options.size) return;
-  throw Error(ErrorKind::mismatch,
-              "MPI says rank " + std::to_string(rank) + " of " + std::to_string(size) + ", the environment rank " +
-                  std::to_string(options.rank) + " of " + std::to_string(options.size) +
-                  ". Start the program with mpirun and not with ddplaunch, and without RANK being set.");
+  throw Error(ErrorKind::mismatch, "MPI reports rank " + std::to_string(rank) + " of " + std::to_string(size) +
+                                       ", but the environment sets rank " + std::to_string(options.rank) + " of " +
+                                       std::to_string(options.size) +
+                                       ". Start the program with mpirun, not with ddplaunch, and unset RANK.");
 }
 
 MPI_Comm whole_world(const BackendOptions& options) {
@@ -70,10 +70,10 @@ MPI_Comm create_part(const std::vector<int>& ranks) {
   MPI_Group world = MPI_GROUP_NULL;
   MPI_Group part = MPI_GROUP_NULL;
   MPI_Comm result = MPI_COMM_NULL;
-  require_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "tell its ranks");
+  require_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "list its ranks");
   const int included = MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &part);
   MPI_Group_free(&world);
-  require_mpi(included, "make a group of ranks");
+  require_mpi(included, "create a group of ranks");
   const int made = MPI_Comm_create_group(MPI_COMM_WORLD, part, 0, &result);
   MPI_Group_free(&part);
   require_mpi(made, "connect a group of ranks");
@@ -116,9 +116,9 @@ void require_mpi(int code, const std::string& deed) {
   int error_class = MPI_SUCCESS;
   MPI_Error_class(code, &error_class);
   if (error_class == MPI_ERR_TRUNCATE) {
-    throw Error(
-        ErrorKind::mismatch,
-        "another rank gives more than this rank has a buffer for: do all ranks give and expect the same counts?");
+    throw Error(ErrorKind::mismatch,
+                "another rank sends more than fits into the buffer of this rank. Check that all ranks send and expect "
+                "the same counts.");
   }
   throw Error(ErrorKind::internal, "MPI cannot " + deed + " (" + text + ")");
 }

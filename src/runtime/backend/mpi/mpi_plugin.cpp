@@ -259,7 +259,7 @@ ProbeResult probe(const BackendOptions& options) {
 
 std::string broadcast(const BackendOptions& options, const std::string& text) {
   MpiCommunicator communicator(options);
-  const MpiWait wait(options.timeout, "tell where the ranks meet");
+  const MpiWait wait(options.timeout, "report where the ranks meet");
   struct Told {
     int bytes = 0;
     std::string text;

@@ -157,10 +157,10 @@ CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
 CudaLibrary open_cuda(const char* file) {
   const auto functions = std::make_shared<const CudaFunctions>(file);
   const std::string& obstacle = functions->obstacle();
-  if (obstacle.find("No such file") != std::string::npos) return {{}, "there is no NVIDIA driver here"};
+  if (obstacle.find("No such file") != std::string::npos) return {{}, "no NVIDIA driver is installed here"};
   if (!obstacle.empty()) return {{}, "the NVIDIA driver cannot be used (" + obstacle + ")"};
   if (const CudaStatus status = functions->init(0); status != kCudaSuccess) {
-    return {{}, "the NVIDIA driver does not start (" + name_of(*functions, status) + ")"};
+    return {{}, "the NVIDIA driver cannot be initialized (" + name_of(*functions, status) + ")"};
   }
   return {table_of(functions), ""};
 }

@@ -20,7 +20,7 @@ void use_gpu(const CudaApi& cuda, int device) {
 }
 
 CudaStream::CudaStream(const CudaApi& cuda) : cuda_(cuda) {
-  require_cuda(cuda_, cuda_.create_stream(handle_), "make a stream");
+  require_cuda(cuda_, cuda_.create_stream(handle_), "create a stream");
 }
 
 CudaStream::~CudaStream() {
@@ -40,7 +40,7 @@ CudaEventHandle CudaEvents::record(CudaStreamHandle stream) {
       free_.pop_back();
     }
   }
-  if (event == nullptr) require_cuda(cuda_, cuda_.create_event(event), "make an event");
+  if (event == nullptr) require_cuda(cuda_, cuda_.create_event(event), "create an event");
   require_cuda(cuda_, cuda_.record_event(event, stream), "record an event");
   return event;
 }
@@ -62,7 +62,7 @@ void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit)
   CudaStatus status = kCudaNotReady;
   while ((status = cuda_.query_event(done)) == kCudaNotReady) {
     if (!polling.pause())
-      throw Error(ErrorKind::timeout, "a CUDA stream is not done after " + base::human_duration(limit));
+      throw Error(ErrorKind::timeout, "a CUDA stream has not finished after " + base::human_duration(limit));
   }
   require_cuda(cuda_, status, "finish its work");
   put_back(done);
@@ -78,7 +78,7 @@ std::byte* DeviceScratch::reserve(std::size_t bytes) {
     const std::size_t wanted = std::max(bytes, 2 * bytes_);
     void* memory = nullptr;
     require_cuda(cuda_, cuda_.allocate(memory, wanted),
-                 "allocate " + std::to_string(wanted) + " bytes of GPU memory to stage a host buffer in");
+                 "allocate " + std::to_string(wanted) + " bytes of GPU memory to stage a host buffer");
     pieces_.push_back(memory);
     bytes_ = wanted;
   }
@@ -96,7 +96,7 @@ void CudaSideStream::order(void* earlier, void* later) {
 SideStream::Mark CudaSideStream::mark(void* stream) {
   use_gpu(*cuda_, device_);
   CudaEventHandle event = nullptr;
-  require_cuda(*cuda_, cuda_->create_timed_event(event), "make an event");
+  require_cuda(*cuda_, cuda_->create_timed_event(event), "create an event");
   const Mark result(event, [cuda = cuda_](void* made) { cuda->destroy_event(made); });
   require_cuda(*cuda_, cuda_->record_event(event, stream), "record an event");
   return result;
@@ -107,7 +107,7 @@ std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& l
   double result = 0;
   const CudaStatus status = cuda_->seconds_between(earlier.get(), later.get(), result);
   if (status == kCudaNotReady) return std::nullopt;
-  require_cuda(*cuda_, status, "tell the time between two events");
+  require_cuda(*cuda_, status, "measure the time between two events");
   return result;
 }
 

@@ -10,13 +10,13 @@ ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string&
   if (count == 0) return {"no NVIDIA GPU is visible here", ""};
   const int device = device_of(local_rank, count);
   if (device >= count) {
-    return {"there is no GPU for local rank " + std::to_string(local_rank) + ": " + std::to_string(count) +
-                " are visible here",
+    return {"there is no GPU for local rank " + std::to_string(local_rank) +
+                " (visible GPUs: " + std::to_string(count) + ")",
             ""};
   }
   std::string bus_id;
   if (const CudaStatus status = cuda.bus_id(device, bus_id); status != kCudaSuccess) {
-    return {"GPU " + std::to_string(device) + " does not answer (" + cuda.error_name(status) + ")", ""};
+    return {"GPU " + std::to_string(device) + " does not respond (" + cuda.error_name(status) + ")", ""};
   }
   return {"", gpu_may_be_shared ? "" : host + "/" + bus_id};
 }

@@ -129,7 +129,7 @@ NcclLibrary open_nccl(const char* file) {
   if (!obstacle.empty()) {
     return {{},
             "NCCL cannot be used (" + std::string(file) + ": " + obstacle +
-                "). Install it, or put its folder into LD_LIBRARY_PATH."};
+                "). Install NCCL, or add its directory to LD_LIBRARY_PATH."};
   }
   NcclLibrary found{table_of(functions), ""};
   functions->get_version(&found.api.version);

@@ -155,8 +155,9 @@ void NcclBackend::try_out(std::chrono::milliseconds timeout) {
   trial.timeout = timeout;
   run(trial);
   if (one != static_cast<float>(options_.size)) {
-    throw Error(ErrorKind::internal, "the GPUs add " + std::to_string(options_.size) + " ones up to " +
-                                         std::to_string(one) + ". " + what_to_try(GpuSurroundings::look(true, false)));
+    throw Error(ErrorKind::internal, "the GPUs computed " + std::to_string(one) + " as the sum of " +
+                                         std::to_string(options_.size) + " ones. " +
+                                         what_to_try(GpuSurroundings::look(true, false)));
   }
 }
 
@@ -208,7 +209,7 @@ void NcclBackend::require_own_memory(const ConstBuffer& buffer) const {
   require_cuda(cuda_, cuda_.device_of(buffer.data, device), "look up a pointer");
   if (device == device_) return;
   throw Error(ErrorKind::invalid_argument,
-              device == kNoCudaDevice ? describe(buffer) + " is said to be in GPU memory, which it is not"
+              device == kNoCudaDevice ? describe(buffer) + " is declared to be in GPU memory, but it is not"
                                       : describe(buffer) + " is in the memory of GPU " + std::to_string(device) +
                                             "; this rank uses GPU " + std::to_string(device_));
 }

@@ -89,8 +89,8 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
   NcclUniqueId id{};
   if (members.rank == 0) {
     if (const NcclResult result = nccl.get_unique_id(id); result != NcclResult::success) {
-      throw Error(ErrorKind::internal,
-                  "NCCL cannot make a unique id (" + nccl.error_string(result) + "; " + nccl.last_error(nullptr) + ")");
+      throw Error(ErrorKind::internal, "NCCL cannot create a unique id (" + nccl.error_string(result) + "; " +
+                                           nccl.last_error(nullptr) + ")");
     }
     look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
     return id;
@@ -100,7 +100,7 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
   while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
     members.look_around();
     if (std::chrono::steady_clock::now() > end) {
-      throw Error(ErrorKind::timeout, "no NCCL id came within " + base::human_duration(members.timeout));
+      throw Error(ErrorKind::timeout, "no NCCL id arrived within " + base::human_duration(members.timeout));
     }
     std::this_thread::sleep_for(limits::kStoreLook);
   }
@@ -117,7 +117,7 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)
     : nccl_(nccl), members_(members) {
   const NcclResult result = nccl_.init_rank(*made_, members_.size, id, members_.rank);
-  if (is_failure(result)) throw_failure(result, "the ranks cannot make their NCCL communicator");
+  if (is_failure(result)) throw_failure(result, "the ranks cannot create their NCCL communicator");
   finish_making();
 }
 
@@ -147,7 +147,7 @@ void NcclCommunicator::stay_out_of_split() {
 void NcclCommunicator::finish_making(NcclCommunicator* parent) {
   try {
     if (parent != nullptr) parent->settle(members_.timeout, kSplitDeed, "a rank did not take part");
-    settle(members_.timeout, "the ranks cannot make their NCCL communicator", "a rank did not come");
+    settle(members_.timeout, "the ranks cannot create their NCCL communicator", "a rank did not arrive");
     being_made_ = false;
   } catch (const Error&) {
     abort();
@@ -158,7 +158,7 @@ void NcclCommunicator::finish_making(NcclCommunicator* parent) {
 
 void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
                              std::chrono::milliseconds timeout) {
-  constexpr const char* kDeed = "the GPUs' collective cannot begin";
+  constexpr const char* kDeed = "the GPUs' collective cannot start";
   const std::lock_guard deed(deeds_);
   {
     const std::lock_guard lock(mutex_);
@@ -203,7 +203,7 @@ NcclOp NcclCommunicator::premultiplied_sum(const NcclStep& step) {
   NcclOp op = NcclOp::sum;
   Scalar scalar = scalar_of(*step.factor, step.type);
   const NcclResult result = nccl_.create_premultiplied_sum(op, &scalar, step.type, handle());
-  if (is_failure(result)) throw_failure(result, "NCCL cannot make a premultiplied sum");
+  if (is_failure(result)) throw_failure(result, "NCCL cannot create a premultiplied sum");
   return op;
 }
 
@@ -223,8 +223,9 @@ bool NcclCommunicator::settled() {
   const NcclResult now = state();
   if (is_failure(now)) {
     members_.look_for_the_reason();
-    throw_failure(now, now == NcclResult::remote_error ? "the connection to another rank broke: that rank has ended"
-                                                       : "the GPUs' collective failed");
+    throw_failure(now, now == NcclResult::remote_error
+                           ? "the connection to another rank broke, because that rank has exited"
+                           : "the GPUs' collective failed");
   }
   return now == NcclResult::success;
 }

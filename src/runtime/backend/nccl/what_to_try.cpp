@@ -41,7 +41,7 @@ std::string what_to_try(const GpuSurroundings& here) {
   std::vector<std::string> ways;
   if (here.shares_node && !here.p2p_disabled) {
     ways.push_back(std::string("NCCL_P2P_DISABLE=1 (PCIe ACS or an IOMMU") + (here.iommu ? ", which is on here," : "") +
-                   " keeps GPUs from each other's memory; if it helps, turn them off in the BIOS)");
+                   " blocks peer access between GPUs; if it helps, disable it in the BIOS)");
   }
   if (here.shares_node && !here.shm_disabled && here.shm_free < kEnoughSharedMemory) {
     ways.push_back("a larger /dev/shm (" + std::to_string(here.shm_free >> 20) +
@@ -52,9 +52,9 @@ std::string what_to_try(const GpuSurroundings& here) {
                    (here.interface.empty() ? "NCCL's choice" : here.interface) + ")");
     ways.push_back("NCCL_IB_DISABLE=1 (sockets instead of InfiniBand)");
   }
-  ways.push_back("NCCL_DEBUG=INFO (NCCL says what it does)");
+  ways.push_back("NCCL_DEBUG=INFO (NCCL logs what it does)");
   if (!here.has_substitute) ways.push_back("--backend=nccl,gloo (gloo takes over where nccl does not work)");
-  return "No collective of this group has worked yet. Try, one by one: " + base::join(ways, "; ") + ".";
+  return "No collective of this group has succeeded yet. Try, one by one: " + base::join(ways, "; ") + ".";
 }
 
 }  // namespace ddp::internal

@@ -70,7 +70,7 @@ class HalfHook : public CommunicationHook {
 std::shared_ptr<CommunicationHook> make_half_hook(DataType type) {
   if (type != DataType::f16 && type != DataType::bf16) {
     throw Error(ErrorKind::invalid_argument,
-                "make_half_hook: gradients can travel as f16 or bf16, not as " + std::string(to_string(type)));
+                "make_half_hook: gradients can be sent as f16 or bf16, not as " + std::string(to_string(type)));
   }
   return std::make_shared<HalfHook>(type);
 }

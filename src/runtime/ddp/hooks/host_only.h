@@ -12,8 +12,8 @@ namespace ddp::internal {
 inline void require_host(const GradientBucket& bucket, const std::string& hook) {
   if (bucket.ranges.empty() || bucket.ranges.front().device == DeviceType::cpu) return;
   throw Error(ErrorKind::unavailable, "the " + hook +
-                                          " hook computes in host memory, and these gradients are in GPU memory. Leave "
-                                          "the hook out, or write a CommunicationHook with kernels of your own");
+                                          " hook computes in host memory, but these gradients are in GPU memory. "
+                                          "Remove the hook, or write a CommunicationHook with your own kernels");
 }
 
 }  // namespace ddp::internal

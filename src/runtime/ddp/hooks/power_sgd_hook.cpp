@@ -181,10 +181,10 @@ class PowerSgdHook : public CommunicationHook {
 
 std::shared_ptr<CommunicationHook> make_power_sgd_hook(PowerSgdOptions options) {
   if (options.rank < 1 || options.start_step < 0 || !(options.least_compression > 0)) {
-    throw Error(ErrorKind::invalid_argument, "make_power_sgd_hook: rank is 1 or more (" + std::to_string(options.rank) +
-                                                 "), start_step 0 or more (" + std::to_string(options.start_step) +
-                                                 "), least_compression more than 0 (" +
-                                                 std::to_string(options.least_compression) + ")");
+    throw Error(ErrorKind::invalid_argument,
+                "make_power_sgd_hook: rank must be 1 or more (" + std::to_string(options.rank) +
+                    "), start_step 0 or more (" + std::to_string(options.start_step) +
+                    "), least_compression more than 0 (" + std::to_string(options.least_compression) + ")");
   }
   return std::make_shared<PowerSgdHook>(options);
 }

@@ -123,9 +123,7 @@ class TopKHook : public CommunicationHook {
 std::shared_ptr<CommunicationHook> make_top_k_hook(double density) {
   if (!(density > 0 && density <= 1)) {
     throw Error(ErrorKind::invalid_argument,
-                "make_top_k_hook: the density is a share of the elements, above 0 and at "
-                "most 1, not " +
-                    std::to_string(density));
+                "make_top_k_hook: the density must be above 0 and at most 1, not " + std::to_string(density));
   }
   return std::make_shared<TopKHook>(density);
 }

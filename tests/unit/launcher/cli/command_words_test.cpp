@@ -108,7 +108,8 @@ TEST_CASE("the compatibility mode of torchrun takes an option that is cut short 
   expect_one({"--shut=3", "p"}, "grace", "3", torchrun);
   expect_one({"--overs", "p"}, "oversubscribe", "1", torchrun);
   expect_one({"--no-coll", "p"}, "collapse", "0", torchrun);
-  CHECK(mistake({"--st", "p"}, torchrun) == "--st may mean --standalone or --start-method. Write it out.");
+  CHECK(mistake({"--st", "p"}, torchrun) ==
+        "--st is ambiguous: it may mean --standalone or --start-method. Write the full name.");
   CHECK(mistake({"--nproc=2", "p"}) == "unknown option --nproc. Did you mean --nproc-per-node?");
 }
 

@@ -74,16 +74,15 @@ TEST_CASE("mistakes in a JSON file are told") {
   CHECK(json_mistake(R"({"rdzv-conf": {"timeout": 1}})").starts_with("job.json gives rdzv-conf a value"));
   CHECK(json_mistake(R"({"quiet": "loud"})") == "job.json: quiet=loud is neither true nor false.");
   CHECK(json_mistake(R"({"no-tag": true})") == "job.json: no-tag cannot be set in a file. Use tag.");
-  CHECK(json_mistake(R"({"duplicate-stdout-filters": ["a,b", "c"]})").find("comma within a part") != std::string::npos);
+  CHECK(json_mistake(R"({"duplicate-stdout-filters": ["a,b", "c"]})").find("comma within an element") !=
+        std::string::npos);
 }
 
 TEST_CASE("what the reader of TOML would pass over is told with its line") {
-  CHECK(toml_mistake("quiet\nm\n") == "job.toml:2: \"m\" is not understood. Write NAME = VALUE.");
+  CHECK(toml_mistake("quiet\nm\n") == "job.toml:2: \"m\" is not of the form NAME = VALUE.");
   CHECK(toml_mistake("tag = \"#${rank}\"\n").starts_with("job.toml:1: a # within quotes"));
-  CHECK(toml_mistake("tee = [1,\n 2\n") == "job.toml: a list that begins with [ does not end.");
+  CHECK(toml_mistake("tee = [1,\n 2\n") == "job.toml: a list begins with [ but has no closing ].");
   CHECK(toml_mistake("# x\n\ngrcae = 1") == "job.toml:3: unknown option grcae. Did you mean grace?");
   CHECK(toml_mistake("grace = 1\nquiet\ngrace=2") == "job.toml:3: grace is given twice. Keep one.");
-  CHECK(toml_mistake("[a]\ngrace = 1")
-            .ends_with("sections have no meaning. Write all options "
-                       "without one."));
+  CHECK(toml_mistake("[a]\ngrace = 1").ends_with("sections are not supported. Write all options outside of sections."));
 }

@@ -246,10 +246,10 @@ TEST_CASE("a token is never given on the command line") {
   CHECK(find_option("auth-token", job_options()) == nullptr);
 }
 
-TEST_CASE("options that exclude one another are refused") {
-  CHECK(mistake({{"module", "1"}, {"no-python", "1"}}).starts_with("--no-python and -m exclude one another"));
-  CHECK(mistake({{"module", "1"}, {"run-path", "1"}}).starts_with("--run-path and -m exclude one another"));
-  CHECK(mistake({{"hosts", "a"}, {"hostfile", "f"}}).starts_with("--hosts and --hostfile exclude one another"));
+TEST_CASE("options that cannot be combined are refused") {
+  CHECK(mistake({{"module", "1"}, {"no-python", "1"}}).starts_with("--no-python and -m cannot be combined"));
+  CHECK(mistake({{"module", "1"}, {"run-path", "1"}}).starts_with("--run-path and -m cannot be combined"));
+  CHECK(mistake({{"hosts", "a"}, {"hostfile", "f"}}).starts_with("--hosts and --hostfile cannot be combined"));
   CHECK(mistake({{"json", "1"}}).ends_with("Add --dry-run, or leave --json out."));
   CHECK(options({{"json", "1"}, {"dry-run", "1"}}).json);
   CHECK_FALSE(options({{"module", "1"}, {"no-python", "0"}}).no_python);
@@ -258,7 +258,7 @@ TEST_CASE("options that exclude one another are refused") {
 TEST_CASE("run-path wins over no-python and says so") {
   const Options both = options({{"run-path", "1"}, {"no-python", "1"}});
   CHECK_FALSE(both.no_python);
-  CHECK(both.warnings == std::vector<std::string>{"--no-python has no effect: --run-path asks for Python"});
+  CHECK(both.warnings == std::vector<std::string>{"--no-python has no effect, because --run-path requires Python"});
 }
 
 TEST_CASE("torch.distributed.launch passes the local rank unless use-env is given") {

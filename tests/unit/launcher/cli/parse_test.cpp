@@ -178,7 +178,7 @@ TEST_CASE("mistakes name the variable or the line of the file") {
   CHECK(
       mistake({"--config", file.path(), "p"}).starts_with(file.path() + ":2: grace=soon is not a number of seconds."));
   const ConfigFile section("job.toml", "[workers]\ngrace = 1\n");
-  CHECK(mistake({"--config", section.path(), "p"}).find("sections have no meaning") != std::string::npos);
+  CHECK(mistake({"--config", section.path(), "p"}).find("sections are not supported") != std::string::npos);
   CHECK(mistake({"--config", "/nonexistent.toml", "p"}) ==
         "--config=/nonexistent.toml: the file cannot be read (No such file or directory). Check its name. See "
         "ddplaunch --help");
@@ -193,9 +193,9 @@ TEST_CASE("unknown variables of ours are warnings") {
 TEST_CASE("a job on several nodes tells which options are the environment's") {
   const Words environment = {"PET_NNODES=2", "PET_MASTER_ADDR=head", "PET_NODE_RANK=1"};
   CHECK(options({"p"}, environment).warnings ==
-        Words{"options of the environment: PET_MASTER_ADDR=head, PET_NNODES=2, PET_NODE_RANK=1"});
+        Words{"options set by the environment: PET_MASTER_ADDR=head, PET_NNODES=2, PET_NODE_RANK=1"});
   CHECK(options({"--node-rank=0", "p"}, environment).warnings ==
-        Words{"options of the environment: PET_MASTER_ADDR=head, PET_NNODES=2"});
+        Words{"options set by the environment: PET_MASTER_ADDR=head, PET_NNODES=2"});
   CHECK(options({"--nnodes=2", "--master-addr=head", "--node-rank=0", "p"}, environment).warnings.empty());
   CHECK(options({"p"}, {"PET_ROLE=trainer"}).warnings.empty());
   CHECK(options({"p"}, environment, "torchrun").warnings.empty());
@@ -228,8 +228,8 @@ TEST_CASE("the first word may be a reserved one, and a path never is") {
   CHECK(mistake({"launch", "--no-python", "p"}).ends_with("See ddplaunch launch --help"));
   for (const char* word : {"doctor", "replay"}) {
     CHECK(mistake({word, "-q"}) == std::string("ddplaunch ") + word +
-                                       " is reserved and does nothing yet. To start a program of that name, write ./" +
-                                       word + " or its path.");
+                                       " is reserved for future use. To start a program of that name, write ./" + word +
+                                       " or its path.");
     CHECK(options({std::string("./") + word}).command == Words{std::string("./") + word});
   }
   CHECK(options({"./store"}).command == Words{"./store"});

@@ -61,7 +61,7 @@ TEST_CASE("signals are names with or without SIG") {
   CHECK(parse_signals("15").error().message.starts_with(": 15 is not a signal."));
   CHECK(parse_signals("SIGKILL").error().message == ": SIGKILL cannot be caught. Leave it out.");
   CHECK(parse_signals("TERM,STOP").error().message == ": SIGSTOP cannot be caught. Leave it out.");
-  CHECK(parse_signals("CHLD").error().message.find("whenever a worker ends") != std::string::npos);
+  CHECK(parse_signals("CHLD").error().message.find("whenever a worker exits") != std::string::npos);
   CHECK(parse_signals("SEGV").error().message.find("broken") != std::string::npos);
 }
 
@@ -71,11 +71,12 @@ TEST_CASE("rendezvous settings have known keys and checked values") {
   CHECK(settings.at("timeout") == "900");
   CHECK(settings.at("is_host") == "true");
   CHECK(parse_rendezvous_settings("timeuot=3").error().message == ": unknown key timeuot. Did you mean timeout?");
-  CHECK(parse_rendezvous_settings("zzzzzzzz=3").error().message.find("Known are timeout, ") != std::string::npos);
+  CHECK(parse_rendezvous_settings("zzzzzzzz=3").error().message.find("Known keys: timeout, ") != std::string::npos);
   CHECK(parse_rendezvous_settings("timeout=x").error().message == ": timeout is not a number of seconds.");
   CHECK(parse_rendezvous_settings("rank=-1").error().message == ": rank is not a number from 0.");
   CHECK(parse_rendezvous_settings("is_host=maybe").error().message == ": is_host is not true or false.");
-  CHECK(parse_rendezvous_settings("store_type=file").error().message.find("tcp, the only store") != std::string::npos);
+  CHECK(parse_rendezvous_settings("store_type=file").error().message.find("tcp, the only supported store") !=
+        std::string::npos);
   for (const char* wrong : {"timeout", "=3", "timeout=3,", ","}) {
     CAPTURE(wrong);
     CHECK(parse_rendezvous_settings(wrong).error().message.find("Use KEY=VALUE") != std::string::npos);
@@ -120,7 +121,7 @@ TEST_CASE("a tag has known fields only") {
     CHECK(parse_tag(right).value() == right);
   }
   CHECK(parse_tag("${rnak}").error().message ==
-        " has an unknown field ${rnak}. Known are ${rank}, ${local_rank}, ${node}, ${role}, ${time}.");
+        " has an unknown field ${rnak}. Known fields: ${rank}, ${local_rank}, ${node}, ${role}, ${time}.");
   CHECK(parse_tag("[${rank").error().message.starts_with(" has a ${ without }"));
   CHECK(parse_tag("${}").error().message.starts_with(" has an unknown field ${}"));
 }
@@ -152,7 +153,7 @@ TEST_CASE("hosts, names to forward and a program are not empty") {
   CHECK(parse_host_words("a,,b").error().message.starts_with(": "));
   CHECK(parse_forwarded("A,B*,C=3*").value() == std::vector<std::string>{"A", "B*", "C=3*"});
   CHECK(parse_forwarded("A,,B").error().message.starts_with(" has an empty name."));
-  CHECK(parse_forwarded("*A").error().message == ": a * can only be the end of a name.");
+  CHECK(parse_forwarded("*A").error().message == ": a * is allowed only at the end of a name.");
   CHECK(parse_program("ssh -v").value() == "ssh -v");
   CHECK(parse_program("  ").error().message.starts_with(" is empty. Name a program"));
 }
@@ -165,6 +166,6 @@ TEST_CASE("a run's name, a rendezvous and a node's time-out are known or fit") {
   CHECK(parse_rendezvous_backend("etcd-v2").error().message.ends_with("Use c10d."));
   CHECK(parse_rendezvous_backend("x").error().message.ends_with("Use static or c10d."));
   CHECK(parse_node_timeout("3").value() == 3s);
-  CHECK(parse_node_timeout("2.9").error().message.starts_with(" is too short:"));
+  CHECK(parse_node_timeout("2.9").error().message.starts_with(" is too short, because"));
   CHECK(parse_node_timeout("x").error().message.starts_with(" is not a number of seconds."));
 }

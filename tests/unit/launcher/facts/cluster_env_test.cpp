@@ -63,12 +63,11 @@ TEST_CASE("an allocation's variables do not contradict the processes started in 
 }
 
 TEST_CASE("two schedulers that contradict each other are refused") {
-  CHECK(
-      found(with(kSlurm + kHydra, {"PMI_RANK=0"})) ==
-      "refused: Slurm says that this is node 1 of 2, PMI that it is node 0 of 2. Say which of them started ddplaunch: "
-      "--scheduler=slurm or --scheduler=pmi.");
+  CHECK(found(with(kSlurm + kHydra, {"PMI_RANK=0"})) ==
+        "refused: Slurm reports that this is node 1 of 2, but PMI reports node 0 of 2. Select the one that started "
+        "ddplaunch: --scheduler=slurm or --scheduler=pmi.");
   CHECK(contains(found(with(kSlurm + kHydra, {"PMI_SIZE=4"})),
-                 "Slurm says that this is node 1 of 2, PMI that it is node 1 of 4"));
+                 "Slurm reports that this is node 1 of 2, but PMI reports node 1 of 4"));
   CHECK(contains(found(with(kSlurm + kHydra, {"PMI_RANK=0"}), "pmi"), "PMI: 2 nodes, this is 0"));
   CHECK(contains(found(with(kSlurm + kHydra, {"PMI_RANK=x"}), "slurm"), "Slurm: 2 nodes, this is 1"));
 }
@@ -81,10 +80,9 @@ TEST_CASE("mpirun within a Slurm job is believed: Slurm's step is that of its da
   CHECK(warnings(first).empty());
   const Lines second = with(kOpenMpi, {"OMPI_COMM_WORLD_SIZE=3"}) + with(kSlurm, {"SLURM_NODEID=0"});
   CHECK(contains(found(second), "Open MPI: 3 nodes, this is 1"));
-  CHECK(
-      warnings(second) ==
-      Lines{"Slurm says that this is node 0 of 2, Open MPI that it is node 1 of 3: Open MPI is believed, as the other "
-            "may have started its daemons. --scheduler decides otherwise"});
+  CHECK(warnings(second) ==
+        Lines{"Slurm reports that this is node 0 of 2, but Open MPI reports node 1 of 3. ddplaunch uses Open MPI, "
+              "because the other may have started its daemons. --scheduler overrides this"});
   CHECK(contains(found(second, "slurm"), "Slurm: 2 nodes, this is 0"));
   CHECK(contains(found(with(kFlux, {"PMI_RANK=0"})), "Flux: 2 nodes, this is 1"));
 }
@@ -92,9 +90,8 @@ TEST_CASE("mpirun within a Slurm job is believed: Slurm's step is that of its da
 TEST_CASE("a node beyond the number of nodes is refused") {
   const std::string text = found(with(kSlurm, {"SLURM_NODEID=2"}));
   CHECK(text ==
-        "refused: Slurm: SLURM_NODEID=2 is not below SLURM_STEP_NUM_NODES=2. Unset what is wrong, say it with --nnodes "
-        "and "
-        "--node-rank, or use --scheduler=none.");
+        "refused: Slurm: SLURM_NODEID=2 is not below SLURM_STEP_NUM_NODES=2. Unset the wrong variable, set --nnodes "
+        "and --node-rank, or use --scheduler=none.");
   CHECK(contains(found(with(kOpenMpi, {"OMPI_COMM_WORLD_RANK=2"})),
                  "OMPI_COMM_WORLD_RANK=2 is not below OMPI_COMM_WORLD_SIZE=2"));
   CHECK(contains(found(with(kHydra, {"PMI_RANK=5"})), "PMI_RANK=5 is not below PMI_SIZE=2"));
@@ -121,7 +118,7 @@ TEST_CASE("nonsense in a variable that is needed is refused") {
   }
   CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=n[3-1]"})),
                  "Slurm: SLURM_STEP_NODELIST: host \"n[3-1]\" has the range"));
-  CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=n[0-999999999]"})), "stands for more than 65536 hosts"));
+  CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=n[0-999999999]"})), "expands to more than 65536 hosts"));
   CHECK(contains(found(with(kSlurm, {"SLURM_JOB_ID=1 2"})), "SLURM_JOB_ID=\"1 2\" is not a word"));
   CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NUM_NODES=65537"})), "is not a number from 1 to 65536"));
 }
@@ -150,18 +147,23 @@ TEST_CASE("a scheduler that is asked for must have started us") {
   CHECK(contains(found(kSlurm, "slurm"), "Slurm: 2 nodes, this is 1"));
   CHECK(contains(found(kSlurm + kHydra, "pmi"), "PMI: 2 nodes, this is 1"));
   CHECK(found(kSlurmBatch, "slurm") ==
-        "refused: --scheduler=slurm: not set here: SLURM_STEP_ID. Start it with \"srun --ntasks-per-node=1 ddplaunch "
+        "refused: --scheduler=slurm: these variables are not set: SLURM_STEP_ID. Start it with \"srun "
+        "--ntasks-per-node=1 ddplaunch "
         "…\", "
         "leave the option out, or use --scheduler=none.");
-  CHECK(contains(found({}, "slurm"), "--scheduler=slurm: not set here: SLURM_STEP_ID and SLURM_PROCID. Start it with"));
-  CHECK(contains(found({}, "openmpi"), "not set here: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE. Start it with"));
+  CHECK(contains(found({}, "slurm"),
+                 "--scheduler=slurm: these variables are not set: SLURM_STEP_ID and SLURM_PROCID. Start it with"));
+  CHECK(contains(found({}, "openmpi"),
+                 "these variables are not set: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE. Start it with"));
   CHECK(found({}, "lsf") ==
-        "refused: --scheduler=lsf: not set here: LSB_DJOB_HOSTFILE, or LSB_MCPU_HOSTS. Leave the option out, or "
+        "refused: --scheduler=lsf: these variables are not set: LSB_DJOB_HOSTFILE, or LSB_MCPU_HOSTS. Leave the option "
+        "out, or "
         "use --scheduler=none.");
-  CHECK(contains(found({"RANK=1"}, "kubernetes"), "not set here: JOB_COMPLETION_INDEX, or WORLD_SIZE. Leave"));
+  CHECK(contains(found({"RANK=1"}, "kubernetes"),
+                 "these variables are not set: JOB_COMPLETION_INDEX, or WORLD_SIZE. Leave"));
   for (const std::string& name : scheduler_names()) {
     if (name == "auto" || name == "none") continue;
-    CHECK(contains(found({}, name), "refused: --scheduler=" + name + ": not set here: "));
+    CHECK(contains(found({}, name), "refused: --scheduler=" + name + ": these variables are not set: "));
   }
 }
 

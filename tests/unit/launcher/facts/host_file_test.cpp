@@ -57,14 +57,14 @@ TEST_CASE("IPv6 addresses have brackets where a number follows") {
 }
 
 TEST_CASE("what is neither an address nor a name with a number is refused") {
-  CHECK(contains(list("a:4:b"), "host \"a:4:b\" is no IPv6 address, and has too many colons"));
+  CHECK(contains(list("a:4:b"), "host \"a:4:b\" is not an IPv6 address and has too many colons"));
   CHECK(contains(list("a:4:2"), "too many colons"));
-  CHECK(contains(list("[::g]:4"), "is no IPv6 address in brackets"));
-  CHECK(contains(list("[::1]4"), "is no IPv6 address in brackets"));
-  CHECK(contains(list("a[::1]:4"), "is no IPv6 address in brackets"));
+  CHECK(contains(list("[::g]:4"), "is not an IPv6 address in brackets"));
+  CHECK(contains(list("[::1]4"), "is not an IPv6 address in brackets"));
+  CHECK(contains(list("a[::1]:4"), "is not an IPv6 address in brackets"));
   CHECK(contains(list("[::1:4"), "not closed"));
   CHECK(contains(list("[::1]:"), "has \"\" as its number of workers"));
-  CHECK(contains(list("[::1] :2"), "is no IPv6 address in brackets"));
+  CHECK(contains(list("[::1] :2"), "is not an IPv6 address in brackets"));
   CHECK(contains(list("n[0-4:2]"), "neither a number nor a range"));
   CHECK(contains(list(":4"), "has no name before the colon"));
 }
@@ -136,7 +136,7 @@ TEST_CASE("a host file's failures name the line") {
 TEST_CASE("there is a limit to hosts, not to lines") {
   CHECK(parse_hosts("n[1-65536]").value().size() == kHosts);
   CHECK(contains(list("n[1-65536],a"), "there are more than 65536 hosts"));
-  CHECK(contains(list("n[0-999999999]:4"), "stands for more than 65536 hosts"));
+  CHECK(contains(list("n[0-999999999]:4"), "expands to more than 65536 hosts"));
   CHECK(contains(file("n[1-65536]\nm1\n"), "line 2: there are more than 65536 hosts"));
   std::string slots;
   for (int i = 0; i < 70'000; ++i) slots += i % 2 == 0 ? "a\n" : "b\n";

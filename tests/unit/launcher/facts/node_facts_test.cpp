@@ -94,5 +94,5 @@ TEST_CASE("a token that cannot be used is told with what gave it") {
   const NodeFacts by_both = gather_node_facts(wanted);
   REQUIRE(::unsetenv("DDP_AUTH_TOKEN") == 0);
   CHECK(by_both.auth_token.error().message ==
-        "--auth-token-file=/nonexistent and the variable DDP_AUTH_TOKEN both give a token. Leave one out.");
+        "--auth-token-file=/nonexistent and the variable DDP_AUTH_TOKEN both provide a token. Leave one out.");
 }

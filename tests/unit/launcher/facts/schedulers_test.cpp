@@ -49,7 +49,7 @@ TEST_CASE("several of us on one of Slurm's nodes are refused") {
   const std::string remedy = "Start one on each node: srun --ntasks-per-node=1 ddplaunch …";
   for (const std::string tasks : {"2(x2)", "1,2", "1(x3),4(x2)", "8"}) {
     const std::string text = found(with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=" + tasks}));
-    CHECK(contains(text, "refused: Slurm: SLURM_STEP_TASKS_PER_NODE=\"" + tasks + "\" says that a node has several"));
+    CHECK(contains(text, "refused: Slurm: SLURM_STEP_TASKS_PER_NODE=\"" + tasks + "\" shows that a node has several"));
     CHECK(contains(text, remedy));
   }
   const Lines old = with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=", "SLURM_STEP_NUM_TASKS="});
@@ -75,10 +75,9 @@ TEST_CASE("a batch script of several nodes is warned of") {
   const auto finding = read_cluster_env(request(kSlurmBatch));
   REQUIRE(finding.ok());
   CHECK_FALSE(finding.value().cluster);
-  CHECK(
-      finding.value().warnings ==
-      Lines{"this Slurm job has 3 nodes, but srun did not start ddplaunch, which therefore runs on this node only. For "
-            "all of them: srun --ntasks-per-node=1 ddplaunch …"});
+  CHECK(finding.value().warnings ==
+        Lines{"this Slurm job has 3 nodes, but srun did not start ddplaunch, which therefore runs on this node only. "
+              "To run on all of them: srun --ntasks-per-node=1 ddplaunch …"});
 }
 
 TEST_CASE("a batch script of one node, or of nonsense, is not warned of") {
@@ -97,13 +96,11 @@ TEST_CASE("a step of all components of a heterogeneous job is one of all their n
 TEST_CASE("who leaves components of a heterogeneous job out is warned") {
   const auto warnings = [](const Lines& lines) { return read_cluster_env(request(lines)).value().warnings; };
   CHECK(warnings(kSlurmHetFirst) == Lines{"this Slurm job has 3 nodes in 2 components (SLURM_HET_SIZE), of which this "
-                                          "step has 1. For all of them: srun "
+                                          "step has 1. To run on all of them: srun "
                                           "--het-group=0-1 --ntasks-per-node=1 ddplaunch …"});
-  CHECK(
-      warnings(kSlurmHetBatch) ==
-      Lines{
-          "this Slurm job has 2 components, but srun did not start ddplaunch, which therefore runs on this node only. "
-          "For all of them: srun --het-group=0-1 --ntasks-per-node=1 ddplaunch …"});
+  CHECK(warnings(kSlurmHetBatch) ==
+        Lines{"this Slurm job has 2 components, but srun did not start ddplaunch, which therefore runs on this node "
+              "only. To run on all of them: srun --het-group=0-1 --ntasks-per-node=1 ddplaunch …"});
   CHECK(warnings(with(kSlurmHetFirst, {"SLURM_HET_SIZE="})).empty());
   CHECK(contains(found(with(kSlurmHet, {"SLURM_HET_SIZE=x"})), "SLURM_HET_SIZE=\"x\" is not a number"));
 }
@@ -111,9 +108,8 @@ TEST_CASE("who leaves components of a heterogeneous job out is warned") {
 TEST_CASE("a pod of several that is not asked for is warned of") {
   const auto warnings = [](const Lines& lines) { return read_cluster_env(request(lines)).value().warnings; };
   const Lines pod = with(kPyTorchJob, {"KUBERNETES_SERVICE_HOST=10.0.0.1"});
-  CHECK(warnings(pod) ==
-        Lines{"RANK and WORLD_SIZE=4 may count pods. This is a job of this pod alone; for one job of all of "
-              "them give --scheduler=kubernetes"});
+  CHECK(warnings(pod) == Lines{"RANK and WORLD_SIZE=4 may count pods, but this job runs in this pod only. To run one "
+                               "job in all pods, use --scheduler=kubernetes"});
   CHECK(warnings(kPyTorchJob).empty());
   // A rank of another launcher in a pod, and a job of one pod, cause no warning.
   CHECK(warnings(with(pod, {"LOCAL_RANK=0"})).empty());
@@ -124,14 +120,14 @@ TEST_CASE("a pod of several that is not asked for is warned of") {
 TEST_CASE("Flux") {
   CHECK(found(kFlux) == "Flux: 2 nodes, this is 1 (FLUX_JOB_NNODES, FLUX_TASK_RANK)");
   CHECK(cluster(kFlux).job_id == "3ETxsR9H");
-  CHECK(contains(found(with(kFlux, {"FLUX_JOB_SIZE=4"})), "Flux: FLUX_JOB_SIZE=\"4\" says that a node has several"));
+  CHECK(contains(found(with(kFlux, {"FLUX_JOB_SIZE=4"})), "Flux: FLUX_JOB_SIZE=\"4\" shows that a node has several"));
   CHECK(contains(found(with(kFlux, {"FLUX_TASK_LOCAL_ID=1"})), "flux run -N NODES --tasks-per-node=1 ddplaunch"));
 }
 
 TEST_CASE("PALS") {
   CHECK(found(kPals) == "PALS: 2 nodes, this is 1 (PMI_SIZE, PALS_NODEID)");
   CHECK(cluster(kPals).job_id == "8f0c-11");
-  CHECK(contains(found(with(kPals, {"PALS_RANKID=3"})), "PALS: PALS_RANKID=\"3\" says that a node has several"));
+  CHECK(contains(found(with(kPals, {"PALS_RANKID=3"})), "PALS: PALS_RANKID=\"3\" shows that a node has several"));
   CHECK(contains(found(with(kPals, {"PALS_LOCAL_SIZE=2"})), "Start one on each node: mpiexec --ppn 1"));
   CHECK(found(with(kPals, {"PMI_RANK=", "PMI_SIZE="})) == "PALS: this is node 1 (PALS_NODEID)");
 }
@@ -144,7 +140,7 @@ TEST_CASE("mpirun's second process of two") {
   CHECK_FALSE(mpi.workers);
   CHECK(mpi.job_id == "287965185");
   CHECK(contains(found(with(kOpenMpi, {"OMPI_COMM_WORLD_LOCAL_SIZE=2"})),
-                 "Open MPI: OMPI_COMM_WORLD_LOCAL_SIZE=\"2\" says that a node has several tasks"));
+                 "Open MPI: OMPI_COMM_WORLD_LOCAL_SIZE=\"2\" shows that a node has several tasks"));
   CHECK(contains(found(with(kOpenMpi, {"OMPI_COMM_WORLD_LOCAL_RANK=1"})), "mpirun -npernode 1 ddplaunch …"));
 }
 
@@ -152,7 +148,7 @@ TEST_CASE("hydra's second process of two") {
   CHECK(found(kHydra) == "PMI: 2 nodes, this is 1 (PMI_SIZE, PMI_RANK)");
   CHECK(cluster(kHydra).job_id.empty());
   CHECK(
-      contains(found(with(kHydra, {"MPI_LOCALNRANKS=2"})), "PMI: MPI_LOCALNRANKS=\"2\" says that a node has several"));
+      contains(found(with(kHydra, {"MPI_LOCALNRANKS=2"})), "PMI: MPI_LOCALNRANKS=\"2\" shows that a node has several"));
   CHECK(contains(found(with(kHydra, {"MPI_LOCALNRANKS=2"})), "mpiexec -ppn 1 ddplaunch …"));
 }
 
@@ -195,8 +191,8 @@ TEST_CASE("PBS") {
 
 TEST_CASE("a host that its manager's file does not have is refused") {
   const std::string text = found(with(kPbs, {"PBS_NODENUM="}), "auto", "login");
-  CHECK(
-      contains(text, "refused: PBS: nothing says which node this is: \"login\" is not, or not once, among a.x.org,b"));
+  CHECK(contains(text,
+                 "refused: PBS: the rank of this node is unknown: \"login\" is not listed exactly once in a.x.org,b"));
   CHECK(contains(text, "--scheduler=none"));
   // The host name need not be in the list if there is a number.
   CHECK(contains(found(kPbs, "auto", "container"), "2 nodes, this is 1 (PBS_NODEFILE, PBS_NODENUM)"));

@@ -83,7 +83,7 @@ TEST_CASE("a request to end between two attempts ends the job") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
-  job.fails().says(wire::NodeFailed{0, {.text = "ended by SIGINT", .exit_code = 130, .signal = 2}});
+  job.fails().says(wire::NodeFailed{0, {.text = "terminated by SIGINT", .exit_code = 130, .signal = 2}});
   REQUIRE(job.last<wire::CoordinatorIsDone>());
   CHECK(job.last<wire::CoordinatorIsDone>()->cause.signal == 2);
   CHECK(job.is_through);

@@ -62,7 +62,7 @@ TEST_CASE("a rank that has ended with 0 and is missed by secondary failures is t
     job.passes(3s);
     REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
     const wire::Cause cause = job.to<wire::CoordinatorEnds>(7)[0].cause;
-    CHECK(cause.text == "rank 3: exit code 0 before its collectives were done (told by a: rank 0: exit code 1)");
+    CHECK(cause.text == "rank 3: exit code 0 before its collectives were done (reported by a: rank 0: exit code 1)");
     CHECK(cause.node == "b");
     CHECK(cause.exit_code == 124);
   }
@@ -79,7 +79,7 @@ TEST_CASE("ranks that stay when the others have ended are given so much time") {
   job.passes(2s, {7});
   REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
   CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.text ==
-        "ranks did not end within 5.0 s of the last one that did (--exit-timeout): rank 2 on b");
+        "ranks did not exit within 5.0 s after the last rank that exited (--exit-timeout): rank 2 on b");
   CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.exit_code == 124);
   CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.exit_timed_out);
 }
@@ -103,7 +103,7 @@ TEST_CASE("a clock that is wrong is told once") {
     return lines;
   };
   CHECK(told(7, 1000h + 11s) == "");
-  CHECK(told(8, 1000h - 20s) == "the clock of b is 30.0 s behind that of a: the times of their logs do not fit");
+  CHECK(told(8, 1000h - 20s) == "the clock of b is 30.0 s behind that of a; the times in their logs do not match");
 }
 
 TEST_CASE("the rank that a secondary failure names is given more time, unless it is known to have left") {

@@ -50,7 +50,7 @@ TEST_CASE("of strangers little is said, whatever they say of themselves") {
     CHECK(line.size() < 800);
     CHECK(line.find('\x1b') == std::string::npos);
   }
-  CHECK(told.back().ends_with("(no more is said of that address)"));
+  CHECK(told.back().ends_with("(further lines about this address are not shown)"));
   for (NodeId id = 1000; id < 1200; ++id)
     job.comes(id, [] {
       wire::NodeHello hello = node("b");
@@ -118,19 +118,21 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
     return job.to<wire::CoordinatorRefuses>(7).empty() ? "" : job.to<wire::CoordinatorRefuses>(7)[0].why;
   };
   CHECK(why([](wire::NodeHello&) {}).empty());
-  CHECK(why([](wire::NodeHello& h) { h.version = 9; }) == "it is another version of ddplaunch");
+  CHECK(why([](wire::NodeHello& h) { h.version = 9; }) == "it runs another version of ddplaunch");
   CHECK(why([](wire::NodeHello& h) { h.job = "k"; }) == "it belongs to job 'k', and this is job 'j' (--rdzv-id)");
   CHECK(why([](wire::NodeHello& h) { h.nodes = "3"; }) == "it has --nnodes=3, and the first node has 2");
   CHECK(why([](wire::NodeHello& h) { h.same["program train"] = "bb"; }) ==
-        "it would run something else (program train: bb on b, aa11 on a)");
+        "it would run another program (program train: bb on b, aa11 on a)");
   CHECK(why([](wire::NodeHello& h) { h.same.clear(); }).find("nothing on b") != std::string::npos);
   CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) == "node a has --node-rank=0 already");
   for (const int workers : {0, -3, 1 << 30}) {
-    CHECK(why([&](wire::NodeHello& h) { h.workers = workers; }).find("which no launcher has") != std::string::npos);
+    CHECK(why([&](wire::NodeHello& h) { h.workers = workers; }).find("which no launcher sends") != std::string::npos);
   }
-  CHECK(why([](wire::NodeHello& h) { h.node_rank = -7; }).find("which no launcher has") != std::string::npos);
-  CHECK(why([](wire::NodeHello& h) { h.node_rank = 2; }) == "--node-rank=2 is none of 2 nodes");
-  CHECK(why([](wire::NodeHello& h) { h.node_rank = -1; }) == "it has no --node-rank, and the first node has one");
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = -7; }).find("which no launcher sends") != std::string::npos);
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = 2; }) ==
+        "it has --node-rank=2, but the job has only 2 nodes, counted from 0");
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = -1; }) ==
+        "it has no --node-rank, but the first node has one. Give it to all nodes or to none");
 }
 
 TEST_CASE("a number whose node says nothing is kept for that one until it is given up") {
@@ -200,7 +202,7 @@ TEST_CASE("who waits is told for whom and the time is limited") {
   CHECK(job.told() == std::vector<std::string>{"waiting for 1 of 2 nodes (have: a; 3.0 s of 1 min)"});
   job.passes(60s);
   REQUIRE(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
-  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode)[0].cause.text == "only 1 node of 2 came within 1 min (a)");
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode)[0].cause.text == "only 1 node of 2 joined within 1 min (a)");
   CHECK(job.count<CoordinatorIsThrough>() >= 1);
 }
 
@@ -259,7 +261,7 @@ TEST_CASE("a node that leaves or falls silent in the middle is the cause") {
   CHECK(silent.to<wire::CoordinatorEnds>(kOwnNode).empty());
   silent.passes(2s);
   REQUIRE(silent.to<wire::CoordinatorEnds>(kOwnNode).size() == 1);
-  CHECK(silent.to<wire::CoordinatorEnds>(kOwnNode)[0].cause.text == "lost: no word from it for 10.0 s");
+  CHECK(silent.to<wire::CoordinatorEnds>(kOwnNode)[0].cause.text == "lost: it has sent nothing for 10.0 s");
 }
 
 TEST_CASE("a job that all nodes have done is a success") {
@@ -290,7 +292,7 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
 }
 
 TEST_CASE("a second request reaches each node that still runs once, and the cause stays") {
-  wire::Cause asked{.text = "ended by SIGINT", .exit_code = 130, .signal = 2};
+  wire::Cause asked{.text = "terminated by SIGINT", .exit_code = 130, .signal = 2};
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
   asked.is_urgent = true;
@@ -305,7 +307,7 @@ TEST_CASE("a second request reaches each node that still runs once, and the caus
 }
 
 TEST_CASE("a signal on a node whose workers have ended already keeps the job from starting again") {
-  const wire::Cause asked{.text = "ended by SIGINT", .exit_code = 130, .signal = 2};
+  const wire::Cause asked{.text = "terminated by SIGINT", .exit_code = 130, .signal = 2};
   CoordinatorOptions options;
   options.max_restarts = 3;
   SECTION("while those of others are being ended") {
@@ -324,13 +326,13 @@ TEST_CASE("a signal on a node whose workers have ended already keeps the job fro
       job.says(kOwnNode, wire::NodeEnded{0}).passes(late, {7});
       job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
       REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
-      CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text == "ended by SIGINT");
+      CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text == "terminated by SIGINT");
     }
   }
 }
 
 TEST_CASE("a signal on any node ends the job on all of them") {
-  const wire::Cause asked{.text = "ended by SIGTERM", .exit_code = 143, .signal = 15};
+  const wire::Cause asked{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15};
   CoordinatorOptions options;
   options.max_restarts = 3;
   Job job(options);
@@ -358,5 +360,5 @@ TEST_CASE("of nodes with numbers it is told which are missing") {
   CHECK(job.told()[0] == "waiting for 2 of 4 nodes (have: a, c; missing: --node-rank 1, 3; 3.0 s of 1 min)");
   REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
   CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text ==
-        "only 2 nodes of 4 came within 1 min (a, c; missing: --node-rank 1, 3)");
+        "only 2 nodes of 4 joined within 1 min (a, c; missing: --node-rank 1, 3)");
 }

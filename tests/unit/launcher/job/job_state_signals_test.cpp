@@ -56,7 +56,8 @@ TEST_CASE("Ctrl-C interrupts the workers' groups, then asks as SIGTERM does, and
 TEST_CASE("the other nodes' workers are interrupted as well") {
   JobState state({1, 0, 5s, false, {SIGTERM}}, {});
   state.step(WorkerStarted{0, 1000}, {});
-  const auto actions = state.step(EndedElsewhere{{.text = "ended by SIGINT", .exit_code = 130, .signal = SIGINT}}, {});
+  const auto actions =
+      state.step(EndedElsewhere{{.text = "terminated by SIGINT", .exit_code = 130, .signal = SIGINT}}, {});
   REQUIRE_FALSE(actions.empty());
   CHECK(actions.front() == Action(SendSignal{0, SIGINT, SignalTarget::group}));
 }
@@ -64,7 +65,7 @@ TEST_CASE("the other nodes' workers are interrupted as well") {
 TEST_CASE("a second request on another node kills at once, and one on this node is reported") {
   JobState state({1, 0, 5s, false, {SIGINT}}, {});
   state.step(WorkerStarted{0, 1000}, {});
-  EndedElsewhere elsewhere{{.text = "ended by SIGINT", .exit_code = 130, .signal = SIGINT}};
+  EndedElsewhere elsewhere{{.text = "terminated by SIGINT", .exit_code = 130, .signal = SIGINT}};
   state.step(elsewhere, {});
   SECTION("on another one") {
     elsewhere.cause.is_urgent = true;

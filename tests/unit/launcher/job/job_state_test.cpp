@@ -76,7 +76,7 @@ TEST_CASE("the user is told once what is waited for") {
   job.passes(3s);
   REQUIRE(job.told().size() == 1);
   CHECK(job.told()[0] ==
-        "rank 1 failed (exit code 7): waiting for ranks 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; see "
+        "rank 1 failed (exit code 7): waiting for ranks 0, 2 to exit (SIGTERM sent, SIGKILL follows in 4.0 s; see "
         "--grace)");
 }
 
@@ -84,15 +84,15 @@ TEST_CASE("a rank that the launcher may not signal is told as such") {
   JobFixture one_of_two(3);
   one_of_two.start().exits(1, 7).refuses_signals(2).passes(3s);
   REQUIRE(one_of_two.told().size() == 1);
-  CHECK(
-      one_of_two.told()[0] ==
-      "rank 1 failed (exit code 7): waiting for ranks 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; rank 2 runs "
-      "as another user, whose processes the launcher may not signal; see --grace)");
+  CHECK(one_of_two.told()[0] ==
+        "rank 1 failed (exit code 7): waiting for ranks 0, 2 to exit (SIGTERM sent, SIGKILL follows in 4.0 s; rank 2 "
+        "runs "
+        "as another user, whose processes the launcher may not signal; see --grace)");
   JobFixture all(2);
   all.start().exits(1, 7).refuses_signals(0).passes(3s);
   REQUIRE(all.told().size() == 1);
   CHECK(all.told()[0] ==
-        "rank 1 failed (exit code 7): waiting for rank 0 to end (rank 0 runs as another user, whose processes the "
+        "rank 1 failed (exit code 7): waiting for rank 0 to exit (rank 0 runs as another user, whose processes the "
         "launcher may not signal; see --grace)");
 }
 
@@ -248,8 +248,8 @@ TEST_CASE("without an exit timeout ranks that ended long before others are told 
   CHECK(job.told().empty());
   job.passes(2h);
   CHECK(job.told() ==
-        std::vector<std::string>{"rank 1 ended with exit code 0; rank 0 still runs 1 min later. The job goes on "
-                                 "(--exit-timeout=SECONDS ends it)"});
+        std::vector<std::string>{"rank 1 exited with code 0; rank 0 is still running 1 min later. The job "
+                                 "continues (--exit-timeout=SECONDS terminates it)"});
   CHECK_FALSE(job.state().ending());
   CHECK(job.exits(0, 0).outcome().status.shell_code() == 0);
 }

@@ -46,7 +46,7 @@ TEST_CASE("a node ends its workers when the coordinator says so and waits for wh
   CHECK(only<AttemptFollows>(agent.heard(wire::CoordinatorRestarts{"restart 1 of 3"}, kStart)).line ==
         "restart 1 of 3");
   // If the launcher is asked to end meanwhile, the whole job ends.
-  const wire::Cause asked{.text = "ended by SIGTERM", .exit_code = 143, .signal = 15};
+  const wire::Cause asked{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15};
   CHECK(only<SendToCoordinator>(agent.failed(asked)).message == wire::ControlMessage(wire::NodeFailed{0, asked}));
   wire::CoordinatorBegins again;
   again.attempt = 1;
@@ -70,7 +70,7 @@ TEST_CASE("a node that waits and loses its coordinator or is refused leaves at o
   CHECK(only<LeaveJob>(lost.coordinator_lost("it has closed the connection")).cause.exit_code == 125);
   NodeAgent refused("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(refused.heard(wire::CoordinatorRefuses{"another job"}, kStart)).cause.text ==
-        "the job at a:29400 does not take this node: another job");
+        "the job at a:29400 does not accept this node: another job");
 }
 
 TEST_CASE("a coordinator that is lost before the job has begun for a node may be found again") {
@@ -87,7 +87,8 @@ TEST_CASE("a coordinator that is lost before the job has begun for a node may be
 
 TEST_CASE("who is asked to end while the node takes no part leaves") {
   NodeAgent agent("a:29400", 10s, kStart);
-  CHECK(only<LeaveJob>(agent.failed({.text = "ended by SIGTERM", .exit_code = 143, .signal = 15})).cause.signal == 15);
+  CHECK(only<LeaveJob>(agent.failed({.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15})).cause.signal ==
+        15);
   // The coordinator's own node ends the job.
   NodeAgent own("a:29400", 0ms, kStart);
   CHECK(std::holds_alternative<wire::NodeFailed>(only<SendToCoordinator>(own.failed(rank_5())).message));
@@ -108,7 +109,7 @@ TEST_CASE("a node sends a heartbeat once a second and takes a silent coordinator
   }
   CHECK(now == kStart + 10s);
   CHECK(heartbeats == 10);
-  CHECK(only<LeaveJob>(actions).cause.text == "the first node (a:29400) is lost: no word from it for 10.0 s");
+  CHECK(only<LeaveJob>(actions).cause.text == "the first node (a:29400) is lost: it has sent nothing for 10.0 s");
 }
 
 TEST_CASE("a node that hears nothing any more tells a coordinator that may hear it why its workers end") {
@@ -117,10 +118,11 @@ TEST_CASE("a node that hears nothing any more tells a coordinator that may hear 
   const auto actions = agent.tick(kStart + 10s);
   REQUIRE(actions.size() == 2);
   const auto& failed = std::get<wire::NodeFailed>(std::get<SendToCoordinator>(actions[0]).message);
-  CHECK(failed.cause.text == "lost: it hears nothing of the first node (a:29400) for 10.0 s");
+  CHECK(failed.cause.text == "lost: it received nothing from the first node (a:29400) for 10.0 s");
   CHECK(failed.cause.exit_code == 125);
   CHECK(failed.cause.knowledge == wire::Knowledge::certain);
-  CHECK(std::get<EndWorkers>(actions[1]).cause.text == "the first node (a:29400) is lost: no word from it for 10.0 s");
+  CHECK(std::get<EndWorkers>(actions[1]).cause.text ==
+        "the first node (a:29400) is lost: it has sent nothing for 10.0 s");
 }
 
 TEST_CASE("the time in which a node looked for its coordinator does not count as silence") {
@@ -140,6 +142,6 @@ TEST_CASE("the coordinator's own node cannot lose it") {
 TEST_CASE("a node that the first one does not let in says so") {
   NodeAgent agent("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(agent.coordinator_refuses("another token")).cause.text ==
-        "the first node (a:29400) does not take this node: another token");
+        "the first node (a:29400) does not accept this node: another token");
   CHECK(agent.coordinator_refuses("again").empty());
 }

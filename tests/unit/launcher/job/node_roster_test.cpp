@@ -110,7 +110,7 @@ TEST_CASE("a job goes on without a host that flaps and with it when its time is 
   CHECK(job.to<wire::CoordinatorBegins>(9).empty());
   REQUIRE(job.to<wire::CoordinatorBegins>(kOwnNode).back().world_size == 2);
   REQUIRE_FALSE(job.to<wire::CoordinatorWaits>(9).empty());
-  CHECK_THAT(job.to<wire::CoordinatorWaits>(9)[0].text, Catch::StartsWith("this host was lost again and again"));
+  CHECK_THAT(job.to<wire::CoordinatorWaits>(9)[0].text, Catch::StartsWith("this node was lost repeatedly"));
   job.passes(40s, {9}).says(kOwnNode, wire::NodeFailed{2, failure("rank 0: exit code 3")});
   job.says(kOwnNode, wire::NodeEnded{2}).passes(2s, {9});
   CHECK(job.to<wire::CoordinatorBegins>(9).size() == 1);

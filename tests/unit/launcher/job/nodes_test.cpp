@@ -95,7 +95,7 @@ TEST_CASE("the store listens where the plan says and workers are told the advert
   plan.store.port = free_port.place().master_port;
   const OneNode taken(plan);
   CHECK_THAT(taken.failure(),
-             Catch::Contains("Another process listens there: ss -ltnp shows it. --master-port=0 takes a free port."));
+             Catch::Contains("Another process listens there; ss -ltnp shows it. --master-port=0 takes a free port."));
 }
 
 TEST_CASE("a name of this machine is looked up") {
@@ -107,7 +107,7 @@ TEST_CASE("a name of this machine is looked up") {
 TEST_CASE("an address that is not ours is an error that says what to do") {
   LaunchPlan plan = plan_of(1);
   plan.store.bind_address = "192.0.2.1";  // this address is reserved for documentation
-  CHECK_THAT(OneNode(plan).failure(), Catch::Contains("must belong to this machine (--local-addr)"));
+  CHECK_THAT(OneNode(plan).failure(), Catch::Contains("must belong to this node (--local-addr)"));
 }
 
 TEST_CASE("a store on the IPv6 loopback address is reached by it") {

@@ -39,7 +39,7 @@ JobOutcome failed(int code) {
 }
 
 const wire::Cause kFailure{.text = "rank 5: exit code 3", .node = "b", .exit_code = 3, .may_restart = true};
-const wire::Cause kRequest{.text = "ended by SIGINT", .node = "a", .exit_code = 130, .signal = SIGINT};
+const wire::Cause kRequest{.text = "terminated by SIGINT", .node = "a", .exit_code = 130, .signal = SIGINT};
 
 }  // namespace
 
@@ -50,7 +50,7 @@ TEST_CASE("each cause is told in a few words") {
         "rank 3: exit code 0 before its collectives were done");
   CHECK(text_of(WorkerFailed{rank_three(ExitStatus::killed(SIGTERM), true), {}}) == "rank 3: failed with an error");
   CHECK(text_of(SpawnFailed{0, {126, "cannot start ./x"}}) == "cannot start ./x");
-  CHECK(text_of(SignalArrived{SIGINT}) == "ended by SIGINT");
+  CHECK(text_of(SignalArrived{SIGINT}) == "terminated by SIGINT");
   CHECK(text_of(SignalArrived{SIGHUP, "the connection is lost"}) == "the connection is lost");
   CHECK(text_of(GuardianLost{}) == "the launcher's first process was killed");
   CHECK(text_of(ExitTimedOut{}) == "ranks 1, 2 did not end");
@@ -129,7 +129,7 @@ TEST_CASE("who asks between two attempts is the cause of the end") {
   facts.has_run = false;
   end = conclude(facts, kRequest);
   CHECK_FALSE(end.was_ended_between_attempts);
-  CHECK(end.line == "node a: ended by SIGINT");
+  CHECK(end.line == "node a: terminated by SIGINT");
 }
 
 TEST_CASE("who leaves in haste says why") {

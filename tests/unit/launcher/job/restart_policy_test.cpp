@@ -49,8 +49,9 @@ TEST_CASE("where steps can be seen a step is progress and time is not") {
   const PastAttempt fast_and_useful{1s, Progress::some};
   const std::vector<PastAttempt> in_vain(ddp::limits::kAttemptsWithoutProgress, slow_and_in_vain);
   CHECK(delay_after(in_vain, 100) == -1);
-  CHECK(reason_after(in_vain, 100) ==
-        "given up: 6 attempts in a row failed before they had finished a step (95 restarts of --max-restarts left)");
+  CHECK(
+      reason_after(in_vain, 100) ==
+      "ddplaunch gave up: 6 attempts in a row failed before they finished a step (95 restarts of --max-restarts left)");
   CHECK(delay_after(std::vector(50, fast_and_useful), 100) == 250);
   CHECK(delay_after({slow_and_in_vain, slow_and_in_vain, fast_and_useful, slow_and_in_vain}, 100) == 250);
 }

@@ -22,7 +22,7 @@ TEST_CASE("a name that means nothing is told with the option that gave it") {
   const auto server = listen_at("name.invalid", 0, {}, "--host");
   REQUIRE_FALSE(server);
   CHECK_THAT(server.error().message, Catch::StartsWith("cannot serve the store on name.invalid: ") &&
-                                         Catch::EndsWith("Give an address of this machine with --host"));
+                                         Catch::EndsWith("Give an address of this node with --host"));
 }
 
 TEST_CASE("a port that is taken is told with the address") {
@@ -38,7 +38,7 @@ TEST_CASE("a failure to listen comes with what the user can do about it, and wit
   const auto remedy = [](int error) {
     return listen_remedy(std::string("cannot listen on [::2]:80: ") + std::strerror(error), "--local-addr", "--port=");
   };
-  CHECK(remedy(EADDRNOTAVAIL) == " The address must belong to this machine (--local-addr).");
+  CHECK(remedy(EADDRNOTAVAIL) == " The address must belong to this node (--local-addr).");
   CHECK_THAT(remedy(EADDRINUSE), Catch::Contains("--port=0 takes a free port"));
   CHECK_THAT(remedy(EACCES), Catch::Contains("below 1024"));
   CHECK_THAT(remedy(EMFILE), Catch::Contains("ulimit -n"));

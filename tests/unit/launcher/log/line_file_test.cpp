@@ -77,7 +77,7 @@ TEST_CASE("a file of lines that cannot be opened says why") {
   CHECK(failure_of(directory.path()) == "cannot write --event-log=" + directory.path() + ": Is a directory.");
   const std::string fifo = directory.path() + "/fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
-  CHECK(failure_of(fifo) == "cannot write --event-log=" + fifo + ": nobody reads it. Start its reader first.");
+  CHECK(failure_of(fifo) == "cannot write --event-log=" + fifo + ": no process reads it. Start its reader first.");
 }
 
 TEST_CASE("a full device refuses the first line, and ends a log that has begun with one warning") {
@@ -89,8 +89,8 @@ TEST_CASE("a full device refuses the first line, and ends a log that has begun w
   LineFile log = log_at("/dev/full", [&](const std::string& line) { warnings.push_back(line); });
   log.write("one");
   log.write("two");
-  CHECK(warnings == std::vector<std::string>{"cannot write --event-log=/dev/full: No space left on device. "
-                                             "The job goes on without it."});
+  CHECK(warnings == std::vector<std::string>{
+                        "cannot write --event-log=/dev/full: No space left on device. The job continues without it."});
   CHECK_FALSE(log.is_open());
 }
 

@@ -26,7 +26,7 @@ void write_all_levels(Log& log) {
   log.write({LogLevel::warning, LogSource::output, "a line is missing"});
   log.write({LogLevel::error, LogSource::job, "rank 1 failed"});
   log.write({LogLevel::error, LogSource::job, "  node a"});
-  log.write_last({LogLevel::answer, LogSource::hangs, "what the ranks are at:"});
+  log.write_last({LogLevel::answer, LogSource::hangs, "state of the ranks:"});
 }
 
 // Returns what the console shows of all levels.
@@ -43,8 +43,7 @@ std::string shown(const LogSettings& settings) {
 }  // namespace
 
 TEST_CASE("the console shows lines from a level on, with their severity") {
-  const std::string errors =
-      "ddplaunch: error: rank 1 failed\nddplaunch:   node a\nddplaunch: what the ranks are at:\n";
+  const std::string errors = "ddplaunch: error: rank 1 failed\nddplaunch:   node a\nddplaunch: state of the ranks:\n";
   const std::string warnings = "ddplaunch: warning: a line is missing\n" + errors;
   const std::string notes = "ddplaunch: note: OMP_NUM_THREADS=1\n" + warnings;
   const std::string all = "ddplaunch: 2 workers\n" + notes;
@@ -100,7 +99,7 @@ TEST_CASE("a file that cannot be opened or written does not keep lines from the 
     log.write({LogLevel::info, LogSource::job, "two"});
   }
   CHECK(contents(directory.path() + "/err") ==
-        "ddplaunch: warning: cannot write --launcher-log=/dev/full: No space left on device. The job goes on without "
+        "ddplaunch: warning: cannot write --launcher-log=/dev/full: No space left on device. The job continues without "
         "it.\nddplaunch: one\nddplaunch: two\n");
 }
 

@@ -123,7 +123,8 @@ TEST_CASE("a console that nobody reads is full, then loses lines, and tells exac
   }
   const std::string text = pipe.text();
   const std::string notice =
-      "ddplaunch: warning: 1234 lines were not shown: the console was too slow (--log-dir keeps them, --lossless "
+      "ddplaunch: warning: 1234 lines were not shown, because the console was too slow (--log-dir keeps them, "
+      "--lossless "
       "waits)\n";
   CHECK_THAT(text, Catch::EndsWith(notice + "back\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') == sent - 1234 + 2);

@@ -82,7 +82,7 @@ TEST_CASE("a scheduler that knows one node or no number adds nothing") {
 TEST_CASE("a scheduler that does not say where to meet needs an address") {
   Situation situation = in_slurm();
   situation.facts.cluster->hosts.clear();
-  CHECK_THAT(situation.failure().message, Catch::Contains("not where the nodes meet. Give --master-addr=HOST"));
+  CHECK_THAT(situation.failure().message, Catch::Contains("not the address of node 0. Give --master-addr=HOST"));
   situation.facts.cluster->master_addr = "head";
   situation.facts.cluster->master_port = 23456;
   CHECK(derived(situation).master_addr == "head");
@@ -147,20 +147,18 @@ TEST_CASE("a pod's index that no node of the job can have is refused") {
   situation.options.min_nodes = situation.options.max_nodes = 2;
   situation.options.rdzv_endpoint = "job-0:29400";
   CHECK(situation.failure().message ==
-        "Kubernetes: this is node 2 (JOB_COMPLETION_INDEX), which is none of --nnodes=2 nodes, as they count from 0. "
-        "Give "
-        "--nnodes=N with the number of all nodes, --node-rank=R for another number, or --scheduler=none.");
+        "Kubernetes: this is node 2 (JOB_COMPLETION_INDEX), which is not below --nnodes=2 (nodes count from 0). Give "
+        "--nnodes=N with the number of all nodes, give --node-rank=R, or use --scheduler=none.");
 }
 
 TEST_CASE("a scheduler that is asked for must say how many nodes there are") {
   Situation situation = in_pod(1);
   situation.options.scheduler = "kubernetes";
   CHECK(situation.failure().message ==
-        "Kubernetes: this is node 1 (JOB_COMPLETION_INDEX), but nothing says how many nodes there are. Give "
-        "--nnodes=N, or "
-        "--scheduler=none for a job of this node alone.");
+        "Kubernetes: this is node 1 (JOB_COMPLETION_INDEX), but the number of nodes is unknown. Give --nnodes=N, or "
+        "use --scheduler=none to run on this node only.");
   situation.facts.cluster.reset();
-  situation.facts.cluster_failure = "--scheduler=kubernetes: not set here: JOB_COMPLETION_INDEX";
+  situation.facts.cluster_failure = "--scheduler=kubernetes: these variables are not set: JOB_COMPLETION_INDEX";
   situation.options.min_nodes = situation.options.max_nodes = 2;
   CHECK(situation.failure().message == situation.facts.cluster_failure);
 }

@@ -79,7 +79,7 @@ TEST_CASE("more exclusive workers than cores are refused") {
   const auto bindings = bind_cpus(NumaBinding::exclusive, machine(), near({1, 1, 1, 1, 1}));
   REQUIRE_FALSE(bindings.ok());
   CHECK(bindings.error().message ==
-        "--numa-binding=exclusive: 5 workers on NUMA node 1, which has 4 cores for us. Use fewer workers or "
+        "--numa-binding=exclusive: 5 workers on NUMA node 1, which has 4 cores available. Use fewer workers or "
         "--numa-binding=node.");
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("without GPUs workers are spread over the nodes in turn") {
 
 TEST_CASE("a GPU whose place is unknown is said to be so") {
   const auto bindings = bind_cpus(NumaBinding::node, machine(), {{"GPU-5f", std::nullopt}}).value();
-  CHECK(bindings[0].description == "NUMA node 0, CPUs 0-7 (where GPU GPU-5f is, is unknown)");
+  CHECK(bindings[0].description == "NUMA node 0, CPUs 0-7 (location of GPU GPU-5f unknown)");
 }
 
 TEST_CASE("a GPU near CPUs that we may not use is an error that says so") {

@@ -21,7 +21,7 @@ TEST_CASE("a plan tells who may use the store, and how much, but not the token")
   situation.options.auth_token_file = "/token";
   situation.facts.auth_token = ddp::test::fake_authenticator("secret");
   const std::string text = describe(situation.plan());
-  CHECK_THAT(text, Catch::Contains("served by ddplaunch (listens on ::), open to everybody\n") &&
+  CHECK_THAT(text, Catch::Contains("served by ddplaunch (listens on ::), open to all users and hosts\n") &&
                        Catch::Contains("store token  --auth-token-file=/token\n") &&
                        Catch::Contains("store limits keys=7\n") && !Catch::Contains("secret"));
 }
@@ -49,7 +49,7 @@ TEST_CASE("what a token does beside --store-open is said") {
   situation.options.auth_token_file = "/token";
   situation.facts.auth_token = ddp::test::fake_authenticator("secret");
   const auto notes = [&] { return ddp::base::join(situation.plan().notes, "\n"); };
-  CHECK_THAT(notes(), Catch::Contains("--auth-token-file=/token has no effect beside --store-open"));
+  CHECK_THAT(notes(), Catch::Contains("--auth-token-file=/token has no effect together with --store-open"));
   situation.options.min_nodes = situation.options.max_nodes = 2;
   situation.options.rdzv_endpoint = "a:29400";
   CHECK_THAT(notes(), Catch::Contains("it only makes the first node refuse launchers that have another token"));

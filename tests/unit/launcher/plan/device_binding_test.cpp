@@ -63,7 +63,7 @@ TEST_CASE("a UUID may be cut short as long as it is unambiguous") {
   CHECK(visible_gpus("GPU-c", kMachine) == std::vector<VisibleGpu>{{"GPU-c", 2}});
   CHECK(visible("GPU-a,0").empty());
   CHECK(choose("GPU-ab") == "GPU-ab");
-  CHECK(contains(choose("GPU-a"), "GPU-a is the beginning of several UUIDs"));
+  CHECK(contains(choose("GPU-a"), "GPU-a is a prefix of several UUIDs"));
 }
 
 TEST_CASE("a UUID that cannot be checked is believed") {
@@ -81,16 +81,17 @@ TEST_CASE("a chosen index counts among the visible GPUs") {
 }
 
 TEST_CASE("an unknown chosen GPU is named with what there is") {
-  CHECK(choose("0,3") ==
-        "--gpus=0,3: 3 is no index of a visible GPU. Visible: 0,1,2. Use indices from 0 to 2 (they count among the "
-        "visible GPUs), UUIDs or MIG names, separated by commas.");
-  CHECK(contains(choose("2", "1,0"), "2 is no index of a visible GPU. Visible: 1,0."));
-  CHECK(contains(choose("GPU-zz"), "GPU-zz is no GPU of this job"));
+  CHECK(
+      choose("0,3") ==
+      "--gpus=0,3: 3 is not the index of a visible GPU. Visible: 0,1,2. Use indices from 0 to 2 (they count among the "
+      "visible GPUs), UUIDs or MIG names, separated by commas.");
+  CHECK(contains(choose("2", "1,0"), "2 is not the index of a visible GPU. Visible: 1,0."));
+  CHECK(contains(choose("GPU-zz"), "GPU-zz is not a GPU of this job"));
   CHECK(contains(choose("GPU-aa", "1"), "GPU-aa is not visible here"));
-  CHECK(contains(choose("MIG-9", "MIG-4"), "MIG-9 is no GPU of this job"));
+  CHECK(contains(choose("MIG-9", "MIG-4"), "MIG-9 is not a GPU of this job"));
   CHECK(contains(choose(""), "an empty name"));
   CHECK(contains(choose("0,"), "an empty name"));
-  CHECK(contains(choose("x"), "x is no index"));
+  CHECK(contains(choose("x"), "x is not the index"));
 }
 
 TEST_CASE("a GPU may be chosen once") {
@@ -99,7 +100,7 @@ TEST_CASE("a GPU may be chosen once") {
 }
 
 TEST_CASE("choosing where there is nothing to choose says why") {
-  CHECK(contains(choose_gpus("0", {}, {}).error().message, "this node shows no GPU"));
+  CHECK(contains(choose_gpus("0", {}, {}).error().message, "this node has no visible GPU"));
   CHECK(contains(choose("0", ""), "CUDA_VISIBLE_DEVICES hides all GPUs"));
 }
 
@@ -147,7 +148,8 @@ TEST_CASE("a CPU job may have more workers than there are GPUs") {
   job.own = false;
   CHECK(bind_devices(job).value().visible == Visible(3));
   CHECK_FALSE(bind_devices(job).value().meant[0].has_value());
-  CHECK(contains(bind_devices(job).value().note, "3 workers but 2 GPUs (0,1): right for a CPU job only"));
+  CHECK(contains(bind_devices(job).value().note,
+                 "3 workers but 2 GPUs (0,1); the workers see all GPUs, which is correct only for a CPU job"));
 }
 
 TEST_CASE("oversubscribed workers share GPUs in turn") {

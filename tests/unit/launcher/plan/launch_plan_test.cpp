@@ -15,7 +15,7 @@ TEST_CASE("asking for GPUs where there are none is a usage error") {
   CHECK(situation.failure().message.find("--backend=cpu") != std::string::npos);
   situation.options.backend = "";
   situation.options.gpus = "0";
-  CHECK(situation.failure().message.find("--gpus=0: this node shows no GPU") != std::string::npos);
+  CHECK(situation.failure().message.find("--gpus=0: this node has no visible GPU") != std::string::npos);
 }
 
 TEST_CASE("more workers than GPUs is refused unless the job is one for CPUs") {
@@ -33,7 +33,8 @@ TEST_CASE("scripts may have more workers than there are GPUs, with a note") {
     Situation situation;
     situation.mode(mode).options.nproc_per_node = 8;
     CHECK(situation.plan().workers == 8);
-    CHECK(mentions(situation.plan().notes, "8 workers but 4 GPUs (0,1,2,3): right for a CPU job only"));
+    CHECK(mentions(situation.plan().notes,
+                   "8 workers but 4 GPUs (0,1,2,3); the workers see all GPUs, which is correct only for a CPU job"));
     situation.options.backend = "nccl";
     CHECK(situation.failure().exit_code == 2);
   }

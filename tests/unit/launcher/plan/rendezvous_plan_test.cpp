@@ -114,7 +114,7 @@ TEST_CASE("master address and port are taken where no endpoint is given") {
   both.options.rdzv_endpoint = "localhost:1";
   both.options.master_port = 2;
   CHECK(planned(both) == "localhost 1 127.0.0.1 random");
-  CHECK(mentions(notes(both), "--master-addr and --master-port have no effect beside --rdzv-endpoint"));
+  CHECK(mentions(notes(both), "--master-addr and --master-port have no effect together with --rdzv-endpoint"));
 }
 
 TEST_CASE("the static backend has torchrun's fixed port only under torchrun's name") {
@@ -149,7 +149,7 @@ TEST_CASE("the static backend takes its address from elsewhere than the local ad
 
 TEST_CASE("several nodes meet at an endpoint that all know") {
   const auto two = [](Options& o) { o.min_nodes = o.max_nodes = 2; };
-  CHECK(native(two).starts_with("2 --nnodes=2: where do the nodes meet?"));
+  CHECK(native(two).starts_with("2 --nnodes=2 needs an address where the nodes meet."));
   CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a"; }) == "a 29400 a none");
   // A node's own address is not a place where nodes meet.
   CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a", o.local_addr = "b"; }) == "a 29400 a none");
@@ -189,13 +189,13 @@ TEST_CASE("nodes get their numbers when they meet or bring them") {
 TEST_CASE("what does not fit together is told") {
   Options options = two_nodes();
   options.node_rank = 2;
-  CHECK(mistake(options) == "--node-rank=2 is none of 2 nodes, which count from 0 (--nnodes).");
+  CHECK(mistake(options) == "--node-rank=2 is not below the number of nodes, 2 (--nnodes).");
   options.node_rank = 0;
   options.min_nodes = 1;
-  CHECK_THAT(mistake(options), Catch::Contains("--nnodes=1:2 and --node-rank=0 exclude one another"));
+  CHECK_THAT(mistake(options), Catch::Contains("--nnodes=1:2 and --node-rank=0 cannot be combined"));
   options = two_nodes();
   options.standalone = true;
-  CHECK_THAT(mistake(options), Catch::Contains("--standalone exclude one another"));
+  CHECK_THAT(mistake(options), Catch::Contains("--standalone cannot be combined"));
   options = two_nodes();
   options.rdzv_endpoint.clear();
   CHECK_THAT(mistake(options), Catch::Contains("--rdzv-endpoint=HOST:PORT, the same on all nodes"));

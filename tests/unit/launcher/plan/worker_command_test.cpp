@@ -90,8 +90,8 @@ TEST_CASE("a missing interpreter says where it was looked for") {
   situation.facts.interpreter = {};
   situation.facts.interpreter.path = "python3";
   CHECK(refusal(situation) ==
-        "127 cannot start train.py: no Python: neither python3 nor python is in PATH. Install it, or name one with "
-        "PYTHON_EXEC.");
+        "127 cannot start train.py: no Python: neither python3 nor python is in PATH. Install Python, or set "
+        "PYTHON_EXEC to its path.");
   situation.facts.environment = {"PYTHON_EXEC=/a/python"};
   CHECK(refusal(situation) == "127 cannot start /a/python (PYTHON_EXEC): no such file.");
   situation.facts.environment = {"VIRTUAL_ENV=/b"};

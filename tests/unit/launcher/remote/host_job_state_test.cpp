@@ -88,11 +88,10 @@ TEST_CASE("a host that is not reached ends the start of all, with what to try") 
   Job job;
   job.step(HostReady{0});
   const Said said = job.step(SshEnded{1, ExitStatus::exited(255)});
-  CHECK(
-      said ==
-      Said{"say b cannot be reached over ssh; nothing was started anywhere. This must work without a password: ssh -o "
-           "BatchMode=yes b true",
-           "cut 0", "cut 2"});
+  CHECK(said == Said{"say b cannot be reached over ssh; no worker was started on any host. This must work without a "
+                     "password: ssh -o "
+                     "BatchMode=yes b true",
+                     "cut 0", "cut 2"});
   // The other hosts report nothing more, and none begins.
   CHECK(job.step(HostReady{2}).empty());
   CHECK(job.step(SshEnded{0, ExitStatus::killed(SIGTERM)}).empty());
@@ -107,11 +106,11 @@ TEST_CASE("a launcher that is not there, one that could not begin, and something
   CHECK(Job()
             .step(SshEnded{0, ExitStatus::exited(0)})
             .front()
-            .find("What does this print? ssh -o BatchMode=yes a /d --version") != std::string::npos);
+            .find("To find the cause, run: ssh -o BatchMode=yes a /d --version") != std::string::npos);
   Job job;
   CHECK(job.step(HostSaidEnd{2, 127}).empty());
   CHECK(
-      job.step(SshEnded{2, ExitStatus::exited(127)}).front().find("c: its launcher could not begin (exit code 127)") !=
+      job.step(SshEnded{2, ExitStatus::exited(127)}).front().find("c: its launcher could not start (exit code 127)") !=
       std::string::npos);
   job.step(SshEnded{0, ExitStatus::killed(SIGTERM)});
   job.step(SshEnded{1, ExitStatus::killed(SIGTERM)});
@@ -123,14 +122,15 @@ TEST_CASE("who is waited for is told, and nobody is waited for without a limit")
   job.step(HostReady{1});
   CHECK(job.wait(10s) == Said{"info waiting for a, c to answer"});
   CHECK(job.wait(589s).empty());
-  CHECK(job.wait(1s) == Said{"say a, c did not answer within 10 min. Nothing was started", "cut 0", "cut 1", "cut 2"});
+  CHECK(job.wait(1s) ==
+        Said{"say a, c did not answer within 10 min. No worker was started", "cut 0", "cut 1", "cut 2"});
 }
 
 TEST_CASE("the job's exit code is the first that a launcher says, not that of a connection") {
   Job job;
   job.run();
   CHECK(job.step(SshEnded{1, ExitStatus::exited(255)}) ==
-        Said{"say the connection to b is lost (ssh: exit code 255); its launcher ends its workers by itself"});
+        Said{"say the connection to b is lost (ssh: exit code 255); its launcher terminates its workers on its own"});
   job.end_with(0, 129);
   job.end_with(2, 129);
   CHECK(job.state().end() == ExitStatus::exited(129));

@@ -125,8 +125,8 @@ TEST_CASE("a host that prints without end before its launcher starts is cut off,
   screen.output.take(0, 1, "[0] worker\n");
   screen.finish();
   const std::string text = screen.err.text();
-  CHECK_THAT(text, Catch::Contains("[a] noise 199\nddplaunch: [a] more of what it prints before its launcher starts is "
-                                   "not shown\n") &&
-                       !Catch::Contains("noise 200") && Catch::Contains("[0] worker\n"));
+  CHECK_THAT(
+      text, Catch::Contains("[a] noise 199\nddplaunch: [a] further output before its launcher starts is not shown\n") &&
+                !Catch::Contains("noise 200") && Catch::Contains("[0] worker\n"));
   CHECK(text.size() < 80'000);
 }

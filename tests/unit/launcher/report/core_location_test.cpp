@@ -88,7 +88,7 @@ TEST_CASE("a handler of cores is named, and how to ask systemd's") {
   CoreFacts facts = facts_with("|/usr/lib/systemd/systemd-coredump %P");
   facts.limit_is_zero = true;
   CHECK(describe_core(kDumped, facts) ==
-        "with systemd-coredump (coredumpctl info 4711), which may drop it: the core limit is 0");
+        "with systemd-coredump (coredumpctl info 4711), which may discard it, because the core limit is 0");
   CHECK(describe_core(kNotDumped, facts) == "none");  // the limit is not named as the reason
 }
 

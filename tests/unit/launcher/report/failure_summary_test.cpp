@@ -71,10 +71,10 @@ TEST_CASE("a SIGKILL from outside is explained") {
   CHECK_THAT(summary(outcome), Catch::Contains("came from outside") && Catch::Contains("its peak was 3 GiB"));
   culprit_of(outcome).oom = OomKill{"/sys/fs/cgroup/job", 64 << 20, 63 << 20};
   CHECK_THAT(summary(outcome),
-             Catch::Contains("out-of-memory killer struck in cgroup /sys/fs/cgroup/job, limit 64 MiB, "
+             Catch::Contains("out-of-memory killer killed it in cgroup /sys/fs/cgroup/job, limit 64 MiB, "
                              "peak 63 MiB; its peak was 3 GiB"));
   culprit_of(outcome).oom = OomKill{};
-  CHECK_THAT(summary(outcome), Catch::Contains("the node, or a container around this one, had no memory left"));
+  CHECK_THAT(summary(outcome), Catch::Contains("because the node or an outer container had no memory left"));
 }
 
 TEST_CASE("core and last lines and log of the culprit are told") {
@@ -110,7 +110,7 @@ TEST_CASE("a rank that did not follow the others is named") {
   outcome.left_early = {0, 2};
   outcome.ended_ranks = {1};
   outcome.asked_with = {SIGTERM};
-  CHECK_THAT(summary(outcome), Catch::Contains("rank 1 had not ended 5 min after ranks 0, 2 had, with exit code 0"));
+  CHECK_THAT(summary(outcome), Catch::Contains("rank 1 was still running 5 min after ranks 0, 2 exited with code 0"));
 }
 
 TEST_CASE("secondary failures and ranks that need SIGKILL and ranks that survive it are told apart") {
@@ -125,9 +125,8 @@ TEST_CASE("secondary failures and ranks that need SIGKILL and ranks that survive
   outcome.unkillable = {{3, 99}};
   const std::string text = summary(outcome);
   CHECK(text.find("rank 1 failed because of it: exit code 1") != std::string::npos);
-  CHECK(text.find(
-            "rank 2 was terminated because of it (SIGTERM, then SIGKILL after the grace of 5.0 s, gone in 5.1 s)") !=
-        std::string::npos);
+  CHECK(text.find("rank 2 was terminated because of it (SIGTERM, then SIGKILL after the grace period of 5.0 s, gone in "
+                  "5.1 s)") != std::string::npos);
   CHECK(text.find("rank 3 (pid 99) survives SIGKILL") != std::string::npos);
 
   FailureEvidence evidence;
@@ -140,17 +139,17 @@ TEST_CASE("another process that cannot be killed is told with the reason, if tha
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
   outcome.leftovers = {99};
-  CHECK_THAT(summary(outcome), Catch::EndsWith("1 other process of the job cannot be killed, first pid 99"));
+  CHECK_THAT(summary(outcome), Catch::EndsWith("1 other process of the job cannot be killed, the first with pid 99"));
   FailureEvidence evidence;
   evidence.of_other_users = {99};
   CHECK(failure_summary(outcome, plan_of(4), evidence).back() ==
-        "  1 other process of the job cannot be killed, first pid 99, which runs as another user");
+        "  1 other process of the job cannot be killed, the first with pid 99, which runs as another user");
 }
 
 TEST_CASE("a rank that --inject killed is told as such") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGKILL)), {}};
-  CHECK_THAT(summary(outcome), Catch::Contains("SIGKILL came from outside"));
+  CHECK_THAT(summary(outcome), Catch::Contains("ddplaunch did not send SIGKILL"));
   culprit_of(outcome).is_injected = true;
   CHECK_THAT(summary(outcome), Catch::Contains("  --inject killed it") && !Catch::Contains("came from outside"));
 }
@@ -159,10 +158,9 @@ TEST_CASE("a secondary failure without a culprit names the ranks that had left")
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   culprit_of(outcome).error = ErrorRecord{"lost", true};
-  CHECK(summary(outcome).find("it lost another rank, but none has failed by itself") != std::string::npos);
+  CHECK(summary(outcome).find("it lost another rank, but no rank failed on its own") != std::string::npos);
   outcome.left_early = {1, 3};
-  CHECK(summary(outcome).find("it lost another rank: ranks 1, 3 had ended with exit code 0 before") !=
-        std::string::npos);
+  CHECK(summary(outcome).find("it lost another rank: ranks 1, 3 had already exited with code 0") != std::string::npos);
 }
 
 TEST_CASE("a rank whose own time-out passed is told after the one for which it waited") {
@@ -187,7 +185,7 @@ TEST_CASE("a signal and a failed start are told in one line") {
   JobOutcome outcome;
   outcome.cause = SignalArrived{SIGINT};
   outcome.run_time = 61s;
-  CHECK(summary(outcome) == "ended by SIGINT, 1 min 1 s after the start");
+  CHECK(summary(outcome) == "terminated by SIGINT, 1 min 1 s after the start");
   JobOutcome failed;
   failed.cause = SpawnFailed{0, {126, "cannot start ./x: not a program."}};
   CHECK(summary(failed) == "cannot start ./x: not a program.");
@@ -209,7 +207,7 @@ TEST_CASE("the start line names workers and node and GPUs and store") {
 TEST_CASE("a SIGTERM from outside and a file that is too large are explained") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGTERM)), {}};
-  CHECK_THAT(summary(outcome), Catch::Contains("  SIGTERM came from outside"));
+  CHECK_THAT(summary(outcome), Catch::Contains("  ddplaunch did not send SIGTERM"));
   culprit_of(outcome).after_signal = true;
   CHECK_THAT(summary(outcome), !Catch::Contains("came from outside"));
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGXFSZ)), {}};
@@ -220,10 +218,10 @@ TEST_CASE("a secondary failure names the rank that it lost") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   culprit_of(outcome).error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 1};
-  CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, but no rank has failed by itself"));
+  CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, but no rank failed on its own"));
   outcome.ended_ranks = {1, 2};
   outcome.asked_with = {SIGTERM};
-  CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, which had not ended"));
+  CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, which was still running"));
 }
 
 TEST_CASE("why SIGKILL followed is told as it was") {
@@ -233,7 +231,7 @@ TEST_CASE("why SIGKILL followed is told as it was") {
   outcome.asked_with = {SIGTERM};
   outcome.needed_kill = true;
   outcome.kill_reason = KillReason::asked_to_end;
-  CHECK_THAT(summary(outcome), Catch::Contains("then SIGKILL when ddplaunch was asked to end, gone"));
+  CHECK_THAT(summary(outcome), Catch::Contains("then SIGKILL when ddplaunch was asked to stop, gone"));
   outcome.kill_reason = KillReason::guardian_lost;
   CHECK_THAT(summary(outcome), Catch::Contains("then SIGKILL when the first process of ddplaunch was killed, gone"));
   outcome.cause = SignalArrived{SIGINT};

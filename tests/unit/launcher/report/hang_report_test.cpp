@@ -53,7 +53,7 @@ TEST_CASE("a stall is told with its culprit and what will follow") {
           "called], for 12.0 s",
           "  rank 1 (pid 4001): evaluation 'validation' for 11.0 s at train.cpp:171; last call: all_reduce sum f32[8] "
           "('bucket 0') #6 at train.cpp:88, finished; sleeping in futex_wait, CPU 3 %",
-          "  the job is terminated in 18.0 s; the limit is 30.0 s (--hang-timeout)"});
+          "  the job will be terminated in 18.0 s; the limit is 30.0 s (--hang-timeout)"});
 }
 
 TEST_CASE("a hang is told with all ranks") {
@@ -65,7 +65,7 @@ TEST_CASE("a hang is told with all ranks") {
   CHECK(lines[3] == "  the limit was 30.0 s (--hang-timeout): the job is terminated");
   HangNews warning = stall(HangNews::Kind::hung);
   warning.ends_job = false;
-  CHECK(hang_report(warning, 0).back().find("the job is left alone") != std::string::npos);
+  CHECK(hang_report(warning, 0).back().find("the job continues (--hang-action)") != std::string::npos);
 }
 
 TEST_CASE("the steps that a program counts, and roots that PyTorch does not tell, are in the report") {
@@ -124,7 +124,7 @@ TEST_CASE("ranks that ended are told with what they left") {
   verdict.waiting.clear();
   verdict.group = "world";
   verdict.sequence = 4;
-  CHECK(hang_headline(verdict) == "rank 2 has ended without having finished collective (#4 of world)  [DDP-H01 ended]");
+  CHECK(hang_headline(verdict) == "rank 2 has ended without finishing collective (#4 of world)  [DDP-H01 ended]");
 }
 
 TEST_CASE("every verdict has a headline with its code") {
@@ -141,15 +141,14 @@ TEST_CASE("every verdict has a headline with its code") {
 TEST_CASE("stops and what goes on again are one line each") {
   HangNews news = stall(HangNews::Kind::stopped);
   CHECK(hang_report(news, 0) ==
-        std::vector<std::string>{
-            "rank 1 is stopped (SIGSTOP, or a debugger): --hang-timeout does not run until that ends "
-            " [DDP-H02 stopped]"});
+        std::vector<std::string>{"rank 1 is stopped (SIGSTOP or a debugger); --hang-timeout is paused meanwhile "
+                                 " [DDP-H02 stopped]"});
   news.verdict.culprits = {1, 2};
   news.kind = HangNews::Kind::resumed;
   CHECK(hang_report(news, 0) == std::vector<std::string>{"ranks 1, 2 go on"});
   news.kind = HangNews::Kind::goes_on;
   CHECK(hang_report(news, 0) ==
-        std::vector<std::string>{"it goes on: all_reduce sum f32[8] ('bucket 0') (#7 of world) is done"});
+        std::vector<std::string>{"the job continues: all_reduce sum f32[8] ('bucket 0') (#7 of world) is complete"});
 }
 
 TEST_CASE("ranks of which little is known are told as they are") {
@@ -159,11 +158,11 @@ TEST_CASE("ranks of which little is known are told as they are") {
   news.ranks[1].calls.clear();
   const auto lines = hang_report(news, 0);
   CHECK(lines[1] == "  rank 1 (pid 4001): does not show its collectives; sleeping in futex_wait, CPU 0 %");
-  CHECK(lines[2].find("its process cannot be looked at") != std::string::npos);
+  CHECK(lines[2].find("its process cannot be inspected") != std::string::npos);
   news.ranks[1].has_ended = true;
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; does not show its collectives");
   news.ranks[1].page.is_written = true;
-  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; no collective called yet");
+  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; has called no collective yet");
   news.ranks[1].page.phase = "done";
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; has left its process groups");
 }
@@ -177,13 +176,14 @@ TEST_CASE("what will be done about a stall depends on who set the limit") {
     return hang_report(news, 0).back();
   };
   CHECK(outlook({HangClass::users_limit, 5s, true, 18s, 30s, "--hang-timeout"}, false) ==
-        "  told again in 18.0 s; the limit is 30.0 s (--hang-timeout)");
+        "  the hang is reported again in 18.0 s; the limit is 30.0 s (--hang-timeout)");
   CHECK(outlook({HangClass::unknown, 5s, true, 20min, 30min, "no sign of life"}, true) ==
-        "  the job goes on: no --hang-timeout was given. Without a sign of life it is terminated in 20 min");
+        "  the job continues, because no --hang-timeout was given. Without a sign of life, it will be terminated in 20 "
+        "min");
   CHECK(outlook({HangClass::unknown, 5s, true, 20min, 30min, "no data has moved"}, true, VerdictKind::transport) ==
-        "  the job goes on: no --hang-timeout was given. If no data moves, it is terminated in 20 min");
+        "  the job continues, because no --hang-timeout was given. If no data moves, it will be terminated in 20 min");
   CHECK(outlook({HangClass::unknown, 5s, true, std::nullopt, 0s, ""}, false) ==
-        "  the job goes on: no --hang-timeout was given");
+        "  the job continues, because no --hang-timeout was given");
 }
 
 TEST_CASE("a rank's line tells its last sign of life") {
@@ -240,9 +240,10 @@ TEST_CASE("what others than the ranks say is told in a few lines") {
   CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: one", "  NCCL RAS: two", "  NCCL RAS: it was cut"});
   news.evidence.sources[0].essence = {"one", "two", "three", "four"};
   CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: one", "  NCCL RAS: two", "  NCCL RAS: three",
-                                               "  NCCL RAS: … (all of it is in the dump)"});
+                                               "  NCCL RAS: … (the rest is in the dump)"});
   news.evidence.sources[0] = {"NCCL RAS", "all is well", {}, {}};
-  CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: no errors, no warnings (all of it is in the dump)"});
+  CHECK(lines_of() ==
+        std::vector<std::string>{"  NCCL RAS: no errors, no warnings (the dump contains its full answer)"});
 }
 
 TEST_CASE("a rank's gpu is told where it says how far it is") {
@@ -257,13 +258,13 @@ TEST_CASE("a rank's gpu is told where it says how far it is") {
   CHECK(has("the GPU of rank 1 has not begun all_reduce"));
   CHECK_FALSE(has("its GPU"));
   for (RankView& rank : news.ranks) rank.page.groups[0].gpu_queued = 7;
-  CHECK(has("its GPU has not begun #7"));
+  CHECK(has("its GPU has not started #7"));
   news.ranks[0].page.groups[0].gpu_started = 7;
   CHECK(
-      has("rank 0 (pid 4000): training; waits in all_reduce sum f32[8] ('bucket 0') #7 at train.cpp:88; its GPU is at "
-          "#7; sleeping"));
+      has("rank 0 (pid 4000): training; waits in all_reduce sum f32[8] ('bucket 0') #7 at train.cpp:88; its GPU is "
+          "executing #7; sleeping"));
   news.ranks[0].page.groups[0].gpu_finished = 7;
-  CHECK(has("its GPU is done with #7"));
+  CHECK(has("its GPU has finished #7"));
   news.ranks[0].page.steps = 3;
   CHECK(has("rank 0 (pid 4000): training, 3 steps done; waits"));
 }
@@ -288,7 +289,7 @@ TEST_CASE("who asks is told what all ranks are at") {
   CHECK(hang_report(news, 0).front() == hang_headline(news.verdict) + ", for 12.0 s");
   news.verdict = {};
   const auto lines = hang_report(news, 0);
-  CHECK(lines.front() == "what the ranks are at:");
+  CHECK(lines.front() == "state of the ranks:");
   CHECK(lines.size() == 1 + news.ranks.size());
 }
 
@@ -303,9 +304,9 @@ TEST_CASE("what is told of several ranks is in the plural") {
   CHECK(has("no stack of ranks 0, 1: they have ended"));
   news.verdict.kind = VerdictKind::silent;
   for (RankView& rank : news.ranks) rank.page.is_written = rank.has_ended = false;
-  CHECK(has(" show nothing of what they do: "));
+  CHECK(has(" report neither collectives nor heartbeats; "));
   news.ranks.resize(1);
-  CHECK(has(" shows nothing of what it does: "));
+  CHECK(has(" reports neither collectives nor heartbeats; "));
 }
 
 TEST_CASE("py-spy is missed where Python has no lines for want of it") {

@@ -59,6 +59,6 @@ TEST_CASE("of more lines than may wait the oldest are dropped, and their number 
   for (std::size_t i = 0; i < LineQueue::kMostLines + 3; ++i) console.lines.say(line(std::to_string(i)));
   console.lines.finish();
   REQUIRE(console.shown.size() == LineQueue::kMostLines + 1);
-  CHECK(console.shown[0] == "3 lines of ddplaunch are missing here: the console did not take them!");
+  CHECK(console.shown[0] == "3 lines of ddplaunch are missing here, because the console did not accept them!");
   CHECK(console.shown[1] == "3!");
 }

@@ -119,7 +119,7 @@ TEST_CASE("a FIFO without a reader does not hold a report, and one with a reader
   const std::string path = directory.path() + "/fifo";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   CHECK(what_stands_against(path).empty());  // a reader may still open it
-  CHECK(why_not(path) == "cannot write --summary=" + path + ": nobody reads it. Start its reader first.");
+  CHECK(why_not(path) == "cannot write --summary=" + path + ": no process reads it. Start its reader first.");
   const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
   CHECK(why_not(path).empty());
   std::string got(10, '\0');

@@ -11,7 +11,7 @@ TEST_CASE("a table has a line for each rank") {
   report = {380, 100s, {{2, 12, 24ms, 5100ms, 5s}, {0, 0, 0ms, 0ms, 0ms}}};
   CHECK(straggler_table_lines(report) ==
         std::vector<std::string>{
-            "  for whom the others waited, in 1 min 40 s:",
+            "  ranks that the others waited for, in 1 min 40 s:",
             "    rank 2: waited for 5.1 s (5 % of the time, 5.0 s at once); came last to 12 of 380 collectives seen, "
             "2 ms after the median",
             "    rank 0: waited for 0 ms (0 % of the time, 0 ms at once); came last to 0 of 380 collectives seen"});

@@ -68,7 +68,8 @@ TEST_CASE("an empty store is told in a few lines") {
   inspection.report.clients = {client(-1, -1)};
   inspection.report.clients[0].peer = "[::1]:50000";
   CHECK(inspection_text(inspection) ==
-        "The store at [::1]:29500 has 0 keys in 0 B of memory, and 0 clients.\n\nNobody waits.\n\nNo keys.\n");
+        "The store at [::1]:29500 has 0 keys in 0 B of memory, and 0 clients.\n\nNo client waits.\n\nThe store has no "
+        "keys.\n");
 }
 
 TEST_CASE("one missing rank is one rank") {
@@ -89,10 +90,10 @@ TEST_CASE("long lists are cut, and the rest is counted") {
   report.key_count = 4000;
   const std::string text = inspection_text(inspection);
   CHECK_THAT(text, Catch::Contains("\n1000 clients wait for \"/go\":\n") &&
-                       Catch::Contains("  ... and 980 more (--json has all)\n") &&
-                       Catch::Contains("\nClients wait for 21 other keys as well (--json has all)\n") &&
+                       Catch::Contains("  ... and 980 more (--json prints all)\n") &&
+                       Catch::Contains("\nClients wait for 21 other keys as well (--json prints all)\n") &&
                        Catch::Contains("\nThe server sent 1040 of 30001 clients.\n") &&
-                       Catch::EndsWith("  ... and 3950 more (the server sent 1000, --json has these)\n"));
+                       Catch::EndsWith("  ... and 3950 more (the server sent 1000, --json prints these)\n"));
   CHECK(lines_with(text, "  rank ") == static_cast<int>(limits::kInspectedClients));
   CHECK(lines_with(text, "/key/") == static_cast<int>(limits::kInspectedKeys));
 }

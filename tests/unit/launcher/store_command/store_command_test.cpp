@@ -21,7 +21,7 @@ TEST_CASE("the first line tells where the store is and what programs need to fin
   CHECK(serving_line(at("127.0.0.1"), 29500, "node0") ==
         "the store listens on 127.0.0.1:29500; programs find it with MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
         "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect 127.0.0.1:29500 "
-        "tells who waits for what");
+        "shows which clients wait for which keys");
   CHECK_THAT(serving_line(at("::1"), 7, "node0"),
              Catch::Contains("on [::1]:7;") && Catch::Contains("MASTER_ADDR=::1 ") && Catch::Contains("[::1]:7 tells"));
 }
@@ -47,10 +47,10 @@ TEST_CASE("a token that protects nothing is told") {
   CHECK(store_warnings(options, "DDP_AUTH_TOKEN").empty());
   options.auth_token_file = "/t";
   CHECK(store_warnings(options, "--auth-token-file=/t").at(0) ==
-        "--auth-token-file=/t has no effect: the store listens on 127.0.0.1, which no other machine reaches (--host)");
+        "--auth-token-file=/t has no effect: the store listens on 127.0.0.1, which other nodes cannot reach (--host)");
   options.host = "10.0.0.1";
   CHECK(store_warnings(options, "--auth-token-file=/t").empty());
   options.open = true;
   CHECK(store_warnings(options, "--auth-token-file=/t").at(0) ==
-        "--auth-token-file=/t has no effect beside --store-open");
+        "--auth-token-file=/t has no effect together with --store-open");
 }

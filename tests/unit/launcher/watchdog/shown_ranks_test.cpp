@@ -97,5 +97,5 @@ TEST_CASE("evidence arrives as it was taken and what is too long is left out wit
   evidence.stacks[0].threads[0].frames[0] = std::string(5 << 20, 'x');
   const std::string text = show_evidence(evidence, 4 << 20);
   CHECK(text.size() < 1 << 20);
-  CHECK(read_evidence(text).stacks.at(0).missing.back() == "too much to be sent; its node has it");
+  CHECK(read_evidence(text).stacks.at(0).missing.back() == "too large to send; the dump on its node has it");
 }

@@ -136,7 +136,7 @@ TEST_CASE("a rank stopped within a collective is the culprit though it has calle
   // The other rank has continued.
   ranks.at(0, 7, 7);
   CHECK(hang_headline(*ranks.verdict()) ==
-        "rank 1 is stopped within all_reduce f32[8] ('bucket 0') (#7 of world)  [DDP-H02 stopped]");
+        "rank 1 is stopped in all_reduce f32[8] ('bucket 0') (#7 of world)  [DDP-H02 stopped]");
 }
 
 TEST_CASE("a rank that has left the world or not entered it is missed") {

@@ -34,7 +34,7 @@ BackendOffer plain(const std::string& requested) {
 }  // namespace
 
 TEST_CASE("ranks that ask for different backends are told so") {
-  expect_error(ErrorKind::mismatch, {"rank 0 asks for backend 'gloo'", "rank 2 for ''", "DDP_BACKEND"}, [] {
+  expect_error(ErrorKind::mismatch, {"rank 0 requests backend 'gloo'", "rank 2 requests ''", "DDP_BACKEND"}, [] {
     choose_backend(Offers{plain("gloo"), plain("gloo"), plain("")});
   });
 }

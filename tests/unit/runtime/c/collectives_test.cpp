@@ -142,7 +142,7 @@ TEST_CASE("C: ranks that pass different counts get a mismatch that names both ca
     const ddp_error_details& details = *ddp_last_error_details();
     require(details.peer == 1 - rank && details.rank == rank && details.sequence == 1, "the details are wrong");
     require(std::string(details.group) == "world" && std::string(details.operation) == "all_reduce", "wrong names");
-    require_status(ddp_barrier(world, nullptr, nullptr), DDP_ERROR_ABORTED, {"this failed before it"});
+    require_status(ddp_barrier(world, nullptr, nullptr), DDP_ERROR_ABORTED, {"an earlier operation failed"});
   });
 }
 

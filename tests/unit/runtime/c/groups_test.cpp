@@ -158,7 +158,8 @@ TEST_CASE("C: memory is zeroed and aligned, and outlives its group") {
   CHECK(ddp_free(memory) == DDP_OK);
   CHECK(ddp_free(pinned) == DDP_OK);
   CHECK(ddp_free(nullptr) == DDP_OK);
-  require_status(ddp_free(memory), DDP_ERROR_INVALID_ARGUMENT, {"is not memory of ddp_allocate()", "freed before"});
+  require_status(ddp_free(memory), DDP_ERROR_INVALID_ARGUMENT,
+                 {"was not allocated by ddp_allocate()", "already freed"});
   int other = 0;
-  require_status(ddp_free(&other), DDP_ERROR_INVALID_ARGUMENT, {"is not memory of ddp_allocate()"});
+  require_status(ddp_free(&other), DDP_ERROR_INVALID_ARGUMENT, {"was not allocated by ddp_allocate()"});
 }

@@ -246,7 +246,7 @@ TEST_CASE("two processes do not write one checkpoint at once") {
 TEST_CASE("what is no regular file is not replaced by a checkpoint") {
   std::vector<float> values(1);
   const ddp::Tensor tensor{"w", values, {1}};
-  expect_error(ddp::ErrorKind::invalid_argument, {"/dev/null", "no regular file"}, [&] {
+  expect_error(ddp::ErrorKind::invalid_argument, {"/dev/null", "not a regular file"}, [&] {
     ddp::internal::write_checkpoint_file("/dev/null", {&tensor, 1}, {});
   });
 }

@@ -42,9 +42,9 @@ TEST_CASE("a manifest that was changed or cut is refused") {
   replace(changed, "900", "901");
   expect_error(ErrorKind::corrupt, {"checksum"}, [&] { parse_manifest(changed); });
   for (std::size_t length = 0; length + 2 < text.size(); length += 7) {
-    expect_error(ErrorKind::corrupt, {"it is not what it should be"}, [&] { parse_manifest(text.substr(0, length)); });
+    expect_error(ErrorKind::corrupt, {"its format is invalid"}, [&] { parse_manifest(text.substr(0, length)); });
   }
-  expect_error(ErrorKind::corrupt, {"it is not what it should be"}, [] { parse_manifest("[]"); });
+  expect_error(ErrorKind::corrupt, {"its format is invalid"}, [] { parse_manifest("[]"); });
   expect_error(ErrorKind::corrupt, {"another kind"}, [] { parse_manifest(R"({"format": "x"})"); });
   std::string newer = text;
   replace(newer, "\"version\": 1", "\"version\": 7");
@@ -57,11 +57,11 @@ TEST_CASE("a manifest whose pieces do not make up their tensors is refused") {
     manifest.tensors["weight"].pieces = std::move(pieces);
     expect_error(ErrorKind::corrupt, {"'weight'", why}, [&] { parse_manifest(encode_manifest(manifest)); });
   };
-  refused({{0, 0, 12}}, "not all there");
+  refused({{0, 0, 12}}, "incomplete");
   refused({{0, 0, 12}, {1, 13, 7}}, "do not fit");
   refused({{0, 0, 12}, {1, 11, 9}}, "do not fit");
   refused({{0, 0, 12}, {2, 12, 8}}, "do not fit");
-  refused({{0, 0, 12}, {1, 12, 9}}, "not all there");
+  refused({{0, 0, 12}, {1, 12, 9}}, "incomplete");
   refused({{0, 0, 12}, {1, 12, SIZE_MAX}}, "do not fit");
   for (const char* name : {"", "../other", "/etc/passwd"}) {
     Manifest strange = example();

@@ -173,9 +173,9 @@ TEST_CASE("what has no lines to divide is refused with the reason") {
   TextFiles files;
   expect_error(ErrorKind::unavailable, {files.path_of("missing"), "No such file"},
                [&] { line_range(files.path_of("missing"), 0, 2); });
-  expect_error(ErrorKind::unavailable, {"no regular file"}, [&] { line_range(files.path_of("."), 0, 2); });
+  expect_error(ErrorKind::unavailable, {"not a regular file"}, [&] { line_range(files.path_of("."), 0, 2); });
   REQUIRE(::mkfifo(files.path_of("pipe").c_str(), 0600) == 0);
-  expect_error(ErrorKind::unavailable, {"no regular file"}, [&] { line_range(files.path_of("pipe"), 0, 2); });
+  expect_error(ErrorKind::unavailable, {"not a regular file"}, [&] { line_range(files.path_of("pipe"), 0, 2); });
 }
 
 TEST_CASE("whole files go, the largest first, to the rank with the fewest bytes") {

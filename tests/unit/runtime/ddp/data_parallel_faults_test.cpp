@@ -138,7 +138,7 @@ TEST_CASE("a step that failed is given up by all ranks and the next one is whole
       data_parallel.mark_ready(2);  // the bucket is in progress
       expect_error(ErrorKind::invalid_argument, {"abandon_step"}, [&] { data_parallel.zero_gradients(); });
       data_parallel.abandon_step();
-      expect_error(ErrorKind::invalid_argument, {"there was no finish()"},
+      expect_error(ErrorKind::invalid_argument, {"finish() was not called"},
                    [&] { data_parallel.require_synchronized("step"); });
       data_parallel.zero_gradients();
       for (const std::size_t i : {0, 1}) fill_gradient(data_parallel, i, static_cast<float>(self.rank()));

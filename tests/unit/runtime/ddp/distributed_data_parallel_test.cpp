@@ -127,7 +127,7 @@ TEST_CASE("a rank with wrong parameters fails at once and the others hear why") 
   for (std::size_t rank = 0; rank < ended.size(); ++rank) {
     INFO(ended[rank].message);
     CHECK(ended[rank].kind == (rank == 1 ? ErrorKind::invalid_argument : ErrorKind::mismatch));
-    CHECK_THAT(ended[rank].message, Catch::Contains("has 3 elements; its shape says 4"));
+    CHECK_THAT(ended[rank].message, Catch::Contains("has 3 elements, but its shape has 4"));
   }
 }
 

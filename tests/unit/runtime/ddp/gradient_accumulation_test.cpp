@@ -171,7 +171,7 @@ TEST_CASE("there is one window at a time") {
   DistributedDataParallel data_parallel(scripted.group, {{"weight", weight, {1}}});
   {
     const Accumulation window = data_parallel.accumulate(2);
-    expect_error(ErrorKind::invalid_argument, {"accumulate", "there is a window already"},
+    expect_error(ErrorKind::invalid_argument, {"accumulate", "an accumulation window is already open"},
                  [&] { static_cast<void>(data_parallel.accumulate(2)); });
   }
   Accumulation another = data_parallel.accumulate(3);

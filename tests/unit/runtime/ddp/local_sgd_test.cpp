@@ -79,7 +79,7 @@ TEST_CASE("wrong options of local SGD are refused") {
   DistributedDataParallel sharded(scripted.group, {{"weight", weight, {1}}}, options);
   expect_error(ErrorKind::invalid_argument, {"ShardOptimizer"}, [&] { LocalSgd(sharded, {}); });
   DistributedDataParallel whole(scripted.group, {{"weight", weight, {1}}});
-  expect_error(ErrorKind::invalid_argument, {"period is 1 or more (0)"}, [&] { LocalSgd(whole, {.period = 0}); });
+  expect_error(ErrorKind::invalid_argument, {"period must be 1 or more (0)"}, [&] { LocalSgd(whole, {.period = 0}); });
 }
 
 TEST_CASE("local steps go on where a checkpoint was made") {

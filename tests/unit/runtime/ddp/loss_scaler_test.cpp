@@ -61,7 +61,7 @@ TEST_CASE("what is too small for f16 counts when the optimizer divides") {
       expect_error(ErrorKind::invalid_argument, {"'halves' is f16", "Optimizer"},
                    [&] { (void)scaler.unscale(data_parallel); });
       require(scaler.unscale(optimizer), "finite");
-      expect_error(ErrorKind::invalid_argument, {"called before in this step"},
+      expect_error(ErrorKind::invalid_argument, {"already called in this step"},
                    [&] { (void)scaler.unscale(optimizer); });
       // A step that the program left out does not count in the next one.
       for (Float16& element : data_parallel.gradient<Float16>(0)) element = Float16(gradient * 65536);
@@ -97,6 +97,6 @@ TEST_CASE("a loss scaler's state is what a checkpoint needs") {
   CHECK(state.name == "loss_scaler");
   state.data.as<double>()[0] = 32;
   CHECK(scaler.scale() == 32);
-  expect_error(ErrorKind::invalid_argument, {"scale is more than 0"}, [] { LossScaler({.scale = 0}); });
+  expect_error(ErrorKind::invalid_argument, {"scale must be more than 0"}, [] { LossScaler({.scale = 0}); });
   expect_error(ErrorKind::invalid_argument, {"backoff between 0 and 1"}, [] { LossScaler({.backoff = 1}); });
 }

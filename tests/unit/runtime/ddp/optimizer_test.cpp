@@ -122,7 +122,7 @@ TEST_CASE("an optimizer steps on synchronised gradients only and follows its lea
   CHECK(optimizer.learning_rate() == 0.5);
   optimizer.step();
   CHECK(model.bytes() != before);
-  expect_error(ErrorKind::invalid_argument, {"set_learning_rate", "not 0 or more"},
+  expect_error(ErrorKind::invalid_argument, {"set_learning_rate", "must be 0 or more"},
                [&] { optimizer.set_learning_rate(-1); });
   expect_error(ErrorKind::invalid_argument, {"Optimizer", "beta1"},
                [&] { Optimizer(model.data_parallel, AdamOptions{.beta1 = 1}); });
@@ -226,6 +226,6 @@ TEST_CASE("a gradient that is not under way cannot be waited for") {
   Optimizer other(sharded.data_parallel, SgdOptions{});
   expect_error(ErrorKind::invalid_argument, {"ShardOptimizer", "step()"}, [&] { other.step(0); });
   options = {.unused = UnusedParameters::find, .exchange = PriorityChunks{100}};
-  expect_error(ErrorKind::invalid_argument, {"PriorityChunks do not go with UnusedParameters::find"},
+  expect_error(ErrorKind::invalid_argument, {"PriorityChunks cannot be combined with UnusedParameters::find"},
                [&] { Model(scripted.group, options); });
 }

@@ -93,8 +93,8 @@ TEST_CASE("the options say how many moments there are") {
 TEST_CASE("options out of range are found") {
   CHECK(find_fault(SgdOptions{}).empty());
   CHECK(find_fault(AdamOptions{}).empty());
-  CHECK(find_fault(SgdOptions{.learning_rate = -1}) == "the learning rate is not 0 or more");
-  CHECK(find_fault(SgdOptions{.learning_rate = std::nan("")}) == "the learning rate is not 0 or more");
+  CHECK(find_fault(SgdOptions{.learning_rate = -1}) == "the learning rate must be 0 or more");
+  CHECK(find_fault(SgdOptions{.learning_rate = std::nan("")}) == "the learning rate must be 0 or more");
   CHECK(find_fault(SgdOptions{.nesterov = true}) == "nesterov needs a momentum and no dampening");
-  CHECK(find_fault(AdamOptions{.beta2 = 1}) == "beta2 is not in [0, 1)");
+  CHECK(find_fault(AdamOptions{.beta2 = 1}) == "beta2 must be in [0, 1)");
 }

@@ -99,9 +99,9 @@ TEST_CASE("who comes to a monitored barrier when rank 0 has given up is told tha
     if (self.rank() == 0) rank_2_calls.wait();
     const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(self.rank() == 0 ? 1s : kPatience); });
     require(late.kind == ErrorKind::timeout, late.message);
-    const std::string expected = self.rank() == 0 ? "rank 1 did not come within 1.0 s" : "rank 1 did not come";
+    const std::string expected = self.rank() == 0 ? "rank 1 did not arrive within 1.0 s" : "rank 1 did not arrive";
     require(late.message.find(expected) != std::string::npos, late.message);
-    if (self.rank() == 1) require(late.message.find("rank 0 had given up") != std::string::npos, late.message);
+    if (self.rank() == 1) require(late.message.find("rank 0 gave up") != std::string::npos, late.message);
   });
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("who waits in a monitored barrier for a rank that has left hears of it
     if (self.rank() == 1) return self.leaves();
     const RankOutcome lost = outcome_of([&] { self.group().monitored_barrier(kPatience); });
     require(lost.kind == ErrorKind::peer_lost, lost.message);
-    require(lost.message.find("monitored_barrier #1: rank 1 has ended, or left the group") != std::string::npos,
+    require(lost.message.find("monitored_barrier #1: rank 1 has exited or left the group") != std::string::npos,
             lost.message);
     if (self.rank() == 0) self.waits_for(2);
   });
@@ -128,7 +128,7 @@ TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
     if (self.rank() == 0) rank_2_calls.wait();
     const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(self.rank() == 0 ? 1s : kPatience); });
     require(late.kind == ErrorKind::timeout, late.message);
-    require(late.message.find("ranks 1, 3 did not come within 1.0 s") != std::string::npos, late.message);
+    require(late.message.find("ranks 1, 3 did not arrive within 1.0 s") != std::string::npos, late.message);
   });
 }
 

@@ -30,7 +30,7 @@ TEST_CASE("wrong arguments are refused before anything is sent") {
                [&] { (void)group.all_reduce(integers, ReduceOp::average); });
   expect_error(ErrorKind::invalid_argument, {"root 3", "group of 3"}, [&] { (void)group.broadcast(floats, 3); });
   expect_error(ErrorKind::invalid_argument, {"root -1"}, [&] { (void)group.broadcast(floats, -1); });
-  expect_error(ErrorKind::invalid_argument, {"f32[6]", "not of one type", "f64[2]"},
+  expect_error(ErrorKind::invalid_argument, {"f32[6]", "must have the same type", "f64[2]"},
                [&] { (void)group.all_gather(floats, doubles); });
   expect_error(ErrorKind::invalid_argument, {"f32[6]", "3 times", "f32[6]"},
                [&] { (void)group.all_gather(floats, floats); });
@@ -218,7 +218,7 @@ TEST_CASE("parts of different sizes on both sides are a mismatch") {
   });
   CHECK_FALSE(ended[0].kind);
   CHECK(ended[1].kind == ErrorKind::mismatch);
-  CHECK_THAT(ended[1].message, Catch::Contains("rank 0 sends f32[3], and this rank receives f32[4]"));
+  CHECK_THAT(ended[1].message, Catch::Contains("rank 0 sends f32[3], but this rank receives f32[4]"));
 }
 
 TEST_CASE("a rank that leaves is named to those that wait for it") {

@@ -27,9 +27,9 @@ TEST_CASE("init methods are read as torch.distributed reads them") {
 
 TEST_CASE("an init method that cannot be read is an error that says what to write") {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "no known kind"},
-      {"http://h:1", "no known kind"},
-      {"env://x", "no known kind"},
+      {"", "unknown scheme"},
+      {"http://h:1", "unknown scheme"},
+      {"env://x", "unknown scheme"},
       {"tcp://h", "no port"},
       {"tcp://[::1]", "no port"},
       {"tcp://:1", "no host"},

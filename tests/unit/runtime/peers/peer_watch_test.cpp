@@ -19,7 +19,7 @@ TEST_CASE("a rank that failed is found after a while and named") {
   PeerWatch of_rank_1(groups[0], 1);
   watch.look();
   groups[2]->say_failed();
-  expect_error(ErrorKind::peer_lost, {"rank 2 has ended or failed"}, [&] {
+  expect_error(ErrorKind::peer_lost, {"rank 2 has exited or failed"}, [&] {
     const auto end = soon();
     while (std::chrono::steady_clock::now() < end) {
       of_rank_1.look();
@@ -55,7 +55,7 @@ TEST_CASE("a rank of another node is lost when the launcher says so") {
   const auto groups = meet_on_nodes(
       2, [](int rank) { return std::to_string(rank); }, made.map());
   made.layout->lost_rank = 1;
-  expect_error(ErrorKind::peer_lost, {"ddplaunch says that rank 1 of the job has failed"}, [&] {
+  expect_error(ErrorKind::peer_lost, {"ddplaunch reports that rank 1 of the job has failed"}, [&] {
     PeerWatch watch(groups[0]);
     for (const auto end = soon(); std::chrono::steady_clock::now() < end;) watch.look();
   });

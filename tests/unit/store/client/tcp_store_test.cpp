@@ -58,12 +58,12 @@ TEST_CASE("a server that is no store is told apart from none") {
       (void)ddp::net::send_all(visitor.get(), answer, soon()).ok();
       ignore_until_closed(visitor.get());
     });
-    expect_error(ErrorKind::unavailable, {"does not speak the store protocol"},
+    expect_error(ErrorKind::unavailable, {"does not use the store protocol"},
                  [&] { connect_tcp_store("127.0.0.1", listener.port(), 2s); });
     web_server.join();
   }
   SECTION("it says nothing") {
-    expect_error(ErrorKind::unavailable, {"does not speak the store protocol"},
+    expect_error(ErrorKind::unavailable, {"does not use the store protocol"},
                  [&] { connect_tcp_store("127.0.0.1", listener.port(), 50ms); });
   }
 }

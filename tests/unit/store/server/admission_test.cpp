@@ -38,7 +38,7 @@ TEST_CASE("on this machine the store is for its own user and root") {
   const Admission bert = decide(annas(), local(kBert));
   CHECK(bert.verdict == Verdict::refuse);
   CHECK(bert.reason ==
-        "it belongs to uid 1001, and the store is for uid 1000 and root; --store-open lets everybody in");
+        "it belongs to uid 1001, but the store is for uid 1000 and root; --store-open admits all users and hosts");
 }
 
 TEST_CASE("a job on several nodes without a token is open to other machines alone") {
@@ -56,13 +56,14 @@ TEST_CASE("root's store is for root") {
   AdmissionPolicy policy;
   CHECK(decide(policy, local(0)).verdict == Verdict::admit);
   CHECK(decide(policy, local(kAnna)).reason ==
-        "it belongs to uid 1000, and the store is for uid 0; --store-open lets everybody in");
+        "it belongs to uid 1000, but the store is for uid 0; --store-open admits all users and hosts");
 }
 
 TEST_CASE("on this machine a peer without an owner is refused") {
   const Admission admission = decide(annas(), local(std::nullopt));
   CHECK(admission.verdict == Verdict::refuse);
-  CHECK_THAT(admission.reason, Catch::Contains("gone already") && Catch::EndsWith("--store-open lets everybody in"));
+  CHECK_THAT(admission.reason,
+             Catch::Contains("has exited") && Catch::EndsWith("--store-open admits all users and hosts"));
 }
 
 TEST_CASE("neither a token nor an authenticated launcher helps another user of this machine") {
@@ -113,14 +114,15 @@ TEST_CASE("where owners cannot be told, this machine is let in with a warning, o
 TEST_CASE("from other machines nobody is let in without a token") {
   const Admission admission = decide(annas(), remote());
   CHECK(admission.verdict == Verdict::refuse);
-  CHECK_THAT(admission.reason, Catch::Contains("has no token; start it with --auth-token-file, or with --store-open"));
+  CHECK_THAT(admission.reason,
+             Catch::Contains("has no token; start the store with --auth-token-file, or with --store-open"));
 }
 
 TEST_CASE("from other machines a launcher authenticates, and then its whole machine is let in") {
   AdmissionPolicy policy = annas();
   policy.has_token = true;
   CHECK(decide(policy, remote()).verdict == Verdict::authenticate);
-  CHECK_THAT(decide(policy, remote()).reason, Catch::Contains("no launcher has proved to know the token"));
+  CHECK_THAT(decide(policy, remote()).reason, Catch::Contains("launcher has not proved that it knows the token"));
   CHECK(decide(policy, remote(true)).verdict == Verdict::admit);
   // A uid of another node would mean nothing here.
   PeerFacts peer = remote();

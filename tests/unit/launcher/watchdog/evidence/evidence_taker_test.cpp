@@ -75,7 +75,7 @@ TEST_CASE("who is not back in time is left behind and named", "[slow]") {
   const Evidence evidence = take({slow, answers("quick")});
   CHECK(std::chrono::steady_clock::now() - began < 6 * limits::kStackTime);
   REQUIRE(evidence.sources.size() == 2);
-  CHECK(evidence.sources[0] == EvidenceSource{"slow", "", {}, {"gave no answer in time"}});
+  CHECK(evidence.sources[0] == EvidenceSource{"slow", "", {}, {"did not answer in time"}});
   CHECK(evidence.sources[1].text == "all is well");
   never->set_value();
 }
@@ -94,6 +94,6 @@ TEST_CASE("an address of nccl's that is none is told") {
     const auto questions = questions_for(std::vector<std::string>{"NCCL_RAS_ADDR=" + address}, {0});
     REQUIRE(questions.size() == 1);
     const EvidenceSource source = questions[0].ask(std::chrono::steady_clock::now() + std::chrono::seconds(1));
-    CHECK(source.missing == std::vector<std::string>{"NCCL_RAS_ADDR is not HOST:PORT: " + address});
+    CHECK(source.missing == std::vector<std::string>{"NCCL_RAS_ADDR=" + address + " is not of the form HOST:PORT"});
   }
 }

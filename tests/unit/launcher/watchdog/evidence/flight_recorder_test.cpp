@@ -115,11 +115,10 @@ TEST_CASE("what ranks have no flight recorder for is told once for all of them")
   const EvidenceSource source = job.is_asked({0, 1, 2, 3}, test::soon());
   CHECK(source.text == "rank 0: " + job.file(0) + " (6 B)\n");
   CHECK(source.essence == Lines{"files of rank 0: " + job.stem + "<rank>"});
-  CHECK(
-      source.missing ==
-      Lines{"ranks 1, 2: no pipe " + job.pipes +
-                "<rank>.pipe (TORCH_NCCL_TRACE_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)",
-            "rank 3: nobody reads " + job.pipes + "<rank>.pipe: the process has ended, or makes no records any more"});
+  CHECK(source.missing ==
+        Lines{"ranks 1, 2: no pipe " + job.pipes +
+                  "<rank>.pipe (TORCH_NCCL_TRACE_BUFFER_SIZE is 0, no NCCL group yet, or the worker has exited)",
+              "rank 3: no process reads " + job.pipes + "<rank>.pipe: the worker has exited or no longer records"});
   CHECK_FALSE(std::filesystem::exists(job.pipe(1)));
 }
 
@@ -133,7 +132,7 @@ TEST_CASE("what stands in a pipe's place and is none is not written to") {
   const EvidenceSource source = job.is_asked({0, 1, 3, 4}, test::soon());
   const std::string pipe = job.pipes + "<rank>.pipe";
   CHECK(source.missing == Lines{"rank 0: " + pipe + " is not a pipe",
-                                "ranks 1, 3: " + pipe + " is a symbolic link and not a pipe",
+                                "ranks 1, 3: " + pipe + " is a symbolic link, not a pipe",
                                 "rank 4: cannot open the pipe " + pipe + ": Is a directory"});
   CHECK(base::read_file(job.pipe(0)) == "a file");
   CHECK(source.text.empty());
@@ -160,7 +159,7 @@ TEST_CASE("a flight recorder that does not answer is given up at the deadline") 
   job.starts(2, [path = job.file(2)](const std::atomic<bool>&) { std::filesystem::create_directory(path); });
   const EvidenceSource source = job.is_asked({0, 1, 2}, after(300ms));
   REQUIRE(source.missing.size() == 1);
-  CHECK(source.missing[0].starts_with("ranks 0-2: was asked, but has written no file in time ("));
+  CHECK(source.missing[0].starts_with("ranks 0-2: was asked, but wrote no file in time ("));
   CHECK(source.essence.empty());
 }
 
@@ -180,7 +179,7 @@ TEST_CASE("a flight recorder file from before the asking does not count") {
   CHECK(job.is_asked({1}, test::soon()).text == "rank 1: " + job.file(1) + " (10 B)\n");
   const EvidenceSource source = job.is_asked({0}, after(100ms));
   REQUIRE(source.missing.size() == 1);
-  CHECK(source.missing[0].starts_with("rank 0: was asked, but has written no file in time ("));
+  CHECK(source.missing[0].starts_with("rank 0: was asked, but wrote no file in time ("));
 }
 
 TEST_CASE("a flight recorder file that is as long as the one before counts") {
@@ -197,7 +196,7 @@ TEST_CASE("a flight recorder file that still grows at the deadline does not coun
   job.starts(0, [](const std::atomic<bool>&) {});
   const auto grow = [&] { std::ofstream(job.file(0), std::ios::binary | std::ios::app) << 'x'; };
   const EvidenceSource source = job.is_asked({0}, after(400ms), grow);
-  CHECK(source.missing == Lines{"rank 0: had not written all of " + job.stem + "<rank> in time"});
+  CHECK(source.missing == Lines{"rank 0: did not finish writing " + job.stem + "<rank> in time"});
   CHECK(source.text.empty());
 }
 

@@ -144,32 +144,34 @@ TEST_CASE("a port without a RAS service is told with the reasons that there may 
   const EvidenceSource source = ask_ras("127.0.0.1", nobody.port(), test::soon());
   const std::string place = "127.0.0.1:" + std::to_string(nobody.port());
   CHECK(source.text.empty());
-  CHECK(source.missing == Lines{"nobody listens at " + place +
-                                " (connection refused): NCCL is older than 2.24, has made no communicator yet, or has "
-                                "NCCL_RAS_ENABLE=0"});
+  CHECK(
+      source.missing ==
+      Lines{
+          "no process listens on " + place +
+          " (connection refused): NCCL is older than 2.24, has created no communicator yet, or NCCL_RAS_ENABLE is 0"});
 }
 
 TEST_CASE("a RAS service that falls silent is given up at the deadline") {
   Service service(300ms);
   SECTION("at once") {
-    CHECK(service.source().missing == Lines{service.place() + " gave no answer in time"});
+    CHECK(service.source().missing == Lines{service.place() + " did not answer in time"});
   }
   SECTION("within the first line") {
     test::RawPeer peer = service.accept();
     peer.says("SERVER PROT");
-    CHECK(service.source().missing == Lines{service.place() + " gave no answer in time"});
+    CHECK(service.source().missing == Lines{service.place() + " did not answer in time"});
   }
 }
 
 TEST_CASE("a RAS service that never answers the question is given up at the deadline") {
   Service service(2s);
   const test::RawPeer peer = service.is_asked_for_status();
-  CHECK(service.source() == EvidenceSource{"NCCL RAS", "", {}, {service.place() + " gave no answer in time"}});
+  CHECK(service.source() == EvidenceSource{"NCCL RAS", "", {}, {service.place() + " did not answer in time"}});
 }
 
 TEST_CASE("a deadline that has passed leaves nothing but a reason") {
   Service service(-1ms);
-  CHECK(service.source().missing == Lines{service.place() + " gave no answer in time"});
+  CHECK(service.source().missing == Lines{service.place() + " did not answer in time"});
 }
 
 TEST_CASE("what listens at the port of RAS and is none is quoted") {
@@ -231,7 +233,8 @@ TEST_CASE("an answer of RAS that is broken off is kept as far as it came") {
   CHECK(source.text == "Errors\n======\nDEAD\nCommunicators...");
   CHECK(source.essence == Lines{"DEAD", "Communicators..."});
   CHECK(source.missing ==
-        Lines{service.place() + " broke off in the middle of its answer: the other side closed the connection"});
+        Lines{service.place() +
+              " closed the connection in the middle of its answer: the other side closed the connection"});
 }
 
 TEST_CASE("an answer of RAS that still comes at the deadline is kept as far as it came") {
@@ -241,7 +244,7 @@ TEST_CASE("an answer of RAS that still comes at the deadline is kept as far as i
   const EvidenceSource source = service.source();
   CHECK(source.text == "Errors\n======\nDEAD\n");
   CHECK(source.essence == Lines{"DEAD"});
-  CHECK(source.missing == Lines{service.place() + " had not said all in time; the rest is left out"});
+  CHECK(source.missing == Lines{service.place() + " did not complete its answer in time; the rest is missing"});
 }
 
 TEST_CASE("an answer of RAS without an end is cut") {
@@ -251,7 +254,7 @@ TEST_CASE("an answer of RAS without an end is cut") {
   peer.tries_to_say(std::string(std::size_t{32} << 20, 'x'));
   const EvidenceSource source = service.source();
   CHECK(source.text == std::string(kRasTextBytes, 'x'));
-  CHECK(source.missing == Lines{service.place() + " said more than 1 MiB; the rest is left out"});
+  CHECK(source.missing == Lines{service.place() + " sent more than 1 MiB; the rest is omitted"});
 }
 
 TEST_CASE("an answer of RAS that is as long as is kept is whole") {

@@ -71,7 +71,7 @@ TEST_CASE("a wait ends when the one that is waited for is gone, late, or the gro
   rounds.begin(call);
   // Rank 1 may still come, but rank 2 will not.
   groups[2].reset();
-  expect_error(ErrorKind::peer_lost, {"rank 2 has ended, or left the group"}, [&] { rounds.await(call); });
+  expect_error(ErrorKind::peer_lost, {"rank 2 has exited or left the group"}, [&] { rounds.await(call); });
   aborted = true;
   expect_error(ErrorKind::aborted, {"aborted"}, [&] { rounds.await(call); });
 }

@@ -28,8 +28,7 @@ TEST_CASE("no visible gpu is an obstacle") {
 }
 
 TEST_CASE("a local rank beyond the visible gpus is an obstacle") {
-  CHECK(probe_device(2, cuda_with(2), "node0", false).obstacle ==
-        "there is no GPU for local rank 2: 2 are visible here");
+  CHECK(probe_device(2, cuda_with(2), "node0", false).obstacle == "there is no GPU for local rank 2 (visible GPUs: 2)");
 }
 
 TEST_CASE("a probe names the gpu so that two ranks with the same one are found") {

@@ -16,7 +16,7 @@ TEST_CASE("versions of nccl are told as people write them") {
 TEST_CASE("a library that is missing or is another one is an obstacle that says so") {
   CHECK_THAT(ddp::internal::open_nccl("/nowhere/libnccl.so.2").obstacle, Contains("LD_LIBRARY_PATH"));
   CHECK_THAT(ddp::internal::open_nccl("libm.so.6").obstacle, Contains("it has no ncclGetVersion"));
-  CHECK(ddp::internal::open_cuda("/nowhere/libcuda.so.1").obstacle == "there is no NVIDIA driver here");
+  CHECK(ddp::internal::open_cuda("/nowhere/libcuda.so.1").obstacle == "no NVIDIA driver is installed here");
   CHECK_THAT(ddp::internal::open_cuda("libm.so.6").obstacle, Contains("it has no cuInit"));
 }
 

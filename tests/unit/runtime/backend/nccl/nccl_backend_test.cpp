@@ -89,7 +89,8 @@ TEST_CASE("a first collective that fails or hangs says what to try") {
     self.waits_for(1);
   });
   CHECK(ended[0].kind == ErrorKind::timeout);
-  CHECK_THAT(ended[0].message, Catch::Contains("0.3 s") && Catch::Contains("No collective of this group has worked"));
+  CHECK_THAT(ended[0].message,
+             Catch::Contains("0.3 s") && Catch::Contains("No collective of this group has succeeded"));
 }
 
 TEST_CASE("a later failure says nothing of what to try with the first collective") {
@@ -119,7 +120,7 @@ TEST_CASE("gpus that add wrongly fail the trial") {
       try {
         backend.try_out(10s);
       } catch (const Error& error) {
-        if (std::string(error.what()).find("add 2 ones up to 1") != std::string::npos) ++told;
+        if (std::string(error.what()).find("as the sum of 2 ones") != std::string::npos) ++told;
       }
     });
   }
@@ -140,7 +141,7 @@ TEST_CASE("memory that is not this rank's gpu's is refused before nccl sees it")
   const auto backend = alone(gpu_libraries(), 1);
   const auto elsewhere = alone(gpu_libraries(), 0);
   std::vector<float> values(4);
-  expect_error(ErrorKind::invalid_argument, {"f32[4]", "is said to be in GPU memory, which it is not"}, [&] {
+  expect_error(ErrorKind::invalid_argument, {"f32[4]", "is declared to be in GPU memory, but it is not"}, [&] {
     backend->run(with_timeout(all_reduce({values.data(), 4, DataType::f32, DeviceType::cuda})));
   });
   const auto memory = elsewhere->allocate_on_gpu(16);

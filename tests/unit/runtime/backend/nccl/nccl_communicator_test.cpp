@@ -72,7 +72,7 @@ TEST_CASE("a store that is lost with a rank which is no member does not hold the
   const auto member = std::make_shared<PeerWatch>(groups[0], 1);
   const auto all = std::make_shared<PeerWatch>(groups[0]);
   groups[2]->say_failed();
-  expect_error(ErrorKind::peer_lost, {"rank 2 has ended or failed"}, [&] {
+  expect_error(ErrorKind::peer_lost, {"rank 2 has exited or failed"}, [&] {
     agree_on_id(setup.nccl, std::make_shared<LostStore>(), "id",
                 NcclMembers{1, 2, kPatience, kPatience, nullptr, &setup.aborted, member, all});
   });
@@ -81,7 +81,7 @@ TEST_CASE("a store that is lost with a rank which is no member does not hold the
 TEST_CASE("a communicator that nccl refuses to make is not aborted because there is none") {
   Setup setup;
   setup.nccl.init_rank = [](NcclComm&, int, const NcclUniqueId&, int) { return NcclResult::unhandled_cuda_error; };
-  expect_error(ErrorKind::internal, {"cannot make their NCCL communicator"}, [&] { setup.communicator(); });
+  expect_error(ErrorKind::internal, {"cannot create their NCCL communicator"}, [&] { setup.communicator(); });
   CHECK(setup.counts->aborts == 0);
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a rank that does not come while nccl connects is a timeout") {
     while (std::atomic_ref<NcclComm>(comm).load() == nullptr) std::this_thread::yield();
     return result;
   };
-  expect_error(ErrorKind::timeout, {"a rank did not come within 20 ms"}, [&] { setup.communicator(2, 20ms); });
+  expect_error(ErrorKind::timeout, {"a rank did not arrive within 20 ms"}, [&] { setup.communicator(2, 20ms); });
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 

@@ -23,7 +23,7 @@ TEST_CASE("what is set already is not proposed") {
   here.shm_disabled = true;
   here.has_substitute = true;
   CHECK(what_to_try(here) ==
-        "No collective of this group has worked yet. Try, one by one: NCCL_DEBUG=INFO (NCCL says what it does).");
+        "No collective of this group has succeeded yet. Try, one by one: NCCL_DEBUG=INFO (NCCL logs what it does).");
 }
 
 TEST_CASE("little shared memory is named with how much is free") {

@@ -217,7 +217,7 @@ TEST_CASE("wrong options of hooks are refused") {
   expect_error(ErrorKind::invalid_argument, {"f16 or bf16", "not as f32"}, [] { make_half_hook(DataType::f32); });
   expect_error(ErrorKind::invalid_argument, {"above 0", "not 0.0"}, [] { make_top_k_hook(0); });
   expect_error(ErrorKind::invalid_argument, {"at most 1", "1.5"}, [] { make_top_k_hook(1.5); });
-  expect_error(ErrorKind::invalid_argument, {"rank is 1 or more (0)"}, [] { make_power_sgd_hook({.rank = 0}); });
+  expect_error(ErrorKind::invalid_argument, {"rank must be 1 or more (0)"}, [] { make_power_sgd_hook({.rank = 0}); });
 }
 
 TEST_CASE("an overflow is of its step alone") {
