@@ -14,14 +14,14 @@ if(NOT gloo_urls)
   list(TRANSFORM mirrors REPLACE "(.*[^/])/*$" "\\1/pool/main/g/gloo/${gloo_archive}" OUTPUT_VARIABLE gloo_urls)
 endif()
 if(NOT gloo_urls AND NOT FETCHCONTENT_SOURCE_DIR_DDP_GLOO)
-  message(FATAL_ERROR "The source of Gloo is needed, and apt names no mirror of Debian. Download ${gloo_archive} from "
-    "any mirror (its folder is pool/main/g/gloo), and configure with -DDDP_GLOO_URL=<that file>")
+  message(FATAL_ERROR "The build needs the source of Gloo, but apt is configured without a Debian mirror. Download ${gloo_archive} from "
+    "any mirror (directory pool/main/g/gloo), and configure with -DDDP_GLOO_URL=<that file>")
 endif()
 # Gloo's CMakeLists.txt is not used: SOURCE_SUBDIR names a directory without one.
 FetchContent_Declare(ddp_gloo URL ${gloo_urls} SOURCE_SUBDIR docs
   URL_HASH SHA256=66d6fadb7b07cfcff08f74ae2acfab504e780d6b7536ee74d2011718cda25030)
 if(NOT EXISTS ${FETCHCONTENT_BASE_DIR}/ddp_gloo-src AND NOT FETCHCONTENT_SOURCE_DIR_DDP_GLOO)
-  message(STATUS "Gloo: getting ${gloo_urls}; without a network: -DDDP_GLOO_URL=<a copy of that file>")
+  message(STATUS "Gloo: downloading ${gloo_urls}; without a network, use -DDDP_GLOO_URL=<a copy of that file>")
 endif()
 FetchContent_MakeAvailable(ddp_gloo)
 

@@ -1,7 +1,7 @@
 # Removes the files that the install manifest in the current directory lists, and ddplaunch's directories that become
 # empty.
 if(NOT EXISTS install_manifest.txt)
-  message(FATAL_ERROR "Nothing has been installed from this build folder: it has no install_manifest.txt")
+  message(FATAL_ERROR "Nothing has been installed from this build directory, because it has no install_manifest.txt")
 endif()
 file(STRINGS install_manifest.txt files)
 foreach(file IN LISTS files)

@@ -25,7 +25,7 @@ build_preset() {
   echo "build: $preset (log: $log)"
   if ! cmake --preset "$preset" "$@" >"$log" 2>&1; then
     tail -n 30 "$log" >&2
-    echo "build: configuring failed, see $log. Is everything installed? scripts/setup" >&2
+    echo "build: configuring failed, see $log. To install missing packages, run scripts/setup" >&2
     return 1
   fi
   # Prints the table of the optional parts. Those that were not found say how to get them.

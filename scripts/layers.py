@@ -199,7 +199,7 @@ def main() -> int:
         lines = path.read_text().count("\n")
         if lines > MAX_LINES:
             faults.append(f"{path.relative_to(ROOT)}: {lines} lines (at most {MAX_LINES}: one idea a file)")
-    print("\n".join(faults) if faults else "layers: every file is where it belongs")
+    print("\n".join(faults) if faults else "layers: every file is in its layer")
     return 1 if faults else 0
 
 

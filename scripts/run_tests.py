@@ -82,7 +82,7 @@ def run(build: pathlib.Path, words: list[str], what: str = "test") -> Results | 
         ctest.wait()
     progress.say(f"{what}: it took {time.monotonic() - progress.began:.0f} s")
     if long and words[:2] == ["-LE", "slow"]:
-        print(f"note: should these have the label `slow`? {', '.join(long)}")
+        print(f"note: these tests are slow and lack the label `slow`: {', '.join(long)}")
     return Results(report, verdicts) if report.exists() else None
 
 

@@ -193,7 +193,7 @@ def phase(name_of_phase, name=""):
     """
     number = _NUMBERS.get(name_of_phase)
     if number is None:
-        raise ValueError("there is no phase {!r}; there are {}".format(name_of_phase, ", ".join(PHASES)))
+        raise ValueError("unknown phase {!r}; the phases are {}".format(name_of_phase, ", ".join(PHASES)))
     if _mine() is None:
         return _Section(None)
     caller = sys._getframe(1)

@@ -65,7 +65,7 @@ void declare_bench_options(CLI::App& app, BenchOptions& options) {
   app.add_option("operation", CLI::callback_t([&options, known = options.operations](const CLI::results_t& words) {
                    for (const std::string& word : words) {
                      if (std::find(known.begin(), known.end(), word) != known.end()) continue;
-                     throw CLI::ValidationError("unknown word '" + word + "'");
+                     throw CLI::ValidationError("unknown operation '" + word + "'");
                    }
                    options.operations = words;
                    return true;

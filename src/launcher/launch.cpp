@@ -64,7 +64,7 @@ base::ExitStatus own_fault(Log& log, const base::Failure& failure) {
 SignalArrived connection_lost(const LaunchPlan& plan) {
   const auto& ending = plan.ending_signals;
   const bool has_hangup = ending.empty() || base::contains(ending, SIGHUP);
-  return {has_hangup ? SIGHUP : ending.front(), "the connection to the machine that started the job is lost"};
+  return {has_hangup ? SIGHUP : ending.front(), "the connection to the launcher that started the job is lost"};
 }
 
 // Runs the supervisor until its end, for which the guardian waits.

@@ -117,7 +117,8 @@ std::int64_t Store::queue_len(const std::string& key) {
 }
 
 void Store::barrier(const std::string& key, int world_size, milliseconds timeout) {
-  if (world_size < 1) throw Error(ErrorKind::invalid_argument, "barrier '" + key + "': a world size below 1");
+  if (world_size < 1)
+    throw Error(ErrorKind::invalid_argument, "barrier '" + key + "': the world size must be 1 or more");
   add(key, 1);
   wait_until([&] { return add(key, 0) >= world_size; }, timeout,
              [&] {

@@ -34,7 +34,7 @@ std::string objection(const std::string& path, const struct stat& status) {
   if (!S_ISREG(status.st_mode))
     return "is not a regular file. Put the token into a regular file or into DDP_AUTH_TOKEN.";
   if (status.st_uid != ::geteuid() && status.st_uid != 0) {
-    return "belongs to uid " + std::to_string(status.st_uid) + ", who could change it. Use a file of your own.";
+    return "belongs to uid " + std::to_string(status.st_uid) + ", which could change it. Use a file of your own.";
   }
   if ((status.st_mode & kOthers) != 0) {
     return "can be accessed by users other than its owner. Run: chmod 600 " + path;

@@ -44,7 +44,7 @@ def killed() -> None:
     lines = [line for line in out.splitlines() if "peer_lost" in line]
     assert len(lines) == 1, (out, err)
     assert "peer_lost peer=1 sequence=3 operation=all_reduce group=world: rank 0: all_reduce sum #3" in lines[0], lines
-    assert "rank 1 has ended" in lines[0], lines
+    assert "rank 1 has exited" in lines[0], lines
 
 
 @test("C", "a rank that hangs is shown with the phase that it has begun, and the place in the program")

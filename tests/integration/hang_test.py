@@ -123,7 +123,7 @@ def under_torchruns_name_a_limit_ends_a_job_that_hangs() -> None:
     err = run.end(124)
     stall = run.events("hung")[0]
     assert stall["code"] == "DDP-H03" and stall["culprits"] == [1] and stall["class"] == "users_limit", stall
-    assert stall["ends_job"] and "the limit was 6.0 s (--hang-timeout): the job is terminated" in err, (stall, err)
+    assert stall["ends_job"] and "the limit was 6.0 s (--hang-timeout); the job is terminated" in err, (stall, err)
     assert "hung " in err and "rank 1 has not called all_reduce" in err, err
 
 

@@ -53,7 +53,7 @@ def kill() -> None:
     code, out, err = run_job("--nproc-per-node=2", "--inject", "rank=1,at=2s,kind=kill", "sh", "-c", SLEEPS)
     assert code == 137 and "done" not in out, (code, out, err)
     assert "ddplaunch will inject faults: --inject=rank=1,at=2s,kind=kill" in err, err
-    words = [r"warning: --inject kills rank 1\n", r"error: rank 1 \(pid \d+\) failed: killed by SIGKILL, \d+\.\d s after the start\n",
+    words = [r"warning: ddplaunch kills rank 1 \(--inject\)\n", r"error: rank 1 \(pid \d+\) failed: killed by SIGKILL, \d+\.\d s after the start\n",
              r"  node \S+, program sh\n", r"  rank 0 was terminated because of it \(SIGTERM, gone in "]
     places = [found.start() if (found := re.search("ddplaunch: " + word, err)) else -1 for word in words]
     assert -1 not in places and places == sorted(places), (words, places, err)
@@ -69,7 +69,7 @@ def kill_is_known() -> None:
 def kill_once() -> None:
     program = '[ "$DDP_ATTEMPT" = 0 ] && exec sleep 1000; echo "attempt $DDP_ATTEMPT"'
     code, out, err = run_job("--nproc-per-node=2", "--max-restarts=1", "--inject=rank=1,at=0.5s,kind=kill", "sh", "-c", program)
-    assert code == 0 and out.count("attempt 1") == 2 and err.count("--inject kills rank 1") == 1, (code, out, err)
+    assert code == 0 and out.count("attempt 1") == 2 and err.count("ddplaunch kills rank 1 (--inject)") == 1, (code, out, err)
 
 
 @test("inject", "stop: the rank is stopped with its process group, which is reported, and the job waits for it")
@@ -79,7 +79,7 @@ def stop() -> None:
         assert stopped["code"] == "DDP-H02" and stopped["culprits"] == [1], stopped
         until_said(job, "--hang-timeout is paused meanwhile")
         err = job.err()
-        assert "--inject stops rank 1\n" in err and "rank 1 is stopped (SIGSTOP or a debugger)" in err, err
+        assert "ddplaunch stops rank 1 (--inject)\n" in err and "rank 1 is stopped (SIGSTOP or a debugger)" in err, err
         assert "[DDP-H02 stopped]" in err, err
         eventually("both processes of rank 1 are stopped", lambda: [state_of(pid) for pid in group_of(job, 1)] == ["T", "T"])
         assert all(state_of(pid) == "S" for pid in group_of(job, 0)), group_of(job, 0)
@@ -121,8 +121,8 @@ def delay() -> None:
         let_end(job, 1)
         assert job.wait() == 0 and "done 1" in job.out(), (job.out(), job.err())
         err = job.err()
-        words = ["ddplaunch will inject faults: --inject=rank=1,at=2s,kind=delay=3s", "--inject stops rank 1\n",
-                 "rank 1 is stopped (SIGSTOP or a debugger)", "--inject continues rank 1\n"]
+        words = ["ddplaunch will inject faults: --inject=rank=1,at=2s,kind=delay=3s", "ddplaunch stops rank 1 (--inject)\n",
+                 "rank 1 is stopped (SIGSTOP or a debugger)", "ddplaunch continues rank 1 (--inject)\n"]
         places = [err.find(word) for word in words]
         assert -1 not in places and places == sorted(places), (places, err)
         job.expect_nothing_left()
@@ -141,7 +141,7 @@ def refused() -> None:
 @test("inject", "a fault whose time does not come is told")
 def too_late() -> None:
     code, _, err = run_job("--nproc-per-node=2", "--inject", "rank=1,at=100s,kind=kill", "true")
-    assert code == 0 and "1 fault of --inject did not happen, because the ranks exited earlier" in err, (code, err)
+    assert code == 0 and "1 fault of --inject did not happen: the ranks exited earlier" in err, (code, err)
 
 
 @test("inject", "an error quotes the fault once")

@@ -60,13 +60,13 @@ TEST_CASE("a rank killed by SIGSEGV gives 139 and a message with rank and pid an
 TEST_CASE("a fault at a time comes to a program that knows nothing of it") {
   const CommandResult killed = launch({"--nproc-per-node=2", "--inject=rank=1,at=100ms,kind=kill", "sleep", "1000"});
   CHECK(killed.exit_code == 137);
-  CHECK(killed.err.find("--inject kills rank 1\n") != std::string::npos);
+  CHECK(killed.err.find("ddplaunch kills rank 1 (--inject)\n") != std::string::npos);
   CHECK(killed.err.find(") failed: killed by SIGKILL") != std::string::npos);
   const CommandResult delayed =
       launch({"--nproc-per-node=2", "--inject=rank=0,at=0.1s,kind=delay=200ms", "sleep", "1"});
   CHECK(delayed.exit_code == 0);
-  const std::size_t stops = delayed.err.find("--inject stops rank 0\n");
-  CHECK(delayed.err.find("--inject continues rank 0\n", stops) != std::string::npos);
+  const std::size_t stops = delayed.err.find("ddplaunch stops rank 0 (--inject)\n");
+  CHECK(delayed.err.find("ddplaunch continues rank 0 (--inject)\n", stops) != std::string::npos);
   CHECK(launch({"--inject=rank=0,at=1s,kind=spin", "true"}).exit_code == 2);
 }
 

@@ -114,7 +114,7 @@ def a_node_that_does_not_belong_is_sent_away(hosts: Hosts) -> None:
     job.launchers.pop(2)
     assert code == 125 and "it belongs to job 'other', and this is job 'none' (--rdzv-id)" in err, err
     job.launchers[1].terminate()
-    same_end(job.ends(), -15, "was sent away")
+    same_end(job.ends(), -15, "was refused")
 
 
 def a_node_looks_for_the_first_one_for_longer_than_a_silence_may_last(hosts: Hosts) -> None:

@@ -63,7 +63,7 @@ run("a file asks, too", 75, True, "--save-grace=20", "--save-file=FOLDER/notice"
 run("a file that was there before asks, too", 75, True, "--save-grace=20", "--save-file=FOLDER/program.py", ask=[],
     says=["/program.py exists: the program is asked"])
 run("a command asks, too", 75, True, "--save-grace=20", "--save-command=test -e FOLDER/notice", ask=["notice"],
-    says=["/notice' has ended with 0: the program is asked"])
+    says=["/notice' exited with code 0: the program is asked"])
 run("one that does not listen is ended after the time", -signal.SIGTERM, False, "--save-grace=1", words=["deaf"],
     says=["the time to save (--save-grace) has expired"])
 run("a second request ends it at once", -signal.SIGTERM, False, "--save-grace=50", words=["deaf"],

@@ -248,7 +248,7 @@ def the_launcher_here_is_killed(lab: Lab) -> None:
     until_lines(launcher, 3)
     launcher.kill()
     lab.end(launcher)
-    assert "the connection to the machine that started the job is lost" in (lab.folder / "log").read_text()
+    assert "the connection to the launcher that started the job is lost" in (lab.folder / "log").read_text()
 
 
 def a_connection_that_dies_ends_all(lab: Lab) -> None:
@@ -262,7 +262,7 @@ def a_connection_that_dies_ends_all(lab: Lab) -> None:
     code, out, err = lab.end(launcher)
     assert code == 128 + signal.SIGHUP, (code, out, err)
     assert f"ddplaunch: error: the connection to {b} is lost (ssh: exit code 255)" in err, err
-    assert "node host2: the connection to the machine that started the job is lost" in err, err
+    assert "node host2: the connection to the launcher that started the job is lost" in err, err
 
 
 def variables_are_forwarded(lab: Lab) -> None:
@@ -348,7 +348,7 @@ def a_start_may_be_ended_at_any_moment(lab: Lab) -> None:
 
 
 def what_cannot_be_meant_together(lab: Lab) -> None:
-    for words, text in [(["--nnodes=3"], "--nnodes says another number"), (["--node-rank=0"], "--node-rank"), (["--standalone"], "--standalone"),
+    for words, text in [(["--nnodes=3"], "--nnodes is another number"), (["--node-rank=0"], "--node-rank"), (["--standalone"], "--standalone"),
                         (["--hostfile=x"], "--hosts and --hostfile cannot be combined"), (["--stdin=0"], "--stdin")]:
         code, _, err = lab.run("a,b", *words, "true")
         assert code == 2 and text in err, (words, err)

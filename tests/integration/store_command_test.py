@@ -171,7 +171,7 @@ def warnings_are_bounded() -> None:
             with socket.create_connection(("127.0.0.1", store.port), timeout=20) as stranger:
                 stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 4)
                 assert stranger.recv(1) == b""
-        store.told("further warnings of this kind are not shown")
+        store.told("further store warnings are not shown")
         lines = [line for line in store.err().splitlines() if "warning" in line]
         assert len(lines) == 21, lines
 
@@ -256,7 +256,7 @@ def names_who_left() -> None:
         said = [line for line in job.err().splitlines() if "store: " in line]
         assert len(said) == 1 and re.search(
             r"warning: store: rank 0 \(\S+:\d+\) left while waiting for key '/x' after \d+\.\d s; rank 0 waits or waited for it; "
-            r"rank 1 is connected and does not; rank 2 is not connected$", said[0]), job.err()
+            r"rank 1 is connected but does not; rank 2 is not connected$", said[0]), job.err()
 
 
 @test("store", "IPv6 addresses stand in brackets")

@@ -117,7 +117,7 @@ def ends_well(job: Job) -> dict[int, str]:
     return {number: err for number, (_, _, err) in ends.items()}
 
 
-def few_lines(said: str, addresses: list[str], what: str = "was sent away") -> None:
+def few_lines(said: str, addresses: list[str], what: str = "was refused") -> None:
     """Checks that each address has five lines, of which the last announces that no more follow."""
     for address in addresses:
         lines = lines_on(said, f"({address}) {what}")

@@ -68,7 +68,7 @@ def many_addresses_get_a_bounded_number_of_lines(_: Hosts) -> None:
             is_refused(says(job, hello(job="\x1b"), address))  # the hello is short because the console is not read
     said = ends_well(job.start(2))[1]
     few_lines(said, addresses[:ADDRESSES])
-    assert len(lines_on(said, "was sent away")) == ADDRESSES * LINES_PER_ADDRESS, said[-2000:]
+    assert len(lines_on(said, "was refused")) == ADDRESSES * LINES_PER_ADDRESS, said[-2000:]
 
 
 def nodes_that_come_and_go_get_five_lines(_: Hosts) -> None:

@@ -248,7 +248,7 @@ def repeated_failures() -> None:
     assert code == 9 and len(report) == 4, err
     assert [", as in the previous attempt\n" in part for part in report] == [False, True, True, False], err
     assert ["| attempt" in part for part in report] == [True, False, False, True], err
-    assert "given up after 3 restarts" in report[3], err
+    assert "ddplaunch gave up after 3 restarts" in report[3], err
 
 
 @test("46", "attempts that fail in different ways are all reported in full")

@@ -118,7 +118,7 @@ run("the rank that raised first is to blame, however long it takes to end", 1,
 run("a lost connection is no cause, the only earlier end with 0 is, and the traceback is printed once", 124,
     "if rank == 1: sys.exit(0)\ntime.sleep(1)\n"
     "raise RuntimeError('[gloo/transport/tcp/pair.cc:1] Connection closed by ' + 'peer')", DDP_TORCH="0",
-    says=["rank 1 has ended, and rank 0 waits for it  [DDP-H01 ended]", "rank 0 failed because of it: exit code 1"],
+    says=["rank 1 has exited, and rank 0 waits for it  [DDP-H01 ended]", "rank 0 failed because of it: exit code 1"],
     never=["ddplaunch:   |   File"])
 for wrapper, words in WRAPPERS.items():
     run(f"behind {wrapper} a program hangs as without", 124,

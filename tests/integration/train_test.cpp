@@ -178,7 +178,7 @@ TEST_CASE("short attempts that finish a step are repeated as often as was asked 
                    built("train_charlm") + " --checkpoint '' --steps 1 --text " + ddp::test::source_directory() +
                        "/LICENSE; exit 3"});
   CHECK(result.exit_code == 3);
-  CHECK(line_with(result.err, "given up").find("given up after 7 restarts") != std::string::npos);
+  CHECK(line_with(result.err, "gave up").find("ddplaunch gave up after 7 restarts") != std::string::npos);
 }
 
 TEST_CASE("the model learns however its gradients travel, and with parameters averaged now and then", "[slow]") {

@@ -10,7 +10,7 @@ class NoProcesses : public ProcessHost {
   base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
   void on_exit(ExitCallback) override {}
   bool signal(int, int, SignalTarget) override { return true; }
-  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has ended", 0, {}, 0}; }
+  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has exited", 0, {}, 0}; }
   std::vector<pid_t> end_leftovers() override { return {}; }
 };
 

@@ -37,7 +37,7 @@ Result<Entries> read_json(const std::string& text) {
     return Failure{std::string("is not JSON: ") + error.what()};
   }
   if (!document.is_object()) return Failure{"is not a JSON object. Example: {\"nproc-per-node\": 2}"};
-  if (!repeated.empty()) return Failure{"gives " + repeated + " twice. Keep one"};
+  if (!repeated.empty()) return Failure{"sets " + repeated + " twice. Keep one"};
   Entries entries;
   for (const auto& [key, value] : document.items()) {
     CLI::ConfigItem entry;

@@ -213,7 +213,7 @@ void supervision(OptionSet& c, Options& o) {
 
 void console_and_files(OptionSet& c, Options& o) {
   c.group("Output");
-  c.value("--log-dir", "DIR", some_text(o.log_dir, "a folder"),
+  c.value("--log-dir", "DIR", some_text(o.log_dir, "a directory"),
           "Write the workers' output and error files to this directory (as torchrun: only what --redirects and --tee "
           "name); /dev/null writes no files. [default: error files only, in a temporary directory]");
   c.value("-r,--redirects", "STREAMS", parsed_as(parse_streams, o.redirects),
@@ -356,7 +356,7 @@ std::optional<std::string> check_together(std::span<const Setting> settings, Opt
     return "--no-python and -m cannot be combined: a module needs Python. Leave one out.";
   }
   if (options.module && options.run_path) {
-    return "--run-path and -m cannot be combined: is it a script or a module? Leave one out.";
+    return "--run-path and -m cannot be combined: a program is either a script or a module. Leave one out.";
   }
   if (options.no_python && options.local_rank_argument) {
     return "--no-python needs --use-env with ddplaunch launch: a program that is not a Python script gets no "

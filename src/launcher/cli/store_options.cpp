@@ -48,7 +48,7 @@ constexpr Use kUses[] = {
 }  // namespace
 
 void declare_store_options(OptionSet& c, StoreOptions& o) {
-  c.value("--host", "ADDR", some_text(o.host, "an address of this machine"),
+  c.value("--host", "ADDR", some_text(o.host, "an address of this node"),
           "Listen on this address of this node. [default: 127.0.0.1; all addresses with --store-open]");
   c.value("--port", "N", integer<std::uint16_t>(o.port, 0, 65'535),
           "Listen on this port; 0 takes a free port. [default: 29500]");

@@ -13,7 +13,7 @@ constexpr std::string_view kPrefix = "PET_";
 
 std::string no_such_variable(const std::string& variable, const OptionInfo* option, const OptionList& options) {
   if (option != nullptr) {
-    return variable + " has no effect: --" + option->name() + " is taken from the command line" +
+    return variable + " has no effect: --" + option->name() + " is read from the command line" +
            (option->variable.empty() && option->in_files ? " or --config" : "") + " only";
   }
   std::vector<std::string> known;

@@ -66,7 +66,7 @@ CpuPlace place_of(hwloc_topology_t topology, hwloc_obj_t unit, int cpu) {
 base::Result<CpuTopology> read_cpu_topology(const std::vector<int>& cpus) {
   const NoPlugins no_plugins;
   hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return base::Failure{"hwloc cannot start"};
+  if (hwloc_topology_init(&raw) != 0) return base::Failure{"hwloc cannot be initialized"};
   const std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)> owner(raw, &hwloc_topology_destroy);
   if (hwloc_topology_load(raw) != 0) return base::Failure{"hwloc cannot read the topology of this node"};
   CpuTopology topology;
@@ -74,7 +74,7 @@ base::Result<CpuTopology> read_cpu_topology(const std::vector<int>& cpus) {
     const hwloc_obj_t unit = hwloc_get_pu_obj_by_os_index(raw, static_cast<unsigned>(cpu));
     if (unit != nullptr) topology.cpus.push_back(place_of(raw, unit, cpu));
   }
-  if (topology.cpus.empty()) return base::Failure{"hwloc knows none of the CPUs that this process may run on"};
+  if (topology.cpus.empty()) return base::Failure{"hwloc reports none of the CPUs that this process may run on"};
   return topology;
 }
 

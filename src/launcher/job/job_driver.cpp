@@ -135,8 +135,7 @@ void JobDriver::log_of_nodes(const LogLine& line) {
   const bool is_limited = line.source == LogSource::store && line.level == LogLevel::warning;
   if (is_limited && (!are_warnings_due_ || ++store_warnings_ > limits::kStoreWarnings)) return;
   parts_.observer.log(line);
-  if (is_limited && store_warnings_ == limits::kStoreWarnings)
-    log(line.level, "further warnings of this kind are not shown");
+  if (is_limited && store_warnings_ == limits::kStoreWarnings) log(line.level, "further store warnings are not shown");
 }
 
 // --- These functions run an attempt.
@@ -282,8 +281,7 @@ void JobDriver::end_attempt() {
   phase_ = Phase::draining;
   has_run_ = true;
   if (const int pending = faults_ ? faults_->pending() : 0; pending > 0) {
-    log(LogLevel::warning,
-        base::counted(pending, "fault") + " of --inject did not happen, because the ranks exited earlier");
+    log(LogLevel::warning, base::counted(pending, "fault") + " of --inject did not happen: the ranks exited earlier");
   }
   faults_.reset();
   outcome_ = state_->outcome();
@@ -293,9 +291,8 @@ void JobDriver::end_attempt() {
   const Remains remains = parts_.workers.end([this] { return is_asked_to_end(); }, outcome_.has_succeeded());
   outcome_.leftovers = remains.leftovers;
   if (remains.lost_lines > 0) {
-    log(LogLevel::warning,
-        base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +
-            " not shown, because the console did not accept them (--log-dir keeps them, --lossless waits)");
+    log(LogLevel::warning, base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +
+                               " not shown: the console did not accept them (--log-dir keeps them, --lossless waits)");
   }
   post(OutputShown{});
 }

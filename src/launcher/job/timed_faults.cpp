@@ -33,7 +33,7 @@ TimedFaults::TimedFaults(net::Timers& timers, WorkerGroup& workers, const Launch
 }
 
 void TimedFaults::send(int rank, int signal, const std::string& what) {
-  log_({LogLevel::warning, LogSource::job, "--inject " + what + " rank " + std::to_string(rank)});
+  log_({LogLevel::warning, LogSource::job, "ddplaunch " + what + " rank " + std::to_string(rank) + " (--inject)"});
   workers_.signal(rank - first_rank_, signal, SignalTarget::group);
 }
 

@@ -32,7 +32,7 @@ std::optional<base::Failure> LineFile::begin(const std::string& line) {
 
 void LineFile::write(const std::string& line) {
   if (!file_ || line.empty() || write_all(file_.get(), line + "\n", limits::kConsoleWait)) return;
-  warn_(write_failure(name_).message + " The job goes on without it.");
+  warn_(write_failure(name_).message + " The job continues without it.");
   file_.reset();
 }
 

@@ -143,10 +143,12 @@ StartFailure explain_exec(const std::string& start, int error) {
     case ENOENT:
       // The file existed a moment ago, so the interpreter (of a script or of a dynamic program) is missing.
       return {base::kExitNotFound,
-              start + "no such file, or the interpreter it names is missing (its first line; ldd)."};
+              start + "no such file, or its interpreter or dynamic loader is missing (see its first line, or ldd)."};
     case ENOEXEC:
-      return {base::kExitNotExecutable,
-              start + "not a program for this machine. Another architecture, or a script without a #! line?"};
+      return {
+          base::kExitNotExecutable,
+          start +
+              "it is not a program for this node: it has another architecture, or it is a script without a #! line."};
     case EACCES:
     case EPERM:
       return {base::kExitNotExecutable,

@@ -74,8 +74,8 @@ base::Result<LaunchRequest> ControllerLink::wait_for_request() {
   const auto line = wait_for_line();
   if (line) return decode_request(*line);
   return base::Failure{
-      "the standard input ended before a launch request of ddplaunch --hosts came. Does the configuration of ssh, or a "
-      "start file of the shell here, read it (StdinNull, ForkAfterAuthentication)?"};
+      "the standard input ended before a launch request of ddplaunch --hosts arrived. Check whether the configuration "
+      "of ssh (StdinNull, ForkAfterAuthentication) or a start file of the shell reads it."};
 }
 
 bool ControllerLink::wait_for_start() {

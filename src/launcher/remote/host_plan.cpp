@@ -69,8 +69,8 @@ std::string contradiction(const Options& options, const ControllerFacts& facts, 
     bool is;
     std::string text;
   } kRows[] = {
-      {counts_differ, option + " has " + base::counted(hosts, "host") + ", but --nnodes says another number. Leave " +
-                          "--nnodes out: each host is a node."},
+      {counts_differ, option + " has " + base::counted(hosts, "host") + ", but --nnodes is another number. Leave " +
+                          "--nnodes out, because each host is a node."},
       {options.node_rank.has_value(),
        option +
            " and --node-rank cannot be combined, because hosts are numbered in their order. Leave --node-rank out."},

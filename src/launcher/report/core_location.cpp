@@ -68,8 +68,8 @@ std::string why_no_core(const CoreFacts& facts) {
   // The kernel passes the core to a handler whatever the limit is.
   if (!facts.limit_is_zero || facts.pattern.starts_with("|")) return "none";
   if (facts.choice == CoreDumps::off) return "none (--core=off)";
-  if (facts.choice == CoreDumps::unlimited) return "none, the hard limit is 0 (ulimit -H -c)";
-  return "none, the limit is 0 (--core=unlimited)";
+  if (facts.choice == CoreDumps::unlimited) return "none, because the hard limit is 0 (ulimit -H -c)";
+  return "none, because the limit is 0 (--core=unlimited)";
 }
 
 std::string describe_handler(const CoreFacts& facts) {

@@ -30,8 +30,8 @@ struct CoreFacts {
 };
 
 // Returns a few words for the summary: "/var/crash/core.train.4711", "with systemd-coredump (coredumpctl info 4711)",
-// "none, the limit is 0 (--core=unlimited)". Returns an empty string if the signal leaves no core, or if nothing is
-// known. Values that only the kernel knows (the time, the thread) become "*". This function is pure.
+// "none, because the limit is 0 (--core=unlimited)". Returns an empty string if the signal leaves no core, or if
+// nothing is known. Values that only the kernel knows (the time, the thread) become "*". This function is pure.
 std::string describe_core(const base::ExitStatus& status, const CoreFacts& facts);
 
 // Reads the kernel's settings; `core_choice` is LaunchPlan::core.

@@ -63,7 +63,7 @@ std::string why_killed_hint(const WorkerEnd& end) {
   if (!end.status.was_killed_by(SIGKILL)) return "";
   const std::string peak = end.peak_rss_bytes > 0 ? "; its peak was " + base::human_bytes(end.peak_rss_bytes) : "";
   if (end.oom) return "  " + describe_oom(*end.oom) + peak;
-  if (end.is_injected) return "  --inject killed it";
+  if (end.is_injected) return "  ddplaunch killed it (--inject)";
   return "  ddplaunch did not send SIGKILL; an operator, a resource manager or a memory limit that is not visible here "
          "did" +
          peak;

@@ -129,7 +129,7 @@ class Command {
 
   void warn(const std::string& line) {
     if (++warnings_ <= limits::kStoreWarnings) log(LogLevel::warning, line);
-    if (warnings_ == limits::kStoreWarnings) log(LogLevel::warning, "further warnings of this kind are not shown");
+    if (warnings_ == limits::kStoreWarnings) log(LogLevel::warning, "further store warnings are not shown");
   }
 
   // Waits for a store that does not run yet. Meanwhile a signal ends this process as it ends every program.

@@ -124,7 +124,7 @@ ConstBuffer CCall::whole_input(const void* data, std::int64_t count, std::int32_
 std::vector<Buffer> CCall::outputs(const ddp_part* parts, std::int64_t count, std::int32_t type) const {
   if (count < 0 || (parts == nullptr && count > 0)) {
     refuse(function_, "there are " + std::to_string(count) + " parts, but the list of them is " +
-                          (parts == nullptr ? "a null pointer" : "not that long"));
+                          (parts == nullptr ? "a null pointer" : "too short"));
   }
   std::vector<Buffer> buffers;
   for (const ddp_part& part : std::span(parts, static_cast<std::size_t>(count))) {

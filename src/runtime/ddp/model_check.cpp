@@ -17,7 +17,7 @@ namespace {
 
 // Returns the fault of this rank's arguments as text, or an empty string if there is none.
 std::string find_parameter_fault(std::span<const Tensor> parameters, std::span<const Tensor> buffers) {
-  if (parameters.empty()) return "DistributedDataParallel: no parameters";
+  if (parameters.empty()) return "DistributedDataParallel: the model has no parameters";
   for (const Tensor& tensor : parameters) {
     if (!is_floating_point(tensor.data.type)) {
       return "parameter " + describe(tensor) + " is not of a floating-point type";

@@ -176,7 +176,8 @@ class TcpStore : public Store {
   }
 
   void barrier(const std::string& key, int world_size, milliseconds timeout) override {
-    if (world_size < 1) throw Error(ErrorKind::invalid_argument, "barrier '" + key + "': a world size below 1");
+    if (world_size < 1)
+      throw Error(ErrorKind::invalid_argument, "barrier '" + key + "': the world size must be 1 or more");
     if (server_.dialect == StoreDialect::legacy) return counted_barrier(key, world_size, timeout);
     Turn turn(*this);
     turn->once(StoreOp::barrier, key, steady_clock::now() + timeout, [&](Deadline until) {

@@ -53,8 +53,8 @@ std::string describe(const WaitReport& report, std::optional<int> own) {
   const Clause clauses[] = {
       {waiting, " waits for it too", " wait for it too"},
       {read_list(report.elsewhere, own),
-       anybody ? " is connected and does not" : " is connected and does not wait for it",
-       anybody ? " are connected and do not" : " are connected and do not wait for it"},
+       anybody ? " is connected but does not" : " is connected but does not wait for it",
+       anybody ? " are connected but do not" : " are connected but do not wait for it"},
       {read_list(report.never, own), " has not arrived", " have not arrived"},
   };
   std::vector<std::string> parts;

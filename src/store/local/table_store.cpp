@@ -131,7 +131,8 @@ std::int64_t TableStore::queue_len(const std::string& key) {
 }
 
 void TableStore::barrier(const std::string& key, int world_size, milliseconds timeout) {
-  if (world_size < 1) throw Error(ErrorKind::invalid_argument, "barrier '" + key + "': a world size below 1");
+  if (world_size < 1)
+    throw Error(ErrorKind::invalid_argument, "barrier '" + key + "': the world size must be 1 or more");
   add(key, 1);
   const auto all_came = [&](const LocalTable& table) { return table.number(key) >= world_size; };
   if (look_when(all_came, timeout, [](const LocalTable&) {})) return;

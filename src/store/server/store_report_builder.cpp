@@ -76,7 +76,7 @@ std::string describe_given_up(const StoreTable& table, const ServedClient& sessi
   text += " after " + base::human_duration(now - wait.since);
   const WhoWaits who = table.who_waits(wait.keys);
   return text + ranks_that(who.waiting, "waits or waited for it", "wait or waited for it") +
-         ranks_that(who.elsewhere, "is connected and does not", "are connected and do not") +
+         ranks_that(who.elsewhere, "is connected but does not", "are connected but do not") +
          ranks_that(who.absent, "is not connected", "are not connected");
 }
 

@@ -150,8 +150,7 @@ class Server : public StoreServer {
     if (admission.verdict == Admission::Verdict::refuse) return reject(peer, admission.reason);
     const bool stranger = admission.verdict == Admission::Verdict::authenticate;
     if (stranger && strangers_.size() >= most_strangers(most_clients_)) {
-      return reject(
-          peer, admission.reason + " (" + std::to_string(strangers_.size()) + " other connections are in this state)");
+      return reject(peer, admission.reason + ", like " + std::to_string(strangers_.size()) + " others");
     }
     if (sessions_.size() >= most_clients_) {
       return reject(peer, "too many connections (connections " + std::to_string(most_clients_) + ")");
@@ -222,8 +221,7 @@ class Server : public StoreServer {
       auto next = session->parser().next();
       if (std::holds_alternative<wire::StoreNeedsMore>(next)) break;
       if (const auto* violation = std::get_if<wire::StoreViolation>(&next))
-        return expel(id, strangers_.contains(id) ? "it did not prove that it knows the token (--auth-token-file)"
-                                                 : violation->reason);
+        return expel(id, strangers_.contains(id) ? "it proved no token (--auth-token-file)" : violation->reason);
       carry_out(id, std::get<wire::StoreRequest>(next));
       session = find(id);
     }
@@ -252,8 +250,7 @@ class Server : public StoreServer {
   }
 
   void hear_launcher(ConnectionId from, const std::string& message) {
-    if (!options_.on_control)
-      return expel(from, "it is a launcher, but this store does not belong to a job on several nodes");
+    if (!options_.on_control) return expel(from, "it is a launcher, but this store serves no job on several nodes");
     find(from)->is_launcher = true;
     if (!find(from)->is_closing()) options_.on_control(from, find(from)->peer(), message);
   }

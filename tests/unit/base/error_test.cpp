@@ -16,8 +16,8 @@ TEST_CASE("every kind of error has its enumerator's name") {
 }
 
 TEST_CASE("a copy of an error keeps kind and message") {
-  const ddp::Error error(ErrorKind::peer_lost, "rank 3 has ended");
+  const ddp::Error error(ErrorKind::peer_lost, "rank 3 has exited");
   const ddp::Error copy = error;  // NOLINT(performance-unnecessary-copy-initialization)
   CHECK(copy.kind() == ErrorKind::peer_lost);
-  CHECK(std::string(copy.what()) == "rank 3 has ended");
+  CHECK(std::string(copy.what()) == "rank 3 has exited");
 }

@@ -56,7 +56,7 @@ class Conversation {
   std::string ask_all(const std::string& command, std::string& text);
 
   base::Failure is_no_ras(std::string_view said) const {
-    return {place_ + " does not speak NCCL's RAS protocol ('" + frame_text(said, 40) + "')"};
+    return {place_ + " does not use NCCL's RAS protocol ('" + frame_text(said, 40) + "')"};
   }
 
  private:

@@ -61,7 +61,7 @@ MPI_Comm whole_world(const BackendOptions& options) {
   require_same_world(options);
   MPI_Comm result = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
-  MpiWait(options.timeout, "meet the other ranks")(MPI_Comm_idup(MPI_COMM_WORLD, &result, &request), request);
+  MpiWait(options.timeout, "connect to the other ranks")(MPI_Comm_idup(MPI_COMM_WORLD, &result, &request), request);
   return result;
 }
 

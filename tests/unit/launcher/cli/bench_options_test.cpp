@@ -92,7 +92,7 @@ TEST_CASE("the launcher refuses what ddp_bench would refuse") {
       {{"--seconds", "-1"}, "--seconds: '-1' is not a number from 0.001 up"},
       {{"--iterations=0"}, "--iterations: '0' is not a number from 1 up"},
       {{"--step-factor=1"}, "--step-factor: '1' is not a number from 2 up"},
-      {{"gather"}, "unknown word 'gather'"},
+      {{"gather"}, "unknown operation 'gather'"},
       {{"--size=4K"}, "unknown option --size. Did you mean --sizes?"},
       {{"--sizes"}, "--sizes needs a value: --sizes=N,N,...."},
   };
@@ -102,7 +102,7 @@ TEST_CASE("the launcher refuses what ddp_bench would refuse") {
     CHECK_THAT(mistake(words), Catch::StartsWith(row.message));
   }
   CHECK_THROWS_WITH(read({"ddp_bench", "--sizes", "4X"}), Catch::StartsWith("--sizes: '4X' is not a size"));
-  CHECK_THROWS_WITH(read({"ddp_bench", "gather"}), "unknown word 'gather'");
+  CHECK_THROWS_WITH(read({"ddp_bench", "gather"}), "unknown operation 'gather'");
 }
 
 TEST_CASE("options of a benchmark come from the command line alone") {

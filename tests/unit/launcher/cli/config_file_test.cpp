@@ -68,7 +68,7 @@ TEST_CASE("mistakes in a JSON file are told") {
   CHECK(json_mistake(R"({"grcae": 1})") == "job.json: unknown option grcae. Did you mean grace?");
   CHECK(json_mistake(R"({"nproc_per_nod": 1})").ends_with("Did you mean nproc_per_node?"));
   CHECK(json_mistake(R"({"zzzzzzzzz": 1})") == "job.json: unknown option zzzzzzzzz.");
-  CHECK(json_mistake(R"({"grace": 1, "grace": 2})") == "job.json gives grace twice. Keep one.");
+  CHECK(json_mistake(R"({"grace": 1, "grace": 2})") == "job.json sets grace twice. Keep one.");
   CHECK(json_mistake(R"({"rdzv-id": "a", "rdzv_id": "b"})") == "job.json: rdzv-id is given twice. Keep one.");
   CHECK(json_mistake(R"({"grace": null})").starts_with("job.json gives grace a value that is neither"));
   CHECK(json_mistake(R"({"rdzv-conf": {"timeout": 1}})").starts_with("job.json gives rdzv-conf a value"));

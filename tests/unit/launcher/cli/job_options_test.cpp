@@ -221,7 +221,7 @@ TEST_CASE("messages say what to do") {
         "--backend=ncll is not known. Use cpu, gloo, nccl or mpi, or several, joined by commas.");
   CHECK(mistake({{"nproc-per-node", "x"}}) == "--nproc-per-node=x is not a number from 1 to 4096, auto, gpu or cpu.");
   CHECK(mistake({{"master-port", "x"}}) == "--master-port=x is not a number from 0 to 65535.");
-  CHECK(mistake({{"log-dir", ""}}) == "--log-dir= is empty. Name a folder.");
+  CHECK(mistake({{"log-dir", ""}}) == "--log-dir= is empty. Name a directory.");
   CHECK(mistake({{"rdzv-backend", "etcd-v2"}}).find("etcd server") != std::string::npos);
   CHECK(mistake({{"rdzv-backend", "etcd"}}).ends_with("Use c10d."));
   CHECK(mistake({{"logs-specs", "x"}}).find("Use --log-dir, --redirects") != std::string::npos);

@@ -78,7 +78,7 @@ TEST_CASE("wrong words are usage errors that say what to do") {
   };
   const std::vector<Row> rows = {
       {{"--port=x"}, "--port=x is not a number from 0 to 65535."},
-      {{"--host="}, "--host= is empty. Name an address of this machine."},
+      {{"--host="}, "--host= is empty. Name an address of this node."},
       {{"--port-file="}, "--port-file= is empty. Name a file."},
       {{"--inspect="}, "--inspect= is not an endpoint."},
       {{"--inspect", "a:0"}, "--inspect=a:0 has no port. Add the port of the store, 29500 by default."},

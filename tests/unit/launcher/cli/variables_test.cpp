@@ -33,7 +33,7 @@ TEST_CASE("every option with a variable is read from it") {
       CHECK(result.settings.empty());
       REQUIRE(result.warnings.size() == 1);
       CHECK(result.warnings[0].starts_with(variable_of(option.name()) + " has no effect: --" + option.name() +
-                                           " is taken from the command line"));
+                                           " is read from the command line"));
     }
   }
   CHECK(read({"PET_SHUTDOWN_TIMEOUT=9"}).settings.at(0).option->name() == "grace");

@@ -75,7 +75,7 @@ TEST_CASE("a job of one node is started again with an empty store, and is over w
   job.fails();
   REQUIRE(job.last<wire::CoordinatorIsDone>());
   CHECK(job.last<wire::CoordinatorIsDone>()->cause.text == "rank 5: exited with code 3");
-  CHECK(job.last<wire::CoordinatorIsDone>()->cause.not_restarted == "given up after 1 restart");
+  CHECK(job.last<wire::CoordinatorIsDone>()->cause.not_restarted == "ddplaunch gave up after 1 restart");
   CHECK(job.is_through);
 }
 

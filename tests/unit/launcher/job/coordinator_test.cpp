@@ -288,7 +288,7 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
   job.says(8, wire::NodeFailed{1, failure()}).says(8, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
   REQUIRE(job.to<wire::CoordinatorIsDone>(8).size() == 1);
   CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.text == "rank 5: exited with code 3");
-  CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.not_restarted == "given up after 1 restart");
+  CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.not_restarted == "ddplaunch gave up after 1 restart");
 }
 
 TEST_CASE("a second request reaches each node that still runs once, and the cause stays") {

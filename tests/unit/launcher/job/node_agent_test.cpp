@@ -23,7 +23,7 @@ const Action& only(const std::vector<NodeAction>& actions) {
 
 }  // namespace
 
-TEST_CASE("a node starts its workers when the coordinator begins and says when they have ended") {
+TEST_CASE("a node starts its workers when the coordinator begins and says when they have exited") {
   NodeAgent agent("a:29400", 10s, kStart);
   const auto begun = agent.heard(wire::CoordinatorBegins{0, 1, 2, 4, 8, "a, b"}, kStart);
   CHECK(only<StartWorkers>(begun).place.first_rank == 4);

@@ -53,8 +53,8 @@ TEST_CASE("each cause is told in a few words") {
   CHECK(text_of(SignalArrived{SIGINT}) == "terminated by SIGINT");
   CHECK(text_of(SignalArrived{SIGHUP, "the connection is lost"}) == "the connection is lost");
   CHECK(text_of(GuardianLost{}) == "the launcher's first process was killed");
-  CHECK(text_of(ExitTimedOut{}) == "ranks 1, 2 did not end");
-  CHECK(text_of(HangNews{}).starts_with("hung: no rank does anything"));
+  CHECK(text_of(ExitTimedOut{}) == "ranks 1, 2 did not exit");
+  CHECK(text_of(HangNews{}).starts_with("the job hung: no rank shows any activity"));
   ddp::wire::Cause elsewhere;
   elsewhere.text = "rank 5: exit code 3";
   CHECK(text_of(EndedElsewhere{elsewhere}) == "rank 5: exit code 3");
@@ -107,9 +107,9 @@ TEST_CASE("on several nodes all end with the exit code of the cause, and tell wh
   CHECK(end.outcome.status == ExitStatus::exited(3));
   CHECK(end.line.empty());
   wire::Cause given_up = kFailure;
-  given_up.not_restarted = "given up after 2 restarts";
+  given_up.not_restarted = "ddplaunch gave up after 2 restarts";
   end = conclude({.last = told, .has_run = true, .own_name = "a"}, given_up);
-  CHECK(end.line == "node b: rank 5: exit code 3; given up after 2 restarts");
+  CHECK(end.line == "node b: rank 5: exit code 3; ddplaunch gave up after 2 restarts");
 }
 
 TEST_CASE("success is success whatever was asked") {

@@ -27,7 +27,7 @@ TEST_CASE("a failure is worth as many restarts as were asked for") {
   CHECK(delay_after({{1h}}, 1) == 250);
   CHECK(delay_after({{1h}, {1h}}, 1) == -1);
   CHECK(reason_after({{1h}}, 0).empty());
-  CHECK(reason_after({{1h}, {1h}}, 1) == "given up after 1 restart");
+  CHECK(reason_after({{1h}, {1h}}, 1) == "ddplaunch gave up after 1 restart");
 }
 
 TEST_CASE("attempts in vain double the delay and progress resets it") {

@@ -47,7 +47,7 @@ TEST_CASE("a file is a notice if it is there a moment after the start, or as soo
 }
 
 TEST_CASE("a command that ends with 0 is a notice, and any other exit code is none") {
-  CHECK(look("", "true", 10s).found == std::vector<std::string>{"'true' has ended with 0"});
+  CHECK(look("", "true", 10s).found == std::vector<std::string>{"'true' exited with code 0"});
   const Told told = look("", "echo much; echo more >&2; exit 22", 1500ms);
   CHECK(told.found.empty());
   CHECK(told.failed.empty());

@@ -63,8 +63,8 @@ TEST_CASE("faults at a time come in their order, to this node's ranks, in their 
   CHECK(faults.pending() == 2);
   const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [&] { loop.stop(); });
   loop.run();
-  CHECK(told ==
-        std::vector<std::string>{"--inject stops rank 4", "--inject kills rank 5", "--inject continues rank 4"});
+  CHECK(told == std::vector<std::string>{"ddplaunch stops rank 4 (--inject)", "ddplaunch kills rank 5 (--inject)",
+                                         "ddplaunch continues rank 4 (--inject)"});
   CHECK(faults.pending() == 0);
   CHECK(workers.signals == std::vector<std::pair<int, int>>{{0, SIGSTOP}, {1, SIGKILL}, {0, SIGCONT}});
 }

@@ -158,9 +158,9 @@ TEST_CASE("on a machine with one node the kernel need not say where GPUs are") {
 TEST_CASE("a topology that cannot be read is our own fault") {
   Situation situation;
   situation.options.numa_binding = NumaBinding::node;
-  situation.facts.topology = ddp::base::Failure{"hwloc cannot start"};
+  situation.facts.topology = ddp::base::Failure{"hwloc cannot be initialized"};
   CHECK(situation.failure().exit_code == 125);
-  CHECK(situation.failure().message == "--numa-binding=node: hwloc cannot start. Leave the option out.");
+  CHECK(situation.failure().message == "--numa-binding=node: hwloc cannot be initialized. Leave the option out.");
 }
 
 TEST_CASE("a worker that is to read standard input must exist") {

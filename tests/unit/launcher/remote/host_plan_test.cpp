@@ -164,9 +164,9 @@ TEST_CASE("a host file's hosts are those of the job") {
 }
 
 TEST_CASE("what cannot be meant together is refused with what to do") {
-  CHECK(mistake({"--hosts=a,b", "--nnodes=1", "p"})
-            .starts_with("--hosts has 2 hosts, but --nnodes says another number."));
-  CHECK(mistake({"--hosts=a,b", "--nnodes=1:2", "p"}).ends_with("Leave --nnodes out: each host is a node."));
+  CHECK(
+      mistake({"--hosts=a,b", "--nnodes=1", "p"}).starts_with("--hosts has 2 hosts, but --nnodes is another number."));
+  CHECK(mistake({"--hosts=a,b", "--nnodes=1:2", "p"}).ends_with("Leave --nnodes out, because each host is a node."));
   CHECK(plan({"--hosts=a,b", "--nnodes=2", "p"}).starts.size() == 2);
   for (const std::string option : {"--node-rank=0", "--standalone", "--local-addr=x", "--stdin=0"}) {
     CAPTURE(option);

@@ -96,11 +96,11 @@ TEST_CASE("a limit of 0 is named with what lifts it") {
   CoreFacts facts = facts_with("core");
   CHECK(describe_core(kNotDumped, facts) == "none");
   facts.limit_is_zero = true;
-  CHECK(describe_core(kNotDumped, facts) == "none, the limit is 0 (--core=unlimited)");
+  CHECK(describe_core(kNotDumped, facts) == "none, because the limit is 0 (--core=unlimited)");
   facts.choice = CoreDumps::off;
   CHECK(describe_core(kNotDumped, facts) == "none (--core=off)");
   facts.choice = CoreDumps::unlimited;
-  CHECK(describe_core(kNotDumped, facts) == "none, the hard limit is 0 (ulimit -H -c)");
+  CHECK(describe_core(kNotDumped, facts) == "none, because the hard limit is 0 (ulimit -H -c)");
   CHECK(describe_core(kDumped, facts) == "/home/me/core");  // the worker may have its own limit
 }
 

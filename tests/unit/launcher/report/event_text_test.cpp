@@ -24,7 +24,8 @@ TEST_CASE("events are shown with the rank in the job and what they are") {
   WorkerEnded end{0, ExitStatus::killed(SIGSEGV), std::nullopt, 3 << 20, std::nullopt, std::nullopt};
   CHECK(text(end) == "workers: rank 4 ended: killed by SIGSEGV, peak memory 3 MiB");
   CHECK(text(SignalArrived{SIGTERM}) == "signals: SIGTERM arrived");
-  CHECK(text(SignalArrived{SIGHUP, "the connection is lost"}) == "signals: SIGHUP arrived: the connection is lost");
+  CHECK(text(SignalArrived{SIGHUP, "the connection is lost"}) ==
+        "signals: ddplaunch received SIGHUP: the connection is lost");
   CHECK(text(SignalRefused{2}) == "signals: the kernel does not let the launcher signal rank 6");
   CHECK(text(EndedElsewhere{{.text = "rank 0: exit code 3", .node = "b"}}) ==
         "job: the attempt ends: node b: rank 0: exit code 3");

@@ -151,7 +151,8 @@ TEST_CASE("a rank that --inject killed is told as such") {
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGKILL)), {}};
   CHECK_THAT(summary(outcome), Catch::Contains("ddplaunch did not send SIGKILL"));
   culprit_of(outcome).is_injected = true;
-  CHECK_THAT(summary(outcome), Catch::Contains("  --inject killed it") && !Catch::Contains("came from outside"));
+  CHECK_THAT(summary(outcome),
+             Catch::Contains("  ddplaunch killed it (--inject)") && !Catch::Contains("came from outside"));
 }
 
 TEST_CASE("a secondary failure without a culprit names the ranks that had left") {

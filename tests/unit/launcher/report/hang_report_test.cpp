@@ -62,7 +62,7 @@ TEST_CASE("a hang is told with all ranks") {
   CHECK(lines[2] ==
         "  rank 0 (pid 4000): training; waits in all_reduce sum f32[8] ('bucket 0') #7 at train.cpp:88; sleeping in "
         "futex_wait, CPU 0 %");
-  CHECK(lines[3] == "  the limit was 30.0 s (--hang-timeout): the job is terminated");
+  CHECK(lines[3] == "  the limit was 30.0 s (--hang-timeout); the job is terminated");
   HangNews warning = stall(HangNews::Kind::hung);
   warning.ends_job = false;
   CHECK(hang_report(warning, 0).back().find("the job continues (--hang-action)") != std::string::npos);
@@ -89,7 +89,7 @@ TEST_CASE("many ranks take no more than 25 lines") {
   for (int rank = 2; rank < 100; ++rank) news.ranks.push_back(rank_at(rank, 7, 6));
   const auto lines = hang_report(news, 0);
   CHECK(lines.size() <= 25);
-  CHECK(lines[lines.size() - 2] == "  … and 82 ranks more");
+  CHECK(lines[lines.size() - 2] == "  … and 82 more ranks");
 }
 
 TEST_CASE("different calls stand side by side") {
@@ -120,11 +120,11 @@ TEST_CASE("ranks that ended are told with what they left") {
   verdict.kind = VerdictKind::ended;
   verdict.culprits = {2};
   verdict.waiting = {0, 1};
-  CHECK(hang_headline(verdict) == "rank 2 has ended, and ranks 0, 1 wait for it  [DDP-H01 ended]");
+  CHECK(hang_headline(verdict) == "rank 2 has exited, and ranks 0, 1 wait for it  [DDP-H01 ended]");
   verdict.waiting.clear();
   verdict.group = "world";
   verdict.sequence = 4;
-  CHECK(hang_headline(verdict) == "rank 2 has ended without finishing collective (#4 of world)  [DDP-H01 ended]");
+  CHECK(hang_headline(verdict) == "rank 2 has exited without finishing collective (#4 of world)  [DDP-H01 ended]");
 }
 
 TEST_CASE("every verdict has a headline with its code") {
@@ -160,11 +160,11 @@ TEST_CASE("ranks of which little is known are told as they are") {
   CHECK(lines[1] == "  rank 1 (pid 4001): does not show its collectives; sleeping in futex_wait, CPU 0 %");
   CHECK(lines[2].find("its process cannot be inspected") != std::string::npos);
   news.ranks[1].has_ended = true;
-  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; does not show its collectives");
+  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has exited; does not show its collectives");
   news.ranks[1].page.is_written = true;
-  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; has called no collective yet");
+  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has exited; has called no collective yet");
   news.ranks[1].page.phase = "done";
-  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; has left its process groups");
+  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has exited; has left its process groups");
 }
 
 TEST_CASE("what will be done about a stall depends on who set the limit") {
@@ -295,13 +295,13 @@ TEST_CASE("who asks is told what all ranks are at") {
 
 TEST_CASE("what is told of several ranks is in the plural") {
   HangNews news = stall(HangNews::Kind::hung);
-  news.evidence.stacks = {{0, "", {}, {"it has ended"}}, {1, "", {}, {"it has ended"}}};
+  news.evidence.stacks = {{0, "", {}, {"it has exited"}}, {1, "", {}, {"it has exited"}}};
   const auto has = [&](const std::string& text) {
     const auto lines = hang_report(news, 0);
     return std::any_of(lines.begin(), lines.end(),
                        [&](const std::string& line) { return line.find(text) != std::string::npos; });
   };
-  CHECK(has("no stack of ranks 0, 1: they have ended"));
+  CHECK(has("no stack of ranks 0, 1: they have exited"));
   news.verdict.kind = VerdictKind::silent;
   for (RankView& rank : news.ranks) rank.page.is_written = rank.has_ended = false;
   CHECK(has(" report neither collectives nor heartbeats; "));

@@ -19,7 +19,7 @@ class Gone : public NoProcesses {
  public:
   StackRequest ask_for_stacks(int, StackMeans means) override {
     asked.push_back(means);
-    return {"it has ended", 0, {}, 0};
+    return {"it has exited", 0, {}, 0};
   }
 
   std::vector<StackMeans> asked;

@@ -103,7 +103,7 @@ TEST_CASE("a rank that has ended without having come to init is the culprit of t
   CHECK(verdict->kind == VerdictKind::ended);
   CHECK(verdict->culprits == std::vector<int>{1});
   CHECK(verdict->waiting == std::vector<int>{0});
-  CHECK(hang_headline(*verdict) == "rank 1 has ended, and rank 0 waits for it in init()  [DDP-H01 ended]");
+  CHECK(hang_headline(*verdict) == "rank 1 has exited, and rank 0 waits for it in init()  [DDP-H01 ended]");
   // The rank had entered init(), and has left since.
   awaits(1, 2, 0);
   CHECK_FALSE(ranks.verdict());

@@ -49,7 +49,7 @@ TEST_CASE("no exception crosses the boundary, whatever its type") {
 }
 
 TEST_CASE("the details of a failed operation name its group, rank, number and peer") {
-  const OperationError error(ErrorKind::peer_lost, "rank 1: all_reduce: rank 3 has ended", 3,
+  const OperationError error(ErrorKind::peer_lost, "rank 1: all_reduce: rank 3 has exited", 3,
                              {"pipeline", 1, "all_reduce", 17});
   CHECK(at_boundary([&] { throw error; }) == DDP_ERROR_PEER_LOST);
   const ddp_error_details& details = *ddp_last_error_details();

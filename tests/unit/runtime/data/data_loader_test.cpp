@@ -262,7 +262,7 @@ TEST_CASE("an Error keeps its kind and its peer, and every exception is nested")
   const DistributedSampler sampler(4, 0, 1, {.shuffle = false});
   const DataLoader loader(dataset, sampler, {.batch_size = 4});
   dataset.fail_with([](std::int64_t index) {
-    if (index == 2) throw Error(ErrorKind::peer_lost, "rank 5 has ended", 5);
+    if (index == 2) throw Error(ErrorKind::peer_lost, "rank 5 has exited", 5);
   });
   try {
     static_cast<void>(loader.begin());
@@ -270,8 +270,8 @@ TEST_CASE("an Error keeps its kind and its peer, and every exception is nested")
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::peer_lost);
     CHECK(error.peer() == 5);
-    CHECK(error.what() == std::string("sample 2: rank 5 has ended"));
-    expect_error(ErrorKind::peer_lost, {"rank 5 has ended"}, [&] { std::rethrow_if_nested(error); });
+    CHECK(error.what() == std::string("sample 2: rank 5 has exited"));
+    expect_error(ErrorKind::peer_lost, {"rank 5 has exited"}, [&] { std::rethrow_if_nested(error); });
   }
   dataset.fail_with([](std::int64_t) { throw 42; });
   expect_error(ErrorKind::unavailable, {"sample 0: ", "no std::exception"}, [&] { static_cast<void>(loader.begin()); });

@@ -152,15 +152,13 @@ TEST_CASE("a step that failed is given up by all ranks and the next one is whole
 }
 
 TEST_CASE("a rank that gives up a step alone is told from one that ends it") {
-  RankThreads(make_cpu_backend, 2)
-      .all_fail(ErrorKind::mismatch, {"a step that is given up"}, [](RankThreads::Rank& self) {
-        MixedModel model;
-        DistributedDataParallel data_parallel(self.group(), model.parameters,
-                                              {.buckets = {.first_bytes = 1, .bytes = 1}});
-        data_parallel.mark_ready(2);
-        if (self.rank() == 0) data_parallel.abandon_step();
-        data_parallel.mark_ready(1);
-        data_parallel.mark_ready(0);
-        data_parallel.finish();
-      });
+  RankThreads(make_cpu_backend, 2).all_fail(ErrorKind::mismatch, {"an abandoned step"}, [](RankThreads::Rank& self) {
+    MixedModel model;
+    DistributedDataParallel data_parallel(self.group(), model.parameters, {.buckets = {.first_bytes = 1, .bytes = 1}});
+    data_parallel.mark_ready(2);
+    if (self.rank() == 0) data_parallel.abandon_step();
+    data_parallel.mark_ready(1);
+    data_parallel.mark_ready(0);
+    data_parallel.finish();
+  });
 }

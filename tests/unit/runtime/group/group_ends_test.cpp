@@ -190,7 +190,7 @@ TEST_CASE("a group is not made with a member that has ended") {
       }
       const RankOutcome lost = outcome_of([&] { (void)self.group().new_group(all, "pipeline"); });
       require(lost.kind == ErrorKind::peer_lost, lost.message);
-      require(lost.message.find("new_group 'pipeline' of ranks 0, 1, 2: rank 1 has ended") != std::string::npos,
+      require(lost.message.find("new_group 'pipeline' of ranks 0, 1, 2: rank 1 has exited") != std::string::npos,
               lost.message);
     });
   }

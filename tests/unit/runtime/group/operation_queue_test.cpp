@@ -72,13 +72,13 @@ TEST_CASE("after a failure everything is aborted and the message says what faile
   DeedQueue queue;
   int runs = 0;
   Work good = queue.push("op #1", [&] { ++runs; });
-  Work bad = queue.push("op #2", [] { throw Error(ErrorKind::peer_lost, "rank 3 has ended"); });
+  Work bad = queue.push("op #2", [] { throw Error(ErrorKind::peer_lost, "rank 3 has exited"); });
   Work next = queue.push("op #3", [&] { ++runs; });
   good.wait();
-  expect_error(ErrorKind::peer_lost, {"rank 3 has ended"}, [&] { bad.wait(); });
-  expect_error(ErrorKind::aborted, {"op #3: not run", "rank 3 has ended"}, [&] { next.wait(); });
+  expect_error(ErrorKind::peer_lost, {"rank 3 has exited"}, [&] { bad.wait(); });
+  expect_error(ErrorKind::aborted, {"op #3: not run", "rank 3 has exited"}, [&] { next.wait(); });
   Work late = queue.push("op #4", [&] { ++runs; });
-  expect_error(ErrorKind::aborted, {"op #4: not run", "rank 3 has ended"}, [&] { late.wait(); });
+  expect_error(ErrorKind::aborted, {"op #4: not run", "rank 3 has exited"}, [&] { late.wait(); });
   CHECK(runs == 1);
 }
 

@@ -57,14 +57,14 @@ class SilentStore : public Store {
 TEST_CASE("the first word about a lost rank counts, and more than that the word of its own node") {
   auto nodes = meet_on_nodes(3, two_on_each);
   const auto store = make_memory_store(kPatience);
-  CHECK(LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up")).peer() == 0);
-  CHECK(LostRank(nodes[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 0);
-  CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has ended, or given up")).peer() == 0);
+  CHECK(LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has exited, or given up")).peer() == 0);
+  CHECK(LostRank(nodes[1], store, kPatience).agree(lost(2, "rank 2 has exited, or given up")).peer() == 0);
+  CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has exited, or given up")).peer() == 0);
   nodes[1].reset();
-  CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has ended")).peer() == 1);
-  const Error told = LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up"));
+  CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has exited")).peer() == 1);
+  const Error told = LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has exited, or given up"));
   CHECK(told.peer() == 1);
-  CHECK(std::string(told.what()) == "rank 1 has ended");
+  CHECK(std::string(told.what()) == "rank 1 has exited");
   CHECK(told.kind() == ErrorKind::peer_lost);
 }
 
@@ -72,16 +72,16 @@ TEST_CASE("what was once agreed stays, but for what this node sees") {
   auto nodes = meet_on_nodes(3, two_on_each);
   nodes[1].reset();
   LostRank lost_rank(nodes[0], make_memory_store(kPatience), kPatience);
-  CHECK(lost_rank.agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
-  CHECK(lost_rank.agree(lost(Error::kNobody, "somebody has ended")).peer() == 2);
-  CHECK(lost_rank.agree(lost(1, "rank 1 has ended")).peer() == 1);
-  CHECK(lost_rank.agree(lost(2, "rank 2 has ended, or given up")).peer() == 1);
+  CHECK(lost_rank.agree(lost(2, "rank 2 has exited, or given up")).peer() == 2);
+  CHECK(lost_rank.agree(lost(Error::kNobody, "a rank has exited")).peer() == 2);
+  CHECK(lost_rank.agree(lost(1, "rank 1 has exited")).peer() == 1);
+  CHECK(lost_rank.agree(lost(2, "rank 2 has exited, or given up")).peer() == 1);
 }
 
 TEST_CASE("that a rank beside this one has failed is no knowledge of why") {
   const auto nodes = meet_on_nodes(3, two_on_each);
   const auto store = make_memory_store(kPatience);
-  CHECK(LostRank(nodes[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
+  CHECK(LostRank(nodes[1], store, kPatience).agree(lost(2, "rank 2 has exited, or given up")).peer() == 2);
   nodes[1]->say_failed();
   CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has failed")).peer() == 2);
 }
@@ -97,10 +97,10 @@ TEST_CASE("a failure of this rank alone is told to nobody") {
 TEST_CASE("a store that is gone keeps nobody waiting") {
   const auto nodes = meet_on_nodes(2, one_on_each);
   const auto store = std::make_shared<SilentStore>();
-  const Error ended = LostRank(nodes[0], store).agree(lost(1, "rank 1 has ended"));
+  const Error ended = LostRank(nodes[0], store).agree(lost(1, "rank 1 has exited"));
   CHECK(ended.peer() == 1);
-  CHECK_THAT(ended.what(), Catch::StartsWith("rank 1 has ended; the store") && Catch::Contains("does not answer"));
-  CHECK(LostRank(nodes[0], store).agree(lost(Error::kNobody, "somebody has ended")).peer() == Error::kNobody);
+  CHECK_THAT(ended.what(), Catch::StartsWith("rank 1 has exited; the store") && Catch::Contains("does not answer"));
+  CHECK(LostRank(nodes[0], store).agree(lost(Error::kNobody, "a rank has exited")).peer() == Error::kNobody);
   store->close();
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("all ranks of all nodes name the rank that left") {
         } catch (const Error& error) {
           require(error.kind() == ErrorKind::peer_lost, error.what());
           require(error.peer() == 3, error.what());
-          require(std::string(error.what()).find("has ended") != std::string::npos, error.what());
+          require(std::string(error.what()).find("has exited") != std::string::npos, error.what());
         }
       });
     }

@@ -51,14 +51,14 @@ TEST_CASE("a rank that has come may be gone") {
   store->set(kKeys[0], "");
   wait_for_ranks(*store, kKeys, 1min, {}, [&] {
     store->set(kKeys[1], "");
-    throw Error(ErrorKind::peer_lost, "rank 1 has ended", 1);
+    throw Error(ErrorKind::peer_lost, "rank 1 has exited", 1);
   });
 }
 
 TEST_CASE("a rank that waits for one that is gone hears of it") {
   const auto store = make_memory_store(1min);
   try {
-    wait_for_ranks(*store, kKeys, 1min, {}, [] { throw Error(ErrorKind::peer_lost, "rank 1 has ended", 1); });
+    wait_for_ranks(*store, kKeys, 1min, {}, [] { throw Error(ErrorKind::peer_lost, "rank 1 has exited", 1); });
     FAIL("nobody came");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::peer_lost);

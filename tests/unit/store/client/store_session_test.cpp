@@ -130,7 +130,7 @@ TEST_CASE("a wait in vain at our server says where the other ranks are") {
   pair.server->says(text_reply("0-1") + text_reply("2") + text_reply("3"));
   expect_error(ErrorKind::timeout,
                {"waited 1 ms for key 'b' in the store at 127.0.0.1:" + std::to_string(pair.store.port()) +
-                ". Rank 0 waits for it too; rank 2 is connected and does not; rank 3 has not arrived."},
+                ". Rank 0 waits for it too; rank 2 is connected but does not; rank 3 has not arrived."},
                [&] { waited.get(); });
 }
 

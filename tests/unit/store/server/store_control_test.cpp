@@ -114,7 +114,7 @@ TEST_CASE("a store of one node has no ear for launchers") {
   RunningStore store;
   RawPeer b = launcher(store.port());
   b.is_disconnected();
-  store.complains_of("it is a launcher, but this store does not belong to a job on several nodes");
+  store.complains_of("it is a launcher, but this store serves no job on several nodes");
 }
 
 TEST_CASE("who has to prove the token says nothing to the coordinator before") {

@@ -35,7 +35,7 @@ TEST_CASE("a wait that is given up tells who has come and who has not") {
   table.apply(kBert, wait({"/x"}));
   CHECK(sentence(table, kAnna, {"/x"}) ==
         "rank 0 (node0:1) gave up waiting for key '/x' after 30.0 s; ranks 0, 1 wait or waited for it; rank 2 is "
-        "connected and does not; ranks 3, 4 are not connected");
+        "connected but does not; ranks 3, 4 are not connected");
 }
 
 TEST_CASE("a report lists those that wait first, the longest wait at the top") {

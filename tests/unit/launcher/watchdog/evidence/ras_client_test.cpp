@@ -202,7 +202,7 @@ TEST_CASE("what listens at the port of RAS and is none is quoted") {
   }
   const EvidenceSource source = service.source();
   CHECK(source.text.empty());
-  CHECK(source.missing == Lines{service.place() + " does not speak NCCL's RAS protocol ('" + quoted + "')"});
+  CHECK(source.missing == Lines{service.place() + " does not use NCCL's RAS protocol ('" + quoted + "')"});
 }
 
 TEST_CASE("a RAS service that closes the connection early is told with what it did not answer") {
@@ -268,9 +268,9 @@ TEST_CASE("an answer of RAS that is as long as is kept is whole") {
 
 TEST_CASE("the essence of a status is what stands under errors and warnings") {
   CHECK(ras_essence(kStatus, 8) == kEssence);
-  CHECK(ras_essence(kStatus, 7).back() == "… and 1 line more");
+  CHECK(ras_essence(kStatus, 7).back() == "… and 1 more line");
   CHECK(ras_essence(kStatus, 7).size() == 8);
-  CHECK(ras_essence(kStatus, 0) == Lines{"… and 8 lines more"});
+  CHECK(ras_essence(kStatus, 0) == Lines{"… and 8 more lines"});
 }
 
 TEST_CASE("a status without errors and warnings has no essence") {
@@ -293,7 +293,7 @@ TEST_CASE("the essence of binary rubbish is printable and short") {
   CHECK(essence[0].size() == kRasEssenceBytes);
   CHECK(essence[0].starts_with("\\x1b[31m\\x00\t\\xff\\x9b"));
   CHECK(std::ranges::all_of(essence[1], [](char c) { return (c >= ' ' && c <= '~') || c == '\t'; }));
-  CHECK(essence[2] == "… and 1 line more");
+  CHECK(essence[2] == "… and 1 more line");
   CHECK(ras_essence("Errors\n=\n" + std::string(1 << 20, '='), 10).size() == 1);
   CHECK(ras_essence("Errors\n=\n" + std::string(1 << 20, '\n'), 10).empty());
 }

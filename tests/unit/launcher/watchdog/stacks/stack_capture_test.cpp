@@ -81,6 +81,6 @@ TEST_CASE("the stacks of a child that waits and of one that runs") {
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
   }
-  CHECK(capture_stacks(waits, 8).obstacle == "it has ended");
+  CHECK(capture_stacks(waits, 8).obstacle == "it has exited");
 }
 #endif

@@ -73,7 +73,7 @@ TEST_CASE("what did not answer is named and does not hold the others up") {
   host.requests[0] = {"", pid, {pid, pid + 1}};
   host.answers[0] = {{pid, {address}}};
   host.requests[1] = {"", pid, {pid}};  // no thread of this worker answers
-  host.requests[2] = {"it has ended", 0, {}};
+  host.requests[2] = {"it has exited", 0, {}};
   const auto began = std::chrono::steady_clock::now();
   const auto stacks = take(host);
   CHECK(std::chrono::steady_clock::now() - began < 6 * limits::kStackTime);
@@ -84,5 +84,5 @@ TEST_CASE("what did not answer is named and does not hold the others up") {
   CHECK(stacks[1].threads.empty());
   REQUIRE(stacks[1].missing.size() == 1);
   CHECK(stacks[1].missing[0].find("signal handler: no answer") == 0);
-  CHECK(stacks[2].missing == std::vector<std::string>{"it has ended"});
+  CHECK(stacks[2].missing == std::vector<std::string>{"it has exited"});
 }

@@ -60,7 +60,7 @@ TEST_CASE("a remote error of nccl is a lost peer and the communicator is aborted
   {
     const auto backend = alone(libraries);
     broken = true;
-    expect_error(ErrorKind::peer_lost, {"that rank has ended", "NCCL:"},
+    expect_error(ErrorKind::peer_lost, {"that rank has exited", "NCCL:"},
                  [&] { backend->run(with_timeout(all_reduce(values))); });
     expect_error(ErrorKind::aborted, {"earlier failure"}, [&] { backend->run(with_timeout(barrier())); });
   }

@@ -88,7 +88,7 @@ TEST_CASE("a communicator that nccl refuses to make is not aborted because there
 TEST_CASE("a communicator that breaks while it is made is aborted") {
   Setup setup;
   setup.nccl.async_error = [](NcclComm) { return NcclResult::remote_error; };
-  expect_error(ErrorKind::peer_lost, {"that rank has ended"}, [&] { setup.communicator(); });
+  expect_error(ErrorKind::peer_lost, {"that rank has exited"}, [&] { setup.communicator(); });
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
