@@ -67,7 +67,7 @@ HeldThread hold_for_a_moment(pid_t pid, pid_t tid) {
   held.capture.tid = tid;
 #ifdef __x86_64__
   if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
-    held.obstacle = std::string("ddplaunch may not stop it: ") + std::strerror(errno);
+    held.obstacle = std::string("ddplaunch is not permitted to stop it: ") + std::strerror(errno);
     return held;
   }
   user_regs_struct registers{};

@@ -65,7 +65,8 @@ SchedulerFacts read_slurm(SchedulerVariables& variables) {
   SchedulerFacts facts;
   const auto step = variables.number({"SLURM_STEP_ID"}, 0, UINT32_MAX);
   if (step && step->value >= kFirstOwnStep) {
-    facts.declined = "SLURM_STEP_ID=" + std::to_string(step->value) + " is a shell's or a batch script's, not srun's";
+    facts.declined =
+        "SLURM_STEP_ID=" + std::to_string(step->value) + " belongs to a shell or a batch script, not to srun";
     return facts;
   }
   // A step may have fewer nodes than its job.

@@ -19,8 +19,8 @@ std::string by_stack(const Verdict& verdict) {
   const bool for_each_other = verdict.kind == VerdictKind::each_other;
   std::string text = ranks_text(verdict.culprits) + (for_each_other          ? " wait for each other"
                                                      : nobody_knows(verdict) ? " wait in different collectives"
-                                                     : one ? " waits in another collective than the other ranks"
-                                                           : " wait in other collectives than the other ranks");
+                                                     : one ? " waits in a different collective from the other ranks"
+                                                           : " wait in different collectives from the other ranks");
   if (verdict.sides.empty()) text += " in " + call_text(verdict);
   for (const RankCall& side : verdict.sides) {
     text += (&side == &verdict.sides.front() ? ": " : ", ") + ranks_text({side.rank}) + " in " +

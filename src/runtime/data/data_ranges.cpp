@@ -31,7 +31,7 @@ void require_whole_records(const std::string& what, std::uint64_t bytes, std::ui
   require(bytes % record_bytes == 0, what + ": " + std::to_string(bytes) +
                                          " bytes are not a multiple of the record size " +
                                          std::to_string(record_bytes) + "; " + std::to_string(bytes % record_bytes) +
-                                         " are left over. Check record_bytes, and that the file is complete.");
+                                         " left over. Check record_bytes, and that the file is complete.");
 }
 
 // Represents a file in which the beginnings of lines are searched.

@@ -94,6 +94,6 @@ TEST_CASE("a call in which a thread is held ends as if it had not been") {
 TEST_CASE("a process that is not there cannot be held") {
   Child child([] { return 0; });
   while (!child.has_ended()) ::usleep(1'000);
-  CHECK(hold_for_a_moment(child.pid(), child.pid()).obstacle.starts_with("ddplaunch may not stop it: "));
+  CHECK(hold_for_a_moment(child.pid(), child.pid()).obstacle.starts_with("ddplaunch is not permitted to stop it: "));
 }
 #endif

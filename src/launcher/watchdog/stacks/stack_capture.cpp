@@ -99,7 +99,7 @@ StackCapture capture_stacks(pid_t pid, std::size_t most_threads) {
   if (threads.empty()) {
     capture.obstacle = "it has exited";
   } else if (capture.maps.empty() || !has_stack) {
-    capture.obstacle = "ddplaunch may not read its memory";
+    capture.obstacle = "ddplaunch is not permitted to read its memory";
   }
 #else
   static_cast<void>(most_threads);

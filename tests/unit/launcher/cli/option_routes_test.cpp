@@ -79,7 +79,7 @@ Options parse(const Words& words, const Words& environment = {}) {
   if (const auto* error = std::get_if<UsageError>(&result)) FAIL(error->message);
   Options options = std::get<Options>(result);
   std::erase_if(options.warnings,
-                [](const std::string& each) { return each.starts_with("options of the environment"); });
+                [](const std::string& each) { return each.starts_with("options set by the environment"); });
   for (std::string& warning : options.warnings) warning = "a warning";
   return options;
 }

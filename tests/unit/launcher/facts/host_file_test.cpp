@@ -62,7 +62,7 @@ TEST_CASE("what is neither an address nor a name with a number is refused") {
   CHECK(contains(list("[::g]:4"), "is not an IPv6 address in brackets"));
   CHECK(contains(list("[::1]4"), "is not an IPv6 address in brackets"));
   CHECK(contains(list("a[::1]:4"), "is not an IPv6 address in brackets"));
-  CHECK(contains(list("[::1:4"), "not closed"));
+  CHECK(contains(list("[::1:4"), "without a closing ]"));
   CHECK(contains(list("[::1]:"), "has \"\" as its number of workers"));
   CHECK(contains(list("[::1] :2"), "is not an IPv6 address in brackets"));
   CHECK(contains(list("n[0-4:2]"), "neither a number nor a range"));

@@ -69,12 +69,12 @@ TEST_CASE("brackets hold numbers and ranges that count up") {
 }
 
 TEST_CASE("brackets come in pairs") {
-  CHECK(contains(expand("a,n[1-2"), "host \"n[1-2\" has a [ at character 2 that is not closed"));
-  CHECK(contains(expand("n[1-2,b"), "at character 2 that is not closed"));
-  CHECK(contains(expand("n[1[2]]"), "at character 2 that is not closed"));
-  CHECK(contains(expand("n1]"), "has a ] at character 3 that closes nothing"));
-  CHECK(contains(expand("n[1-2]]"), "has a ] at character 7 that closes nothing"));
-  CHECK(contains(expand("["), "not closed"));
+  CHECK(contains(expand("a,n[1-2"), "host \"n[1-2\" has a [ at character 2 without a closing ]"));
+  CHECK(contains(expand("n[1-2,b"), "at character 2 without a closing ]"));
+  CHECK(contains(expand("n[1[2]]"), "at character 2 without a closing ]"));
+  CHECK(contains(expand("n1]"), "has a ] at character 3 without an opening ["));
+  CHECK(contains(expand("n[1-2]]"), "has a ] at character 7 without an opening ["));
+  CHECK(contains(expand("["), "without a closing ]"));
 }
 
 TEST_CASE("there is a name between two commas") {

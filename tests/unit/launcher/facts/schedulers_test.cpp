@@ -53,8 +53,8 @@ TEST_CASE("several of us on one of Slurm's nodes are refused") {
     CHECK(contains(text, remedy));
   }
   const Lines old = with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=", "SLURM_STEP_NUM_TASKS="});
-  CHECK(contains(found(with(old, {"SLURM_NTASKS=4"})), "SLURM_NTASKS=4 on SLURM_STEP_NUM_NODES=2 says that"));
-  CHECK(contains(found(with(old, {"SLURM_NTASKS_PER_NODE=2"})), "SLURM_NTASKS_PER_NODE=\"2\" says that"));
+  CHECK(contains(found(with(old, {"SLURM_NTASKS=4"})), "SLURM_NTASKS=4 on SLURM_STEP_NUM_NODES=2 shows that"));
+  CHECK(contains(found(with(old, {"SLURM_NTASKS_PER_NODE=2"})), "SLURM_NTASKS_PER_NODE=\"2\" shows that"));
   CHECK(contains(found(with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=x"})), "is not a list of numbers of tasks"));
 }
 
@@ -66,7 +66,8 @@ TEST_CASE("the shell of salloc is not a step of srun") {
   for (const std::string step : {"4294967290", "4294967291", "4294967292", "4294967294"}) {
     const Lines shell = with(kSlurm, {"SLURM_STEP_ID=" + step, "SLURM_STEP_NUM_NODES=1"});
     CHECK(found(shell) == "none");
-    CHECK(contains(found(shell, "slurm"), "--scheduler=slurm: SLURM_STEP_ID=" + step + " is a shell's or a batch"));
+    CHECK(
+        contains(found(shell, "slurm"), "--scheduler=slurm: SLURM_STEP_ID=" + step + " belongs to a shell or a batch"));
     CHECK(contains(read_cluster_env(request(shell)).value().warnings.at(0), "this Slurm job has 2 nodes"));
   }
 }

@@ -124,7 +124,7 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
   CHECK(why([](wire::NodeHello& h) { h.same["program train"] = "bb"; }) ==
         "it would run another program (program train: bb on b, aa11 on a)");
   CHECK(why([](wire::NodeHello& h) { h.same.clear(); }).find("nothing on b") != std::string::npos);
-  CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) == "node a has --node-rank=0 already");
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) == "node a already has --node-rank=0");
   for (const int workers : {0, -3, 1 << 30}) {
     CHECK(why([&](wire::NodeHello& h) { h.workers = workers; }).find("which no launcher sends") != std::string::npos);
   }
@@ -316,7 +316,8 @@ TEST_CASE("a signal on a node whose workers have ended already keeps the job fro
     job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeFailed{0, asked}).says(kOwnNode, wire::NodeEnded{0});
     REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
     CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
-    CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.not_restarted == "not restarted: asked to end meanwhile");
+    CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.not_restarted ==
+          "not restarted: the job was asked to stop meanwhile");
     CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.exit_code == 3);
   }
   SECTION("before the next attempt, and in it") {

@@ -182,7 +182,8 @@ TEST_CASE("within a scheduler that has started launchers there is nothing to sta
   step.cluster->node_count = 2;
   step.cluster->derived = "2 nodes (SLURM_NNODES)";
   CHECK(mistake({"--hosts=a", "p"}, step)
-            .starts_with("--hosts within Slurm, which has started launchers on 2 nodes (SLURM_NNODES) already."));
+            .starts_with(
+                "--hosts cannot be used within Slurm, which has started launchers on 2 nodes (SLURM_NNODES) already."));
   step.cluster->scheduler = "LSF";  // LSF gives hosts, but starts the script on only one of them
   CHECK(plan({"--hosts=a", "p"}, step).starts.size() == 1);
 }

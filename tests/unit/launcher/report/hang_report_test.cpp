@@ -145,7 +145,7 @@ TEST_CASE("stops and what goes on again are one line each") {
                                  " [DDP-H02 stopped]"});
   news.verdict.culprits = {1, 2};
   news.kind = HangNews::Kind::resumed;
-  CHECK(hang_report(news, 0) == std::vector<std::string>{"ranks 1, 2 go on"});
+  CHECK(hang_report(news, 0) == std::vector<std::string>{"ranks 1, 2 continue"});
   news.kind = HangNews::Kind::goes_on;
   CHECK(hang_report(news, 0) ==
         std::vector<std::string>{"the job continues: all_reduce sum f32[8] ('bucket 0') (#7 of world) is complete"});
@@ -255,7 +255,7 @@ TEST_CASE("a rank's gpu is told where it says how far it is") {
     }
     return false;
   };
-  CHECK(has("the GPU of rank 1 has not begun all_reduce"));
+  CHECK(has("the GPU of rank 1 has not started all_reduce"));
   CHECK_FALSE(has("its GPU"));
   for (RankView& rank : news.ranks) rank.page.groups[0].gpu_queued = 7;
   CHECK(has("its GPU has not started #7"));
@@ -279,7 +279,7 @@ TEST_CASE("where all ranks have called what to try is told") {
   };
   CHECK_FALSE(has("  try"));
   news.verdict.kind = VerdictKind::transport;
-  CHECK(has("  try: GLOO_SOCKET_IFNAME"));
+  CHECK(has("  try GLOO_SOCKET_IFNAME"));
   news.ranks[0].page.groups[0].gpu_queued = 7;
   CHECK(has("  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU"));
 }

@@ -23,7 +23,7 @@ TEST_CASE("the first line tells where the store is and what programs need to fin
         "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect 127.0.0.1:29500 "
         "shows which clients wait for which keys");
   CHECK_THAT(serving_line(at("::1"), 7, "node0"),
-             Catch::Contains("on [::1]:7;") && Catch::Contains("MASTER_ADDR=::1 ") && Catch::Contains("[::1]:7 tells"));
+             Catch::Contains("on [::1]:7;") && Catch::Contains("MASTER_ADDR=::1 ") && Catch::Contains("[::1]:7 shows"));
 }
 
 TEST_CASE("a store that listens everywhere is found by the name of its machine") {

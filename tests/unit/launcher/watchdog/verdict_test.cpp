@@ -309,10 +309,10 @@ TEST_CASE("what stacks tell names the ranks that are in no collective, and no nu
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::different_call);
   CHECK(verdict->culprits == std::vector<int>{1});
-  CHECK(
-      hang_headline(*verdict) ==
-      "rank 1 waits in another collective than the other ranks: rank 0 in all_reduce at h.py:26, rank 1 in barrier at "
-      "h.py:26  [DDP-H04 different collective]");
+  CHECK(hang_headline(*verdict) ==
+        "rank 1 waits in a different collective from the other ranks: rank 0 in all_reduce at h.py:26, rank 1 in "
+        "barrier at "
+        "h.py:26  [DDP-H04 different collective]");
   CHECK_FALSE(find_difference(ranks.views));
   // A message is between two ranks.
   waits_in(0, "send", 5);

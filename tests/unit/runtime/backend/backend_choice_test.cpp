@@ -95,7 +95,7 @@ TEST_CASE("a requested backend that works is taken") {
   for (const char* name : {"cpu", "gloo", "nccl", "mpi"}) {
     const auto choice = choose_backend(Offers{plain(name), plain(name)});
     CHECK(choice.name == name);
-    CHECK(choice.reason == "asked for");
+    CHECK(choice.reason == "requested");
   }
 }
 

@@ -200,7 +200,7 @@ TEST_CASE("what is wrong on one rank is an error on all") {
                    [&](RankThreads::Rank& self) { CheckpointManager(run + "/a/b", self.group()); });
   }
   SECTION("a part that no rank has") {
-    ranks.all_fail(ErrorKind::invalid_argument, {"'w'", "element 4 is in no rank's part"},
+    ranks.all_fail(ErrorKind::invalid_argument, {"'w'", "element 4 of tensor 'w' is in no rank's part"},
                    [&](RankThreads::Rank& self) {
                      std::vector<float> own(4);
                      CheckpointState state;
@@ -209,7 +209,7 @@ TEST_CASE("what is wrong on one rank is an error on all") {
                    });
   }
   SECTION("a shape that does not fit") {
-    ranks.all_fail(ErrorKind::invalid_argument, {"rank 1", "'w'", "elements 6 to 10", "it has 9"},
+    ranks.all_fail(ErrorKind::invalid_argument, {"rank 1", "'w'", "elements 6 to 10", "it has only 9"},
                    [&](RankThreads::Rank& self) {
                      std::vector<float> own(self.rank() == 0 ? 9 : 4);
                      CheckpointState state;

@@ -137,8 +137,8 @@ TEST_CASE("a tensor outside the data is corrupt and named") {
 }
 
 TEST_CASE("a shape that disagrees with the bytes or overflows is corrupt and named") {
-  expect_corrupt(tensor("F32", "[5]", "[0,16]"), {"'t'", "another size"});
-  expect_corrupt(tensor("F64", "[4]", "[0,16]"), {"'t'", "another size"});
+  expect_corrupt(tensor("F32", "[5]", "[0,16]"), {"'t'", "does not match its shape"});
+  expect_corrupt(tensor("F64", "[4]", "[0,16]"), {"'t'", "does not match its shape"});
   expect_corrupt(tensor("F32", "[-4]", "[0,16]"), {"'t'", "impossible shape"});
   expect_corrupt(tensor("F32", "[4611686018427387904,4]", "[0,0]"), {"'t'", "impossible shape"});
   expect_corrupt(tensor("F32", "[2147483648,2147483648,2147483648]", "[0,0]"), {"'t'", "impossible shape"});

@@ -37,8 +37,8 @@ TEST_CASE("elements that nobody has, or two, are named") {
   const auto refused = [](const Shards& shards, const std::vector<std::string>& words) {
     expect_error(ErrorKind::invalid_argument, words, [&] { plan_writing(shards, true); });
   };
-  refused({{part(0, 4)}, {part(5, 5)}}, {"'w'", "element 4 is in no rank's part"});
-  refused({{part(0, 4)}, {part(4, 5)}}, {"element 9 is in no rank's part"});
+  refused({{part(0, 4)}, {part(5, 5)}}, {"'w'", "element 4 of tensor 'w' is in no rank's part"});
+  refused({{part(0, 4)}, {part(4, 5)}}, {"element 9 of tensor 'w' is in no rank's part"});
   refused({{part(0, 6)}, {part(4, 6)}}, {"element 4", "overlap"});
   refused({{}, {part(0, 10), part(0, 10)}}, {"rank 1 names tensor 'w' twice"});
   expect_error(ErrorKind::mismatch, {"'w'", "f32[10] on rank 0", "f32[5x2] on rank 1"}, [] {

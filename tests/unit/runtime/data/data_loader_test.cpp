@@ -274,7 +274,8 @@ TEST_CASE("an Error keeps its kind and its peer, and every exception is nested")
     expect_error(ErrorKind::peer_lost, {"rank 5 has exited"}, [&] { std::rethrow_if_nested(error); });
   }
   dataset.fail_with([](std::int64_t) { throw 42; });
-  expect_error(ErrorKind::unavailable, {"sample 0: ", "no std::exception"}, [&] { static_cast<void>(loader.begin()); });
+  expect_error(ErrorKind::unavailable, {"sample 0: ", "not a std::exception"},
+               [&] { static_cast<void>(loader.begin()); });
 }
 
 TEST_CASE("what a collate throws names the batch's first sample") {

@@ -115,11 +115,11 @@ TEST_CASE("as many bytes as can be counted are divided") {
 }
 
 TEST_CASE("a record that is not whole is refused") {
-  expect_error(ErrorKind::invalid_argument, {"byte_range", "25 bytes", "records of 12", "the last 1 "},
+  expect_error(ErrorKind::invalid_argument, {"byte_range", "25 bytes", "record size 12", "; 1 left over"},
                [] { byte_range(25, 0, 2, 12); });
   expect_error(ErrorKind::invalid_argument, {"1 byte or more"}, [] { byte_range(25, 0, 2, 0); });
   const std::vector<FileSize> files = {{"a", 24}, {"b", 30}};
-  expect_error(ErrorKind::invalid_argument, {"file_pieces: b: 30 bytes", "records of 12"},
+  expect_error(ErrorKind::invalid_argument, {"file_pieces: b: 30 bytes", "record size 12"},
                [&] { file_pieces(files, 0, 2, 12); });
 }
 

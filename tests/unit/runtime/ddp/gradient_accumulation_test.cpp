@@ -127,23 +127,23 @@ TEST_CASE("an optimizer cannot step on what is not synchronised") {
     expect_error(ErrorKind::invalid_argument, {"Sgd::step", why},
                  [&] { data_parallel.require_synchronized("Sgd::step"); });
   };
-  refused("no finish()");
+  refused("finish() was not called");
   model.backward(1);
   refused("finish() was not called");
   data_parallel.finish();
   data_parallel.require_synchronized("Sgd::step");
   data_parallel.zero_gradients();
-  refused("no finish()");
+  refused("finish() was not called");
   {
     const NoSync local = data_parallel.no_sync();
     model.backward(1);
     data_parallel.finish();
-    refused("of 1 step that");
+    refused("of 1 step.");
     model.backward(1);
     data_parallel.finish();
   }
-  refused("of 2 steps that");
-  expect_error(ErrorKind::invalid_argument, {"clip_gradients", "this rank's own"},
+  refused("of 2 steps.");
+  expect_error(ErrorKind::invalid_argument, {"clip_gradients", "local to this rank"},
                [&] { data_parallel.clip_gradients(1); });
   model.backward(1);
   data_parallel.finish();

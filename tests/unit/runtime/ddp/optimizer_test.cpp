@@ -113,7 +113,7 @@ TEST_CASE("an optimizer steps on synchronised gradients only and follows its lea
   ScriptedGroup scripted;
   Model model(scripted.group, {});
   Optimizer optimizer(model.data_parallel, SgdOptions{.learning_rate = 0});
-  expect_error(ErrorKind::invalid_argument, {"Optimizer::step", "no finish()"}, [&] { optimizer.step(); });
+  expect_error(ErrorKind::invalid_argument, {"Optimizer::step", "finish() was not called"}, [&] { optimizer.step(); });
   model.backward(0, 0);
   const std::string before = model.bytes();
   optimizer.step();
@@ -215,7 +215,7 @@ TEST_CASE("a gradient that is not under way cannot be waited for") {
   ScriptedGroup scripted;
   Model model(scripted.group, {});
   Optimizer optimizer(model.data_parallel, SgdOptions{});
-  expect_error(ErrorKind::invalid_argument, {"wait: ", "'a' f32[30x10]", "mark all parameters ready"},
+  expect_error(ErrorKind::invalid_argument, {"wait: ", "'a' f32[30x10]", "Mark all parameters ready"},
                [&] { optimizer.step(0); });
   expect_error(ErrorKind::invalid_argument, {"no parameter 9"}, [&] { model.data_parallel.wait(9); });
   const NoSync local = model.data_parallel.no_sync();

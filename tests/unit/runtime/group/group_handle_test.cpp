@@ -26,8 +26,9 @@ TEST_CASE("copies are the same group and one that was moved from says so") {
   copy.abort();
   expect_error(ErrorKind::aborted, {"aborted"}, [&] { moved.barrier().wait(); });
   // NOLINTNEXTLINE(bugprone-use-after-move): what it says is what is tested
-  expect_error(ErrorKind::invalid_argument, {"no group", "moved from", "init()"}, [&] { (void)scripted.group.rank(); });
-  expect_error(ErrorKind::invalid_argument, {"no group"}, [] { (void)ProcessGroup().batch(); });
+  expect_error(ErrorKind::invalid_argument, {"this ProcessGroup is empty", "moved from", "init()"},
+               [&] { (void)scripted.group.rank(); });
+  expect_error(ErrorKind::invalid_argument, {"this ProcessGroup is empty"}, [] { (void)ProcessGroup().batch(); });
 }
 
 TEST_CASE("a rank knows its place on its node and what its collectives work on") {

@@ -209,7 +209,7 @@ TEST_CASE("parts of different sizes on both sides are a mismatch") {
     });
     CHECK(ended[0].kind == ErrorKind::mismatch);
     CHECK_THAT(ended[0].message,
-               Catch::Contains("rank 1 gives 40000 elements to rank 0, which has a buffer for 30000"));
+               Catch::Contains("rank 1 sends 40000 elements to rank 0, which has a buffer for 30000"));
     CHECK(ended[1].kind);
   }
   const auto ended = RankThreads(cpu_near().make, 2).outcomes([](RankThreads::Rank& self) {

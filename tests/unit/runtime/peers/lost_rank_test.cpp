@@ -146,7 +146,7 @@ TEST_CASE("with detail the parts that ranks of other nodes give are compared, to
         .on([](int rank) { return std::string(rank < 2 ? "a" : "b"); })
         .with_detail()
         .all_fail(ErrorKind::mismatch,
-                  {"rank 2 gives 40000 elements to rank 0, which has a buffer for 30000", "lost_rank_test.cpp:"},
+                  {"rank 2 sends 40000 elements to rank 0, which has a buffer for 30000", "lost_rank_test.cpp:"},
                   [](RankThreads::Rank& self) {
                     std::vector<float> values(self.rank() == 2 ? 40'000 : 30'000);
                     std::vector<float> all(90'000);

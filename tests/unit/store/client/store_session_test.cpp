@@ -118,7 +118,7 @@ TEST_CASE("another server at the same place is not taken for the first") {
   pair.server->hears(kEagerGet);
   pair.server->vanishes();
   pair.store.greets_rank(1, 8);
-  expect_error(ErrorKind::unavailable, {"another than before"}, [&] { got.get(); });
+  expect_error(ErrorKind::unavailable, {"was replaced"}, [&] { got.get(); });
 }
 
 TEST_CASE("a wait in vain at our server says where the other ranks are") {

@@ -136,7 +136,7 @@ TEST_CASE("what is no store is told so") {
     store.accepts().says("HTTP/1.1 400 Bad Request");
     const auto result = found.get();
     CHECK(result.error().kind == Kind::foreign);
-    CHECK_THAT(result.error().message, Catch::Contains("is no store"));
+    CHECK_THAT(result.error().message, Catch::Contains("is not a store"));
   }
   SECTION("it hangs up") {
     store.accepts().hears_bytes(10);

@@ -194,7 +194,7 @@ TEST_CASE("a file that is no store is refused and left as it was") {
   const std::string text =
       GENERATE(as<std::string>(), "x", "a file of somebody else, of some length", "ddplaunch store2...");
   write_file(file.path, text);
-  expect_error(ErrorKind::corrupt, {file.path, "is no store"}, [&] { make_file_store(file.path, kPatience); });
+  expect_error(ErrorKind::corrupt, {file.path, "is not a store"}, [&] { make_file_store(file.path, kPatience); });
   CHECK(contents(file.path) == text);
 }
 

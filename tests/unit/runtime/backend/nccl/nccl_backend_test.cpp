@@ -79,7 +79,7 @@ TEST_CASE("a first collective that fails or hangs says what to try") {
     if (outcome.kind == ErrorKind::peer_lost) continue;
     ++told;
     CHECK(outcome.kind == ErrorKind::internal);
-    CHECK_THAT(outcome.message, Catch::Contains("cannot begin") && Catch::Contains("unhandled system error") &&
+    CHECK_THAT(outcome.message, Catch::Contains("cannot start") && Catch::Contains("unhandled system error") &&
                                     Catch::Contains("NCCL_DEBUG=INFO"));
   }
   CHECK(told > 0);

@@ -162,6 +162,6 @@ TEST_CASE("a group of steps is ended although one of them fails") {
   const auto communicator = setup.communicator();
   const NcclStep step{NcclFunction::broadcast};
   const NcclStep steps[] = {step, step};
-  expect_error(ErrorKind::internal, {"cannot begin"}, [&] { communicator->start(steps, nullptr, 1s); });
+  expect_error(ErrorKind::internal, {"cannot start"}, [&] { communicator->start(steps, nullptr, 1s); });
   CHECK(ends == 1);
 }
