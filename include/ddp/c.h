@@ -277,8 +277,9 @@ DDP_C_API int ddp_monitored_barrier(ddp_group* group, int64_t timeout_ms);
 
 // ---- Operations in progress ----------------------------------------------------------------------------------------
 
-// Blocks until the operation is done (with a stream: until it has begun, and the stream then waits for it), and returns
-// its status. A repeated call returns the same status and text. It does not destroy the handle.
+// Blocks until the operation is done, and returns its status. If the call has a stream, it blocks only until the
+// operation has begun, and the stream then waits for it. A repeated call returns the same status and text. It does not
+// destroy the handle.
 DDP_C_API int ddp_work_wait(ddp_work* work);
 
 // Waits like ddp_work_wait(), but at most timeout_ms. If the time passes, *done is 0, the status is DDP_OK, and the

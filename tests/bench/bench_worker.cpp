@@ -60,13 +60,13 @@ int fail_or_sleep(int rank, int workers, const char* ready, const char* stamp) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string deed = argc > 1 ? argv[1] : "";
+  const std::string action = argc > 1 ? argv[1] : "";
   const int rank = variable("RANK", "OMPI_COMM_WORLD_RANK");
-  if (deed == "wait" && argc == 4) return wait_for_end(argv[2], argv[3]);
-  if (deed == "fail" && argc == 4) {
+  if (action == "wait" && argc == 4) return wait_for_end(argv[2], argv[3]);
+  if (action == "fail" && argc == 4) {
     return fail_or_sleep(rank, variable("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"), argv[2], argv[3]);
   }
-  if (deed == "lines" && argc == 3) return ddp::bench::write_lines(rank, std::atoi(argv[2]), false) ? 0 : 1;
+  if (action == "lines" && argc == 3) return ddp::bench::write_lines(rank, std::atoi(argv[2]), false) ? 0 : 1;
   std::fprintf(stderr, "bench_worker: see the head of tests/bench/bench_worker.cpp\n");
   return 2;
 }

@@ -91,11 +91,11 @@ class CoordinatorAlone {
       for (int i = 1; i <= nodes_; ++i) hear(i, make(i));
     });
   }
-  template <typename Deed>
-  double timed(Deed&& deed) {
+  template <typename Work>
+  double timed(Work&& work) {
     sent_bytes_ = 0;
     const auto start = Clock::now();
-    deed();
+    work();
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   }
   void hear(int from, const wire::ControlMessage& message) {
@@ -214,9 +214,9 @@ void measure_digest() {
     }
   }
   constexpr int kTimes = 2000;
-  const auto microseconds = [](auto deed) {
+  const auto microseconds = [](auto work) {
     const auto began = std::chrono::steady_clock::now();
-    for (int i = 0; i < kTimes; ++i) deed();
+    for (int i = 0; i < kTimes; ++i) work();
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count() / kTimes;
   };
   std::string bytes;

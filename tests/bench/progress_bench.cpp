@@ -16,14 +16,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Returns the time per call: the median of the rounds.
-template <typename Deed>
-double nanoseconds(const Deed& deed) {
+template <typename Action>
+double nanoseconds(const Action& action) {
   constexpr int kRounds = 31;
   constexpr int kCalls = 20'000;
   std::vector<double> times;
   for (int round = 0; round < kRounds; ++round) {
     const auto begin = Clock::now();
-    for (int i = 0; i < kCalls; ++i) deed();
+    for (int i = 0; i < kCalls; ++i) action();
     times.push_back(std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / kCalls);
   }
   std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());

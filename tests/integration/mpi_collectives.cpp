@@ -127,9 +127,9 @@ void wait_for_failures(std::string_view kind) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view deed = argc > 1 ? argv[1] : "";
+  const std::string_view action = argc > 1 ? argv[1] : "";
   try {
-    if (deed == "groups") {
+    if (action == "groups") {
       ddp::ProcessGroup world = ddp::init();
       check_groups(world);
       return 0;
@@ -140,15 +140,15 @@ int main(int argc, char** argv) {
       check_all(world);
     }
     ddp::ProcessGroup world = ddp::init();
-    if (world.rank() == 1 && deed == "silent") ::pause();
-    if (deed == "silent") world.barrier({.timeout = std::chrono::milliseconds(300), .name = {}}).wait();
-    if (world.rank() == 1 && deed == "fail") return 3;
-    if (world.rank() == 1 && deed == "throw") throw ddp::Error(ddp::ErrorKind::internal, "on its own");
-    if (deed == "differ") {
+    if (world.rank() == 1 && action == "silent") ::pause();
+    if (action == "silent") world.barrier({.timeout = std::chrono::milliseconds(300), .name = {}}).wait();
+    if (world.rank() == 1 && action == "fail") return 3;
+    if (world.rank() == 1 && action == "throw") throw ddp::Error(ddp::ErrorKind::internal, "on its own");
+    if (action == "differ") {
       std::vector<float> values(world.rank() == 1 ? 5 : 4);
       world.all_reduce(values).wait();
     }
-    if (deed == "missing") {
+    if (action == "missing") {
       world.monitored_barrier();
       if (world.rank() == 1) ::pause();
       world.monitored_barrier(std::chrono::milliseconds(300));
@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
   } catch (const ddp::Error& error) {
     std::fprintf(stderr, "%s: %s\n", std::string(to_string(error.kind())).c_str(), error.what());
     // mpirun terminates all ranks as soon as one has ended.
-    if (deed == "throw" || deed == "differ") wait_for_failures(deed);
+    if (action == "throw" || action == "differ") wait_for_failures(action);
     return 1;
   }
 }

@@ -13,7 +13,7 @@ from stranger_rig import (ACTING, AUTH_HELLO, CONTROL, LAST, LINES_PER_ADDRESS, 
 
 def first_node_of(hosts: Hosts, *options: str, environment: dict[str, str] | None = None) -> Job:
     job = Job(hosts, "--nproc-per-node=1", "--rdzv-conf=join_timeout=50", *options, "sh", "-c", "echo worker done")
-    job.start(1, environment=environment).until_said(1, "waiting for 1 of 2 nodes")  # then it listens
+    job.start(1, environment=environment).until_said(1, "waiting for 1 of 2 nodes")  # the coordinator listens when it prints this
     return job
 
 

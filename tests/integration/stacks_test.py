@@ -118,8 +118,8 @@ def ranks_that_cannot_answer_are_told_with_the_reason() -> None:
     os.kill(run.pids()[2], signal.SIGSTOP)
     run.process.send_signal(signal.SIGQUIT)
     stall = run.state("asked")
-    assert "no answer" in missing(stall, 1), stall["stacks"]
-    assert "no answer" in missing(stall, 2), stall["stacks"]
+    assert "did not answer" in missing(stall, 1), stall["stacks"]
+    assert "did not answer" in missing(stall, 2), stall["stacks"]
     assert "GroupRunner::run" in frames(stall, 0), stall["stacks"]
     run.process.terminate()
     run.end()

@@ -45,7 +45,7 @@ import hashlib, random
 random.seed(int(sys.argv[1]) * 100 + rank)
 text = bytearray()
 for i in range(20000):
-    # Whatever bytes, NUL and invalid UTF-8 among them, but what ends a line; a mark of its own at both ends.
+    # The middle has random bytes, including NUL and invalid UTF-8, except line ends. The rank marks both ends of the line.
     middle = bytes(random.choices(ANY, k=random.randrange(60)))
     text += b"<%d %s %d>" % (rank, middle, rank) + random.choice([b"\\n", b"\\n", b"\\r\\n"])
 text += b"<%d " % rank + b"x" * 3000000 + b" %d>\\n" % rank + b"no end of rank %d" % rank

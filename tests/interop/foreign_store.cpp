@@ -24,10 +24,10 @@ void expect(bool condition, const char* what) {
   ++faults;
 }
 
-template <typename Deed>
-void expect_error(ddp::ErrorKind kind, const char* what, Deed&& deed) {
+template <typename Action>
+void expect_error(ddp::ErrorKind kind, const char* what, Action&& action) {
   try {
-    deed();
+    action();
     expect(false, what);
   } catch (const ddp::Error& error) {
     std::printf("%s: %s\n", what, error.what());

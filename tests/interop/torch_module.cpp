@@ -50,10 +50,10 @@ bool has(const Tensor& gradient, double value) {
   return gradient.defined() && (gradient - value).abs().max().item<double>() < 1e-6;
 }
 
-template <typename Deed>
-void expect(const std::string& words, const Deed& deed) {
+template <typename Action>
+void expect(const std::string& words, const Action& action) {
   try {
-    deed();
+    action();
   } catch (const ddp::Error& error) {
     require(std::string(error.what()).find(words) != std::string::npos, error.what());
     return;

@@ -15,10 +15,10 @@ namespace ddp::test {
 
 inline std::mutex checking;
 
-template <typename Deed>
-void expect_error(ErrorKind kind, const std::vector<std::string>& words, Deed&& deed) {
+template <typename Action>
+void expect_error(ErrorKind kind, const std::vector<std::string>& words, Action&& action) {
   try {
-    std::forward<Deed>(deed)();
+    std::forward<Action>(action)();
   } catch (const Error& error) {
     const std::lock_guard one_at_a_time(checking);
     CHECK(to_string(error.kind()) == to_string(kind));

@@ -32,12 +32,12 @@ class LoopThread {
 
   net::EventLoop& loop() { return loop_; }
 
-  void run(std::function<void()> deed) {
-    std::packaged_task<void()> task(std::move(deed));
+  void run(std::function<void()> action) {
+    std::packaged_task<void()> task(std::move(action));
     std::future<void> done = task.get_future();
     {
       const std::lock_guard lock(mutex_);
-      deeds_.push_back(std::move(task));
+      settling_.push_back(std::move(task));
     }
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
@@ -49,13 +49,13 @@ class LoopThread {
     watch_ = loop_.watch_readable(wake_.get(), [this] {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
-      std::vector<std::packaged_task<void()>> deeds;
+      std::vector<std::packaged_task<void()>> actions;
       {
         const std::lock_guard lock(mutex_);
-        deeds.swap(deeds_);
+        actions.swap(settling_);
       }
       arm();
-      for (auto& deed : deeds) deed();
+      for (auto& action : actions) action();
     });
   }
 
@@ -63,7 +63,7 @@ class LoopThread {
   net::EventLoop loop_;
   std::unique_ptr<net::Watch> watch_;
   std::mutex mutex_;
-  std::vector<std::packaged_task<void()>> deeds_;
+  std::vector<std::packaged_task<void()>> settling_;
   std::thread thread_;
 };
 

@@ -54,15 +54,15 @@ class OutputJob {
     if (!streams) FAIL(streams.error().message);
     return std::move(streams).value();
   }
-  // Starts a child that calls `deed` with the streams as its descriptors 1 and 2.
-  pid_t start(int rank, const std::function<void()>& deed) {
+  // Starts a child that calls `action` with the streams as its descriptors 1 and 2.
+  pid_t start(int rank, const std::function<void()>& action) {
     const WorkerStreams streams = open(rank);
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::dup2(streams.out.get(), 1);
       ::dup2(streams.err.get(), 2);
       for (int fd = 3; fd < 256; ++fd) ::close(fd);
-      deed();
+      action();
       ::_exit(0);
     }
     pids.push_back(pid);

@@ -28,11 +28,11 @@ struct RankOutcome {
   std::string message;
 };
 
-// Returns the error that `deed` throws, for use inside a rank's thread.
-template <typename Deed>
-RankOutcome outcome_of(Deed&& deed) {
+// Returns the error that `action` throws, for use inside a rank's thread.
+template <typename Action>
+RankOutcome outcome_of(Action&& action) {
   try {
-    deed();
+    action();
     return {};
   } catch (const Error& error) {
     return {error.kind(), error.what()};
@@ -61,7 +61,7 @@ class RankThreads {
     std::atomic<int>* ended_ = nullptr;
     int size_ = 0;
   };
-  using Deed = std::function<void(Rank&)>;
+  using Action = std::function<void(Rank&)>;
 
   RankThreads(BackendFactory backend, int size, std::chrono::milliseconds timeout = kPatience)
       : backend_(std::move(backend)), size_(size), timeout_(timeout) {}
@@ -83,9 +83,9 @@ class RankThreads {
     return *this;
   }
 
-  // Calls `deed` on all ranks in parallel. The groups end when all calls have ended, except the groups of ranks that
+  // Calls `action` on all ranks in parallel. The groups end when all calls have ended, except the groups of ranks that
   // have left.
-  std::vector<RankOutcome> outcomes(const Deed& deed) {
+  std::vector<RankOutcome> outcomes(const Action& action) {
     const auto store = make_memory_store(kPatience);
     std::vector<RankOutcome> result(static_cast<std::size_t>(size_));
     std::vector<Rank> ranks(static_cast<std::size_t>(size_));
@@ -107,7 +107,7 @@ class RankThreads {
           description.process = process_;
           description.options.node_name = node_of_(rank);
           self.group_ = std::make_unique<ProcessGroup>(GroupCore::open(std::move(description)));
-          deed(self);
+          action(self);
         });
         ++ended;
       });
@@ -116,8 +116,8 @@ class RankThreads {
     return result;
   }
 
-  void all_succeed(const Deed& deed) {
-    const auto ended = outcomes(deed);
+  void all_succeed(const Action& action) {
+    const auto ended = outcomes(action);
     for (std::size_t rank = 0; rank < ended.size(); ++rank) {
       INFO("rank " << rank << " of " << size_ << ": " << ended[rank].message);
       CHECK_FALSE(ended[rank].kind);
@@ -125,8 +125,8 @@ class RankThreads {
   }
 
   // Requires the same kind of error on every rank, and a message with all these words.
-  void all_fail(ErrorKind kind, const std::vector<std::string>& words, const Deed& deed) {
-    const auto ended = outcomes(deed);
+  void all_fail(ErrorKind kind, const std::vector<std::string>& words, const Action& action) {
+    const auto ended = outcomes(action);
     for (std::size_t rank = 0; rank < ended.size(); ++rank) {
       INFO("rank " << rank << " of " << size_ << ": " << ended[rank].message);
       REQUIRE(ended[rank].kind);

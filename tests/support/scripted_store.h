@@ -52,9 +52,9 @@ class ScriptedStore {
   BoundSocket listener_;
 };
 
-template <typename Deed>
-auto beside(Deed deed) {
-  return std::async(std::launch::async, std::move(deed));
+template <typename Action>
+auto beside(Action action) {
+  return std::async(std::launch::async, std::move(action));
 }
 
 }  // namespace ddp::test

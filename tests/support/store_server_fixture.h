@@ -42,9 +42,9 @@ class RunningStore {
       server_.reset();
     });
   }
-  // Calls `deed` on the server's thread.
-  void with(const std::function<void(store::StoreServer& server)>& deed) {
-    thread_.run([&] { deed(*server_); });
+  // Calls `action` on the server's thread.
+  void with(const std::function<void(store::StoreServer& server)>& action) {
+    thread_.run([&] { action(*server_); });
   }
   wire::StoreReport report() {
     wire::StoreReport report;

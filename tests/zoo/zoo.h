@@ -21,23 +21,23 @@ inline constexpr int kBusySeconds = 26;
 
 // Describes what a rank does at some step of a training loop. Afterwards the loop's collectives continue, with all
 // ranks.
-using Deed = std::function<void(ddp::ProcessGroup& world)>;
+using Action = std::function<void(ddp::ProcessGroup& world)>;
 
-std::map<std::string, Deed> idle();
-std::map<std::string, Deed> alive();
-std::map<std::string, Deed> together();
-std::map<std::string, Deed> threads();
-std::map<std::string, Deed> hanging();
-std::map<std::string, Deed> mismatched();
+std::map<std::string, Action> idle();
+std::map<std::string, Action> alive();
+std::map<std::string, Action> together();
+std::map<std::string, Action> threads();
+std::map<std::string, Action> hanging();
+std::map<std::string, Action> mismatched();
 // Returns the programs that this user may run.
-std::map<std::string, Deed> starved();
+std::map<std::string, Action> starved();
 // Returns programs that do not use the runtime, and so have no process group.
 std::map<std::string, std::function<void(int rank)>> plain();
 // Returns an empty map if this user cannot make a network.
-std::map<std::string, Deed> network();
+std::map<std::string, Action> network();
 
-// Only rank 1 calls `deed`. The others wait for it in the next collective.
-Deed of_rank_one(std::function<void()> deed);
+// Only rank 1 calls `action`. The others wait for it in the next collective.
+Action of_rank_one(std::function<void()> action);
 
 // Returns the seconds of CLOCK_MONOTONIC.
 double now();
@@ -52,7 +52,7 @@ void require(bool condition, const std::string& what);
 
 // Runs a shell command, which must succeed.
 void run(const std::string& command);
-pid_t in_child(const std::function<void()>& deed);
+pid_t in_child(const std::function<void()>& action);
 // Waits until the child has ended with 0.
 void wait_for(pid_t child);
 // Each rank sends to the next one and receives from the previous one.

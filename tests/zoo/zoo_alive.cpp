@@ -56,7 +56,7 @@ void download(int socket, int other_end, double seconds) {
   sender.join();
 }
 
-const std::map<std::string, Deed> kAlive = {
+const std::map<std::string, Action> kAlive = {
     {"computes", of_rank_one([] {
        for (const double end = now() + kBusySeconds; now() < end;) use_processor(0.1);
      })},
@@ -179,7 +179,7 @@ const std::map<std::string, Deed> kAlive = {
 
 }  // namespace
 
-std::map<std::string, Deed> alive() {
+std::map<std::string, Action> alive() {
   return kAlive;
 }
 

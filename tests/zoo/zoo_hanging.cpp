@@ -69,7 +69,7 @@ void die_under_a_debugger() {
 
 // --- In these programs rank 1 does something else forever.
 
-const std::map<std::string, Deed> kAlone = {
+const std::map<std::string, Action> kAlone = {
     {"locks_a_mutex_twice", of_rank_one([] {
        static std::mutex mutex;
        mutex.lock();
@@ -193,8 +193,8 @@ const std::map<std::string, Deed> kAlone = {
 
 }  // namespace
 
-std::map<std::string, Deed> hanging() {
-  std::map<std::string, Deed> all = kAlone;
+std::map<std::string, Action> hanging() {
+  std::map<std::string, Action> all = kAlone;
   if (::geteuid() != 0 || ::access("/dev/fuse", R_OK | W_OK) != 0) all.erase("opens_a_file_of_a_dead_file_system");
   return all;
 }

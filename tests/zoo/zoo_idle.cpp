@@ -42,7 +42,7 @@ void lasts(const char* what, const std::function<bool()>& ends_by_timeout) {
   require(now() - began > kIdleSeconds - 0.5, std::string(what) + " ended early");
 }
 
-const std::map<std::string, Deed> kIdle = {
+const std::map<std::string, Action> kIdle = {
     {"sleeps", of_rank_one([] { sleep_for(kIdleSeconds); })},
     {"waits_for_a_file_lock", of_rank_one([] {
        const std::string path = "lock";
@@ -216,7 +216,7 @@ const std::map<std::string, Deed> kIdle = {
 
 }  // namespace
 
-std::map<std::string, Deed> idle() {
+std::map<std::string, Action> idle() {
   return kIdle;
 }
 

@@ -14,9 +14,9 @@
 
 namespace zoo {
 
-Deed of_rank_one(std::function<void()> deed) {
-  return [deed = std::move(deed)](ddp::ProcessGroup& world) {
-    if (world.rank() == 1) deed();
+Action of_rank_one(std::function<void()> action) {
+  return [action = std::move(action)](ddp::ProcessGroup& world) {
+    if (world.rank() == 1) action();
   };
 }
 
@@ -69,10 +69,10 @@ void run(const std::string& command) {
   require(std::system(command.c_str()) == 0, command);  // NOLINT: the zoo's own words
 }
 
-pid_t in_child(const std::function<void()>& deed) {
+pid_t in_child(const std::function<void()>& action) {
   const pid_t child = ::fork();
   if (child != 0) return child;
-  deed();
+  action();
   std::_Exit(0);
 }
 
@@ -116,15 +116,15 @@ std::array<int, 2> connected_sockets() {
 
 namespace {
 
-// Trains in a loop with `deed` in the middle of it.
-void train(const std::string& kind, const zoo::Deed& deed) {
+// Trains in a loop with `action` in the middle of it.
+void train(const std::string& kind, const zoo::Action& action) {
   constexpr int kSteps = 24;
   constexpr int kStepOfDeed = 12;
   ddp::ProcessGroup world = ddp::init();
   std::vector<float> values(256);
   for (int step = 0; step < kSteps; ++step) {
     zoo::sleep_for(0.02);
-    if (step == (kind.starts_with("first_step") ? 0 : kStepOfDeed)) deed(world);
+    if (step == (kind.starts_with("first_step") ? 0 : kStepOfDeed)) action(world);
     world.all_reduce(values, ddp::ReduceOp::sum, {.name = "bucket 0"}).wait();
   }
   world.finalize();
@@ -135,29 +135,29 @@ void train(const std::string& kind, const zoo::Deed& deed) {
 
 int main(int argc, char** argv) {
   const std::string kind = argc > 1 ? argv[1] : "";
-  std::map<std::string, zoo::Deed> deeds;
+  std::map<std::string, zoo::Action> actions;
   for (const auto& some : {zoo::idle(), zoo::alive(), zoo::together(), zoo::threads(), zoo::starved(), zoo::hanging(),
                            zoo::mismatched(), zoo::network()}) {
-    deeds.insert(some.begin(), some.end());
+    actions.insert(some.begin(), some.end());
   }
   const auto plain = zoo::plain();
   if (kind == "list") {
-    for (const auto& [name, deed] : deeds) std::puts(name.c_str());
-    for (const auto& [name, deed] : plain) std::puts(name.c_str());
+    for (const auto& [name, action] : actions) std::puts(name.c_str());
+    for (const auto& [name, action] : plain) std::puts(name.c_str());
     return 0;
   }
-  if (const auto deed = plain.find(kind); deed != plain.end()) {
-    deed->second(std::atoi(std::getenv("RANK")));  // NOLINT: ddplaunch sets it
+  if (const auto action = plain.find(kind); action != plain.end()) {
+    action->second(std::atoi(std::getenv("RANK")));  // NOLINT: ddplaunch sets it
     std::puts("done");
     return 0;
   }
-  const auto deed = deeds.find(kind);
-  if (deed == deeds.end()) {
+  const auto action = actions.find(kind);
+  if (action == actions.end()) {
     std::fprintf(stderr, "zoo: no kind '%s'\n", kind.c_str());
     return 2;
   }
   try {
-    train(kind, deed->second);
+    train(kind, action->second);
   } catch (const ddp::Error& error) {
     std::fprintf(stderr, "zoo: %s\n", error.what());
     return 1;

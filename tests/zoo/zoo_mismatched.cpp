@@ -19,7 +19,7 @@ std::vector<int> ranks_below(int count) {
   return ranks;
 }
 
-const std::map<std::string, Deed> kMismatched = {
+const std::map<std::string, Action> kMismatched = {
     {"ends_early", of_rank_one([] { std::_Exit(0); })},
     {"leaves_and_ends_early",
      [](ddp::ProcessGroup& world) {
@@ -250,7 +250,7 @@ const std::map<std::string, Deed> kMismatched = {
 
 }  // namespace
 
-std::map<std::string, Deed> mismatched() {
+std::map<std::string, Action> mismatched() {
   return kMismatched;
 }
 

@@ -14,7 +14,7 @@ void lose_network() {
   run("ip link set lo down");
 }
 
-const std::map<std::string, Deed> kNetwork = {
+const std::map<std::string, Action> kNetwork = {
     {"has_a_slow_network",
      [](ddp::ProcessGroup& world) {
        if (world.rank() == 1) run("tc qdisc replace dev lo root tbf rate 1500kbit burst 128kb latency 60s");
@@ -32,10 +32,10 @@ const std::map<std::string, Deed> kNetwork = {
 
 }  // namespace
 
-std::map<std::string, Deed> network() {
+std::map<std::string, Action> network() {
   const bool can_be_tried =
       ::geteuid() == 0 && std::system("command -v tc >/dev/null && unshare --net true") == 0;  // NOLINT
-  return can_be_tried ? kNetwork : std::map<std::string, Deed>();
+  return can_be_tried ? kNetwork : std::map<std::string, Action>();
 }
 
 }  // namespace zoo

@@ -105,7 +105,7 @@ class SlowMemory {
   int faults_ = -1;
 };
 
-const std::map<std::string, Deed> kStarved = {
+const std::map<std::string, Action> kStarved = {
     {"starves", of_rank_one([] { starve(kBusySeconds); })},
     {"is_throttled", of_rank_one([] { be_throttled(kBusySeconds); })},
     {"sends_slow_memory",
@@ -121,8 +121,8 @@ const std::map<std::string, Deed> kStarved = {
 
 }  // namespace
 
-std::map<std::string, Deed> starved() {
-  std::map<std::string, Deed> some = kStarved;
+std::map<std::string, Action> starved() {
+  std::map<std::string, Action> some = kStarved;
   if (const auto group = make_group("zoo_probe_" + std::to_string(::getpid())); !group.empty()) {
     ::rmdir(group.c_str());
   } else {

@@ -28,15 +28,15 @@ struct Pairs {
 
 using PairDeed = std::function<void(Pairs& pairs)>;
 
-Deed of_pairs(PairDeed deed) {
-  return [deed = std::move(deed)](ddp::ProcessGroup& world) {
+Action of_pairs(PairDeed action) {
+  return [action = std::move(action)](ddp::ProcessGroup& world) {
     if (world.rank() > 1) return;
     Pairs pairs(world);
-    deed(pairs);
+    action(pairs);
   };
 }
 
-const std::map<std::string, Deed> kThreads = {
+const std::map<std::string, Action> kThreads = {
     {"has_a_thread_that_calls_for_the_first_time", of_pairs([](Pairs& pairs) {
        std::thread later([&] {
          sleep_for(kIdleSeconds);
@@ -83,7 +83,7 @@ const std::map<std::string, Deed> kThreads = {
 
 }  // namespace
 
-std::map<std::string, Deed> threads() {
+std::map<std::string, Action> threads() {
   return kThreads;
 }
 

@@ -33,7 +33,7 @@
 namespace zoo {
 namespace {
 
-const std::map<std::string, Deed> kTogether = {
+const std::map<std::string, Action> kTogether = {
     {"rank_zero_writes_a_checkpoint",
      [](ddp::ProcessGroup& world) {
        if (world.rank() == 0) run("dd if=/dev/zero of=/dev/null bs=1M count=2000 status=none; sleep 6");
@@ -252,7 +252,7 @@ const std::map<std::string, Deed> kTogether = {
 
 }  // namespace
 
-std::map<std::string, Deed> together() {
+std::map<std::string, Action> together() {
   return kTogether;
 }
 

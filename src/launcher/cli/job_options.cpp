@@ -76,7 +76,8 @@ void workers(OptionSet& c, Options& o) {
   c.group("Workers and nodes");
   c.value("--nproc-per-node", "N:{auto,gpu,cpu,...}", parsed_as(parse_workers, o.nproc_per_node),
           "Start this many workers per node: a number, one per GPU (gpu), one per CPU (cpu), or one per GPU if there "
-          "are any, else one per CPU (auto). [default: one per visible GPU, 1 without GPUs; as torchrun: 1]");
+          "are any, else one per CPU (auto). [default: one per visible GPU, or 1 without GPUs; 1 when invoked as "
+          "torchrun]");
   c.value("--nnodes", "N|MIN:MAX",
           parsed(parse_nodes, [&o](const auto& nodes) { std::tie(o.min_nodes, o.max_nodes) = nodes; }),
           "Run the job on this many nodes; give every node the same value. [default: 1]");
@@ -121,7 +122,7 @@ void rendezvous(OptionSet& c, Options& o) {
   c.group("Rendezvous");
   c.flag("--standalone", o.standalone, "Run on this node alone, with a free port and a new run id.");
   c.value("--rdzv-backend", "NAME:{static,c10d,...}", parsed_as(parse_rendezvous_backend, o.rdzv_backend),
-          "Choose how the nodes meet. [default: c10d; as torchrun: static]");
+          "Choose how the nodes meet. [default: c10d; static when invoked as torchrun]");
   c.value("--rdzv-endpoint", "HOST[:PORT]", parsed_as(parse_endpoint, o.rdzv_endpoint),
           "Meet at this address; write [ADDRESS]:PORT for IPv6, and port 0 for a free port.");
   c.value("--rdzv-id", "ID", parsed_as(parse_run_id, o.run_id),
@@ -168,7 +169,7 @@ void supervision(OptionSet& c, Options& o) {
           "Restart all workers up to this many times after a failure. [default: 0]");
   c.value("--grace,--shutdown-timeout", "SECONDS", parsed_as(parse_seconds, o.grace),
           "Wait this long between SIGTERM and SIGKILL when workers are terminated, and after Ctrl-C between SIGINT and "
-          "SIGTERM. [default: 5; as torchrun: TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else 30]");
+          "SIGTERM. [default: 5; when invoked as torchrun, TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30]");
   c.value("--save-grace", "SECONDS", parsed_as(parse_seconds, o.save_grace),
           "When one of --save-signals arrives, ask the program to save and to leave (should_stop()), and terminate it "
           "after this long. 0 disables the request. [default: 0]");
@@ -213,9 +214,10 @@ void supervision(OptionSet& c, Options& o) {
 
 void console_and_files(OptionSet& c, Options& o) {
   c.group("Output");
-  c.value("--log-dir", "DIR", some_text(o.log_dir, "a directory"),
-          "Write the workers' output and error files to this directory (as torchrun: only what --redirects and --tee "
-          "name); /dev/null writes no files. [default: error files only, in a temporary directory]");
+  c.value(
+      "--log-dir", "DIR", some_text(o.log_dir, "a directory"),
+      "Write the workers' output and error files to this directory (when invoked as torchrun, only what "
+      "--redirects and --tee name); /dev/null writes no files. [default: error files only, in a temporary directory]");
   c.value("-r,--redirects", "STREAMS", parsed_as(parse_streams, o.redirects),
           "Write output to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or per local rank, such "
           "as 0:1,1:3. [default: 0]");

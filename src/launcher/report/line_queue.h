@@ -38,7 +38,7 @@ class LineQueue {
 
   Ways ways_;
   std::deque<LogLine> waiting_;
-  std::int64_t dropped_ = 0;  // not reported yet; they came before the waiting lines
+  std::int64_t dropped_ = 0;  // dropped lines that are not reported yet; they came before the waiting ones
 };
 
 }  // namespace ddp::launcher

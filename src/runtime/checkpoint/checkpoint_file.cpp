@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kChecksum = "ddp.fnv1a64";
 
-[[noreturn]] void fail(const std::string& deed, const std::string& path, int error) {
-  throw Error(ErrorKind::unavailable, "cannot " + deed + " checkpoint " + path + ": " + std::strerror(error));
+[[noreturn]] void fail(const std::string& action, const std::string& path, int error) {
+  throw Error(ErrorKind::unavailable, "cannot " + action + " checkpoint " + path + ": " + std::strerror(error));
 }
 
 void write_all(int fd, const char* bytes, std::size_t count, const std::string& path) {

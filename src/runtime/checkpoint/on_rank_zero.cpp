@@ -19,10 +19,10 @@ std::string to_bytes(const Json& value) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Returns {"kind", "message"} of the exception that `deed` throws, or std::nullopt if it succeeds.
-std::optional<Json> failure_of(const std::function<void()>& deed) {
+// Returns {"kind", "message"} of the exception that `action` throws, or std::nullopt if it succeeds.
+std::optional<Json> failure_of(const std::function<void()>& action) {
   try {
-    deed();
+    action();
     return std::nullopt;
   } catch (const Error& error) {
     return Json{{"kind", static_cast<int>(error.kind())}, {"message", error.what()}};
@@ -37,11 +37,11 @@ std::optional<Json> failure_of(const std::function<void()>& deed) {
 
 }  // namespace
 
-std::string on_rank_zero(const ProcessGroup& group, const std::function<std::string()>& deed) {
+std::string on_rank_zero(const ProcessGroup& group, const std::function<std::string()>& action) {
   Json outcome;
   if (group.rank() == 0) {
     std::string result;
-    const auto failure = failure_of([&] { result = deed(); });
+    const auto failure = failure_of([&] { result = action(); });
     outcome = failure ? *failure : Json{{"result", Json::binary({result.begin(), result.end()})}};
   }
   outcome = Json::from_cbor(group.broadcast_bytes(group.rank() == 0 ? to_bytes(outcome) : "", 0));
@@ -51,8 +51,8 @@ std::string on_rank_zero(const ProcessGroup& group, const std::function<std::str
 }
 
 void on_every_rank(const ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout,
-                   const std::function<void()>& deed) {
-  const auto failure = failure_of(deed);
+                   const std::function<void()>& action) {
+  const auto failure = failure_of(action);
   std::array<std::uint8_t, 1> own = {static_cast<std::uint8_t>(failure ? 1 : 0)};
   std::vector<std::uint8_t> all(static_cast<std::size_t>(group.size()));
   group.all_gather(all, own, {.timeout = timeout, .name = "checkpoint"}).wait();

@@ -11,13 +11,13 @@
 
 namespace ddp::internal {
 
-// Runs `deed` on rank 0 and returns its result on every rank, or throws its error on every rank. All ranks call it.
-std::string on_rank_zero(const ProcessGroup& group, const std::function<std::string()>& deed);
+// Runs `action` on rank 0 and returns its result on every rank, or throws its error on every rank. All ranks call it.
+std::string on_rank_zero(const ProcessGroup& group, const std::function<std::string()>& action);
 
-// Runs `deed` on every rank; all ranks call it. If it fails on any rank, every rank throws the failure of the lowest
+// Runs `action` on every rank; all ranks call it. If it fails on any rank, every rank throws the failure of the lowest
 // such rank, with its number. Ranks wait for each other as long as `timeout`, or as long as the group's operations do.
 void on_every_rank(const ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout,
-                   const std::function<void()>& deed);
+                   const std::function<void()>& action);
 
 // These functions encode and decode results that consist of several texts.
 std::string encode_texts(const std::map<std::string, std::string>& texts);

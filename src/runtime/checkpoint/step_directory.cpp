@@ -27,8 +27,8 @@ constexpr std::string_view kWriting = ".writing-";
 constexpr std::string_view kRemoving = ".removing-";
 constexpr int kDigits = 12;
 
-[[noreturn]] void fail_in_directory(const std::string& deed, const std::string& path, int error) {
-  throw Error(ErrorKind::unavailable, "cannot " + deed + " " + path + ": " + std::strerror(error));
+[[noreturn]] void fail_in_directory(const std::string& action, const std::string& path, int error) {
+  throw Error(ErrorKind::unavailable, "cannot " + action + " " + path + ": " + std::strerror(error));
 }
 
 void remove_tree(const std::string& path) {

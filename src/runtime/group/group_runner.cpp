@@ -139,10 +139,10 @@ void GroupRunner::require_parts_fit(std::span<const Statement> all) const {
   }
 }
 
-template <typename Deed>
-decltype(std::declval<Deed>()()) GroupRunner::guarded(const Call& call, Deed&& deed) {
+template <typename Action>
+decltype(std::declval<Action>()()) GroupRunner::guarded(const Call& call, Action&& action) {
   try {
-    return deed();
+    return action();
   } catch (const Error& error) {
     fail(call, error);
   }

@@ -45,8 +45,8 @@ class GroupRunner : public CallRunner {
   void compare_all(const Call& call);
   void require_parts_fit(std::span<const Statement> all) const;
 
-  template <typename Deed>
-  decltype(std::declval<Deed>()()) guarded(const Call& call, Deed&& deed);
+  template <typename Action>
+  decltype(std::declval<Action>()()) guarded(const Call& call, Action&& action);
   [[noreturn]] void fail(const Call& call, const Error& error);
   Error cause_of(const Call& call, const Error& error) const;
   std::optional<Error> difference(const Call& call) const;

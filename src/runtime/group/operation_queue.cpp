@@ -16,10 +16,10 @@ struct QueueState::Failure {
 
 namespace {
 
-template <typename Deed>
-QueueState::Failure failure_of(const CallRunner& runner, const Call& call, Deed&& deed) {
+template <typename Action>
+QueueState::Failure failure_of(const CallRunner& runner, const Call& call, Action&& action) {
   try {
-    deed();
+    action();
     return {};
   } catch (const Error& caught) {
     return {std::current_exception(), caught};

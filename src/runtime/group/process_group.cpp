@@ -235,7 +235,7 @@ Work ProcessGroup::all_to_all(Buffer output, ConstBuffer input, const CallOption
 Work ProcessGroup::all_to_all(std::span<const Buffer> outputs, std::span<const ConstBuffer> inputs,
                               const CallOptions& options, CallSite site) const {
   const Checks checks(core(), Operation::all_to_all);
-  require(!outputs.empty() && !inputs.empty(), "all_to_all: no parts");
+  require(!outputs.empty() && !inputs.empty(), "all_to_all: the list of outputs or of inputs is empty");
   checks.parts(outputs, inputs[0], "outputs");
   checks.parts(inputs, inputs[0], "inputs");
   checks.own_part(outputs[checks.own()], inputs[checks.own()]);

@@ -25,10 +25,10 @@ Error decode(const std::string& word, ErrorKind kind) {
   return {kind, word.substr(end + 1), std::atoi(word.c_str())};
 }
 
-// Runs `deed` and returns its result, or an empty string if it does not end in time. The server may have been lost with
-// the rank; then the thread is left behind.
-std::string in_time(std::chrono::milliseconds limit, std::function<std::string()> deed) {
-  std::packaged_task<std::string()> task(std::move(deed));
+// Runs `action` and returns its result, or an empty string if it does not end in time. The server may have been lost
+// with the rank; then the thread is left behind.
+std::string in_time(std::chrono::milliseconds limit, std::function<std::string()> action) {
+  std::packaged_task<std::string()> task(std::move(action));
   std::future<std::string> word = task.get_future();
   std::thread(std::move(task)).detach();
   try {

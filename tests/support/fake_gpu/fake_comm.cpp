@@ -40,7 +40,7 @@ void start(Comm& comm, void* stream, std::vector<Operation> operations) {
   stream_of(stream).push([&comm, operations = std::move(operations)] {
     const auto run = [&comm](const Operation& operation) {
       try {
-        operation.deed(comm);
+        operation.action(comm);
       } catch (const Aborted&) {
       }
     };

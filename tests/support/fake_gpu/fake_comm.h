@@ -107,7 +107,7 @@ struct Reduction {
 
 // Describes one rank's part of an operation.
 struct Operation {
-  std::function<void(Comm& comm)> deed;
+  std::function<void(Comm& comm)> action;
   bool between_two = false;
 };
 

@@ -69,10 +69,10 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::push(std::function<void()> deed) {
+void Stream::push(std::function<void()> action) {
   {
     const std::lock_guard lock(mutex_);
-    deeds_.push_back(std::move(deed));
+    settling_.push_back(std::move(action));
   }
   changed_.notify_one();
 }
@@ -80,12 +80,12 @@ void Stream::push(std::function<void()> deed) {
 void Stream::serve() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return closed_ || !deeds_.empty(); });
-    if (deeds_.empty()) return;
-    const auto deed = std::move(deeds_.front());
-    deeds_.pop_front();
+    changed_.wait(lock, [this] { return closed_ || !settling_.empty(); });
+    if (settling_.empty()) return;
+    const auto action = std::move(settling_.front());
+    settling_.pop_front();
     lock.unlock();
-    deed();
+    action();
     lock.lock();
   }
 }

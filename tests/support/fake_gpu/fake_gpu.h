@@ -25,14 +25,14 @@ class Stream {
   Stream();
   // Waits until all functions have run.
   ~Stream();
-  void push(std::function<void()> deed);
+  void push(std::function<void()> action);
 
  private:
   void serve();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> deeds_;
+  std::deque<std::function<void()>> settling_;
   bool closed_ = false;
   std::thread thread_;
 };

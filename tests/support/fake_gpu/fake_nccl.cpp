@@ -10,9 +10,9 @@ using namespace fake_gpu;
 
 namespace {
 
-template <typename Deed>
-void in_pieces(std::size_t bytes, std::size_t piece, Deed&& deed) {
-  for (std::size_t first = 0; first < bytes; first += piece) deed(first, std::min(piece, bytes - first));
+template <typename Action>
+void in_pieces(std::size_t bytes, std::size_t piece, Action&& action) {
+  for (std::size_t first = 0; first < bytes; first += piece) action(first, std::min(piece, bytes - first));
 }
 
 }  // namespace

@@ -40,13 +40,13 @@ int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data);
 namespace software_cuda {
 
 // Puts a function on a stream.
-inline cudaError_t put(cudaStream_t stream, std::function<void()> deed) {
+inline cudaError_t put(cudaStream_t stream, std::function<void()> action) {
   const auto run = [](void* data) {
     const auto* held = static_cast<std::function<void()>*>(data);
     (*held)();
     delete held;
   };
-  return static_cast<cudaError_t>(cuLaunchHostFunc(stream, run, new std::function<void()>(std::move(deed))));
+  return static_cast<cudaError_t>(cuLaunchHostFunc(stream, run, new std::function<void()>(std::move(action))));
 }
 
 }  // namespace software_cuda

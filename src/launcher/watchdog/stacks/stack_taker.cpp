@@ -321,7 +321,7 @@ void StackTaker::finish() {
       const bool answered = std::ranges::any_of(threads, [&](const auto& t) { return t.tid == tid; });
       if (!answered && asked.result.source == "signal handler") {
         asked.result.missing.push_back("thread " + std::to_string(tid) +
-                                       ": no answer (stopped, or the signal is blocked)");
+                                       " did not answer (it is stopped, or it blocks the signal)");
       }
     }
     // If the first thread has not answered, another thread must not take its place.
@@ -331,7 +331,8 @@ void StackTaker::finish() {
                      {asked.request.pid, samples.empty() ? "" : samples.front().name, {"?? (no answer)"}});
     }
     if (threads.empty() && has_signal(asked) && asked.raw.empty() && asked.result.missing.empty()) {
-      asked.result.missing.emplace_back("signal handler: no answer (stopped, in the kernel, or the signal is blocked)");
+      asked.result.missing.emplace_back(
+          "its signal handler did not answer (it is stopped, in the kernel, or blocks the signal)");
     }
     result.push_back(std::move(asked.result));
   }

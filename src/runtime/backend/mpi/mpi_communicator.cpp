@@ -108,7 +108,7 @@ MPI_Comm part_of_world(const BackendOptions& options, Store& group) {
 
 }  // namespace
 
-void require_mpi(int code, const std::string& deed) {
+void require_mpi(int code, const std::string& action) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -120,19 +120,19 @@ void require_mpi(int code, const std::string& deed) {
                 "another rank sends more than fits into the buffer of this rank. Check that all ranks send and expect "
                 "the same counts.");
   }
-  throw Error(ErrorKind::internal, "MPI cannot " + deed + " (" + text + ")");
+  throw Error(ErrorKind::internal, "MPI cannot " + action + " (" + text + ")");
 }
 
-MpiWait::MpiWait(std::chrono::milliseconds timeout, std::string_view deed, PeerWatch* peers,
+MpiWait::MpiWait(std::chrono::milliseconds timeout, std::string_view action, PeerWatch* peers,
                  const std::atomic<bool>* aborted)
-    : timeout_(timeout), polling_(timeout, kSpin), deed_(deed), peers_(peers), aborted_(aborted) {}
+    : timeout_(timeout), polling_(timeout, kSpin), action_(action), peers_(peers), aborted_(aborted) {}
 
 // The checker knows MPI_Wait and not MPI_Test. NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker)
 void MpiWait::operator()(int begun, MPI_Request& request) const {
-  require_mpi(begun, deed_);
+  require_mpi(begun, action_);
   while (true) {
     int done = 0;
-    require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), deed_);
+    require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), action_);
     if (done != 0) return;
     if (aborted_ != nullptr && *aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
     if (peers_ != nullptr) peers_->look();

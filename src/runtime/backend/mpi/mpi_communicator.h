@@ -14,15 +14,16 @@
 
 namespace ddp::internal {
 
-// If `code` is an error, throws `internal` with the text "MPI cannot `deed`" and the reason. Throws `mismatch` if a
+// If `code` is an error, throws `internal` with the text "MPI cannot `action`" and the reason. Throws `mismatch` if a
 // message was too long.
-void require_mpi(int code, const std::string& deed);
+void require_mpi(int code, const std::string& action);
 
 // Waits for requests with a deadline. MPI cannot cancel an operation: after a failure, MPI still uses the buffer.
 class MpiWait {
  public:
-  // `deed` appears in messages. During the wait, `peers` and `aborted` are checked; a null pointer disables its check.
-  MpiWait(std::chrono::milliseconds timeout, std::string_view deed, PeerWatch* peers = nullptr,
+  // `action` appears in messages. During the wait, `peers` and `aborted` are checked; a null pointer disables its
+  // check.
+  MpiWait(std::chrono::milliseconds timeout, std::string_view action, PeerWatch* peers = nullptr,
           const std::atomic<bool>* aborted = nullptr);
 
   // `begun` is the code that MPI returned when it started the request.
@@ -31,7 +32,7 @@ class MpiWait {
  private:
   const std::chrono::milliseconds timeout_;
   const Polling polling_;
-  const std::string deed_;
+  const std::string action_;
   PeerWatch* const peers_;
   const std::atomic<bool>* const aborted_;
 };

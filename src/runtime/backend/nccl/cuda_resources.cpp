@@ -10,9 +10,9 @@
 
 namespace ddp::internal {
 
-void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& deed) {
+void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& action) {
   if (status == kCudaSuccess) return;
-  throw Error(ErrorKind::internal, "CUDA cannot " + deed + " (" + cuda.error_name(status) + ")");
+  throw Error(ErrorKind::internal, "CUDA cannot " + action + " (" + cuda.error_name(status) + ")");
 }
 
 void use_gpu(const CudaApi& cuda, int device) {

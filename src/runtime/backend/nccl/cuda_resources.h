@@ -14,9 +14,10 @@
 
 namespace ddp::internal {
 
-// Throws `internal` with CUDA's name for the error, unless `status` is success. `deed` completes the text "CUDA cannot
+// Throws `internal` with CUDA's name for the error, unless `status` is success. `action` completes the text "CUDA
+// cannot
 // ...".
-void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& deed);
+void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& action);
 
 // Makes the GPU current. Every function that calls CUDA needs this, because each thread has its own current context.
 void use_gpu(const CudaApi& cuda, int device);

@@ -162,12 +162,12 @@ void NcclBackend::try_out(std::chrono::milliseconds timeout) {
 }
 
 // After a failed collective, no operation can follow. A failed transfer does not affect the rest of the group.
-template <typename Deed>
-void NcclBackend::guarded(const Call& call, Deed&& deed) {
+template <typename Action>
+void NcclBackend::guarded(const Call& call, Action&& action) {
   if (aborted_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
   try {
     use_gpu(cuda_, device_);
-    deed();
+    action();
   } catch (const Error& error) {
     // If another thread aborts NCCL during an operation, NCCL may report any error.
     if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");

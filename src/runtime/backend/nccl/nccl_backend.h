@@ -70,8 +70,8 @@ class NcclBackend : public Backend {
   void reduce_on_host(const Call& call);
   void require_own_memory(const Call& call) const;
   void require_own_memory(const ConstBuffer& buffer) const;
-  template <typename Deed>
-  void guarded(const Call& call, Deed&& deed);
+  template <typename Action>
+  void guarded(const Call& call, Action&& action);
 
   const BackendOptions options_;
   const std::shared_ptr<Store> store_;

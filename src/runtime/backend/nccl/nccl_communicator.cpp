@@ -124,7 +124,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, NcclCommunicator& parent, int color,
                                    int key)
     : nccl_(nccl), members_(members) {
-  const std::lock_guard deed(parent.deeds_);
+  const std::lock_guard action(parent.settling_);
   {
     const std::lock_guard lock(parent.mutex_);
     const NcclResult result = nccl_.split(parent.handle(), color, key, *made_);
@@ -134,7 +134,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
 }
 
 void NcclCommunicator::stay_out_of_split() {
-  const std::lock_guard deed(deeds_);
+  const std::lock_guard lock(settling_);
   {
     const std::lock_guard lock(mutex_);
     static NcclComm none = nullptr;
@@ -159,7 +159,7 @@ void NcclCommunicator::finish_making(NcclCommunicator* parent) {
 void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
                              std::chrono::milliseconds timeout) {
   constexpr const char* kDeed = "the GPUs' collective cannot start";
-  const std::lock_guard deed(deeds_);
+  const std::lock_guard lock(settling_);
   {
     const std::lock_guard lock(mutex_);
     if (handle() == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
@@ -230,17 +230,17 @@ bool NcclCommunicator::settled() {
   return now == NcclResult::success;
 }
 
-void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* deed, const char* late) {
+void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* action, const char* late) {
   const Polling polling(timeout, kConnectSpin);
   while (!settled()) {
     if (polling.pause()) continue;
     throw Error(ErrorKind::timeout,
-                std::string(deed) + ": " + late + " within " + base::human_duration(timeout) + " (nccl)");
+                std::string(action) + ": " + late + " within " + base::human_duration(timeout) + " (nccl)");
   }
 }
 
 void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
-  const std::lock_guard deed(deeds_);
+  const std::lock_guard lock(settling_);
   const std::lock_guard lock(mutex_);
   void* handle = nullptr;
   if (this->handle() == nullptr || !nccl_.register_buffer || bytes == 0) return nullptr;
@@ -248,7 +248,7 @@ void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
 }
 
 void NcclCommunicator::deregister_buffer(void* handle) {
-  const std::lock_guard deed(deeds_);
+  const std::lock_guard lock(settling_);
   const std::lock_guard lock(mutex_);
   if (this->handle() != nullptr && handle != nullptr) nccl_.deregister_buffer(this->handle(), handle);
 }
@@ -294,11 +294,11 @@ NcclCommunicator::~NcclCommunicator() {
   abort();
 }
 
-void NcclCommunicator::throw_failure(NcclResult failure, const char* deed) const {
+void NcclCommunicator::throw_failure(NcclResult failure, const char* action) const {
   const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost : ErrorKind::internal;
   const std::string detail = nccl_.last_error(nullptr);
-  throw Error(
-      kind, std::string(deed) + " (NCCL: " + nccl_.error_string(failure) + (detail.empty() ? "" : "; " + detail) + ")");
+  throw Error(kind, std::string(action) + " (NCCL: " + nccl_.error_string(failure) +
+                        (detail.empty() ? "" : "; " + detail) + ")");
 }
 
 }  // namespace ddp::internal

@@ -81,14 +81,14 @@ class NcclCommunicator {
   NcclResult start_step(const NcclStep& step, NcclOp op, CudaStreamHandle stream);
   NcclOp premultiplied_sum(const NcclStep& step);
   // Waits until nothing is in progress.
-  void settle(std::chrono::milliseconds timeout, const char* deed, const char* late);
+  void settle(std::chrono::milliseconds timeout, const char* action, const char* late);
   void finish_making(NcclCommunicator* parent = nullptr);
-  [[noreturn]] void throw_failure(NcclResult failure, const char* deed) const;
+  [[noreturn]] void throw_failure(NcclResult failure, const char* action) const;
 
   const NcclApi& nccl_;
   const NcclMembers members_;
-  std::mutex deeds_;  // held by an operation until NCCL has settled; an abort does not take it
-  std::mutex mutex_;  // protects calls of NCCL with this communicator
+  std::mutex settling_;  // held by an operation until NCCL has settled; an abort does not take it
+  std::mutex mutex_;     // protects calls of NCCL with this communicator
   // NCCL writes the handle here when it has made the communicator. This may happen after the caller has stopped
   // waiting.
   std::unique_ptr<NcclComm> made_ = std::make_unique<NcclComm>(nullptr);

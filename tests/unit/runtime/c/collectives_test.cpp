@@ -173,7 +173,7 @@ TEST_CASE("C: wrong arguments are refused, and the group goes on") {
   refused(ddp_broadcast(world, &value, 1, DDP_TYPE_F32, 5, nullptr, nullptr), {"root 5", "a group of 1"});
   refused(ddp_all_gather(world, &value, nullptr, 1, DDP_TYPE_F32, nullptr, nullptr), {"null pointer"});
   refused(ddp_send(world, &value, 1, DDP_TYPE_F32, 0, nullptr, nullptr), {"rank 0 is this rank itself"});
-  refused(ddp_all_to_all_parts(world, nullptr, nullptr, 0, DDP_TYPE_F32, nullptr, nullptr), {"no parts"});
+  refused(ddp_all_to_all_parts(world, nullptr, nullptr, 0, DDP_TYPE_F32, nullptr, nullptr), {"is empty"});
   ddp_call_options options = DDP_CALL_OPTIONS_INIT;
   options.struct_size = 3;
   refused(ddp_barrier(world, &options, nullptr), {"ddp_barrier: ddp_call_options->struct_size is 3"});

@@ -22,7 +22,7 @@ namespace {
 const DataParallelOptions kBucketEach{.buckets = {.first_bytes = 1, .bytes = 1}};
 
 // Makes the model of one rank differ by `change`.
-GlooRanks::Deed with_different_model(int rank, const std::function<void(MixedModel&)>& change) {
+GlooRanks::Action with_different_model(int rank, const std::function<void(MixedModel&)>& change) {
   return [rank, change](GlooRanks::Rank& self) {
     MixedModel model;
     if (self.rank() == rank) change(model);

@@ -74,8 +74,8 @@ void step(GpuModel& model, DistributedDataParallel& data_parallel, float gradien
   data_parallel.finish();
 }
 
-void on_gpu_ranks(const std::function<void(RankThreads::Rank&)>& deed) {
-  for (const int size : gpu_rank_counts({1, 2, 3})) RankThreads(nccl_backend().make, size).all_succeed(deed);
+void on_gpu_ranks(const std::function<void(RankThreads::Rank&)>& action) {
+  for (const int size : gpu_rank_counts({1, 2, 3})) RankThreads(nccl_backend().make, size).all_succeed(action);
 }
 
 }  // namespace

@@ -25,20 +25,20 @@ using ddp::internal::Call;
 namespace {
 
 // Runs operations that are functions of the test.
-class Deeds : public ddp::internal::CallRunner {
+class Actions : public ddp::internal::CallRunner {
  public:
-  void add(const std::string& name, std::function<void()> deed) {
+  void add(const std::string& name, std::function<void()> action) {
     const std::lock_guard lock(mutex_);
-    by_name_[name] = std::move(deed);
+    by_name_[name] = std::move(action);
   }
   bool begin(std::span<const Call* const>) override { return begins(); }
   void run(const Call& call) override {
-    std::function<void()> deed;
+    std::function<void()> action;
     {
       const std::lock_guard lock(mutex_);
-      deed = by_name_.at(call.name);
+      action = by_name_.at(call.name);
     }
-    deed();
+    action();
   }
   std::string describe(const Call& call) const override { return call.name; }
 
@@ -51,19 +51,19 @@ class Deeds : public ddp::internal::CallRunner {
 
 class DeedQueue {
  public:
-  Work push(const std::string& name, std::function<void()> deed) {
+  Work push(const std::string& name, std::function<void()> action) {
     Call call;
     call.name = name;
-    deeds_->add(name, std::move(deed));
+    settling_->add(name, std::move(action));
     return queue_.push(std::move(call));
   }
   // Operations that are pushed from now on can begin without their run().
-  void begins(std::function<bool()> begin) { deeds_->begins = std::move(begin); }
+  void begins(std::function<bool()> begin) { settling_->begins = std::move(begin); }
   ddp::internal::OperationQueue& queue() { return queue_; }
 
  private:
-  std::shared_ptr<Deeds> deeds_ = std::make_shared<Deeds>();
-  ddp::internal::OperationQueue queue_{deeds_};
+  std::shared_ptr<Actions> settling_ = std::make_shared<Actions>();
+  ddp::internal::OperationQueue queue_{settling_};
 };
 
 }  // namespace

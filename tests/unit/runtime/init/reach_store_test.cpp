@@ -23,8 +23,8 @@ StartEnvironment rank_of_two(int rank) {
   return environment;
 }
 
-auto beside(std::function<void()> deed) {
-  return std::async(std::launch::async, std::move(deed));
+auto beside(std::function<void()> action) {
+  return std::async(std::launch::async, std::move(action));
 }
 
 }  // namespace

@@ -41,14 +41,14 @@ void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-// Starts a process that calls `deed` and exits with 0 if it threw nothing. The parent must have only one thread.
-template <typename Deed>
-pid_t start(Deed&& deed) {
+// Starts a process that calls `action` and exits with 0 if it threw nothing. The parent must have only one thread.
+template <typename Action>
+pid_t start(Action&& action) {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
   int code = 1;
   try {
-    deed();
+    action();
     code = 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
@@ -66,7 +66,7 @@ int ending_of(pid_t pid) {
 // Runs a process that calls an endless function until it is killed.
 class Killed {
  public:
-  explicit Killed(std::function<void()> deed) : deed_(std::move(deed)) { pid_ = start(deed_); }
+  explicit Killed(std::function<void()> action) : action_(std::move(action)) { pid_ = start(action_); }
   ~Killed() { dies(); }
   Killed(const Killed&) = delete;
   Killed& operator=(const Killed&) = delete;
@@ -78,11 +78,11 @@ class Killed {
   }
   void again() {
     dies();
-    pid_ = start(deed_);
+    pid_ = start(action_);
   }
 
  private:
-  std::function<void()> deed_;
+  std::function<void()> action_;
   pid_t pid_ = 0;
 };
 

@@ -39,16 +39,16 @@ void make_pipe(const std::string& path) {
   REQUIRE(::mkfifo(path.c_str(), 0666) == 0);
 }
 
-// Simulates a rank of PyTorch. It makes its pipe, and calls the deed once the pipe is written to.
+// Simulates a rank of PyTorch. It makes its pipe, and calls the action once the pipe is written to.
 class Rank {
  public:
-  using Deed = std::function<void(const std::atomic<bool>& is_over)>;
+  using Action = std::function<void(const std::atomic<bool>& is_over)>;
 
-  Rank(const std::string& pipe, Deed deed) {
+  Rank(const std::string& pipe, Action action) {
     make_pipe(pipe);
     pipe_ = base::UniqueFd(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     REQUIRE(pipe_);
-    thread_ = std::thread([this, deed = std::move(deed)] { listen(deed); });
+    thread_ = std::thread([this, action = std::move(action)] { listen(action); });
   }
   ~Rank() {
     is_over_ = true;
@@ -58,12 +58,12 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
  private:
-  void listen(const Deed& deed) {
+  void listen(const Action& action) {
     std::array<char, 128> buffer;
     while (!is_over_) {
       pollfd entry{pipe_.get(), POLLIN, 0};
       ::poll(&entry, 1, 5);
-      if (::read(pipe_.get(), buffer.data(), buffer.size()) > 0) return deed(is_over_);
+      if (::read(pipe_.get(), buffer.data(), buffer.size()) > 0) return action(is_over_);
     }
   }
 
@@ -81,7 +81,7 @@ struct Job {
 
   std::string pipe(int rank) const { return pipes + std::to_string(rank) + ".pipe"; }
   std::string file(int rank) const { return stem + std::to_string(rank); }
-  void starts(int rank, Rank::Deed deed) { ranks.push_back(std::make_unique<Rank>(pipe(rank), std::move(deed))); }
+  void starts(int rank, Rank::Action action) { ranks.push_back(std::make_unique<Rank>(pipe(rank), std::move(action))); }
   void starts_writer(int rank, const std::string& text) {
     starts(rank, [path = file(rank), text](const std::atomic<bool>&) { write_file(path, text); });
   }

@@ -80,9 +80,9 @@ TEST_CASE("what did not answer is named and does not hold the others up") {
   REQUIRE(stacks.size() == 3);
   CHECK(stacks[0].threads.size() == 1);
   REQUIRE(stacks[0].missing.size() == 1);
-  CHECK(stacks[0].missing[0].find("thread " + std::to_string(pid + 1) + ": no answer") == 0);
+  CHECK(stacks[0].missing[0].find("thread " + std::to_string(pid + 1) + " did not answer") == 0);
   CHECK(stacks[1].threads.empty());
   REQUIRE(stacks[1].missing.size() == 1);
-  CHECK(stacks[1].missing[0].find("signal handler: no answer") == 0);
+  CHECK(stacks[1].missing[0].find("its signal handler did not answer") == 0);
   CHECK(stacks[2].missing == std::vector<std::string>{"it has exited"});
 }

@@ -39,7 +39,7 @@ struct CountedCuda {
 
 }  // namespace
 
-TEST_CASE("a failed cuda call is an error with the deed and cuda's name for the failure") {
+TEST_CASE("a failed cuda call is an error with the action and cuda's name for the failure") {
   const CountedCuda cuda;
   CHECK_NOTHROW(ddp::internal::require_cuda(cuda.api, ddp::internal::kCudaSuccess, "make a stream"));
   CHECK_THROWS_WITH(ddp::internal::require_cuda(cuda.api, 2, "make a stream"),
