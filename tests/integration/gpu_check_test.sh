@@ -1,4 +1,5 @@
-# !/usr/bin/env bash gpu_check_test.sh SOURCE BUILD: scripts/gpu_check packs a build and runs it, on the GPU that
+#!/usr/bin/env bash
+# gpu_check_test.sh SOURCE BUILD: scripts/gpu_check packs a build and runs it, on the GPU that
 # LD_LIBRARY_PATH offers.
 set -euo pipefail
 source=$1 build=$2

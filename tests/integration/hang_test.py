@@ -224,7 +224,7 @@ def a_time_out_of_the_programs_own_does_not_outrank_the_verdict() -> None:
     err = run.end(134)
     ended = [event for event in read_events(run.log) if event["event"] == "attempt_ended"][0]["cause"]
     assert ended["kind"] == "worker_failed" and ended["verdict"]["code"] == "DDP-H03" and ended["verdict"]["culprits"] == [1], ended
-    assert ended["rank"] in (0, 2) and "a time-out that the program has set" in ended["error"], ended
+    assert ended["rank"] in (0, 2) and "a timeout that the program set" in ended["error"], ended
     assert re.search(r"rank 1 has not called .*\n.*rank [02] \(pid \d+\) gave up waiting: killed by SIGABRT", err), err
 
 

@@ -1,4 +1,5 @@
-# !/usr/bin/env bash Tests mpirun with the mpi backend, with the programs of the build folder $1. Ranks of mpirun train.
+#!/usr/bin/env bash
+# Tests mpirun with the mpi backend, with the programs of the build folder $1. Ranks of mpirun train.
 # Without mpirun, and if a rank fails, the user gets an error and nothing hangs.
 set -euo pipefail
 bin=$1

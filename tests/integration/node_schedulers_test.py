@@ -94,7 +94,7 @@ def what_cannot_be_true_is_refused(hosts: Hosts) -> None:
              "PMI reports that this is node 0 of 2, but JSM reports node 1 of 2")):
         code, _, err = job.start(1, environment=environment).end_of(1)
         assert code == 2 and text in err, (code, err)
-    for words, text in ((("--nnodes=2",), "(JOB_COMPLETION_INDEX), which is not below --nnodes=2 nodes"),
+    for words, text in ((("--nnodes=2",), "(JOB_COMPLETION_INDEX), which is not below --nnodes=2 (nodes count from 0)"),
                         (("--scheduler=kubernetes",), "but the number of nodes is unknown. Give --nnodes=N")):
         code, _, err = job.start(1, *words, environment={"JOB_COMPLETION_INDEX": "2"}).end_of(1)
         assert code == 2 and text in err, (code, err)

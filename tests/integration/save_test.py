@@ -113,4 +113,4 @@ def leaves(name, *options, most, says, uploads):
 
 leaves("processes that outlive a job are named and terminated", most=2.5, uploads=0,
        says=r"still run although all ranks have exited: pid \d+ \(sh -c sleep 3; .*They were terminated; --let-finish waits")
-leaves("with --let-finish they are waited for", "--let-finish", most=20, uploads=2, says=r"Waiting \(--let-finish\)")
+leaves("with --let-finish they are waited for", "--let-finish", most=20, uploads=2, says=r"Waiting for them \(--let-finish\)")

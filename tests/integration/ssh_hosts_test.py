@@ -355,7 +355,7 @@ def what_cannot_be_meant_together(lab: Lab) -> None:
     slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NNODES": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "0", "SLURM_PROCID": "0",
              "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
     code, _, err = lab.run("a,b", "true", **slurm)
-    assert code == 2 and "--hosts within Slurm" in err, err
+    assert code == 2 and "--hosts cannot be used within Slurm" in err, err
 
 
 def main() -> int:

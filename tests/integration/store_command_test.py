@@ -281,7 +281,7 @@ def not_ours() -> None:
         peer, _ = listener.accept()
         peer.sendall(b"SSH-2.0-OpenSSH\r\n")
         errors = asking.communicate()[1]
-        assert asking.returncode == 125 and f"{where} is no store" in errors, errors
+        assert asking.returncode == 125 and f"{where} is not a store" in errors, errors
         assert "Only ddplaunch's own store can be inspected." in errors, errors
 
 
@@ -335,7 +335,7 @@ def joins() -> None:
             store.signal(signal.SIGTERM)
             assert store.wait() == 0
             assert member.wait() == 125
-            assert f"the store at {store.where} has gone (it has closed the connection)." in member.err(), member.err()
+            assert f"the store at {store.where} is no longer reachable (it has closed the connection)." in member.err(), member.err()
 
 
 @test("store", "a member that comes first waits for its store")

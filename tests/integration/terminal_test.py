@@ -77,7 +77,7 @@ def two_ctrl_c() -> None:
         terminal.wait_for("pid", 2)
         terminal.type(CTRL_C)
         terminal.wait_for("INT!", 2)
-        terminal.wait_for("SIGINT: waiting for ranks 0, 1 to end")
+        terminal.wait_for("SIGINT: waiting for ranks 0, 1 to exit")
         terminal.type(CTRL_C)
         assert terminal.wait(job) == -signal.SIGINT, terminal.shown
         assert "TERM!" not in terminal.shown and terminal.shown.count("INT!") == 2, terminal.shown
@@ -97,7 +97,7 @@ def three_ctrl_c() -> None:
         try:
             eventually("it is frozen", lambda: freezer.read_text() == "FROZEN\n")
             terminal.type(CTRL_C)
-            terminal.wait_for("SIGINT: waiting for rank 0 to end")
+            terminal.wait_for("SIGINT: waiting for rank 0 to exit")
             # Requests close together count as one, and nothing shows that one has been counted. On a busy computer it
             # takes more of them.
             deadline = time.monotonic() + PATIENCE

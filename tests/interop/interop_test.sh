@@ -1,4 +1,5 @@
-# !/usr/bin/env bash interop_test.sh NAME BIN_DIR: runs one of the tests below with Python and PyTorch. They are
+#!/usr/bin/env bash
+# interop_test.sh NAME BIN_DIR: runs one of the tests below with Python and PyTorch. They are
 # Debian's, or the ones of the interpreter that DDP_TEST_PYTHON names. Exits with 77 if they are missing.
 set -euo pipefail
 name=$1

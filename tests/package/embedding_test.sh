@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # embedding_test.sh DDPLAUNCH WITH_TORCH FETCH [CMake options]: builds a project that embeds the sources. The runtime
 # alone must not need the dependencies of the launcher. If DDPLAUNCH is "configure", nothing is built.
 set -euo pipefail

@@ -73,7 +73,7 @@ VisitFailure who_hangs_up(const std::string& host, std::uint16_t port, const std
     return {Kind::unreachable, where + " closed the connection and is no longer reachable: " + fd.error().message};
   if (net::send_all(fd.value().get(), encode(request(StoreOp::key_count), StoreDialect::legacy), until)) {
     const auto count = receive<std::int64_t>(fd.value().get(), until);
-    if (count && count.value() >= 0) return foreign(where, "the store of a PyTorch before 2.2");
+    if (count && count.value() >= 0) return foreign(where, "PyTorch's store (a version before 2.2)");
   }
   return {Kind::refused, where +
                              " closed the connection: it is not a store, or it is a store that refuses this user or "

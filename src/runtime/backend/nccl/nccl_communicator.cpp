@@ -124,7 +124,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, NcclCommunicator& parent, int color,
                                    int key)
     : nccl_(nccl), members_(members) {
-  const std::lock_guard action(parent.settling_);
+  const std::lock_guard settled(parent.settling_);
   {
     const std::lock_guard lock(parent.mutex_);
     const NcclResult result = nccl_.split(parent.handle(), color, key, *made_);
@@ -134,7 +134,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
 }
 
 void NcclCommunicator::stay_out_of_split() {
-  const std::lock_guard lock(settling_);
+  const std::lock_guard settled(settling_);
   {
     const std::lock_guard lock(mutex_);
     static NcclComm none = nullptr;
@@ -159,7 +159,7 @@ void NcclCommunicator::finish_making(NcclCommunicator* parent) {
 void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
                              std::chrono::milliseconds timeout) {
   constexpr const char* kDeed = "the GPUs' collective cannot start";
-  const std::lock_guard lock(settling_);
+  const std::lock_guard settled(settling_);
   {
     const std::lock_guard lock(mutex_);
     if (handle() == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
@@ -240,7 +240,7 @@ void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* act
 }
 
 void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
-  const std::lock_guard lock(settling_);
+  const std::lock_guard settled(settling_);
   const std::lock_guard lock(mutex_);
   void* handle = nullptr;
   if (this->handle() == nullptr || !nccl_.register_buffer || bytes == 0) return nullptr;
@@ -248,7 +248,7 @@ void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
 }
 
 void NcclCommunicator::deregister_buffer(void* handle) {
-  const std::lock_guard lock(settling_);
+  const std::lock_guard settled(settling_);
   const std::lock_guard lock(mutex_);
   if (this->handle() != nullptr && handle != nullptr) nccl_.deregister_buffer(this->handle(), handle);
 }

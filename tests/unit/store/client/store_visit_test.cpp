@@ -125,7 +125,7 @@ TEST_CASE("stores of PyTorch are named as such, with a token and without") {
   SECTION("of 1.13") {
     store.accepts().hears_bytes(10);
     store.accepts().hears(from_hex("06")).says(number_reply(3));
-    CHECK_THAT(found.get().error().message, Catch::Contains("the store of a PyTorch before 2.2"));
+    CHECK_THAT(found.get().error().message, Catch::Contains("PyTorch's store (a version before 2.2)"));
   }
 }
 
