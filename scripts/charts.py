@@ -64,7 +64,7 @@ ROWS = {
     "a rank that hangs": hang_cell,
     "processes left after `kill -9` of the launcher": lambda own: str(own["orphans"]),
     "torn lines of 6000": lambda own: str(own["torn_lines"]),
-    "another user writes to the store": lambda own: STORE.get(own.get("store_for_others"), "has no store"),
+    "another user of the node writes to the store": lambda own: STORE.get(own.get("store_for_others"), "has no store"),
 }
 SEVERAL_NODES = {"torchrun": "same command on each node", "mpirun": "ssh or a scheduler", "srun": "Slurm only",
                  "ddplaunch": "same command, ssh, Slurm, MPI, Kubernetes"}
@@ -75,7 +75,7 @@ CHINESE = {
     "start of a job": "启动一个任务", "failure to the launcher's exit": "从失败到启动器退出",
     "exit code of a worker that exits with 3": "worker 以 3 退出时的退出码", "a rank that hangs": "某个 rank 卡死",
     "processes left after `kill -9` of the launcher": "`kill -9` 启动器之后的残留进程", "torn lines of 6000": "6000 行中被截断的行",
-    "another user writes to the store": "其他用户写入 store", "several nodes": "多节点",
+    "another user of the node writes to the store": "同一节点的其他用户写入 store", "several nodes": "多节点",
     "when the other worker exits": "等另一个 worker 退出", "nothing printed in 30 s": "30 秒内无任何提示",
     "accepted": "接受", "refused": "被拒绝", "has no store": "没有 store",
     "same command on each node": "每个节点执行同一命令", "ssh or a scheduler": "ssh 或调度器", "Slurm only": "仅 Slurm",

@@ -17,6 +17,6 @@ int main() {
     model.finish();       // the gradients are now the mean over all ranks
     for (std::size_t i = 0; i < weight.size(); ++i) weight[i] -= 0.01F * model.gradient<float>(0)[i];
   }
-  if (world.rank() == 0) std::printf("%d ranks, weight %.3f\n", world.size(), static_cast<double>(weight[0]));
+  if (world.rank() == 0) std::printf("ranks: %d, weight %.3f\n", world.size(), static_cast<double>(weight[0]));
 }
 // [/program]

@@ -48,6 +48,7 @@ inline constexpr auto kHangFirstWordCold = 15s;     // delay if no pauses were l
 inline constexpr auto kHangFirstWordSilent = 150s;  // delay if no rank waits in a collective
 inline constexpr auto kHangNotice = 2s;             // time from the report to the end, if the limit was already over
 inline constexpr auto kHangStillWarning = 1min;     // warning after this time without a sign of life
+inline constexpr auto kHangLongLimit = 30s;         // a limit of at least this gets a warning halfway
 inline constexpr auto kHangLongWarning = 10min;     // warning after this time in any case
 // These limits are for collecting the stacks of all ranks, and other evidence.
 inline constexpr auto kStackTime = 5s;                                   // time limit of the whole collection

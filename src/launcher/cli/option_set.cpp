@@ -34,16 +34,18 @@ const OptionInfo* find_short_option(char name, const OptionList& options) {
 std::string unknown_option(const std::string& word, const OptionList& options) {
   const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
   const bool underscores = word.find('_', dashes) != std::string::npos;
+  const std::string prefix = dashes == 0 ? "" : "--";  // the keys of a configuration file have no dashes
   std::vector<std::string> names;
   for (const OptionInfo& option : options) {
     for (const std::string& name : option.names) {
-      names.push_back(word.substr(0, dashes) + (underscores ? with_underscores(name) : name));
+      names.push_back(prefix + (underscores ? with_underscores(name) : name));
     }
   }
   // A name that begins with the word is preferred to a similar name.
-  const auto begins = [&](const std::string& name) { return word.size() > dashes && name.starts_with(word); };
+  const std::string wanted = prefix + word.substr(dashes);
+  const auto begins = [&](const std::string& name) { return word.size() > dashes && name.starts_with(wanted); };
   const auto longer = std::ranges::find_if(names, begins);
-  const auto nearest = longer != names.end() ? std::optional(*longer) : base::nearest_match(word, names);
+  const auto nearest = longer != names.end() ? std::optional(*longer) : base::nearest_match(wanted, names);
   return "unknown option " + word + "." + (nearest ? " Did you mean " + *nearest + "?" : "");
 }
 

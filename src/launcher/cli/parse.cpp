@@ -3,6 +3,7 @@
 #include <ddp/version.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -64,6 +65,20 @@ std::vector<std::string> words_for_hosts(std::span<const Setting> settings) {
     }
   }
   return words;
+}
+
+// Returns a warning if a word after a Python script looks like an option of the launcher that the user wanted to give.
+std::optional<std::string> option_after_script(const Options& options) {
+  constexpr std::array<std::string_view, 6> kOfLaunchers = {"nproc-per-node", "nnodes",        "node-rank",
+                                                            "max-restarts",   "rdzv-endpoint", "standalone"};
+  if (options.module || options.command.empty() || !options.command.front().ends_with(".py")) return std::nullopt;
+  for (const std::string& word : std::span(options.command).subspan(1)) {
+    const std::string name = word.starts_with("--") ? with_dashes(word.substr(2, word.find('=') - 2)) : "";
+    if (std::ranges::find(kOfLaunchers, name) == kOfLaunchers.end()) continue;
+    return word + " is passed to " + options.command.front() + ", because it follows it. To give it to ddplaunch, write "
+           "it before the script";
+  }
+  return std::nullopt;
 }
 
 class CommandLine {
@@ -142,6 +157,7 @@ class CommandLine {
     }
     if (options.over_ssh()) options.host_words = words_for_hosts(all);
     base::append(options.warnings, warnings);
+    if (const auto warning = option_after_script(options)) options.warnings.push_back(*warning);
     // In a job on several nodes, an operator has usually set these variables, and the user does not see them.
     const std::string used = used_variables(from_variables, from_words);
     if (mode_ == CompatibilityMode::native && options.max_nodes > 1 && !used.empty()) {

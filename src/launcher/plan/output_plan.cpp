@@ -63,11 +63,11 @@ std::set<int> named_ranks(const StreamSelection& selection) {
 }
 
 // Returns the text before each line of a worker's console output, or an empty string if there is none.
-std::string choose_tag(const Options& options, const NodeFacts& facts, int workers) {
+std::string choose_tag(const Options& options, const NodeFacts& facts, bool has_several_ranks) {
   if (options.tag) return *options.tag;
   if (options.compatibility_mode != CompatibilityMode::native) return torch_tag(facts);
   if (options.gather_output) return kGatheredTag;
-  return workers > 1 ? kNativeTag : "";
+  return has_several_ranks ? kNativeTag : "";
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ void plan_output(const Options& options, const NodeFacts& facts, LaunchPlan& pla
         "--log-dir=/dev/null: no files are written; --redirects, --tee and the filters have no effect");
   }
   OutputPlan& output = plan.output;
-  output.tag = choose_tag(options, facts, workers);
+  output.tag = choose_tag(options, facts, workers > 1 || plan.nodes.several());
   output.collapse = options.collapse.value_or(native && workers > 1 && !output.tag.empty());
   output.lossless = options.lossless;
   output.color = wants_color(options.color, facts.environment, facts.console_is_terminal);

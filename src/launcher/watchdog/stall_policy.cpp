@@ -104,7 +104,9 @@ StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
       judgement.why = "a rank asked for more time";
     }
   }
-  const bool is_half_over = plan.timeout && judgement.ends_in && *judgement.ends_in <= judgement.limit / 2;
+  // Halfway to a short limit, the first report is only seconds old.
+  const bool is_long = judgement.limit >= Nanoseconds(limits::kHangLongLimit);
+  const bool is_half_over = plan.timeout && is_long && judgement.ends_in && *judgement.ends_in <= judgement.limit / 2;
   const bool is_still = facts.still_for && *facts.still_for >= Nanoseconds(limits::kHangStillWarning);
   // A rank that has just ended may have taken part in the operation that an older sample shows as waited for.
   const bool is_certain =

@@ -120,3 +120,8 @@ TEST_CASE("of all settings of an option the last one counts, and a wrong one tha
   CHECK(set.parse(std::vector<Setting>{{one, "x", "-a=x"}, {one, "wrong", "PET_ONE=wrong"}}, words) ==
         "PET_ONE=wrong is wrong.");
 }
+
+TEST_CASE("an unknown short option is completed to a long one") {
+  const OptionList options = job_options();
+  CHECK(unknown_option("-n", options) == "unknown option -n. Did you mean --nproc-per-node?");
+}

@@ -251,3 +251,10 @@ TEST_CASE("what ddplaunch says about itself is information and not a mistake") {
   CHECK(mistake({"--completion=tcsh"}) ==
         "--completion=tcsh is not a shell that ddplaunch knows. Use bash, zsh or fish. See ddplaunch --help");
 }
+
+TEST_CASE("an option of the launcher after a script is a warning") {
+  const auto warning = options({"train.py", "--nproc_per_node=2"}).warnings.at(0);
+  CHECK(warning.starts_with("--nproc_per_node=2 is passed to train.py"));
+  CHECK(options({"train.py", "--lr=2", "nnodes"}).warnings.empty());
+  CHECK(options({"accelerate", "--nnodes=2"}).warnings.empty());
+}

@@ -181,6 +181,9 @@ TEST_CASE("a report is a note while there are signs of life") {
   CHECK_FALSE(judge_stall(facts, kUsers).is_warning);
   facts.progress_age = 30s;
   CHECK(judge_stall(facts, kUsers).is_warning);
+  // Unless the limit is short: then the first report is only seconds old.
+  facts.progress_age = 8s;
+  CHECK_FALSE(judge_stall(facts, {10s, HangLimit::fixed, HangAction::kill}).is_warning);
 }
 
 TEST_CASE("a node that sees only its own ranks never ends a job for what others may resolve") {
