@@ -18,7 +18,7 @@ TEST_CASE("of ranks that send heartbeats the one with the fewest is behind") {
   job.computes(0);  // a rank that waits for a GPU does the same
   const auto began = job.now();
   job.passes(22s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(job.news.back().second.verdict.kind == VerdictKind::behind);
   CHECK(job.news.back().second.verdict.culprits == std::vector<int>{1});
   CHECK(job.last_news_after(began) == Approx(20).margin(1.2));
@@ -30,11 +30,11 @@ TEST_CASE("of ranks with as many heartbeats the odd one is behind, if there is o
   job.ranks[0].process->waits_in = "hrtimer_nanosleep";
   job.ranks[1].process->waits_in = "futex_do_wait";
   job.passes(22s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(job.news.back().second.verdict.culprits == std::vector<int>{0});
   Job alike(hang_plan(20s));
   alike.beat(0, 5).beat(1, 5).passes(22s);
-  REQUIRE(alike.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  REQUIRE(alike.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(alike.news.back().second.verdict.kind == VerdictKind::silent);
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("a rank without heartbeats is behind while others go on, and only a ti
     return job.news;
   };
   const auto users = news_of(hang_plan(20s));
-  REQUIRE(users.size() == 3);
+  REQUIRE(users.size() == 2);
   CHECK(users.back().second.kind == Kind::hung);
   CHECK(users.back().second.ends_job);
   const auto nobodys = news_of({});
@@ -70,6 +70,6 @@ TEST_CASE("a rank that was silent a little later than the others does not go on"
   job.ranks[0].process->waits_in = "ep_poll";
   job.ranks[1].process->waits_in = "hrtimer_nanosleep";
   job.passes(22s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
   for (const auto& [when, news] : job.news) CHECK(news.verdict.culprits == std::vector<int>{1});
 }
