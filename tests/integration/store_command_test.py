@@ -362,7 +362,7 @@ def wrong_token() -> None:
         other = token_file(store, "other", "x" * 32)
         answer = command("--join", store.where, "--auth-token-file", other)
         assert answer.returncode == 125 and "has another token" in answer.stderr, answer
-        eventually("the store's own word", lambda: "away: it has another token (--auth-token-file" in store.err())
+        eventually("the store's own word", lambda: "it has another token (--auth-token-file" in store.err())
         assert "x" * 32 not in answer.stderr
         assert command("--join", store.where).returncode == 2
         answer = command("--join", open_store.where, "--auth-token-file", other)

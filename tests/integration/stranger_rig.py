@@ -11,7 +11,7 @@ from node_rig import PATIENCE, Hosts, Job, all_well
 
 VALIDATE = b"\0" + struct.pack("<I", 0x3C85F7CE)
 CHECK, AUTH_HELLO, CONTROL = 5, 0xD3, 0xD5
-CONTROL_VERSION = 7
+CONTROL_VERSION = 8
 # This text clears the screen, sets the window's title, ends the line, begins a sequence in one character (C1), and
 # reverses the text.
 ACTING = "\x1b[2J\x1b]0;title\x07\r\nddplaunch: not a line of the launcher\u009b31m\u202e"
@@ -128,7 +128,7 @@ def few_lines(said: str, addresses: list[str], what: str = "was refused") -> Non
 
 def cause(**fields: object) -> dict:
     return {"text": "", "node": "", "exit_code": 0, "signal": 0, "knowledge": "certain", "lost_peer": -1,
-            "may_restart": False, "not_restarted": "", "exit_timed_out": False, "gave_up": False,
+            "may_restart": False, "not_restarted": "", "exit_timed_out": False, "gave_up": False, "has_saved": False,
             "is_urgent": False, **fields}
 
 

@@ -19,7 +19,11 @@ std::string paragraph(std::string_view text) {
 std::string take_note(std::string& help, const std::string& name) {
   const std::size_t begin = help.find(" [" + name + ": ");
   if (begin == std::string::npos) return "";
-  const std::size_t end = help.find(']', begin);
+  std::size_t end = begin + 2;
+  for (int depth = 1; end < help.size(); ++end) {
+    depth += help[end] == '[' ? 1 : help[end] == ']' ? -1 : 0;
+    if (depth == 0) break;
+  }
   const std::size_t first = begin + name.size() + 4;
   const std::string note = help.substr(first, end - first);
   help.erase(begin, end + 1 - begin);

@@ -232,7 +232,7 @@ void console_and_files(OptionSet& c, Options& o) {
           "Copy stderr lines that contain one of these texts to a filtered file, too.");
   c.value("--tag,--no-tag", "TEMPLATE", parsed_as(parse_tag, o.tag),
           "Start each console line with this text, whose fields are ${rank}, ${local_rank}, ${node}, ${role} and "
-          "${time}; empty prints none. [default: '[${rank}] ' for several workers]");
+          "${time}; empty prints none. [default: '[${rank}] ' for several ranks]");
   c.flag("--collapse,--no-collapse", using_value([&o](const std::string& on) { o.collapse = on == "1"; }),
          "Show a line that several ranks print within 200 ms only once. [default: on for several workers]");
   c.flag("--gather-output", o.gather_output,
