@@ -75,7 +75,8 @@ std::optional<std::string> option_after_script(const Options& options) {
   for (const std::string& word : std::span(options.command).subspan(1)) {
     const std::string name = word.starts_with("--") ? with_dashes(word.substr(2, word.find('=') - 2)) : "";
     if (std::ranges::find(kOfLaunchers, name) == kOfLaunchers.end()) continue;
-    return word + " is passed to " + options.command.front() + ", because it follows it. To give it to ddplaunch, write "
+    return word + " is passed to " + options.command.front() +
+           ", because it follows it. To give it to ddplaunch, write "
            "it before the script";
   }
   return std::nullopt;
