@@ -19,8 +19,8 @@ struct Text {
 // The elements are in the order of Sign.
 constexpr std::array<Text, 9> kSigns = {
     Text{"none", "it shows no sign of life"},
-    {"output", "it prints"},
-    {"processes", "it starts processes, or they exit"},
+    {"output", "it writes output"},
+    {"processes", "its processes start or exit"},
     {"processor", "it uses a processor"},
     {"runnable", "it is ready to run but gets no processor"},
     {"faults", "it touches new memory"},
