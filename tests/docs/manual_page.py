@@ -77,6 +77,9 @@ VARIABLE = re.compile(r"(…)|(\bnode \w+)|(\d+(?:[.,]\d+)*)((?: (?:ns|µs|ms|s|
 def pattern_of(line: str) -> re.Pattern[str]:
     """Returns a pattern for a line of real output. A number matches any number, with any unit of time; … matches
     anything, and a node matches any name."""
+    # Another rank may lose the failed one and fail by itself before the launcher has terminated it.
+    if " terminated because of it" in line:
+        return re.compile(r"ddplaunch: +ranks? .* because of it")
     pattern, end = "", 0
     line = " ".join(line.split())
     for part in VARIABLE.finditer(line):
