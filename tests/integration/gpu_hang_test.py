@@ -23,7 +23,7 @@ def a_gpu_that_does_not_come_to_the_collective_is_named() -> None:
     gpus = {rank["rank"]: rank["groups"][0]["gpu"] for rank in stall["ranks"]}
     assert gpus[1] == {"queued": number, "started": number - 1, "finished": number - 1}, gpus
     assert gpus[0] == gpus[2] == {"queued": number, "started": number, "finished": number - 1}, gpus
-    assert f"the GPU of rank 1 has not started all_reduce max f32[1024] ('bucket 0') (#{number} of world)" in done.stderr, done
+    assert f"the GPU of rank 1 has not started all_reduce average f32[1024] ('bucket 0') (#{number} of world)" in done.stderr, done
     assert f"its GPU has not started #{number}" in done.stderr and f"its GPU is executing #{number}" in done.stderr, done
 
 

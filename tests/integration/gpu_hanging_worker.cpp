@@ -22,7 +22,7 @@ int main() {
   const ddp::Memory values = world.allocate(1024, ddp::DataType::f32, ddp::DeviceType::cuda);
   for (int step = 0; step < 40; ++step) {
     if (step == 20 && world.rank() == 1) software_cuda::put(stream, compute_for_ever);
-    world.all_reduce(values, ddp::ReduceOp::max, {.name = "bucket 0", .stream = stream}).wait();
+    world.all_reduce(values, ddp::ReduceOp::average, {.name = "bucket 0", .stream = stream}).wait();
     cuStreamSynchronize(stream);
   }
   if (world.rank() == 0) std::puts("done");

@@ -37,7 +37,7 @@ class LoopThread {
     std::future<void> done = task.get_future();
     {
       const std::lock_guard lock(mutex_);
-      settling_.push_back(std::move(task));
+      actions_.push_back(std::move(task));
     }
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
@@ -52,7 +52,7 @@ class LoopThread {
       std::vector<std::packaged_task<void()>> actions;
       {
         const std::lock_guard lock(mutex_);
-        actions.swap(settling_);
+        actions.swap(actions_);
       }
       arm();
       for (auto& action : actions) action();
@@ -63,7 +63,7 @@ class LoopThread {
   net::EventLoop loop_;
   std::unique_ptr<net::Watch> watch_;
   std::mutex mutex_;
-  std::vector<std::packaged_task<void()>> settling_;
+  std::vector<std::packaged_task<void()>> actions_;
   std::thread thread_;
 };
 

@@ -75,7 +75,8 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
     variables.emplace(env::kNcclAsyncErrorHandling, "1");
   }
   for (const std::string& name : interface_variables(plan, placement.interface)) {
-    variables.emplace(name, placement.interface);
+    // NCCL takes a name for the beginning of a name: eth1 would mean eth10, too. Gloo takes it as it is.
+    variables.emplace(name, (name == env::kNcclInterface ? "=" : "") + placement.interface);
   }
   const bool has_gpus = std::ranges::any_of(plan.devices, [](const auto& gpu) { return gpu.has_value(); });
   if (has_gpus && !find_variable(plan.inherited_environment, env::kNcclRasAddress)) {

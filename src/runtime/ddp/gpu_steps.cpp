@@ -17,13 +17,14 @@ void* GpuSteps::begin_bucket() {
   return side_->handle();
 }
 
-void GpuSteps::leave_finish(std::size_t bytes) {
+void GpuSteps::leave_finish(std::size_t bytes, StepStatistics& mean) {
   step_.left = side_->mark(stream_);
   step_.bytes = bytes;
   Step next;
   next.began = step_.left;
   left_.push_back(std::exchange(step_, std::move(next)));
   ended_buckets_ = 0;
+  add_completed(mean);
 }
 
 void GpuSteps::abandon() {

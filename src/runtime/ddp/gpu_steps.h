@@ -29,7 +29,8 @@ class GpuSteps {
 
   void enter_finish() { step_.entered = side_->mark(stream_); }
   // The caller has called join() before. `bytes` is the number of bytes that this rank gave to collectives in the step.
-  void leave_finish(std::size_t bytes);
+  // Adds the steps that the GPU has completed to `mean`, so that only the marks of steps under way are kept.
+  void leave_finish(std::size_t bytes, StepStatistics& mean);
 
   // Leaves the step out of the statistics. The program's stream waits for the work under way.
   void abandon();

@@ -292,7 +292,7 @@ std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
 void Reducer::count(Clock::time_point entered, Clock::time_point left) {
   std::size_t bytes = 0;
   for (const UnderWay& bucket : under_way_) bytes += bucket.communication.bytes;
-  if (gpu_) return gpu_->leave_finish(bytes);
+  if (gpu_) return gpu_->leave_finish(bytes, statistics_);
   std::vector<Interval> buckets;
   for (const UnderWay& bucket : under_way_) {
     const Clock::time_point ended{Clock::duration(bucket.ended->load())};

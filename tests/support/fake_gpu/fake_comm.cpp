@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -117,7 +119,34 @@ void Reduction::fill(const Comm& comm, const void* from, std::size_t bytes) cons
   if (own_factor != 1) ddp::internal::scale({comm.slot(comm.rank), count, type_of(type)}, own_factor);
 }
 
+// Like NCCL, ignores a NaN if there is another value.
+template <typename T>
+void extreme_of_numbers(const Comm& comm, bool is_min, T* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    float result = std::numeric_limits<float>::quiet_NaN();
+    for (int rank = 0; rank < comm.size; ++rank) {
+      const auto value = static_cast<float>(reinterpret_cast<const T*>(comm.slot(rank))[i]);
+      result = is_min ? std::fmin(result, value) : std::fmax(result, value);
+    }
+    to[i] = T(result);
+  }
+}
+
 void Reduction::reduce(const Comm& comm, void* to, std::size_t bytes) const {
+  const bool is_min = op.kind == ddp::ReduceOp::min;
+  if (is_min || op.kind == ddp::ReduceOp::max) {
+    const std::size_t count = bytes / size_of_type(type);
+    switch (type_of(type)) {
+      case ddp::DataType::f32:
+        return extreme_of_numbers(comm, is_min, static_cast<float*>(to), count);
+      case ddp::DataType::f16:
+        return extreme_of_numbers(comm, is_min, static_cast<ddp::Float16*>(to), count);
+      case ddp::DataType::bf16:
+        return extreme_of_numbers(comm, is_min, static_cast<ddp::BFloat16*>(to), count);
+      default:
+        break;
+    }
+  }
   std::vector<ddp::internal::ReductionSource> sources;
   for (int rank = 0; rank < comm.size; ++rank) sources.push_back({comm.slot(rank), 1});
   ddp::internal::reduce(type_of(type), op, sources, {&to, 1}, bytes / size_of_type(type));

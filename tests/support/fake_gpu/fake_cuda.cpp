@@ -1,4 +1,6 @@
 // Implements the part of libcuda.so.1 that the runtime uses.
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -6,10 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "support/fake_gpu/fake_gpu.h"
 
@@ -72,7 +76,7 @@ Stream::~Stream() {
 void Stream::push(std::function<void()> action) {
   {
     const std::lock_guard lock(mutex_);
-    settling_.push_back(std::move(action));
+    actions_.push_back(std::move(action));
   }
   changed_.notify_one();
 }
@@ -80,10 +84,10 @@ void Stream::push(std::function<void()> action) {
 void Stream::serve() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return closed_ || !settling_.empty(); });
-    if (settling_.empty()) return;
-    const auto action = std::move(settling_.front());
-    settling_.pop_front();
+    changed_.wait(lock, [this] { return closed_ || !actions_.empty(); });
+    if (actions_.empty()) return;
+    const auto action = std::move(actions_.front());
+    actions_.pop_front();
     lock.unlock();
     action();
     lock.lock();
@@ -132,6 +136,15 @@ EXPORT int cuDeviceGet(int* device, int ordinal) {
 }
 EXPORT int cuDeviceGetPCIBusId(char* text, int bytes, int device) {
   std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02x:00.0", device);
+  return kSuccess;
+}
+// Derives the UUID from the host's name and the device, as each GPU has another one.
+EXPORT int cuDeviceGetUuid_v2(std::array<unsigned char, 16>* uuid, int device) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const std::size_t hash = std::hash<std::string_view>()(host.data());
+  std::memcpy(uuid->data(), &hash, sizeof hash);
+  uuid->back() = static_cast<unsigned char>(device);
   return kSuccess;
 }
 // A context is its device's number plus one.

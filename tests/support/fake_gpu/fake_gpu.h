@@ -32,7 +32,7 @@ class Stream {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> settling_;
+  std::deque<std::function<void()>> actions_;
   bool closed_ = false;
   std::thread thread_;
 };

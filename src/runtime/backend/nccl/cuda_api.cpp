@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 
 #include "runtime/backend/nccl/shared_library.h"
 
@@ -32,6 +34,8 @@ struct CudaFunctions : SharedLibrary {
   CudaStatus (*device_get_count)(int* count) = require("cuDeviceGetCount");
   CudaStatus (*device_get)(Device* device, int ordinal) = require("cuDeviceGet");
   CudaStatus (*device_get_bus_id)(char* text, int bytes, Device device) = require("cuDeviceGetPCIBusId");
+  CudaStatus (*device_get_uuid)(std::array<unsigned char, 16>* uuid,
+                                Device device) = find("cuDeviceGetUuid_v2");  // available since CUDA 11.4
   CudaStatus (*primary_context_retain)(Handle* context, Device device) = require("cuDevicePrimaryCtxRetain");
   CudaStatus (*context_set_current)(Handle context) = require("cuCtxSetCurrent");
   CudaStatus (*pointer_get_attribute)(void* value, int attribute, Address pointer) = require("cuPointerGetAttribute");
@@ -84,6 +88,18 @@ CudaStatus set_device(const CudaFunctions& f, int ordinal) {
   return f.context_set_current(context);
 }
 
+// Returns a text such as "5f1c0a2b-0123-4567-89ab-cdef01234567", as nvidia-smi shows it.
+std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kDigits[uuid[i] >> 4];
+    text += kDigits[uuid[i] & 15];
+  }
+  return text;
+}
+
 CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
   CudaApi api;
   api.device_count = [f](int& count) { return f->device_get_count(&count); };
@@ -95,6 +111,16 @@ CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
     bus_id = text.data();
     return status;
   };
+  if (f->device_get_uuid != nullptr) {
+    api.uuid = [f](int ordinal, std::string& text) {
+      std::array<unsigned char, 16> uuid{};
+      Device device = 0;
+      if (const CudaStatus status = f->device_get(&device, ordinal); status != kCudaSuccess) return status;
+      const CudaStatus status = f->device_get_uuid(&uuid, device);
+      text = uuid_text(uuid);
+      return status;
+    };
+  }
   api.set_device = [f](int ordinal) { return set_device(*f, ordinal); };
   api.device_of = [f](const void* memory, int& device) {
     device = kNoCudaDevice;

@@ -22,6 +22,8 @@ inline constexpr int kNoCudaDevice = -1;
 struct CudaApi {
   std::function<CudaStatus(int& count)> device_count;
   std::function<CudaStatus(int device, std::string& bus_id)> bus_id;
+  // Finds the UUID of the GPU, or of the MIG slice. The function may be null.
+  std::function<CudaStatus(int device, std::string& uuid)> uuid;
   // Sets the GPU of the calling thread and makes its primary context current, which CUDA's runtime library uses too.
   std::function<CudaStatus(int device)> set_device;
   // Finds the GPU that the memory belongs to. It is kNoCudaDevice if CUDA does not know the memory, such as ordinary

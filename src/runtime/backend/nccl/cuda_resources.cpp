@@ -40,7 +40,10 @@ CudaEventHandle CudaEvents::record(CudaStreamHandle stream) {
       free_.pop_back();
     }
   }
-  if (event == nullptr) require_cuda(cuda_, cuda_.create_event(event), "create an event");
+  if (event == nullptr) {
+    const bool is_timed = kind_ == Kind::timed;
+    require_cuda(cuda_, is_timed ? cuda_.create_timed_event(event) : cuda_.create_event(event), "create an event");
+  }
   require_cuda(cuda_, cuda_.record_event(event, stream), "record an event");
   return event;
 }
@@ -86,7 +89,12 @@ std::byte* DeviceScratch::reserve(std::size_t bytes) {
 }
 
 CudaSideStream::CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device)
-    : cuda_(std::move(cuda)), device_(device), stream_(*cuda_), events_(*cuda_) {}
+    : cuda_(std::move(cuda)),
+      device_(device),
+      stream_(*cuda_),
+      events_(*cuda_),
+      // The table of functions must outlive the marks, too.
+      marks_(new CudaEvents(*cuda_, CudaEvents::Kind::timed), [table = cuda_](CudaEvents* events) { delete events; }) {}
 
 void CudaSideStream::order(void* earlier, void* later) {
   use_gpu(*cuda_, device_);
@@ -95,11 +103,7 @@ void CudaSideStream::order(void* earlier, void* later) {
 
 SideStream::Mark CudaSideStream::mark(void* stream) {
   use_gpu(*cuda_, device_);
-  CudaEventHandle event = nullptr;
-  require_cuda(*cuda_, cuda_->create_timed_event(event), "create an event");
-  const Mark result(event, [cuda = cuda_](void* made) { cuda->destroy_event(made); });
-  require_cuda(*cuda_, cuda_->record_event(event, stream), "record an event");
-  return result;
+  return {marks_->record(stream), [marks = marks_](void* event) { marks->put_back(event); }};
 }
 
 std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& later) {

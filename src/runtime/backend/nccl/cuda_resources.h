@@ -42,7 +42,9 @@ class CudaStream {
 // Keeps events for reuse. Any thread may call it.
 class CudaEvents {
  public:
-  explicit CudaEvents(const CudaApi& cuda) : cuda_(cuda) {}
+  enum class Kind { untimed, timed };  // only the time between timed events can be measured
+
+  explicit CudaEvents(const CudaApi& cuda, Kind kind = Kind::untimed) : cuda_(cuda), kind_(kind) {}
   ~CudaEvents();
   CudaEvents(const CudaEvents&) = delete;
   CudaEvents& operator=(const CudaEvents&) = delete;
@@ -58,6 +60,7 @@ class CudaEvents {
 
  private:
   const CudaApi& cuda_;
+  const Kind kind_;
   std::mutex mutex_;
   std::vector<CudaEventHandle> free_;
 };
@@ -103,6 +106,7 @@ class CudaSideStream : public SideStream {
   const int device_;
   CudaStream stream_;
   CudaEvents events_;
+  const std::shared_ptr<CudaEvents> marks_;  // a mark may outlive this object
 };
 
 }  // namespace ddp::internal

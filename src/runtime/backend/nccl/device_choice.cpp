@@ -18,7 +18,12 @@ ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string&
   if (const CudaStatus status = cuda.bus_id(device, bus_id); status != kCudaSuccess) {
     return {"GPU " + std::to_string(device) + " does not respond (" + cuda.error_name(status) + ")", ""};
   }
-  return {"", gpu_may_be_shared ? "" : host + "/" + bus_id};
+  if (gpu_may_be_shared) return {"", ""};
+  // Nodes may share a host name and have their GPUs at the same addresses. Containers of a node have names of their
+  // own. MIG slices of a GPU share its address.
+  std::string uuid;
+  const bool has_uuid = cuda.uuid && cuda.uuid(device, uuid) == kCudaSuccess;
+  return {"", has_uuid ? uuid : host + "/" + bus_id};
 }
 
 }  // namespace ddp::internal

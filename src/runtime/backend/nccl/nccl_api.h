@@ -23,6 +23,7 @@ enum class NcclResult : int {
   invalid_usage = 5,
   remote_error = 6,
   in_progress = 7,
+  timeout = 8,  // since NCCL 2.31
 };
 
 constexpr bool is_failure(NcclResult result) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "runtime/backend/nccl/cuda_resources.h"
@@ -264,16 +266,20 @@ std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::
 std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
   use_gpu(cuda_, device_);
   const std::size_t wanted = std::max<std::size_t>(bytes, 1);
-  const bool by_nccl = libraries_->nccl.allocate != nullptr;
   void* memory = nullptr;
-  if (by_nccl) {
-    const NcclResult result = libraries_->nccl.allocate(memory, wanted);
-    if (is_failure(result)) {
-      throw Error(ErrorKind::internal, "NCCL cannot allocate " + std::to_string(wanted) + " bytes of GPU memory (" +
-                                           libraries_->nccl.error_string(result) + ")");
-    }
-  } else {
+  // NCCL's allocator needs handles that can be shared, which some sandboxes and container runtimes refuse.
+  const NcclApi& nccl = libraries_->nccl;
+  const NcclResult result = nccl.allocate ? nccl.allocate(memory, wanted) : NcclResult::invalid_usage;
+  const bool by_nccl = !is_failure(result);
+  if (!by_nccl) {
     require_cuda(cuda_, cuda_.allocate(memory, wanted), "allocate " + std::to_string(wanted) + " bytes of GPU memory");
+    static std::once_flag reported;
+    if (nccl.allocate) {
+      std::call_once(reported, [&] {
+        std::fprintf(stderr, "ddp: note: GPU memory comes from CUDA, because NCCL cannot allocate it (%s)\n",
+                     nccl.error_string(result).c_str());
+      });
+    }
   }
   std::shared_ptr<void> owner(
       memory, [libraries = libraries_, device = device_, by_nccl, lane = std::weak_ptr(collectives_)](void* pointer) {
@@ -289,8 +295,8 @@ std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
   const Buffer buffer(memory, wanted, DataType::u8, DeviceType::cuda);
   zero(buffer, {});
   // Both are destroyed together. The registration is destroyed first, because it is the second element of the pair.
-  const auto both =
-      std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(owner, register_buffer(buffer));
+  const auto both = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+      owner, by_nccl ? register_buffer(buffer) : nullptr);
   return {both, memory};
 }
 
@@ -299,7 +305,7 @@ std::shared_ptr<void> NcclBackend::allocate_pinned(std::size_t bytes) {
   const std::size_t wanted = std::max<std::size_t>(bytes, 1);
   void* memory = nullptr;
   require_cuda(cuda_, cuda_.allocate_pinned(memory, wanted),
-               "page-lock " + std::to_string(wanted) + " bytes of host memory (ulimit -l may forbid it)");
+               "page-lock " + std::to_string(wanted) + " bytes of host memory");
   std::memset(memory, 0, wanted);
   return {memory, [libraries = libraries_, device = device_](void* pointer) {
             libraries->cuda.set_device(device);

@@ -295,7 +295,9 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::throw_failure(NcclResult failure, const char* action) const {
-  const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost : ErrorKind::internal;
+  const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost
+                         : failure == NcclResult::timeout    ? ErrorKind::timeout
+                                                             : ErrorKind::internal;
   const std::string detail = nccl_.last_error(nullptr);
   throw Error(kind, std::string(action) + " (NCCL: " + nccl_.error_string(failure) +
                         (detail.empty() ? "" : "; " + detail) + ")");

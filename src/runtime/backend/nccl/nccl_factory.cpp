@@ -10,12 +10,25 @@
 
 namespace ddp::internal {
 
+namespace {
+
+bool is_one(const char* variable) {
+  const char* value = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+}  // namespace
+
 ProbeResult probe_nccl(const BackendOptions& options) {
   // The driver is checked first, because without a GPU it does not matter whether NCCL exists.
   if (!cuda_library().obstacle.empty()) return {cuda_library().obstacle, ""};
-  const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");  // NOLINT(concurrency-mt-unsafe)
-  const bool gpu_may_be_shared = shared != nullptr && std::string_view(shared) == "1";
-  const ProbeResult found = probe_device(options.local_rank, cuda_library().api, base::host_name(), gpu_may_be_shared);
+  // NCCL prefers the variable to the configuration of a communicator. Its calls then block, and no time-out or abort of
+  // this backend can interrupt them.
+  if (is_one("NCCL_COMM_BLOCKING")) {
+    return {"NCCL_COMM_BLOCKING=1 is set, with which no time-out of the runtime works. Unset it", ""};
+  }
+  const ProbeResult found =
+      probe_device(options.local_rank, cuda_library().api, base::host_name(), is_one("NCCL_MULTI_RANK_GPU_ENABLE"));
   if (!found.obstacle.empty()) return found;
   return nccl_library().obstacle.empty() ? found : ProbeResult{nccl_library().obstacle, ""};
 }

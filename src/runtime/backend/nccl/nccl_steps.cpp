@@ -91,7 +91,9 @@ bool nccl_can(const Call& call) {
   const DataType type = subject_of(call).type;
   const bool is_bitwise =
       call.op.kind == ReduceOp::bit_and || call.op.kind == ReduceOp::bit_or || call.op.kind == ReduceOp::bit_xor;
-  return type != DataType::i16 && !is_bitwise;
+  // NCCL's minimum and maximum of floating-point values ignore a NaN, and ReduceOp promises that it stays.
+  const bool drops_nan = is_floating_point(type) && (call.op.kind == ReduceOp::min || call.op.kind == ReduceOp::max);
+  return type != DataType::i16 && !is_bitwise && !drops_nan;
 }
 
 std::vector<NcclStep> nccl_steps(const Call& call, int rank, int size, void* token) {

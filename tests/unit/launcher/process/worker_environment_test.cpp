@@ -346,3 +346,14 @@ TEST_CASE("ranks with gpus have a place of the job's own to ask nccl at") {
   CHECK(address([](Situation& s) { s.without_gpus().options.nproc_per_node = 2; }).empty());
   CHECK(address([](Situation& s) { inherit(s, "NCCL_RAS_ADDR=localhost:1"); }) == "localhost:1");
 }
+
+TEST_CASE("gloo gets the name of the interface to the other nodes, and nccl that name and no longer one") {
+  Situation situation;
+  situation.options.min_nodes = situation.options.max_nodes = 2;
+  situation.options.rdzv_endpoint = "a:29400";
+  Placement placement;
+  placement.interface = "eth1";
+  const WorkerSpec spec = make_worker_spec(situation.plan(), placement, {});
+  CHECK(find_variable(spec.environment, "GLOO_SOCKET_IFNAME") == "eth1");
+  CHECK(find_variable(spec.environment, "NCCL_SOCKET_IFNAME") == "=eth1");
+}

@@ -54,16 +54,16 @@ class DeedQueue {
   Work push(const std::string& name, std::function<void()> action) {
     Call call;
     call.name = name;
-    settling_->add(name, std::move(action));
+    actions_->add(name, std::move(action));
     return queue_.push(std::move(call));
   }
   // Operations that are pushed from now on can begin without their run().
-  void begins(std::function<bool()> begin) { settling_->begins = std::move(begin); }
+  void begins(std::function<bool()> begin) { actions_->begins = std::move(begin); }
   ddp::internal::OperationQueue& queue() { return queue_; }
 
  private:
-  std::shared_ptr<Actions> settling_ = std::make_shared<Actions>();
-  ddp::internal::OperationQueue queue_{settling_};
+  std::shared_ptr<Actions> actions_ = std::make_shared<Actions>();
+  ddp::internal::OperationQueue queue_{actions_};
 };
 
 }  // namespace

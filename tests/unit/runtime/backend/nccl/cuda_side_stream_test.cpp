@@ -51,3 +51,20 @@ TEST_CASE("a side stream serves threads that have not used the gpu") {
   CudaEvents(libraries->cuda).finish(side.handle(), kPatience);
   CHECK(side.seconds(mark, mark) == 0.0);
 }
+
+TEST_CASE("marks that nothing needs any more are used again") {
+  const auto libraries = gpu_libraries();
+  CudaApi& cuda = libraries->cuda;
+  cuda.set_device(0);
+  int made = 0;
+  cuda.create_timed_event = [&made, create = cuda.create_timed_event](CudaEventHandle& event) {
+    ++made;
+    return create(event);
+  };
+  SideStream::Mark last;
+  {
+    CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &cuda), 0);
+    for (int i = 0; i < 1000; ++i) last = side.mark(side.handle());
+  }
+  CHECK(made == 2);  // the last mark lives until the next one is there, and it may outlive its stream
+}

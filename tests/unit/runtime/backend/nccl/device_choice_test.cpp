@@ -32,8 +32,20 @@ TEST_CASE("a local rank beyond the visible gpus is an obstacle") {
 }
 
 TEST_CASE("a probe names the gpu so that two ranks with the same one are found") {
-  CHECK(probe_device(5, cuda_with(1), "node0", false).device == "node0/0000:00:00.0");
-  CHECK(probe_device(3, cuda_with(4), "node0", false).device == "node0/0000:03:00.0");
+  const auto device = [](int local_rank, int devices, const char* host) {
+    return probe_device(local_rank, cuda_with(devices), host, false).device;
+  };
+  CHECK(device(5, 1, "node0") == device(0, 1, "node0"));
+  CHECK(device(3, 4, "node0") != device(2, 4, "node0"));
+  CHECK(device(3, 4, "node0") == device(3, 4, "a container of this node"));
+}
+
+TEST_CASE("a driver without uuids names the gpu by its node and its address") {
+  ddp::internal::CudaApi cuda = cuda_with(4);
+  cuda.uuid = nullptr;
+  CHECK(probe_device(3, cuda, "node0", false).device == "node0/0000:03:00.0");
+  cuda.uuid = [](int, std::string&) { return ddp::internal::CudaStatus(1); };
+  CHECK(probe_device(3, cuda, "node0", false).device == "node0/0000:03:00.0");
 }
 
 TEST_CASE("a probe names no gpu where ranks may share one") {

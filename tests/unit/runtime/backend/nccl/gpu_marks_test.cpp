@@ -108,11 +108,12 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
   };
   RankThreads(make, 2, kPatience).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    self.group().all_reduce(values.memory, ReduceOp::max).wait();  // this is #1
+    self.group().all_reduce(values.memory, ReduceOp::average).wait();  // this is #1
     if (self.rank() == 1) until([&] { return place_0.gpu_started == 2; });
     require(place_0.gpu_finished <= 1, "the GPU has finished what no rank has called");
     CudaStream stream(values.cuda);
-    Work work = self.group().all_reduce(values.memory, ReduceOp::max, {.stream = Stream::from_handle(stream.handle())});
+    Work work =
+        self.group().all_reduce(values.memory, ReduceOp::average, {.stream = Stream::from_handle(stream.handle())});
     require(work.wait_for(kPatience), "it is not done");
     const wire::PageGroup& own = page->groups[static_cast<std::size_t>(self.rank())];
     require(own.gpu_queued == 2, "queued: " + std::to_string(own.gpu_queued));

@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include <atomic>
+#include <cmath>
 #include <latch>
 #include <thread>
 
@@ -256,4 +257,43 @@ TEST_CASE("gpu memory of another backend is refused") {
   RankThreads(cpu_near().make, 1).all_fail(ErrorKind::unavailable, {"cpu", "nccl"}, [](auto& self) {
     self.group().allocate(1, DataType::f32, DeviceType::cuda);
   });
+}
+
+TEST_CASE("a NaN on a gpu makes the minimum and the maximum NaN") {
+  for (const int size : gpu_rank_counts({2, 3})) {
+    RankThreads(nccl_backend().make, size).all_succeed([](RankThreads::Rank& self) {
+      const float own = self.rank() == 0 ? std::nanf("") : static_cast<float>(self.rank());
+      for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
+        const Memory values = self.group().allocate(2, DataType::f32, DeviceType::cuda);
+        const std::vector<float> given = {own, static_cast<float>(self.rank())};
+        self.group().copy(values, given);
+        self.group().all_reduce(values, op).wait();
+        std::vector<float> result(2);
+        self.group().copy(result, values);
+        const auto last = static_cast<float>(self.group().size() - 1);
+        require(std::isnan(result[0]), "the NaN of rank 0 is lost");
+        require(result[1] == (op.kind == ReduceOp::min ? 0 : last), "numbers");
+      }
+    });
+  }
+}
+
+TEST_CASE("memory that nccl cannot allocate comes from cuda") {
+  const Libraries libraries = gpu_libraries();
+  int released = 0;
+  libraries->nccl.allocate = [](void*&, std::size_t) { return NcclResult::unhandled_cuda_error; };
+  libraries->cuda.release = [&, release = libraries->cuda.release](void* memory) {
+    ++released;
+    return release(memory);
+  };
+  const auto backend = alone(libraries);
+  {
+    const auto memory = backend->allocate_on_gpu(64);
+    REQUIRE(memory);
+    int device = kNoCudaDevice;
+    libraries->cuda.device_of(memory.get(), device);
+    CHECK(device == 0);
+    released = 0;
+  }
+  CHECK(released == 1);
 }

@@ -92,6 +92,12 @@ TEST_CASE("a communicator that breaks while it is made is aborted") {
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
+TEST_CASE("a timeout of nccl's own is a timeout") {
+  Setup setup;
+  setup.nccl.async_error = [](NcclComm) { return NcclResult::timeout; };
+  expect_error(ErrorKind::timeout, {"NCCL:"}, [&] { setup.communicator(); });
+}
+
 TEST_CASE("a rank that does not come while nccl connects is a timeout") {
   Setup setup;
   setup.nccl.init_rank = [real = setup.nccl.init_rank](NcclComm& comm, int size, const NcclUniqueId& id, int rank) {

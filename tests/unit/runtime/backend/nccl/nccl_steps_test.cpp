@@ -53,6 +53,8 @@ TEST_CASE("nccl cannot reduce short integers or bits but moves anything") {
   CHECK_FALSE(nccl_can(all_reduce(gpu(0, 8, DataType::i16))));
   CHECK_FALSE(nccl_can(all_reduce(gpu(0, 8, DataType::u8), ReduceOp::bit_xor)));
   CHECK(nccl_can(all_reduce(gpu(0, 8, DataType::u8), ReduceOp::max)));
+  CHECK_FALSE(nccl_can(all_reduce(gpu(0, 8, DataType::f32), ReduceOp::max)));  // it would drop a NaN
+  CHECK(nccl_can(all_reduce(gpu(0, 8, DataType::f32), ReduceOp::average)));
   CHECK(nccl_can(broadcast(gpu(0, 8, DataType::i16), 0)));
 }
 
