@@ -40,7 +40,7 @@ std::string plain(std::string_view text) {
   return result;
 }
 
-std::string option_section(const OptionInfo& option, const std::string& prefix, const std::string& level) {
+std::string option_section(const OptionInfo& option, const std::string& prefix) {
   std::vector<std::string> names;
   for (const std::string& name : option.names) {
     const bool is_bare = option.is_flag() || option.is_negation(name);
@@ -51,7 +51,7 @@ std::string option_section(const OptionInfo& option, const std::string& prefix, 
   const std::string standard = take_note(help, "default");
   std::string variables = take_note(help, "env");
   if (!option.variable.empty()) variables = option.variable + (variables.empty() ? "" : ", " + variables);
-  std::string text = level + " " + base::join(names, ", ") + " {#" + prefix + option.name() + "}\n\n";
+  std::string text = "### " + base::join(names, ", ") + " {#" + prefix + option.name() + "}\n\n";
   text += paragraph(plain(help));
   std::string facts;
   const auto add = [&facts](const std::string& fact) {
@@ -83,13 +83,13 @@ std::string command_page() {
   std::string group;
   for (const OptionInfo& option : job_options()) {
     if (option.group != group) page += "\n## " + (group = option.group) + "\n\n";
-    page += option_section(option, "", "###");
+    page += option_section(option, "");
   }
   page += "## ddplaunch store {#ddplaunch-store}\n\n" + paragraph(kStoreDescription) + "\n";
-  for (const OptionInfo& option : store_options()) page += option_section(option, "store-", "###");
+  for (const OptionInfo& option : store_options()) page += option_section(option, "store-");
   page += paragraph(kStoreExitCodes) + "\n## ddplaunch bench {#ddplaunch-bench}\n\n";
   page += paragraph(kBenchDescription) + "\n";
-  for (const OptionInfo& option : bench_command_options()) page += option_section(option, "bench-", "###");
+  for (const OptionInfo& option : bench_command_options()) page += option_section(option, "bench-");
   page.erase(page.find_last_not_of('\n') + 2);
   return page;
 }

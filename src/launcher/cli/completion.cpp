@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "bench/bench_options.h"
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
@@ -60,7 +61,9 @@ std::string subcommand_names() {
   return names;
 }
 
-constexpr const char* kOperations = "all_reduce broadcast all_gather reduce_scatter all_to_all";
+std::string operations() {
+  return base::join(bench::BenchOptions().operations, " ");
+}
 
 std::string bash() {
   const OptionList job = job_options();
@@ -109,7 +112,7 @@ _ddplaunch() {
          bash_words(store, false) + R"(' spelled=')" + bash_words(store, true) + R"('
       elif [[ $command == bench ]]; then
         words=')" +
-         bash_words(bench, false) + " " + kOperations + R"(' spelled=')" + bash_words(bench, true) + R"('
+         bash_words(bench, false) + " " + operations() + R"(' spelled=')" + bash_words(bench, true) + R"('
       else
         words=')" +
          bash_words(job, false) + R"(' spelled=')" + bash_words(job, true) + R"('
@@ -188,7 +191,7 @@ std::string zsh() {
   return "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
          "if ((CURRENT > 2)); then\n  case $words[2] in\n" +
          branch("store", store_options(), "") +
-         branch("bench", bench_and_job_options(), std::string("'*:operation:(") + kOperations + ")'") +
+         branch("bench", bench_and_job_options(), std::string("'*:operation:(") + operations() + ")'") +
          "  run|launch)\n    shift words\n    ((--CURRENT)) ;;\n  esac\nfi\n"
          "_ddplaunch_first() {\n  local -a commands=(" +
          zsh_commands() +
@@ -224,7 +227,7 @@ std::string fish() {
     script +=
         std::string("complete -c ddplaunch -n __fish_use_subcommand -a ") + each.name + " -d '" + each.help + "'\n";
   }
-  script += "complete -c ddplaunch -n '" + in_bench + "' -x -a '" + kOperations + "'\n";
+  script += "complete -c ddplaunch -n '" + in_bench + "' -x -a '" + operations() + "'\n";
   return script + fish_lines(store_options(), in_store) + fish_lines(bench_command_options(), in_bench) +
          fish_lines(job_options(), "not " + in_store);
 }

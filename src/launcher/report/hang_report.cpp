@@ -282,7 +282,10 @@ std::vector<std::string> difference_lines(const Verdict& verdict) {
   std::vector<std::string> lines = {"  the calls before and after it:"};
   for (const RankCall& one : verdict.around) {
     const std::string who = one.call.sequence < verdict.sequence ? "both   " : "rank " + std::to_string(one.rank) + " ";
-    lines.push_back("    #" + std::to_string(one.call.sequence) + "  " + who + " " + describe_with_place(one.call));
+    // Other nodes show fingerprints of their calls, and describe them only if they are asked.
+    const std::string what =
+        one.call.what.empty() ? "a call that its node has not described" : describe_with_place(one.call);
+    lines.push_back("    #" + std::to_string(one.call.sequence) + "  " + who + " " + what);
   }
   return lines;
 }

@@ -173,7 +173,7 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   evidence_ = gather_evidence(outcome);
   text_ = failure_summary(outcome, plan_, evidence_);
   const std::string signature = failure_signature(outcome, evidence_);
-  const bool failed_before = !signature.empty() && signature == std::exchange(signature_, signature);
+  const bool failed_before = signature == std::exchange(signature_, signature) && !signature.empty();
   // The last attempt's report is shown in full, because the user looks for it at the end of the output. If the job has
   // several nodes, a node does not know here whether its attempt was the last one.
   if (failed_before && !is_last && !plan_.nodes.several()) text_ = {text_.front() + ", as in the previous attempt"};

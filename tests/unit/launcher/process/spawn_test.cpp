@@ -215,47 +215,51 @@ TEST_CASE("a child outlives a helper thread of the launcher") {
   ::killpg(spawned.value().process.id(), SIGKILL);
 }
 
-TEST_CASE("a worker is in its cgroup whether it is born there or joins it") {
-  WorkerCgroup cgroup;
-  if (!cgroup.make()) {
-    WARN("no writable cgroup of version 2 here: nothing to test");
-    return;
+namespace {
+
+// A cgroup for workers, which join it, unless there is no writable cgroup of version 2.
+struct MadeCgroup {
+  MadeCgroup() : is_there(cgroup.make()) {
+    if (!is_there) WARN("no writable cgroup of version 2 here: nothing to test");
+    context.cgroup_procs = cgroup.procs_fd();
   }
-  const std::string name = cgroup.path().substr(cgroup.path().rfind('/') + 1);
+  explicit operator bool() const { return is_there; }
+  // Returns a worker that exits with 0 if it is in the cgroup.
+  WorkerSpec asks_for_it() const {
+    return shell("grep -q " + cgroup.path().substr(cgroup.path().rfind('/') + 1) + " /proc/self/cgroup");
+  }
+
+  WorkerCgroup cgroup;
+  bool is_there;
   SpawnContext context;
-  context.cgroup_procs = cgroup.procs_fd();
+};
+
+}  // namespace
+
+TEST_CASE("a worker is in its cgroup whether it is born there or joins it") {
+  MadeCgroup made;
+  if (!made) return;
   const int folder = GENERATE(0, 1);
-  if (folder == 1) context.cgroup = cgroup.folder_fd();
-  CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
+  if (folder == 1) made.context.cgroup = made.cgroup.folder_fd();
+  CHECK(run(made.asks_for_it(), made.context) == 0);
 }
 
 TEST_CASE("a worker that cannot be born in its cgroup joins it") {
-  WorkerCgroup cgroup;
-  if (!cgroup.make()) {
-    WARN("no writable cgroup of version 2 here: nothing to test");
-    return;
-  }
-  const std::string name = cgroup.path().substr(cgroup.path().rfind('/') + 1);
-  SpawnContext context;
-  context.cgroup_procs = cgroup.procs_fd();
-  context.cgroup = cgroup.procs_fd();  // this is not a directory, so the kernel refuses it, as an older kernel does
-  CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
+  MadeCgroup made;
+  if (!made) return;
+  // This is not a directory, so the kernel refuses it, as an older kernel does.
+  made.context.cgroup = made.cgroup.procs_fd();
+  CHECK(run(made.asks_for_it(), made.context) == 0);
 }
 
 TEST_CASE("a worker runs in a cgroup whose former processes were killed") {
-  WorkerCgroup cgroup;
-  if (!cgroup.make()) {
-    WARN("no writable cgroup of version 2 here: nothing to test");
-    return;
-  }
-  const std::string name = cgroup.path().substr(cgroup.path().rfind('/') + 1);
-  SpawnContext context;
-  context.cgroup_procs = cgroup.procs_fd();
-  context.cgroup = cgroup.folder_fd();
-  const auto former = start(shell("sleep 1000"), context);
+  MadeCgroup made;
+  if (!made) return;
+  made.context.cgroup = made.cgroup.folder_fd();
+  const auto former = start(shell("sleep 1000"), made.context);
   REQUIRE(former.ok());
-  cgroup.kill_all(std::chrono::seconds(5));
-  for (int i = 0; i < 3; ++i) CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
+  made.cgroup.kill_all(std::chrono::seconds(5));
+  for (int i = 0; i < 3; ++i) CHECK(run(made.asks_for_it(), made.context) == 0);
 }
 
 TEST_CASE("a worker ignores the signals that ask it to save, unless the program handles them") {

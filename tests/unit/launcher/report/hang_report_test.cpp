@@ -104,6 +104,8 @@ TEST_CASE("different calls stand side by side") {
   CHECK(lines[1] == "  the calls before and after it:");
   CHECK(lines[2] == "    #6  both    barrier");
   CHECK(lines[3] == "    #8  rank 0  barrier");
+  news.verdict.around[1].call.what.clear();
+  CHECK(hang_report(news, 0)[3] == "    #8  rank 0  a call that its node has not described");
 }
 
 TEST_CASE("where nobody knows who is wrong all are named") {
