@@ -23,8 +23,9 @@ struct StatusPageLayout;
 
 namespace ddp::internal {
 
-class NodeGroup;
+class GpuMath;
 class LostRank;
+class NodeGroup;
 
 struct BackendOptions {
   int rank = 0;
@@ -125,6 +126,10 @@ class Backend {
   virtual void zero(const Buffer& buffer, Stream stream);
   // Creates a side stream. Throws `unavailable` if the backend has no GPU.
   virtual std::unique_ptr<SideStream> side_stream();
+
+  // Returns the functions that compute in GPU memory. The backend owns them. Returns null if the backend has no GPU, or
+  // if the driver cannot load the kernels. Any thread may call it.
+  virtual GpuMath* gpu_math() { return nullptr; }
 
   // Lets the backend prepare the memory for its use, until the result is destroyed. Returns null if there is nothing to
   // prepare.
