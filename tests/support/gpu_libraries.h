@@ -4,11 +4,15 @@
 
 #include <ddp/process_group.h>
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/backend/nccl/cuda_api.h"
@@ -50,6 +54,41 @@ inline std::shared_ptr<NcclBackend::Libraries> gpu_libraries() {
   libraries->nccl = nccl.api;
   return libraries;
 }
+
+// Returns a function of the driver, or of its simulation, that the runtime does not use.
+template <typename Function>
+Function* gpu_function(const char* name) {
+  void* library = ::dlopen(gpu_library("libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+  require(library != nullptr, "the driver cannot be opened");
+  void* function = ::dlsym(library, name);
+  require(function != nullptr, std::string("there is no ") + name);
+  return reinterpret_cast<Function*>(function);
+}
+
+// Holds up a stream of the simulated GPU until release() or the end.
+class HeldStream {
+ public:
+  explicit HeldStream(CudaStreamHandle stream) {
+    // The stream may still wait when the test has failed.
+    const auto wait = [](void* data) {
+      const std::unique_ptr<std::shared_future<void>> released(static_cast<std::shared_future<void>*>(data));
+      released->wait();
+    };
+    gpu_function<int(void*, void (*)(void*), void*)>("cuLaunchHostFunc")(
+        stream, wait, new std::shared_future<void>(release_.get_future()));
+  }
+  ~HeldStream() { release(); }
+  HeldStream(const HeldStream&) = delete;
+  HeldStream& operator=(const HeldStream&) = delete;
+
+  void release() {
+    if (!std::exchange(is_released_, true)) release_.set_value();
+  }
+
+ private:
+  std::promise<void> release_;
+  bool is_released_ = false;
+};
 
 // Copies between host and GPU, and returns when the copy is done.
 inline void copy_now(const CudaApi& cuda, void* to, const void* from, std::size_t bytes) {

@@ -100,6 +100,7 @@ class RankThreads {
           GroupDescription description;
           description.options.rank = rank;
           description.options.size = size_;
+          description.options.local_rank = rank;
           description.options.timeout = timeout_;
           description.store = store;
           description.make_backend = backend_;

@@ -67,6 +67,8 @@ class SideStream {
   virtual Mark mark(void* stream) = 0;
   // Returns the time between two marks, or std::nullopt if one of them has not been reached.
   virtual std::optional<double> seconds(const Mark& earlier, const Mark& later) = 0;
+  // Blocks until the work that is on the stream now is done. Throws `timeout`.
+  virtual void finish(void* stream, std::chrono::nanoseconds limit) = 0;
 };
 
 // The caller has checked the arguments: counts fit, types suit the operation, and nothing is empty except where ranks
@@ -86,6 +88,10 @@ class Backend {
 
   // Returns how many operations may have begun and be unfinished when another one begins.
   virtual std::size_t begins_ahead() const { return 0; }
+
+  // Throws invalid_argument if the backend can never carry out the call, such as with memory of another GPU. The caller
+  // calls it before it queues the operation. Any thread may call it.
+  virtual void check(const Call& /*call*/) const {}
 
   // Begins an operation on the caller's thread, as far as that needs no waiting for other ranks. Returns true if the
   // other ranks can complete the operation without this rank's run(). Then run() is not urgent, but the caller calls it

@@ -7,7 +7,8 @@
 namespace ddp::internal {
 
 // At first it polls as often as it can and yields the processor in between, because a small collective ends within
-// microseconds. After `spin` it sleeps between two polls, so that a rank that waits long does not load a core.
+// microseconds. After `spin` it sleeps for `sleep` between two polls, so that a rank that waits long does not load a
+// core.
 //
 //   Polling polling(timeout, std::chrono::milliseconds(2));
 //   while (!done()) {
@@ -15,8 +16,9 @@ namespace ddp::internal {
 //   }
 class Polling {
  public:
-  Polling(std::chrono::milliseconds timeout, std::chrono::milliseconds spin)
-      : spin_end_(Clock::now() + spin), deadline_(Clock::now() + timeout) {}
+  Polling(std::chrono::milliseconds timeout, std::chrono::milliseconds spin,
+          std::chrono::microseconds sleep = std::chrono::microseconds(50))
+      : sleep_(sleep), spin_end_(Clock::now() + spin), deadline_(Clock::now() + timeout) {}
 
   // Pauses between two polls. Returns false without a pause if the timeout has passed.
   bool pause() const {
@@ -25,15 +27,15 @@ class Polling {
     if (now < spin_end_) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(kSleep);
+      std::this_thread::sleep_for(sleep_);
     }
     return true;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::microseconds kSleep{50};
 
+  std::chrono::microseconds sleep_;
   Clock::time_point spin_end_;
   Clock::time_point deadline_;
 };

@@ -27,6 +27,10 @@ void GpuSteps::leave_finish(std::size_t bytes, StepStatistics& mean) {
   add_completed(mean);
 }
 
+void GpuSteps::wait(std::chrono::nanoseconds limit) {
+  for (void* stream : {side_->handle(), stream_}) side_->finish(stream, limit);
+}
+
 void GpuSteps::abandon() {
   join();
   step_ = {};

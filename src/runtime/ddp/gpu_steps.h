@@ -3,6 +3,7 @@
 
 #include <ddp/step_statistics.h>
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -31,6 +32,9 @@ class GpuSteps {
   // The caller has called join() before. `bytes` is the number of bytes that this rank gave to collectives in the step.
   // Adds the steps that the GPU has completed to `mean`, so that only the marks of steps under way are kept.
   void leave_finish(std::size_t bytes, StepStatistics& mean);
+
+  // Blocks until the work that is on the streams now is done. Throws `timeout`.
+  void wait(std::chrono::nanoseconds limit);
 
   // Leaves the step out of the statistics. The program's stream waits for the work under way.
   void abandon();

@@ -11,6 +11,7 @@
 #include "runtime/ddp/priority_plan.h"
 #include "runtime/ddp/step_sample.h"
 #include "runtime/group/group_core.h"
+#include "runtime/limits.h"
 
 namespace ddp::internal {
 namespace {
@@ -72,6 +73,12 @@ Reducer::~Reducer() {
       } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the caller handles its own error
       }
     }
+  }
+  if (!gpu_) return;
+  try {
+    // A work with a stream does not wait for the GPU, and the gradients may be in memory of the program.
+    gpu_->wait(limits::kDeviceCopy);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the group reports what its GPU could not do
   }
 }
 

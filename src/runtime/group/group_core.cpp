@@ -119,6 +119,7 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   call.name = options.name;
   call.stream = options.stream;
   call.site = CalledFrom::outermost(site);
+  backend_->check(call);
   OperationQueue& queue = queue_of(call);
   if (const auto fault = due_fault(call.operation)) {
     const FaultOutcome outcome = carry_out(*fault, call, size());

@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "runtime/reduction/reduction.h"
@@ -34,11 +37,42 @@ struct Group {
 };
 thread_local Group group;
 
-void start(Comm& comm, void* stream, std::vector<Operation> operations) {
-  comm.looks = 2;
-  ++comm.pending;
-  const char* fails = std::getenv("FAKE_NCCL_FAIL_FIRST");
-  if (fails != nullptr && std::string(fails) == "1") comm.failed = true;
+bool is_one(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+Meeting::Place own_place(const Comm& comm) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const char* id = std::getenv("NCCL_HOSTID");
+  return {std::hash<std::string_view>()(id == nullptr ? host.data() : id), comm.device};
+}
+
+// NCCL refuses ranks on one GPU; since version 2.30 a variable allows them.
+bool has_duplicate_gpu(const Comm& comm) {
+  if (is_one("NCCL_MULTI_RANK_GPU_ENABLE") && version() >= 23000) return false;
+  const Meeting::Place own = comm.meeting->places[comm.rank];
+  for (int rank = 0; rank < comm.size; ++rank) {
+    const Meeting::Place& other = comm.meeting->places[rank];
+    if (rank != comm.rank && other.host == own.host && other.device == own.device) return true;
+  }
+  return false;
+}
+
+// Waits until all ranks have called these functions, if it is the first time.
+void connect(Comm& comm, const std::vector<Function>& fresh) {
+  try {
+    for (const Function function : fresh) {
+      ++comm.meeting->connected[function];
+      comm.until([&] { return comm.meeting->connected[function] >= static_cast<std::uint32_t>(comm.size); });
+    }
+  } catch (const Aborted&) {
+  }
+  comm.connecting = false;
+}
+
+void run_on_stream(Comm& comm, void* stream, std::vector<Operation> operations) {
   stream_of(stream).push([&comm, operations = std::move(operations)] {
     const auto run = [&comm](const Operation& operation) {
       try {
@@ -48,17 +82,58 @@ void start(Comm& comm, void* stream, std::vector<Operation> operations) {
     };
     std::vector<std::thread> transfers;
     for (const Operation& operation : operations) {
-      if (operation.between_two) transfers.emplace_back([&] { run(operation); });
+      if (operation.function == transfer) transfers.emplace_back([&] { run(operation); });
     }
     for (const Operation& operation : operations) {
-      if (!operation.between_two) run(operation);
+      if (operation.function != transfer) run(operation);
     }
-    for (std::thread& transfer : transfers) transfer.join();
+    for (std::thread& each : transfers) each.join();
     --comm.pending;
   });
 }
 
+int start(Comm& comm, void* stream, std::vector<Operation> operations) {
+  if (is_one("FAKE_NCCL_FAIL_FIRST")) comm.failure = kSystemError;
+  if (stream_of(stream).device != comm.device) return kInvalidArgument;
+  std::vector<Function> fresh;
+  for (const Operation& operation : operations) {
+    if (operation.function != transfer && comm.known.insert(operation.function).second) {
+      fresh.push_back(operation.function);
+    }
+  }
+  if (!stream_of(stream).captures()) ++comm.pending;
+  {
+    const std::lock_guard lock(comm.mutex);
+    comm.called.emplace_back(stream, std::move(operations));
+  }
+  if (comm.is_blocking) {
+    connect(comm, fresh);
+    put_on_streams(comm);
+    return comm.aborted ? kInvalidUsage : comm.failure.load();
+  }
+  comm.looks = 2;
+  if (!fresh.empty()) {
+    comm.connecting = true;
+    std::thread([&comm, fresh] { connect(comm, fresh); }).detach();
+  }
+  return kInProgress;
+}
+
 }  // namespace
+
+int version() {
+  const char* text = std::getenv("FAKE_NCCL_VERSION");
+  return text == nullptr ? 22907 : std::atoi(text);
+}
+
+void put_on_streams(Comm& comm) {
+  std::vector<std::pair<void*, std::vector<Operation>>> called;
+  {
+    const std::lock_guard lock(comm.mutex);
+    called.swap(comm.called);
+  }
+  for (auto& [stream, operations] : called) run_on_stream(comm, stream, std::move(operations));
+}
 
 Comm* make_comm() {
   static std::mutex mutex;
@@ -76,12 +151,14 @@ std::string make_place() {
 void join(Comm& comm, const std::string& place) {
   comm.meeting = enter_place(place);
   if (comm.meeting == nullptr) {
-    comm.failed = true;
+    comm.failure = kSystemError;
     return;
   }
+  comm.meeting->places[comm.rank] = own_place(comm);
   ++comm.meeting->joined;
   try {
     comm.until([&] { return comm.meeting->joined >= static_cast<std::uint32_t>(comm.size); });
+    if (has_duplicate_gpu(comm)) comm.failure = kInvalidUsage;
     comm.connected = true;
   } catch (const Aborted&) {
   }
@@ -114,6 +191,7 @@ Reduction::Reduction(const Comm& comm, int type_, int op_number) : type(type_) {
 }
 
 void Reduction::fill(const Comm& comm, const void* from, std::size_t bytes) const {
+  comm.require_use(from, bytes);
   std::memcpy(comm.slot(comm.rank), from, bytes);
   const std::size_t count = bytes / size_of_type(type);
   if (own_factor != 1) ddp::internal::scale({comm.slot(comm.rank), count, type_of(type)}, own_factor);
@@ -133,6 +211,7 @@ void extreme_of_numbers(const Comm& comm, bool is_min, T* to, std::size_t count)
 }
 
 void Reduction::reduce(const Comm& comm, void* to, std::size_t bytes) const {
+  comm.require_use(to, bytes);
   const bool is_min = op.kind == ddp::ReduceOp::min;
   if (is_min || op.kind == ddp::ReduceOp::max) {
     const std::size_t count = bytes / size_of_type(type);
@@ -155,24 +234,25 @@ void Reduction::reduce(const Comm& comm, void* to, std::size_t bytes) const {
 int add(void* handle, void* stream, Operation operation) {
   Comm& comm = comm_of(handle);
   // The caller must check the communicator's state before it calls NCCL again, if a call is in progress.
-  if (!comm.connected || comm.looks > 0 || comm.aborted || comm.splitting) return kInvalidUsage;
+  if (!comm.is_ready()) return kInvalidUsage;
   if (group.depth > 0) {
     group.operations[{&comm, stream}].push_back(std::move(operation));
     return kSuccess;
   }
-  start(comm, stream, {std::move(operation)});
-  return kInProgress;
+  return start(comm, stream, {std::move(operation)});
 }
 
 void start_group() {
   ++group.depth;
 }
 
-void end_group() {
-  if (--group.depth > 0) return;
+int end_group() {
+  if (--group.depth > 0) return kSuccess;
+  int result = kSuccess;
   for (auto& [key, operations] : std::exchange(group.operations, {})) {
-    start(*key.first, key.second, std::move(operations));
+    result = std::max(result, start(*key.first, key.second, std::move(operations)));
   }
+  return result;
 }
 
 }  // namespace fake_gpu

@@ -10,13 +10,19 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "support/fake_gpu/fake_gpu.h"
 
 namespace fake_gpu {
 
 inline constexpr int kSuccess = 0;
+inline constexpr int kUnhandledCudaError = 1;
 inline constexpr int kSystemError = 2;
 inline constexpr int kInvalidArgument = 4;
 inline constexpr int kInvalidUsage = 5;
@@ -27,13 +33,23 @@ inline constexpr std::size_t kSlot = std::size_t{256} << 10;
 inline constexpr std::size_t kPairSlot = std::size_t{64} << 10;
 inline constexpr int kFirstUserOp = 100;
 
+// Collectives of one function use the same connections. The first of them connects the ranks.
+enum Function { all_reduce, reduce, reduce_scatter, broadcast, all_gather, kFunctions, transfer = kFunctions };
+
 // All ranks of a communicator map this memory.
 struct Meeting {
   struct Pair {
     std::atomic<std::uint32_t> filled;
     std::atomic<std::uint32_t> emptied;
   };
+  // Each rank writes its host and its GPU before it joins.
+  struct Place {
+    std::uint64_t host;
+    std::int32_t device;
+  };
+  Place places[kMostRanks];
   std::atomic<std::uint32_t> joined;
+  std::atomic<std::uint32_t> connected[kFunctions];  // number of ranks that called the function for the first time
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> generation;
   Pair pairs[kMostRanks][kMostRanks];
@@ -42,19 +58,35 @@ struct Meeting {
 };
 
 struct Aborted {};
+struct Comm;
+
+// Describes one rank's part of an operation.
+struct Operation {
+  std::function<void(Comm& comm)> action;
+  Function function = transfer;
+};
 
 struct Comm {
   int rank = 0;
   int size = 1;
+  int device = 0;
+  bool is_blocking = false;
   Meeting* meeting = nullptr;
   std::atomic<bool> aborted = false;
   std::atomic<bool> connected = false;
   std::atomic<bool> splitting = false;
-  std::atomic<bool> failed = false;
+  std::atomic<int> failure = 0;
   std::atomic<bool> finalized = false;
+  std::atomic<bool> connecting = false;
   std::atomic<int> looks = 0;    // number of state checks until the last call counts as "on the stream"
   std::atomic<int> pending = 0;  // number of operations in progress
   std::map<int, double> user_ops;
+  std::set<Function> known;
+  std::mutex mutex;  // protects the operations that are not on their stream yet
+  std::vector<std::pair<void*, std::vector<Operation>>> called;
+
+  // Returns whether another call may be made.
+  bool is_ready() const { return connected && looks == 0 && !connecting && !aborted && !splitting; }
 
   template <typename Condition>
   void until(Condition&& condition) const {
@@ -77,7 +109,13 @@ struct Comm {
     }
   }
   std::byte* slot(int of) const { return meeting->slots[of]; }
+  // Ends the operation if the GPU may not use the memory, as an illegal address ends a kernel.
+  void require_use(const void* memory, std::size_t bytes) const {
+    if (!may_use(device, memory, bytes)) throw Aborted();
+  }
 };
+
+int version();
 
 // Communicators are never freed, because threads that are left behind may use them.
 Comm* make_comm();
@@ -87,7 +125,7 @@ inline Comm& comm_of(void* handle) {
 
 // Makes a meeting place, which is removed when its process ends.
 std::string make_place();
-// Returns when all ranks have joined.
+// Returns when all ranks have joined. Fails if two of them have the same GPU.
 void join(Comm& comm, const std::string& place);
 
 std::size_t size_of_type(int type);
@@ -105,15 +143,12 @@ struct Reduction {
   void reduce(const Comm& comm, void* to, std::size_t bytes) const;
 };
 
-// Describes one rank's part of an operation.
-struct Operation {
-  std::function<void(Comm& comm)> action;
-  bool between_two = false;
-};
-
-// Adds the operation to the stream, or to the thread's open group.
+// Adds the operation to the stream, or to the thread's open group. As with NCCL, the operation of a non-blocking
+// communicator is on its stream only when its state is success again.
 int add(void* handle, void* stream, Operation operation);
 void start_group();
-void end_group();
+int end_group();
+// The caller calls it when the communicator's state is success.
+void put_on_streams(Comm& comm);
 
 }  // namespace fake_gpu

@@ -1,31 +1,23 @@
-// Implements the part of libcuda.so.1 that the runtime uses.
+// Implements the part of libcuda.so.1 that the runtime uses. As with CUDA, every call that needs a context fails
+// without one, an error of the device stays, and a call that may block is refused while a stream captures.
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <future>
 #include <map>
 #include <set>
-#include <string>
 #include <string_view>
+#include <utility>
 
 #include "support/fake_gpu/fake_gpu.h"
 
 namespace fake_gpu {
 namespace {
-
-constexpr int kSuccess = 0;
-constexpr int kInvalidValue = 1;
-constexpr int kOutOfMemory = 2;
-constexpr int kNoDevice = 100;
-constexpr int kInvalidContext = 201;
-constexpr int kNotReady = 600;
 
 // Counts the records of an event, and how many of them are done.
 struct Event {
@@ -34,25 +26,9 @@ struct Event {
   std::size_t recorded = 0;
   std::size_t done = 0;
   std::chrono::steady_clock::time_point done_at;
+  int device = 0;
+  std::shared_ptr<Capture> capture;  // set if the last record was captured
 };
-
-struct Memory {
-  std::mutex mutex;
-  std::map<const char*, std::pair<std::size_t, int>> blocks;  // address → size in bytes, device
-};
-
-// The object is never destroyed, because threads may be left behind at the end of the process.
-Memory& memory() {
-  static auto* all = new Memory;
-  return *all;
-}
-
-thread_local int current_device = -1;
-
-int device_count() {
-  const char* text = std::getenv("FAKE_GPU_COUNT");
-  return text == nullptr ? 8 : std::atoi(text);
-}
 
 // All users of an event share it.
 using EventPointer = std::shared_ptr<Event>;
@@ -60,83 +36,98 @@ EventPointer& event_of(void* handle) {
   return *static_cast<EventPointer*>(handle);
 }
 
+// Streams that were destroyed are kept, so that a use of them is noticed.
+struct Streams {
+  std::mutex mutex;
+  std::set<void*> live;
+};
+Streams& streams() {
+  static auto* all = new Streams;
+  return *all;
+}
+
+constexpr int kGlobal = 0;
+constexpr int kRelaxed = 2;
+
+struct Captures {
+  std::mutex mutex;
+  std::set<std::shared_ptr<Capture>> all;
+};
+Captures& captures() {
+  static auto* all = new Captures;
+  return *all;
+}
+thread_local int capture_mode = kGlobal;
+
 }  // namespace
 
-Stream::Stream() : thread_([this] { serve(); }) {}
+bool is_stream(void* handle) {
+  if (handle == nullptr) return true;
+  const std::lock_guard lock(streams().mutex);
+  return streams().live.contains(handle);
+}
 
-Stream::~Stream() {
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
+int capture_error() {
+  if (capture_mode == kRelaxed) return kCudaSuccess;
+  const std::lock_guard lock(captures().mutex);
+  int error = kCudaSuccess;
+  for (const auto& capture : captures().all) {
+    const bool is_own = capture->thread == std::this_thread::get_id();
+    const bool is_global = capture->mode == kGlobal && capture_mode == kGlobal;
+    if (!is_global && !(is_own && capture->mode != kRelaxed)) continue;
+    capture->is_invalid = true;
+    error = kCaptureUnsupported;
   }
-  changed_.notify_one();
-  thread_.join();
-}
-
-void Stream::push(std::function<void()> action) {
-  {
-    const std::lock_guard lock(mutex_);
-    actions_.push_back(std::move(action));
-  }
-  changed_.notify_one();
-}
-
-void Stream::serve() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return closed_ || !actions_.empty(); });
-    if (actions_.empty()) return;
-    const auto action = std::move(actions_.front());
-    actions_.pop_front();
-    lock.unlock();
-    action();
-    lock.lock();
-  }
-}
-
-Stream& stream_of(void* handle) {
-  static auto* default_stream = new Stream;
-  return handle == nullptr ? *default_stream : *static_cast<Stream*>(handle);
-}
-
-void* allocate(std::size_t bytes) {
-  if (current_device < 0) return nullptr;
-  void* block = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  std::memset(block, 0x5a, bytes);
-  const std::lock_guard lock(memory().mutex);
-  memory().blocks[static_cast<char*>(block)] = {bytes, current_device};
-  return block;
-}
-
-bool release(void* block) {
-  {
-    const std::lock_guard lock(memory().mutex);
-    if (memory().blocks.erase(static_cast<char*>(block)) == 0) return false;
-  }
-  std::free(block);
-  return true;
+  return error;
 }
 
 }  // namespace fake_gpu
 
 using namespace fake_gpu;
 
+namespace {
+
+// Returns the error of a call that uses this stream.
+int stream_error(void* stream) {
+  if (const int error = context_error(); error != kCudaSuccess) return error;
+  return is_stream(stream) ? kCudaSuccess : kInvalidHandle;
+}
+
+// Returns the error of a call that may block, or that changes the device's memory.
+int unsafe_call_error() {
+  const int error = context_error();
+  return error == kCudaSuccess ? capture_error() : error;
+}
+
+struct Registered {
+  std::mutex mutex;
+  std::map<const char*, std::size_t> ranges;  // address → bytes
+};
+Registered& registered() {
+  static auto* all = new Registered;
+  return *all;
+}
+
+}  // namespace
+
 #define EXPORT extern "C" __attribute__((visibility("default")))
+#define RETURN_ERROR_OF(call) \
+  if (const int error = (call); error != kCudaSuccess) return error
 
 EXPORT int cuInit(unsigned) {
-  return device_count() > 0 ? kSuccess : kNoDevice;
+  return device_count() > 0 ? kCudaSuccess : kNoDevice;
 }
 EXPORT int cuDeviceGetCount(int* count) {
   *count = device_count();
-  return kSuccess;
+  return kCudaSuccess;
 }
 EXPORT int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
-  return ordinal >= 0 && ordinal < device_count() ? kSuccess : 101;
+  return ordinal >= 0 && ordinal < device_count() ? kCudaSuccess : 101;
 }
 EXPORT int cuDeviceGetPCIBusId(char* text, int bytes, int device) {
   std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02x:00.0", device);
-  return kSuccess;
+  return kCudaSuccess;
 }
 // Derives the UUID from the host's name and the device, as each GPU has another one.
 EXPORT int cuDeviceGetUuid_v2(std::array<unsigned char, 16>* uuid, int device) {
@@ -145,148 +136,252 @@ EXPORT int cuDeviceGetUuid_v2(std::array<unsigned char, 16>* uuid, int device) {
   const std::size_t hash = std::hash<std::string_view>()(host.data());
   std::memcpy(uuid->data(), &hash, sizeof hash);
   uuid->back() = static_cast<unsigned char>(device);
-  return kSuccess;
+  return kCudaSuccess;
 }
 // A context is its device's number plus one.
 EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = reinterpret_cast<void*>(static_cast<std::size_t>(device) + 1);
-  return kSuccess;
+  return kCudaSuccess;
 }
 EXPORT int cuCtxSetCurrent(void* context) {
-  current_device = static_cast<int>(reinterpret_cast<std::size_t>(context)) - 1;
-  return kSuccess;
+  set_current_device(static_cast<int>(reinterpret_cast<std::size_t>(context)) - 1);
+  return kCudaSuccess;
+}
+EXPORT int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  RETURN_ERROR_OF(context_error());
+  *least = 0;
+  *greatest = -5;
+  return kCudaSuccess;
 }
 EXPORT int cuPointerGetAttribute(void* value, int, unsigned long long pointer) {
-  const std::lock_guard lock(memory().mutex);
-  const auto* address = reinterpret_cast<const char*>(pointer);
-  auto block = memory().blocks.upper_bound(address);
-  if (block == memory().blocks.begin()) return kInvalidValue;
-  --block;
-  if (address >= block->first + block->second.first) return kInvalidValue;
-  *static_cast<int*>(value) = block->second.second;
-  return kSuccess;
+  RETURN_ERROR_OF(context_error());
+  const int device = device_of(reinterpret_cast<const void*>(pointer));
+  if (device < 0) return kInvalidValue;
+  *static_cast<int*>(value) = device;
+  return kCudaSuccess;
 }
 EXPORT int cuStreamCreate(void** stream, unsigned) {
-  if (current_device < 0) return kInvalidContext;
-  *stream = new Stream;
-  return kSuccess;
+  RETURN_ERROR_OF(context_error());
+  *stream = new Stream(current_device());
+  const std::lock_guard lock(streams().mutex);
+  streams().live.insert(*stream);
+  ++counts().streams;
+  return kCudaSuccess;
+}
+EXPORT int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
+  return cuStreamCreate(stream, flags);
 }
 EXPORT int cuStreamDestroy_v2(void* stream) {
-  delete static_cast<Stream*>(stream);
-  return kSuccess;
+  hang_if_asked("cuStreamDestroy_v2");
+  const std::lock_guard lock(streams().mutex);
+  if (streams().live.erase(stream) == 0) return kInvalidHandle;
+  --counts().streams;
+  return kCudaSuccess;
 }
 EXPORT int cuStreamSynchronize(void* stream) {
-  std::promise<void> done;
-  stream_of(stream).push([&done] { done.set_value(); });
-  done.get_future().wait();
-  return kSuccess;
+  RETURN_ERROR_OF(stream_error(stream));
+  RETURN_ERROR_OF(capture_error());
+  stream_of(stream).queue.drain();
+  return context_error();
 }
 EXPORT int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  RETURN_ERROR_OF(stream_error(stream));
   stream_of(stream).push([function, data] { function(data); });
-  return kSuccess;
+  return kCudaSuccess;
+}
+EXPORT int cuStreamBeginCapture_v2(void* stream, int mode) {
+  RETURN_ERROR_OF(stream_error(stream));
+  const auto capture = std::make_shared<Capture>();
+  capture->mode = mode;
+  capture->thread = std::this_thread::get_id();
+  stream_of(stream).capture = capture;
+  const std::lock_guard lock(captures().mutex);
+  captures().all.insert(capture);
+  return kCudaSuccess;
+}
+EXPORT int cuStreamEndCapture(void* stream, void** graph) {
+  const auto capture = std::exchange(stream_of(stream).capture, nullptr);
+  *graph = nullptr;
+  if (!capture) return kInvalidValue;
+  const std::lock_guard lock(captures().mutex);
+  captures().all.erase(capture);
+  capture->has_ended = true;
+  return capture->is_invalid ? kCaptureInvalidated : kCudaSuccess;
+}
+EXPORT int cuStreamIsCapturing(void* stream, int* status) {
+  RETURN_ERROR_OF(stream_error(stream));
+  const auto capture = stream_of(stream).captures();
+  *status = !capture ? 0 : capture->is_invalid ? 2 : 1;
+  return kCudaSuccess;
+}
+EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
+  return kCudaSuccess;
 }
 EXPORT int cuEventCreate(void** event, unsigned) {
-  if (current_device < 0) return kInvalidContext;
+  RETURN_ERROR_OF(context_error());
   *event = new EventPointer(std::make_shared<Event>());
-  return kSuccess;
+  event_of(*event)->device = current_device();
+  ++counts().events;
+  return kCudaSuccess;
 }
 EXPORT int cuEventDestroy_v2(void* event) {
   delete static_cast<EventPointer*>(event);
-  return kSuccess;
+  --counts().events;
+  return kCudaSuccess;
 }
 EXPORT int cuEventRecord(void* handle, void* stream) {
+  RETURN_ERROR_OF(stream_error(stream));
   const EventPointer event = event_of(handle);
+  Stream& place = stream_of(stream);
+  if (place.device != event->device) return kInvalidHandle;
   std::size_t number = 0;
   {
     const std::lock_guard lock(event->mutex);
+    event->capture = place.captures();
+    if (event->capture) return kCudaSuccess;
     number = ++event->recorded;
   }
-  stream_of(stream).push([event, number] {
+  place.push([event, number] {
     const std::lock_guard lock(event->mutex);
     event->done = number;
     event->done_at = std::chrono::steady_clock::now();
     event->changed.notify_all();
   });
-  return kSuccess;
+  return kCudaSuccess;
 }
 EXPORT int cuEventQuery(void* handle) {
+  RETURN_ERROR_OF(context_error());
   const EventPointer event = event_of(handle);
   const std::lock_guard lock(event->mutex);
-  return event->done >= event->recorded ? kSuccess : kNotReady;
+  if (event->capture) {
+    event->capture->is_invalid = true;
+    return kCapturedEvent;
+  }
+  RETURN_ERROR_OF(capture_error());
+  return event->done >= event->recorded ? kCudaSuccess : kNotReady;
 }
 EXPORT int cuEventElapsedTime(float* milliseconds, void* earlier, void* later) {
+  RETURN_ERROR_OF(context_error());
   std::array<std::chrono::steady_clock::time_point, 2> times;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const EventPointer event = event_of(i == 0 ? earlier : later);
     const std::lock_guard lock(event->mutex);
-    if (event->recorded == 0) return kInvalidValue;
+    if (event->recorded == 0 || event->capture) return kInvalidHandle;
     if (event->done < event->recorded) return kNotReady;
     times[i] = event->done_at;
   }
   *milliseconds = std::chrono::duration<float, std::milli>(times[1] - times[0]).count();
-  return kSuccess;
+  return kCudaSuccess;
 }
 EXPORT int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
+  RETURN_ERROR_OF(stream_error(stream));
   const EventPointer event = event_of(handle);
   std::size_t number = 0;
   {
     const std::lock_guard lock(event->mutex);
+    // The stream becomes a part of the capture, until that ends.
+    if (event->capture) {
+      stream_of(stream).capture = event->capture;
+      return kCudaSuccess;
+    }
     number = event->recorded;
   }
   stream_of(stream).push([event, number] {
     std::unique_lock lock(event->mutex);
     event->changed.wait(lock, [&] { return event->done >= number; });
   });
-  return kSuccess;
+  return kCudaSuccess;
 }
 EXPORT int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
   constexpr std::size_t kMemory = std::size_t{8} << 30;
+  RETURN_ERROR_OF(unsafe_call_error());
   if (bytes > kMemory) return kOutOfMemory;
   void* made = allocate(bytes);
   *pointer = reinterpret_cast<unsigned long long>(made);
-  return made == nullptr ? kInvalidContext : kSuccess;
+  return made == nullptr ? kOutOfMemory : kCudaSuccess;
 }
+// Waits for the whole device, as CUDA may do.
 EXPORT int cuMemFree_v2(unsigned long long pointer) {
-  return release(reinterpret_cast<void*>(pointer)) ? kSuccess : kInvalidValue;
+  hang_if_asked("cuMemFree_v2");
+  RETURN_ERROR_OF(unsafe_call_error());
+  drain_device(current_device());
+  return release(reinterpret_cast<void*>(pointer)) ? kCudaSuccess : kInvalidValue;
 }
 EXPORT int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
-  if (current_device < 0) return kInvalidContext;
+  RETURN_ERROR_OF(unsafe_call_error());
   *memory = std::malloc(bytes);
   std::memset(*memory, 0x5a, bytes);
-  return kSuccess;
+  ++counts().pinned;
+  return kCudaSuccess;
 }
 EXPORT int cuMemFreeHost(void* memory) {
+  hang_if_asked("cuMemFreeHost");
+  RETURN_ERROR_OF(unsafe_call_error());
+  drain_device(current_device());
   std::free(memory);
-  return kSuccess;
+  --counts().pinned;
+  return kCudaSuccess;
 }
 EXPORT int cuMemcpyAsync(unsigned long long to, unsigned long long from, std::size_t bytes, void* stream) {
-  stream_of(stream).push([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
-  return kSuccess;
+  RETURN_ERROR_OF(stream_error(stream));
+  Stream& place = stream_of(stream);
+  place.push([=, device = place.device] {
+    void* target = reinterpret_cast<void*>(to);
+    const void* source = reinterpret_cast<const void*>(from);
+    if (may_use(device, target, bytes) && may_use(device, source, bytes)) std::memcpy(target, source, bytes);
+  });
+  return kCudaSuccess;
 }
 EXPORT int cuMemsetD8Async(unsigned long long pointer, unsigned char value, std::size_t bytes, void* stream) {
-  stream_of(stream).push([=] { std::memset(reinterpret_cast<void*>(pointer), value, bytes); });
-  return kSuccess;
+  RETURN_ERROR_OF(stream_error(stream));
+  Stream& place = stream_of(stream);
+  place.push([=, device = place.device] {
+    if (may_use(device, reinterpret_cast<void*>(pointer), bytes)) {
+      std::memset(reinterpret_cast<void*>(pointer), value, bytes);
+    }
+  });
+  return kCudaSuccess;
 }
-EXPORT int cuMemHostRegister_v2(void* block, std::size_t, unsigned) {
-  static std::mutex mutex;
-  static std::set<void*> registered;
-  constexpr int kAlreadyRegistered = 712;
-  if (current_device < 0) return kInvalidContext;
-  const std::lock_guard lock(mutex);
-  return registered.insert(block).second ? kSuccess : kAlreadyRegistered;
+EXPORT int cuMemHostRegister_v2(void* block, std::size_t bytes, unsigned) {
+  RETURN_ERROR_OF(unsafe_call_error());
+  const auto* first = static_cast<const char*>(block);
+  const std::lock_guard lock(registered().mutex);
+  for (const auto& [address, size] : registered().ranges) {
+    if (first < address + size && address < first + bytes) return kAlreadyRegistered;
+  }
+  registered().ranges[first] = bytes;
+  return kCudaSuccess;
 }
 EXPORT int cuMemHostGetDevicePointer_v2(unsigned long long* pointer, void* block, unsigned) {
-  *pointer = reinterpret_cast<unsigned long long>(block);
-  return kSuccess;
+  RETURN_ERROR_OF(context_error());
+  const auto* address = static_cast<const char*>(block);
+  const std::lock_guard lock(registered().mutex);
+  for (const auto& [first, size] : registered().ranges) {
+    if (address < first || address >= first + size) continue;
+    *pointer = reinterpret_cast<unsigned long long>(block);
+    return kCudaSuccess;
+  }
+  return kInvalidValue;
 }
 EXPORT int cuStreamWriteValue64_v2(void* stream, unsigned long long place, std::uint64_t value, unsigned) {
+  RETURN_ERROR_OF(stream_error(stream));
+  if (stream_of(stream).captures()) return kCaptureUnsupported;
   stream_of(stream).push([=] { reinterpret_cast<std::atomic<std::uint64_t>*>(place)->store(value); });
-  return kSuccess;
+  return kCudaSuccess;
 }
 EXPORT int cuGetErrorName(int status, const char** name) {
-  *name = status == kOutOfMemory    ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : status == kNoDevice     ? "CUDA_ERROR_NO_DEVICE"
-          : status == kInvalidValue ? "CUDA_ERROR_INVALID_VALUE"
-                                    : "CUDA_ERROR_UNKNOWN";
-  return kSuccess;
+  static const std::map<int, const char*> kNames = {
+      {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {kNoDevice, "CUDA_ERROR_NO_DEVICE"},
+      {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+      {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+      {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+      {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+      {kCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
+  };
+  const auto found = kNames.find(status);
+  *name = found == kNames.end() ? "CUDA_ERROR_UNKNOWN" : found->second;
+  return kCudaSuccess;
 }

@@ -24,8 +24,7 @@ struct UniqueId {
 };
 
 EXPORT int ncclGetVersion(int* version) {
-  const char* text = std::getenv("FAKE_NCCL_VERSION");
-  *version = text == nullptr ? 22907 : std::atoi(text);
+  *version = fake_gpu::version();
   return kSuccess;
 }
 EXPORT const char* ncclGetErrorString(int result) {
@@ -40,15 +39,32 @@ EXPORT int ncclGetUniqueId(UniqueId* id) {
   std::memcpy(id->bytes, place.data(), place.size());
   return kSuccess;
 }
-EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, const int* config) {
-  unsigned magic = 0;
-  int blocking = 1;
-  std::memcpy(&magic, config + 2, sizeof magic);
-  std::memcpy(&blocking, config + 4, sizeof blocking);
-  if (magic != 0xcafebeef || blocking != 0) return kInvalidArgument;
+// The first fields of ncclConfig_t.
+struct Config {
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+};
+
+EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, const Config* config) {
+  constexpr std::size_t kSizeOfOldest = 24;
+  constexpr unsigned kOldest = 21400;
+  if (config->magic != 0xcafebeef || config->size < kSizeOfOldest || config->version < kOldest) return kInvalidArgument;
+  if (config->blocking != 0 && config->blocking != 1) return kInvalidArgument;
+  if (current_device() < 0) return kUnhandledCudaError;
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
   auto* comm = make_comm();
   comm->rank = rank;
   comm->size = size;
+  comm->device = current_device();
+  comm->is_blocking = blocking == nullptr ? config->blocking == 1 : std::atoi(blocking) == 1;
+  if (comm->is_blocking) {
+    join(*comm, id.bytes);
+    if (comm->failure != 0) return comm->failure;
+    std::atomic_ref<void*>(*made).store(comm, std::memory_order_release);
+    return kSuccess;
+  }
   // As with NCCL, the handle is set after the call has returned.
   std::thread([comm, made, place = std::string(id.bytes)] {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -59,10 +75,14 @@ EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, 
 }
 EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
   Comm& parent = comm_of(handle);
-  if (!parent.connected || parent.looks > 0 || parent.pending > 0) return kInvalidUsage;
+  if (!parent.is_ready() || parent.pending > 0) return kInvalidUsage;
   parent.splitting = true;
   auto* comm = color < 0 ? nullptr : make_comm();
-  std::thread([&parent, comm, made, color, key] {
+  if (comm != nullptr) {
+    comm->device = parent.device;
+    comm->is_blocking = parent.is_blocking;
+  }
+  std::thread split([&parent, comm, made, color, key] {
     struct Wish {
       int color;
       int key;
@@ -98,23 +118,35 @@ EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
       parent.splitting = false;
     } catch (const Aborted&) {
     }
-  }).detach();
+  });
+  if (parent.is_blocking) {
+    split.join();
+    return parent.aborted ? kInvalidUsage : kSuccess;
+  }
+  split.detach();
   return kInProgress;
 }
 EXPORT int ncclCommGetAsyncError(void* handle, int* state) {
   Comm& comm = comm_of(handle);
   *state = kSuccess;
-  if (!comm.connected || comm.splitting || (comm.finalized && comm.pending > 0)) *state = kInProgress;
+  if (!comm.connected || comm.splitting || comm.connecting || (comm.finalized && comm.pending > 0))
+    *state = kInProgress;
   if (comm.looks > 0) {
     --comm.looks;
     *state = kInProgress;
   }
-  if (comm.failed) *state = kSystemError;
+  if (*state == kSuccess && !comm.aborted) put_on_streams(comm);
+  if (comm.failure != 0) *state = comm.failure;
+  if (sticky_error(comm.device) != 0) *state = kUnhandledCudaError;
   return kSuccess;
 }
+// The finalization of a blocking communicator waits for its operations.
 EXPORT int ncclCommFinalize(void* handle) {
-  comm_of(handle).finalized = true;
-  return kInProgress;
+  Comm& comm = comm_of(handle);
+  comm.finalized = true;
+  if (!comm.is_blocking) return kInProgress;
+  while (comm.pending > 0 && !comm.aborted) std::this_thread::yield();
+  return kSuccess;
 }
 EXPORT int ncclCommDestroy(void* handle) {
   return comm_of(handle).finalized ? kSuccess : kInvalidUsage;
@@ -122,6 +154,11 @@ EXPORT int ncclCommDestroy(void* handle) {
 EXPORT int ncclCommAbort(void* handle) {
   Comm& comm = comm_of(handle);
   comm.aborted = true;
+  {
+    const std::lock_guard lock(comm.mutex);
+    comm.pending -= static_cast<int>(comm.called.size());
+    comm.called.clear();
+  }
   while (comm.pending > 0) std::this_thread::yield();
   return kSuccess;
 }
@@ -130,8 +167,7 @@ EXPORT int ncclGroupStart() {
   return kSuccess;
 }
 EXPORT int ncclGroupEnd() {
-  end_group();
-  return kInProgress;
+  return end_group();
 }
 EXPORT int ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, void* handle) {
   if (residence != 1) return kInvalidArgument;
@@ -164,112 +200,131 @@ EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int
                          void* stream) {
   const Reduction reduction(comm_of(handle), type, op);
   const std::size_t bytes = count * size_of_type(type);
-  return add(handle, stream, {[=](Comm& comm) {
-               in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
-                 reduction.fill(comm, static_cast<const std::byte*>(send) + first, piece);
-                 comm.barrier();
-                 reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
-                 comm.barrier();
-               });
-             }});
+  return add(handle, stream,
+             {[=](Comm& comm) {
+                in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                  reduction.fill(comm, static_cast<const std::byte*>(send) + first, piece);
+                  comm.barrier();
+                  reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
+                  comm.barrier();
+                });
+              },
+              fake_gpu::all_reduce});
 }
 EXPORT int ncclReduce(const void* send, void* receive, std::size_t count, int type, int op, int root, void* handle,
                       void* stream) {
   const Reduction reduction(comm_of(handle), type, op);
   const std::size_t bytes = count * size_of_type(type);
-  return add(handle, stream, {[=](Comm& comm) {
-               in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
-                 reduction.fill(comm, static_cast<const std::byte*>(send) + first, piece);
-                 comm.barrier();
-                 if (comm.rank == root) reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
-                 comm.barrier();
-               });
-             }});
+  return add(handle, stream,
+             {[=](Comm& comm) {
+                in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                  reduction.fill(comm, static_cast<const std::byte*>(send) + first, piece);
+                  comm.barrier();
+                  if (comm.rank == root) reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
+                  comm.barrier();
+                });
+              },
+              fake_gpu::reduce});
 }
 EXPORT int ncclReduceScatter(const void* send, void* receive, std::size_t count, int type, int op, void* handle,
                              void* stream) {
   const Reduction reduction(comm_of(handle), type, op);
   const std::size_t bytes = count * size_of_type(type);
-  return add(handle, stream, {[=](Comm& comm) {
-               for (int part = 0; part < comm.size; ++part) {
-                 const auto* from = static_cast<const std::byte*>(send) + static_cast<std::size_t>(part) * bytes;
-                 in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
-                   reduction.fill(comm, from + first, piece);
-                   comm.barrier();
-                   if (comm.rank == part) reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
-                   comm.barrier();
-                 });
-               }
-             }});
+  return add(handle, stream,
+             {[=](Comm& comm) {
+                for (int part = 0; part < comm.size; ++part) {
+                  const auto* from = static_cast<const std::byte*>(send) + static_cast<std::size_t>(part) * bytes;
+                  in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                    reduction.fill(comm, from + first, piece);
+                    comm.barrier();
+                    if (comm.rank == part) reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
+                    comm.barrier();
+                  });
+                }
+              },
+              fake_gpu::reduce_scatter});
 }
 EXPORT int ncclBroadcast(const void* send, void* receive, std::size_t count, int type, int root, void* handle,
                          void* stream) {
   const std::size_t bytes = count * size_of_type(type);
-  return add(handle, stream, {[=](Comm& comm) {
-               in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
-                 if (comm.rank == root) {
-                   std::memcpy(comm.slot(root), static_cast<const std::byte*>(send) + first, piece);
-                 }
-                 comm.barrier();
-                 std::memcpy(static_cast<std::byte*>(receive) + first, comm.slot(root), piece);
-                 comm.barrier();
-               });
-             }});
+  return add(handle, stream,
+             {[=](Comm& comm) {
+                comm.require_use(comm.rank == root ? send : receive, bytes);
+                in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                  if (comm.rank == root) {
+                    std::memcpy(comm.slot(root), static_cast<const std::byte*>(send) + first, piece);
+                  }
+                  comm.barrier();
+                  std::memcpy(static_cast<std::byte*>(receive) + first, comm.slot(root), piece);
+                  comm.barrier();
+                });
+              },
+              fake_gpu::broadcast});
 }
 EXPORT int ncclAllGather(const void* send, void* receive, std::size_t count, int type, void* handle, void* stream) {
   const std::size_t bytes = count * size_of_type(type);
-  return add(handle, stream, {[=](Comm& comm) {
-               in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
-                 std::memcpy(comm.slot(comm.rank), static_cast<const std::byte*>(send) + first, piece);
-                 comm.barrier();
-                 for (int rank = 0; rank < comm.size; ++rank) {
-                   std::byte* to = static_cast<std::byte*>(receive) + static_cast<std::size_t>(rank) * bytes;
-                   std::memcpy(to + first, comm.slot(rank), piece);
-                 }
-                 comm.barrier();
-               });
-             }});
+  return add(handle, stream,
+             {[=](Comm& comm) {
+                comm.require_use(send, bytes);
+                comm.require_use(receive, bytes * static_cast<std::size_t>(comm.size));
+                in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                  std::memcpy(comm.slot(comm.rank), static_cast<const std::byte*>(send) + first, piece);
+                  comm.barrier();
+                  for (int rank = 0; rank < comm.size; ++rank) {
+                    std::byte* to = static_cast<std::byte*>(receive) + static_cast<std::size_t>(rank) * bytes;
+                    std::memcpy(to + first, comm.slot(rank), piece);
+                  }
+                  comm.barrier();
+                });
+              },
+              fake_gpu::all_gather});
 }
 EXPORT int ncclSend(const void* send, std::size_t count, int type, int peer, void* handle, void* stream) {
   const std::size_t bytes = count * size_of_type(type);
-  return add(handle, stream,
-             {[=](Comm& comm) {
-                Meeting::Pair& pair = comm.meeting->pairs[comm.rank][peer];
-                std::byte* slot = comm.meeting->pair_slots[comm.rank][peer];
-                in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
-                  comm.until([&] { return pair.filled == pair.emptied; });
-                  std::memcpy(slot, static_cast<const std::byte*>(send) + first, piece);
-                  ++pair.filled;
-                });
-                comm.until([&] { return pair.filled == pair.emptied; });
-              },
-              true});
+  return add(handle, stream, {[=](Comm& comm) {
+               comm.require_use(send, bytes);
+               Meeting::Pair& pair = comm.meeting->pairs[comm.rank][peer];
+               std::byte* slot = comm.meeting->pair_slots[comm.rank][peer];
+               in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
+                 comm.until([&] { return pair.filled == pair.emptied; });
+                 std::memcpy(slot, static_cast<const std::byte*>(send) + first, piece);
+                 ++pair.filled;
+               });
+               comm.until([&] { return pair.filled == pair.emptied; });
+             }});
 }
 EXPORT int ncclRecv(void* receive, std::size_t count, int type, int peer, void* handle, void* stream) {
   const std::size_t bytes = count * size_of_type(type);
-  return add(handle, stream,
-             {[=](Comm& comm) {
-                Meeting::Pair& pair = comm.meeting->pairs[peer][comm.rank];
-                const std::byte* slot = comm.meeting->pair_slots[peer][comm.rank];
-                in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
-                  comm.until([&] { return pair.filled != pair.emptied; });
-                  std::memcpy(static_cast<std::byte*>(receive) + first, slot, piece);
-                  ++pair.emptied;
-                });
-              },
-              true});
+  return add(handle, stream, {[=](Comm& comm) {
+               comm.require_use(receive, bytes);
+               Meeting::Pair& pair = comm.meeting->pairs[peer][comm.rank];
+               const std::byte* slot = comm.meeting->pair_slots[peer][comm.rank];
+               in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
+                 comm.until([&] { return pair.filled != pair.emptied; });
+                 std::memcpy(static_cast<std::byte*>(receive) + first, slot, piece);
+                 ++pair.emptied;
+               });
+             }});
 }
 EXPORT int ncclMemAlloc(void** memory, std::size_t bytes) {
+  if (context_error() != kCudaSuccess || capture_error() != kCudaSuccess) return kUnhandledCudaError;
   *memory = allocate(bytes);
-  return *memory == nullptr ? kInvalidUsage : kSuccess;
+  return *memory == nullptr ? kUnhandledCudaError : kSuccess;
 }
+// Unmaps the memory at once, whatever still uses it.
 EXPORT int ncclMemFree(void* memory) {
+  hang_if_asked("ncclMemFree");
+  if (capture_error() != kCudaSuccess) return kUnhandledCudaError;
   return release(memory) ? kSuccess : kInvalidArgument;
 }
 EXPORT int ncclCommRegister(void* handle, void* memory, std::size_t, void** registration) {
-  *registration = comm_of(handle).connected ? memory : nullptr;
+  Comm& comm = comm_of(handle);
+  if (!comm.is_ready()) return kInvalidUsage;
+  *registration = memory;
   return kSuccess;
 }
-EXPORT int ncclCommDeregister(void*, void*) {
-  return kSuccess;
+// The memory must not be in use, and no call may be in progress.
+EXPORT int ncclCommDeregister(void* handle, void*) {
+  Comm& comm = comm_of(handle);
+  return comm.is_ready() && comm.pending == 0 ? kSuccess : kInvalidUsage;
 }

@@ -39,9 +39,12 @@ struct CudaFunctions : SharedLibrary {
   CudaStatus (*primary_context_retain)(Handle* context, Device device) = require("cuDevicePrimaryCtxRetain");
   CudaStatus (*context_set_current)(Handle context) = require("cuCtxSetCurrent");
   CudaStatus (*pointer_get_attribute)(void* value, int attribute, Address pointer) = require("cuPointerGetAttribute");
-  CudaStatus (*stream_create)(Handle* stream, unsigned flags) = require("cuStreamCreate");
+  CudaStatus (*stream_priority_range)(int* least, int* greatest) = require("cuCtxGetStreamPriorityRange");
+  CudaStatus (*stream_create)(Handle* stream, unsigned flags, int priority) = require("cuStreamCreateWithPriority");
   CudaStatus (*stream_destroy)(Handle stream) = require("cuStreamDestroy_v2");
   CudaStatus (*stream_wait_event)(Handle stream, Handle event, unsigned flags) = require("cuStreamWaitEvent");
+  CudaStatus (*stream_is_capturing)(Handle stream, int* status) = require("cuStreamIsCapturing");
+  CudaStatus (*thread_exchange_capture_mode)(int* mode) = require("cuThreadExchangeStreamCaptureMode");
   CudaStatus (*event_create)(Handle* event, unsigned flags) = require("cuEventCreate");
   CudaStatus (*event_destroy)(Handle event) = require("cuEventDestroy_v2");
   CudaStatus (*event_record)(Handle event, Handle stream) = require("cuEventRecord");
@@ -128,11 +131,23 @@ CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
     if (device < 0) device = kNoCudaDevice;
     return status == kInvalidValue ? kCudaSuccess : status;
   };
-  api.create_stream = [f](CudaStreamHandle& stream) { return f->stream_create(&stream, kStreamNonBlocking); };
+  api.create_stream = [f](CudaStreamHandle& stream) {
+    int least = 0;
+    int greatest = 0;
+    if (const CudaStatus status = f->stream_priority_range(&least, &greatest); status != kCudaSuccess) return status;
+    return f->stream_create(&stream, kStreamNonBlocking, greatest);
+  };
   api.destroy_stream = f->stream_destroy;
   api.stream_wait_event = [f](CudaStreamHandle stream, CudaEventHandle event) {
     return f->stream_wait_event(stream, event, 0);
   };
+  api.is_capturing = [f](CudaStreamHandle stream, bool& captures) {
+    int capture_status = 0;  // 0 means that the stream does not capture
+    const CudaStatus status = f->stream_is_capturing(stream, &capture_status);
+    captures = capture_status != 0;
+    return status;
+  };
+  api.exchange_capture_mode = [f](int& mode) { return f->thread_exchange_capture_mode(&mode); };
   api.create_event = [f](CudaEventHandle& event) { return f->event_create(&event, kEventDisableTiming); };
   api.create_timed_event = [f](CudaEventHandle& event) { return f->event_create(&event, 0); };
   api.destroy_event = f->event_destroy;

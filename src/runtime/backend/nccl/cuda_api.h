@@ -12,7 +12,9 @@ namespace ddp::internal {
 // This is CUresult as a number.
 using CudaStatus = int;
 inline constexpr CudaStatus kCudaSuccess = 0;
+inline constexpr CudaStatus kCudaInvalidHandle = 400;
 inline constexpr CudaStatus kCudaNotReady = 600;
+inline constexpr int kCudaCaptureRelaxed = 2;
 
 // cudaStream_t and CUstream are the same; null is the default stream.
 using CudaStreamHandle = void*;
@@ -30,10 +32,14 @@ struct CudaApi {
   // host memory.
   std::function<CudaStatus(const void* memory, int& device)> device_of;
 
-  // Creates a stream that does not wait for the default stream.
+  // Creates a stream of the highest priority that does not wait for the default stream.
   std::function<CudaStatus(CudaStreamHandle& stream)> create_stream;
   std::function<CudaStatus(CudaStreamHandle stream)> destroy_stream;
   std::function<CudaStatus(CudaStreamHandle stream, CudaEventHandle event)> stream_wait_event;
+  // Finds whether the stream's work goes into a CUDA graph instead of being done.
+  std::function<CudaStatus(CudaStreamHandle stream, bool& captures)> is_capturing;
+  // Exchanges the calling thread's capture mode. With kCudaCaptureRelaxed, its calls do not disturb captures.
+  std::function<CudaStatus(int& mode)> exchange_capture_mode;
 
   // These functions create events without times and events with times, which cost more.
   std::function<CudaStatus(CudaEventHandle& event)> create_event;

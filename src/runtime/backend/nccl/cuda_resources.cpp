@@ -2,8 +2,6 @@
 
 #include <ddp/error.h>
 
-#include <algorithm>
-
 #include "base/text.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
@@ -15,8 +13,25 @@ void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& act
   throw Error(ErrorKind::internal, "CUDA cannot " + action + " (" + cuda.error_name(status) + ")");
 }
 
-void use_gpu(const CudaApi& cuda, int device) {
-  require_cuda(cuda, cuda.set_device(device), "use GPU " + std::to_string(device));
+GpuScope::GpuScope(const CudaApi& cuda, int device) : cuda_(cuda) {
+  require_cuda(cuda_, cuda_.set_device(device), "use GPU " + std::to_string(device));
+  require_cuda(cuda_, cuda_.exchange_capture_mode(mode_), "set the thread's capture mode");
+}
+
+GpuScope::~GpuScope() {
+  cuda_.exchange_capture_mode(mode_);
+}
+
+void refuse_capture(const CudaApi& cuda, CudaStreamHandle stream, const std::string& action) {
+  bool captures = false;
+  // The default stream reports an error while another stream captures. The capture would then fail.
+  const CudaStatus status = cuda.is_capturing(stream, captures);
+  if (status == kCudaSuccess && !captures) return;
+  if (!captures) require_cuda(cuda, status, "use the stream");
+  throw Error(ErrorKind::invalid_argument,
+              action +
+                  ": the stream captures a CUDA graph. A graph that is replayed would run the operation without the "
+                  "other ranks. Call it outside the capture, between the launches of graphs");
 }
 
 CudaStream::CudaStream(const CudaApi& cuda) : cuda_(cuda) {
@@ -60,59 +75,23 @@ void CudaEvents::order(CudaStreamHandle earlier, CudaStreamHandle later) {
 }
 
 void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  finish(stream, [&] {
+    if (std::chrono::steady_clock::now() < end) return;
+    throw Error(ErrorKind::timeout, "a CUDA stream has not finished after " + base::human_duration(limit));
+  });
+}
+
+void CudaEvents::finish(CudaStreamHandle stream, const std::function<void()>& look) {
   const CudaEventHandle done = record(stream);
-  const Polling polling(std::chrono::ceil<std::chrono::milliseconds>(limit), limits::kDeviceCopySpin);
+  const Polling polling(limits::kNoTimeout, limits::kDeviceCopySpin);
   CudaStatus status = kCudaNotReady;
   while ((status = cuda_.query_event(done)) == kCudaNotReady) {
-    if (!polling.pause())
-      throw Error(ErrorKind::timeout, "a CUDA stream has not finished after " + base::human_duration(limit));
+    look();
+    polling.pause();
   }
   require_cuda(cuda_, status, "finish its work");
   put_back(done);
-}
-
-DeviceScratch::~DeviceScratch() {
-  for (void* piece : pieces_) cuda_.release(piece);
-}
-
-std::byte* DeviceScratch::reserve(std::size_t bytes) {
-  if (bytes > bytes_) {
-    // The new piece is at least twice as large, so that the outgrown pieces together are smaller than the one in use.
-    const std::size_t wanted = std::max(bytes, 2 * bytes_);
-    void* memory = nullptr;
-    require_cuda(cuda_, cuda_.allocate(memory, wanted),
-                 "allocate " + std::to_string(wanted) + " bytes of GPU memory to stage a host buffer");
-    pieces_.push_back(memory);
-    bytes_ = wanted;
-  }
-  return static_cast<std::byte*>(pieces_.back());
-}
-
-CudaSideStream::CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device)
-    : cuda_(std::move(cuda)),
-      device_(device),
-      stream_(*cuda_),
-      events_(*cuda_),
-      // The table of functions must outlive the marks, too.
-      marks_(new CudaEvents(*cuda_, CudaEvents::Kind::timed), [table = cuda_](CudaEvents* events) { delete events; }) {}
-
-void CudaSideStream::order(void* earlier, void* later) {
-  use_gpu(*cuda_, device_);
-  events_.order(earlier, later);
-}
-
-SideStream::Mark CudaSideStream::mark(void* stream) {
-  use_gpu(*cuda_, device_);
-  return {marks_->record(stream), [marks = marks_](void* event) { marks->put_back(event); }};
-}
-
-std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& later) {
-  use_gpu(*cuda_, device_);
-  double result = 0;
-  const CudaStatus status = cuda_->seconds_between(earlier.get(), later.get(), result);
-  if (status == kCudaNotReady) return std::nullopt;
-  require_cuda(*cuda_, status, "measure the time between two events");
-  return result;
 }
 
 }  // namespace ddp::internal

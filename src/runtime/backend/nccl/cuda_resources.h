@@ -1,15 +1,12 @@
-// These classes own the backend's CUDA resources: streams, events, and a piece of device memory.
+// These classes own the backend's CUDA resources: streams and events.
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <memory>
+#include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "runtime/backend/backend.h"
 #include "runtime/backend/nccl/cuda_api.h"
 
 namespace ddp::internal {
@@ -19,8 +16,23 @@ namespace ddp::internal {
 // ...".
 void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& action);
 
-// Makes the GPU current. Every function that calls CUDA needs this, because each thread has its own current context.
-void use_gpu(const CudaApi& cuda, int device);
+// Makes the GPU current for the calling thread; every function that calls CUDA needs this. While the object exists, the
+// thread's calls do not disturb a program that captures a CUDA graph: an event that a thread queries would otherwise
+// make every capture of the process invalid.
+class GpuScope {
+ public:
+  GpuScope(const CudaApi& cuda, int device);
+  ~GpuScope();
+  GpuScope(const GpuScope&) = delete;
+  GpuScope& operator=(const GpuScope&) = delete;
+
+ private:
+  const CudaApi& cuda_;
+  int mode_ = kCudaCaptureRelaxed;
+};
+
+// Throws invalid_argument if the stream's work goes into a CUDA graph. `action` is a text such as "all_reduce".
+void refuse_capture(const CudaApi& cuda, CudaStreamHandle stream, const std::string& action);
 
 class CudaStream {
  public:
@@ -57,56 +69,15 @@ class CudaEvents {
   void order(CudaStreamHandle earlier, CudaStreamHandle later);
   // Blocks until the work on the stream is done. Throws `timeout`.
   void finish(CudaStreamHandle stream, std::chrono::nanoseconds limit);
+  // Blocks until the work on the stream is done, however long that takes. It calls `look` again and again, which may
+  // throw.
+  void finish(CudaStreamHandle stream, const std::function<void()>& look);
 
  private:
   const CudaApi& cuda_;
   const Kind kind_;
   std::mutex mutex_;
   std::vector<CudaEventHandle> free_;
-};
-
-// Holds device memory that grows to the largest requested size and is reused.
-class DeviceScratch {
- public:
-  explicit DeviceScratch(const CudaApi& cuda) : cuda_(cuda) {}
-  ~DeviceScratch();
-  DeviceScratch(const DeviceScratch&) = delete;
-  DeviceScratch& operator=(const DeviceScratch&) = delete;
-
-  // Returns at least `bytes` of memory; its previous contents are lost. Throws `internal` if the GPU has too little
-  // memory. Outgrown pieces stay until the end, because freeing waits for the whole device. A kernel on the device may
-  // wait for this rank.
-  std::byte* reserve(std::size_t bytes);
-
-  // Leaves the memory to the process, like CudaStream::abandon, because freeing device memory waits for the whole
-  // device.
-  void abandon() { pieces_.clear(); }
-
- private:
-  const CudaApi& cuda_;
-  std::vector<void*> pieces_;  // the last piece is in use
-  std::size_t bytes_ = 0;
-};
-
-// Implements SideStream with CUDA.
-class CudaSideStream : public SideStream {
- public:
-  CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device);
-  ~CudaSideStream() override { cuda_->set_device(device_); }
-  CudaSideStream(const CudaSideStream&) = delete;
-  CudaSideStream& operator=(const CudaSideStream&) = delete;
-
-  void* handle() const override { return stream_.handle(); }
-  void order(void* earlier, void* later) override;
-  Mark mark(void* stream) override;
-  std::optional<double> seconds(const Mark& earlier, const Mark& later) override;
-
- private:
-  const std::shared_ptr<const CudaApi> cuda_;
-  const int device_;
-  CudaStream stream_;
-  CudaEvents events_;
-  const std::shared_ptr<CudaEvents> marks_;  // a mark may outlive this object
 };
 
 }  // namespace ddp::internal

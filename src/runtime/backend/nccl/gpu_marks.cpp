@@ -3,6 +3,13 @@
 #include "runtime/call/call.h"
 
 namespace ddp::internal {
+
+namespace {
+
+constexpr std::size_t kFewBytes = std::size_t{64} << 10;
+
+}  // namespace
+
 GpuMarks::GpuMarks(const CudaApi& cuda, wire::StatusPageLayout& page, wire::PageGroup& place)
     : cuda_(cuda), place_(place) {
   void* seen_at = nullptr;
@@ -21,8 +28,8 @@ void GpuMarks::before(std::uint64_t last, CudaStreamHandle stream) {
   write(offsetof(wire::PageGroup, gpu_started), last, stream);
 }
 
-void GpuMarks::after(std::uint64_t last, CudaStreamHandle stream) {
-  if (!marks(last)) return;
+void GpuMarks::after(std::uint64_t last, std::size_t bytes, CudaStreamHandle stream) {
+  if (!marks(last) || bytes < kFewBytes) return;
   write(offsetof(wire::PageGroup, gpu_finished), last, stream);
 }
 

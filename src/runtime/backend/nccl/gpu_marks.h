@@ -20,9 +20,10 @@ class GpuMarks {
   GpuMarks(const CudaApi& cuda, wire::StatusPageLayout& page, wire::PageGroup& place);
 
   // These functions surround the work that carries out the collectives up to number `last`. Number 0 and the library's
-  // own collectives are not marked.
+  // own collectives are not marked. The end of collectives that move few bytes is not marked, because a mark costs a
+  // part of their time; the end of later ones shows theirs, too.
   void before(std::uint64_t last, CudaStreamHandle stream);
-  void after(std::uint64_t last, CudaStreamHandle stream);
+  void after(std::uint64_t last, std::size_t bytes, CudaStreamHandle stream);
 
  private:
   bool marks(std::uint64_t last) const;

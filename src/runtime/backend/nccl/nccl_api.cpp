@@ -2,7 +2,9 @@
 #include "runtime/backend/nccl/nccl_api.h"
 
 #include <climits>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 
 #include "runtime/backend/nccl/shared_library.h"
@@ -21,7 +23,7 @@ struct Config {
   std::size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
   unsigned version = 21903;
-  int blocking = 0;  // only a non-blocking communicator can be aborted safely
+  int blocking = 0;
   int cga_cluster_size = kUndefined;
   int min_ctas = kUndefined;
   int max_ctas = kUndefined;
@@ -71,12 +73,13 @@ struct NcclFunctions : SharedLibrary {
 NcclApi table_of(const std::shared_ptr<const NcclFunctions>& f) {
   NcclApi api;
   api.get_unique_id = [f](NcclUniqueId& id) { return f->get_unique_id(&id); };
-  api.init_rank = [f](NcclComm& comm, int size, const NcclUniqueId& id, int rank) {
+  api.init_rank = [f](NcclComm& comm, int size, const NcclUniqueId& id, int rank, bool blocking) {
     Config config;
+    config.blocking = blocking ? 1 : 0;
     return f->init_rank(&comm, size, id, rank, &config);
   };
   if (f->split != nullptr) {
-    // Without a separate configuration, the new communicator is non-blocking, like its parent.
+    // Without a separate configuration, the new communicator blocks or not, like its parent.
     api.split = [f](NcclComm comm, int color, int key, NcclComm& made) {
       return f->split(comm, color, key, &made, nullptr);
     };
@@ -133,6 +136,9 @@ NcclLibrary open_nccl(const char* file) {
   }
   NcclLibrary found{table_of(functions), ""};
   functions->get_version(&found.api.version);
+  // NCCL prefers this variable to the configuration of a communicator.
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
+  found.api.blocking = blocking != nullptr && std::string_view(blocking) == "1";
   if (found.api.version < kOldestNccl) {
     found.obstacle = "NCCL " + nccl_version_text(found.api.version) + " is too old; " + nccl_version_text(kOldestNccl) +
                      " or newer is needed";

@@ -40,12 +40,15 @@ using NcclComm = void*;
 
 inline constexpr int kNcclNoColor = -1;
 
-// Every communicator is non-blocking. A call may return `in_progress`; it is complete when `async_error` returns
-// `success`. Functions marked "may be null" are not in every version.
+// A call on a non-blocking communicator may return `in_progress`; it is complete when `async_error` returns `success`.
+// Functions marked "may be null" are not in every version.
 struct NcclApi {
   int version = 0;  // 22304 means 2.23.4
+  // Communicators are blocking: a call returns when it is complete, and it waits for other ranks if it connects them.
+  // NCCL starts a thread for each call on a non-blocking one.
+  bool blocking = false;
   std::function<NcclResult(NcclUniqueId& id)> get_unique_id;
-  std::function<NcclResult(NcclComm& comm, int size, const NcclUniqueId& id, int rank)> init_rank;
+  std::function<NcclResult(NcclComm& comm, int size, const NcclUniqueId& id, int rank, bool blocking)> init_rank;
   // Splits `comm`; all its ranks call it. A rank with kNcclNoColor gets null. The function may be null.
   std::function<NcclResult(NcclComm comm, int color, int key, NcclComm& made)> split;
   // Returns the state of the communicator: `success`, `in_progress`, or the error that broke it.

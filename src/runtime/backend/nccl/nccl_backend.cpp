@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <exception>
 #include <mutex>
 #include <vector>
 
 #include "runtime/backend/nccl/cuda_resources.h"
+#include "runtime/backend/nccl/cuda_side_stream.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/limits.h"
@@ -45,8 +45,9 @@ int choose_device(const CudaApi& cuda, int local_rank) {
 NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
                          std::shared_ptr<const Libraries> libraries)
     : NcclBackend(options, std::move(store), libraries, choose_device(libraries->cuda, options.local_rank)) {
-  use_gpu(cuda_, device_);
+  const GpuScope scope(cuda_, device_);
   collectives_ = make_lane("nccl/id", members(options_.rank, options_.size));
+  register_memory();
 }
 
 NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
@@ -55,22 +56,58 @@ NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> s
       store_(std::move(store)),
       libraries_(std::move(libraries)),
       cuda_(libraries_->cuda),
-      device_(device) {}
+      device_(device),
+      heap_(std::make_shared<GpuHeap>(libraries_, device_,
+                                      [members = members(options_.rank, options_.size)] { members.look_around(); })) {}
 
+// From now on, memory is registered with the communicator of the group's collectives.
+void NcclBackend::register_memory() {
+  heap_->register_with([lane = std::weak_ptr(collectives_)](void* memory, std::size_t bytes) -> HeapTask {
+    const auto alive = lane.lock();
+    void* handle = alive ? alive->communicator().register_buffer(memory, bytes) : nullptr;
+    if (handle == nullptr) return nullptr;
+    return [lane, handle] {
+      const auto owner = lane.lock();
+      return !owner || owner->communicator().deregister_buffer(handle);
+    };
+  });
+}
+
+// All communicators close at the same time, so that they share the limit. While an exception unwinds the stack, nothing
+// is waited for, because a rank that will never answer would hide the exception.
 NcclBackend::~NcclBackend() {
   cuda_.set_device(device_);
-  if (aborted_) return;
-  if (collectives_) collectives_->close();
-  for (const auto& [key, lane] : transfers_) lane->close();
+  heap_->register_with(nullptr);
+  if (std::uncaught_exceptions() > 0) {
+    abort();
+    return;
+  }
+  std::vector<NcclLane*> lanes;
+  if (collectives_) lanes.push_back(collectives_.get());
+  for (const auto& [key, lane] : transfers_) lanes.push_back(lane.get());
+  const auto until = std::chrono::steady_clock::now() + libraries_->closing_limit;
+  if (!aborted_) {
+    for (NcclLane* lane : lanes) lane->communicator().begin_closing();
+    for (NcclLane* lane : lanes) lane->communicator().finish_closing(until);
+  }
+  for (NcclLane* lane : lanes) {
+    lane->communicator().has_ended(until);
+    lane->wait_until(until);
+  }
 }
 
 // `peer` is the only other rank of the group that is a member. It is -1 if all ranks are members.
 NcclMembers NcclBackend::members(int rank, int size, int peer) const {
   return {rank,
           size,
+          device_,
           options_.connect_timeout.count() > 0 ? options_.connect_timeout : options_.timeout,
           libraries_->closing_limit,
-          [libraries = libraries_, device = device_] { libraries->cuda.set_device(device); },
+          [libraries = libraries_, device = device_] {
+            libraries->cuda.set_device(device);
+            int mode = kCudaCaptureRelaxed;
+            libraries->cuda.exchange_capture_mode(mode);
+          },
           &aborted_,
           std::make_shared<PeerWatch>(options_.node_group, peer),
           std::make_shared<PeerWatch>(options_.node_group)};
@@ -79,7 +116,7 @@ NcclMembers NcclBackend::members(int rank, int size, int peer) const {
 std::unique_ptr<NcclLane> NcclBackend::make_lane(const std::string& key, const NcclMembers& members) {
   const NcclUniqueId id = agree_on_id(libraries_->nccl, store_, key, members);
   auto communicator = std::make_unique<NcclCommunicator>(libraries_->nccl, members, id);
-  return std::make_unique<NcclLane>(cuda_, options_.rank, options_.size, std::move(communicator));
+  return std::make_unique<NcclLane>(cuda_, options_.rank, options_.size, std::move(communicator), heap_);
 }
 
 NcclLane* NcclBackend::lane_of(const Call& call) {
@@ -112,21 +149,28 @@ bool NcclBackend::can_begin(const Call& call) {
   return known_.contains(kind_of(call));
 }
 
+Launch NcclBackend::launch_of(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  return known_.contains(kind_of(call)) ? Launch::known : Launch::connects;
+}
+
+void NcclBackend::check(const Call& call) const {
+  const GpuScope scope(cuda_, device_);
+  if (call.stream) refuse_capture(cuda_, call.stream.handle(), std::string(to_string(call.operation)));
+  require_own_memory(call);
+}
+
 bool NcclBackend::begin(std::span<const Call* const> calls) {
   if (!std::all_of(calls.begin(), calls.end(), [this](const Call* call) { return can_begin(*call); })) return false;
-  guarded(*calls.front(), [&] {
-    for (const Call* call : calls) require_own_memory(*call);
-    lane_of(*calls.front())->begin(calls);
-  });
+  guarded(*calls.front(), [&] { lane_of(*calls.front())->begin(calls, Launch::known); });
   return true;
 }
 
 void NcclBackend::run(const Call& call) {
   guarded(call, [&] {
     if (NcclLane* lane = lane_of(call); lane != nullptr && lane->has_begun(call)) return lane->finish(call);
-    require_own_memory(call);
     if (nccl_can(call)) {
-      made_lane_of(call).run(call);
+      made_lane_of(call).run(call, launch_of(call));
     } else {
       reduce_on_host(call);
     }
@@ -137,14 +181,14 @@ void NcclBackend::run(const Call& call) {
 }
 
 void NcclBackend::join_stream(const Call& call) {
-  use_gpu(cuda_, device_);
+  const GpuScope scope(cuda_, device_);
   if (NcclLane* lane = lane_of(call); lane != nullptr) lane->join_stream(call);
 }
 
 void NcclBackend::mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) {
   const char* wanted = std::getenv(wire::env::kGpuMarks);  // NOLINT(concurrency-mt-unsafe)
   if (wanted != nullptr && std::string_view(wanted) == "0") return;
-  use_gpu(cuda_, device_);
+  const GpuScope scope(cuda_, device_);
   collectives_->mark_with(std::make_unique<GpuMarks>(cuda_, page, place));
 }
 
@@ -168,7 +212,7 @@ template <typename Action>
 void NcclBackend::guarded(const Call& call, Action&& action) {
   if (aborted_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
   try {
-    use_gpu(cuda_, device_);
+    const GpuScope scope(cuda_, device_);
     action();
   } catch (const Error& error) {
     // If another thread aborts NCCL during an operation, NCCL may report any error.
@@ -227,7 +271,7 @@ void NcclBackend::reduce_on_host(const Call& call) {
     for (int rank = 0; rank < options_.rank; ++rank) first += inputs[static_cast<std::size_t>(rank)].bytes();
   }
   for (const ConstBuffer& input : inputs) own_bytes += input.bytes();
-  if (call.stream) CudaEvents(cuda_).finish(call.stream.handle(), call.timeout);
+  if (call.stream) heap_->events().finish(call.stream.handle(), call.timeout);
   std::vector<std::byte> own(own_bytes);
   std::byte* end = own.data();
   for (const ConstBuffer& input : inputs) {
@@ -240,7 +284,7 @@ void NcclBackend::reduce_on_host(const Call& call) {
   gather.input_parts.clear();
   gather.input = {own.data(), own.size(), DataType::u8};
   gather.output = {all.data(), all.size(), DataType::u8};
-  collectives_->run(gather);
+  collectives_->run(gather, launch_of(gather));
   if (call.output.count == 0 || (call.operation == Operation::reduce && call.peer != options_.rank)) return;
 
   std::vector<ReductionSource> sources;
@@ -251,7 +295,7 @@ void NcclBackend::reduce_on_host(const Call& call) {
 }
 
 std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::shared_ptr<Store> store, int color) {
-  use_gpu(cuda_, device_);
+  const GpuScope scope(cuda_, device_);
   if (color < 0) {
     collectives_->communicator().stay_out_of_split();
     return nullptr;
@@ -259,105 +303,70 @@ std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::
   std::unique_ptr<NcclBackend> made(new NcclBackend(options, std::move(store), libraries_, device_));
   auto communicator = std::make_unique<NcclCommunicator>(libraries_->nccl, made->members(options.rank, options.size),
                                                          collectives_->communicator(), color, options.rank);
-  made->collectives_ = std::make_shared<NcclLane>(made->cuda_, options.rank, options.size, std::move(communicator));
+  made->collectives_ =
+      std::make_shared<NcclLane>(made->cuda_, options.rank, options.size, std::move(communicator), made->heap_);
+  made->register_memory();
   return made;
 }
 
 std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
-  use_gpu(cuda_, device_);
-  const std::size_t wanted = std::max<std::size_t>(bytes, 1);
-  void* memory = nullptr;
-  // NCCL's allocator needs handles that can be shared, which some sandboxes and container runtimes refuse.
-  const NcclApi& nccl = libraries_->nccl;
-  const NcclResult result = nccl.allocate ? nccl.allocate(memory, wanted) : NcclResult::invalid_usage;
-  const bool by_nccl = !is_failure(result);
-  if (!by_nccl) {
-    require_cuda(cuda_, cuda_.allocate(memory, wanted), "allocate " + std::to_string(wanted) + " bytes of GPU memory");
-    static std::once_flag reported;
-    if (nccl.allocate) {
-      std::call_once(reported, [&] {
-        std::fprintf(stderr, "ddp: note: GPU memory comes from CUDA, because NCCL cannot allocate it (%s)\n",
-                     nccl.error_string(result).c_str());
-      });
-    }
-  }
-  std::shared_ptr<void> owner(
-      memory, [libraries = libraries_, device = device_, by_nccl, lane = std::weak_ptr(collectives_)](void* pointer) {
-        libraries->cuda.set_device(device);
-        // An aborted operation may still use the memory, so this waits for its end.
-        if (const auto alive = lane.lock()) alive->communicator().has_ended();
-        if (by_nccl) {
-          libraries->nccl.release(pointer);
-        } else {
-          libraries->cuda.release(pointer);
-        }
-      });
-  const Buffer buffer(memory, wanted, DataType::u8, DeviceType::cuda);
-  zero(buffer, {});
-  // Both are destroyed together. The registration is destroyed first, because it is the second element of the pair.
-  const auto both = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
-      owner, by_nccl ? register_buffer(buffer) : nullptr);
-  return {both, memory};
+  return heap_->allocate(bytes);
 }
 
 std::shared_ptr<void> NcclBackend::allocate_pinned(std::size_t bytes) {
-  use_gpu(cuda_, device_);
-  const std::size_t wanted = std::max<std::size_t>(bytes, 1);
-  void* memory = nullptr;
-  require_cuda(cuda_, cuda_.allocate_pinned(memory, wanted),
-               "page-lock " + std::to_string(wanted) + " bytes of host memory");
-  std::memset(memory, 0, wanted);
-  return {memory, [libraries = libraries_, device = device_](void* pointer) {
-            libraries->cuda.set_device(device);
-            libraries->cuda.release_pinned(pointer);
-          }};
+  return heap_->allocate_pinned(bytes);
+}
+
+// The program's stream may hold any amount of work, for example many steps without collectives. So this wait has no
+// limit of its own.
+void NcclBackend::wait_for(Stream stream) {
+  heap_->follow(stream.handle());
+  const NcclMembers all = members(options_.rank, options_.size);
+  heap_->events().finish(stream.handle(), [&] { all.look_around(); });
 }
 
 // Copies on a separate stream, because the streams of the lanes may wait for other ranks.
 void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, Stream before) {
-  use_gpu(cuda_, device_);
+  const GpuScope scope(cuda_, device_);
+  if (before) refuse_capture(cuda_, before.handle(), "copy");
   require_own_memory(to);
   require_own_memory(from);
   if (from.count == 0) return;
-  CudaEvents events(cuda_);
-  if (to.device == DeviceType::cpu && from.device == DeviceType::cpu) {
-    if (before) events.finish(before.handle(), limits::kDeviceCopy);
-    return Backend::copy(to, from, before);
-  }
-  CudaStream stream(cuda_);
-  if (before) events.order(before.handle(), stream.handle());
-  require_cuda(cuda_, cuda_.copy_async(to.data, from.data, from.bytes(), stream.handle()),
+  if (before) wait_for(before);
+  if (to.device == DeviceType::cpu && from.device == DeviceType::cpu) return Backend::copy(to, from, {});
+  require_cuda(cuda_, cuda_.copy_async(to.data, from.data, from.bytes(), heap_->copies()),
                "copy " + std::to_string(from.bytes()) + " bytes");
-  events.finish(stream.handle(), limits::kDeviceCopy);
+  heap_->events().finish(heap_->copies(), limits::kDeviceCopy);
 }
 
 void NcclBackend::zero(const Buffer& buffer, Stream stream) {
   if (buffer.device == DeviceType::cpu) return Backend::zero(buffer, stream);
-  use_gpu(cuda_, device_);
+  const GpuScope scope(cuda_, device_);
   require_own_memory(buffer);
   if (buffer.count == 0) return;
-  if (stream)
-    return require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), stream.handle()), "clear memory");
-  CudaStream own(cuda_);
-  CudaEvents events(cuda_);
-  require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), own.handle()), "clear memory");
-  events.finish(own.handle(), limits::kDeviceCopy);
+  const CudaStreamHandle place = stream ? stream.handle() : heap_->copies();
+  if (stream) heap_->follow(place);
+  require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), place), "clear memory");
+  if (!stream) heap_->events().finish(place, limits::kDeviceCopy);
 }
 
 std::unique_ptr<SideStream> NcclBackend::side_stream() {
-  use_gpu(cuda_, device_);
-  return std::make_unique<CudaSideStream>(std::shared_ptr<const CudaApi>(libraries_, &libraries_->cuda), device_);
+  const GpuScope scope(cuda_, device_);
+  return std::make_unique<CudaSideStream>(std::shared_ptr<const CudaApi>(libraries_, &libraries_->cuda), device_,
+                                          heap_);
 }
 
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
-  use_gpu(cuda_, device_);
+  const GpuScope scope(cuda_, device_);
   require_own_memory(buffer);
   if (buffer.device != DeviceType::cuda) return nullptr;
   void* handle = collectives_->communicator().register_buffer(buffer.data, buffer.bytes());
   if (handle == nullptr) return nullptr;
-  return {handle, [libraries = libraries_, device = device_, lane = std::weak_ptr(collectives_)](void* registered) {
-            libraries->cuda.set_device(device);
-            if (const auto alive = lane.lock()) alive->communicator().deregister_buffer(registered);
+  return {handle, [heap = heap_, lane = std::weak_ptr(collectives_)](void* registered) {
+            heap->after_streams([lane, registered] {
+              const auto alive = lane.lock();
+              return !alive || alive->communicator().deregister_buffer(registered);
+            });
           }};
 }
 

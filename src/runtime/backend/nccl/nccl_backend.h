@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "runtime/backend/backend.h"
-#include "runtime/backend/nccl/cuda_api.h"
-#include "runtime/backend/nccl/nccl_api.h"
+#include "runtime/backend/nccl/gpu_heap.h"
+#include "runtime/backend/nccl/gpu_libraries.h"
 #include "runtime/backend/nccl/nccl_lane.h"
 
 namespace ddp::internal {
@@ -20,17 +20,15 @@ namespace ddp::internal {
 // their thread. They do not restore the previous GPU. That would create a context of some hundred megabytes on a GPU
 // that the program may never have used.
 //
+// Their calls do not disturb a program that captures CUDA graphs (GpuScope).
+//
 // Device buffers are used in place and must lie on this rank's GPU. Host buffers are staged through device memory that
 // grows to the largest call. Operations on host buffers begin only in run(). The same holds for reductions that NCCL
 // does not know (16-bit integers, bitwise operations). For these, every rank gathers all data and reduces them on the
 // host.
 class NcclBackend : public Backend {
  public:
-  struct Libraries {
-    NcclApi nccl;
-    CudaApi cuda;
-    std::chrono::milliseconds closing_limit = std::chrono::seconds(10);  // see NcclMembers
-  };
+  using Libraries = GpuLibraries;
 
   // Returns when all ranks have joined; all ranks call it. Rank 0 puts the unique id into `store`. Throws the same
   // errors as NcclCommunicator.
@@ -43,6 +41,7 @@ class NcclBackend : public Backend {
   std::optional<int> gpu() const override { return device_; }
   void try_out(std::chrono::milliseconds timeout) override;
   std::size_t begins_ahead() const override;
+  void check(const Call& call) const override;
   bool begin(std::span<const Call* const> calls) override;
   void run(const Call& call) override;
   void join_stream(const Call& call) override;
@@ -61,12 +60,15 @@ class NcclBackend : public Backend {
   NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store, std::shared_ptr<const Libraries> libraries,
               int device);
 
+  void register_memory();
+  void wait_for(Stream stream);
   NcclMembers members(int rank, int size, int peer = -1) const;
   std::unique_ptr<NcclLane> make_lane(const std::string& key, const NcclMembers& members);
   // Returns null if that communicator does not exist yet.
   NcclLane* lane_of(const Call& call);
   NcclLane& made_lane_of(const Call& call);
   bool can_begin(const Call& call);
+  Launch launch_of(const Call& call);
   void reduce_on_host(const Call& call);
   void require_own_memory(const Call& call) const;
   void require_own_memory(const ConstBuffer& buffer) const;
@@ -80,6 +82,7 @@ class NcclBackend : public Backend {
   int device_ = 0;
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> has_worked_ = false;
+  std::shared_ptr<GpuHeap> heap_;
   std::mutex mutex_;  // protects the maps
   std::shared_ptr<NcclLane> collectives_;
   std::map<std::pair<Operation, int>, std::unique_ptr<NcclLane>> transfers_;  // by operation and peer

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "runtime/backend/nccl/launch_order.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
 
@@ -38,10 +39,55 @@ Scalar scalar_of(double factor, NcclType type) {
   return scalar;
 }
 
+NcclResult start_step(const NcclApi& nccl, NcclComm comm, const NcclStep& step, NcclOp op, CudaStreamHandle stream) {
+  switch (step.function) {
+    case NcclFunction::all_reduce:
+      return nccl.all_reduce(step.send, step.receive, step.count, step.type, op, comm, stream);
+    case NcclFunction::reduce:
+      return nccl.reduce(step.send, step.receive, step.count, step.type, op, step.peer, comm, stream);
+    case NcclFunction::broadcast:
+      return nccl.broadcast(step.send, step.receive, step.count, step.type, step.peer, comm, stream);
+    case NcclFunction::all_gather:
+      return nccl.all_gather(step.send, step.receive, step.count, step.type, comm, stream);
+    case NcclFunction::reduce_scatter:
+      return nccl.reduce_scatter(step.send, step.receive, step.count, step.type, op, comm, stream);
+    case NcclFunction::send:
+      return nccl.send(step.send, step.count, step.type, step.peer, comm, stream);
+    case NcclFunction::receive:
+      return nccl.receive(step.receive, step.count, step.type, step.peer, comm, stream);
+  }
+  return NcclResult::invalid_argument;
+}
+
+// Calls NCCL for the steps, as one group. Returns the first failure.
+NcclResult carry_out(const NcclApi& nccl, NcclComm comm, std::span<const NcclStep> steps, CudaStreamHandle stream) {
+  NcclResult result = NcclResult::success;
+  std::vector<NcclOp> ops;  // one per step
+  for (const NcclStep& step : steps) {
+    NcclOp op = step.op;
+    if (step.factor && !is_failure(result)) {
+      Scalar scalar = scalar_of(*step.factor, step.type);
+      result = nccl.create_premultiplied_sum(op, &scalar, step.type, comm);
+    }
+    ops.push_back(op);
+  }
+  const bool is_group = steps.size() > 1 && !is_failure(result);
+  if (is_group) result = nccl.group_start();
+  for (std::size_t i = 0; i < steps.size() && !is_failure(result); ++i) {
+    result = start_step(nccl, comm, steps[i], ops[i], stream);
+  }
+  // A started group must be ended, even if a step in it has failed.
+  const NcclResult ended = is_group ? nccl.group_end() : NcclResult::success;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (ops[i] != steps[i].op) nccl.destroy_op(ops[i], comm);
+  }
+  return is_failure(result) ? result : is_failure(ended) ? ended : NcclResult::success;
+}
+
 // Keeps the handle until the process ends, because NCCL may still write to it.
-void leave_to_nccl(std::unique_ptr<NcclComm> handle) {
+void leave_to_nccl(std::shared_ptr<NcclComm> handle) {
   static std::mutex mutex;
-  static auto* left = new std::vector<std::unique_ptr<NcclComm>>;
+  static auto* left = new std::vector<std::shared_ptr<NcclComm>>;
   const std::lock_guard lock(mutex);
   left->push_back(std::move(handle));
 }
@@ -116,8 +162,11 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
 
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)
     : nccl_(nccl), members_(members) {
-  const NcclResult result = nccl_.init_rank(*made_, members_.size, id, members_.rank);
-  if (is_failure(result)) throw_failure(result, "the ranks cannot create their NCCL communicator");
+  constexpr const char* kDeed = "the ranks cannot create their NCCL communicator";
+  const auto make = [init = nccl.init_rank, made = made_, size = members.size, rank = members.rank, id,
+                     blocking = nccl.blocking] { return init(*made, size, id, rank, blocking); };
+  const NcclResult result = call(make, Launch::connects, members_.timeout, kDeed, "a rank did not arrive");
+  if (is_failure(result)) throw_failure(result, kDeed);
   finish_making();
 }
 
@@ -127,7 +176,11 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
   const std::lock_guard settled(parent.settling_);
   {
     const std::lock_guard lock(parent.mutex_);
-    const NcclResult result = nccl_.split(parent.handle(), color, key, *made_);
+    const auto make = [split = nccl.split, made = made_, comm = parent.handle(), color, key] {
+      return split(comm, color, key, *made);
+    };
+    const NcclResult result =
+        parent.call(make, Launch::connects, members_.timeout, kSplitDeed, "a rank did not take part");
     if (is_failure(result)) parent.throw_failure(result, kSplitDeed);
   }
   finish_making(&parent);
@@ -137,8 +190,12 @@ void NcclCommunicator::stay_out_of_split() {
   const std::lock_guard settled(settling_);
   {
     const std::lock_guard lock(mutex_);
-    static NcclComm none = nullptr;
-    const NcclResult result = nccl_.split(handle(), kNcclNoColor, 0, none);
+    const auto take_part = [split = nccl_.split, comm = handle()] {
+      static NcclComm none = nullptr;
+      return split(comm, kNcclNoColor, 0, none);
+    };
+    const NcclResult result =
+        call(take_part, Launch::connects, members_.timeout, kSplitDeed, "a rank did not take part");
     if (is_failure(result)) throw_failure(result, kSplitDeed);
   }
   settle(members_.timeout, kSplitDeed, "a rank did not take part");
@@ -156,63 +213,67 @@ void NcclCommunicator::finish_making(NcclCommunicator* parent) {
   }
 }
 
+template <typename Call>
+NcclResult NcclCommunicator::call(Call function, Launch launch, std::chrono::milliseconds timeout, const char* action,
+                                  const char* late) {
+  if (!nccl_.blocking || launch == Launch::known) return function();
+  std::packaged_task<NcclResult()> task([function = std::move(function), enter = members_.enter] {
+    if (enter) enter();
+    return function();
+  });
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  const Polling polling(timeout, kConnectSpin);
+  while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    members_.look_around();
+    if (polling.pause()) continue;
+    throw Error(ErrorKind::timeout,
+                std::string(action) + ": " + late + " within " + base::human_duration(timeout) + " (nccl)");
+  }
+  return result.get();
+}
+
 void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
-                             std::chrono::milliseconds timeout) {
+                             std::chrono::milliseconds timeout, Launch launch) {
   constexpr const char* kDeed = "the GPUs' collective cannot start";
+  constexpr const char* kLate = "a rank did not take part";
   const std::lock_guard settled(settling_);
+  std::unique_lock<std::timed_mutex> order;
+  if (launch == Launch::known) order = launch_order(members_.device);
   {
     const std::lock_guard lock(mutex_);
-    if (handle() == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
-    std::vector<NcclOp> ops;  // one per step
-    for (const NcclStep& step : steps) ops.push_back(step.factor ? premultiplied_sum(step) : step.op);
-    NcclResult result = steps.size() > 1 ? nccl_.group_start() : NcclResult::success;
-    for (std::size_t i = 0; i < steps.size() && !is_failure(result); ++i) result = start_step(steps[i], ops[i], stream);
-    // A started group must be ended, even if a step in it has failed.
-    const NcclResult ended = steps.size() > 1 ? nccl_.group_end() : NcclResult::success;
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i].factor) nccl_.destroy_op(ops[i], handle());
+    const NcclComm comm = handle();
+    if (comm == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
+    NcclResult result = NcclResult::success;
+    if (launch == Launch::known) {
+      result = carry_out(nccl_, comm, steps, stream);
+    } else {
+      // The thread of the call may outlive this object.
+      const auto function = [nccl = nccl_, comm, kept = std::vector(steps.begin(), steps.end()), stream] {
+        return carry_out(nccl, comm, kept, stream);
+      };
+      result = call(function, launch, timeout, kDeed, kLate);
     }
-    if (is_failure(result)) throw_failure(result, kDeed);
-    if (is_failure(ended)) throw_failure(ended, kDeed);
+    if (is_failure(result)) {
+      if (*members_.aborted) throw Error(ErrorKind::aborted, "the process group was aborted");
+      throw_failure(result, kDeed);
+    }
   }
-  settle(timeout, kDeed, "a rank did not take part");
-}
-
-NcclResult NcclCommunicator::start_step(const NcclStep& step, NcclOp op, CudaStreamHandle stream) {
-  const NcclComm comm = handle();
-  switch (step.function) {
-    case NcclFunction::all_reduce:
-      return nccl_.all_reduce(step.send, step.receive, step.count, step.type, op, comm, stream);
-    case NcclFunction::reduce:
-      return nccl_.reduce(step.send, step.receive, step.count, step.type, op, step.peer, comm, stream);
-    case NcclFunction::broadcast:
-      return nccl_.broadcast(step.send, step.receive, step.count, step.type, step.peer, comm, stream);
-    case NcclFunction::all_gather:
-      return nccl_.all_gather(step.send, step.receive, step.count, step.type, comm, stream);
-    case NcclFunction::reduce_scatter:
-      return nccl_.reduce_scatter(step.send, step.receive, step.count, step.type, op, comm, stream);
-    case NcclFunction::send:
-      return nccl_.send(step.send, step.count, step.type, step.peer, comm, stream);
-    case NcclFunction::receive:
-      return nccl_.receive(step.receive, step.count, step.type, step.peer, comm, stream);
-  }
-  return NcclResult::invalid_argument;
-}
-
-NcclOp NcclCommunicator::premultiplied_sum(const NcclStep& step) {
-  NcclOp op = NcclOp::sum;
-  Scalar scalar = scalar_of(*step.factor, step.type);
-  const NcclResult result = nccl_.create_premultiplied_sum(op, &scalar, step.type, handle());
-  if (is_failure(result)) throw_failure(result, "NCCL cannot create a premultiplied sum");
-  return op;
+  settle(timeout, kDeed, kLate);
 }
 
 NcclComm NcclCommunicator::handle() const {
   return ended_ || !made_ ? nullptr : std::atomic_ref<NcclComm>(*made_).load(std::memory_order_acquire);
 }
 
+// An abort must end the calls of a blocking communicator, so it does not wait for them.
+std::unique_lock<std::mutex> NcclCommunicator::lock_against_abort() {
+  return nccl_.blocking ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_);
+}
+
 NcclResult NcclCommunicator::state() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_against_abort();
+  const std::lock_guard ending(ending_mutex_);
   const NcclComm comm = handle();
   if (comm == nullptr) return being_made_ ? NcclResult::in_progress : NcclResult::invalid_usage;
   return nccl_.async_error(comm);
@@ -239,40 +300,66 @@ void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* act
   }
 }
 
+// The call in progress may wait for another rank, which waits for what this thread does next.
 void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
-  const std::lock_guard settled(settling_);
+  const std::unique_lock settled(settling_, std::try_to_lock);
+  if (!settled) return nullptr;
   const std::lock_guard lock(mutex_);
   void* handle = nullptr;
   if (this->handle() == nullptr || !nccl_.register_buffer || bytes == 0) return nullptr;
   return is_failure(nccl_.register_buffer(this->handle(), memory, bytes, handle)) ? nullptr : handle;
 }
 
-void NcclCommunicator::deregister_buffer(void* handle) {
-  const std::lock_guard settled(settling_);
+bool NcclCommunicator::deregister_buffer(void* handle) {
+  const std::unique_lock settled(settling_, std::try_to_lock);
+  if (!settled) return false;
   const std::lock_guard lock(mutex_);
   if (this->handle() != nullptr && handle != nullptr) nccl_.deregister_buffer(this->handle(), handle);
+  return true;
 }
 
-void NcclCommunicator::close() {
-  const std::lock_guard lock(mutex_);
+void NcclCommunicator::begin_closing() {
+  const auto lock = lock_against_abort();
   const NcclComm comm = handle();
   if (comm == nullptr) return;
-  NcclResult result = nccl_.finalize(comm);
-  const Polling polling(members_.closing_limit, kConnectSpin);
-  while (result == NcclResult::in_progress && polling.pause()) result = nccl_.async_error(comm);
+  if (!nccl_.blocking) {
+    closing_ = nccl_.finalize(comm);
+    return;
+  }
+  std::packaged_task<NcclResult()> task([finalize = nccl_.finalize, comm, enter = members_.enter] {
+    if (enter) enter();
+    return finalize(comm);
+  });
+  finalizing_ = task.get_future();
+  std::thread(std::move(task)).detach();
+}
+
+void NcclCommunicator::finish_closing(std::chrono::steady_clock::time_point until) {
+  if (finalizing_.valid()) {
+    closing_ = finalizing_.wait_until(until) == std::future_status::ready ? finalizing_.get() : NcclResult::in_progress;
+  }
+  const auto lock = lock_against_abort();
+  const NcclComm comm = handle();
+  if (comm == nullptr) return;
+  const Polling polling(std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()),
+                        kConnectSpin);
+  while (closing_ == NcclResult::in_progress && polling.pause()) closing_ = nccl_.async_error(comm);
   // If finalizing did not end, destroying would wait for the same thing without a limit.
-  end(result == NcclResult::success ? nccl_.destroy : nccl_.abort);
+  end(closing_ == NcclResult::success ? nccl_.destroy : nccl_.abort);
 }
 
 void NcclCommunicator::abort() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_against_abort();
   if (handle() != nullptr) end(nccl_.abort);
 }
 
 // Runs the function on a separate thread, which holds everything that it needs if it is left behind. Whatever the
 // function returns, the communicator no longer exists afterwards.
 void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function) {
-  std::packaged_task<void()> task([function, comm = handle(), enter = members_.enter] {
+  const std::lock_guard ending(ending_mutex_);
+  const NcclComm comm = handle();
+  if (comm == nullptr) return;
+  std::packaged_task<void()> task([function, comm, enter = members_.enter] {
     if (enter) enter();
     function(comm);
   });
@@ -285,9 +372,13 @@ void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function) 
   }
 }
 
-bool NcclCommunicator::has_ended() {
-  const std::lock_guard lock(mutex_);
-  return !ending_.valid() || ending_.wait_for(members_.closing_limit) == std::future_status::ready;
+bool NcclCommunicator::has_ended(std::chrono::steady_clock::time_point until) {
+  std::shared_future<void> ending;
+  {
+    const std::lock_guard lock(ending_mutex_);
+    ending = ending_;
+  }
+  return !ending.valid() || ending.wait_until(until) == std::future_status::ready;
 }
 
 NcclCommunicator::~NcclCommunicator() {

@@ -22,11 +22,6 @@ bool is_one(const char* variable) {
 ProbeResult probe_nccl(const BackendOptions& options) {
   // The driver is checked first, because without a GPU it does not matter whether NCCL exists.
   if (!cuda_library().obstacle.empty()) return {cuda_library().obstacle, ""};
-  // NCCL prefers the variable to the configuration of a communicator. Its calls then block, and no time-out or abort of
-  // this backend can interrupt them.
-  if (is_one("NCCL_COMM_BLOCKING")) {
-    return {"NCCL_COMM_BLOCKING=1 is set, with which no time-out of the runtime works. Unset it", ""};
-  }
   const ProbeResult found =
       probe_device(options.local_rank, cuda_library().api, base::host_name(), is_one("NCCL_MULTI_RANK_GPU_ENABLE"));
   if (!found.obstacle.empty()) return found;

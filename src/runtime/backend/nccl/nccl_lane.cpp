@@ -2,6 +2,7 @@
 
 #include <ddp/error.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/text.h"
@@ -14,45 +15,70 @@ namespace {
 // the operation, the host does not spin, because its own wait is not urgent.
 constexpr std::chrono::milliseconds kCallSpin{5};
 constexpr std::chrono::milliseconds kNoSpin{0};
+constexpr std::chrono::microseconds kWaitedFor{50};  // sleep between two looks
+constexpr std::chrono::microseconds kNotUrgent{1000};
+
+std::size_t bytes_of(const Call& call) {
+  std::size_t bytes = std::max(call.input.bytes(), call.output.bytes());
+  for (const ConstBuffer& part : call.input_parts) bytes += part.bytes();
+  for (const Buffer& part : call.output_parts) bytes += part.bytes();
+  return bytes;
+}
 
 }  // namespace
 
-NcclLane::NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator)
+NcclLane::NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator,
+                   std::shared_ptr<GpuHeap> heap)
     : cuda_(cuda),
       rank_(rank),
       size_(size),
+      heap_(std::move(heap)),
       events_(cuda),
-      token_(cuda),
-      scratch_(cuda),
       stream_(cuda),
       communicator_(std::move(communicator)) {
-  require_cuda(cuda_, cuda_.zero_async(token_.reserve(1), 1, stream_.handle()), "clear memory");
+  heap_->follow(stream_.handle());
 }
 
+// The memory is given back first, while the heap follows the stream. If NCCL hangs, the stream is never done, so the
+// memory stays with the process, and so does the stream.
 NcclLane::~NcclLane() {
   for (const auto& [sequence, event] : begun_) events_.put_back(event);
   communicator_->abort();
-  if (communicator_->has_ended()) return;
-  // NCCL hangs, so everything that it may still use is left to the process.
-  stream_.abandon();
-  scratch_.abandon();
-  token_.abandon();
+  token_.reset();
+  scratch_.reset();
+  if (!communicator_->has_ended(until_)) stream_.abandon();
+  heap_->forget(stream_.handle());
+}
+
+// A larger block replaces a smaller one, at least twice as large.
+std::byte* NcclLane::scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    const std::size_t wanted = std::max(bytes, 2 * scratch_bytes_);
+    scratch_ = heap_->allocate(wanted);
+    scratch_bytes_ = wanted;
+  }
+  return static_cast<std::byte*>(scratch_.get());
 }
 
 void NcclLane::wait_for_stream_of(const Call& call) {
-  if (call.stream) events_.order(call.stream.handle(), stream_.handle());
+  if (!call.stream) return;
+  heap_->follow(call.stream.handle());
+  events_.order(call.stream.handle(), stream_.handle());
 }
 
-void NcclLane::begin(std::span<const Call* const> calls) {
+void NcclLane::begin(std::span<const Call* const> calls, Launch launch) {
   std::vector<NcclStep> steps;
   for (const Call* call : calls) {
+    if (call->operation == Operation::barrier && !token_) token_ = heap_->allocate(1);
     wait_for_stream_of(*call);
-    for (NcclStep& step : nccl_steps(*call, rank_, size_, token_.reserve(1))) steps.push_back(step);
+    for (NcclStep& step : nccl_steps(*call, rank_, size_, token_.get())) steps.push_back(step);
   }
   const std::uint64_t last = calls.back()->sequence;
+  std::size_t bytes = 0;
+  for (const Call* call : calls) bytes += bytes_of(*call);
   if (marks_) marks_->before(last, stream_.handle());
-  if (!steps.empty()) communicator_->start(steps, stream_.handle(), calls.front()->timeout);
-  if (marks_) marks_->after(last, stream_.handle());
+  if (!steps.empty()) communicator_->start(steps, stream_.handle(), calls.front()->timeout, launch);
+  if (marks_) marks_->after(last, bytes, stream_.handle());
   for (const Call* call : calls) {
     const CudaEventHandle done = events_.record(stream_.handle());
     const std::lock_guard lock(mutex_);
@@ -79,16 +105,16 @@ void NcclLane::finish(const Call& call) {
   events_.put_back(done);
 }
 
-void NcclLane::run(const Call& call) {
+void NcclLane::run(const Call& call, Launch launch) {
   StagedCall staged;
   const Call* next = &call;
   if (touches_host_memory(call)) {
     wait_for_stream_of(call);
-    staged = stage(call, rank_, size_, scratch_.reserve(staging_bytes(call)));
+    staged = stage(call, rank_, size_, scratch(staging_bytes(call)));
     next = &staged.call;
     copy_all(staged.before, call);
   }
-  begin({&next, 1});
+  begin({&next, 1}, launch);
   finish(call);
   copy_all(staged.after, call);
 }
@@ -112,7 +138,7 @@ void NcclLane::copy_all(std::span<const StagedCall::Copy> copies, const Call& ca
 }
 
 void NcclLane::await(CudaEventHandle event, const Call& call) {
-  const Polling polling(call.timeout, call.stream ? kNoSpin : kCallSpin);
+  const Polling polling(call.timeout, call.stream ? kNoSpin : kCallSpin, call.stream ? kNotUrgent : kWaitedFor);
   while (true) {
     // The communicator is checked first, because an operation that failed may have left the stream as if it were done.
     if (communicator_->settled()) {

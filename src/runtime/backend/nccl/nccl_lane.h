@@ -2,12 +2,14 @@
 // collectives and one for each rank that it sends to or receives from.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 
 #include "runtime/backend/nccl/cuda_resources.h"
+#include "runtime/backend/nccl/gpu_heap.h"
 #include "runtime/backend/nccl/gpu_marks.h"
 #include "runtime/backend/nccl/nccl_communicator.h"
 
@@ -20,8 +22,10 @@ namespace ddp::internal {
 // In every call, the lane's device is current for the thread.
 class NcclLane {
  public:
-  // `rank` and `size` are the rank numbers that the calls use.
-  NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator);
+  // `rank` and `size` are the rank numbers that the calls use. The heap follows the lane's stream and those of its
+  // calls.
+  NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator,
+           std::shared_ptr<GpuHeap> heap);
   ~NcclLane();
   NcclLane(const NcclLane&) = delete;
   NcclLane& operator=(const NcclLane&) = delete;
@@ -33,35 +37,39 @@ class NcclLane {
 
   // Puts operations on GPU memory on the lane's stream, as one group. They follow the work that their own streams hold
   // now.
-  void begin(std::span<const Call* const> calls);
+  void begin(std::span<const Call* const> calls, Launch launch);
   bool has_begun(const Call& call);
   // Waits until an operation that has begun is done.
   void finish(const Call& call);
   // Runs an operation that has not begun, with host memory too. No operation may be unfinished.
-  void run(const Call& call);
+  void run(const Call& call, Launch launch);
   void join_stream(const Call& call);
 
-  // Ends the communicator in order. No operation may be unfinished.
-  void close() { communicator_->close(); }
+  // Says by when NCCL must have ended before the destructor gives up. Without it, that is at once.
+  void wait_until(std::chrono::steady_clock::time_point until) { until_ = until; }
   // Any thread may call it.
   void abort() { communicator_->abort(); }
 
  private:
   void wait_for_stream_of(const Call& call);
+  std::byte* scratch(std::size_t bytes);
   void copy_all(std::span<const StagedCall::Copy> copies, const Call& call);
   void await(CudaEventHandle event, const Call& call);
 
   const CudaApi& cuda_;
   const int rank_;
   const int size_;
+  const std::shared_ptr<GpuHeap> heap_;
   CudaEvents events_;
-  DeviceScratch token_;
-  DeviceScratch scratch_;
+  std::shared_ptr<void> token_;    // one byte for barriers
+  std::shared_ptr<void> scratch_;  // stages host buffers; grows to the largest call
+  std::size_t scratch_bytes_ = 0;
   CudaStream stream_;
   const std::unique_ptr<NcclCommunicator> communicator_;
   std::unique_ptr<GpuMarks> marks_;  // may be null
   std::mutex mutex_;
   std::map<std::uint64_t, CudaEventHandle> begun_;  // by sequence: the event that marks the operation's end
+  std::chrono::steady_clock::time_point until_{};
 };
 
 }  // namespace ddp::internal

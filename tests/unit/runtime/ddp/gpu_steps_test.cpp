@@ -30,6 +30,7 @@ class ScriptedSide : public SideStream {
     streams_.said.push_back("mark " + streams_.name(stream));
     return streams_.marks.emplace_back(std::make_shared<double>(-1));
   }
+  void finish(void*, std::chrono::nanoseconds) override {}
   std::optional<double> seconds(const Mark& earlier, const Mark& later) override {
     const double first = *static_cast<double*>(earlier.get());
     const double second = *static_cast<double*>(later.get());

@@ -7,25 +7,13 @@
 
 namespace {
 
-// Counts the allocations and streams of the fake driver.
+// Counts the streams of the fake driver.
 struct CountedCuda {
   ddp::internal::CudaApi api = ddp::test::gpu_libraries()->cuda;
-  int allocations = 0;
-  int releases = 0;
   int streams = 0;
-  bool full = false;
 
   CountedCuda() {
     api.set_device(0);
-    api.allocate = [this, real = api.allocate](void*& memory, std::size_t bytes) {
-      if (full) return 2;
-      ++allocations;
-      return real(memory, bytes);
-    };
-    api.release = [this, real = api.release](void* memory) {
-      ++releases;
-      return real(memory);
-    };
     api.create_stream = [this, real = api.create_stream](ddp::internal::CudaStreamHandle& stream) {
       ++streams;
       return real(stream);
@@ -44,33 +32,6 @@ TEST_CASE("a failed cuda call is an error with the action and cuda's name for th
   CHECK_NOTHROW(ddp::internal::require_cuda(cuda.api, ddp::internal::kCudaSuccess, "make a stream"));
   CHECK_THROWS_WITH(ddp::internal::require_cuda(cuda.api, 2, "make a stream"),
                     "CUDA cannot make a stream (CUDA_ERROR_OUT_OF_MEMORY)");
-}
-
-TEST_CASE("device memory that could not grow can be asked for again") {
-  CountedCuda cuda;
-  ddp::internal::DeviceScratch scratch(cuda.api);
-  scratch.reserve(10);
-  cuda.full = true;
-  CHECK_THROWS_WITH(scratch.reserve(20), Catch::Contains("20 bytes"));
-  cuda.full = false;
-  CHECK(scratch.reserve(10) != nullptr);
-  CHECK(cuda.allocations == 1);
-  scratch.reserve(20);
-  CHECK(cuda.allocations == 2);
-}
-
-TEST_CASE("device memory grows and all of it is given back at the end unless it was abandoned") {
-  CountedCuda cuda;
-  const bool abandoned = GENERATE(false, true);
-  {
-    ddp::internal::DeviceScratch scratch(cuda.api);
-    void* memory = scratch.reserve(10);
-    CHECK(scratch.reserve(4) == memory);
-    scratch.reserve(20);
-    if (abandoned) scratch.abandon();
-  }
-  CHECK(cuda.allocations == 2);
-  CHECK(cuda.releases == (abandoned ? 0 : 2));
 }
 
 TEST_CASE("a stream is destroyed at the end unless it was abandoned") {

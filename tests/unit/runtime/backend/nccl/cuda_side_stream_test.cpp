@@ -1,7 +1,8 @@
+#include "runtime/backend/nccl/cuda_side_stream.h"
+
 #include <thread>
 #include <vector>
 
-#include "runtime/backend/nccl/cuda_resources.h"
 #include "support/catch.h"
 #include "support/gpu_libraries.h"
 
@@ -9,27 +10,36 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
+namespace {
+
+std::shared_ptr<GpuHeap> heap_of(const std::shared_ptr<const GpuLibraries>& libraries) {
+  return std::make_shared<GpuHeap>(libraries, 0, [] {});
+}
+
+}  // namespace
+
 TEST_CASE(
     "what is put on a side stream follows what the program's stream held, and times are told when they have come") {
   const auto libraries = gpu_libraries();
   const CudaApi& cuda = libraries->cuda;
   cuda.set_device(0);
-  CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &cuda), 0);
+  const auto heap = heap_of(libraries);
+  CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &cuda), 0, heap);
   CudaStream program(cuda);
-  DeviceScratch first(cuda);
-  DeviceScratch second(cuda);
   std::vector<float> values(1 << 20);
   const std::size_t bytes = values.size() * sizeof(float);
+  const auto first = heap->allocate(bytes);
+  const auto second = heap->allocate(bytes);
   for (float round = 1; round <= 5; ++round) {
     values.assign(values.size(), round);
     const SideStream::Mark before = side.mark(program.handle());
-    cuda.copy_async(first.reserve(bytes), values.data(), bytes, program.handle());
+    cuda.copy_async(first.get(), values.data(), bytes, program.handle());
     side.order(program.handle(), side.handle());
-    cuda.copy_async(second.reserve(bytes), first.reserve(bytes), bytes, side.handle());
+    cuda.copy_async(second.get(), first.get(), bytes, side.handle());
     const SideStream::Mark after = side.mark(side.handle());
     CudaEvents(cuda).finish(side.handle(), kPatience);
     std::vector<float> copied(values.size());
-    copy_now(cuda, copied.data(), second.reserve(bytes), bytes);
+    copy_now(cuda, copied.data(), second.get(), bytes);
     CHECK(copied == values);
     const auto seconds = side.seconds(before, after);
     REQUIRE(seconds);
@@ -42,7 +52,7 @@ TEST_CASE(
 TEST_CASE("a side stream serves threads that have not used the gpu") {
   const auto libraries = gpu_libraries();
   libraries->cuda.set_device(0);
-  CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &libraries->cuda), 0);
+  CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &libraries->cuda), 0, heap_of(libraries));
   SideStream::Mark mark;
   std::thread([&] {
     side.order(nullptr, side.handle());
@@ -63,7 +73,7 @@ TEST_CASE("marks that nothing needs any more are used again") {
   };
   SideStream::Mark last;
   {
-    CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &cuda), 0);
+    CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &cuda), 0, heap_of(libraries));
     for (int i = 0; i < 1000; ++i) last = side.mark(side.handle());
   }
   CHECK(made == 2);  // the last mark lives until the next one is there, and it may outlive its stream

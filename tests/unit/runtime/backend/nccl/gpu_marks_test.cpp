@@ -14,6 +14,8 @@ using namespace ddp::test;
 
 namespace {
 
+constexpr std::size_t kManyBytes = 1 << 20;
+
 // Holds a page, and a stream of GPU 0.
 struct Marked {
   CudaApi cuda = gpu_libraries()->cuda;
@@ -27,7 +29,7 @@ struct Marked {
   }
   void mark(GpuMarks& marks, std::uint64_t number) {
     marks.before(number, stream->handle());
-    marks.after(number, stream->handle());
+    marks.after(number, kManyBytes, stream->handle());
     CudaEvents(cuda).finish(stream->handle(), kPatience);
   }
 };
@@ -42,7 +44,7 @@ TEST_CASE("the stream itself writes which collectives it has begun and done") {
   CHECK(on.place.gpu_queued == 7);
   CHECK(on.place.gpu_started == 7);
   CHECK(on.place.gpu_finished == 0);
-  marks.after(7, on.stream->handle());
+  marks.after(7, kManyBytes, on.stream->handle());
   CudaEvents(on.cuda).finish(on.stream->handle(), kPatience);
   CHECK(on.place.gpu_finished == 7);
   CHECK(on.place.called == 0);
@@ -107,7 +109,7 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
     require(condition(), "it has not come to that");
   };
   RankThreads(make, 2, kPatience).all_succeed([&](RankThreads::Rank& self) {
-    const GpuFloats values(self.group(), {1});
+    const GpuFloats values(self.group(), std::vector<float>(kManyBytes / sizeof(float), 1));
     self.group().all_reduce(values.memory, ReduceOp::average).wait();  // this is #1
     if (self.rank() == 1) until([&] { return place_0.gpu_started == 2; });
     require(place_0.gpu_finished <= 1, "the GPU has finished what no rank has called");

@@ -46,7 +46,7 @@ struct Setup {
   std::unique_ptr<NcclCommunicator> communicator(int size = 1, std::chrono::milliseconds limit = kPatience,
                                                  std::chrono::milliseconds closing = kPatience) {
     return std::make_unique<NcclCommunicator>(
-        nccl, NcclMembers{0, size, limit, closing, nullptr, &aborted, nullptr, nullptr}, id);
+        nccl, NcclMembers{0, size, 0, limit, closing, nullptr, &aborted, nullptr, nullptr}, id);
   }
 };
 
@@ -74,13 +74,15 @@ TEST_CASE("a store that is lost with a rank which is no member does not hold the
   groups[2]->say_failed();
   expect_error(ErrorKind::peer_lost, {"rank 2 has exited or failed"}, [&] {
     agree_on_id(setup.nccl, std::make_shared<LostStore>(), "id",
-                NcclMembers{1, 2, kPatience, kPatience, nullptr, &setup.aborted, member, all});
+                NcclMembers{1, 2, 0, kPatience, kPatience, nullptr, &setup.aborted, member, all});
   });
 }
 
 TEST_CASE("a communicator that nccl refuses to make is not aborted because there is none") {
   Setup setup;
-  setup.nccl.init_rank = [](NcclComm&, int, const NcclUniqueId&, int) { return NcclResult::unhandled_cuda_error; };
+  setup.nccl.init_rank = [](NcclComm&, int, const NcclUniqueId&, int, bool) {
+    return NcclResult::unhandled_cuda_error;
+  };
   expect_error(ErrorKind::internal, {"cannot create their NCCL communicator"}, [&] { setup.communicator(); });
   CHECK(setup.counts->aborts == 0);
 }
@@ -100,8 +102,9 @@ TEST_CASE("a timeout of nccl's own is a timeout") {
 
 TEST_CASE("a rank that does not come while nccl connects is a timeout") {
   Setup setup;
-  setup.nccl.init_rank = [real = setup.nccl.init_rank](NcclComm& comm, int size, const NcclUniqueId& id, int rank) {
-    const NcclResult result = real(comm, size, id, rank);
+  setup.nccl.init_rank = [real = setup.nccl.init_rank](NcclComm& comm, int size, const NcclUniqueId& id, int rank,
+                                                       bool blocking) {
+    const NcclResult result = real(comm, size, id, rank, blocking);
     // NCCL's thread sets the handle. Without it nothing can be aborted.
     while (std::atomic_ref<NcclComm>(comm).load() == nullptr) std::this_thread::yield();
     return result;

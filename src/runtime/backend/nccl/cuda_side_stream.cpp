@@ -1,0 +1,49 @@
+#include "runtime/backend/nccl/cuda_side_stream.h"
+
+#include <utility>
+
+namespace ddp::internal {
+
+CudaSideStream::CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device, std::shared_ptr<GpuHeap> heap)
+    : cuda_(std::move(cuda)),
+      device_(device),
+      heap_(std::move(heap)),
+      stream_(*cuda_),
+      events_(*cuda_),
+      // The table of functions must outlive the marks, too.
+      marks_(new CudaEvents(*cuda_, CudaEvents::Kind::timed), [table = cuda_](CudaEvents* events) { delete events; }) {
+  heap_->follow(stream_.handle());
+}
+
+CudaSideStream::~CudaSideStream() {
+  cuda_->set_device(device_);
+  heap_->forget(stream_.handle());
+}
+
+void CudaSideStream::order(void* earlier, void* later) {
+  const GpuScope scope(*cuda_, device_);
+  for (void* stream : {earlier, later}) refuse_capture(*cuda_, stream, "data-parallel training");
+  events_.order(earlier, later);
+}
+
+SideStream::Mark CudaSideStream::mark(void* stream) {
+  const GpuScope scope(*cuda_, device_);
+  if (stream != handle()) heap_->follow(stream);
+  return {marks_->record(stream), [marks = marks_](void* event) { marks->put_back(event); }};
+}
+
+std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& later) {
+  const GpuScope scope(*cuda_, device_);
+  double result = 0;
+  const CudaStatus status = cuda_->seconds_between(earlier.get(), later.get(), result);
+  if (status == kCudaNotReady) return std::nullopt;
+  require_cuda(*cuda_, status, "measure the time between two events");
+  return result;
+}
+
+void CudaSideStream::finish(void* stream, std::chrono::nanoseconds limit) {
+  const GpuScope scope(*cuda_, device_);
+  events_.finish(stream, limit);
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,320 @@
+#include "runtime/backend/nccl/gpu_heap.h"
+
+#include <ddp/error.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <mutex>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "runtime/limits.h"
+
+namespace ddp::internal {
+namespace {
+
+constexpr std::size_t kSlab = std::size_t{2} << 20;            // what NCCL allocates at least
+constexpr std::size_t kLargestSmall = std::size_t{256} << 10;  // larger blocks have an allocation of their own
+constexpr std::size_t kSmallest = 512;                         // CUDA's own alignment is 256 bytes
+constexpr auto kSweep = std::chrono::milliseconds(1);          // how often the heap's thread looks at the streams
+
+// Block sizes are powers of two.
+std::size_t size_class(std::size_t bytes) {
+  return static_cast<std::size_t>(std::countr_zero(std::bit_ceil(std::max(bytes, kSmallest)) / kSmallest));
+}
+
+}  // namespace
+
+class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
+ public:
+  State(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look)
+      : libraries_(std::move(libraries)),
+        cuda_(libraries_->cuda),
+        device_(device),
+        look_(std::move(look)),
+        events_(cuda_),
+        copies_(cuda_) {}
+
+  // No block is in use, because each block keeps the state alive. Freeing may wait for the device, so another thread
+  // does it.
+  ~State() {
+    cuda_.set_device(device_);
+    try {
+      std::thread([libraries = libraries_, device = device_, slabs = std::move(slabs_)] {
+        const GpuScope scope(libraries->cuda, device);
+        for (const HeapTask& free : slabs) free();
+      }).detach();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the memory ends with the process
+    }
+  }
+
+  void register_with(RegisterMemory function) {
+    const std::lock_guard lock(mutex_);
+    register_ = std::move(function);
+  }
+  void follow(CudaStreamHandle stream) {
+    const std::lock_guard lock(mutex_);
+    streams_.insert(stream);
+  }
+  void forget(CudaStreamHandle stream) {
+    const std::lock_guard lock(mutex_);
+    streams_.erase(stream);
+  }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) {
+    const GpuScope scope(cuda_, device_);
+    std::shared_ptr<void> memory = bytes <= kLargestSmall ? small_block(bytes) : own_block(bytes);
+    require_cuda(cuda_, cuda_.zero_async(memory.get(), std::max<std::size_t>(bytes, 1), copies_.handle()),
+                 "clear memory");
+    events_.finish(copies_.handle(), look_);
+    return memory;
+  }
+
+  std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
+    const GpuScope scope(cuda_, device_);
+    const std::size_t wanted = std::max<std::size_t>(bytes, 1);
+    void* memory = nullptr;
+    require_cuda(cuda_, cuda_.allocate_pinned(memory, wanted),
+                 "page-lock " + std::to_string(wanted) + " bytes of host memory");
+    std::memset(memory, 0, wanted);
+    return {memory, [self = shared_from_this()](void* pointer) {
+              self->after_streams([self, pointer] {
+                self->cuda_.release_pinned(pointer);
+                return true;
+              });
+            }};
+  }
+
+  // Must not throw, because destructors call it.
+  void after_streams(HeapTask task) {
+    try {
+      const GpuScope scope(cuda_, device_);
+      const std::lock_guard lock(mutex_);
+      Waiting waiting{std::move(task), {}, {streams_.begin(), streams_.end()}};
+      mark(waiting);
+      waiting_.push_back(std::move(waiting));
+      if (!std::exchange(is_serving_, true)) std::thread([self = shared_from_this()] { self->serve(); }).detach();
+    } catch (const std::exception&) {
+      // The GPU is lost, or no thread can be started. The memory stays with the process.
+      const std::lock_guard lock(mutex_);
+      is_serving_ = false;
+    }
+  }
+
+  CudaStreamHandle copies() const { return copies_.handle(); }
+  CudaEvents& events() { return events_; }
+
+  bool is_swept(std::chrono::nanoseconds limit) {
+    std::unique_lock lock(mutex_);
+    return swept_.wait_for(lock, limit, [this] { return waiting_.empty() && !is_serving_; });
+  }
+
+ private:
+  struct Waiting {
+    HeapTask task;
+    std::vector<CudaEventHandle> events;     // the work that the streams held
+    std::vector<CudaStreamHandle> unmarked;  // streams that capture; they are asked again
+  };
+
+  // Marks the work that is on the streams now. A stream that was destroyed has no work that could be asked for.
+  void mark(Waiting& waiting) {
+    std::vector<CudaStreamHandle> later;
+    for (const CudaStreamHandle stream : waiting.unmarked) {
+      bool captures = false;
+      const CudaStatus status = cuda_.is_capturing(stream, captures);
+      if (status == kCudaInvalidHandle) {
+        streams_.erase(stream);
+      } else if (status != kCudaSuccess || captures) {
+        later.push_back(stream);
+      } else {
+        waiting.events.push_back(events_.record(stream));
+      }
+    }
+    waiting.unmarked = std::move(later);
+  }
+
+  bool is_done(Waiting& waiting) {
+    mark(waiting);
+    std::erase_if(waiting.events, [this](CudaEventHandle event) {
+      const CudaStatus status = cuda_.query_event(event);
+      if (status == kCudaNotReady) return false;
+      require_cuda(cuda_, status, "finish its work");
+      events_.put_back(event);
+      return true;
+    });
+    return waiting.events.empty() && waiting.unmarked.empty();
+  }
+
+  // Runs on the heap's thread, until nothing waits.
+  void serve() {
+    try {
+      const GpuScope scope(cuda_, device_);
+      std::unique_lock lock(mutex_);
+      while (!waiting_.empty()) {
+        std::vector<Waiting> ready;
+        std::erase_if(waiting_, [&](Waiting& waiting) {
+          const bool done = is_done(waiting);
+          if (done) ready.push_back(std::move(waiting));
+          return done;
+        });
+        lock.unlock();
+        const std::size_t tried = ready.size();
+        std::erase_if(ready, [](const Waiting& waiting) { return waiting.task(); });
+        if (tried == ready.size()) std::this_thread::sleep_for(kSweep);
+        lock.lock();
+        std::move(ready.begin(), ready.end(), std::back_inserter(waiting_));
+      }
+      is_serving_ = false;
+    } catch (const std::exception&) {
+      // After an error of the GPU, nothing can be freed. Its memory ends with the process.
+      const std::lock_guard lock(mutex_);
+      waiting_.clear();
+      is_serving_ = false;
+    }
+    swept_.notify_all();
+  }
+
+  std::shared_ptr<void> small_block(std::size_t bytes) {
+    const std::size_t index = size_class(bytes);
+    void* block = take_free_block(index);
+    if (block == nullptr) {
+      auto [slab, free] = driver_block(kSlab);
+      const std::lock_guard lock(mutex_);
+      slabs_.push_back(std::move(free));
+      auto* first = static_cast<std::byte*>(slab);
+      const std::size_t size = kSmallest << index;
+      for (std::size_t at = 0; at + size <= kSlab; at += size) free_blocks_[index].push_back(first + at);
+      block = free_blocks_[index].back();
+      free_blocks_[index].pop_back();
+    }
+    return {block, [self = shared_from_this(), index](void* pointer) {
+              self->after_streams([self, pointer, index] {
+                const std::lock_guard lock(self->mutex_);
+                self->free_blocks_[index].push_back(pointer);
+                return true;
+              });
+            }};
+  }
+
+  void* take_free_block(std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    if (free_blocks_[index].empty()) return nullptr;
+    void* block = free_blocks_[index].back();
+    free_blocks_[index].pop_back();
+    return block;
+  }
+
+  std::shared_ptr<void> own_block(std::size_t bytes) {
+    auto [block, free] = driver_block(bytes);
+    return {block, [self = shared_from_this(), free = std::move(free)](void*) { self->after_streams(free); }};
+  }
+
+  // Returns memory of the driver, and the task that frees it.
+  std::pair<void*, HeapTask> driver_block(std::size_t bytes) {
+    bytes = std::max<std::size_t>(bytes, 1);
+    void* memory = nullptr;
+    bool by_nccl = false;
+    CudaStatus status = allocate_by_driver(memory, bytes, by_nccl);
+    // What was given back may not be free yet.
+    if (status != kCudaSuccess && is_swept(libraries_->closing_limit)) {
+      status = allocate_by_driver(memory, bytes, by_nccl);
+    }
+    require_cuda(cuda_, status, "allocate " + std::to_string(bytes) + " bytes of GPU memory");
+    RegisterMemory function;
+    {
+      const std::lock_guard lock(mutex_);
+      if (by_nccl) function = register_;
+    }
+    HeapTask deregister = function ? function(memory, bytes) : nullptr;
+    return {memory, [libraries = libraries_, memory, by_nccl, deregister = std::move(deregister)] {
+              if (deregister && !deregister()) return false;
+              by_nccl ? static_cast<void>(libraries->nccl.release(memory))
+                      : static_cast<void>(libraries->cuda.release(memory));
+              return true;
+            }};
+  }
+
+  // NCCL's allocator needs handles that can be shared, which some sandboxes and container runtimes refuse.
+  CudaStatus allocate_by_driver(void*& memory, std::size_t bytes, bool& by_nccl) {
+    const NcclApi& nccl = libraries_->nccl;
+    const NcclResult result = nccl.allocate ? nccl.allocate(memory, bytes) : NcclResult::invalid_usage;
+    by_nccl = !is_failure(result);
+    if (by_nccl) return kCudaSuccess;
+    const CudaStatus status = cuda_.allocate(memory, bytes);
+    static std::once_flag reported;
+    if (nccl.allocate && status == kCudaSuccess) {
+      std::call_once(reported, [&] {
+        std::fprintf(stderr, "ddp: note: GPU memory comes from CUDA, because NCCL cannot allocate it (%s)\n",
+                     nccl.error_string(result).c_str());
+      });
+    }
+    return status;
+  }
+
+  const std::shared_ptr<const GpuLibraries> libraries_;
+  const CudaApi& cuda_;
+  const int device_;
+  const std::function<void()> look_;
+  CudaEvents events_;
+  CudaStream copies_;
+  std::mutex mutex_;
+  std::condition_variable swept_;
+  RegisterMemory register_;
+  std::set<CudaStreamHandle> streams_;
+  std::deque<Waiting> waiting_;
+  bool is_serving_ = false;
+  std::vector<HeapTask> slabs_;                     // each frees its slab
+  std::array<std::vector<void*>, 16> free_blocks_;  // by size class
+};
+
+GpuHeap::GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look)
+    : state_([&] {
+        const GpuScope scope(libraries->cuda, device);
+        return std::make_shared<State>(libraries, device, std::move(look));
+      }()) {}
+
+void GpuHeap::register_with(RegisterMemory function) {
+  state_->register_with(std::move(function));
+}
+
+void GpuHeap::follow(CudaStreamHandle stream) {
+  state_->follow(stream);
+}
+
+void GpuHeap::forget(CudaStreamHandle stream) {
+  state_->forget(stream);
+}
+
+std::shared_ptr<void> GpuHeap::allocate(std::size_t bytes) {
+  return state_->allocate(bytes);
+}
+
+std::shared_ptr<void> GpuHeap::allocate_pinned(std::size_t bytes) {
+  return state_->allocate_pinned(bytes);
+}
+
+void GpuHeap::after_streams(HeapTask task) {
+  state_->after_streams(std::move(task));
+}
+
+CudaStreamHandle GpuHeap::copies() const {
+  return state_->copies();
+}
+
+CudaEvents& GpuHeap::events() const {
+  return state_->events();
+}
+
+bool GpuHeap::is_swept(std::chrono::nanoseconds limit) const {
+  return state_->is_swept(limit);
+}
+
+}  // namespace ddp::internal

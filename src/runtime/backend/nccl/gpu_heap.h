@@ -1,0 +1,58 @@
+// GpuHeap owns a group's memory on its GPU, and the page-locked memory that goes with it.
+// See docs/development/decisions/0045-gpu-memory-and-launch-order.md.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "runtime/backend/nccl/cuda_resources.h"
+#include "runtime/backend/nccl/gpu_libraries.h"
+
+namespace ddp::internal {
+
+// A task of the heap's thread. Returns false if it must be tried again later.
+using HeapTask = std::function<bool()>;
+// Makes memory known to NCCL. Returns the task that ends this, or null if NCCL does not know the memory.
+using RegisterMemory = std::function<HeapTask(void* memory, std::size_t bytes)>;
+
+// Work on a stream may still use memory that its owner gives back. NCCL's memory is unmapped at once when it is freed,
+// and CUDA's waits for the whole device, on which a kernel may wait for this rank. So a thread of the heap frees memory
+// when the work that its streams held at that moment is done, and nobody waits for it.
+//
+// Small blocks are parts of larger, registered ones, because every allocation of NCCL costs 2 MiB and a registration.
+// Memory may outlive the heap's group. Any thread may call any function.
+class GpuHeap {
+ public:
+  // allocate() calls `look` while it waits for the GPU. The function may throw.
+  GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look);
+
+  // Memory that is allocated later is registered with it. An empty function ends that.
+  void register_with(RegisterMemory function);
+
+  // Work on this stream may use the heap's memory until forget(). A program's stream that is destroyed needs no
+  // forget().
+  void follow(CudaStreamHandle stream);
+  void forget(CudaStreamHandle stream);
+
+  // Returns zeroed memory of the GPU. Throws `internal` if there is too little.
+  std::shared_ptr<void> allocate(std::size_t bytes);
+  // Returns zeroed, page-locked memory of the host.
+  std::shared_ptr<void> allocate_pinned(std::size_t bytes);
+  // Carries out the task on the heap's thread, when the work that the streams hold now is done.
+  void after_streams(HeapTask task);
+
+  // Returns the stream for copies. No work on it waits for another stream.
+  CudaStreamHandle copies() const;
+  CudaEvents& events() const;
+
+  // Returns whether everything that was given back is free.
+  bool is_swept(std::chrono::nanoseconds limit) const;
+
+ private:
+  class State;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace ddp::internal

@@ -1,0 +1,158 @@
+#include "runtime/backend/nccl/gpu_heap.h"
+
+#include <atomic>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/deadline.h"
+#include "support/gpu_libraries.h"
+
+using namespace std::chrono_literals;
+using namespace ddp;
+using namespace ddp::internal;
+using namespace ddp::test;
+
+namespace {
+
+constexpr std::size_t kLarge = std::size_t{1} << 20;  // bytes of an allocation of its own
+
+// Holds a heap, a stream that it follows, and counts of what is freed.
+struct Heap {
+  std::shared_ptr<NcclBackend::Libraries> libraries = gpu_libraries();
+  const CudaApi& cuda = libraries->cuda;
+  std::shared_ptr<std::atomic<int>> allocated = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<std::atomic<int>> released = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<GpuHeap> heap;
+  std::optional<CudaStream> stream;
+
+  Heap() {
+    cuda.set_device(0);
+    libraries->nccl.allocate = [count = allocated, real = libraries->nccl.allocate](void*& memory, std::size_t bytes) {
+      ++*count;
+      return real(memory, bytes);
+    };
+    libraries->nccl.release = [count = released, real = libraries->nccl.release](void* memory) {
+      const NcclResult result = real(memory);
+      ++*count;
+      return result;
+    };
+    heap = std::make_shared<GpuHeap>(libraries, 0, [] {});
+    stream.emplace(cuda);
+    heap->follow(stream->handle());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("memory that a stream still uses is freed when the stream is done") {
+  Heap on;
+  std::shared_ptr<void> memory = on.heap->allocate(kLarge);
+  HeldStream held(on.stream->handle());
+  on.cuda.zero_async(memory.get(), kLarge, on.stream->handle());
+  memory.reset();
+  // Another block goes the whole way in the meantime.
+  on.heap->forget(on.stream->handle());
+  on.heap->allocate(kLarge).reset();
+  CHECK(eventually([&] { return *on.released == 1; }));
+  held.release();
+  CHECK(eventually([&] { return *on.released == 2; }));
+  CHECK_NOTHROW(CudaEvents(on.cuda).finish(on.stream->handle(), kPatience));
+}
+
+TEST_CASE("page-locked memory is freed when the streams are done, and a free that hangs holds nobody up") {
+  if (on_real_gpu()) return;
+  Heap on;
+  const auto hang = gpu_function<void(const char*)>("fake_gpu_hang");
+  hang("cuMemFreeHost");
+  on.heap->allocate_pinned(16).reset();
+  CHECK(on.heap->allocate(kLarge) != nullptr);
+  CHECK_FALSE(on.heap->is_swept(0s));
+  hang(nullptr);
+  CHECK(on.heap->is_swept(kPatience));
+}
+
+TEST_CASE("a stream that was destroyed holds nothing up") {
+  Heap on;
+  std::shared_ptr<void> memory = on.heap->allocate(kLarge);
+  on.stream.reset();
+  memory.reset();
+  CHECK(eventually([&] { return *on.released == 1; }));
+}
+
+TEST_CASE("memory is kept while a stream that may use it captures a graph") {
+  Heap on;
+  const auto begin = gpu_function<int(void*, int)>("cuStreamBeginCapture_v2");
+  const auto end = gpu_function<int(void*, void**)>("cuStreamEndCapture");
+  std::shared_ptr<void> memory = on.heap->allocate(kLarge);
+  REQUIRE(begin(on.stream->handle(), 0) == kCudaSuccess);
+  memory.reset();
+  // Memory can be allocated, and freed for other streams, without harm to the capture.
+  CHECK(on.heap->allocate(kLarge) != nullptr);
+  CHECK_FALSE(on.heap->is_swept(20ms));
+  void* graph = nullptr;
+  CHECK(end(on.stream->handle(), &graph) == kCudaSuccess);
+  CHECK(on.heap->is_swept(kPatience));
+  CHECK(*on.released == 2);
+}
+
+TEST_CASE("small blocks share an allocation, are zeroed, and may outlive the heap") {
+  Heap on;
+  std::vector<std::shared_ptr<void>> blocks;
+  std::set<void*> places;
+  for (int i = 0; i < 100; ++i) {
+    blocks.push_back(on.heap->allocate(1000));
+    places.insert(blocks.back().get());
+    on.cuda.zero_async(blocks.back().get(), 1000, on.stream->handle());
+  }
+  CHECK(places.size() == 100);
+  CHECK(*on.allocated == 1);
+  const std::vector<char> ones(1000, 1);
+  copy_now(on.cuda, blocks[7].get(), ones.data(), 1000);
+  void* place = blocks[7].get();
+  blocks[7].reset();
+  CHECK(on.heap->is_swept(kPatience));
+  blocks[7] = on.heap->allocate(600);
+  CHECK(blocks[7].get() == place);
+  std::vector<char> values(600, 1);
+  copy_now(on.cuda, values.data(), blocks[7].get(), 600);
+  CHECK(values == std::vector<char>(600, 0));
+  on.heap.reset();
+  CHECK(*on.released == 0);
+  blocks.clear();
+  CHECK(eventually([&] { return *on.released == 1; }));
+}
+
+TEST_CASE("an allocation that finds the gpu full waits for memory that is being freed") {
+  Heap on;
+  HeldStream held(on.stream->handle());
+  std::shared_ptr<void> memory = on.heap->allocate(kLarge);
+  on.libraries->nccl.allocate = nullptr;
+  std::atomic<int> tries = 0;
+  on.libraries->cuda.allocate = [&, real = on.cuda.allocate](void*& block, std::size_t bytes) {
+    if (++tries == 1) held.release();
+    return *on.released == 0 ? 2 : real(block, bytes);
+  };
+  memory.reset();
+  CHECK(on.heap->allocate(kLarge) != nullptr);
+  CHECK(tries == 2);
+}
+
+TEST_CASE("memory is freed only when it is no longer registered") {
+  Heap on;
+  std::atomic<int> asked = 0;
+  on.heap->register_with([&](void*, std::size_t) -> HeapTask {
+    return [&] {
+      // The communicator is busy at first.
+      if (++asked < 3) return false;
+      CHECK(*on.released == 0);
+      return true;
+    };
+  });
+  on.heap->allocate(kLarge).reset();
+  CHECK(on.heap->is_swept(kPatience));
+  CHECK(asked == 3);
+  CHECK(*on.released == 1);
+}

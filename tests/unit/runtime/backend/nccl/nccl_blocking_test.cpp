@@ -1,0 +1,101 @@
+// Tests groups whose communicators block inside NCCL (NCCL_COMM_BLOCKING=1). What waits for other ranks there must end
+// at the time-out and at an abort all the same.
+#include <ddp/error.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "support/catch.h"
+#include "support/collective_checks.h"
+#include "support/gpu_ranks.h"
+
+using namespace std::chrono_literals;
+using namespace ddp;
+using namespace ddp::internal;
+using namespace ddp::test;
+
+namespace {
+
+Libraries blocking() {
+  Libraries libraries = gpu_libraries();
+  libraries->nccl.blocking = true;
+  return libraries;
+}
+
+}  // namespace
+
+TEST_CASE("communicators that block compute the same") {
+  for (const int size : gpu_rank_counts({1, 3})) {
+    ranks_over(blocking(), size).all_succeed([](RankThreads::Rank& self) {
+      const DeviceMemory memory = gpu_memory(self.group());
+      for (const DataType type : {DataType::f32, DataType::bf16, DataType::i16}) {
+        check_everything(self.group(), type, 7);
+        check_everything(self.group(), type, 1021, &memory);
+      }
+    });
+  }
+}
+
+TEST_CASE("a communicator that blocks until a rank comes which does not come is a timeout") {
+  const Libraries libraries = blocking();
+  const auto store = make_memory_store(10s);
+  try {
+    NcclBackend backend({0, 2, 0, 200ms}, store, libraries);
+    CHECK(false);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::timeout);
+    CHECK_THAT(error.what(), Catch::Contains("a rank did not arrive within 0.2 s"));
+  }
+}
+
+TEST_CASE("a collective that blocks while it connects ends at its timeout") {
+  const auto ended = ranks_over(blocking(), 2).outcomes([](RankThreads::Rank& self) {
+    if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
+    self.waits_for(1);
+  });
+  CHECK(ended[0].kind == ErrorKind::timeout);
+  CHECK_THAT(ended[0].message, Catch::Contains("0.3 s"));
+}
+
+TEST_CASE("an abort ends a collective that blocks while it connects, or that waits for a rank") {
+  const bool connects = GENERATE(true, false);
+  ranks_over(blocking(), 2).outcomes([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    if (!connects) self.group().all_reduce(values.memory).wait();
+    if (self.rank() == 1) return self.waits_for(1);
+    std::thread control([&] {
+      std::this_thread::sleep_for(30ms);
+      self.group().abort();
+    });
+    const RankOutcome outcome = outcome_of([&] { self.group().all_reduce(values.memory).wait(); });
+    control.join();
+    CHECK(outcome.kind == ErrorKind::aborted);
+  });
+}
+
+TEST_CASE("groups of communicators that block are split") {
+  ranks_over(blocking(), 3).all_succeed([](RankThreads::Rank& self) {
+    auto part = self.group().split(self.rank() == 2 ? -1 : 0);
+    if (!part) return;
+    std::vector<float> one = {1};
+    part->all_reduce(one).wait();
+    require(one[0] == 2, "wrong sum");
+  });
+}
+
+TEST_CASE("a rank that leaves does not hold up the closing of communicators that block") {
+  const Libraries libraries = blocking();
+  libraries->closing_limit = 500ms;
+  libraries->nccl.finalize = [](NcclComm) {
+    while (true) std::this_thread::sleep_for(1h);
+    return NcclResult::success;
+  };
+  std::atomic<int> aborts = 0;
+  libraries->nccl.abort = [&aborts, real = libraries->nccl.abort](NcclComm comm) {
+    ++aborts;
+    return real(comm);
+  };
+  ranks_over(libraries, 1).all_succeed([](RankThreads::Rank& self) { self.group().barrier().wait(); });
+  CHECK(aborts == 1);
+}
