@@ -100,6 +100,7 @@ class RankThreads {
           GroupDescription description;
           description.options.rank = rank;
           description.options.size = size_;
+          // Each rank gets a GPU of its own if there are several. With one GPU, all ranks share it.
           description.options.local_rank = rank;
           description.options.timeout = timeout_;
           description.store = store;

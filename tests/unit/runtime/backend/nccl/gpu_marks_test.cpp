@@ -1,6 +1,9 @@
 #include "runtime/backend/nccl/gpu_marks.h"
 
+#include <sys/mman.h>
+
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -16,10 +19,19 @@ namespace {
 
 constexpr std::size_t kManyBytes = 1 << 20;
 
+// Makes a page like that of a worker. It stays mapped until the process ends, because the driver keeps its registration
+// until then: it would refuse a later page that overlaps the freed memory.
+wire::StatusPageLayout* make_page() {
+  void* memory =
+      ::mmap(nullptr, sizeof(wire::StatusPageLayout), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  require(memory != MAP_FAILED, "no memory can be mapped");
+  return new (memory) wire::StatusPageLayout();
+}
+
 // Holds a page, and a stream of GPU 0.
 struct Marked {
   CudaApi cuda = gpu_libraries()->cuda;
-  std::unique_ptr<wire::StatusPageLayout> page = std::make_unique<wire::StatusPageLayout>();
+  wire::StatusPageLayout* const page = make_page();
   wire::PageGroup& place = page->groups[3];
   std::optional<CudaStream> stream;
 
@@ -94,7 +106,7 @@ TEST_CASE("a stream that takes no mark is not asked again and nothing is said of
 }
 
 TEST_CASE("a collective that waits for a rank is begun on the gpus of the others and not done") {
-  const auto page = std::make_unique<wire::StatusPageLayout>();
+  wire::StatusPageLayout* const page = make_page();
   const Libraries libraries = gpu_libraries();
   const auto make = [&](const BackendOptions& options,
                         const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
