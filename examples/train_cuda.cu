@@ -14,7 +14,6 @@
 #include <exception>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -103,16 +102,18 @@ void train(const Options& options) {
   ddp::DistributedSampler sampler(samples, world,
                                   {.seed = static_cast<std::uint64_t>(options.seed), .drop_last = true});
   const Index steps_per_epoch = samples / options.batch;
-  std::optional<ddp::Memory> order;  // order of the epoch, on the GPU
+  // Orders of the epochs, on the GPU. They are kept, because kernels of earlier steps may still read them when the host
+  // is at the next epoch.
+  std::vector<ddp::Memory> orders;
   double first_loss = 0;
   for (Index step = 0; step < options.steps; ++step) {
     if (step % steps_per_epoch == 0) {
       sampler.set_epoch(step / steps_per_epoch);
       std::vector<Index> positions = sampler.indices();
       for (Index& position : positions) position += charlm::kContext;
-      order = gpu.copy_of(positions);
+      orders.push_back(gpu.copy_of(positions));
     }
-    const Index* positions = order->as<Index>().data() + step % steps_per_epoch * local_batch;
+    const Index* positions = orders.back().as<Index>().data() + step % steps_per_epoch * local_batch;
 
     data_parallel.zero_gradients();
     model.forward(positions, local_batch);
