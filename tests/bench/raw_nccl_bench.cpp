@@ -3,8 +3,12 @@
 //
 //   raw_nccl_bench RANK RANKS ID_FILE BYTES...   all_reduce of f32; rank 0 makes ID_FILE
 //
-// Prints a line of JSON per size: {"bytes", "microseconds", "call_microseconds"}. The last value is what a call costs
-// the host. The functions are called through the tables that the runtime fills, as in the library.
+// Prints a line of JSON per size: {"bytes", "microseconds", "call_microseconds", "blocking"}. `call_microseconds` is
+// what a call costs the host. The functions are called through the tables that the runtime fills, as in the library.
+// The memory is registered, as that of ProcessGroup::allocate is.
+//
+// The communicator is nonblocking, as the runtime's are. NCCL_COMM_BLOCKING=1 makes it blocking, as PyTorch's and
+// nccl-tests' are.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -60,6 +64,8 @@ int main(int argc, char** argv) {
   require(no_cuda.empty(), no_cuda.c_str());
   require(no_nccl.empty(), no_nccl.c_str());
   const int rank = std::atoi(argv[1]);
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
+  const bool is_blocking = blocking != nullptr && std::string(blocking) == "1";
   int devices = 0;
   cuda.device_count(devices);
   require(cuda.set_device(devices > 1 ? rank : 0) == ddp::internal::kCudaSuccess, "cuCtxSetCurrent");
@@ -86,6 +92,8 @@ int main(int argc, char** argv) {
     const std::size_t bytes = std::strtoull(argv[i], nullptr, 10);
     void* memory = nullptr;
     require(nccl.allocate(memory, bytes) == NcclResult::success, "ncclMemAlloc");
+    void* registration = nullptr;
+    if (nccl.register_buffer) nccl.register_buffer(comm, memory, bytes, registration);
     std::vector<double> times;
     std::vector<double> calls;
     for (int round = 0; round < kRounds + 5; ++round) {
@@ -105,9 +113,10 @@ int main(int argc, char** argv) {
     std::sort(times.begin(), times.end());
     std::sort(calls.begin(), calls.end());
     if (rank == 0) {
-      std::printf("{\"bytes\": %zu, \"microseconds\": %.3f, \"call_microseconds\": %.3f}\n", bytes,
-                  times[times.size() / 2], calls[calls.size() / 2]);
+      std::printf("{\"bytes\": %zu, \"microseconds\": %.3f, \"call_microseconds\": %.3f, \"blocking\": %s}\n", bytes,
+                  times[times.size() / 2], calls[calls.size() / 2], is_blocking ? "true" : "false");
     }
+    if (registration != nullptr) nccl.deregister_buffer(comm, registration);
     nccl.release(memory);
   }
   nccl.finalize(comm);
