@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "support/fake_gpu/fake_gpu.h"
+#include "support/fake_gpu/ptx_module.h"
 
 namespace fake_gpu {
 namespace {
@@ -377,7 +378,9 @@ EXPORT int cuGetErrorName(int status, const char** name) {
       {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
       {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
       {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+      {kInvalidPtx, "CUDA_ERROR_INVALID_PTX"},
       {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {kMisalignedAddress, "CUDA_ERROR_MISALIGNED_ADDRESS"},
       {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
       {kCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
   };

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "support/fake_gpu/fake_gpu.h"
+#include "support/fake_gpu/ptx_module.h"
 
 namespace fake_gpu {
 namespace {
@@ -166,6 +167,16 @@ void drain_device(int device) {
     }
   }
   for (HardwareQueue* queue : queues) queue->drain();
+}
+
+std::vector<DeviceBlock> device_blocks(int device) {
+  std::vector<DeviceBlock> result;
+  const std::lock_guard lock(world().memory_mutex);
+  for (const auto& [address, block] : world().blocks) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    if (block.second == device) result.push_back({begin, begin + block.first});
+  }
+  return result;
 }
 
 void* allocate(std::size_t bytes) {

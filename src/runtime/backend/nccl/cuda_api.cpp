@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/backend/nccl/shared_library.h"
 
@@ -63,6 +64,11 @@ struct CudaFunctions : SharedLibrary {
                                         unsigned flags) = require("cuMemHostGetDevicePointer_v2");
   CudaStatus (*stream_write_value)(Handle stream, Address place, std::uint64_t value,
                                    unsigned flags) = find("cuStreamWriteValue64_v2");  // available since CUDA 11.7
+  CudaStatus (*module_load_data)(Handle* module, const void* image) = require("cuModuleLoadData");
+  CudaStatus (*module_get_function)(Handle* function, Handle module, const char* name) = require("cuModuleGetFunction");
+  CudaStatus (*launch_kernel)(Handle function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                              unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
+                              Handle stream, void** parameters, void** extra) = require("cuLaunchKernel");
   CudaStatus (*get_error_name)(CudaStatus status, const char** name) = require("cuGetErrorName");
 };
 
@@ -101,6 +107,13 @@ std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
     text += kDigits[uuid[i] & 15];
   }
   return text;
+}
+
+CudaStatus launch(const CudaFunctions& f, CudaFunctionHandle function, unsigned blocks, unsigned threads,
+                  std::span<const KernelParameter> parameters, CudaStreamHandle stream) {
+  std::vector<void*> values;
+  for (const KernelParameter& parameter : parameters) values.push_back(const_cast<void*>(parameter.value));
+  return f.launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, values.data(), nullptr);
 }
 
 CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
@@ -189,6 +202,13 @@ CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
       return f->stream_write_value(stream, address(place), number, 0);
     };
   }
+  api.load_module = [f](CudaModuleHandle& module, const char* text) { return f->module_load_data(&module, text); };
+  api.find_function = [f](CudaFunctionHandle& function, CudaModuleHandle module, const char* name) {
+    return f->module_get_function(&function, module, name);
+  };
+  api.launch = [f](CudaFunctionHandle function, unsigned blocks, unsigned threads,
+                   std::span<const KernelParameter> parameters,
+                   CudaStreamHandle stream) { return launch(*f, function, blocks, threads, parameters, stream); };
   api.error_name = [f](CudaStatus status) { return name_of(*f, status); };
   return api;
 }

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace ddp::internal {
 
@@ -20,6 +22,15 @@ inline constexpr int kCudaCaptureRelaxed = 2;
 using CudaStreamHandle = void*;
 using CudaEventHandle = void*;
 inline constexpr int kNoCudaDevice = -1;
+
+using CudaModuleHandle = void*;
+using CudaFunctionHandle = void*;
+
+// A kernel's parameter. The value is as large as its type.
+struct KernelParameter {
+  const void* value = nullptr;
+  std::string_view type;  // in PTX: "u32", "u64" (pointers too) or "f64"
+};
 
 struct CudaApi {
   std::function<CudaStatus(int& count)> device_count;
@@ -66,6 +77,14 @@ struct CudaApi {
   // Writes a number in the stream's order, after the stream's earlier writes are visible. `place` is an address that
   // the GPU sees. The function is empty if this driver cannot do it.
   std::function<CudaStatus(CudaStreamHandle stream, void* place, std::uint64_t number)> write_number;
+
+  // Compiles kernels from PTX text for the current GPU. The module stays loaded.
+  std::function<CudaStatus(CudaModuleHandle& module, const char* text)> load_module;
+  std::function<CudaStatus(CudaFunctionHandle& function, CudaModuleHandle module, const char* name)> find_function;
+  // Puts a kernel on the stream. The parameters are those that the kernel declares, and are copied.
+  std::function<CudaStatus(CudaFunctionHandle function, unsigned blocks, unsigned threads,
+                           std::span<const KernelParameter> parameters, CudaStreamHandle stream)>
+      launch;
 
   // Returns a name such as "CUDA_ERROR_OUT_OF_MEMORY".
   std::function<std::string(CudaStatus status)> error_name;

@@ -1,0 +1,61 @@
+// Implements the driver's functions for modules and kernels.
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+
+#include "support/fake_gpu/fake_gpu.h"
+#include "support/fake_gpu/ptx_module.h"
+
+using namespace fake_gpu;
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr int kSuccess = 0;
+
+}  // namespace
+
+// The runtime never unloads a module, so it is never destroyed.
+EXPORT int cuModuleLoadData(void** module, const void* image) {
+  if (const int error = context_error(); error != kSuccess) return error;
+  try {
+    *module = new PtxModule(parse_ptx(static_cast<const char*>(image)));
+    return kSuccess;
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "fake_gpu: the PTX text is refused: %s\n", error.what());
+    return kInvalidPtx;
+  }
+}
+EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) {
+  auto& kernels = static_cast<PtxModule*>(module)->kernels;
+  const auto found = kernels.find(std::string_view(name));
+  if (found == kernels.end()) return kNotFound;
+  *function = &found->second;
+  return kSuccess;
+}
+EXPORT int cuLaunchKernel(void* function, unsigned blocks, unsigned blocks_y, unsigned blocks_z, unsigned threads,
+                          unsigned threads_y, unsigned threads_z, unsigned, void* stream, void** parameters,
+                          void** extra) {
+  constexpr unsigned kMostThreads = 1024;
+  if (const int error = context_error(); error != kSuccess) return error;
+  const bool has_shape = blocks_y == 1 && blocks_z == 1 && threads_y == 1 && threads_z == 1;
+  if (function == nullptr || blocks == 0 || threads == 0 || threads > kMostThreads || !has_shape || extra != nullptr) {
+    return kInvalidValue;
+  }
+  PtxLaunch launch;
+  launch.kernel = static_cast<const PtxKernel*>(function);
+  launch.blocks = blocks;
+  launch.threads = threads;
+  launch.parameters.resize(launch.kernel->parameter_bytes);
+  for (std::size_t i = 0; i < launch.kernel->parameters.size(); ++i) {
+    const PtxParameter& parameter = launch.kernel->parameters[i];
+    if (parameters == nullptr || parameters[i] == nullptr) return kInvalidValue;
+    std::memcpy(launch.parameters.data() + parameter.offset, parameters[i], parameter.bytes);
+  }
+  stream_of(stream).push([launch = std::move(launch), device = current_device()]() mutable {
+    launch.memory = device_blocks(device);
+    if (const int error = run_ptx(launch); error != kSuccess) break_device(device, error);
+  });
+  return kSuccess;
+}

@@ -1,0 +1,84 @@
+#include <cstring>
+
+#include "support/fake_gpu/ptx_module.h"
+#include "support/fake_gpu/ptx_thread.h"
+
+namespace fake_gpu {
+namespace {
+
+void run_to_barrier(PtxThread& thread) {
+  thread.state = PtxThread::State::runs;
+  while (thread.state == PtxThread::State::runs) {
+    const PtxInstruction& instruction = *thread.next++;
+    if (instruction.guard >= 0 && (thread.registers[instruction.guard] != 0) == instruction.is_negated) continue;
+    instruction.run(thread, instruction);
+  }
+}
+
+// Runs the threads of one block. `registers` has room for each thread, or for one if the kernel has no barrier.
+class Block {
+ public:
+  Block(const PtxLaunch& launch, std::vector<std::uint32_t>& hints)
+      : launch_(launch), size_(launch.kernel->registers.size()), hints_(hints) {
+    const std::size_t kept = launch.kernel->has_barrier ? launch.threads : 1;
+    registers_.resize(kept * size_);
+    // The language does not say what shared memory holds at first, so it is not 0 here.
+    shared_.resize(launch.kernel->shared_bytes, std::byte{0x5a});
+  }
+
+  int run(unsigned block) {
+    if (!launch_.kernel->has_barrier) {
+      for (unsigned index = 0; index < launch_.threads; ++index) {
+        PtxThread thread = begin(block, index, registers_.data());
+        run_to_barrier(thread);
+        if (thread.error != 0) return thread.error;
+      }
+      return 0;
+    }
+    std::vector<PtxThread> threads;
+    for (unsigned index = 0; index < launch_.threads; ++index) {
+      threads.push_back(begin(block, index, registers_.data() + index * size_));
+    }
+    bool is_any_left = true;
+    while (is_any_left) {
+      is_any_left = false;
+      for (PtxThread& thread : threads) {
+        if (thread.state == PtxThread::State::has_ended) continue;
+        run_to_barrier(thread);
+        if (thread.error != 0) return thread.error;
+        is_any_left = is_any_left || thread.state == PtxThread::State::waits_for_block;
+      }
+    }
+    return 0;
+  }
+
+ private:
+  PtxThread begin(unsigned block, unsigned index, std::uint64_t* registers) {
+    const PtxKernel& kernel = *launch_.kernel;
+    std::memcpy(registers, kernel.registers.data(), size_ * sizeof *registers);
+    registers[kThreadIndex] = index;
+    registers[kThreads] = launch_.threads;
+    registers[kBlockIndex] = block;
+    registers[kBlocks] = launch_.blocks;
+    return {launch_, registers, shared_.data(), hints_.data(), kernel.code.data()};
+  }
+
+  const PtxLaunch& launch_;
+  const std::size_t size_;
+  std::vector<std::uint32_t>& hints_;
+  std::vector<std::uint64_t> registers_;
+  std::vector<std::byte> shared_;
+};
+
+}  // namespace
+
+int run_ptx(const PtxLaunch& launch) {
+  std::vector<std::uint32_t> hints(launch.kernel->code.size());
+  Block block(launch, hints);
+  for (unsigned index = 0; index < launch.blocks; ++index) {
+    if (const int error = block.run(index); error != 0) return error;
+  }
+  return 0;
+}
+
+}  // namespace fake_gpu
