@@ -21,11 +21,12 @@ struct Elements {
 
 template <typename T>
 void update_elements(const SgdOptions& options, std::int64_t step, const Elements<T>& e) {
-  const auto rate = static_cast<T>(options.learning_rate);
-  const auto decay = static_cast<T>(options.weight_decay);
-  const auto momentum = static_cast<T>(options.momentum);
-  const auto fresh = static_cast<T>(step == 1 ? 1 : 1 - options.dampening);
-  const auto kept = static_cast<T>(step == 1 ? 0 : options.momentum);
+  const SgdFactors factors = factors_of(options, step);
+  const auto rate = static_cast<T>(factors.rate);
+  const auto decay = static_cast<T>(factors.decay);
+  const auto momentum = static_cast<T>(factors.momentum);
+  const auto fresh = static_cast<T>(factors.fresh);
+  const auto kept = static_cast<T>(factors.kept);
   if (options.momentum == 0) {
     for (std::size_t i = 0; i < e.count; ++i) e.values[i] -= rate * (e.gradient[i] + decay * e.values[i]);
     return;
@@ -39,17 +40,16 @@ void update_elements(const SgdOptions& options, std::int64_t step, const Element
 
 template <typename T>
 void update_elements(const AdamOptions& options, std::int64_t step, const Elements<T>& e) {
-  const double first_correction = 1 - std::pow(options.beta1, static_cast<double>(step));
-  const double second_correction = 1 - std::pow(options.beta2, static_cast<double>(step));
-  const auto rate = static_cast<T>(options.learning_rate / first_correction);
-  const auto root = static_cast<T>(std::sqrt(second_correction));
-  const auto shrink = static_cast<T>(options.decoupled ? 1 - options.learning_rate * options.weight_decay : 1);
-  const auto decay = static_cast<T>(options.decoupled ? 0 : options.weight_decay);
-  const auto beta1 = static_cast<T>(options.beta1);
-  const auto beta2 = static_cast<T>(options.beta2);
-  const auto fresh1 = static_cast<T>(1 - options.beta1);
-  const auto fresh2 = static_cast<T>(1 - options.beta2);
-  const auto epsilon = static_cast<T>(options.epsilon);
+  const AdamFactors factors = factors_of(options, step);
+  const auto rate = static_cast<T>(factors.rate);
+  const auto root = static_cast<T>(factors.root);
+  const auto shrink = static_cast<T>(factors.shrink);
+  const auto decay = static_cast<T>(factors.decay);
+  const auto beta1 = static_cast<T>(factors.beta1);
+  const auto beta2 = static_cast<T>(factors.beta2);
+  const auto fresh1 = static_cast<T>(factors.fresh1);
+  const auto fresh2 = static_cast<T>(factors.fresh2);
+  const auto epsilon = static_cast<T>(factors.epsilon);
   for (std::size_t i = 0; i < e.count; ++i) {
     const T gradient = e.gradient[i] + decay * e.values[i];
     e.first[i] = beta1 * e.first[i] + fresh1 * gradient;

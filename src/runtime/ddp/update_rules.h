@@ -5,18 +5,9 @@
 
 #include <cstdint>
 
-namespace ddp::internal {
+#include "runtime/reduction/optimizer_step.h"
 
-// Holds the elements that a step changes, and the optimizer's state for them. All buffers have equally many elements.
-// `values` and `gradient` have the same floating-point type. The others are f64 if that type is f64, else f32.
-struct UpdatedElements {
-  Buffer values;
-  ConstBuffer gradient;
-  Buffer first;                // momentum of SGD, or m of Adam; empty if the options need none
-  Buffer second;               // v of Adam
-  Buffer master;               // the values in f32, for f16 and bf16
-  double gradient_factor = 1;  // applied in the type of the arithmetic
-};
+namespace ddp::internal {
 
 // Returns how many of `first` and `second` the options need.
 int moments_of(const Optimizer::Options& options);

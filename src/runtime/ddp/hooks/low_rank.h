@@ -4,13 +4,9 @@
 #include <cstddef>
 #include <span>
 
-namespace ddp::internal {
+#include "runtime/reduction/matrix_shape.h"
 
-struct MatrixShape {
-  std::size_t rows = 0;
-  std::size_t columns = 0;
-  std::size_t rank = 0;  // number of columns of P and Q
-};
+namespace ddp::internal {
 
 // Computes P [rows, rank] = M [rows, columns] Q [columns, rank].
 void multiply(const MatrixShape& shape, std::span<const float> m, std::span<const float> q, std::span<float> p);
