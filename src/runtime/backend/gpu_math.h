@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <span>
 
-namespace ddp::internal {
+#include "runtime/reduction/matrix_shape.h"
+#include "runtime/reduction/optimizer_step.h"
 
-struct UpdatedElements;
-struct MatrixShape;
+namespace ddp::internal {
 
 // Unless a comment says otherwise, a function puts its work on the stream and returns before the work is done. Every
 // buffer lies in the memory of this rank's GPU and has elements of a floating-point type (f16, bf16, f32, f64). f16 and
@@ -55,6 +55,9 @@ class GpuMath {
   virtual void expand(const MatrixShape& shape, const ConstBuffer& p, const ConstBuffer& q, const Buffer& m,
                       Stream stream) = 0;
   virtual void orthonormalise(const MatrixShape& shape, const Buffer& p, Stream stream) = 0;
+  // Copies a column of `fallback` to Q if that column of Q is 0, or has an element that is not finite.
+  virtual void replace_columns(const MatrixShape& shape, const ConstBuffer& fallback, const Buffer& q,
+                               Stream stream) = 0;
 };
 
 }  // namespace ddp::internal

@@ -69,6 +69,12 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     streams_.erase(stream);
   }
 
+  void wait_for(CudaStreamHandle stream) {
+    const GpuScope scope(cuda_, device_);
+    follow(stream);
+    events_.finish(stream, look_);
+  }
+
   std::shared_ptr<void> allocate(std::size_t bytes) {
     const GpuScope scope(cuda_, device_);
     std::shared_ptr<void> memory = bytes <= kLargestSmall ? small_block(bytes) : own_block(bytes);
@@ -291,6 +297,10 @@ void GpuHeap::follow(CudaStreamHandle stream) {
 
 void GpuHeap::forget(CudaStreamHandle stream) {
   state_->forget(stream);
+}
+
+void GpuHeap::wait_for(CudaStreamHandle stream) {
+  state_->wait_for(stream);
 }
 
 std::shared_ptr<void> GpuHeap::allocate(std::size_t bytes) {

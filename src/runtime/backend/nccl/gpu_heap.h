@@ -19,13 +19,13 @@ using RegisterMemory = std::function<HeapTask(void* memory, std::size_t bytes)>;
 
 // Work on a stream may still use memory that its owner gives back. NCCL's memory is unmapped at once when it is freed,
 // and CUDA's waits for the whole device, on which a kernel may wait for this rank. So a thread of the heap frees memory
-// when the work that its streams held at that moment is done, and nobody waits for it.
+// when the work that its streams held at that moment is done. No other thread waits for it.
 //
 // Small blocks are parts of larger, registered ones, because every allocation of NCCL costs 2 MiB and a registration.
 // Memory may outlive the heap's group. Any thread may call any function.
 class GpuHeap {
  public:
-  // allocate() calls `look` while it waits for the GPU. The function may throw.
+  // allocate() and wait_for() call `look` again and again while they wait for the GPU. The function may throw.
   GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look);
 
   // Memory that is allocated later is registered with it. An empty function ends that.
@@ -35,6 +35,10 @@ class GpuHeap {
   // forget().
   void follow(CudaStreamHandle stream);
   void forget(CudaStreamHandle stream);
+
+  // Follows the stream, and blocks until the work that is on it now is done. A program's stream may hold any amount of
+  // work, so this wait has no limit of its own.
+  void wait_for(CudaStreamHandle stream);
 
   // Returns zeroed memory of the GPU. Throws `internal` if there is too little.
   std::shared_ptr<void> allocate(std::size_t bytes);

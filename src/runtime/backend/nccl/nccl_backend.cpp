@@ -12,6 +12,7 @@
 #include "runtime/backend/nccl/cuda_resources.h"
 #include "runtime/backend/nccl/cuda_side_stream.h"
 #include "runtime/backend/nccl/device_choice.h"
+#include "runtime/backend/nccl/gpu_kernels.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/limits.h"
 #include "runtime/peers/node_group.h"
@@ -317,14 +318,6 @@ std::shared_ptr<void> NcclBackend::allocate_pinned(std::size_t bytes) {
   return heap_->allocate_pinned(bytes);
 }
 
-// The program's stream may hold any amount of work, for example many steps without collectives. So this wait has no
-// limit of its own.
-void NcclBackend::wait_for(Stream stream) {
-  heap_->follow(stream.handle());
-  const NcclMembers all = members(options_.rank, options_.size);
-  heap_->events().finish(stream.handle(), [&] { all.look_around(); });
-}
-
 // Copies on a separate stream, because the streams of the lanes may wait for other ranks.
 void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, Stream before) {
   const GpuScope scope(cuda_, device_);
@@ -332,11 +325,11 @@ void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, Stream before)
   require_own_memory(to);
   require_own_memory(from);
   if (from.count == 0) return;
-  if (before) wait_for(before);
+  if (before) heap_->wait_for(before.handle());
   if (to.device == DeviceType::cpu && from.device == DeviceType::cpu) return Backend::copy(to, from, {});
   require_cuda(cuda_, cuda_.copy_async(to.data, from.data, from.bytes(), heap_->copies()),
                "copy " + std::to_string(from.bytes()) + " bytes");
-  heap_->events().finish(heap_->copies(), limits::kDeviceCopy);
+  heap_->wait_for(heap_->copies());
 }
 
 void NcclBackend::zero(const Buffer& buffer, Stream stream) {
@@ -347,13 +340,19 @@ void NcclBackend::zero(const Buffer& buffer, Stream stream) {
   const CudaStreamHandle place = stream ? stream.handle() : heap_->copies();
   if (stream) heap_->follow(place);
   require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), place), "clear memory");
-  if (!stream) heap_->events().finish(place, limits::kDeviceCopy);
+  if (!stream) heap_->wait_for(place);
 }
 
 std::unique_ptr<SideStream> NcclBackend::side_stream() {
   const GpuScope scope(cuda_, device_);
   return std::make_unique<CudaSideStream>(std::shared_ptr<const CudaApi>(libraries_, &libraries_->cuda), device_,
                                           heap_);
+}
+
+// The kernels are loaded when they are needed, because the driver compiles them at their first use on a computer.
+GpuMath* NcclBackend::gpu_math() {
+  std::call_once(math_is_made_, [this] { math_ = GpuKernels::load(cuda_, device_, heap_); });
+  return math_.get();
 }
 
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {

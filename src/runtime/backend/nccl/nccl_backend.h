@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "runtime/backend/backend.h"
+#include "runtime/backend/gpu_math.h"
 #include "runtime/backend/nccl/gpu_heap.h"
 #include "runtime/backend/nccl/gpu_libraries.h"
 #include "runtime/backend/nccl/nccl_lane.h"
@@ -52,6 +53,7 @@ class NcclBackend : public Backend {
   void copy(const Buffer& to, const ConstBuffer& from, Stream before) override;
   void zero(const Buffer& buffer, Stream stream) override;
   std::unique_ptr<SideStream> side_stream() override;
+  GpuMath* gpu_math() override;
   std::shared_ptr<void> register_buffer(const Buffer& buffer) override;
   bool can_split() const override { return libraries_->nccl.split != nullptr; }
   std::unique_ptr<Backend> split(const BackendOptions& options, std::shared_ptr<Store> store, int color) override;
@@ -61,7 +63,6 @@ class NcclBackend : public Backend {
               int device);
 
   void register_memory();
-  void wait_for(Stream stream);
   NcclMembers members(int rank, int size, int peer = -1) const;
   std::unique_ptr<NcclLane> make_lane(const std::string& key, const NcclMembers& members);
   // Returns null if that communicator does not exist yet.
@@ -83,7 +84,9 @@ class NcclBackend : public Backend {
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> has_worked_ = false;
   std::shared_ptr<GpuHeap> heap_;
-  std::mutex mutex_;  // protects the maps
+  std::once_flag math_is_made_;
+  std::unique_ptr<GpuMath> math_;  // null if the driver cannot load the kernels
+  std::mutex mutex_;               // protects the maps
   std::shared_ptr<NcclLane> collectives_;
   std::map<std::pair<Operation, int>, std::unique_ptr<NcclLane>> transfers_;  // by operation and peer
   // These kinds of operations have run. The first operation of a kind makes NCCL connect the ranks, which waits for

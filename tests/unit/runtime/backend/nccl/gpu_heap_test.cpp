@@ -132,8 +132,9 @@ TEST_CASE("an allocation that finds the gpu full waits for memory that is being 
   on.libraries->nccl.allocate = nullptr;
   std::atomic<int> tries = 0;
   on.libraries->cuda.allocate = [&, real = on.cuda.allocate](void*& block, std::size_t bytes) {
-    if (++tries == 1) held.release();
-    return *on.released == 0 ? 2 : real(block, bytes);
+    if (++tries > 1) return *on.released == 0 ? 2 : real(block, bytes);
+    held.release();
+    return 2;
   };
   memory.reset();
   CHECK(on.heap->allocate(kLarge) != nullptr);

@@ -1,0 +1,80 @@
+// GpuKernels implements GpuMath with the kernels in kernels/. See
+// docs/development/decisions/0044-kernels-as-ptx-text.md.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "runtime/backend/gpu_math.h"
+#include "runtime/backend/nccl/cuda_api.h"
+#include "runtime/backend/nccl/cuda_resources.h"
+#include "runtime/backend/nccl/gpu_heap.h"
+
+namespace ddp::internal {
+
+class GpuKernels : public GpuMath {
+ public:
+  // Loads the kernels into the GPU's context, for which the driver compiles them. Returns null if the driver refuses
+  // them, and prints a warning, once per process. The table must outlive the object. Intermediate results lie in memory
+  // of the heap, which follows the streams of the calls.
+  static std::unique_ptr<GpuKernels> load(const CudaApi& cuda, int device, std::shared_ptr<GpuHeap> heap);
+
+  void scale(const Buffer& values, double factor, Stream stream) override;
+  void convert(const ConstBuffer& from, const Buffer& to, double factor, Stream stream) override;
+  void add(const ConstBuffer& from, double factor, bool only_finite, const Buffer& to, Stream stream) override;
+  double sum_of_squares(std::span<const ConstBuffer> buffers, Stream stream) override;
+  bool are_finite(std::span<const ConstBuffer> buffers, Stream stream) override;
+  void update(const Optimizer::Options& options, std::int64_t step, const UpdatedElements& elements,
+              Stream stream) override;
+  void take_largest(const Buffer& values, const Buffer& indices, const Buffer& picked, Stream stream) override;
+  void scatter_add(const ConstBuffer& indices, const ConstBuffer& values, double factor, const Buffer& to,
+                   Stream stream) override;
+  void multiply(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& q, const Buffer& p,
+                Stream stream) override;
+  void multiply_transposed(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& p, const Buffer& q,
+                           Stream stream) override;
+  void expand(const MatrixShape& shape, const ConstBuffer& p, const ConstBuffer& q, const Buffer& m,
+              Stream stream) override;
+  void orthonormalise(const MatrixShape& shape, const Buffer& p, Stream stream) override;
+  void replace_columns(const MatrixShape& shape, const ConstBuffer& fallback, const Buffer& q, Stream stream) override;
+
+ private:
+  // Holds intermediate results of the functions on one stream. The stream's order protects them.
+  struct Scratch {
+    struct Piece {
+      std::shared_ptr<void> memory;
+      std::size_t bytes = 0;
+    };
+    Piece device;
+    Piece pinned;
+  };
+
+  GpuKernels(const CudaApi& cuda, int device, CudaModuleHandle module, std::shared_ptr<GpuHeap> heap)
+      : cuda_(cuda), device_(device), module_(module), heap_(std::move(heap)) {}
+
+  CudaFunctionHandle function(const std::string& name);
+  template <typename... Values>
+  void launch(const std::string& name, std::uint64_t blocks, Stream stream, const Values&... values);
+  Scratch& scratch(Stream stream);
+  // Returns the stream's memory for intermediate results. It grows; its contents are lost then.
+  std::byte* reserve(Scratch& scratch, std::size_t bytes);
+  // Copies the first bytes of the device's scratch memory to the host, and waits for the stream.
+  const std::byte* fetch(Scratch& scratch, std::size_t bytes, Stream stream);
+
+  const CudaApi& cuda_;
+  const int device_;
+  const CudaModuleHandle module_;
+  const std::shared_ptr<GpuHeap> heap_;
+  std::mutex mutex_;  // protects the maps
+  std::map<std::string, CudaFunctionHandle> functions_;
+  std::map<CudaStreamHandle, std::unique_ptr<Scratch>> scratch_;
+};
+
+}  // namespace ddp::internal
