@@ -1,0 +1,190 @@
+// Tests what a real GPU does to a backend: graphs that a program captures, launches on several threads, ends that take
+// long, and errors that stay.
+#include <ddp/error.h>
+
+#include <atomic>
+#include <future>
+#include <latch>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "support/catch.h"
+#include "support/deadline.h"
+#include "support/gpu_ranks.h"
+
+using namespace std::chrono_literals;
+using namespace ddp;
+using namespace ddp::internal;
+using namespace ddp::test;
+
+namespace {
+
+// Captures what is put on a stream, as a program does that makes a CUDA graph.
+class GraphCapture {
+ public:
+  GraphCapture(const CudaStream& stream, int mode) : stream_(stream.handle()) {
+    require(gpu_function<int(void*, int)>("cuStreamBeginCapture_v2")(stream_, mode) == kCudaSuccess, "no capture");
+  }
+  // Returns whether the capture was not disturbed.
+  bool end() {
+    void* graph = nullptr;
+    return gpu_function<int(void*, void**)>("cuStreamEndCapture")(stream_, &graph) == kCudaSuccess;
+  }
+
+ private:
+  CudaStreamHandle stream_;
+};
+
+constexpr int kGlobalCapture = 0;
+
+}  // namespace
+
+TEST_CASE("a program may capture a graph while a collective is in flight") {
+  ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    CudaStream stream(values.cuda);
+    CudaStream captured(values.cuda);
+    self.group().all_reduce(values.memory, ReduceOp::average).wait();
+    std::optional<HeldStream> held(stream.handle());
+    GraphCapture capture(captured, kGlobalCapture);
+    Work work =
+        self.group().all_reduce(values.memory, ReduceOp::average, {.stream = Stream::from_handle(stream.handle())});
+    // The queue's thread asks for the operation's end all the time.
+    require(!work.wait_for(20ms), "it cannot be done");
+    const Memory more = self.group().allocate(1 << 20, DataType::f32, DeviceType::cuda);
+    std::vector<float> copied(1 << 20, 1.0f);
+    self.group().copy(copied, more);
+    require(copied[0] == 0, "the copy is wrong");
+    require(capture.end(), "the capture was disturbed");
+    held->release();
+    require(work.wait_for(kPatience), "it is not done");
+  });
+}
+
+TEST_CASE("a collective on a stream that captures a graph is refused and harms nothing") {
+  ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    CudaStream captured(values.cuda);
+    const CallOptions on_captured{.stream = Stream::from_handle(captured.handle())};
+    self.group().all_reduce(values.memory, ReduceOp::average).wait();
+    GraphCapture capture(captured, kGlobalCapture);
+    const RankOutcome reduced = outcome_of([&] { self.group().all_reduce(values.memory, {}, on_captured).wait(); });
+    require(reduced.kind == ErrorKind::invalid_argument, reduced.message);
+    require(reduced.message.find("captures a CUDA graph") != std::string::npos, reduced.message);
+    std::vector<float> host(1);
+    const RankOutcome copied = outcome_of([&] { self.group().copy(host, values.memory, on_captured.stream); });
+    require(copied.kind == ErrorKind::invalid_argument, copied.message);
+    require(capture.end(), "the capture was disturbed");
+    self.group().all_reduce(values.memory, ReduceOp::average, on_captured).wait();
+  });
+}
+
+TEST_CASE("a copy waits for its stream as long as that takes and ends when the group is aborted") {
+  ranks_over(gpu_libraries(), 1).all_succeed([](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    CudaStream stream(values.cuda);
+    HeldStream held(stream.handle());
+    std::thread control([&] { self.group().abort(); });
+    std::vector<float> host(1);
+    const RankOutcome outcome =
+        outcome_of([&] { self.group().copy(host, values.memory, Stream::from_handle(stream.handle())); });
+    control.join();
+    require(outcome.kind == ErrorKind::aborted, outcome.message);
+  });
+}
+
+TEST_CASE("launches of known operations on a gpu do not run at the same time") {
+  const Libraries libraries = gpu_libraries();
+  // A launch lasts from the call until the communicator's state is success again.
+  std::atomic<int> launching = 0;
+  std::atomic<int> most = 0;
+  thread_local bool is_launching = false;
+  std::atomic<bool> watches = false;
+  libraries->nccl.all_reduce = [&, real = libraries->nccl.all_reduce](auto... arguments) {
+    if (watches) {
+      is_launching = true;
+      most = std::max<int>(most, ++launching);
+    }
+    return real(arguments...);
+  };
+  libraries->nccl.async_error = [&, real = libraries->nccl.async_error](NcclComm comm) {
+    const NcclResult state = real(comm);
+    if (state == NcclResult::success && std::exchange(is_launching, false)) --launching;
+    return state;
+  };
+  ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    auto other = self.group().split(0);
+    self.group().all_reduce(values.memory).wait();
+    other->all_reduce(values.memory).wait();
+    watches = true;
+    const auto many = [&](const ProcessGroup& group) {
+      for (int i = 0; i < 200; ++i) group.all_reduce(values.memory).wait();
+    };
+    std::thread second([&] { many(*other); });
+    many(self.group());
+    second.join();
+  });
+  CHECK(most == 1);
+}
+
+TEST_CASE("an exception that frees gpu memory does not wait for a collective that connects the ranks") {
+  std::latch freed(1);
+  ranks_over(gpu_libraries(), 2).outcomes([&](RankThreads::Rank& self) {
+    std::optional<GpuFloats> values(std::in_place, self.group(), std::vector<float>(1 << 20));
+    const Memory sent = self.group().allocate(1, DataType::f32, DeviceType::cuda);
+    if (self.rank() == 1) {
+      freed.wait();
+      return self.group().all_reduce(sent).wait();
+    }
+    Work work = self.group().all_reduce(sent);
+    require(!work.wait_for(20ms), "rank 1 has not called it");
+    values.reset();
+    freed.count_down();
+    work.wait();
+  });
+  CHECK(freed.try_wait());
+}
+
+TEST_CASE("communicators that do not end share one limit") {
+  const Libraries libraries = gpu_libraries();
+  libraries->closing_limit = 300ms;
+  auto may_end = std::make_shared<std::promise<void>>();
+  const std::shared_future<void> ending = may_end->get_future().share();
+  std::chrono::steady_clock::duration took{};
+  ranks_over(libraries, 4).all_succeed([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    for (int other = 0; other < 4; ++other) {
+      if (other == self.rank()) continue;
+      Work sent = self.group().send(values.memory, other);
+      self.group().recv(values.memory, other).wait();
+      sent.wait();
+    }
+    self.group().barrier().wait();
+    if (self.rank() != 0) return;
+    libraries->nccl.destroy = [ending](NcclComm) {
+      ending.wait();
+      return NcclResult::success;
+    };
+    const auto begun = std::chrono::steady_clock::now();
+    self.leaves();
+    took = std::chrono::steady_clock::now() - begun;
+  });
+  may_end->set_value();
+  CHECK(took < 7 * libraries->closing_limit / 2);
+}
+
+TEST_CASE("an error of the gpu that stays ends the group with cuda's name for it") {
+  if (on_real_gpu()) return;
+  const auto break_gpu = gpu_function<void(int, int)>("fake_gpu_break");
+  const auto ended = ranks_over(gpu_libraries(), 1).outcomes([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    self.group().all_reduce(values.memory).wait();
+    break_gpu(0, 700);
+    self.group().all_reduce(values.memory).wait();
+  });
+  break_gpu(0, 0);
+  CHECK(ended[0].kind == ErrorKind::internal);
+  CHECK_THAT(ended[0].message, Catch::Contains("CUDA_ERROR_ILLEGAL_ADDRESS") || Catch::Contains("NCCL:"));
+}
