@@ -17,6 +17,7 @@ constexpr int kMostMinors = 1 << 20;
 struct DriverEntry {
   GpuFacts facts;
   std::optional<std::int64_t> minor;
+  bool is_excluded = false;  // the administrator keeps it from CUDA (NVreg_ExcludedGpus)
 };
 
 std::set<std::int64_t> device_files(const fs::path& folder) {
@@ -55,6 +56,7 @@ std::vector<DriverEntry> driver_entries(const fs::path& root) {
       // The UUID has question marks until the driver has started the GPU.
       if (!uuid.empty() && uuid.find('?') == std::string::npos) entry.facts.uuid = uuid;
       if (const auto minor = base::parse_integer(field(line, "Device Minor"), 0, kMostMinors)) entry.minor = minor;
+      if (field(line, "GPU Excluded") == "Yes") entry.is_excluded = true;
     }
     entry.facts.numa_node = numa_node(root / "sys/bus/pci/devices" / entry.facts.pci_address);
     entries.push_back(std::move(entry));
@@ -75,13 +77,18 @@ std::vector<GpuFacts> find_gpus(const std::string& root) {
   std::vector<GpuFacts> gpus;
   if (minors.empty() || told_apart) {
     for (const DriverEntry& entry : entries) {
-      if (minors.empty() || minors.contains(*entry.minor)) gpus.push_back(entry.facts);
+      if (!entry.is_excluded && (minors.empty() || minors.contains(*entry.minor))) gpus.push_back(entry.facts);
     }
   } else {
     gpus.resize(minors.size());
   }
   for (std::size_t i = 0; i < gpus.size(); ++i) gpus[i].index = static_cast<int>(i);
   return gpus;
+}
+
+bool has_uncounted_gpus(const std::string& root) {
+  std::error_code ignored;
+  return find_gpus(root).empty() && fs::exists(fs::path(root) / "dev/dxg", ignored);
 }
 
 }  // namespace ddp::launcher

@@ -19,7 +19,12 @@ struct GpuFacts {
 
 // Reads dev/nvidia<N>, proc/driver/nvidia/gpus/<address>/information and sys/bus/pci/devices/<address>/numa_node below
 // `root`, which is "/" except in tests. A container may show all GPUs of the node in /proc but only its own device
-// files. In that case, only GPUs with a device file count. Without /proc, the device files alone are counted.
+// files. In that case, only GPUs with a device file count. Without /proc, the device files alone are counted. GPUs that
+// the driver excludes do not count.
 std::vector<GpuFacts> find_gpus(const std::string& root);
+
+// Returns whether there may be GPUs that find_gpus() cannot find. WSL2 shows all GPUs through /dev/dxg alone, so only
+// the driver's library can count them.
+bool has_uncounted_gpus(const std::string& root);
 
 }  // namespace ddp::launcher

@@ -22,6 +22,7 @@ struct NodeFacts {
   std::string host_name;
   int cpu_count = 1;                     // CPUs that this process may use, by affinity and control groups
   std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the node
+  bool has_uncounted_gpus = false;       // only the driver's library can find the GPUs: see has_uncounted_gpus()
   std::vector<std::string> environment;  // "NAME=value" lines
   ProgramFacts program;                  // program of the command's first word; unset for a Python module
   ProgramFacts interpreter;              // Python; unset if the program runs without it

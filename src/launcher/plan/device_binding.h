@@ -20,10 +20,16 @@ struct VisibleGpu {
 };
 
 // Returns the GPUs that this job may use. An inherited CUDA_VISIBLE_DEVICES selects them (indices, UUIDs or unambiguous
-// beginnings of them, MIG names). Its list is cut where CUDA itself would stop reading: at an index or UUID that does
-// not exist, or at "-1". Without the variable, all GPUs of the node are returned.
+// beginnings of them, MIG names). Its list is read as CUDA reads it, according to the model in PyTorch's
+// torch/cuda/__init__.py. It is cut at an index or UUID that does not exist, at "-1", and at a name of another kind
+// than the first one. If a GPU is in it twice, no GPU is visible. Without the variable, all GPUs of the node are
+// returned.
 std::vector<VisibleGpu> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
                                      const std::vector<GpuFacts>& node_gpus);
+
+// Returns the name of the GPU that is in the list twice, so that CUDA shows none.
+std::optional<std::string> repeated_gpu(const std::string& cuda_visible_devices,
+                                        const std::vector<GpuFacts>& node_gpus);
 
 // Returns the visible GPUs that --gpus selects, in the given order. An index counts within `visible`, as CUDA counts
 // within CUDA_VISIBLE_DEVICES. A UUID may be cut short as long as it is unambiguous. A name that is unknown, ambiguous

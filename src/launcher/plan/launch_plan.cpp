@@ -48,9 +48,13 @@ base::Result<Devices, StartFailure> plan_devices(const Options& options, const N
   }
   const auto workers = count_workers(options, static_cast<int>(gpus.size()), facts.cpu_count);
   if (!workers) return workers.error();
-  if (options.backend == "nccl" && gpus.empty()) {
-    return StartFailure{kExitUsage,
-                        "--backend=nccl needs a GPU for each worker, and no GPU is visible here. Use --backend=cpu."};
+  const auto repeated = inherited ? repeated_gpu(*inherited, facts.gpus) : std::nullopt;
+  const std::string why_hidden = !repeated ? ""
+                                           : "CUDA_VISIBLE_DEVICES=" + *inherited + " names GPU " + *repeated +
+                                                 " twice, so CUDA shows no GPU to the workers. Name each GPU once.";
+  if (options.backend == "nccl" && gpus.empty() && !facts.has_uncounted_gpus) {
+    return StartFailure{kExitUsage, "--backend=nccl needs a GPU for each worker, and no GPU is visible here. " +
+                                        (repeated ? why_hidden : "Use --backend=cpu.")};
   }
   DeviceRequest request;
   request.workers = workers.value();
@@ -65,7 +69,9 @@ base::Result<Devices, StartFailure> plan_devices(const Options& options, const N
   request.backend = options.backend;
   auto binding = bind_devices(request);
   if (!binding) return StartFailure{kExitUsage, binding.error().message};
-  return Devices{workers.value(), std::move(binding).value()};
+  Devices devices{workers.value(), std::move(binding).value()};
+  if (repeated) devices.binding.note = why_hidden;
+  return devices;
 }
 
 base::Result<std::vector<WorkerBinding>, StartFailure> plan_cpus(const Options& options, const NodeFacts& facts,

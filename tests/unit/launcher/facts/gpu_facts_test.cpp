@@ -23,6 +23,7 @@ class Machine {
     write("sys/bus/pci/devices/" + address + "/numa_node", std::to_string(node) + "\n");
   }
   std::vector<GpuFacts> gpus() const { return find_gpus(directory_.path()); }
+  bool has_uncounted() const { return has_uncounted_gpus(directory_.path()); }
 
  private:
   void write(const std::string& name, const std::string& text) {
@@ -73,6 +74,25 @@ TEST_CASE("GPUs are counted by device files where proc is not shown, and by proc
   Machine driver;
   driver.driver_entry("0000:17:00.0", "GPU-aa", "0");
   CHECK(driver.gpus().size() == 1);
+}
+
+TEST_CASE("a GPU that the driver excludes does not count") {
+  Machine machine;
+  machine.driver_entry("0000:17:00.0", "GPU-aa", "0\nGPU Excluded: \t Yes");
+  machine.driver_entry("0000:31:00.0", "GPU-bb", "1\nGPU Excluded: \t No");
+  machine.device_file("nvidia0");
+  machine.device_file("nvidia1");
+  REQUIRE(machine.gpus().size() == 1);
+  CHECK(machine.gpus()[0].uuid == "GPU-bb");
+}
+
+TEST_CASE("a node of WSL2 has GPUs that only the driver's library can count") {
+  Machine machine;
+  CHECK_FALSE(machine.has_uncounted());
+  machine.device_file("dxg");
+  CHECK(machine.has_uncounted());
+  machine.device_file("nvidia0");
+  CHECK_FALSE(machine.has_uncounted());
 }
 
 TEST_CASE("a UUID that the driver does not know yet is unknown") {

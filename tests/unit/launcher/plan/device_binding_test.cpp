@@ -47,7 +47,7 @@ TEST_CASE("an inherited CUDA_VISIBLE_DEVICES is respected") {
   CHECK(names(visible_gpus(std::nullopt, kMachine)) == Names{"0", "1", "2"});
   CHECK(visible("2,0") == Names{"2", "0"});
   CHECK(visible(" 2, 0 ") == Names{"2", "0"});
-  CHECK(visible("GPU-cc33,MIG-77") == Names{"GPU-cc33", "MIG-77"});
+  CHECK(visible("MIG-77,MIG-5") == Names{"MIG-77", "MIG-5"});
   CHECK(visible("").empty());
   CHECK(visible("-1").empty());
   CHECK(visible_gpus("0", {}).empty());
@@ -59,6 +59,37 @@ TEST_CASE("the list of visible GPUs ends where CUDA stops reading it") {
   CHECK(visible("1,GPU-zz,0") == Names{"1"});
 }
 
+TEST_CASE("the list of visible GPUs is read as CUDA reads it") {
+  struct Case {
+    const char* list;
+    Names names;
+  };
+  // The expected names follow the model in PyTorch's torch/cuda/__init__.py.
+  const Case cases[] = {
+      {"1gpu2,2ampere", {"1", "2"}},  // numbers are read as by strtoul
+      {"+1,02", {"1", "2"}},
+      {"x1,0", {}},
+      {"1,,0", {"1"}},
+      {"0,GPU-cc33", {"0"}},  // names of several kinds do not mix
+      {"0,MIG-77", {"0"}},
+      {"GPU-cc33,0", {"GPU-cc33"}},
+      {"GPU-cc33,MIG-77", {"GPU-cc33"}},
+      {"MIG-77,GPU-cc33", {"MIG-77"}},
+      {"0,0", {}},  // if a GPU is named twice, no GPU is visible
+      {"1,0,1x", {}},
+      {"GPU-cc33,GPU-cc33", {}},
+      {"GPU-cc33,GPU-cc", {}},
+      {"MIG-77,MIG-77", {}},
+      {"0,9,0", {"0"}},  // what follows an unknown name is not read
+  };
+  for (const Case& expected : cases) {
+    CAPTURE(expected.list);
+    CHECK(visible(expected.list) == expected.names);
+  }
+  CHECK(repeated_gpu("1,0,1x", kMachine) == "1");
+  CHECK_FALSE(repeated_gpu("1,0", kMachine).has_value());
+}
+
 TEST_CASE("a UUID may be cut short as long as it is unambiguous") {
   CHECK(visible_gpus("GPU-c", kMachine) == std::vector<VisibleGpu>{{"GPU-c", 2}});
   CHECK(visible("GPU-a,0").empty());
@@ -68,14 +99,15 @@ TEST_CASE("a UUID may be cut short as long as it is unambiguous") {
 
 TEST_CASE("a UUID that cannot be checked is believed") {
   const std::vector<GpuFacts> nameless = {{0, "", "", {}}, {1, "", "", {}}};
-  CHECK(visible_gpus("GPU-x,1", nameless) == std::vector<VisibleGpu>{{"GPU-x", std::nullopt}, {"1", 1}});
+  CHECK(visible_gpus("GPU-x,GPU-y", nameless) ==
+        std::vector<VisibleGpu>{{"GPU-x", std::nullopt}, {"GPU-y", std::nullopt}});
   CHECK(choose_gpus("GPU-x", visible_gpus(std::nullopt, nameless), nameless).ok());
 }
 
 TEST_CASE("a chosen index counts among the visible GPUs") {
   CHECK(choose("2,0") == "2,0");
   CHECK(choose("0", "2,1") == "2");
-  CHECK(choose("1,0", "GPU-cc33,0") == "0,GPU-cc33");
+  CHECK(choose("1,0", "GPU-cc33,GPU-aa") == "GPU-aa,GPU-cc33");
   CHECK(choose("MIG-5") == "MIG-5");
   CHECK(choose("MIG-5", "MIG-4,MIG-5") == "MIG-5");
 }
@@ -118,6 +150,20 @@ TEST_CASE("with visibility all CUDA_VISIBLE_DEVICES is left alone unless GPUs we
   CHECK(bind_devices(all).value().meant[1]->name == "3");
   all.chosen = true;
   CHECK(bind_devices(all).value().visible == Visible{"0,3", "0,3"});
+}
+
+TEST_CASE("a worker that sees all chosen GPUs gets a list with names of one kind") {
+  DeviceRequest all;
+  all.own = false;
+  all.chosen = true;
+  all.gpus = {{"2", 2}, {"GPU-aa11", 0}};
+  CHECK(bind_devices(all).value().visible == Visible{"2,0"});
+  all.gpus = {{"GPU-cc33", 2}, {"GPU-aa11", 0}};
+  CHECK(bind_devices(all).value().visible == Visible{"GPU-cc33,GPU-aa11"});
+  all.gpus = {{"2", 2}, {"MIG-5", std::nullopt}};
+  CHECK(contains(refusal(all), "--gpus=2,MIG-5 mixes MIG names and other names"));
+  all.own = true;
+  CHECK(bind_devices(all).value().visible == Visible{"2"});
 }
 
 TEST_CASE("more workers than GPUs is an error that says what to do") {

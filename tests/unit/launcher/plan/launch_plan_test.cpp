@@ -18,6 +18,24 @@ TEST_CASE("asking for GPUs where there are none is a usage error") {
   CHECK(situation.failure().message.find("--gpus=0: this node has no visible GPU") != std::string::npos);
 }
 
+TEST_CASE("the workers decide about nccl where only the driver's library can count the GPUs") {
+  Situation situation;
+  situation.without_gpus().options.backend = "nccl";
+  CHECK(situation.failure().exit_code == 2);
+  situation.facts.has_uncounted_gpus = true;
+  situation.options.nproc_per_node = 1;
+  CHECK(situation.plan().workers == 1);
+}
+
+TEST_CASE("a GPU that CUDA_VISIBLE_DEVICES names twice is reported") {
+  Situation situation;
+  situation.facts.environment.emplace_back("CUDA_VISIBLE_DEVICES=1,1");
+  const std::string words = "CUDA_VISIBLE_DEVICES=1,1 names GPU 1 twice, so CUDA shows no GPU to the workers.";
+  CHECK(mentions(situation.plan().notes, words));
+  situation.options.backend = "nccl";
+  CHECK(situation.failure().message.find(words) != std::string::npos);
+}
+
 TEST_CASE("more workers than GPUs is refused unless the job is one for CPUs") {
   Situation situation;
   situation.options.nproc_per_node = 8;
