@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "base/result.h"
@@ -48,6 +49,11 @@ class Conversation {
   Conversation(std::string place, base::UniqueFd fd, net::Deadline deadline)
       : place_(std::move(place)), fd_(std::move(fd)), deadline_(deadline) {}
 
+  // Sets the deadline of the commands that follow.
+  void set_deadline(net::Deadline deadline) { deadline_ = deadline; }
+  // Returns whether the last command failed because its deadline passed.
+  bool has_timed_out() const { return has_timed_out_; }
+
   // Sends a command. Returns the line that answers it.
   base::Result<std::string> ask(const std::string& command);
 
@@ -74,7 +80,8 @@ class Conversation {
   }
 
   // Explains why there is no answer.
-  base::Failure no_answer(const SocketFailure& failure, const std::string& command) const {
+  base::Failure no_answer(const SocketFailure& failure, const std::string& command) {
+    has_timed_out_ = failure.kind == Kind::timed_out;
     if (failure.kind == Kind::timed_out) return {place_ + " did not answer in time"};
     return {place_ + " did not answer " + command + ": " + failure.message};
   }
@@ -83,6 +90,7 @@ class Conversation {
   base::UniqueFd fd_;
   net::Deadline deadline_;
   std::string heard_;
+  bool has_timed_out_ = false;
 };
 
 base::Result<std::string> Conversation::ask(const std::string& command) {
@@ -124,7 +132,7 @@ std::string timeout_command(net::Deadline deadline) {
   return "TIMEOUT " + std::to_string(std::max<std::int64_t>(left - 1, 1));
 }
 
-base::Result<net::Done> agree(Conversation& conversation, net::Deadline deadline) {
+base::Result<net::Done> greet(Conversation& conversation) {
   constexpr std::string_view kGreeting = "SERVER PROTOCOL ";
   const auto greeting = conversation.ask("CLIENT PROTOCOL 2");
   if (!greeting) return greeting.error();
@@ -132,6 +140,36 @@ base::Result<net::Done> agree(Conversation& conversation, net::Deadline deadline
   if (::strncasecmp(greeting.value().c_str(), kGreeting.data(), kGreeting.size()) != 0) {
     return conversation.is_no_ras(greeting.value());
   }
+  return net::Done{};
+}
+
+struct Connection {
+  std::unique_ptr<Conversation> conversation;  // null if there is none
+  std::string failure;
+};
+
+// Connects until a rank greets. All ranks of a node listen at the same address, and the kernel chooses one of them for
+// each connection. If it chooses one whose RAS thread is stopped, the connection is accepted but nothing answers. So
+// each connection except the last one gets a part of the time.
+Connection connect(const std::string& host, std::uint16_t port, const std::string& place, net::Deadline deadline) {
+  const auto part = (deadline - std::chrono::steady_clock::now()) / (kRasConnections + 1);
+  Connection made;
+  for (int i = 1; i <= kRasConnections; ++i) {
+    const net::Deadline until = i == kRasConnections ? deadline : std::chrono::steady_clock::now() + part;
+    auto fd = net::connect_tcp(host, port, until);
+    if (!fd) return {nullptr, why_not_connected(place, fd.error())};
+    made.conversation = std::make_unique<Conversation>(place, std::move(fd).value(), until);
+    const auto greeted = greet(*made.conversation);
+    if (greeted) return made;
+    made.failure = greeted.error().message;
+    if (!made.conversation->has_timed_out()) break;
+  }
+  made.conversation.reset();
+  return made;
+}
+
+base::Result<net::Done> limit_time(Conversation& conversation, net::Deadline deadline) {
+  conversation.set_deadline(deadline);
   const auto consent = conversation.ask(timeout_command(deadline));
   if (!consent) return consent.error();
   if (::strcasecmp(consent.value().c_str(), "OK") != 0) return conversation.is_no_ras(consent.value());
@@ -143,13 +181,13 @@ base::Result<net::Done> agree(Conversation& conversation, net::Deadline deadline
 EvidenceSource ask_ras(const std::string& host, std::uint16_t port, net::Deadline deadline) {
   EvidenceSource source{"NCCL RAS", {}, {}, {}};
   const std::string place = place_of(host, port);
-  auto fd = net::connect_tcp(host, port, deadline);
-  if (!fd) {
-    source.missing.push_back(why_not_connected(place, fd.error()));
+  const Connection connection = connect(host, port, place, deadline);
+  if (connection.conversation == nullptr) {
+    source.missing.push_back(connection.failure);
     return source;
   }
-  Conversation conversation(place, std::move(fd).value(), deadline);
-  const auto agreed = agree(conversation, deadline);
+  Conversation& conversation = *connection.conversation;
+  const auto agreed = limit_time(conversation, deadline);
   const std::string why = agreed ? conversation.ask_all("VERBOSE STATUS", source.text) : agreed.error().message;
   if (!why.empty()) source.missing.push_back(why);
   source.essence = ras_essence(source.text, kRasEssenceLines);

@@ -17,12 +17,14 @@ namespace ddp::launcher {
 
 inline constexpr std::size_t kRasTextBytes = std::size_t{1} << 20;  // limit of the answer; a note replaces the rest
 inline constexpr std::size_t kRasLineBytes = 1024;  // limit of a line before the answer; a longer line is invalid
+inline constexpr int kRasConnections = 3;           // most attempts to find a rank that answers
 inline constexpr std::size_t kRasEssenceLines = 12;
 inline constexpr std::size_t kRasEssenceBytes = 160;  // limit of a line
 
-// Blocks until the service has answered completely, or until the deadline. Any thread may call it. No answer of a
-// server does harm. If an answer is cut off, the part that has arrived is kept. As with connect_tcp(), the resolution
-// of a name has no time limit.
+// Blocks until the service has answered completely, or until the deadline. If a connection is not greeted within a part
+// of the time, another one is made, because the kernel may have chosen a stopped rank. Any thread may call it. No
+// answer of a server does harm. If an answer is cut off, the part that has arrived is kept. As with connect_tcp(), the
+// resolution of a name has no time limit.
 //
 //   const EvidenceSource source = ask_ras("localhost", 28028, std::chrono::steady_clock::now() + 5s);
 EvidenceSource ask_ras(const std::string& host, std::uint16_t port, net::Deadline deadline);

@@ -163,6 +163,15 @@ TEST_CASE("a RAS service that falls silent is given up at the deadline") {
   }
 }
 
+TEST_CASE("the RAS service of another rank is asked if a stopped rank has got the connection") {
+  Service service(4s);
+  const test::RawPeer stopped = service.accept();
+  test::RawPeer half_stopped = service.accept();
+  half_stopped.says("SERVER PROT");
+  service.is_asked_for_status().says("all is well\n").vanishes();
+  CHECK(service.source() == EvidenceSource{"NCCL RAS", "all is well\n", {}, {}});
+}
+
 TEST_CASE("a RAS service that never answers the question is given up at the deadline") {
   Service service(2s);
   const test::RawPeer peer = service.is_asked_for_status();
