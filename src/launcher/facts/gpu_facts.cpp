@@ -1,6 +1,9 @@
 #include "launcher/facts/gpu_facts.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -16,19 +19,26 @@ constexpr int kMostMinors = 1 << 20;
 
 struct DriverEntry {
   GpuFacts facts;
-  std::optional<std::int64_t> minor;
   bool is_excluded = false;  // the administrator keeps it from CUDA (NVreg_ExcludedGpus)
 };
 
-std::set<std::int64_t> device_files(const fs::path& folder) {
-  std::set<std::int64_t> minors;
+struct DeviceFiles {
+  std::set<std::int64_t> minors;  // of the files that may be used
+  bool exist = false;             // whether there is any file
+};
+
+DeviceFiles find_device_files(const fs::path& folder, const IsDenied& is_denied) {
+  DeviceFiles files;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with("nvidia")) continue;
-    if (const auto minor = base::parse_integer(name.substr(6), 0, kMostMinors)) minors.insert(*minor);
+    const auto minor = base::parse_integer(name.substr(6), 0, kMostMinors);
+    if (!minor) continue;
+    files.exist = true;
+    if (!is_denied(entry.path().string())) files.minors.insert(*minor);
   }
-  return minors;
+  return files;
 }
 
 // Returns the value of a field. The line "GPU UUID:   GPU-5f1c…" has the field "GPU UUID" with the value "GPU-5f1c…".
@@ -55,7 +65,8 @@ std::vector<DriverEntry> driver_entries(const fs::path& root) {
       const std::string uuid = field(line, "GPU UUID");
       // The UUID has question marks until the driver has started the GPU.
       if (!uuid.empty() && uuid.find('?') == std::string::npos) entry.facts.uuid = uuid;
-      if (const auto minor = base::parse_integer(field(line, "Device Minor"), 0, kMostMinors)) entry.minor = minor;
+      if (const auto minor = base::parse_integer(field(line, "Device Minor"), 0, kMostMinors))
+        entry.facts.minor = static_cast<int>(*minor);
       if (field(line, "GPU Excluded") == "Yes") entry.is_excluded = true;
     }
     entry.facts.numa_node = numa_node(root / "sys/bus/pci/devices" / entry.facts.pci_address);
@@ -67,23 +78,32 @@ std::vector<DriverEntry> driver_entries(const fs::path& root) {
 
 }  // namespace
 
-std::vector<GpuFacts> find_gpus(const std::string& root) {
-  const std::set<std::int64_t> minors = device_files(fs::path(root) / "dev");
+std::vector<GpuFacts> find_gpus(const std::string& root, const IsDenied& is_denied) {
+  const DeviceFiles files = find_device_files(fs::path(root) / "dev", is_denied);
   const std::vector<DriverEntry> entries = driver_entries(root);
   const bool told_apart = !entries.empty() && std::ranges::all_of(entries, [](const DriverEntry& entry) {
-    return entry.minor.has_value();
+    return entry.facts.minor.has_value();
   });
 
   std::vector<GpuFacts> gpus;
-  if (minors.empty() || told_apart) {
+  if (!files.exist || told_apart) {
     for (const DriverEntry& entry : entries) {
-      if (!entry.is_excluded && (minors.empty() || minors.contains(*entry.minor))) gpus.push_back(entry.facts);
+      if (!entry.is_excluded && (!files.exist || files.minors.contains(*entry.facts.minor)))
+        gpus.push_back(entry.facts);
     }
   } else {
-    gpus.resize(minors.size());
+    for (const std::int64_t minor : files.minors) gpus.emplace_back().minor = static_cast<int>(minor);
   }
   for (std::size_t i = 0; i < gpus.size(); ++i) gpus[i].index = static_cast<int>(i);
   return gpus;
+}
+
+std::vector<GpuFacts> find_gpus(const std::string& root) {
+  return find_gpus(root, is_denied_by_cgroup);
+}
+
+bool is_denied_by_cgroup(const std::string& device_file) {
+  return ::access(device_file.c_str(), R_OK | W_OK) != 0 && errno == EPERM;
 }
 
 bool has_uncounted_gpus(const std::string& root) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "support/catch.h"
 #include "support/temporary_directory.h"
@@ -23,6 +24,10 @@ class Machine {
     write("sys/bus/pci/devices/" + address + "/numa_node", std::to_string(node) + "\n");
   }
   std::vector<GpuFacts> gpus() const { return find_gpus(directory_.path()); }
+  std::vector<GpuFacts> gpus_without(const std::set<std::string>& denied) const {
+    return find_gpus(directory_.path(),
+                     [&](const std::string& file) { return denied.contains(std::filesystem::path(file).filename()); });
+  }
   bool has_uncounted() const { return has_uncounted_gpus(directory_.path()); }
 
  private:
@@ -52,7 +57,7 @@ TEST_CASE("GPUs are known by UUID, address and NUMA node and numbered by address
   machine.numa_node("0000:b1:00.0", 1);
   machine.numa_node("0000:17:00.0", -1);
   CHECK(machine.gpus() ==
-        std::vector<GpuFacts>{{0, "GPU-aa", "0000:17:00.0", std::nullopt}, {1, "GPU-bb", "0000:b1:00.0", 1}});
+        std::vector<GpuFacts>{{0, "GPU-aa", "0000:17:00.0", std::nullopt, 1}, {1, "GPU-bb", "0000:b1:00.0", 1, 0}});
 }
 
 TEST_CASE("in a container only GPUs with a device file count") {
@@ -70,10 +75,28 @@ TEST_CASE("GPUs are counted by device files where proc is not shown, and by proc
   Machine files;
   files.device_file("nvidia0");
   files.device_file("nvidia3");
-  CHECK(files.gpus() == std::vector<GpuFacts>{{0, "", "", std::nullopt}, {1, "", "", std::nullopt}});
+  CHECK(files.gpus() == std::vector<GpuFacts>{{0, "", "", std::nullopt, 0}, {1, "", "", std::nullopt, 3}});
   Machine driver;
   driver.driver_entry("0000:17:00.0", "GPU-aa", "0");
   CHECK(driver.gpus().size() == 1);
+}
+
+TEST_CASE("a GPU that a control group denies does not count") {
+  Machine machine;
+  machine.driver_entry("0000:17:00.0", "GPU-aa", "0");
+  machine.driver_entry("0000:31:00.0", "GPU-bb", "1");
+  machine.device_file("nvidia0");
+  machine.device_file("nvidia1");
+  const auto gpus = machine.gpus_without({"nvidia0"});
+  REQUIRE(gpus.size() == 1);
+  CHECK(gpus[0] == GpuFacts{0, "GPU-bb", "0000:31:00.0", std::nullopt, 1});
+  CHECK(machine.gpus_without({"nvidia0", "nvidia1"}).empty());
+  CHECK(machine.gpus().size() == 2);
+}
+
+TEST_CASE("only a control group makes a device denied") {
+  CHECK_FALSE(is_denied_by_cgroup("/dev/null"));
+  CHECK_FALSE(is_denied_by_cgroup("/dev/there_is_no_such_file"));
 }
 
 TEST_CASE("a GPU that the driver excludes does not count") {
