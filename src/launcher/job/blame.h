@@ -34,6 +34,7 @@ struct WorkerEnd {
   std::optional<Verdict> verdict;  // see WorkerEnded
   bool after_kill = false;         // the launcher had sent SIGKILL
   bool is_injected = false;        // --inject killed it
+  std::string gpu_uuid;            // see WorkerEnded
 
   // Returns whether the end follows from the launcher's SIGINT, SIGTERM or SIGKILL.
   bool is_our_doing() const;

@@ -46,6 +46,7 @@ struct WorkerEnded {
   // A rank that still runs wrote its error record before this one. This applies only to a failure with an error record.
   bool another_failed_before = false;
   bool is_injected = false;  // --inject killed it
+  std::string gpu_uuid;      // UUID of the GPU that it used, as its page shows it; empty if unknown
 };
 
 // The launcher received a signal. SIGTSTP asks it to stop, and SIGCONT to continue.

@@ -220,7 +220,8 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   if (phase_ != Phase::running) return;
   // A signal that was sent to get a stack may have woken a rank that hangs.
   if (const auto hang = state_->ending() ? std::nullopt : watchdog_->decided()) post(Event(*hang));
-  WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
+  WorkerEnded event{
+      local_rank, exit.status, {}, exit.peak_rss_bytes, {}, {}, false, false, parts_.workers.gpu_of(local_rank)};
   const int rank = place_.first_rank + local_rank;
   if (exit.status.success()) {
     event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/false);
@@ -231,10 +232,9 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   parts_.workers.mark_peer_lost(rank);
   event.error = parts_.workers.error_of(local_rank);
   // Python exits with 1 after an exception that the program has not caught.
-  const auto printed = event.error || exit.status != base::ExitStatus::exited(1)
-                           ? std::nullopt
-                           : parts_.workers.printed_error_of(local_rank);
-  if (printed) event.error = error_record_of(*printed);
+  if (!event.error && exit.status == base::ExitStatus::exited(1)) {
+    if (const auto printed = parts_.workers.printed_error_of(local_rank)) event.error = error_record_of(*printed);
+  }
   if (event.error) {
     event.another_failed_before = another_failed_before(*event.error);
     if (event.error->is_secondary) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);

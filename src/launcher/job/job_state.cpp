@@ -49,6 +49,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
                    worker.signalled, event.peak_rss_bytes, event.oom, event.verdict});
   ends_.back().after_kill = worker.killed;
   ends_.back().is_injected = event.is_injected;
+  ends_.back().gpu_uuid = event.gpu_uuid;
   // A worker that is asked to end may do so in the middle of any operation.
   if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
   const bool is_done = event.status.success() && !ends_.back().verdict;

@@ -68,6 +68,11 @@ class LocalWorkers : public WorkerGroup {
     return read_error_record(directory_.file(local_rank, "error.json"));
   }
   std::optional<PythonError> printed_error_of(int local_rank) override { return output_.printed_error(local_rank); }
+  std::string gpu_of(int local_rank) override {
+    RankView view;
+    processes_.sample(local_rank, SampleDepth::pages, view);
+    return view.page.gpu_uuid;
+  }
   std::optional<OomKill> new_oom_kill() override { return oom_->new_kill(); }
 
   Remains end(const std::function<bool()>& interrupted, bool has_succeeded) override {

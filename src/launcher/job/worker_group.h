@@ -56,6 +56,9 @@ class WorkerGroup {
   virtual std::optional<ErrorRecord> error_of(int local_rank) = 0;
   // Returns the exception that a Python program has printed.
   virtual std::optional<PythonError> printed_error_of(int local_rank) = 0;
+  // Returns the UUID of the GPU that the worker uses or used, as its page shows it. Returns an empty text if it is
+  // unknown.
+  virtual std::string gpu_of(int /*local_rank*/) { return ""; }
   // Returns the kill if the kernel has killed a process for lack of memory since the last call.
   virtual std::optional<OomKill> new_oom_kill() = 0;
   // Must be called when all workers are dead. Kills the processes that they left behind, and shows the rest of their

@@ -185,8 +185,10 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   const DeviceBinding& binding = devices.value().binding;
   plan.visible_devices = binding.visible;
   plan.node_has_gpus = !facts.gpus.empty();
+  plan.node_gpus = facts.gpus;
   for (const std::optional<VisibleGpu>& gpu : binding.meant) {
     plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
+    plan.device_indices.push_back(gpu ? gpu->index : std::nullopt);
   }
   if (!binding.note.empty()) plan.notes.push_back(binding.note);
   plan.nodes = rendezvous.value().nodes;

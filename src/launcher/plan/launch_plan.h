@@ -78,6 +78,8 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   int workers = 1;
   std::vector<std::optional<std::string>> visible_devices;  // by local rank; std::nullopt if it is not changed
   std::vector<std::optional<std::string>> devices;          // GPU meant for each worker, by local rank, for reports
+  std::vector<std::optional<int>> device_indices;           // their indices in node_gpus; std::nullopt if unknown
+  std::vector<GpuFacts> node_gpus;
   bool node_has_gpus = false;
   std::vector<WorkerBinding> bindings;  // by local rank; empty if the workers are not bound
   std::optional<int> omp_threads;       // value of OMP_NUM_THREADS, unless the user has set it

@@ -85,6 +85,17 @@ void read_worker(const wire::PageWorker& worker, PageView& view) {
   }
 }
 
+// Returns the UUID as the driver writes it, or an empty text if the worker has written none.
+std::string gpu_uuid_of(const wire::PageStacks& page) {
+  if (page.has_gpu_uuid.load(std::memory_order_acquire) == 0) return "";
+  std::string text;
+  for (std::size_t i = 0; i < page.gpu_uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += base::hex64(page.gpu_uuid[i]).substr(14);
+  }
+  return text;
+}
+
 bool is_stale(const wire::PageGroup& group, std::uint64_t now) {
   const auto latest = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kLatestSample).count());
   const std::uint64_t sampled_at = group.sampled_at.load(wire::kRelaxed);
@@ -138,6 +149,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
   constexpr std::uint32_t kMostInts = 1U << 30;
   view.worlds_entered = static_cast<int>(std::min(page.worlds_entered.load(wire::kRelaxed), kMostInts));
   view.awaited_world = static_cast<int>(std::min(page.awaited_world.load(wire::kRelaxed), kMostInts));
+  view.gpu_uuid = gpu_uuid_of(page.stacks);
   view.progress_done = page.stacks.progress_done.load(wire::kRelaxed);
   view.progress_total = page.stacks.progress_total.load(wire::kRelaxed);
   view.other_progress = page.other_progress.load(wire::kRelaxed);
@@ -192,6 +204,7 @@ std::uint64_t page_version(const wire::StatusPageLayout& page, std::uint64_t now
   add(page.awaited_world.load(wire::kRelaxed));
   add(page.other_progress.load(wire::kRelaxed));
   add(page.blocked_threads.load(wire::kRelaxed));
+  add(page.stacks.has_gpu_uuid.load(wire::kRelaxed));
   const std::size_t places = places_of(page);
   for (std::size_t place = 0; place < places; ++place) {
     const wire::PageGroup& group = page.groups[place];

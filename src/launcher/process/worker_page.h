@@ -127,6 +127,7 @@ struct PageView {
   int continuations = 0;
   std::uint64_t polled_at = 0;  // CLOCK_MONOTONIC, nanoseconds: last time a thread asked whether an operation is done
   std::uint64_t handed_on = 0;  // pieces of data passed to ranks of the same node through shared memory
+  std::string gpu_uuid;         // UUID of its GPU, such as "5f1c0a2b-0123-…" without "GPU-"; empty if unknown
   std::vector<GroupView> groups;
 
   // Does not compare which threads wait, or data under way. A thread that waits again and again makes no progress, and
@@ -134,7 +135,7 @@ struct PageView {
   friend bool operator==(const PageView& a, const PageView& b) {
     const auto all = [](const PageView& view) {
       return std::tie(view.is_written, view.writer, view.phase, view.phase_name, view.phase_place, view.phase_since,
-                      view.steps, view.other_progress, view.more_time_until, view.groups);
+                      view.steps, view.other_progress, view.more_time_until, view.gpu_uuid, view.groups);
     };
     return all(a) == all(b);
   }

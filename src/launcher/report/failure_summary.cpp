@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/plan/used_gpu.h"
 #include "launcher/plan/worker_variables.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/known_errors.h"
@@ -131,7 +132,7 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
     if (!is_secondary) lines.push_back("  " + hang_headline(*failed.verdict));
     base::append(lines, difference_lines(*failed.verdict));
   }
-  const std::string device = gpu_of(plan, end.local_rank);
+  const std::string device = used_gpu(plan, end.local_rank, end.gpu_uuid);
   lines.push_back("  node " + (evidence.node.empty() ? plan.host_name : evidence.node) +
                   (device.empty() ? "" : ", GPU " + device) + ", program " +
                   (plan.what.empty() ? plan.program : plan.what));

@@ -55,6 +55,7 @@ OrderedJson describe_end(const WorkerEnd& end) {
   add_status(json, end.status);
   json["ended_by_launcher"] = end.after_signal;
   add_evidence(json, end.error, end.peak_rss_bytes, end.oom);
+  if (!end.gpu_uuid.empty()) json["gpu_uuid"] = end.gpu_uuid;
   return json;
 }
 
@@ -120,6 +121,7 @@ struct EventToJson {
     OrderedJson json = of_worker("worker_ended", event.local_rank);
     add_status(json, event.status);
     add_evidence(json, event.error, event.peak_rss_bytes, event.oom);
+    if (!event.gpu_uuid.empty()) json["gpu_uuid"] = event.gpu_uuid;
     return json;
   }
   OrderedJson operator()(const EndedElsewhere& event) const {

@@ -7,6 +7,7 @@
 
 #include "launcher/limits.h"
 #include "launcher/watchdog/activity_watch.h"
+#include "launcher/watchdog/gpu_check.h"
 #include "launcher/watchdog/hang_evidence.h"
 #include "launcher/watchdog/hang_trace.h"
 #include "launcher/watchdog/stack_watch.h"
@@ -29,6 +30,7 @@ class RankWatchdog : public Watchdog {
                  parts_.log({LogLevel::warning, LogSource::hangs, why});
                }),
         gpus_(parts.loop, parts.plan.node_has_gpus),
+        gpu_check_(parts.plan, placement.first_rank, parts.log),
         torch_(parts.loop, parts.processes),
         stacks_(parts.loop, parts.processes, placement),
         activity_(
@@ -75,9 +77,9 @@ class RankWatchdog : public Watchdog {
     has_ended_ = true;
     evidence_.reset();
     WatchReport report{stragglers_.report()};
-    for (const RankView& rank : sample_own(SampleDepth::pages)) {
-      report.progress = std::max(report.progress, progress_of(rank.page));
-    }
+    const std::vector<RankView> ranks = sample_own(SampleDepth::pages);
+    for (const RankView& rank : ranks) report.progress = std::max(report.progress, progress_of(rank.page));
+    gpu_check_.finish(ranks);
     return report;
   }
 
@@ -151,6 +153,7 @@ class RankWatchdog : public Watchdog {
     const bool others_are_new = sees_others() && parts_.exchange.take_news();
     const bool ours_are_new = sample_own(depth, ranks_);
     if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
+    gpu_check_.look(ranks_);
     is_to_show_ = is_to_show_ || ours_are_new;
     show_ranks();
     if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
@@ -256,6 +259,7 @@ class RankWatchdog : public Watchdog {
   HangDetector hangs_;
   HangTrace trace_;
   GpuWatch gpus_;
+  GpuCheck gpu_check_;
   TorchWatch torch_;
   StackWatch stacks_;
   ActivityWatch activity_;

@@ -103,7 +103,8 @@ class Backend {
   virtual void run(const Call& call) = 0;
 
   // Makes the GPU itself write how far the group's collectives are, into the group's place on this process's status
-  // page. The caller calls it before the first collective. A backend that cannot do this writes nothing.
+  // page. Also writes which GPU this rank uses. The caller calls it before the first collective. A backend that cannot
+  // do this writes nothing.
   virtual void mark_on(wire::StatusPageLayout& /*page*/, wire::PageGroup& /*place*/) {}
 
   // Makes work that is put on the call's stream from now on wait for the operation, which has begun. Does not block.

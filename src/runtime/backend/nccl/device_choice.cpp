@@ -1,6 +1,30 @@
 #include "runtime/backend/nccl/device_choice.h"
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
 namespace ddp::internal {
+namespace {
+
+// Reads a text such as "5f1c0a2b-0123-4567-89ab-cdef01234567".
+std::optional<std::array<std::uint8_t, 16>> uuid_bytes(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::array<std::uint8_t, 16> bytes{};
+  std::size_t digits = 0;
+  for (const char c : text) {
+    if (c == '-') continue;
+    const std::size_t value = kDigits.find(c);
+    if (value == std::string_view::npos || digits == 2 * bytes.size()) return std::nullopt;
+    bytes[digits / 2] = static_cast<std::uint8_t>(bytes[digits / 2] << 4 | value);
+    ++digits;
+  }
+  return digits == 2 * bytes.size() ? std::optional(bytes) : std::nullopt;
+}
+
+}  // namespace
 
 ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared) {
   int count = 0;
@@ -24,6 +48,15 @@ ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string&
   std::string uuid;
   const bool has_uuid = cuda.uuid && cuda.uuid(device, uuid) == kCudaSuccess;
   return {"", has_uuid ? uuid : host + "/" + bus_id};
+}
+
+void show_device(const CudaApi& cuda, int device, wire::StatusPageLayout& page) {
+  std::string text;
+  if (!cuda.uuid || cuda.uuid(device, text) != kCudaSuccess) return;
+  const auto uuid = uuid_bytes(text);
+  if (!uuid) return;
+  page.stacks.gpu_uuid = *uuid;
+  page.stacks.has_gpu_uuid.store(1, std::memory_order_release);
 }
 
 }  // namespace ddp::internal

@@ -187,6 +187,7 @@ void NcclBackend::join_stream(const Call& call) {
 }
 
 void NcclBackend::mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) {
+  show_device(cuda_, device_, page);
   const char* wanted = std::getenv(wire::env::kGpuMarks);  // NOLINT(concurrency-mt-unsafe)
   if (wanted != nullptr && std::string_view(wanted) == "0") return;
   const GpuScope scope(cuda_, device_);

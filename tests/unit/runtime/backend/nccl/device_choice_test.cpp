@@ -1,5 +1,10 @@
 #include "runtime/backend/nccl/device_choice.h"
 
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "support/catch.h"
 #include "support/gpu_libraries.h"
 
@@ -46,6 +51,31 @@ TEST_CASE("a driver without uuids names the gpu by its node and its address") {
   CHECK(probe_device(3, cuda, "node0", false).device == "node0/0000:03:00.0");
   cuda.uuid = [](int, std::string&) { return ddp::internal::CudaStatus(1); };
   CHECK(probe_device(3, cuda, "node0", false).device == "node0/0000:03:00.0");
+}
+
+TEST_CASE("the gpu of a rank is shown on the status page") {
+  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
+  const auto show = [&](const char* uuid, ddp::internal::CudaStatus status = ddp::internal::kCudaSuccess) {
+    ddp::internal::CudaApi cuda = cuda_with(4);
+    cuda.uuid = [=](int device, std::string& text) {
+      text = std::string(uuid) + std::to_string(device);
+      return status;
+    };
+    ddp::internal::show_device(cuda, 3, *page);
+  };
+  show("5f1c0a2b-0123-4567-89ab-cdef0123456", 1);
+  CHECK(page->stacks.has_gpu_uuid == 0);
+  show("5f1c0a2b-0123-4567-89ab");
+  show("5f1c0a2b-0123-4567-89ab-cdef0123456789");
+  show("not hexadecimal digits, of the length");
+  CHECK(page->stacks.has_gpu_uuid == 0);
+  show("5f1c0a2b-0123-4567-89ab-cdef0123456");
+  CHECK(page->stacks.has_gpu_uuid == 1);
+  CHECK(page->stacks.gpu_uuid == std::array<std::uint8_t, 16>{0x5f, 0x1c, 0x0a, 0x2b, 0x01, 0x23, 0x45, 0x67, 0x89,
+                                                              0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x63});
+  ddp::internal::CudaApi old = cuda_with(4);
+  old.uuid = nullptr;
+  ddp::internal::show_device(old, 3, *page);
 }
 
 TEST_CASE("a probe names no gpu where ranks may share one") {

@@ -1,0 +1,31 @@
+// GpuCheck warns once if workers use other GPUs than the plan's.
+#pragma once
+
+#include <span>
+
+#include "launcher/log/log_line.h"
+#include "launcher/plan/launch_plan.h"
+#include "launcher/process/rank_view.h"
+
+namespace ddp::launcher {
+
+class GpuCheck {
+ public:
+  GpuCheck(const LaunchPlan& plan, int first_rank, LogWriter log);
+
+  // Looks at the ranks of this node. The warning follows one call after the first difference, because the other ranks
+  // choose their GPUs at nearly the same time, and the warning names all of them.
+  void look(std::span<const RankView> ranks);
+  // Does the same when no other call follows.
+  void finish(std::span<const RankView> ranks);
+
+ private:
+  enum class State : std::uint8_t { looking, found, reported };
+
+  const LaunchPlan& plan_;
+  const int first_rank_;
+  const LogWriter log_;
+  State state_ = State::looking;
+};
+
+}  // namespace ddp::launcher
