@@ -33,6 +33,13 @@ base::Result<int, StartFailure> count_workers(const Options& options, int gpus, 
   return takes_gpus && gpus > 0 ? gpus : 1;
 }
 
+// Returns whether the program is an executable that does not run Python. Under the name torchrun, all programs are
+// treated as torchrun treats them.
+bool runs_native_program(const Options& options, const NodeFacts& facts) {
+  return program_kind(options) == ProgramKind::executable && !facts.runs_python &&
+         options.compatibility_mode == CompatibilityMode::native;
+}
+
 struct Devices {
   int workers = 1;
   DeviceBinding binding;
@@ -61,8 +68,7 @@ base::Result<Devices, StartFailure> plan_devices(const Options& options, const N
   request.gpus = std::move(gpus);
   request.inherited = inherited;
   request.chosen = options.gpus.has_value();
-  const bool is_native = program_kind(options) == ProgramKind::executable && !facts.runs_python &&
-                         options.compatibility_mode == CompatibilityMode::native;
+  const bool is_native = runs_native_program(options, facts);
   request.own = options.device_visibility ? options.device_visibility == DeviceVisibility::own : is_native;
   request.virtual_local_rank = options.virtual_local_rank;
   request.oversubscribe = options.oversubscribe;
@@ -210,6 +216,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   choose_omp_threads(facts, plan);
   const bool is_native = options.compatibility_mode == CompatibilityMode::native;
   if (!plan.hang.is_off() && plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
+  plan.is_native_program = runs_native_program(options, facts);
   plan.python_unbuffered = is_native && facts.runs_python;
   base::append(plan.notes, limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
   plan.inherited_environment = facts.environment;

@@ -89,6 +89,7 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   RunFiles files;
   std::string run_id;
   HangPlan hang;
+  bool is_native_program = false;  // an executable that does not run Python, not under the name torchrun
   bool python_unbuffered = false;  // set PYTHONUNBUFFERED, because Python runs behind a wrapper without -u
   std::string python_hook;  // folder for PYTHONPATH that makes PyTorch programs show their collectives; may be empty
   std::vector<wire::Fault> timed_faults;           // faults that the launcher injects

@@ -14,6 +14,8 @@ namespace {
 
 namespace env = wire::env;
 
+constexpr const char* kMostCudaConnections = "32";  // the most that CUDA accepts
+
 std::string signal_names(const std::vector<int>& signals) {
   std::vector<std::string> names;
   for (const int signal : signals) names.push_back(base::signal_name(signal));
@@ -81,6 +83,13 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   const bool has_gpus = std::ranges::any_of(plan.devices, [](const auto& gpu) { return gpu.has_value(); });
   if (has_gpus && !find_variable(plan.inherited_environment, env::kNcclRasAddress)) {
     variables.emplace(env::kNcclRasAddress, ras_address(plan, placement));
+  }
+  // A GPU has 8 hardware queues by default, and further streams share them. A kernel that waits for another rank then
+  // blocks what is queued behind it, which can be what that rank waits for. Python programs get no value, because
+  // torchrun sets none and frameworks choose their own.
+  const bool wants_queues = has_gpus && plan.is_native_program;
+  if (wants_queues && !find_variable(plan.inherited_environment, env::kCudaConnections)) {
+    variables.emplace(env::kCudaConnections, kMostCudaConnections);
   }
   if (plan.omp_threads) variables.emplace(env::kOmpNumThreads, std::to_string(*plan.omp_threads));
   const auto& devices = plan.visible_devices.at(static_cast<std::size_t>(worker.local_rank));

@@ -91,6 +91,7 @@ Variables given(const OptionSet& set, const LaunchPlan& plan, int local_rank) {
   // This variable is set only if there are GPUs. It has its own test.
   const bool has_gpus = std::any_of(plan.devices.begin(), plan.devices.end(), [](const auto& gpu) { return gpu; });
   CHECK(variables.erase("NCCL_RAS_ADDR") == (has_gpus ? 1 : 0));
+  CHECK(variables.erase("CUDA_DEVICE_MAX_CONNECTIONS") == (has_gpus && plan.is_native_program ? 1 : 0));
   return variables;
 }
 
@@ -345,6 +346,23 @@ TEST_CASE("ranks with gpus have a place of the job's own to ask nccl at") {
   CHECK(address([](Situation& s) { s.facts.random_id = "another"; }) != address(nothing));
   CHECK(address([](Situation& s) { s.without_gpus().options.nproc_per_node = 2; }).empty());
   CHECK(address([](Situation& s) { inherit(s, "NCCL_RAS_ADDR=localhost:1"); }) == "localhost:1");
+}
+
+TEST_CASE("native programs with gpus get as many hardware queues as there are") {
+  const auto queues = [](const std::function<void(Situation&)>& change) {
+    Situation situation;
+    change(situation);
+    const WorkerSpec spec = make_worker_spec(situation.plan(), {}, {});
+    return find_variable(spec.environment, "CUDA_DEVICE_MAX_CONNECTIONS").value_or("");
+  };
+  CHECK(queues([](Situation&) {}) == "32");
+  CHECK(queues([](Situation& s) { inherit(s, "CUDA_DEVICE_MAX_CONNECTIONS=1"); }) == "1");
+  CHECK(queues([](Situation& s) { s.without_gpus().options.nproc_per_node = 2; }).empty());
+  CHECK(queues([](Situation& s) { s.facts.runs_python = true; }).empty());
+  CHECK(queues([](Situation& s) { s.mode(CompatibilityMode::native); }).empty());
+  CHECK(queues([](Situation& s) {
+          s.options.compatibility_mode = CompatibilityMode::torchrun, s.options.no_python = true;
+        }).empty());
 }
 
 TEST_CASE("gloo gets the name of the interface to the other nodes, and nccl that name and no longer one") {
