@@ -64,14 +64,13 @@ int main(int argc, char** argv) {
   require(no_cuda.empty(), no_cuda.c_str());
   require(no_nccl.empty(), no_nccl.c_str());
   const int rank = std::atoi(argv[1]);
-  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
-  const bool is_blocking = blocking != nullptr && std::string(blocking) == "1";
+  const bool is_blocking = nccl.blocking;
   int devices = 0;
   cuda.device_count(devices);
   require(cuda.set_device(devices > 1 ? rank : 0) == ddp::internal::kCudaSuccess, "cuCtxSetCurrent");
   const ddp::internal::NcclUniqueId id = agree(nccl, rank, argv[3]);
   ddp::internal::NcclComm comm = nullptr;
-  NcclResult result = nccl.init_rank(comm, std::atoi(argv[2]), id, rank);
+  NcclResult result = nccl.init_rank(comm, std::atoi(argv[2]), id, rank, is_blocking);
   // NCCL may set the handle after the call has returned.
   while (result == NcclResult::in_progress && std::atomic_ref<ddp::internal::NcclComm>(comm).load() == nullptr) {
     std::this_thread::yield();
