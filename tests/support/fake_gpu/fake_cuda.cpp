@@ -20,12 +20,12 @@
 namespace fake_gpu {
 namespace {
 
-// Counts the records of an event, and how many of them are done.
+// Numbers the records of an event. Records on several streams may be done in another order than they were made.
 struct Event {
   std::mutex mutex;
   std::condition_variable changed;
   std::size_t recorded = 0;
-  std::size_t done = 0;
+  std::set<std::size_t> pending;
   std::chrono::steady_clock::time_point done_at;
   int device = 0;
   std::shared_ptr<Capture> capture;  // set if the last record was captured
@@ -242,11 +242,12 @@ EXPORT int cuEventRecord(void* handle, void* stream) {
     event->capture = place.captures();
     if (event->capture) return kCudaSuccess;
     number = ++event->recorded;
+    event->pending.insert(number);
   }
   place.push([event, number] {
     const std::lock_guard lock(event->mutex);
-    event->done = number;
-    event->done_at = std::chrono::steady_clock::now();
+    event->pending.erase(number);
+    if (number == event->recorded) event->done_at = std::chrono::steady_clock::now();
     event->changed.notify_all();
   });
   return kCudaSuccess;
@@ -260,7 +261,7 @@ EXPORT int cuEventQuery(void* handle) {
     return kCapturedEvent;
   }
   RETURN_ERROR_OF(capture_error());
-  return event->done >= event->recorded ? kCudaSuccess : kNotReady;
+  return event->pending.contains(event->recorded) ? kNotReady : kCudaSuccess;
 }
 EXPORT int cuEventElapsedTime(float* milliseconds, void* earlier, void* later) {
   RETURN_ERROR_OF(context_error());
@@ -269,7 +270,7 @@ EXPORT int cuEventElapsedTime(float* milliseconds, void* earlier, void* later) {
     const EventPointer event = event_of(i == 0 ? earlier : later);
     const std::lock_guard lock(event->mutex);
     if (event->recorded == 0 || event->capture) return kInvalidHandle;
-    if (event->done < event->recorded) return kNotReady;
+    if (event->pending.contains(event->recorded)) return kNotReady;
     times[i] = event->done_at;
   }
   *milliseconds = std::chrono::duration<float, std::milli>(times[1] - times[0]).count();
@@ -290,7 +291,7 @@ EXPORT int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
   }
   stream_of(stream).push([event, number] {
     std::unique_lock lock(event->mutex);
-    event->changed.wait(lock, [&] { return event->done >= number; });
+    event->changed.wait(lock, [&] { return !event->pending.contains(number); });
   });
   return kCudaSuccess;
 }
