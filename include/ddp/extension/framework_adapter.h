@@ -33,6 +33,12 @@ class DDP_EXPORT FrameworkAdapter {
   void forward_broadcasts_buffers();
   bool is_joined() const;
 
+  // For a framework that computes on a stream of its own choice. It replaces DataParallelOptions::stream from now on.
+  // Call it before mark_ready(), finish() and the other functions, on their thread, with the stream on which the
+  // framework computes then. A step may use several streams: each bucket waits for all streams on which its gradients
+  // were marked. Only the last stream waits for the results.
+  void use_stream(Stream stream);
+
   // Returns an owner of the gradients' memory, which lives as long as the owner or the DistributedDataParallel,
   // whichever is longer.
   std::shared_ptr<void> gradient_memory() const;

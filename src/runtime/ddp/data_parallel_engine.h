@@ -54,6 +54,12 @@ class DataParallelEngine {
     plan();
   }
 
+  // The program computes on this stream from now on.
+  void use_stream(Stream other) {
+    stream = other;
+    reducer.use_stream(other);
+  }
+
   void zero_gradients();
   // Ends the step like finish(), but does not check for parameters that were never marked.
   void finish_step();
@@ -76,7 +82,7 @@ class DataParallelEngine {
   const std::vector<Tensor> parameters;
   const std::vector<Tensor> model_buffers;
   const std::vector<Tensor> frozen;
-  const Stream stream;  // stream of the tensors in GPU memory
+  Stream stream;  // the program's present stream, for the tensors in GPU memory
   Reducer reducer;
   std::optional<ParameterShards> shards;  // set only with ShardOptimizer
   std::exception_ptr failure;             // of finish() or wait(); the object is unusable after it

@@ -30,6 +30,10 @@ bool FrameworkAdapter::is_joined() const {
   return data_parallel_.engine().is_joined;
 }
 
+void FrameworkAdapter::use_stream(Stream stream) {
+  data_parallel_.engine().use_stream(stream);
+}
+
 std::shared_ptr<void> FrameworkAdapter::gradient_memory() const {
   return data_parallel_.engine().reducer.memory();
 }

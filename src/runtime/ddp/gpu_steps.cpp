@@ -11,6 +11,13 @@ GpuSteps::GpuSteps(std::unique_ptr<SideStream> side, void* stream) : side_(std::
   step_.began = side_->mark(stream_);
 }
 
+void GpuSteps::use(void* stream) {
+  if (stream == stream_) return;
+  // Gradients that were marked while the program used the earlier stream may still be under way there.
+  side_->order(stream_, side_->handle());
+  stream_ = stream;
+}
+
 void* GpuSteps::begin_bucket() {
   side_->order(stream_, side_->handle());
   step_.buckets.push_back({side_->mark(side_->handle()), nullptr});

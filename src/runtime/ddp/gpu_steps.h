@@ -20,6 +20,10 @@ class GpuSteps {
  public:
   GpuSteps(std::unique_ptr<SideStream> side, void* stream);
 
+  // The program computes on this stream from now on. What it has put on the earlier stream stays in order: buckets that
+  // begin later wait for it, too.
+  void use(void* stream);
+
   // Begins the next bucket. Its gradients are complete when the work that is on the program's stream now is done.
   // Returns the stream that waits for that work; the bucket's collectives use this stream.
   void* begin_bucket();
@@ -58,7 +62,7 @@ class GpuSteps {
   bool add_first(StepStatistics& mean);
 
   const std::unique_ptr<SideStream> side_;
-  void* const stream_;
+  void* stream_;
   Step step_;
   std::size_t ended_buckets_ = 0;
   std::deque<Step> left_;

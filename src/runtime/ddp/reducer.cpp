@@ -122,6 +122,13 @@ void Reducer::broadcast_values(std::span<const Tensor> parameters) {
   zero();
 }
 
+void Reducer::use_stream(Stream stream) {
+  const std::lock_guard lock(mutex_);
+  if (!gpu_) return;
+  gpu_->use(stream.handle());
+  options_.stream = stream;
+}
+
 void Reducer::zero() {
   for (const Memory& memory : *arenas_) {
     if (memory.buffer().count > 0) group_.zero(memory, options_.stream);

@@ -39,7 +39,7 @@ struct StepPlan {
   double factor = 1;  // the mean is this times the sum over all ranks
 };
 
-// mark_ready() is thread-safe. All other functions belong to one thread.
+// mark_ready() and use_stream() are thread-safe. All other functions belong to one thread.
 class Reducer {
  public:
   Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options);
@@ -58,6 +58,10 @@ class Reducer {
 
   // Returns the memory of the gradients. The gradients live as long as the result.
   std::shared_ptr<void> memory() const { return arenas_; }
+
+  // The program computes on this stream from now on. Gradients that are marked later are complete when the work then on
+  // the stream is done. It does nothing if the parameters are in host memory.
+  void use_stream(Stream stream);
 
   void zero();
   // Gives every rank the values of rank 0, through the gradients' memory, which is zeroed afterwards. All ranks call
@@ -125,7 +129,7 @@ class Reducer {
   void count(Clock::time_point entered, Clock::time_point left);
 
   const ProcessGroup group_;
-  const ReducerOptions options_;
+  ReducerOptions options_;
   std::vector<ParameterSize> sizes_;
   GradientLayout layout_;
   using Arenas = std::array<Memory, kDataTypes.size()>;

@@ -2,6 +2,7 @@
 // (DDP_TEST_GPU=1).
 #include <ddp/compression_hooks.h>
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/extension/framework_adapter.h>
 #include <ddp/gradient_accumulation.h>
 #include <ddp/local_sgd.h>
 #include <ddp/optimizer.h>
@@ -101,6 +102,33 @@ TEST_CASE("gradients in gpu memory are averaged in the order of the program's st
     require(statistics.compute_seconds > 0 && statistics.communication_seconds > 0, "times");
     data_parallel.reset_statistics();
     require(data_parallel.statistics().steps == 0, "reset");
+  });
+}
+
+TEST_CASE("gradients of one step may come from several streams") {
+  on_gpu_ranks([](RankThreads::Rank& self) {
+    GpuModel model(self.group());
+    const CudaStream other(model.cuda);
+    DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
+    FrameworkAdapter adapter(data_parallel);
+    const Stream streams[] = {Stream::from_handle(model.stream.handle()), Stream::from_handle(other.handle())};
+    const std::vector<float> own(GpuModel::kWeight, static_cast<float>(self.rank()));
+    const auto set = [&](std::size_t index, Stream stream) {
+      const Buffer gradient = data_parallel.gradient(index);
+      require_cuda(model.cuda, model.cuda.copy_async(gradient.data, own.data(), gradient.bytes(), stream.handle()),
+                   "copy");
+      adapter.use_stream(stream);
+      data_parallel.mark_ready(index);
+    };
+    for (std::size_t i = 0; i < 4; ++i) {
+      set(1, streams[i % 2]);
+      set(0, streams[(i + 1) % 2]);
+      adapter.use_stream(streams[0]);
+      data_parallel.finish();
+      const auto mean = static_cast<float>(self.group().size() - 1) / 2;
+      model.require_all(data_parallel.gradient(0), mean, "gradient 0");
+      model.require_all(data_parallel.gradient(1), mean, "gradient 1");
+    }
   });
 }
 

@@ -12,11 +12,14 @@ namespace {
 // Records the work on its streams. The test sets the times of the marks.
 struct ScriptedStreams {
   int program = 0;
+  int other = 0;
   int side = 0;
   std::vector<std::string> said;
   std::vector<std::shared_ptr<double>> marks;  // negative if the mark is not reached yet
 
-  std::string name(const void* stream) const { return stream == &program ? "program" : "side"; }
+  std::string name(const void* stream) const {
+    return stream == &program ? "program" : stream == &other ? "other" : "side";
+  }
 };
 
 class ScriptedSide : public SideStream {
@@ -67,6 +70,22 @@ TEST_CASE("buckets wait for the program's stream beside it, and it for them at t
   StepStatistics mean;
   steps.leave_finish(1, mean);
   CHECK(streams.said == std::vector<std::string>{"mark program", "mark side", "program after side", "mark program"});
+}
+
+TEST_CASE("a program that changes its stream keeps the order of what it has put on the earlier one") {
+  ScriptedStreams streams;
+  GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
+  streams.said.clear();
+  steps.use(&streams.program);
+  CHECK(streams.said.empty());
+  steps.use(&streams.other);
+  steps.begin_bucket();
+  CHECK(streams.said == std::vector<std::string>{"side after program", "side after other", "mark side"});
+  streams.said.clear();
+  steps.use(&streams.program);
+  steps.end_bucket();
+  steps.join();
+  CHECK(streams.said == std::vector<std::string>{"side after other", "mark side", "program after side"});
 }
 
 TEST_CASE("steps count when the gpu has completed them") {
