@@ -40,7 +40,7 @@ COMPONENTS = {
     "runtime/group": ["base", "runtime/limits.h", "wire", "ddp", "runtime/call", "runtime/progress", "runtime/peers",
                       "runtime/backend/backend.h", "runtime/backend/late.h"],
     "runtime/ddp": ["base", "runtime/limits.h", "ddp", "runtime/call", "runtime/reduction", "runtime/progress", "runtime/group",
-                    "runtime/backend/backend.h"],
+                    "runtime/backend/backend.h", "runtime/backend/gpu_math.h"],
     "runtime/data": ["base", "runtime/limits.h", "ddp", "runtime/call", "runtime/group"],
     "runtime/checkpoint": ["base", "runtime/limits.h", "wire", "ddp", "runtime/call", "runtime/group"],
     "runtime": [],  # contains only limits.h

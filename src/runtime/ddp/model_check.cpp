@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "runtime/call/call.h"
 #include "runtime/group/agreement.h"
+#include "runtime/group/group_core.h"
 
 namespace ddp::internal {
 namespace {
@@ -72,8 +73,17 @@ std::string find_memory_fault(std::span<const Tensor> parameters, const Buffer& 
          std::to_string(count) + " elements: it must hold exactly one gradient for each";
 }
 
+// Returns a line on whether this rank's driver can load the library's GPU kernels. With kernels, a rank uses other
+// reductions than without.
+std::string describe_kernels(const ProcessGroup& group, std::span<const Tensor> parameters) {
+  if (parameters.front().data.device == DeviceType::cpu) return "";
+  return group.core().backend().gpu_math() != nullptr ? "a GPU driver that loads the library's kernels\n"
+                                                      : "a GPU driver that cannot load the library's kernels\n";
+}
+
 // Returns one line for each option on which the ranks must agree, besides their tensors.
-std::string describe_options(const DataParallelOptions& options) {
+std::string describe_options(const ProcessGroup& group, std::span<const Tensor> parameters,
+                             const DataParallelOptions& options) {
   const BucketOptions& buckets = options.buckets;
   constexpr std::array kUnused = {"refuse", "find", "static_graph"};
   constexpr std::array kExchanges = {"AllReduce", "PriorityChunks", "ShardOptimizer", "a hook"};
@@ -83,7 +93,8 @@ std::string describe_options(const DataParallelOptions& options) {
          "\nunused parameters: " + kUnused[static_cast<std::size_t>(options.unused)] +
          "\nexchange: " + kExchanges[options.exchange.index()] +
          (chunks == nullptr ? "" : " of " + std::to_string(chunks->bytes) + " bytes") + "\n" +
-         (options.gradients.count > 0 ? "the program's" : "own") + " memory of gradients\n";
+         (options.gradients.count > 0 ? "the program's" : "own") + " memory of gradients\n" +
+         describe_kernels(group, parameters);
 }
 
 }  // namespace
@@ -109,7 +120,8 @@ void check_model(const ProcessGroup& group, std::span<const Tensor> parameters, 
                 "the ranks' models differ: " + *disagreement +
                     ". All ranks must register the same parameters and buffers in the same order.");
   }
-  const auto different_options = first_disagreement(group, describe_options(options), "DataParallelOptions");
+  const auto different_options =
+      first_disagreement(group, describe_options(group, parameters, options), "DataParallelOptions");
   if (!different_options) return;
   throw Error(ErrorKind::mismatch, "the ranks' DataParallelOptions differ: " + *different_options);
 }

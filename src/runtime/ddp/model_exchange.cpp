@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "runtime/ddp/element_math.h"
+
 namespace ddp::internal {
 namespace {
 
@@ -27,7 +29,7 @@ void broadcast_all(const ProcessGroup& group, std::span<const Tensor> tensors, i
 
 void average_all(const ProcessGroup& group, std::span<const Tensor> tensors, Stream stream) {
   for_all(tensors, stream, [&](const Buffer& data, const CallOptions& options) {
-    return group.all_reduce(data, ReduceOp::average, options);
+    return group.all_reduce(data, prepare_mean(group, data, 1.0 / group.size(), options.stream), options);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <ddp/reduce_op.h>
 
 #include "runtime/call/call.h"
+#include "runtime/ddp/element_math.h"
 #include "runtime/ddp/hooks/shard_hook.h"
 
 namespace ddp {
@@ -11,19 +12,21 @@ using namespace internal;
 
 namespace {
 
-// Returns the reduction that computes a bucket's mean. A plain average is bit-identical to ReduceOp::average.
-ReduceOp bucket_mean(const GradientBucket& bucket, int size) {
-  return bucket.factor == 1.0 / size ? ReduceOp(ReduceOp::average) : ReduceOp::premultiplied(bucket.factor);
+// Returns the parts of a range that the ranks own.
+std::vector<ConstBuffer> shares_of(const Buffer& range, std::size_t ranks) {
+  std::vector<ConstBuffer> shares;
+  for (std::size_t rank = 0; rank < ranks; ++rank) shares.emplace_back(share_of(range, rank, ranks));
+  return shares;
 }
 
 class MeanHook : public CommunicationHook {
  public:
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
-    const ReduceOp op = bucket_mean(bucket, group.size());
     Communication result;
     std::optional<CollectiveBatch> batch;
     if (bucket.ranges.size() > 1) batch.emplace(group.batch());
     for (const Buffer& range : bucket.ranges) {
+      const ReduceOp op = prepare_mean(group, range, bucket.factor, bucket.stream);
       result.works.push_back(group.all_reduce(range, op, {.name = bucket.name, .stream = bucket.stream}));
       result.bytes += range.bytes();
     }
@@ -34,14 +37,16 @@ class MeanHook : public CommunicationHook {
 class ShardHook : public CommunicationHook {
  public:
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
-    const ReduceOp op = bucket_mean(bucket, group.size());
     const auto ranks = static_cast<std::size_t>(group.size());
     Communication result;
     for (const Buffer& range : bucket.ranges) {
-      std::vector<ConstBuffer> shares;
-      for (std::size_t rank = 0; rank < ranks; ++rank) shares.emplace_back(share_of(range, rank, ranks));
-      result.works.push_back(group.reduce_scatter(share_of(range, static_cast<std::size_t>(group.rank()), ranks),
-                                                  shares, op, {.name = bucket.name, .stream = bucket.stream}));
+      const ReduceOp op = prepare_mean(group, range, bucket.factor, bucket.stream);
+      const CallOptions options{.name = bucket.name, .stream = bucket.stream};
+      const Buffer own = share_of(range, static_cast<std::size_t>(group.rank()), ranks);
+      // NCCL reduces and scatters equal shares with one operation, and others with one operation per rank.
+      const bool are_equal = share_of(range, ranks - 1, ranks).count * ranks == range.count;
+      result.works.push_back(are_equal ? group.reduce_scatter(own, range, op, options)
+                                       : group.reduce_scatter(own, shares_of(range, ranks), op, options));
       result.bytes += range.bytes();
     }
     return result;

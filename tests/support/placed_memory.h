@@ -1,0 +1,119 @@
+// Keeps a test's tensors in host memory or in GPU memory, so that one test covers both.
+#pragma once
+
+#include <ddp/process_group.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/backends_under_test.h"
+#include "support/gpu_libraries.h"
+
+namespace ddp::test {
+
+using namespace internal;
+
+struct MemoryUnderTest {
+  std::string name;
+  DeviceType device = DeviceType::cpu;
+  BackendFactory make;
+
+  // Returns those of the numbers of ranks that a test of this memory may use.
+  std::vector<int> ranks(std::vector<int> counts) const {
+    return device == DeviceType::cuda ? gpu_rank_counts(std::move(counts)) : counts;
+  }
+};
+
+inline MemoryUnderTest host_memory() {
+  return {"host memory", DeviceType::cpu, make_cpu_backend};
+}
+inline MemoryUnderTest gpu_memory_under_test() {
+  return {"GPU memory", DeviceType::cuda, nccl_backend().make};
+}
+inline std::vector<MemoryUnderTest> memories_under_test() {
+  return {host_memory(), gpu_memory_under_test()};
+}
+
+// Allocates, writes and reads buffers of one rank. On a GPU, it writes in the order of a stream and does not wait.
+class PlacedMemory {
+ public:
+  PlacedMemory(ProcessGroup& group, DeviceType device) : group_(group), device_(device) {
+    if (device == DeviceType::cuda) gpu_ = std::make_unique<Gpu>();
+  }
+
+  // Returns the stream on which the program computes, or no stream in host memory.
+  Stream stream() const { return gpu_ ? Stream::from_handle(gpu_->stream.handle()) : Stream(); }
+  DeviceType device() const { return device_; }
+
+  template <typename T>
+  Buffer make(const std::vector<T>& values) {
+    const Memory& memory = owned_.emplace_back(group_.allocate(values.size(), DataTypeOf<T>::value, device_));
+    write(memory.buffer(), values);
+    return memory.buffer();
+  }
+  template <typename T>
+  void write(const Buffer& buffer, const std::vector<T>& values) {
+    require(buffer.count == values.size() && buffer.type == DataTypeOf<T>::value, "another count or type is written");
+    if (values.empty()) return;
+    if (!gpu_) {
+      std::memcpy(buffer.data, values.data(), buffer.bytes());
+      return;
+    }
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    const std::vector<std::byte>& kept = gpu_->written.emplace_back(bytes, bytes + buffer.bytes());
+    require_cuda(gpu_->cuda, gpu_->cuda.copy_async(buffer.data, kept.data(), kept.size(), gpu_->stream.handle()),
+                 "copy");
+  }
+  // Sets element k to value_of(k), rounded to the buffer's type.
+  template <typename Function>
+  void set(const Buffer& buffer, const Function& value_of) {
+    with_type(buffer.type, [&](auto kind) {
+      using T = decltype(kind);
+      using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
+      std::vector<T> values(buffer.count);
+      for (std::size_t k = 0; k < values.size(); ++k) values[k] = T(static_cast<Number>(value_of(k)));
+      write(buffer, values);
+    });
+  }
+  void fill(const Buffer& buffer, double value) {
+    set(buffer, [value](std::size_t) { return value; });
+  }
+  // Reads the buffer when the work on the stream is done.
+  template <typename T>
+  std::vector<T> read(const Buffer& buffer) {
+    require(buffer.type == DataTypeOf<T>::value, "another type is read");
+    std::vector<T> values(buffer.count);
+    group_.copy(values, buffer, stream());
+    return values;
+  }
+  std::vector<double> numbers(const Buffer& buffer) {
+    return with_type(buffer.type, [&](auto kind) {
+      using T = decltype(kind);
+      using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
+      std::vector<double> result;
+      for (const T value : read<T>(buffer)) result.push_back(static_cast<double>(static_cast<Number>(value)));
+      return result;
+    });
+  }
+  std::string bytes(const Buffer& buffer) {
+    std::string result(buffer.bytes(), '\0');
+    group_.copy({result.data(), result.size(), DataType::u8}, buffer, stream());
+    return result;
+  }
+
+ private:
+  struct Gpu {
+    const CudaApi cuda = gpu_libraries()->cuda;
+    CudaStream stream{cuda};
+    std::deque<std::vector<std::byte>> written;  // must exist until the stream has copied it
+  };
+  ProcessGroup& group_;
+  const DeviceType device_;
+  std::unique_ptr<Gpu> gpu_;
+  std::deque<Memory> owned_;
+};
+
+}  // namespace ddp::test
