@@ -91,7 +91,7 @@ struct DataParallelOptions {
 
   // For parameters in GPU memory (nccl), this is the stream on which the program computes. The default is CUDA's
   // default stream. A gradient that is marked ready is complete when the work then on the stream is done. finish() and
-  // all other functions put their waits on the stream, and do not block.
+  // all other functions put their waits on the stream, and do not block unless their comments say so.
   Stream stream = {};
 
   // Lists tensors that are not trained but belong to the model, such as running means. The constructor and
@@ -126,8 +126,8 @@ class DDP_EXPORT Parameter {
 };
 
 // The parameters are either all in host memory or all in the memory of this rank's GPU (nccl). The gradients are in the
-// same memory. clip_gradients(), scale_gradients(), gradients_are_finite(), Optimizer, ShardOptimizer, PriorityChunks
-// and the hooks that compress work with host memory only, and otherwise throw.
+// same memory. Optimizer, ShardOptimizer, PriorityChunks and the hooks that compress work with host memory only, and
+// otherwise throw.
 //
 // Owns the gradients, unless the program does (DataParallelOptions::gradients). `gradient(i)` is a view into a bucket,
 // so that nothing is copied before the reduction. Any thread may call mark_ready(). The other functions must be called
@@ -227,15 +227,17 @@ class DDP_EXPORT DistributedDataParallel {
   // Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1, and returns the norm. The norm is the
   // square root of the sum of the squares of all gradients, as in torch.nn.utils.clip_grad_norm_. The norm is the same
   // on all ranks, except with LocalSgd, where each rank has its own. The call is collective with ShardOptimizer. If the
-  // norm is not finite, it is returned and nothing is scaled. Throws as require_synchronized(), or invalid_argument if
-  // max_norm is not positive.
+  // norm is not finite, it is returned and nothing is scaled. On a GPU, the call blocks until the norm is known. Throws
+  // as require_synchronized(), or invalid_argument if max_norm is not positive, or unavailable if the GPU's driver
+  // cannot load the library's kernels.
   double clip_gradients(double max_norm, CallSite site = CallSite::current());
 
-  // Multiplies all gradients.
+  // Multiplies all gradients, on a GPU in the order of the stream. Throws unavailable as clip_gradients().
   void scale_gradients(double factor);
 
   // Returns whether no gradient is infinite or NaN on any rank. The result is the same on all ranks. The call is
-  // collective with ShardOptimizer and LocalSgd. Throws as require_synchronized().
+  // collective with ShardOptimizer and LocalSgd. On a GPU, it blocks until the result is known. Throws as
+  // require_synchronized(), or unavailable as clip_gradients().
   bool gradients_are_finite(CallSite site = CallSite::current());
 
   // This is a collective call. It gives all ranks the model buffers of rank `root` (DataParallelOptions). Call it

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/ddp/element_math.h"
 #include "runtime/ddp/model_exchange.h"
 #include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
@@ -68,12 +69,11 @@ class DataParallelEngine {
   void shadow_step(std::int64_t steps);
   void broadcast_parameters(int root) { broadcast_all(group, parameters, root, stream); }
 
-  void require_host(const char* function) const {
-    if (!is_on_gpu(parameters)) return;
-    throw Error(ErrorKind::unavailable, std::string(function) +
-                                            " works on gradients in host memory, but these are in GPU memory. Use "
-                                            "kernels or your GPU library on all gradient(i)");
-  }
+  // Returns the arithmetic for parameters and gradients, in the order of the program's stream. `what` is the caller,
+  // for messages.
+  ElementMath math(const std::string& what) const { return {group, gpu_stream(), what}; }
+  // Returns the program's stream if the parameters are in GPU memory, else no stream.
+  Stream gpu_stream() const { return is_on_gpu(parameters) ? stream : Stream(); }
 
   std::vector<Buffer> owned_gradients() const;
   double sum_over_ranks(double value, const char* name) const;

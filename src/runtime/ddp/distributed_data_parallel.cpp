@@ -10,12 +10,10 @@
 #include "base/text.h"
 #include "runtime/call/called_from.h"
 #include "runtime/ddp/data_parallel_engine.h"
-#include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/hooks/shard_hook.h"
 #include "runtime/ddp/model_check.h"
 #include "runtime/ddp/model_exchange.h"
 #include "runtime/group/agreement.h"
-#include "runtime/reduction/reduction.h"
 
 namespace ddp {
 
@@ -260,9 +258,7 @@ double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) {
     refuse("clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
   }
   require_synchronized("clip_gradients");
-  engine_->require_host("clip_gradients");
-  double squares = 0;
-  for (const Buffer& gradient : engine_->owned_gradients()) squares += sum_of_squares(gradient);
+  const double squares = engine_->math("clip_gradients").sum_of_squares(engine_->owned_gradients());
   const double norm =
       std::sqrt(engine_->is_sharded() ? engine_->sum_over_ranks(squares, "the norm of the gradients") : squares);
   const double factor = max_norm / (norm + 1e-6);
@@ -271,16 +267,14 @@ double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) {
 }
 
 void DistributedDataParallel::scale_gradients(double factor) {
-  engine_->require_host("scale_gradients");
-  for (const Buffer& gradient : engine_->owned_gradients()) scale(gradient, factor);
+  const ElementMath math = engine_->math("scale_gradients");
+  for (const Buffer& gradient : engine_->owned_gradients()) math.scale(gradient, factor);
 }
 
 bool DistributedDataParallel::gradients_are_finite(CallSite site) {
   const CalledFrom here(site);
   require_synchronized("gradients_are_finite");
-  engine_->require_host("gradients_are_finite");
-  const std::vector<Buffer> gradients = engine_->owned_gradients();
-  const bool finite = std::all_of(gradients.begin(), gradients.end(), [](const Buffer& g) { return is_finite(g); });
+  const bool finite = engine_->math("gradients_are_finite").are_finite(engine_->owned_gradients());
   const bool ranks_differ = engine_->is_sharded() || engine_->is_local;
   return (ranks_differ ? engine_->sum_over_ranks(finite ? 0 : 1, "whether gradients are finite") : finite ? 0 : 1) == 0;
 }

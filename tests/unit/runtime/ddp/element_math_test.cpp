@@ -144,6 +144,23 @@ TEST_CASE("ranks of which only some load kernels are refused together") {
                                 });
 }
 
+TEST_CASE("a driver that loads no kernels is named by what needs them") {
+  RankThreads(without_kernels, 1).all_succeed([](RankThreads::Rank& self) {
+    PlacedMemory gpu(self.group(), DeviceType::cuda);
+    DataParallelOptions options;
+    options.stream = gpu.stream();
+    DistributedDataParallel data_parallel(self.group(), {{"w", gpu.make(std::vector<float>(3)), {3}}}, options);
+    data_parallel.mark_ready(0);
+    data_parallel.finish();
+    const auto expect = [](const std::string& what, const auto& action) {
+      expect_error(ErrorKind::unavailable, {what, "GPU's driver", "Update the driver"}, action);
+    };
+    expect("clip_gradients", [&] { data_parallel.clip_gradients(1); });
+    expect("scale_gradients", [&] { data_parallel.scale_gradients(2); });
+    expect("gradients_are_finite", [&] { data_parallel.gradients_are_finite(); });
+  });
+}
+
 TEST_CASE("elements are computed alike in host memory and in gpu memory") {
   std::vector<std::string> results;
   for (const MemoryUnderTest& memory : memories_under_test()) {
