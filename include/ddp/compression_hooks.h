@@ -9,9 +9,10 @@
 
 namespace ddp {
 
-// Sends gradients as f16 or bf16 and returns them in their own type, which needs half of the bytes of f32. The sum is
-// computed in single precision and rounded once. f16 values cannot exceed 65504, so use bf16 for gradients that are
-// scaled up. Throws invalid_argument for other types.
+// Sends gradients as f16 or bf16 and returns them in their own type, which needs half of the bytes of f32. They are
+// divided by the number of ranks, rounded and summed. In host memory the sum is computed in single precision and
+// rounded once; on a GPU, NCCL adds as it does for these types. f16 values cannot exceed 65504, so use bf16 for
+// gradients that are scaled up. Throws invalid_argument for other types.
 DDP_EXPORT std::shared_ptr<CommunicationHook> make_half_hook(DataType type);
 
 struct PowerSgdOptions {
@@ -38,8 +39,9 @@ DDP_EXPORT std::shared_ptr<CommunicationHook> make_top_k_hook(double density = 0
 // Karimireddy et al.: Error feedback fixes SignSGD, arXiv:1901.09847, algorithm 2.
 DDP_EXPORT std::shared_ptr<CommunicationHook> make_one_bit_hook();
 
-// These hooks compute in single precision, for f64 gradients too, and on host memory. No checkpoint holds their state
-// (errors that are fed back, factors). A run that resumes from a checkpoint starts without that state, and its results
-// differ accordingly. One object serves one DistributedDataParallel.
+// These hooks compute in single precision, for f64 gradients too. The half-precision hook works in host memory and in
+// GPU memory, where everything is in the order of the stream. The others work in host memory only. No checkpoint holds
+// their state (errors that are fed back, factors). A run that resumes from a checkpoint starts without that state, and
+// its results differ accordingly. One object serves one DistributedDataParallel.
 
 }  // namespace ddp

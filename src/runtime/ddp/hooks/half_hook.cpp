@@ -1,28 +1,15 @@
 #include <ddp/compression_hooks.h>
 #include <ddp/error.h>
 
-#include <algorithm>
-#include <array>
 #include <map>
 
-#include "runtime/ddp/hooks/host_only.h"
-#include "runtime/reduction/reduction.h"
+#include "runtime/ddp/element_math.h"
 
 namespace ddp {
 
 using namespace internal;
 
 namespace {
-
-// Converts through a small array of floats that stays in the cache.
-void convert(const Buffer& from, const Buffer& to) {
-  std::array<float, 1024> block;
-  for (std::size_t first = 0; first < from.count; first += block.size()) {
-    const std::size_t count = std::min(block.size(), from.count - first);
-    to_single(from.slice(first, count), block.data());
-    from_single(block.data(), to.slice(first, count));
-  }
-}
 
 std::size_t elements(const GradientBucket& bucket) {
   std::size_t sum = 0;
@@ -34,24 +21,31 @@ class HalfHook : public CommunicationHook {
  public:
   explicit HalfHook(DataType type) : type_(type) {}
 
+  // The values are scaled before they are rounded. So a gradient does not overflow if the mean fits, and the reduction
+  // is a plain sum in any memory.
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
-    require_host(bucket, "half-precision");
+    const ElementMath math(group, bucket.stream, kName);
     Memory& memory = halves_[bucket.index];
     const std::size_t count = elements(bucket);
-    if (memory.buffer().count != count || memory.buffer().data == nullptr) memory = group.allocate(count, type_);
-    each(bucket, [](const Buffer& range, const Buffer& half) { convert(range, half); });
+    if (memory.buffer().count != count || memory.buffer().data == nullptr) {
+      memory = group.allocate(count, type_, bucket.stream ? DeviceType::cuda : DeviceType::cpu);
+    }
+    each(bucket, [&](const Buffer& range, const Buffer& half) { math.convert(range, half, bucket.factor); });
     Communication result;
-    result.works.push_back(group.all_reduce(memory, ReduceOp::premultiplied(bucket.factor), {.name = bucket.name}));
+    result.works.push_back(group.all_reduce(memory, ReduceOp::sum, {.name = bucket.name, .stream = bucket.stream}));
     result.bytes = memory.buffer().bytes();
     return result;
   }
 
-  std::size_t finish(const ProcessGroup&, const GradientBucket& bucket) override {
-    each(bucket, [](const Buffer& range, const Buffer& half) { convert(half, range); });
+  std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
+    const ElementMath math(group, bucket.stream, kName);
+    each(bucket, [&](const Buffer& range, const Buffer& half) { math.convert(half, range, 1); });
     return 0;
   }
 
  private:
+  static constexpr const char* kName = "half-precision hook";
+
   template <typename Function>
   void each(const GradientBucket& bucket, const Function& function) {
     std::size_t first = 0;

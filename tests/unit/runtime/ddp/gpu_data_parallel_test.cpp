@@ -1,6 +1,5 @@
 // Tests DistributedDataParallel with parameters in GPU memory. It is the GPU in software, or this computer's GPU
 // (DDP_TEST_GPU=1).
-#include <ddp/compression_hooks.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/extension/framework_adapter.h>
 #include <ddp/gradient_accumulation.h>
@@ -201,10 +200,6 @@ TEST_CASE("what works in host memory only says so for gpu memory") {
     mixed.push_back({"elsewhere", on_host, {3}});
     expect_error(ErrorKind::invalid_argument, {"'weight'", "GPU memory", "'elsewhere'", "host memory"},
                  [&] { DistributedDataParallel(self.group(), mixed, model.options()); });
-    DataParallelOptions half = model.options();
-    half.exchange = make_half_hook(DataType::f16);
-    DistributedDataParallel compressed(self.group(), model.parameters, half);
-    expect_error(ErrorKind::unavailable, {"half-precision hook", "GPU memory"}, [&] { compressed.mark_ready(1); });
   });
 }
 

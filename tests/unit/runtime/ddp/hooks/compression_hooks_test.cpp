@@ -9,6 +9,7 @@
 #include "runtime/backend/backends.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;
@@ -22,8 +23,8 @@ using MakeHook = std::function<std::shared_ptr<CommunicationHook>()>;
 // Has a matrix, a vector and an f64 matrix, whose gradients each rank draws for itself. They fill two buckets or more.
 class Model {
  public:
-  Model(ProcessGroup& group, std::shared_ptr<CommunicationHook> hook)
-      : group_(group), data_parallel_(group, tensors(), options(std::move(hook))) {}
+  Model(ProcessGroup& group, std::shared_ptr<CommunicationHook> hook, DeviceType device)
+      : group_(group), memory_(group, device), data_parallel_(group, tensors(), options(std::move(hook))) {}
 
   // Takes a step. Adds the plain mean of its gradients to one sum, and the actual result to another one.
   void step(int step) {
@@ -33,14 +34,14 @@ class Model {
         double mean = 0;
         for (int rank = 0; rank < group_.size(); ++rank) mean += drawn(rank, step, i, k) / group_.size();
         exact_[i][k] += mean;
-        put(gradient, k, drawn(group_.rank(), step, i, k));
       }
+      memory_.set(gradient, [&](std::size_t k) { return drawn(group_.rank(), step, i, k); });
     }
     for (const std::size_t i : {2, 1, 0}) data_parallel_.mark_ready(i);
     data_parallel_.finish();
     for (std::size_t i = 0; i < 3; ++i) {
-      const Buffer gradient = data_parallel_.gradient(i);
-      for (std::size_t k = 0; k < gradient.count; ++k) sums_[i][k] += get(gradient, k);
+      const std::vector<double> values = memory_.numbers(data_parallel_.gradient(i));
+      for (std::size_t k = 0; k < values.size(); ++k) sums_[i][k] += values[k];
     }
   }
 
@@ -57,22 +58,22 @@ class Model {
   // Requires that the gradients are bit-identical on all ranks.
   void require_equal_on_all_ranks() {
     std::string mine;
-    for (std::size_t i = 0; i < 3; ++i) {
-      const Buffer gradient = data_parallel_.gradient(i);
-      mine.append(static_cast<const char*>(gradient.data), gradient.bytes());
-    }
+    for (std::size_t i = 0; i < 3; ++i) mine += memory_.bytes(data_parallel_.gradient(i));
     for (const std::string& other : group_.all_gather_bytes(mine)) require(other == mine, "ranks differ");
   }
 
  private:
-  static DataParallelOptions options(std::shared_ptr<CommunicationHook> hook) {
+  DataParallelOptions options(std::shared_ptr<CommunicationHook> hook) const {
     DataParallelOptions result;
+    result.stream = memory_.stream();
     result.buckets.first_bytes = 1;
     result.exchange = std::move(hook);
     return result;
   }
   std::vector<Tensor> tensors() {
-    return {{"matrix", matrix_, {40, 50}}, {"vector", vector_, {33}}, {"double", double_, {20, 30}}};
+    return {{"matrix", memory_.make(std::vector<float>(2000)), {40, 50}},
+            {"vector", memory_.make(std::vector<float>(33)), {33}},
+            {"double", memory_.make(std::vector<double>(600)), {20, 30}}};
   }
   // Returns an element of a gradient that is nearly of rank 2.
   static double drawn(int rank, int step, std::size_t i, std::size_t k) {
@@ -82,21 +83,9 @@ class Model {
     const double noise = 0.01 * std::sin(static_cast<double>(k * 7919) + 31.0 * step + rank);
     return row * 0.02 - std::sin(row) * column * 0.01 + 0.1 * rank + noise;
   }
-  static void put(const Buffer& buffer, std::size_t k, double value) {
-    if (buffer.type == DataType::f64) {
-      buffer.as<double>()[k] = value;
-    } else {
-      buffer.as<float>()[k] = static_cast<float>(value);
-    }
-  }
-  static double get(const Buffer& buffer, std::size_t k) {
-    return buffer.type == DataType::f64 ? buffer.as<double>()[k] : static_cast<double>(buffer.as<float>()[k]);
-  }
 
   ProcessGroup& group_;
-  std::vector<float> matrix_ = std::vector<float>(2000);
-  std::vector<float> vector_ = std::vector<float>(33);
-  std::vector<double> double_ = std::vector<double>(600);
+  PlacedMemory memory_;
   std::vector<std::vector<double>> exact_ = {std::vector<double>(2000), std::vector<double>(33),
                                              std::vector<double>(600)};
   std::vector<std::vector<double>> sums_ = exact_;
@@ -106,12 +95,13 @@ class Model {
 constexpr double kPlainBytes = 4 * (2000 + 33) + 8 * 600;
 
 // Checks the hook after one step and, if it feeds errors back, the average of many steps.
-void check_hook(const MakeHook& make, double first_error, double late_error, double byte_share) {
-  for (const int ranks : {1, 2, 3}) {
-    INFO(ranks << " ranks");
-    RankThreads(make_cpu_backend, ranks).all_succeed([&](RankThreads::Rank& self) {
-      Model model(self.group(), make());
-      constexpr int kSteps = 200;
+void check_hook(const MakeHook& make, double first_error, double late_error, double byte_share,
+                const MemoryUnderTest& memory = host_memory()) {
+  for (const int ranks : memory.ranks({1, 2, 3})) {
+    INFO(ranks << " ranks in " << memory.name);
+    RankThreads(memory.make, ranks).all_succeed([&](RankThreads::Rank& self) {
+      Model model(self.group(), make(), memory.device);
+      const int kSteps = memory.device == DeviceType::cuda ? 20 : 200;  // each step in software wakes many threads
       for (int step = 0; step < kSteps; ++step) {
         model.step(step);
         model.require_equal_on_all_ranks();
@@ -130,8 +120,35 @@ void check_hook(const MakeHook& make, double first_error, double late_error, dou
 }  // namespace
 
 TEST_CASE("half-precision hooks give the mean to the type's precision with half the bytes") {
-  check_hook([] { return make_half_hook(DataType::f16); }, 2e-3, 1e-3, 0.41);
-  check_hook([] { return make_half_hook(DataType::bf16); }, 1e-2, 5e-3, 0.41);
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    check_hook([] { return make_half_hook(DataType::f16); }, 2e-3, 1e-3, 0.41, memory);
+    check_hook([] { return make_half_hook(DataType::bf16); }, 1e-2, 5e-3, 0.41, memory);
+  }
+}
+
+TEST_CASE("a half-precision hook gives the same mean in both memories, and one that fits does not overflow") {
+  std::vector<std::string> results;
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    std::string result;
+    RankThreads(memory.make, memory.ranks({2})[0]).all_succeed([&](RankThreads::Rank& self) {
+      PlacedMemory placed(self.group(), memory.device);
+      DataParallelOptions options;
+      options.stream = placed.stream();
+      options.exchange = make_half_hook(DataType::f16);
+      DistributedDataParallel data_parallel(self.group(), {{"weight", placed.make(std::vector<float>(1000)), {1000}}},
+                                            options);
+      placed.set(data_parallel.gradient(0), [&](std::size_t k) {
+        return k == 0 ? 100000.0 * (1 - self.rank()) : std::sin(static_cast<double>(k)) * (self.rank() + 1);
+      });
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+      const std::vector<double> mean = placed.numbers(data_parallel.gradient(0));
+      require(self.group().size() != 2 || std::abs(mean[0] - 50000) < 50, "mean " + std::to_string(mean[0]));
+      if (self.rank() == 0) result = placed.bytes(data_parallel.gradient(0));
+    });
+    results.push_back(result);
+  }
+  if (!on_real_gpu()) CHECK(results[0] == results[1]);
 }
 
 TEST_CASE("what top-k leaves out comes later") {
