@@ -70,7 +70,7 @@ struct PriorityChunks {
 
 // Implements ZeRO stage 1: an optimizer keeps state for this rank's share of the elements only. finish() gives each
 // rank the mean of its own share by a reduce-scatter. The other elements of a gradient keep this rank's own values.
-// Optimizer::step() ends with all ranks receiving all parameters. Buckets are not rebuilt. It needs host memory.
+// Optimizer::step() ends with all ranks receiving all parameters. Buckets are not rebuilt.
 struct ShardOptimizer {};
 
 // A hook may send less than the gradients (compression_hooks.h). A null hook means AllReduce.
@@ -126,8 +126,8 @@ class DDP_EXPORT Parameter {
 };
 
 // The parameters are either all in host memory or all in the memory of this rank's GPU (nccl). The gradients are in the
-// same memory. Optimizer, ShardOptimizer, PriorityChunks and the hooks that compress, except the half-precision hook,
-// work with host memory only, and otherwise throw.
+// same memory. Optimizer, PriorityChunks and the hooks that compress, except the half-precision hook, work with host
+// memory only, and otherwise throw.
 //
 // Owns the gradients, unless the program does (DataParallelOptions::gradients). `gradient(i)` is a view into a bucket,
 // so that nothing is copied before the reduction. Any thread may call mark_ready(). The other functions must be called
@@ -253,7 +253,7 @@ class DDP_EXPORT DistributedDataParallel {
   std::vector<ParameterPiece> owned() const;
 
   // With ShardOptimizer this call is collective: it gives every rank the pieces that the other ranks own. An optimizer
-  // must end its step with it. Without ShardOptimizer it does nothing.
+  // must end its step with it. Without ShardOptimizer it does nothing. On a GPU, it works in the order of the stream.
   void share_parameters(CallSite site = CallSite::current());
 
   std::size_t bucket_count() const;

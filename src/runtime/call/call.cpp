@@ -74,10 +74,14 @@ Buffer output_part(const Call& call, int rank, int size) {
   return call.output.slice(index * count, count);
 }
 
-Share share_of(std::size_t count, DataType type, std::size_t index, std::size_t shares) {
+std::size_t full_share(std::size_t count, DataType type, std::size_t shares) {
   const std::size_t line = 64 / size_of(type);
   const std::size_t lines = (count + line - 1) / line;
-  const std::size_t share = (lines + shares - 1) / shares * line;
+  return (lines + shares - 1) / shares * line;
+}
+
+Share share_of(std::size_t count, DataType type, std::size_t index, std::size_t shares) {
+  const std::size_t share = full_share(count, type, shares);
   const std::size_t first = std::min(count, index * share);
   return {first, std::min(share, count - first)};
 }

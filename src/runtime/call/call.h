@@ -80,6 +80,8 @@ struct Share {
   std::size_t count = 0;
 };
 Share share_of(std::size_t count, DataType type, std::size_t index, std::size_t shares);
+// Returns the number of elements of a share that is not shortened.
+std::size_t full_share(std::size_t count, DataType type, std::size_t shares);
 Buffer share_of(const Buffer& buffer, std::size_t index, std::size_t shares);
 
 // Returns a 64-bit hash of all values on which the ranks' calls must agree: operation, type, counts, reduction, root

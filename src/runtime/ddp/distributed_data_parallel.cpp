@@ -290,7 +290,7 @@ std::vector<ParameterPiece> DistributedDataParallel::owned() const {
 
 void DistributedDataParallel::share_parameters(CallSite site) {
   const CalledFrom here(site);
-  if (engine_->shards) engine_->shards->share();
+  if (engine_->shards) engine_->shards->share(engine_->math("share_parameters"), engine_->gpu_stream());
 }
 
 std::span<const std::size_t> DistributedDataParallel::unused_parameters() const {

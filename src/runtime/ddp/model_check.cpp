@@ -49,10 +49,8 @@ std::string find_device_fault(const ProcessGroup& group, std::span<const Tensor>
     return describe(on_gpu != parameters.end() ? *on_gpu : *buffer) + " is in GPU memory, which backend " +
            group.backend() + " cannot reach. Use nccl (--backend=nccl reports why it cannot be used)";
   }
-  const bool is_for_host = std::holds_alternative<ShardOptimizer>(options.exchange) ||
-                           std::holds_alternative<PriorityChunks>(options.exchange);
-  if (on_gpu != parameters.end() && is_for_host) {
-    return "ShardOptimizer and PriorityChunks require parameters in host memory";
+  if (on_gpu != parameters.end() && std::holds_alternative<PriorityChunks>(options.exchange)) {
+    return "PriorityChunks requires parameters in host memory";
   }
   return "";
 }

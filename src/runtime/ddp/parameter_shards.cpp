@@ -1,8 +1,8 @@
 #include "runtime/ddp/parameter_shards.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/check.h"
 #include "runtime/call/call.h"
 
 namespace ddp::internal {
@@ -42,23 +42,58 @@ Buffer ParameterShards::values_of(const RangePiece& piece) const {
   return parameters_[piece.parameter].data.slice(piece.first_in_parameter, piece.count);
 }
 
-void ParameterShards::share() {
+Buffer ParameterShards::staging(std::size_t count, DataType type) {
+  const DeviceType device = parameters_.front().data.device;
+  if (staging_.data() == nullptr) {
+    std::size_t bytes = 0;
+    for (const Range& range : ranges_) bytes = std::max(bytes, padded_count(range) * size_of(range.type));
+    staging_ = group_.allocate(bytes, DataType::u8, device);
+  }
+  DDP_CHECK(count * size_of(type) <= staging_.bytes(), count, staging_.bytes());
+  return {staging_.data(), count, type, device};
+}
+
+std::size_t ParameterShards::padded_count(const Range& range) const {
+  const auto ranks = static_cast<std::size_t>(group_.size());
+  return full_share(range.range.count, range.type, ranks) * ranks;
+}
+
+void ParameterShards::share(const ElementMath& math, Stream stream) {
+  const CallOptions options{.name = "updated parameters", .stream = stream};
   const auto ranks = static_cast<std::size_t>(group_.size());
   for (const Range& range : ranges_) {
-    staging_.resize(range.range.count * size_of(range.type));
-    const Buffer staging(staging_.data(), range.range.count, range.type);
-    const auto place_of = [&](const RangePiece& piece) { return staging.slice(piece.first_in_range, piece.count); };
-    std::vector<Buffer> shares;
-    for (std::size_t rank = 0; rank < ranks; ++rank) shares.push_back(share_of(staging, rank, ranks));
-    for (const RangePiece& piece : range.pieces) {
-      std::memcpy(place_of(piece).data, values_of(piece).data, place_of(piece).bytes());
-    }
-    const Buffer& own = shares[static_cast<std::size_t>(group_.rank())];
-    group_.all_gather(shares, own, {.name = "updated parameters"}).wait();
-    for (const RangePiece& piece : range.pieces) {
-      std::memcpy(values_of(piece).data, place_of(piece).data, place_of(piece).bytes());
+    if (range.range.count == 0 || ranks == 1) continue;
+    const bool is_one_parameter = range.pieces.size() == 1 && range.pieces[0].count == range.range.count;
+    if (is_one_parameter && padded_count(range) == range.range.count) {
+      const Buffer whole = values_of(range.pieces[0]);
+      group_.all_gather(whole, share_of(whole, static_cast<std::size_t>(group_.rank()), ranks), options).wait();
+    } else {
+      share_through_staging(range, math, options);
     }
   }
+}
+
+// Padding makes the shares equal, because backends gather equal shares fastest.
+void ParameterShards::share_through_staging(const Range& range, const ElementMath& math, const CallOptions& options) {
+  const auto ranks = static_cast<std::size_t>(group_.size());
+  const std::size_t share = padded_count(range) / ranks;
+  const std::size_t own_first = share * static_cast<std::size_t>(group_.rank());
+  const Buffer whole = staging(padded_count(range), range.type);
+  const auto copy_pieces = [&](bool are_own, const auto& copy) {
+    for (const RangePiece& piece : range.pieces) {
+      for (std::size_t done = 0; done < piece.count;) {
+        // A piece may be in the shares of several ranks.
+        const std::size_t place = piece.first_in_range + done;
+        const std::size_t count = std::min(piece.count - done, share - place % share);
+        const bool is_own = place / share * share == own_first;
+        if (is_own == are_own) copy(values_of(piece).slice(done, count), whole.slice(place, count));
+        done += count;
+      }
+    }
+  };
+  copy_pieces(true, [&](const Buffer& values, const Buffer& staged) { math.copy(values, staged); });
+  group_.all_gather(whole, whole.slice(own_first, share), options).wait();
+  copy_pieces(false, [&](const Buffer& values, const Buffer& staged) { math.copy(staged, values); });
 }
 
 }  // namespace ddp::internal

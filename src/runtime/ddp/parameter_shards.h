@@ -3,13 +3,16 @@
 #pragma once
 
 #include <ddp/buffer.h>
+#include <ddp/memory.h>
 #include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>
+#include <ddp/stream.h>
 
 #include <span>
 #include <vector>
 
 #include "runtime/ddp/bucket_plan.h"
+#include "runtime/ddp/element_math.h"
 
 namespace ddp::internal {
 
@@ -36,8 +39,9 @@ class ParameterShards {
 
   const std::vector<ParameterPiece>& owned() const { return owned_; }
 
-  // Gives every rank the values that the other ranks have in the pieces that they own. All ranks call it.
-  void share();
+  // Gives every rank the values that the other ranks have in the pieces that they own. All ranks call it. `stream` is
+  // given for parameters in GPU memory. Then everything happens in its order, and the host does not wait.
+  void share(const ElementMath& math, Stream stream);
 
  private:
   struct Range {
@@ -46,12 +50,17 @@ class ParameterShards {
     std::vector<RangePiece> pieces;
   };
   Buffer values_of(const RangePiece& piece) const;
+  // Returns the number of a range's elements with padding at its end, so that it consists of equal full shares.
+  std::size_t padded_count(const Range& range) const;
+  // Returns memory for this many elements. It is the same memory in every call.
+  Buffer staging(std::size_t count, DataType type);
+  void share_through_staging(const Range& range, const ElementMath& math, const CallOptions& options);
 
   const ProcessGroup group_;
   const std::span<const Tensor> parameters_;
   std::vector<Range> ranges_;
   std::vector<ParameterPiece> owned_;
-  std::vector<std::byte> staging_;  // values of one range
+  Memory staging_;  // values of one range
 };
 
 }  // namespace ddp::internal

@@ -81,7 +81,7 @@ void average_in_every_way(RankThreads::Rank& self) {
   const auto ranks = static_cast<double>(self.group().size());
   const double mean = (ranks + 1) / 2;  // of the numbers from 1
   const double own = self.rank() + 1;
-  for (const GradientExchange& exchange : std::vector<GradientExchange>{AllReduce{}}) {
+  for (const GradientExchange& exchange : std::vector<GradientExchange>{AllReduce{}, ShardOptimizer{}}) {
     DataParallelOptions options;
     options.stream = gpu.stream();
     options.exchange = exchange;

@@ -191,10 +191,6 @@ TEST_CASE("what works in host memory only says so for gpu memory") {
     step(model, data_parallel, 1);
     expect_error(ErrorKind::unavailable, {"Optimizer", "GPU memory"},
                  [&] { Optimizer(data_parallel, SgdOptions{.learning_rate = 1}); });
-    DataParallelOptions sharded = model.options();
-    sharded.exchange = ShardOptimizer{};
-    expect_error(ErrorKind::invalid_argument, {"ShardOptimizer"},
-                 [&] { DistributedDataParallel(self.group(), model.parameters, sharded); });
     std::vector<float> on_host(3);
     std::vector<Tensor> mixed = model.parameters;
     mixed.push_back({"elsewhere", on_host, {3}});

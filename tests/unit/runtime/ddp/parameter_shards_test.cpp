@@ -2,10 +2,9 @@
 
 #include <ddp/distributed_data_parallel.h>
 
-#include <numeric>
-
 #include "runtime/backend/backends.h"
 #include "support/catch.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;
@@ -24,30 +23,57 @@ TEST_CASE("a range is cut into parts of parameters and padding belongs to none")
   CHECK(pieces_within(bucket, {32, 4}, sizes, layout) == Pieces{{0, 16, 0, 4}});
 }
 
+namespace {
+
+// Gives each element of a rank's pieces a number, shares the pieces, and requires the numbers of all ranks.
+void share_numbers(RankThreads::Rank& self, const MemoryUnderTest& memory, const std::vector<std::size_t>& counts) {
+  PlacedMemory placed(self.group(), memory.device);
+  std::vector<Tensor> parameters;
+  std::size_t all = 0;
+  for (const std::size_t count : counts) {
+    parameters.push_back({"parameter " + std::to_string(parameters.size()),
+                          placed.make(std::vector<float>(count)),
+                          {static_cast<std::int64_t>(count)}});
+    all += count;
+  }
+  DataParallelOptions options;
+  options.stream = placed.stream();
+  options.exchange = ShardOptimizer{};
+  DistributedDataParallel data_parallel(self.group(), parameters, options);
+  std::size_t owned = 0;
+  for (int round = 1; round <= 2; ++round) {
+    const auto number = [round](std::size_t parameter, std::size_t k) {
+      return static_cast<double>(round * (1000 * parameter + k));
+    };
+    for (const ParameterPiece& piece : data_parallel.owned()) {
+      require(piece.gradient.count == piece.values.count, "gradient");
+      owned += piece.values.count;
+      placed.set(piece.values, [&](std::size_t k) { return number(piece.parameter, piece.first + k); });
+    }
+    data_parallel.share_parameters();
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const std::vector<double> values = placed.numbers(parameters[i].data);
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        require(values[k] == number(i, k), parameters[i].name + " element " + std::to_string(k));
+      }
+    }
+  }
+  std::vector<std::int64_t> total = {static_cast<std::int64_t>(owned)};
+  self.group().all_reduce(total).wait();
+  require(total[0] == static_cast<std::int64_t>(2 * all), "pieces overlap or miss something");
+}
+
+}  // namespace
+
 TEST_CASE("what each rank has in its pieces comes to all ranks") {
-  for (const int size : {1, 2, 3, 4}) {
-    RankThreads(make_cpu_backend, size).all_succeed([&](RankThreads::Rank& self) {
-      std::vector<std::vector<float>> values = {std::vector<float>(20), std::vector<float>(5), std::vector<float>(300)};
-      std::vector<Tensor> parameters = {{"a", values[0], {20}}, {"b", values[1], {5}}, {"c", values[2], {300}}};
-      DataParallelOptions options;
-      options.exchange = ShardOptimizer{};
-      DistributedDataParallel data_parallel(self.group(), parameters, options);
-      std::size_t owned = 0;
-      for (const ParameterPiece& piece : data_parallel.owned()) {
-        require(piece.gradient.count == piece.values.count, "gradient");
-        owned += piece.values.count;
-        float next = static_cast<float>(piece.first + 1000 * piece.parameter);
-        for (float& value : piece.values.as<float>()) value = next++;
-      }
-      std::vector<std::int64_t> total = {static_cast<std::int64_t>(owned)};
-      self.group().all_reduce(total).wait();
-      require(total[0] == 325, "pieces overlap or miss something");
-      data_parallel.share_parameters();
-      for (std::size_t i = 0; i < 3; ++i) {
-        std::vector<float> expected(values[i].size());
-        std::iota(expected.begin(), expected.end(), static_cast<float>(1000 * i));
-        require(values[i] == expected, "parameter " + std::to_string(i));
-      }
-    });
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    for (const int size : memory.ranks({1, 2, 3, 4})) {
+      INFO(size << " ranks in " << memory.name);
+      RankThreads ranks(memory.make, size);
+      ranks.all_succeed([&](RankThreads::Rank& self) { share_numbers(self, memory, {20, 5, 300}); });
+      // One parameter fills the bucket, and its shares are equal, so that it needs no staging.
+      ranks.all_succeed([&](RankThreads::Rank& self) { share_numbers(self, memory, {16 * 12}); });
+      ranks.all_succeed([&](RankThreads::Rank& self) { share_numbers(self, memory, {3, 0}); });
+    }
   }
 }
