@@ -116,9 +116,10 @@ template <typename Kernels>
 void train_on_gpu(const ddp::ProcessGroup& world, Kernels& model, CUstream_st* stream) {
   // [gpu]
   ddp::DistributedDataParallel data_parallel(world, model.parameters(), {.stream = stream});
+  ddp::Optimizer optimizer(data_parallel, ddp::AdamOptions{.learning_rate = 3e-4});
   model.backward(stream, data_parallel);
   data_parallel.finish();
-  model.step(stream);
+  optimizer.step();
   // [/gpu]
 }
 

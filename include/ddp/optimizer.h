@@ -41,6 +41,9 @@ struct AdamOptions {
 // them, so that small updates are not lost. With ShardOptimizer each rank keeps state for its own share of the elements
 // only. step() then ends with all ranks receiving all parameters. The result is the same, with 1/n of the state.
 //
+// For parameters in GPU memory, the state is there too. All functions put their work on the stream of the
+// DistributedDataParallel, and the host does not wait.
+//
 // Use it from one thread. The DistributedDataParallel must outlive it.
 //
 //   ddp::Optimizer optimizer(data_parallel, ddp::AdamOptions{.learning_rate = 3e-4, .weight_decay = 0.1});
@@ -51,7 +54,8 @@ class DDP_EXPORT Optimizer {
  public:
   using Options = std::variant<SgdOptions, AdamOptions>;
 
-  // Throws invalid_argument if an option is out of range, as PyTorch's optimizers do.
+  // Throws invalid_argument if an option is out of range, as PyTorch's optimizers do. Throws unavailable if the
+  // parameters are in GPU memory and the GPU's driver cannot load the library's kernels.
   Optimizer(DistributedDataParallel& data_parallel, Options options);
   ~Optimizer();
   Optimizer(const Optimizer&) = delete;
@@ -73,7 +77,8 @@ class DDP_EXPORT Optimizer {
 
   // Returns the state that a checkpoint must hold for a bit-identical continuation of the training. It contains this
   // rank's parts of the moments (and f32 copies), named after the parameters, "optimizer.steps" and
-  // "optimizer.learning_rate". The addresses do not change.
+  // "optimizer.learning_rate". The last two are in host memory, the others where the parameters are. The addresses do
+  // not change.
   std::vector<TensorShard> state();
 
   // Copies f16 and bf16 parameters to the f32 copies again. Call it after other code changed the parameters, for

@@ -107,13 +107,13 @@ class PlacedMemory {
  private:
   struct Gpu {
     const CudaApi cuda = gpu_libraries()->cuda;
-    CudaStream stream{cuda};
     std::deque<std::vector<std::byte>> written;  // must exist until the stream has copied it
+    CudaStream stream{cuda};
   };
   ProcessGroup& group_;
   const DeviceType device_;
-  std::unique_ptr<Gpu> gpu_;
   std::deque<Memory> owned_;
+  std::unique_ptr<Gpu> gpu_;  // its stream ends before the memory
 };
 
 }  // namespace ddp::test

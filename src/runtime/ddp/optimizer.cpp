@@ -9,7 +9,6 @@
 #include "runtime/call/called_from.h"
 #include "runtime/ddp/data_parallel_engine.h"
 #include "runtime/ddp/update_rules.h"
-#include "runtime/reduction/reduction.h"
 
 namespace ddp {
 
@@ -35,25 +34,24 @@ class Optimizer::Implementation {
         stepped_in(data_parallel.parameters().size(), -1) {
     const std::string fault = find_fault(options);
     if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer: " + fault);
-    if (data_parallel.parameters().front().data.device == DeviceType::cuda) {
-      throw Error(ErrorKind::unavailable,
-                  "Optimizer: the parameters are in GPU memory, but Optimizer steps in host memory. Step with a GPU "
-                  "kernel, after finish() on the same stream");
-    }
     for (const ParameterPiece& piece : data_parallel.owned()) {
       const DataType type = piece.values.type;
       State state{piece, {}, {}};
       const DataType wide = type == DataType::f64 ? DataType::f64 : DataType::f32;
-      for (int i = 0; i < moments_of(options); ++i) state.moments.push_back(allocate(piece.values.count, wide));
-      if (type == DataType::f16 || type == DataType::bf16) state.master = allocate(piece.values.count, DataType::f32);
+      for (int i = 0; i < moments_of(options); ++i)
+        state.moments.emplace_back(nullptr, piece.values.count, wide, device());
+      if (type == DataType::f16 || type == DataType::bf16)
+        state.master = {nullptr, piece.values.count, DataType::f32, device()};
       states.push_back(std::move(state));
     }
+    allocate();
     refresh_masters();
   }
 
   void refresh_masters() {
+    const ElementMath math = element_math();
     for (State& state : states) {
-      if (state.master.count > 0) to_single(state.piece.values, static_cast<float*>(state.master.data));
+      if (state.master.count > 0) math.convert(state.piece.values, state.master, 1);
     }
   }
 
@@ -66,10 +64,11 @@ class Optimizer::Implementation {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (!std::binary_search(unused.begin(), unused.end(), i)) ++steps[i];
     }
+    const ElementMath math = element_math();
     for (const State& state : states) {
       const std::size_t parameter = state.piece.parameter;
       if (std::binary_search(unused.begin(), unused.end(), parameter)) continue;
-      apply(state);
+      apply(state, math);
     }
     scaled.reset();
     data_parallel.share_parameters();
@@ -85,7 +84,7 @@ class Optimizer::Implementation {
     stepped_in[index] = data_parallel.engine().finished_steps;
     follow_rate();
     ++steps[index];
-    apply(states[index]);
+    apply(states[index], element_math());
   }
 
   std::vector<TensorShard> state() {
@@ -133,10 +132,13 @@ class Optimizer::Implementation {
                                                  "once for all.");
   }
 
-  void apply(const State& state) const {
+  // The program may compute on another stream than before.
+  ElementMath element_math() const { return data_parallel.engine().math("Optimizer"); }
+
+  void apply(const State& state, const ElementMath& math) const {
     const auto moment = [&](std::size_t i) { return i < state.moments.size() ? state.moments[i] : Buffer(); };
-    update(options, steps[state.piece.parameter],
-           {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master, gradient_factor()});
+    math.update(options, steps[state.piece.parameter],
+                {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master, gradient_factor()});
   }
 
   double gradient_factor() const { return is_scaled() ? scaled->factor : 1; }
@@ -146,12 +148,36 @@ class Optimizer::Implementation {
     std::visit([&](auto& chosen) { chosen.learning_rate = rate[0]; }, options);
   }
 
-  Buffer allocate(std::size_t count, DataType type) {
-    memory.emplace_back(count * size_of(type));
-    return {memory.back().data(), count, type};
+  // Allocates the whole state at once, because each allocation on a GPU takes at least 2 MiB.
+  void allocate() {
+    const auto for_each_buffer = [this](const auto& function) {
+      for (State& state : states) {
+        for (Buffer& moment : state.moments) function(moment);
+        function(state.master);
+      }
+    };
+    constexpr std::size_t kAlignment = 256;  // GPUs read whole aligned lines
+    const auto aligned = [](std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+    std::size_t bytes = 0;
+    for_each_buffer([&](const Buffer& buffer) { bytes += aligned(buffer.bytes()); });
+    std::byte* next = nullptr;
+    if (device() == DeviceType::cuda) {
+      gpu_memory = data_parallel.group().allocate(bytes, DataType::u8, DeviceType::cuda);
+      next = static_cast<std::byte*>(gpu_memory.data());
+    } else {
+      host_memory.resize(bytes);
+      next = host_memory.data();
+    }
+    for_each_buffer([&](Buffer& buffer) {
+      if (buffer.count > 0) buffer.data = next;
+      next += aligned(buffer.bytes());
+    });
   }
 
-  std::vector<std::vector<std::byte>> memory;
+  DeviceType device() const { return data_parallel.parameters().front().data.device; }
+
+  std::vector<std::byte> host_memory;
+  Memory gpu_memory;
   std::vector<State> states;
   std::vector<std::int64_t> steps;       // by parameter; an unused parameter does not step
   std::vector<std::int64_t> stepped_in;  // by parameter: how many steps were finished when step(index) was called last

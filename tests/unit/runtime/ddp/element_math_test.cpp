@@ -158,6 +158,7 @@ TEST_CASE("a driver that loads no kernels is named by what needs them") {
     expect("clip_gradients", [&] { data_parallel.clip_gradients(1); });
     expect("scale_gradients", [&] { data_parallel.scale_gradients(2); });
     expect("gradients_are_finite", [&] { data_parallel.gradients_are_finite(); });
+    expect("Optimizer", [&] { Optimizer(data_parallel, SgdOptions{}); });
   });
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/backend/backends.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
@@ -19,8 +20,14 @@ namespace {
 // Has parameters of three types, whose gradients depend on step, rank and place.
 class Model {
  public:
-  Model(ProcessGroup& group, const DataParallelOptions& options)
-      : data_parallel(group, {{"a", a_, {30, 10}}, {"b", b_, {7}}, {"c", c_, {2, 100}}, {"d", d_, {50}}}, options) {}
+  Model(ProcessGroup& group, const DataParallelOptions& options, DeviceType device = DeviceType::cpu)
+      : memory(group, device),
+        data_parallel(group,
+                      {{"a", memory.make(std::vector<float>(300, 1)), {30, 10}},
+                       {"b", memory.make(std::vector<double>(7, -1)), {7}},
+                       {"c", memory.make(std::vector<BFloat16>(200, BFloat16(0.5F))), {2, 100}},
+                       {"d", memory.make(std::vector<float>(50, 2)), {50}}},
+                      on_stream(options)) {}
 
   void backward(int step, int rank) {
     mark_all(step, rank);
@@ -29,32 +36,26 @@ class Model {
   void mark_all(int step, int rank) {
     data_parallel.zero_gradients();
     for (std::size_t i = 0; i < 4; ++i) {
-      const Buffer gradient = data_parallel.gradient(i);
-      for (std::size_t k = 0; k < gradient.count; ++k) {
-        const double value = std::sin(static_cast<double>(k * 3 + i) + step * 1.7) + 0.25 * rank;
-        if (gradient.type == DataType::f64) gradient.as<double>()[k] = value;
-        if (gradient.type == DataType::f32) gradient.as<float>()[k] = static_cast<float>(value);
-        if (gradient.type == DataType::bf16) gradient.as<BFloat16>()[k] = BFloat16(static_cast<float>(value));
-      }
+      memory.set(data_parallel.gradient(i),
+                 [&](std::size_t k) { return std::sin(static_cast<double>(k * 3 + i) + step * 1.7) + 0.25 * rank; });
       data_parallel.mark_ready(i);
     }
   }
 
-  std::string bytes() const {
+  std::string bytes() {
     std::string result;
-    for (const Tensor& tensor : data_parallel.parameters()) {
-      result.append(static_cast<const char*>(tensor.data.data), tensor.data.bytes());
-    }
+    for (const Tensor& tensor : data_parallel.parameters()) result += memory.bytes(tensor.data);
     return result;
   }
 
  private:
-  std::vector<float> a_ = std::vector<float>(300, 1);
-  std::vector<double> b_ = std::vector<double>(7, -1);
-  std::vector<BFloat16> c_ = std::vector<BFloat16>(200, BFloat16(0.5F));
-  std::vector<float> d_ = std::vector<float>(50, 2);
+  DataParallelOptions on_stream(DataParallelOptions options) const {
+    options.stream = memory.stream();
+    return options;
+  }
 
  public:
+  PlacedMemory memory;
   DistributedDataParallel data_parallel;
 };
 
@@ -64,47 +65,100 @@ std::size_t state_bytes(Optimizer& optimizer) {
   return sum;
 }
 
+void compare_with_sharded(RankThreads::Rank& self, const MemoryUnderTest& memory, const Optimizer::Options& chosen) {
+  DataParallelOptions options{.buckets = {.first_bytes = 64, .bytes = 1000}};
+  Model whole(self.group(), options, memory.device);
+  options.exchange = ShardOptimizer{};
+  Model sharded(self.group(), options, memory.device);
+  Optimizer whole_optimizer(whole.data_parallel, chosen);
+  Optimizer sharded_optimizer(sharded.data_parallel, chosen);
+  for (int step = 0; step < 20; ++step) {
+    whole.backward(step, self.rank());
+    sharded.backward(step, self.rank());
+    const double norm = whole.data_parallel.clip_gradients(5);
+    const double same = sharded.data_parallel.clip_gradients(5);
+    require(std::abs(norm - same) < 1e-9 * norm, std::to_string(norm) + " and " + std::to_string(same));
+    whole_optimizer.step();
+    sharded_optimizer.step();
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Tensor& a = whole.data_parallel.parameters()[i];
+    if (a.data.type != DataType::f32) continue;
+    const std::vector<double> x = whole.memory.numbers(a.data);
+    const std::vector<double> y = sharded.memory.numbers(sharded.data_parallel.parameters()[i].data);
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      require(std::abs(x[k] - y[k]) <= 1e-6 * std::abs(x[k]) + 1e-7, "element " + std::to_string(k));
+    }
+  }
+  for (const std::string& other : self.group().all_gather_bytes(sharded.bytes())) {
+    require(other == sharded.bytes(), "ranks differ");
+  }
+  if (self.group().size() == 4) {
+    require(2 * state_bytes(sharded_optimizer) < state_bytes(whole_optimizer), "as much state");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a sharded optimizer gives the same parameters with a share of the state") {
   const std::vector<Optimizer::Options> all = {SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01},
                                                AdamOptions{.learning_rate = 0.01, .weight_decay = 0.1}};
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    for (const Optimizer::Options& chosen : all) {
+      for (const int size : memory.ranks({1, 2, 3, 4})) {
+        INFO(size << " ranks in " << memory.name);
+        RankThreads(memory.make, size).all_succeed([&](RankThreads::Rank& self) {
+          compare_with_sharded(self, memory, chosen);
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("an optimizer steps in gpu memory as in host memory") {
+  const std::vector<Optimizer::Options> all = {
+      SgdOptions{.learning_rate = 0.1}, SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true},
+      AdamOptions{.learning_rate = 0.01, .weight_decay = 0.1, .decoupled = false},
+      AdamOptions{.learning_rate = 0.01, .weight_decay = 0.1}};
   for (const Optimizer::Options& chosen : all) {
-    for (const int size : {1, 2, 3, 4}) {
-      INFO(size << " ranks");
-      RankThreads(make_cpu_backend, size).all_succeed([&](RankThreads::Rank& self) {
-        DataParallelOptions options{.buckets = {.first_bytes = 64, .bytes = 1000}};
-        Model whole(self.group(), options);
-        options.exchange = ShardOptimizer{};
-        Model sharded(self.group(), options);
-        Optimizer whole_optimizer(whole.data_parallel, chosen);
-        Optimizer sharded_optimizer(sharded.data_parallel, chosen);
-        for (int step = 0; step < 20; ++step) {
-          whole.backward(step, self.rank());
-          sharded.backward(step, self.rank());
-          const double norm = whole.data_parallel.clip_gradients(5);
-          const double same = sharded.data_parallel.clip_gradients(5);
-          require(std::abs(norm - same) < 1e-9 * norm, std::to_string(norm) + " and " + std::to_string(same));
-          whole_optimizer.step();
-          sharded_optimizer.step();
-        }
-        for (std::size_t i = 0; i < 4; ++i) {
-          const Tensor& a = whole.data_parallel.parameters()[i];
-          const Tensor& b = sharded.data_parallel.parameters()[i];
-          if (a.data.type != DataType::f32) continue;
-          for (std::size_t k = 0; k < a.data.count; ++k) {
-            const float x = a.data.as<float>()[k];
-            const float y = b.data.as<float>()[k];
-            require(std::abs(x - y) <= 1e-6F * std::abs(x) + 1e-7F, "element " + std::to_string(k));
+    std::vector<std::vector<double>> results;
+    for (const MemoryUnderTest& memory : memories_under_test()) {
+      std::vector<double> result;
+      // With two ranks, the mean does not depend on where f16 and bf16 are rounded.
+      RankThreads(memory.make, memory.ranks({2})[0]).all_succeed([&](RankThreads::Rank& self) {
+        Model model(self.group(), {}, memory.device);
+        Optimizer optimizer(model.data_parallel, chosen);
+        for (int step = 0; step < 10; ++step) {
+          model.mark_all(step, on_real_gpu() ? 0 : self.rank());
+          if (step % 2 == 1) {
+            for (std::size_t i = 0; i < 4; ++i) optimizer.step(i);
           }
+          model.data_parallel.finish();
+          if (step % 2 == 0) optimizer.step();
         }
-        for (const std::string& other : self.group().all_gather_bytes(sharded.bytes())) {
-          require(other == sharded.bytes(), "ranks differ");
+        std::vector<Buffer> buffers;
+        for (const Tensor& parameter : model.data_parallel.parameters()) buffers.push_back(parameter.data);
+        for (const TensorShard& shard : optimizer.state()) {
+          require(shard.data.device ==
+                      (shard.name.starts_with("optimizer.steps") || shard.name.starts_with("optimizer.learning_rate")
+                           ? DeviceType::cpu
+                           : memory.device),
+                  shard.name + " is in other memory");
+          buffers.push_back(shard.data);
         }
-        if (size == 4) {
-          require(2 * state_bytes(sharded_optimizer) < state_bytes(whole_optimizer), "as much state");
+        for (const Buffer& buffer : buffers) {
+          const std::vector<double> numbers = model.memory.numbers(buffer);
+          if (self.rank() == 0) result.insert(result.end(), numbers.begin(), numbers.end());
         }
       });
+      results.push_back(result);
+    }
+    REQUIRE((results.size() == 2 && results[0].size() == results[1].size() && !results[0].empty()));
+    // A GPU may round the quotients of Adam differently. The GPU in software does not.
+    const double tolerance = on_real_gpu() ? 1e-2 : 0;
+    for (std::size_t i = 0; i < results[0].size(); ++i) {
+      INFO("number " << i << " of " << chosen.index());
+      REQUIRE(std::abs(results[0][i] - results[1][i]) <= tolerance * std::abs(results[0][i]));
     }
   }
 }
@@ -176,23 +230,26 @@ TEST_CASE("parameters without elements have no optimizer state, sharded or not")
 }
 
 TEST_CASE("parameters that are updated one by one, as their gradients come, are those of a whole step") {
-  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
-    DataParallelOptions options{.buckets = {.first_bytes = 64, .bytes = 1000}};
-    Model whole(self.group(), options);
-    options.exchange = PriorityChunks{256};
-    Model single(self.group(), options);
-    Optimizer whole_optimizer(whole.data_parallel, AdamOptions{});
-    Optimizer single_optimizer(single.data_parallel, AdamOptions{});
-    for (int step = 0; step < 5; ++step) {
-      whole.backward(step, self.rank());
-      whole_optimizer.step();
-      single.mark_all(step, self.rank());
-      for (std::size_t i = 0; i < 4; ++i) single_optimizer.step(i);
-      single.data_parallel.finish();
-      require(whole.bytes() == single.bytes(), "step " + std::to_string(step));
-    }
-    require(single.data_parallel.bucket_count() > whole.data_parallel.bucket_count(), "no chunks");
-  });
+  for (const MemoryUnderTest& memory : {host_memory()}) {
+    INFO(memory.name);
+    RankThreads(memory.make, memory.ranks({2})[0]).all_succeed([&](RankThreads::Rank& self) {
+      DataParallelOptions options{.buckets = {.first_bytes = 64, .bytes = 1000}};
+      Model whole(self.group(), options, memory.device);
+      options.exchange = PriorityChunks{256};
+      Model single(self.group(), options, memory.device);
+      Optimizer whole_optimizer(whole.data_parallel, AdamOptions{});
+      Optimizer single_optimizer(single.data_parallel, AdamOptions{});
+      for (int step = 0; step < 5; ++step) {
+        whole.backward(step, self.rank());
+        whole_optimizer.step();
+        single.mark_all(step, self.rank());
+        for (std::size_t i = 0; i < 4; ++i) single_optimizer.step(i);
+        single.data_parallel.finish();
+        require(whole.bytes() == single.bytes(), "step " + std::to_string(step));
+      }
+      require(single.data_parallel.bucket_count() > whole.data_parallel.bucket_count(), "no chunks");
+    });
+  }
 }
 
 TEST_CASE("a parameter is updated once a step") {
