@@ -62,8 +62,8 @@ struct AllReduce {};
 
 // Sends gradients, after the first step, in pieces of about so many bytes. Gradients that the next forward pass needs
 // first are sent first: those that backward completes last overtake those not yet sent. It suits loops that continue as
-// gradients arrive: wait(), Optimizer::step(index). It needs host memory, and does not work with
-// UnusedParameters::find.
+// gradients arrive: wait(), Optimizer::step(index). On a GPU, the first synchronised finish() blocks until the GPU has
+// done the step, because the order depends on its times. It does not work with UnusedParameters::find.
 struct PriorityChunks {
   std::size_t bytes = std::size_t{4} << 20;
 };
@@ -126,8 +126,8 @@ class DDP_EXPORT Parameter {
 };
 
 // The parameters are either all in host memory or all in the memory of this rank's GPU (nccl). The gradients are in the
-// same memory. PriorityChunks and the hooks that compress, except the half-precision hook, work with host memory only,
-// and otherwise throw.
+// same memory. The hooks that compress, except the half-precision hook, work with host memory only, and otherwise
+// throw.
 //
 // Owns the gradients, unless the program does (DataParallelOptions::gradients). `gradient(i)` is a view into a bucket,
 // so that nothing is copied before the reduction. Any thread may call mark_ready(). The other functions must be called

@@ -32,6 +32,13 @@ class GpuSteps {
   // Makes the program's stream wait for the buckets that have ended.
   void join() { side_->order(side_->handle(), stream_); }
 
+  // Returns a mark for the moment when the work that is on the program's stream now is done.
+  SideStream::Mark mark_ready() { return side_->mark(stream_); }
+  // Returns the time from the first mark to the second one. Returns 0 if one of them is null or is not reached.
+  double seconds(const SideStream::Mark& earlier, const SideStream::Mark& later) {
+    return earlier && later ? side_->seconds(earlier, later).value_or(0) : 0;
+  }
+
   void enter_finish() { step_.entered = side_->mark(stream_); }
   // The caller has called join() before. `bytes` is the number of bytes that this rank gave to collectives in the step.
   // Adds the steps that the GPU has completed to `mean`, so that only the marks of steps under way are kept.

@@ -49,9 +49,6 @@ std::string find_device_fault(const ProcessGroup& group, std::span<const Tensor>
     return describe(on_gpu != parameters.end() ? *on_gpu : *buffer) + " is in GPU memory, which backend " +
            group.backend() + " cannot reach. Use nccl (--backend=nccl reports why it cannot be used)";
   }
-  if (on_gpu != parameters.end() && std::holds_alternative<PriorityChunks>(options.exchange)) {
-    return "PriorityChunks requires parameters in host memory";
-  }
   return "";
 }
 

@@ -45,6 +45,10 @@ Reducer::Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, 
       memory = options_.memory.count > 0 ? Memory(options_.memory, nullptr) : group.allocate(count, type, device);
   }
   if (options_.stream) gpu_.emplace(group.core().backend().side_stream(), options_.stream.handle());
+  if (gpu_ && options_.priority_chunk_bytes > 0) {
+    gpu_step_began_ = gpu_->mark_ready();
+    gpu_marked_.resize(parameters.size());
+  }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = parameters[i];
     const Buffer memory = arena(parameter.data.type);
@@ -151,6 +155,7 @@ bool Reducer::mark_ready(std::size_t parameter) {
   if (!tracker_.mark(parameter)) return false;
   used_[parameter] = used;
   if (!rebuilt_) marked_[parameter] = Clock::now();
+  if (!gpu_marked_.empty()) gpu_marked_[parameter] = gpu_->mark_ready();
   if (step_.synchronizes) start(tracker_.complete_buckets());
   return true;
 }
@@ -278,10 +283,20 @@ void Reducer::rebuild() {
   order.assign(agreed.begin(), agreed.end());
   adopt(options_.priority_chunk_bytes > 0 ? prioritised(order)
                                           : plan_buckets(sizes_, layout_, order, options_.buckets));
+  gpu_marked_.clear();
 }
 
 // The gradient that was ready last is needed first. The link is assumed to be as fast as in this step. Rank 0 decides.
 std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
+  if (gpu_) {
+    // The host runs ahead of the GPU, so the times of this step are known only when the GPU has done it.
+    std::uint8_t byte = 0;
+    const auto filled = std::ranges::find_if(*arenas_, [](const Memory& memory) { return memory.bytes() > 0; });
+    if (filled != arenas_->end()) {
+      group_.copy({&byte, 1, DataType::u8}, {filled->data(), 1, DataType::u8, DeviceType::cuda}, options_.stream);
+    }
+    gpu_->add_completed(statistics_);
+  }
   const std::vector<std::size_t> by_priority(order.rbegin(), order.rend());
   std::vector<Bucket> chunks = cut_into_chunks(sizes_, layout_, by_priority, options_.priority_chunk_bytes);
   const double seconds_per_byte = statistics_.communication_seconds / std::max(1.0, statistics_.bytes);
@@ -289,7 +304,7 @@ std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
   for (const Bucket& chunk : chunks) {
     Transmission& transmission = transmissions.emplace_back();
     for (const std::size_t parameter : chunk.parameters) {
-      transmission.ready = std::max(transmission.ready, seconds(marked_[parameter] - step_began_));
+      transmission.ready = std::max(transmission.ready, seconds_until_ready(parameter));
     }
     for (const ArenaRange& range : chunk.ranges) {
       transmission.length += static_cast<double>(range.count * size_of(chunk.type)) * seconds_per_byte;
@@ -301,6 +316,11 @@ std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
   std::vector<Bucket> plan;
   for (const std::int64_t place : agreed) plan.push_back(std::move(chunks[static_cast<std::size_t>(place)]));
   return plan;
+}
+
+double Reducer::seconds_until_ready(std::size_t parameter) {
+  if (gpu_) return gpu_->seconds(gpu_step_began_, gpu_marked_[parameter]);
+  return seconds(marked_[parameter] - step_began_);
 }
 
 void Reducer::count(Clock::time_point entered, Clock::time_point left) {

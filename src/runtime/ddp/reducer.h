@@ -119,6 +119,8 @@ class Reducer {
 
   void adopt(std::vector<Bucket> plan);
   std::vector<Bucket> prioritised(std::span<const std::size_t> order);
+  // Returns the time from the beginning of the step until the gradient was complete. On a GPU, the step must be done.
+  double seconds_until_ready(std::size_t parameter);
   GradientBucket view(std::size_t bucket, Stream stream) const;
   void start(std::size_t buckets);
   // Waits for the first `buckets` buckets that are under way.
@@ -151,9 +153,12 @@ class Reducer {
   mutable std::mutex mutex_;
   StepTracker tracker_;
   std::vector<Clock::time_point> marked_;  // by parameter: time of the last mark
-  std::vector<UnderWay> under_way_;        // the first buckets of the plan
-  std::exception_ptr failure_;             // failure of a hook's start(), after which no step follows
-  std::optional<GpuSteps> gpu_;            // set if parameters are in GPU memory
+  // On a GPU, with chunks by priority: the beginning of the step, and by parameter the completion of its gradient.
+  SideStream::Mark gpu_step_began_;
+  std::vector<SideStream::Mark> gpu_marked_;
+  std::vector<UnderWay> under_way_;  // the first buckets of the plan
+  std::exception_ptr failure_;       // failure of a hook's start(), after which no step follows
+  std::optional<GpuSteps> gpu_;      // set if parameters are in GPU memory
 };
 
 }  // namespace ddp::internal

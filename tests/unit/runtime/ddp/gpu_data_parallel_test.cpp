@@ -12,6 +12,7 @@
 #include "support/backends_under_test.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;
@@ -72,6 +73,34 @@ void step(GpuModel& model, DistributedDataParallel& data_parallel, float gradien
   data_parallel.mark_ready(0);
   data_parallel.finish();
 }
+
+// Replaces the times on the GPU. A mark on the side stream comes 100 seconds after the mark before it, a mark on the
+// program's stream one second.
+class ScriptedTimes : public SideStream {
+ public:
+  explicit ScriptedTimes(std::unique_ptr<SideStream> real) : real_(std::move(real)) {}
+  void* handle() const override { return real_->handle(); }
+  void order(void* earlier, void* later) override { real_->order(earlier, later); }
+  Mark mark(void* stream) override {
+    now_ += stream == real_->handle() ? 100 : 1;
+    return std::make_shared<double>(now_);
+  }
+  std::optional<double> seconds(const Mark& earlier, const Mark& later) override {
+    return *static_cast<double*>(later.get()) - *static_cast<double*>(earlier.get());
+  }
+
+ private:
+  const std::unique_ptr<SideStream> real_;
+  double now_ = 0;
+};
+
+class NcclWithScriptedTimes : public NcclBackend {
+ public:
+  using NcclBackend::NcclBackend;
+  std::unique_ptr<SideStream> side_stream() override {
+    return std::make_unique<ScriptedTimes>(NcclBackend::side_stream());
+  }
+};
 
 void on_gpu_ranks(const std::function<void(RankThreads::Rank&)>& action) {
   for (const int size : gpu_rank_counts({1, 2, 3})) RankThreads(nccl_backend().make, size).all_succeed(action);
@@ -180,6 +209,42 @@ TEST_CASE("parameters in gpu memory are averaged by local sgd, and told apart wh
     require(local_sgd.step(), "averages");
     model.require_all(model.weight, static_cast<float>(self.group().size() - 1) / 2, "the mean weight");
     data_parallel.verify_parameters();
+  });
+}
+
+TEST_CASE("the order of chunks follows the times on the gpu and not those of the host") {
+  const auto make = [](const BackendOptions& options, const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
+    return std::make_unique<NcclWithScriptedTimes>(options, store, gpu_libraries());
+  };
+  RankThreads(make, gpu_rank_counts({2})[0]).all_succeed([](RankThreads::Rank& self) {
+    PlacedMemory gpu(self.group(), DeviceType::cuda);
+    std::vector<Tensor> parameters;
+    for (const char* name : {"a", "b", "c", "d"}) {
+      parameters.push_back({name, gpu.make(std::vector<float>(128)), {128}});
+    }
+    DataParallelOptions options;
+    options.stream = gpu.stream();
+    options.buckets.first_bytes = 1;
+    options.exchange = PriorityChunks{512};
+    DistributedDataParallel data_parallel(self.group(), parameters, options);
+    for (int step = 0; step < 3; ++step) {
+      for (const std::size_t i : {3, 2, 1, 0}) {
+        gpu.fill(data_parallel.gradient(i), static_cast<double>(self.rank()));
+        data_parallel.mark_ready(i);
+      }
+      for (std::size_t i = 0; i < 4; ++i) {
+        data_parallel.wait(i);
+        for (const double value : gpu.numbers(data_parallel.gradient(i))) {
+          require(value == static_cast<double>(self.group().size() - 1) / 2, "mean " + std::to_string(value));
+        }
+      }
+      data_parallel.finish();
+    }
+    // In the first step, gradient 3 is complete after 1 second, and gradients 2, 1 and 0 are after 102, 103 and 104.
+    // The buckets travel for 304 seconds, each gradient for 76. So 3 and 2 go first, and then 0 overtakes 1. In the
+    // host's time, 0 would also overtake 2.
+    const std::vector<std::vector<std::size_t>> expected = {{3}, {2}, {0}, {1}};
+    require(data_parallel.buckets() == expected, "another order");
   });
 }
 

@@ -230,7 +230,7 @@ TEST_CASE("parameters without elements have no optimizer state, sharded or not")
 }
 
 TEST_CASE("parameters that are updated one by one, as their gradients come, are those of a whole step") {
-  for (const MemoryUnderTest& memory : {host_memory()}) {
+  for (const MemoryUnderTest& memory : memories_under_test()) {
     INFO(memory.name);
     RankThreads(memory.make, memory.ranks({2})[0]).all_succeed([&](RankThreads::Rank& self) {
       DataParallelOptions options{.buckets = {.first_bytes = 64, .bytes = 1000}};
