@@ -3,6 +3,7 @@
 
 #include <ddp/buffer.h>
 #include <ddp/process_group.h>
+#include <ddp/stream.h>
 
 #include <map>
 #include <span>
@@ -20,7 +21,10 @@ namespace ddp {
 //   checkpoint.save(tensors, {{"step", std::to_string(step)}});
 class DDP_EXPORT CheckpointFile {
  public:
-  CheckpointFile(std::string path, const ProcessGroup& group) : path_(std::move(path)), group_(group) {}
+  // `stream` is the stream on which the program computes tensors in GPU memory (nccl). By default, it is CUDA's default
+  // stream. save() reads such tensors, and load() fills them, in its order.
+  CheckpointFile(std::string path, const ProcessGroup& group, Stream stream = {})
+      : path_(std::move(path)), group_(group), stream_(stream) {}
 
   const std::string& path() const { return path_; }
 
@@ -30,8 +34,8 @@ class DDP_EXPORT CheckpointFile {
 
   // Writes a temporary file beside `path`, flushes it to disk, renames it over `path` and flushes the directory.
   // Returns on all ranks when that is done. A crash or a full disk at any moment leaves either the complete old file or
-  // the complete new one. Tensors must be in host memory. Their names must be unique and not "__metadata__". Throws
-  // unavailable (with the system's reason).
+  // the complete new one. Tensors are in host memory or, with nccl, in GPU memory. Their names must be unique and not
+  // "__metadata__". Throws unavailable (with the system's reason).
   void save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
             CallSite site = CallSite::current());
 
@@ -43,6 +47,7 @@ class DDP_EXPORT CheckpointFile {
  private:
   std::string path_;
   const ProcessGroup group_;
+  const Stream stream_;
 };
 
 }  // namespace ddp

@@ -3,6 +3,7 @@
 
 #include <ddp/buffer.h>
 #include <ddp/process_group.h>
+#include <ddp/stream.h>
 
 #include <chrono>
 #include <cstdint>
@@ -18,12 +19,15 @@ namespace ddp {
 // place.
 struct CheckpointState {
   // Each rank names the tensors that it has: whole tensors, which are equal on all ranks, or parts of tensors divided
-  // among the ranks (Optimizer::state). They are in host memory.
+  // among the ranks (Optimizer::state). They are in host memory or, with nccl, in GPU memory.
   std::vector<TensorShard> tensors = {};
   // The text is UTF-8 and the same on all ranks. Rank 0's values are saved.
   std::map<std::string, std::string> values = {};
   // Each rank has its own values, such as the state of its random generator.
   std::map<std::string, std::string> rank_values = {};
+  // The stream on which the program computes the tensors in GPU memory. By default, it is CUDA's default stream. save()
+  // reads the tensors, and load() fills them, in its order.
+  Stream stream = {};
 };
 
 // All ranks must use the same options.

@@ -100,8 +100,8 @@ class CheckpointManager::Implementation {
     manifest.rank_values = std::move(exchanged.rank_values);
     manifest.tensors = plan_writing(exchanged.shards, !is_full);
     // This rank writes copies if the program continues meanwhile, or if the data came from other ranks.
-    WrittenTensors written = is_full ? gather_whole(group, state.tensors, manifest.tensors, options.asynchronous)
-                                     : own_parts(group.rank(), state.tensors, manifest.tensors, options.asynchronous);
+    WrittenTensors written = is_full ? gather_whole(group, state, manifest.tensors, options.asynchronous)
+                                     : own_parts(group, state, manifest.tensors, options.asynchronous);
     name_files(manifest, is_full);
     if (!options.asynchronous) return write(manifest, written);
     writer = std::thread([this, site, manifest = std::move(manifest), written = std::move(written)]() mutable {
@@ -146,7 +146,7 @@ class CheckpointManager::Implementation {
   void load(std::int64_t step, CheckpointState& state) {
     wait();
     const Manifest manifest = parse_manifest(on_rank_zero(group, [&] { return encode_manifest(read_manifest(step)); }));
-    on_every_rank(group, patience(), [&] { read_shards(step_path(step), manifest, state.tensors); });
+    on_every_rank(group, patience(), [&] { read_shards(group, step_path(step), manifest, state); });
     state.values = manifest.values;
     const auto rank = static_cast<std::size_t>(group.rank());
     state.rank_values = rank < manifest.rank_values.size() ? manifest.rank_values[rank] : decltype(state.rank_values)();

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstring>
 
+#include "runtime/checkpoint/tensor_copier.h"
 #include "runtime/group/agreement.h"
 
 namespace ddp::internal {
@@ -33,12 +33,12 @@ std::string find_value_fault(const std::map<std::string, std::string>& values) {
 }
 
 // Returns the fault of a rank's shards as text, or an empty string if there is none.
-std::string find_shard_fault(std::span<const TensorShard> shards) {
+std::string find_shard_fault(const ProcessGroup& group, std::span<const TensorShard> shards) {
   for (const TensorShard& shard : shards) {
     // As a whole tensor the shard must be valid, except for its number of elements.
     Tensor whole{shard.name, shard.data, shard.shape};
     whole.data.count = elements_of(shard.shape).value_or(whole.data.count);
-    const std::string fault = find_fault({&whole, 1});
+    const std::string fault = find_fault(group, {&whole, 1});
     if (!fault.empty()) return fault;
     if (shard.first + shard.data.count > whole.data.count) {
       return "elements " + std::to_string(shard.first) + " to " + std::to_string(shard.first + shard.data.count) +
@@ -46,13 +46,6 @@ std::string find_shard_fault(std::span<const TensorShard> shards) {
     }
   }
   return "";
-}
-
-Buffer copy_of(const ConstBuffer& buffer, WrittenTensors& written) {
-  written.memory.push_back(std::make_unique<std::byte[]>(std::max<std::size_t>(buffer.bytes(), 1)));
-  std::byte* place = written.memory.back().get();
-  if (buffer.bytes() > 0) std::memcpy(place, buffer.data, buffer.bytes());
-  return {place, buffer.count, buffer.type};
 }
 
 const TensorShard& shard_named(std::span<const TensorShard> shards, const std::string& name) {
@@ -66,7 +59,7 @@ Buffer part_of(const TensorShard& shard, const ManifestPiece& piece) {
 }  // namespace
 
 ExchangedShards exchange_shards(const ProcessGroup& group, const CheckpointState& state) {
-  std::string own_fault = find_shard_fault(state.tensors);
+  std::string own_fault = find_shard_fault(group, state.tensors);
   for (const auto* values : {&state.values, &state.rank_values}) {
     if (own_fault.empty()) own_fault = find_value_fault(*values);
   }
@@ -97,23 +90,26 @@ ExchangedShards exchange_shards(const ProcessGroup& group, const CheckpointState
   return result;
 }
 
-WrittenTensors own_parts(int rank, std::span<const TensorShard> shards,
+WrittenTensors own_parts(const ProcessGroup& group, const CheckpointState& state,
                          const std::map<std::string, ManifestTensor>& plan, bool copies) {
+  const TensorCopier copier(group, state.stream);
   WrittenTensors written;
   for (const auto& [name, tensor] : plan) {
     for (const ManifestPiece& piece : tensor.pieces) {
-      if (piece.file != static_cast<std::size_t>(rank)) continue;
-      const Buffer part = part_of(shard_named(shards, name), piece);
+      if (piece.file != static_cast<std::size_t>(group.rank())) continue;
+      const Buffer part = part_of(shard_named(state.tensors, name), piece);
       const bool is_whole = piece.count == elements_of(tensor.shape);
-      written.tensors.push_back({name, copies ? copy_of(part, written) : part,
+      written.tensors.push_back({name, copier.on_host(part, copies, written.memory),
                                  is_whole ? tensor.shape : std::vector{static_cast<std::int64_t>(piece.count)}});
     }
   }
   return written;
 }
 
-WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorShard> shards,
+WrittenTensors gather_whole(const ProcessGroup& group, const CheckpointState& state,
                             std::map<std::string, ManifestTensor>& plan, bool copies) {
+  const TensorCopier copier(group, state.stream);
+  const std::span<const TensorShard> shards = state.tensors;
   WrittenTensors written;
   const auto own_rank = static_cast<std::size_t>(group.rank());
   for (auto& [name, tensor] : plan) {
@@ -123,17 +119,20 @@ WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorSha
     Buffer whole(nullptr, elements, tensor.type);
     if (own_rank == 0 && is_here && tensor.pieces.size() <= 1) {
       if (elements > 0) whole = part_of(shard_named(shards, name), tensor.pieces[0]);
-      if (copies) whole = copy_of(whole, written);
+      whole = copier.on_host(whole, copies, written.memory);
     } else if (own_rank == 0) {
       written.memory.push_back(std::make_unique<std::byte[]>(whole.bytes()));
       whole.data = written.memory.back().get();
     }
     for (const ManifestPiece& piece : tensor.pieces) {
-      if (piece.file == own_rank && own_rank != 0) group.send(part_of(shard_named(shards, name), piece), 0).wait();
+      if (piece.file == own_rank && own_rank != 0) {
+        const Buffer part = part_of(shard_named(shards, name), piece);
+        group.send(part, 0, {.stream = copier.stream_of(part)}).wait();
+      }
       if (own_rank != 0 || (is_here && tensor.pieces.size() <= 1)) continue;
       const Buffer place = whole.slice(piece.first, piece.count);
       if (piece.file == 0) {
-        std::memcpy(place.data, part_of(shard_named(shards, name), piece).data, place.bytes());
+        copier.copy(place, part_of(shard_named(shards, name), piece));
       } else {
         group.recv(place, static_cast<int>(piece.file)).wait();
       }
@@ -156,8 +155,11 @@ const char* stored_piece(const ReadCheckpoint& file, const std::string& path, co
   return file.data.data() + stored->first;
 }
 
-void read_shards(const std::string& directory, const Manifest& manifest, std::span<const TensorShard> shards) {
-  const std::string fault = find_shard_fault(shards);
+void read_shards(const ProcessGroup& group, const std::string& directory, const Manifest& manifest,
+                 const CheckpointState& state) {
+  const TensorCopier copier(group, state.stream);
+  const std::span<const TensorShard> shards = state.tensors;
+  const std::string fault = find_shard_fault(group, shards);
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "checkpoint " + directory + ": " + fault);
   for (const TensorShard& shard : shards) {
     const auto stored = manifest.tensors.find(shard.name);
@@ -177,10 +179,9 @@ void read_shards(const std::string& directory, const Manifest& manifest, std::sp
         const Overlap overlap = overlap_of(shard.first, shard.data.count, piece);
         if (piece.file != i || overlap.count == 0) continue;
         if (!file) file = open_checkpoint_file(path);
-        const std::size_t element = size_of(tensor.type);
-        std::memcpy(static_cast<std::byte*>(shard.data.data) + overlap.first_in_shard * element,
-                    stored_piece(*file, path, shard.name, tensor.type, piece) + overlap.first_in_piece * element,
-                    overlap.count * element);
+        const char* stored = stored_piece(*file, path, shard.name, tensor.type, piece);
+        const ConstBuffer from(stored + overlap.first_in_piece * size_of(tensor.type), overlap.count, tensor.type);
+        copier.copy(shard.data.slice(overlap.first_in_shard, overlap.count), from);
       }
     }
   }

@@ -26,27 +26,28 @@ struct ExchangedShards {
 // All ranks call it. Throws invalid_argument on all ranks if a rank's shards have a fault.
 ExchangedShards exchange_shards(const ProcessGroup& group, const CheckpointState& state);
 
-// Holds the tensors to be written, and the memory of those that are copies.
+// Holds the tensors to be written, which are in host memory, and the memory of those that are copies.
 struct WrittenTensors {
   std::vector<Tensor> tensors;
   std::vector<std::unique_ptr<std::byte[]>> memory;
 };
 
 // Returns the plan's pieces for this rank. A piece is a tensor of one dimension, or has the tensor's shape if it is the
-// whole tensor. With `copies` the pieces are copies, else views of the shards.
-WrittenTensors own_parts(int rank, std::span<const TensorShard> shards,
+// whole tensor. With `copies`, or in GPU memory, the pieces are copies, else views of the shards.
+WrittenTensors own_parts(const ProcessGroup& group, const CheckpointState& state,
                          const std::map<std::string, ManifestTensor>& plan, bool copies);
 
 // Rank 0 gets every tensor whole, and the other ranks get nothing. All ranks call it. Afterwards each tensor of the
 // plan has one piece, in file 0.
-WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorShard> shards,
+WrittenTensors gather_whole(const ProcessGroup& group, const CheckpointState& state,
                             std::map<std::string, ManifestTensor>& plan, bool copies);
 
 // Returns the bytes of a piece in a file. Throws corrupt if the file does not hold the piece as described.
 const char* stored_piece(const ReadCheckpoint& file, const std::string& path, const std::string& name, DataType type,
                          const ManifestPiece& piece);
 
-// Fills the shards from the files of a step's directory. Throws unavailable, corrupt or mismatch.
-void read_shards(const std::string& directory, const Manifest& manifest, std::span<const TensorShard> shards);
+// Fills the state's tensors from the files of a step's directory. Throws unavailable, corrupt or mismatch.
+void read_shards(const ProcessGroup& group, const std::string& directory, const Manifest& manifest,
+                 const CheckpointState& state);
 
 }  // namespace ddp::internal

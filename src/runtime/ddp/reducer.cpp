@@ -291,10 +291,8 @@ std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
   if (gpu_) {
     // The host runs ahead of the GPU, so the times of this step are known only when the GPU has done it.
     std::uint8_t byte = 0;
-    const auto filled = std::ranges::find_if(*arenas_, [](const Memory& memory) { return memory.bytes() > 0; });
-    if (filled != arenas_->end()) {
-      group_.copy({&byte, 1, DataType::u8}, {filled->data(), 1, DataType::u8, DeviceType::cuda}, options_.stream);
-    }
+    group_.copy({&byte, 1, DataType::u8}, {arena(plan_.front().type).data, 1, DataType::u8, DeviceType::cuda},
+                options_.stream);
     gpu_->add_completed(statistics_);
   }
   const std::vector<std::size_t> by_priority(order.rbegin(), order.rend());

@@ -60,13 +60,13 @@ std::string find_shape_fault(std::span<const Tensor> tensors) {
   return "";
 }
 
-std::string find_fault(std::span<const Tensor> tensors) {
+std::string find_fault(const ProcessGroup& group, std::span<const Tensor> tensors) {
   const std::string fault = find_shape_fault(tensors);
-  if (!fault.empty()) return fault;
+  if (!fault.empty() || group.device().type == DeviceType::cuda) return fault;
   for (const Tensor& tensor : tensors) {
     if (tensor.data.device != DeviceType::cpu) {
-      return "tensor " + describe(tensor) +
-             " is in GPU memory, which cannot be used here: copy it to host memory (ProcessGroup::copy)";
+      return "tensor " + describe(tensor) + " is in GPU memory, which backend " + group.backend() +
+             " cannot reach. Use nccl, or copy the tensor to host memory";
     }
   }
   return "";

@@ -24,8 +24,8 @@ std::string describe_all(std::span<const Tensor> tensors);
 
 // Returns the fault of tensors whose shape does not fit the data, as text. Returns an empty string if there is none.
 std::string find_shape_fault(std::span<const Tensor> tensors);
-// Does the same for tensors that the host reads. For them, GPU memory is a fault, too.
-std::string find_fault(std::span<const Tensor> tensors);
+// Does the same for tensors that the group copies to host memory. GPU memory that its backend cannot reach is a fault.
+std::string find_fault(const ProcessGroup& group, std::span<const Tensor> tensors);
 
 // Returns the hash of every rank, in rank order; all ranks call it. `what` is the name of the call, for messages.
 std::vector<std::int64_t> gather_hashes(const ProcessGroup& group, std::uint64_t hash, const char* what);

@@ -9,6 +9,7 @@
 #include "runtime/backend/backends.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "support/catch.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 #include "support/temporary_directory.h"
 
@@ -270,40 +271,104 @@ TEST_CASE("an asynchronous save that fails is told by the next call") {
   });
 }
 
-TEST_CASE("a sharded optimizer goes on from what another number of ranks saved") {
-  const TemporaryDirectory directory;
-  const auto train = [&](int ranks, int first, int last, bool saves) {
-    std::vector<float> result;
-    RankThreads(make_cpu_backend, ranks).all_succeed([&](RankThreads::Rank& self) {
-      std::vector<float> weight(500, 1);
-      DataParallelOptions options;
-      options.exchange = ShardOptimizer{};
-      DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {500}}}, options);
-      Optimizer optimizer(data_parallel, AdamOptions{.learning_rate = 0.1});
-      CheckpointState state;
-      state.tensors = optimizer.state();
-      state.tensors.emplace_back(data_parallel.parameters()[0]);
-      CheckpointManager checkpoints(directory.path() + "/run", self.group(), options_for({Layout::sharded, true}));
-      if (first > 0) require(checkpoints.load_latest(state) == first, "latest");
-      for (int step = first; step < last; ++step) {
-        data_parallel.zero_gradients();
-        for (std::size_t i = 0; i < 500; ++i) {
-          data_parallel.gradient<float>(0)[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(step) * 3) % 11);
+namespace {
+
+// Describes a part of a training run, which begins at the latest checkpoint unless it begins at step 0.
+struct Training {
+  MemoryUnderTest memory;
+  int ranks = 1;
+  int first = 0;
+  int last = 0;
+  std::optional<Way> saves = {};  // saves the state at the end
+};
+
+// Returns the bytes of the parameters at the end, and their values.
+struct Trained {
+  std::string bytes;
+  std::vector<double> values;
+};
+
+Trained train(const std::string& directory, const Training& training) {
+  Trained result;
+  RankThreads(training.memory.make, training.memory.ranks({training.ranks})[0])
+      .all_succeed([&](RankThreads::Rank& self) {
+        PlacedMemory memory(self.group(), training.memory.device);
+        DataParallelOptions options;
+        options.stream = memory.stream();
+        options.exchange = ShardOptimizer{};
+        DistributedDataParallel data_parallel(self.group(),
+                                              {{"weight", memory.make(std::vector<float>(500, 1)), {500}},
+                                               {"half", memory.make(std::vector<Float16>(300, Float16(1))), {300}}},
+                                              options);
+        Optimizer optimizer(data_parallel, AdamOptions{.learning_rate = 0.1});
+        CheckpointState state;
+        state.tensors = optimizer.state();
+        for (const Tensor& parameter : data_parallel.parameters()) state.tensors.emplace_back(parameter);
+        state.stream = memory.stream();
+        CheckpointManager checkpoints(directory, self.group(), options_for(training.saves.value_or(kWays[0])));
+        if (training.first > 0) require(checkpoints.load_latest(state) == training.first, "latest");
+        for (int step = training.first; step < training.last; ++step) {
+          for (std::size_t i = 0; i < 2; ++i) {
+            memory.set(data_parallel.gradient(i),
+                       [&](std::size_t k) { return (k * 7 + 3 * static_cast<std::size_t>(step)) % 11; });
+            data_parallel.mark_ready(i);
+          }
+          data_parallel.finish();
+          optimizer.step();
         }
-        data_parallel.mark_ready(0);
-        data_parallel.finish();
-        optimizer.step();
-      }
-      if (saves) checkpoints.save(last, state);
-      if (self.rank() == 0) result = weight;
-    });
-    return result;
-  };
-  const std::vector<float> whole = train(1, 0, 9, false);
-  train(2, 0, 3, true);
-  train(4, 3, 6, true);
-  const std::vector<float> pieced = train(1, 6, 9, false);
-  for (std::size_t i = 0; i < 500; ++i) CHECK(pieced[i] == Approx(whole[i]).epsilon(1e-6));
+        if (training.saves) checkpoints.save(training.last, state);
+        checkpoints.wait();
+        Trained own;
+        for (const Tensor& parameter : data_parallel.parameters()) {
+          own.bytes += memory.bytes(parameter.data);
+          const std::vector<double> values = memory.numbers(parameter.data);
+          own.values.insert(own.values.end(), values.begin(), values.end());
+        }
+        if (self.rank() == 0) result = own;
+      });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a sharded optimizer goes on from what another number of ranks saved") {
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    const TemporaryDirectory directory;
+    const std::string run = directory.path() + "/run";
+    const Way way = {Layout::sharded, true};
+    const Trained whole = train(run, {memory, 1, 0, 9});
+    train(run, {memory, 2, 0, 3, way});
+    train(run, {memory, 4, 3, 6, way});
+    const Trained pieced = train(run, {memory, 1, 6, 9});
+    for (std::size_t i = 0; i < 500; ++i) CHECK(pieced.values[i] == Approx(whole.values[i]).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("a run in gpu memory goes on bit by bit where a checkpoint was made, or on the host") {
+  const MemoryUnderTest gpu = gpu_memory_under_test();
+  for (const Way& way : kWays) {
+    const TemporaryDirectory directory;
+    const std::string run = directory.path() + "/run";
+    const Trained whole = train(run, {gpu, 2, 0, 6});
+    train(run, {gpu, 2, 0, 3, way});
+    CHECK(train(run, {gpu, 2, 3, 6}).bytes == whole.bytes);
+    const Trained on_host = train(run, {host_memory(), 2, 3, 6});
+    REQUIRE(on_host.values.size() == whole.values.size());
+    for (std::size_t i = 0; i < whole.values.size(); ++i) {
+      CHECK(on_host.values[i] == Approx(whole.values[i]).epsilon(1e-3));
+    }
+  }
+}
+
+TEST_CASE("tensors in gpu memory are refused by a group that does not reach it") {
+  const TemporaryDirectory directory;
+  RankThreads(make_cpu_backend, 2)
+      .all_fail(ErrorKind::invalid_argument, {"'w'", "GPU memory"}, [&](RankThreads::Rank& self) {
+        float nowhere = 0;
+        CheckpointState state;
+        state.tensors = {{"w", {&nowhere, 1, DataType::f32, DeviceType::cuda}, {1}, 0}};
+        CheckpointManager(directory.path(), self.group()).save(1, state);
+      });
 }
 
 TEST_CASE("ranks that save different steps are told so, and nothing is left behind") {

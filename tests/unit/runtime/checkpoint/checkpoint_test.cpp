@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 #include "support/temporary_directory.h"
 
@@ -11,18 +12,25 @@ using namespace ddp::test;
 
 TEST_CASE("every rank gets what rank 0 saved") {
   const TemporaryDirectory directory;
-  GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
-    CheckpointFile checkpoint(directory.path() + "/model.safetensors", self.group());
-    require(!checkpoint.exists(), "there is no file yet");
-    std::vector<float> weight(5, static_cast<float>(self.rank() + 1));
-    std::vector<std::uint8_t> none;
-    const std::vector<Tensor> tensors = {{"weight", weight, {5}}, {"none", none, {0}}};
-    checkpoint.save(tensors, {{"step", std::to_string(self.rank() + 10)}});
-    require(checkpoint.exists(), "the file is there");
-    weight.assign(5, -1.0F);
-    require(checkpoint.load(tensors).at("step") == "10", "rank 0's metadata");
-    require(weight == std::vector<float>(5, 1.0F), "rank 0's values");
-  });
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    INFO(memory.name);
+    RankThreads(memory.make, memory.ranks({2})[0]).all_succeed([&](RankThreads::Rank& self) {
+      PlacedMemory placed(self.group(), memory.device);
+      CheckpointFile checkpoint(directory.path() + "/" + memory.name, self.group(), placed.stream());
+      require(!checkpoint.exists(), "there is no file yet");
+      const Buffer weight = placed.make(std::vector<float>(5, static_cast<float>(self.rank() + 1)));
+      std::vector<std::uint8_t> none;
+      std::vector<std::int32_t> on_host = {self.rank()};
+      const std::vector<Tensor> tensors = {{"weight", weight, {5}}, {"none", none, {0}}, {"on host", on_host, {1}}};
+      checkpoint.save(tensors, {{"step", std::to_string(self.rank() + 10)}});
+      require(checkpoint.exists(), "the file is there");
+      placed.fill(weight, -1);
+      on_host = {7};
+      require(checkpoint.load(tensors).at("step") == "10", "rank 0's metadata");
+      require(placed.read<float>(weight) == std::vector<float>(5, 1.0F), "rank 0's values");
+      require(on_host[0] == 0, "rank 0's value in host memory");
+    });
+  }
 }
 
 TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
@@ -56,6 +64,13 @@ TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
       std::vector<float> own(self.rank() == 1 ? 3 : 2);
       const std::vector<Tensor> tensors = {{"weight", own, {std::ssize(own)}}};
       CheckpointFile(path, self.group()).load(tensors);
+    });
+  }
+  SECTION("GPU memory that the backend does not reach") {
+    ranks.all_fail(ErrorKind::invalid_argument, {"'weight'", "GPU memory", "gloo"}, [&](GlooRanks::Rank& self) {
+      float nowhere = 0;
+      const std::vector<Tensor> tensors = {{"weight", {&nowhere, 1, DataType::f32, DeviceType::cuda}, {1}}};
+      CheckpointFile(path, self.group()).save(tensors, {});
     });
   }
   SECTION("a name that is not UTF-8") {
