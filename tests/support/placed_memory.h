@@ -37,6 +37,12 @@ inline std::vector<MemoryUnderTest> memories_under_test() {
   return {host_memory(), gpu_memory_under_test()};
 }
 
+// Returns the memories for tests whose numbers of ranks cannot change. A real GPU is not among them, because each rank
+// needs one.
+inline std::vector<MemoryUnderTest> memories_in_software() {
+  return on_real_gpu() ? std::vector{host_memory()} : memories_under_test();
+}
+
 // Allocates, writes and reads buffers of one rank. On a GPU, it writes in the order of a stream and does not wait.
 class PlacedMemory {
  public:
@@ -81,6 +87,11 @@ class PlacedMemory {
   void fill(const Buffer& buffer, double value) {
     set(buffer, [value](std::size_t) { return value; });
   }
+  // Adds this value to all elements.
+  void add(const Buffer& buffer, double value) {
+    const std::vector<double> before = numbers(buffer);
+    set(buffer, [&](std::size_t k) { return before[k] + value; });
+  }
   // Reads the buffer when the work on the stream is done.
   template <typename T>
   std::vector<T> read(const Buffer& buffer) {
@@ -98,6 +109,7 @@ class PlacedMemory {
       return result;
     });
   }
+  double first(const Buffer& buffer) { return numbers(buffer.slice(0, 1))[0]; }
   std::string bytes(const Buffer& buffer) {
     std::string result(buffer.bytes(), '\0');
     group_.copy({result.data(), result.size(), DataType::u8}, buffer, stream());

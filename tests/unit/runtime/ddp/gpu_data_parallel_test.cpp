@@ -248,6 +248,66 @@ TEST_CASE("the order of chunks follows the times on the gpu and not those of the
   });
 }
 
+TEST_CASE("buffers, frozen parameters and the program's own gradients may be in gpu memory") {
+  on_gpu_ranks([](RankThreads::Rank& self) {
+    PlacedMemory gpu(self.group(), DeviceType::cuda);
+    const auto own = static_cast<float>(self.rank() + 5);
+    const Buffer weight = gpu.make(std::vector<float>(100, own));
+    const Buffer bias = gpu.make(std::vector<float>(3, own));
+    const Buffer gradients = gpu.make(std::vector<float>(103, own));
+    const Buffer running = gpu.make(std::vector<std::int64_t>(2, self.rank() + 5));
+    const Buffer frozen = gpu.make(std::vector<std::uint8_t>(7, static_cast<std::uint8_t>(self.rank() + 5)));
+    std::vector<float> on_host(2, own);
+    DataParallelOptions options;
+    options.stream = gpu.stream();
+    options.buckets.first_bytes = 1;
+    options.gradients = gradients;
+    options.model_buffers = {{"running", running, {2}}, {"on host", on_host, {2}}};
+    options.frozen = {{"frozen", frozen, {7}}};
+    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {100}}, {"bias", bias, {3}}}, options);
+    data_parallel.verify_parameters();
+    for (const Buffer& buffer : {weight, bias, running, frozen}) require(gpu.first(buffer) == 5, "rank 0's values");
+    require(on_host[0] == 5, "rank 0's values in host memory");
+    require(gpu.first(gradients) == own, "the program's gradients were changed");
+
+    gpu.fill(running, self.rank());
+    const int last = self.group().size() - 1;
+    data_parallel.broadcast_buffers(last);
+    require(gpu.first(running) == last, "the last rank's buffer");
+
+    for (const std::size_t i : {1, 0}) {
+      gpu.fill(data_parallel.gradient(i), self.rank());
+      data_parallel.mark_ready(i);
+    }
+    data_parallel.finish();
+    for (const double value : gpu.numbers(gradients)) require(std::abs(value - last / 2.0) < 1e-6, "the mean");
+  });
+}
+
+TEST_CASE("a static graph is learnt from gradients in gpu memory") {
+  on_gpu_ranks([](RankThreads::Rank& self) {
+    PlacedMemory gpu(self.group(), DeviceType::cuda);
+    DataParallelOptions options;
+    options.stream = gpu.stream();
+    options.unused = UnusedParameters::static_graph;
+    DistributedDataParallel data_parallel(
+        self.group(),
+        {{"shared", gpu.make(std::vector<float>(40)), {40}}, {"unused", gpu.make(std::vector<float>(40)), {40}}},
+        options);
+    for (int step = 0; step < 3; ++step) {
+      data_parallel.zero_gradients();
+      for (int use = 0; use < 2; ++use) {
+        gpu.add(data_parallel.gradient(0), self.rank() + step);
+        data_parallel.mark_ready(0);
+      }
+      data_parallel.finish();
+      const double mean = (self.group().size() - 1) / 2.0 + step;
+      require(std::abs(gpu.first(data_parallel.gradient(0)) - 2 * mean) < 1e-5, "twice the mean");
+      require(data_parallel.unused_parameters().size() == 1 && data_parallel.unused_parameters()[0] == 1, "unused");
+    }
+  });
+}
+
 TEST_CASE("parameters that are partly in host memory and partly in gpu memory are refused") {
   RankThreads(nccl_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
     GpuModel model(self.group());

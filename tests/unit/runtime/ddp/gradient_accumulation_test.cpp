@@ -4,6 +4,7 @@
 
 #include "support/catch.h"
 #include "support/expect_error.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
@@ -14,17 +15,29 @@ namespace {
 
 // Is a model of one weight vector, whose gradient in a micro-step is one number.
 struct OneWeight {
-  std::vector<float> weight = std::vector<float>(5);
+  PlacedMemory memory;
   DistributedDataParallel data_parallel;
 
-  explicit OneWeight(ProcessGroup& group) : data_parallel(group, {{"weight", weight, {5}}}) {}
+  explicit OneWeight(ProcessGroup& group, DeviceType device = DeviceType::cpu)
+      : memory(group, device), data_parallel(group, {{"weight", memory.make(std::vector<float>(5)), {5}}}, options()) {}
 
+  DataParallelOptions options() const {
+    DataParallelOptions result;
+    result.stream = memory.stream();
+    return result;
+  }
   void backward(float gradient) {
-    for (float& element : data_parallel.gradient<float>(0)) element += gradient;
+    memory.add(data_parallel.gradient(0), gradient);
     data_parallel.mark_ready(0);
   }
-  float gradient() const { return data_parallel.gradient<float>(0)[4]; }
+  double gradient() { return memory.numbers(data_parallel.gradient(0))[4]; }
 };
+
+std::vector<MemoryUnderTest> memories() {
+  std::vector<MemoryUnderTest> result = memories_in_software();
+  result[0].make = make_gloo_backend;
+  return result;
+}
 
 void require_near(double value, double expected) {
   require(std::abs(value - expected) < 1e-6, std::to_string(value) + " is not " + std::to_string(expected));
@@ -38,8 +51,9 @@ float part(int rank, int i) {
 }  // namespace
 
 TEST_CASE("a window holds the mean over ranks and micro-steps, the short last one too") {
-  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
-    OneWeight model(self.group());
+  const MemoryUnderTest memory = GENERATE(from_range(memories()));
+  RankThreads(memory.make, 3).all_succeed([&](RankThreads::Rank& self) {
+    OneWeight model(self.group(), memory.device);
     Accumulation window = model.data_parallel.accumulate(4);
     double sum = 0;  // the sum over ranks and over the window
     int length = 0;
@@ -62,8 +76,9 @@ TEST_CASE("a window holds the mean over ranks and micro-steps, the short last on
 }
 
 TEST_CASE("a window whose end was not foreseen is flushed") {
-  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
-    OneWeight model(self.group());
+  const MemoryUnderTest memory = GENERATE(from_range(memories()));
+  RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
+    OneWeight model(self.group(), memory.device);
     Accumulation window = model.data_parallel.accumulate(4);
     for (int i = 0; i < 6; ++i) {
       window.begin();
@@ -83,8 +98,9 @@ TEST_CASE("a window whose end was not foreseen is flushed") {
 }
 
 TEST_CASE("no_sync adds up on each rank and the mean is over ranks alone") {
-  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
-    OneWeight model(self.group());
+  const MemoryUnderTest memory = GENERATE(from_range(memories()));
+  RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
+    OneWeight model(self.group(), memory.device);
     {
       const NoSync outer = model.data_parallel.no_sync();
       {

@@ -8,6 +8,7 @@
 #include "runtime/backend/backends.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
@@ -19,105 +20,120 @@ namespace {
 
 // Has one weight. Its gradient in a step is the rank's sample.
 struct Training {
-  std::vector<double> weight = std::vector<double>(40);
-  std::vector<double> buffer = std::vector<double>(1);
+  PlacedMemory memory;
+  Buffer weight = memory.make(std::vector<double>(40));
+  Buffer buffer = memory.make(std::vector<double>(1));
   DistributedDataParallel data_parallel;
   Optimizer optimizer;
 
-  explicit Training(ProcessGroup& group, bool sharded = false)
-      : data_parallel(group, {{"weight", weight, {40}}}, options(sharded)),
+  explicit Training(ProcessGroup& group, bool sharded = false, DeviceType device = DeviceType::cpu)
+      : memory(group, device),
+        data_parallel(group, {{"weight", weight, {40}}}, options(sharded)),
         optimizer(data_parallel, SgdOptions{.learning_rate = 1, .momentum = 0.5}) {}
 
   DataParallelOptions options(bool sharded) {
     DataParallelOptions result;
     result.model_buffers = {{"buffer", buffer, {1}}};
+    result.stream = memory.stream();
     if (sharded) result.exchange = ShardOptimizer{};
     return result;
   }
   void backward(double gradient) {
-    for (double& element : data_parallel.gradient<double>(0)) element += gradient;
+    memory.add(data_parallel.gradient(0), gradient);
     data_parallel.mark_ready(0);
     data_parallel.finish();
   }
+  double gradient() { return memory.first(data_parallel.gradient(0)); }
 };
 
 void require_near(double value, double expected) {
   require(std::abs(value - expected) < 1e-9, std::to_string(value) + " is not " + std::to_string(expected));
 }
 
+// Each rank takes its own number of steps, and joins the steps of the others afterwards.
+void shadow_steps(RankThreads::Rank& self, DeviceType device, bool sharded, bool by_initial_size,
+                  const std::vector<int>& steps) {
+  const auto size = static_cast<int>(steps.size());
+  Training training(self.group(), sharded, device);
+  JoinOptions options;
+  options.divide_by_initial_size = by_initial_size;
+  Join join(
+      training.data_parallel, [&] { training.optimizer.step(); }, options);
+  for (int step = 0; step < steps[static_cast<std::size_t>(self.rank())]; ++step) {
+    join.begin_step();
+    training.data_parallel.zero_gradients();
+    training.backward(step + 10.0 * self.rank());
+    training.optimizer.step();
+  }
+  join.finish();
+
+  double weight = 0;
+  double momentum = 0;
+  for (int step = 0; step < 5; ++step) {
+    double sum = 0;
+    int active = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      if (step >= steps[static_cast<std::size_t>(rank)]) continue;
+      sum += step + 10.0 * rank;
+      ++active;
+    }
+    if (active == 0) break;
+    momentum = 0.5 * momentum + sum / (by_initial_size ? size : active);
+    weight -= momentum;
+  }
+  require_near(training.memory.numbers(training.weight)[39], weight);
+  training.data_parallel.verify_parameters();
+}
+
 }  // namespace
 
 TEST_CASE("ranks with fewer steps shadow the others, with any sharding and divisor") {
-  for (const bool sharded : {false, true}) {
-    for (const bool by_initial_size : {true, false}) {
-      for (const std::vector<int>& steps : {std::vector<int>{3, 3}, {1, 4}, {5, 0, 2}, {0, 0}, {2, 3, 1, 4}}) {
-        const auto size = static_cast<int>(steps.size());
-        RankThreads(make_cpu_backend, size).all_succeed([&](RankThreads::Rank& self) {
-          Training training(self.group(), sharded);
-          JoinOptions options;
-          options.divide_by_initial_size = by_initial_size;
-          Join join(
-              training.data_parallel, [&] { training.optimizer.step(); }, options);
-          for (int step = 0; step < steps[static_cast<std::size_t>(self.rank())]; ++step) {
-            join.begin_step();
-            training.data_parallel.zero_gradients();
-            training.backward(step + 10.0 * self.rank());
-            training.optimizer.step();
-          }
-          join.finish();
-
-          double weight = 0;
-          double momentum = 0;
-          for (int step = 0; step < 5; ++step) {
-            double sum = 0;
-            int active = 0;
-            for (int rank = 0; rank < size; ++rank) {
-              if (step >= steps[static_cast<std::size_t>(rank)]) continue;
-              sum += step + 10.0 * rank;
-              ++active;
-            }
-            if (active == 0) break;
-            momentum = 0.5 * momentum + sum / (by_initial_size ? size : active);
-            weight -= momentum;
-          }
-          require_near(training.weight[39], weight);
-          training.data_parallel.verify_parameters();
-        });
+  for (const MemoryUnderTest& memory : memories_in_software()) {
+    for (const bool sharded : {false, true}) {
+      for (const bool by_initial_size : {true, false}) {
+        for (const std::vector<int>& steps : {std::vector<int>{3, 3}, {1, 4}, {5, 0, 2}, {0, 0}, {2, 3, 1, 4}}) {
+          RankThreads(memory.make, static_cast<int>(steps.size())).all_succeed([&](RankThreads::Rank& self) {
+            shadow_steps(self, memory.device, sharded, by_initial_size, steps);
+          });
+        }
       }
     }
   }
 }
 
 TEST_CASE("without a step the last rank's parameters and buffers are everyone's in the end") {
-  RankThreads(make_cpu_backend, 3).all_succeed([](RankThreads::Rank& self) {
-    Training training(self.group());
+  const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
+  RankThreads(memory.make, 3).all_succeed([&](RankThreads::Rank& self) {
+    Training training(self.group(), false, memory.device);
+    const auto buffer = [&] { return training.memory.first(training.buffer); };
     JoinOptions options;
     options.broadcast_buffers = true;
     Join join(training.data_parallel, nullptr, options);
-    training.buffer[0] = self.rank();
+    training.memory.fill(training.buffer, self.rank());
     for (int step = 0; step < (self.rank() == 1 ? 3 : 1); ++step) {
       join.begin_step();
-      require(training.buffer[0] == (step == 0 ? 2 : 1), "buffer");
-      if (self.rank() == 1) training.buffer[0] = 1;
+      require(buffer() == (step == 0 ? 2 : 1), "buffer");
+      if (self.rank() == 1) training.memory.fill(training.buffer, 1);
       training.data_parallel.zero_gradients();
       training.backward(3);
       training.optimizer.step();
     }
     join.finish();
     require(join.active_ranks() == std::vector<int>{1}, "active");
-    require(training.buffer[0] == 1, "last buffer");
+    require(buffer() == 1, "last buffer");
     training.data_parallel.verify_parameters();
     // Afterwards, steps work as before.
     training.data_parallel.zero_gradients();
     training.backward(self.rank());
-    require_near(training.data_parallel.gradient<double>(0)[0], 1);
+    require_near(training.gradient(), 1);
   });
 }
 
 TEST_CASE("a window that the end of the data cuts short is not lost") {
   const bool by_initial_size = GENERATE(true, false);
-  RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
-    Training training(self.group());
+  const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
+  RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
+    Training training(self.group(), false, memory.device);
     JoinOptions options;
     options.divide_by_initial_size = by_initial_size;
     Join join(
@@ -128,10 +144,10 @@ TEST_CASE("a window that the end of the data cuts short is not lost") {
     for (int i = 0; i < (self.rank() == 0 ? 3 : 5); ++i) {
       window.begin();
       join.begin_step();
-      for (double& element : training.data_parallel.gradient<double>(0)) element += self.rank() == 0 ? 1 : 10;
+      training.memory.add(training.data_parallel.gradient(0), self.rank() == 0 ? 1 : 10);
       training.data_parallel.mark_ready(0);
       if (!window.finish()) continue;
-      sum += training.data_parallel.gradient<double>(0)[0];
+      sum += training.gradient();
       training.optimizer.step();
     }
     join.finish();
@@ -143,7 +159,7 @@ TEST_CASE("a window that the end of the data cuts short is not lost") {
     const double b1 = first;
     const double b2 = 0.5 * b1 + second;
     const double b3 = 0.5 * b2 + third;
-    require_near(training.weight[0], -(b1 + b2 + b3));
+    require_near(training.memory.first(training.weight), -(b1 + b2 + b3));
   });
 }
 

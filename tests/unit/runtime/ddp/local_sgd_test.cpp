@@ -7,6 +7,7 @@
 #include "runtime/backend/backends.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
+#include "support/placed_memory.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
@@ -14,60 +15,80 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
+namespace {
+
+// Has one weight, whose gradient is a number of each rank.
+struct OneWeight {
+  PlacedMemory memory;
+  Buffer weight = memory.make(std::vector<double>(1));
+  DistributedDataParallel data_parallel;
+  Optimizer optimizer;
+
+  OneWeight(ProcessGroup& group, DeviceType device)
+      : memory(group, device),
+        data_parallel(group, {{"weight", weight, {1}}}, options()),
+        optimizer(data_parallel, SgdOptions{.learning_rate = 1}) {}
+
+  DataParallelOptions options() const {
+    DataParallelOptions result;
+    result.stream = memory.stream();
+    return result;
+  }
+  void backward(double gradient) {
+    data_parallel.zero_gradients();
+    memory.fill(data_parallel.gradient(0), gradient);
+    data_parallel.mark_ready(0);
+    data_parallel.finish();
+  }
+  double value() { return memory.first(weight); }
+};
+
+}  // namespace
+
 TEST_CASE("ranks step by themselves between averages") {
-  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
-    std::vector<double> weight(1);
-    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {1}}});
-    Optimizer optimizer(data_parallel, SgdOptions{.learning_rate = 1});
-    LocalSgd local(data_parallel, {.period = 3, .warmup_steps = 2});
+  const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
+  RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
+    OneWeight model(self.group(), memory.device);
+    LocalSgd local(model.data_parallel, {.period = 3, .warmup_steps = 2});
     std::vector<double> values;
     std::vector<bool> averaged;
     for (int step = 0; step < 9; ++step) {
-      data_parallel.zero_gradients();
-      data_parallel.gradient<double>(0)[0] = -1.0 - self.rank();  // the mean is -1.5
-      data_parallel.mark_ready(0);
-      data_parallel.finish();
-      optimizer.step();
+      model.backward(-1.0 - self.rank());  // the mean is -1.5
+      model.optimizer.step();
       averaged.push_back(local.step());
-      values.push_back(weight[0]);
+      values.push_back(model.value());
     }
     const double own = 1.0 + self.rank();
     const std::vector<double> expected = {1.5, 3, 3 + own, 3 + 2 * own, 7.5, 7.5 + own, 7.5 + 2 * own, 12, 12 + own};
     require(values == expected, "values");
     require(averaged == std::vector<bool>{false, false, false, false, true, false, false, true, false}, "averaged");
     local.average();
-    require(weight[0] == 13.5, "the last average");
+    require(model.value() == 13.5, "the last average");
   });
 }
 
 TEST_CASE("ranks that step by themselves skip a step together where one of them overflows") {
-  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
-    std::vector<double> weight(1);
-    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {1}}});
-    Optimizer optimizer(data_parallel, SgdOptions{.learning_rate = 1});
-    const LocalSgd local(data_parallel, {});
+  const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
+  RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
+    OneWeight model(self.group(), memory.device);
+    const LocalSgd local(model.data_parallel, {});
     LossScaler scaler({.scale = 8});
     for (const double gradient : {self.rank() == 1 ? INFINITY : 1.0, 1.0}) {
-      data_parallel.zero_gradients();
-      data_parallel.gradient<double>(0)[0] = gradient;
-      data_parallel.mark_ready(0);
-      data_parallel.finish();
-      const bool is_finite = scaler.unscale(optimizer);
-      if (is_finite) optimizer.step();
+      model.backward(gradient);
+      const bool is_finite = scaler.unscale(model.optimizer);
+      if (is_finite) model.optimizer.step();
     }
-    require(scaler.scale() == 4 && weight[0] == -0.25, "scale " + std::to_string(scaler.scale()));
+    require(scaler.scale() == 4 && model.value() == -0.25, "scale " + std::to_string(scaler.scale()));
   });
 }
 
 TEST_CASE("after local steps gradients are averaged again") {
-  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
-    std::vector<double> weight(1);
-    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {1}}});
-    { const LocalSgd local(data_parallel, {}); }
-    data_parallel.gradient<double>(0)[0] = self.rank();
-    data_parallel.mark_ready(0);
-    data_parallel.finish();
-    require(data_parallel.gradient<double>(0)[0] == 0.5, "mean");
+  const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
+  RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
+    OneWeight model(self.group(), memory.device);
+    { const LocalSgd local(model.data_parallel, {}); }
+    model.backward(self.rank());
+    require(model.memory.first(model.data_parallel.gradient(0)) == 0.5, "mean");
   });
 }
 
