@@ -1,4 +1,5 @@
 // Implements the driver's functions for modules and kernels.
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
@@ -47,6 +48,8 @@ EXPORT int cuLaunchKernel(void* function, unsigned blocks, unsigned blocks_y, un
   launch.kernel = static_cast<const PtxKernel*>(function);
   launch.blocks = blocks;
   launch.threads = threads;
+  static std::atomic<unsigned> launches = 0;
+  launch.number = launches++;
   launch.parameters.resize(launch.kernel->parameter_bytes);
   for (std::size_t i = 0; i < launch.kernel->parameters.size(); ++i) {
     const PtxParameter& parameter = launch.kernel->parameters[i];

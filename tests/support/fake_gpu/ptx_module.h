@@ -90,12 +90,14 @@ struct PtxLaunch {
   const PtxKernel* kernel = nullptr;
   unsigned blocks = 0;
   unsigned threads = 0;  // per block
+  unsigned number = 0;   // decides in which order threads and blocks run
   std::vector<std::byte> parameters;
   std::vector<DeviceBlock> memory;  // device_blocks(); the kernel may access nothing else
 };
 
-// Runs all blocks, one after the other, and their threads one after the other from barrier to barrier. Returns CUDA's
-// number for the error: 0, 700 (illegal address) or 716 (misaligned address).
+// Runs all blocks, one after the other, and their threads one after the other from barrier to barrier. Their order
+// changes, because a GPU has none. Returns CUDA's number for the error: 0, 700 (illegal address) or 716 (misaligned
+// address).
 int run_ptx(const PtxLaunch& launch);
 
 }  // namespace fake_gpu

@@ -15,6 +15,11 @@ void run_to_barrier(PtxThread& thread) {
   }
 }
 
+// Every second round has the opposite order, so that a missing barrier shows.
+unsigned in_order(unsigned round, unsigned index, unsigned count) {
+  return round % 2 == 0 ? index : count - 1 - index;
+}
+
 // Runs the threads of one block. `registers` has room for each thread, or for one if the kernel has no barrier.
 class Block {
  public:
@@ -40,9 +45,10 @@ class Block {
       threads.push_back(begin(block, index, registers_.data() + index * size_));
     }
     bool is_any_left = true;
-    while (is_any_left) {
+    for (unsigned round = launch_.number; is_any_left; ++round) {
       is_any_left = false;
-      for (PtxThread& thread : threads) {
+      for (unsigned index = 0; index < launch_.threads; ++index) {
+        PtxThread& thread = threads[in_order(round, index, launch_.threads)];
         if (thread.state == PtxThread::State::has_ended) continue;
         run_to_barrier(thread);
         if (thread.error != 0) return thread.error;
@@ -76,7 +82,7 @@ int run_ptx(const PtxLaunch& launch) {
   std::vector<std::uint32_t> hints(launch.kernel->code.size());
   Block block(launch, hints);
   for (unsigned index = 0; index < launch.blocks; ++index) {
-    if (const int error = block.run(index); error != 0) return error;
+    if (const int error = block.run(in_order(launch.number, index, launch.blocks)); error != 0) return error;
   }
   return 0;
 }
