@@ -92,8 +92,10 @@ DEVICE u64 thread_of_all() {
 DEVICE u64 threads_of_all() {
   return static_cast<u64>(blocks()) * kThreads;
 }
+// __syncthreads() is not used. The optimizer of clang 14 takes it for a function that cannot change a static variable,
+// and then keeps the thread's own value of shared memory in a register.
 DEVICE void wait_for_block() {
-  __syncthreads();
+  asm volatile("bar.sync 0;" ::: "memory");
 }
 DEVICE void atomic_add(u32& sum, u32 value) {
   __nvvm_atom_add_gen_i(reinterpret_cast<int*>(&sum), static_cast<int>(value));

@@ -1,0 +1,195 @@
+// Compares the kernels of the compression hooks with the functions for host memory. The kernels run in software, or on
+// this computer's GPU (DDP_TEST_GPU=1).
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "runtime/ddp/hooks/low_rank.h"
+#include "support/catch.h"
+#include "support/gpu_arrays.h"
+#include "support/random_seed.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+// Returns the indices of the elements with the largest magnitudes, as GpuMath defines them.
+std::vector<std::uint32_t> largest(std::span<const float> values, std::size_t kept) {
+  const auto magnitude = [&](std::uint32_t i) {
+    return std::isnan(values[i]) ? std::numeric_limits<float>::infinity() : std::abs(values[i]);
+  };
+  std::vector<std::uint32_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return magnitude(a) > magnitude(b); });
+  order.resize(kept);
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+void require_largest(GpuUnderTest& gpu, GpuArray& values, std::size_t kept) {
+  CAPTURE(kept);
+  const std::vector<std::uint32_t> expected = largest(values.values<float>(), kept);
+  GpuArray indices(gpu, DataType::i32, kept);
+  GpuArray picked(gpu, DataType::f32, kept);
+  gpu.math->take_largest(values.gpu(), indices.gpu(), picked.gpu(), gpu.stream);
+  REQUIRE(indices.downloaded<std::uint32_t>() == expected);
+  for (std::size_t k = 0; k < kept; ++k) {
+    picked.values<float>()[k] = values.values<float>()[expected[k]];
+    values.values<float>()[expected[k]] = 0;
+  }
+  REQUIRE(picked.first_difference() == -1);
+  REQUIRE(values.first_difference() == -1);
+}
+
+// Holds the matrices of a low-rank approximation.
+struct Matrices {
+  Matrices(GpuUnderTest& gpu, const MatrixShape& shape_, std::mt19937_64& random)
+      : shape(shape_),
+        m(gpu, DataType::f32, shape.rows * shape.columns),
+        p(gpu, DataType::f32, shape.rows * shape.rank),
+        q(gpu, DataType::f32, shape.columns * shape.rank) {
+    for (GpuArray* array : {&m, &p, &q}) array->fill(random, false);
+  }
+
+  MatrixShape shape;
+  GpuArray m;
+  GpuArray p;
+  GpuArray q;
+};
+
+constexpr std::array<MatrixShape, 6> kShapes = {MatrixShape{1, 1, 1}, {5, 7, 2},      {64, 300, 4},
+                                                {300, 64, 9},         {33, 1'000, 5}, {1'000, 3, 3}};
+
+// Returns whether all elements on the GPU are those on the host, up to the rounding of sums of `terms` products.
+bool is_close(GpuArray& array, std::size_t terms) {
+  const std::vector<float> on_gpu = array.downloaded<float>();
+  const auto limit = 1e-6 * std::sqrt(static_cast<double>(terms)) * 8;
+  return std::ranges::equal(on_gpu, array.values<float>(), [&](float a, float b) { return std::abs(a - b) <= limit; });
+}
+
+}  // namespace
+
+TEST_CASE("the largest elements are taken in order, the first ones of equal magnitudes, and NaN like infinity") {
+  const unsigned seed = random_seed();
+  INFO("DDP_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  GpuUnderTest gpu;
+  for (const std::size_t count : {std::size_t{1}, std::size_t{31}, std::size_t{1'025}, std::size_t{60'000}}) {
+    for (const std::size_t kept : {std::size_t{0}, std::size_t{1}, count / 100, count / 2, count}) {
+      for (const bool has_few_values : {false, true}) {
+        CAPTURE(count, has_few_values);
+        GpuArray values(gpu, DataType::f32, count, kept % 2);
+        values.fill(random);
+        if (has_few_values) {
+          for (float& value : values.values<float>()) value = static_cast<float>(static_cast<int>(random() % 5) - 2);
+          values.upload();
+        }
+        require_largest(gpu, values, kept);
+      }
+    }
+  }
+}
+
+TEST_CASE("more elements than one pass of all blocks holds are selected, too") {
+  std::mt19937_64 random(7);
+  GpuUnderTest gpu;
+  GpuArray values(gpu, DataType::f32, 400'000);
+  values.fill(random);
+  require_largest(gpu, values, 5'000);
+}
+
+TEST_CASE("picked elements are added back at their places") {
+  std::mt19937_64 random(3);
+  GpuUnderTest gpu;
+  constexpr std::size_t kCount = 2'000;
+  GpuArray indices(gpu, DataType::i32, kCount / 3);
+  GpuArray values(gpu, DataType::f32, kCount / 3);
+  GpuArray to(gpu, DataType::f32, kCount);
+  values.fill(random);
+  to.fill(random);
+  for (std::size_t k = 0; k < kCount / 3; ++k) {
+    indices.values<std::int32_t>()[k] = static_cast<std::int32_t>(3 * k + k % 3);
+    to.values<float>()[3 * k + k % 3] += values.values<float>()[k] * 0.3F;
+  }
+  indices.upload();
+  gpu.math->scatter_add(indices.gpu(), values.gpu(), 0.3, to.gpu(), gpu.stream);
+  CHECK(to.first_difference() == -1);
+}
+
+TEST_CASE("products of matrices are those of the host") {
+  const unsigned seed = random_seed();
+  INFO("DDP_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  GpuUnderTest gpu;
+  for (const MatrixShape& shape : kShapes) {
+    CAPTURE(shape.rows, shape.columns, shape.rank);
+    Matrices x(gpu, shape, random);
+    Matrices y(gpu, shape, random);
+    multiply(shape, x.m.values<float>(), x.q.values<float>(), y.p.values<float>());
+    gpu.math->multiply(shape, x.m.gpu(), x.q.gpu(), y.p.gpu(), gpu.stream);
+    CHECK(is_close(y.p, shape.columns));
+    multiply_transposed(shape, x.m.values<float>(), x.p.values<float>(), y.q.values<float>());
+    gpu.math->multiply_transposed(shape, x.m.gpu(), x.p.gpu(), y.q.gpu(), gpu.stream);
+    CHECK(is_close(y.q, shape.rows));
+    expand(shape, x.p.values<float>(), x.q.values<float>(), y.m.values<float>());
+    gpu.math->expand(shape, x.p.gpu(), x.q.gpu(), y.m.gpu(), gpu.stream);
+    CHECK(y.m.first_difference() == -1);
+  }
+}
+
+TEST_CASE("columns are orthonormalised as on the host, with the same bits each time") {
+  std::mt19937_64 random(11);
+  GpuUnderTest gpu;
+  for (const MatrixShape& shape : kShapes) {
+    if (shape.rows < shape.rank) continue;
+    CAPTURE(shape.rows, shape.rank);
+    Matrices x(gpu, shape, random);
+    gpu.math->orthonormalise(shape, x.p.gpu(), gpu.stream);
+    const std::vector<float> once = x.p.downloaded<float>();
+    x.p.upload();
+    gpu.math->orthonormalise(shape, x.p.gpu(), gpu.stream);
+    CHECK(x.p.downloaded<float>() == once);
+    orthonormalise(shape.rows, shape.rank, x.p.values<float>());
+    CHECK(is_close(x.p, 1));
+  }
+}
+
+TEST_CASE("a column that depends on earlier ones, or is 0, becomes 0") {
+  std::mt19937_64 random(12);
+  GpuUnderTest gpu;
+  const MatrixShape shape{200, 1, 4};
+  Matrices x(gpu, shape, random);
+  const std::span<float> p = x.p.values<float>();
+  for (std::size_t i = 0; i < shape.rows; ++i) {
+    p[i * 4 + 1] = 0;
+    p[i * 4 + 2] = -3 * p[i * 4];
+  }
+  x.p.upload();
+  gpu.math->orthonormalise(shape, x.p.gpu(), gpu.stream);
+  orthonormalise(shape.rows, shape.rank, p);
+  CHECK(is_close(x.p, 1));
+  const std::vector<float> on_gpu = x.p.downloaded<float>();
+  for (std::size_t i = 0; i < shape.rows; ++i) CHECK((on_gpu[i * 4 + 1] == 0 && on_gpu[i * 4 + 2] == 0));
+}
+
+TEST_CASE("columns that are 0 or not finite are replaced, and others are not") {
+  std::mt19937_64 random(13);
+  GpuUnderTest gpu;
+  const MatrixShape shape{1, 300, 5};
+  Matrices x(gpu, shape, random);
+  Matrices fallback(gpu, shape, random);
+  const std::span<float> q = x.q.values<float>();
+  const auto replace_on_host = [&](std::size_t k) {
+    for (std::size_t j = 0; j < shape.columns; ++j) q[j * 5 + k] = fallback.q.values<float>()[j * 5 + k];
+  };
+  for (std::size_t j = 0; j < shape.columns; ++j) q[j * 5] = 0;
+  q[299 * 5 + 2] = std::numeric_limits<float>::infinity();
+  q[7 * 5 + 4] = std::nanf("");
+  q[3 * 5 + 1] = 0;
+  x.q.upload();
+  gpu.math->replace_columns(shape, fallback.q.gpu(), x.q.gpu(), gpu.stream);
+  for (const std::size_t k : {0, 2, 4}) replace_on_host(k);
+  CHECK(x.q.first_difference() == -1);
+}
