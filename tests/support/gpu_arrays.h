@@ -40,7 +40,10 @@ class GpuArray {
     require_cuda(gpu_.cuda, gpu_.cuda.allocate(memory_, bytes_.size()), "allocate");
     upload();
   }
-  ~GpuArray() { gpu_.cuda.release(memory_); }
+  ~GpuArray() {
+    download();  // the stream may still use the memory
+    gpu_.cuda.release(memory_);
+  }
   GpuArray(const GpuArray&) = delete;
   GpuArray& operator=(const GpuArray&) = delete;
 

@@ -15,9 +15,10 @@ void run_to_barrier(PtxThread& thread) {
   }
 }
 
-// Every second round has the opposite order, so that a missing barrier shows.
+// Chooses the ascending or the descending order as if at random, so that a missing barrier shows.
 unsigned in_order(unsigned round, unsigned index, unsigned count) {
-  return round % 2 == 0 ? index : count - 1 - index;
+  const bool is_ascending = (round * 2654435761U >> 16) % 2 == 0;
+  return is_ascending ? index : count - 1 - index;
 }
 
 // Runs the threads of one block. `registers` has room for each thread, or for one if the kernel has no barrier.
