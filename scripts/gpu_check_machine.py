@@ -1,4 +1,6 @@
 """The node of scripts/gpu_check: its libraries, its GPUs, and programs that run on it within limits."""
+from __future__ import annotations
+
 import json
 import os
 import pathlib

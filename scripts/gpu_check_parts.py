@@ -1,12 +1,15 @@
 """The parts of scripts/gpu_check, in the order of their worth. Each one says what it proves, and what it does not."""
+from __future__ import annotations
+
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from typing import Callable, NamedTuple
 
-from gpu_check_machine import Done, Machine, ways_of_two_ranks
+from gpu_check_machine import CLAIMED, OWN_GPUS, Done, Machine, ways_of_two_ranks
 
 HANG_LIMIT = 6  # seconds
 MOST_GROWTH = 1000  # bytes of host memory per step; a step that leaves its CUDA events needs several times as many
@@ -277,11 +280,15 @@ def sanitizer(machine: Machine, results: Results, options) -> None:
     what = "train_cuda under compute-sanitizer"
     if not (machine.bin / "train_cuda").exists():
         return results.note(what, None, "train_cuda was not packed")
-    found = [str(path) for path in (*pathlib.Path("/usr/local").glob("cuda*/bin/compute-sanitizer"),
-                                    *pathlib.Path("/usr/bin").glob("compute-sanitizer"))]
-    if not found:
+    folders = ["/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer",
+               *(str(path) for base in sys.path if base for path in pathlib.Path(base).glob("nvidia/*/bin"))]
+    tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=":".join(folders))
+    if tool is None:
         return results.note(what, None, "compute-sanitizer is not installed")
-    done = machine.run(found[0], "--error-exitcode", "9", machine.bin / "train_cuda", "--steps", 260, DDP_BACKEND="nccl")
+    done = machine.run(tool, "--error-exitcode", "9", machine.bin / "train_cuda", "--steps", min(options.steps, 260),
+                       DDP_BACKEND="nccl")
+    if done.is_late and "Invalid" not in done.out + done.err:
+        return results.note(what, None, "no error, but it did not end within the limit")
     results.ended(what, done, "no error")
 
 
@@ -296,7 +303,8 @@ def torch(machine: Machine, results: Results, options) -> None:
         def launch(ranks: int, text: str, *launcher_options: str, **variables: str) -> Done:
             script = folder / "job.py"
             script.write_text(text)
-            way = machine.way(ranks)
+            # PyTorch may have an older NCCL than the packed programs, and this way works with all of them.
+            way = CLAIMED if ranks > 1 and machine.found["devices"] == 1 else OWN_GPUS
             # The launcher needs the packed libraries, and Python its own.
             return machine.run(machine.bin / "ddplaunch", f"--nproc_per_node={ranks}", "--oversubscribe", *launcher_options,
                                "env", f"LD_LIBRARY_PATH={machine.original.get('LD_LIBRARY_PATH', '')}", *way.prefix(),
