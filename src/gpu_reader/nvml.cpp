@@ -18,6 +18,7 @@ namespace ddp::gpu_reader {
 namespace {
 
 using launcher::GpuCounters;
+using launcher::GpuHolder;
 
 // These declarations are NVML's binary interface, as its reference describes it.
 using Device = void*;
@@ -61,6 +62,7 @@ constexpr unsigned kPcieSentBytes = 197;
 constexpr unsigned kPcieReceivedBytes = 198;
 
 constexpr unsigned kMostProcesses = 256;
+constexpr unsigned long long kNotAvailable = ULLONG_MAX;  // NVML_VALUE_NOT_AVAILABLE
 constexpr std::uint64_t kKib = 1024;
 
 // Returns whether the driver's pids are valid here. In a container the driver reports pids of the node, which may be
@@ -101,7 +103,7 @@ struct Nvml::State {
   bool pids_are_known = pids_are_the_nodes();
 
   std::optional<std::uint64_t> moved_bytes(Device device) const;
-  std::vector<pid_t> processes_of(Device device) const;
+  std::vector<GpuHolder> holders_of(Device device) const;
 };
 
 // Returns std::nullopt unless the counters cover all links that may carry data.
@@ -130,13 +132,16 @@ std::optional<std::uint64_t> Nvml::State::moved_bytes(Device device) const {
   return *pcie_sent + *pcie_received + kKib * (nvlink_sent.value_or(0) + nvlink_received.value_or(0));
 }
 
-std::vector<pid_t> Nvml::State::processes_of(Device device) const {
+std::vector<GpuHolder> Nvml::State::holders_of(Device device) const {
   std::array<Process, kMostProcesses> list{};
   unsigned found = kMostProcesses;
-  if (!pids_are_known || processes == nullptr || processes(device, &found, list.data()) != kSuccess) return {};
-  std::vector<pid_t> pids;
-  for (unsigned i = 0; i < std::min(found, kMostProcesses); ++i) pids.push_back(static_cast<pid_t>(list[i].pid));
-  return pids;
+  if (processes == nullptr || processes(device, &found, list.data()) != kSuccess) return {};
+  std::vector<GpuHolder> holders;
+  for (unsigned i = 0; i < std::min(found, kMostProcesses); ++i) {
+    const bool is_known = list[i].used_memory != kNotAvailable;
+    holders.push_back({static_cast<pid_t>(list[i].pid), is_known ? std::optional(list[i].used_memory) : std::nullopt});
+  }
+  return holders;
 }
 
 Nvml::Nvml(std::shared_ptr<const State> state) : state_(std::move(state)) {}
@@ -179,8 +184,14 @@ std::vector<GpuCounters> Nvml::read() const {
   for (const auto& [device, uuid] : state_->gpus) {
     Utilization rates{};
     const bool is_known = state_->utilization(device, &rates) == kSuccess;
-    node_gpus.push_back({uuid, is_known ? std::optional(static_cast<int>(rates.gpu)) : std::nullopt,
-                         state_->moved_bytes(device), state_->processes_of(device)});
+    GpuCounters gpu{
+        uuid, is_known ? std::optional(static_cast<int>(rates.gpu)) : std::nullopt, state_->moved_bytes(device), {}};
+    gpu.holders = state_->holders_of(device);
+    gpu.has_node_pids = !state_->pids_are_known;
+    if (state_->pids_are_known) {
+      for (const GpuHolder& holder : gpu.holders) gpu.processes.push_back(holder.pid);
+    }
+    node_gpus.push_back(std::move(gpu));
   }
   return node_gpus;
 }

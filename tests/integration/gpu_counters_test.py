@@ -106,14 +106,17 @@ def nothing_is_known_of_a_gpu_that_does_not_answer() -> None:
 
 def the_reader_tells_what_the_driver_tells() -> None:
     machine = Machine()
-    machine.do("5 100 - -", "6 200 3 4711")
+    machine.do("5 100 - -", "6 200 3 4711,4712:1048576")
     with subprocess.Popen([BIN / "ddp_gpu_reader"], env=machine.environment(), stdout=subprocess.PIPE, text=True) as reader:
         gpus = json.loads(reader.stdout.readline())
         reader.stdout.close()
         assert reader.wait(60) == -signal.SIGPIPE, reader.returncode
-    pids = [4711] if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]" else []
-    assert gpus == [{"uuid": "GPU-0", "busy_percent": 5, "moved_bytes": 100, "processes": []},
-                    {"uuid": "GPU-1", "busy_percent": 6, "moved_bytes": 200 + 3 * 1024, "processes": pids}], gpus
+    sees_node = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
+    common = {"has_node_pids": not sees_node}
+    holders = [{"pid": 4711, "bytes": None}, {"pid": 4712, "bytes": 1048576}]
+    assert gpus == [{"uuid": "GPU-0", "busy_percent": 5, "moved_bytes": 100, "processes": [], "holders": [], **common},
+                    {"uuid": "GPU-1", "busy_percent": 6, "moved_bytes": 200 + 3 * 1024,
+                     "processes": [4711, 4712] if sees_node else [], "holders": holders, **common}], gpus
     nothing = machine.path / "nothing"
     nothing.mkdir()
     missing = subprocess.run([BIN / "ddp_gpu_reader"], env=machine.environment(nothing), capture_output=True, text=True)

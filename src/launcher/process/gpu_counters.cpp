@@ -22,6 +22,20 @@ std::optional<Number> number_in(const Json& json, const char* name) {
   return number.is_null() ? std::nullopt : std::optional(number.get<Number>());
 }
 
+Json holders_json(std::span<const GpuHolder> holders) {
+  Json list = Json::array();
+  for (const GpuHolder& holder : holders) list.push_back({{"pid", holder.pid}, {"bytes", or_null(holder.bytes)}});
+  return list;
+}
+
+std::vector<GpuHolder> holders_in(const Json& gpu) {
+  std::vector<GpuHolder> holders;
+  for (const Json& holder : gpu.at("holders")) {
+    holders.push_back({holder.at("pid").get<pid_t>(), number_in<std::uint64_t>(holder, "bytes")});
+  }
+  return holders;
+}
+
 std::vector<const GpuCounters*> used_by(std::span<const pid_t> processes, std::span<const GpuCounters> node_gpus) {
   std::vector<const GpuCounters*> used;
   for (const GpuCounters& gpu : node_gpus) {
@@ -40,7 +54,9 @@ std::string to_line(std::span<const GpuCounters> node_gpus) {
     line.push_back({{"uuid", gpu.uuid},
                     {"busy_percent", or_null(gpu.busy_percent)},
                     {"moved_bytes", or_null(gpu.moved_bytes)},
-                    {"processes", gpu.processes}});
+                    {"processes", gpu.processes},
+                    {"holders", holders_json(gpu.holders)},
+                    {"has_node_pids", gpu.has_node_pids}});
   }
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -49,7 +65,8 @@ std::optional<std::vector<GpuCounters>> gpus_from_line(std::string_view line) tr
   std::vector<GpuCounters> node_gpus;
   for (const Json& gpu : Json::parse(line)) {
     node_gpus.push_back({gpu.at("uuid").get<std::string>(), number_in<int>(gpu, "busy_percent"),
-                         number_in<std::uint64_t>(gpu, "moved_bytes"), gpu.at("processes").get<std::vector<pid_t>>()});
+                         number_in<std::uint64_t>(gpu, "moved_bytes"), gpu.at("processes").get<std::vector<pid_t>>(),
+                         holders_in(gpu), gpu.at("has_node_pids").get<bool>()});
   }
   return node_gpus;
 } catch (const Json::exception&) {

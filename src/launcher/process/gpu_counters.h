@@ -12,12 +12,24 @@
 
 namespace ddp::launcher {
 
+// Represents a process that computes on a GPU.
+struct GpuHolder {
+  pid_t pid = 0;
+  std::optional<std::uint64_t> bytes;  // memory of the GPU that it holds; std::nullopt if unknown
+
+  friend bool operator==(const GpuHolder&, const GpuHolder&) = default;
+};
+
 // Represents one GPU. A value is std::nullopt if it could not be read.
 struct GpuCounters {
   std::string uuid;                          // for example "GPU-5f1c…"
   std::optional<int> busy_percent;           // percentage of the last second (or less) in which a kernel ran
   std::optional<std::uint64_t> moved_bytes;  // bytes over PCIe and NVLink since the driver was loaded
   std::vector<pid_t> processes;              // processes that are known to use it
+  // These are all processes on the GPU, as the driver counts them. In a container, their pids are the node's, and
+  // `processes` is empty.
+  std::vector<GpuHolder> holders = {};
+  bool has_node_pids = false;  // the pids of the holders are not those that this process sees
 
   friend bool operator==(const GpuCounters&, const GpuCounters&) = default;
 };

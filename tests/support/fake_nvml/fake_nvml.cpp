@@ -1,11 +1,12 @@
 // Replaces libnvidia-ml.so.1. The file that FAKE_NVML names describes its GPUs, and is read at each call. It has a line
-// per GPU, "UUID BUSY_PERCENT PCIE_BYTES NVLINK_KIB PID", in which "-" is a value that is not available. Without the
-// file, calls hang.
+// per GPU, "UUID BUSY_PERCENT PCIE_BYTES NVLINK_KIB PIDS", in which "-" is a value that is not available. PIDS are the
+// processes on the GPU, separated by commas, each as PID or PID:BYTES. Without the file, calls hang.
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kNotSupported = 3;
+constexpr unsigned long long kNotAvailable = ~0ULL;
 constexpr unsigned kUnsignedInt = 1;
 constexpr unsigned kUnsignedLongLong = 3;
 
@@ -21,14 +23,14 @@ struct Gpu {
   std::string busy;
   std::string pcie;
   std::string nvlink;
-  std::string pid;
+  std::string pids;
 };
 
 std::vector<Gpu> gpus() {
   std::ifstream file(std::getenv("FAKE_NVML"));
   while (!file) ::pause();
   std::vector<Gpu> result;
-  for (Gpu gpu; file >> gpu.uuid >> gpu.busy >> gpu.pcie >> gpu.nvlink >> gpu.pid;) result.push_back(gpu);
+  for (Gpu gpu; file >> gpu.uuid >> gpu.busy >> gpu.pcie >> gpu.nvlink >> gpu.pids;) result.push_back(gpu);
   return result;
 }
 
@@ -93,8 +95,15 @@ int nvmlDeviceGetUtilizationRates(void* device, nvmlUtilization_t* rates) {
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, nvmlProcessInfo_t* list) {
   const Gpu gpu = gpu_of(device);
-  *count = gpu.pid == "-" ? 0 : 1;
-  if (*count > 0) list[0] = {static_cast<unsigned>(std::stoul(gpu.pid)), 0, 0, 0};
+  *count = 0;
+  if (gpu.pids == "-") return kSuccess;
+  std::istringstream words(gpu.pids);
+  for (std::string word; std::getline(words, word, ',');) {
+    const std::size_t colon = word.find(':');
+    const bool is_known = colon != std::string::npos;
+    list[(*count)++] = {static_cast<unsigned>(std::stoul(word)),
+                        is_known ? std::stoull(word.substr(colon + 1)) : kNotAvailable, 0, 0};
+  }
   return kSuccess;
 }
 

@@ -14,7 +14,7 @@ const std::vector<GpuCounters> kNodeGpus = {{"GPU-aa", 7, 1000, {55}}, {"GPU-bb"
 }  // namespace
 
 TEST_CASE("a line of the GPU reader is read back") {
-  const std::vector<GpuCounters> node_gpus = {kNodeGpus[0], {"GPU-cc", {}, {}, {}}};
+  const std::vector<GpuCounters> node_gpus = {kNodeGpus[0], {"GPU-cc", {}, {}, {}, {{7, {}}, {8, 1 << 20}}, true}};
   const std::string line = to_line(node_gpus);
   CHECK(line.ends_with("\n"));
   CHECK(gpus_from_line(line) == node_gpus);
