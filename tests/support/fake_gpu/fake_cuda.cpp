@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -132,6 +133,13 @@ EXPORT int cuDeviceGetPCIBusId(char* text, int bytes, int device) {
 }
 // Derives the UUID from the host's name and the device, as each GPU has another one.
 EXPORT int cuDeviceGetUuid_v2(std::array<unsigned char, 16>* uuid, int device) {
+  if (const char* list = std::getenv("FAKE_GPU_UUIDS"); list != nullptr) {
+    const std::string digits = std::string(list).substr(static_cast<std::size_t>(device) * 33, 32);
+    for (std::size_t i = 0; i < uuid->size(); ++i) {
+      (*uuid)[i] = static_cast<unsigned char>(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
+    }
+    return kCudaSuccess;
+  }
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::size_t hash = std::hash<std::string_view>()(host.data());
@@ -296,12 +304,17 @@ EXPORT int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
   return kCudaSuccess;
 }
 EXPORT int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
-  constexpr std::size_t kMemory = std::size_t{8} << 30;
   RETURN_ERROR_OF(unsafe_call_error());
-  if (bytes > kMemory) return kOutOfMemory;
+  if (!fits(bytes)) return kOutOfMemory;
   void* made = allocate(bytes);
   *pointer = reinterpret_cast<unsigned long long>(made);
   return made == nullptr ? kOutOfMemory : kCudaSuccess;
+}
+EXPORT int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  RETURN_ERROR_OF(context_error());
+  *free = free_memory();
+  *total = device_memory();
+  return kCudaSuccess;
 }
 // Waits for the whole device, as CUDA may do.
 EXPORT int cuMemFree_v2(unsigned long long pointer) {

@@ -190,6 +190,22 @@ void* allocate(std::size_t bytes) {
   return block;
 }
 
+std::size_t device_memory() {
+  const char* text = std::getenv("FAKE_GPU_MEMORY");
+  return text == nullptr ? std::size_t{8} << 30 : std::strtoull(text, nullptr, 10);
+}
+
+std::size_t free_memory() {
+  const std::lock_guard lock(world().memory_mutex);
+  std::size_t used = 0;
+  for (const auto& [address, block] : world().blocks) used += block.second == current ? block.first : 0;
+  return device_memory() - std::min(used, device_memory());
+}
+
+bool fits(std::size_t bytes) {
+  return bytes <= free_memory();
+}
+
 bool release(void* block) {
   std::size_t bytes = 0;
   {

@@ -6,6 +6,8 @@
 // fake_cuda.cpp and fake_nccl.cpp export only the functions that the runtime looks up. These variables configure them:
 //
 //   FAKE_GPU_COUNT                number of devices (8); if 0, cuInit fails as without a GPU
+//   FAKE_GPU_MEMORY               bytes of a device's memory (8 GiB)
+//   FAKE_GPU_UUIDS                UUIDs of the devices, 32 hexadecimal digits each, separated by commas
 //   FAKE_GPU_DELAY                if set, every action on a stream first waits for a random time up to this (µs)
 //   CUDA_DEVICE_MAX_CONNECTIONS   number of hardware queues of a device (8)
 //   FAKE_NCCL_VERSION             version (22907)
@@ -99,7 +101,11 @@ int capture_error();
 
 // Device memory is registered, so that its pointers can be recognised. Memory that was released stays unmapped until
 // the end, so that a use of it is noticed.
+// allocate() returns null if no device is current. fits() returns whether the current device has so much free memory.
 void* allocate(std::size_t bytes);
+std::size_t device_memory();
+std::size_t free_memory();
+bool fits(std::size_t bytes);
 bool release(void* memory);
 // Returns the device of the memory, or -1.
 int device_of(const void* memory);

@@ -308,6 +308,7 @@ EXPORT int ncclRecv(void* receive, std::size_t count, int type, int peer, void* 
 }
 EXPORT int ncclMemAlloc(void** memory, std::size_t bytes) {
   if (context_error() != kCudaSuccess || capture_error() != kCudaSuccess) return kUnhandledCudaError;
+  if (!fits(bytes)) return kUnhandledCudaError;
   *memory = allocate(bytes);
   return *memory == nullptr ? kUnhandledCudaError : kSuccess;
 }

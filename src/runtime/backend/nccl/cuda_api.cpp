@@ -53,6 +53,7 @@ struct CudaFunctions : SharedLibrary {
   CudaStatus (*event_elapsed_time)(float* milliseconds, Handle earlier, Handle later) = require("cuEventElapsedTime");
   CudaStatus (*memory_allocate)(Address* memory, std::size_t bytes) = require("cuMemAlloc_v2");
   CudaStatus (*memory_free)(Address memory) = require("cuMemFree_v2");
+  CudaStatus (*memory_get_info)(std::size_t* free, std::size_t* total) = require("cuMemGetInfo_v2");
   CudaStatus (*host_allocate)(void** memory, std::size_t bytes, unsigned flags) = require("cuMemHostAlloc");
   CudaStatus (*host_free)(void* memory) = require("cuMemFreeHost");
   CudaStatus (*memory_copy_async)(Address to, Address from, std::size_t bytes,
@@ -178,6 +179,7 @@ CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
     memory = reinterpret_cast<void*>(made);  // NOLINT(performance-no-int-to-ptr): CUDA's addresses are integers
     return status;
   };
+  api.memory_info = [f](std::size_t& free, std::size_t& total) { return f->memory_get_info(&free, &total); };
   api.release = [f](void* memory) { return f->memory_free(address(memory)); };
   api.allocate_pinned = [f](void*& memory, std::size_t bytes) {
     return f->host_allocate(&memory, bytes, kHostPortable);

@@ -15,6 +15,7 @@ namespace ddp::internal {
 using CudaStatus = int;
 inline constexpr CudaStatus kCudaSuccess = 0;
 inline constexpr CudaStatus kCudaInvalidHandle = 400;
+inline constexpr CudaStatus kCudaOutOfMemory = 2;
 inline constexpr CudaStatus kCudaNotReady = 600;
 inline constexpr int kCudaCaptureRelaxed = 2;
 
@@ -63,6 +64,8 @@ struct CudaApi {
   std::function<CudaStatus(CudaEventHandle earlier, CudaEventHandle later, double& seconds)> seconds_between;
 
   std::function<CudaStatus(void*& memory, std::size_t bytes)> allocate;
+  // Finds the free memory and all memory of the calling thread's GPU, in bytes.
+  std::function<CudaStatus(std::size_t& free, std::size_t& total)> memory_info;
   std::function<CudaStatus(void* memory)> release;
   // Allocates page-locked host memory.
   std::function<CudaStatus(void*& memory, std::size_t bytes)> allocate_pinned;

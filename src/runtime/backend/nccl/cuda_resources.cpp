@@ -13,6 +13,25 @@ void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& act
   throw Error(ErrorKind::internal, "CUDA cannot " + action + " (" + cuda.error_name(status) + ")");
 }
 
+void require_gpu_memory(const CudaApi& cuda, CudaStatus status, const GpuMemoryRequest& request) {
+  if (status != kCudaOutOfMemory) {
+    return require_cuda(cuda, status, "allocate " + std::to_string(request.bytes) + " bytes of GPU memory");
+  }
+  std::string text = "out of GPU memory: " + base::human_bytes(request.bytes) + " were requested";
+  if (request.device) text += " on GPU " + std::to_string(*request.device);
+  if (request.rank) text += " by rank " + std::to_string(*request.rank);
+  if (!request.purpose.empty()) text += " " + std::string(request.purpose);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (cuda.memory_info(free, total) == kCudaSuccess) {
+    text += ", where " + base::human_bytes(free) + " of " + base::human_bytes(total) + " are free";
+  }
+  throw Error(ErrorKind::unavailable,
+              text + " (" + cuda.error_name(status) +
+                  "). Try a smaller batch with gradient accumulation, or ddp::ShardOptimizer. nvidia-smi shows other "
+                  "processes that hold memory on the GPU.");
+}
+
 GpuScope::GpuScope(const CudaApi& cuda, int device) : cuda_(cuda) {
   require_cuda(cuda_, cuda_.set_device(device), "use GPU " + std::to_string(device));
   require_cuda(cuda_, cuda_.exchange_capture_mode(mode_), "set the thread's capture mode");

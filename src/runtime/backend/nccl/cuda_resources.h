@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/backend/nccl/cuda_api.h"
@@ -15,6 +18,19 @@ namespace ddp::internal {
 // cannot
 // ...".
 void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& action);
+
+// Describes a request for GPU memory, for its error.
+struct GpuMemoryRequest {
+  std::size_t bytes = 0;
+  std::string_view purpose = {};   // such as "to stage a host buffer"; may be empty
+  std::optional<int> device = {};  // the GPU's number in this process
+  std::optional<int> rank = {};
+};
+
+// Throws `unavailable` if the status says that the GPU has too little memory. The error says how much was requested and
+// how much is free, and what to try. ddplaunch reads the numbers and adds the processes that hold memory on the GPU.
+// Throws `internal` for any other failure.
+void require_gpu_memory(const CudaApi& cuda, CudaStatus status, const GpuMemoryRequest& request);
 
 // Makes the GPU current for the calling thread; every function that calls CUDA needs this. While the object exists, the
 // thread's calls do not disturb a program that captures a CUDA graph: an event that a thread queries would otherwise

@@ -35,10 +35,11 @@ std::size_t size_class(std::size_t bytes) {
 
 class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
  public:
-  State(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look)
+  State(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look, std::optional<int> rank)
       : libraries_(std::move(libraries)),
         cuda_(libraries_->cuda),
         device_(device),
+        rank_(rank),
         look_(std::move(look)),
         events_(cuda_),
         copies_(cuda_) {}
@@ -233,7 +234,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     if (status != kCudaSuccess && is_swept(libraries_->closing_limit)) {
       status = allocate_by_driver(memory, bytes, by_nccl);
     }
-    require_cuda(cuda_, status, "allocate " + std::to_string(bytes) + " bytes of GPU memory");
+    require_gpu_memory(cuda_, status, {bytes, "", device_, rank_});
     RegisterMemory function;
     {
       const std::lock_guard lock(mutex_);
@@ -268,6 +269,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   const std::shared_ptr<const GpuLibraries> libraries_;
   const CudaApi& cuda_;
   const int device_;
+  const std::optional<int> rank_;
   const std::function<void()> look_;
   CudaEvents events_;
   CudaStream copies_;
@@ -281,10 +283,11 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   std::array<std::vector<void*>, 16> free_blocks_;  // by size class
 };
 
-GpuHeap::GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look)
+GpuHeap::GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look,
+                 std::optional<int> rank)
     : state_([&] {
         const GpuScope scope(libraries->cuda, device);
-        return std::make_shared<State>(libraries, device, std::move(look));
+        return std::make_shared<State>(libraries, device, std::move(look), rank);
       }()) {}
 
 void GpuHeap::register_with(RegisterMemory function) {

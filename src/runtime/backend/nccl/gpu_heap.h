@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "runtime/backend/nccl/cuda_resources.h"
 #include "runtime/backend/nccl/gpu_libraries.h"
@@ -25,8 +26,10 @@ using RegisterMemory = std::function<HeapTask(void* memory, std::size_t bytes)>;
 // Memory may outlive the heap's group. Any thread may call any function.
 class GpuHeap {
  public:
-  // allocate() and wait_for() call `look` again and again while they wait for the GPU. The function may throw.
-  GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look);
+  // allocate() and wait_for() call `look` again and again while they wait for the GPU. The function may throw. Errors
+  // name the rank.
+  GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look,
+          std::optional<int> rank = {});
 
   // Memory that is allocated later is registered with it. An empty function ends that.
   void register_with(RegisterMemory function);
@@ -40,7 +43,7 @@ class GpuHeap {
   // work, so this wait has no limit of its own.
   void wait_for(CudaStreamHandle stream);
 
-  // Returns zeroed memory of the GPU. Throws `internal` if there is too little.
+  // Returns zeroed memory of the GPU. Throws `unavailable` if there is too little.
   std::shared_ptr<void> allocate(std::size_t bytes);
   // Returns zeroed, page-locked memory of the host.
   std::shared_ptr<void> allocate_pinned(std::size_t bytes);

@@ -58,8 +58,9 @@ NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> s
       libraries_(std::move(libraries)),
       cuda_(libraries_->cuda),
       device_(device),
-      heap_(std::make_shared<GpuHeap>(libraries_, device_,
-                                      [members = members(options_.rank, options_.size)] { members.look_around(); })) {}
+      heap_(std::make_shared<GpuHeap>(
+          libraries_, device_, [members = members(options_.rank, options_.size)] { members.look_around(); },
+          options_.rank)) {}
 
 // From now on, memory is registered with the communicator of the group's collectives.
 void NcclBackend::register_memory() {

@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include "support/catch.h"
+#include "support/expect_error.h"
 #include "support/gpu_libraries.h"
 
 namespace {
@@ -32,6 +33,28 @@ TEST_CASE("a failed cuda call is an error with the action and cuda's name for th
   CHECK_NOTHROW(ddp::internal::require_cuda(cuda.api, ddp::internal::kCudaSuccess, "make a stream"));
   CHECK_THROWS_WITH(ddp::internal::require_cuda(cuda.api, 2, "make a stream"),
                     "CUDA cannot make a stream (CUDA_ERROR_OUT_OF_MEMORY)");
+}
+
+TEST_CASE("a gpu without enough memory is an error that says how much was requested and is free") {
+  CountedCuda cuda;
+  cuda.api.memory_info = [](std::size_t& free, std::size_t& total) {
+    free = std::size_t{3} << 29;
+    total = std::size_t{79} << 30;
+    return ddp::internal::kCudaSuccess;
+  };
+  const auto refused = [&](ddp::internal::CudaStatus status) {
+    ddp::internal::require_gpu_memory(cuda.api, status, {std::size_t{2} << 30, "", 1, 5});
+  };
+  CHECK_NOTHROW(refused(ddp::internal::kCudaSuccess));
+  ddp::test::expect_error(
+      ddp::ErrorKind::unavailable,
+      {"out of GPU memory: 2 GiB were requested on GPU 1 by rank 5, where 1.5 GiB of 79 GiB are free "
+       "(CUDA_ERROR_OUT_OF_MEMORY). Try a smaller batch"},
+      [&] { refused(ddp::internal::kCudaOutOfMemory); });
+  ddp::test::expect_error(ddp::ErrorKind::internal, {"allocate 2147483648 bytes of GPU memory"}, [&] { refused(100); });
+  cuda.api.memory_info = [](std::size_t&, std::size_t&) { return ddp::internal::CudaStatus(100); };
+  ddp::test::expect_error(ddp::ErrorKind::unavailable, {"by rank 5 (CUDA_ERROR_OUT_OF_MEMORY)"},
+                          [&] { refused(ddp::internal::kCudaOutOfMemory); });
 }
 
 TEST_CASE("a stream is destroyed at the end unless it was abandoned") {

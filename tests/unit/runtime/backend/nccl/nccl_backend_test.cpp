@@ -135,7 +135,8 @@ TEST_CASE("a gpu without room for staging is an error that says how much was wan
   libraries->nccl.allocate = nullptr;
   libraries->cuda.allocate = [](void*&, std::size_t) { return 2; };
   std::vector<float> values(100'000);
-  expect_error(ErrorKind::internal, {"800256 bytes", "CUDA_ERROR_OUT_OF_MEMORY"},
+  expect_error(ErrorKind::unavailable,
+               {"out of GPU memory: 781.5 KiB were requested on GPU 0 by rank 0", "CUDA_ERROR_OUT_OF_MEMORY"},
                [&] { backend->run(with_timeout(all_reduce(values))); });
 }
 
