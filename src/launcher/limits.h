@@ -134,6 +134,7 @@ inline constexpr auto kConsoleStall = 1s;           // a full backlog blocks the
 inline constexpr auto kConsoleGoodbye = 10s;        // wait for a slow console at the end of the job
 inline constexpr auto kDrainQuiet = 200ms;          // silence that ends the output after the workers' death
 inline constexpr auto kDrain = 2s;                  // longest wait for that silence
+inline constexpr auto kGpuUsersTime = 2s;           // time to find the users of a GPU without free memory
 inline constexpr int kLastLines = 20;               // number of last lines of a failed worker that are shown again
 inline constexpr std::size_t kLastLineBytes = 500;  // most bytes of one of these lines
 inline constexpr std::size_t kTailBytes = std::size_t{16} << 10;   // bytes that are kept of each stream for these lines

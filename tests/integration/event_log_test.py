@@ -28,6 +28,9 @@ UNSEEN = {
     ("transfer_at", "waited_for"): "hang_test: chain", ("transfer_at", "place"): "hang_test: chain",
     ("worker_started", "gpu"): "needs a GPU",
     ("rank_at", "node"): "needs several nodes: nodes_hang_test.py",
+    **{(section, "gpu_uuid"): "needs a GPU" for section in ("worker_ended", "cause worker_failed", "worker")},
+    ("gpu_memory", "gpu"): "needs a GPU: gpu_memory_test.py",
+    **{("gpu_process", name): "needs a GPU: gpu_memory_test.py" for name in ("rank", "name")},
     ("worker_ended", "oom"): "needs a memory limit",
     ("cause worker_failed", "oom"): "needs a memory limit",
     ("worker", "oom"): "needs a memory limit",
@@ -214,6 +217,25 @@ def a_crash(folder: pathlib.Path) -> None:
     assert run.summary["cause"]["signal"] == "SIGSEGV", run.summary
     assert run.summary["core"].startswith(("none", "with ")), run.summary
     assert "killed by SIGSEGV" in run.summary["text"][0]
+    same_cause(run)
+
+
+def a_gpu_without_memory(folder: pathlib.Path) -> None:
+    script = """[ $RANK = 1 ] || exec sleep 1000
+        echo 'Traceback (most recent call last):' >&2
+        echo '  File "train.py", line 7, in <module>' >&2
+        echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00
+             GiB of which 1.50 GiB is free. Process 4711 has 20.00 GiB memory in use. Including non-PyTorch memory,
+             this process has 57.00 GiB memory in use. Of the allocated memory 50.00 GiB is allocated by PyTorch, and
+             4.00 GiB is reserved by PyTorch but unallocated.' | tr -s '\\n ' ' ' >&2
+        exit 1"""
+    run = Run(folder, *shell(script)).finish(1)
+    gib = 1 << 30
+    numbers = {"source": "pytorch", "asked_bytes": 2 * gib, "free_bytes": 3 * gib // 2, "total_bytes": 79 * gib,
+               "own_bytes": 57 * gib, "unused_bytes": 4 * gib}
+    assert run.summary["cause"]["gpu_memory"] == numbers, run.summary
+    assert run.summary["gpu_memory"] == {**numbers, "others": [{"pid": 4711, "bytes": 20 * gib}]}, run.summary
+    assert any("2 GiB requested, 1.5 GiB of 79 GiB free" in line for line in run.summary["text"]), run.summary["text"]
     same_cause(run)
 
 
@@ -432,7 +454,8 @@ def all_that_is_documented_was_seen() -> None:
     assert set(EVENTS) == seen_events, f"never written: {set(EVENTS) - seen_events}"
 
 
-JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_restart, a_signal, a_stop, a_signal_between_attempts,
+JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_gpu_without_memory, a_restart, a_signal, a_stop,
+        a_signal_between_attempts,
         a_program_that_cannot_start, a_rank_that_does_not_end, a_job_that_hangs, another_node,
         a_console_that_is_closed, a_launcher_that_is_killed,
         a_launcher_that_fails, paths_that_cannot_be_written, standard_error_as_the_place,

@@ -30,7 +30,8 @@ struct JobObserver {
   std::function<void(const Placement& placement)> attempt_begins;
   std::function<void(const Event& event)> event;
   // All of the attempt's processes have ended. `next` describes what follows, or is empty if nothing does. If
-  // `is_last`, nothing else waits for the caller, which may block until the user has been informed.
+  // `is_last`, nothing else waits for the caller, which may block until the user has been informed. If a rank got no
+  // GPU memory, this function blocks for limits::kGpuUsersTime at most.
   std::function<void(const JobOutcome& outcome, const std::string& next, bool is_last)> attempt_ended;
   // The user ended the job while it waited for the next attempt. This function may block.
   std::function<void(const JobOutcome& outcome)> ended_between_attempts;

@@ -55,6 +55,18 @@ std::string reason_and_remedy(const LaunchPlan& plan) {
 
 }  // namespace
 
+bool lacks_uuids(const LaunchPlan& plan) {
+  return std::ranges::any_of(plan.node_gpus, [](const GpuFacts& gpu) { return gpu.uuid.empty(); });
+}
+
+LaunchPlan with_uuids(LaunchPlan plan, const std::vector<GpuFacts>& node_gpus) {
+  for (GpuFacts& gpu : plan.node_gpus) {
+    const auto same = std::ranges::find(node_gpus, gpu.pci_address, &GpuFacts::pci_address);
+    if (!gpu.pci_address.empty() && gpu.uuid.empty() && same != node_gpus.end()) gpu.uuid = same->uuid;
+  }
+  return plan;
+}
+
 std::optional<int> find_gpu(const LaunchPlan& plan, const std::string& uuid) {
   if (uuid.empty()) return std::nullopt;
   for (const GpuFacts& gpu : plan.node_gpus) {

@@ -9,6 +9,13 @@
 
 namespace ddp::launcher {
 
+// Returns whether the driver has not shown the UUIDs of all GPUs. Without persistence mode, it shows the UUID of a GPU
+// only after a program has used the GPU.
+bool lacks_uuids(const LaunchPlan& plan);
+
+// Returns the plan with the UUIDs that the driver shows now. `node_gpus` is what find_gpus() returns now.
+LaunchPlan with_uuids(LaunchPlan plan, const std::vector<GpuFacts>& node_gpus);
+
 // Returns the index in plan.node_gpus of the GPU with this UUID, which has no "GPU-" before it. Returns std::nullopt if
 // the node has no such GPU, or if the driver has not shown its UUID.
 std::optional<int> find_gpu(const LaunchPlan& plan, const std::string& uuid);

@@ -144,8 +144,11 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   // The headline of a mismatch contains everything that the culprit's own error does.
   const bool is_explained = end.error && end.error->is_mismatch && failed.verdict && failed.verdict->is_described();
   if (!is_explained) quote_culprit(end, has_shown_traceback(end, plan, evidence), evidence, lines);
-  if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty())
+  if (evidence.gpu_memory) {
+    for (const std::string& line : gpu_memory_lines(*evidence.gpu_memory)) lines.push_back("  " + line);
+  } else if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty()) {
     lines.push_back("  " + remedy);
+  }
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 

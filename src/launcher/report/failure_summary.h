@@ -11,6 +11,7 @@
 #include "launcher/job/outcome.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
+#include "launcher/report/gpu_memory_report.h"
 
 namespace ddp::launcher {
 
@@ -23,11 +24,12 @@ std::optional<std::string> interface_line(const LaunchPlan& plan, const std::str
 
 // Holds what the summary shows in addition to the outcome.
 struct FailureEvidence {
-  std::string core;                     // result of describe_core()
-  std::vector<std::string> last_lines;  // last lines of the culprit's output
-  std::string log_file;                 // file that holds all of them; empty if there is none
-  std::set<pid_t> of_other_users;       // processes that the launcher may not signal
-  std::string node;                     // name of this node in the job; empty if it is the host name
+  std::string core;                            // result of describe_core()
+  std::vector<std::string> last_lines;         // last lines of the culprit's output
+  std::string log_file;                        // file that holds all of them; empty if there is none
+  std::set<pid_t> of_other_users;              // processes that the launcher may not signal
+  std::string node;                            // name of this node in the job; empty if it is the host name
+  std::optional<GpuMemoryFailure> gpu_memory;  // set if the culprit got no GPU memory
 };
 
 // The first line says what happened to which rank. The next lines say where it happened, quote the worker, and say what

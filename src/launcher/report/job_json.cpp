@@ -40,12 +40,42 @@ void add_status(OrderedJson& json, const base::ExitStatus& status) {
   json["core_dumped"] = status.dumped_core();
 }
 
+// Unknown values are left out.
+OrderedJson gpu_memory_json(const GpuMemoryError& error) {
+  constexpr std::array kSources = {"pytorch", "runtime", "cuda", "nccl", "cublas"};
+  OrderedJson json = {{"source", kSources.at(static_cast<std::size_t>(error.source))}};
+  const auto add = [&](const char* name, std::optional<std::uint64_t> bytes) {
+    if (bytes) json[name] = *bytes;
+  };
+  add("asked_bytes", error.asked_bytes);
+  add("free_bytes", error.free_bytes);
+  add("total_bytes", error.total_bytes);
+  add("own_bytes", error.own_bytes);
+  add("unused_bytes", error.unused_bytes);
+  return json;
+}
+
+OrderedJson gpu_memory_json(const GpuMemoryFailure& failure) {
+  OrderedJson json = gpu_memory_json(failure.error);
+  if (failure.gpu) json["gpu"] = *failure.gpu;
+  json["others"] = OrderedJson::array();
+  for (const GpuNeighbour& neighbour : failure.neighbours) {
+    OrderedJson other = {{"pid", neighbour.process.pid}};
+    if (neighbour.process.bytes) other["bytes"] = *neighbour.process.bytes;
+    if (neighbour.rank) other["rank"] = *neighbour.rank;
+    if (!neighbour.process.name.empty()) other["name"] = neighbour.process.name;
+    json["others"].push_back(std::move(other));
+  }
+  return json;
+}
+
 void add_evidence(OrderedJson& json, const std::optional<ErrorRecord>& error, std::uint64_t peak_rss_bytes,
                   const std::optional<OomKill>& oom) {
   json["peak_rss_bytes"] = peak_rss_bytes;
   if (error) {
     json["error"] = error->message;
     json["victim"] = error->is_secondary;
+    if (const auto memory = find_gpu_memory_error(error->message)) json["gpu_memory"] = gpu_memory_json(*memory);
   }
   if (oom) json["oom"] = {{"cgroup", oom->where}, {"limit_bytes", oom->limit_bytes}, {"peak_bytes", oom->peak_bytes}};
 }
@@ -238,9 +268,10 @@ std::string summary_document(const SummaryInput& input) {
   json["run_seconds"] = seconds_json(end.run_time);
   json["last_attempt_seconds"] = seconds_json(outcome.run_time);
   json["ending_seconds"] = seconds_json(outcome.ending_time);
-  if (!input.core.empty()) json["core"] = input.core;
+  if (!input.evidence.core.empty()) json["core"] = input.evidence.core;
   if (!input.log_directory.empty()) json["log_directory"] = input.log_directory;
-  json["last_lines"] = input.last_lines;
+  if (input.evidence.gpu_memory) json["gpu_memory"] = gpu_memory_json(*input.evidence.gpu_memory);
+  json["last_lines"] = input.evidence.last_lines;
   json["ended_ranks"] = outcome.ended_ranks;
   json["left_early"] = outcome.left_early;
   json["not_started"] = outcome.not_started;

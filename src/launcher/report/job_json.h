@@ -10,6 +10,7 @@
 #include "launcher/job/outcome.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
+#include "launcher/report/failure_summary.h"
 
 namespace ddp::launcher {
 
@@ -40,10 +41,9 @@ struct SummaryInput {
   const LaunchPlan& plan;
   const JobOutcome& outcome;  // outcome of the last attempt
   const JobEnd& end;
-  std::string log_directory;            // empty if there is none
-  std::string core;                     // result of describe_core()
-  std::vector<std::string> last_lines;  // last lines of the culprit's output
-  std::vector<std::string> text;        // lines that the console showed
+  std::string log_directory;      // empty if there is none
+  FailureEvidence evidence;       // of the last attempt
+  std::vector<std::string> text;  // lines that the console showed
 };
 std::string summary_document(const SummaryInput& input);
 

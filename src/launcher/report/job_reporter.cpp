@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "base/exit_code.h"
+#include "launcher/limits.h"
+#include "launcher/plan/used_gpu.h"
 #include "launcher/report/core_location.h"
 #include "launcher/report/event_text.h"
 #include "launcher/report/hang_report.h"
@@ -147,7 +149,7 @@ void JobReporter::tell(const HangNews& news) {
        failure ? failure->message : "  the stacks of all threads of all ranks are in " + file});
 }
 
-FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
+FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome, const LaunchPlan& plan) const {
   FailureEvidence evidence;
   evidence.node = node_name(plan_.host_name, placement_);
   std::vector<pid_t> survivors = outcome.leftovers;
@@ -164,14 +166,21 @@ FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
     const std::string file = directory_.file(end.local_rank, name);
     if (evidence.log_file.empty() && !directory_.temporary() && has_content(file)) evidence.log_file = file;
   }
+  if (const auto error = gpu_memory_error_of(end.error, evidence.last_lines)) {
+    const auto gpu = gpu_of_error(plan, end, *error);
+    const GpuUsers users =
+        gpu ? find_gpu_users(plan.node_gpus.at(static_cast<std::size_t>(*gpu)), limits::kGpuUsersTime) : GpuUsers();
+    evidence.gpu_memory = make_gpu_memory_failure(plan, outcome, *error, users);
+  }
   return evidence;
 }
 
 void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last) {
   say(LogLevel::debug,
       "attempt " + std::to_string(placement_.attempt) + " has ended" + (next.empty() ? "" : ": " + next));
-  evidence_ = gather_evidence(outcome);
-  text_ = failure_summary(outcome, plan_, evidence_);
+  const LaunchPlan plan = lacks_uuids(plan_) ? with_uuids(plan_, find_gpus("/")) : plan_;
+  evidence_ = gather_evidence(outcome, plan);
+  text_ = failure_summary(outcome, plan, evidence_);
   const std::string signature = failure_signature(outcome, evidence_);
   const bool failed_before = signature == std::exchange(signature_, signature) && !signature.empty();
   // The last attempt's report is shown in full, because the user looks for it at the end of the output. If the job has
@@ -204,7 +213,7 @@ void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::st
   lines_.finish();
   if (const auto failure = pass_error_upwards(outcome, exit_code)) say_last(LogLevel::error, failure->message);
   if (plan_.summary_file.empty()) return;
-  const SummaryInput input{plan_, outcome, end, log_directory(), evidence_.core, evidence_.last_lines, text_};
+  const SummaryInput input{plan_, outcome, end, log_directory(), evidence_, text_};
   const std::string& file = plan_.summary_file;
   if (const auto failure = write_report(file, summary_document(input), "--summary=" + file)) {
     say_last(LogLevel::error, failure->message);

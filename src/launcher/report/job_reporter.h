@@ -47,7 +47,7 @@ class JobReporter {
   void tell(const HangNews& news);
   void attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last);
   void ended_between_attempts(const JobOutcome& outcome);
-  FailureEvidence gather_evidence(const JobOutcome& outcome) const;
+  FailureEvidence gather_evidence(const JobOutcome& outcome, const LaunchPlan& plan) const;
   void finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure);
   std::optional<base::Failure> pass_error_upwards(const JobOutcome& outcome, int exit_code) const;
   std::string log_directory() const { return directory_.temporary() ? "" : directory_.path(); }

@@ -1,7 +1,11 @@
 // GpuCheck warns once if workers use other GPUs than the plan's.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
@@ -11,7 +15,10 @@ namespace ddp::launcher {
 
 class GpuCheck {
  public:
-  GpuCheck(const LaunchPlan& plan, int first_rank, LogWriter log);
+  using FindGpus = std::function<std::vector<GpuFacts>()>;
+
+  // `find_gpus` reads the GPUs again if the plan lacks UUIDs.
+  GpuCheck(const LaunchPlan& plan, int first_rank, LogWriter log, FindGpus find_gpus);
 
   // Looks at the ranks of this node. The warning follows one call after the first difference, because the other ranks
   // choose their GPUs at nearly the same time, and the warning names all of them.
@@ -23,8 +30,10 @@ class GpuCheck {
   enum class State : std::uint8_t { looking, found, reported };
 
   const LaunchPlan& plan_;
+  std::optional<LaunchPlan> plan_with_uuids_;  // replaces the plan once a rank has reported its GPU
   const int first_rank_;
   const LogWriter log_;
+  const FindGpus find_gpus_;
   State state_ = State::looking;
 };
 

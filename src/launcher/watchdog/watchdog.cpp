@@ -30,7 +30,7 @@ class RankWatchdog : public Watchdog {
                  parts_.log({LogLevel::warning, LogSource::hangs, why});
                }),
         gpus_(parts.loop, parts.plan.node_has_gpus),
-        gpu_check_(parts.plan, placement.first_rank, parts.log),
+        gpu_check_(parts.plan, placement.first_rank, parts.log, [] { return find_gpus("/"); }),
         torch_(parts.loop, parts.processes),
         stacks_(parts.loop, parts.processes, placement),
         activity_(

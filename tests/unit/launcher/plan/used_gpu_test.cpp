@@ -54,6 +54,19 @@ TEST_CASE("no GPU is compared if the driver does not show the UUIDs") {
   CHECK(used_gpu(machine.plan(), 0, kUuids[1]) == "0");
 }
 
+TEST_CASE("UUIDs that the driver shows later are added to the plan") {
+  Machine machine;
+  const std::vector<GpuFacts> later = machine.facts.gpus;
+  CHECK_FALSE(lacks_uuids(machine.plan()));
+  for (GpuFacts& gpu : machine.facts.gpus) gpu.uuid.clear();
+  const LaunchPlan before = machine.plan();
+  CHECK(lacks_uuids(before));
+  const LaunchPlan now = with_uuids(before, later);
+  CHECK_FALSE(lacks_uuids(now));
+  CHECK(uses_other_gpu(now, 0, kUuids[1]));
+  CHECK(with_uuids(before, {}).node_gpus == before.node_gpus);
+}
+
 TEST_CASE("reports name the GPU that a worker uses") {
   const LaunchPlan plan = Machine().sees("2,0").plan();
   CHECK(used_gpu(plan, 0, kUuids[2]) == "2");

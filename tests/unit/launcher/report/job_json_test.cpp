@@ -66,8 +66,10 @@ WorkerEnd end_of(int local_rank, ExitStatus status) {
 }
 
 Json summary_of(const JobOutcome& outcome, const JobEnd& end = {3, 2, 1500ms, ""}) {
-  return Json::parse(
-      summary_document({plan_with(2), outcome, end, "/logs", "/c/core", {"last", kNotUtf8}, {"what was said"}}));
+  FailureEvidence evidence;
+  evidence.core = "/c/core";
+  evidence.last_lines = {"last", kNotUtf8};
+  return Json::parse(summary_document({plan_with(2), outcome, end, "/logs", evidence, {"what was said"}}));
 }
 
 Json cause_in_json(const JobOutcome& outcome) {
@@ -141,6 +143,30 @@ TEST_CASE("a worker's words and the kernel's are in the line of its end") {
   CHECK(json.at("error") == kNotUtf8AsJson);
   CHECK(json.at("victim") == true);
   CHECK(json.at("oom") == Json::object({{"cgroup", "/sys/fs/cgroup/a"}, {"limit_bytes", 10}, {"peak_bytes", 9}}));
+}
+
+TEST_CASE("a worker's end says how much GPU memory it lacked and which GPU it used") {
+  WorkerEnded end{0, ExitStatus::exited(1), ErrorRecord{"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"}};
+  end.gpu_uuid = "aa11";
+  const Json json = of_event(end, "worker_ended");
+  CHECK(json.at("gpu_memory") == Json::object({{"source", "pytorch"}, {"asked_bytes", std::uint64_t{2} << 30}}));
+  CHECK(json.at("gpu_uuid") == "aa11");
+}
+
+TEST_CASE("the summary names the processes on a GPU without free memory") {
+  GpuMemoryFailure failure;
+  failure.error.source = GpuMemoryError::Source::nccl;
+  failure.error.free_bytes = 5;
+  failure.gpu = 3;
+  failure.neighbours = {{{11, 7, "python3", 1001}, 0}, {{12}}};
+  FailureEvidence evidence;
+  evidence.gpu_memory = failure;
+  const Json json = Json::parse(summary_document({plan_with(2), {}, {3, 1, 1s, ""}, "", evidence, {}}));
+  CHECK(json.at("gpu_memory") ==
+        Json::object({{"source", "nccl"},
+                      {"free_bytes", 5},
+                      {"gpu", 3},
+                      {"others", {{{"pid", 11}, {"bytes", 7}, {"rank", 0}, {"name", "python3"}}, {{"pid", 12}}}}}));
 }
 
 TEST_CASE("what comes from outside is a line and an alarm is none") {
@@ -287,7 +313,7 @@ TEST_CASE("the summary has all that is known at the end") {
 }
 
 TEST_CASE("the summary of a success has no cause and no words") {
-  const Json json = Json::parse(summary_document({plan_with(2), {}, {0, 1, 1s, ""}, "", "", {}, {}}));
+  const Json json = Json::parse(summary_document({plan_with(2), {}, {0, 1, 1s, ""}, "", {}, {}}));
   CHECK(json.at("exit_code") == 0);
   CHECK(json.at("cause") == nullptr);
   CHECK(json.at("text") == Json::array());

@@ -11,6 +11,7 @@ const std::string kUuids[] = {"aa11aa11-0000-0000-0000-000000000000", "ab22ab22-
 struct Checked {
   LaunchPlan plan;
   std::vector<std::string> warnings;
+  std::vector<GpuFacts> later;  // what the driver shows once the GPUs are in use
   std::vector<RankView> ranks = std::vector<RankView>(2);
   std::optional<GpuCheck> check;
 
@@ -20,15 +21,19 @@ struct Checked {
       GpuFacts gpu;
       gpu.index = i;
       gpu.uuid = "GPU-" + kUuids[i];
+      gpu.pci_address = "0000:0" + std::to_string(i) + ":00.0";
       plan.node_gpus.push_back(gpu);
       plan.devices.emplace_back(std::to_string(i));
       plan.device_indices.emplace_back(i);
       ranks[static_cast<std::size_t>(i)].rank = 2 + i;
     }
-    check.emplace(plan, 2, [this](const LogLine& line) {
-      CHECK(line.level == LogLevel::warning);
-      warnings.push_back(line.text);
-    });
+    check.emplace(
+        plan, 2,
+        [this](const LogLine& line) {
+          CHECK(line.level == LogLevel::warning);
+          warnings.push_back(line.text);
+        },
+        [this] { return later; });
   }
   void uses(int local_rank, int gpu) { ranks[static_cast<std::size_t>(local_rank)].page.gpu_uuid = kUuids[gpu]; }
 };
@@ -56,6 +61,16 @@ TEST_CASE("one warning names all ranks that use other GPUs than planned") {
   REQUIRE(job.warnings.size() == 1);
   CHECK(job.warnings[0].starts_with("rank 2 uses GPU 1 (GPU-" + kUuids[1] + "), but the plan gives it GPU 0"));
   CHECK(job.warnings[0].find("rank 3 uses another GPU, too") != std::string::npos);
+}
+
+TEST_CASE("UUIDs that the driver shows only after the start are compared, too") {
+  Checked job;
+  job.later = job.plan.node_gpus;
+  for (GpuFacts& gpu : job.plan.node_gpus) gpu.uuid.clear();
+  job.check->look(job.ranks);
+  job.uses(0, 1);
+  job.check->finish(job.ranks);
+  CHECK(job.warnings.size() == 1);
 }
 
 TEST_CASE("a difference that is found at the end is reported then") {
