@@ -76,7 +76,7 @@ struct Gpu {
   int make_comm(NcclComm& result) const {
     ddp::internal::NcclUniqueId id{};
     const NcclResult got = nccl.get_unique_id(id);
-    return got == NcclResult::success ? settle(result, nccl.init_rank(result, 1, id, 0)) : static_cast<int>(got);
+    return got == NcclResult::success ? settle(result, nccl.init_rank(result, 1, id, 0, nccl.blocking)) : static_cast<int>(got);
   }
   int reduce(NcclComm handle, Handle on) const {
     return settle(handle, nccl.all_reduce(nccl_memory, nccl_memory, 2, ddp::internal::NcclType::f32,

@@ -136,7 +136,7 @@ TEST_CASE("a gpu without room for staging is an error that says how much was wan
   libraries->cuda.allocate = [](void*&, std::size_t) { return 2; };
   std::vector<float> values(100'000);
   expect_error(ErrorKind::unavailable,
-               {"out of GPU memory: 781.5 KiB were requested on GPU 0 by rank 0", "CUDA_ERROR_OUT_OF_MEMORY"},
+               {"out of GPU memory: 782 KiB were requested on GPU 0 by rank 0", "CUDA_ERROR_OUT_OF_MEMORY"},
                [&] { backend->run(with_timeout(all_reduce(values))); });
 }
 
