@@ -51,10 +51,12 @@ def nccl_that_does_not_work_is_replaced_only_if_the_user_said_by_what() -> None:
     assert bench("", FAKE_NCCL_FAIL_FIRST="1").returncode != 0
 
 
-def a_variable_that_removes_all_time_outs_is_noticed() -> None:
-    done = bench("nccl", NCCL_COMM_BLOCKING="1")
-    assert done.returncode != 0 and "NCCL_COMM_BLOCKING=1 is set" in done.stderr and "Unset it" in done.stderr, done
-    assert bench("nccl", NCCL_COMM_BLOCKING="0").returncode == 0
+def communicators_block_if_a_variable_says_so() -> None:
+    for value in ("0", "1"):
+        done = bench("nccl", NCCL_COMM_BLOCKING=value)
+        assert done.returncode == 0 and '"backend": "nccl"' in done.stdout, done
+    done = bench("nccl", NCCL_COMM_BLOCKING="1", FAKE_NCCL_FAIL_FIRST="1")
+    assert done.returncode != 0 and "unhandled system error" in done.stderr, done
 
 
 def without_a_gpu_the_reason_is_told() -> None:
@@ -70,6 +72,6 @@ if __name__ == "__main__":
     for check in [a_gpu_for_each_rank_is_taken_without_being_asked_for, every_collective_on_gpu_memory_is_right,
                   a_first_collective_that_fails_is_told_with_what_to_try,
                   nccl_that_does_not_work_is_replaced_only_if_the_user_said_by_what,
-                  a_variable_that_removes_all_time_outs_is_noticed, without_a_gpu_the_reason_is_told]:
+                  communicators_block_if_a_variable_says_so, without_a_gpu_the_reason_is_told]:
         check()
         print(f"ok: {check.__name__.replace('_', ' ')}")

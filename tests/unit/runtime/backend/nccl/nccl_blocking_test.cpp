@@ -8,6 +8,7 @@
 
 #include "support/catch.h"
 #include "support/collective_checks.h"
+#include "support/deadline.h"
 #include "support/gpu_ranks.h"
 
 using namespace std::chrono_literals;
@@ -91,11 +92,12 @@ TEST_CASE("a rank that leaves does not hold up the closing of communicators that
     while (true) std::this_thread::sleep_for(1h);
     return NcclResult::success;
   };
-  std::atomic<int> aborts = 0;
-  libraries->nccl.abort = [&aborts, real = libraries->nccl.abort](NcclComm comm) {
-    ++aborts;
+  // The thread of the abort may outlive the test.
+  const auto aborts = std::make_shared<std::atomic<int>>(0);
+  libraries->nccl.abort = [aborts, real = libraries->nccl.abort](NcclComm comm) {
+    ++*aborts;
     return real(comm);
   };
   ranks_over(libraries, 1).all_succeed([](RankThreads::Rank& self) { self.group().barrier().wait(); });
-  CHECK(aborts == 1);
+  CHECK(eventually([&] { return *aborts == 1; }));
 }
