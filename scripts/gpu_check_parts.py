@@ -138,6 +138,13 @@ def raw(machine: Machine, ranks: int, sizes: list[int], blocking: bool) -> tuple
     return done, {line["bytes"]: line for line in done.lines()}
 
 
+BENCHES = {
+    "ddp": {},
+    "ddp_blocking": {"NCCL_COMM_BLOCKING": "1"},
+    "ddp_without_marks": {"DDP_GPU_MARKS": "0"},
+}
+
+
 def speed(machine: Machine, results: Results, options) -> None:
     for ranks in (1, 2):
         if ranks == 2 and machine.two_ranks is None:
@@ -148,14 +155,14 @@ def speed(machine: Machine, results: Results, options) -> None:
             if done.code != 0:
                 results.note(f"NCCL alone, {'' if blocking else 'non'}blocking, {ranks_text(ranks)}", False, done.last_lines())
         ours = {}
-        for marks in ("1", "0"):
+        for name, variables in BENCHES.items():
             done = machine.launch(ranks, "ddp_bench", "all_reduce", "--json", "--sizes", ",".join(map(str, options.sizes)),
-                                  "--iterations", "20", seconds=20, DDP_GPU_MARKS=marks)
+                                  "--iterations", "20", seconds=20, **variables)
             if done.code != 0:
-                results.note(f"ddplaunch bench, marks {marks}, {ranks_text(ranks)}", False, done.last_lines())
-            ours[marks] = {line["bytes"]: line for line in done.lines()}
+                results.note(f"ddplaunch bench, {name}, {ranks_text(ranks)}", False, done.last_lines())
+            ours[name] = {line["bytes"]: line for line in done.lines()}
         for size in options.sizes:
-            figures = {"ddp": ours["1"].get(size, {}), "ddp_without_marks": ours["0"].get(size, {}),
+            figures = {**{name: lines.get(size, {}) for name, lines in ours.items()},
                        "nccl_blocking": alone[True].get(size, {}), "nccl_nonblocking": alone[False].get(size, {})}
             times = {name: line.get("microseconds") for name, line in figures.items()}
             if times["ddp"] is None:
@@ -205,14 +212,18 @@ class Fault(NamedTuple):
     said: str  # must be in the launcher's messages
     within: float  # seconds
     terminate_after: float = 0
+    variables: dict[str, str] = {}
 
 
+BLOCKING = {"NCCL_COMM_BLOCKING": "1"}
 FAULTS = [
-    Fault("illegal", "an illegal address on the GPU of rank 1", (1, 3, 134), r"rank 1 .*failed", 20),
+    Fault("illegal", "an illegal address on the GPU of rank 1", (1, 3, 134), r"rank 1 .*failed", 15),
     Fault("endless", "a kernel of rank 1 that never ends", (124,), r"rank 1 has not started .*DDP-H10", 25),
     Fault("kill", "rank 1 is killed inside training", (137,), r"rank 1 .*killed by SIGKILL", 10),
     Fault("stop", "rank 1 is stopped; SIGTERM after 8 s", (143,), r"rank 1 is stopped .*DDP-H02", 16, 8),
     Fault("exit", "rank 1 exits while its kernel runs", (1,), r"rank 1 .*exit code 1", 12),
+    Fault("kill", "rank 1 is killed, blocking communicators", (137,), r"rank 1 .*killed by SIGKILL", 10, 0, BLOCKING),
+    Fault("illegal", "an illegal address, blocking communicators", (1, 3, 134), r"rank 1 .*failed", 15, 0, BLOCKING),
 ]
 
 
@@ -222,7 +233,7 @@ def faults(machine: Machine, results: Results, options) -> None:
             results.note(fault.what, None, "two ranks do not work here")
             continue
         done = machine.launch(2, "gpu_job", fault.name, options=(f"--hang-timeout={HANG_LIMIT}",), seconds=fault.within,
-                              terminate_after=fault.terminate_after)
+                              terminate_after=fault.terminate_after, **fault.variables)
         if done.code == 77:
             results.ended(fault.what, done)
             continue

@@ -209,6 +209,9 @@ void train(int rank, const Shape& shape, const std::shared_ptr<ddp::Store>& stor
     counts->count(false);
     if (gate) gate->open();
     synchronize(driver, stream);
+    // The barrier ends when the runtime has noticed that all earlier collectives are done. If too many were unfinished,
+    // the next step would have to wait for them, behind its own gate.
+    group.barrier().wait();
   }
   data_parallel.verify_parameters();
   if (rank != 0) return;

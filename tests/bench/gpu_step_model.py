@@ -38,7 +38,9 @@ PYTORCH = {
 }
 # Bytes that these kernels move, in multiples of the gradients' size: views read and write them once, copies twice.
 PYTORCH_TRAFFIC = {"gradients as bucket views": 2, "default": 4}
-OUR_TRAFFIC = 1  # zero_gradients() writes all gradients
+OUR_TRAFFIC = 1  # zero_gradients() writes all gradients; a kernel per bucket would read and write them
+# Per bucket, in the stream of the collectives.
+PYTORCH_LANE = {"stream waits": 1, "event records": 2}
 
 # What gpu_step_count calls each count.
 OURS = {
@@ -55,14 +57,15 @@ OURS = {
     "streams created": ["create stream"],
     "allocations": ["allocate", "free"],
     "pointer queries": ["look up pointer"],
-    "capture queries": ["is stream captured", "exchange capture mode"],
+    "capture queries": ["is stream captured"],
+    "capture modes": ["exchange capture mode"],
     "device changes": ["set device"],
     "times read": ["time between events"],
     "communicator polls": ["poll communicator"],
     "host waits": ["poll event"],
 }
 # The runtime's own thread does these while it watches, so their number depends on time. Only the program's thread counts.
-OF_PROGRAM = {"set device", "poll communicator", "poll event"}
+OF_PROGRAM = {"set device", "poll communicator", "poll event", "exchange capture mode"}
 
 
 class Cost(NamedTuple):
@@ -86,6 +89,7 @@ COSTS = {
     "events created": Cost(0.5, 0, ASSUMED),
     "pointer queries": Cost(0.3, 0, ASSUMED, "cuPointerGetAttribute"),
     "capture queries": Cost(0.1, 0, ASSUMED),
+    "capture modes": Cost(0.05, 0, ASSUMED),
     "device changes": Cost(0.1, 0, ASSUMED),
     "times read": Cost(0.5, 0, ASSUMED),
 }
@@ -105,9 +109,9 @@ def measured_costs(file: pathlib.Path) -> dict[str, Cost]:
     return costs
 
 
-def count(bin_folder: pathlib.Path, gpu: pathlib.Path, buckets: int) -> dict:
+def count(bin_folder: pathlib.Path, gpu: pathlib.Path, buckets: int, is_blocking: bool) -> dict:
     done = subprocess.run([bin_folder / "gpu_step_count", str(buckets)], capture_output=True, text=True, timeout=120,
-                          env=dict(os.environ, LD_LIBRARY_PATH=str(gpu)))
+                          env=dict(os.environ, LD_LIBRARY_PATH=str(gpu), NCCL_COMM_BLOCKING=str(int(is_blocking))))
     if done.returncode != 0:
         raise RuntimeError(f"gpu_step_count: {done.stdout[-500:]} {done.stderr[-500:]}")
     return json.loads(done.stdout)
@@ -163,7 +167,13 @@ def number_of(counts: dict, buckets: float, parameters: float) -> float:
     return counts.get("bucket", 0) * buckets + counts.get("parameter", 0) * parameters + counts.get("step", 0)
 
 
-def tables(options: argparse.Namespace, ours: dict[str, Line], lane: dict[str, Line], costs: dict[str, Cost]) -> tuple[str, dict]:
+def model(costs: dict[str, Cost], numbers: dict[str, float], in_lane: dict[str, float], copies: float) -> dict[str, float]:
+    return {"host_us": sum(number * costs[what].host for what, number in numbers.items()),
+            "lane_us_per_bucket": sum(number * costs[what].gpu for what, number in in_lane.items()), "copies_us": copies}
+
+
+def tables(options: argparse.Namespace, ours: dict[str, Line], blocking: dict[str, Line], lane: dict[str, Line],
+           costs: dict[str, Cost]) -> tuple[str, dict]:
     buckets = options.gigabytes * 1e9 / (options.bucket_mebibytes * 2**20)
     parameters = options.parameters
     kinds = list(PYTORCH_TRAFFIC)
@@ -183,22 +193,19 @@ def tables(options: argparse.Namespace, ours: dict[str, Line], lane: dict[str, L
     step_time = options.gigabytes * 1e9 * busy
     sweep = options.gigabytes * 1e3 / MEMORY_GIGABYTES * 1e3  # microseconds to read or write all gradients once
     figures = {}
-    for kind in ["ddplaunch", *kinds]:
-        is_ours = kind == "ddplaunch"
-        numbers = {name: ours[name].of(buckets) if is_ours else number_of(pytorch(name, kind), buckets, parameters)
-                   for name in costs if name != NONBLOCKING}
-        if is_ours and is_nonblocking(ours):
+    for name, counts in (("ddplaunch", ours), ("ddplaunch, blocking", blocking)):
+        numbers = {what: counts[what].of(buckets) for what in costs if what != NONBLOCKING}
+        if is_nonblocking(counts):
             numbers[NONBLOCKING] = numbers.pop("NCCL operations")
-        # In the stream of the collectives, PyTorch waits once and records twice per bucket.
-        in_lane = {name: line.bucket for name, line in lane.items() if name in costs} if is_ours else {"stream waits": 1, "event records": 2}
-        figures[kind] = {
-            "host_us": sum(number * costs[name].host for name, number in numbers.items()),
-            "lane_us_per_bucket": sum(number * costs[name].gpu for name, number in in_lane.items()),
-            "copies_us": sweep * (OUR_TRAFFIC if is_ours else PYTORCH_TRAFFIC[kind]),
-        }
+        in_lane = {what: line.bucket for what, line in lane.items() if what in costs}
+        traffic = OUR_TRAFFIC + 2 * counts["other kernels"].bucket
+        figures[name] = model(costs, numbers, in_lane, traffic * sweep)
+    for kind in kinds:
+        numbers = {what: number_of(pytorch(what, kind), buckets, parameters) for what in costs if what != NONBLOCKING}
+        figures[f"PyTorch, {kind}"] = model(costs, numbers, PYTORCH_LANE, PYTORCH_TRAFFIC[kind] * sweep)
     text += ["", f"Model: {options.gigabytes:g} GB of gradients, buckets of {options.bucket_mebibytes} MiB, {options.ranks} GPUs at "
              f"{options.bus_gigabytes} GB/s: {bucket_time:.0f} us per bucket, {step_time / 1e3:.2f} ms per step.", "",
-             "| | " + " | ".join(["ddplaunch", *(f"PyTorch, {kind}" for kind in kinds)]) + " |", "|---|" + "---|" * (len(kinds) + 1),
+             "| | " + " | ".join(figures) + " |", "|---|" + "---|" * len(figures),
              "| host time for the calls, per step | " + " | ".join(f"{one['host_us'] / 1e3:.2f} ms" for one in figures.values()) + " |",
              "| added to the stream of the collectives, per bucket | " +
              " | ".join(f"{one['lane_us_per_bucket']:.1f} us ({one['lane_us_per_bucket'] / bucket_time:.1%})" for one in figures.values())
@@ -240,14 +247,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     gpu = (options.gpu or options.bin.parent / "tests/fake_gpu").resolve()
-    few, many = (count(options.bin, gpu, buckets) for buckets in (10, 30))
+    few, many = (count(options.bin, gpu, buckets, is_blocking=False) for buckets in (10, 30))
     ours, lane = lines(few, many), lines(few, many, "nccl")
+    blocking = lines(*(count(options.bin, gpu, buckets, is_blocking=True) for buckets in (10, 30)))
     costs = measured_costs(options.costs) if options.costs else COSTS
-    text, model = tables(options, ours, lane, costs)
+    text, figures = tables(options, ours, blocking, lane, costs)
     print(text)
     if options.json:
-        options.json.write_text(json.dumps({"ours": ours, "lane": lane, "model": model}, indent=1) + "\n")
-    found = complaints(ours)
+        options.json.write_text(json.dumps({"ours": ours, "blocking": blocking, "lane": lane, "model": figures}, indent=1) + "\n")
+    found = [*complaints(ours), *(f"blocking: {complaint}" for complaint in complaints(blocking))]
     for complaint in found:
         print(f"gpu_step_model: {complaint}", file=sys.stderr)
     return 1 if options.check and found else 0

@@ -27,12 +27,13 @@ namespace {
 
 using ddp::gpu::Driver;
 using ddp::gpu::Handle;
-using ddp::gpu::Spinner;
+using ddp::gpu::Kernels;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kOk = 0;
 constexpr int kImpossible = 77;
 constexpr std::uint64_t kSpinTime = 500'000'000;  // nanoseconds
+constexpr ddp::gpu::Address kNoMemory = 16;       // no memory has this address
 
 // Returns parts of one piece of GPU memory. On a GPU an allocation takes about a millisecond, and the checks make
 // thousands of them.
@@ -160,7 +161,7 @@ int run_groups(ddp::ProcessGroup& world, const Driver& driver) {
 // In the global mode, CUDA refuses unsafe calls of every thread while a stream is captured, and the capture is lost.
 int check_capture(ddp::ProcessGroup& world, const Driver& driver) {
   constexpr unsigned kGlobal = 0;
-  const Spinner spinner(driver);
+  const Kernels kernels(driver);
   const Handle busy = make_stream(driver);
   const Handle captured = make_stream(driver);
   const ddp::Memory values = world.allocate(1024, ddp::DataType::f32, ddp::DeviceType::cuda);
@@ -170,13 +171,13 @@ int check_capture(ddp::ProcessGroup& world, const Driver& driver) {
   };
   reduce(busy, values).wait();  // NCCL connects
   driver.call("cuStreamSynchronize", busy);
-  spinner.start(busy, kSpinTime);
+  kernels.spin(busy, kSpinTime);
   ddp::Work work = reduce(busy, values);
   const int began = driver.call("cuStreamBeginCapture_v2", captured, kGlobal);
   if (began == ddp::gpu::kMissing) return kImpossible;
   // Meanwhile the thread of the group polls the collective.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  spinner.start(captured, 1000);
+  kernels.spin(captured, 1000);
   bool is_refused = false;
   try {
     reduce(captured, others).wait();
@@ -194,26 +195,26 @@ int check_capture(ddp::ProcessGroup& world, const Driver& driver) {
   return began == 0 && ended == 0 && is_refused && synchronized == 0 ? kOk : 1;
 }
 
-using Fault = void (*)(const Spinner&, Handle stream);
+using Fault = void (*)(const Kernels&, Handle stream);
 const std::map<std::string, Fault> kFaults = {
-    {"illegal", [](const Spinner& spinner, Handle stream) { spinner.start(stream, kSpinTime, 16); }},
-    {"endless", [](const Spinner& spinner, Handle stream) { spinner.start(stream, ddp::gpu::kEndless); }},
-    {"kill", [](const Spinner&, Handle) { ::raise(SIGKILL); }},
-    {"stop", [](const Spinner&, Handle) { ::raise(SIGSTOP); }},
+    {"illegal", [](const Kernels& kernels, Handle stream) { kernels.write(stream, kNoMemory); }},
+    {"endless", [](const Kernels& kernels, Handle stream) { kernels.spin(stream, ddp::gpu::kEndless); }},
+    {"kill", [](const Kernels&, Handle) { ::raise(SIGKILL); }},
+    {"stop", [](const Kernels&, Handle) { ::raise(SIGSTOP); }},
     {"exit",
-     [](const Spinner& spinner, Handle stream) {
-       spinner.start(stream, ddp::gpu::kEndless);
+     [](const Kernels& kernels, Handle stream) {
+       kernels.spin(stream, ddp::gpu::kEndless);
        std::_Exit(1);
      }},
 };
 
 int train_until_fault(ddp::ProcessGroup& world, const Driver& driver, const std::string& name) {
-  const Spinner spinner(driver);
-  if (name == "illegal" && !spinner.has_kernel()) return kImpossible;
+  const Kernels kernels(driver);
+  if (name == "illegal" && !kernels.can_write()) return kImpossible;
   const Handle stream = make_stream(driver);
   const ddp::Memory values = world.allocate(1024, ddp::DataType::f32, ddp::DeviceType::cuda);
   for (int step = 0; step < 40; ++step) {
-    if (step == 20 && world.rank() == world.size() - 1) kFaults.at(name)(spinner, stream);
+    if (step == 20 && world.rank() == world.size() - 1) kFaults.at(name)(kernels, stream);
     world.all_reduce(values, ddp::ReduceOp::average, {.name = "bucket 0", .stream = ddp::Stream::from_handle(stream)})
         .wait();
     driver.call("cuStreamSynchronize", stream);

@@ -2,7 +2,7 @@
 //
 //   gpu_probes blocking   how long each call takes while a kernel occupies the GPU: does it wait for the kernel?
 //   gpu_probes costs      what each call costs the host, and its operation the GPU
-//   gpu_probes unmap      ncclMemFree of memory that a running kernel reads: a wait or a fault?
+//   gpu_probes unmap      ncclMemFree of memory that a queued kernel writes: a wait or a fault?
 //
 // Prints one line of JSON per measurement. `status` is the driver's or NCCL's number; -1 means that the library does
 // not have the function. The exit code is 77 if the probe needs a kernel and none can run here.
@@ -76,7 +76,8 @@ struct Gpu {
   int make_comm(NcclComm& result) const {
     ddp::internal::NcclUniqueId id{};
     const NcclResult got = nccl.get_unique_id(id);
-    return got == NcclResult::success ? settle(result, nccl.init_rank(result, 1, id, 0, nccl.blocking)) : static_cast<int>(got);
+    return got == NcclResult::success ? settle(result, nccl.init_rank(result, 1, id, 0, nccl.blocking))
+                                      : static_cast<int>(got);
   }
   int reduce(NcclComm handle, Handle on) const {
     return settle(handle, nccl.all_reduce(nccl_memory, nccl_memory, 2, ddp::internal::NcclType::f32,
@@ -146,7 +147,7 @@ std::vector<Action> driver_actions() {
       {"cuModuleLoadData",
        [](Gpu& g) {
          Handle module = nullptr;
-         return g.driver.call("cuModuleLoadData", &module, static_cast<const void*>(ddp::gpu::kSpinPtx));
+         return g.driver.call("cuModuleLoadData", &module, static_cast<const void*>(ddp::gpu::kWritePtx));
        }},
   };
 }
@@ -178,14 +179,14 @@ std::vector<Action> nccl_actions() {
   };
 }
 
-void measure_blocking(Gpu& gpu, const ddp::gpu::Spinner& spinner) {
+void measure_blocking(Gpu& gpu, const ddp::gpu::Kernels& kernels) {
   std::vector<Action> actions = driver_actions();
   for (Action& action : nccl_actions()) actions.push_back(std::move(action));
   for (const Action& action : actions) {
     gpu.made = nullptr;
     if (action.prepare) action.prepare(gpu);
     gpu.driver.call("cuStreamSynchronize", gpu.busy);
-    spinner.start(gpu.busy, kSpin);
+    kernels.spin(gpu.busy, kSpin);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the kernel starts
     const auto begin = Clock::now();
     const int status = action.act(gpu);
@@ -199,7 +200,7 @@ void measure_blocking(Gpu& gpu, const ddp::gpu::Spinner& spinner) {
 }
 
 // Each operation is put on a stream behind a short kernel, so that the GPU never waits for the host.
-void measure_costs(Gpu& gpu, const ddp::gpu::Spinner& spinner) {
+void measure_costs(Gpu& gpu, const ddp::gpu::Kernels& kernels) {
   constexpr int kCalls = 200;  // fewer than a stream holds before the host has to wait
   constexpr std::uint64_t kHeadStart = 20'000'000;
   void* const page = map_page();
@@ -233,7 +234,7 @@ void measure_costs(Gpu& gpu, const ddp::gpu::Spinner& spinner) {
          int device = 0;
          return g.driver.call("cuPointerGetAttribute", static_cast<void*>(&device), 9, g.memory);
        }},
-      {"cuLaunchKernel of an empty kernel", [&spinner](Gpu& g) { return spinner.start(g.busy, 0); }},
+      {"cuLaunchKernel of an empty kernel", [&kernels](Gpu& g) { return kernels.spin(g.busy, 0); }},
       {"cuMemsetD8Async of 8 bytes",
        [](Gpu& g) {
          return g.driver.call("cuMemsetD8Async", g.memory, static_cast<unsigned char>(0), std::size_t{8}, g.busy);
@@ -249,7 +250,7 @@ void measure_costs(Gpu& gpu, const ddp::gpu::Spinner& spinner) {
   for (const Action& action : actions) {
     int status = action.act(gpu);
     gpu.driver.call("cuStreamSynchronize", gpu.busy);
-    spinner.start(gpu.busy, kHeadStart);
+    kernels.spin(gpu.busy, kHeadStart);
     gpu.driver.call("cuEventRecord", begin_mark, gpu.busy);
     const auto begin = Clock::now();
     for (int i = 0; i < kCalls && status == 0; ++i) status = action.act(gpu);
@@ -268,17 +269,19 @@ void measure_costs(Gpu& gpu, const ddp::gpu::Spinner& spinner) {
   }
 }
 
-int measure_unmap(Gpu& gpu, const ddp::gpu::Spinner& spinner) {
-  if (!spinner.has_kernel()) return 77;
+// The kernel is on the stream when its memory is freed, and runs later.
+int measure_unmap(Gpu& gpu, const ddp::gpu::Kernels& kernels) {
+  if (!kernels.can_write()) return 77;
   gpu.nccl.allocate(gpu.nccl_memory, kBytes);
-  spinner.start(gpu.busy, kSpin, reinterpret_cast<Address>(gpu.nccl_memory));
+  kernels.spin(gpu.busy, kSpin);
+  kernels.write(gpu.busy, reinterpret_cast<Address>(gpu.nccl_memory));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const auto begin = Clock::now();
   const auto status = static_cast<int>(gpu.nccl.release(gpu.nccl_memory));
   const double seconds = seconds_since(begin);
   const int kernel = gpu.driver.call("cuStreamSynchronize", gpu.busy);
   std::printf(
-      "{\"probe\": \"unmap\", \"what\": \"ncclMemFree of what a kernel reads\", \"status\": %d, "
+      "{\"probe\": \"unmap\", \"what\": \"ncclMemFree of what a queued kernel writes\", \"status\": %d, "
       "\"milliseconds\": %.3f, \"waits\": %s, \"status_of_kernel\": %d}\n",
       status, seconds * 1e3, seconds > kBlocks ? "true" : "false", kernel);
   return 0;
@@ -301,12 +304,12 @@ int main(int argc, char** argv) {
   require(gpu.cuda.set_device(0) == ddp::internal::kCudaSuccess, "the GPU has no context");
   gpu.busy = gpu.new_stream();
   gpu.other = gpu.new_stream();
-  const ddp::gpu::Spinner spinner(gpu.driver);
-  if (probe == "unmap") return measure_unmap(gpu, spinner);
+  const ddp::gpu::Kernels kernels(gpu.driver);
+  if (probe == "unmap") return measure_unmap(gpu, kernels);
   require(gpu.make_comm(gpu.comm) == 0, "NCCL makes no communicator of one rank");
   std::printf("{\"probe\": \"%s\", \"what\": \"kernel\", \"runs\": %s}\n", probe.c_str(),
-              spinner.has_kernel() ? "true" : "false");
-  if (probe == "blocking") measure_blocking(gpu, spinner);
-  if (probe == "costs") measure_costs(gpu, spinner);
+              kernels.can_spin() ? "true" : "false");
+  if (probe == "blocking") measure_blocking(gpu, kernels);
+  if (probe == "costs") measure_costs(gpu, kernels);
   return 0;
 }
