@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "support/fake_gpu/ptx_module.h"
@@ -28,14 +29,15 @@ class Block {
       : launch_(launch), size_(launch.kernel->registers.size()), hints_(hints) {
     const std::size_t kept = launch.kernel->has_barrier ? launch.threads : 1;
     registers_.resize(kept * size_);
-    // The language does not say what shared memory holds at first, so it is not 0 here.
-    shared_.resize(launch.kernel->shared_bytes, std::byte{0x5a});
+    shared_.resize(launch.kernel->shared_bytes);
   }
 
   int run(unsigned block) {
+    // The language does not say what shared memory holds at first, so it is not 0 here.
+    std::fill(shared_.begin(), shared_.end(), std::byte{0x5a});
     if (!launch_.kernel->has_barrier) {
       for (unsigned index = 0; index < launch_.threads; ++index) {
-        PtxThread thread = begin(block, index, registers_.data());
+        PtxThread thread = begin(block, in_order(launch_.number, index, launch_.threads), registers_.data());
         run_to_barrier(thread);
         if (thread.error != 0) return thread.error;
       }
