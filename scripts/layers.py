@@ -123,6 +123,7 @@ TESTED_ELSEWHERE = {
     "runtime/backend/backend.cpp": "unit/runtime/ddp/reducer_test.cpp",
     "runtime/checkpoint/shard_exchange.cpp": "unit/runtime/checkpoint/checkpoint_manager_test.cpp",
     "runtime/checkpoint/on_rank_zero.cpp": "unit/runtime/checkpoint/checkpoint_manager_test.cpp",
+    "runtime/ddp/hooks/compression_math.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/error_feedback.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/half_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",

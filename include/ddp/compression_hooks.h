@@ -28,9 +28,9 @@ struct PowerSgdOptions {
 // Jaggi: PowerSGD, arXiv:1905.13727, algorithms 1 and 2.
 DDP_EXPORT std::shared_ptr<CommunicationHook> make_power_sgd_hook(PowerSgdOptions options = {});
 
-// Sends the share `density` of a bucket's elements: those with the largest magnitudes. All ranks gather them as (index,
-// value) pairs, which are 8 * density * n bytes per rank for n elements. The hook adds the elements that were not sent
-// to the next step's gradient. The method is that of Stich, Cordonnier, Jaggi: Sparsified SGD with memory,
+// Sends the share `density` of a bucket's elements: those with the largest magnitudes. All ranks gather their
+// indices and values, which are 8 * density * n bytes per rank for n elements. The hook adds the elements that were not
+// sent to the next step's gradient. The method is that of Stich, Cordonnier, Jaggi: Sparsified SGD with memory,
 // arXiv:1809.07599. Throws invalid_argument unless 0 < density <= 1.
 DDP_EXPORT std::shared_ptr<CommunicationHook> make_top_k_hook(double density = 0.01);
 
@@ -39,9 +39,9 @@ DDP_EXPORT std::shared_ptr<CommunicationHook> make_top_k_hook(double density = 0
 // Karimireddy et al.: Error feedback fixes SignSGD, arXiv:1901.09847, algorithm 2.
 DDP_EXPORT std::shared_ptr<CommunicationHook> make_one_bit_hook();
 
-// These hooks compute in single precision, for f64 gradients too. The half-precision hook works in host memory and in
-// GPU memory, where everything is in the order of the stream. The others work in host memory only. No checkpoint holds
-// their state (errors that are fed back, factors). A run that resumes from a checkpoint starts without that state, and
-// its results differ accordingly. One object serves one DistributedDataParallel.
+// These hooks compute in single precision, for f64 gradients too. They work in host memory and in GPU memory, where
+// everything is in the order of the stream. The one-bit hook works in host memory only. No checkpoint holds their state
+// (errors that are fed back, factors). A run that resumes from a checkpoint starts without that state, and its results
+// differ accordingly. One object serves one DistributedDataParallel.
 
 }  // namespace ddp

@@ -36,6 +36,11 @@ class ElementMath {
   double sum_of_squares(std::span<const Buffer> buffers) const;
   bool are_finite(std::span<const Buffer> buffers) const;
 
+ protected:
+  // Returns null for host memory.
+  GpuMath* gpu() const { return gpu_; }
+  Stream stream() const { return stream_; }
+
  private:
   Stream stream_;
   GpuMath* gpu_ = nullptr;

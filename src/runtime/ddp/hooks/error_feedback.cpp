@@ -1,17 +1,19 @@
 #include "runtime/ddp/hooks/error_feedback.h"
 
-#include <cmath>
-
-#include "runtime/reduction/reduction.h"
-
 namespace ddp::internal {
 
-void ErrorFeedback::corrected(const Tensor& gradient, float scale, std::span<float> to) {
-  std::vector<float>& error = errors_[gradient.name];
-  error.resize(gradient.data.count);
-  to_single(gradient.data, to.data());
-  // An overflow (a loss scale that was too high) affects only its own step.
-  for (std::size_t i = 0; i < error.size(); ++i) to[i] = to[i] * scale + (std::isfinite(error[i]) ? error[i] : 0);
+void ErrorFeedback::prepare(const ProcessGroup& group, const GradientBucket& bucket, const CompressionMath& math,
+                            const std::vector<Tensor>& compressed) {
+  std::vector<ParameterState::Size> sizes;
+  for (const Tensor& gradient : compressed) sizes.push_back({gradient.name, gradient.data.count});
+  errors_.place(group, bucket, math, sizes);
+}
+
+// An overflow (a loss scale that was too high) affects only its own step, so errors that are not finite are left out.
+void ErrorFeedback::corrected(const CompressionMath& math, const Tensor& gradient, double scale,
+                              const Buffer& to) const {
+  math.convert(gradient.data, to, scale);
+  math.add(left_out(gradient), 1, true, to);
 }
 
 }  // namespace ddp::internal

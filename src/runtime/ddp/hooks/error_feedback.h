@@ -4,32 +4,34 @@
 
 #include <ddp/extension/communication_hook.h>
 
-#include <map>
-#include <span>
-#include <string>
 #include <vector>
+
+#include "runtime/ddp/hooks/compression_math.h"
+#include "runtime/ddp/hooks/parameter_state.h"
 
 namespace ddp::internal {
 
-// The errors are stored by the parameters' names, because buckets are filled anew after the first step.
 class ErrorFeedback {
  public:
-  // Writes `gradient` times `scale`, plus the stored error, to `to`, which has as many elements. `scale` is
-  // local_scale().
-  void corrected(const Tensor& gradient, float scale, std::span<float> to);
+  // Makes room for the errors of those gradients of the bucket that are compressed. The other functions follow.
+  void prepare(const ProcessGroup& group, const GradientBucket& bucket, const CompressionMath& math,
+               const std::vector<Tensor>& compressed);
+
+  // Writes `gradient` times local_scale(), plus the stored error, to `to`, which has as many elements.
+  void corrected(const CompressionMath& math, const Tensor& gradient, double scale, const Buffer& to) const;
 
   // Returns the memory in which the caller stores the error of the compression. It has as many elements as the
-  // gradient. It is valid until the next corrected() of the same gradient.
-  std::span<float> left_out(const Tensor& gradient) { return errors_[gradient.name]; }
+  // gradient. It is valid until the next prepare().
+  const Buffer& left_out(const Tensor& gradient) const { return errors_.at(gradient.name); }
 
  private:
-  std::map<std::string, std::vector<float>> errors_;
+  ParameterState errors_;
 };
 
 // Returns 1 unless micro-steps are accumulated. The bucket's mean is the mean over the ranks of their gradients times
 // this scale.
-inline float local_scale(const GradientBucket& bucket, int size) {
-  return static_cast<float>(bucket.factor * size);
+inline double local_scale(const GradientBucket& bucket, int size) {
+  return bucket.factor * size;
 }
 
 }  // namespace ddp::internal

@@ -59,4 +59,17 @@ void orthonormalise(std::size_t rows, std::size_t rank, std::span<float> p) {
   }
 }
 
+void replace_columns(const MatrixShape& shape, std::span<const float> fallback, std::span<float> q) {
+  for (std::size_t k = 0; k < shape.rank; ++k) {
+    bool is_zero = true;
+    bool is_finite = true;
+    for (std::size_t j = 0; j < shape.columns; ++j) {
+      is_zero = is_zero && q[j * shape.rank + k] == 0;
+      is_finite = is_finite && std::isfinite(q[j * shape.rank + k]);
+    }
+    if (!is_zero && is_finite) continue;
+    for (std::size_t j = 0; j < shape.columns; ++j) q[j * shape.rank + k] = fallback[j * shape.rank + k];
+  }
+}
+
 }  // namespace ddp::internal

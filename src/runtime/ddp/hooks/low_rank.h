@@ -22,4 +22,7 @@ void expand(const MatrixShape& shape, std::span<const float> p, std::span<const 
 // accuracy. A column that depends on those before it, or is 0, becomes 0.
 void orthonormalise(std::size_t rows, std::size_t rank, std::span<float> p);
 
+// Copies a column of `fallback` to Q [columns, rank] if all elements of that column of Q are 0, or one is not finite.
+void replace_columns(const MatrixShape& shape, std::span<const float> fallback, std::span<float> q);
+
 }  // namespace ddp::internal

@@ -25,6 +25,8 @@ class OneBitHook : public CommunicationHook {
  public:
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     require_host(bucket, "one-bit");
+    const CompressionMath math(group, bucket, "one-bit hook");
+    feedback_.prepare(group, bucket, math, {bucket.gradients.begin(), bucket.gradients.end()});
     State& state = states_[bucket.index];
     std::size_t words = 0;
     for (const Tensor& gradient : bucket.gradients) words += words_for(gradient.data.count);
@@ -33,9 +35,9 @@ class OneBitHook : public CommunicationHook {
     std::int32_t* place = state.sent.data();
     for (const Tensor& gradient : bucket.gradients) {
       values_.resize(gradient.data.count);
-      feedback_.corrected(gradient, local_scale(bucket, group.size()), values_);
+      feedback_.corrected(math, gradient, local_scale(bucket, group.size()), values_);
       compress(values_, place);
-      const std::span<float> error = feedback_.left_out(gradient);
+      const std::span<float> error = feedback_.left_out(gradient).as<float>();
       for (std::size_t i = 0; i < error.size(); ++i) error[i] = values_[i] - value_at(place, i);
       place += words_for(values_.size());
     }

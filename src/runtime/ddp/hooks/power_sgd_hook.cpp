@@ -2,17 +2,15 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/hash.h"
+#include "runtime/ddp/hooks/compression_math.h"
 #include "runtime/ddp/hooks/error_feedback.h"
-#include "runtime/ddp/hooks/host_only.h"
-#include "runtime/ddp/hooks/low_rank.h"
-#include "runtime/reduction/reduction.h"
+#include "runtime/ddp/hooks/parameter_state.h"
 
 namespace ddp {
 
@@ -25,83 +23,91 @@ class PowerSgdHook : public CommunicationHook {
   explicit PowerSgdHook(const PowerSgdOptions& options) : options_(options), plain_(make_mean_hook()) {}
 
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
-    require_host(bucket, "PowerSGD");
     if (bucket.index == 0) ++step_;
     if (step_ <= options_.start_step) return plain_->start(group, bucket);
 
-    State& state = states_[bucket.index];
-    const float scale = local_scale(bucket, group.size());
-    state.values.clear();
-    state.left.clear();
-    state.right.clear();
-    state.whole.clear();
-    for (const Tensor& gradient : bucket.gradients) {
-      if (!is_compressed(gradient)) {
-        const std::span<float> place = grow(state.whole, gradient.data.count);
-        to_single(gradient.data, place.data());
-        for (float& value : place) value *= scale;
-        continue;
-      }
-      const MatrixShape shape = shape_of(gradient);
-      const std::span<float> values = grow(state.values, gradient.data.count);
-      feedback_.corrected(gradient, scale, values);
-      multiply(shape, values, factor(gradient), grow(state.left, shape.rows * shape.rank));
+    const CompressionMath math(group, bucket, kName);
+    const Parts parts = parts_of(bucket);
+    State& state = state_of(group, bucket, parts);
+    prepare(group, bucket, math, parts);
+    const double scale = local_scale(bucket, group.size());
+    for (const Part& part : parts.compressed) {
+      const Views views = state.views(part);
+      feedback_.corrected(math, *part.gradient, scale, views.values);
+      math.replace_columns(part.shape, drawn_.at(part.gradient->name), factors_.at(part.gradient->name));
+      math.multiply(part.shape, views.values, factors_.at(part.gradient->name), views.left);
     }
+    for (const Part& part : parts.whole) math.convert(part.gradient->data, state.whole_of(part), scale);
     Communication result;
-    for (std::vector<float>* part : {&state.left, &state.whole}) {
-      if (part->empty()) continue;
-      result.works.push_back(group.all_reduce(*part, ReduceOp::average, {.name = bucket.name}));
-      result.bytes += part->size() * sizeof(float);
+    for (const Memory* memory : {&state.left, &state.whole}) {
+      if (memory->size() > 0) result.works.push_back(mean(group, bucket, *memory));
+      result.bytes += memory->bytes();
     }
     return result;
   }
 
   std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
     if (step_ <= options_.start_step) return plain_->finish(group, bucket);
-    State& state = states_[bucket.index];
-    each_compressed(bucket, state, [](const Tensor&, const Views& views) {
-      orthonormalise(views.shape.rows, views.shape.rank, views.left);
-      multiply_transposed(views.shape, views.values, views.left, views.right);
-    });
-    std::size_t bytes = 0;
-    if (!state.right.empty()) {
-      group.all_reduce(state.right, ReduceOp::average, {.name = bucket.name}).wait();
-      bytes = state.right.size() * sizeof(float);
+    const CompressionMath math(group, bucket, kName);
+    const Parts parts = parts_of(bucket);
+    const State& state = states_.at(bucket.index);
+    for (const Part& part : parts.compressed) {
+      const Views views = state.views(part);
+      math.orthonormalise(part.shape, views.left);
+      math.multiply_transposed(part.shape, views.values, views.left, views.right);
     }
-    each_compressed(bucket, state, [&](const Tensor& gradient, const Views& views) {
-      approximation_.resize(views.values.size());
-      expand(views.shape, views.left, views.right, approximation_);
-      const std::span<float> error = feedback_.left_out(gradient);
-      for (std::size_t i = 0; i < error.size(); ++i) error[i] = views.values[i] - approximation_[i];
-      from_single(approximation_.data(), gradient.data);
-      std::copy(views.right.begin(), views.right.end(), factors_[gradient.name].values.begin());
-    });
-    const float* whole = state.whole.data();
-    for (const Tensor& gradient : bucket.gradients) {
-      if (is_compressed(gradient)) continue;
-      from_single(whole, gradient.data);
-      whole += gradient.data.count;
+    if (state.right.size() > 0) mean(group, bucket, state.right).wait();
+    for (const Part& part : parts.compressed) {
+      const Views views = state.views(part);
+      // The error is the difference of the values and of the approximation, which replaces them.
+      const Buffer& error = feedback_.left_out(*part.gradient);
+      math.copy(views.values, error);
+      math.expand(part.shape, views.left, views.right, views.values);
+      math.add(views.values, -1, false, error);
+      math.convert(views.values, part.gradient->data, 1);
+      math.copy(views.right, factors_.at(part.gradient->name));
     }
-    return bytes;
+    for (const Part& part : parts.whole) math.convert(state.whole_of(part), part.gradient->data, 1);
+    return state.right.bytes();
   }
 
  private:
-  // Holds the data of one bucket. The gradients' parts follow each other.
-  struct State {
-    std::vector<float> values;  // M, plus the error of previous steps
-    std::vector<float> left;    // P of each gradient
-    std::vector<float> right;   // Q of each gradient
-    std::vector<float> whole;   // gradients that are not compressed
+  static constexpr const char* kName = "PowerSGD hook";
+
+  // Describes a gradient of a bucket, and where its data begin in the bucket's State.
+  struct Part {
+    const Tensor* gradient;
+    MatrixShape shape;
+    std::size_t values;  // or the place in State::whole
+    std::size_t left;
+    std::size_t right;
+  };
+  struct Parts {
+    std::vector<Part> compressed;
+    std::vector<Part> whole;
+    std::size_t values = 0;  // numbers of elements
+    std::size_t left = 0;
+    std::size_t right = 0;
+    std::size_t uncompressed = 0;
   };
   struct Views {
-    MatrixShape shape;
-    std::span<float> values;
-    std::span<float> left;
-    std::span<float> right;
+    Buffer values;
+    Buffer left;
+    Buffer right;
   };
-  struct Factor {
-    std::vector<float> values;  // Q of the previous step
-    std::mt19937_64 random;
+  // Holds the data of one bucket. The gradients' parts follow each other.
+  struct State {
+    Memory values;  // M, plus the error of previous steps
+    Memory left;    // P of each gradient
+    Memory right;   // Q of each gradient
+    Memory whole;   // gradients that are not compressed
+
+    Views views(const Part& part) const {
+      return {values.buffer().slice(part.values, part.gradient->data.count),
+              left.buffer().slice(part.left, part.shape.rows * part.shape.rank),
+              right.buffer().slice(part.right, part.shape.columns * part.shape.rank)};
+    }
+    Buffer whole_of(const Part& part) const { return whole.buffer().slice(part.values, part.gradient->data.count); }
   };
 
   MatrixShape shape_of(const Tensor& gradient) const {
@@ -117,64 +123,80 @@ class PowerSgdHook : public CommunicationHook {
            static_cast<double>(gradient.data.count);
   }
 
-  static std::span<float> grow(std::vector<float>& values, std::size_t count) {
-    values.resize(values.size() + count);
-    return std::span(values).last(count);
-  }
-
-  // Returns the factor with which the product begins. The factor of a gradient that was 0 would stay 0 forever. The
-  // factor of a gradient that overflowed would not be a number. Such factors are drawn again, with the same values on
-  // all ranks.
-  std::span<const float> factor(const Tensor& gradient) {
-    const MatrixShape shape = shape_of(gradient);
-    Factor& factor = factors_[gradient.name];
-    if (factor.values.empty()) {
-      base::Fnv1a64 hash;
-      hash.update(gradient.name);
-      factor.random.seed(hash.value() ^ options_.seed);
-      factor.values.resize(shape.columns * shape.rank);
-    }
-    for (std::size_t k = 0; k < shape.rank; ++k) {
-      bool is_zero = true;
-      bool is_finite = true;
-      for (std::size_t j = 0; j < shape.columns; ++j) {
-        is_zero = is_zero && factor.values[j * shape.rank + k] == 0;
-        is_finite = is_finite && std::isfinite(factor.values[j * shape.rank + k]);
-      }
-      if (!is_zero && is_finite) continue;
-      std::normal_distribution<float> normal;
-      for (std::size_t j = 0; j < shape.columns; ++j) factor.values[j * shape.rank + k] = normal(factor.random);
-    }
-    return factor.values;
-  }
-
-  template <typename Function>
-  void each_compressed(const GradientBucket& bucket, State& state, const Function& function) {
-    std::size_t value = 0;
-    std::size_t left = 0;
-    std::size_t right = 0;
+  Parts parts_of(const GradientBucket& bucket) const {
+    Parts parts;
     for (const Tensor& gradient : bucket.gradients) {
-      if (!is_compressed(gradient)) continue;
+      if (!is_compressed(gradient)) {
+        parts.whole.push_back({&gradient, {}, parts.uncompressed, 0, 0});
+        parts.uncompressed += gradient.data.count;
+        continue;
+      }
       const MatrixShape shape = shape_of(gradient);
-      const std::size_t right_size = shape.columns * shape.rank;
-      state.right.resize(std::max(state.right.size(), right + right_size));
-      const Views views{shape, std::span(state.values).subspan(value, gradient.data.count),
-                        std::span(state.left).subspan(left, shape.rows * shape.rank),
-                        std::span(state.right).subspan(right, right_size)};
-      function(gradient, views);
-      value += views.values.size();
-      left += views.left.size();
-      right += right_size;
+      parts.compressed.push_back({&gradient, shape, parts.values, parts.left, parts.right});
+      parts.values += gradient.data.count;
+      parts.left += shape.rows * shape.rank;
+      parts.right += shape.columns * shape.rank;
     }
+    return parts;
+  }
+
+  State& state_of(const ProcessGroup& group, const GradientBucket& bucket, const Parts& parts) {
+    State& state = states_[bucket.index];
+    const auto resize = [&](Memory& memory, std::size_t count) {
+      if (memory.size() != count) memory = group.allocate(count, DataType::f32, device_of(bucket));
+    };
+    resize(state.values, parts.values);
+    resize(state.left, parts.left);
+    resize(state.right, parts.right);
+    resize(state.whole, parts.uncompressed);
+    return state;
+  }
+
+  // Makes room for what is kept from step to step, and draws columns for new factors. Factors are 0 at first. A factor
+  // of a gradient that was 0 would stay 0 forever, and that of a gradient that overflowed would not be a number. The
+  // drawn columns replace such columns. They are the same on all ranks.
+  void prepare(const ProcessGroup& group, const GradientBucket& bucket, const CompressionMath& math,
+               const Parts& parts) {
+    std::vector<Tensor> gradients;
+    std::vector<ParameterState::Size> sizes;
+    for (const Part& part : parts.compressed) {
+      gradients.push_back(*part.gradient);
+      sizes.push_back({part.gradient->name, part.shape.columns * part.shape.rank});
+    }
+    feedback_.prepare(group, bucket, math, gradients);
+    factors_.place(group, bucket, math, sizes);
+    const std::vector<std::string> fresh = drawn_.place(group, bucket, math, sizes);
+    for (const Part& part : parts.compressed) {
+      if (std::ranges::find(fresh, part.gradient->name) == fresh.end()) continue;
+      const std::vector<float> values = draw(part);
+      group.copy(drawn_.at(part.gradient->name), values);
+    }
+  }
+
+  std::vector<float> draw(const Part& part) const {
+    base::Fnv1a64 hash;
+    hash.update(part.gradient->name);
+    std::mt19937_64 random(hash.value() ^ options_.seed);
+    std::vector<float> values(part.shape.columns * part.shape.rank);
+    for (std::size_t k = 0; k < part.shape.rank; ++k) {
+      std::normal_distribution<float> normal;
+      for (std::size_t j = 0; j < part.shape.columns; ++j) values[j * part.shape.rank + k] = normal(random);
+    }
+    return values;
+  }
+
+  static Work mean(const ProcessGroup& group, const GradientBucket& bucket, const Buffer& buffer) {
+    const ReduceOp op = prepare_mean(group, buffer, 1.0 / group.size(), bucket.stream);
+    return group.all_reduce(buffer, op, {.name = bucket.name, .stream = bucket.stream});
   }
 
   const PowerSgdOptions options_;
   const std::shared_ptr<CommunicationHook> plain_;
   std::int64_t step_ = 0;  // counts from 1
   ErrorFeedback feedback_;
-  std::map<std::string, Factor> factors_;  // by parameter name
-  std::map<std::size_t, State> states_;    // by bucket index
-  std::vector<float> approximation_;
+  ParameterState factors_;               // Q of the previous step
+  ParameterState drawn_;                 // random numbers in the shape of Q
+  std::map<std::size_t, State> states_;  // by bucket index
 };
 
 }  // namespace

@@ -2,17 +2,13 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <string>
-#include <vector>
 
+#include "runtime/ddp/hooks/compression_math.h"
 #include "runtime/ddp/hooks/error_feedback.h"
-#include "runtime/ddp/hooks/host_only.h"
-#include "runtime/reduction/reduction.h"
 
 namespace ddp {
 
@@ -26,90 +22,82 @@ class TopKHook : public CommunicationHook {
   explicit TopKHook(double density) : density_(density) {}
 
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
-    require_host(bucket, "top-k");
-    State& state = states_[bucket.index];
+    const CompressionMath math(group, bucket, kName);
+    feedback_.prepare(group, bucket, math, {bucket.gradients.begin(), bucket.gradients.end()});
+    State& state = state_of(group, bucket);
+    const double scale = local_scale(bucket, group.size());
+    each(bucket, state,
+         [&](const Tensor& gradient, const Buffer& values) { feedback_.corrected(math, gradient, scale, values); });
+    const Message sent = message(state.sent, 0, state.kept);
+    math.take_largest(state.values, sent.indices, sent.values);
+    // The elements that are sent are 0 now, so the values are what is left out.
+    each(bucket, state,
+         [&](const Tensor& gradient, const Buffer& values) { math.copy(values, feedback_.left_out(gradient)); });
+    Communication result;
+    result.works.push_back(
+        group.all_gather(state.received, state.sent, {.name = bucket.name, .stream = bucket.stream}));
+    result.bytes = state.sent.bytes();
+    return result;
+  }
+
+  std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
+    const CompressionMath math(group, bucket, kName);
+    const State& state = states_.at(bucket.index);
+    group.zero(state.values, bucket.stream);
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const Message received = message(state.received, rank, state.kept);
+      math.scatter_add(received.indices, received.values, 1.0 / group.size(), state.values);
+    }
+    each(bucket, state, [&](const Tensor& gradient, const Buffer& values) { math.convert(values, gradient.data, 1); });
+    return 0;
+  }
+
+ private:
+  static constexpr const char* kName = "top-k hook";
+
+  struct State {
+    Memory values;
+    Memory sent;
+    Memory received;
+    std::size_t kept = 0;
+  };
+
+  // A rank sends the indices of its elements and then their values, 4 bytes each. All ranks keep equally many elements.
+  struct Message {
+    Buffer indices;
+    Buffer values;
+  };
+  static Message message(const Buffer& buffer, int rank, std::size_t kept) {
+    const std::size_t first = 2 * kept * static_cast<std::size_t>(rank);
+    Message result{buffer.slice(first, kept), buffer.slice(first + kept, kept)};
+    result.values.type = DataType::f32;
+    return result;
+  }
+
+  // Returns the state of a bucket, with memory for as many elements as the bucket has.
+  State& state_of(const ProcessGroup& group, const GradientBucket& bucket) {
     std::size_t count = 0;
     for (const Tensor& gradient : bucket.gradients) count += gradient.data.count;
     if (count > std::numeric_limits<std::uint32_t>::max()) {
       throw Error(ErrorKind::invalid_argument,
                   "the top-k hook takes buckets of at most 2^32 elements; " + bucket.name + " has more");
     }
-    state.values.resize(count);
-    std::size_t first = 0;
-    for (const Tensor& gradient : bucket.gradients) {
-      const auto place = std::span(state.values).subspan(first, gradient.data.count);
-      feedback_.corrected(gradient, local_scale(bucket, group.size()), place);
-      first += place.size();
-    }
-    const auto kept = static_cast<std::size_t>(std::ceil(density_ * static_cast<double>(count)));
-    select(state, std::min(kept, count));
-    remember(state, bucket);
-
-    // Each element is sent as index and value, 4 bytes each. All ranks keep equally many elements.
-    state.sent.resize(2 * state.order.size());
-    for (std::size_t i = 0; i < state.order.size(); ++i) {
-      state.sent[2 * i] = static_cast<std::int32_t>(state.order[i]);
-      state.sent[2 * i + 1] = std::bit_cast<std::int32_t>(state.values[state.order[i]]);
-    }
-    state.received.resize(state.sent.size() * static_cast<std::size_t>(group.size()));
-    Communication result;
-    result.works.push_back(group.all_gather(state.received, state.sent, {.name = bucket.name}));
-    result.bytes = state.sent.size() * sizeof(std::int32_t);
-    return result;
-  }
-
-  std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
     State& state = states_[bucket.index];
-    std::fill(state.values.begin(), state.values.end(), 0.0F);
-    const float share = 1.0F / static_cast<float>(group.size());
-    for (std::size_t i = 0; i < state.received.size(); i += 2) {
-      state.values[static_cast<std::uint32_t>(state.received[i])] +=
-          std::bit_cast<float>(state.received[i + 1]) * share;
-    }
+    if (state.values.data() != nullptr && state.values.size() == count) return state;
+    const DeviceType device = device_of(bucket);
+    state.kept = std::min(static_cast<std::size_t>(std::ceil(density_ * static_cast<double>(count))), count);
+    state.values = group.allocate(count, DataType::f32, device);
+    state.sent = group.allocate(2 * state.kept, DataType::i32, device);
+    state.received = group.allocate(2 * state.kept * static_cast<std::size_t>(group.size()), DataType::i32, device);
+    return state;
+  }
+
+  template <typename Function>
+  static void each(const GradientBucket& bucket, const State& state, const Function& function) {
     std::size_t first = 0;
     for (const Tensor& gradient : bucket.gradients) {
-      from_single(state.values.data() + first, gradient.data);
+      function(gradient, state.values.buffer().slice(first, gradient.data.count));
       first += gradient.data.count;
-    }
-    return 0;
-  }
-
- private:
-  struct State {
-    std::vector<float> values;
-    std::vector<std::uint32_t> order;  // indices of the elements that are kept
-    std::vector<std::int32_t> sent;
-    std::vector<std::int32_t> received;
-  };
-
-  // Selects the elements of largest magnitude. Of equal magnitudes it takes the first, so that the choice does not
-  // depend on the library. A NaN comes first, so that it is seen.
-  static void select(State& state, std::size_t kept) {
-    const auto magnitude = [&](std::uint32_t i) {
-      const float value = std::abs(state.values[i]);
-      return std::isnan(value) ? std::numeric_limits<float>::infinity() : value;
-    };
-    state.order.resize(state.values.size());
-    std::iota(state.order.begin(), state.order.end(), 0U);
-    const auto larger = [&](std::uint32_t a, std::uint32_t b) {
-      return magnitude(a) != magnitude(b) ? magnitude(a) > magnitude(b) : a < b;
-    };
-    if (kept < state.order.size()) {
-      std::nth_element(state.order.begin(), state.order.begin() + static_cast<std::ptrdiff_t>(kept), state.order.end(),
-                       larger);
-    }
-    state.order.resize(kept);
-    std::sort(state.order.begin(), state.order.end());
-  }
-
-  void remember(const State& state, const GradientBucket& bucket) {
-    std::size_t first = 0;
-    auto kept = state.order.begin();
-    for (const Tensor& gradient : bucket.gradients) {
-      const std::span<float> error = feedback_.left_out(gradient);
-      std::copy_n(state.values.begin() + static_cast<std::ptrdiff_t>(first), error.size(), error.begin());
-      for (; kept != state.order.end() && *kept < first + error.size(); ++kept) error[*kept - first] = 0;
-      first += error.size();
     }
   }
 

@@ -53,6 +53,7 @@ class Model {
     }
     return largest;
   }
+  std::vector<double> gradient(std::size_t i) { return memory_.numbers(data_parallel_.gradient(i)); }
   double bytes() const { return data_parallel_.statistics().bytes; }
   DistributedDataParallel& data_parallel() { return data_parallel_; }
   // Requires that the gradients are bit-identical on all ranks.
@@ -117,6 +118,11 @@ void check_hook(const MakeHook& make, double first_error, double late_error, dou
   }
 }
 
+// Returns the limit for the average of many steps in host memory, for the fewer steps in GPU memory.
+double late(const MemoryUnderTest& memory, double late_error) {
+  return memory.device == DeviceType::cuda ? 10 * late_error : late_error;
+}
+
 }  // namespace
 
 TEST_CASE("half-precision hooks give the mean to the type's precision with half the bytes") {
@@ -152,8 +158,35 @@ TEST_CASE("a half-precision hook gives the same mean in both memories, and one t
 }
 
 TEST_CASE("what top-k leaves out comes later") {
-  check_hook([] { return make_top_k_hook(0.1); }, 2, 0.1, 0.2);
-  check_hook([] { return make_top_k_hook(1); }, 1e-6, 1e-6, 2);
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    check_hook([] { return make_top_k_hook(0.1); }, 2, late(memory, 0.1), 0.2, memory);
+    check_hook([] { return make_top_k_hook(1); }, 1e-6, 1e-6, 2, memory);
+  }
+}
+
+TEST_CASE("top-k and PowerSGD give the same gradients in both memories") {
+  const std::vector<std::pair<MakeHook, double>> hooks = {
+      {[] { return make_top_k_hook(0.05); }, 0},
+      {[] { return make_power_sgd_hook({.rank = 2, .start_step = 1, .least_compression = 1}); }, 1e-4}};
+  for (const auto& [make, tolerance] : hooks) {
+    std::vector<std::vector<double>> results;
+    for (const MemoryUnderTest& memory : memories_under_test()) {
+      std::vector<double>& result = results.emplace_back();
+      RankThreads(memory.make, gpu_rank_counts({3})[0]).all_succeed([&, &make = make](RankThreads::Rank& self) {
+        Model model(self.group(), make(), memory.device);
+        for (int step = 0; step < 8; ++step) {
+          model.step(step);
+          if (self.rank() != 0) continue;
+          for (std::size_t i = 0; i < 3; ++i) std::ranges::copy(model.gradient(i), std::back_inserter(result));
+        }
+      });
+    }
+    REQUIRE(results[0].size() == results[1].size());
+    for (std::size_t k = 0; k < results[0].size(); ++k) {
+      INFO("tolerance " << tolerance << ", element " << k);
+      if (std::abs(results[0][k] - results[1][k]) > tolerance) REQUIRE(results[0][k] == results[1][k]);
+    }
+  }
 }
 
 TEST_CASE("what one bit leaves out comes later") {
@@ -207,26 +240,49 @@ TEST_CASE("top-k keeps the largest and adds the others to the next step") {
 }
 
 TEST_CASE("PowerSGD finds gradients of low rank and what it leaves out comes later") {
-  check_hook([] { return make_power_sgd_hook({.rank = 2, .start_step = 0}); }, 0.2, 0.01, 0.15);
-  check_hook([] { return make_power_sgd_hook({.rank = 1, .start_step = 0}); }, 1, 0.05, 0.1);
-  // The first steps use the plain mean.
-  check_hook([] { return make_power_sgd_hook({.rank = 1, .start_step = 5}); }, 1e-6, 0.05, 0.2);
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    const auto check = [&](PowerSgdOptions options, double first_error, double late_error, double byte_share) {
+      check_hook([options] { return make_power_sgd_hook(options); }, first_error, late(memory, late_error), byte_share,
+                 memory);
+    };
+    check({.rank = 2, .start_step = 0}, 0.2, 0.01, 0.15);
+    if (memory.device == DeviceType::cuda) continue;  // kernels with barriers are slow in software
+    check({.rank = 1, .start_step = 0}, 1, 0.05, 0.1);
+    // The first steps use the plain mean.
+    check({.rank = 1, .start_step = 5}, 1e-6, 0.05, 0.2);
+  }
 }
 
 TEST_CASE("a gradient that is zero at first does not stay so with PowerSGD") {
-  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
-    std::vector<float> weight(400);
-    DataParallelOptions options;
-    options.exchange = make_power_sgd_hook({.rank = 2, .start_step = 0});
-    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {20, 20}}}, options);
-    for (const float value : {0.0F, 3.0F}) {
-      for (float& element : data_parallel.gradient<float>(0)) element = value;
-      data_parallel.mark_ready(0);
-      data_parallel.finish();
-      for (const float element : data_parallel.gradient<float>(0)) {
-        require(std::abs(element - value) < 1e-4F, std::to_string(element));
+  for (const MemoryUnderTest& memory : memories_under_test()) {
+    RankThreads(memory.make, gpu_rank_counts({2})[0]).all_succeed([&](RankThreads::Rank& self) {
+      PlacedMemory placed(self.group(), memory.device);
+      DataParallelOptions options;
+      options.stream = placed.stream();
+      options.exchange = make_power_sgd_hook({.rank = 2, .start_step = 0});
+      DistributedDataParallel data_parallel(self.group(), {{"weight", placed.make(std::vector<float>(400)), {20, 20}}},
+                                            options);
+      for (const float value : {0.0F, 3.0F}) {
+        placed.fill(data_parallel.gradient(0), value);
+        data_parallel.mark_ready(0);
+        data_parallel.finish();
+        for (const double element : placed.numbers(data_parallel.gradient(0))) {
+          require(std::abs(element - value) < 1e-4, std::to_string(element));
+        }
       }
-    }
+    });
+  }
+}
+
+TEST_CASE("the one-bit hook says that it cannot compress gradients in GPU memory") {
+  RankThreads(gpu_memory_under_test().make, 1).all_succeed([](RankThreads::Rank& self) {
+    PlacedMemory placed(self.group(), DeviceType::cuda);
+    DataParallelOptions options;
+    options.stream = placed.stream();
+    options.exchange = make_one_bit_hook();
+    DistributedDataParallel data_parallel(self.group(), {{"weight", placed.make(std::vector<float>(4)), {4}}}, options);
+    expect_error(ErrorKind::unavailable, {"one-bit hook", "computes in host memory"},
+                 [&] { data_parallel.mark_ready(0); });
   });
 }
 
@@ -238,21 +294,25 @@ TEST_CASE("wrong options of hooks are refused") {
 }
 
 TEST_CASE("an overflow is of its step alone") {
-  for (const auto& make : {+[] { return make_power_sgd_hook({.rank = 1, .start_step = 0, .least_compression = 0.1}); },
-                           +[] { return make_one_bit_hook(); }}) {
-    RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
-      std::vector<float> weight(64);
+  const auto check = [](const MakeHook& make, const MemoryUnderTest& memory) {
+    RankThreads(memory.make, gpu_rank_counts({2})[0]).all_succeed([&](RankThreads::Rank& self) {
+      PlacedMemory placed(self.group(), memory.device);
       DataParallelOptions options;
+      options.stream = placed.stream();
       options.exchange = make();
-      DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {8, 8}}}, options);
+      DistributedDataParallel data_parallel(self.group(), {{"weight", placed.make(std::vector<float>(64)), {8, 8}}},
+                                            options);
       for (int step = 0; step < 6; ++step) {
-        for (float& element : data_parallel.gradient<float>(0)) element = 1;
-        if (step == 2) data_parallel.gradient<float>(0)[5] = std::numeric_limits<float>::infinity();
+        placed.set(data_parallel.gradient(0),
+                   [&](std::size_t k) { return step == 2 && k == 5 ? std::numeric_limits<double>::infinity() : 1.0; });
         data_parallel.mark_ready(0);
         data_parallel.finish();
         require(data_parallel.gradients_are_finite() == (step != 2), "step " + std::to_string(step));
       }
-      require(std::abs(data_parallel.gradient<float>(0)[0] - 1) < 0.5F, "gradient");
+      require(std::abs(placed.numbers(data_parallel.gradient(0))[0] - 1) < 0.5, "gradient");
     });
-  }
+  };
+  const auto power_sgd = [] { return make_power_sgd_hook({.rank = 1, .start_step = 0, .least_compression = 0.1}); };
+  for (const MemoryUnderTest& memory : memories_under_test()) check(power_sgd, memory);
+  check([] { return make_one_bit_hook(); }, host_memory());
 }

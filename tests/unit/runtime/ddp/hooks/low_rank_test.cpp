@@ -1,6 +1,7 @@
 #include "runtime/ddp/hooks/low_rank.h"
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -64,4 +65,11 @@ TEST_CASE("a column that is zero or depends on the others becomes zero") {
   CHECK(product(p, 4, 2, 2) == 0);
   CHECK(product(p, 4, 3, 3) == Approx(1));
   CHECK(product(p, 4, 0, 3) == Approx(0).margin(1e-5));
+}
+
+TEST_CASE("columns that are 0 or not finite are replaced in host memory") {
+  const std::vector<float> fallback = {1, 2, 3, 4, 5, 6};
+  std::vector<float> q = {0, 7, std::numeric_limits<float>::infinity(), 0, 0, 8};
+  replace_columns({1, 2, 3}, fallback, q);
+  CHECK(q == std::vector<float>{1, 7, 3, 4, 0, 6});
 }
