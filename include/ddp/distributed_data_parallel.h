@@ -34,7 +34,7 @@ enum class UnusedParameters : std::uint8_t {
   refuse,
   // Steps need not mark all parameters. An unmarked parameter counts as a zero gradient of this rank. finish() starts
   // the buckets with unmarked parameters. unused_parameters() returns the parameters that no rank has used. This is
-  // PyTorch's find_unused_parameters.
+  // PyTorch's find_unused_parameters. On a GPU, finish() then blocks, because the ranks compare on the host.
   find,
   // Every step must mark the same parameters, each as often as in the first step (shared weights, layers that backward
   // computes again). The parameters that the first step does not mark are unused. In the first step finish() starts the
@@ -145,7 +145,8 @@ class DDP_EXPORT DistributedDataParallel {
  public:
   // This is a collective call. It checks that all ranks registered the same names, types and shapes in the same order.
   // Then it gives every rank the values of rank 0. Throws mismatch, naming the ranks and the first difference, on every
-  // rank. Parameters must be of a floating-point type.
+  // rank. Parameters must be of a floating-point type. Throws unavailable for ShardOptimizer if the parameters are in
+  // GPU memory and the GPU's driver cannot load the library's kernels.
   DistributedDataParallel(const ProcessGroup& group, std::vector<Tensor> parameters, DataParallelOptions options = {},
                           CallSite site = CallSite::current());
   // Waits for running reductions.

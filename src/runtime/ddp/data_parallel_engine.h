@@ -31,6 +31,7 @@ class DataParallelEngine {
         stream(options.stream),
         reducer(group, parameters, reducer_options(parameters, options)) {
     if (!std::holds_alternative<ShardOptimizer>(options.exchange)) return;
+    math("ShardOptimizer");  // throws if no step could share the parameters
     shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());
   }
 

@@ -1,5 +1,6 @@
 #include "runtime/ddp/element_math.h"
 
+#include <ddp/compression_hooks.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/gradient_accumulation.h>
 #include <ddp/local_sgd.h>
@@ -73,15 +74,15 @@ class RecordedNccl {
   std::set<NcclOp> ops_;
 };
 
-// Averages the gradients of two parameters in every way, and requires the mean each time.
-void average_in_every_way(RankThreads::Rank& self) {
+// Averages the gradients of two parameters with each exchange, and requires the mean each time.
+void average(RankThreads::Rank& self, const std::vector<GradientExchange>& exchanges) {
   PlacedMemory gpu(self.group(), DeviceType::cuda);
   const std::vector<Tensor> parameters = {{"weight", gpu.make(std::vector<float>(300)), {300}},
                                           {"bias", gpu.make(std::vector<Float16>(1024)), {1024}}};
   const auto ranks = static_cast<double>(self.group().size());
   const double mean = (ranks + 1) / 2;  // of the numbers from 1
   const double own = self.rank() + 1;
-  for (const GradientExchange& exchange : std::vector<GradientExchange>{AllReduce{}, ShardOptimizer{}}) {
+  for (const GradientExchange& exchange : exchanges) {
     DataParallelOptions options;
     options.stream = gpu.stream();
     options.exchange = exchange;
@@ -109,7 +110,7 @@ void average_in_every_way(RankThreads::Rank& self) {
     backward(2 * own);  // the gradients hold the sum over the micro-steps, as backward leaves it
     window.finish();
     require_mean("a window");
-    if (data_parallel.owned().size() < 2 || std::holds_alternative<ShardOptimizer>(exchange)) continue;
+    if (std::holds_alternative<ShardOptimizer>(exchange)) continue;
     LocalSgd local(data_parallel, {.period = 1});
     for (const Tensor& parameter : parameters) gpu.fill(parameter.data, own);
     local.average();
@@ -124,13 +125,17 @@ void average_in_every_way(RankThreads::Rank& self) {
 TEST_CASE("the mean of gradients in gpu memory is a plain sum of scaled gradients") {
   for (const int size : gpu_rank_counts({2, 3})) {
     RecordedNccl nccl;
-    ranks_over(nccl.libraries(), size).all_succeed(average_in_every_way);
+    ranks_over(nccl.libraries(), size).all_succeed([](RankThreads::Rank& self) {
+      average(self, {AllReduce{}, ShardOptimizer{}});
+    });
     CHECK(nccl.ops() == std::set<NcclOp>{NcclOp::sum});
   }
 }
 
 TEST_CASE("nccl computes the mean itself if the driver loads no kernels") {
-  for (const int size : gpu_rank_counts({2, 3})) RankThreads(without_kernels, size).all_succeed(average_in_every_way);
+  for (const int size : gpu_rank_counts({2, 3})) {
+    RankThreads(without_kernels, size).all_succeed([](RankThreads::Rank& self) { average(self, {AllReduce{}}); });
+  }
 }
 
 TEST_CASE("ranks of which only some load kernels are refused together") {
@@ -149,7 +154,8 @@ TEST_CASE("a driver that loads no kernels is named by what needs them") {
     PlacedMemory gpu(self.group(), DeviceType::cuda);
     DataParallelOptions options;
     options.stream = gpu.stream();
-    DistributedDataParallel data_parallel(self.group(), {{"w", gpu.make(std::vector<float>(3)), {3}}}, options);
+    const std::vector<Tensor> parameters = {{"w", gpu.make(std::vector<float>(3)), {3}}};
+    DistributedDataParallel data_parallel(self.group(), parameters, options);
     data_parallel.mark_ready(0);
     data_parallel.finish();
     const auto expect = [](const std::string& what, const auto& action) {
@@ -159,6 +165,11 @@ TEST_CASE("a driver that loads no kernels is named by what needs them") {
     expect("scale_gradients", [&] { data_parallel.scale_gradients(2); });
     expect("gradients_are_finite", [&] { data_parallel.gradients_are_finite(); });
     expect("Optimizer", [&] { Optimizer(data_parallel, SgdOptions{}); });
+    options.exchange = make_half_hook(DataType::f16);
+    DistributedDataParallel compressed(self.group(), parameters, options);
+    expect("half-precision hook", [&] { compressed.mark_ready(0); });
+    options.exchange = ShardOptimizer{};
+    expect("ShardOptimizer", [&] { DistributedDataParallel(self.group(), parameters, options); });
   });
 }
 
