@@ -89,6 +89,7 @@ class ScriptedTimes : public SideStream {
   std::optional<double> seconds(const Mark& earlier, const Mark& later) override {
     return *static_cast<double*>(later.get()) - *static_cast<double*>(earlier.get());
   }
+  void finish(void* stream, std::chrono::nanoseconds limit) override { real_->finish(stream, limit); }
 
  private:
   const std::unique_ptr<SideStream> real_;
