@@ -48,6 +48,12 @@ struct Devices {
 base::Result<Devices, StartFailure> plan_devices(const Options& options, const NodeFacts& facts) {
   const auto inherited = find_variable(facts.environment, wire::env::kCudaVisibleDevices);
   std::vector<VisibleGpu> gpus = visible_gpus(inherited, facts.gpus);
+  if (options.gpus && facts.has_uncounted_gpus) {
+    return StartFailure{kExitUsage,
+                        "--gpus=" + *options.gpus +
+                            ": ddplaunch cannot list the GPUs of this node (WSL2). Leave the option out, and "
+                            "set CUDA_VISIBLE_DEVICES instead."};
+  }
   if (options.gpus) {
     auto chosen = choose_gpus(*options.gpus, gpus, facts.gpus);
     if (!chosen) return StartFailure{kExitUsage, chosen.error().message};
@@ -192,6 +198,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan.visible_devices = binding.visible;
   plan.node_has_gpus = !facts.gpus.empty();
   plan.node_gpus = facts.gpus;
+  plan.has_uncounted_gpus = facts.has_uncounted_gpus;
   for (const std::optional<VisibleGpu>& gpu : binding.meant) {
     plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
     plan.device_indices.push_back(gpu ? gpu->index : std::nullopt);

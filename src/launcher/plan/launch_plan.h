@@ -81,6 +81,7 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   std::vector<std::optional<int>> device_indices;           // their indices in node_gpus; std::nullopt if unknown
   std::vector<GpuFacts> node_gpus;
   bool node_has_gpus = false;
+  bool has_uncounted_gpus = false;      // the node may have GPUs that only the driver's library can find
   std::vector<WorkerBinding> bindings;  // by local rank; empty if the workers are not bound
   std::optional<int> omp_threads;       // value of OMP_NUM_THREADS, unless the user has set it
   NodesPlan nodes;

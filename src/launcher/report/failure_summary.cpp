@@ -215,9 +215,10 @@ std::string start_line(const LaunchPlan& plan, const Placement& placement) {
     const std::string device = gpu_of(plan, i);
     if (!device.empty() && (devices.empty() || devices.back() != device)) devices.push_back(device);
   }
+  const std::string no_gpu = plan.has_uncounted_gpus ? "" : " (no GPU)";
   return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " +
          node_name(plan.host_name, placement) +
-         (devices.empty() ? " (no GPU)" : " (GPU " + base::join(devices, ", ") + ")") + ", store " +
+         (!devices.empty() ? " (GPU " + base::join(devices, ", ") + ")" : no_gpu) + ", store " +
          net::host_and_port(placement.master_addr, placement.master_port);
 }
 

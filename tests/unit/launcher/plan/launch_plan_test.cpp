@@ -25,6 +25,9 @@ TEST_CASE("the workers decide about nccl where only the driver's library can cou
   situation.facts.has_uncounted_gpus = true;
   situation.options.nproc_per_node = 1;
   CHECK(situation.plan().workers == 1);
+  CHECK(situation.plan().has_uncounted_gpus);
+  situation.options.gpus = "0";
+  CHECK(situation.failure().message.find("set CUDA_VISIBLE_DEVICES instead") != std::string::npos);
 }
 
 TEST_CASE("a GPU that CUDA_VISIBLE_DEVICES names twice is reported") {

@@ -204,6 +204,11 @@ TEST_CASE("the start line names workers and node and GPUs and store") {
   CHECK(start_line(plan_of(2), placement).ends_with("2 workers on node a (GPU 0, 1), store 127.0.0.1:41873"));
   placement.master_addr = "fe80::1";
   CHECK(start_line(plan_of(2), placement).ends_with("store [fe80::1]:41873"));
+  LaunchPlan plan = plan_of(2);
+  plan.devices.assign(2, std::nullopt);
+  CHECK_THAT(start_line(plan, placement), Catch::Contains("2 workers on node a (no GPU), store"));
+  plan.has_uncounted_gpus = true;  // WSL2
+  CHECK_THAT(start_line(plan, placement), Catch::Contains("2 workers on node a, store"));
 }
 
 TEST_CASE("a SIGTERM from outside and a file that is too large are explained") {
