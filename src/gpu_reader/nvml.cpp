@@ -7,12 +7,12 @@
 #include <climits>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <type_traits>
 #include <utility>
+
+#include "launcher/process/process_tree.h"
 
 namespace ddp::gpu_reader {
 namespace {
@@ -65,13 +65,6 @@ constexpr unsigned kMostProcesses = 256;
 constexpr unsigned long long kNotAvailable = ULLONG_MAX;  // NVML_VALUE_NOT_AVAILABLE
 constexpr std::uint64_t kKib = 1024;
 
-// Returns whether the driver's pids are valid here. In a container the driver reports pids of the node, which may be
-// those of other processes here.
-bool pids_are_the_nodes() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/ns/pid", error) == "pid:[4026531836]";
-}
-
 std::optional<std::uint64_t> number_of(const FieldValue& field) {
   if (field.status != kSuccess) return std::nullopt;
   switch (field.type) {
@@ -100,7 +93,8 @@ struct Nvml::State {
   Status (*processes)(Device device, unsigned* count, Process* list) = nullptr;
   const char* (*error_text)(Status status) = nullptr;
   std::vector<std::pair<Device, std::string>> gpus;  // the GPUs with their UUIDs
-  bool pids_are_known = pids_are_the_nodes();
+  // In a container, the driver's pids may be those of other processes here.
+  bool pids_are_known = !launcher::has_own_pids();
 
   std::optional<std::uint64_t> moved_bytes(Device device) const;
   std::vector<GpuHolder> holders_of(Device device) const;

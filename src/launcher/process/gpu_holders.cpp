@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/process/our_programs.h"
+#include "launcher/process/process_tree.h"
 
 namespace ddp::launcher {
 namespace {
@@ -120,8 +121,11 @@ GpuUsers find_gpu_users(const GpuFacts& gpu, std::chrono::milliseconds limit) {
   GpuUsers found;
   const auto line = first_line_of(our_program("ddp_gpu_reader"), deadline - limit / 4);
   const auto node_gpus = line ? gpus_from_line(*line) : std::nullopt;
+  found.is_in_container = has_own_pids();
   for (const GpuCounters& counters : node_gpus.value_or(std::vector<GpuCounters>())) {
     if (gpu.uuid.empty() || counters.uuid != gpu.uuid) continue;
+    // In a container, the driver may show no process at all.
+    if (found.is_in_container && counters.holders.empty()) continue;
     found.known = GpuUsers::Known::memory;
     found.has_node_pids = counters.has_node_pids;
     for (const GpuHolder& holder : counters.holders) found.users.push_back({holder.pid, holder.bytes});

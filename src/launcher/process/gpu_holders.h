@@ -31,7 +31,10 @@ struct GpuUsers {
   };
   Known known = Known::nothing;
   bool has_node_pids = false;  // the pids are those of the node, not of this container
-  bool is_partial = false;     // open files of some processes could not be read, because they belong to other users
+  // These say why there may be more users: open files of processes of other users cannot be read, and a container does
+  // not show processes outside of it.
+  bool is_partial = false;
+  bool is_in_container = false;
   std::vector<GpuUser> users;
 
   friend bool operator==(const GpuUsers&, const GpuUsers&) = default;

@@ -99,6 +99,12 @@ std::vector<pid_t> children_of(pid_t pid) {
   return result;
 }
 
+bool has_own_pids() {
+  // The initial namespace has a fixed number (PROC_PID_INIT_INO of the kernel).
+  std::error_code error;
+  return fs::read_symlink("/proc/self/ns/pid", error) != "pid:[4026531836]";
+}
+
 bool is_dead(pid_t pid) {
   const std::vector<std::string> stat = stat_of(pid);
   return stat.empty() || stat[0] == "Z" || stat[0] == "X";

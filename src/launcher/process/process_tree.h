@@ -17,6 +17,9 @@ void become_subreaper();
 // Returns the children of `pid`, whichever of its threads created them.
 std::vector<pid_t> children_of(pid_t pid);
 
+// Returns whether this process sees other pids than the node, as in a container. The driver reports the node's.
+bool has_own_pids();
+
 // Returns whether the process is a zombie or gone.
 bool is_dead(pid_t pid);
 

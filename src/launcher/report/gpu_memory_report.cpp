@@ -17,6 +17,7 @@ using Known = GpuUsers::Known;
 constexpr std::size_t kShownNeighbours = 8;
 // PyTorch's unused memory is worth a remedy from this part of the GPU's memory on.
 constexpr std::uint64_t kNotablePart = 10;
+constexpr std::uint64_t kNotableBytes = std::uint64_t{256} << 20;  // memory of another process that is worth a remedy
 
 std::string gpu_name(const GpuMemoryFailure& failure) {
   if (failure.gpu) return "GPU " + std::to_string(*failure.gpu);
@@ -46,13 +47,13 @@ std::string numbers_of(const GpuMemoryError& error) {
   return base::join(parts, ", ");
 }
 
-std::string name_of(const GpuNeighbour& neighbour, bool has_node_pids) {
+std::string name_of(const GpuNeighbour& neighbour) {
   const GpuUser& process = neighbour.process;
   std::string text = neighbour.rank ? "rank " + std::to_string(*neighbour.rank) + " of this job (pid " : "pid ";
   text += std::to_string(process.pid);
   if (neighbour.rank) {
     text += ")";
-  } else if (has_node_pids) {
+  } else if (neighbour.has_node_pid) {
     text += " of the node";
   } else if (!process.name.empty()) {
     text += " (" + process.name + (process.user ? ", user " + std::to_string(*process.user) : "") + ")";
@@ -64,11 +65,14 @@ std::string neighbours_line(const GpuMemoryFailure& failure) {
   std::vector<std::string> names;
   for (const GpuNeighbour& neighbour : failure.neighbours) {
     if (names.size() == kShownNeighbours) break;
-    names.push_back(name_of(neighbour, failure.has_node_pids));
+    names.push_back(name_of(neighbour));
   }
   const std::size_t more = failure.neighbours.size() - names.size();
   if (more > 0) names.push_back(base::counted(static_cast<std::int64_t>(more), "more process"));
-  const std::string note = failure.is_partial ? "; processes of other users are not visible to ddplaunch here" : "";
+  const bool has_node_pids =
+      std::ranges::any_of(failure.neighbours, [](const GpuNeighbour& neighbour) { return neighbour.has_node_pid; });
+  std::string note = failure.is_partial ? "; processes of other users are not visible to ddplaunch here" : "";
+  if (failure.is_in_container && !has_node_pids) note += "; processes outside of this container are not visible";
   if (!names.empty()) return "also on " + gpu_name(failure) + ": " + base::join(names, "; ") + note;
   if (failure.known == Known::nothing) return "ddplaunch cannot see which processes use " + gpu_name(failure);
   return "no other process uses " + gpu_name(failure) + " after the failure" + note;
@@ -88,6 +92,18 @@ bool uses_others_gpu(const GpuMemoryFailure& failure) {
   return failure.gpu && failure.planned && failure.gpu != failure.planned;
 }
 
+// Returns the process outside of this job that holds most memory, if it holds a notable part. In a container, the pid
+// of such a process is of no use, and it may be the rank itself.
+std::optional<pid_t> largest_outside(const GpuMemoryFailure& failure) {
+  const GpuUser* largest = nullptr;
+  for (const GpuNeighbour& neighbour : failure.neighbours) {
+    const GpuUser& process = neighbour.process;
+    if (neighbour.rank || neighbour.has_node_pid || process.bytes.value_or(0) < kNotableBytes) continue;
+    if (largest == nullptr || *process.bytes > *largest->bytes) largest = &process;
+  }
+  return largest == nullptr ? std::nullopt : std::optional(largest->pid);
+}
+
 bool is_fragmented(const GpuMemoryError& error) {
   if (!error.unused_bytes) return false;
   const std::uint64_t notable = error.total_bytes.value_or(0) / kNotablePart;
@@ -104,9 +120,8 @@ std::vector<std::string> remedies_for(const GpuMemoryFailure& failure) {
                                      "else, and torch.load(…, map_location=\"cpu\")"
                                    : "give each rank its own GPU (its local rank selects it)");
   }
-  const auto outside = std::ranges::find_if(failure.neighbours, [](const auto& one) { return !one.rank; });
-  if (outside != failure.neighbours.end() && failure.known != Known::device_files) {
-    remedies.push_back("end pid " + std::to_string(outside->process.pid) + ", or choose other GPUs with --gpus");
+  if (const auto pid = largest_outside(failure)) {
+    remedies.push_back("end pid " + std::to_string(*pid) + ", or choose other GPUs with --gpus");
   }
   if (is_fragmented(error)) {
     remedies.push_back("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PyTorch holds " +
@@ -133,7 +148,8 @@ std::optional<int> rank_of(pid_t pid, const JobOutcome& outcome) {
 
 void add(std::vector<GpuNeighbour>& neighbours, GpuNeighbour found) {
   const auto same = std::ranges::find_if(neighbours, [&](const GpuNeighbour& one) {
-    return one.process.pid == found.process.pid || (one.rank && one.rank == found.rank);
+    return (one.process.pid == found.process.pid && one.has_node_pid == found.has_node_pid) ||
+           (one.rank && one.rank == found.rank);
   });
   if (same == neighbours.end()) {
     neighbours.push_back(std::move(found));
@@ -169,10 +185,12 @@ GpuMemoryFailure make_gpu_memory_failure(const LaunchPlan& plan, const JobOutcom
   const WorkerEnd& culprit = *outcome.culprit();
   GpuMemoryFailure failure{error, gpu_of_error(plan, culprit, error), planned_gpu(plan, culprit.local_rank)};
   failure.known = users.known;
-  failure.has_node_pids = users.has_node_pids;
   failure.is_partial = users.is_partial;
+  failure.is_in_container = users.is_in_container;
   for (const GpuMemoryError::Other& other : error.others) {
-    add(failure.neighbours, {{other.pid, other.bytes}, rank_of(other.pid, outcome)});
+    // PyTorch has the pids from the driver.
+    const auto rank = users.is_in_container ? std::nullopt : rank_of(other.pid, outcome);
+    add(failure.neighbours, {{other.pid, other.bytes}, rank, users.is_in_container});
   }
   for (const WorkerEnd& end : outcome.ends) {
     const bool is_same = !end.gpu_uuid.empty() && end.gpu_uuid == culprit.gpu_uuid;
@@ -180,7 +198,8 @@ GpuMemoryFailure make_gpu_memory_failure(const LaunchPlan& plan, const JobOutcom
   }
   for (const GpuUser& user : users.users) {
     if (user.pid == culprit.pid && !users.has_node_pids) continue;
-    add(failure.neighbours, {user, users.has_node_pids ? std::nullopt : rank_of(user.pid, outcome)});
+    const auto rank = users.has_node_pids ? std::nullopt : rank_of(user.pid, outcome);
+    add(failure.neighbours, {user, rank, users.has_node_pids});
   }
   return failure;
 }

@@ -17,6 +17,7 @@ namespace ddp::launcher {
 struct GpuNeighbour {
   GpuUser process;
   std::optional<int> rank = std::nullopt;  // set if it was a rank of this job
+  bool has_node_pid = false;               // its pid is that of the node, and this container has other pids
 
   friend bool operator==(const GpuNeighbour&, const GpuNeighbour&) = default;
 };
@@ -29,8 +30,8 @@ struct GpuMemoryFailure {
   // the failure.
   std::vector<GpuNeighbour> neighbours;
   GpuUsers::Known known = GpuUsers::Known::nothing;
-  bool has_node_pids = false;
-  bool is_partial = false;
+  bool is_partial = false;       // see GpuUsers
+  bool is_in_container = false;  // see GpuUsers
 };
 
 // Returns the error in what the worker said: in its error record or, if it left none, in its last lines. A program that

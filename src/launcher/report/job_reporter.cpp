@@ -9,6 +9,7 @@
 #include "base/exit_code.h"
 #include "launcher/limits.h"
 #include "launcher/plan/used_gpu.h"
+#include "launcher/process/process_tree.h"
 #include "launcher/report/core_location.h"
 #include "launcher/report/event_text.h"
 #include "launcher/report/hang_report.h"
@@ -168,8 +169,9 @@ FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome, const La
   }
   if (const auto error = gpu_memory_error_of(end.error, evidence.last_lines)) {
     const auto gpu = gpu_of_error(plan, end, *error);
-    const GpuUsers users =
-        gpu ? find_gpu_users(plan.node_gpus.at(static_cast<std::size_t>(*gpu)), limits::kGpuUsersTime) : GpuUsers();
+    GpuUsers users;
+    users.is_in_container = has_own_pids();
+    if (gpu) users = find_gpu_users(plan.node_gpus.at(static_cast<std::size_t>(*gpu)), limits::kGpuUsersTime);
     evidence.gpu_memory = make_gpu_memory_failure(plan, outcome, *error, users);
   }
   return evidence;

@@ -128,8 +128,29 @@ TEST_CASE("what the kernel and the driver do not show is said") {
   job.users.users = {{4711, {}, "python3", {}}};
   CHECK(job.lines()[1].starts_with("also on GPU 1: pid 4711 (python3); processes of other users"));
   CHECK_FALSE(contains(job.tries(), "end pid"));  // an open device file does not prove that memory is held
-  job.users = {Known::memory, true, false, {{100, kGib, "", {}}}};
+  job.users = {Known::memory, true, false, true, {{100, kGib, "", {}}}};
   CHECK(job.lines()[1] == "also on GPU 1: pid 100 of the node: 1 GiB");  // not rank 0, whose pid is the container's
+  CHECK_FALSE(contains(job.tries(), "end pid"));
+}
+
+TEST_CASE("in a container the driver's pids are not taken for those of ranks") {
+  Job job;
+  job.users = {Known::device_files, false, false, true, {}};
+  CHECK(job.lines()[1] ==
+        "no other process uses GPU 1 after the failure; processes outside of this container are not visible");
+  job.error.others = {{100, 70 * kGib}};
+  CHECK(job.lines()[1] == "also on GPU 1: pid 100 of the node: 70 GiB");
+  CHECK_FALSE(contains(job.tries(), "end pid"));
+  CHECK_FALSE(contains(job.tries(), "give each rank its own GPU"));
+}
+
+TEST_CASE("the process that holds most memory is worth a remedy") {
+  Job job;
+  job.users.users = {{7, kGib / 64, "Xorg", 0}};
+  CHECK_FALSE(contains(job.tries(), "end pid"));
+  job.users.users.push_back({8, 2 * kGib, "python3", {}});
+  job.users.users.push_back({9, 30 * kGib, "python3", {}});
+  CHECK(contains(job.tries(), "end pid 9"));
 }
 
 TEST_CASE("memory that PyTorch holds without use is worth its remedy") {
