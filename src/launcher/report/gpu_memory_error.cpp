@@ -18,7 +18,7 @@ struct ErrorWords {
 };
 // PyTorch's own allocator adds numbers to its words. The other errors have none, except the runtime's.
 constexpr std::array kErrorWords = {
-    ErrorWords{"CUDA out of memory. Tried to allocate", Source::pytorch},
+    ErrorWords{"CUDA out of memory. ", Source::pytorch},
     ErrorWords{"out of GPU memory:", Source::runtime},
     ErrorWords{"CUDA_ERROR_OUT_OF_MEMORY", Source::cuda},
     ErrorWords{"cudaErrorMemoryAllocation", Source::cuda},
@@ -103,6 +103,8 @@ std::optional<std::uint64_t> difference(std::optional<std::uint64_t> all, std::o
 void read_sentences(std::string_view text, GpuMemoryError& error) {
   error.device = number_after(text, "GPU ");
   error.asked_bytes = bytes_after(text, "Tried to allocate ");
+  // PyTorch 2.14 writes this if the program has limited its own memory.
+  if (!error.asked_bytes) error.asked_bytes = bytes_after(text, "Requested size: ");
   error.total_bytes = bytes_after(text, "total capacity of ");
   if (!error.total_bytes) error.total_bytes = bytes_after(text, "total capacty of ");
   error.free_bytes = bytes_after(text, " of which ");
@@ -112,14 +114,16 @@ void read_sentences(std::string_view text, GpuMemoryError& error) {
 }
 
 // PyTorch 1 writes a list: "Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 9.51 GiB already allocated;
-// 14.75 MiB free; 9.71 GiB reserved in total by PyTorch)".
+// 14.75 MiB free; 9.71 GiB reserved in total by PyTorch)". PyTorch 1.0 does not write the reserved memory.
 void read_list(std::string_view text, GpuMemoryError& error) {
   error.device = number_after(text, "(GPU ");
   error.asked_bytes = bytes_after(text, "Tried to allocate ");
   error.total_bytes = bytes_before(text, " total capacity;");
   error.free_bytes = bytes_before(text, " free;");
-  error.own_bytes = bytes_before(text, " reserved in total");
-  error.unused_bytes = difference(error.own_bytes, bytes_before(text, " already allocated;"));
+  const auto allocated = bytes_before(text, " already allocated;");
+  const auto reserved = bytes_before(text, " reserved in total");
+  error.own_bytes = reserved ? reserved : allocated;
+  error.unused_bytes = difference(reserved, allocated);
 }
 
 // The runtime writes "out of GPU memory: 1.5 GiB were requested on GPU 0, where 12 MiB of 79 GiB are free".

@@ -164,7 +164,14 @@ void add(std::vector<GpuNeighbour>& neighbours, GpuNeighbour found) {
 
 std::optional<GpuMemoryError> gpu_memory_error_of(const std::optional<ErrorRecord>& error,
                                                   const std::vector<std::string>& last_lines) {
-  return find_gpu_memory_error(error ? error->message : base::join(last_lines, "\n"));
+  if (error) {
+    if (auto found = find_gpu_memory_error(error->message)) return found;
+    if (error->is_secondary || error->is_mismatch || error->is_timeout) return std::nullopt;
+  }
+  // NCCL's reason is in the lines after the exception's first line.
+  const std::string text = base::join(last_lines, "\n");
+  const std::size_t traceback = text.rfind(kTracebackBegin);
+  return find_gpu_memory_error(std::string_view(text).substr(traceback == std::string::npos ? 0 : traceback));
 }
 
 std::optional<int> gpu_of_error(const LaunchPlan& plan, const WorkerEnd& end, const GpuMemoryError& error) {

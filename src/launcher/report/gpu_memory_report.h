@@ -34,8 +34,9 @@ struct GpuMemoryFailure {
   bool is_in_container = false;  // see GpuUsers
 };
 
-// Returns the error in what the worker said: in its error record or, if it left none, in its last lines. A program that
-// fails for another reason may have handled such an error before.
+// Returns the error in what the worker said: in its error record, or else in its last traceback or its last lines.
+// Lines before the traceback do not count, because the program may have handled such an error before. They do not count
+// either if the record says that the worker failed because of other ranks.
 std::optional<GpuMemoryError> gpu_memory_error_of(const std::optional<ErrorRecord>& error,
                                                   const std::vector<std::string>& last_lines);
 

@@ -60,6 +60,24 @@ TEST_CASE("the errors of older versions of PyTorch are read") {
   CHECK(list->unused_bytes == gib(9.71) - gib(9.51));
 }
 
+TEST_CASE("rarer errors of PyTorch are read as far as they have numbers") {
+  const auto oldest = find_gpu_memory_error(
+      "RuntimeError: CUDA out of memory. Tried to allocate 1024.00 MiB (GPU 0; 15.90 GiB total capacity; 14.25 GiB "
+      "already allocated; 991.56 MiB free; 607.00 KiB cached)");
+  REQUIRE(oldest.has_value());
+  CHECK(oldest->asked_bytes == 1024 * kMib);
+  CHECK(oldest->own_bytes == gib(14.25));
+  CHECK_FALSE(oldest->unused_bytes.has_value());
+  const auto limited = find_gpu_memory_error(
+      "torch.OutOfMemoryError: CUDA out of memory. Allocation was preemptively rejected because it would exceed "
+      "per_process_memory_fraction limit. Requested size: 3.00 GiB");
+  REQUIRE(limited.has_value());
+  CHECK(limited->asked_bytes == gib(3));
+  const auto absurd = find_gpu_memory_error("CUDA out of memory. Tried to allocate more than 1EB memory.");
+  REQUIRE(absurd.has_value());
+  CHECK_FALSE(absurd->asked_bytes.has_value());
+}
+
 TEST_CASE("the numbers in the runtime's error are read") {
   const auto error = find_gpu_memory_error(
       "ddp::Error (unavailable): out of GPU memory: 1.5 GiB were requested on GPU 2, where 12 MiB of 79 GiB are free "

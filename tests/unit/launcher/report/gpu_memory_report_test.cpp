@@ -172,7 +172,13 @@ TEST_CASE("the error record says more than the last lines") {
   CHECK(gpu_memory_error_of(ErrorRecord{text}, {})->asked_bytes == kGib);
   CHECK(gpu_memory_error_of(ErrorRecord{text}, {"CUDA out of memory. Tried to allocate 2.00 GiB. "})->asked_bytes ==
         kGib);
-  CHECK_FALSE(gpu_memory_error_of(ErrorRecord{"ValueError"}, {"x", text}).has_value());
+  const ErrorRecord nccl{"torch.distributed.DistBackendError: NCCL error in: x.cpp:1, unhandled cuda error"};
+  const std::string traceback = "[rank0]: Traceback (most recent call last):";
+  const std::string reason = "[rank0]: Cuda failure 2 'out of memory'";
+  CHECK(gpu_memory_error_of(nccl, {traceback, "[rank0]: " + nccl.message, "[rank0]: Last error:", reason})->source ==
+        Source::nccl);
+  CHECK_FALSE(gpu_memory_error_of(ErrorRecord{"ValueError"}, {"caught: " + text, traceback, "ValueError"}).has_value());
+  CHECK_FALSE(gpu_memory_error_of(ErrorRecord{"lost rank 1", true}, {"caught: " + text}).has_value());
   CHECK(gpu_memory_error_of(std::nullopt, {text})->asked_bytes == kGib);
   CHECK_FALSE(gpu_memory_error_of(ErrorRecord{"ValueError"}, {"MemoryError"}).has_value());
 }
