@@ -74,7 +74,9 @@ THIRD_PARTIES = {
     "nccl": [],  # loaded at run time, as the driver: docs/development/decisions/0015
     "cuda": [],
     "mpi.h": ["runtime/backend/mpi/mpi_communicator.h", "runtime/backend/mpi/mpi_plugin.cpp"],
-    "torch/": ["libtorch/distributed_data_parallel.cpp", "libtorch/collectives.cpp", "libtorch/tensor_view.h", "ddp/libtorch.h"],
+    "torch/": ["libtorch/distributed_data_parallel.cpp", "libtorch/collectives.cpp", "libtorch/gpu_streams.cpp", "libtorch/tensor_view.h",
+               "ddp/libtorch.h"],
+    "c10/": ["libtorch/gpu_streams.cpp", "libtorch/gpu_streams.h"],
 }
 
 # Maps sources without a unit test of the same name to the tests that cover them.
@@ -155,6 +157,7 @@ TESTED_ELSEWHERE = {
     "runtime/c/memory.cpp": "unit/runtime/c/groups_test.cpp",
     "libtorch/collectives.cpp": "interop/torch_module.cpp",
     "libtorch/distributed_data_parallel.cpp": "interop",
+    "libtorch/gpu_streams.cpp": "interop/torch_gpu_module.cpp",
     "libtorch/tensor_view.cpp": "interop/torch_module.cpp",
 }
 

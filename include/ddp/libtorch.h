@@ -22,12 +22,16 @@ namespace ddp::libtorch {
 DDP_EXPORT void require_libtorch(std::string_view compiled_with);
 
 // Returns the tensor's elements, whose address must not change. Throws invalid_argument unless the tensor is
-// contiguous, in host memory and of a supported type (f16, bf16, f32, f64, i8 to i64, u8, bool).
+// contiguous, in host memory or on a CUDA device, and of a supported type (f16, bf16, f32, f64, i8 to i64, u8, bool).
 DDP_EXPORT Buffer buffer_of(const ::torch::Tensor& tensor);
 
 // These functions do the same as ProcessGroup's functions of the same names, with tensors. The library keeps the
 // tensors until the operation is done, so temporaries may be given. `outputs[i]` belongs to rank i. They also throw as
 // buffer_of() does.
+//
+// Tensors on a GPU must be on this rank's (ProcessGroup::device()). Unless CallOptions::stream is given, the operation
+// begins when the work then on libtorch's current stream is done, and Work::wait() makes this stream wait for the
+// operation. The host does not wait. libtorch's allocator gets the tensors' memory back when the GPU is done with it.
 //
 //   ddp::libtorch::all_reduce(world, loss, ddp::ReduceOp::average).wait();
 DDP_EXPORT Work all_reduce(const ProcessGroup& group, const ::torch::Tensor& tensor, ReduceOp op = ReduceOp::sum,
@@ -59,13 +63,23 @@ DDP_EXPORT Work recv(const ProcessGroup& group, const ::torch::Tensor& tensor, i
 // .grad() holds the mean. The gradients live in the buckets, so nothing is copied after the first step if the optimizer
 // zeroes them in place. An optimizer that drops them (sets them to none) costs one copy per step.
 //
-// Parameters must be f16, bf16, f32 or f64, contiguous and in host memory. Every parameter that requires a gradient
+// Parameters must be f16, bf16, f32 or f64, contiguous, and all in host memory or all on this rank's GPU (nccl,
+// ProcessGroup::device()). Every parameter that requires a gradient
 // must get one in each backward, except with UnusedParameters::find or static_graph. There, a parameter that no rank
 // used keeps the .grad() that it had, or none, alike on all ranks. Parameters may meanwhile get new values and other
-// memory (torch::load), but no other type or shape.
+// memory (torch::load), but no other type, shape or device. The same holds for buffers.
 //
-// After an exception in backward the next forward() abandons the step (DistributedDataParallel::abandon_step). The
-// module may outlive this object. Use it from one thread.
+// On a GPU the runtime follows libtorch's current streams, so DataParallelOptions::stream is not used. A gradient is
+// complete when the work is done that is on the current stream when autograd has accumulated it. The stream that was
+// current when backward() was called waits for the means. The forward pass, backward() and the optimizer may use
+// different streams of this GPU if the program orders them as libtorch requires. The functions of data_parallel() use
+// the stream that was current in the last call of data_parallel(), forward() or backward(). The host does not wait for
+// the GPU in a step, except in the first two, with UnusedParameters::find, and if a buffer is in host memory. Streams
+// that capture a CUDA graph are not supported. The gradients' memory is the runtime's, not that of libtorch's
+// allocator. It is freed when all streams that used it are done, for which the destructor waits.
+//
+// After an exception in backward the next forward() abandons the step (DistributedDataParallel::abandon_step) and sets
+// all gradients to 0. The module may outlive this object. Use it from one thread.
 class DDP_EXPORT ModuleReducer {
  public:
   // This is a collective call. It checks that all ranks have the same parameters (including frozen ones) and buffers,

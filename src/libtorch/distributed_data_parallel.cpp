@@ -2,6 +2,10 @@
 // then on, .grad is a tensor made with from_blob over that memory, to which AccumulateGrad adds. The tensor is not a
 // view, so the optimizer may call detach_(). A post-hook on AccumulateGrad reports when a gradient is complete. When
 // backward ends, a callback of the autograd engine waits for the reductions.
+//
+// On a GPU, the autograd engine runs the hook with the stream current on which it accumulates the gradient, and the
+// callback with the stream current on which the program called backward(). The runtime is given the current stream each
+// time, so that its reductions are between the two. No thread waits for the GPU.
 #include <ddp/error.h>
 #include <ddp/extension/framework_adapter.h>
 #include <ddp/libtorch.h>
@@ -16,6 +20,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "libtorch/gpu_streams.h"
 #include "libtorch/tensor_view.h"
 
 namespace ddp::libtorch {
@@ -24,30 +29,51 @@ namespace {
 // libtorch 1.13 returns a shared_ptr, libtorch 2.13 its own kind of pointer.
 using Accumulator = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const ::torch::Tensor&>()));
 
-struct NamedParameter {
+struct NamedTensor {
   std::string name;
   ::torch::Tensor tensor;
 };
 
-std::vector<NamedParameter> parameters_of(const ::torch::nn::Module& module, bool are_trained) {
-  std::vector<NamedParameter> result;
+std::vector<NamedTensor> parameters_of(const ::torch::nn::Module& module, bool are_trained) {
+  std::vector<NamedTensor> result;
   for (const auto& item : module.named_parameters()) {
     if (item.value().requires_grad() == are_trained) result.push_back({item.key(), item.value()});
   }
   return result;
 }
 
-std::vector<Tensor> as_tensors(const std::vector<NamedParameter>& parameters) {
-  std::vector<Tensor> result;
-  for (const auto& [name, tensor] : parameters) result.push_back(view_of(name, tensor));
+std::vector<NamedTensor> buffers_of(const ::torch::nn::Module& module) {
+  std::vector<NamedTensor> result;
+  for (const auto& item : module.named_buffers()) result.push_back({item.key(), item.value()});
   return result;
 }
 
-// Adds the frozen parameters and the buffers of the module, which are not trained.
-DataParallelOptions with_constants(DataParallelOptions options, const ::torch::nn::Module& module) {
-  options.model_buffers.clear();
+std::vector<Tensor> as_tensors(const std::vector<NamedTensor>& tensors) {
+  std::vector<Tensor> result;
+  for (const auto& [name, tensor] : tensors) result.push_back(view_of(name, tensor));
+  return result;
+}
+
+// Returns the GPU of the module, or host memory if the module has nothing on a GPU. Throws if the module is on a GPU
+// that is not this rank's. A group that cannot use GPUs refuses the module itself.
+c10::Device device_of(const ProcessGroup& group, const ::torch::nn::Module& module) {
+  c10::Device result = c10::kCPU;
+  const auto look_at = [&](const std::string& name, const ::torch::Tensor& tensor) {
+    if (!tensor.is_cuda()) return;
+    result = tensor.device();
+    require_own_gpu(group, "'" + name + "'", result);
+  };
+  for (const auto& item : module.named_parameters()) look_at(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) look_at(item.key(), item.value());
+  return group.device().type == DeviceType::cuda ? result : c10::Device(c10::kCPU);
+}
+
+// Adds the frozen parameters and the buffers of the module, which are not trained. On a GPU, the module is brought into
+// agreement in the order of the current stream.
+DataParallelOptions with_module(DataParallelOptions options, const ::torch::nn::Module& module, c10::Device device) {
+  options.model_buffers = as_tensors(buffers_of(module));
   options.frozen = as_tensors(parameters_of(module, false));
-  for (const auto& item : module.named_buffers()) options.model_buffers.push_back(view_of(item.key(), item.value()));
+  if (device.is_cuda()) options.stream = to_runtime(current_stream(device));
   return options;
 }
 
@@ -58,19 +84,26 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   Implementation(const ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options,
                  CallSite site)
       : module_(std::move(module)),
+        device_(device_of(group, *module_)),
         parameters_(parameters_of(*module_, true)),
-        core(group, as_tensors(parameters_), with_constants(std::move(options), *module_), site),
+        core(group, as_tensors(parameters_), with_module(std::move(options), *module_, device_), site),
         adapter_(core),
+        memory_(std::make_shared<SharedMemory>(adapter_.gradient_memory(), device_)),
         site_(site) {
-    const std::shared_ptr<void> memory = adapter_.gradient_memory();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const ::torch::Tensor& parameter = parameters_[i].tensor;
-      values_.push_back(parameter.detach());
       known_.insert(parameter.unsafeGetTensorImpl());
       // A module may outlive its reducer and keep the gradients, so the tensor keeps the memory alive.
-      gradients_.push_back(::torch::from_blob(
-          core.gradient(i).data, parameter.sizes(), [memory](void*) {}, parameter.options().requires_grad(false)));
+      gradients_.push_back(at::for_blob(core.gradient(i).data, parameter.sizes())
+                               .deleter([memory = memory_](void*) {})
+                               .options(parameter.options().requires_grad(false))
+                               .target_device(parameter.device())
+                               .make_tensor());
     }
+    for (const auto& [name, tensor] : parameters_) places_.push_back({name, tensor, tensor.detach()});
+    for (const auto& [name, tensor] : parameters_of(*module_, false))
+      places_.push_back({name, tensor, tensor.detach()});
+    for (const auto& [name, tensor] : buffers_of(*module_)) places_.push_back({name, tensor, tensor.detach()});
     accumulators_.resize(parameters_.size());
     adapter_.forward_broadcasts_buffers();
     adapter_.on_step_end([this] { take_gradients(); });
@@ -81,8 +114,9 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   // use of the parameters. The program may have given them other memory (torch::load, Module::to), which removes their
   // hooks.
   void follow_module() {
+    follow_stream();
+    for (Place& place : places_) take_back_memory(place);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      take_back_memory(i);
       auto accumulator = ::torch::autograd::impl::grad_accumulator(parameters_[i].tensor);
       if (!accumulator || accumulator == accumulators_[i]) continue;
       accumulator->add_post_hook(std::make_unique<::torch::autograd::utils::LambdaPostHook>(
@@ -99,9 +133,13 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   }
 
   void before_forward() {
-    // A step is abandoned after an exception in backward, but not if backward recomputes a forward pass.
-    if (adapter_.step_began() && ::torch::autograd::get_current_graph_task_exec_info() == nullptr)
+    follow_stream();
+    // A step is abandoned after an exception in backward, but not if backward recomputes a forward pass. The program
+    // may have zeroed the gradients before, while reductions of the step still wrote into them.
+    if (adapter_.step_began() && ::torch::autograd::get_current_graph_task_exec_info() == nullptr) {
       core.abandon_step(site_);
+      core.zero_gradients();
+    }
     follow_module();
     if (core.synchronizes() && !adapter_.is_joined()) core.broadcast_buffers(0, site_);
   }
@@ -124,10 +162,24 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
                                                  "gradient would not be averaged. Wrap the module again.");
   }
 
-  // Moves the parameter's values back to the memory that they had when the module was wrapped.
-  void take_back_memory(std::size_t index) {
-    auto& [name, tensor] = parameters_[index];
-    ::torch::Tensor& values = values_[index];
+  // The runtime continues on libtorch's current stream of this thread.
+  void follow_stream() {
+    if (!device_.is_cuda()) return;
+    const c10::Stream stream = current_stream(device_);
+    memory_->used_on(stream);
+    adapter_.use_stream(to_runtime(stream));
+  }
+
+  // A tensor of the module, and the memory that it had when the module was wrapped, which the runtime uses.
+  struct Place {
+    std::string name;
+    ::torch::Tensor tensor;
+    ::torch::Tensor values;
+  };
+
+  // Moves the tensor's values back to the memory that they had when the module was wrapped.
+  static void take_back_memory(Place& place) {
+    auto& [name, tensor, values] = place;
     if (tensor.data_ptr() == values.data_ptr() && tensor.scalar_type() == values.scalar_type()) return;
     if (tensor.sizes() != values.sizes() || tensor.scalar_type() != values.scalar_type() ||
         tensor.device() != values.device()) {
@@ -141,6 +193,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   }
 
   void gradient_complete(std::size_t index) {
+    follow_stream();
     ::torch::Tensor& gradient = parameters_[index].tensor.mutable_grad();
     if (gradient.data_ptr() != gradients_[index].data_ptr()) {
       gradients_[index].copy_(gradient);
@@ -148,10 +201,15 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     }
     if (!adapter_.step_began()) {
       ::torch::autograd::Engine::get_default_engine().queue_callback([self = weak_from_this()] {
-        if (const auto reducer = self.lock()) reducer->core.finish(reducer->site_);
+        if (const auto reducer = self.lock()) reducer->finish();
       });
     }
     core.mark_ready(index, site_);
+  }
+
+  void finish() {
+    follow_stream();
+    core.finish(site_);
   }
 
   // If any rank used a parameter, all ranks take the mean gradient. If no rank used it, it has a gradient on all ranks
@@ -165,9 +223,10 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   }
 
   std::shared_ptr<::torch::nn::Module> module_;
-  std::vector<NamedParameter> parameters_;
+  const c10::Device device_;
+  std::vector<NamedTensor> parameters_;
   std::unordered_set<const c10::TensorImpl*> known_;
-  std::vector<::torch::Tensor> values_;     // the memory that the parameters had when the module was wrapped
+  std::vector<Place> places_;
   std::vector<::torch::Tensor> gradients_;  // tensors over the memory of the buckets
   std::vector<Accumulator> accumulators_;   // strong references: a parameter refers to its own only weakly
 
@@ -176,6 +235,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
 
  private:
   FrameworkAdapter adapter_;
+  const std::shared_ptr<SharedMemory> memory_;  // the memory of the gradients
   const CallSite site_;  // where the module was wrapped; the engine runs backward(), so its caller is unknown
 };
 

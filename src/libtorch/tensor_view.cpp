@@ -28,7 +28,9 @@ Tensor view_of(const std::string& name, const ::torch::Tensor& tensor) {
   if (!tensor.defined()) refuse("is undefined: it has no elements");
   const auto type = std::find_if(kTypes.begin(), kTypes.end(),
                                  [&](const TypeName& entry) { return entry.theirs == tensor.scalar_type(); });
-  if (!tensor.device().is_cpu()) refuse("is on " + tensor.device().str() + "; this adapter works in host memory");
+  if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) {
+    refuse("is on " + tensor.device().str() + "; this adapter works in host memory and on CUDA devices");
+  }
   if (type == kTypes.end()) {
     refuse(std::string("is of type ") + c10::toString(tensor.scalar_type()) + ", which cannot be sent");
   }
@@ -38,7 +40,8 @@ Tensor view_of(const std::string& name, const ::torch::Tensor& tensor) {
         "is wrapped");
   }
   return {name,
-          {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), type->ours},
+          {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), type->ours,
+           tensor.is_cuda() ? DeviceType::cuda : DeviceType::cpu},
           {tensor.sizes().begin(), tensor.sizes().end()}};
 }
 

@@ -130,6 +130,17 @@ void other_memory(ddp::ProcessGroup& world) {
   expect("Wrap it after to()", [&] { net.forward("abc"); });
 }
 
+// A module's buffers may get other memory, too. All ranks still get rank 0's.
+void other_memory_of_buffers(ddp::ProcessGroup& world) {
+  ddp::libtorch::DistributedDataParallel net(world, Normalised());
+  std::stringstream saved;
+  torch::save(net.module(), saved);
+  torch::load(net.module(), saved);
+  net->norm->running_mean.fill_(world.rank() + 1);
+  net.forward(torch::ones({4, 3})).sum().backward();
+  require(has(net->norm->running_mean, 1), "the buffer is not rank 0's");
+}
+
 void late_parameters(ddp::ProcessGroup& world) {
   ddp::libtorch::DistributedDataParallel net(world, Branches());
   net->register_parameter("d", torch::zeros({1}));
@@ -246,6 +257,7 @@ int main() {
         {"join with unused", [&] { join_with_unused(world); }},
         {"join with buffers", [&] { join_with_buffers(world); }},
         {"other memory", [&] { other_memory(world); }},
+        {"other memory of buffers", [&] { other_memory_of_buffers(world); }},
         {"late parameters", [&] { late_parameters(world); }},
         {"outlived", [&] { outlived(world); }},
         {"failed backward", [&] { failed_backward(world, true); }},
