@@ -85,7 +85,6 @@ class ScriptedTimes : public SideStream {
     now_ += stream == real_->handle() ? 100 : 1;
     return std::make_shared<double>(now_);
   }
-  void finish(void* stream, std::chrono::nanoseconds limit) override { real_->finish(stream, limit); }
   std::optional<double> seconds(const Mark& earlier, const Mark& later) override {
     return *static_cast<double*>(later.get()) - *static_cast<double*>(earlier.get());
   }
