@@ -17,9 +17,11 @@ constexpr int kSuccess = 0;
 
 }  // namespace
 
-// The runtime never unloads a module, so it is never destroyed.
+// The runtime never unloads a module, so it is never destroyed. As with CUDA's lazy loading, loading a module or a
+// kernel waits for the device.
 EXPORT int cuModuleLoadData(void** module, const void* image) {
   if (const int error = context_error(); error != kSuccess) return error;
+  drain_device(current_device());
   try {
     *module = new PtxModule(parse_ptx(static_cast<const char*>(image)));
     return kSuccess;
@@ -32,6 +34,7 @@ EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) 
   auto& kernels = static_cast<PtxModule*>(module)->kernels;
   const auto found = kernels.find(std::string_view(name));
   if (found == kernels.end()) return kNotFound;
+  drain_device(current_device());
   *function = &found->second;
   return kSuccess;
 }

@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/check.h"
 #include "runtime/backend/nccl/kernels/kernels_text.h"
@@ -50,6 +52,18 @@ std::string name(const std::string& operation, DataType from, DataType to) {
   return name(name(operation, from), to);
 }
 
+// Returns the names of all kernels in the text.
+std::vector<std::string> kernel_names() {
+  constexpr std::string_view kEntry = ".entry ";
+  const std::string_view text = kKernelsText;
+  std::vector<std::string> names;
+  for (std::size_t at = text.find(kEntry); at != std::string_view::npos; at = text.find(kEntry, at)) {
+    at += kEntry.size();
+    names.emplace_back(text.substr(at, text.find('(', at) - at));
+  }
+  return names;
+}
+
 void require_values(const ConstBuffer& buffer) {
   DDP_CHECK(is_floating_point(buffer.type) && buffer.device == DeviceType::cuda, to_string(buffer.type));
 }
@@ -59,8 +73,14 @@ void require_values(const ConstBuffer& buffer) {
 std::unique_ptr<GpuKernels> GpuKernels::load(const CudaApi& cuda, int device, std::shared_ptr<GpuHeap> heap) {
   const GpuScope scope(cuda, device);
   CudaModuleHandle module = nullptr;
-  const CudaStatus status = cuda.load_module(module, kKernelsText);
-  if (status == kCudaSuccess) return std::unique_ptr<GpuKernels>(new GpuKernels(cuda, device, module, std::move(heap)));
+  Functions functions;
+  CudaStatus status = cuda.load_module(module, kKernelsText);
+  for (const std::string& kernel : kernel_names()) {
+    if (status == kCudaSuccess) status = cuda.find_function(functions[kernel], module, kernel.c_str());
+  }
+  if (status == kCudaSuccess) {
+    return std::unique_ptr<GpuKernels>(new GpuKernels(cuda, device, std::move(functions), std::move(heap)));
+  }
   static std::once_flag reported;
   std::call_once(reported, [&] {
     std::fprintf(stderr,
@@ -71,23 +91,15 @@ std::unique_ptr<GpuKernels> GpuKernels::load(const CudaApi& cuda, int device, st
   return nullptr;
 }
 
-CudaFunctionHandle GpuKernels::function(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  CudaFunctionHandle& found = functions_[name];
-  if (found == nullptr)
-    require_cuda(cuda_, cuda_.find_function(found, module_, name.c_str()), "find the kernel " + name);
-  return found;
-}
-
 template <typename... Values>
 void GpuKernels::launch(const std::string& name, std::uint64_t blocks, Stream stream, const Values&... values) {
   const GpuScope scope(cuda_, device_);
   heap_->follow(stream.handle());
   const std::array parameters{parameter(values)...};
   const std::string kernel = "ddp_" + name;
-  require_cuda(cuda_,
-               cuda_.launch(function(kernel), static_cast<unsigned>(blocks), kThreads, parameters, stream.handle()),
-               "start the kernel " + kernel);
+  require_cuda(
+      cuda_, cuda_.launch(functions_.at(kernel), static_cast<unsigned>(blocks), kThreads, parameters, stream.handle()),
+      "start the kernel " + kernel);
 }
 
 GpuKernels::Scratch& GpuKernels::scratch(Stream stream) {

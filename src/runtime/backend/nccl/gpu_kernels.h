@@ -56,10 +56,11 @@ class GpuKernels : public GpuMath {
     Piece pinned;
   };
 
-  GpuKernels(const CudaApi& cuda, int device, CudaModuleHandle module, std::shared_ptr<GpuHeap> heap)
-      : cuda_(cuda), device_(device), module_(module), heap_(std::move(heap)) {}
+  using Functions = std::map<std::string, CudaFunctionHandle>;
 
-  CudaFunctionHandle function(const std::string& name);
+  GpuKernels(const CudaApi& cuda, int device, Functions functions, std::shared_ptr<GpuHeap> heap)
+      : cuda_(cuda), device_(device), functions_(std::move(functions)), heap_(std::move(heap)) {}
+
   template <typename... Values>
   void launch(const std::string& name, std::uint64_t blocks, Stream stream, const Values&... values);
   Scratch& scratch(Stream stream);
@@ -70,10 +71,11 @@ class GpuKernels : public GpuMath {
 
   const CudaApi& cuda_;
   const int device_;
-  const CudaModuleHandle module_;
+  // The driver loads a kernel when the kernel is looked up, and waits for the whole device meanwhile. So all of them
+  // are looked up at once.
+  const Functions functions_;
   const std::shared_ptr<GpuHeap> heap_;
-  std::mutex mutex_;  // protects the maps
-  std::map<std::string, CudaFunctionHandle> functions_;
+  std::mutex mutex_;  // protects the map
   std::map<CudaStreamHandle, std::unique_ptr<Scratch>> scratch_;
 };
 

@@ -282,6 +282,18 @@ TEST_CASE("every kernel is started with the parameters that it declares") {
   CHECK(passed.size() == declared.size());
 }
 
+TEST_CASE("all kernels are looked up when they are loaded, because the driver waits for the device then") {
+  const auto libraries = gpu_libraries();
+  std::set<std::string> found;
+  libraries->cuda.find_function = [&, real = libraries->cuda.find_function](auto& function, auto module,
+                                                                            const char* name) {
+    found.insert(name);
+    return real(function, module, name);
+  };
+  const GpuUnderTest gpu(libraries);
+  for (const auto& [name, types] : declared_parameters()) CHECK(found.contains(name));
+}
+
 TEST_CASE("memory for intermediate results is allocated once per stream") {
   const auto libraries = gpu_libraries();
   int allocations = 0;
