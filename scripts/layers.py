@@ -163,7 +163,7 @@ TESTED_ELSEWHERE = {
 
 
 def files(*folders: str) -> list[pathlib.Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".c", ".cpp", ".cu"))
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".c", ".cpp", ".cu", ".cuh"))
 
 
 def component_of(name: str) -> str:

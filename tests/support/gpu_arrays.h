@@ -70,7 +70,7 @@ class GpuArray {
   std::vector<T> downloaded() const {
     const std::vector<std::byte> all = download();
     std::vector<T> result(count_);
-    std::memcpy(result.data(), all.data() + offset_ * sizeof(T), count_ * sizeof(T));
+    if (count_ > 0) std::memcpy(result.data(), all.data() + offset_ * sizeof(T), count_ * sizeof(T));
     return result;
   }
 
