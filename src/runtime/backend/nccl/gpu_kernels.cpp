@@ -83,10 +83,12 @@ std::unique_ptr<GpuKernels> GpuKernels::load(const CudaApi& cuda, int device, st
   }
   static std::once_flag reported;
   std::call_once(reported, [&] {
-    std::fprintf(stderr,
-                 "ddp: warning: the NVIDIA driver cannot load the runtime's kernels (%s), so compression, gradient "
-                 "clipping, loss scaling and optimizers do not work in GPU memory. Update the driver\n",
-                 cuda.error_name(status).c_str());
+    std::fprintf(
+        stderr,
+        "ddp: warning: the NVIDIA driver cannot load the runtime's kernels (%s), so compression, gradient "
+        "clipping, loss scaling and optimizers do not work in GPU memory. They need a GPU from Volta on, and a "
+        "driver from CUDA 11 on\n",
+        cuda.error_name(status).c_str());
   });
   return nullptr;
 }
