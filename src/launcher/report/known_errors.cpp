@@ -17,9 +17,8 @@ constexpr KnownError kErrors[] = {
     {"bdb.BdbQuit", kNoInput},
     {"EOFError: EOF when reading a line", kNoInput},
     {"Duplicate GPU detected",
-     "two ranks use one GPU; call torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) before the first collective, "
-     "or "
-     "start one worker per GPU"},
+     "two ranks use one GPU; call torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) before the first "
+     "collective, or start one worker per GPU"},
     {"op.preamble.length <= op.nbytes",
      "Gloo: this rank and another one called a collective with different numbers of bytes [DDP-H05]: compare shapes "
      "and "
