@@ -61,7 +61,7 @@ class Pair {
         on_host_(seeded_net()),
         on_gpu_(seeded_net()),
         host_net_(world, on_host_, options),
-        gpu_net_(world, moved(on_gpu_, gpu_), options),
+        gpu_net_(std::make_unique<Wrapper>(world, moved(on_gpu_, gpu_), options)),
         host_optimizer_(on_host_->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)),
         gpu_optimizer_(on_gpu_->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)) {
     torch::manual_seed(world.rank());
@@ -87,7 +87,7 @@ class Pair {
     gpu_backward(gpu_forward());
     gpu_optimizer_.step();
   }
-  Tensor gpu_forward() { return loss_of(gpu_net_.forward(x_on_gpu_)); }
+  Tensor gpu_forward() { return loss_of(gpu_net_->forward(x_on_gpu_)); }
   static void gpu_backward(const Tensor& loss) { loss.backward(); }
   // The first steps arrange the buckets and connect the ranks. Later ones are alike.
   void warm_up() {
@@ -109,11 +109,14 @@ class Pair {
   }
 
   c10::DeviceIndex device() const { return gpu_.index(); }
-  auto& gpu_net() { return gpu_net_; }
+  auto& gpu_net() { return *gpu_net_; }
+  void unwrap() { gpu_net_.reset(); }
   Net& on_gpu() { return on_gpu_; }
   torch::optim::SGD& gpu_optimizer() { return gpu_optimizer_; }
 
  private:
+  using Wrapper = ddp::libtorch::DistributedDataParallel<Net>;
+
   static Net seeded_net() {
     torch::manual_seed(7);
     return Net();
@@ -127,8 +130,8 @@ class Pair {
   const torch::Device gpu_;
   Net on_host_;
   Net on_gpu_;
-  ddp::libtorch::DistributedDataParallel<Net> host_net_;
-  ddp::libtorch::DistributedDataParallel<Net> gpu_net_;
+  Wrapper host_net_;
+  std::unique_ptr<Wrapper> gpu_net_;
   torch::optim::SGD host_optimizer_;
   torch::optim::SGD gpu_optimizer_;
   Tensor x_;
@@ -265,27 +268,31 @@ void other_memory(ddp::ProcessGroup& world) {
   pair.require_same("after set_data");
 }
 
-// The module and the gradients outlive the wrapper. Their memory is not freed while kernels may use it.
+// The module and the gradients outlive the wrapper. Their memory is not freed while kernels may use it, even if nothing
+// refers to it any longer.
 void outlived(ddp::ProcessGroup& world) {
   const auto is_gpu_memory = [](const void* place) {
     int device = 0;
     constexpr int kDeviceOrdinal = 9;
     return cuPointerGetAttribute(&device, kDeviceOrdinal, reinterpret_cast<unsigned long long>(place)) == 0;
   };
-  auto pair = std::make_unique<Pair>(world);
-  pair->warm_up();
-  const void* place = pair->on_gpu()->head->bias.grad().data_ptr();
+  Pair pair(world);
+  pair.warm_up();
+  pair.unwrap();
+  const void* place = pair.on_gpu()->head->bias.grad().data_ptr();
   require(is_gpu_memory(place), "the gradient is not in GPU memory");
-  const c10::Stream stream = software_torch::current_stream(own_gpu(world).index());
-  Gate gate(stream);
-  pair->gpu_optimizer().step();
+  std::jthread dropping;
+  Gate gate(software_torch::current_stream(pair.device()));
+  pair.gpu_optimizer().step();
   const int before = software_torch::host_calls().event_queries;
-  std::thread destroyer([&] { pair.reset(); });
+  dropping = std::jthread([&] {
+    for (Tensor& parameter : pair.on_gpu()->parameters()) parameter.mutable_grad().reset();
+  });
   require(eventually([&] { return software_torch::host_calls().event_queries > before; }),
           "the end of the gradients does not wait for the stream");
   require(is_gpu_memory(place), "the gradients' memory was freed while a kernel waited to use it");
   gate.open();
-  destroyer.join();
+  dropping.join();
 }
 
 void refused(ddp::ProcessGroup& world) {

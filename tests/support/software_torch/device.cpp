@@ -164,6 +164,8 @@ struct CUDAHooks final : CUDAHooksInterface {
   void initCUDA() const {}
   void init() const {}
   bool hasCUDA() const override { return true; }
+  bool isBuilt() const { return true; }
+  bool isAvailable() const { return true; }
   bool hasPrimaryContext(std::int64_t) const { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const { return true; }
   std::string showConfig() const override { return ""; }
