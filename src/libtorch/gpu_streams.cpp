@@ -100,7 +100,8 @@ SharedMemory::~SharedMemory() {
     // The last use may have been on the stream of the thread that drops the last gradient.
     used_on(current_stream(device_));
     if (wait_for_streams()) return;
-    std::fprintf(stderr, "ddp: warning: GPU memory of gradients is not freed: streams still use it after 10 s\n");
+    std::fprintf(stderr, "ddp: warning: GPU memory of gradients is not freed: streams still use it after %lld s\n",
+                 static_cast<long long>(kFreeLimit.count()));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ddp: warning: GPU memory of gradients is not freed (%s)\n", error.what());
   }
