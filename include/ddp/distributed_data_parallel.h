@@ -145,8 +145,8 @@ class DDP_EXPORT DistributedDataParallel {
  public:
   // This is a collective call. It checks that all ranks registered the same names, types and shapes in the same order.
   // Then it gives every rank the values of rank 0. Throws mismatch, naming the ranks and the first difference, on every
-  // rank. Parameters must be of a floating-point type. Throws unavailable for ShardOptimizer if the parameters are in
-  // GPU memory and the GPU's driver cannot load the library's kernels.
+  // rank. Parameters must be of a floating-point type. On a GPU, it blocks until they are there. Throws unavailable for
+  // ShardOptimizer if the parameters are in GPU memory and the GPU's driver cannot load the library's kernels.
   DistributedDataParallel(const ProcessGroup& group, std::vector<Tensor> parameters, DataParallelOptions options = {},
                           CallSite site = CallSite::current());
   // Waits for running reductions.

@@ -56,8 +56,9 @@ DistributedDataParallel::DistributedDataParallel(const ProcessGroup& group, std:
   DataParallelEngine& self = *engine_;
   // A broadcast through the gradients' memory needs fewer collectives. Memory that the program provides is not
   // overwritten.
-  const bool in_place = is_on_gpu(self.parameters) || gradients_are_programs;
-  in_place ? self.broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
+  const bool in_place = gradients_are_programs || !ElementMath::is_available(group, self.gpu_stream());
+  in_place ? self.broadcast_parameters(0)
+           : self.reducer.broadcast_values(self.parameters, self.math("DistributedDataParallel"));
   broadcast_all(group, self.frozen, 0, self.stream);
   broadcast_buffers();
 }

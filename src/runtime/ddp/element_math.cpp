@@ -52,6 +52,10 @@ ElementMath::ElementMath(const ProcessGroup& group, Stream stream, const std::st
                   "driver, or use kernels of the program on the same stream");
 }
 
+bool ElementMath::is_available(const ProcessGroup& group, Stream stream) {
+  return !stream || group.core().backend().gpu_math() != nullptr;
+}
+
 void ElementMath::scale(const Buffer& buffer, double factor) const {
   if (buffer.count == 0) return;
   gpu_ != nullptr ? gpu_->scale(buffer, factor, stream_) : internal::scale(buffer, factor);

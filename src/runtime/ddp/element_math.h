@@ -23,6 +23,8 @@ class ElementMath {
   // `stream` is given if and only if the buffers are in GPU memory. Throws `unavailable`, with `what` as the subject,
   // if the GPU's driver cannot load the kernels.
   ElementMath(const ProcessGroup& group, Stream stream, const std::string& what);
+  // Returns whether the constructor does not throw.
+  static bool is_available(const ProcessGroup& group, Stream stream);
 
   void scale(const Buffer& buffer, double factor) const;
   // Computes to[i] = from[i] * factor in single precision, and rounds it to the type of `to`.

@@ -3,7 +3,6 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <numeric>
 
@@ -109,21 +108,20 @@ GradientBucket Reducer::view(std::size_t bucket, Stream stream) const {
   return {bucket, name, views.gradients, views.ranges, step_.factor, stream};
 }
 
-void Reducer::broadcast_values(std::span<const Tensor> parameters) {
-  const auto copy = [](const Buffer& to, const ConstBuffer& from) {
-    if (from.count > 0) std::memcpy(to.data, from.data, from.bytes());
-  };
-  for (std::size_t i = 0; i < parameters.size(); ++i) copy(gradients_[i].data, parameters[i].data);
+void Reducer::broadcast_values(std::span<const Tensor> parameters, const ElementMath& math) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) math.copy(parameters[i].data, gradients_[i].data);
   std::vector<Work> works;
   for (const Memory& memory : *arenas_) {
     if (memory.buffer().count == 0) continue;
-    works.push_back(group_.broadcast(memory, 0, {.name = "parameters"}));
+    works.push_back(group_.broadcast(memory, 0, {.name = "parameters", .stream = options_.stream}));
   }
   for (Work& work : works) work.wait();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (group_.rank() != 0) copy(parameters[i].data, gradients_[i].data);
+    if (group_.rank() != 0) math.copy(gradients_[i].data, parameters[i].data);
   }
   zero();
+  // The program may fill gradients from other streams, which do not wait for this one.
+  if (gpu_) wait_for_stream();
 }
 
 void Reducer::use_stream(Stream stream) {
@@ -290,9 +288,7 @@ void Reducer::rebuild() {
 std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
   if (gpu_) {
     // The host runs ahead of the GPU, so the times of this step are known only when the GPU has done it.
-    std::uint8_t byte = 0;
-    group_.copy({&byte, 1, DataType::u8}, {arena(plan_.front().type).data, 1, DataType::u8, DeviceType::cuda},
-                options_.stream);
+    wait_for_stream();
     gpu_->add_completed(statistics_);
   }
   const std::vector<std::size_t> by_priority(order.rbegin(), order.rend());
@@ -314,6 +310,14 @@ std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
   std::vector<Bucket> plan;
   for (const std::int64_t place : agreed) plan.push_back(std::move(chunks[static_cast<std::size_t>(place)]));
   return plan;
+}
+
+// A copy waits for the other ranks as long as a collective does.
+void Reducer::wait_for_stream() {
+  std::uint8_t byte = 0;
+  const auto filled = std::ranges::find_if(*arenas_, [](const Memory& memory) { return memory.bytes() > 0; });
+  if (filled == arenas_->end()) return;
+  group_.copy({&byte, 1, DataType::u8}, {filled->data(), 1, DataType::u8, DeviceType::cuda}, options_.stream);
 }
 
 double Reducer::seconds_until_ready(std::size_t parameter) {

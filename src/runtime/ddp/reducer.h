@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/ddp/bucket_plan.h"
+#include "runtime/ddp/element_math.h"
 #include "runtime/ddp/gpu_steps.h"
 #include "runtime/ddp/step_tracker.h"
 
@@ -65,8 +66,8 @@ class Reducer {
 
   void zero();
   // Gives every rank the values of rank 0, through the gradients' memory, which is zeroed afterwards. All ranks call
-  // it. The values must be in host memory. There are as many collectives as types.
-  void broadcast_values(std::span<const Tensor> parameters);
+  // it. There are as many collectives as types. On a GPU, it blocks until the work on the program's stream is done.
+  void broadcast_values(std::span<const Tensor> parameters, const ElementMath& math);
 
   bool finds_unused() const { return options_.unused == UnusedParameters::find; }
   bool is_static() const { return options_.unused == UnusedParameters::static_graph; }
@@ -119,6 +120,8 @@ class Reducer {
 
   void adopt(std::vector<Bucket> plan);
   std::vector<Bucket> prioritised(std::span<const std::size_t> order);
+  // Blocks until the work that is on the program's stream now is done.
+  void wait_for_stream();
   // Returns the time from the beginning of the step until the gradient was complete. On a GPU, the step must be done.
   double seconds_until_ready(std::size_t parameter);
   GradientBucket view(std::size_t bucket, Stream stream) const;

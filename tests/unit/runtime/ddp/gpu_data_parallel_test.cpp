@@ -6,12 +6,14 @@
 #include <ddp/local_sgd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 
 #include "support/backends_under_test.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
+#include "support/gpu_ranks.h"
 #include "support/placed_memory.h"
 #include "support/rank_threads.h"
 
@@ -283,6 +285,35 @@ TEST_CASE("buffers, frozen parameters and the program's own gradients may be in 
     data_parallel.finish();
     for (const double value : gpu.numbers(gradients)) require(std::abs(value - last / 2.0) < 1e-6, "the mean");
   });
+}
+
+TEST_CASE("parameters in gpu memory come from rank 0 with one broadcast per type") {
+  const int size = gpu_rank_counts({2})[0];
+  const Libraries libraries = gpu_libraries();
+  std::atomic<int> broadcasts = 0;
+  libraries->nccl.broadcast = [&, real = libraries->nccl.broadcast](auto... arguments) {
+    ++broadcasts;
+    return real(arguments...);
+  };
+  ranks_over(libraries, size).all_succeed([](RankThreads::Rank& self) {
+    PlacedMemory gpu(self.group(), DeviceType::cuda);
+    std::vector<Tensor> parameters;
+    for (std::int64_t i = 0; i < 20; ++i) {
+      const Buffer values = i % 2 == 0 ? gpu.make(std::vector<float>(50)) : gpu.make(std::vector<Float16>(50));
+      gpu.fill(values, static_cast<double>(10 * self.rank() + i));
+      parameters.push_back({"parameter " + std::to_string(i), values, {50}});
+    }
+    DataParallelOptions options;
+    options.stream = gpu.stream();
+    DistributedDataParallel data_parallel(self.group(), parameters, options);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      for (const double value : gpu.numbers(parameters[i].data)) {
+        require(value == static_cast<double>(i), parameters[i].name + " holds " + std::to_string(value));
+      }
+      for (const double value : gpu.numbers(data_parallel.gradient(i))) require(value == 0, "a gradient at first");
+    }
+  });
+  CHECK(broadcasts == 2 * size);
 }
 
 TEST_CASE("a static graph is learnt from gradients in gpu memory") {
