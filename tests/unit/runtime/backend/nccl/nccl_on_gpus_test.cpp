@@ -188,3 +188,64 @@ TEST_CASE("an error of the gpu that stays ends the group with cuda's name for it
   CHECK(ended[0].kind == ErrorKind::internal);
   CHECK_THAT(ended[0].message, Catch::Contains("CUDA_ERROR_ILLEGAL_ADDRESS") || Catch::Contains("NCCL:"));
 }
+
+TEST_CASE("memory of a group may be given back while a stream still reads it") {
+  ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
+    std::optional<GpuFloats> values(std::in_place, self.group(), std::vector<float>(1 << 20, 1));
+    const GpuFloats kept(self.group(), std::vector<float>(1 << 20));
+    const CudaApi cuda = values->cuda;
+    CudaStream stream(cuda);
+    const CallOptions on_stream{.stream = Stream::from_handle(stream.handle())};
+    self.group().all_reduce(values->memory, ReduceOp::sum, on_stream).wait();
+    HeldStream held(stream.handle());
+    // A kernel of the program, and a collective, are on the stream when the memory is given back.
+    cuda.copy_async(kept.memory.data(), values->memory.data(), 4 << 20, stream.handle());
+    Work work = self.group().all_reduce(values->memory, ReduceOp::sum, on_stream);
+    work.wait();
+    values.reset();
+    held.release();
+    require(work.wait_for(kPatience), "the collective is not done");
+    std::vector<float> result(1 << 20);
+    self.group().copy(result, kept.memory, on_stream.stream);
+    require(result[7] == 2, "the copy is wrong");
+  });
+}
+
+TEST_CASE("page-locked memory may be given back while the gpu waits for this rank") {
+  ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    CudaStream stream(values.cuda);
+    const CallOptions on_stream{.stream = Stream::from_handle(stream.handle())};
+    self.group().all_reduce(values.memory).wait();
+    std::optional<Memory> pinned(self.group().allocate_pinned(1000, DataType::f32));
+    // A collective that waits for the other rank is on the GPU. This rank takes part in the next one only afterwards.
+    if (self.rank() == 0) self.group().all_reduce(values.memory, ReduceOp::sum, on_stream).wait();
+    pinned.reset();
+    if (self.rank() == 1) self.group().all_reduce(values.memory, ReduceOp::sum, on_stream).wait();
+  });
+}
+
+TEST_CASE("more streams than hardware queues do not hold each other up if the driver has queues for all") {
+  // Rank r waits for a message of every other rank before it sends one, beginning with the last rank.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  constexpr int kRanks = 6;
+  ranks_over(gpu_libraries(), kRanks).all_succeed([](RankThreads::Rank& self) {
+    std::vector<GpuFloats> taken;
+    std::vector<Work> works;
+    const GpuFloats own(self.group(), {static_cast<float>(self.rank())});
+    for (int other = 0; other < kRanks; ++other) taken.emplace_back(self.group(), std::vector<float>{-1});
+    for (int other = 0; other < kRanks; ++other) {
+      if (other != self.rank())
+        works.push_back(self.group().recv(taken[static_cast<std::size_t>(other)].memory, other));
+    }
+    self.group().barrier().wait();
+    for (int other = kRanks - 1; other >= 0; --other) {
+      if (other != self.rank()) works.push_back(self.group().send(own.memory, other));
+    }
+    for (Work& work : works) require(work.wait_for(kPatience), "a message did not arrive");
+    for (int other = 0; other < kRanks; ++other) {
+      if (other == self.rank()) continue;
+      require(taken[static_cast<std::size_t>(other)].get()[0] == static_cast<float>(other), "a wrong message");
+    }
+  });
+}
