@@ -1,17 +1,13 @@
 #include "runtime/backend/nccl/gpu_marks.h"
 
+#include <algorithm>
+
 #include "runtime/call/call.h"
 
 namespace ddp::internal {
 
-namespace {
-
-constexpr std::size_t kFewBytes = std::size_t{64} << 10;
-
-}  // namespace
-
 GpuMarks::GpuMarks(const CudaApi& cuda, wire::StatusPageLayout& page, wire::PageGroup& place)
-    : cuda_(cuda), place_(place) {
+    : cuda_(cuda), place_(place), stream_(cuda) {
   void* seen_at = nullptr;
   if (!cuda_.write_number || cuda_.map_host(&page, sizeof page, seen_at) != kCudaSuccess) return;
   const auto offset = reinterpret_cast<const std::byte*>(&place) - reinterpret_cast<const std::byte*>(&page);
@@ -22,21 +18,25 @@ bool GpuMarks::marks(std::uint64_t last) const {
   return seen_at_ != nullptr && last > 0 && last < kOwnCalls;
 }
 
-void GpuMarks::before(std::uint64_t last, CudaStreamHandle stream) {
+void GpuMarks::queue(std::uint64_t last) {
+  if (marks(last)) place_.gpu_queued.store(last, wire::kRelaxed);
+}
+
+void GpuMarks::mark(std::uint64_t last, std::span<const CudaEventHandle> ready, CudaEventHandle done) {
   if (!marks(last)) return;
-  place_.gpu_queued.store(last, wire::kRelaxed);
-  write(offsetof(wire::PageGroup, gpu_started), last, stream);
+  const auto wait = [&](CudaEventHandle event) {
+    return cuda_.stream_wait_event(stream_.handle(), event) == kCudaSuccess;
+  };
+  const auto write = [&](std::size_t offset) {
+    return cuda_.write_number(stream_.handle(), seen_at_ + offset, last) == kCudaSuccess;
+  };
+  const bool is_marked = std::ranges::all_of(ready, wait) && write(offsetof(wire::PageGroup, gpu_started)) &&
+                         wait(done) && write(offsetof(wire::PageGroup, gpu_finished));
+  if (!is_marked) give_up();
 }
 
-void GpuMarks::after(std::uint64_t last, std::size_t bytes, CudaStreamHandle stream) {
-  if (!marks(last) || bytes < kFewBytes) return;
-  write(offsetof(wire::PageGroup, gpu_finished), last, stream);
-}
-
-// If the stream does not accept a mark, nothing more is marked, and the collective continues. An error of the stream
-// shows in the collective.
-void GpuMarks::write(std::size_t offset, std::uint64_t number, CudaStreamHandle stream) {
-  if (cuda_.write_number(stream, seen_at_ + offset, number) == kCudaSuccess) return;
+// The collectives continue without marks. An error of the stream shows in them.
+void GpuMarks::give_up() {
   seen_at_ = nullptr;
   place_.gpu_queued.store(0, wire::kRelaxed);
 }

@@ -18,13 +18,6 @@ constexpr std::chrono::milliseconds kNoSpin{0};
 constexpr std::chrono::microseconds kWaitedFor{50};  // sleep between two looks
 constexpr std::chrono::microseconds kNotUrgent{1000};
 
-std::size_t bytes_of(const Call& call) {
-  std::size_t bytes = std::max(call.input.bytes(), call.output.bytes());
-  for (const ConstBuffer& part : call.input_parts) bytes += part.bytes();
-  for (const Buffer& part : call.output_parts) bytes += part.bytes();
-  return bytes;
-}
-
 }  // namespace
 
 NcclLane::NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator,
@@ -60,30 +53,33 @@ std::byte* NcclLane::scratch(std::size_t bytes) {
   return static_cast<std::byte*>(scratch_.get());
 }
 
-void NcclLane::wait_for_stream_of(const Call& call) {
-  if (!call.stream) return;
+CudaEventHandle NcclLane::wait_for_stream_of(const Call& call) {
+  if (!call.stream) return nullptr;
   heap_->follow(call.stream.handle());
-  events_.order(call.stream.handle(), stream_.handle());
+  const CudaEventHandle ready = events_.record(call.stream.handle());
+  require_cuda(cuda_, cuda_.stream_wait_event(stream_.handle(), ready), "order streams");
+  return ready;
 }
 
 void NcclLane::begin(std::span<const Call* const> calls, Launch launch) {
   std::vector<NcclStep> steps;
+  std::vector<CudaEventHandle> ready;
   for (const Call* call : calls) {
     if (call->operation == Operation::barrier && !token_) token_ = heap_->allocate(1);
-    wait_for_stream_of(*call);
+    if (const CudaEventHandle event = wait_for_stream_of(*call); event != nullptr) ready.push_back(event);
     for (NcclStep& step : nccl_steps(*call, rank_, size_, token_.get())) steps.push_back(step);
   }
   const std::uint64_t last = calls.back()->sequence;
-  std::size_t bytes = 0;
-  for (const Call* call : calls) bytes += bytes_of(*call);
-  if (marks_) marks_->before(last, stream_.handle());
+  if (marks_) marks_->queue(last);
   if (!steps.empty()) communicator_->start(steps, stream_.handle(), calls.front()->timeout, launch);
-  if (marks_) marks_->after(last, bytes, stream_.handle());
-  for (const Call* call : calls) {
-    const CudaEventHandle done = events_.record(stream_.handle());
-    const std::lock_guard lock(mutex_);
-    begun_[call->sequence] = done;
-  }
+  std::vector<CudaEventHandle> done;
+  for (std::size_t i = 0; i < calls.size(); ++i) done.push_back(events_.record(stream_.handle()));
+  // Another thread puts the events back when it has waited for the operations, which it does only when they are in the
+  // map.
+  if (marks_) marks_->mark(last, ready, done.back());
+  for (const CudaEventHandle event : ready) events_.put_back(event);
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < calls.size(); ++i) begun_[calls[i]->sequence] = done[i];
 }
 
 bool NcclLane::has_begun(const Call& call) {
@@ -109,7 +105,7 @@ void NcclLane::run(const Call& call, Launch launch) {
   StagedCall staged;
   const Call* next = &call;
   if (touches_host_memory(call)) {
-    wait_for_stream_of(call);
+    if (const CudaEventHandle event = wait_for_stream_of(call); event != nullptr) events_.put_back(event);
     staged = stage(call, rank_, size_, scratch(staging_bytes(call)));
     next = &staged.call;
     copy_all(staged.before, call);

@@ -51,7 +51,9 @@ class NcclLane {
   void abort() { communicator_->abort(); }
 
  private:
-  void wait_for_stream_of(const Call& call);
+  // Makes the lane's stream wait for the work that the call's stream holds now. Returns the event of that work, which
+  // the caller puts back, or null if the call has no stream.
+  CudaEventHandle wait_for_stream_of(const Call& call);
   std::byte* scratch(std::size_t bytes);
   void copy_all(std::span<const StagedCall::Copy> copies, const Call& call);
   void await(CudaEventHandle event, const Call& call);
