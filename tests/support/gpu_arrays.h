@@ -18,7 +18,7 @@ struct GpuUnderTest {
     cuda.set_device(0);
     queue.emplace(cuda);
     heap = std::make_shared<GpuHeap>(libraries, 0, [] {});
-    math = GpuKernels::load(cuda, 0, heap);
+    math = GpuKernels::load(libraries, 0, heap);
     require(math != nullptr, "the driver loads the kernels");
     stream = Stream::from_handle(queue->handle());
   }

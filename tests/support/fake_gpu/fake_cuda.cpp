@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -42,6 +43,7 @@ EventPointer& event_of(void* handle) {
 struct Streams {
   std::mutex mutex;
   std::set<void*> live;
+  std::vector<std::unique_ptr<Stream>> all;
 };
 Streams& streams() {
   static auto* all = new Streams;
@@ -156,8 +158,8 @@ EXPORT int cuPointerGetAttribute(void* value, int, unsigned long long pointer) {
 }
 EXPORT int cuStreamCreate(void** stream, unsigned) {
   RETURN_ERROR_OF(context_error());
-  *stream = new Stream(current_device());
   const std::lock_guard lock(streams().mutex);
+  *stream = streams().all.emplace_back(std::make_unique<Stream>(current_device())).get();
   streams().live.insert(*stream);
   ++counts().streams;
   return kCudaSuccess;

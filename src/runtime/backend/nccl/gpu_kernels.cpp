@@ -70,16 +70,24 @@ void require_values(const ConstBuffer& buffer) {
 
 }  // namespace
 
-std::unique_ptr<GpuKernels> GpuKernels::load(const CudaApi& cuda, int device, std::shared_ptr<GpuHeap> heap) {
+std::unique_ptr<GpuKernels> GpuKernels::load(const std::shared_ptr<const GpuLibraries>& libraries, int device,
+                                             std::shared_ptr<GpuHeap> heap) {
+  const CudaApi& cuda = libraries->cuda;
   const GpuScope scope(cuda, device);
-  CudaModuleHandle module = nullptr;
-  Functions functions;
-  CudaStatus status = cuda.load_module(module, kKernelsText);
-  for (const std::string& kernel : kernel_names()) {
-    if (status == kCudaSuccess) status = cuda.find_function(functions[kernel], module, kernel.c_str());
+  const std::lock_guard lock(libraries->kernels->mutex);
+  Functions& loaded = libraries->kernels->by_gpu[device];
+  CudaStatus status = kCudaSuccess;
+  if (loaded.empty()) {
+    CudaModuleHandle module = nullptr;
+    Functions functions;
+    status = cuda.load_module(module, kKernelsText);
+    for (const std::string& kernel : kernel_names()) {
+      if (status == kCudaSuccess) status = cuda.find_function(functions[kernel], module, kernel.c_str());
+    }
+    if (status == kCudaSuccess) loaded = std::move(functions);
   }
   if (status == kCudaSuccess) {
-    return std::unique_ptr<GpuKernels>(new GpuKernels(cuda, device, std::move(functions), std::move(heap)));
+    return std::unique_ptr<GpuKernels>(new GpuKernels(libraries, device, loaded, std::move(heap)));
   }
   static std::once_flag reported;
   std::call_once(reported, [&] {

@@ -21,10 +21,11 @@ namespace ddp::internal {
 
 class GpuKernels : public GpuMath {
  public:
-  // Loads the kernels into the GPU's context, for which the driver compiles them. Returns null if the driver refuses
-  // them, and prints a warning, once per process. The table must outlive the object. Intermediate results lie in memory
+  // Loads the kernels into the GPU's context, for which the driver compiles them, unless `libraries` holds them already.
+  // Returns null if the driver refuses them, and prints a warning, once per process. Intermediate results lie in memory
   // of the heap, which follows the streams of the calls.
-  static std::unique_ptr<GpuKernels> load(const CudaApi& cuda, int device, std::shared_ptr<GpuHeap> heap);
+  static std::unique_ptr<GpuKernels> load(const std::shared_ptr<const GpuLibraries>& libraries, int device,
+                                          std::shared_ptr<GpuHeap> heap);
 
   void scale(const Buffer& values, double factor, Stream stream) override;
   void convert(const ConstBuffer& from, const Buffer& to, double factor, Stream stream) override;
@@ -58,8 +59,13 @@ class GpuKernels : public GpuMath {
 
   using Functions = std::map<std::string, CudaFunctionHandle>;
 
-  GpuKernels(const CudaApi& cuda, int device, Functions functions, std::shared_ptr<GpuHeap> heap)
-      : cuda_(cuda), device_(device), functions_(std::move(functions)), heap_(std::move(heap)) {}
+  GpuKernels(std::shared_ptr<const GpuLibraries> libraries, int device, const Functions& functions,
+             std::shared_ptr<GpuHeap> heap)
+      : libraries_(std::move(libraries)),
+        cuda_(libraries_->cuda),
+        device_(device),
+        functions_(functions),
+        heap_(std::move(heap)) {}
 
   template <typename... Values>
   void launch(const std::string& name, std::uint64_t blocks, Stream stream, const Values&... values);
@@ -69,11 +75,12 @@ class GpuKernels : public GpuMath {
   // Copies the first bytes of the device's scratch memory to the host, and waits for the stream.
   const std::byte* fetch(Scratch& scratch, std::size_t bytes, Stream stream);
 
+  const std::shared_ptr<const GpuLibraries> libraries_;
   const CudaApi& cuda_;
   const int device_;
   // The driver loads a kernel when the kernel is looked up, and waits for the whole device meanwhile. So all of them
   // are looked up at once.
-  const Functions functions_;
+  const Functions& functions_;
   const std::shared_ptr<GpuHeap> heap_;
   std::mutex mutex_;  // protects the map
   std::map<CudaStreamHandle, std::unique_ptr<Scratch>> scratch_;

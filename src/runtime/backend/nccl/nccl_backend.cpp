@@ -353,7 +353,7 @@ std::unique_ptr<SideStream> NcclBackend::side_stream() {
 
 // The kernels are loaded when they are needed, because the driver compiles them at their first use on a computer.
 GpuMath* NcclBackend::gpu_math() {
-  std::call_once(math_is_made_, [this] { math_ = GpuKernels::load(cuda_, device_, heap_); });
+  std::call_once(math_is_made_, [this] { math_ = GpuKernels::load(libraries_, device_, heap_); });
   return math_.get();
 }
 

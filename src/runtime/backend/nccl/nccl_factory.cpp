@@ -29,9 +29,12 @@ ProbeResult probe_nccl(const BackendOptions& options) {
 }
 
 std::unique_ptr<Backend> make_nccl_backend(const BackendOptions& options, std::shared_ptr<Store> store) {
-  const auto libraries = std::make_shared<NcclBackend::Libraries>();
-  libraries->nccl = nccl_library().api;
-  libraries->cuda = cuda_library().api;
+  static const std::shared_ptr<const GpuLibraries> libraries = [] {
+    auto found = std::make_shared<GpuLibraries>();
+    found->nccl = nccl_library().api;
+    found->cuda = cuda_library().api;
+    return found;
+  }();
   return std::make_unique<NcclBackend>(options, std::move(store), libraries);
 }
 

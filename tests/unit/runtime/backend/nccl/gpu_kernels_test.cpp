@@ -324,8 +324,8 @@ TEST_CASE("a driver that cannot load the kernels is named once, and the rest wor
   const std::string file = directory.path() + "/errors";
   {
     const StderrTo to(file);
-    CHECK(GpuKernels::load(libraries->cuda, 0, nullptr) == nullptr);
-    CHECK(GpuKernels::load(libraries->cuda, 0, nullptr) == nullptr);
+    CHECK(GpuKernels::load(libraries, 0, nullptr) == nullptr);
+    CHECK(GpuKernels::load(libraries, 0, nullptr) == nullptr);
   }
   std::ifstream stream(file);
   const std::string text((std::istreambuf_iterator<char>(stream)), {});
