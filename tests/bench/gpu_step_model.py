@@ -86,12 +86,12 @@ COSTS = {
     "event records": Cost(0.5, 0.5, "chelsea0x3b/cudarc pull request 335: 1 us for a record and a wait", "cuEventRecord"),
     "stream waits": Cost(0.5, 0.5, "the same", "cuStreamWaitEvent"),
     "stream writes": Cost(1, 2, ASSUMED, "cuStreamWriteValue64 to host memory"),
-    "events created": Cost(0.5, 0, ASSUMED),
+    "events created": Cost(0.5, 0, ASSUMED, "cuEventCreate and cuEventDestroy"),
     "pointer queries": Cost(0.3, 0, ASSUMED, "cuPointerGetAttribute"),
-    "capture queries": Cost(0.1, 0, ASSUMED),
-    "capture modes": Cost(0.05, 0, ASSUMED),
-    "device changes": Cost(0.1, 0, ASSUMED),
-    "times read": Cost(0.5, 0, ASSUMED),
+    "capture queries": Cost(0.1, 0, ASSUMED, "cuStreamIsCapturing"),
+    "capture modes": Cost(0.05, 0, ASSUMED, "cuThreadExchangeStreamCaptureMode"),
+    "device changes": Cost(0.1, 0, ASSUMED, "cuCtxSetCurrent"),
+    "times read": Cost(0.5, 0, ASSUMED, "cuEventElapsedTime"),
 }
 MEMORY_GIGABYTES = 3350  # per second; NVIDIA's data sheet of the H100 SXM
 
@@ -99,13 +99,15 @@ MEMORY_GIGABYTES = 3350  # per second; NVIDIA's data sheet of the H100 SXM
 def measured_costs(file: pathlib.Path) -> dict[str, Cost]:
     """The costs, with what gpu_check has measured."""
     report = json.loads(file.read_text())
+    if report["node"].get("simulated"):
+        sys.exit(f"gpu_step_model: {file} is from the simulated GPU, whose times mean nothing")
     figures = {result["figures"]["what"]: result["figures"] for result in report["results"]
                if result["part"] == "costs" and "figures" in result and result["ok"]}
     costs = dict(COSTS)
     for name, cost in COSTS.items():
         if cost.measured in figures:
             one = figures[cost.measured]
-            costs[name] = Cost(one["host_microseconds"], one["gpu_microseconds"], "measured by gpu_check")
+            costs[name] = Cost(one["host_microseconds"], one["gpu_microseconds"] if cost.gpu else 0, "measured by gpu_check")
     return costs
 
 
@@ -254,7 +256,8 @@ def main() -> int:
     text, figures = tables(options, ours, blocking, lane, costs)
     print(text)
     if options.json:
-        options.json.write_text(json.dumps({"ours": ours, "blocking": blocking, "lane": lane, "model": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({**{name: {what: line._asdict() for what, line in each.items()} for name, each in
+                                               (("ours", ours), ("blocking", blocking), ("lane", lane))}, "model": figures}, indent=1) + "\n")
     found = [*complaints(ours), *(f"blocking: {complaint}" for complaint in complaints(blocking))]
     for complaint in found:
         print(f"gpu_step_model: {complaint}", file=sys.stderr)

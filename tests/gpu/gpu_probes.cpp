@@ -240,6 +240,28 @@ void measure_costs(Gpu& gpu, const ddp::gpu::Kernels& kernels) {
          return g.driver.call("cuMemsetD8Async", g.memory, static_cast<unsigned char>(0), std::size_t{8}, g.busy);
        }},
       {"ncclAllReduce of 8 bytes, one rank", [](Gpu& g) { return g.reduce(g.comm, g.busy); }},
+      {"cuEventElapsedTime",
+       [begin_mark, end_mark](Gpu& g) {
+         float milliseconds = 0;
+         const int status = g.driver.call("cuEventElapsedTime", &milliseconds, begin_mark, end_mark);
+         return status == ddp::internal::kCudaNotReady ? 0 : status;
+       }},
+      {"cuEventCreate and cuEventDestroy",
+       [](Gpu& g) {
+         const int status = g.driver.call("cuEventCreate", &g.event, kDisableTiming);
+         return status != 0 ? status : g.driver.call("cuEventDestroy_v2", g.event);
+       }},
+      {"cuStreamIsCapturing",
+       [](Gpu& g) {
+         int captures = 0;
+         return g.driver.call("cuStreamIsCapturing", g.busy, &captures);
+       }},
+      {"cuThreadExchangeStreamCaptureMode",
+       [](Gpu& g) {
+         int mode = 0;  // global, which is what a thread has at first
+         return g.driver.call("cuThreadExchangeStreamCaptureMode", &mode);
+       }},
+      {"cuCtxSetCurrent", [](Gpu& g) { return g.cuda.set_device(0); }},
       {"a thread that sets the device",
        [](Gpu& g) {
          int status = 0;
