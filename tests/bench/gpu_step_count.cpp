@@ -197,11 +197,12 @@ void train(int rank, const Shape& shape, const std::shared_ptr<ddp::Store>& stor
   options.buckets.first_bytes = options.buckets.bytes = kBucketFloats * sizeof(float);
   ddp::DistributedDataParallel data_parallel(group, tensors, options);
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
-  // The first steps connect the ranks and refill the buckets.
-  constexpr int kWarmUp = 5;
+  // The first steps connect the ranks and refill the buckets. The next ones make as many events as a step needs.
+  constexpr int kConnecting = 3;
+  constexpr int kWarmUp = 8;
   for (int step = 0; step < kWarmUp + shape.steps; ++step) {
     std::optional<Gate> gate;
-    if (step >= kWarmUp) gate.emplace(driver, stream);  // while ranks connect, NCCL must not wait
+    if (step >= kConnecting) gate.emplace(driver, stream);  // while ranks connect, NCCL must not wait
     counts->count(step >= kWarmUp);
     data_parallel.zero_gradients();
     for (std::size_t i = parameters; i-- > 0;) data_parallel.mark_ready(i);
