@@ -21,9 +21,9 @@ namespace ddp::internal {
 
 class GpuKernels : public GpuMath {
  public:
-  // Loads the kernels into the GPU's context, for which the driver compiles them, unless `libraries` holds them already.
-  // Returns null if the driver refuses them, and prints a warning, once per process. Intermediate results lie in memory
-  // of the heap, which follows the streams of the calls.
+  // Loads the kernels into the GPU's context, for which the driver compiles them, unless `libraries` holds them
+  // already. Returns null if the driver refuses them, and prints a warning, once per process. Intermediate results lie
+  // in memory of the heap, which follows the streams of the calls.
   static std::unique_ptr<GpuKernels> load(const std::shared_ptr<const GpuLibraries>& libraries, int device,
                                           std::shared_ptr<GpuHeap> heap);
 
