@@ -2,7 +2,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "support/fake_gpu/fake_gpu.h"
 #include "support/fake_gpu/ptx_module.h"
@@ -23,7 +27,11 @@ EXPORT int cuModuleLoadData(void** module, const void* image) {
   if (const int error = context_error(); error != kSuccess) return error;
   drain_device(current_device());
   try {
-    *module = new PtxModule(parse_ptx(static_cast<const char*>(image)));
+    static std::mutex mutex;
+    static auto* modules = new std::vector<std::unique_ptr<PtxModule>>;
+    auto loaded = std::make_unique<PtxModule>(parse_ptx(static_cast<const char*>(image)));
+    const std::lock_guard lock(mutex);
+    *module = modules->emplace_back(std::move(loaded)).get();
     return kSuccess;
   } catch (const std::runtime_error& error) {
     std::fprintf(stderr, "fake_gpu: the PTX text is refused: %s\n", error.what());

@@ -86,10 +86,14 @@ std::string name_of(const CudaFunctions& f, CudaStatus status) {
 // Makes the device's primary context, which CUDA's runtime library uses too, current for this thread. It is kept until
 // the process ends, because releasing the last reference would destroy the program's data on the GPU.
 CudaStatus set_device(const CudaFunctions& f, int ordinal) {
-  static std::mutex mutex;
-  static std::map<int, Handle> contexts;
-  const std::lock_guard lock(mutex);
-  Handle& context = contexts[ordinal];
+  // Threads of the backend may still call this while the process ends, so nothing of it is destroyed.
+  struct Contexts {
+    std::mutex mutex;
+    std::map<int, Handle> by_gpu;
+  };
+  static auto* contexts = new Contexts;
+  const std::lock_guard lock(contexts->mutex);
+  Handle& context = contexts->by_gpu[ordinal];
   if (context == nullptr) {
     Device device = 0;
     if (const CudaStatus status = f.device_get(&device, ordinal); status != kCudaSuccess) return status;

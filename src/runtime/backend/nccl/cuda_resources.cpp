@@ -2,6 +2,8 @@
 
 #include <ddp/error.h>
 
+#include <memory>
+
 #include "base/text.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
@@ -103,6 +105,9 @@ void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit)
 
 void CudaEvents::finish(CudaStreamHandle stream, const std::function<void()>& look) {
   const CudaEventHandle done = record(stream);
+  // look() may throw.
+  const auto put_event_back = [this](void* event) { put_back(event); };
+  const std::unique_ptr<void, decltype(put_event_back)> owner(done, put_event_back);
   const Polling polling(limits::kNoTimeout, limits::kDeviceCopySpin);
   CudaStatus status = kCudaNotReady;
   while ((status = cuda_.query_event(done)) == kCudaNotReady) {
@@ -110,7 +115,6 @@ void CudaEvents::finish(CudaStreamHandle stream, const std::function<void()>& lo
     polling.pause();
   }
   require_cuda(cuda_, status, "finish its work");
-  put_back(done);
 }
 
 }  // namespace ddp::internal

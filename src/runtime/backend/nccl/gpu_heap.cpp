@@ -102,17 +102,19 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
 
   // Must not throw, because destructors call it.
   void after_streams(HeapTask task) {
+    bool begins = false;
     try {
       const GpuScope scope(cuda_, device_);
       const std::lock_guard lock(mutex_);
       Waiting waiting{std::move(task), {}, {streams_.begin(), streams_.end()}};
       mark(waiting);
       waiting_.push_back(std::move(waiting));
-      if (!std::exchange(is_serving_, true)) std::thread([self = shared_from_this()] { self->serve(); }).detach();
+      begins = !std::exchange(is_serving_, true);
+      if (begins) std::thread([self = shared_from_this()] { self->serve(); }).detach();
     } catch (const std::exception&) {
-      // The GPU is lost, or no thread can be started. The memory stays with the process.
+      // The GPU is lost, or no thread can be started. The memory stays with the process, or until the next call.
       const std::lock_guard lock(mutex_);
-      is_serving_ = false;
+      if (begins) is_serving_ = false;
     }
   }
 

@@ -96,6 +96,8 @@ NcclBackend::~NcclBackend() {
     lane->communicator().has_ended(until);
     lane->wait_until(until);
   }
+  // The next group may need the memory.
+  if (!aborted_) heap_->is_swept(until - std::chrono::steady_clock::now());
 }
 
 // `peer` is the only other rank of the group that is a member. It is -1 if all ranks are members.

@@ -40,7 +40,9 @@ struct Marked {
   }
   void mark(GpuMarks& marks, std::uint64_t number) {
     marks.queue(number);
-    marks.mark(number, {}, events.record(stream->handle()));
+    const CudaEventHandle done = events.record(stream->handle());
+    marks.mark(number, {}, done);
+    events.put_back(done);
   }
 };
 
@@ -53,8 +55,9 @@ TEST_CASE("the gpu itself writes which collectives it has begun and done") {
   HeldStream computes(program.handle());
   HeldStream collective(on.stream->handle());
   const CudaEventHandle ready[] = {on.events.record(program.handle())};
+  const CudaEventHandle done = on.events.record(on.stream->handle());
   marks.queue(7);
-  marks.mark(7, ready, on.events.record(on.stream->handle()));
+  marks.mark(7, ready, done);
   CHECK(on.place.gpu_queued == 7);
   CHECK(on.place.gpu_started == 0);
   computes.release();
@@ -63,6 +66,8 @@ TEST_CASE("the gpu itself writes which collectives it has begun and done") {
   collective.release();
   CHECK(eventually([&] { return on.place.gpu_finished == 7; }));
   CHECK(on.place.called == 0);
+  on.events.put_back(ready[0]);
+  on.events.put_back(done);
   // Another group of the process uses the same page.
   GpuMarks others(on.cuda, *on.page, on.page->groups[4]);
   on.mark(others, 2);

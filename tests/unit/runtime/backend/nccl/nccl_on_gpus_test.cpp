@@ -243,6 +243,8 @@ TEST_CASE("streams of the simulated gpu share its hardware queues") {
   CHECK(cuda.query_event(in_third) == kCudaNotReady);
   held->release();
   CHECK(eventually([&] { return cuda.query_event(in_third) == kCudaSuccess; }));
+  events.put_back(in_second);
+  events.put_back(in_third);
 }
 
 TEST_CASE("all pairs of ranks exchange messages at once if the driver has queues for all streams") {
