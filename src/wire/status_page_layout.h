@@ -144,7 +144,7 @@ struct alignas(64) PageStacks {
   // The worker writes the steps done and the total number of steps; 0 means unknown.
   std::atomic<std::uint64_t> progress_done;
   std::atomic<std::uint64_t> progress_total;
-  // The worker writes the UUID of its GPU, or of its MIG slice, and then sets `has_gpu_uuid`.
+  // The worker writes the UUID of its GPU, or of its MIG slice, and then sets `has_gpu_uuid` to 1.
   std::atomic<std::uint32_t> has_gpu_uuid;
   std::uint32_t unused_before_uuid;
   std::array<std::uint8_t, 16> gpu_uuid;

@@ -87,7 +87,7 @@ void read_worker(const wire::PageWorker& worker, PageView& view) {
 
 // Returns the UUID as the driver writes it, or an empty text if the worker has written none.
 std::string gpu_uuid_of(const wire::PageStacks& page) {
-  if (page.has_gpu_uuid.load(std::memory_order_acquire) == 0) return "";
+  if (page.has_gpu_uuid.load(std::memory_order_acquire) != 1) return "";
   std::string text;
   for (std::size_t i = 0; i < page.gpu_uuid.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';

@@ -9,6 +9,8 @@
 namespace ddp::internal {
 namespace {
 
+constexpr std::uint32_t kBeingWritten = 2;  // a value of has_gpu_uuid
+
 // Reads a text such as "5f1c0a2b-0123-4567-89ab-cdef01234567".
 std::optional<std::array<std::uint8_t, 16>> uuid_bytes(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -55,6 +57,9 @@ void show_device(const CudaApi& cuda, int device, wire::StatusPageLayout& page) 
   if (!cuda.uuid || cuda.uuid(device, text) != kCudaSuccess) return;
   const auto uuid = uuid_bytes(text);
   if (!uuid) return;
+  // Ranks that are threads share the page. The first one is shown.
+  std::uint32_t none = 0;
+  if (!page.stacks.has_gpu_uuid.compare_exchange_strong(none, kBeingWritten)) return;
   page.stacks.gpu_uuid = *uuid;
   page.stacks.has_gpu_uuid.store(1, std::memory_order_release);
 }

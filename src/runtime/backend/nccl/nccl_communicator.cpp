@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -238,8 +239,8 @@ void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle s
   constexpr const char* kDeed = "the GPUs' collective cannot start";
   constexpr const char* kLate = "a rank did not take part";
   const std::lock_guard settled(settling_);
-  std::unique_lock<std::timed_mutex> order;
-  if (launch == Launch::known) order = launch_order(members_.device);
+  std::optional<LaunchTurn> turn;
+  if (launch == Launch::known) turn.emplace(members_.device);
   {
     const std::lock_guard lock(mutex_);
     const NcclComm comm = handle();
