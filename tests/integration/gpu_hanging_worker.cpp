@@ -19,7 +19,7 @@ int main() {
   ddp::ProcessGroup world = ddp::init();
   cudaStream_t stream = nullptr;
   cudaStreamCreate(&stream);
-  const ddp::Memory values = world.allocate(32 << 10, ddp::DataType::f32, ddp::DeviceType::cuda);
+  const ddp::Memory values = world.allocate(1024, ddp::DataType::f32, ddp::DeviceType::cuda);
   for (int step = 0; step < 40; ++step) {
     if (step == 20 && world.rank() == 1) software_cuda::put(stream, compute_for_ever);
     world.all_reduce(values, ddp::ReduceOp::average, {.name = "bucket 0", .stream = stream}).wait();

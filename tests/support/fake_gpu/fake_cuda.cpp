@@ -164,13 +164,21 @@ EXPORT int cuStreamCreate(void** stream, unsigned) {
   ++counts().streams;
   return kCudaSuccess;
 }
-EXPORT int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
-  return cuStreamCreate(stream, flags);
+EXPORT int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+  const int error = cuStreamCreate(stream, flags);
+  if (error == kCudaSuccess) stream_of(*stream).priority = priority;
+  return error;
+}
+EXPORT int cuStreamGetPriority(void* stream, int* priority) {
+  RETURN_ERROR_OF(stream_error(stream));
+  *priority = stream_of(stream).priority;
+  return kCudaSuccess;
 }
 EXPORT int cuStreamDestroy_v2(void* stream) {
   hang_if_asked("cuStreamDestroy_v2");
   const std::lock_guard lock(streams().mutex);
   if (streams().live.erase(stream) == 0) return kInvalidHandle;
+  --stream_of(stream).queue.streams;
   --counts().streams;
   return kCudaSuccess;
 }

@@ -25,7 +25,6 @@ constexpr int kMostDevices = 64;
 struct Device {
   std::mutex mutex;
   std::vector<std::unique_ptr<HardwareQueue>> queues;
-  std::size_t next = 0;
   std::atomic<int> sticky = 0;
   std::unique_ptr<Stream> default_stream;
 };
@@ -56,8 +55,10 @@ HardwareQueue& next_queue(int device) {
   Device& here = world().devices.at(static_cast<std::size_t>(device));
   const std::lock_guard lock(here.mutex);
   if (here.queues.empty()) here.queues.resize(number_of_queues());
-  auto& queue = here.queues[here.next++ % here.queues.size()];
+  const auto load = [](const std::unique_ptr<HardwareQueue>& queue) { return queue ? queue->streams.load() : 0; };
+  auto& queue = *std::ranges::min_element(here.queues, {}, load);
   if (!queue) queue = std::make_unique<HardwareQueue>();
+  ++queue->streams;
   return *queue;
 }
 

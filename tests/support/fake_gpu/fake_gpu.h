@@ -50,6 +50,7 @@ class HardwareQueue {
   void push(std::function<void()> action);
   // Blocks until everything that was pushed before is done.
   void drain();
+  std::atomic<int> streams = 0;  // number of streams that share the queue now
 
  private:
   void serve();
@@ -77,6 +78,7 @@ struct Stream {
 
   const int device;
   HardwareQueue& queue;
+  int priority = 0;
   std::shared_ptr<Capture> capture;  // the latest capture that the stream was a part of
 };
 

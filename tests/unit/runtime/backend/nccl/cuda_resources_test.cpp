@@ -79,3 +79,16 @@ TEST_CASE("an event stands for what was on the stream and is used again") {
   events.finish(stream.handle(), ddp::test::kPatience);
   events.put_back(first);
 }
+
+TEST_CASE("streams have the highest priority") {
+  const ddp::internal::CudaApi cuda = ddp::test::gpu_libraries()->cuda;
+  cuda.set_device(0);
+  const ddp::internal::CudaStream stream(cuda);
+  int least = 0;
+  int greatest = 0;
+  int priority = 0;
+  ddp::test::gpu_function<int(int*, int*)>("cuCtxGetStreamPriorityRange")(&least, &greatest);
+  ddp::test::gpu_function<int(void*, int*)>("cuStreamGetPriority")(stream.handle(), &priority);
+  CHECK(priority == greatest);
+  CHECK(greatest < least);
+}

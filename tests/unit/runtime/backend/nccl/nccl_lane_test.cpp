@@ -160,3 +160,26 @@ TEST_CASE("values go both ways between two ranks at once and on streams") {
     }
   });
 }
+
+TEST_CASE("a host that need not wait for an operation looks seldom whether it is done") {
+  const Libraries libraries = gpu_libraries();
+  std::atomic<int> looks = 0;
+  libraries->cuda.query_event = [&looks, real = libraries->cuda.query_event](CudaEventHandle event) {
+    ++looks;
+    return real(event);
+  };
+  ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    CudaStream stream(values.cuda);
+    self.group().all_reduce(values.memory).wait();
+    HeldStream held(stream.handle());
+    Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});
+    work.wait();
+    looks = 0;
+    // On a busy computer, there are even fewer looks in this time.
+    std::this_thread::sleep_for(200ms);
+    require(looks < 400, "it has looked " + std::to_string(looks) + " times");
+    held.release();
+    require(work.wait_for(kPatience), "it is not done");
+  });
+}

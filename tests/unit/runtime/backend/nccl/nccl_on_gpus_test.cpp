@@ -249,7 +249,6 @@ TEST_CASE("streams of the simulated gpu share its hardware queues") {
 }
 
 TEST_CASE("all pairs of ranks exchange messages at once if the driver has queues for all streams") {
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   constexpr int kRanks = 6;
   ranks_over(gpu_libraries(), kRanks).all_succeed([](RankThreads::Rank& self) {
     std::vector<GpuFloats> taken;
