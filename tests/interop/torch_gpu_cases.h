@@ -5,9 +5,7 @@
 
 #include <torch/torch.h>
 
-#include <string>
-
-#include "support/require.h"
+#include "interop/torch_cases.h"
 
 namespace ddp::test {
 
@@ -17,17 +15,6 @@ inline torch::Device own_gpu(const ddp::ProcessGroup& world) {
 
 inline bool has(const torch::Tensor& tensor, double value) {
   return (tensor.cpu() - value).abs().max().item<double>() < 1e-6;
-}
-
-template <typename Action>
-void expect(const std::string& words, const Action& action) {
-  try {
-    action();
-  } catch (const ddp::Error& error) {
-    require(std::string(error.what()).find(words) != std::string::npos, error.what());
-    return;
-  }
-  require(false, "no error with: " + words);
 }
 
 void tensors_in_order(ddp::ProcessGroup& world);

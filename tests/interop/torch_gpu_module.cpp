@@ -323,7 +323,7 @@ int main() {
   try {
     torch::set_num_threads(1);
     ddp::ProcessGroup world = ddp::init();
-    std::vector<std::pair<const char*, std::function<void()>>> cases = {{"refused", [&] { refused(world); }}};
+    std::vector<TorchCase> cases = {{"refused", [&] { refused(world); }}};
     if (world.backend() == "nccl") {
       cases = {
           {"refused", [&] { refused(world); }},
@@ -337,14 +337,7 @@ int main() {
           {"temporary tensors", [&] { temporary_tensors(world); }},
       };
     }
-    for (const auto& [name, run] : cases) {
-      try {
-        run();
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %d: %s: %s\n", world.rank(), name, error.what());
-        return 1;
-      }
-    }
+    if (!all_pass(world, cases)) return 1;
     if (world.rank() == 0) std::printf("%s: %zu cases\n", world.backend().c_str(), cases.size());
     world.finalize();
     return 0;

@@ -10,8 +10,10 @@
 #include <sstream>
 #include <string>
 
+#include "interop/torch_cases.h"
 #include "support/require.h"
 
+using ddp::test::expect;
 using ddp::test::require;
 using Tensor = torch::Tensor;
 
@@ -48,17 +50,6 @@ ddp::DataParallelOptions finding_unused() {
 
 bool has(const Tensor& gradient, double value) {
   return gradient.defined() && (gradient - value).abs().max().item<double>() < 1e-6;
-}
-
-template <typename Action>
-void expect(const std::string& words, const Action& action) {
-  try {
-    action();
-  } catch (const ddp::Error& error) {
-    require(std::string(error.what()).find(words) != std::string::npos, error.what());
-    return;
-  }
-  require(false, "no error with: " + words);
 }
 
 // A parameter that another rank has used gets the mean. A parameter that no rank has used is left unchanged.
@@ -253,7 +244,7 @@ int main() {
   try {
     torch::set_num_threads(1);
     ddp::ProcessGroup world = ddp::init();
-    const std::pair<const char*, std::function<void()>> cases[] = {
+    const std::vector<ddp::test::TorchCase> cases = {
         {"unused, zeroed", [&] { unused_parameters(world, false); }},
         {"unused, none", [&] { unused_parameters(world, true); }},
         {"join with unused", [&] { join_with_unused(world); }},
@@ -268,14 +259,7 @@ int main() {
         {"collectives of tensors", [&] { tensor_collectives(world); }},
         {"another libtorch", [&] { another_libtorch(); }},
     };
-    for (const auto& [name, run] : cases) {
-      try {
-        run();
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %d: %s: %s\n", world.rank(), name, error.what());
-        return 1;
-      }
-    }
+    if (!ddp::test::all_pass(world, cases)) return 1;
     world.finalize();
     return 0;
   } catch (const std::exception& error) {
