@@ -41,6 +41,18 @@ int choose_device(const CudaApi& cuda, int local_rank) {
   return device_of(local_rank, count);
 }
 
+// Makes memory known to the lane's communicator. Returns the task that ends this, or null if NCCL does not know the
+// memory.
+HeapTask registration(const std::weak_ptr<NcclLane>& lane, void* memory, std::size_t bytes) {
+  const auto alive = lane.lock();
+  void* handle = alive ? alive->communicator().register_buffer(memory, bytes) : nullptr;
+  if (handle == nullptr) return nullptr;
+  return [lane, handle] {
+    const auto owner = lane.lock();
+    return !owner || owner->communicator().deregister_buffer(handle);
+  };
+}
+
 }  // namespace
 
 NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
@@ -64,14 +76,8 @@ NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> s
 
 // From now on, memory is registered with the communicator of the group's collectives.
 void NcclBackend::register_memory() {
-  heap_->register_with([lane = std::weak_ptr(collectives_)](void* memory, std::size_t bytes) -> HeapTask {
-    const auto alive = lane.lock();
-    void* handle = alive ? alive->communicator().register_buffer(memory, bytes) : nullptr;
-    if (handle == nullptr) return nullptr;
-    return [lane, handle] {
-      const auto owner = lane.lock();
-      return !owner || owner->communicator().deregister_buffer(handle);
-    };
+  heap_->register_with([lane = std::weak_ptr(collectives_)](void* memory, std::size_t bytes) {
+    return registration(lane, memory, bytes);
   });
 }
 
@@ -363,14 +369,9 @@ std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
   const GpuScope scope(cuda_, device_);
   require_own_memory(buffer);
   if (buffer.device != DeviceType::cuda) return nullptr;
-  void* handle = collectives_->communicator().register_buffer(buffer.data, buffer.bytes());
-  if (handle == nullptr) return nullptr;
-  return {handle, [heap = heap_, lane = std::weak_ptr(collectives_)](void* registered) {
-            heap->after_streams([lane, registered] {
-              const auto alive = lane.lock();
-              return !alive || alive->communicator().deregister_buffer(registered);
-            });
-          }};
+  HeapTask end = registration(collectives_, buffer.data, buffer.bytes());
+  if (!end) return nullptr;
+  return {buffer.data, [heap = heap_, end = std::move(end)](void*) { heap->after_streams(end); }};
 }
 
 }  // namespace ddp::internal

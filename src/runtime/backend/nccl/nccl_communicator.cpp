@@ -93,6 +93,18 @@ void leave_to_nccl(std::shared_ptr<NcclComm> handle) {
   left->push_back(std::move(handle));
 }
 
+// Runs a call of NCCL on a separate thread, which may be left behind.
+template <typename Function>
+auto on_own_thread(const NcclMembers& members, Function function) {
+  std::packaged_task<decltype(function())()> task([function = std::move(function), enter = members.enter] {
+    if (enter) enter();
+    return function();
+  });
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  return result;
+}
+
 // Runs a request on a separate thread, while this thread checks for lost ranks. If the store has died with a rank, the
 // request waits until the store's own timeout, so its thread is left behind. If the store fails, that error is reported
 // only if no rank is lost. A lost rank would be the reason.
@@ -218,12 +230,7 @@ template <typename Call>
 NcclResult NcclCommunicator::call(Call function, Launch launch, std::chrono::milliseconds timeout, const char* action,
                                   const char* late) {
   if (!nccl_.blocking || launch == Launch::known) return function();
-  std::packaged_task<NcclResult()> task([function = std::move(function), enter = members_.enter] {
-    if (enter) enter();
-    return function();
-  });
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
+  auto result = on_own_thread(members_, std::move(function));
   const Polling polling(timeout, kConnectSpin);
   while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     members_.look_around();
@@ -327,12 +334,7 @@ void NcclCommunicator::begin_closing() {
     closing_ = nccl_.finalize(comm);
     return;
   }
-  std::packaged_task<NcclResult()> task([finalize = nccl_.finalize, comm, enter = members_.enter] {
-    if (enter) enter();
-    return finalize(comm);
-  });
-  finalizing_ = task.get_future();
-  std::thread(std::move(task)).detach();
+  finalizing_ = on_own_thread(members_, [finalize = nccl_.finalize, comm] { return finalize(comm); });
 }
 
 void NcclCommunicator::finish_closing(std::chrono::steady_clock::time_point until) {

@@ -62,7 +62,7 @@ TEST_CASE("memory that a stream still uses is freed when the stream is done") {
   CHECK_NOTHROW(CudaEvents(on.cuda).finish(on.stream->handle(), kPatience));
 }
 
-TEST_CASE("page-locked memory is freed when the streams are done, and a free that hangs holds nobody up") {
+TEST_CASE("page-locked memory is freed when the streams are done, and a free that hangs holds up no other thread") {
   if (on_real_gpu()) return;
   Heap on;
   const auto hang = gpu_function<void(const char*)>("fake_gpu_hang");
