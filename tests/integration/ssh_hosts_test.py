@@ -47,12 +47,15 @@ Host *
     StrictHostKeyChecking yes
     ConnectTimeout 60
 """)
+        # Bash reads ~/.bashrc if sshd started it at level 1. That file belongs to the user of the computer, and what it
+        # does (pyenv takes a lock) must neither slow the tests nor be cut off by them.
         (folder / "sshd_config").write_text(f"""HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
 StrictModes no
 UsePAM no
 PermitRootLogin yes
 PidFile none
+SetEnv SHLVL=1
 """)
         for number in (1, 2, 3):
             private = f"mount -t tmpfs none '{self.missing}'; " if number == 3 else ""
