@@ -16,6 +16,9 @@ enum class HangAction : std::uint8_t { kill, dump, warn };
 // Says whether pauses of the job may set the time after which it is terminated, or only the time of the first report.
 enum class HangLimit : std::uint8_t { fixed, learnt };
 
+// Says what the workers record: see wire::RecordMode.
+enum class Recording : std::uint8_t { off, steps, all };
+
 // Lists the names of the values, in their order.
 template <typename Choice>
 inline constexpr std::string_view kNamesOf{};
@@ -33,6 +36,8 @@ template <>
 inline constexpr std::string_view kNamesOf<HangAction> = "kill dump warn";
 template <>
 inline constexpr std::string_view kNamesOf<HangLimit> = "fixed learnt";
+template <>
+inline constexpr std::string_view kNamesOf<Recording> = "off steps all";
 
 template <typename Choice>
 requires(!kNamesOf<Choice>.empty()) constexpr std::string_view name_of(Choice choice) {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "launcher/cli/log_options.h"
 #include "launcher/cli/values.h"
+#include "launcher/cli/view_options.h"
 #include "launcher/facts/cluster_env.h"
 #include "store/server/store_limits.h"
 #include "wire/fault.h"
@@ -324,6 +325,7 @@ void declare_job_options(OptionSet& command, Options& options) {
   devices(command, options);
   supervision(command, options);
   console_and_files(command, options);
+  declare_view_options(command, options);
   reports(command, options);
   information(command);
   for_torchrun(command);

@@ -61,6 +61,11 @@ struct JobWishes {
   bool end_on_closed_console = false;   // --on-sigpipe=end
   std::string summary_file;             // --summary
   std::string event_log;
+  Recording recording = Recording::steps;  // --record
+  std::string report_file;                 // --report
+  std::string trace_file;                  // --trace
+  std::optional<bool> progress_line;       // --progress-line; if not set, on a terminal
+  bool live = false;                       // --live
   LogSettings log;
 
   friend bool operator==(const JobWishes&, const JobWishes&) = default;

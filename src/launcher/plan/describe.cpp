@@ -245,6 +245,9 @@ std::string describe(const LaunchPlan& plan) {
   text += output_rows(plan);
   if (!plan.summary_file.empty()) text += row("summary", plan.summary_file);
   if (!plan.event_log.empty()) text += row("event log", plan.event_log);
+  if (!plan.report_file.empty()) text += row("report", plan.report_file);
+  if (!plan.trace_file.empty()) text += row("trace", plan.trace_file);
+  if (plan.recording != Recording::steps) text += row("record", std::string(name_of(plan.recording)));
   text += environment_rows(plan);
   for (const std::string& note : plan.notes) text += row("note", note);
   return text;
@@ -284,6 +287,9 @@ std::string describe_json(const LaunchPlan& plan) {
       {"stdin_local_rank", plan.stdin_local_rank ? OrderedJson(*plan.stdin_local_rank) : OrderedJson(nullptr)},
       {"summary_file", plan.summary_file},
       {"event_log", plan.event_log},
+      {"report_file", plan.report_file},
+      {"trace_file", plan.trace_file},
+      {"record", name_of(plan.recording)},
       {"workers", workers},
       {"notes", plan.notes}};
   // A name that is not UTF-8 is shown with replacement characters instead of being left out.

@@ -58,7 +58,7 @@ class RankWatchdog : public Watchdog {
   void begin() override {
     parts_.exchange.on_asked = [this](wire::Subject what) { show(what); };
     parts_.exchange.on_evidence = [this] { evidence_->tell_if_complete(); };
-    if (!parts_.plan.hang.is_off()) sample_later();
+    if (!parts_.plan.hang.is_off() || parts_.sink != nullptr) sample_later();
   }
 
   void set_paused(bool is_paused) override { is_paused_ = is_paused; }
@@ -157,21 +157,22 @@ class RankWatchdog : public Watchdog {
     is_to_show_ = is_to_show_ || ours_are_new;
     show_ranks();
     if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
+    const auto now = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
     // Most samples contain nothing new, and should cost nothing.
     if (!ours_are_new && !others_are_new) {
       hangs_.nothing_new(counted);
       trace_.nothing_new(counted);
       stragglers_.nothing_new(counted);
+      if (parts_.sink != nullptr) parts_.sink->nothing_new(elapsed, now);
       return;
     }
     stragglers_.add_sample(ranks_, counted);
     // Asks other nodes for more than their pages show. The next sample uses the answers.
     if (sees_others() && depth == SampleDepth::all) parts_.exchange.ask_for_ranks();
-    const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
     const std::vector<RankView> all = with_others(ranks_);
-    trace_.add_sample(all, elapsed, static_cast<std::uint64_t>(now));
-    for (const HangNews& news : hangs_.add_sample(all, elapsed, static_cast<std::uint64_t>(now)))
-      evidence_->consider(news);
+    if (parts_.sink != nullptr) parts_.sink->add_sample(all, elapsed, now);
+    trace_.add_sample(all, elapsed, now);
+    for (const HangNews& news : hangs_.add_sample(all, elapsed, now)) evidence_->consider(news);
   }
 
   // On a node other than the coordinator, shows the changes of this node's ranks to the coordinator.
@@ -189,7 +190,7 @@ class RankWatchdog : public Watchdog {
   // Ranks of different nodes do not compare their calls themselves. The digests of the nodes are enough to detect a
   // difference. Then the coordinator asks the nodes for the calls.
   void look_for_differences() {
-    if (told_difference_) return;
+    if (told_difference_ || parts_.plan.hang.is_off()) return;
     const auto verdict = difference();
     if (!verdict) return difference_since_.reset();
     if (!std::exchange(asked_of_difference_, true)) parts_.exchange.ask_for_ranks();

@@ -15,6 +15,7 @@
 #include "launcher/process/process_host.h"
 #include "launcher/watchdog/hang_detector.h"
 #include "launcher/watchdog/rank_exchange.h"
+#include "launcher/watchdog/rank_sink.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -69,6 +70,7 @@ struct WatchdogParts {
   RankExchange& exchange;
   LogWriter log;
   std::function<void(const HangNews& news)> news;
+  RankSink* sink = nullptr;  // null if no view of the job exists
 };
 
 std::unique_ptr<Watchdog> make_watchdog(const WatchdogParts& parts, const Placement& placement);

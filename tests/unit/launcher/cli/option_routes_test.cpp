@@ -68,6 +68,9 @@ const std::map<std::string, std::string> kValues = {
     {"color", "always"},
     {"summary", "s.json"},
     {"event-log", "e.jsonl"},
+    {"report", "r.html"},
+    {"trace", "t.json.gz"},
+    {"record", "off"},
     {"event-log-handler", "console"},
 };
 
@@ -139,8 +142,8 @@ TEST_CASE("an option without a value means the same by every route") {
       CHECK(expected == parse_file("a.ini", key + "\n", rest));
       CHECK(expected == parse_file("a.json", "{\"" + key + "\": true}", rest));
     }
-    // Off is the default of all flags except --collapse.
-    if (name == "collapse") continue;
+    // Off is the default of all other flags.
+    if (name == "collapse" || name == "progress-line") continue;
     CHECK(parse(rest) == parse(rest, {variable_of(name) + "=0"}));
     CHECK(parse(rest) == parse_file("a.toml", name + " = false\n", rest));
     CHECK(parse(rest) == parse_file("a.json", "{\"" + name + "\": 0}", rest));

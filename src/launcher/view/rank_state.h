@@ -1,0 +1,34 @@
+// Says what a rank does at the moment of a sample. This is the unit of all shares of time in the views.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "launcher/process/rank_view.h"
+
+namespace ddp::launcher {
+
+enum class RankState : std::uint8_t {
+  unknown,     // it has no status page yet, or none at all
+  computing,   // it runs the program
+  collective,  // it waits for the end of a collective that all of its ranks have called
+  waiting,     // it waits for ranks that have not called its collective, or for a transfer
+  phase,       // it is in a phase other than training, such as data loading
+  stopped,     // it is stopped by a signal or a debugger
+  ended,
+};
+inline constexpr int kRankStates = 7;
+
+std::string_view name_of(RankState state);  // such as "computing"
+
+// Returns the states of these ranks, in their order. A rank waits if a thread of its program waits, or if a reader of
+// PyTorch shows an unfinished collective.
+std::vector<RankState> states_of(std::span<const RankView> ranks);
+
+// Returns which of these ranks others wait for: they have not called a collective of their group that another one waits
+// in. The order is that of the ranks.
+std::vector<bool> waited_for(std::span<const RankView> ranks);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,33 @@
+// RankSink receives all that the watchdog sees of the ranks, for the views of the job.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+
+#include "launcher/process/rank_records.h"
+#include "launcher/process/rank_view.h"
+
+namespace ddp::launcher {
+
+// Used only from the event loop's thread. No function may block.
+class RankSink {
+ public:
+  virtual ~RankSink() = default;
+
+  // Adds a sample of all ranks that this node sees: its own and, at the coordinator, those of all nodes. It is called
+  // up to 20 times per second. `elapsed` is the time since the last sample, and `now` is CLOCK_MONOTONIC in
+  // nanoseconds.
+  virtual void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) = 0;
+  // Has the effect of a sample in which nothing has changed.
+  virtual void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) = 0;
+  // Adds the records of one rank that are new since the last call.
+  virtual void add_records(const RankRecords& records) = 0;
+
+  // Returns whether a view wants the processes' CPU time and memory and the GPUs' use, about once per second.
+  virtual bool wants_processes() const = 0;
+  // Returns whether a view wants the records.
+  virtual bool wants_records() const = 0;
+};
+
+}  // namespace ddp::launcher

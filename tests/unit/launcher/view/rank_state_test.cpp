@@ -1,0 +1,59 @@
+#include "launcher/view/rank_state.h"
+
+#include <vector>
+
+#include "support/catch.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+RankView training(int rank, std::uint64_t called, std::uint64_t finished, int waiting_threads) {
+  RankView view;
+  view.rank = rank;
+  view.page.is_written = true;
+  view.page.is_training = true;
+  view.page.phase = "training";
+  view.page.waiting_threads = waiting_threads;
+  view.page.groups.push_back({"world", rank, 2, 0, called, called, finished});
+  return view;
+}
+
+using States = std::vector<RankState>;
+
+}  // namespace
+
+TEST_CASE("a rank waits for a rank that has not called its collective") {
+  const std::vector<RankView> ranks = {training(0, 5, 4, 1), training(1, 4, 4, 0)};
+  CHECK(states_of(ranks) == States{RankState::waiting, RankState::computing});
+  CHECK(waited_for(ranks) == std::vector<bool>{false, true});
+}
+
+TEST_CASE("ranks that have all called a collective are in it if a thread waits") {
+  std::vector<RankView> ranks = {training(0, 5, 4, 1), training(1, 5, 4, 0)};
+  CHECK(states_of(ranks) == States{RankState::collective, RankState::computing});
+  CHECK(waited_for(ranks) == std::vector<bool>{false, false});
+  ranks[1].page.groups[0].is_sampled = true;  // a reader of PyTorch does not know which threads wait
+  CHECK(states_of(ranks)[1] == RankState::collective);
+}
+
+TEST_CASE("a rank whose group has failed waits for nothing in it") {
+  std::vector<RankView> ranks = {training(0, 5, 4, 1), training(1, 4, 4, 0)};
+  ranks[0].page.groups[0].is_left = true;
+  CHECK(states_of(ranks)[0] == RankState::computing);
+  CHECK(waited_for(ranks) == std::vector<bool>{false, false});
+}
+
+TEST_CASE("the states of ranks without collectives") {
+  RankView ended = training(0, 1, 1, 0);
+  ended.has_ended = true;
+  RankView stopped = training(1, 1, 1, 0);
+  stopped.process.emplace().state = 'T';
+  RankView loading = training(2, 1, 1, 0);
+  loading.page.is_training = false;
+  loading.page.phase = "data loading";
+  RankView sending = training(3, 1, 1, 1);
+  sending.page.groups[0].transfers.push_back({.is_send = true, .is_waited_for = true});
+  CHECK(states_of(std::vector{ended, stopped, loading, sending, RankView{}}) ==
+        States{RankState::ended, RankState::stopped, RankState::phase, RankState::waiting, RankState::unknown});
+}
