@@ -60,6 +60,11 @@ class JobDriver {
   // Queues an event from outside, at any time. work() processes it.
   void deliver(const Event& event) { post(event); }
 
+  // Takes the stacks of all ranks: see Watchdog::look(). Without a running attempt, `done` gets nothing.
+  void look(std::function<void(const HangNews& news)> done) {
+    phase_ == Phase::running&& watchdog_ ? watchdog_->look(std::move(done)) : done({});
+  }
+
   bool has_work() const { return !queue_.empty(); }
   // Performs one step. Must not be called from within a callback of the parts.
   void work();

@@ -43,12 +43,12 @@ void HangEvidence::consider(const HangNews& news) {
   parts_.tell(told);
 }
 
-void HangEvidence::asked() {
+void HangEvidence::asked(Subject what) {
   if (waiting_ && !waits(Kind::stalled)) return;
   if (parts_.others != nullptr) parts_.others->ask_for_ranks();
   HangNews news;
   news.kind = Kind::asked;
-  take(news, Subject::last_evidence);
+  take(news, what);
 }
 
 void HangEvidence::end() {

@@ -36,10 +36,12 @@ class HangEvidence {
 
   void consider(const HangNews& news);
 
-  // Called when the user requests a report on the ranks.
-  void asked();
+  // Called when the user requests a report on the ranks, with this evidence.
+  void asked(wire::Subject what = wire::Subject::last_evidence);
   // Called when the job ends. A pending request of the user is answered now, without evidence.
   void end();
+  // Returns whether news waits for its evidence.
+  bool is_taking() const { return waiting_.has_value(); }
   // Returns the hang for which the job is to be terminated as soon as its evidence is complete. It contains the
   // evidence of earlier reports, and is not reported again. Taking stacks may wake a rank that hangs. The actions of
   // that rank after this are not the reason for the end of the job. Returns std::nullopt if there is no such hang.

@@ -39,10 +39,21 @@ class RankWatchdog : public Watchdog {
             [this](int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
               trace_.sample(rank, sample, now);
             }) {
-    evidence_.emplace(HangEvidenceParts{parts.loop, parts.processes, parts.plan.workers, placement.first_rank,
-                                        parts.plan.hang.action, sees_others() ? &parts_.exchange : nullptr, parts_.news,
-                                        [this] { return what_they_are_at(); },
-                                        [this] { activity_.discard_windows(); }});
+    HangEvidenceParts of_hangs{parts.loop,
+                               parts.processes,
+                               parts.plan.workers,
+                               placement.first_rank,
+                               parts.plan.hang.action,
+                               sees_others() ? &parts_.exchange : nullptr,
+                               parts_.news,
+                               [this] { return what_they_are_at(); },
+                               [this] { activity_.discard_windows(); }};
+    HangEvidenceParts of_looks = of_hangs;
+    of_looks.tell = [this](const HangNews& news) {
+      for (const auto& done : std::exchange(looks_, {})) done(news);
+    };
+    evidence_.emplace(std::move(of_hangs));
+    look_evidence_.emplace(std::move(of_looks));
   }
   ~RankWatchdog() override { leave_exchange(); }
 
@@ -57,17 +68,31 @@ class RankWatchdog : public Watchdog {
 
   void begin() override {
     parts_.exchange.on_asked = [this](wire::Subject what) { show(what); };
-    parts_.exchange.on_evidence = [this] { evidence_->tell_if_complete(); };
+    parts_.exchange.on_evidence = [this] {
+      evidence_->tell_if_complete();
+      look_evidence_->tell_if_complete();
+    };
     if (!parts_.plan.hang.is_off() || parts_.sink != nullptr) sample_later();
   }
 
   void set_paused(bool is_paused) override { is_paused_ = is_paused; }
-  void asked() override { evidence_->asked(); }
+  void asked() override {
+    look_evidence_->end();
+    evidence_->asked();
+  }
+
+  void look(std::function<void(const HangNews& news)> done) override {
+    if (has_ended_) return done({});
+    if (evidence_->is_taking()) return done(what_they_are_at());
+    looks_.push_back(std::move(done));
+    look_evidence_->asked(wire::Subject::stacks);
+  }
 
   // A pending request of the user is answered now, because the ranks will not answer any more.
   void end() override {
     sample_timer_.reset();
     has_ended_ = true;
+    look_evidence_->end();
     evidence_->end();
   }
 
@@ -75,6 +100,8 @@ class RankWatchdog : public Watchdog {
     leave_exchange();
     sample_timer_.reset();
     has_ended_ = true;
+    if (look_evidence_) look_evidence_->end();
+    look_evidence_.reset();
     evidence_.reset();
     WatchReport report{stragglers_.report()};
     const std::vector<RankView> ranks = sample_own(SampleDepth::pages);
@@ -148,8 +175,9 @@ class RankWatchdog : public Watchdog {
 
   void judge(std::chrono::nanoseconds elapsed) {
     const auto counted = std::min<std::chrono::nanoseconds>(elapsed, longest_interval());
-    const SampleDepth depth = hangs_.depth();
-    const bool is_measured = hangs_.wants_activity();
+    const bool is_off = parts_.plan.hang.is_off();  // then only the views want samples
+    const SampleDepth depth = is_off ? SampleDepth::pages : hangs_.depth();
+    const bool is_measured = !is_off && hangs_.wants_activity();
     const bool others_are_new = sees_others() && parts_.exchange.take_news();
     const bool ours_are_new = sample_own(depth, ranks_);
     if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
@@ -172,7 +200,10 @@ class RankWatchdog : public Watchdog {
     const std::vector<RankView> all = with_others(ranks_);
     if (parts_.sink != nullptr) parts_.sink->add_sample(all, elapsed, now);
     trace_.add_sample(all, elapsed, now);
-    for (const HangNews& news : hangs_.add_sample(all, elapsed, now)) evidence_->consider(news);
+    for (const HangNews& news : hangs_.add_sample(all, elapsed, now)) {
+      look_evidence_->end();  // other nodes answer one question at a time
+      evidence_->consider(news);
+    }
   }
 
   // On a node other than the coordinator, shows the changes of this node's ranks to the coordinator.
@@ -264,7 +295,9 @@ class RankWatchdog : public Watchdog {
   TorchWatch torch_;
   StackWatch stacks_;
   ActivityWatch activity_;
-  std::optional<HangEvidence> evidence_;  // destroyed by finish()
+  std::optional<HangEvidence> evidence_;       // destroyed by finish()
+  std::optional<HangEvidence> look_evidence_;  // takes the stacks for look()
+  std::vector<std::function<void(const HangNews& news)>> looks_;
   StragglerTable stragglers_;
   std::set<int> started_;        // local ranks of the started workers
   std::vector<RankView> ranks_;  // this node's ranks at the last sample

@@ -39,6 +39,9 @@ class Watchdog {
   virtual void set_paused(bool is_paused) = 0;
   // Called when the user requests a report on the ranks.
   virtual void asked() = 0;
+  // Takes the stacks of all ranks by means that the program does not notice, and calls `done` with them and with what
+  // the ranks do. A report on a hang comes first: `done` may then get no stacks.
+  virtual void look(std::function<void(const HangNews& news)> done) { done({}); }
   // Called when the workers are being terminated. Their activity is not judged any more.
   virtual void end() = 0;
   // Called when all workers have ended. Returns a report on the attempt.

@@ -87,6 +87,18 @@ TEST_CASE("a note comes with stacks that nobody was disturbed for, and the end w
   CHECK(rig.processes.asked.size() == 4);
 }
 
+TEST_CASE("a look takes stacks that nobody was disturbed for") {
+  Rig rig;
+  rig.evidence.asked(wire::Subject::stacks);
+  CHECK(rig.evidence.is_taking());
+  rig.waits(1);
+  CHECK_FALSE(rig.evidence.is_taking());
+  REQUIRE(rig.kinds() == std::vector{Kind::asked});
+  CHECK(rig.told[0].evidence.stacks.size() == 2);
+  CHECK(rig.processes.asked == std::vector{StackMeans::gentle, StackMeans::gentle});
+  CHECK(rig.disturbed == 0);
+}
+
 TEST_CASE("what was never told needs no end") {
   Rig rig;
   rig.considers(Kind::stalled);

@@ -41,6 +41,25 @@ class Channel : public RankChannel {
   std::function<void()> on_shown;
 };
 
+class Sink : public RankSink {
+ public:
+  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds, std::uint64_t) override {
+    samples.push_back(ranks.size());
+    if (on_sample) on_sample();
+  }
+  void nothing_new(std::chrono::nanoseconds, std::uint64_t) override {
+    ++old_samples;
+    if (on_sample) on_sample();
+  }
+  void add_records(const RankRecords&) override {}
+  bool wants_processes() const override { return false; }
+  bool wants_records() const override { return false; }
+
+  std::vector<std::size_t> samples;  // the number of ranks of each
+  int old_samples = 0;
+  std::function<void()> on_sample;
+};
+
 RankView rank(int number, std::uint64_t fingerprint, int size) {
   RankView view;
   view.rank = number;
@@ -53,8 +72,9 @@ RankView rank(int number, std::uint64_t fingerprint, int size) {
 }
 
 struct Rig {
-  explicit Rig(int nodes, bool is_coordinator = true) {
+  explicit Rig(int nodes, bool is_coordinator = true, const HangPlan& hang = {}) {
     plan.workers = 2;
+    plan.hang = hang;
     place.node_count = nodes;
     place.world_size = 2 * nodes;
     for (int i = 0; i < 2; ++i) processes.ranks.push_back(rank(i, 5, place.world_size));
@@ -65,7 +85,7 @@ struct Rig {
       told.push_back(item);
       loop.stop();
     };
-    watchdog = make_watchdog({loop, processes, output, plan, exchange, [](const LogLine&) {}, news}, place);
+    watchdog = make_watchdog({loop, processes, output, plan, exchange, [](const LogLine&) {}, news, &sink}, place);
     for (int i = 0; i < 2; ++i) watchdog->started(i, {});
   }
 
@@ -81,6 +101,7 @@ struct Rig {
   net::EventLoop loop;
   Pages processes;
   LaunchPlan plan;
+  Sink sink;
   Placement place;
   OutputPump output{loop, {}, {}};
   Channel channel;
@@ -101,6 +122,44 @@ TEST_CASE("the coordinator sees that ranks of two nodes call different things, a
   CHECK(rig.told[0].ends_job);
   CHECK(rig.told[0].verdict.culprits == std::vector{2});
   CHECK(rig.told[0].judgement.hang_class == HangClass::certain);
+}
+
+TEST_CASE("the views get the samples of all nodes, also if hangs are not detected") {
+  HangPlan off;
+  off.timeout = 0ms;
+  Rig rig(2, /*is_coordinator=*/true, off);
+  rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
+  rig.sink.on_sample = [&rig] {
+    if (rig.sink.old_samples > 0) rig.loop.stop();
+  };
+  rig.watchdog->begin();
+  rig.waits();
+  CHECK(rig.sink.samples == std::vector<std::size_t>{4});
+  CHECK(rig.sink.old_samples > 0);
+  CHECK(rig.told.empty());
+}
+
+TEST_CASE("who looks at the ranks gets an answer, at the latest when they have ended") {
+  Rig rig(1);
+  std::vector<HangNews> seen;
+  const auto look = [&] {
+    rig.watchdog->look([&](const HangNews& news) {
+      seen.push_back(news);
+      rig.loop.stop();
+    });
+  };
+  rig.watchdog->begin();
+  look();
+  rig.waits();
+  REQUIRE(seen.size() == 1);
+  CHECK(seen[0].ranks.size() == 2);
+  CHECK(seen[0].evidence.stacks.size() == 2);
+  look();
+  rig.watchdog->finish();
+  CHECK(seen.size() == 2);
+  look();
+  CHECK(seen.size() == 3);
+  CHECK(rig.told.empty());
 }
 
 TEST_CASE("when the workers are being ended nothing is judged any more") {
