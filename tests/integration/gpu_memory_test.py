@@ -103,7 +103,7 @@ def a_native_program_without_memory_is_reported() -> None:
     done = machine.run(BIN / "ddp_bench", "all_reduce", "--sizes", "64M", "--iterations", "2", DDP_BACKEND="nccl",
                        FAKE_GPU_MEMORY=str(32 << 20))
     assert done.returncode != 0, done
-    found = re.search(r"out of GPU memory: 64 MiB were requested on GPU 0 by rank \d, where .* of 32 MiB are free", done.stderr)
+    found = re.search(r"out of GPU memory: 64 MiB were requested on GPU (\d) by rank \1, where .* of 32 MiB are free", done.stderr)
     assert found, done
     assert re.search(r"out of GPU memory on GPU [01]: 64 MiB requested, .* of 32 MiB free\n", done.stderr), done
     assert machine.summary()["gpu_memory"]["source"] == "runtime", machine.summary()
