@@ -83,6 +83,7 @@ THIRD_PARTIES = {
 TESTED_ELSEWHERE = {
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",
     "launcher/cli/command_page.cpp": "integration/reference_test.py",
+    "wire/record_writer.cpp": "unit/runtime/progress/record_ring_test.cpp",
     "torch_reader/worker_server.cpp": "integration/torch_recorder_test.py",
     "launcher/watchdog/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/watchdog/torch_watch.cpp": "integration/torch_recorder_test.py",

@@ -317,6 +317,15 @@ DDP_C_API int ddp_progress_should_stop(int32_t* stop);
 // progress, like a heartbeat.
 DDP_C_API int ddp_progress_report(int64_t done, int64_t total);
 
+// Does the same, and reports `count` values of the program, such as the loss. ddplaunch shows up to 8 values, and the
+// first 23 bytes of each name. A value may be infinite or NaN. The texts are copied.
+//
+//   const char* const names[] = {"loss", "tokens per second"};
+//   const double values[] = {loss, speed};
+//   ddp_progress_report_values(step, total, 2, names, values);
+DDP_C_API int ddp_progress_report_values(int64_t done, int64_t total, size_t count, const char* const* names,
+                                         const double* values);
+
 // Announces that this process may be busy for so long. Until then ddplaunch does not regard it as hanging.
 DDP_C_API int ddp_progress_extend(int64_t seconds);
 

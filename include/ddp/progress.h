@@ -8,6 +8,8 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string_view>
 
 namespace ddp {
@@ -65,8 +67,28 @@ DDP_EXPORT bool should_stop();
 // per rank.
 DDP_EXPORT bool should_stop(const ProcessGroup& group);
 
-// Reports how many steps are done, and the total (0 if unknown). Hang reports show the numbers. The call counts as
-// progress, like a heartbeat. Any thread may call it.
+// Holds a value that a program reports with its progress, such as the loss.
+struct ProgressValue {
+  std::string_view name;  // ddplaunch shows its first 23 bytes
+  double value = 0;       // may be infinite or NaN
+};
+
+// Reports how many steps are done, their total number (0 if unknown), and up to 8 values. ddplaunch shows them in its
+// progress line, its live view and its reports. The call counts as progress, like a heartbeat. Any thread may call it.
+// It costs less than a microsecond, and does nothing without ddplaunch.
+//
+//   ddp::progress(step, total, {{"loss", loss}});
+//
+// A call without values leaves the previous ones in place.
+//
+// ddplaunch measures steps. If the program neither has a DistributedDataParallel nor calls heartbeat(), a call with a
+// larger `step` than before ends a step. Otherwise the program's steps are counted already, and this call counts none.
+DDP_EXPORT void progress(std::uint64_t step, std::uint64_t total, std::span<const ProgressValue> values);
+inline void progress(std::uint64_t step, std::uint64_t total = 0, std::initializer_list<ProgressValue> values = {}) {
+  progress(step, total, std::span(values.begin(), values.size()));
+}
+
+// Does the same as progress() without values.
 DDP_EXPORT void report_progress(std::uint64_t done, std::uint64_t total = 0);
 
 // Announces that this process may be busy for `time`. Until then ddplaunch does not regard it as hanging. Any thread

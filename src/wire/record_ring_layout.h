@@ -41,7 +41,7 @@ enum class RecordKind : std::uint8_t {
 // The record is 32 bytes. `begin` is 0 while the others are written or read, and is written last.
 struct RingRecord {
   std::atomic<std::uint64_t> begin;  // CLOCK_MONOTONIC, nanoseconds
-  std::uint64_t end;                 // CLOCK_MONOTONIC, nanoseconds
+  std::uint64_t end;                 // CLOCK_MONOTONIC, nanoseconds; equal to `begin` if the end is unknown
   std::uint64_t bytes;               // size of the data of a collective or a transfer on this rank
   std::uint32_t number;              // the low 32 bits
   RecordKind kind;
@@ -52,12 +52,14 @@ struct RingRecord {
 static_assert(sizeof(RingRecord) == 32);
 inline constexpr std::uint8_t kNoRingGroup = 255;
 
-// Holds a name that records refer to. The first entry is unused. A name is never changed once `hash` is written.
+// Holds a name that records refer to. The first entry is unused. A name is never changed once `hash` is written. Names
+// may be there twice, because several writers may add the same one.
 struct RingName {
-  std::atomic<std::uint32_t> hash;  // not 0 if the entry is used; written last
+  std::atomic<std::uint32_t> hash;  // 0 if the entry is free, kNameIsWritten while `text` is written
   std::array<char, 60> text;        // truncated and ended by 0
 };
 static_assert(sizeof(RingName) == 64);
+inline constexpr std::uint32_t kNameIsWritten = 1;
 
 // Holds a value that the program has reported with its progress, such as the loss.
 struct RingValue {

@@ -71,6 +71,12 @@ class SideStream {
   virtual void finish(void* stream, std::chrono::nanoseconds limit) = 0;
 };
 
+// Says when the host saw the GPU begin and end an operation. Both moments are later than on the GPU.
+struct GpuSpan {
+  std::chrono::steady_clock::time_point begin;
+  std::chrono::steady_clock::time_point end;
+};
+
 // The caller has checked the arguments: counts fit, types suit the operation, and nothing is empty except where ranks
 // may give different counts. The caller runs collectives one at a time, in the group's order, from any thread. Other
 // threads run sends and receives at the same time, one at a time per peer and direction. A failure is an Error of kind
@@ -106,6 +112,10 @@ class Backend {
   // page. Also writes which GPU this rank uses. The caller calls it before the first collective. A backend that cannot
   // do this writes nothing.
   virtual void mark_on(wire::StatusPageLayout& /*page*/, wire::PageGroup& /*place*/) {}
+
+  // Returns when the host saw the GPU begin and end the collective for which run() returned last on this thread.
+  // Returns std::nullopt if the host has not seen both.
+  virtual std::optional<GpuSpan> gpu_span(const Call& /*call*/) const { return std::nullopt; }
 
   // Makes work that is put on the call's stream from now on wait for the operation, which has begun. Does not block.
   virtual void join_stream(const Call& /*call*/) {}

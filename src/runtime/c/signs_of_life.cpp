@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/c/boundary.h"
 #include "runtime/c/c_call.h"
@@ -45,6 +46,21 @@ int ddp_progress_report(int64_t done, int64_t total) {
   return at_boundary([&] {
     if (done < 0 || total < 0) refuse("ddp_progress_report", "done or total is negative");
     ddp::report_progress(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  });
+}
+
+int ddp_progress_report_values(int64_t done, int64_t total, size_t count, const char* const* names,
+                               const double* values) {
+  return at_boundary([&] {
+    const char* const function = "ddp_progress_report_values";
+    if (done < 0 || total < 0) refuse(function, "done or total is negative");
+    if (count > 0 && (names == nullptr || values == nullptr)) refuse(function, "names or values is a null pointer");
+    std::vector<ddp::ProgressValue> shown;
+    for (size_t i = 0; i < count; ++i) {
+      if (names[i] == nullptr) refuse(function, "names[" + std::to_string(i) + "] is a null pointer");
+      shown.push_back({names[i], values[i]});
+    }
+    ddp::progress(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total), shown);
   });
 }
 

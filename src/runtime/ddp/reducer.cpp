@@ -57,6 +57,7 @@ Reducer::Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, 
   if (is_static()) tracker_.expect({});
   tracker_.begin();
   step_began_ = Clock::now();
+  group_.core().ring().begin_steps();
 }
 
 Reducer::~Reducer() {
@@ -200,7 +201,7 @@ void Reducer::finish() {
     if (!rebuilt_) rebuild();
     step_began_ = Clock::now();
     ++steps_done_;
-    group_.core().page().count_step();
+    group_.core().ring().end_step(group_.core().page().count_step());
   } else {
     group_.core().page().count_other_progress();
   }

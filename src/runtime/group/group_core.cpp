@@ -64,7 +64,7 @@ GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> back
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
       progress_(std::make_shared<GroupProgress>(page(), description_.is_shown, description_.name, description_.identity,
-                                                rank(), size())),
+                                                rank(), size(), ring())),
       collectives_(std::make_shared<GroupRunner>(description_, backend_, progress_)) {
   if (progress_->place() != nullptr) backend_->mark_on(*page().memory(), *progress_->place());
 }

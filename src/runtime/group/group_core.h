@@ -15,6 +15,7 @@
 
 #include "runtime/backend/backend.h"
 #include "runtime/group/operation_queue.h"
+#include "runtime/progress/record_ring.h"
 #include "runtime/progress/status_page.h"
 #include "wire/fault.h"
 
@@ -34,6 +35,7 @@ std::uint64_t identity_of(std::string_view place, std::uint64_t within);
 // from it.
 struct ProcessContext {
   StatusPage page;                  // no page by default
+  RecordRing ring;                  // no ring by default
   FaultInjector* faults = nullptr;  // outlives the groups; null if there are no faults
 };
 
@@ -75,6 +77,7 @@ class GroupCore {
   int size() const { return description_.options.size; }
   int world_rank_of(int rank) const { return internal::world_rank_of(rank, description_.options.world_ranks); }
   StatusPage page() const { return description_.process.page; }
+  RecordRing ring() const { return description_.process.ring; }
   Backend& backend() { return *backend_; }
   // Returns the ranks of this node.
   const NodeGroup& node_group() const { return *description_.options.node_group; }

@@ -79,6 +79,9 @@ void GroupRunner::run(const Call& call) {
     if (!moves_nothing(call)) backend_->run(call);
   });
   if (node_ && !is_transfer(call.operation)) node_->own_area().done = call.sequence;
+  if (progress_->records(call)) {
+    if (const auto span = backend_->gpu_span(call)) progress_->ran_on_gpu(call, span->begin, span->end);
+  }
   progress_->finished(call);
 }
 

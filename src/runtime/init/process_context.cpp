@@ -28,7 +28,7 @@ FaultInjector faults_of_environment() {
 
 ProcessContext process_context() {
   static FaultInjector faults = faults_of_environment();
-  return {process_page(), &faults};
+  return {process_page(), process_ring(), &faults};
 }
 
 }  // namespace ddp::internal

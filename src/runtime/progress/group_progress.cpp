@@ -20,11 +20,28 @@ void show(const Call& call, Entry& entry) {
   write_end_of(entry.file, call.site.file == nullptr ? "" : call.site.file);
 }
 
+// Shorter waits are not recorded, because they delay no rank noticeably.
+constexpr std::uint64_t kShortestWait = 20'000;  // nanoseconds
+
+// Holds when the waits of this thread began that are to be recorded; 0 for others. Waits may be nested, because a
+// continuation may wait, too. Those nested deeper are not recorded.
+struct WaitBegins {
+  std::array<std::uint64_t, 4> at{};
+  std::size_t depth = 0;
+};
+thread_local WaitBegins wait_begins_of_this_thread;
+
+// The names of buckets end with the number of the step. Without it, the same bucket has one name in all steps.
+std::string_view without_step(std::string_view name) {
+  const std::size_t end = name.rfind(", step ");
+  return name.substr(0, end);
+}
+
 }  // namespace
 
 GroupProgress::GroupProgress(StatusPage page, bool is_shown, const std::string& name, std::uint64_t identity, int rank,
-                             int size)
-    : page_(page), is_shown_(is_shown) {
+                             int size, RecordRing ring)
+    : page_(page), is_shown_(is_shown), ring_(ring) {
   wire::StatusPageLayout* layout = page.memory();
   if (layout == nullptr || !is_shown) return;
   for (const std::uint32_t wanted : {wire::kPageFree, wire::kPageLeft}) {
@@ -89,6 +106,13 @@ void GroupProgress::started(const Call& call) {
 }
 
 void GroupProgress::finished(const Call& call) {
+  show_finished(call);
+  if (!records(call)) return;
+  record(is_transfer(call.operation) ? wire::RecordKind::transfer : wire::RecordKind::collective, call,
+         monotonic(call.called_at), monotonic_now());
+}
+
+void GroupProgress::show_finished(const Call& call) {
   if (group_ == nullptr) return page_.count_other_progress();
   if (!is_transfer(call.operation)) return group_->finished.store(call.sequence, std::memory_order_release);
   const std::lock_guard lock(transfers_);
@@ -96,9 +120,45 @@ void GroupProgress::finished(const Call& call) {
   group_->transfers_finished.fetch_add(1, wire::kRelaxed);
 }
 
+bool GroupProgress::records(const Call& call) const {
+  if (!is_shown_) return false;
+  return is_transfer(call.operation) ? ring_.mode() == wire::RecordMode::all : ring_.wants(call.sequence);
+}
+
+void GroupProgress::ran_on_gpu(const Call& call, std::chrono::steady_clock::time_point begin,
+                               std::chrono::steady_clock::time_point end) {
+  if (records(call)) record(wire::RecordKind::gpu, call, monotonic(begin), monotonic(end));
+}
+
+void GroupProgress::record(wire::RecordKind kind, const Call& call, std::uint64_t begin, std::uint64_t end) const {
+  const bool is_wait_for_transfer = kind == wire::RecordKind::wait && is_transfer(call.operation);
+  const auto place = group_ == nullptr ? wire::kNoRingGroup : group_ - page_.memory()->groups.data();
+  ring_.add({.kind = kind,
+             .begin = begin,
+             .end = end,
+             .bytes = kind == wire::RecordKind::wait ? 0 : subject_of(call).bytes(),
+             .number = is_wait_for_transfer ? 0 : call.sequence,
+             .group = static_cast<std::uint8_t>(place),
+             .operation = static_cast<std::uint8_t>(call.operation),
+             .name = without_step(call.name)});
+}
+
+void GroupProgress::record_wait(const Call& call, bool begins) const {
+  WaitBegins& waits = wait_begins_of_this_thread;
+  if (begins) {
+    if (waits.depth++ < waits.at.size()) waits.at[waits.depth - 1] = ring_.wants(call.sequence) ? monotonic_now() : 0;
+    return;
+  }
+  const std::uint64_t begin = --waits.depth < waits.at.size() ? waits.at[waits.depth] : 0;
+  if (begin == 0) return;
+  const std::uint64_t end = monotonic_now();
+  if (end - begin > kShortestWait) record(wire::RecordKind::wait, call, begin, end);
+}
+
 void GroupProgress::waits(const Call& call, bool begins) {
   if (!is_shown_) return;
   page_.thread_waits(begins);
+  record_wait(call, begins);
   if (group_ == nullptr) return;
   const bool blocks = !call.is_programs_timeout;
   if (is_transfer(call.operation)) {

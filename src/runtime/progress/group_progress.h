@@ -1,12 +1,14 @@
-// GroupProgress shows the state of a process group on the status page of its process.
+// GroupProgress shows the state of a process group on the status page of its process, and records its operations.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
 
 #include "runtime/call/call.h"
+#include "runtime/progress/record_ring.h"
 #include "runtime/progress/status_page.h"
 
 namespace ddp::internal {
@@ -16,8 +18,9 @@ namespace ddp::internal {
 class GroupProgress {
  public:
   // `identity` is equal on all ranks of the group, and different in each other group. If a group is not shown, only its
-  // progress is counted.
-  GroupProgress(StatusPage page, bool is_shown, const std::string& name, std::uint64_t identity, int rank, int size);
+  // progress is counted, and nothing is recorded.
+  GroupProgress(StatusPage page, bool is_shown, const std::string& name, std::uint64_t identity, int rank, int size,
+                RecordRing ring = {});
   ~GroupProgress();
   GroupProgress(const GroupProgress&) = delete;
   GroupProgress& operator=(const GroupProgress&) = delete;
@@ -32,6 +35,11 @@ class GroupProgress {
   void polls();
   void started(const Call& call);
   void finished(const Call& call);
+  // Returns whether the operation is to be recorded.
+  bool records(const Call& call) const;
+  // Records when the host saw the GPU begin and end the collective.
+  void ran_on_gpu(const Call& call, std::chrono::steady_clock::time_point begin,
+                  std::chrono::steady_clock::time_point end);
   // Records that a collective of the group failed. The group's state stays on the page after the group's end.
   void failed() { has_failed_ = true; }
 
@@ -41,10 +49,14 @@ class GroupProgress {
  private:
   void take(wire::PageGroup& group, const std::string& name, std::uint64_t identity, int rank, int size);
   void show_transfer(const Call& call);
+  void show_finished(const Call& call);
+  void record(wire::RecordKind kind, const Call& call, std::uint64_t begin, std::uint64_t end) const;
+  void record_wait(const Call& call, bool begins) const;
   wire::PageTransfer* transfer_of(const Call& call);
 
   const StatusPage page_;
   const bool is_shown_;
+  const RecordRing ring_;
   wire::PageGroup* group_ = nullptr;
   std::mutex transfers_;
   std::uint64_t fingerprint_ = 0;

@@ -35,9 +35,9 @@ class StatusPage {
   void count_handed_on() const {
     if (memory_ != nullptr) memory_->worker.handed_on.fetch_add(1, wire::kRelaxed);
   }
-  // Counts a synchronised step that is done.
-  void count_step() const {
-    if (memory_ != nullptr) memory_->worker.steps.fetch_add(1, wire::kRelaxed);
+  // Counts a synchronised step that is done. Returns its number, or 0 without a page.
+  std::uint64_t count_step() const {
+    return memory_ == nullptr ? 0 : memory_->worker.steps.fetch_add(1, wire::kRelaxed) + 1;
   }
   // Counts a step or an operation that is done and that nothing else on the page shows.
   void count_other_progress() const {
@@ -109,6 +109,10 @@ class ProgramRuns {
 // Returns CLOCK_MONOTONIC in nanoseconds, as the page shows it.
 inline std::uint64_t monotonic(std::chrono::steady_clock::time_point time) {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
+
+inline std::uint64_t monotonic_now() {
+  return monotonic(std::chrono::steady_clock::now());
 }
 
 inline void raise_to(std::atomic<std::uint64_t>& number, std::uint64_t to) {

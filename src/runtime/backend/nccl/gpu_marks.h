@@ -27,6 +27,11 @@ class GpuMarks {
   // finished when `done` is.
   void mark(std::uint64_t last, std::span<const CudaEventHandle> ready, CudaEventHandle done);
 
+  // Returns whether the GPU has begun the collective, which the caller has launched. Returns false if it is not marked.
+  bool has_begun(std::uint64_t number) const {
+    return marks(number) && place_.gpu_started.load(wire::kRelaxed) >= number;
+  }
+
  private:
   bool marks(std::uint64_t last) const;
   void give_up();

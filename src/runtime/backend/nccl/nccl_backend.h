@@ -47,6 +47,9 @@ class NcclBackend : public Backend {
   void run(const Call& call) override;
   void join_stream(const Call& call) override;
   void mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) override;
+  std::optional<GpuSpan> gpu_span(const Call& call) const override {
+    return is_transfer(call.operation) ? std::nullopt : collectives_->last_span();
+  }
   void abort() override;
   std::shared_ptr<void> allocate_on_gpu(std::size_t bytes) override;
   std::shared_ptr<void> allocate_pinned(std::size_t bytes) override;

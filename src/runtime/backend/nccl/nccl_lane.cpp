@@ -135,11 +135,18 @@ void NcclLane::copy_all(std::span<const StagedCall::Copy> copies, const Call& ca
 
 void NcclLane::await(CudaEventHandle event, const Call& call) {
   const Polling polling(call.timeout, call.stream ? kNoSpin : kCallSpin, call.stream ? kNotUrgent : kWaitedFor);
+  std::optional<std::chrono::steady_clock::time_point> begun;
+  last_span_.reset();
   while (true) {
+    const bool has_seen_begin = begun.has_value();
+    if (!has_seen_begin && marks_ && marks_->has_begun(call.sequence)) begun = std::chrono::steady_clock::now();
     // The communicator is checked first, because an operation that failed may have left the stream as if it were done.
     if (communicator_->settled()) {
       const CudaStatus status = cuda_.query_event(event);
-      if (status == kCudaSuccess) return;
+      if (status == kCudaSuccess) {
+        if (has_seen_begin) last_span_ = {*begun, std::chrono::steady_clock::now()};
+        return;
+      }
       if (status != kCudaNotReady) require_cuda(cuda_, status, "finish the work on the GPU");
     }
     if (!polling.pause()) {

@@ -6,8 +6,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 
+#include "runtime/backend/backend.h"
 #include "runtime/backend/nccl/cuda_resources.h"
 #include "runtime/backend/nccl/gpu_heap.h"
 #include "runtime/backend/nccl/gpu_marks.h"
@@ -41,6 +43,9 @@ class NcclLane {
   bool has_begun(const Call& call);
   // Waits until an operation that has begun is done.
   void finish(const Call& call);
+  // Returns when the host saw the GPU begin and end the operation that finish() or run() waited for last. Returns
+  // std::nullopt if the operations are not marked, or if both were done before the host looked.
+  std::optional<GpuSpan> last_span() const { return last_span_; }
   // Runs an operation that has not begun, with host memory too. No operation may be unfinished.
   void run(const Call& call, Launch launch);
   void join_stream(const Call& call);
@@ -71,6 +76,7 @@ class NcclLane {
   std::unique_ptr<GpuMarks> marks_;  // may be null
   std::mutex mutex_;
   std::map<std::uint64_t, CudaEventHandle> begun_;  // by sequence: the event that marks the operation's end
+  std::optional<GpuSpan> last_span_;                // only the thread that runs operations uses it
   std::chrono::steady_clock::time_point until_{};
 };
 

@@ -305,15 +305,17 @@ TEST_CASE("groups that are made of a group share its page and its faults") {
   third.operation = "all_reduce";
   third.number = 3;
   FaultInjector faults({third}, 0);
-  RankThreads(cpu_near().make, 2).sharing({made.map(), &faults}).all_succeed([&](RankThreads::Rank& self) {
-    const std::array<int, 1> own = {self.rank()};
-    ProcessGroup alone = self.group().new_group(own, "alone");
-    std::optional<ProcessGroup> half = self.group().split(0);
-    std::vector<float> values(4);
-    alone.all_reduce(values).wait();
-    half->all_reduce(values).wait();
-    self.group().barrier().wait();
-  });
+  RankThreads(cpu_near().make, 2)
+      .sharing({.page = made.map(), .faults = &faults})
+      .all_succeed([&](RankThreads::Rank& self) {
+        const std::array<int, 1> own = {self.rank()};
+        ProcessGroup alone = self.group().new_group(own, "alone");
+        std::optional<ProcessGroup> half = self.group().split(0);
+        std::vector<float> values(4);
+        alone.all_reduce(values).wait();
+        half->all_reduce(values).wait();
+        self.group().barrier().wait();
+      });
   CHECK(faults.due(1, Operation::all_reduce).has_value());
   int shown = 0;
   for (const wire::PageGroup& group : made.layout->groups) shown += group.finished > 0 ? 1 : 0;
