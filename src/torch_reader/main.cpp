@@ -1,9 +1,11 @@
-// ddp_torch_reader FILE PAGE [FILE PAGE...] reads PyTorch's flight recorder in each worker of this node about once per
-// second. It writes the recorded calls to the worker's status page. It is a separate program, because it reads data of
-// the workers, which may contain anything. Data that make it fail or hang do not harm the job.
+// ddp_torch_reader FILE PAGE RING [FILE PAGE RING...] reads PyTorch's flight recorder in each worker of this node about
+// once per second. It writes the recorded calls to the worker's status page and to its record ring. It is a separate
+// program, because it reads data of the workers, which may contain anything. Data that make it fail or hang do not harm
+// the job.
 //
 // FILE.groups is written by code in the worker's Python, and FILE.sock is the server there. Both may appear later. The
-// page can be opened at PAGE. The program runs until it is killed.
+// page can be opened at PAGE, and the ring at RING, which is empty if there is none. The program runs until it is
+// killed.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,6 +24,7 @@
 #include "base/unique_fd.h"
 #include "torch_reader/page_writer.h"
 #include "torch_reader/recording.h"
+#include "torch_reader/ring_writer.h"
 #include "torch_reader/worker_server.h"
 
 namespace {
@@ -58,6 +61,7 @@ ddp::torch_reader::Moment now() {
 struct Worker {
   std::string file;
   StatusPageLayout* page = nullptr;
+  ddp::torch_reader::RingWriter ring;
   Clock::time_point next{};
 
   void look() {
@@ -71,7 +75,8 @@ struct Worker {
     next = begun + std::clamp<Clock::duration>(kShare * (Clock::now() - begun), kInterval, kLongestInterval);
     if (!answer) return;
     const auto groups = ddp::torch_reader::read_recording(answer.value(), lines);
-    if (groups) ddp::torch_reader::write_to_page(*page, lines.pid, groups.value(), moment);
+    const bool is_shown = groups && ddp::torch_reader::write_to_page(*page, lines.pid, groups.value(), moment);
+    if (is_shown) ring.write(*page, lines.pid, groups.value(), moment);
   }
 };
 
@@ -80,8 +85,9 @@ struct Worker {
 int main(int argc, char** argv) {
   const std::span<char*> arguments(argv, static_cast<std::size_t>(argc));
   std::vector<Worker> workers;
-  for (std::size_t i = 1; i + 1 < arguments.size(); i += 2) {
-    if (StatusPageLayout* page = map_page(arguments[i + 1])) workers.push_back({arguments[i], page});
+  for (std::size_t i = 1; i + 2 < arguments.size(); i += 3) {
+    StatusPageLayout* page = map_page(arguments[i + 1]);
+    if (page != nullptr) workers.push_back({arguments[i], page, ddp::torch_reader::RingWriter(arguments[i + 2])});
   }
   if (workers.empty()) {
     std::cerr << "ddp_torch_reader: cannot open a status page\n";

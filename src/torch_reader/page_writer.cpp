@@ -35,7 +35,7 @@ void write_call(const RecordedCall& call, const Moment& now, wire::PageCall& to)
   to.sequence.store(0, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);
   to.fingerprint = call.fingerprint;
-  to.called_at = now.monotonic - std::min(now.monotonic, now.realtime - std::min(now.realtime, call.made_at));
+  to.called_at = on_monotonic(now, call.made_at);
   to.count = call.count;
   to.peer = -1;
   to.line = 0;
@@ -98,7 +98,8 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
       ++not_shown;
       continue;
     }
-    for (const RecordedCall& call : group.calls) {
+    const std::size_t shown = std::min(group.calls.size(), wire::kPageCalls);
+    for (const RecordedCall& call : std::span(group.calls).last(shown)) {
       write_call(call, now, place->calls[(call.sequence - 1) % wire::kPageCalls]);
     }
     // A finished call was called before, so readers read in the opposite order.

@@ -2,6 +2,7 @@
 // (docs/development/protocol.md, section 6).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -15,6 +16,12 @@ struct Moment {
   std::uint64_t monotonic = 0;
   std::uint64_t realtime = 0;
 };
+
+// Returns the monotonic time of a moment that is not after `now`. Returns 0 if `realtime` is too long ago.
+constexpr std::uint64_t on_monotonic(const Moment& now, std::uint64_t realtime) {
+  const std::uint64_t ago = now.realtime - std::min(now.realtime, realtime);
+  return now.monotonic - std::min(now.monotonic, ago);
+}
 
 // `pid` is that of the worker. Returns false and leaves the page unchanged if it belongs to another process, or to a
 // program with the runtime. Only one process may write at a time.

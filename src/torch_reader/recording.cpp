@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "wire/status_page_layout.h"
 
 namespace ddp::torch_reader {
 namespace {
@@ -32,17 +31,22 @@ constexpr std::array<Names, 12> kOperations = {{
     {"barrier", "barrier"},
 }};
 
-constexpr std::array<Names, 10> kTypes = {{
-    {"Half", "f16"},
-    {"BFloat16", "bf16"},
-    {"Float", "f32"},
-    {"Double", "f64"},
-    {"Char", "i8"},
-    {"Short", "i16"},
-    {"Int", "i32"},
-    {"Long", "i64"},
-    {"Byte", "u8"},
-    {"Bool", "bool"},
+struct Type {
+  std::string_view theirs;
+  std::string_view ours;
+  std::uint64_t bytes;
+};
+constexpr std::array<Type, 10> kTypes = {{
+    {"Half", "f16", 2},
+    {"BFloat16", "bf16", 2},
+    {"Float", "f32", 4},
+    {"Double", "f64", 8},
+    {"Char", "i8", 1},
+    {"Short", "i16", 2},
+    {"Int", "i32", 4},
+    {"Long", "i64", 8},
+    {"Byte", "u8", 1},
+    {"Bool", "bool", 1},
 }};
 
 std::string operation_of(std::string_view name) {
@@ -55,8 +59,13 @@ std::string operation_of(std::string_view name) {
 std::string type_of(const Json& types) {
   if (types.empty()) return "";
   const auto name = types.front().get<std::string>();
-  const auto* const found = std::ranges::find(kTypes, name, &Names::first);
-  return found == kTypes.end() ? name : std::string(found->second);
+  const auto* const found = std::ranges::find(kTypes, name, &Type::theirs);
+  return found == kTypes.end() ? name : std::string(found->ours);
+}
+
+std::uint64_t bytes_of_type(std::string_view type) {
+  const auto* const found = std::ranges::find(kTypes, type, &Type::ours);
+  return found == kTypes.end() ? 0 : found->bytes;
 }
 
 std::uint64_t elements_of(const Json& sizes) {
@@ -86,7 +95,9 @@ RecordedCall call_of(const Json& entry) {
   call.operation = operation_of(std::string_view(name).substr(colon == std::string::npos ? 0 : colon + 1));
   call.type = type_of(entry.at("input_dtypes"));
   call.count = elements_of(entry.at("input_sizes"));
+  call.bytes = call.count * bytes_of_type(call.type);
   call.made_at = entry.at("time_created_ns").get<std::uint64_t>();
+  call.finished_at = entry.value("time_discovered_completed_ns", std::uint64_t{0});
   call.fingerprint = fingerprint_of(std::string_view(name).substr(0, colon), call);
   return call;
 }
@@ -156,8 +167,6 @@ base::Result<std::vector<RecordedGroup>> read_recording(std::string_view json, c
   for (auto& [name, group] : groups) {
     group.finished = std::min(group.finished, group.called);
     std::ranges::stable_sort(group.calls, {}, &RecordedCall::sequence);
-    const auto kept = static_cast<std::ptrdiff_t>(std::min(group.calls.size(), wire::kPageCalls));
-    group.calls.erase(group.calls.begin(), group.calls.end() - kept);
     result.push_back(std::move(group));
   }
   return result;

@@ -34,7 +34,10 @@ struct RecordedCall {
   std::string operation;       // the status page's name, such as "all_reduce", or PyTorch's if the page has none
   std::string type;            // "f32"; "" or another name if the page does not know the type
   std::uint64_t count = 0;     // number of input elements
+  std::uint64_t bytes = 0;     // size of the input; 0 if the page does not know the type
   std::uint64_t made_at = 0;   // CLOCK_REALTIME, nanoseconds
+  // CLOCK_REALTIME, nanoseconds: when PyTorch noticed its end; 0 if PyTorch does not record it.
+  std::uint64_t finished_at = 0;
   // The fingerprint is the same on all ranks that make the same call. It covers only what must be equal on all ranks.
   // In gather and scatter, for example, some ranks pass no tensors. For backends other than gloo it covers nothing.
   std::uint64_t fingerprint = 0;
@@ -45,7 +48,7 @@ struct RecordedGroup {
   std::uint64_t identity = 0;       // the same on all ranks of the group
   std::uint64_t called = 0;         // number of the latest collective
   std::uint64_t finished = 0;       // number of the latest collective before which none is in progress
-  std::vector<RecordedCall> calls;  // the newest calls, in order
+  std::vector<RecordedCall> calls;  // those that PyTorch still holds, in order
 };
 
 // `json` is the recorder's output. The failure says why it cannot be parsed.

@@ -32,7 +32,7 @@ RecordedGroup group_of(std::uint64_t called, std::uint64_t finished, std::uint64
   group.called = called;
   group.finished = finished;
   for (std::uint64_t i = called > 16 ? called - 15 : 1; i <= called; ++i) {
-    group.calls.push_back({i, "all_reduce", "f32", 8, kNow.realtime - kSecond, 3});
+    group.calls.push_back({i, "all_reduce", "f32", 8, 32, kNow.realtime - kSecond, 0, 3});
   }
   return group;
 }
@@ -57,6 +57,16 @@ TEST_CASE("what was recorded is on the page as if the runtime had written it") {
   CHECK(calls.back().sequence == 20);
   CHECK(describe(calls.back()) == "all_reduce f32[8]");
   CHECK(calls.back().called_at == kNow.monotonic - kSecond);
+}
+
+TEST_CASE("the page has only the newest calls of a longer recording") {
+  const auto page = zeros();
+  RecordedGroup group = group_of(40, 40);
+  group.calls.insert(group.calls.begin(), {24, "broadcast", "f32", 8, 0, kNow.realtime - 2 * kSecond});
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  const auto calls = read_calls(*page, 0);
+  REQUIRE(calls.size() == 16);
+  CHECK((calls.front().sequence == 25 && calls.back().sequence == 40));
 }
 
 TEST_CASE("an operation that the page has no name for is shown by PyTorch's") {

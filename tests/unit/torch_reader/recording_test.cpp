@@ -83,13 +83,27 @@ TEST_CASE("what came before the group, between two ranks, or of no known group i
   CHECK(groups.at(0).calls.size() == 1);
 }
 
-TEST_CASE("the newest calls are kept, in their order") {
+TEST_CASE("all calls are kept, in their order") {
   std::string entries;
   for (int i = 40; i > 0; --i) entries += entry(i, "gloo:all_reduce") + (i > 1 ? "," : "");
   const auto groups = read(entries);
-  REQUIRE(groups.at(0).calls.size() == 16);
-  CHECK(groups[0].calls.front().sequence == 25);
+  REQUIRE(groups.at(0).calls.size() == 40);
+  CHECK(groups[0].calls.front().sequence == 1);
   CHECK(groups[0].calls.back().sequence == 40);
+}
+
+TEST_CASE("the size of a call is known, and when PyTorch noticed its end") {
+  const std::string nccl =
+      R"(,"time_discovered_completed_ns":1500,"input_dtypes":["BFloat16"],"input_sizes":[[2,3],[4]])";
+  const std::string unknown = R"(,"time_discovered_completed_ns":0,"input_dtypes":["Complex"],"input_sizes":[[4]])";
+  const auto calls = read(entry(1, "nccl:all_reduce", nccl) + "," + entry(2, "nccl:all_reduce", unknown) + "," +
+                          entry(3, "gloo:all_reduce"))
+                         .at(0)
+                         .calls;
+  REQUIRE(calls.size() == 3);
+  CHECK((calls[0].bytes == 20 && calls[0].finished_at == 1500));
+  CHECK((calls[1].bytes == 0 && calls[1].finished_at == 0));
+  CHECK((calls[2].bytes == 40 && calls[2].finished_at == 0));
 }
 
 TEST_CASE("fingerprints differ only where ranks may not") {
