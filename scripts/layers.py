@@ -13,7 +13,7 @@ MAX_LINES = 400
 # The longest prefix of a file's path determines its component. Each entry lists the files of this project that the
 # component may include. A component may always include its own files.
 LAUNCHER = ["launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/watchdog",
-            "launcher/view", "launcher/job", "launcher/report", "launcher/remote"]
+            "launcher/view", "launcher/job", "launcher/report", "launcher/top", "launcher/remote"]
 COMPONENTS = {
     "base": ["ddp/error.h", "ddp/version.h"],
     "wire": ["base"],
@@ -66,7 +66,8 @@ THIRD_PARTIES = {
                   "launcher/job/error_record.cpp", "launcher/watchdog/hang_trace.cpp", "launcher/watchdog/stacks/stack_capture.cpp", "launcher/watchdog/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp", "launcher/process/gpu_counters.cpp", "launcher/report/job_json.cpp",
                   "launcher/watchdog/shown_ranks.cpp", "launcher/report/stall_json.h", "wire/control_message.cpp",
                   "launcher/remote/launch_request.cpp", "launcher/remote/host_plan.cpp",
-                  "launcher/store_command/inspection.cpp", "runtime/progress/error_file.cpp",
+                  "launcher/store_command/inspection.cpp", "launcher/view/snapshot_json.cpp",
+                  "launcher/top/view_protocol.cpp", "runtime/progress/error_file.cpp",
                   "runtime/checkpoint/manifest.cpp", "runtime/checkpoint/on_rank_zero.cpp",
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],
     "gloo/": [f"runtime/backend/gloo/{name}" for name in ("gloo_context.cpp", "gloo_device.h", "gloo_watch.h",
@@ -93,6 +94,9 @@ TESTED_ELSEWHERE = {
     "launcher/job/coordinator_node.cpp": "integration/nodes_test.py",
     "launcher/job/agent_node.cpp": "integration/nodes_test.py",
     "launcher/job/node_hello.cpp": "unit/launcher/job/coordinator_test.cpp",
+    "launcher/view/job_header.cpp": "unit/launcher/view/top_frame_test.cpp",
+    "launcher/view/rank_table.cpp": "unit/launcher/view/top_frame_test.cpp",
+    "launcher/view/state_look.cpp": "unit/launcher/view/styled_line_test.cpp",
     "launcher/watchdog/verdict_text.cpp": "unit/launcher/report/hang_report_test.cpp",
     "launcher/remote/host_job.cpp": "integration/ssh_hosts_test.py",
     "launcher/remote/controller_facts.cpp": "integration/ssh_hosts_test.py",

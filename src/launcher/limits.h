@@ -119,6 +119,17 @@ inline constexpr std::size_t kInspectedKeys = 50;     // most keys
 inline constexpr std::size_t kInspectedBytes = 120;   // most bytes of a key or a name
 inline constexpr auto kInspectTime = 30s;             // longest wait for a very busy server
 
+// These limits are for views of the job in other processes (ddplaunch top).
+inline constexpr std::size_t kViewRanks = 65'536;                         // most ranks of a snapshot
+inline constexpr int kViewClients = 8;                                    // most clients at a time
+inline constexpr std::size_t kViewRequestBytes = 4096;                    // longest request
+inline constexpr std::size_t kViewAnswerBytes = std::size_t{64} << 20;    // longest answer
+inline constexpr std::size_t kViewOutputUnsent = std::size_t{256} << 10;  // output of a rank that waits for a client
+inline constexpr auto kViewPatience = 10s;                                // a client that reads nothing is dropped
+inline constexpr auto kViewSnapshotAge = 100ms;                           // clients share a snapshot for this time
+inline constexpr auto kViewConnectTime = 2s;                              // wait of top for a launcher's first answer
+inline constexpr std::size_t kTopLines = 2000;                            // most lines of stacks or output in top
+
 // These limits are for the workers' output on its way to the console and to files.
 inline constexpr std::size_t kLineBytes = std::size_t{64} << 10;         // a longer line goes to the console in parts
 inline constexpr std::size_t kOutputTurnBytes = std::size_t{256} << 10;  // one stream's share of a turn of the loop

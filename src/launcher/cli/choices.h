@@ -19,6 +19,21 @@ enum class HangLimit : std::uint8_t { fixed, learnt };
 // Says what the workers record: see wire::RecordMode.
 enum class Recording : std::uint8_t { off, steps, all };
 
+// Says which ranks ddplaunch top shows first. `automatic` means by rank and, during a stall, the ranks that cause it.
+enum class RankOrder : std::uint8_t {
+  automatic,
+  rank,
+  state,
+  step,
+  rate,
+  waited_for,
+  waiting,
+  cpu,
+  memory,
+  gpu,
+  output,
+};
+
 // Lists the names of the values, in their order.
 template <typename Choice>
 inline constexpr std::string_view kNamesOf{};
@@ -38,6 +53,9 @@ template <>
 inline constexpr std::string_view kNamesOf<HangLimit> = "fixed learnt";
 template <>
 inline constexpr std::string_view kNamesOf<Recording> = "off steps all";
+template <>
+inline constexpr std::string_view kNamesOf<RankOrder> =
+    "auto rank state step rate waited-for waiting cpu memory gpu output";
 
 template <typename Choice>
 requires(!kNamesOf<Choice>.empty()) constexpr std::string_view name_of(Choice choice) {

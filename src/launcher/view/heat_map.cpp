@@ -1,0 +1,103 @@
+#include "launcher/view/heat_map.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/text.h"
+#include "launcher/view/styled_line.h"
+#include "launcher/view/text_columns.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Cells with at least this share have this look.
+struct HeatLevel {
+  double least;
+  std::string_view unicode;
+  std::string_view ascii;
+  Style style;
+  std::string_view name;
+};
+
+constexpr std::array kHeatLevels = {
+    HeatLevel{0.50, "█", "#", Style::red, "50%"},   HeatLevel{0.25, "▓", "+", Style::yellow, "25%"},
+    HeatLevel{0.10, "▒", "=", Style::green, "10%"}, HeatLevel{0.02, "░", "-", Style::plain, "2%"},
+    HeatLevel{-1.0, "·", ".", Style::dim, "less"},
+};
+
+std::string_view glyph_of(const HeatLevel& level, FrameLook look) {
+  return look.has_unicode ? level.unicode : level.ascii;
+}
+
+struct HeatCell {
+  std::string_view text;
+  Style style;
+};
+
+HeatCell heat_cell_of(std::span<const RankGroup> block, FrameLook look) {
+  double share = 0;
+  bool has_stopped = false;
+  bool has_running = false;
+  for (const RankGroup& group : block) {
+    if (group.is_culprit) return {"!", Style::alert};
+    has_stopped = has_stopped || group.figures.state == RankState::stopped;
+    has_running = has_running || group.figures.state != RankState::ended;
+    share = std::max(share, group.figures.waited_for);
+  }
+  if (has_stopped) return {"T", Style::alert};
+  if (!has_running) return {"e", Style::dim};
+  const auto* level = std::ranges::find_if(kHeatLevels, [&](const HeatLevel& each) { return share >= each.least; });
+  return {glyph_of(*level, look), level->style};
+}
+
+// Returns as much of the legend as fits.
+std::string heat_legend(std::size_t block, int columns, FrameLook look) {
+  std::vector<std::string> parts;
+  for (const HeatLevel& level : kHeatLevels)
+    parts.push_back(std::string(glyph_of(level, look)) + " " + std::string(level.name));
+  parts.insert(parts.end(), {"! culprit", "T stopped", "e ended"});
+  std::string text = " a cell is " + (block == 1 ? "a rank" : std::to_string(block) + " ranks") + "; awaited:";
+  for (const std::string& part : parts) {
+    if (columns_of(text) + columns_of(part) + 2 > columns) break;
+    text += (&part == parts.data() ? " " : "  ") + part;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> heat_map(std::span<const RankGroup> singles, FrameSize most, FrameLook look) {
+  if (singles.empty() || most.rows < 2) return {};
+  const int label = static_cast<int>(std::to_string(singles.back().ranks.front()).size());
+  const auto space = static_cast<unsigned>(std::max(most.columns - label - 2, 1));
+  const std::size_t per_line = std::bit_floor(space);
+  const auto lines = static_cast<std::size_t>(most.rows - 1);
+  std::size_t block = 1;
+  while ((singles.size() + block - 1) / block > per_line * lines) block *= 2;
+
+  std::vector<std::string> result;
+  for (std::size_t begin = 0; begin < singles.size(); begin += per_line * block) {
+    StyledLine line(most.columns, look);
+    line.add(right_aligned(std::to_string(singles[begin].ranks.front()), label + 1), Style::dim).spaces(1);
+    const std::size_t end = std::min(begin + per_line * block, singles.size());
+    // Cells of the same look share one sequence of colours.
+    std::string run;
+    Style style = Style::plain;
+    for (std::size_t at = begin; at < end; at += block) {
+      const HeatCell cell = heat_cell_of(singles.subspan(at, std::min(block, end - at)), look);
+      if (cell.style != style) {
+        line.add(run, style);
+        run.clear();
+        style = cell.style;
+      }
+      run += cell.text;
+    }
+    line.add(run, style);
+    result.push_back(line.text());
+  }
+  result.push_back(StyledLine(most.columns, look).add(heat_legend(block, most.columns, look), Style::dim).text());
+  return result;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,27 @@
+#include "launcher/view/styled_line.h"
+
+#include "launcher/view/state_look.h"
+#include "support/catch.h"
+
+using namespace ddp::launcher;
+
+TEST_CASE("a line has colours if the terminal has them, and is never too long") {
+  StyledLine coloured(6, {true, true});
+  coloured.add("ab", Style::red).add("  ", Style::red).add("cdefg", Style::plain);
+  CHECK(coloured.text() == "\x1b[31mab\x1b[0m  c~");
+  CHECK(coloured.left() == 0);
+  CHECK(coloured.selected() == "\x1b[7mab  c~\x1b[0m");
+
+  StyledLine plain(6, {false, true});
+  plain.add("ab", Style::red).spaces(2);
+  CHECK(plain.text() == "ab");
+  CHECK(plain.left() == 2);
+  CHECK(plain.selected() == "ab");
+  CHECK(StyledLine(0, {true, true}).add("x", Style::red).text().empty());
+}
+
+TEST_CASE("each state has a letter of its own") {
+  std::string letters;
+  for (int state = 0; state < kRankStates; ++state) letters += look_of(static_cast<RankState>(state)).letter;
+  CHECK(letters == "?crwpTe");
+}
