@@ -50,6 +50,27 @@ inline constexpr auto kHangNotice = 2s;             // time from the report to t
 inline constexpr auto kHangStillWarning = 1min;     // warning after this time without a sign of life
 inline constexpr auto kHangLongLimit = 30s;         // a limit of at least this gets a warning halfway
 inline constexpr auto kHangLongWarning = 10min;     // warning after this time in any case
+// These limits are for the records of the ranks.
+inline constexpr auto kRecordPatience = 1s;         // wait for a record that the worker has claimed and not written
+inline constexpr auto kRecordAsk = 500ms;           // time between two requests for the records of other nodes
+inline constexpr auto kRecordAskShare = 1ms;        // added per node
+inline constexpr auto kRecordKeep = 10s;            // how long a node keeps records for which nothing asks
+inline constexpr auto kRecordsLastWait = 300ms;     // wait for the last records of other nodes
+inline constexpr auto kUnknownClockError = 10ms;    // how wrong a clock may be that was not measured
+inline constexpr std::size_t kClockSamples = 32;    // latest measurements of another clock
+inline constexpr std::uint64_t kClockDrift = 50;    // most drift between two clocks, in millionths
+inline constexpr std::size_t kShownRecords = 4096;  // most records in one message
+inline constexpr std::size_t kUnsentRecords = std::size_t{128} << 10;  // most records of a node that wait to be sent
+// These limits are for the trace.
+inline constexpr std::uint64_t kTraceBytes = std::uint64_t{2} << 30;  // size at which a trace ends
+inline constexpr std::size_t kTraceBuffer = std::size_t{1} << 20;     // text that is written at once
+inline constexpr auto kTraceFlush = 1s;                               // time between two writes, if there is less
+inline constexpr std::size_t kTraceSpans = 32;                        // spans of a row that others may cross
+inline constexpr auto kTraceHeld = 10s;                               // wait until all ranks have recorded a collective
+inline constexpr std::size_t kTraceHeldArrivals = std::size_t{1} << 20;  // most arrivals that are kept meanwhile
+inline constexpr auto kTraceLeastWait = 50us;                            // shorter waits for the last rank get no arrow
+inline constexpr std::size_t kTraceArrows = 64;                          // most arrows of a collective
+inline constexpr std::uint64_t kTraceOpenCalls = 4;  // most unfinished collectives that are shown per group
 // These limits are for collecting the stacks of all ranks, and other evidence.
 inline constexpr auto kStackTime = 5s;                                   // time limit of the whole collection
 inline constexpr auto kShownEvidenceTime = 6s;                           // wait for the evidence of other nodes

@@ -6,6 +6,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
+#include "wire/record_ring_layout.h"
 #include "wire/status_page_layout.h"
 #include "wire/worker_env.h"
 
@@ -72,6 +73,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
       {env::kSignalsToHandle, signal_names(plan.ending_signals)},
       {env::kAttempt, std::to_string(placement.attempt)},
       {env::kStatusPage, std::to_string(wire::kPageDescriptor)},
+      {env::kRecordRing, std::to_string(wire::kRingDescriptor)},
   };
   if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
     variables.emplace(env::kNcclAsyncErrorHandling, "1");

@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/process/process_tree.h"
+#include "launcher/process/record_ring.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/worker_page.h"
 
@@ -28,6 +29,7 @@ struct Remains {
   int rank = 0;
   pid_t pid = 0;  // also the id of its process group, which may outlive it
   WorkerPage page;
+  RecordRing ring;
 };
 
 struct Child : Remains {
@@ -71,6 +73,8 @@ class LinuxProcessHost : public ProcessHost {
     if (err >= 0) context.err = err;
     WorkerPage page(spec.rank, local_rank, spec.attempt);
     context.page = page.descriptor();
+    RecordRing ring(spec.recording, now());
+    context.ring = ring.descriptor();
     if (cgroup_ != nullptr) {
       context.cgroup_procs = cgroup_->procs_fd();
       context.cgroup = cgroup_->folder_fd();
@@ -80,8 +84,15 @@ class LinuxProcessHost : public ProcessHost {
     auto& [process, end] = spawned.value();
     const pid_t pid = process.id();
     ended_.erase(local_rank);
-    Child child{
-        {spec.rank, pid, std::move(page)}, std::move(process), std::move(end), nullptr, false, false, {}, {}, 0};
+    Child child{{spec.rank, pid, std::move(page), std::move(ring)},
+                std::move(process),
+                std::move(end),
+                nullptr,
+                false,
+                false,
+                {},
+                {},
+                0};
     if (child.end)
       child.watch = loop_.watch_readable(child.end.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
@@ -96,11 +107,10 @@ class LinuxProcessHost : public ProcessHost {
   }
 
   bool sample(int local_rank, SampleDepth depth, RankView& view) override {
-    const auto child = children_.find(local_rank);
-    const bool has_ended = child == children_.end();
-    const auto remains = has_ended ? ended_.find(local_rank) : ended_.end();
-    if (has_ended && remains == ended_.end()) return false;
-    const Remains& worker = has_ended ? remains->second : child->second;
+    const Remains* const found = find(local_rank);
+    if (found == nullptr) return false;
+    const Remains& worker = *found;
+    const bool has_ended = !children_.contains(local_rank);
     const std::uint64_t version = worker.page.version(now());
     const bool is_same = view.pid == worker.pid && view.has_ended == has_ended && view.version == version;
     if (is_same && depth == SampleDepth::pages) {
@@ -118,6 +128,25 @@ class LinuxProcessHost : public ProcessHost {
   int page_of(int local_rank) override {
     const auto child = children_.find(local_rank);
     return child == children_.end() ? -1 : child->second.page.descriptor();
+  }
+  int ring_of(int local_rank) override {
+    const auto child = children_.find(local_rank);
+    return child == children_.end() ? -1 : child->second.ring.descriptor();
+  }
+
+  RankRecords take_records(int local_rank) override {
+    Remains* const worker = find(local_rank);
+    if (worker == nullptr) return {};
+    RankRecords records = worker->ring.take(worker->page.layout(), now(), !children_.contains(local_rank));
+    records.rank = worker->rank;
+    return records;
+  }
+  void discard_records(int local_rank) override {
+    if (Remains* const worker = find(local_rank)) worker->ring.discard();
+  }
+  std::vector<ProgressValue> progress_values(int local_rank) override {
+    const Remains* const worker = find(local_rank);
+    return worker == nullptr ? std::vector<ProgressValue>() : worker->ring.values();
   }
 
   std::vector<pid_t> processes_of(int local_rank) override {
@@ -203,6 +232,13 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
+  // Returns the worker, or what is kept of it after its end, or null.
+  Remains* find(int local_rank) {
+    if (const auto child = children_.find(local_rank); child != children_.end()) return &child->second;
+    const auto ended = ended_.find(local_rank);
+    return ended == ended_.end() ? nullptr : &ended->second;
+  }
+
   // Returns the children of the launcher that are not left over from a worker.
   std::set<pid_t> not_left() const {
     std::set<pid_t> others = strangers_;

@@ -11,6 +11,7 @@
 #include "base/exit_status.h"
 #include "base/result.h"
 #include "launcher/plan/start_failure.h"
+#include "launcher/process/rank_records.h"
 #include "launcher/process/rank_view.h"
 #include "launcher/process/worker_cgroup.h"
 #include "launcher/process/worker_spec.h"
@@ -54,6 +55,15 @@ class ProcessHost {
 
   // Returns the descriptor of its status page, or -1 if it has ended or has none.
   virtual int page_of(int /*local_rank*/) { return -1; }
+
+  // take_records() returns what the worker has recorded since the last call. It works until the next worker of this
+  // local rank is started. discard_records() removes the records, without counting them as dropped.
+  virtual RankRecords take_records(int /*local_rank*/) { return {}; }
+  virtual void discard_records(int /*local_rank*/) {}
+  // Returns the values that the program has reported with its progress.
+  virtual std::vector<ProgressValue> progress_values(int /*local_rank*/) { return {}; }
+  // Returns the descriptor of its ring of records, or -1 if it has ended or has none.
+  virtual int ring_of(int /*local_rank*/) { return -1; }
 
   // Returns the running processes of the worker, or an empty list if it has ended. Processes whose parents have ended
   // are included for every worker, because it is unknown which worker left them.

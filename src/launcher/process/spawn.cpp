@@ -21,6 +21,7 @@
 #include "launcher/facts/cgroups.h"
 #include "launcher/limits.h"
 #include "net/event_loop_asio.h"
+#include "wire/record_ring_layout.h"
 #include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
@@ -81,7 +82,8 @@ class WorkerSetup {
     if (binds_memory_) {
       ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, memory_nodes_.data(), memory_nodes_.size() * 64);
     }
-    hand_over_page();
+    hand_over(context_.page, wire::kPageDescriptor);
+    hand_over(context_.ring, wire::kRingDescriptor);
     return {};
   }
 
@@ -95,12 +97,13 @@ class WorkerSetup {
     return {errno, boost::system::system_category()};
   }
 
-  void hand_over_page() const {
-    if (context_.page < 0) return;
-    if (context_.page != wire::kPageDescriptor) {
-      ::dup2(context_.page, wire::kPageDescriptor);
+  // Gives the child's program this descriptor under another number.
+  static void hand_over(int descriptor, int number) {
+    if (descriptor < 0) return;
+    if (descriptor != number) {
+      ::dup2(descriptor, number);
     } else {
-      ::fcntl(wire::kPageDescriptor, F_SETFD, 0);
+      ::fcntl(number, F_SETFD, 0);
     }
   }
 

@@ -184,6 +184,9 @@ class WorkerPage {
   // Returns the descriptor that the worker inherits, or -1 if there is none.
   int descriptor() const { return descriptor_.get(); }
 
+  // Returns the memory, which is untrusted, or null if there is none.
+  const wire::StatusPageLayout* layout() const { return page_.get(); }
+
   // `now` is CLOCK_MONOTONIC in nanoseconds.
   std::uint64_t version(std::uint64_t now) const { return page_ == nullptr ? 1 : page_version(*page_, now); }
   PageView view(std::uint64_t now) const { return page_ == nullptr ? PageView() : read_page(*page_, now); }

@@ -5,20 +5,22 @@
 #include <vector>
 
 #include "launcher/plan/worker_variables.h"
+#include "wire/record_ring_layout.h"
 
 namespace ddp::launcher {
 
 struct WorkerSpec {
   int rank = 0;
   int attempt = 0;
-  std::string program;                   // path of the program
-  std::vector<std::string> arguments;    // argv, complete: macros replaced, --local_rank inserted
-  std::vector<std::string> environment;  // all entries, each as "NAME=value"
-  std::vector<int> cpus;                 // CPUs to run on; empty means all
-  std::vector<int> memory_nodes;         // NUMA nodes to prefer; empty means the kernel's default
-  CoreDumps core = CoreDumps::inherit;   // RLIMIT_CORE
-  std::vector<int> ignored_signals;      // ignored by the worker unless the program handles them
-  bool reads_stdin = false;              // reads the launcher's standard input; otherwise it has none
+  std::string program;                                   // path of the program
+  std::vector<std::string> arguments;                    // argv, complete: macros replaced, --local_rank inserted
+  std::vector<std::string> environment;                  // all entries, each as "NAME=value"
+  std::vector<int> cpus;                                 // CPUs to run on; empty means all
+  std::vector<int> memory_nodes;                         // NUMA nodes to prefer; empty means the kernel's default
+  CoreDumps core = CoreDumps::inherit;                   // RLIMIT_CORE
+  std::vector<int> ignored_signals;                      // ignored by the worker unless the program handles them
+  wire::RecordMode recording = wire::RecordMode::steps;  // what the worker records
+  bool reads_stdin = false;                              // reads the launcher's standard input; otherwise it has none
 };
 
 // The worker's environment is the launcher's own, plus the variables of torchrun and of ddplaunch
