@@ -64,7 +64,7 @@ THIRD_PARTIES = {
     "elfutils/": ["stack_reader/frame_names.cpp", "stack_reader/process_files.cpp", "stack_reader/unwinder.cpp"],
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe.cpp",
                   "launcher/job/error_record.cpp", "launcher/watchdog/hang_trace.cpp", "launcher/watchdog/stacks/stack_capture.cpp", "launcher/watchdog/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp", "launcher/process/gpu_counters.cpp", "launcher/report/job_json.cpp",
-                  "launcher/watchdog/shown_ranks.cpp", "launcher/report/stall_json.h", "wire/control_message.cpp",
+                  "launcher/watchdog/shown_ranks.cpp", "launcher/watchdog/shown_records.cpp", "launcher/report/stall_json.h", "wire/control_message.cpp",
                   "launcher/remote/launch_request.cpp", "launcher/remote/host_plan.cpp",
                   "launcher/store_command/inspection.cpp", "launcher/view/snapshot_json.cpp",
                   "launcher/top/view_protocol.cpp", "runtime/progress/error_file.cpp",

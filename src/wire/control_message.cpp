@@ -15,7 +15,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
                                        {Subject::output, "output"},
                                        {Subject::errors, "errors"},
                                        {Subject::last_evidence, "last evidence"},
-                                       {Subject::stacks, "stacks"}})
+                                       {Subject::stacks, "stacks"},
+                                       {Subject::records, "records"}})
 
 // The first entry also stands for unknown names, which another version may send: they count as certain.
 NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
@@ -37,7 +38,7 @@ DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
 DDP_FIELDS(CoordinatorRefuses, why)
 DDP_FIELDS(CoordinatorWaits, text, is_spare)
 DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name)
-DDP_FIELDS(CoordinatorAsks, attempt, what)
+DDP_FIELDS(CoordinatorAsks, attempt, what, sent_at)
 DDP_FIELDS(CoordinatorEnds, attempt, cause)
 DDP_FIELDS(CoordinatorRestarts, text)
 DDP_FIELDS(CoordinatorIsDone, cause)

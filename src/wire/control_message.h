@@ -11,7 +11,7 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 8;
+inline constexpr int kControlVersion = 9;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -89,6 +89,7 @@ enum class Subject : std::uint8_t {
   errors,         // standard error of the ranks
   last_evidence,  // evidence by all means, because the job is about to be terminated, or a user asks
   stacks,         // only the stacks of `evidence`
+  records,        // what the ranks have recorded since the last answer
 };
 // `text` is the launcher's JSON (launcher/watchdog/shown_ranks.h), or output, which may contain any bytes.
 struct NodeShows {
@@ -137,6 +138,7 @@ struct CoordinatorEnds {
 struct CoordinatorAsks {
   int attempt = 0;
   Subject what = Subject::nothing;
+  std::uint64_t sent_at = 0;  // the coordinator's CLOCK_MONOTONIC, nanoseconds; the answer repeats it
 
   friend bool operator==(const CoordinatorAsks&, const CoordinatorAsks&) = default;
 };

@@ -125,7 +125,12 @@ void CoordinatorNode::carry_out(const SendToNode& action) {
   if (action.to == kOwnNode) return act(agent_.heard(action.message, Clock::now()));
   callbacks_.log({LogLevel::trace, LogSource::nodes,
                   "to connection " + std::to_string(action.to) + ": " + std::string(wire::name_of(action.message))});
-  server_->send_control(action.to, wire::encode(action.message));
+  wire::ControlMessage message = action.message;
+  if (auto* asks = std::get_if<wire::CoordinatorAsks>(&message)) {
+    // The answer repeats this time, which then shows how the clocks of the two nodes differ.
+    asks->sent_at = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
+  }
+  server_->send_control(action.to, wire::encode(message));
 }
 
 void CoordinatorNode::carry_out(const CoordinatorIsThrough&) {

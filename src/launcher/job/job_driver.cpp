@@ -86,9 +86,7 @@ Nodes::Callbacks JobDriver::nodes_callbacks() {
   callbacks.leave = [this](const wire::Cause& cause) { post(LeaveJob{cause}); };
   callbacks.through = [this] { post(OthersKnow{}); };
   callbacks.is_first = [this] { post(FirstNode{}); };
-  callbacks.asked = [this](wire::Subject what) {
-    if (exchange_.on_asked) exchange_.on_asked(what);
-  };
+  callbacks.asked = [this](wire::Subject what, std::uint64_t asked_at) { exchange_.asked(what, asked_at); };
   callbacks.shown = [this](const Shown& shown) { show(shown); };
   callbacks.can_print = [this] { parts_.workers.room_elsewhere(); };
   callbacks.log = [this](const LogLine& line) { log_of_nodes(line); };
@@ -127,7 +125,7 @@ void JobDriver::show(const Shown& shown) {
   }
   exchange_.shown(shown);
   // The difference is judged at once: the coordinator must know it before the end of the node's workers.
-  if (phase_ != Phase::running) judge_late_difference();
+  if (phase_ != Phase::running && shown.what != wire::Subject::records) judge_late_difference();
 }
 
 // Peers outside the job may cause any number of store warnings.

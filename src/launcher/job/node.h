@@ -64,7 +64,7 @@ class Node : public Nodes {
   void carry_out(const StartWorkers& action);
   void carry_out(const EndWorkers& action) { callbacks_.end(action.cause); }
   void carry_out(const SendToCoordinator& action) { send(action.message); }
-  void carry_out(const ShowCoordinator& action) { callbacks_.asked(action.what); }
+  void carry_out(const ShowCoordinator& action) { callbacks_.asked(action.what, action.asked_at); }
   void carry_out(const TellHere& action) { callbacks_.log(action.line); }
   void carry_out(const AttemptFollows& action) { callbacks_.again(action.line); }
   void carry_out(const LeaveJob& action) { callbacks_.leave(action.cause); }

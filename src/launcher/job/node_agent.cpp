@@ -24,7 +24,7 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
   } else if (const auto* ends = std::get_if<wire::CoordinatorEnds>(&message)) {
     if (runs_ && ends->attempt == attempt_) add(EndWorkers{ends->cause});
   } else if (const auto* asks = std::get_if<wire::CoordinatorAsks>(&message)) {
-    if (runs_ && asks->attempt == attempt_) add(ShowCoordinator{asks->what});
+    if (runs_ && asks->attempt == attempt_) add(ShowCoordinator{asks->what, asks->sent_at});
   } else if (const auto* done = std::get_if<wire::CoordinatorIsDone>(&message)) {
     leave(done->cause);
   } else if (const auto* refuses = std::get_if<wire::CoordinatorRefuses>(&message)) {

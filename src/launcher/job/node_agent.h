@@ -27,6 +27,7 @@ struct SendToCoordinator {
 // Shows the coordinator what it asks for.
 struct ShowCoordinator {
   wire::Subject what;
+  std::uint64_t asked_at = 0;  // see wire::CoordinatorAsks
 };
 struct TellHere {
   LogLine line;

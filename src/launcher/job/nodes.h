@@ -34,9 +34,10 @@ class Nodes : public RankChannel {
     std::function<void(const wire::Cause& cause)> leave;  // leaves the job; no worker runs anymore
     std::function<void()> through;                        // is_through() has become true
     std::function<void(const std::string& line)> again;   // the last attempt is not the end, and another one follows
-    std::function<void(wire::Subject what)> asked;        // the coordinator asks to see it
-    std::function<void(const Shown& shown)> shown;        // a node has shown something to the coordinator
-    std::function<void()> can_print;                      // print() accepts output again
+    // The coordinator asks to see it. `asked_at` is when it asked: its CLOCK_MONOTONIC, nanoseconds.
+    std::function<void(wire::Subject what, std::uint64_t asked_at)> asked;
+    std::function<void(const Shown& shown)> shown;  // a node has shown something to the coordinator
+    std::function<void()> can_print;                // print() accepts output again
     LogWriter log;
     std::function<std::vector<store::RankedSocket>()> worker_sockets;  // see store::StoreServerOptions
   };

@@ -81,7 +81,19 @@ Evidence RankExchange::take_evidence() {
   return std::exchange(evidence_, {});
 }
 
+void RankExchange::asked(wire::Subject what, std::uint64_t asked_at) {
+  if (what == wire::Subject::records) {
+    if (on_records_asked) on_records_asked(asked_at);
+  } else if (on_asked) {
+    on_asked(what);
+  }
+}
+
 void RankExchange::shown(const Shown& shown) {
+  if (shown.what == wire::Subject::records) {
+    if (on_records) on_records(shown);
+    return;
+  }
   if (shown.what == wire::Subject::ranks) {
     for (RankView& view : read_ranks(shown.text, shown.host, shown.clock_ahead)) {
       if (view.rank < 0 || view.rank >= place_.world_size) continue;

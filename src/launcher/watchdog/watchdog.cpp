@@ -10,6 +10,7 @@
 #include "launcher/watchdog/gpu_check.h"
 #include "launcher/watchdog/hang_evidence.h"
 #include "launcher/watchdog/hang_trace.h"
+#include "launcher/watchdog/record_collector.h"
 #include "launcher/watchdog/stack_watch.h"
 #include "launcher/watchdog/torch_watch.h"
 #include "wire/worker_env.h"
@@ -18,6 +19,11 @@ namespace ddp::launcher {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Returns CLOCK_MONOTONIC in nanoseconds, as on the pages.
+std::uint64_t nanoseconds_of(Clock::time_point time) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
 
 class RankWatchdog : public Watchdog {
  public:
@@ -33,6 +39,7 @@ class RankWatchdog : public Watchdog {
         gpu_check_(parts.plan, placement.first_rank, parts.log, [] { return find_gpus("/"); }),
         torch_(parts.loop, parts.processes),
         stacks_(parts.loop, parts.processes, placement),
+        records_(parts.exchange, parts.processes, parts.sink, placement),
         activity_(
             parts.processes, gpus_, placement.first_rank, placement.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
@@ -59,6 +66,7 @@ class RankWatchdog : public Watchdog {
 
   void started(int local_rank, const std::vector<std::string>& environment) override {
     started_.insert(local_rank);
+    records_.started(local_rank);
     evidence_->set_environment(environment);
     const std::string torch_file = find_variable(environment, wire::env::kTorchFile).value_or("");
     torch_.watches(local_rank, torch_file);
@@ -105,6 +113,10 @@ class RankWatchdog : public Watchdog {
     evidence_.reset();
     WatchReport report{stragglers_.report()};
     const std::vector<RankView> ranks = sample_own(SampleDepth::pages);
+    records_.finish();
+    // The views see what the ranks have ended with.
+    const auto ended = Clock::now();
+    if (parts_.sink != nullptr) parts_.sink->add_sample(with_others(ranks), ended - looked_at_, nanoseconds_of(ended));
     for (const RankView& rank : ranks) report.progress = std::max(report.progress, progress_of(rank.page));
     gpu_check_.finish(ranks);
     return report;
@@ -169,6 +181,7 @@ class RankWatchdog : public Watchdog {
     const auto elapsed = begun - std::exchange(looked_at_, begun);
     torch_.look(begun);
     stacks_.look(begun);
+    records_.look(begun);
     if (!is_paused_) judge(elapsed);
     sample_later();
   }
@@ -185,7 +198,7 @@ class RankWatchdog : public Watchdog {
     is_to_show_ = is_to_show_ || ours_are_new;
     show_ranks();
     if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
-    const auto now = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
+    const std::uint64_t now = nanoseconds_of(Clock::now());
     // Most samples contain nothing new, and should cost nothing.
     if (!ours_are_new && !others_are_new) {
       hangs_.nothing_new(counted);
@@ -294,6 +307,7 @@ class RankWatchdog : public Watchdog {
   GpuCheck gpu_check_;
   TorchWatch torch_;
   StackWatch stacks_;
+  RecordCollector records_;
   ActivityWatch activity_;
   std::optional<HangEvidence> evidence_;       // destroyed by finish()
   std::optional<HangEvidence> look_evidence_;  // takes the stacks for look()

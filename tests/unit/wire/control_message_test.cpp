@@ -18,7 +18,7 @@ TEST_CASE("what launchers say arrives as it was said") {
       CoordinatorWaits{"the job runs", true},
 
       CoordinatorBegins{2, 1, 2, 4, 8, "a (ranks 0-3), b (ranks 4-7)"},
-      CoordinatorAsks{2, Subject::evidence},
+      CoordinatorAsks{2, Subject::records, 18'000'000'000'000'000'000U},
       CoordinatorEnds{2, cause},
       CoordinatorRestarts{"restart 1 of 3 in 0.2 s"},
       CoordinatorIsDone{cause}};
