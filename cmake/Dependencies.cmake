@@ -42,6 +42,7 @@ if(DDP_BUILD_LAUNCHER)
     set_target_properties(ddp_dw PROPERTIES INTERFACE_LINK_LIBRARIES PkgConfig::libdw)
   endif()
   ddp_find_archives(ddp_sodium libsodium>=1.0.12 sodium)
+  ddp_find_archives(ddp_zlib zlib>=1.2.11 z)
 endif()
 
 set(DDP_HAVE_MPI OFF)

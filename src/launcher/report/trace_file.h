@@ -1,0 +1,60 @@
+// TraceFile writes the trace of a job (--trace) while the job runs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "launcher/job/event.h"
+#include "launcher/job/outcome.h"
+#include "launcher/plan/launch_plan.h"
+#include "launcher/plan/placement.h"
+#include "launcher/report/open_document.h"
+#include "launcher/view/chrome_trace.h"
+#include "launcher/watchdog/rank_sink.h"
+
+namespace ddp::launcher {
+
+// Only the coordinator has a trace. The events are those of JobObserver. If the trace cannot be written, the job
+// continues without it, after one warning.
+class TraceFile : public RankSink {
+ public:
+  using Warn = std::function<void(const std::string& text)>;
+
+  // Returns why the trace could not be written, as far as this can be known before the job starts.
+  static std::optional<base::Failure> check(const LaunchPlan& plan);
+
+  // `started` is the time of day, as text. Creates the file.
+  TraceFile(const LaunchPlan& plan, const std::string& started, Warn warn);
+
+  void attempt_begins(const Placement& placement);
+  void event(const Event& event);
+  // `next` says what follows, and may be empty.
+  void attempt_ended(const JobOutcome& outcome, const std::string& next);
+  // Completes the file. Nothing is written after this.
+  void close();
+
+  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) override;
+  void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) override;
+  void add_records(const RankRecords& records) override;
+  bool wants_processes() const override { return false; }
+  bool wants_records() const override { return file_ != nullptr; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void write_if_due(std::uint64_t now);
+  void write(std::uint64_t now);
+  void give_up(const std::string& why);
+
+  const std::string what_;
+  const Warn warn_;
+  ChromeTrace trace_;
+  Placement placement_;
+  std::unique_ptr<OpenDocument> file_;  // null if it could not be written, or is closed
+  std::uint64_t written_at_ = 0;
+};
+
+}  // namespace ddp::launcher

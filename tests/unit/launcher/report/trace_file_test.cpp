@@ -1,0 +1,136 @@
+#include "launcher/report/trace_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+
+#include "launcher/limits.h"
+#include "support/catch.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using Json = nlohmann::json;
+
+namespace {
+
+struct Rig {
+  explicit Rig(const std::string& path = "") {
+    plan.trace_file = path.empty() ? directory.path() + "/trace.json" : path;
+    plan.run_id = "r1";
+    plan.what = "train";
+  }
+
+  void open() {
+    trace.emplace(plan, "2026-11-26T07:00:00Z", [this](const std::string& text) { warnings.push_back(text); });
+  }
+  Json written() const {
+    std::ifstream file(plan.trace_file);
+    return Json::parse(std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+  std::vector<std::string> marks() const {
+    std::vector<std::string> texts;
+    const Json document = written();
+    for (const Json& event : document.at("traceEvents")) {
+      if (event.at("ph") == "i") {
+        texts.push_back(event.at("cat").get<std::string>() + ": " + event.at("name").get<std::string>());
+      }
+    }
+    return texts;
+  }
+
+  TemporaryDirectory directory;
+  LaunchPlan plan;
+  std::optional<TraceFile> trace;
+  std::vector<std::string> warnings;
+};
+
+std::uint64_t now() {
+  return static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+RankRecords a_step(int rank, std::uint32_t number) {
+  RankRecords records;
+  records.rank = rank;
+  records.groups.emplace_back();
+  records.names.emplace_back();
+  records.records.push_back({wire::RecordKind::step, 0, 0, 0, number, now(), now() + 10, 0});
+  return records;
+}
+
+constexpr std::uint64_t kFlush = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kTraceFlush).count());
+
+}  // namespace
+
+TEST_CASE("the trace is a complete document from the start on") {
+  Rig rig;
+  CHECK_FALSE(TraceFile::check(rig.plan));
+  rig.open();
+  CHECK(rig.trace->wants_records());
+  CHECK(rig.written().at("otherData").at("run_id") == "r1");
+  rig.trace->add_records(a_step(0, 1));
+  rig.trace->nothing_new(std::chrono::nanoseconds(1), now() + kFlush);
+  CHECK(rig.written().dump().find("step 1") != std::string::npos);
+  rig.trace->close();
+  CHECK_FALSE(rig.trace->wants_records());
+  rig.trace->add_records(a_step(0, 2));
+  rig.trace->close();
+  CHECK(rig.written().dump().find("step 2") == std::string::npos);
+  CHECK(rig.warnings.empty());
+}
+
+TEST_CASE("attempts, failures and verdicts are marked") {
+  Rig rig;
+  rig.open();
+  Placement place;
+  place.first_rank = 4;
+  place.world_size = 8;
+  rig.trace->attempt_begins(place);
+  rig.trace->event(WorkerStarted{0, 123});
+  rig.trace->event(WorkerEnded{0, base::ExitStatus::exited(0), {}});
+  rig.trace->event(WorkerEnded{1, base::ExitStatus::killed(SIGSEGV), {}});
+  rig.trace->event(SignalArrived{SIGINT});
+  rig.trace->event(AlarmRang{});
+  HangNews news;
+  news.kind = HangNews::Kind::hung;
+  news.verdict.culprits = {5};
+  rig.trace->event(news);
+  JobOutcome outcome;
+  outcome.status = base::ExitStatus::exited(0);
+  rig.trace->attempt_ended(outcome, "restart 1 of 3 in 250 ms");
+  rig.trace->close();
+  const auto marks = rig.marks();
+  REQUIRE(marks.size() == 6);
+  CHECK(marks[0] == "attempt: attempt 0 begins with 8 ranks");
+  CHECK(marks[1].starts_with("failure: rank 5: killed by SIGSEGV"));
+  CHECK(marks[2].starts_with("job: ddplaunch received SIGINT"));
+  CHECK(marks[3].starts_with("verdict: "));
+  CHECK(marks[4] == "attempt: attempt 0 has succeeded");
+  CHECK(marks[5] == "restart: restart 1 of 3 in 250 ms");
+}
+
+TEST_CASE("a trace that cannot be written costs one warning") {
+  Rig rig("/nowhere/trace.json");
+  REQUIRE(TraceFile::check(rig.plan));
+  CHECK(TraceFile::check(rig.plan)->message.find("--trace=/nowhere/trace.json") != std::string::npos);
+  rig.open();
+  rig.trace->attempt_begins({});
+  rig.trace->add_records(a_step(0, 1));
+  rig.trace->close();
+  CHECK(rig.warnings == std::vector<std::string>{"cannot write --trace=/nowhere/trace.json: No such file or directory. "
+                                                 "The job continues without it."});
+}
+
+TEST_CASE("a full disk costs one warning") {
+  Rig rig("/dev/full");
+  rig.open();
+  rig.trace->add_records(a_step(0, 1));
+  rig.trace->nothing_new(std::chrono::nanoseconds(1), now() + kFlush);
+  rig.trace->nothing_new(std::chrono::nanoseconds(1), now() + 2 * kFlush);
+  rig.trace->close();
+  REQUIRE(rig.warnings.size() == 1);
+  CHECK(rig.warnings[0] == "cannot write --trace=/dev/full: No space left on device. The job continues without it.");
+}
