@@ -37,7 +37,8 @@ void TorchWatch::start() {
     if (page < 0) continue;
     arguments.push_back(file);
     arguments.push_back(our_descriptors + std::to_string(page));
-    arguments.emplace_back();  // the record ring: none
+    const int ring = processes_.ring_of(local_rank);
+    arguments.push_back(ring < 0 ? "" : our_descriptors + std::to_string(ring));
   }
   if (arguments.empty()) return;
   // If the reader ends, its data on the pages soon becomes too old to be used.
