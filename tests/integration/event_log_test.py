@@ -460,7 +460,7 @@ JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_gpu_without
         a_console_that_is_closed, a_launcher_that_is_killed,
         a_launcher_that_fails, paths_that_cannot_be_written, standard_error_as_the_place,
         error_files_for_a_launcher_above]
-assert len(EVENTS) == 12 and all(SECTIONS[name] for name in EVENTS if name not in ("launcher_killed", "console_closed"))
+assert len(EVENTS) == 14 and all(SECTIONS[name] for name in EVENTS if name not in ("launcher_killed", "console_closed"))
 for job in JOBS:
     with tempfile.TemporaryDirectory() as name:
         job(pathlib.Path(name))

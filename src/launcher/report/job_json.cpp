@@ -9,6 +9,7 @@
 
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/report/shared_variables.h"
 #include "launcher/report/stall_json.h"
 
 namespace ddp::launcher {
@@ -124,6 +125,7 @@ struct EventToJson {
   const LaunchPlan& plan;
   const Placement& placement;
   WallTime now;
+  const std::vector<std::string>& text;
 
   OrderedJson of_node(const char* event) const { return begin(event, plan, node_name(plan.host_name, placement), now); }
   OrderedJson of_worker(const char* event, int local_rank) const {
@@ -173,6 +175,7 @@ struct EventToJson {
     OrderedJson json = of_node("hang");
     json["attempt"] = placement.attempt;
     json["state"] = name_of(event.kind);
+    json["text"] = text;
     json["stall"] = stall_json(event);
     return json;
   }
@@ -196,7 +199,7 @@ std::string iso_time(WallTime time) {
   return text.data();
 }
 
-std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now) {
+std::string job_started_line(const LaunchPlan& plan, const StartPlace& place, WallTime now) {
   OrderedJson json = begin("job_started", plan, plan.host_name, now);
   json["schema"] = kSchema;
   json["version"] = DDP_VERSION_STRING;
@@ -204,7 +207,13 @@ std::string job_started_line(const LaunchPlan& plan, const std::string& log_dire
   json["arguments"] = plan.arguments;
   json["workers"] = plan.workers;
   json["max_restarts"] = plan.max_restarts;
-  if (!log_directory.empty()) json["log_directory"] = log_directory;
+  json["command_line"] = without_secrets(plan.command_line);
+  json["variables"] = shared_variables(plan.inherited_environment);
+  json["nodes"] = plan.nodes.asked;
+  json["recording"] = name_of(plan.recording);
+  if (!place.directory.empty()) json["directory"] = place.directory;
+  if (!place.system.empty()) json["system"] = place.system;
+  if (!place.log_directory.empty()) json["log_directory"] = place.log_directory;
   return dump(json);
 }
 
@@ -219,17 +228,27 @@ std::string attempt_started_line(const LaunchPlan& plan, const Placement& placem
   return dump(json);
 }
 
-std::string event_line(const LaunchPlan& plan, const Placement& placement, const Event& event, WallTime now) {
-  const OrderedJson json = std::visit(EventToJson{plan, placement, now}, event);
+std::string event_line(const LaunchPlan& plan, const Placement& placement, const Event& event, WallTime now,
+                       const std::vector<std::string>& text) {
+  const OrderedJson json = std::visit(EventToJson{plan, placement, now, text}, event);
   return json.is_null() ? "" : dump(json);
 }
 
-std::string dump_document(const LaunchPlan& plan, const Placement& placement, const HangNews& news, WallTime now) {
-  return dump(EventToJson{plan, placement, now}(news), 2) + "\n";
+std::string message_line(const LaunchPlan& plan, const std::string& node, const LogLine& line, WallTime now) {
+  OrderedJson json = begin("message", plan, node, now);
+  json["level"] = base::split(kLogLevelNames, ' ').at(static_cast<std::size_t>(line.level));
+  json["source"] = kLogSourceNames[static_cast<std::size_t>(line.source)];
+  json["text"] = line.text;
+  return dump(json);
 }
 
-std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placement, const JobOutcome& outcome,
-                               const std::string& next, WallTime now) {
+std::string dump_document(const LaunchPlan& plan, const Placement& placement, const HangNews& news, WallTime now) {
+  return dump(EventToJson{plan, placement, now, {}}(news), 2) + "\n";
+}
+
+std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placement, const AttemptEnd& end,
+                               WallTime now) {
+  const JobOutcome& outcome = end.outcome;
   OrderedJson json = begin("attempt_ended", plan, node_name(plan.host_name, placement), now);
   json["attempt"] = placement.attempt;
   json["exit_code"] = outcome.status.shell_code();
@@ -237,7 +256,13 @@ std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placemen
   json["ended_ranks"] = outcome.ended_ranks;
   json["run_seconds"] = seconds_json(outcome.run_time);
   json["ending_seconds"] = seconds_json(outcome.ending_time);
-  if (!next.empty()) json["next"] = next;
+  if (!end.next.empty()) json["next"] = end.next;
+  json["text"] = end.text;
+  json["last_lines"] = end.evidence.last_lines;
+  if (!end.evidence.core.empty()) json["core"] = end.evidence.core;
+  if (!end.evidence.log_file.empty()) json["log_file"] = end.evidence.log_file;
+  if (end.evidence.gpu_memory) json["gpu_memory"] = gpu_memory_json(*end.evidence.gpu_memory);
+  json["stragglers"] = stragglers_json(outcome.stragglers);
   return dump(json);
 }
 
@@ -247,6 +272,7 @@ std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime n
   json["attempts"] = end.attempts;
   json["run_seconds"] = seconds_json(end.run_time);
   if (!end.launcher_failure.empty()) json["message"] = end.launcher_failure;
+  json["text"] = end.text;
   return dump(json);
 }
 

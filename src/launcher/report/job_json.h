@@ -8,6 +8,7 @@
 
 #include "launcher/job/event.h"
 #include "launcher/job/outcome.h"
+#include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
 #include "launcher/report/failure_summary.h"
@@ -18,21 +19,39 @@ using WallTime = std::chrono::system_clock::time_point;
 
 // The functions whose names end in _line return one line each, without its line end. The line of an event without
 // meaning for a reader (an alarm) is "".
-std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now);
+// Describes where a job was started, as far as the plan does not say it. What is empty is unknown.
+struct StartPlace {
+  std::string log_directory;
+  std::string directory;  // the working directory
+  std::string system;     // such as "Linux 6.1.0-18-amd64 x86_64, 64 CPUs"
+};
+std::string job_started_line(const LaunchPlan& plan, const StartPlace& place, WallTime now);
 std::string attempt_started_line(const LaunchPlan& plan, const Placement& placement, WallTime now);
-std::string event_line(const LaunchPlan& plan, const Placement& placement, const Event& event, WallTime now);
+// `text` contains the lines that the console shows about the event, if it is news about a hang.
+std::string event_line(const LaunchPlan& plan, const Placement& placement, const Event& event, WallTime now,
+                       const std::vector<std::string>& text = {});
+// `node` is the name of this node in the job.
+std::string message_line(const LaunchPlan& plan, const std::string& node, const LogLine& line, WallTime now);
 // Returns the content of a dump file: the event, formatted for people.
 std::string dump_document(const LaunchPlan& plan, const Placement& placement, const HangNews& news, WallTime now);
-std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placement, const JobOutcome& outcome,
-                               const std::string& next, WallTime now);
+
+// Describes the end of an attempt.
+struct AttemptEnd {
+  const JobOutcome& outcome;
+  std::string next;               // what follows; may be empty
+  FailureEvidence evidence;       // empty after success
+  std::vector<std::string> text;  // lines that the console shows
+};
+std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placement, const AttemptEnd& end, WallTime now);
 
 // Describes how the whole job ended.
 struct JobEnd {
   int exit_code = 0;  // exit code of ddplaunch, as a shell shows it
   int attempts = 0;   // number of attempts that began
   std::chrono::nanoseconds run_time{0};
-  std::string launcher_failure;  // why an attempt could not begin; empty if the last one did
-  std::string node;              // name of this node in the last attempt; empty if it is the host name
+  std::string launcher_failure;        // why an attempt could not begin; empty if the last one did
+  std::string node;                    // name of this node in the last attempt; empty if it is the host name
+  std::vector<std::string> text = {};  // lines that the console showed at the end
 };
 std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime now);
 

@@ -1,12 +1,15 @@
 #include "launcher/report/job_reporter.h"
 
 #include <sys/stat.h>
+#include <sys/utsname.h>
 
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "base/exit_code.h"
+#include "base/text.h"
 #include "launcher/limits.h"
 #include "launcher/plan/used_gpu.h"
 #include "launcher/process/process_tree.h"
@@ -38,6 +41,14 @@ LogLevel level_of(const JobOutcome& outcome) {
   return outcome.cause_as<SignalArrived>() != nullptr ? LogLevel::warning : LogLevel::error;
 }
 
+// Returns a text such as "Linux 6.1.0-18-amd64 x86_64, 64 CPUs".
+std::string describe_system() {
+  utsname names{};
+  const std::string cpus = base::counted(static_cast<std::int64_t>(std::thread::hardware_concurrency()), "CPU");
+  if (::uname(&names) != 0) return cpus;
+  return std::string(names.sysname) + " " + names.release + " " + names.machine + ", " + cpus;
+}
+
 bool has_content(const std::string& path) {
   struct stat status {};
   return !path.empty() && ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
@@ -63,7 +74,9 @@ std::optional<base::Failure> JobReporter::begin() {
   if (!summary.empty()) {
     if (auto failure = check_report(summary, "--summary=" + summary)) return failure;
   }
-  return events_.begin(job_started_line(plan_, log_directory(), wall_now()));
+  std::error_code error;
+  const std::string directory = std::filesystem::current_path(error).string();
+  return events_.begin(job_started_line(plan_, {log_directory(), directory, describe_system()}, wall_now()));
 }
 
 JobObserver JobReporter::observer() {
@@ -103,11 +116,19 @@ void JobReporter::tell_notes() {
 // If the console does not accept a note or a less important line now, the line is dropped: it is not worth a wait.
 void JobReporter::say(const LogLine& line) {
   log_.record(line);
+  log_message(line);
   if (line.level >= LogLevel::warning) {
     lines_.say(line);
   } else if (lines_.print()) {
     log_.show(line);
   }
+}
+
+// The event log has hangs and the ends of attempts in lines of their own.
+void JobReporter::log_message(const LogLine& line) {
+  const bool counts = line.level == LogLevel::note || line.level == LogLevel::warning || line.level == LogLevel::error;
+  if (!counts || line.source == LogSource::hangs || is_ending_ || !events_.is_open()) return;
+  events_.write(message_line(plan_, node_name(plan_.host_name, placement_), line, wall_now()));
 }
 
 void JobReporter::say_last(LogLevel level, const std::string& text) {
@@ -117,7 +138,8 @@ void JobReporter::say_last(LogLevel level, const std::string& text) {
 }
 
 void JobReporter::log_event(const Event& event) {
-  if (const auto* news = std::get_if<HangNews>(&event)) tell(*news);
+  std::vector<std::string> text;
+  if (const auto* news = std::get_if<HangNews>(&event)) text = tell(*news);
   lines_.print();
   if (const auto line = log_.wants(LogLevel::debug) ? event_text(event, placement_.first_rank) : std::nullopt)
     say(*line);
@@ -129,25 +151,25 @@ void JobReporter::log_event(const Event& event) {
     if (arrived->signal == SIGTSTP) stopped_ = true;
     if (arrived->signal == SIGCONT) stopped_ = false;
   }
-  events_.write(event_line(plan_, placement_, event, wall_now()));
+  events_.write(event_line(plan_, placement_, event, wall_now(), text));
 }
 
-void JobReporter::tell(const HangNews& news) {
+std::vector<std::string> JobReporter::tell(const HangNews& news) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
   const LogLevel level = level_of(news);
-  for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) {
-    say({level, LogSource::hangs, line});
-  }
+  const std::vector<std::string> text = hang_report(news, static_cast<std::uint64_t>(nanoseconds));
+  for (const std::string& line : text) say({level, LogSource::hangs, line});
   if (!has_told_of_py_spy_ && lacks_py_spy(news.evidence)) {
     has_told_of_py_spy_ = true;
     say({level, LogSource::hangs, "  to see the lines of the Python program, install py-spy: pip install py-spy"});
   }
-  if (news.kind == HangNews::Kind::stalled || news.evidence.stacks.empty() || directory_.temporary()) return;
+  if (news.kind == HangNews::Kind::stalled || news.evidence.stacks.empty() || directory_.temporary()) return text;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
   const auto failure = write_report(file, dump_document(plan_, placement_, news, wall_now()), file);
   say({failure ? LogLevel::warning : level, LogSource::hangs,
        failure ? failure->message : "  the stacks of all threads of all ranks are in " + file});
+  return text;
 }
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome, const LaunchPlan& plan) const {
@@ -189,9 +211,11 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   // several nodes, a node does not know here whether its attempt was the last one.
   if (failed_before && !is_last && !plan_.nodes.several()) text_ = {text_.front() + ", as in the previous attempt"};
   if (!next.empty()) text_.push_back("  " + next);
-  events_.write(attempt_ended_line(plan_, placement_, outcome, next, wall_now()));
+  events_.write(attempt_ended_line(plan_, placement_, {outcome, next, evidence_, text_}, wall_now()));
   const LogLevel level = level_of(outcome);
+  is_ending_ = true;
   for (const std::string& line : text_) is_last ? say_last(level, line) : say(level, line);
+  is_ending_ = false;
   if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) say(LogLevel::note, remark);
 }
 
@@ -209,8 +233,12 @@ void JobReporter::job_failed(const base::Failure& failure) {
 }
 
 void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure) {
-  const JobEnd end{exit_code, attempts_, std::chrono::steady_clock::now() - start_, launcher_failure,
-                   node_name(plan_.host_name, placement_)};
+  const JobEnd end{exit_code,
+                   attempts_,
+                   std::chrono::steady_clock::now() - start_,
+                   launcher_failure,
+                   node_name(plan_.host_name, placement_),
+                   text_};
   events_.write(job_ended_line(plan_, end, wall_now()));
   lines_.finish();
   if (const auto failure = pass_error_upwards(outcome, exit_code)) say_last(LogLevel::error, failure->message);

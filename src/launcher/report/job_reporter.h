@@ -40,11 +40,13 @@ class JobReporter {
  private:
   void attempt_began(const Placement& placement);
   void log_event(const Event& event);
+  void log_message(const LogLine& line);
   void tell_notes();
   void say(const LogLine& line);
   void say(LogLevel level, std::string text) { say({level, LogSource::job, std::move(text)}); }
   void say_last(LogLevel level, const std::string& text);
-  void tell(const HangNews& news);
+  // Returns the lines that the console shows.
+  std::vector<std::string> tell(const HangNews& news);
   void attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last);
   void ended_between_attempts(const JobOutcome& outcome);
   FailureEvidence gather_evidence(const JobOutcome& outcome, const LaunchPlan& plan) const;
@@ -62,6 +64,7 @@ class JobReporter {
   bool has_told_notes_ = false;
   bool has_told_of_py_spy_ = false;
   int dumps_ = 0;                  // number of dumps in the current attempt
+  bool is_ending_ = false;         // the lines of the end of an attempt are said
   bool stopped_ = false;           // the job was stopped by SIGTSTP, and not continued since
   Placement placement_;            // placement of the current attempt
   FailureEvidence evidence_;       // evidence of the last attempt that has ended

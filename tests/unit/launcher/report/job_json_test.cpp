@@ -74,7 +74,7 @@ Json summary_of(const JobOutcome& outcome, const JobEnd& end = {3, 2, 1500ms, ""
 
 Json cause_in_json(const JobOutcome& outcome) {
   const Json cause = summary_of(outcome).at("cause");
-  const auto line = attempt_ended_line(plan_with(2), placement(), outcome, "", kNow);
+  const auto line = attempt_ended_line(plan_with(2), placement(), {outcome, "", {}, {}}, kNow);
   CHECK(parse(line, "attempt_ended").at("cause") == cause);
   return cause;
 }
@@ -88,7 +88,10 @@ TEST_CASE("times are UTC with milliseconds") {
 }
 
 TEST_CASE("the beginning of a job is a line with its schema and command") {
-  const Json json = parse(job_started_line(plan_with(2), "/logs", kNow), "job_started");
+  LaunchPlan plan = plan_with(2);
+  plan.command_line = {"ddplaunch", "--rdzv-id=r1", "train", "--api-key=abc"};
+  plan.inherited_environment = {"NCCL_DEBUG=INFO", "HOME=/root", "DDP_AUTH_TOKEN=abc"};
+  const Json json = parse(job_started_line(plan, {"/logs", "/work", "Linux"}, kNow), "job_started");
   CHECK(json.at("version").get<std::string>().size() > 4);
   Json rest = json;
   rest.erase("version");
@@ -97,8 +100,15 @@ TEST_CASE("the beginning of a job is a line with its schema and command") {
                               {"arguments", {"train", kNotUtf8AsJson}},
                               {"workers", 2},
                               {"max_restarts", 3},
+                              {"command_line", {"ddplaunch", "--rdzv-id=r1", "train", "--api-key=***"}},
+                              {"variables", {"DDP_AUTH_TOKEN=***", "NCCL_DEBUG=INFO"}},
+                              {"nodes", "1"},
+                              {"recording", "steps"},
+                              {"directory", "/work"},
+                              {"system", "Linux"},
                               {"log_directory", "/logs"}}));
-  CHECK_FALSE(parse(job_started_line(plan_with(2), "", kNow), "job_started").contains("log_directory"));
+  const Json bare = parse(job_started_line(plan_with(2), {}, kNow), "job_started");
+  for (const char* name : {"log_directory", "directory", "system"}) CHECK_FALSE(bare.contains(name));
 }
 
 TEST_CASE("the beginning of an attempt is a line with its place in the job") {
@@ -183,18 +193,33 @@ TEST_CASE("the end of an attempt is a line with what comes next") {
   outcome.run_time = 1500ms;
   outcome.ending_time = 20us;
   const auto line = [&](const std::string& next) {
-    return parse(attempt_ended_line(plan_with(2), placement(), outcome, next, kNow), "attempt_ended");
+    return parse(attempt_ended_line(plan_with(2), placement(), {outcome, next, {}, {}}, kNow), "attempt_ended");
   };
   Json expected = {{"attempt", 1},       {"exit_code", 3},     {"cause", nullptr},
                    {"ended_ranks", {5}}, {"run_seconds", 1.5}, {"ending_seconds", 0.00002}};
+  expected["text"] = expected["last_lines"] = Json::array();
+  expected["stragglers"] = {{"collectives", 0}, {"seconds", 0.0}, {"ranks", Json::array()}};
   CHECK(line("") == expected);
   expected["next"] = "restart 1 of 3";
   CHECK(line("restart 1 of 3") == expected);
+  const FailureEvidence evidence{.core = "/c/core", .last_lines = {"last", kNotUtf8}, .log_file = "/l"};
+  const Json failed = parse(
+      attempt_ended_line(plan_with(2), placement(), {outcome, "", evidence, {"rank 5 failed"}}, kNow), "attempt_ended");
+  CHECK(failed.at("text") == Json{"rank 5 failed"});
+  CHECK(failed.at("last_lines") == Json{"last", kNotUtf8AsJson});
+  CHECK(failed.at("core") == "/c/core");
+  CHECK(failed.at("log_file") == "/l");
+}
+
+TEST_CASE("what the launcher says about the job is a line") {
+  const LogLine line{LogLevel::warning, LogSource::nodes, "node b has another version"};
+  CHECK(parse(message_line(plan_with(2), "node0", line, kNow), "message") ==
+        Json::object({{"level", "warning"}, {"source", "nodes"}, {"text", "node b has another version"}}));
 }
 
 TEST_CASE("the end of the job is a line with the launcher's exit code") {
   CHECK(parse(job_ended_line(plan_with(2), {143, 2, 2s, ""}, kNow), "job_ended") ==
-        Json::object({{"exit_code", 143}, {"attempts", 2}, {"run_seconds", 2.0}}));
+        Json::object({{"exit_code", 143}, {"attempts", 2}, {"run_seconds", 2.0}, {"text", Json::array()}}));
   CHECK(parse(job_ended_line(plan_with(2), {125, 0, 2s, "no port"}, kNow), "job_ended").at("message") == "no port");
 }
 
@@ -337,7 +362,7 @@ TEST_CASE("an error for a launcher above us is a record that it understands") {
 TEST_CASE("what acts on a terminal is escaped") {
   LaunchPlan plan = plan_with(1);
   plan.arguments = {"\xc2\x9b\xe2\x80\xae"};
-  const std::string line = job_started_line(plan, "", kNow);
+  const std::string line = job_started_line(plan, {}, kNow);
   CHECK_THAT(line, Catch::Contains("\\u009b\\u202e"));
   CHECK(Json::parse(line).at("arguments").at(0) == plan.arguments[0]);
 }
@@ -352,7 +377,7 @@ TEST_CASE("the node is named as in the job") {
   const auto node_in = [](const std::string& text) { return Json::parse(text).at("node").get<std::string>(); };
   CHECK(node_in(attempt_started_line(plan_with(2), place, kNow)) == "node0#2");
   CHECK(node_in(event_line(plan_with(2), place, SignalArrived{SIGTERM}, kNow)) == "node0#2");
-  CHECK(node_in(attempt_ended_line(plan_with(2), place, {}, "", kNow)) == "node0#2");
+  CHECK(node_in(attempt_ended_line(plan_with(2), place, {JobOutcome(), "", {}, {}}, kNow)) == "node0#2");
   CHECK(node_in(attempt_started_line(odd, place_of_odd, kNow)) == odd.host_name);
   const JobEnd end{0, 1, 1s, "", "node0#2"};
   CHECK(node_in(job_ended_line(plan_with(2), end, kNow)) == "node0#2");

@@ -1,0 +1,17 @@
+// Builds the report of a run: one file of HTML that needs neither a network nor scripts. The functions are pure.
+// docs/how-to/read-a-report.md explains it to users.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "launcher/report/report_data.h"
+
+namespace ddp::launcher {
+
+std::string html_report(const RunRecord& run);
+
+// Makes the report from the lines of an event log, which may lack its end. Says so if there is no event at all.
+std::string html_report(std::span<const std::string> event_lines);
+
+}  // namespace ddp::launcher
