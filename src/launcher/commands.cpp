@@ -25,6 +25,7 @@
 #include "launcher/remote/controller_facts.h"
 #include "launcher/remote/controller_link.h"
 #include "launcher/remote/host_job.h"
+#include "launcher/report/report_command.h"
 #include "launcher/store_command/store_command.h"
 
 namespace ddp::launcher {
@@ -181,6 +182,10 @@ int run(int argc, const char* const* argv, const Controller* controller) {
     Log log(with_color(store->log, Color::automatic, environment));
     if (!has_file(log) || !has_descriptors(0, "the store command", log)) return base::kExitOwnFault;
     return run_store_command(*store, environment, log, print);
+  }
+  if (const auto* report = std::get_if<ReportOptions>(&parsed)) {
+    Log log(with_color(report->log, Color::automatic, environment));
+    return has_file(log) ? run_report_command(*report, log, print) : base::kExitOwnFault;
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   const auto& options = std::get<Options>(parsed);

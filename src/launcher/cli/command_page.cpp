@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
 #include "launcher/cli/subcommands.h"
 
@@ -87,7 +88,10 @@ std::string command_page() {
   }
   page += "## ddplaunch store {#ddplaunch-store}\n\n" + paragraph(kStoreDescription) + "\n";
   for (const OptionInfo& option : store_options()) page += option_section(option, "store-");
-  page += paragraph(kStoreExitCodes) + "\n## ddplaunch bench {#ddplaunch-bench}\n\n";
+  page += paragraph(kStoreExitCodes) + "\n## ddplaunch report {#ddplaunch-report}\n\n";
+  page += paragraph(kReportDescription) + "\n```text\nddplaunch report EVENT_LOG [options]\n```\n\n";
+  for (const OptionInfo& option : report_options()) page += option_section(option, "report-");
+  page += paragraph(kReportExitCodes) + "\n## ddplaunch bench {#ddplaunch-bench}\n\n";
   page += paragraph(kBenchDescription) + "\n";
   for (const OptionInfo& option : bench_command_options()) page += option_section(option, "bench-");
   page.erase(page.find_last_not_of('\n') + 2);

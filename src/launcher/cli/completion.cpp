@@ -6,6 +6,7 @@
 #include "bench/bench_options.h"
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
 #include "launcher/cli/subcommands.h"
 
@@ -68,11 +69,12 @@ std::string operations() {
 std::string bash() {
   const OptionList job = job_options();
   const OptionList store = store_options();
+  const OptionList report = report_options();
   const OptionList bench = bench_and_job_options();
   std::string cases;
   std::string with_value;
   // An option that several commands have takes the same values.
-  for (const OptionInfo& option : with(bench, store)) {
+  for (const OptionInfo& option : with(with(bench, store), report)) {
     if (option.is_flag()) continue;
     std::string pattern;
     for (const auto& [text, takes_value] : words_of(option)) {
@@ -97,11 +99,11 @@ _ddplaunch() {
     if [[ -n $option ]]; then option=; continue; fi
     case $word in
     run|launch) ((i == 1)) || return ;;
-    store|bench) ((i == 1)) || [[ $command == bench ]] || return; command=${command:-$word} ;;
+    store|report|bench) ((i == 1)) || [[ $command == bench ]] || return; command=${command:-$word} ;;
     )" + with_value +
          R"() option=$word ;;
     -*) ;;
-    *) [[ $command == bench ]] || return ;;  # the program: files
+    *) [[ $command == bench || $command == report ]] || return ;;  # the program: files
     esac
   done
   if [[ $cur == = ]]; then cur=; fi
@@ -110,6 +112,9 @@ _ddplaunch() {
          R"(    '') if [[ $command == store ]]; then
         words=')" +
          bash_words(store, false) + R"(' spelled=')" + bash_words(store, true) + R"('
+      elif [[ $command == report ]]; then
+        words=')" +
+         bash_words(report, false) + R"(' spelled=')" + bash_words(report, true) + R"('
       elif [[ $command == bench ]]; then
         words=')" +
          bash_words(bench, false) + " " + operations() + R"(' spelled=')" + bash_words(bench, true) + R"('
@@ -119,6 +124,8 @@ _ddplaunch() {
       fi
       if [[ $cur == --*_* ]]; then
         COMPREPLY=($(compgen -W "$spelled" -- "$cur"))
+      elif [[ $command == report && $cur != -* ]]; then
+        COMPREPLY=($(compgen -f -- "$cur"))
       elif [[ $command || $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
       elif ((COMP_CWORD == 1)); then
@@ -190,7 +197,7 @@ std::string zsh() {
   };
   return "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
          "if ((CURRENT > 2)); then\n  case $words[2] in\n" +
-         branch("store", store_options(), "") +
+         branch("store", store_options(), "") + branch("report", report_options(), "'*:event log:_files'") +
          branch("bench", bench_and_job_options(), std::string("'*:operation:(") + operations() + ")'") +
          "  run|launch)\n    shift words\n    ((--CURRENT)) ;;\n  esac\nfi\n"
          "_ddplaunch_first() {\n  local -a commands=(" +
@@ -221,6 +228,7 @@ std::string fish_lines(const OptionList& options, const std::string& condition) 
 
 std::string fish() {
   const std::string in_store = "__fish_seen_subcommand_from store";
+  const std::string in_report = "__fish_seen_subcommand_from report";
   const std::string in_bench = "__fish_seen_subcommand_from bench";
   std::string script = "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n";
   for (const Subcommand& each : kSubcommands) {
@@ -228,8 +236,8 @@ std::string fish() {
         std::string("complete -c ddplaunch -n __fish_use_subcommand -a ") + each.name + " -d '" + each.help + "'\n";
   }
   script += "complete -c ddplaunch -n '" + in_bench + "' -x -a '" + operations() + "'\n";
-  return script + fish_lines(store_options(), in_store) + fish_lines(bench_command_options(), in_bench) +
-         fish_lines(job_options(), "not " + in_store);
+  return script + fish_lines(store_options(), in_store) + fish_lines(report_options(), in_report) +
+         fish_lines(bench_command_options(), in_bench) + fish_lines(job_options(), "not " + in_store + " report");
 }
 
 }  // namespace

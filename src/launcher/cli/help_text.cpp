@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "bench/bench_options.h"
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
 
 namespace ddp::launcher {
@@ -149,6 +150,7 @@ std::string help_text(const std::string& name) {
   if (name == "ddplaunch") {
     text += "       ddplaunch launch [options] script [arguments ...]\n";
     text += "       ddplaunch store [--help] [options]\n";
+    text += "       ddplaunch report [--help] EVENT_LOG [options]\n";
     text += "       ddplaunch bench [--help] [options]\n";
   }
   text += "\n" + paragraph(kDescription, 0);
@@ -165,7 +167,7 @@ std::string help_text(const std::string& name) {
 
 std::string short_help_text() {
   return R"(Usage: ddplaunch [options] program [arguments ...]
-       ddplaunch store|bench|launch [options] ...
+       ddplaunch store|report|bench|launch [options] ...
 
 Examples:
   ddplaunch train.py --epochs 3                 one worker per visible GPU
@@ -206,6 +208,15 @@ std::string store_help_text() {
   return text;
 }
 
+std::string report_help_text() {
+  std::string text = "Usage: ddplaunch report EVENT_LOG [-o FILE] [--run-id ID]\n";
+  text += "\n" + paragraph(kReportDescription, 0) + "\n";
+  for (const OptionInfo& option : report_options()) text += option_lines(option);
+  text += "\n" + paragraph(kReportExitCodes, 0);
+  text += "\nExample: ddplaunch report run.jsonl -o run.html\n";
+  return text;
+}
+
 const char* const kBenchDescription =
     "Measures collectives between the workers that the options start, and prints the columns of nccl-tests: the time "
     "in microseconds (median and minimum over the iterations of the slowest rank), algbw and busbw in GB/s. "
@@ -232,6 +243,7 @@ std::string man_page() {
   page += ".SH SYNOPSIS\n" + bold("ddplaunch") + " [options] " + italic("program") + " [arguments ...]\n.br\n";
   page += bold("ddplaunch launch") + " [options] " + italic("script") + " [arguments ...]\n.br\n";
   page += bold("ddplaunch bench") + " [options] [operation ...]\n.br\n";
+  page += bold("ddplaunch report") + " " + italic("event_log") + " [options]\n.br\n";
   page += bold("ddplaunch store") + " [options]\n";
   page += ".SH DESCRIPTION\n" + escaped(kDescription) + "\n.PP\n" + escaped(kProgramRule) + "\n";
   page += ".SH OPTIONS\n";
@@ -243,6 +255,9 @@ std::string man_page() {
   page += ".SH \"DDPLAUNCH STORE\"\n" + escaped(kStoreDescription) + "\n";
   for (const OptionInfo& option : store_options()) page += option_entry(option);
   page += ".PP\n" + escaped(kStoreExitCodes) + "\n";
+  page += ".SH \"DDPLAUNCH REPORT\"\n" + escaped(kReportDescription) + "\n";
+  for (const OptionInfo& option : report_options()) page += option_entry(option);
+  page += ".PP\n" + escaped(kReportExitCodes) + "\n";
   page += ".SH \"EXIT STATUS\"\n" + escaped(kExitCodes) + "\n";
   page += section("ENVIRONMENT", kVariables) + section("FILES", kFiles) + section("SIGNALS", kSignals);
   page += ".SH EXAMPLE\n.EX\n" + escaped("ddplaunch --nproc-per-node=2 ./train --epochs 3") + "\n.EE\n";

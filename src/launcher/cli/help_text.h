@@ -15,8 +15,9 @@ std::string help_text(const std::string& name);
 // Returns the most common options on one screen, with examples, for -h.
 std::string short_help_text();
 
-// These functions return the same for `ddplaunch store` and `ddplaunch bench`.
+// These functions return the same for the subcommands.
 std::string store_help_text();
+std::string report_help_text();
 std::string bench_help_text();
 
 // Returns the options of the benchmark itself. --help prints kBenchDescription above them.

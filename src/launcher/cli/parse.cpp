@@ -102,6 +102,7 @@ class CommandLine {
       return Information{is_page ? command_page() : help_text(name_)};
     }
     if (word == "store") return store(rest);
+    if (word == "report") return report(rest);
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};
     if (word == "doctor" || word == "replay") {
@@ -186,6 +187,23 @@ class CommandLine {
     if (!words) return mistake(words.error().message);
     const auto& [settings, others, help] = words.value();
     if (help || (!given.empty() && given.front() == "help")) return Information{store_help_text()};
+    std::vector<Setting> all = log_level_of_variable(environment_, command.options());
+    all.insert(all.end(), settings.begin(), settings.end());
+    if (const auto wrong = command.parse(all, {})) return mistake(*wrong);
+    choose_log_level(all, options.log);
+    if (const auto wrong = check_together(words.value(), options)) return mistake(*wrong);
+    return options;
+  }
+
+  Outcome report(std::span<const std::string> given) {
+    name_ += " report";
+    ReportOptions options;
+    OptionSet command(false);
+    declare_report_options(command, options);
+    const auto words = read_words(given, command.options(), CompatibilityMode::native, true);
+    if (!words) return mistake(words.error().message);
+    const auto& [settings, others, help] = words.value();
+    if (help || (!given.empty() && given.front() == "help")) return Information{report_help_text()};
     std::vector<Setting> all = log_level_of_variable(environment_, command.options());
     all.insert(all.end(), settings.begin(), settings.end());
     if (const auto wrong = command.parse(all, {})) return mistake(*wrong);

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
 #include "launcher/cli/subcommands.h"
 #include "support/catch.h"
@@ -58,6 +59,10 @@ TEST_CASE("bash completes the options of ddplaunch store after that word, and on
   CHECK(offered("--ins") == " ");
   CHECK(offered("sto").find("store ") != std::string::npos);
   CHECK(offered("-q store --in") == " ");
+  CHECK(offered("report --run-i") == "--run-id ");
+  CHECK(offered("report j") == "job.toml ");
+  CHECK(offered("report job.toml --out") == "--output ");
+  CHECK(offered("report --max") == " ");
 }
 
 TEST_CASE("bash completes files, and leaves words after the program to the shell") {
@@ -73,6 +78,7 @@ TEST_CASE("the scripts for all shells name every option and every choice") {
     const std::string prefix = std::string(shell) == "fish" ? "-l " : "--";
     OptionList all = job_options();
     for (const OptionInfo& option : store_options()) all.push_back(option);
+    for (const OptionInfo& option : report_options()) all.push_back(option);
     for (const OptionInfo& option : all) {
       for (const std::string& name : option.names) {
         CAPTURE(shell, name);

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
 #include "support/catch.h"
 
@@ -82,6 +83,7 @@ TEST_CASE("the manual page has an entry for every option") {
   const std::string page = man_page();
   OptionList all = job_options();
   for (const OptionInfo& option : store_options()) all.push_back(option);
+  for (const OptionInfo& option : report_options()) all.push_back(option);
   for (const OptionInfo& option : all) {
     for (std::string name : option.names) {
       CAPTURE(name);
