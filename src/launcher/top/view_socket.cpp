@@ -1,0 +1,143 @@
+#include "launcher/top/view_socket.h"
+
+#include <dirent.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "base/text.h"
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::string_view kSocketPrefix = "ddplaunch-";
+constexpr std::string_view kSocketSuffix = ".sock";
+
+base::Failure socket_failure(const std::string& what, const std::string& path) {
+  return {what + " " + path + " (" + std::strerror(errno) + ")"};
+}
+
+// Returns std::nullopt if the path is too long for an address.
+std::optional<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return std::nullopt;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+const sockaddr* as_address(const sockaddr_un& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+
+base::Result<ListeningSocket> listen_at(const std::string& path) {
+  const auto address = address_of(path);
+  if (!address) return base::Failure{"the path " + path + " is too long for a socket"};
+  base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return socket_failure("no socket can be created for", path);
+  // Only this user can create files there, and a process of the same pid has ended.
+  ::unlink(path.c_str());
+  if (::bind(fd.get(), as_address(*address), sizeof *address) != 0) return socket_failure("cannot bind", path);
+  if (::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0 || ::listen(fd.get(), limits::kViewClients) != 0) {
+    auto failure = socket_failure("cannot listen at", path);
+    ::unlink(path.c_str());
+    return failure;
+  }
+  return ListeningSocket{std::move(fd), path};
+}
+
+}  // namespace
+
+std::vector<std::string> socket_folders(const std::string& runtime_directory, const std::string& temporary) {
+  std::vector<std::string> folders;
+  if (runtime_directory.starts_with('/')) folders.push_back(runtime_directory);
+  folders.push_back(temporary + "/ddplaunch-" + std::to_string(::geteuid()));
+  return folders;
+}
+
+std::optional<base::Failure> check_socket_folder(const std::string& folder) {
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0) return socket_failure("cannot use", folder);
+  if (!S_ISDIR(status.st_mode)) return base::Failure{folder + " is no directory"};
+  if (status.st_uid != ::geteuid()) return base::Failure{folder + " belongs to another user"};
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return base::Failure{"other users may use " + folder + ". Forbid it with chmod 700, or remove the directory."};
+  }
+  return std::nullopt;
+}
+
+std::string socket_path(const std::string& folder, pid_t pid) {
+  return folder + "/" + std::string(kSocketPrefix) + std::to_string(pid) + std::string(kSocketSuffix);
+}
+
+base::Result<ListeningSocket> listen_in(const std::vector<std::string>& folders, pid_t pid) {
+  base::Failure failure{"no directory for a socket is known"};
+  for (const std::string& folder : folders) {
+    if (&folder == &folders.back()) ::mkdir(folder.c_str(), S_IRWXU);
+    if (const auto wrong = check_socket_folder(folder)) {
+      failure = *wrong;
+      continue;
+    }
+    auto socket = listen_at(socket_path(folder, pid));
+    if (socket) return socket;
+    failure = socket.error();
+  }
+  return failure;
+}
+
+base::Result<base::UniqueFd, ConnectFailure> connect_to(const std::string& path) {
+  const auto address = address_of(path);
+  if (!address) return ConnectFailure{false, "the path " + path + " is too long for a socket"};
+  base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd || ::connect(fd.get(), as_address(*address), sizeof *address) != 0) {
+    return ConnectFailure{errno == ECONNREFUSED || errno == ENOENT,
+                          "cannot connect to " + path + " (" + std::strerror(errno) + ")"};
+  }
+  if (!is_own_peer(fd.get())) return ConnectFailure{false, path + " belongs to a process of another user"};
+  return fd;
+}
+
+base::UniqueFd accept_from(int listener) {
+  return base::UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+bool is_own_peer(int fd) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  return peer.uid == ::geteuid() || peer.uid == 0;
+}
+
+std::vector<FoundSocket> find_sockets(const std::vector<std::string>& folders) {
+  std::vector<FoundSocket> found;
+  for (const std::string& folder : folders) {
+    if (check_socket_folder(folder)) continue;
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder.c_str()), &::closedir);
+    if (!directory) continue;
+    while (const dirent* entry = ::readdir(directory.get())) {
+      std::string_view name = entry->d_name;
+      if (!name.starts_with(kSocketPrefix) || !name.ends_with(kSocketSuffix)) continue;
+      name.remove_prefix(kSocketPrefix.size());
+      name.remove_suffix(std::min(kSocketSuffix.size(), name.size()));
+      const auto pid = base::parse_integer(name, 1, std::numeric_limits<pid_t>::max());
+      if (pid) found.push_back({folder + "/" + entry->d_name, static_cast<pid_t>(*pid)});
+    }
+  }
+  std::ranges::sort(found, {}, &FoundSocket::pid);
+  return found;
+}
+
+void remove_if_stale(const FoundSocket& socket) {
+  if (::kill(socket.pid, 0) != 0 && errno == ESRCH) ::unlink(socket.path.c_str());
+}
+
+}  // namespace ddp::launcher

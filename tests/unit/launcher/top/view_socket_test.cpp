@@ -1,0 +1,109 @@
+#include "launcher/top/view_socket.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "support/catch.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp::launcher;
+
+TEST_CASE("a socket is in the runtime directory, or else in a directory of this user") {
+  const TemporaryDirectory runtime;
+  const TemporaryDirectory temporary;
+  const auto folders = socket_folders(runtime.path(), temporary.path());
+  const std::string own = temporary.path() + "/ddplaunch-" + std::to_string(::geteuid());
+  CHECK(folders == std::vector<std::string>{runtime.path(), own});
+  CHECK(socket_folders("", temporary.path()) == std::vector<std::string>{own});
+  CHECK(socket_folders("relative", temporary.path()) == std::vector<std::string>{own});
+
+  auto first = listen_in(folders, 7);
+  REQUIRE(first);
+  CHECK(first.value().path == runtime.path() + "/ddplaunch-7.sock");
+  struct stat status {};
+  REQUIRE(::stat(first.value().path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+
+  ::chmod(runtime.path().c_str(), 0755);
+  auto second = listen_in(folders, 8);
+  REQUIRE(second);
+  CHECK(second.value().path == own + "/ddplaunch-8.sock");
+  REQUIRE(::stat(own.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0700);
+  CHECK(find_sockets(folders) == std::vector<FoundSocket>{{own + "/ddplaunch-8.sock", 8}});
+  ::chmod(runtime.path().c_str(), 0700);
+  CHECK(find_sockets(folders).size() == 2);
+}
+
+TEST_CASE("a directory that others could have made is not used") {
+  const TemporaryDirectory temporary;
+  const auto folders = socket_folders("/nonexistent", temporary.path());
+  const std::string own = folders.back();
+  const TemporaryDirectory elsewhere;
+  REQUIRE(::symlink(elsewhere.path().c_str(), own.c_str()) == 0);
+  auto listening = listen_in(folders, 7);
+  REQUIRE_FALSE(listening);
+  CHECK_THAT(listening.error().message, Catch::Contains("is no directory"));
+  ::unlink(own.c_str());
+  ::mkdir(own.c_str(), 0777);
+  ::chmod(own.c_str(), 0770);
+  listening = listen_in(folders, 7);
+  REQUIRE_FALSE(listening);
+  CHECK_THAT(listening.error().message, Catch::Contains("other users may use") && Catch::Contains("chmod 700"));
+  CHECK(find_sockets(folders).empty());
+  if (::geteuid() == 0) {
+    ::chmod(own.c_str(), 0700);
+    REQUIRE(::chown(own.c_str(), 65534, 65534) == 0);
+    CHECK_THAT(check_socket_folder(own)->message, Catch::Contains("belongs to another user"));
+  }
+  CHECK_THAT(check_socket_folder("/nonexistent")->message, Catch::Contains("No such file or directory"));
+}
+
+TEST_CASE("a connection is made to a process of this user, and not to a path that is too long") {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> folders = {directory.path()};
+  const auto listening = listen_in(folders, 7);
+  REQUIRE(listening);
+  CHECK_FALSE(accept_from(listening.value().fd.get()));
+  const auto fd = connect_to(listening.value().path);
+  REQUIRE(fd);
+  const auto accepted = accept_from(listening.value().fd.get());
+  REQUIRE(accepted);
+  CHECK(is_own_peer(accepted.get()));
+  const auto too_long = connect_to("/" + std::string(200, 'x'));
+  REQUIRE_FALSE(too_long);
+  CHECK_THAT(too_long.error().message, Catch::Contains("too long"));
+  const std::string deep = directory.path() + "/" + std::string(100, 'y');
+  ::mkdir(deep.c_str(), 0700);
+  CHECK_FALSE(listen_in({deep}, 7));
+}
+
+TEST_CASE("the socket of a launcher that was killed is removed, and that of a running one is not") {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> folders = {directory.path()};
+  const pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  REQUIRE(::waitpid(ended, nullptr, 0) == ended);
+  for (const pid_t pid : {ended, ::getpid()}) REQUIRE(listen_in(folders, pid));  // nothing listens afterwards
+  for (const FoundSocket& socket : find_sockets(folders)) {
+    const auto fd = connect_to(socket.path);
+    REQUIRE_FALSE(fd);
+    CHECK(fd.error().is_stale);
+    remove_if_stale(socket);
+  }
+  CHECK(find_sockets(folders) == std::vector<FoundSocket>{{socket_path(directory.path(), ::getpid()), ::getpid()}});
+  // The next launcher with the same pid takes its place.
+  CHECK(listen_in(folders, ::getpid()));
+}
+
+TEST_CASE("other files in the directory are no sockets") {
+  const TemporaryDirectory directory;
+  for (const char* name : {"ddplaunch-.sock", "ddplaunch-x.sock", "ddplaunch-0.sock", "ddplaunch-7.socket",
+                           "other-7.sock", "ddplaunch-99999999999.sock", ".sock", "ddplaunch-.soc"}) {
+    std::ofstream(directory.path() + "/" + name) << "x";
+  }
+  CHECK(find_sockets({directory.path(), "/nonexistent"}).empty());
+}
