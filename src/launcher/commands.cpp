@@ -188,7 +188,8 @@ int run(int argc, const char* const* argv, const Controller* controller) {
     return has_file(log) ? run_report_command(*report, log, print) : base::kExitOwnFault;
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
-  const auto& options = std::get<Options>(parsed);
+  auto options = std::get<Options>(parsed);
+  options.command_line.assign(argv, argv + argc);
   return options.over_ssh() ? start_on_hosts(options, environment)
                             : start_here(options, argv[0], environment, controller);
 }

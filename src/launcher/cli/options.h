@@ -67,7 +67,7 @@ struct JobWishes {
   std::optional<bool> progress_line;       // --progress-line; if not set, on a terminal
   bool live = false;                       // --live
   LogSettings log;
-  std::vector<std::string> command_line;  // how ddplaunch was called, as typed
+  std::vector<std::string> command_line;  // how ddplaunch was called, as typed; the parser does not set it
 
   friend bool operator==(const JobWishes&, const JobWishes&) = default;
 };

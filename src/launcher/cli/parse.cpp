@@ -119,7 +119,6 @@ class CommandLine {
  private:
   Outcome job(std::span<const std::string> given, bool is_bench = false) {
     Options options = default_options(mode_);
-    options.command_line = words_;
     options.bench = is_bench;
     bench::BenchOptions benchmark;
     OptionSet command(true);
