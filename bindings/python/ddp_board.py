@@ -9,7 +9,7 @@ This is one file, to be copied or put on the path, for Python 3.7 and later. It 
     for epoch in range(epochs):
         for batch in batches:
             train(batch)
-            ddp_board.heartbeat()                          # reports progress
+            ddp_board.progress(step, total, loss=loss)     # shows how far the program is; or heartbeat()
         with ddp_board.phase("evaluation", "validation"):  # the previous phase is restored at the end
             evaluate()
         ddp_board.extend(1800)                             # the next operation may take half an hour
@@ -25,6 +25,7 @@ all functions. The whole process has one phase.
 import math
 import mmap
 import os
+import struct
 import sys
 import threading
 import time
@@ -37,7 +38,7 @@ _MAGIC = 0x42504444
 _VERSION = 5
 _BYTES = 153920
 # These are the positions of the fields, counted in numbers of 4 bytes, in numbers of 8 bytes, or in bytes.
-_MAGIC_AT, _VERSION_AT, _WRITER_AT = 0 // 4, 4 // 4, 28 // 4
+_MAGIC_AT, _VERSION_AT, _BYTES_AT, _WRITER_AT, _WORLDS_ENTERED_AT = 0 // 4, 4 // 4, 8 // 4, 28 // 4, 40 // 4
 _OTHER_PROGRESS_AT = 48 // 8
 _STOP_REQUEST_AT, _PROGRESS_DONE_AT, _PROGRESS_TOTAL_AT = 137484 // 4, 137488 // 8, 137496 // 8
 _WORKER = 64
@@ -46,12 +47,26 @@ _SINCE_AT, _STEPS_AT, _MORE_TIME_AT = (_WORKER + 8) // 8, (_WORKER + 24) // 8, (
 _NAME_BYTES, _FILE_BYTES = 48, 80
 _TEXTS = slice(_WORKER + 64, _WORKER + 64 + _NAME_BYTES + _FILE_BYTES)  # slice of name and file
 
+# Section 8 describes the layout of the record ring, which takes records of steps and phases, and the program's values.
+_RING_MAGIC = 0x52504444
+_RING_VERSION = 1
+_RING_BYTES = 147968
+_RING_MODE_AT, _RING_WRITER_AT, _DROPPED_AT, _CLAIMED_AT, _TAKEN_AT = 12 // 4, 16 // 4, 24 // 8, 64 // 8, 128 // 8
+_VALUES_CHANGED_AT, _VALUE_COUNT_AT, _VALUES, _MOST_VALUES, _VALUE_BYTES = 192 // 4, 196 // 4, 200, 8, 32
+_VALUE_NAME_BYTES = 24
+_NAMES, _NAME_COUNT, _NAME_BYTES_IN_RING, _NAME_IS_WRITTEN = 512, 256, 64, 1
+_RECORDS, _RECORD_COUNT, _RECORD_BYTES = 16896, 4096, 32
+_RECORD = struct.Struct("=QQIBBBB")  # end, bytes, number, kind, group, operation, name
+_MODES_WITH_STEPS = (1, 2)
+_STEP, _PHASE, _NO_GROUP = 1, 5, 255
+
 _MOST_SECONDS = 1e9  # 31 years
 
 # The number of a phase is its index. ddplaunch allows more time in evaluation, checkpoint and data_loading.
 PHASES = ("starting", "connected", "rendezvous", "communicator", "training", "evaluation", "checkpoint", "data_loading",
           "finishing", "done")
 _NUMBERS = {name: number for number, name in enumerate(PHASES)}
+_TRAINING = _NUMBERS["training"]
 
 _process = os.getpid()
 _is_open = False
@@ -64,26 +79,126 @@ _lock = threading.RLock()
 class _Board:
     """Represents the mapped page, as numbers of 4 bytes, as numbers of 8 bytes, and as bytes."""
 
-    __slots__ = ("u32", "u64", "bytes")
+    __slots__ = ("u32", "u64", "bytes", "ring")
 
     def __init__(self, memory):
+        self.ring = None
         self.bytes = memoryview(memory)
         self.u32 = self.bytes.cast("I")
         self.u64 = self.bytes.cast("Q")
 
 
-def _claim(fd, board):
-    """Returns whether this process is the writer of the page, after it tried to become the writer."""
+class _Ring:
+    """Represents the mapped record ring. The caller holds the module's lock.
+
+    Python has no atomic operations. A writer without them holds a lock on the file while it writes a record, as does
+    ddp_torch_reader. If the lock is taken, the record is dropped. The runtime does not take the lock, so nothing is
+    recorded here if this process uses the runtime, too.
+    """
+
+    def __init__(self, memory, fd):
+        self.bytes = memoryview(memory)
+        self.u32 = self.bytes.cast("I")
+        self.u64 = self.bytes.cast("Q")
+        self.fd = fd
+        self.names = {}  # index by text
+        self.step_end = None
+        self.step = None
+        self.is_busy = False
+
+    def is_on(self, board):
+        return self.u32[_RING_MODE_AT] in _MODES_WITH_STEPS and board.u32[_WORLDS_ENTERED_AT] == 0
+
+    def add(self, kind, begin, end, number=0, operation=0, name=b""):
+        """Returns whether the record has not been dropped."""
+        if self.is_busy:  # a signal handler has interrupted this function
+            return False
+        self.is_busy = True
+        try:
+            import fcntl
+            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.u64[_DROPPED_AT] += 1
+            self.is_busy = False
+            return False
+        try:
+            taken = self.u64[_TAKEN_AT]
+            claimed = max(self.u64[_CLAIMED_AT], taken)
+            if claimed - taken >= _RECORD_COUNT:
+                self.u64[_DROPPED_AT] += 1
+                return False
+            index = self.name(name)
+            self.u64[_CLAIMED_AT] = claimed + 1
+            at = _RECORDS + claimed % _RECORD_COUNT * _RECORD_BYTES
+            self.bytes[at + 8:at + _RECORD_BYTES] = _RECORD.pack(end, 0, number & 0xFFFFFFFF, kind, _NO_GROUP,
+                                                                 operation, index)
+            self.u64[at // 8] = begin
+            return True
+        finally:
+            fcntl.lockf(self.fd, fcntl.LOCK_UN)
+            self.is_busy = False
+
+    def name(self, text):
+        """Returns the index of the name in the ring, which has it from now on, or 0 if there is no free entry."""
+        if not text or text in self.names:
+            return self.names.get(text, 0)
+        for index in range(1, _NAME_COUNT):
+            at = _NAMES + index * _NAME_BYTES_IN_RING
+            if self.u32[at // 4] == 0:
+                self.u32[at // 4] = _NAME_IS_WRITTEN
+                self.bytes[at + 4:at + _NAME_BYTES_IN_RING] = text[:_NAME_BYTES_IN_RING - 5].ljust(
+                    _NAME_BYTES_IN_RING - 4, b"\0")
+                self.u32[at // 4] = index + _NAME_IS_WRITTEN
+                self.names[text] = index
+                return index
+        return 0
+
+    def end_step(self, board, number, is_recorded=True):
+        """Begins the next step now, and records the one that ends now, unless it is unknown when that one began."""
+        if not self.is_on(board):
+            self.step_end = None
+            return
+        begin, end = self.step_end, time.monotonic_ns()
+        self.step_end = end
+        if is_recorded and begin is not None:
+            self.add(_STEP, begin, end, number)
+
+    def show_progress(self, board, step):
+        before, self.step = self.step, step
+        # A program that sends heartbeats, or synchronises with the runtime, has its steps counted there.
+        if board.u64[_STEPS_AT] == 0 and step != before:
+            self.end_step(board, step, before is not None and step > before)
+
+    def show_values(self, values):
+        odd = self.u32[_VALUES_CHANGED_AT] | 1
+        self.u32[_VALUES_CHANGED_AT] = odd
+        for i, (name, value) in enumerate(values):
+            at = _VALUES + i * _VALUE_BYTES
+            self.bytes[at:at + _VALUE_BYTES] = name + struct.pack("=d", value)
+        self.u32[_VALUE_COUNT_AT] = len(values)
+        self.u32[_VALUES_CHANGED_AT] = (odd + 1) & 0xFFFFFFFF
+
+
+def _claim(fd, board, writer_at):
+    """Returns whether this process is the writer of the memory, after it tried to become the writer."""
     # Python has no compare-and-swap. The lock keeps out other Python processes. A process that does not get it at once
     # is too late to become the writer.
     import fcntl  # missing on some systems, but never where a status page exists
+    if board.u32[writer_at] == _process:
+        return True
     fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
-        if board.u32[_WRITER_AT] == 0:
-            board.u32[_WRITER_AT] = _process
-        return board.u32[_WRITER_AT] == _process
+        if board.u32[writer_at] == 0:
+            board.u32[writer_at] = _process
+        return board.u32[writer_at] == _process
     finally:
         fcntl.lockf(fd, fcntl.LOCK_UN)
+
+
+def _descriptor(variable):
+    """Returns the number in the variable, or -1 if it has none."""
+    digits = os.environ.get(variable, "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else -1
 
 
 def _open():
@@ -91,16 +206,31 @@ def _open():
 
     The descriptor may be closed or refer to something else.
     """
-    digits = os.environ.get("DDP_BOARD_FD", "")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
-        return None
-    fd = int(digits)
+    fd = _descriptor("DDP_BOARD_FD")
     try:
-        if os.fstat(fd).st_size != _BYTES:
+        if fd < 0 or os.fstat(fd).st_size != _BYTES:
             return None
         board = _Board(mmap.mmap(fd, _BYTES))
         is_board = board.u32[_MAGIC_AT] == _MAGIC and board.u32[_VERSION_AT] == _VERSION
-        return board if is_board and _claim(fd, board) else None
+        if not (is_board and _claim(fd, board, _WRITER_AT)):
+            return None
+    except (OSError, ValueError):
+        return None
+    board.ring = _open_ring()
+    return board
+
+
+def _open_ring():
+    """Does the same for the record ring."""
+    fd = _descriptor("DDP_RECORD_FD")
+    try:
+        if fd < 0 or os.fstat(fd).st_size < _RING_BYTES:
+            return None
+        # The program may close the descriptor that it has inherited.
+        ring = _Ring(mmap.mmap(fd, _RING_BYTES), os.dup(fd))
+        is_ring = ring.u32[_MAGIC_AT] == _RING_MAGIC and ring.u32[_VERSION_AT] == _RING_VERSION
+        is_whole = ring.u32[_BYTES_AT] >= _RING_BYTES
+        return ring if is_ring and is_whole and _claim(fd, ring, _RING_WRITER_AT) else None
     except (OSError, ValueError):
         return None
 
@@ -130,13 +260,15 @@ def _mine():
 
 
 def heartbeat():
-    """Reports progress. A program calls it after each step, for example. It costs a fraction of a microsecond."""
+    """Reports progress. A program calls it after each step, for example. It costs some microseconds at most."""
     board = _mine()
     if board is not None:
         # If a C++ runtime in this process counts at the same moment, one of the two counts may be lost. That is
         # harmless.
         with _lock:
             board.u64[_STEPS_AT] += 1
+            if board.ring is not None:
+                board.ring.end_step(board, board.u64[_STEPS_AT])
 
 
 class _Section:
@@ -170,12 +302,15 @@ def _enter(number, line, texts):
     with _lock:
         # The previous phase is read from the page, because a C++ runtime in this process may have written it.
         before = (u32[_PHASE_AT], u32[_LINE_AT], bytes(board.bytes[_TEXTS]))
+        now, since = time.monotonic_ns(), board.u64[_SINCE_AT]
+        if board.ring is not None and since > 0 and before[0] != _TRAINING and board.ring.is_on(board):
+            board.ring.add(_PHASE, since, now, 0, before[0] & 0xFF, before[2][:_NAME_BYTES].partition(b"\0")[0])
         # The number is odd while the other fields are written. Python has no memory fences. If the processor reorders
         # the writes, the launcher may read a mix for a moment, and copes with it.
         odd = u32[_CHANGES_AT] | 1
         u32[_CHANGES_AT] = odd
         u32[_PHASE_AT] = number
-        board.u64[_SINCE_AT] = time.monotonic_ns()
+        board.u64[_SINCE_AT] = now
         u32[_LINE_AT] = line
         board.bytes[_TEXTS] = texts
         u32[_CHANGES_AT] = (odd + 1) & 0xFFFFFFFF
@@ -219,18 +354,32 @@ def extend(seconds):
             board.u64[_MORE_TIME_AT] = until
 
 
-def progress(done, total=0):
-    """Reports that `done` of `total` steps are done; `total` is 0 if unknown. Reports of ddplaunch show it.
+def progress(done, total=0, **values):
+    """Reports that `done` of `total` steps are done; `total` is 0 if unknown. Also reports values, such as the loss:
 
-    The call counts as progress, like a heartbeat. Raises ValueError if a number is negative.
+        ddp_board.progress(step, total, loss=loss)
+
+    ddplaunch shows them in its progress line, its live view and its reports. It shows up to 8 values, and the first 23
+    bytes of each name. A value may be infinite or NaN. A call without values leaves the previous ones in place.
+
+    The call counts as progress, like a heartbeat. In a program that sends no heartbeats, a call with a larger number
+    than before ends a step, whose duration ddplaunch shows. Raises ValueError if a number of steps is negative, and the
+    error of float() if a value is no number.
     """
     done, total = int(done), int(total)
     if done < 0 or total < 0:
         raise ValueError("cannot have done {} of {} steps: a number is negative".format(done, total))
+    values = [(name, float(value)) for name, value in values.items()]
     board = _mine()
     if board is None:
         return
+    values = [(_text(name, _VALUE_NAME_BYTES, None, _VALUE_NAME_BYTES - 1), value)
+              for name, value in values[:_MOST_VALUES]]
     with _lock:
+        if board.ring is not None:
+            if values:
+                board.ring.show_values(values)
+            board.ring.show_progress(board, done)
         board.u64[_PROGRESS_TOTAL_AT] = total
         board.u64[_PROGRESS_DONE_AT] = done
         board.u64[_OTHER_PROGRESS_AT] += 1

@@ -1,0 +1,144 @@
+// Tests that bindings/c/ddp_board.h describes the same record ring as wire/record_ring_layout.h.
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "../../../bindings/c/ddp_board.h"
+#include "support/catch.h"
+#include "wire/record_ring_layout.h"
+#include "wire/status_page_layout.h"
+#include "wire/worker_env.h"
+
+using namespace ddp::wire;
+
+static_assert(DDP_RING_VARIABLE == std::string_view(env::kRecordRing));
+static_assert(DDP_RING_MAGIC == kRingMagic);
+static_assert(DDP_RING_VERSION == kRingVersion);
+static_assert(DDP_RING_BYTES == sizeof(RecordRingLayout));
+static_assert(DDP_RING_VALUES == kRingValues);
+static_assert(DDP_RING_NAMES == kRingNames);
+static_assert(DDP_RING_RECORDS == kRingRecords);
+static_assert(DDP_RECORD_NO_GROUP == kNoRingGroup);
+static_assert(DDP_RING_AT_MAGIC == offsetof(RecordRingLayout, magic));
+static_assert(DDP_RING_AT_VERSION == offsetof(RecordRingLayout, version));
+static_assert(DDP_RING_AT_BYTES == offsetof(RecordRingLayout, bytes));
+static_assert(DDP_RING_AT_MODE == offsetof(RecordRingLayout, mode));
+static_assert(DDP_RING_AT_WRITER == offsetof(RecordRingLayout, writer));
+static_assert(DDP_RING_AT_DROPPED == offsetof(RecordRingLayout, dropped));
+static_assert(DDP_RING_AT_CLAIMED == offsetof(RecordRingLayout, claimed));
+static_assert(DDP_RING_AT_TAKEN == offsetof(RecordRingLayout, taken));
+static_assert(DDP_RING_AT_CHANGES == offsetof(RecordRingLayout, changes));
+static_assert(DDP_RING_AT_VALUE_COUNT == offsetof(RecordRingLayout, value_count));
+static_assert(DDP_RING_AT_VALUES == offsetof(RecordRingLayout, values));
+static_assert(DDP_RING_AT_NAMES == offsetof(RecordRingLayout, names));
+static_assert(DDP_RING_AT_RECORDS == offsetof(RecordRingLayout, records));
+
+static_assert(DDP_VALUE_BYTES == sizeof(RingValue));
+static_assert(DDP_VALUE_AT_NAME == offsetof(RingValue, name));
+static_assert(DDP_VALUE_NAME_BYTES == sizeof(RingValue::name));
+static_assert(DDP_VALUE_AT_VALUE == offsetof(RingValue, value));
+static_assert(DDP_NAME_BYTES == sizeof(RingName));
+static_assert(DDP_NAME_AT_HASH == offsetof(RingName, hash));
+static_assert(DDP_NAME_AT_TEXT == offsetof(RingName, text));
+static_assert(DDP_NAME_TEXT_BYTES == sizeof(RingName::text));
+static_assert(DDP_RECORD_BYTES == sizeof(RingRecord));
+static_assert(DDP_RECORD_AT_BEGIN == offsetof(RingRecord, begin));
+static_assert(DDP_RECORD_AT_END == offsetof(RingRecord, end));
+static_assert(DDP_RECORD_AT_BYTES == offsetof(RingRecord, bytes));
+static_assert(DDP_RECORD_AT_NUMBER == offsetof(RingRecord, number));
+static_assert(DDP_RECORD_AT_KIND == offsetof(RingRecord, kind));
+static_assert(DDP_RECORD_AT_GROUP == offsetof(RingRecord, group));
+static_assert(DDP_RECORD_AT_OPERATION == offsetof(RingRecord, operation));
+static_assert(DDP_RECORD_AT_NAME == offsetof(RingRecord, name));
+static_assert(DDP_RING_OFF == static_cast<int>(RecordMode::off));
+static_assert(DDP_RING_STEPS == static_cast<int>(RecordMode::steps));
+static_assert(DDP_RING_ALL == static_cast<int>(RecordMode::all));
+static_assert(DDP_RECORD_STEP == static_cast<int>(RecordKind::step));
+static_assert(DDP_RECORD_PHASE == static_cast<int>(RecordKind::phase));
+
+namespace {
+
+// Offers memory as the launcher makes it and a worker finds it. It stays mapped until the process ends, because this
+// file's header opens the ring once.
+template <typename Layout>
+Layout& offered(const char* variable, std::uint32_t magic, std::uint32_t version) {
+  const int descriptor = ::memfd_create(variable, MFD_CLOEXEC);
+  REQUIRE(::ftruncate(descriptor, sizeof(Layout)) == 0);
+  void* memory = ::mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  REQUIRE(memory != MAP_FAILED);
+  auto& layout = *static_cast<Layout*>(memory);
+  layout.magic = magic;
+  layout.version = version;
+  layout.bytes = sizeof(Layout);
+  ::setenv(variable, std::to_string(descriptor).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  return layout;
+}
+
+}  // namespace
+
+TEST_CASE("what C writes into the record ring is what the launcher reads") {
+  auto& page = offered<StatusPageLayout>(env::kStatusPage, kPageMagic, kPageVersion);
+  auto& ring = offered<RecordRingLayout>(env::kRecordRing, kRingMagic, kRingVersion);
+  ring.mode = RecordMode::steps;
+  ddp_board* board = ddp_board_open();
+  REQUIRE(board != nullptr);
+
+  // The first call only says when the next step begins. A smaller number begins again.
+  for (const std::uint64_t step : {5U, 6U, 6U, 7U, 1U, 2U}) ddp_progress_at(board, step, 10);
+  CHECK(ring.writer == ::getpid());
+  REQUIRE(ring.claimed == 3);
+  const auto& records = ring.records;
+  CHECK((records[0].number == 6 && records[1].number == 7 && records[2].number == 2));
+  CHECK((records[0].kind == RecordKind::step && records[0].group == kNoRingGroup && records[0].name == 0));
+  CHECK(records[0].begin <= records[0].end);
+  CHECK(records[0].end == records[1].begin);
+
+  // The phase before is unknown, so nothing is recorded of it. Training is never recorded.
+  ddp_phase(board, DDP_PHASE_DATA_LOADING, "shard 3", nullptr, 0);
+  ddp_phase(board, DDP_PHASE_TRAINING, "", nullptr, 0);
+  ddp_phase(board, DDP_PHASE_DONE, "", nullptr, 0);
+  REQUIRE(ring.claimed == 4);
+  CHECK((records[3].kind == RecordKind::phase && records[3].operation == DDP_PHASE_DATA_LOADING));
+  CHECK(records[3].name > 0);
+  CHECK(std::string(ring.names[records[3].name].text.data()) == "shard 3");
+  CHECK(ring.names[records[3].name].hash > kNameIsWritten);
+  CHECK(records[3].begin <= records[3].end);
+
+  const std::string long_name(40, 'n');
+  const char* const names[] = {"loss", long_name.c_str(), "a", "b", "c", "d", "e", "f", "not shown"};
+  const double values[] = {1.5, INFINITY, 0, 0, 0, 0, 0, -2, 9};
+  ddp_progress_values(board, 3, 10, 9, names, values);
+  CHECK(ring.changes == 2);
+  CHECK(ring.value_count == 8);
+  CHECK((std::string(ring.values[0].name.data()) == "loss" && ring.values[0].value == 1.5));
+  CHECK((std::string(ring.values[1].name.data()) == long_name.substr(0, 23) && std::isinf(ring.values[1].value)));
+  CHECK((std::string(ring.values[7].name.data()) == "f" && ring.values[7].value == -2));
+  ddp_progress_values(board, 4, 10, 0, nullptr, nullptr);
+  CHECK((ring.changes == 2 && ring.value_count == 8 && page.stacks.progress_done == 4));
+  CHECK(ring.claimed == 6);
+
+  // Once there are heartbeats, they are the steps.
+  ddp_heartbeat(board);
+  ddp_progress_at(board, 5, 10);
+  ddp_heartbeat(board);
+  REQUIRE(ring.claimed == 8);
+  CHECK((records[6].number == 1 && records[7].number == 2));
+
+  // A full ring drops records. With the mode off, nothing is recorded.
+  ring.claimed = kRingRecords + ring.taken;
+  ddp_heartbeat(board);
+  CHECK(ring.dropped == 1);
+  ring.taken = ring.claimed.load();
+  ring.mode = RecordMode::off;
+  ddp_heartbeat(board);
+  ring.mode = RecordMode::all;
+  ddp_heartbeat(board);
+  CHECK(ring.claimed == ring.taken);
+  ddp_heartbeat(board);
+  CHECK(ring.claimed == ring.taken + 1);
+  CHECK(page.worker.steps == 6);
+  ::unsetenv(env::kStatusPage);  // NOLINT(concurrency-mt-unsafe)
+  ::unsetenv(env::kRecordRing);  // NOLINT(concurrency-mt-unsafe)
+}
