@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""record_writers_test.py: checks what bindings/python/ddp_board.py writes into a record ring, byte by byte. A unit test
-does the same for bindings/c/ddp_board.h."""
+"""record_writers_test.py LIBRARY: checks what bindings/python/ddp_board.py and the runtime library write into a record
+ring, byte by byte. A unit test does the same for bindings/c/ddp_board.h."""
 import fcntl
 import math
 import os
@@ -13,7 +13,7 @@ BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
 PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x42504444, 5, 153920
 MAGIC, VERSION, BYTES = 0x52504444, 1, 147968
 OFF, STEPS, ALL = 0, 1, 2
-STEP, PHASE = 1, 5
+STEP, COLLECTIVE, WAIT, PHASE = 1, 2, 4, 5
 MODE_AT, WRITER_AT, DROPPED_AT, CLAIMED_AT, TAKEN_AT, CHANGES_AT, VALUES_AT = 12, 16, 24, 64, 128, 192, 200
 NAMES_AT, RECORDS_AT, RECORD_COUNT = 512, 16896, 4096
 RECORD = struct.Struct("=QQQIBBBB")
@@ -32,10 +32,10 @@ class Worker:
         os.truncate(self.ring, size)
         os.pwrite(self.ring, struct.pack("=IIIIi", magic, version, said, mode, writer), 0)
 
-    def runs(self, code: str, variable: str = "") -> str:
+    def runs(self, code: str, variable: str = "", **variables: str) -> str:
         environment = {**os.environ, "PYTHONPATH": str(BINDINGS / "python"), "PYTHONDONTWRITEBYTECODE": "1",
                        "DDP_BOARD_FD": str(self.page), "DDP_RECORD_FD": variable or str(self.ring),
-                       "PAGE": str(self.page), "RING": str(self.ring)}
+                       "PAGE": str(self.page), "RING": str(self.ring), **variables}
         done = subprocess.run([sys.executable, "-c", "import ddp_board, os, struct, time\n" + code], env=environment,
                               pass_fds=[self.page, self.ring], capture_output=True, text=True, timeout=100, check=False)
         assert done.returncode == 0, done
@@ -50,13 +50,15 @@ class Worker:
     def sets(self, at: int, value: int, form: str = "Q") -> None:
         os.pwrite(self.ring, struct.pack("=" + form, value), at)
 
-    def records(self) -> list:
-        """Returns kind, number, operation, name, begin and end of each record, after a check of the other fields."""
+    def records(self, group: int = 255, size: int = 0) -> list:
+        """Returns kind, number, operation, name, begin and end of each record, after a check of the other fields. The
+        arguments are those of collectives and waits."""
         data, result = self.bytes(), []
         for i in range(self.number(TAKEN_AT), self.number(CLAIMED_AT)):
-            begin, end, size, number, kind, group, operation, name = RECORD.unpack_from(
+            begin, end, held, number, kind, place, operation, name = RECORD.unpack_from(
                 data, RECORDS_AT + i % RECORD_COUNT * RECORD.size)
-            assert 0 < begin <= end and (size, group) == (0, 255), (i, begin, end, size, group)
+            expected = (size if kind == COLLECTIVE else 0, group if kind in (COLLECTIVE, WAIT) else 255)
+            assert 0 < begin <= end and (held, place) == expected, (i, begin, end, held, place)
             text = ""
             if name:
                 mark, raw = struct.unpack_from("=I60s", data, NAMES_AT + name * 64)
@@ -280,13 +282,48 @@ for value in ["much", None]:
 """)
 
 
+def the_runtime_records_all_that_a_program_in_c_does() -> None:
+    worker = Worker(mode=ALL)
+    code = """
+import ctypes
+library = ctypes.CDLL(LIBRARY)
+pointer = ctypes.c_void_p
+def call(function, *arguments):
+    status = getattr(library, function)(*arguments)
+    assert status == 0, (function, status)
+world, phase, values = pointer(), pointer(), (ctypes.c_float * 4)()
+call("ddp_init", None, ctypes.byref(world))
+for _ in range(2): call("ddp_all_reduce", world, values, ctypes.c_int64(4), 2, 0, None, None)
+call("ddp_progress_begin", 5, b"validation set", ctypes.byref(phase))
+call("ddp_progress_end", phase)
+long = ctypes.c_int64
+for step in range(3): call("ddp_progress_report", long(step), long(10))
+names, losses = (ctypes.c_char_p * 2)(b"loss", b"a name of more than 23 bytes"), (ctypes.c_double * 2)(2.5, float("inf"))
+call("ddp_progress_report_values", long(3), long(10), ctypes.c_size_t(2), names, losses)
+for _ in range(3): call("ddp_progress_heartbeat")
+if os.fork() == 0:
+    call("ddp_progress_heartbeat")
+    call("ddp_progress_report_values", long(4), long(10), ctypes.c_size_t(1), names, losses)
+    os._exit(0)
+assert os.wait()[1] == 0
+""".replace("LIBRARY", repr(sys.argv[1]))
+    worker.runs(code, DDP_BACKEND="cpu", DDP_QUIET="1")
+    kinds = [record[:4] for record in worker.records(group=0, size=16) if record[0] != WAIT]
+    assert [kind for kind in kinds if kind[0] == COLLECTIVE] == [(COLLECTIVE, 1, 0, ""), (COLLECTIVE, 2, 0, "")], kinds
+    assert [kind for kind in kinds if kind[0] == STEP] == [(STEP, n, 0, "") for n in (1, 2, 3, 1, 2, 3)], kinds
+    phases = [kind[2:] for kind in kinds if kind[0] == PHASE]
+    assert phases[-1] == (5, "validation set") and phases[:-1] == sorted(phases[:-1]), kinds
+    assert worker.values() == [("loss", 2.5), ("a name of more than 23 ", math.inf)], worker.values()
+
+
 def main() -> None:
     for check in [progress_ends_steps_and_shows_values, heartbeats_are_the_steps_of_a_program_that_sends_them,
                   phases_other_than_training_are_recorded_when_they_end, the_mode_may_change_at_any_time,
                   a_full_ring_drops_and_counts, names_that_find_no_free_entry_are_left_out,
                   a_writer_that_holds_the_lock_keeps_it_out, two_processes_with_the_lock_lose_no_record,
                   no_record_of_threads_and_signal_handlers_is_mixed_up, children_write_nothing,
-                  what_is_not_its_ring_is_left_alone, the_launchers_part_is_not_written, wrong_numbers_are_refused]:
+                  what_is_not_its_ring_is_left_alone, the_launchers_part_is_not_written, wrong_numbers_are_refused,
+                  the_runtime_records_all_that_a_program_in_c_does]:
         check()
         print(f"ok: {check.__name__.replace('_', ' ')}", flush=True)
 

@@ -7,8 +7,12 @@
 #include <thread>
 #include <utility>
 
+#include "support/backends_under_test.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
+#include "support/made_page.h"
+#include "support/made_ring.h"
+#include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
 using namespace ddp;
@@ -277,4 +281,36 @@ TEST_CASE("statistics are of synchronised steps") {
   CHECK(statistics.overlap_ratio() >= 0);
   buckets.reducer().reset_statistics();
   CHECK(buckets.reducer().statistics().steps == 0);
+}
+
+TEST_CASE("synchronised steps are recorded from the end of the one before, with the buckets' names") {
+  const MadePage page;
+  const MadeRing made;
+  const ProcessContext process{.page = page.map(), .ring = made.map()};
+  RankThreads(cpu_near().make, 1).sharing(process).all_succeed([&](RankThreads::Rank& self) {
+    const std::vector<ParameterSize> sizes = {{DataType::f32, 8}};
+    Reducer reducer(self.group(), tensors(sizes), FourBuckets::without_rebuilding());
+    for (int step = 0; step < 3; ++step) {
+      reducer.mark_ready(0);
+      reducer.finish();
+    }
+    reducer.plan_step({.synchronizes = false});
+    reducer.mark_ready(0);
+    reducer.finish();
+  });
+  std::vector<NewRecord> steps;
+  std::vector<NewRecord> collectives;
+  for (const NewRecord& record : made.take()) {
+    if (record.kind == wire::RecordKind::step) steps.push_back(record);
+    if (record.kind == wire::RecordKind::collective) collectives.push_back(record);
+  }
+  REQUIRE(steps.size() == 3);
+  REQUIRE(collectives.size() == 3);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    CHECK(steps[i].number == i + 1);
+    CHECK((i == 0 || steps[i].begin == steps[i - 1].end));
+    CHECK((collectives[i].number == i + 1 && collectives[i].group == 0 && collectives[i].bytes == 32));
+    CHECK(collectives[i].name == "bucket 0: p0");
+    CHECK((collectives[i].begin >= steps[i].begin && collectives[i].end <= steps[i].end));
+  }
 }

@@ -142,3 +142,41 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
     until([&] { return own.gpu_finished == 2; });
   });
 }
+
+TEST_CASE("the host sees a collective begin and end on the gpu") {
+  wire::StatusPageLayout* const page = make_page();
+  std::atomic<int> looks = 0;  // at rank 0's events
+  const auto make = [&](const BackendOptions& options,
+                        const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
+    const auto libraries = gpu_libraries();
+    if (options.rank == 0) {
+      libraries->cuda.query_event = [&, query = libraries->cuda.query_event](CudaEventHandle event) {
+        ++looks;
+        return query(event);
+      };
+    }
+    auto backend = std::make_unique<NcclBackend>(options, store, libraries);
+    backend->mark_on(*page, page->groups[static_cast<std::size_t>(options.rank)]);
+    return backend;
+  };
+  RankThreads(make, 2, kPatience).all_succeed([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    Call call;
+    require(!self.group().core().backend().gpu_span(call), "nothing has run");
+    self.group().all_reduce(values.memory, ReduceOp::average).wait();  // this is #1
+    if (self.rank() == 1) {
+      // Rank 0 looks once at least after its GPU has begun, and once before it is done.
+      require(eventually([&] { return page->groups[0].gpu_started == 2; }), "it has not begun");
+      require(eventually([&, until = looks + 3] { return looks >= until; }), "rank 0 does not look");
+    }
+    const auto called = std::chrono::steady_clock::now();
+    self.group().all_reduce(values.memory, ReduceOp::average).wait();
+    if (self.rank() == 1) return;
+    const auto span = self.group().core().backend().gpu_span(call);
+    require(span.has_value(), "the host has seen nothing");
+    require(called <= span->begin && span->begin < span->end, "the times are wrong");
+    require(span->end <= std::chrono::steady_clock::now(), "the end is wrong");
+    call.operation = Operation::send;
+    require(!self.group().core().backend().gpu_span(call), "transfers are not seen");
+  });
+}
