@@ -20,6 +20,18 @@ namespace ddp::launcher {
 // for each thread and its children.
 enum class SampleDepth : std::uint8_t { pages, calls, states, all };
 
+// Says what the processes of a rank use. This is for the views of a job, and no judgement of hangs uses it.
+struct RankUsage {
+  std::optional<double> cpus;  // processors in use since the last measurement, such as 1.5
+  std::optional<std::uint64_t> rss_bytes;
+  std::optional<double> gpu_use;  // share of the last second in which a kernel ran
+  std::optional<std::uint64_t> gpu_memory_bytes;
+  std::uint64_t output_bytes = 0;  // number of bytes that the rank has printed
+  std::uint64_t printed_at = 0;    // CLOCK_MONOTONIC, nanoseconds, when new output was last seen; 0 if never
+
+  friend bool operator==(const RankUsage&, const RankUsage&) = default;
+};
+
 // If a rank has ended, its page stays.
 struct RankView {
   std::string node;  // the node on which it runs; empty for this node
@@ -34,6 +46,8 @@ struct RankView {
   std::optional<RankActivity> activity;        // std::nullopt if it was not measured
   std::vector<std::vector<Arrival>> arrivals;  // by group of the page
   std::vector<std::vector<CallView>> calls;    // by group of the page; only for `calls` and `all`
+  // This says what its processes use. It is std::nullopt if no view of the job wants it.
+  std::optional<RankUsage> usage = std::nullopt;
 };
 
 // Says how stacks may be taken. `gentle` allows only means that the program does not notice, because it may continue.

@@ -1,0 +1,168 @@
+#include "launcher/view/snapshot_builder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+// A stopped launcher has seen nothing meanwhile. A sample counts for at most this time.
+constexpr std::chrono::nanoseconds kLongestSample = std::chrono::seconds(1);
+// A rate is too uncertain for a prediction before this much time with steps.
+constexpr double kLeastSpan = 2;
+
+double seconds_between(std::uint64_t then, std::uint64_t now) {
+  return now > then ? static_cast<double>(now - then) / static_cast<double>(kSecond) : 0;
+}
+
+}  // namespace
+
+void SnapshotBuilder::begin_attempt(AttemptFacts facts, std::uint64_t now) {
+  attempt_ = std::move(facts);
+  attempt_began_ = now;
+  tracks_.assign(static_cast<std::size_t>(std::max(attempt_.world_size, 0)), RankTrack());
+  bytes_ = {};
+  seconds_ = {};
+  reporting_rank_ = -1;
+  step_ = 0;
+  total_steps_ = 0;
+  rate_ = StepRate(kViewWindow);
+  rate_of_minute_ = StepRate(std::chrono::minutes(1));
+  values_.clear();
+  stall_.clear();
+  culprits_.clear();
+}
+
+void SnapshotBuilder::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) {
+  begin_bucket(now);
+  const std::vector<RankState> states = states_of(ranks);
+  const std::vector<bool> awaited = waited_for(ranks);
+  double& bytes = bytes_[bucket_second_ % kViewBuckets];
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto rank = static_cast<std::size_t>(ranks[i].rank);  // a negative one becomes too large
+    if (rank < tracks_.size()) bytes += tracks_[rank].add_view(ranks[i], states[i], awaited[i], now);
+  }
+  follow_steps(ranks, now);
+  add_time(elapsed);
+}
+
+void SnapshotBuilder::nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) {
+  begin_bucket(now);
+  add_time(elapsed);
+}
+
+// Clears the buckets of the seconds that have begun since the last sample.
+void SnapshotBuilder::begin_bucket(std::uint64_t now) {
+  const std::uint64_t second = now / kSecond;
+  if (second <= bucket_second_) return;
+  const std::uint64_t first = std::max(bucket_second_ + 1, second >= kViewBuckets ? second - kViewBuckets + 1 : 0);
+  for (std::uint64_t each = first; each <= second; ++each) {
+    const std::size_t bucket = each % kViewBuckets;
+    bytes_[bucket] = 0;
+    seconds_[bucket] = 0;
+    for (RankTrack& track : tracks_) track.clear_bucket(bucket);
+  }
+  bucket_second_ = second;
+}
+
+void SnapshotBuilder::add_time(std::chrono::nanoseconds elapsed) {
+  const double seconds = std::chrono::duration<double>(std::min(elapsed, kLongestSample)).count();
+  const std::size_t bucket = bucket_second_ % kViewBuckets;
+  seconds_[bucket] += seconds;
+  for (RankTrack& track : tracks_) {
+    if (track.is_seen()) track.add_time(bucket, static_cast<float>(seconds));
+  }
+}
+
+void SnapshotBuilder::follow_steps(std::span<const RankView> ranks, std::uint64_t now) {
+  const RankView* reporting = nullptr;
+  std::uint64_t synchronised = 0;
+  for (const RankView& rank : ranks) {
+    if (!rank.page.groups.empty()) synchronised = std::max(synchronised, rank.page.steps);
+    const bool reports = rank.page.progress_done > 0 || rank.page.progress_total > 0;
+    if (reports && (reporting == nullptr || rank.rank < reporting->rank)) reporting = &rank;
+  }
+  if (reporting != nullptr) {
+    // Another count begins.
+    if (reporting_rank_ < 0) {
+      rate_ = StepRate(kViewWindow);
+      rate_of_minute_ = StepRate(std::chrono::minutes(1));
+    }
+    reporting_rank_ = reporting->rank;
+    step_ = reporting->page.progress_done;
+    total_steps_ = reporting->page.progress_total;
+  } else {
+    step_ = synchronised;
+  }
+  rate_.add(now, step_);
+  rate_of_minute_.add(now, step_);
+}
+
+void SnapshotBuilder::add_records(const RankRecords& records) {
+  const auto rank = static_cast<std::size_t>(records.rank);
+  if (rank < tracks_.size()) tracks_[rank].add_records(records);
+}
+
+void SnapshotBuilder::set_values(int rank, std::vector<ProgressValue> values) {
+  if (values.empty()) {
+    values_.erase(rank);
+  } else {
+    values_[rank] = std::move(values);
+  }
+}
+
+void SnapshotBuilder::add_hang_news(HangNews::Kind kind, const std::vector<int>& culprits, const std::string& text) {
+  using Kind = HangNews::Kind;
+  if (kind == Kind::goes_on) {
+    stall_.clear();
+    culprits_.clear();
+  } else if (kind == Kind::stalled || kind == Kind::warned || kind == Kind::hung) {
+    if (stall_.empty()) ++stalls_;
+    stall_ = text;
+    culprits_ = culprits;
+  }
+}
+
+double SnapshotBuilder::bytes_per_second() const {
+  const double seconds = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
+  return seconds > 0 ? std::accumulate(bytes_.begin(), bytes_.end(), 0.0) / seconds : 0;
+}
+
+JobSnapshot SnapshotBuilder::snapshot(std::uint64_t now) const {
+  JobSnapshot shot;
+  shot.version = facts_.version;
+  shot.run_id = facts_.run_id;
+  shot.program = facts_.program;
+  shot.node = facts_.node;
+  shot.launcher_pid = facts_.launcher_pid;
+  shot.attempt = attempt_.attempt;
+  shot.max_restarts = facts_.max_restarts;
+  shot.uptime = seconds_between(began_, now);
+  shot.attempt_uptime = attempt_began_ == 0 ? 0 : seconds_between(attempt_began_, now);
+  shot.world_size = attempt_.world_size;
+  shot.nodes = attempt_.nodes;
+  shot.step = step_;
+  if (total_steps_ > 0) shot.total_steps = total_steps_;
+  shot.steps_per_second = rate_.per_second(now);
+  if (total_steps_ > step_ && rate_of_minute_.span() >= kLeastSpan) {
+    const double rate = rate_of_minute_.per_second(now);
+    if (rate > 0) shot.eta = static_cast<double>(total_steps_ - step_) / rate;
+  }
+  if (!values_.empty()) shot.values = values_.begin()->second;
+  shot.bytes_per_second = bytes_per_second();
+  shot.stalls = stalls_;
+  shot.stall = stall_;
+  shot.culprits = culprits_;
+  shot.has_all_ranks = attempt_.has_all_ranks;
+  for (const RankTrack& track : tracks_) {
+    if (!track.is_seen()) continue;
+    RankRow& row = shot.ranks.emplace_back(track.row(now));
+    const auto gpu = attempt_.gpus.find(row.rank);
+    if (gpu != attempt_.gpus.end()) row.gpu = gpu->second;
+  }
+  return shot;
+}
+
+}  // namespace ddp::launcher
