@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>  // NOLINT(modernize-deprecated-headers): PIPE_BUF is POSIX
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,12 @@ using std::chrono::steady_clock;
 constexpr std::size_t kWriteBytes = std::size_t{256} << 10;  // bytes collected before a write within a turn
 constexpr std::size_t kKeptBytes = std::size_t{1} << 20;     // capacity that an empty backlog keeps
 constexpr auto kAsk = std::chrono::milliseconds(100);        // interval between two calls of interrupted()
+
+TerminalSize size_of_terminal(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
 
 }  // namespace
 
@@ -42,6 +49,7 @@ void Console::choose_way() {
     return;
   }
   if (S_ISREG(status.st_mode)) return;
+  is_pipe_ = S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode);
   if (S_ISSOCK(status.st_mode)) {
     way_ = Way::socket;
     return;
@@ -73,6 +81,7 @@ ssize_t Console::write_some() {
 
 void Console::show(const OutputLine& line) {
   if (closed_) return;
+  if (before_line) before_line();
   const auto stream = static_cast<std::size_t>(line.stream);
   if (losing_.size() <= stream) losing_.resize(stream + 1);
   const bool is_too_much = line.gathered && unsent() >= std::max(bounds_.backlog, limits::kGatheredUnshown);
@@ -83,11 +92,67 @@ void Console::show(const OutputLine& line) {
   }
   // Growth by doubling could need twice the bound in memory. Memory that is reserved and not used costs nothing.
   if (backlog_.size() > kKeptBytes && backlog_.capacity() < bounds_.backlog) backlog_.reserve(2 * bounds_.backlog);
+  erase_footer();
   layout_.append(line, backlog_);
   if (unsent() >= kWriteBytes && !blocked_) flush();
 }
 
+void Console::set_footer(std::vector<std::string> lines) {
+  if (!terminal_ || closed_ || detour_.take) return;
+  const bool is_over = lines.empty();
+  footer_.set(std::move(lines));
+  if (!is_over) return update_footer();
+  footer_timer_.reset();
+  if (!footer_.is_shown()) return;
+  erase_footer();
+  flush();
+}
+
+void Console::redraw_footer() {
+  if (!footer_.is_shown() || closed_) return;
+  erase_footer();
+  flush();
+}
+
+void Console::yield_footer() {
+  if (!terminal_ || closed_) return;
+  footer_due_ = steady_clock::now() + limits::kFooterPause;
+  if (!footer_.is_shown()) return;
+  erase_footer();
+  flush();
+}
+
+// The ends of the footer's lines are no ends of the workers' lines.
+void Console::append_footer(const std::string& bytes) {
+  for (const char byte : bytes) {
+    backlog_ += byte;
+    if (byte == '\n') own_lines_.push_back(backlog_.size());
+  }
+}
+
+void Console::erase_footer() {
+  if (footer_.is_shown()) append_footer(footer_.erase());
+}
+
+// A slow terminal drops drawings, but no output.
+void Console::update_footer() {
+  if (!footer_.is_outdated() || closed_ || unsent() > 0 || detour_.take) return;
+  const auto now = steady_clock::now();
+  if (now < footer_due_) {
+    if (footer_timer_) return;
+    footer_timer_ = loop_.at(footer_due_, [this] {
+      const auto spent = std::move(footer_timer_);
+      update_footer();
+    });
+    return;
+  }
+  footer_due_ = now + limits::kFooterPause;
+  append_footer(footer_.draw(layout_.cursor(), size_of_terminal(fd_)));
+  if (unsent() > 0) flush();
+}
+
 void Console::append_own(std::string_view line) {
+  erase_footer();
   layout_.append_own(line, backlog_);
   own_lines_.push_back(backlog_.size());
 }
@@ -116,6 +181,7 @@ void Console::flush() {
   writable_.reset();
   trim();
   check_bounds();
+  update_footer();
 }
 
 void Console::trim() {
@@ -182,6 +248,7 @@ void Console::close(int error) {
   sent_ = backlog_.size();
   trim();
   writable_.reset();
+  footer_timer_.reset();
   if (full_) stop_waiting();
   dropping_ = false;
   if (on_closed) on_closed(error);
@@ -210,6 +277,9 @@ bool Console::flush_within(std::chrono::milliseconds stall, std::chrono::millise
 void Console::say_goodbye(const std::function<bool()>& interrupted) {
   if (closed_) return;
   dropping_ = false;
+  erase_footer();
+  footer_.set({});
+  footer_timer_.reset();
   if (bounds_.ends_last_line) layout_.finish(backlog_);
   tell_lost();
   constexpr auto kForEver = std::chrono::hours(24 * 365);

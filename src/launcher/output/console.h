@@ -15,6 +15,7 @@
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/output/console_layout.h"
+#include "launcher/output/footer.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -51,18 +52,31 @@ class Console {
   // console is closed for good. Both may be called from within any function of this class.
   std::function<void()> on_room;
   std::function<void(int)> on_closed;
+  // Called before each line of a worker.
+  std::function<void()> before_line;
 
   // Redirects the output from now on. If `take` had to wait, the caller must call flush() when it accepts bytes again.
   void redirect(ConsoleDetour detour) { detour_ = std::move(detour); }
+
+  // Shows these lines below the output from now on, or none if there are no lines. They are erased before other output
+  // and drawn again after it, at most once per limits::kFooterPause, and only after the console has accepted all
+  // output. Does nothing if the console is no terminal, or after a worker has moved the cursor to other lines.
+  void set_footer(std::vector<std::string> lines);
+  // Draws the footer again, because the terminal has another size.
+  void redraw_footer();
+  // Erases the footer, because another writer of the terminal follows. It is drawn again after limits::kFooterPause.
+  void yield_footer();
 
   void show(const OutputLine& line);
   // Shows one of the launcher's own lines, given without its end. It is never dropped.
   void show_own(std::string_view line) {
     if (!closed_) append_own(line);
   }
-  // Ends an unfinished line.
+  // Ends an unfinished line, because another writer of the console follows.
   void finish_line() {
-    if (!closed_) layout_.finish(backlog_);
+    if (closed_) return;
+    erase_footer();
+    layout_.finish(backlog_);
   }
   // Writes as much as possible now; the event loop writes the rest.
   void flush();
@@ -72,6 +86,8 @@ class Console {
   bool full() const { return full_; }
   bool closed() const { return closed_; }
   bool terminal() const { return terminal_; }
+  // Returns whether the output may appear on a terminal, which may also be at the other end of a pipe.
+  bool may_be_terminal() const { return terminal_ || is_pipe_; }
   bool lossless() const { return bounds_.lossless; }
   // Returns the number of worker lines that were not shown (a line of several ranks counts once per rank).
   std::int64_t lost() const { return lost_; }
@@ -98,6 +114,9 @@ class Console {
   int descriptor() const { return detour_.take ? detour_.waits_for() : own_ ? own_.get() : fd_; }
   std::size_t unsent() const { return backlog_.size() - sent_; }
   void append_own(std::string_view line);
+  void append_footer(const std::string& bytes);
+  void erase_footer();
+  void update_footer();
   std::int64_t worker_lines_unsent() const;
   ssize_t write_some();
   void trim();
@@ -111,7 +130,11 @@ class Console {
   int fd_;
   ConsoleBounds bounds_;
   bool terminal_;
+  bool is_pipe_ = false;
   ConsoleLayout layout_;
+  Footer footer_;
+  OutputTime footer_due_;  // no drawing before
+  std::unique_ptr<net::Watch> footer_timer_;
   Way way_ = Way::plain;
   ConsoleDetour detour_;
   base::UniqueFd own_;

@@ -1,5 +1,7 @@
 #include "launcher/output/console_layout.h"
 
+#include "launcher/output/terminal_text.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -34,12 +36,19 @@ void ConsoleLayout::append(const OutputLine& line, std::string& out) {
   if (!continues && !(own && cursor_ == Cursor::after_return)) leave_line(out);
   // This ends a line that a line of another stream has ended already.
   if (!piece.begins && !continues && (piece.is_only_an_end() || piece.text == "\r")) return;
+  const std::size_t begin = out.size();
+  const bool is_inside = continues && cursor_ == Cursor::inside;
   if (!continues && piece.text != "\r") {
     if (line.tagged) out += line.times > 1 ? tag_.of_ranks(line.ranks) : tag_.of_rank(line.local_rank);
     if (!piece.begins) out += kContinued;
   }
   out += piece.text;
   owner_ = owner;
+  if (terminal_) {
+    has_moved_cursor_ = has_moved_cursor_ || moves_cursor(piece.text);
+    const auto from = is_inside ? column_ : std::optional<std::size_t>(0);
+    column_ = piece.ends || !from ? std::nullopt : column_after(std::string_view(out).substr(begin), *from);
+  }
   if (!piece.ends) {
     cursor_ = Cursor::inside;
   } else {
@@ -51,6 +60,12 @@ void ConsoleLayout::append_own(std::string_view line, std::string& out) {
   leave_line(out);
   out += line;
   out += '\n';
+}
+
+CursorPlace ConsoleLayout::cursor() const {
+  if (has_moved_cursor_) return {false, std::nullopt};
+  if (cursor_ == Cursor::inside) return {false, column_};
+  return {cursor_ == Cursor::line_start, 0};
 }
 
 void ConsoleLayout::finish(std::string& out) {

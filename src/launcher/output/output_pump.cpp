@@ -59,6 +59,9 @@ OutputPump::OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext cont
   if (same_file(context_.console_out, context_.console_err)) return;
   add_outlet(context_.console_err);
   outlets_[kStderr] = owned_outlets_.back().get();
+  // What reads standard output may show it on the terminal of standard error, as tee does.
+  if (!outlet(kStdout).console->may_be_terminal()) return;
+  outlet(kStdout).console->before_line = [console = outlet(kStderr).console.get()] { console->yield_footer(); };
 }
 
 OutputPump::~OutputPump() = default;
@@ -292,6 +295,7 @@ void OutputPump::show_gathered(int which, std::string_view line) {
 }
 
 void OutputPump::before_own_line(std::chrono::milliseconds most) {
+  outlet(kStderr).console->yield_footer();
   if (busy_) return;
   {
     const Turn turn(*this);
@@ -381,6 +385,7 @@ void OutputPump::copy_console_size() {
     copy_terminal_size(stream->which == kStdout ? context_.console_out : context_.console_err, stream->fd.get(),
                        tag_columns(*stream));
   }
+  outlet(kStderr).console->redraw_footer();
 }
 
 LostLines OutputPump::lost_lines() const {

@@ -103,7 +103,8 @@ class OutputPump {
   std::optional<PythonError> printed_error(int local_rank);
 
   // Must be called before the launcher's own lines, which other code writes. Shows the waiting output, and ends an
-  // unfinished line or progress bar. Waits for the console for at most `most`.
+  // unfinished line or progress bar. Waits for the console for at most `most`. A call from within one of the callbacks
+  // only erases the footer.
   void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
 
   // Redirects the workers' output. `which` is kStdout or kStderr. See Console::redirect().
@@ -121,6 +122,17 @@ class OutputPump {
   // Shows a line of another node's workers, given with its end and its tag.
   void show_gathered(int which, std::string_view line);
 
+  // Shows these lines below the output, if the launcher's standard error is a terminal. See Console::set_footer().
+  void set_footer(std::vector<std::string> lines) {
+    if (!is_footer_paused_) outlet(kStderr).console->set_footer(std::move(lines));
+  }
+  // Erases the footer when the user stops the launcher (Ctrl-Z). After the launcher continues, set_footer() shows one
+  // again.
+  void pause_footer(bool is_paused) {
+    if (is_paused) outlet(kStderr).console->set_footer({});
+    is_footer_paused_ = is_paused;
+  }
+
   // Must be called after SIGWINCH.
   void copy_console_size();
 
@@ -129,8 +141,9 @@ class OutputPump {
   // Returns how many bytes a worker has written so far, including bytes that go straight to a file.
   std::uint64_t bytes_of(int local_rank) const {
     std::uint64_t bytes = 0;
-    for (const auto& stream : streams_) {
-      if (stream && stream->local_rank == local_rank) bytes += bytes_written(*stream);
+    for (const int which : {kStdout, kStderr}) {
+      const auto id = static_cast<std::size_t>(local_rank * 2 + which);
+      if (id < streams_.size() && streams_[id]) bytes += bytes_written(*streams_[id]);
     }
     return bytes;
   }
@@ -194,6 +207,7 @@ class OutputPump {
   std::unique_ptr<net::Watch> collapse_timer_;
   std::unique_ptr<net::Watch> unfinished_timer_;
   bool told_closed_ = false;
+  bool is_footer_paused_ = false;
 };
 
 }  // namespace ddp::launcher

@@ -29,6 +29,8 @@ class Screen {
     return *this;
   }
   const std::string& text() const { return out_; }
+  CursorPlace cursor() const { return layout_.cursor(); }
+  bool has_moved_cursor() const { return layout_.has_moved_cursor(); }
 
  private:
   std::vector<std::uint64_t> bits_ = {0b11};
@@ -101,4 +103,34 @@ TEST_CASE("a bar that gets no update any more makes room for another one") {
 
 TEST_CASE("a bar that all ranks share makes room for that of each rank") {
   CHECK(Screen(true).line_of_both("0%\r").line(1, "1%\r").text() == "[0-1] 0%\r\x1b[K[1] 1%\r");
+}
+
+TEST_CASE("on a terminal the column of the cursor in an unfinished line is known") {
+  Screen screen(true);
+  CHECK(screen.cursor().is_at_line_start);
+  screen.piece(0, "name? ", true, false);
+  CHECK_FALSE(screen.cursor().is_at_line_start);
+  CHECK(screen.cursor().column == 10);  // with the tag
+  screen.piece(0, "日", false, false);
+  CHECK(screen.cursor().column == 12);
+  screen.piece(0, "\n", false, true);
+  CHECK(screen.cursor().is_at_line_start);
+  screen.line(0, " 10 %\r");
+  CHECK_FALSE(screen.cursor().is_at_line_start);
+  CHECK(screen.cursor().column == 0);
+  screen.piece(0, "a\b", true, false);
+  CHECK(screen.cursor().column == std::nullopt);
+  CHECK_FALSE(screen.has_moved_cursor());
+  screen.finish();
+  CHECK(screen.cursor().is_at_line_start);
+}
+
+TEST_CASE("after a worker has moved the cursor to another line, its place stays unknown") {
+  Screen screen(true);
+  screen.line(0, "\x1b[31mred\x1b[0m\x1b[K\n");
+  CHECK_FALSE(screen.has_moved_cursor());
+  screen.line(0, "\x1b[1A\n");
+  CHECK(screen.has_moved_cursor());
+  CHECK(screen.cursor().column == std::nullopt);
+  CHECK_FALSE(screen.cursor().is_at_line_start);
 }
