@@ -113,6 +113,10 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     return requests != *before;
   });
   const auto size_watch = loop.on_signals(std::array{SIGWINCH}, [&](int) { output.copy_console_size(); });
+  const auto stop_watch = loop.on_signals(std::array{SIGTSTP, SIGCONT}, [&](int signal) {
+    output.pause_footer(signal == SIGTSTP);
+    if (signal == SIGTSTP) answer_stop();
+  });
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
   write = reporter.observer().log;

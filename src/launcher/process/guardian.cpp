@@ -91,12 +91,20 @@ class Guardian {
 
   void stop_together() {
     ::kill(supervisor_, SIGTSTP);
+    await_answer();
     // Stops with the default action of the signal, which has no effect if no shell could continue this process.
     const sigset_t stop = set_of({SIGTSTP});
     ::kill(::getpid(), SIGTSTP);
     ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);
     ::sigprocmask(SIG_BLOCK, &stop, nullptr);
     ::kill(supervisor_, SIGCONT);
+  }
+
+  static void await_answer() {
+    const sigset_t answer = set_of({SIGCHLD});
+    const timespec limit{0, std::chrono::nanoseconds(limits::kStopAnswer).count()};
+    // The signal may also report the end of a process, which watch() must learn of.
+    if (::sigtimedwait(&answer, nullptr, &limit) == SIGCHLD) ::kill(::getpid(), SIGCHLD);
   }
 
   const GuardianOptions& options_;
@@ -146,6 +154,10 @@ base::ExitStatus run_guarded(const GuardianOptions& options,
   const base::ExitStatus end = guardian.watch();
   guardian.sweep();
   return end;
+}
+
+void answer_stop() {
+  ::kill(::getppid(), SIGCHLD);
 }
 
 }  // namespace ddp::launcher

@@ -1,5 +1,6 @@
 #include "launcher/process/guardian.h"
 
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,4 +97,44 @@ TEST_CASE("the third request ends a supervisor that does not obey") {
       {SIGTERM});
   CHECK(WIFSIGNALED(status));
   CHECK(WTERMSIG(status) == SIGTERM);
+}
+
+TEST_CASE("a guardian stops after its supervisor has answered, and continues it afterwards") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t guardian = ::fork();
+  if (guardian == 0) {
+    ::alarm(20);
+    ::setpgid(0, 0);  // a group without a parent in its session ignores SIGTSTP
+    const GuardianOptions options{{SIGTSTP, SIGCONT}, {}, nullptr};
+    ::_exit(exit_as(run_guarded(options, [&](auto) {
+      sigset_t expected;
+      ::sigemptyset(&expected);
+      for (const int signal : {SIGTSTP, SIGCONT}) ::sigaddset(&expected, signal);
+      int signal = 0;
+      const auto report = [&](char what) { return ::write(ends[1], &what, 1); };
+      report('b');
+      ::sigwait(&expected, &signal);
+      report(signal == SIGTSTP ? 's' : '?');
+      answer_stop();
+      ::sigwait(&expected, &signal);
+      return ExitStatus::exited(signal == SIGCONT ? 7 : 8);
+    })));
+  }
+  const auto next = [&] {
+    char what = 0;
+    return ::read(ends[0], &what, 1) == 1 ? what : '!';
+  };
+  CHECK(next() == 'b');
+  ::kill(guardian, SIGTSTP);
+  int status = 0;
+  REQUIRE(::waitpid(guardian, &status, WUNTRACED) == guardian);
+  CHECK(WIFSTOPPED(status));
+  int available = 0;
+  CHECK(::ioctl(ends[0], FIONREAD, &available) == 0);
+  CHECK(available == 1);
+  ::kill(guardian, SIGCONT);
+  REQUIRE(::waitpid(guardian, &status, 0) == guardian);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
 }
