@@ -33,6 +33,10 @@ inline constexpr auto kHangRemembered = 5s;          // how long samples of rank
 inline constexpr auto kHangEvidence = 1s;            // time between two samples of processes
 inline constexpr auto kHangLongestInterval = 250ms;  // most time that one sample counts for
 inline constexpr auto kActivityTime = 50ms;          // time for one sample of the activity of processes
+inline constexpr auto kUsageInterval = 900ms;        // least time between two measurements of a rank for the views
+inline constexpr auto kUsageSearch = 10s;            // time between two searches for a rank's processes for the views
+inline constexpr auto kUsageTime = 5ms;              // time for one measurement of ranks for the views
+inline constexpr auto kUsageAsked = 1s;              // time between two questions to other nodes for the views
 inline constexpr auto kHangActivity = 2s;            // wait before the activity is measured
 inline constexpr std::uint64_t kHangWarmCalls = 8;   // calls of a group before its pauses are learnt
 // These limits decide when a hang terminates the job.
@@ -173,10 +177,10 @@ inline constexpr std::size_t kTailBytes = std::size_t{16} << 10;   // bytes that
 inline constexpr std::size_t kTailsBytes = std::size_t{16} << 20;  // bytes that are kept of all streams together
 inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;  // most bytes that are read of an error file
 
-}  // namespace ddp::limits
 // These limits are for the lines that stay below the output on a terminal.
 inline constexpr auto kStopAnswer = 100ms;               // wait for the removal of the footer after Ctrl-Z
 inline constexpr auto kFooterPause = 100ms;              // least time between two drawings of the footer
 inline constexpr std::size_t kFooterLines = 512;         // most lines of the footer
 inline constexpr std::size_t kFooterLineBytes = 16'384;  // most bytes of a line of the footer
 
+}  // namespace ddp::limits

@@ -90,6 +90,7 @@ enum class Subject : std::uint8_t {
   last_evidence,  // evidence by all means, because the job is about to be terminated, or a user asks
   stacks,         // only the stacks of `evidence`
   records,        // what the ranks have recorded since the last answer
+  usage,          // processors, memory and GPUs that the ranks use, for the views of the job
 };
 // `text` is the launcher's JSON (launcher/watchdog/shown_ranks.h), or output, which may contain any bytes.
 struct NodeShows {

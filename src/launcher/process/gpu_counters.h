@@ -53,4 +53,18 @@ struct GpuSample {
 std::optional<GpuSample> gpus_of_rank(std::span<const GpuCounters> node_gpus, std::span<const pid_t> processes,
                                       const std::optional<std::string>& cuda_visible_devices);
 
+// Says how much of its GPUs a rank uses, for the views of a job. A value is std::nullopt if it is unknown.
+struct RankGpuUse {
+  std::optional<double> share;  // of the last second in which a kernel ran on the busiest of its GPUs
+  std::optional<std::uint64_t> memory_bytes;
+
+  friend bool operator==(const RankGpuUse&, const RankGpuUse&) = default;
+};
+
+// Returns the use of the GPUs that one of `processes` uses. If no such GPU is known, the only GPU counts that the rank
+// sees by its CUDA_VISIBLE_DEVICES. In a container the pids are unknown. There the memory of a GPU belongs to the rank
+// if only one process holds any.
+RankGpuUse gpu_use_of_rank(std::span<const GpuCounters> node_gpus, std::span<const pid_t> processes,
+                           const std::optional<std::string>& cuda_visible_devices);
+
 }  // namespace ddp::launcher

@@ -11,16 +11,25 @@ namespace {
 
 // The reader prints a line per second, unless a call of the driver hangs. An older line is not used.
 constexpr std::chrono::seconds kLatest{5};
-constexpr std::chrono::seconds kUntilItEnds{30};  // without a call of add(), the reader is stopped after this time
+constexpr std::chrono::seconds kUntilItEnds{30};  // without a call, the reader is stopped after this time
 
 }  // namespace
 
 void GpuWatch::add(int local_rank, std::span<const pid_t> processes, ActivitySample& sample) {
   if (!node_has_gpus_) return;
   read();
-  const bool is_fresh = read_at_ && Clock::now() - *read_at_ <= kLatest;
-  if (is_fresh) sample.gpu = gpus_of_rank(node_gpus_, processes, visible_[local_rank]);
+  if (is_fresh()) sample.gpu = gpus_of_rank(node_gpus_, processes, visible_[local_rank]);
   sample.is_complete = sample.is_complete && sample.gpu;
+}
+
+RankGpuUse GpuWatch::use_of(int local_rank, std::span<const pid_t> processes) {
+  if (!node_has_gpus_) return {};
+  read();
+  return is_fresh() ? gpu_use_of_rank(node_gpus_, processes, visible_[local_rank]) : RankGpuUse();
+}
+
+bool GpuWatch::is_fresh() const {
+  return read_at_ && Clock::now() - *read_at_ <= kLatest;
 }
 
 // Reads the reader's output since the last call. The first call starts the reader.

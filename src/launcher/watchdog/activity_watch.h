@@ -1,5 +1,6 @@
 // ActivityWatch measures the activity of this node's ranks while other ranks wait for them. GpuWatch measures the
-// activity of their GPUs. It reads the output of ddp_gpu_reader, which runs only while GpuWatch::add() is called.
+// activity of their GPUs. It reads the output of ddp_gpu_reader, which runs only while GpuWatch::add() or use_of() is
+// called.
 #pragma once
 
 #include <chrono>
@@ -36,10 +37,13 @@ class GpuWatch {
   // Adds the activity of this rank's GPUs to `sample`. If that is unknown, marks the sample as incomplete. It is
   // unknown for some seconds after the first call, while the driver does not answer, and after the reader has failed.
   void add(int local_rank, std::span<const pid_t> processes, ActivitySample& sample);
+  // Returns the use of this rank's GPUs, for the views of a job. It is unknown in the same cases.
+  RankGpuUse use_of(int local_rank, std::span<const pid_t> processes);
 
  private:
   using Clock = std::chrono::steady_clock;
   void read();
+  bool is_fresh() const;
 
   net::EventLoop& loop_;
   const bool node_has_gpus_;

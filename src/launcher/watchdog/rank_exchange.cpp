@@ -13,6 +13,7 @@ namespace {
 // function keeps both from the earlier view.
 void keep_what_is_known(RankView& known, RankView& view) {
   if (known.pid != view.pid) return;
+  view.usage = known.usage;
   if (!view.process && !view.has_ended) {
     view.process = std::move(known.process);
     view.activity = known.activity;
@@ -39,6 +40,7 @@ void RankExchange::begin(RankChannel& channel, const Placement& place) {
   next_show_ = TimePoint();
   far_.clear();
   has_news_ = false;
+  has_usage_news_ = false;
   evidence_ = {};
   with_evidence_.clear();
 }
@@ -54,6 +56,10 @@ void RankExchange::show(std::span<const RankView> ranks, TimePoint now) {
 
 void RankExchange::show_in_full(std::span<const RankView> ranks) {
   channel_->show(wire::Subject::ranks, show_ranks(ranks, ShownCalls::all));
+}
+
+void RankExchange::show_usage(std::span<const RankView> ranks) {
+  channel_->show(wire::Subject::usage, launcher::show_usage(ranks));
 }
 
 void RankExchange::show(const Evidence& evidence, wire::Subject what) {
@@ -102,6 +108,13 @@ void RankExchange::shown(const Shown& shown) {
       known = std::move(view);
     }
     has_news_ = true;
+  } else if (shown.what == wire::Subject::usage) {
+    for (const auto& [rank, usage] : read_usage(shown.text, shown.clock_ahead)) {
+      const auto known = far_.find(rank);
+      if (known == far_.end() || known->second.node != shown.host) continue;
+      known->second.usage = usage;
+      has_usage_news_ = true;
+    }
   } else if (shown.what == asked_) {
     const Evidence more = read_evidence(shown.text);
     for (const RankStacks& rank : more.stacks) {

@@ -59,18 +59,22 @@ class RankExchange {
   // Sends nothing if the ranks have not changed since they were last shown.
   void show(std::span<const RankView> ranks, TimePoint now);
   void show_in_full(std::span<const RankView> ranks);
+  void show_usage(std::span<const RankView> ranks);
   // `what` is the request that the evidence answers.
   void show(const Evidence& evidence, wire::Subject what);
   void show_records(const std::string& text) { channel_->show(wire::Subject::records, text); }
 
   // --- The coordinator uses these to see the ranks of other nodes.
   void ask_for_ranks() { channel_->ask(wire::Subject::ranks); }
+  void ask_for_usage() { channel_->ask(wire::Subject::usage); }
   void ask_for_evidence(wire::Subject what);
   void ask_for_records() { channel_->ask(wire::Subject::records); }
   // Returns the ranks of other nodes as they were last shown, by rank.
   const std::map<int, RankView>& far() const { return far_; }
   // Returns whether another node has shown its ranks since the last call.
   bool take_news() { return std::exchange(has_news_, false); }
+  // Returns whether another node has shown what its ranks use since the last call.
+  bool take_usage_news() { return std::exchange(has_usage_news_, false); }
   // Returns whether all nodes that have shown running ranks have sent their evidence.
   bool has_evidence() const;
   // Returns the evidence of other nodes. Ranks whose node has not answered have an entry that says so.
@@ -94,6 +98,7 @@ class RankExchange {
   TimePoint next_show_;
   std::map<int, RankView> far_;
   bool has_news_ = false;
+  bool has_usage_news_ = false;
   wire::Subject asked_ = wire::Subject::nothing;  // the latest request; answers to earlier requests are ignored
   Evidence evidence_;
   std::set<int> with_evidence_;  // ranks whose evidence has arrived

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <tuple>
 
 namespace ddp::launcher {
@@ -119,6 +120,16 @@ RankView rank_of(const Json& json) {
   return view;
 }
 
+// JSON writes a number that is not finite as null, too.
+template <typename Number>
+Json or_null(const std::optional<Number>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+template <typename Number>
+std::optional<Number> number_or_null(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.get<Number>());
+}
+
 // Converts a time to this node's clock. 0 still means "never".
 void shift(std::uint64_t& time, std::chrono::nanoseconds ahead) {
   if (time != 0) time -= static_cast<std::uint64_t>(ahead.count());
@@ -166,6 +177,34 @@ std::vector<RankView> read_ranks(const std::string& text, const std::string& nod
       for (CallView& call : group) shift(call.called_at, clock_ahead);
     }
     ranks.push_back(std::move(view));
+  }
+  return ranks;
+} catch (const Json::exception&) {
+  return {};
+}
+
+std::string show_usage(std::span<const RankView> ranks) {
+  Json all = Json::array();
+  for (const RankView& rank : ranks) {
+    if (!rank.usage) continue;
+    const RankUsage& usage = *rank.usage;
+    all.push_back({rank.rank, or_null(usage.cpus), or_null(usage.rss_bytes), or_null(usage.gpu_use),
+                   or_null(usage.gpu_memory_bytes), usage.output_bytes, usage.printed_at});
+  }
+  return text_of(all);
+}
+
+std::map<int, RankUsage> read_usage(const std::string& text, std::chrono::nanoseconds clock_ahead) try {
+  std::map<int, RankUsage> ranks;
+  for (const Json& json : Json::parse(text)) {
+    RankUsage& usage = ranks[json.at(0)];
+    usage = {number_or_null<double>(json.at(1)),
+             number_or_null<std::uint64_t>(json.at(2)),
+             number_or_null<double>(json.at(3)),
+             number_or_null<std::uint64_t>(json.at(4)),
+             json.at(5),
+             json.at(6)};
+    shift(usage.printed_at, clock_ahead);
   }
   return ranks;
 } catch (const Json::exception&) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,10 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls);
 // node's clock, except for the time that the message took.
 std::vector<RankView> read_ranks(const std::string& text, const std::string& node,
                                  std::chrono::nanoseconds clock_ahead);
+
+// Contains only what the ranks use, and their numbers.
+std::string show_usage(std::span<const RankView> ranks);
+std::map<int, RankUsage> read_usage(const std::string& text, std::chrono::nanoseconds clock_ahead);
 
 // Returns at most about `most` bytes. A part that is too long is replaced by a note.
 std::string show_evidence(const Evidence& evidence, std::size_t most);

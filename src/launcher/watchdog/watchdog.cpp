@@ -13,6 +13,7 @@
 #include "launcher/watchdog/record_collector.h"
 #include "launcher/watchdog/stack_watch.h"
 #include "launcher/watchdog/torch_watch.h"
+#include "launcher/watchdog/usage_watch.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -45,7 +46,9 @@ class RankWatchdog : public Watchdog {
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
             [this](int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
               trace_.sample(rank, sample, now);
-            }) {
+            }),
+        usage_(parts.loop, parts.processes, parts.plan.node_has_gpus, placement.first_rank,
+               [this](int local_rank) { return parts_.output.bytes_of(local_rank); }) {
     HangEvidenceParts of_hangs{parts.loop,
                                parts.processes,
                                parts.plan.workers,
@@ -72,6 +75,7 @@ class RankWatchdog : public Watchdog {
     torch_.watches(local_rank, torch_file);
     stacks_.watches(local_rank, torch_file);
     gpus_.sees(local_rank, find_variable(environment, wire::env::kCudaVisibleDevices));
+    usage_.sees(local_rank, find_variable(environment, wire::env::kCudaVisibleDevices));
   }
 
   void begin() override {
@@ -188,9 +192,8 @@ class RankWatchdog : public Watchdog {
 
   void judge(std::chrono::nanoseconds elapsed) {
     const auto counted = std::min<std::chrono::nanoseconds>(elapsed, longest_interval());
-    const bool is_off = parts_.plan.hang.is_off();  // then only the views want samples
-    const SampleDepth depth = is_off ? SampleDepth::pages : hangs_.depth();
-    const bool is_measured = !is_off && hangs_.wants_activity();
+    const SampleDepth depth = next_depth();
+    const bool is_measured = !parts_.plan.hang.is_off() && hangs_.wants_activity();
     const bool others_are_new = sees_others() && parts_.exchange.take_news();
     const bool ours_are_new = sample_own(depth, ranks_);
     if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
@@ -199,12 +202,17 @@ class RankWatchdog : public Watchdog {
     show_ranks();
     if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
     const std::uint64_t now = nanoseconds_of(Clock::now());
+    const bool usage_is_new = take_usage(now);
     // Most samples contain nothing new, and should cost nothing.
     if (!ours_are_new && !others_are_new) {
       hangs_.nothing_new(counted);
       trace_.nothing_new(counted);
       stragglers_.nothing_new(counted);
-      if (parts_.sink != nullptr) parts_.sink->nothing_new(elapsed, now);
+      if (parts_.sink != nullptr && usage_is_new) {
+        parts_.sink->add_sample(with_others(ranks_), elapsed, now);
+      } else if (parts_.sink != nullptr) {
+        parts_.sink->nothing_new(elapsed, now);
+      }
       return;
     }
     stragglers_.add_sample(ranks_, counted);
@@ -219,6 +227,27 @@ class RankWatchdog : public Watchdog {
     }
   }
 
+  // If hangs are not judged, the views still show which processes are stopped.
+  SampleDepth next_depth() {
+    if (!parts_.plan.hang.is_off()) return hangs_.depth();
+    const auto now = Clock::now();
+    if (now < next_states_) return SampleDepth::pages;
+    next_states_ = now + limits::kHangEvidence;
+    return SampleDepth::states;
+  }
+
+  // Measures what the ranks use, and asks the other nodes for the same, if a view wants it. Returns whether there is
+  // anything new.
+  bool take_usage(std::uint64_t now) {
+    if (parts_.sink == nullptr || !parts_.sink->wants_processes()) return false;
+    if (sees_others() && Clock::now() >= next_usage_) {
+      next_usage_ = Clock::now() + limits::kUsageAsked;
+      parts_.exchange.ask_for_usage();
+    }
+    const bool others_are_new = sees_others() && parts_.exchange.take_usage_news();
+    return usage_.measure(ranks_, now) || others_are_new;
+  }
+
   // On a node other than the coordinator, shows the changes of this node's ranks to the coordinator.
   void show_ranks() {
     if (!is_to_show_ || !parts_.exchange.may_show(Clock::now())) return;
@@ -227,6 +256,11 @@ class RankWatchdog : public Watchdog {
   }
   void show(wire::Subject what) {
     if (what == wire::Subject::ranks) parts_.exchange.show_in_full(measure_own());
+    if (what == wire::Subject::usage) {
+      std::vector<RankView> ranks = sample_own(SampleDepth::pages);
+      usage_.measure(ranks, nanoseconds_of(Clock::now()));
+      parts_.exchange.show_usage(ranks);
+    }
     if (!HangEvidence::is_evidence(what)) return;
     evidence_->take_own(what, [this, what](const Evidence& evidence) { parts_.exchange.show(evidence, what); });
   }
@@ -309,6 +343,7 @@ class RankWatchdog : public Watchdog {
   StackWatch stacks_;
   RecordCollector records_;
   ActivityWatch activity_;
+  UsageWatch usage_;
   std::optional<HangEvidence> evidence_;       // destroyed by finish()
   std::optional<HangEvidence> look_evidence_;  // takes the stacks for look()
   std::vector<std::function<void(const HangNews& news)>> looks_;
@@ -322,6 +357,8 @@ class RankWatchdog : public Watchdog {
   bool asked_of_difference_ = false;
   bool told_difference_ = false;
   Clock::time_point looked_at_ = Clock::now();
+  Clock::time_point next_states_;
+  Clock::time_point next_usage_;
   std::unique_ptr<net::Watch> sample_timer_;
 };
 

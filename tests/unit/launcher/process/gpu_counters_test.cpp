@@ -50,3 +50,28 @@ TEST_CASE("what cannot be read of a GPU is not known of the rank") {
   CHECK_FALSE(gpus_of_rank(node_gpus, {}, "0,1"));
   CHECK(gpus_of_rank(node_gpus, {}, "1") == GpuSample{90, 2000});
 }
+
+TEST_CASE("the views show the use of the GPUs that a rank uses, and the memory that its processes hold") {
+  std::vector<GpuCounters> node_gpus = kNodeGpus;
+  node_gpus[1].holders = {{100, 3000}, {101, 4000}, {9, 500}};
+  const std::vector<pid_t> processes = {100, 101};
+  CHECK(gpu_use_of_rank(node_gpus, processes, "0,1") == RankGpuUse{0.9, 7000});
+  node_gpus[1].holders[0].bytes.reset();
+  CHECK(gpu_use_of_rank(node_gpus, processes, "0,1") == RankGpuUse{0.9, std::nullopt});
+}
+
+TEST_CASE("a rank that uses no GPU yet shows the only one that it sees, and none of several") {
+  const std::vector<pid_t> processes = {7};
+  CHECK(gpu_use_of_rank(kNodeGpus, processes, "0") == RankGpuUse{0.07, std::nullopt});
+  CHECK(gpu_use_of_rank(kNodeGpus, processes, "0,1") == RankGpuUse{});
+  CHECK(gpu_use_of_rank(kNodeGpus, processes, std::nullopt) == RankGpuUse{});
+  CHECK(gpu_use_of_rank(kNodeGpus, processes, "") == RankGpuUse{});
+  CHECK(gpu_use_of_rank(kNodeGpus, processes, "MIG-1") == RankGpuUse{});
+}
+
+TEST_CASE("in a container the memory of a GPU belongs to its rank if one process holds all of it") {
+  std::vector<GpuCounters> node_gpus = {{"GPU-aa", 50, 1000, {}, {{70'000, 3000}}, true}};
+  CHECK(gpu_use_of_rank(node_gpus, std::vector<pid_t>{7}, "0") == RankGpuUse{0.5, 3000});
+  node_gpus[0].holders.push_back({70'001, 1000});
+  CHECK(gpu_use_of_rank(node_gpus, std::vector<pid_t>{7}, "0") == RankGpuUse{0.5, std::nullopt});
+}

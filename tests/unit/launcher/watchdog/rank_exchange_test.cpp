@@ -133,3 +133,32 @@ TEST_CASE("the coordinator knows what was shown last and waits for the evidence 
   exchange.begin(nodes, two_nodes());
   CHECK(exchange.far().empty());
 }
+
+TEST_CASE("what ranks of other nodes use is no news of their state") {
+  FakeChannel nodes(true);
+  RankExchange exchange;
+  exchange.begin(nodes, two_nodes());
+  exchange.ask_for_usage();
+  CHECK(nodes.asked == std::vector{wire::Subject::usage});
+  RankView used = rank(2, 1);
+  used.usage.emplace().rss_bytes = 4096;
+  const auto usage = [&](const std::string& node) {
+    exchange.shown({7, node, 0s, wire::Subject::usage, show_usage(std::vector{used})});
+  };
+  usage("b");
+  CHECK_FALSE(exchange.take_usage_news());  // the rank is not known yet
+  const auto ranks = [&] {
+    exchange.shown({7, "b", 0s, wire::Subject::ranks, show_ranks(std::vector{rank(2, 1)}, ShownCalls::digest)});
+  };
+  ranks();
+  CHECK(exchange.take_news());
+  usage("c");
+  CHECK_FALSE(exchange.take_usage_news());  // it runs on another node
+  usage("b");
+  CHECK(exchange.take_usage_news());
+  CHECK_FALSE(exchange.take_usage_news());
+  CHECK_FALSE(exchange.take_news());
+  CHECK(exchange.far().at(2).usage == used.usage);
+  ranks();
+  CHECK(exchange.far().at(2).usage == used.usage);  // a later view of the rank does not contain it
+}

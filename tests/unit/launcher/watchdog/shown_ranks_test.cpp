@@ -99,3 +99,23 @@ TEST_CASE("evidence arrives as it was taken and what is too long is left out wit
   CHECK(text.size() < 1 << 20);
   CHECK(read_evidence(text).stacks.at(0).missing.back() == "too large to send; the dump on its node has it");
 }
+
+TEST_CASE("what the ranks of a node use is seen on another with that one's clock") {
+  std::vector<RankView> ranks(3);
+  ranks[0].rank = 4;
+  ranks[0].usage = RankUsage{1.5, 4096, std::nullopt, 77, 12, 9'000'000'000};
+  ranks[1].rank = 5;
+  ranks[2].rank = 6;
+  ranks[2].usage = RankUsage{};
+  RankUsage expected = *ranks[0].usage;
+  expected.printed_at = 7'000'000'000;
+  CHECK(read_usage(show_usage(ranks), 2s) == std::map<int, RankUsage>{{4, expected}, {6, RankUsage{}}});
+}
+
+TEST_CASE("text that says nothing of what ranks use is ignored") {
+  for (const char* text :
+       {"", "x", "{}", "[1]", "[[]]", "[[\"a\",1,1,1,1,1,1]]", "[[4,1,1,1,1,1]]", "[[4,{},1,1,1,1,1]]"}) {
+    CAPTURE(text);
+    CHECK(read_usage(text, 0s).empty());
+  }
+}

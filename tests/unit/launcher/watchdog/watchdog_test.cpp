@@ -71,8 +71,25 @@ RankView rank(int number, std::uint64_t fingerprint, int size) {
   return view;
 }
 
+// Takes what the watchdog passes on, and ends the loop when a sample satisfies the test.
+class UsageSink : public RankSink {
+ public:
+  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds, std::uint64_t) override {
+    if (is_enough(ranks)) loop->stop();
+  }
+  void nothing_new(std::chrono::nanoseconds, std::uint64_t) override { ++quiet_samples; }
+  void add_records(const RankRecords&) override {}
+  bool wants_processes() const override { return wants; }
+  bool wants_records() const override { return false; }
+
+  net::EventLoop* loop = nullptr;
+  std::function<bool(std::span<const RankView>)> is_enough;
+  bool wants = true;
+  int quiet_samples = 0;
+};
+
 struct Rig {
-  explicit Rig(int nodes, bool is_coordinator = true, const HangPlan& hang = {}) {
+  explicit Rig(int nodes, bool is_coordinator = true, const HangPlan& hang = {}, RankSink* other = nullptr) {
     plan.workers = 2;
     plan.hang = hang;
     place.node_count = nodes;
@@ -85,7 +102,7 @@ struct Rig {
       told.push_back(item);
       loop.stop();
     };
-    watchdog = make_watchdog({loop, processes, output, plan, exchange, [](const LogLine&) {}, news, &sink}, place);
+    watchdog = make_watchdog({loop, processes, output, plan, exchange, [](const LogLine&) {}, news, other == nullptr ? &sink : other}, place);
     for (int i = 0; i < 2; ++i) watchdog->started(i, {});
   }
 
@@ -223,4 +240,47 @@ TEST_CASE("a worker that was not started in this attempt has made no progress in
   const auto next = make_watchdog({rig.loop, rig.processes, rig.output, rig.plan, rig.exchange, {}, {}}, rig.place);
   next->started(0, {});
   CHECK(next->finish().progress == wire::Progress::none);
+}
+
+TEST_CASE("a view of the job gets what the ranks of all nodes use, although nothing else has changed") {
+  UsageSink sink;
+  Rig rig(2, true, {}, &sink);
+  sink.loop = &rig.loop;
+  sink.is_enough = [&](std::span<const RankView> ranks) {
+    if (ranks.size() < 4) return false;
+    return ranks[0].usage && ranks[3].usage && sink.quiet_samples > 0;
+  };
+  rig.watchdog->begin();
+  std::vector<RankView> others = {rank(2, 5, 4), rank(3, 5, 4)};
+  rig.other_node_shows(others);
+  others[1].usage.emplace().rss_bytes = 4096;
+  rig.exchange.shown({7, "b", 0s, wire::Subject::usage, show_usage(others)});
+  rig.waits();
+  CHECK(sink.quiet_samples > 0);
+  CHECK(rig.channel.asked == std::vector{wire::Subject::usage});
+}
+
+TEST_CASE("nothing is measured if no view wants it") {
+  UsageSink sink;
+  Rig rig(2, true, {}, &sink);
+  sink.loop = &rig.loop;
+  sink.wants = false;
+  bool has_usage = false;
+  sink.is_enough = [&](std::span<const RankView> ranks) {
+    for (const RankView& view : ranks) has_usage = has_usage || view.usage;
+    return sink.quiet_samples > 3;
+  };
+  rig.watchdog->begin();
+  rig.waits();
+  CHECK_FALSE(has_usage);
+  CHECK(rig.channel.asked.empty());
+}
+
+TEST_CASE("another node shows what its ranks use when it is asked") {
+  Rig rig(2, /*is_coordinator=*/false);
+  rig.watchdog->begin();
+  rig.exchange.on_asked(wire::Subject::usage);
+  REQUIRE(rig.channel.shown.size() == 1);
+  CHECK(rig.channel.shown[0].first == wire::Subject::usage);
+  CHECK(read_usage(rig.channel.shown[0].second, 0s).size() == 2);
 }
