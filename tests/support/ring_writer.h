@@ -46,7 +46,7 @@ class RingWriter {
 
   void name(std::uint8_t index, const std::string& text) {
     text.copy(ring->names[index].text.data(), ring->names[index].text.size());
-    ring->names[index].hash = 1;
+    ring->names[index].hash = wire::kNameIsWritten + 1;
   }
 
   wire::RecordRingLayout* const ring;

@@ -117,7 +117,8 @@ std::uint16_t RecordRing::group_at(std::uint8_t place, const wire::StatusPageLay
   if (index != 0) return index;
   const wire::PageGroup& group = page->groups[place];
   const int size = group.size;
-  if (group.in_use.load(kAcquire) == wire::kPageFree || size < 1) return 0;
+  // The entry of a group that the program has left keeps its data until another group needs it.
+  if (size < 1) return 0;
   index = static_cast<std::uint16_t>(taken.groups.size());
   taken.groups.push_back({group.identity, ring_text(group.name), size});
   return index;
@@ -128,7 +129,7 @@ std::uint16_t RecordRing::name_at(std::uint8_t place, RankRecords& taken) {
   std::uint16_t& index = names_[place];
   if (index != 0) return index;
   const wire::RingName& name = ring_->names[place];
-  if (name.hash.load(kAcquire) == 0) return 0;
+  if (name.hash.load(kAcquire) <= wire::kNameIsWritten) return 0;
   index = static_cast<std::uint16_t>(taken.names.size());
   taken.names.push_back(ring_text(name.text));
   return index;

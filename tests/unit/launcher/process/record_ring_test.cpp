@@ -75,6 +75,17 @@ TEST_CASE("records are taken once with their groups and names") {
   CHECK(taken.names.at(taken.records[0].name) == "bucket 0");
 }
 
+TEST_CASE("records of a group that the program has left still name it") {
+  RecordRing ring(RecordMode::all, kStart);
+  RingWriter worker(ring.descriptor());
+  const auto page = page_with_group(3, 77, "world", 8);
+  worker.write(RecordKind::collective, 12, kStart + 10, kStart + 30, 3);
+  page->groups[3].in_use = wire::kPageFree;
+  const RankRecords taken = ring.take(page.get(), kStart + 60, true);
+  REQUIRE(taken.records.size() == 1);
+  CHECK(taken.groups.at(taken.records[0].group).name == "world");
+}
+
 TEST_CASE("a full ring drops records and counts them until the launcher has taken some") {
   RecordRing ring(RecordMode::all, kStart);
   RingWriter worker(ring.descriptor());
@@ -132,7 +143,8 @@ TEST_CASE("records that cannot be true are dropped and counted") {
   worker.write(RecordKind::collective, 1, kStart + 1, kStart + 2, 0, 99);
   worker.write(RecordKind::phase, 1, kStart + 1, kStart + 2, 0, 10);
   worker.write(RecordKind::phase, 1, kStart + 1, kStart + 2, 0, 9);
-  // A group or a name that does not exist costs only itself.
+  // A group or a name that does not exist, or that is being written, costs only itself.
+  worker.ring->names[9].hash = wire::kNameIsWritten;
   worker.write(RecordKind::collective, 1, kStart + 1, kStart + 2, 40, 0, 9);
   const auto page = page_with_group(3, 77, "world", 8);
   const RankRecords taken = ring.take(page.get(), kStart + kSecond, false);
