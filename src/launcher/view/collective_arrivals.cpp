@@ -69,7 +69,9 @@ std::optional<Lateness> lateness_of(std::vector<CollectiveArrival> arrivals) {
   lateness.last = *std::ranges::max_element(arrivals, {}, &CollectiveArrival::begin);
   std::erase_if(arrivals, [&](const CollectiveArrival& arrival) {
     const std::uint64_t doubt = arrival.clock_error + lateness.last.clock_error;
-    return lateness.last.begin - arrival.begin <= in_nanoseconds(limits::kTraceLeastWait) + doubt;
+    // The root of a broadcast waits for no rank. A record without an end may have waited.
+    const bool has_left = arrival.end > arrival.begin && arrival.end + doubt < lateness.last.begin;
+    return has_left || lateness.last.begin - arrival.begin <= in_nanoseconds(limits::kTraceLeastWait) + doubt;
   });
   if (arrivals.empty()) return std::nullopt;
   std::ranges::sort(arrivals, {}, &CollectiveArrival::begin);

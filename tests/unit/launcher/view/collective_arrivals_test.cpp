@@ -69,9 +69,18 @@ TEST_CASE("nothing is said about waits that the clocks cannot show") {
   CHECK(lateness_of({arrival(0, 5 * kMs, kMs), arrival(1, 8 * kMs, kMs)}));
 }
 
+TEST_CASE("a rank that has left before the last one came has not waited for it") {
+  CHECK_FALSE(lateness_of({arrival(0, 5 * kMs), arrival(1, 16 * kMs)}));
+  CollectiveArrival unknown = arrival(0, 5 * kMs);
+  unknown.end = unknown.begin;
+  CHECK(lateness_of({unknown, arrival(1, 16 * kMs)}));
+}
+
 TEST_CASE("a large group gets the arrows of its longest waits") {
   std::vector<CollectiveArrival> many;
-  for (int i = 0; i < 1000; ++i) many.push_back(arrival(i, static_cast<std::uint64_t>(i) * kMs));
+  for (int i = 0; i < 1000; ++i) {
+    many.push_back({i, 1, static_cast<std::uint64_t>(i) * kMs, 2000 * kMs, 0});
+  }
   const auto lateness = lateness_of(many);
   REQUIRE(lateness);
   CHECK(lateness->last.rank == 999);
