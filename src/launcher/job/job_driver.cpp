@@ -124,6 +124,7 @@ void JobDriver::show(const Shown& shown) {
     return parts_.workers.show_of_node(shown.from, which, shown.text);
   }
   exchange_.shown(shown);
+  if (phase_ == Phase::ended && !watchdog_->awaits_records()) post(AttemptOver{});
   // The difference is judged at once: the coordinator must know it before the end of the node's workers.
   if (phase_ != Phase::running && shown.what != wire::Subject::records) judge_late_difference();
 }
@@ -307,7 +308,9 @@ void JobDriver::handle(const OutputShown&) {
   what_follows_.clear();
   phase_ = Phase::ended;
   nodes_->workers_ended(progress_, outcome_.has_saved);
-  post(AttemptOver{});
+  // The last records of other nodes usually arrive with the end of their workers.
+  if (!watchdog_->awaits_records()) return post(AttemptOver{});
+  alarm_ = parts_.timers.at(parts_.timers.now() + limits::kRecordsLastWait, [this] { post(AttemptOver{}); });
 }
 
 void JobDriver::handle(const AttemptFollows& turn) {
@@ -317,6 +320,8 @@ void JobDriver::handle(const AttemptFollows& turn) {
 }
 
 void JobDriver::handle(const AttemptOver&) {
+  if (phase_ != Phase::ended) return;  // the records have arrived in time
+  alarm_.reset();
   phase_ = Phase::waiting;
   if (leave_) what_follows_ = leave_->not_restarted;
   parts_.observer.attempt_ended(outcome_, what_follows_, /*is_last=*/leave_ && !parts_.plan.nodes.several());
@@ -329,10 +334,6 @@ void JobDriver::judge_late_difference() {
 }
 
 // --- These functions act between attempts, and at the end.
-
-std::optional<SignalArrived> JobDriver::request_in(const Event& event) const {
-  return launcher::request_in(event, parts_.plan.ending_signals);
-}
 
 std::optional<SignalArrived> JobDriver::note_request(const Event& event) {
   const auto request = request_in(event);
@@ -372,11 +373,6 @@ void JobDriver::is_asked_while_waiting(const Event& event) {
 void JobDriver::leave_at_once(const wire::Cause& cause) {
   if (!leave_) leave_ = cause;
   in_haste_ = true;
-}
-
-void JobDriver::leave() {
-  phase_ = Phase::leaving;
-  if (in_haste_ || nodes_->is_through()) finish();
 }
 
 void JobDriver::finish() {

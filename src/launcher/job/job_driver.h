@@ -137,12 +137,17 @@ class JobDriver {
   void judge_late_difference();
 
   // --- These functions act between attempts, and at the end.
-  std::optional<SignalArrived> request_in(const Event& event) const;
+  std::optional<SignalArrived> request_in(const Event& event) const {
+    return launcher::request_in(event, parts_.plan.ending_signals);
+  }
   std::optional<SignalArrived> note_request(const Event& event);
   bool is_asked_to_end() const;
   void is_asked_while_waiting(const Event& event);
   void leave_at_once(const wire::Cause& cause);
-  void leave();
+  void leave() {
+    phase_ = Phase::leaving;
+    if (in_haste_ || nodes_->is_through()) finish();
+  }
   void finish();
   void end_with(base::Result<JobOutcome> result);
 

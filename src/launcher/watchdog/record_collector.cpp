@@ -103,6 +103,7 @@ void RecordCollector::send(ShownRecords shown) {
 
 void RecordCollector::shown(const Shown& message) {
   ShownRecords shown = read_records(message.text);
+  shown.is_last ? void(sending_.erase(message.from)) : void(sending_.insert(message.from));
   ClockOffset& clock = clocks_[message.from];
   if (shown.asked_at != 0) {
     clock.add({shown.asked_at, shown.received_at, shown.answered_at, monotonic(Clock::now())});

@@ -32,6 +32,8 @@ class RecordCollector {
   void look(Clock::time_point now);
   // All workers of this node have ended: takes their last records, and sends them without a request.
   void finish();
+  // Returns whether other nodes that have sent records have not sent their last ones.
+  bool awaits_last() const { return is_wanted_here() && !sending_.empty(); }
 
  private:
   bool is_wanted_here() const { return sink_ != nullptr && sink_->wants_records(); }
@@ -58,6 +60,7 @@ class RecordCollector {
 
   // --- The coordinator uses these.
   Clock::time_point next_request_;
+  std::set<std::uint64_t> sending_;              // nodes that have sent records, and not their last ones
   std::map<std::uint64_t, ClockOffset> clocks_;  // by node
 };
 

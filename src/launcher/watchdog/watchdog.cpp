@@ -126,6 +126,8 @@ class RankWatchdog : public Watchdog {
     return report;
   }
 
+  bool awaits_records() const override { return records_.awaits_last(); }
+
   std::optional<HangNews> decided() override { return evidence_->take_decided(); }
 
   std::optional<Verdict> unfinished(int local_rank, bool failed_too) override {

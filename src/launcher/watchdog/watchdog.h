@@ -46,6 +46,8 @@ class Watchdog {
   virtual void end() = 0;
   // Called when all workers have ended. Returns a report on the attempt.
   virtual WatchReport finish() = 0;
+  // Call this after finish(). Returns whether other nodes are expected to send further records of the attempt.
+  virtual bool awaits_records() const { return false; }
 
   // Returns the hang for which the job is about to be terminated, once. Returns std::nullopt if there is none.
   virtual std::optional<HangNews> decided() { return std::nullopt; }

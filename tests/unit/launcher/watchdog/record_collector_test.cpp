@@ -236,3 +236,21 @@ TEST_CASE("messages that are no records do no harm") {
   node.exchange.shown({7, "b", 0s, wire::Subject::records, "garbage"});
   CHECK(node.sink.all.empty());
 }
+
+TEST_CASE("the last records of nodes that have sent some are awaited") {
+  Node node(3, true, true);
+  CHECK_FALSE(node.collector->awaits_last());
+  const auto shows = [&](std::uint64_t from, bool is_last) {
+    node.exchange.shown({from, "b", 0s, wire::Subject::records, show_records({1, 2, 3, is_last, {}})});
+  };
+  shows(7, false);
+  shows(8, false);
+  CHECK(node.collector->awaits_last());
+  shows(7, true);
+  CHECK(node.collector->awaits_last());
+  node.sink.wants = false;
+  CHECK_FALSE(node.collector->awaits_last());
+  node.sink.wants = true;
+  shows(8, true);
+  CHECK_FALSE(node.collector->awaits_last());
+}
