@@ -17,6 +17,7 @@
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/report/job_reporter.h"
+#include "launcher/view/job_history.h"
 #include "launcher/watchdog/watchdog.h"
 
 namespace ddp::launcher {
@@ -66,6 +67,35 @@ SignalArrived connection_lost(const LaunchPlan& plan) {
   const bool has_hangup = ending.empty() || base::contains(ending, SIGHUP);
   return {has_hangup ? SIGHUP : ending.front(), "the connection to the launcher that started the job is lost"};
 }
+
+// Passes what the watchdog sees to the history of the attempt.
+class HistorySink : public RankSink {
+ public:
+  HistorySink(const LaunchPlan& plan, bool is_wanted) : plan_(plan), is_wanted_(is_wanted) {}
+
+  void begin(const Placement& placement) {
+    if (is_wanted_) history_.begin_attempt(placement, node_name(plan_.host_name, placement), now());
+  }
+  AttemptHistory end() { return history_.end_attempt(now()); }
+
+  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) override {
+    history_.add_sample(ranks, elapsed, now);
+  }
+  void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) override { history_.nothing_new(elapsed, now); }
+  void add_records(const RankRecords& records) override { history_.add_records(records); }
+  bool wants_processes() const override { return false; }
+  bool wants_records() const override { return is_wanted_ && plan_.recording != Recording::off; }
+
+ private:
+  static std::uint64_t now() {
+    return static_cast<std::uint64_t>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+  }
+
+  const LaunchPlan& plan_;
+  const bool is_wanted_;
+  JobHistory history_;
+};
 
 // Runs the supervisor until its end, for which the guardian waits.
 base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
@@ -120,6 +150,8 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
   write = reporter.observer().log;
+  HistorySink history(shared.plan, !shared.plan.event_log.empty() || !shared.plan.report_file.empty());
+  reporter.history = [&history] { return history.end(); };
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   const auto workers = make_worker_group(
       *processes, shared.plan, shared.directory, output, [&] { loop.poll(); },
@@ -127,8 +159,10 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
   const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
                                  std::function<void(const HangNews&)> news) {
-    return make_watchdog({loop, *processes, output, shared.plan, exchange, reporter.observer().log, std::move(news)},
-                         placement);
+    history.begin(placement);
+    return make_watchdog(
+        {loop, *processes, output, shared.plan, exchange, reporter.observer().log, std::move(news), &history},
+        placement);
   };
   if (const auto failure = reporter.begin()) {
     log.write_last({LogLevel::error, LogSource::launcher, failure->message});

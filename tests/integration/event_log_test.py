@@ -50,6 +50,14 @@ UNSEEN = {
        for name in ("name", "size", "called", "started", "finished", "gpu", "calls")},
     **{("gpu_at", name): "needs a GPU" for name in ("queued", "started", "finished")},
     **{("call_at", name): "needs a worker with the runtime" for name in ("number", "call", "name", "place")},
+    ("history", "ranks_left_out"): "needs 16,385 ranks: job_history_test.cpp",
+    ("history_rank", "waited_for"): "needs a worker with the runtime: report_test.py",
+    **{("history_rank", name): "needs a worker with the runtime: history_json_test.cpp"
+       for name in ("step_median_seconds", "step_p99_seconds", "dropped")},
+    **{("history_collective", name): "needs a worker with the runtime: history_json_test.cpp"
+       for name in ("operation", "name", "group", "size", "count", "matched", "bytes", "median_seconds", "p99_seconds",
+                    "longest_seconds", "gpu_median_seconds", "transfer_median_seconds", "algorithm_bytes_per_second",
+                    "bus_bytes_per_second", "last_rank", "last_count")},
     ("process", "rank"): "needs a worker that survives SIGKILL",
     ("process", "pid"): "needs a worker that survives SIGKILL",
 }
@@ -180,7 +188,9 @@ def success(folder: pathlib.Path) -> None:
     run = Run(folder, f"--log-dir={folder}/logs", *shell("exit 0")).finish(0)
     kinds = [event["event"] for event in run.events]
     assert kinds[:2] == ["job_started", "attempt_started"] and kinds[-2:] == ["attempt_ended", "job_ended"], kinds
-    assert sorted(kinds[2:-2]) == ["worker_ended"] * 2 + ["worker_started"] * 2, kinds
+    # The message is about OMP_NUM_THREADS.
+    assert sorted(kinds[2:-2]) == ["history", "message"] + ["worker_ended"] * 2 + ["worker_started"] * 2, kinds
+    assert kinds[-3] == "history" and "OMP_NUM_THREADS" in run.named("message")[0]["text"], kinds
     assert {event["exit_code"] for event in run.named("worker_ended")} == {0}
     assert run.events[0]["arguments"] == ["sh", "-c", "exit 0"]
     assert pathlib.Path(run.events[0]["log_directory"]).is_dir()
@@ -213,7 +223,11 @@ def words_that_are_not_utf8(folder: pathlib.Path) -> None:
 
 
 def a_crash(folder: pathlib.Path) -> None:
-    run = Run(folder, "--core=off", *shell("[ $RANK = 0 ] && kill -SEGV $$; sleep 1000")).finish(139)
+    run = Run(folder, "--core=off", f"--log-dir={folder}/logs",
+              *shell("[ $RANK = 0 ] && echo last words && kill -SEGV $$; sleep 1000")).finish(139)
+    (end,) = run.named("attempt_ended")
+    assert end["last_lines"] == ["last words"] and end["text"] == run.summary["text"], end
+    assert pathlib.Path(end["log_file"]).read_text() == "last words\n", end
     assert run.summary["cause"]["signal"] == "SIGSEGV", run.summary
     assert run.summary["core"].startswith(("none", "with ")), run.summary
     assert "killed by SIGSEGV" in run.summary["text"][0]

@@ -16,6 +16,8 @@
 #include "launcher/report/core_location.h"
 #include "launcher/report/event_text.h"
 #include "launcher/report/hang_report.h"
+#include "launcher/report/history_json.h"
+#include "launcher/report/html/html_report.h"
 #include "launcher/report/job_json.h"
 #include "launcher/report/straggler_report.h"
 #include "wire/worker_env.h"
@@ -76,7 +78,13 @@ std::optional<base::Failure> JobReporter::begin() {
   }
   std::error_code error;
   const std::string directory = std::filesystem::current_path(error).string();
-  return events_.begin(job_started_line(plan_, {log_directory(), directory, describe_system()}, wall_now()));
+  const std::string& report = plan_.report_file;
+  if (!report.empty()) {
+    if (auto failure = check_report(report, "--report=" + report)) return failure;
+  }
+  const std::string line = job_started_line(plan_, {log_directory(), directory, describe_system()}, wall_now());
+  if (!report.empty()) memory_.add(line);
+  return events_.begin(line);
 }
 
 JobObserver JobReporter::observer() {
@@ -95,6 +103,7 @@ JobObserver JobReporter::observer() {
 void JobReporter::attempt_began(const Placement& placement) {
   placement_ = placement;
   dumps_ = 0;
+  write_event(attempt_started_line(plan_, placement, wall_now()));
   if (attempts_++ == 0) {
     const std::string logs = log_directory();
     say(LogLevel::info, start_line(plan_, placement) + (logs.empty() ? "" : ", logs " + logs));
@@ -105,7 +114,20 @@ void JobReporter::attempt_began(const Placement& placement) {
   say(LogLevel::debug, "attempt " + std::to_string(placement.attempt) + " begins: ranks " +
                            std::to_string(placement.first_rank) + " to " + std::to_string(last) + " of " +
                            std::to_string(placement.world_size));
-  events_.write(attempt_started_line(plan_, placement, wall_now()));
+}
+
+void JobReporter::write_event(const std::string& line) {
+  if (!plan_.report_file.empty()) memory_.add(line);
+  events_.write(line);
+}
+
+// The first node knows the ranks of all nodes, so it writes the report.
+void JobReporter::write_html_report() {
+  const std::string& file = plan_.report_file;
+  if (file.empty() || placement_.node_rank != 0) return;
+  if (const auto failure = write_report(file, html_report(memory_.lines()), "--report=" + file)) {
+    say_last(LogLevel::error, failure->message);
+  }
 }
 
 void JobReporter::tell_notes() {
@@ -127,8 +149,8 @@ void JobReporter::say(const LogLine& line) {
 // The event log has hangs and the ends of attempts in lines of their own.
 void JobReporter::log_message(const LogLine& line) {
   const bool counts = line.level == LogLevel::note || line.level == LogLevel::warning || line.level == LogLevel::error;
-  if (!counts || line.source == LogSource::hangs || is_ending_ || !events_.is_open()) return;
-  events_.write(message_line(plan_, node_name(plan_.host_name, placement_), line, wall_now()));
+  if (!counts || line.source == LogSource::hangs || is_ending_ || !wants_events()) return;
+  write_event(message_line(plan_, node_name(plan_.host_name, placement_), line, wall_now()));
 }
 
 void JobReporter::say_last(LogLevel level, const std::string& text) {
@@ -143,7 +165,7 @@ void JobReporter::log_event(const Event& event) {
   lines_.print();
   if (const auto line = log_.wants(LogLevel::debug) ? event_text(event, placement_.first_rank) : std::nullopt)
     say(*line);
-  if (!events_.is_open()) return;
+  if (!wants_events()) return;
   if (const auto* arrived = std::get_if<SignalArrived>(&event)) {
     // The guardian sends SIGCONT after any event that ends the job. It may arrive after the end, and continues no
     // process.
@@ -151,7 +173,7 @@ void JobReporter::log_event(const Event& event) {
     if (arrived->signal == SIGTSTP) stopped_ = true;
     if (arrived->signal == SIGCONT) stopped_ = false;
   }
-  events_.write(event_line(plan_, placement_, event, wall_now(), text));
+  write_event(event_line(plan_, placement_, event, wall_now(), text));
 }
 
 std::vector<std::string> JobReporter::tell(const HangNews& news) {
@@ -211,7 +233,10 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   // several nodes, a node does not know here whether its attempt was the last one.
   if (failed_before && !is_last && !plan_.nodes.several()) text_ = {text_.front() + ", as in the previous attempt"};
   if (!next.empty()) text_.push_back("  " + next);
-  events_.write(attempt_ended_line(plan_, placement_, {outcome, next, evidence_, text_}, wall_now()));
+  if (history && wants_events()) {
+    write_event(history_line(plan_, node_name(plan_.host_name, placement_), history(), wall_now()));
+  }
+  write_event(attempt_ended_line(plan_, placement_, {outcome, next, evidence_, text_}, wall_now()));
   const LogLevel level = level_of(outcome);
   is_ending_ = true;
   for (const std::string& line : text_) is_last ? say_last(level, line) : say(level, line);
@@ -239,9 +264,10 @@ void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::st
                    launcher_failure,
                    node_name(plan_.host_name, placement_),
                    text_};
-  events_.write(job_ended_line(plan_, end, wall_now()));
+  write_event(job_ended_line(plan_, end, wall_now()));
   lines_.finish();
   if (const auto failure = pass_error_upwards(outcome, exit_code)) say_last(LogLevel::error, failure->message);
+  write_html_report();
   if (plan_.summary_file.empty()) return;
   const SummaryInput input{plan_, outcome, end, log_directory(), evidence_, text_};
   const std::string& file = plan_.summary_file;

@@ -13,9 +13,11 @@
 #include "launcher/log/line_file.h"
 #include "launcher/log/log.h"
 #include "launcher/process/run_directory.h"
+#include "launcher/report/event_memory.h"
 #include "launcher/report/failure_summary.h"
 #include "launcher/report/line_queue.h"
 #include "launcher/report/report_file.h"
+#include "launcher/view/history_data.h"
 
 namespace ddp::launcher {
 
@@ -25,6 +27,9 @@ class JobReporter {
 
   // `last_lines` returns the last lines of a worker's output in the attempt that has just ended.
   JobReporter(const LaunchPlan& plan, const RunDirectory& directory, Log& log, LineFile events, LastLines last_lines);
+
+  // Returns the history of the attempt that has just ended. It is called before the end of the attempt is reported.
+  std::function<AttemptHistory()> history;
 
   // Begins the event log. Returns the reason if that fails, or if the summary could not be written at the end. Must be
   // called before anything is started.
@@ -39,6 +44,9 @@ class JobReporter {
 
  private:
   void attempt_began(const Placement& placement);
+  bool wants_events() const { return events_.is_open() || !plan_.report_file.empty(); }
+  void write_event(const std::string& line);
+  void write_html_report();
   void log_event(const Event& event);
   void log_message(const LogLine& line);
   void tell_notes();
@@ -59,6 +67,7 @@ class JobReporter {
   Log& log_;
   LineFile events_;
   LastLines last_lines_;
+  EventMemory memory_;  // the lines of the event log, for --report
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int attempts_ = 0;  // number of attempts that have begun
   bool has_told_notes_ = false;

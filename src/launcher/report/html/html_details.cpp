@@ -108,8 +108,9 @@ std::string start_section(const RunRecord& run) {
       "<section id=start class=card>\n<h2>How it was started</h2>\n<pre>" + html_text(command) + "</pre>\n";
   if (!run.directory.empty()) html += "<p>In the directory <code>" + html_text(run.directory) + "</code></p>\n";
   html += "<h3>To start it again</h3>\n<pre id=again>" +
-          html_text(directory + quoted_variables(run.variables) + command) +
-          "</pre>\n<p class=soft>Values of secrets are shown as ***. Replace them before you run the line.</p>\n";
+          html_text(directory + quoted_variables(run.variables) + command) + "</pre>\n";
+  const bool has_secret = command.find("***") != std::string::npos;
+  if (has_secret) html += "<p class=soft>Secrets are shown as ***. Replace them before you run the line.</p>\n";
   return html + "</section>\n";
 }
 

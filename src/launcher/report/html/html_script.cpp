@@ -79,6 +79,7 @@ const char* const kReportScript = R"js(
   // Zooms all charts of ranks together.
   const charts = all(".zoomable");
   const unit = (seconds) => {
+    if (seconds === 0) return "0 s";
     if (seconds < 1e-3) return `${Math.round(seconds * 1e6)} µs`;
     if (seconds < 1) return `${Number((seconds * 1e3).toPrecision(4))} ms`;
     if (seconds < 60) return `${Number(seconds.toPrecision(4))} s`;

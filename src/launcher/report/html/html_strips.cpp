@@ -141,12 +141,14 @@ double length_of(const AttemptHistory& history) {
 std::string chart(const Strips& strips, bool is_last) {
   const AttemptHistory& history = *strips.attempt->history;
   const std::string prefix = is_last ? "" : "attempt-" + std::to_string(strips.attempt->number) + "-";
-  std::string html =
-      "<div class=\"chart strips zoomable\" tabindex=0 role=group aria-label=\"States of the ranks over time\" "
-      "data-attempt=" +
-      std::to_string(strips.attempt->number) + " data-seconds=" + plain_number(length_of(history)) +
-      ">\n<div class=\"row axis\"><div class=label>time</div><div class=track>" + axis_html(length_of(history)) +
-      "</div></div>\n";
+  constexpr std::size_t kMany = 200;  // rows that the browser need not draw before they are visible
+  const std::string many = history.ranks.size() > kMany ? " many" : "";
+  std::string html = "<div class=\"chart strips zoomable" + many +
+                     "\" tabindex=0 role=group aria-label=\"States of the ranks over time\" "
+                     "data-attempt=" +
+                     std::to_string(strips.attempt->number) + " data-seconds=" + plain_number(length_of(history)) +
+                     ">\n<div class=\"row axis\"><div class=label>time</div><div class=track>" +
+                     axis_html(length_of(history)) + "</div></div>\n";
   for (std::size_t i = 0; i < history.ranks.size(); ++i) {
     const RankHistory& rank = history.ranks[i];
     const std::string number = std::to_string(rank.rank);

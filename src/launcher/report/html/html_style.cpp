@@ -76,7 +76,7 @@ ul.plain li { margin: .35rem 0; overflow-wrap: anywhere; }
 .scroll { overflow: auto; }
 .tall { max-height: 32rem; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .38rem .8rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+th, td { padding: .38rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 td { overflow-wrap: break-word; }
 thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .tall thead th { position: sticky; top: 0; z-index: 1; background: var(--card); box-shadow: inset 0 -1px var(--line); }
@@ -96,9 +96,9 @@ th[aria-sort=descending] button::after { content: " ↓"; }
 .chart { overflow: auto; max-height: 30rem; border: 1px solid var(--line); border-radius: 6px; }
 .row {
   display: grid; grid-template-columns: var(--label) 1fr; align-items: center;
-  width: calc(var(--label) + (100% - var(--label)) * var(--zoom)); min-width: 100%; content-visibility: auto;
-  contain-intrinsic-size: auto 1.5rem;
+  width: calc(var(--label) + (100% - var(--label)) * var(--zoom)); min-width: 100%;
 }
+.many .row { content-visibility: auto; contain-intrinsic-size: auto 1.5rem; }
 .row + .row { border-top: 1px solid var(--line); }
 .label {
   position: sticky; left: 0; z-index: 2; height: 100%; padding: .15rem .7rem; overflow: hidden; background: var(--card);
@@ -109,7 +109,8 @@ th[aria-sort=descending] button::after { content: " ↓"; }
 .label em { color: var(--bad); font-style: normal; font-weight: 600; }
 .track { position: relative; height: 1.4rem; }
 .strips .track { height: 1.55rem; padding: 1px 0; }
-.axis { position: sticky; top: 0; z-index: 3; background: var(--card); content-visibility: visible; }
+.axis { position: sticky; top: 0; z-index: 3; background: var(--card); }
+.many .axis { content-visibility: visible; }
 .axis .track { cursor: crosshair; touch-action: pan-y; user-select: none; overflow: hidden; }
 .tick { position: absolute; top: 0; bottom: 0; padding-left: .35rem; border-left: 1px solid var(--line); color: var(--soft);
   font-size: .76rem; line-height: 1.4rem; white-space: nowrap; }

@@ -115,11 +115,15 @@ std::string verdict_section(const RunRecord& run) {
             base::counted(static_cast<std::int64_t>(run.attempts.size()), "attempt") + ", " +
             seconds_text(run.seconds) + "</p>\n";
   } else if (text.empty() && stall != nullptr) {
-    html += text_html(stall->text);
+    html += text_html({stall->text.empty() ? stall->state : stall->text.front()});
   } else if (text.empty()) {
     html += "<p class=headline>The end of the job is not known.</p>\n";
   } else {
     html += text_html(text);
+  }
+  if (stall != nullptr && stall->text.size() > 1 && stall->text != text) {
+    html += "<details open><summary>What the ranks were doing " + seconds_text(stall->time) +
+            " after the start</summary>\n<pre>" + html_lines(stall->text) + "</pre>\n</details>\n";
   }
   if (last != nullptr) {
     const bool is_open = !last->end && stall != nullptr;
