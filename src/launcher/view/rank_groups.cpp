@@ -5,6 +5,7 @@
 #include <compare>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "base/text.h"
@@ -100,11 +101,11 @@ void add_to_group(RankGroup& group, const RankGroup& single) {
 }
 
 // Returns a number that is lower for rows that come first.
-double place_of(const RankGroup& group, RankOrder order, bool has_stall) {
+double place_of(const RankGroup& group, RankOrder order, bool is_stalled) {
   const RankRow& row = group.figures;
   switch (order) {
     case RankOrder::automatic:
-      return has_stall ? (group.is_culprit ? -2 : -row.waited_for) : 0;
+      return is_stalled ? (group.is_culprit ? -2 : -row.waited_for) : 0;
     case RankOrder::rank:
       return 0;
     case RankOrder::state:
@@ -136,14 +137,18 @@ double comparable(double place) {
 
 }  // namespace
 
+bool has_stall(const JobSnapshot& snapshot) {
+  return !snapshot.stall.empty() || !snapshot.culprits.empty();
+}
+
 bool is_waited_for(const RankRow& rank) {
   return rank.waited_for >= kMarkedShare;
 }
 
-void sort_ranks(std::vector<RankGroup>& groups, RankOrder order, bool has_stall) {
+void sort_ranks(std::vector<RankGroup>& groups, RankOrder order, bool is_stalled) {
   std::ranges::stable_sort(groups, [&](const RankGroup& a, const RankGroup& b) {
-    return std::tuple(comparable(place_of(a, order, has_stall)), a.ranks.front()) <
-           std::tuple(comparable(place_of(b, order, has_stall)), b.ranks.front());
+    return std::tuple(comparable(place_of(a, order, is_stalled)), a.ranks.front()) <
+           std::tuple(comparable(place_of(b, order, is_stalled)), b.ranks.front());
   });
 }
 
@@ -153,11 +158,11 @@ std::vector<RankGroup> single_ranks(const JobSnapshot& snapshot, std::string_vie
     if (!matches(rank, filter)) continue;
     singles.push_back({{rank.rank}, rank, std::ranges::find(snapshot.culprits, rank.rank) != snapshot.culprits.end()});
   }
-  sort_ranks(singles, order, !snapshot.stall.empty() || !snapshot.culprits.empty());
+  sort_ranks(singles, order, has_stall(snapshot));
   return singles;
 }
 
-std::optional<std::vector<RankGroup>> joined(const std::vector<RankGroup>& singles, std::size_t most) {
+std::vector<RankGroup> joined(const std::vector<RankGroup>& singles) {
   using Key = std::tuple<std::string_view, RankState, std::string_view, bool>;
   std::vector<RankGroup> groups;
   std::vector<const RankRow*> first;  // the figures of the first rank of each group
@@ -170,7 +175,6 @@ std::optional<std::vector<RankGroup>> joined(const std::vector<RankGroup>& singl
       add_to_group(groups[*found], single);
       continue;
     }
-    if (groups.size() == most) return std::nullopt;
     candidates.push_back(groups.size());
     groups.push_back(single);
     first.push_back(&row);

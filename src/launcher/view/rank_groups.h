@@ -1,7 +1,6 @@
 // These functions choose which ranks a view shows, in which order, and which of them share a row. They are pure.
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -24,12 +23,13 @@ bool is_waited_for(const RankRow& rank);
 // Returns the ranks that match `filter`, one per group, in the order of `order`.
 std::vector<RankGroup> single_ranks(const JobSnapshot& snapshot, std::string_view filter, RankOrder order);
 
-// Joins ranks that have the same node, state and phase, and nearly equal figures. Returns std::nullopt if there would
-// be more than `most` groups.
-std::optional<std::vector<RankGroup>> joined(const std::vector<RankGroup>& singles, std::size_t most);
+// Joins ranks that have the same node, state and phase, and nearly equal figures.
+std::vector<RankGroup> joined(const std::vector<RankGroup>& singles);
 
-// Sorts as single_ranks() does. `has_stall` is true if the job has a stall.
-void sort_ranks(std::vector<RankGroup>& groups, RankOrder order, bool has_stall);
+bool has_stall(const JobSnapshot& snapshot);
+
+// Sorts as single_ranks() does.
+void sort_ranks(std::vector<RankGroup>& groups, RankOrder order, bool is_stalled);
 
 // Returns the ranks that need attention most, first: culprits, ranks that are waited for, stopped and slow ones.
 std::vector<RankGroup> worst_of(std::vector<RankGroup> singles, std::size_t most);

@@ -15,7 +15,7 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kWorstRanks = 20;
-constexpr std::size_t kRanksForMap = 64;  // fewer ranks are scrolled if they do not fit
+constexpr std::size_t kRanksForMap = 64;  // fewer ranks are shown as groups if they do not fit
 constexpr int kLeastForMap = 8;           // lines that a map and the ranks below it need
 constexpr double kOldSnapshot = 3;        // seconds
 
@@ -72,23 +72,22 @@ std::span<const RankGroup> visible_part(const std::vector<RankGroup>& rows, std:
                                  static_cast<std::size_t>(std::clamp(count - first, 0, std::max(most, 0))));
 }
 
-// Chooses the layout for `most` lines: the titles of the table take the first one.
+// Chooses the layout for `most` lines: the titles of the table take the first one. An automatic layout depends on the
+// number of ranks alone, and not on figures that change all the time.
+RankLayout layout_for(const TopView& view, std::size_t ranks, int most) {
+  if (view.layout != RankLayout::automatic) return view.layout;
+  if (static_cast<int>(ranks) < most) return RankLayout::ranks;
+  return ranks > kRanksForMap && most >= kLeastForMap ? RankLayout::map : RankLayout::groups;
+}
+
 ShownRanks choose_rows(const JobSnapshot& snapshot, const TopView& view, int most) {
-  const auto rows = static_cast<std::size_t>(std::max(most - 1, 0));
   auto singles = single_ranks(snapshot, view.filter, view.order);
-  if (view.layout == RankLayout::ranks || (view.layout == RankLayout::automatic && singles.size() <= rows)) {
-    return {RankLayout::ranks, std::move(singles)};
-  }
-  if (view.layout != RankLayout::map) {
-    const bool is_chosen = view.layout == RankLayout::groups;
-    auto groups = joined(singles, is_chosen ? singles.size() : rows);
-    if (groups) {
-      sort_ranks(*groups, view.order, !snapshot.stall.empty() || !snapshot.culprits.empty());
-      return {RankLayout::groups, std::move(*groups)};
-    }
-    if (singles.size() <= kRanksForMap || most < kLeastForMap) return {RankLayout::ranks, std::move(singles)};
-  }
-  return {RankLayout::map, worst_of(std::move(singles), kWorstRanks)};
+  const RankLayout layout = layout_for(view, singles.size(), most);
+  if (layout == RankLayout::map) return {layout, worst_of(std::move(singles), kWorstRanks)};
+  if (layout == RankLayout::ranks) return {layout, std::move(singles)};
+  auto groups = joined(singles);
+  sort_ranks(groups, view.order, has_stall(snapshot));
+  return {layout, std::move(groups)};
 }
 
 FrameLines rank_lines(const JobSnapshot& snapshot, const TopView& view, FrameSize most, FrameLook look) {
