@@ -29,6 +29,7 @@ class ObjectText {
   void add(std::string_view name, bool value) { key(name) += value ? "true" : "false"; }
   void add(std::string_view name, int value) { number(value, key(name)); }
   void add(std::string_view name, std::uint64_t value) { number(value, key(name)); }
+  void add_exactly(std::string_view name, double value) { real(value, key(name)); }
   // Rounds to `digits` decimal digits.
   void add(std::string_view name, double value, int digits) {
     const double scale = std::pow(10.0, digits);
@@ -38,19 +39,6 @@ class ObjectText {
   template <typename Value, typename... Digits>
   void add(std::string_view name, const std::optional<Value>& value, Digits... digits) {
     value ? add(name, *value, digits...) : static_cast<void>(key(name) += "null");
-  }
-
-  // The member names of `values` come from the program.
-  void add(std::string_view name, const std::vector<ProgressValue>& values) {
-    std::string& text = key(name);
-    text += '{';
-    for (const ProgressValue& each : values) {
-      if (&each != values.data()) text += ',';
-      quote(each.name, text);
-      text += ':';
-      real(each.value, text);
-    }
-    text += '}';
   }
 
   static void quote(std::string_view value, std::string& text) {
@@ -105,6 +93,13 @@ void write_node(const NodeRow& node, std::string& text) {
   object.add("name", node.name);
   object.add("first_rank", node.first_rank);
   object.add("workers", node.workers);
+  object.end();
+}
+
+void write_value(const ProgressValue& value, std::string& text) {
+  ObjectText object(text);
+  object.add("name", value.name);
+  object.add_exactly("value", value.value);
   object.end();
 }
 
@@ -227,7 +222,7 @@ std::string json_of(const JobSnapshot& snapshot) {
   object.add("total_steps", snapshot.total_steps);
   object.add("steps_per_second", snapshot.steps_per_second, kShareDigits);
   object.add("eta_seconds", snapshot.eta, kTimeDigits);
-  object.add("values", snapshot.values);
+  write_list(snapshot.values, object.key("values"), write_value);
   object.add("bytes_per_second", snapshot.bytes_per_second, 0);
   object.add("stalls", snapshot.stalls);
   object.add("stall", snapshot.stall);
@@ -267,11 +262,13 @@ base::Result<JobSnapshot> read_snapshot(std::string_view text) {
   object.take("bytes_per_second", snapshot.bytes_per_second);
   object.take("stalls", snapshot.stalls);
   object.take("stall", snapshot.stall);
-  if (const Json* values = object.find("values"); values != nullptr && values->is_object()) {
-    for (const auto& [name, value] : values->items()) {
-      const double number = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
-      snapshot.values.push_back({name, number});
-    }
+  for (const Json& value : object.list("values")) {
+    if (!value.is_object()) continue;
+    const ObjectReader members(value);
+    ProgressValue& row = snapshot.values.emplace_back();
+    row.value = std::numeric_limits<double>::quiet_NaN();  // JSON has no such number, but null
+    members.take("name", row.name);
+    members.take("value", row.value);
   }
   for (const Json& rank : object.list("culprits")) {
     if (rank.is_number_integer()) snapshot.culprits.push_back(static_cast<int>(rank.get<std::int64_t>()));

@@ -36,7 +36,8 @@ TEST_CASE("shares and times are rounded in JSON, and numbers that are not finite
   job.values = {{"loss", std::numeric_limits<double>::infinity()}};
   const std::string text = json_of(job);
   CHECK_THAT(text, Catch::Contains("\"computing\":0.6667,") && Catch::Contains("\"uptime_seconds\":1.235,") &&
-                       Catch::Contains("\"steps_per_second\":null,") && Catch::Contains("\"values\":{\"loss\":null}"));
+                       Catch::Contains("\"steps_per_second\":null,") &&
+                       Catch::Contains("\"values\":[{\"name\":\"loss\",\"value\":null}]"));
   CHECK(text.find('\n') == std::string::npos);
   CHECK(read_snapshot(text));
 }
@@ -58,7 +59,7 @@ TEST_CASE("any text is read without harm") {
   }
   const auto read = read_snapshot(
       R"({"schema":1,"version":7,"run_id":null,"attempt":1e300,"max_restarts":-99999999999,"uptime_seconds":"x",
-          "step":-1,"values":{"a":"b"},"culprits":["x",{}],"nodes":[7,{}],"ranks":[null,{"rank":[],"state":"dancing",
+          "step":-1,"values":["x",{"name":7}],"culprits":["x",{}],"nodes":[7,{}],"ranks":[null,{"rank":[],"state":"dancing",
           "cpus":{},"gpu_use":-5,"rss_bytes":1.5}]})");
   REQUIRE(read);
   CHECK(read.value().attempt == 0);
