@@ -192,6 +192,7 @@ void OutputPump::take(WorkerStream& stream, std::string_view chunk) {
   if (stream.file) stream.file.write(chunk, [this](const std::string& text) { notice(text); });
   stream.tail.add(chunk);
   stream.bytes += chunk.size();
+  if (on_bytes) on_bytes(stream.local_rank, stream.which, chunk);
   if (!filter(stream.which).active() && (!stream.plan.to_console || outlet(stream.which).console->closed())) return;
   stream.splitter.feed(chunk, [&](const LinePiece& piece) {
     stream.unfinished_since.reset();

@@ -80,6 +80,8 @@ class OutputPump {
   // Called with a sentence for the user, if a file cannot be written anymore, or if a console is lost for another
   // reason.
   std::function<void(const std::string&)> on_notice;
+  // Called with the bytes of a worker's stream (kStdout or kStderr) as they are read; null if nothing follows them.
+  std::function<void(int local_rank, int which, std::string_view bytes)> on_bytes;
   // Called repeatedly while drain() waits for the console. If it returns true, the wait ends.
   std::function<bool()> interrupted;
 
@@ -99,6 +101,11 @@ class OutputPump {
   // these are few, lines of its stdout before them. There are at most limits::kLastLines in all. Valid until the rank
   // is opened again.
   std::vector<std::string> last_lines(int local_rank) const;
+  // Returns the file to which the worker writes this stream without the pump, or "" if the pump reads it.
+  std::string direct_file(int local_rank, int which) const {
+    const auto& stream = streams_[static_cast<std::size_t>(local_rank * 2 + which)];
+    return stream ? stream->direct_file : "";
+  }
   // Returns the last exception that a Python program has printed to stderr. The available output is read first.
   std::optional<PythonError> printed_error(int local_rank);
 
