@@ -6,6 +6,7 @@
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
 #include "launcher/cli/subcommands.h"
+#include "launcher/cli/top_options.h"
 
 namespace ddp::launcher {
 namespace {
@@ -86,6 +87,10 @@ std::string command_page() {
     if (option.group != group) page += "\n## " + (group = option.group) + "\n\n";
     page += option_section(option, "");
   }
+  page += "## ddplaunch top {#ddplaunch-top}\n\n" + paragraph(kTopDescription) + "\n";
+  page += "[ddplaunch top](top.md) describes the screen, the keys and the JSON document.\n\n";
+  for (const OptionInfo& option : top_options()) page += option_section(option, "top-");
+  page += paragraph(kTopExitCodes) + "\n";
   page += "## ddplaunch store {#ddplaunch-store}\n\n" + paragraph(kStoreDescription) + "\n";
   for (const OptionInfo& option : store_options()) page += option_section(option, "store-");
   page += paragraph(kStoreExitCodes) + "\n## ddplaunch report {#ddplaunch-report}\n\n";

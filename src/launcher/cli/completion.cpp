@@ -9,6 +9,7 @@
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
 #include "launcher/cli/subcommands.h"
+#include "launcher/cli/top_options.h"
 
 namespace ddp::launcher {
 namespace {
@@ -70,11 +71,12 @@ std::string bash() {
   const OptionList job = job_options();
   const OptionList store = store_options();
   const OptionList report = report_options();
+  const OptionList top = top_options();
   const OptionList bench = bench_and_job_options();
   std::string cases;
   std::string with_value;
   // An option that several commands have takes the same values.
-  for (const OptionInfo& option : with(with(bench, store), report)) {
+  for (const OptionInfo& option : with(with(with(bench, store), report), top)) {
     if (option.is_flag()) continue;
     std::string pattern;
     for (const auto& [text, takes_value] : words_of(option)) {
@@ -99,11 +101,12 @@ _ddplaunch() {
     if [[ -n $option ]]; then option=; continue; fi
     case $word in
     run|launch) ((i == 1)) || return ;;
+    top) ((i == 1)) || return; command=top ;;
     store|report|bench) ((i == 1)) || [[ $command == bench ]] || return; command=${command:-$word} ;;
     )" + with_value +
          R"() option=$word ;;
     -*) ;;
-    *) [[ $command == bench || $command == report ]] || return ;;  # the program: files
+    *) [[ $command == bench || $command == report || $command == top ]] || return ;;  # the program: files
     esac
   done
   if [[ $cur == = ]]; then cur=; fi
@@ -115,6 +118,9 @@ _ddplaunch() {
       elif [[ $command == report ]]; then
         words=')" +
          bash_words(report, false) + R"(' spelled=')" + bash_words(report, true) + R"('
+      elif [[ $command == top ]]; then
+        words=')" +
+         bash_words(top, false) + R"(' spelled=')" + bash_words(top, true) + R"('
       elif [[ $command == bench ]]; then
         words=')" +
          bash_words(bench, false) + " " + operations() + R"(' spelled=')" + bash_words(bench, true) + R"('
@@ -198,6 +204,7 @@ std::string zsh() {
   return "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
          "if ((CURRENT > 2)); then\n  case $words[2] in\n" +
          branch("store", store_options(), "") + branch("report", report_options(), "'*:event log:_files'") +
+         branch("top", top_options(), "") +
          branch("bench", bench_and_job_options(), std::string("'*:operation:(") + operations() + ")'") +
          "  run|launch)\n    shift words\n    ((--CURRENT)) ;;\n  esac\nfi\n"
          "_ddplaunch_first() {\n  local -a commands=(" +
@@ -229,6 +236,7 @@ std::string fish_lines(const OptionList& options, const std::string& condition) 
 std::string fish() {
   const std::string in_store = "__fish_seen_subcommand_from store";
   const std::string in_report = "__fish_seen_subcommand_from report";
+  const std::string in_top = "__fish_seen_subcommand_from top";
   const std::string in_bench = "__fish_seen_subcommand_from bench";
   std::string script = "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n";
   for (const Subcommand& each : kSubcommands) {
@@ -237,7 +245,8 @@ std::string fish() {
   }
   script += "complete -c ddplaunch -n '" + in_bench + "' -x -a '" + operations() + "'\n";
   return script + fish_lines(store_options(), in_store) + fish_lines(report_options(), in_report) +
-         fish_lines(bench_command_options(), in_bench) + fish_lines(job_options(), "not " + in_store + " report");
+         fish_lines(top_options(), in_top) + fish_lines(bench_command_options(), in_bench) +
+         fish_lines(job_options(), "not " + in_store + " report top");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
+#include "launcher/cli/top_options.h"
 
 namespace ddp::launcher {
 namespace {
@@ -149,6 +150,7 @@ std::string help_text(const std::string& name) {
   std::string text = "Usage: " + name + " [options] program [arguments ...]\n";
   if (name == "ddplaunch") {
     text += "       ddplaunch launch [options] script [arguments ...]\n";
+    text += "       ddplaunch top [--help] [options] [PID|RUN_ID]\n";
     text += "       ddplaunch store [--help] [options]\n";
     text += "       ddplaunch report [--help] EVENT_LOG [options]\n";
     text += "       ddplaunch bench [--help] [options]\n";
@@ -167,7 +169,7 @@ std::string help_text(const std::string& name) {
 
 std::string short_help_text() {
   return R"(Usage: ddplaunch [options] program [arguments ...]
-       ddplaunch store|report|bench|launch [options] ...
+       ddplaunch top|store|report|bench|launch [options] ...
 
 Examples:
   ddplaunch train.py --epochs 3                 one worker per visible GPU
@@ -191,7 +193,7 @@ Common options:
   -q, --quiet                   print only what goes wrong
   -V, --version                 print the version and exit
 
-Send SIGQUIT (Ctrl-\) to ddplaunch to see what all ranks are doing.
+To see what all ranks are doing: ddplaunch top, or Ctrl-\ (SIGQUIT).
 All options: ddplaunch --help. Manual page: ddplaunch --man | man -l -
 )";
 }
@@ -214,6 +216,15 @@ std::string report_help_text() {
   for (const OptionInfo& option : report_options()) text += option_lines(option);
   text += "\n" + paragraph(kReportExitCodes, 0);
   text += "\nExample: ddplaunch report run.jsonl -o run.html\n";
+  return text;
+}
+
+std::string top_help_text() {
+  std::string text = "Usage: ddplaunch top [options] [PID|RUN_ID]\n";
+  text += "\n" + paragraph(kTopDescription, 0) + "\n";
+  for (const OptionInfo& option : top_options()) text += option_lines(option);
+  text += "\n" + paragraph(kTopExitCodes, 0);
+  text += "\nExample: ddplaunch top --once --json | jq .steps_per_second\n";
   return text;
 }
 
@@ -242,6 +253,7 @@ std::string man_page() {
   page += ".SH NAME\nddplaunch \\- start the workers of a distributed program and watch over them\n";
   page += ".SH SYNOPSIS\n" + bold("ddplaunch") + " [options] " + italic("program") + " [arguments ...]\n.br\n";
   page += bold("ddplaunch launch") + " [options] " + italic("script") + " [arguments ...]\n.br\n";
+  page += bold("ddplaunch top") + " [options] [" + italic("pid") + "|" + italic("run_id") + "]\n.br\n";
   page += bold("ddplaunch bench") + " [options] [operation ...]\n.br\n";
   page += bold("ddplaunch report") + " " + italic("event_log") + " [options]\n.br\n";
   page += bold("ddplaunch store") + " [options]\n";
@@ -252,6 +264,9 @@ std::string man_page() {
     if (option.group != group) page += ".SS \"" + escaped(group = option.group) + "\"\n";
     page += option_entry(option);
   }
+  page += ".SH \"DDPLAUNCH TOP\"\n" + escaped(kTopDescription) + "\n";
+  for (const OptionInfo& option : top_options()) page += option_entry(option);
+  page += ".PP\n" + escaped(kTopExitCodes) + "\n";
   page += ".SH \"DDPLAUNCH STORE\"\n" + escaped(kStoreDescription) + "\n";
   for (const OptionInfo& option : store_options()) page += option_entry(option);
   page += ".PP\n" + escaped(kStoreExitCodes) + "\n";

@@ -18,6 +18,7 @@ std::string short_help_text();
 // These functions return the same for the subcommands.
 std::string store_help_text();
 std::string report_help_text();
+std::string top_help_text();
 std::string bench_help_text();
 
 // Returns the options of the benchmark itself. --help prints kBenchDescription above them.

@@ -103,6 +103,7 @@ class CommandLine {
     }
     if (word == "store") return store(rest);
     if (word == "report") return report(rest);
+    if (word == "top") return top(rest);
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};
     if (word == "doctor" || word == "replay") {
@@ -208,6 +209,19 @@ class CommandLine {
     if (const auto wrong = command.parse(all, {})) return mistake(*wrong);
     choose_log_level(all, options.log);
     if (const auto wrong = check_together(words.value(), options)) return mistake(*wrong);
+    return options;
+  }
+
+  Outcome top(std::span<const std::string> given) {
+    name_ += " top";
+    TopOptions options;
+    OptionSet command(false);
+    declare_top_options(command, options);
+    const auto words = read_words(given, command.options(), CompatibilityMode::native, /*options_follow=*/true);
+    if (!words) return mistake(words.error().message);
+    if (words.value().help || (!given.empty() && given.front() == "help")) return Information{top_help_text()};
+    if (const auto wrong = command.parse(words.value().settings, {})) return mistake(*wrong);
+    if (const auto wrong = take_job(words.value(), options)) return mistake(*wrong);
     return options;
   }
 

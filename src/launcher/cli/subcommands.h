@@ -13,6 +13,7 @@ struct Subcommand {
 inline constexpr std::array kSubcommands = {
     Subcommand{"run", "Start a job; the same as without a subcommand."},
     Subcommand{"launch", "Start a job as python -m torch.distributed.launch does."},
+    Subcommand{"top", "Show a running job."},
     Subcommand{"store", "Serve a rendezvous store without a job, or inspect one."},
     Subcommand{"report", "Make a report of a run from its event log."},
     Subcommand{"bench", "Measure collectives between the workers."},

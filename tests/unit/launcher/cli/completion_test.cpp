@@ -10,6 +10,7 @@
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
 #include "launcher/cli/subcommands.h"
+#include "launcher/cli/top_options.h"
 #include "support/catch.h"
 #include "support/temporary_directory.h"
 
@@ -79,6 +80,7 @@ TEST_CASE("the scripts for all shells name every option and every choice") {
     OptionList all = job_options();
     for (const OptionInfo& option : store_options()) all.push_back(option);
     for (const OptionInfo& option : report_options()) all.push_back(option);
+    for (const OptionInfo& option : top_options()) all.push_back(option);
     for (const OptionInfo& option : all) {
       for (const std::string& name : option.names) {
         CAPTURE(shell, name);
@@ -103,6 +105,13 @@ TEST_CASE("every subcommand is completed, and bench has its operations and both 
       CHECK(completion_script(shell).value().find(each.name) != std::string::npos);
     }
   }
+}
+
+TEST_CASE("bash completes the options of ddplaunch top before and after the job") {
+  CHECK(offered("top --on") == "--once ");
+  CHECK(offered("top night-run --on") == "--once ");
+  CHECK(offered("top --sort mem") == "memory ");
+  CHECK(offered("--onc") == " ");
 }
 
 TEST_CASE("quotes are balanced in each line of the zsh and fish scripts") {

@@ -6,6 +6,7 @@
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
+#include "launcher/cli/top_options.h"
 #include "support/catch.h"
 
 using namespace ddp;
@@ -84,6 +85,7 @@ TEST_CASE("the manual page has an entry for every option") {
   OptionList all = job_options();
   for (const OptionInfo& option : store_options()) all.push_back(option);
   for (const OptionInfo& option : report_options()) all.push_back(option);
+  for (const OptionInfo& option : top_options()) all.push_back(option);
   for (const OptionInfo& option : all) {
     for (std::string name : option.names) {
       CAPTURE(name);
