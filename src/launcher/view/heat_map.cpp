@@ -40,7 +40,7 @@ HeatCell heat_cell_of(std::span<const RankGroup> block, FrameLook look) {
   bool has_stopped = false;
   bool has_running = false;
   for (const RankGroup& group : block) {
-    if (group.is_culprit) return {"!", Style::alert};
+    if (group.is_culprit) return {"!", Style::culprit};
     has_stopped = has_stopped || group.figures.state == RankState::stopped;
     has_running = has_running || group.figures.state != RankState::ended;
     share = std::max(share, group.figures.waited_for);
@@ -53,16 +53,19 @@ HeatCell heat_cell_of(std::span<const RankGroup> block, FrameLook look) {
 
 // Returns as much of the legend as fits.
 std::string heat_legend(std::size_t block, int columns, FrameLook look) {
-  std::vector<std::string> parts;
-  for (const HeatLevel& level : kHeatLevels)
-    parts.push_back(std::string(glyph_of(level, look)) + " " + std::string(level.name));
-  parts.insert(parts.end(), {"! culprit", "T stopped", "e ended"});
-  std::string text = " a cell is " + (block == 1 ? "a rank" : std::to_string(block) + " ranks") + "; awaited:";
-  for (const std::string& part : parts) {
-    if (columns_of(text) + columns_of(part) + 2 > columns) break;
-    text += (&part == parts.data() ? " " : "  ") + part;
-  }
-  return text;
+  StyledLine line(columns, look);
+  line.add(" a cell is " + (block == 1 ? "a rank" : std::to_string(block) + " ranks") + "; awaited:", Style::dim);
+  int gap = 1;
+  const auto add = [&](std::string_view glyph, Style style, std::string_view name) {
+    if (gap + 2 + columns_of(name) > line.left()) return;
+    line.spaces(gap).add(glyph, style).add(std::string(" ").append(name), Style::dim);
+    gap = 2;
+  };
+  for (const HeatLevel& level : kHeatLevels) add(glyph_of(level, look), level.style, level.name);
+  add("!", Style::culprit, "culprit");
+  add("T", Style::alert, "stopped");
+  add("e", Style::dim, "ended");
+  return line.text();
 }
 
 }  // namespace
@@ -96,7 +99,7 @@ std::vector<std::string> heat_map(std::span<const RankGroup> singles, FrameSize 
     line.add(run, style);
     result.push_back(line.text());
   }
-  result.push_back(StyledLine(most.columns, look).add(heat_legend(block, most.columns, look), Style::dim).text());
+  result.push_back(heat_legend(block, most.columns, look));
   return result;
 }
 

@@ -35,7 +35,7 @@ std::string ranks_of(const RankGroup& group) {
 }
 
 TableCell mark_cell(const RankGroup& group) {
-  if (group.is_culprit) return {"!", Style::alert};
+  if (group.is_culprit) return {"!", Style::culprit};
   return is_waited_for(group.figures) ? TableCell{"*", Style::yellow} : TableCell{" "};
 }
 

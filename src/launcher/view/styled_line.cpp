@@ -8,7 +8,8 @@ namespace ddp::launcher {
 namespace {
 
 // Holds the parameters of SGR sequences (ECMA-48) by style. These colours follow the theme of the terminal.
-constexpr std::array<std::string_view, 10> kSequences = {"", "1", "2", "31", "32", "33", "34", "35", "36", "1;31"};
+constexpr std::array<std::string_view, 11> kSequences = {"",   "1",  "2",  "31",   "32",     "33",
+                                                         "34", "35", "36", "1;31", "1;37;41"};
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 
 namespace ddp::launcher {
 
-enum class Style : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan, alert };
+enum class Style : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan, alert, culprit };
 
 class StyledLine {
  public:
