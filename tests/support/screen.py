@@ -14,6 +14,7 @@ class Screen:
         self.has_cursor = True
         self.wraps = True
         self.is_strict = True  # text outside of the screen is an error
+        self.style = ""  # parameters of the sequence for the characters that follow; empty for plain ones
         self.styles: set[str] = set()
         self.main = ""  # what was written outside of the alternate screen
         self.resize(columns, rows)
@@ -23,8 +24,12 @@ class Screen:
         self.clear()
 
     def clear(self) -> None:
-        self.cells = [[" "] * self.columns for _ in range(self.rows)]
+        self.clear_cells()
         self.row = self.column = 0
+
+    def clear_cells(self) -> None:
+        self.cells = [[" "] * self.columns for _ in range(self.rows)]
+        self.looks = [[""] * self.columns for _ in range(self.rows)]  # the style of each cell
 
     def show(self, text: str) -> None:
         text = self.rest + text
@@ -56,6 +61,7 @@ class Screen:
                 return
             raise AssertionError(f"{character!r} beyond the last column of row {self.row}: {self.text()}")
         self.cells[self.row][self.column] = character
+        self.looks[self.row][self.column] = self.style
         if width == 2:
             self.cells[self.row][self.column + 1] = ""
         self.column += width
@@ -72,8 +78,9 @@ class Screen:
             pass
         elif command == "m":
             self.styles.add(parameters)
+            self.style = "" if parameters in ("", "0") else parameters
         elif command == "J" and parameters == "2":
-            self.cells = [[" "] * self.columns for _ in range(self.rows)]
+            self.clear_cells()
         elif command == "K" and not parameters:
             if self.row < self.rows:
                 self.cells[self.row][self.column:] = [" "] * (self.columns - self.column)
