@@ -118,7 +118,8 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
     return job.to<wire::CoordinatorRefuses>(7).empty() ? "" : job.to<wire::CoordinatorRefuses>(7)[0].why;
   };
   CHECK(why([](wire::NodeHello&) {}).empty());
-  CHECK(why([](wire::NodeHello& h) { h.version = 9; }) == "it runs another version of ddplaunch");
+  CHECK(why([](wire::NodeHello& h) { h.version = wire::kControlVersion + 1; }) ==
+        "it runs another version of ddplaunch");
   CHECK(why([](wire::NodeHello& h) { h.job = "k"; }) == "it belongs to job 'k', and this is job 'j' (--rdzv-id)");
   CHECK(why([](wire::NodeHello& h) { h.nodes = "3"; }) == "it has --nnodes=3, and the first node has 2");
   CHECK(why([](wire::NodeHello& h) { h.same["program train"] = "bb"; }) ==
