@@ -2,8 +2,9 @@
 //
 // Makes the trace of a job that is computed here: RANKS ranks with STEPS steps of 100 ms, and COLLECTIVES collectives
 // in each step (default 1000, 10000 and 4). In every step, another rank comes late. Prints a JSON object per line: the
-// trace with the records of --record=steps, compressed and not, and with those of --record=all, compressed. The times
-// are the processor times of the launcher's thread, with the writing of the file.
+// messages that carry records between nodes, then the trace with the records of --record=steps, compressed and not, and
+// with those of --record=all, compressed. The times are the processor times of the launcher's thread, with the writing
+// of the file.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "launcher/limits.h"
 #include "launcher/report/open_document.h"
 #include "launcher/view/chrome_trace.h"
+#include "launcher/watchdog/shown_records.h"
 
 namespace ddp::bench {
 namespace {
@@ -99,6 +101,34 @@ void run(const Job& job, bool records_all, bool is_compressed) {
   std::filesystem::remove(path);
 }
 
+// Measures the way of records from a node to the coordinator, without the network.
+void run_messages(const Job& job) {
+  double write = 0;
+  double read = 0;
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  for (std::uint32_t step = 1; step <= 500; step += kStepsPerMessage) {
+    launcher::ShownRecords shown;
+    for (int rank = 0; rank < 8; ++rank) shown.ranks.push_back(records_of(job, rank, step, /*records_all=*/true));
+    for (const launcher::ShownRecords& message : launcher::divide_records(shown)) {
+      const double begin = processor_seconds();
+      const std::string text = launcher::show_records(message);
+      const double middle = processor_seconds();
+      const launcher::ShownRecords again = launcher::read_records(text);
+      read += processor_seconds() - middle;
+      write += middle - begin;
+      bytes += text.size();
+      for (const RankRecords& rank : again.ranks) count += rank.records.size();
+    }
+  }
+  const auto records = static_cast<double>(count);
+  std::printf(R"({"benchmark": "messages", "records": %zu, "bytes_per_record": %.1f, "ns_to_write": %.0f, )"
+              R"("ns_to_read": %.0f})"
+              "\n",
+              count, static_cast<double>(bytes) / records, write / records * 1e9, read / records * 1e9);
+  std::fflush(stdout);
+}
+
 int number(int argc, char** argv, int index, int fallback) {
   return argc > index ? std::atoi(argv[index]) : fallback;
 }
@@ -110,6 +140,7 @@ int main(int argc, char** argv) {
   using ddp::bench::number;
   const ddp::bench::Job job{number(argc, argv, 1, 1000), static_cast<std::uint32_t>(number(argc, argv, 2, 10'000)),
                             static_cast<std::uint32_t>(number(argc, argv, 3, 4))};
+  ddp::bench::run_messages(job);
   ddp::bench::run(job, /*records_all=*/false, /*is_compressed=*/true);
   ddp::bench::run(job, /*records_all=*/false, /*is_compressed=*/false);
   ddp::bench::run(job, /*records_all=*/true, /*is_compressed=*/true);
