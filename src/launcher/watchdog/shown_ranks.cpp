@@ -95,6 +95,7 @@ Json json_of(const PageView& page) {
 
 PageView page_of(const Json& json) {
   PageView page = json;
+  page.is_training = page.phase == wire::kPhaseNames[wire::kTraining] || page.phase == "first step";
   page.phase_name = json.value("section", "");
   page.phase_place = json.value("section_place", "");
   return page;

@@ -37,6 +37,24 @@ TEST_CASE("ranks that have all called a collective are in it if a thread waits")
   CHECK(states_of(ranks)[1] == RankState::collective);
 }
 
+TEST_CASE("a rank of another node that was seen before a call is not waited for in it") {
+  std::vector<RankView> ranks = {training(0, 5, 4, 1), training(1, 4, 4, 0)};
+  ranks[0].seen_at = 1000;
+  ranks[0].arrivals = {{{4, 700}, {5, 900}}};
+  ranks[1].seen_at = 850;  // it may have called meanwhile
+  CHECK(states_of(ranks) == States{RankState::collective, RankState::computing});
+  CHECK(waited_for(ranks) == std::vector<bool>{false, false});
+  ranks[1].seen_at = 950;
+  CHECK(states_of(ranks)[0] == RankState::waiting);
+  CHECK(waited_for(ranks) == std::vector<bool>{false, true});
+  // A rank that was seen later without the call is waited for, whatever an earlier one did.
+  ranks.push_back(training(2, 4, 4, 0));
+  ranks[1].seen_at = 850;
+  ranks[2].seen_at = 1000;
+  CHECK(states_of(ranks)[0] == RankState::waiting);
+  CHECK(waited_for(ranks) == std::vector<bool>{false, false, true});
+}
+
 TEST_CASE("a rank whose group has failed waits for nothing in it") {
   std::vector<RankView> ranks = {training(0, 5, 4, 1), training(1, 4, 4, 0)};
   ranks[0].page.groups[0].is_left = true;

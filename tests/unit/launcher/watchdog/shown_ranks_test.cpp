@@ -49,6 +49,17 @@ TEST_CASE("what a node shows of a rank is seen on another with that one's clock"
   CHECK(seen[0].page.more_time_until == 0);  // 0 still means never
 }
 
+TEST_CASE("a rank of another node is seen training if it trains") {
+  for (const char* phase : {"training", "first step", "evaluation", "starting"}) {
+    RankView rank = rank_four();
+    rank.page.phase = phase;
+    rank.page.is_training = rank.page.phase == "training" || rank.page.phase == "first step";
+    const auto seen = read_ranks(show_ranks(std::vector{rank}, ShownCalls::all), "b", 0s);
+    REQUIRE(seen.size() == 1);
+    CHECK(seen[0].page.is_training == rank.page.is_training);
+  }
+}
+
 TEST_CASE("what stacks tell of a PyTorch program is shown, too") {
   RankView rank = rank_four();
   rank.is_torch = true;
