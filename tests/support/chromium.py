@@ -20,7 +20,7 @@ class Page:
     """Shows one page in a browser without a window. The browser has no network, so a page that needs one fails."""
 
     def __init__(self, path: pathlib.Path, dark: bool = False, scripts: bool = True, width: int = 1280, height: int = 900):
-        self.folder = tempfile.TemporaryDirectory(prefix="chromium")
+        self.folder = tempfile.TemporaryDirectory(prefix="chromium", ignore_cleanup_errors=True)
         to_browser, self.input = os.pipe()
         self.output, from_browser = os.pipe()
         words = [find_chromium(), "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
@@ -55,10 +55,14 @@ class Page:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # The browser ends when the pipe is closed, and its other processes with it.
         os.close(self.input)
-        self.process.kill()
-        self.process.wait()
         os.close(self.output)
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.folder.cleanup()
 
     def read(self) -> dict:

@@ -75,8 +75,8 @@ ul.plain li { margin: .35rem 0; overflow-wrap: anywhere; }
 
 .scroll { overflow: auto; }
 .tall { max-height: 32rem; border: 1px solid var(--line); border-radius: 6px; }
-table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .38rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+table { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .36rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 td { overflow-wrap: break-word; }
 thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .tall thead th { position: sticky; top: 0; z-index: 1; background: var(--card); box-shadow: inset 0 -1px var(--line); }
