@@ -16,6 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from chromium import Page, find_chromium  # noqa: E402  (it is in another folder)
+from ports import free_port  # noqa: E402
 
 BIN = pathlib.Path(sys.argv[1]).resolve()
 PATIENCE = 120  # seconds
@@ -97,6 +98,23 @@ def hang(folder: pathlib.Path) -> pathlib.Path:
     waited = re.search(r"others waited for rank 1 for ([\d.]+) s", html)
     assert waited and float(waited[1]) > 2, text
     return folder / "run.html"
+
+
+def several_nodes(folder: pathlib.Path) -> None:
+    words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--nproc-per-node=2", "--hang-timeout=5"]
+    worker = [BIN / "hanging_worker", "section"]
+    first = launch(folder, *words, "--node-rank=0", *worker, wait=False, NCCL_DEBUG="WARN")
+    other = subprocess.run([str(word) for word in (BIN / "ddplaunch", *words, "--node-rank=1", "--report=other.html", *worker)],
+                           cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+    output = first.communicate(timeout=PATIENCE)[0]
+    assert first.returncode == other.returncode == 124, (output, other)
+    # The first node writes the report, with the ranks of both nodes.
+    assert not (folder / "other.html").exists()
+    html = (folder / "run.html").read_text(encoding="utf-8")
+    nodes = dict(re.findall(r'id=rank-(\d) data-rank=\d data-node="([^"]+)"', html))
+    assert nodes.keys() == {"0", "1", "2", "3"} and nodes["0"] == nodes["1"] != nodes["2"] == nodes["3"], nodes
+    assert "nodes differ: NCCL_DEBUG is " in text_of(html), text_of(html)
+    assert re.search(r"Culprit: rank 1", text_of(html)) and "ranks 2-3" in text_of(html), text_of(html)
 
 
 def killed_launcher(folder: pathlib.Path) -> None:
@@ -239,7 +257,7 @@ def check_contrast(page: Page) -> None:
 
 
 def main() -> int:
-    for job in (success, crash, restart, killed_launcher, several_runs):
+    for job in (success, crash, restart, several_nodes, killed_launcher, several_runs):
         with tempfile.TemporaryDirectory() as name:
             job(pathlib.Path(name))
             print("ok:", job.__name__, flush=True)
