@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/text.h"
 #include "launcher/report/html/html_sections.h"
@@ -38,9 +41,13 @@ class Lanes {
       if (static_cast<std::size_t>(attempt.number) >= kMostLanes && &attempt != &run_.attempts.back()) continue;
       html += lane("attempt " + std::to_string(attempt.number), bar(attempt, result_text(attempt)) + marks(attempt));
     }
-    std::set<std::string> names;
+    // The order is that of the ranks in the first attempt that the node took part in.
+    std::vector<std::string> names;
+    std::set<std::string> known;
     for (const AttemptRecord& attempt : run_.attempts) {
-      for (const NodeRecord& node : attempt.nodes) names.insert(node.name);
+      for (const NodeRecord& node : attempt.nodes) {
+        if (known.insert(node.name).second) names.push_back(node.name);
+      }
     }
     std::size_t shown = 0;
     for (const std::string& name : names) {
@@ -101,11 +108,9 @@ class Lanes {
 };
 
 std::string attempts_table(const RunRecord& run) {
-  std::string html =
-      "<div class=scroll><table class=sortable>\n<thead><tr><th scope=col>attempt</th><th scope=col>start</th><th "
-      "scope=col>"
-      "duration</th><th scope=col>ranks</th><th scope=col>nodes</th><th scope=col>result</th><th scope=col>what "
-      "happened</th></tr></thead>\n<tbody>\n";
+  static constexpr std::array<std::string_view, 7> kHeads = {"#attempt", "#start", "#duration",    "#ranks",
+                                                             "#nodes",   "result", "what happened"};
+  std::string html = "<div class=scroll><table class=sortable>\n" + table_head(kHeads) + "<tbody>\n";
   for (const AttemptRecord& attempt : run.attempts) {
     const double duration = end_of_attempt(run, attempt) - attempt.begin;
     std::string happened = attempt.text.empty() ? "" : attempt.text.front();
@@ -155,10 +160,10 @@ std::string course_section(const RunRecord& run) {
   const auto lines = course_lines(run);
   if (lines.empty()) return html + "</section>\n";
   constexpr std::size_t kMostLines = 500;
+  static constexpr std::array<std::string_view, 4> kHeads = {"#time", "kind", "node", "message"};
   html += "<details" + std::string(lines.size() <= 12 ? " open" : "") + "><summary>" +
           base::counted(static_cast<std::int64_t>(lines.size()), "message") +
-          "</summary>\n<div class=scroll><table>\n<thead><tr><th scope=col>time</th><th scope=col>kind</th><th "
-          "scope=col>node</th><th scope=col>message</th></tr></thead>\n<tbody>\n";
+          "</summary>\n<div class=scroll><table>\n" + table_head(kHeads) + "<tbody>\n";
   for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) {
     html += "<tr>" + number_cell(lines[i].time, seconds_text(lines[i].time)) + text_cell(lines[i].kind) +
             text_cell(lines[i].node) + text_cell(lines[i].text) + "</tr>\n";

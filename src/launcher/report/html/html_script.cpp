@@ -93,7 +93,9 @@ const char* const kReportScript = R"js(
     const seconds = Number(chart.dataset.seconds);
     const count = Math.min(Math.max(track.clientWidth / 110, 2), 400);
     const power = 10 ** Math.floor(Math.log10(seconds / count));
-    const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => seconds / each <= count) ?? seconds;
+    const steps = seconds / count > 10 ? [15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400]
+                                       : [power, 2 * power, 5 * power];
+    const step = steps.find((each) => seconds / each <= count) ?? 10 * power;
     track.replaceChildren();
     for (let i = 0; i * step < seconds * 0.99; ++i) {
       const tick = document.createElement("span");

@@ -181,12 +181,13 @@ std::string legend() {
 
 std::string axis_html(double seconds) {
   constexpr int kMostTicks = 8;
-  double step = std::pow(10, std::floor(std::log10(std::max(seconds, 1e-6) / kMostTicks)));
-  for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
-    if (seconds / (step * factor) > kMostTicks) continue;
-    step *= factor;
-    break;
-  }
+  const double least = std::max(seconds, 1e-6) / kMostTicks;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  std::vector<double> steps = {power, 2 * power, 5 * power, 10 * power};
+  // Longer steps are round in minutes and hours.
+  if (least > 10) steps = {15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14'400, 28'800, 86'400};
+  const auto found = std::ranges::lower_bound(steps, least);
+  const double step = found == steps.end() ? power * 10 : *found;
   std::string html;
   for (int i = 0; i <= kMostTicks && step * i < seconds * 0.97; ++i) {
     html += "<span class=tick style=\"left:" + plain_number(100 * step * i / seconds) + "%\">" +

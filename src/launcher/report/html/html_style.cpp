@@ -82,7 +82,7 @@ thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .tall thead th { position: sticky; top: 0; z-index: 1; background: var(--card); box-shadow: inset 0 -1px var(--line); }
 tbody tr:last-child > * { border-bottom: 0; }
 tbody tr:hover { background: var(--faint); }
-td.n { text-align: right; white-space: nowrap; }
+td.n, th.n { text-align: right; white-space: nowrap; }
 tbody tr:target, .row:target .label { background: var(--warn-back); }
 table.facts th { width: 12rem; color: var(--soft); font-weight: 400; }
 th button {

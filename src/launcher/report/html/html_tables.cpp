@@ -12,12 +12,6 @@
 namespace ddp::launcher {
 namespace {
 
-std::string heads(std::span<const std::string_view> names) {
-  std::string html = "<thead><tr>";
-  for (const std::string_view name : names) html += "<th scope=col>" + std::string(name) + "</th>";
-  return html + "</tr></thead>\n";
-}
-
 std::string seconds_cell(std::optional<double> seconds) {
   return seconds ? number_cell(*seconds, seconds_text(*seconds)) : number_cell(-1, "–");
 }
@@ -108,14 +102,14 @@ std::string ranks_section(const RunRecord& run) {
   }
   if (rows.empty()) return "";
   static constexpr std::array<std::string_view, 14> kHeads = {
-      "rank",      "node",  "pid",        "GPU",     "steps",      "step, median", "step, p99",
-      "computing", "phase", "collective", "waiting", "waited for", "peak memory",  "end"};
+      "#rank",      "node",   "#pid",        "GPU",      "#steps",      "#step, median", "#step, p99",
+      "#computing", "#phase", "#collective", "#waiting", "#waited for", "#peak memory",  "end"};
   std::string html =
       "<section id=numbers class=card>\n<h2>The ranks in numbers</h2>\n<p>Attempt " + std::to_string(attempt.number) +
       ". <em>Waited for</em> is the time in which other ranks had called a collective that this rank had "
       "not.</p>\n<div class=\"scroll tall\" tabindex=0 role=group aria-label=\"The ranks in numbers\"><table "
       "class=sortable>\n" +
-      heads(kHeads) + "<tbody>\n";
+      table_head(kHeads) + "<tbody>\n";
   for (const auto& [rank, row] : rows) html += rank_row(rank, row, !has_strips);
   return html + "</tbody></table></div>\n</section>\n";
 }
@@ -125,9 +119,9 @@ std::string collectives_section(const RunRecord& run) {
     return each.history && !each.history->collectives.empty();
   });
   if (attempt == run.attempts.rend()) return "";
-  static constexpr std::array<std::string_view, 13> kHeads = {"operation",    "name",   "group", "ranks",   "count",
-                                                              "data",         "median", "p99",   "longest", "transfer",
-                                                              "slowest rank", "algbw",  "busbw"};
+  static constexpr std::array<std::string_view, 13> kHeads = {
+      "operation", "name",     "group",     "#ranks",        "#count", "#data", "#median",
+      "#p99",      "#longest", "#transfer", "#slowest rank", "#algbw", "#busbw"};
   std::string html =
       "<section id=collectives class=card>\n<h2>Collectives</h2>\n<p>Attempt " + std::to_string(attempt->number) +
       ". " + record_note(*attempt) +
@@ -135,7 +129,7 @@ std::string collectives_section(const RunRecord& run) {
       "from the last rank's call to the last end, or the time on the GPU. The slowest rank called last most often. "
       "<em>algbw</em> and <em>busbw</em> are those of nccl-tests for the transfer.</p>\n"
       "<div class=\"scroll tall\" tabindex=0 role=group aria-label=\"Collectives\"><table class=sortable>\n" +
-      heads(kHeads) + "<tbody>\n";
+      table_head(kHeads) + "<tbody>\n";
   for (const CollectiveHistory& row : attempt->history->collectives) html += collective_row(row);
   return html + "</tbody></table></div>\n</section>\n";
 }

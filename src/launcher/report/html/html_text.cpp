@@ -74,6 +74,7 @@ std::string seconds_text(double seconds) {
   if (seconds < 0.9995e-3) return formatted("%.0f µs", std::max(seconds * 1e6, 1.0));
   if (seconds < 9.995e-3) return formatted("%.2f ms", seconds * 1e3);
   if (seconds < 0.0995) return formatted("%.1f ms", seconds * 1e3);
+  if (seconds < 0.9995) return formatted("%.0f ms", seconds * 1e3);
   return base::human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(seconds, 9e9) * 1e9)));
 }
 
@@ -95,6 +96,16 @@ std::string plain_number(double number) {
   text.erase(text.find_last_not_of('0') + 1);
   if (text.ends_with('.')) text.pop_back();
   return text;
+}
+
+std::string table_head(std::span<const std::string_view> names) {
+  std::string html = "<thead><tr>";
+  for (const std::string_view name : names) {
+    const bool is_number = name.starts_with('#');
+    html += std::string("<th scope=col") + (is_number ? " class=n>" : ">") + html_text(name.substr(is_number ? 1 : 0)) +
+            "</th>";
+  }
+  return html + "</tr></thead>\n";
 }
 
 std::string number_cell(double value, const std::string& text) {

@@ -31,6 +31,9 @@ std::string share_text(double part, double whole);
 // Returns a number for an attribute or a style, such as "12.5".
 std::string plain_number(double number);
 
+// Returns the head of a table. The names of columns of numbers begin with '#', which is not shown.
+std::string table_head(std::span<const std::string_view> names);
+
 // Returns a table cell. Scripts sort by `value`.
 std::string number_cell(double value, const std::string& text);
 std::string text_cell(std::string_view text);

@@ -26,6 +26,7 @@ TEST_CASE("numbers are shown with a suitable unit") {
   CHECK(seconds_text(310e-6) == "310 µs");
   CHECK(seconds_text(1.5e-3) == "1.50 ms");
   CHECK(seconds_text(0.0421) == "42.1 ms");
+  CHECK(seconds_text(0.1234) == "123 ms");
   CHECK(seconds_text(3.21) == "3.2 s");
   CHECK(seconds_text(192) == "3 min 12 s");
   CHECK(seconds_text(1e300) != "");
@@ -38,6 +39,11 @@ TEST_CASE("numbers are shown with a suitable unit") {
   CHECK(share_text(1, 1000) == "0.1 %");
   CHECK(plain_number(12.5) == "12.5");
   CHECK(plain_number(100) == "100");
+}
+
+TEST_CASE("the head of a table says which columns have numbers") {
+  CHECK(table_head(std::vector<std::string_view>{"#rank", "<node>"}) ==
+        "<thead><tr><th scope=col class=n>rank</th><th scope=col>&lt;node&gt;</th></tr></thead>\n");
 }
 
 TEST_CASE("ranks are links to their rows, unless there are many") {
