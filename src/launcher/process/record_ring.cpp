@@ -33,7 +33,8 @@ bool is_valid(const Record& record) {
   const bool has_operation = record.kind == wire::RecordKind::collective || record.kind == wire::RecordKind::gpu ||
                              record.kind == wire::RecordKind::transfer;
   if (is_phase) return record.operation < wire::kPhaseNames.size();
-  return !has_operation || record.operation < wire::kOperationNames.size();
+  // The number after the last one is that of PyTorch's other operations, whose names the records have.
+  return !has_operation || record.operation <= wire::kOperationNames.size();
 }
 
 }  // namespace

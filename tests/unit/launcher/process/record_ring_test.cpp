@@ -14,6 +14,7 @@
 #include "support/catch.h"
 #include "support/random_seed.h"
 #include "support/ring_writer.h"
+#include "wire/call_names.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -152,6 +153,18 @@ TEST_CASE("records that cannot be true are dropped and counted") {
   CHECK(taken.records[1].group == 0);
   CHECK(taken.records[1].name == 0);
   CHECK(taken.dropped == 7);
+}
+
+TEST_CASE("an operation that only PyTorch knows is accepted") {
+  RecordRing ring(RecordMode::all, kStart);
+  RingWriter worker(ring.descriptor());
+  const auto unknown = static_cast<std::uint8_t>(ddp::wire::kOperationNames.size());
+  worker.write(RecordKind::collective, 1, kStart + 1, kStart + 2, 0, unknown);
+  worker.write(RecordKind::collective, 2, kStart + 1, kStart + 2, 0, unknown + 1);
+  const RankRecords taken = ring.take(nullptr, kStart + kSecond, false);
+  REQUIRE(taken.records.size() == 1);
+  CHECK(taken.records[0].operation == unknown);
+  CHECK(taken.dropped == 1);
 }
 
 TEST_CASE("discarded records are not counted as dropped") {
