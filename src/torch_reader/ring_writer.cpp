@@ -41,6 +41,23 @@ bool is_wanted(wire::RecordMode mode, std::uint64_t number) {
   return mode == wire::RecordMode::all || (mode == wire::RecordMode::steps && wire::is_sampled(number));
 }
 
+// Returns the number of the operation, or one without a name. Some names of PyTorch begin with an underscore and have a
+// suffix, such as _reduce_scatter_base.
+std::uint8_t number_of(std::string_view operation) {
+  std::size_t number = 0;
+  std::size_t length = 0;
+  const bool is_internal = operation.starts_with('_');
+  if (is_internal) operation.remove_prefix(1);
+  for (std::size_t i = 0; i < wire::kOperationNames.size(); ++i) {
+    const std::string_view name = wire::kOperationNames[i];
+    const bool is_it = is_internal ? operation.starts_with(name) && name.size() > length : operation == name;
+    if (!is_it) continue;
+    number = i;
+    length = name.size();
+  }
+  return static_cast<std::uint8_t>(length > 0 ? number : wire::kOperationNames.size());
+}
+
 }  // namespace
 
 RingWriter::RingWriter(const char* path) : file_(::open(path, O_RDWR | O_CLOEXEC)) {
@@ -77,16 +94,17 @@ void RingWriter::add(const RecordedGroup& group, std::uint8_t place, const Momen
   for (const RecordedCall& call : group.calls) {
     if (call.sequence <= added || call.sequence > group.finished || !is_wanted(mode, call.sequence)) continue;
     const std::uint64_t begin = on_monotonic(now, call.made_at);
-    const auto operation = std::ranges::find(wire::kOperationNames, call.operation) - wire::kOperationNames.begin();
-    const bool is_known = operation < std::ssize(wire::kOperationNames);
+    const std::uint8_t operation = number_of(call.operation);
+    const bool has_own_name =
+        operation < wire::kOperationNames.size() && call.operation == wire::kOperationNames[operation];
     wire::add_record(*ring_, {.kind = wire::RecordKind::collective,
                               .begin = begin,
                               .end = std::max(begin, on_monotonic(now, call.finished_at)),
                               .bytes = call.bytes,
                               .number = call.sequence,
                               .group = place,
-                              .operation = static_cast<std::uint8_t>(operation),
-                              .name = is_known ? std::string_view() : std::string_view(call.operation)});
+                              .operation = operation,
+                              .name = has_own_name ? std::string_view() : std::string_view(call.operation)});
   }
   added = std::max(added, group.finished);
 }

@@ -82,17 +82,32 @@ TEST_CASE("each finished collective is recorded once") {
   CHECK(made.ring->records[8].group == kNoRingGroup);
 }
 
-TEST_CASE("an unknown end is the begin, and an unknown operation has PyTorch's name") {
+TEST_CASE("an unknown end is the begin") {
   const Made made;
   RecordedGroup group = group_of(1, 1);
   group.calls[0].finished_at = 0;
-  group.calls[0].operation = "_all_gather_base";
   RingWriter(made.path.c_str()).write(*made.page, kWorker, std::vector{group}, kNow);
   REQUIRE(made.ring->claimed == 1);
-  const RingRecord& record = made.ring->records[0];
-  CHECK(record.end == record.begin);
-  CHECK(record.operation == kOperationNames.size());
-  CHECK(std::string(made.ring->names[record.name].text.data()) == "_all_gather_base");
+  CHECK(made.ring->records[0].end == made.ring->records[0].begin);
+}
+
+TEST_CASE("an operation that PyTorch names otherwise keeps that name beside its number") {
+  const auto recorded = [](const std::string& operation) {
+    const Made made;
+    RecordedGroup group = group_of(1, 1);
+    group.calls[0].operation = operation;
+    RingWriter(made.path.c_str()).write(*made.page, kWorker, std::vector{group}, kNow);
+    REQUIRE(made.ring->claimed == 1);
+    const RingRecord& record = made.ring->records[0];
+    return std::string(name_of(kOperationNames, record.operation)) + " '" + made.ring->names[record.name].text.data() +
+           "'";
+  };
+  CHECK(recorded("broadcast") == "broadcast ''");
+  CHECK(recorded("_all_gather_base") == "all_gather '_all_gather_base'");
+  CHECK(recorded("_reduce_scatter_base") == "reduce_scatter '_reduce_scatter_base'");
+  CHECK(recorded("_reduce_oop") == "reduce '_reduce_oop'");
+  CHECK(recorded("coalesced") == "? 'coalesced'");
+  CHECK(recorded("_") == "? '_'");
 }
 
 TEST_CASE("the ring's mode selects the collectives") {
