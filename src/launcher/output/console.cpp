@@ -22,12 +22,6 @@ constexpr std::size_t kWriteBytes = std::size_t{256} << 10;  // bytes collected 
 constexpr std::size_t kKeptBytes = std::size_t{1} << 20;     // capacity that an empty backlog keeps
 constexpr auto kAsk = std::chrono::milliseconds(100);        // interval between two calls of interrupted()
 
-TerminalSize size_of_terminal(int fd) {
-  winsize size{};
-  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
-  return {size.ws_col, size.ws_row};
-}
-
 }  // namespace
 
 bool same_file(int one, int other) {
@@ -108,6 +102,12 @@ void Console::set_footer(std::vector<std::string> lines) {
   flush();
 }
 
+TerminalSize Console::size() const {
+  winsize size{};
+  if (::ioctl(fd_, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
 void Console::redraw_footer() {
   if (!footer_.is_shown() || closed_) return;
   erase_footer();
@@ -147,7 +147,7 @@ void Console::update_footer() {
     return;
   }
   footer_due_ = now + limits::kFooterPause;
-  append_footer(footer_.draw(layout_.cursor(), size_of_terminal(fd_)));
+  append_footer(footer_.draw(layout_.cursor(), size()));
   if (unsent() > 0) flush();
 }
 

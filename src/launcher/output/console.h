@@ -62,6 +62,8 @@ class Console {
   // and drawn again after it, at most once per limits::kFooterPause, and only after the console has accepted all
   // output. Does nothing if the console is no terminal, or after a worker has moved the cursor to other lines.
   void set_footer(std::vector<std::string> lines);
+  // Returns the size of the terminal.
+  TerminalSize size() const;
   // Draws the footer again, because the terminal has another size.
   void redraw_footer();
   // Erases the footer, because another writer of the terminal follows. It is drawn again after limits::kFooterPause.

@@ -133,6 +133,11 @@ class OutputPump {
   void set_footer(std::vector<std::string> lines) {
     if (!is_footer_paused_) outlet(kStderr).console->set_footer(std::move(lines));
   }
+  // Returns the size of the terminal that shows the footer, or std::nullopt if there is none.
+  std::optional<TerminalSize> footer_size() const {
+    const Console& console = *outlets_[kStderr]->console;
+    return console.terminal() ? std::optional(console.size()) : std::nullopt;
+  }
   // Erases the footer when the user stops the launcher (Ctrl-Z). After the launcher continues, set_footer() shows one
   // again.
   void pause_footer(bool is_paused) {

@@ -57,6 +57,10 @@ std::string scientific(double number) {
 
 }  // namespace
 
+bool wants_progress_line(const ProgressLineFacts& facts) {
+  return facts.is_terminal && facts.wish.value_or(facts.reports_progress && !facts.is_quiet);
+}
+
 std::string progress_number(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
