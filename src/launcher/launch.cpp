@@ -11,13 +11,13 @@
 #include "base/exit_code.h"
 #include "launcher/job/job_driver.h"
 #include "launcher/job/save_notices.h"
+#include "launcher/job_views.h"
 #include "launcher/output/output_pump.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/report/job_reporter.h"
-#include "launcher/view/job_history.h"
 #include "launcher/watchdog/watchdog.h"
 
 namespace ddp::launcher {
@@ -67,35 +67,6 @@ SignalArrived connection_lost(const LaunchPlan& plan) {
   const bool has_hangup = ending.empty() || base::contains(ending, SIGHUP);
   return {has_hangup ? SIGHUP : ending.front(), "the connection to the launcher that started the job is lost"};
 }
-
-// Passes what the watchdog sees to the history of the attempt.
-class HistorySink : public RankSink {
- public:
-  HistorySink(const LaunchPlan& plan, bool is_wanted) : plan_(plan), is_wanted_(is_wanted) {}
-
-  void begin(const Placement& placement) {
-    if (is_wanted_) history_.begin_attempt(placement, node_name(plan_.host_name, placement), now());
-  }
-  AttemptHistory end() { return history_.end_attempt(now()); }
-
-  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) override {
-    history_.add_sample(ranks, elapsed, now);
-  }
-  void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) override { history_.nothing_new(elapsed, now); }
-  void add_records(const RankRecords& records) override { history_.add_records(records); }
-  bool wants_processes() const override { return false; }
-  bool wants_records() const override { return is_wanted_ && plan_.recording != Recording::off; }
-
- private:
-  static std::uint64_t now() {
-    return static_cast<std::uint64_t>(
-        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
-  }
-
-  const LaunchPlan& plan_;
-  const bool is_wanted_;
-  JobHistory history_;
-};
 
 // Runs the supervisor until its end, for which the guardian waits.
 base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
@@ -150,8 +121,8 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
   write = reporter.observer().log;
-  HistorySink history(shared.plan, !shared.plan.event_log.empty() || !shared.plan.report_file.empty());
-  reporter.history = [&history] { return history.end(); };
+  JobViews views({loop, shared.plan, *processes, output, write});
+  reporter.history = [&] { return views.history(); };
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   const auto workers = make_worker_group(
       *processes, shared.plan, shared.directory, output, [&] { loop.poll(); },
@@ -159,16 +130,19 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
   const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
                                  std::function<void(const HangNews&)> news) {
-    history.begin(placement);
+    views.begin_watch(placement, exchange.is_coordinator());
     return make_watchdog(
-        {loop, *processes, output, shared.plan, exchange, reporter.observer().log, std::move(news), &history},
-        placement);
+        {loop, *processes, output, shared.plan, exchange, reporter.observer().log, std::move(news), &views}, placement);
   };
-  if (const auto failure = reporter.begin()) {
+  auto failure = views.begin();
+  if (!failure) failure = reporter.begin();
+  if (failure) {
     log.write_last({LogLevel::error, LogSource::launcher, failure->message});
   } else {
-    JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, reporter.observer(), [&] { loop.stop(); }});
+    JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, views.before(reporter.observer()),
+                   [&] { loop.stop(); }});
     driver = &job;
+    views.set_look([&](auto done) { job.look(std::move(done)); });
     const SaveNotices notices(loop, shared.plan.save_file, shared.plan.save_command,
                               {[&](const std::string& what) {
                                  deliver(SignalArrived{shared.plan.save_signals.front(), what});
@@ -181,6 +155,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
       job.work();
     }
     driver = nullptr;
+    views.end();
     if (const auto& outcome = job.result()) {
       end = outcome.value().status;
       reporter.job_ended(outcome.value(), end);

@@ -366,8 +366,8 @@ std::vector<std::string> OutputPump::last_lines(int local_rank) const {
     const auto [text, is_cut] = tail_of(streams_[static_cast<std::size_t>(local_rank * 2 + which)].get());
     return last_lines_of(text, is_cut, most, limits::kLastLineBytes);
   };
-  const std::vector<std::string> err = lines_of(kStderr, limits::kLastLines);
-  std::vector<std::string> lines = lines_of(kStdout, limits::kLastLines - err.size());
+  const auto err = lines_of(kStderr, limits::kLastLines);
+  auto lines = lines_of(kStdout, limits::kLastLines - err.size());
   base::append(lines, err);
   return lines;
 }
@@ -387,15 +387,6 @@ void OutputPump::copy_console_size() {
                        tag_columns(*stream));
   }
   outlet(kStderr).console->redraw_footer();
-}
-
-LostLines OutputPump::lost_lines() const {
-  LostLines lines;
-  for (const auto& one : owned_outlets_) {
-    lines.all += one->console->lost();
-    lines.untold += one->console->untold();
-  }
-  return lines;
 }
 
 }  // namespace ddp::launcher

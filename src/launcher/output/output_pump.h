@@ -148,7 +148,14 @@ class OutputPump {
   // Must be called after SIGWINCH.
   void copy_console_size();
 
-  LostLines lost_lines() const;
+  LostLines lost_lines() const {
+    LostLines lines;
+    for (const auto& one : owned_outlets_) {
+      lines.all += one->console->lost();
+      lines.untold += one->console->untold();
+    }
+    return lines;
+  }
 
   // Returns how many bytes a worker has written so far, including bytes that go straight to a file.
   std::uint64_t bytes_of(int local_rank) const {

@@ -1,6 +1,4 @@
-#include "launcher/top/stack_requests.h"
-
-#include <utility>
+#include "launcher/top/stack_lines.h"
 
 namespace ddp::launcher {
 
@@ -15,20 +13,6 @@ std::vector<std::string> stack_lines(const RankStacks& stacks) {
   }
   for (const std::string& missing : stacks.missing) lines.push_back("not available: " + missing);
   return lines;
-}
-
-void StackRequests::take(int rank, int local_rank, Reply reply) {
-  waiting_.push_back({{rank, local_rank}, std::move(reply)});
-  if (waiting_.size() == 1) begin();
-}
-
-void StackRequests::begin() {
-  taker_.take({waiting_.front().target}, StackMeans::gentle, [this](const std::vector<RankStacks>& stacks) {
-    const Reply reply = std::move(waiting_.front().reply);
-    reply(stacks.empty() ? std::vector<std::string>() : stack_lines(stacks.front()));
-    waiting_.pop_front();
-    if (!waiting_.empty()) begin();
-  });
 }
 
 }  // namespace ddp::launcher

@@ -1,0 +1,224 @@
+#include "launcher/job_views.h"
+
+#include <ddp/version.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "base/file.h"
+#include "launcher/limits.h"
+#include "launcher/process/process_sample.h"
+#include "launcher/report/hang_report.h"
+#include "launcher/report/job_json.h"
+#include "launcher/top/stack_lines.h"
+#include "launcher/view/progress_line.h"
+#include "launcher/view/top_frame.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr auto kBetweenLines = std::chrono::milliseconds(500);  // between two updates of the lines below the output
+constexpr int kLeastOutputRows = 8;                             // rows of the terminal that --live leaves to the output
+
+std::uint64_t monotonic_now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count());
+}
+
+// Returns whether another job of the shell has the terminal. The supervisor has no terminal of its own, but its parent,
+// which the user has started, does.
+bool is_in_background() {
+  constexpr std::size_t kGroup = 5;
+  constexpr std::size_t kGroupOfTerminal = 8;
+  const auto fields = fields_of_stat(base::read_file("/proc/" + std::to_string(::getppid()) + "/stat"));
+  const auto group = stat_number(fields, kGroup);
+  const auto of_terminal = stat_number(fields, kGroupOfTerminal);
+  return group && of_terminal && *group != *of_terminal;
+}
+
+JobFacts facts_of(const LaunchPlan& plan) {
+  return {DDP_VERSION_STRING, plan.run_id, plan.what, plan.host_name, ::getppid(), plan.max_restarts};
+}
+
+std::map<int, std::string> gpus_of(const LaunchPlan& plan, const Placement& placement) {
+  std::map<int, std::string> gpus;
+  for (std::size_t i = 0; i < plan.devices.size(); ++i) {
+    if (plan.devices[i]) gpus[placement.first_rank + static_cast<int>(i)] = *plan.devices[i];
+  }
+  return gpus;
+}
+
+// Returns the nodes of the ranks, which are in the order of their numbers.
+std::vector<NodeRow> nodes_of(std::span<const RankRow> ranks) {
+  std::vector<NodeRow> nodes;
+  for (const RankRow& rank : ranks) {
+    if (nodes.empty() || nodes.back().name != rank.node) nodes.push_back({rank.node, rank.rank, 0});
+    ++nodes.back().workers;
+  }
+  return nodes;
+}
+
+}  // namespace
+
+JobViews::JobViews(JobViewsParts parts)
+    : parts_(std::move(parts)),
+      builder_(facts_of(parts_.plan), monotonic_now()),
+      followers_(parts_.loop, parts_.output) {}
+
+JobViews::~JobViews() = default;
+
+std::optional<base::Failure> JobViews::begin() {
+  // Of several nodes only the coordinator writes the trace, and it is not known yet which one that is.
+  auto failure = parts_.plan.nodes.several() ? std::nullopt : TraceFile::check(parts_.plan);
+  if (failure) return failure;
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe): the launcher has one thread
+  auto server = ViewServer::open(
+      parts_.loop, socket_folders(runtime == nullptr ? "" : runtime), ::getppid(),
+      {[this] { return snapshot(); }, [this](int rank, const ViewServer::Reply& reply) { take_stacks(rank, reply); },
+       [this](int rank, ViewServer::Sink sink) { return follow(rank, std::move(sink)); }});
+  if (server) {
+    server_ = std::move(server).value();
+  } else {
+    parts_.log({LogLevel::debug, LogSource::launcher, "ddplaunch top cannot see this job: " + server.error().message});
+  }
+  if (parts_.output.footer_size()) show_lines_later();
+  return std::nullopt;
+}
+
+JobObserver JobViews::before(JobObserver next) {
+  JobObserver both = next;
+  both.attempt_begins = [this, next](const Placement& placement) {
+    if (trace_) trace_->attempt_begins(placement);
+    next.attempt_begins(placement);
+  };
+  both.event = [this, next](const Event& event) {
+    see(event);
+    next.event(event);
+  };
+  both.attempt_ended = [this, next](const JobOutcome& outcome, const std::string& what_follows, bool is_last) {
+    if (trace_) trace_->attempt_ended(outcome, what_follows);
+    if (is_last) parts_.output.set_footer({});
+    next.attempt_ended(outcome, what_follows, is_last);
+  };
+  return both;
+}
+
+void JobViews::begin_watch(const Placement& placement, bool is_coordinator) {
+  placement_ = placement;
+  is_coordinator_ = is_coordinator;
+  const LaunchPlan& plan = parts_.plan;
+  const bool has_all_ranks = is_coordinator || placement.node_count == 1;
+  builder_.begin_attempt({placement.attempt, placement.world_size, {}, gpus_of(plan, placement), has_all_ranks},
+                         monotonic_now());
+  if (has_history()) history_.begin_attempt(placement, node_name(plan.host_name, placement), monotonic_now());
+  if (!plan.trace_file.empty() && has_all_ranks && !trace_) {
+    trace_.emplace(plan, iso_time(std::chrono::system_clock::now()), [this](const std::string& why) {
+      parts_.log({LogLevel::warning, LogSource::launcher, why});
+    });
+    trace_->attempt_begins(placement);
+  }
+}
+
+AttemptHistory JobViews::history() {
+  return history_.end_attempt(monotonic_now());
+}
+
+void JobViews::end() {
+  timer_.reset();
+  parts_.output.set_footer({});
+  look_ = nullptr;
+  server_.reset();
+  if (trace_) trace_->close();
+}
+
+void JobViews::see(const Event& event) {
+  if (trace_) trace_->event(event);
+  const auto* news = std::get_if<HangNews>(&event);
+  if (news == nullptr) return;
+  const std::vector<std::string> text = hang_report(*news, monotonic_now());
+  builder_.add_hang_news(news->kind, news->verdict.culprits, text.empty() ? "" : text.front());
+}
+
+void JobViews::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) {
+  builder_.add_sample(ranks, elapsed, now);
+  if (has_history()) history_.add_sample(ranks, elapsed, now);
+  if (trace_) trace_->add_sample(ranks, elapsed, now);
+}
+
+void JobViews::nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) {
+  builder_.nothing_new(elapsed, now);
+  if (has_history()) history_.nothing_new(elapsed, now);
+  if (trace_) trace_->nothing_new(elapsed, now);
+}
+
+void JobViews::add_records(const RankRecords& records) {
+  builder_.add_records(records);
+  if (has_history()) history_.add_records(records);
+  if (trace_) trace_->add_records(records);
+}
+
+bool JobViews::wants_processes() const {
+  return has_clients() || (parts_.plan.live && timer_ != nullptr);
+}
+
+bool JobViews::wants_records() const {
+  if (parts_.plan.recording == Recording::off) return false;
+  return has_history() || trace_ || wants_processes();
+}
+
+JobSnapshot JobViews::snapshot() {
+  for (int i = 0; i < parts_.plan.workers; ++i) {
+    builder_.set_values(placement_.first_rank + i, parts_.processes.progress_values(i));
+  }
+  JobSnapshot shot = builder_.snapshot(monotonic_now());
+  const std::string own = node_name(parts_.plan.host_name, placement_);
+  for (RankRow& rank : shot.ranks) {
+    if (rank.node.empty()) rank.node = own;
+  }
+  shot.node = own;
+  shot.nodes = nodes_of(shot.ranks);
+  return shot;
+}
+
+void JobViews::take_stacks(int rank, const ViewServer::Reply& reply) {
+  if (!look_) return reply({"the job takes no stacks now"});
+  look_([rank, reply](const HangNews& news) {
+    const auto& all = news.evidence.stacks;
+    const auto found = std::ranges::find(all, rank, &RankStacks::rank);
+    if (found != all.end()) return reply(stack_lines(*found));
+    reply({"there are no stacks of rank " + std::to_string(rank) + ": it does not run, or its node has not answered"});
+  });
+}
+
+std::unique_ptr<net::Watch> JobViews::follow(int rank, ViewServer::Sink sink) {
+  const int local_rank = rank - placement_.first_rank;
+  if (local_rank < 0 || local_rank >= parts_.plan.workers) return nullptr;
+  return followers_.follow(local_rank, std::move(sink));
+}
+
+void JobViews::show_lines_later() {
+  timer_ = parts_.loop.at(std::chrono::steady_clock::now() + kBetweenLines, [this] { show_lines(); });
+}
+
+void JobViews::show_lines() {
+  show_lines_later();
+  const auto size = parts_.output.footer_size();
+  if (size) parts_.output.set_footer(is_in_background() ? std::vector<std::string>() : lines(*size));
+}
+
+std::vector<std::string> JobViews::lines(TerminalSize size) {
+  const LaunchPlan& plan = parts_.plan;
+  if (plan.live) {
+    const FrameSize most{static_cast<int>(size.columns), std::max(static_cast<int>(size.rows) - kLeastOutputRows, 0)};
+    return job_lines(snapshot(), TopView(), most, {plan.log.color, true});
+  }
+  const bool is_quiet = plan.log.level > LogLevel::info;
+  if (!wants_progress_line({plan.progress_line, true, is_quiet, builder_.reports_progress()})) return {};
+  const std::string line = progress_line(snapshot(), size.columns);
+  return line.empty() ? std::vector<std::string>() : std::vector{line};
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,88 @@
+// JobViews feeds the views of a running job: the lines below its output, ddplaunch top, the history for the report, and
+// the trace. docs/development/decisions/0047-one-stream-of-records.md
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/job/job_driver.h"
+#include "launcher/log/log_line.h"
+#include "launcher/output/output_followers.h"
+#include "launcher/output/output_pump.h"
+#include "launcher/plan/launch_plan.h"
+#include "launcher/process/process_host.h"
+#include "launcher/report/trace_file.h"
+#include "launcher/top/view_server.h"
+#include "launcher/view/job_history.h"
+#include "launcher/view/snapshot_builder.h"
+#include "launcher/watchdog/rank_sink.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+// All of these objects must outlive the views.
+struct JobViewsParts {
+  net::EventLoop& loop;
+  const LaunchPlan& plan;
+  ProcessHost& processes;
+  OutputPump& output;
+  LogWriter log;
+};
+
+// Belongs to the event loop's thread.
+class JobViews : public RankSink {
+ public:
+  using Look = std::function<void(std::function<void(const HangNews& news)> done)>;
+
+  explicit JobViews(JobViewsParts parts);
+  ~JobViews() override;
+
+  // Opens the trace, and begins to serve views in other processes. Returns why the trace could not be written.
+  std::optional<base::Failure> begin();
+  // Sets the function that takes stacks. It must be reset before what it uses is destroyed.
+  void set_look(Look look) { look_ = std::move(look); }
+
+  // Returns an observer that passes everything on to `next`, after the views have seen it.
+  JobObserver before(JobObserver next);
+  // An attempt begins in which this node has this placement. The coordinator sees the ranks of all nodes.
+  void begin_watch(const Placement& placement, bool is_coordinator);
+  // Returns the history of the attempt that has ended.
+  AttemptHistory history();
+  // The job is over: removes the lines below the output, and completes the trace.
+  void end();
+
+  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) override;
+  void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) override;
+  void add_records(const RankRecords& records) override;
+  bool wants_processes() const override;
+  bool wants_records() const override;
+
+ private:
+  bool has_history() const { return !parts_.plan.event_log.empty() || !parts_.plan.report_file.empty(); }
+  bool has_clients() const { return server_ && server_->has_clients(); }
+  void see(const Event& event);
+  JobSnapshot snapshot();
+  void take_stacks(int rank, const ViewServer::Reply& reply);
+  std::unique_ptr<net::Watch> follow(int rank, ViewServer::Sink sink);
+  std::vector<std::string> lines(TerminalSize size);
+  void show_lines();
+  void show_lines_later();
+
+  const JobViewsParts parts_;
+  SnapshotBuilder builder_;
+  JobHistory history_;
+  OutputFollowers followers_;
+  std::optional<TraceFile> trace_;
+  std::unique_ptr<ViewServer> server_;  // null if no socket could be made
+  Look look_;
+  Placement placement_;
+  bool is_coordinator_ = true;
+  std::unique_ptr<net::Watch> timer_;
+};
+
+}  // namespace ddp::launcher
