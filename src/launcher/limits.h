@@ -152,6 +152,7 @@ inline constexpr std::size_t kViewAnswerBytes = std::size_t{64} << 20;    // lon
 inline constexpr std::size_t kViewOutputUnsent = std::size_t{256} << 10;  // output of a rank that waits for a client
 inline constexpr auto kViewPatience = 10s;                                // a client that reads nothing is dropped
 inline constexpr auto kViewSnapshotAge = 100ms;                           // clients share a snapshot for this time
+inline constexpr auto kViewUsageTime = 2500ms;                            // wait of top --once for what ranks use
 inline constexpr auto kViewConnectTime = 2s;                              // wait of top for a launcher's first answer
 inline constexpr std::size_t kTopLines = 2000;                            // most lines of stacks or output in top
 

@@ -43,6 +43,13 @@ FrameSize printed_size(const std::vector<std::string>& environment) {
   return size;
 }
 
+// Returns whether the processors that a running rank uses have not been measured yet.
+bool lacks_usage(const JobSnapshot& job) {
+  return std::ranges::any_of(job.ranks, [](const RankRow& rank) {
+    return rank.pid != 0 && rank.state != RankState::ended && !rank.cpus;
+  });
+}
+
 class Command {
  public:
   Command(const TopOptions& options, const std::vector<std::string>& environment, Log& log)
@@ -59,7 +66,7 @@ class Command {
     if (!fd) return fail(fd.error().message);
     if (options_.json && !options_.once) return print_lines(fd.value().get());
     if (!options_.once) return show(std::move(fd).value());
-    const auto answer = ask(fd.value().get());
+    const auto answer = ask_for_all(fd.value().get());
     if (!answer) return fail(answer.error().message);
     if (options_.json) return print(json_of(answer.value()) + "\n");
     std::string text;
@@ -94,6 +101,17 @@ class Command {
     if (answer.value().kind == ViewAnswer::Kind::snapshot) return std::move(answer).value().snapshot;
     const auto& lines = answer.value().lines;
     return base::Failure{lines.empty() ? "the launcher does not show its job" : clean_text(lines.front())};
+  }
+
+  // The launcher measures what the processes use only while a view is connected.
+  static base::Result<JobSnapshot> ask_for_all(int fd) {
+    const auto end = steady_clock::now() + limits::kViewUsageTime;
+    while (true) {
+      auto answer = ask(fd);
+      const bool is_complete = !answer || !lacks_usage(answer.value());
+      if (is_complete || steady_clock::now() > end) return answer;
+      std::this_thread::sleep_for(limits::kViewSnapshotAge);
+    }
   }
 
   // Prints a line per interval, until the job or the reader has ended.

@@ -78,6 +78,7 @@ ul.plain li { margin: .35rem 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .36rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 td { overflow-wrap: break-word; }
+.tall td { white-space: nowrap; }
 thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .tall thead th { position: sticky; top: 0; z-index: 1; background: var(--card); box-shadow: inset 0 -1px var(--line); }
 tbody tr:last-child > * { border-bottom: 0; }
