@@ -51,7 +51,8 @@ void CollectiveTable::add(const RankRecords& records) {
     ++row->calls;
     row->bytes += record.bytes;
     row->time += duration;
-    row->durations.add(duration);
+    // PyTorch does not say when a collective of Gloo ended. Its end is then its begin.
+    if (duration > 0) row->durations.add(duration);
     if (record.kind == Kind::collective && record.group < records.groups.size()) {
       match(*row, records.groups[record.group].identity, records.rank, record);
     }
@@ -78,7 +79,7 @@ void CollectiveTable::match(Row& row, std::uint64_t group, int rank, const Recor
   if (call.ranks < row.size) return;
   ++row.matched;
   ++row.last[call.last_rank];
-  row.transfers.add(call.last_end - std::min(call.last_end, call.last_begin));
+  if (call.last_end > call.last_begin) row.transfers.add(call.last_end - call.last_begin);
   calls_.erase(entry);
 }
 
@@ -97,7 +98,7 @@ CollectiveHistory CollectiveTable::history_of(const Key& key, const Row& row) {
   history.longest = history_seconds(row.durations.longest());
   history.matched = row.matched;
   if (row.gpu.count() > 0) history.gpu_median = history_seconds(row.gpu.quantile(0.5));
-  if (row.matched > 0) history.transfer_median = history_seconds(row.transfers.quantile(0.5));
+  if (row.transfers.count() > 0) history.transfer_median = history_seconds(row.transfers.quantile(0.5));
   // The GPU's own time is the more exact one, because it does not contain the program's delays.
   const double time = history.gpu_median.value_or(history.transfer_median.value_or(is_transfer ? history.median : 0));
   if (time > 0 && history.bytes > 0) {

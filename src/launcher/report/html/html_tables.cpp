@@ -12,6 +12,11 @@
 namespace ddp::launcher {
 namespace {
 
+// A time of 0 was not recorded.
+std::optional<double> known(double seconds) {
+  return seconds > 0 ? std::optional(seconds) : std::nullopt;
+}
+
 std::string seconds_cell(std::optional<double> seconds) {
   return seconds ? number_cell(*seconds, seconds_text(*seconds)) : number_cell(-1, "–");
 }
@@ -66,8 +71,8 @@ std::string collective_row(const CollectiveHistory& row) {
   return "<tr>" + text_cell(row.operation) + text_cell(row.name) + text_cell(row.group) +
          number_cell(row.size, std::to_string(row.size)) +
          number_cell(static_cast<double>(row.count), std::to_string(row.count)) +
-         number_cell(static_cast<double>(row.bytes), base::human_bytes(row.bytes)) + seconds_cell(row.median) +
-         seconds_cell(row.p99) + seconds_cell(row.longest) +
+         number_cell(static_cast<double>(row.bytes), base::human_bytes(row.bytes)) + seconds_cell(known(row.median)) +
+         seconds_cell(known(row.p99)) + seconds_cell(known(row.longest)) +
          seconds_cell(row.gpu_median ? row.gpu_median : row.transfer_median) + last_cell(row) +
          rate_cell(row.algorithm_rate) + rate_cell(row.bus_rate) + "</tr>\n";
 }

@@ -98,6 +98,19 @@ TEST_CASE("any number of names and of incomplete collectives stays within the li
   CHECK(table.left_out() == 20'000 - ddp::limits::kHistoryCollectives);
 }
 
+TEST_CASE("a collective whose end is unknown counts, but has no duration") {
+  CollectiveTable table;
+  table.add(records_of(0, {collective(1, 100, 100), collective(2, 200, 900)}));
+  table.add(records_of(1, {collective(1, 150, 150), collective(2, 250, 900)}));
+  const auto rows = table.rows();
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].count == 2);
+  CHECK(rows[0].matched == 2);
+  CHECK(rows[0].median > 600e-9);
+  REQUIRE(rows[0].transfer_median);
+  CHECK(*rows[0].transfer_median == Approx(650e-9).epsilon(0.05));
+}
+
 TEST_CASE("records that make no sense do no harm") {
   CollectiveTable table;
   Record garbage{RecordKind::collective, 200, 99, 99, 7, 5, 9, UINT64_MAX};
