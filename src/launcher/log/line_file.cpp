@@ -32,8 +32,9 @@ std::optional<base::Failure> LineFile::begin(const std::string& line) {
 
 void LineFile::write(const std::string& line) {
   if (!file_ || line.empty() || write_all(file_.get(), line + "\n", limits::kConsoleWait)) return;
-  warn_(write_failure(name_).message + " The job continues without it.");
-  file_.reset();
+  const std::string why = write_failure(name_).message + " The job continues without it.";
+  file_.reset();  // the warning may be meant for this file, too
+  warn_(why);
 }
 
 bool LineFile::is_same_file(const std::string& path) const {

@@ -94,6 +94,18 @@ TEST_CASE("a full device refuses the first line, and ends a log that has begun w
   CHECK_FALSE(log.is_open());
 }
 
+TEST_CASE("a warning about a full device may be written to the same log") {
+  std::vector<std::string> warnings;
+  LineFile* self = nullptr;
+  LineFile log = log_at("/dev/full", [&](const std::string& line) {
+    warnings.push_back(line);
+    if (warnings.size() < 10) self->write(line);
+  });
+  self = &log;
+  log.write("{}");
+  CHECK(warnings.size() == 1);
+}
+
 TEST_CASE("a reader of lines that stops reading, or leaves, does not hold the job") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/fifo";
