@@ -29,16 +29,6 @@ class Utf8Locale {
   locale_t before_;
 };
 
-// Returns the columns of the printable character that consists of these bytes.
-std::size_t width_of(std::string_view bytes) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  if (bytes.size() == 1) return 1;
-  wchar_t character = static_cast<wchar_t>(byte(0) & (0xffU >> (bytes.size() + 1)));
-  for (std::size_t i = 1; i < bytes.size(); ++i) character = character << 6 | static_cast<wchar_t>(byte(i) & 0x3fU);
-  const int width = ::wcwidth(character);
-  return width < 0 ? 1 : static_cast<std::size_t>(width);
-}
-
 bool is_final(char byte) {
   return byte >= '@' && byte <= '~';
 }
@@ -54,6 +44,16 @@ bool is_string_sequence(std::string_view sequence) {
 }
 
 }  // namespace
+
+std::size_t columns_of_character(std::string_view bytes) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  if (bytes.size() == 1) return 1;
+  const Utf8Locale utf8;
+  wchar_t character = static_cast<wchar_t>(byte(0) & (0xffU >> (bytes.size() + 1)));
+  for (std::size_t i = 1; i < bytes.size(); ++i) character = character << 6 | static_cast<wchar_t>(byte(i) & 0x3fU);
+  const int width = ::wcwidth(character);
+  return width < 0 ? 1 : static_cast<std::size_t>(width);
+}
 
 std::size_t sequence_length(std::string_view text) {
   if (text.empty() || text.front() != kEscape) return 0;
@@ -72,7 +72,6 @@ std::size_t sequence_length(std::string_view text) {
 
 std::optional<std::size_t> column_after(std::string_view text, std::size_t from) {
   constexpr std::size_t kTab = 8;
-  const Utf8Locale utf8;
   std::size_t column = from;
   for (std::size_t i = 0; i < text.size();) {
     const std::string_view rest = text.substr(i);
@@ -86,14 +85,13 @@ std::optional<std::size_t> column_after(std::string_view text, std::size_t from)
     }
     const std::size_t length = base::printable_length(rest);
     if (length == 0) return std::nullopt;
-    column = rest.front() == '\t' ? (column / kTab + 1) * kTab : column + width_of(rest.substr(0, length));
+    column = rest.front() == '\t' ? (column / kTab + 1) * kTab : column + columns_of_character(rest.substr(0, length));
     i += length;
   }
   return column;
 }
 
 std::string fit_to_columns(std::string_view text, std::size_t columns) {
-  const Utf8Locale utf8;
   std::string line;
   bool is_full = false;
   for (std::size_t i = 0; i < text.size();) {
@@ -107,7 +105,7 @@ std::string fit_to_columns(std::string_view text, std::size_t columns) {
     i += std::max<std::size_t>(length, 1);
     if (length == 0 || is_full) continue;
     const bool is_tab = rest.front() == '\t';
-    const std::size_t width = width_of(rest.substr(0, length));
+    const std::size_t width = columns_of_character(rest.substr(0, length));
     is_full = width > columns;
     if (is_full) continue;
     columns -= width;

@@ -9,6 +9,10 @@
 
 namespace ddp::launcher {
 
+// Returns the columns of the printable character (base::printable_length) that consists of these bytes: 0 for a
+// combining character, and 2 for most characters of East Asian scripts and emoji.
+std::size_t columns_of_character(std::string_view bytes);
+
 // Returns the bytes of the escape sequence at the front of `text`, up to its end or the end of the text. Returns 0 if
 // there is none.
 std::size_t sequence_length(std::string_view text);
