@@ -129,7 +129,7 @@ AttemptHistory JobViews::history() {
 void JobViews::end() {
   timer_.reset();
   parts_.output.set_footer({});
-  look_ = nullptr;
+  driver_ = nullptr;
   server_.reset();
   if (trace_) trace_->close();
 }
@@ -180,12 +180,15 @@ JobSnapshot JobViews::snapshot() {
   }
   shot.node = own;
   shot.nodes = nodes_of(shot.ranks);
+  if (driver_ != nullptr) {
+    for (const std::string& spare : driver_->spares()) shot.nodes.push_back({spare, 0, 0});
+  }
   return shot;
 }
 
 void JobViews::take_stacks(int rank, const ViewServer::Reply& reply) {
-  if (!look_) return reply({"the job takes no stacks now"});
-  look_([rank, reply](const HangNews& news) {
+  if (driver_ == nullptr) return reply({"the job takes no stacks now"});
+  driver_->look([rank, reply](const HangNews& news) {
     const auto& all = news.evidence.stacks;
     const auto found = std::ranges::find(all, rank, &RankStacks::rank);
     if (found != all.end()) return reply(stack_lines(*found));

@@ -37,15 +37,13 @@ struct JobViewsParts {
 // Belongs to the event loop's thread.
 class JobViews : public RankSink {
  public:
-  using Look = std::function<void(std::function<void(const HangNews& news)> done)>;
-
   explicit JobViews(JobViewsParts parts);
   ~JobViews() override;
 
   // Opens the trace, and begins to serve views in other processes. Returns why the trace could not be written.
   std::optional<base::Failure> begin();
-  // Sets the function that takes stacks. It must be reset before what it uses is destroyed.
-  void set_look(Look look) { look_ = std::move(look); }
+  // Sets the driver of the job, for stacks and spare nodes. It is used until end().
+  void set_driver(JobDriver& driver) { driver_ = &driver; }
 
   // Returns an observer that passes everything on to `next`, after the views have seen it.
   JobObserver before(JobObserver next);
@@ -79,7 +77,7 @@ class JobViews : public RankSink {
   OutputFollowers followers_;
   std::optional<TraceFile> trace_;
   std::unique_ptr<ViewServer> server_;  // null if no socket could be made
-  Look look_;
+  JobDriver* driver_ = nullptr;
   Placement placement_;
   bool is_coordinator_ = true;
   std::unique_ptr<net::Watch> timer_;

@@ -142,7 +142,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, views.before(reporter.observer()),
                    [&] { loop.stop(); }});
     driver = &job;
-    views.set_look([&](auto done) { job.look(std::move(done)); });
+    views.set_driver(job);
     const SaveNotices notices(loop, shared.plan.save_file, shared.plan.save_command,
                               {[&](const std::string& what) {
                                  deliver(SignalArrived{shared.plan.save_signals.front(), what});

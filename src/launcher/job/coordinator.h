@@ -72,6 +72,8 @@ class Coordinator {
   std::vector<CoordinatorAction> lost(NodeId who, const std::string& why, TimePoint now);
   // Asks the other nodes to show this.
   std::vector<CoordinatorAction> ask(wire::Subject what);
+  // Returns the names of the nodes that wait until a place is free.
+  std::vector<std::string> spares() const { return roster_.spares(); }
   // Returns the line to log about a peer that has connected and does not belong to the job. Returns std::nullopt if
   // that address was logged often enough.
   std::optional<std::string> line_on_stranger(const std::string& address, const std::string& line) {

@@ -28,6 +28,7 @@ class CoordinatorNode : public Node {
   void continue_clocks() override;
   std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
   int print_descriptor() const override { return -1; }
+  std::vector<std::string> spares() const override { return coordinator_.spares(); }
   bool is_through() const override { return is_through_; }
   std::optional<std::string> warning() const override;
 

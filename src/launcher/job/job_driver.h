@@ -65,6 +65,9 @@ class JobDriver {
     phase_ == Phase::running&& watchdog_ ? watchdog_->look(std::move(done)) : done({});
   }
 
+  // See Nodes.
+  std::vector<std::string> spares() const { return nodes_ ? nodes_->spares() : std::vector<std::string>(); }
+
   bool has_work() const { return !queue_.empty(); }
   // Performs one step. Must not be called from within a callback of the parts.
   void work();

@@ -116,6 +116,14 @@ std::string NodeRoster::node_of(int rank) const {
   return "";
 }
 
+std::vector<std::string> NodeRoster::spares() const {
+  std::vector<std::string> names;
+  for (const NodeId id : in_order()) {
+    if (!nodes_.at(id).takes_part) names.push_back(nodes_.at(id).name);
+  }
+  return names.size() == nodes_.size() ? std::vector<std::string>() : names;
+}
+
 std::string NodeRoster::ranks_but(const std::set<int>& ranks) const {
   std::vector<std::string> names;
   for (const NodeId id : in_order()) {

@@ -72,6 +72,8 @@ class NodeRoster {
   std::string here() const;
   // Returns the name of the node on which this rank runs, or an empty string if there is none.
   std::string node_of(int rank) const;
+  // Returns the names of the nodes that do not take part, while others do.
+  std::vector<std::string> spares() const;
   // Returns a text such as "ranks 2, 3 on b". It lists the ranks of nodes that have not ended, except `ranks`.
   std::string ranks_but(const std::set<int>& ranks) const;
 

@@ -63,6 +63,9 @@ class Nodes : public RankChannel {
   // Returns the descriptor that becomes writable when print() accepts output again, or -1 if there is none.
   virtual int print_descriptor() const = 0;
 
+  // At the coordinator, returns the names of the nodes that wait until a place is free.
+  virtual std::vector<std::string> spares() const { return {}; }
+
   // Valid after `leave`. Returns whether all other nodes know of the end. The coordinator stays for a moment until they
   // do.
   virtual bool is_through() const = 0;

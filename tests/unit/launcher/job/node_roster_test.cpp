@@ -31,7 +31,9 @@ NodeRoster three_nodes(int max_nodes) {
 
 TEST_CASE("nodes are seated in the order of their arrival, and those without a place are left over") {
   NodeRoster roster = three_nodes(2);
+  CHECK(roster.spares().empty());
   const auto seating = roster.seat(kNow);
+  CHECK(roster.spares() == std::vector<std::string>{"a#2"});
   CHECK(seating.seated == std::vector<NodeId>{kOwnNode, 7});
   CHECK(seating.left_over == std::vector<NodeId>{8});
   CHECK(seating.world_size == 3);
