@@ -115,7 +115,8 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     give_up();
     kill_timer_.cancel();
     for (Stream& stream : streams_) {
-      if (stream.is_reading) stream.pipe.cancel();
+      // abandon() may have closed the pipe, while the end of the process was already queued.
+      if (stream.is_reading && stream.pipe.is_open()) stream.pipe.cancel();
     }
     resume();
   }

@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "launcher/process/process_host.h"
 #include "support/catch.h"
 #include "support/deadline.h"
@@ -76,6 +77,29 @@ std::ptrdiff_t open_descriptors() {
 }
 
 }  // namespace
+
+TEST_CASE("a helper may be given up at the moment in which it ends") {
+  Observed seen;
+  auto helper = seen.shell("echo $$; read go");
+  REQUIRE(test::eventually([&] {
+    seen.loop.poll();
+    return pid_in(seen.texts[0]) > 0;
+  }));
+  const pid_t pid = pid_in(seen.texts[0]);
+  // The loop sees both events at the same time, that of the pipe first. The end of the process is then already queued.
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  const base::UniqueFd in(ends[0]);
+  const base::UniqueFd out(ends[1]);
+  const auto watch = seen.loop.watch_readable(in.get(), [&] { helper.reset(); });
+  REQUIRE(::write(out.get(), "x", 1) == 1);
+  helper->write_line("go");
+  REQUIRE(test::eventually(
+      [&] { return base::read_file("/proc/" + std::to_string(pid) + "/stat").find(") Z") != std::string::npos; }));
+  for (int i = 0; i < 10; ++i) seen.loop.poll();
+  CHECK(helper == nullptr);
+  CHECK_FALSE(seen.end);
+}
 
 TEST_CASE("a helper's streams are read apart and its true status is reported") {
   for (const auto& [script, expected] : {std::pair{"exit 11", ExitStatus::exited(11)},
