@@ -11,8 +11,8 @@ constexpr auto nanoseconds_of(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-bool UsageWatch::measure(std::span<RankView> ranks, std::uint64_t now) {
-  const auto until = Clock::now() + limits::kUsageTime;
+bool UsageWatch::measure(std::span<RankView> ranks, std::uint64_t now, std::chrono::nanoseconds most) {
+  const auto until = Clock::now() + most;
   bool has_measured = false;
   const std::size_t first = ranks.empty() ? 0 : next_ % ranks.size();
   for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/limits.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/rank_view.h"
 #include "launcher/process/usage_meter.h"
@@ -35,10 +36,10 @@ class UsageWatch {
     gpus_.sees(local_rank, std::move(cuda_visible_devices));
   }
 
-  // Measures each rank about once per second, and fills in RankView::usage. A call takes at most limits::kUsageTime.
-  // The next call continues with the ranks for which that is too short. `now` is CLOCK_MONOTONIC in nanoseconds.
-  // Returns whether anything was measured.
-  bool measure(std::span<RankView> ranks, std::uint64_t now);
+  // Measures each rank about once per second, and fills in RankView::usage. A call takes at most `most`. The next call
+  // continues with the ranks for which that is too short. `now` is CLOCK_MONOTONIC in nanoseconds. Returns whether
+  // anything was measured.
+  bool measure(std::span<RankView> ranks, std::uint64_t now, std::chrono::nanoseconds most = limits::kUsageTime);
 
  private:
   using Clock = std::chrono::steady_clock;
