@@ -40,10 +40,10 @@ def main() -> None:
             pathlib.Path(folder, str(number)).mkdir(mode=0o700)
         job = Job(hosts, "--nproc-per-node=4", "--hang-timeout=20", "--record=all", "--rdzv-id=night-run", f"--report={keep}/run.html",
                   f"--trace={keep}/run.trace.json.gz", *DELAYS, HANG, "train_charlm", "--steps=2000", "--checkpoint=")
-        job.start(1, environment={"XDG_RUNTIME_DIR": f"{folder}/1"})
+        job.start(1, environment={"DDP_SOCKET_DIR": f"{folder}/1"})
         until(lambda: list(pathlib.Path(folder, "1").glob("*.sock")), "the first node runs")
         time.sleep(0.5)  # the first node becomes the coordinator
-        job.start(2, environment={"XDG_RUNTIME_DIR": f"{folder}/2"})
+        job.start(2, environment={"DDP_SOCKET_DIR": f"{folder}/2"})
         socket = next(pathlib.Path(folder, "1").glob("*.sock"))
         job.until(1, "worker_started", 4)
         time.sleep(6)

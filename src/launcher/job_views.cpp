@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "base/file.h"
@@ -74,9 +73,8 @@ std::optional<base::Failure> JobViews::begin() {
   // Of several nodes only the coordinator writes the trace, and it is not known yet which one that is.
   auto failure = parts_.plan.nodes.several() ? std::nullopt : TraceFile::check(parts_.plan);
   if (failure) return failure;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe): the launcher has one thread
   auto server = ViewServer::open(
-      parts_.loop, socket_folders(runtime == nullptr ? "" : runtime), ::getppid(),
+      parts_.loop, socket_folders(parts_.plan.inherited_environment), ::getppid(),
       {[this] { return snapshot(); }, [this](int rank, const ViewServer::Reply& reply) { take_stacks(rank, reply); },
        [this](int rank, ViewServer::Sink sink) { return follow(rank, std::move(sink)); }});
   if (server) {

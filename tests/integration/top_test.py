@@ -120,7 +120,7 @@ def folders(mode: int = 0o700):
 
 def variables(folder: str, **more: str) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LC_ALL", "LC_CTYPE")}
-    return {**clean, "XDG_RUNTIME_DIR": folder, "TERM": "xterm-256color", "LANG": "C.UTF-8", **more}
+    return {**clean, "DDP_SOCKET_DIR": folder, "TERM": "xterm-256color", "LANG": "C.UTF-8", **more}
 
 
 def top(folder: str, *words: str, via=(), **more: str) -> subprocess.CompletedProcess:
@@ -178,6 +178,7 @@ class Top:
     def wait_for(self, text: str, gone: bool = False) -> None:
         deadline = time.monotonic() + PATIENCE
         while (text in self.screen.text()) == gone:
+            assert self.process.poll() is None, f"it has ended: {self.screen.main}"
             assert time.monotonic() < deadline, f"{text!r} {'stays' if gone else 'is not'} on:\n{self.screen.text()}"
             self.read()
 

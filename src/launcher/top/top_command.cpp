@@ -45,9 +45,8 @@ FrameSize printed_size(const std::vector<std::string>& environment) {
 
 // Returns whether the processors that a running rank uses have not been measured yet.
 bool lacks_usage(const JobSnapshot& job) {
-  return std::ranges::any_of(job.ranks, [](const RankRow& rank) {
-    return rank.pid != 0 && rank.state != RankState::ended && !rank.cpus;
-  });
+  return std::ranges::any_of(
+      job.ranks, [](const RankRow& rank) { return rank.pid != 0 && rank.state != RankState::ended && !rank.cpus; });
 }
 
 class Command {
@@ -85,7 +84,7 @@ class Command {
   base::Result<base::UniqueFd> connect() {
     std::string path = options_.job;
     if (path.find('/') == std::string::npos) {
-      auto job = choose_job(find_jobs(socket_folders(text_of_variable(environment_, "XDG_RUNTIME_DIR"))), path);
+      auto job = choose_job(find_jobs(socket_folders(environment_)), path);
       if (!job) return job.error();
       path = job.value().path;
     }

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/text.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
@@ -62,6 +63,12 @@ std::vector<std::string> socket_folders(const std::string& runtime_directory, co
   if (runtime_directory.starts_with('/')) folders.push_back(runtime_directory);
   folders.push_back(temporary + "/ddplaunch-" + std::to_string(::geteuid()));
   return folders;
+}
+
+std::vector<std::string> socket_folders(std::span<const std::string> environment) {
+  const std::string chosen = find_variable(environment, "DDP_SOCKET_DIR").value_or("");
+  if (!chosen.empty()) return {chosen};
+  return socket_folders(find_variable(environment, "XDG_RUNTIME_DIR").value_or(""));
 }
 
 std::optional<base::Failure> check_socket_folder(const std::string& folder) {

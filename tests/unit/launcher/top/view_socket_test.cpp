@@ -19,6 +19,9 @@ TEST_CASE("a socket is in the runtime directory, or else in a directory of this 
   CHECK(folders == std::vector<std::string>{runtime.path(), own});
   CHECK(socket_folders("", temporary.path()) == std::vector<std::string>{own});
   CHECK(socket_folders("relative", temporary.path()) == std::vector<std::string>{own});
+  const std::vector<std::string> environment = {"XDG_RUNTIME_DIR=/run/user/7", "DDP_SOCKET_DIR=/shared"};
+  CHECK(socket_folders(environment) == std::vector<std::string>{"/shared"});
+  CHECK(socket_folders(std::span(environment).first(1)).front() == "/run/user/7");
 
   auto first = listen_in(folders, 7);
   REQUIRE(first);
