@@ -153,7 +153,8 @@ TEST_CASE("the culprit comes first and is marked, with and without colours") {
   const auto plain = top_frame(job, {}, {80, 24}, kPlain);
   CHECK(std::ranges::count_if(plain, [](const std::string& line) { return line.starts_with(" ! "); }) == 1);
   const auto coloured = top_frame(job, {}, {80, 24}, kColours);
-  CHECK(std::ranges::count_if(coloured, [](const std::string& line) { return line.starts_with(" \x1b[1;37;41m!"); }) == 1);
+  CHECK(std::ranges::count_if(coloured, [](const std::string& line) { return line.starts_with(" \x1b[1;37;41m!"); }) ==
+        1);
   for (const int rows : {4, 5, 6, 8, 24}) {
     CAPTURE(rows);
     CHECK_THAT(text_of(top_frame(job, {}, {60, rows}, kPlain)), Catch::Contains("! ") && Catch::Contains("5"));

@@ -102,7 +102,9 @@ struct Rig {
       told.push_back(item);
       loop.stop();
     };
-    watchdog = make_watchdog({loop, processes, output, plan, exchange, [](const LogLine&) {}, news, other == nullptr ? &sink : other}, place);
+    watchdog = make_watchdog(
+        {loop, processes, output, plan, exchange, [](const LogLine&) {}, news, other == nullptr ? &sink : other},
+        place);
     for (int i = 0; i < 2; ++i) watchdog->started(i, {});
   }
 
