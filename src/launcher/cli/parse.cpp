@@ -101,8 +101,8 @@ class CommandLine {
       const bool is_page = !rest.empty() && rest.front() == "--markdown";
       return Information{is_page ? command_page() : help_text(name_)};
     }
-    if (word == "store") return store(rest);
-    if (word == "report") return report(rest);
+    if (word == "store") return command_with_log(word, rest, declare_store_options, store_help_text, false);
+    if (word == "report") return command_with_log(word, rest, declare_report_options, report_help_text, true);
     if (word == "top") return top(rest);
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};
@@ -178,32 +178,19 @@ class CommandLine {
     return job(words, true);
   }
 
-  Outcome store(std::span<const std::string> given) {
-    name_ += " store";
-    StoreOptions options;
+  // Parses the words after "store" or "report".
+  template <typename CommandOptions>
+  Outcome command_with_log(const std::string& word, std::span<const std::string> given,
+                           void (*declare)(OptionSet& command, CommandOptions& options), std::string (*help_text)(),
+                           bool options_follow) {
+    name_ += " " + word;
+    CommandOptions options;
     OptionSet command(false);
-    declare_store_options(command, options);
-    const auto words = read_words(given, command.options());
+    declare(command, options);
+    const auto words = read_words(given, command.options(), CompatibilityMode::native, options_follow);
     if (!words) return mistake(words.error().message);
     const auto& [settings, others, help] = words.value();
-    if (help || (!given.empty() && given.front() == "help")) return Information{store_help_text()};
-    std::vector<Setting> all = log_level_of_variable(environment_, command.options());
-    all.insert(all.end(), settings.begin(), settings.end());
-    if (const auto wrong = command.parse(all, {})) return mistake(*wrong);
-    choose_log_level(all, options.log);
-    if (const auto wrong = check_together(words.value(), options)) return mistake(*wrong);
-    return options;
-  }
-
-  Outcome report(std::span<const std::string> given) {
-    name_ += " report";
-    ReportOptions options;
-    OptionSet command(false);
-    declare_report_options(command, options);
-    const auto words = read_words(given, command.options(), CompatibilityMode::native, true);
-    if (!words) return mistake(words.error().message);
-    const auto& [settings, others, help] = words.value();
-    if (help || (!given.empty() && given.front() == "help")) return Information{report_help_text()};
+    if (help || (!given.empty() && given.front() == "help")) return Information{help_text()};
     std::vector<Setting> all = log_level_of_variable(environment_, command.options());
     all.insert(all.end(), settings.begin(), settings.end());
     if (const auto wrong = command.parse(all, {})) return mistake(*wrong);

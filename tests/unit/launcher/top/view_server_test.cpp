@@ -173,7 +173,7 @@ TEST_CASE("the output of a rank is followed until the view wants another one or 
   job.until([&] { return job.following == 0; });
 }
 
-TEST_CASE("a view that does not read loses lines of output, and is told how many") {
+TEST_CASE("a view that does not read loses lines of output, and gets their number") {
   ShownJob job;
   View view(job);
   view.says(request_line({ViewWish::output, 0}));

@@ -48,7 +48,7 @@ TEST_CASE("not too many arrivals are kept") {
   CHECK(arrivals.add({1, limits::kTraceHeldArrivals + 50}, 2, arrival(1, 5), 100));
 }
 
-TEST_CASE("groups without an identity are told apart by name and size") {
+TEST_CASE("groups without an identity differ by name and size") {
   CHECK(id_of({5, "a", 2}, 1) == id_of({5, "b", 2}, 1));
   CHECK_FALSE(id_of({0, "a", 2}, 1) == id_of({0, "b", 2}, 1));
   CHECK_FALSE(id_of({0, "a", 2}, 1) == id_of({0, "a", 3}, 1));

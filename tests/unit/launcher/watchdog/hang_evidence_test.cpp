@@ -87,7 +87,7 @@ TEST_CASE("a note comes with stacks that nobody was disturbed for, and the end w
   CHECK(rig.processes.asked.size() == 4);
 }
 
-TEST_CASE("a look takes stacks that nobody was disturbed for") {
+TEST_CASE("a look takes stacks without disturbing the program") {
   Rig rig;
   rig.evidence.asked(wire::Subject::stacks);
   CHECK(rig.evidence.is_taking());
