@@ -118,7 +118,7 @@ SampleDepth HangDetector::depth() const {
 bool HangDetector::may_be_resolved(const Verdict& verdict) const {
   return std::ranges::any_of(verdict.culprits, [&](int rank) {
     const auto clock = ranks_.find(rank);
-    return clock != ranks_.end() && clock->second.still < limits::kHangActivity;
+    return clock != ranks_.end() && clock->second.still() < limits::kHangActivity;
   });
 }
 
@@ -143,7 +143,7 @@ HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
     const auto found = ranks_.find(rank);
     if (found == ranks_.end()) continue;
     const RankClock& clock = found->second;
-    waited = std::max(waited, verdict.is_transfer ? std::min(clock.age, clock.waited) : clock.waited);
+    waited = std::max(waited, verdict.is_transfer ? std::min(clock.age(), clock.waited()) : clock.waited());
   }
   if (verdict.is_transfer) return waited;
   const auto group = groups_.find(verdict.key());
@@ -157,7 +157,7 @@ HangDetector::Nanoseconds HangDetector::ended_for(const Verdict& verdict, std::s
   Nanoseconds least = Nanoseconds::max();
   for (const int rank : verdict.culprits) {
     const auto clock = ranks_.find(rank);
-    if (clock != ranks_.end()) least = std::min(least, clock->second.ended_for);
+    if (clock != ranks_.end()) least = std::min(least, clock->second.ended_for());
   }
   const Nanoseconds lag = is_sampled(verdict, ranks) ? limits::kLatestSample : std::chrono::seconds(0);
   return std::max(least - lag, Nanoseconds(0));
@@ -170,7 +170,7 @@ HangDetector::Nanoseconds HangDetector::longest_wait() const {
     if (clock.somebody_waits) longest = std::max(longest, clock.age);
   }
   for (const auto& [rank, clock] : ranks_) {
-    if (clock.waits) longest = std::max(longest, clock.age);
+    if (clock.waits()) longest = std::max(longest, clock.age());
   }
   return longest;
 }
@@ -181,19 +181,7 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
   std::map<GroupKey, std::vector<GroupView>> groups;
   for (const RankView& rank : ranks) {
     for (const GroupView& group : rank.page.groups) groups[key_of(group)].push_back(group);
-    RankClock& clock = ranks_[rank.rank];
-    if (clock.seen == rank.page) {
-      clock.advance(elapsed);
-    } else {
-      any_life = true;
-      clock.has_changed(rank.page, elapsed);
-    }
-    clock.has_ended = rank.has_ended;
-    clock.waits = !rank.has_ended && rank.page.waiting_threads > 0;
-    clock.may_wait = !rank.has_ended && may_wait(rank);
-    if (!rank.activity) continue;
-    clock.still = std::min(clock.still, rank.activity->still_for);
-    clock.unmoved = std::min(clock.unmoved, rank.activity->unmoved_for);
+    any_life |= ranks_[rank.rank].add_sample(rank, elapsed);
   }
   // Programs without the runtime may sleep for as long as they like, unless the user gave a limit.
   silence_concerns_us_ = plan_.timeout || std::ranges::any_of(ranks, [](const RankView& rank) {
@@ -258,12 +246,16 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   const std::vector<int> free = free_ranks(ranks);
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
-    // Until the activity is measured again, the reported verdict stays.
-    if (!rank.activity) return told_ && is_without_calls(told_->kind) ? std::optional(Verdict{}) : std::nullopt;
     const RankClock& clock = ranks_.at(rank.rank);
+    // Until the activity is measured again, or the rank waits again, the reported verdict stays.
+    if (!rank.activity || clock.pauses()) {
+      return told_ && is_without_calls(told_->kind) ? std::optional(Verdict{}) : std::nullopt;
+    }
+    // A rank that has just come, or whose wait has just ended, does something.
+    still = std::min(still, clock.settled());
     // The activity of a waiting rank is no sign of life.
-    if (free.empty()) still = std::min(still, clock.unmoved);
-    if (rank.page.waiting_threads == 0) still = std::min(still, clock.still);
+    if (free.empty()) still = std::min(still, clock.unmoved());
+    if (rank.page.waiting_threads == 0) still = std::min(still, clock.still());
   }
   silence_ = still;
   if (silence_.count() == 0) return std::nullopt;
@@ -283,10 +275,10 @@ std::optional<Verdict> HangDetector::waits_for_others_to_come(std::span<const Ra
     if (rank.has_ended) continue;
     const RankClock& clock = ranks_.at(rank.rank);
     // Any rank that does not wait may be the awaited one, so its last progress counts.
-    unchanged = std::min(unchanged, clock.age);
+    unchanged = std::min(unchanged, clock.age());
     if (rank.page.waiting_threads == 0) continue;
     verdict.waiting.push_back(rank.rank);
-    waited = std::max(waited, clock.waited);
+    waited = std::max(waited, clock.waited());
   }
   if (verdict.waiting.empty() || std::min(waited, unchanged).count() == 0) return std::nullopt;
   silence_ = std::min(waited, unchanged);
@@ -310,7 +302,7 @@ HangDetector::Nanoseconds HangDetector::longest_silence(std::span<const RankView
   Nanoseconds longest{0};
   for (const RankView& rank : ranks) {
     const auto clock = ranks_.find(rank.rank);
-    if (!rank.has_ended && clock != ranks_.end()) longest = std::max(longest, clock->second.age);
+    if (!rank.has_ended && clock != ranks_.end()) longest = std::max(longest, clock->second.age());
   }
   return longest;
 }
@@ -327,7 +319,7 @@ std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) con
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
     // A rank is stuck even if it fell silent a step later than the others.
-    if (ranks_.at(rank.rank).age > silence_ / 2) still.push_back(rank.rank);
+    if (ranks_.at(rank.rank).age() > silence_ / 2) still.push_back(rank.rank);
     if (rank.page.steps < fewest) fewest_beats.clear();
     fewest = std::min(fewest, rank.page.steps);
     most = std::max(most, rank.page.steps);
@@ -392,7 +384,8 @@ std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& 
       return std::nullopt;
     }
     if (waits_for_data && uses_gpu(*rank) && !rank->activity->counts_gpu_data) return std::nullopt;
-    still = std::min(still, waits_for_data ? clock->second.unmoved : clock->second.still);
+    still = std::min(still, waits_for_data ? clock->second.unmoved() : clock->second.still());
+    if (verdict.kind == VerdictKind::silent) still = std::min(still, clock->second.settled());
   }
   return concerned.empty() ? std::nullopt : std::optional(still);
 }

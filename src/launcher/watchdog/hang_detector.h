@@ -14,6 +14,7 @@
 #include "launcher/limits.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/watchdog/evidence/evidence_taker.h"
+#include "launcher/watchdog/rank_clock.h"
 #include "launcher/watchdog/stall_policy.h"
 #include "launcher/watchdog/straggler_table.h"
 #include "launcher/watchdog/verdict.h"
@@ -85,41 +86,6 @@ class HangDetector {
     bool is_warm = false;
     bool somebody_waits = false;
   };
-  struct RankClock {
-    PageView seen;
-    Nanoseconds age{0};
-    // `still` is the time without a sign of life, and `unmoved` the time without data that moved. Neither exceeds `age`
-    // or the time that was measured.
-    Nanoseconds still{0};
-    Nanoseconds unmoved{0};
-    bool waits = false;  // a thread of the rank waits for an operation
-    // `waited` is how long the rank may have been waiting, for any operations. Short times without a wait (`between`)
-    // are included, because a thread may wait with a time-out again and again.
-    bool may_wait = false;
-    Nanoseconds waited{0};
-    Nanoseconds between{0};
-    bool has_ended = false;
-    Nanoseconds ended_for{0};
-
-    void advance(Nanoseconds elapsed) {
-      age += elapsed;
-      still += elapsed;
-      unmoved += elapsed;
-      if (has_ended) ended_for += elapsed;
-      between = may_wait ? Nanoseconds(0) : between + elapsed;
-      const bool goes_on = may_wait || (waited.count() > 0 && between <= limits::kPollingPause);
-      waited = goes_on ? waited + elapsed : Nanoseconds(0);
-    }
-    // If a page shows no collectives, data that the rank has exchanged counts as progress.
-    Nanoseconds progress_age(const Verdict& verdict) const {
-      return verdict.is_by_stack ? std::min(age, unmoved) : age;
-    }
-    void has_changed(const PageView& page, Nanoseconds elapsed) {
-      advance(elapsed);
-      *this = {.seen = page, .waited = waited, .between = between, .has_ended = has_ended, .ended_for = ended_for};
-    }
-  };
-
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
   std::optional<Verdict> most_pressing(const std::vector<Verdict>& verdicts) const;
   Nanoseconds longest_wait() const;

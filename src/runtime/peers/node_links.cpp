@@ -38,14 +38,15 @@ base::UniqueFd make_socket() {
   return fd;
 }
 
-int left_until(Clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
-}
-
-bool readable(int fd, int wait_ms) {
-  pollfd poll_fd{fd, POLLIN, 0};
-  return ::poll(&poll_fd, 1, wait_ms) > 0;
+// Signals do not end the wait: the launcher asks for stacks with one.
+bool readable(int fd, Clock::time_point deadline) {
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    pollfd entry{fd, POLLIN, 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000)));
+    if (ready > 0) return true;
+    if ((ready < 0 && errno != EINTR) || (ready == 0 && left <= 0)) return false;
+  }
 }
 
 void require_own_user(int fd) {
@@ -130,14 +131,14 @@ NodeLinks::NodeLinks(const NodeListener& listener, const std::vector<std::string
     sockets_[peer] = std::move(fd);
   }
   for (std::size_t missing = names.size() - own - 1; missing > 0; --missing) {
-    if (!readable(listener.fd(), left_until(deadline))) {
+    if (!readable(listener.fd(), deadline)) {
       throw Error(ErrorKind::timeout, base::counted(static_cast<std::int64_t>(missing), "rank") +
                                           " of this node did not connect within " + base::human_duration(timeout));
     }
     base::UniqueFd fd(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!fd) throw Error(ErrorKind::unavailable, std::string("cannot accept a connection: ") + std::strerror(errno));
     require_own_user(fd.get());
-    const auto greeting = readable(fd.get(), left_until(deadline)) ? receive_packet(fd.get()) : std::nullopt;
+    const auto greeting = readable(fd.get(), deadline) ? receive_packet(fd.get()) : std::nullopt;
     if (!greeting || greeting->number <= own || greeting->number >= names.size() || sockets_[greeting->number]) {
       throw Error(ErrorKind::peer_lost,
                   "another rank of this node closed its connection, or two processes have the same rank");
@@ -171,7 +172,7 @@ bool NodeLinks::send(std::size_t peer, std::uint32_t number, int memory) const {
 
 std::optional<NodeMessage> NodeLinks::receive(std::size_t peer, milliseconds limit) const {
   const int fd = sockets_[peer].get();
-  if (!readable(fd, static_cast<int>(limit.count()))) return std::nullopt;
+  if (!readable(fd, Clock::now() + limit)) return std::nullopt;
   return receive_packet(fd);
 }
 

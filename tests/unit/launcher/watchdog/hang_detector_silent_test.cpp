@@ -54,6 +54,38 @@ TEST_CASE("ranks that wait for others to come to a new group wait in vain if no 
   CHECK_FALSE(works.last(Kind::hung));
 }
 
+TEST_CASE("a rank that comes late to a new group is not given up in the moment in which it comes") {
+  const auto waiting_for_rank_one = [](auto then) {
+    Job job;
+    job.warm().computes(1);
+    job.ranks[0].page.waiting_threads = 1;
+    job.passes(45min);
+    then(job);
+    job.passes(10min);
+    CHECK_FALSE(job.last(Kind::hung));
+    job.passes(25min);
+    CHECK(job.last(Kind::hung));
+  };
+  waiting_for_rank_one([](Job& job) {  // rank 0 has seen rank 1 come, and does not wait any more
+    job.does(1, nullptr);
+    job.ranks[0].page.waiting_threads = 0;
+    job.ranks[1].page.waiting_threads = 1;
+  });
+  waiting_for_rank_one([](Job& job) {  // rank 0 has not seen it yet
+    job.does(1, nullptr);
+    job.ranks[1].page.waiting_threads = 1;
+  });
+}
+
+TEST_CASE("ranks that wait again and again for others to come wait in vain, too") {
+  Job job;
+  job.warm();
+  int samples = 0;
+  job.before_sample = [&](Job& now) { now.ranks[0].page.waiting_threads = ++samples % 39 < 36 ? 1 : 0; };
+  job.passes(40min);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+}
+
 TEST_CASE("where nobody waits output and work are signs of life") {
   Job printing(hang_plan(20s));
   printing.does(0, [](ActivitySample& sample) { ++sample.output_bytes; }).passes(10min);

@@ -2,6 +2,8 @@
 
 #include <ddp/error.h>
 
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigaction is POSIX
+
 #include <cstring>
 #include <thread>
 
@@ -51,6 +53,32 @@ TEST_CASE("a rank that goes is gone for the others, and how is known") {
   CHECK(groups[0]->gone(2));
   groups[2].reset();
   CHECK(groups[0]->area(2).state == RankState::failed);
+}
+
+TEST_CASE("signals do not end the wait for a rank of the same node") {
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) {};
+  ::sigaction(SIGUSR1, &action, &before);
+  const NodeListener first;
+  const NodeListener second;
+  const std::vector<std::string> names = {first.name(), second.name()};
+  std::string error;
+  std::thread waiting([&] {
+    try {
+      const NodeLinks links(first, names, 0, kPatience);
+    } catch (const Error& thrown) {
+      error = thrown.what();
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    ::pthread_kill(waiting.native_handle(), SIGUSR1);
+    std::this_thread::sleep_for(1ms);
+  }
+  const NodeLinks links(second, names, 1, kPatience);
+  waiting.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  CHECK(error.empty());
 }
 
 TEST_CASE("ranks of several nodes meet those of their own") {

@@ -1,0 +1,39 @@
+#include "launcher/watchdog/rank_clock.h"
+
+#include <algorithm>
+
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+
+void RankClock::advance(Nanoseconds elapsed) {
+  age_ += elapsed;
+  still_ += elapsed;
+  unmoved_ += elapsed;
+  if (has_ended_) ended_for_ += elapsed;
+  between_ = may_wait_ ? Nanoseconds(0) : between_ + elapsed;
+  const bool goes_on = may_wait_ || (waited_.count() > 0 && between_ <= limits::kPollingPause);
+  waited_ = goes_on ? waited_ + elapsed : Nanoseconds(0);
+  free_ = waits_ ? Nanoseconds(0) : free_ + elapsed;
+  if (waits_) waiting_ += elapsed;
+  if (free_ > limits::kPollingPause) waiting_ = Nanoseconds(0);
+}
+
+bool RankClock::add_sample(const RankView& rank, Nanoseconds elapsed) {
+  advance(elapsed);
+  const bool has_changed = seen_ != rank.page;
+  if (has_changed) {
+    seen_ = rank.page;
+    age_ = still_ = unmoved_ = Nanoseconds(0);
+  }
+  has_ended_ = rank.has_ended;
+  waits_ = !rank.has_ended && rank.page.waiting_threads > 0;
+  may_wait_ = !rank.has_ended && may_wait(rank);
+  if (rank.activity) {
+    still_ = std::min(still_, rank.activity->still_for);
+    unmoved_ = std::min(unmoved_, rank.activity->unmoved_for);
+  }
+  return has_changed;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,55 @@
+// RankClock measures for how long a rank has done what it does now. It turns samples and durations into ages.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "launcher/process/worker_page.h"
+#include "launcher/watchdog/verdict.h"
+
+namespace ddp::launcher {
+
+class RankClock {
+ public:
+  using Nanoseconds = std::chrono::nanoseconds;
+
+  // `elapsed` is the time since the last sample. Returns whether the rank has made progress.
+  bool add_sample(const RankView& rank, Nanoseconds elapsed);
+  // Has the effect of a sample in which nothing has changed.
+  void advance(Nanoseconds elapsed);
+
+  Nanoseconds age() const { return age_; }  // time since the last progress
+  // The time without a sign of life, and the time without data that moved. Neither exceeds age() or the time that was
+  // measured.
+  Nanoseconds still() const { return still_; }
+  Nanoseconds unmoved() const { return unmoved_; }
+  bool waits() const { return waits_; }  // a thread of the rank waits for an operation
+  // Returns how long the rank may have been waiting, for any operations. Short times without a wait are included,
+  // because a thread may wait with a time-out again and again.
+  Nanoseconds waited() const { return waited_; }
+  // Returns whether a wait has just ended. The rank may wait again soon.
+  bool pauses() const { return !waits_ && waiting_.count() > 0; }
+  // Returns how long the rank has done what it does now: wait, or not wait.
+  Nanoseconds settled() const { return waits_ ? waiting_ : free_; }
+  Nanoseconds ended_for() const { return ended_for_; }
+  // Returns the time since the last progress. If a page shows no collectives, data that the rank has exchanged counts.
+  Nanoseconds progress_age(const Verdict& verdict) const {
+    return verdict.is_by_stack ? std::min(age_, unmoved_) : age_;
+  }
+
+ private:
+  PageView seen_;
+  Nanoseconds age_{0};
+  Nanoseconds still_{0};
+  Nanoseconds unmoved_{0};
+  bool waits_ = false;
+  bool may_wait_ = false;
+  Nanoseconds waited_{0};
+  Nanoseconds between_{0};  // time since the rank may last have been waiting
+  Nanoseconds waiting_{0};  // sum of the waits that only pauses up to limits::kPollingPause separate
+  Nanoseconds free_{0};     // time since the last wait
+  bool has_ended_ = false;
+  Nanoseconds ended_for_{0};
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,81 @@
+#include "launcher/watchdog/rank_clock.h"
+
+#include "support/catch.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+RankView rank_that(bool waits) {
+  RankView rank;
+  rank.page.is_written = true;
+  rank.page.calling_threads = 1;
+  rank.page.waiting_threads = waits ? 1 : 0;
+  return rank;
+}
+
+}  // namespace
+
+TEST_CASE("a change of the page is progress, and a wait is none") {
+  RankClock clock;
+  RankView rank = rank_that(false);
+  CHECK(clock.add_sample(rank, 1s));
+  CHECK_FALSE(clock.add_sample(rank_that(true), 1s));
+  CHECK(clock.age() == 1s);
+  clock.advance(9s);
+  CHECK(clock.age() == 10s);
+  CHECK(clock.still() == 10s);
+  rank.page.steps = 1;
+  CHECK(clock.add_sample(rank, 1s));
+  CHECK(clock.age() == 0s);
+}
+
+TEST_CASE("measured activity limits the ages of a rank") {
+  RankClock clock;
+  RankView rank = rank_that(false);
+  clock.add_sample(rank, 1s);
+  rank.activity = RankActivity{3s, 5s};
+  clock.add_sample(rank, 1min);
+  CHECK(clock.still() == 3s);
+  CHECK(clock.unmoved() == 5s);
+  CHECK(clock.age() == 1min);
+}
+
+TEST_CASE("a rank has settled once it waits, and begins again when its wait has ended") {
+  RankClock clock;
+  clock.add_sample(rank_that(false), 1s);
+  clock.advance(1min);
+  CHECK(clock.settled() == 61s);
+  CHECK_FALSE(clock.pauses());
+  clock.add_sample(rank_that(true), 1s);
+  CHECK(clock.settled() == 0s);
+  clock.advance(1min);
+  CHECK(clock.settled() == 1min);
+  clock.add_sample(rank_that(false), 1s);
+  CHECK(clock.settled() == 0s);
+  CHECK(clock.pauses());
+  SECTION("short pauses do not end a wait") {
+    clock.advance(2s);
+    clock.add_sample(rank_that(true), 1s);
+    clock.advance(1s);
+    CHECK(clock.settled() == 62s);
+  }
+  SECTION("a long pause ends it") {
+    clock.advance(6s);
+    CHECK_FALSE(clock.pauses());
+    clock.add_sample(rank_that(true), 1s);
+    CHECK(clock.settled() == 0s);
+  }
+}
+
+TEST_CASE("the end of a rank ends its wait, and has an age") {
+  RankClock clock;
+  clock.add_sample(rank_that(true), 1s);
+  RankView ended = rank_that(true);
+  ended.has_ended = true;
+  clock.add_sample(ended, 1s);
+  CHECK_FALSE(clock.waits());
+  clock.advance(5s);
+  CHECK(clock.ended_for() == 5s);
+}
