@@ -71,9 +71,10 @@ std::optional<base::Failure> TraceFile::check(const LaunchPlan& plan) {
   return plan.trace_file.empty() ? std::nullopt : check_report(plan.trace_file, option_of(plan));
 }
 
-TraceFile::TraceFile(const LaunchPlan& plan, const std::string& started, Warn warn)
+TraceFile::TraceFile(const LaunchPlan& plan, const std::string& started, Warn warn, std::uint64_t most_bytes)
     : what_(option_of(plan)),
       warn_(std::move(warn)),
+      most_bytes_(most_bytes),
       trace_(
           {DDP_VERSION_STRING, plan.run_id, plan.what, started, monotonic_now(), plan.recording == Recording::steps}),
       written_at_(monotonic_now()) {
@@ -145,14 +146,14 @@ void TraceFile::write_if_due(std::uint64_t now) {
 void TraceFile::write(std::uint64_t now) {
   if (file_ == nullptr) return;
   written_at_ = now;
-  const bool is_full = file_->size() + trace_.size() >= limits::kTraceBytes;
+  const bool is_full = file_->size() + trace_.size() >= most_bytes_;
   if (is_full) trace_.mark("trace", "the trace ends here, because it has reached its largest size", now);
   const std::string text = trace_.take();
   if (const auto failure = file_->add(text, trace_.ending())) {
     return give_up(failure->message + " The job continues without it.");
   }
   if (is_full) {
-    give_up(what_ + " has reached " + base::human_bytes(limits::kTraceBytes) +
+    give_up(what_ + " has reached " + base::human_bytes(most_bytes_) +
             " and ends here. Use --record=steps for fewer records.");
   }
 }

@@ -9,6 +9,7 @@
 
 #include "launcher/job/event.h"
 #include "launcher/job/outcome.h"
+#include "launcher/limits.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
 #include "launcher/report/open_document.h"
@@ -26,8 +27,10 @@ class TraceFile : public RankSink {
   // Returns why the trace could not be written, as far as this can be known before the job starts.
   static std::optional<base::Failure> check(const LaunchPlan& plan);
 
-  // `started` is the time of day, as text. Creates the file.
-  TraceFile(const LaunchPlan& plan, const std::string& started, Warn warn);
+  // `started` is the time of day, as text. Creates the file. The trace ends, with a warning, when it has this many
+  // bytes.
+  TraceFile(const LaunchPlan& plan, const std::string& started, Warn warn,
+            std::uint64_t most_bytes = limits::kTraceBytes);
 
   void attempt_begins(const Placement& placement);
   void event(const Event& event);
@@ -51,6 +54,7 @@ class TraceFile : public RankSink {
 
   const std::string what_;
   const Warn warn_;
+  const std::uint64_t most_bytes_;
   ChromeTrace trace_;
   Placement placement_;
   std::unique_ptr<OpenDocument> file_;  // null if it could not be written, or is closed

@@ -23,8 +23,9 @@ struct Rig {
     plan.what = "train";
   }
 
-  void open() {
-    trace.emplace(plan, "2026-11-26T07:00:00Z", [this](const std::string& text) { warnings.push_back(text); });
+  void open(std::uint64_t most_bytes = limits::kTraceBytes) {
+    const auto warn = [this](const std::string& text) { warnings.push_back(text); };
+    trace.emplace(plan, "2026-11-26T07:00:00Z", warn, most_bytes);
   }
   Json written() const {
     std::ifstream file(plan.trace_file);
@@ -133,4 +134,24 @@ TEST_CASE("a full disk costs one warning") {
   rig.trace->close();
   REQUIRE(rig.warnings.size() == 1);
   CHECK(rig.warnings[0] == "cannot write --trace=/dev/full: No space left on device. The job continues without it.");
+}
+
+TEST_CASE("a trace that has its largest size ends, is complete, and costs one warning") {
+  Rig rig;
+  rig.open(20 * 1024);
+  std::uint32_t steps = 0;
+  for (std::uint64_t writes = 1; rig.trace->wants_records() && writes < 1000; ++writes) {
+    rig.trace->add_records(a_step(0, ++steps));
+    rig.trace->nothing_new(std::chrono::nanoseconds(1), now() + writes * kFlush);
+  }
+  CHECK(steps > 10);
+  CHECK(steps < 1000);
+  rig.trace->add_records(a_step(0, steps + 1));
+  rig.trace->attempt_ended({}, "");
+  rig.trace->close();
+  CHECK(rig.marks().back() == "trace: the trace ends here, because it has reached its largest size");
+  CHECK(rig.written().dump().find("step " + std::to_string(steps) + "\"") != std::string::npos);
+  CHECK(rig.warnings == std::vector<std::string>{"--trace=" + rig.plan.trace_file +
+                                                 " has reached 20 KiB and ends here. Use --record=steps for fewer "
+                                                 "records."});
 }
