@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/exit_code.h"
@@ -66,6 +68,11 @@ class RunMemories {
   std::deque<std::pair<std::string, EventMemory>> runs_;
 };
 
+bool would_overwrite(const std::string& output, const std::string& event_log) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(event_log, error) && std::filesystem::equivalent(output, event_log, error);
+}
+
 }  // namespace
 
 base::Result<std::vector<std::string>> read_event_log(const std::string& path, const std::string& run_id) {
@@ -102,6 +109,9 @@ int run_report_command(const ReportOptions& options, Log& log, const std::functi
     log.write({LogLevel::error, LogSource::launcher, text});
     return base::kExitOwnFault;
   };
+  if (would_overwrite(options.output, options.event_log)) {
+    return fail("the report would overwrite the event log '" + options.event_log + "'. Choose another file with -o.");
+  }
   const auto lines = read_event_log(options.event_log, options.run_id);
   if (!lines) return fail(lines.error().message);
   const auto run = read_run(lines.value(), options.run_id);

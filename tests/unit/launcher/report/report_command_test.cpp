@@ -1,5 +1,6 @@
 #include "launcher/report/report_command.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -84,4 +85,20 @@ TEST_CASE("ddplaunch report writes the report or says why it cannot") {
   CHECK(run_report_command(options, quiet, print) == 125);
   options.event_log = file_in(directory, "");  // a folder
   CHECK(run_report_command(options, quiet, print) == 125);
+}
+
+TEST_CASE("a report does not overwrite its event log, whatever name is given") {
+  const TemporaryDirectory directory;
+  const std::string log = file_in(directory, "run.jsonl");
+  const std::string content = of_run(kStart, "r1") + "\n" + of_run(kEnd, "r1") + "\n";
+  std::ofstream(log) << content;
+  std::filesystem::create_symlink("run.jsonl", file_in(directory, "link"));
+  Log quiet({.level = LogLevel::answer});
+  ReportOptions options;
+  options.event_log = log;
+  for (const char* name : {"run.jsonl", "./run.jsonl", "link"}) {
+    options.output = file_in(directory, name);
+    CHECK(run_report_command(options, quiet, [](const std::string&) { return 0; }) == 125);
+    CHECK(content_of(log) == content);
+  }
 }
