@@ -45,7 +45,7 @@ void JobHistory::add_sample(std::span<const RankView> ranks, std::chrono::nanose
     const auto index = static_cast<std::size_t>(ranks[i].rank);
     if (!rank->is_seen) rank->node = ranks[i].node.empty() ? node_ : ranks[i].node;
     rank->is_seen = true;
-    rank->steps = std::max(rank->steps, ranks[i].page.steps);
+    rank->steps = std::max(rank->steps, steps_of(ranks[i].page));
     states_[index] = static_cast<std::int8_t>(states[i]);
     // A rank that has ended is not slow.
     waited_for_[index] = waited_for[i] && states[i] != RankState::ended ? 0 : ShareColumns::kNone;

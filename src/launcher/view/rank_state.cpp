@@ -93,7 +93,8 @@ RankState state_of(const RankView& rank, const std::map<GroupKey, Calls>& calls)
     is_in_collective = true;
   }
   if (is_in_collective) return RankState::collective;
-  if (rank.page.is_training || (rank.page.phase == "starting" && rank.page.steps > 0)) return RankState::computing;
+  // A program that names no phase stays in the first one, and its steps show that it computes.
+  if (rank.page.is_training || (rank.page.phase == "starting" && steps_of(rank.page) > 0)) return RankState::computing;
   return RankState::phase;
 }
 
@@ -101,6 +102,10 @@ RankState state_of(const RankView& rank, const std::map<GroupKey, Calls>& calls)
 
 std::string_view name_of(RankState state) {
   return kNames.at(static_cast<std::size_t>(state));
+}
+
+std::uint64_t steps_of(const PageView& page) {
+  return page.steps > 0 ? page.steps : page.progress_done;
 }
 
 std::vector<RankState> states_of(std::span<const RankView> ranks) {

@@ -23,6 +23,9 @@ inline constexpr int kRankStates = 7;
 
 std::string_view name_of(RankState state);  // such as "computing"
 
+// Returns the steps so far: those that the runtime or heartbeats count, or else those that the program reports.
+std::uint64_t steps_of(const PageView& page);
+
 // Returns the states of these ranks, in their order. A rank waits if a thread of its program waits, or if a reader of
 // PyTorch shows an unfinished collective.
 std::vector<RankState> states_of(std::span<const RankView> ranks);

@@ -30,8 +30,10 @@ double RankTrack::add_view(const RankView& view, RankState state, bool is_waited
   if (view.process) is_stopped_ = view.process->is_stopped();
   row_.state = is_stopped_ && state != RankState::ended ? RankState::stopped : state;
   row_.phase = state == RankState::phase ? phase_of(view.page) : "";
-  row_.steps = view.page.steps;
-  rate_.add(now, view.page.steps);
+  // The first count that a program reports may be that of a checkpoint, so it is no rate.
+  if (view.page.steps == 0 && row_.steps == 0) rate_ = StepRate(kViewWindow);
+  row_.steps = steps_of(view.page);
+  rate_.add(now, row_.steps);
   is_waited_for_ = is_waited_for;
   if (view.usage) {
     row_.cpus = view.usage->cpus;

@@ -84,6 +84,18 @@ TEST_CASE("records give the times of steps, lost records and the error of clocks
   CHECK(result.clock_error == Approx(0.002));
 }
 
+TEST_CASE("the history counts the steps that a program without heartbeats reports") {
+  JobHistory history;
+  history.begin_attempt(world_of(1), "a", kBegin);
+  std::vector<RankView> ranks = {training(0, 1, 1, 1)};
+  ranks[0].page.steps = 0;
+  ranks[0].page.progress_done = 12;
+  history.add_sample(ranks, 1s, kBegin + 1'000'000'000);
+  const AttemptHistory result = history.end_attempt(kBegin + 1'000'000'000);
+  REQUIRE(result.ranks.size() == 1);
+  CHECK(result.ranks[0].steps == 12);
+}
+
 TEST_CASE("ranks that were not seen, and ranks that do not exist, are left out") {
   JobHistory history;
   history.add_sample(std::vector{training(0, 1, 1, 1)}, 1s, kBegin);  // there is no attempt yet

@@ -70,6 +70,11 @@ TEST_CASE("the states of ranks without collectives") {
   RankView loading = training(2, 1, 1, 0);
   loading.page.is_training = false;
   loading.page.phase = "data loading";
+  RankView nameless = loading;  // a program that names no phase
+  nameless.page.phase = "starting";
+  RankView reporting = nameless;
+  reporting.page.progress_done = 1;
+  CHECK(states_of(std::vector{nameless, reporting}) == States{RankState::phase, RankState::computing});
   RankView sending = training(3, 1, 1, 1);
   sending.page.groups[0].transfers.push_back({.is_send = true, .is_waited_for = true});
   CHECK(states_of(std::vector{ended, stopped, loading, sending, RankView{}}) ==

@@ -59,6 +59,23 @@ TEST_CASE("records with numbers out of range cause nothing worse than a strange 
   CHECK(track.row(1).collective_name == "?");
 }
 
+TEST_CASE("the steps of a program that only reports its progress are those that it reports") {
+  RankTrack track;
+  RankView view = view_with(7, 0);
+  const auto step_at_second = [&](std::uint64_t second) {
+    track.add_view(view, RankState::computing, false, second * 1'000'000'000);
+    return track.row(second * 1'000'000'000);
+  };
+  step_at_second(1);
+  view.page.progress_done = 5000;  // it continues from a checkpoint
+  CHECK(step_at_second(2).steps == 5000);
+  CHECK(step_at_second(2).steps_per_second == 0);
+  view.page.progress_done = 5002;
+  CHECK(step_at_second(3).steps_per_second == Approx(2));
+  view.page.steps = 3;  // it sends heartbeats, too
+  CHECK(step_at_second(4).steps == 3);
+}
+
 TEST_CASE("another process of the rank begins from nothing") {
   RankTrack track;
   RankView view = view_with(7, 10);
