@@ -146,6 +146,32 @@ def top_shows_all_ranks_of_two_nodes_and_each_node_its_own(hosts: Hosts) -> None
         assert "no job" in top(first, "--once").stderr
 
 
+def eight_views_find_a_place_and_the_next_one_hears_why_not(hosts: Hosts) -> None:
+    with sockets() as folder:
+        jobs = [subprocess.Popen([BIN / "ddplaunch", f"--rdzv-id=job{i}", "sleep", "100"], stderr=subprocess.DEVNULL,
+                                 env={**os.environ, "DDP_SOCKET_DIR": folder}) for i in range(2)]
+        until(lambda: len(list(pathlib.Path(folder).glob("*.sock"))) == 2, "no sockets")
+        lines = top(folder, "--once").stderr.splitlines()
+        assert len(lines) == 3 and "job0" in lines[1] and "job1" in lines[2], lines  # one line per job
+        jobs[1].terminate()
+        jobs[1].wait(PATIENCE)
+        views = [View(folder) for _ in range(7)]
+        assert all("snapshot" in view.answer_to("snapshot") for view in views)
+        for _ in range(5):
+            # The view before may still have its place for a moment.
+            until(lambda: snapshot(folder, "job0"), "no place for the eighth view")
+            time.sleep(0.2)
+            assert snapshot(folder, "job0"), "a view has taken two places"
+            time.sleep(0.2)
+        views.append(View(folder))
+        assert "snapshot" in views[-1].answer_to("snapshot")
+        for words in ([], ["job0"], [str(jobs[0].pid)]):
+            done = top(folder, "--once", *words)
+            assert done.returncode == 125 and "no place for another view" in done.stderr, done
+        jobs[0].terminate()
+        jobs[0].wait(PATIENCE)
+
+
 def a_view_follows_the_output_of_a_rank(hosts: Hosts) -> None:
     with sockets() as folder:
         job = subprocess.Popen([BIN / "ddplaunch", "--nproc-per-node=2", "--redirects=1:3", f"--log-dir={folder}/logs", "sh", "-c",
@@ -221,7 +247,8 @@ def live_shows_the_ranks_below_the_output(hosts: Hosts) -> None:
 
 def main() -> None:
     with Hosts(2) as hosts:
-        run_tests(hosts, [top_shows_all_ranks_of_two_nodes_and_each_node_its_own, a_view_follows_the_output_of_a_rank,
+        run_tests(hosts, [top_shows_all_ranks_of_two_nodes_and_each_node_its_own,
+                          eight_views_find_a_place_and_the_next_one_hears_why_not, a_view_follows_the_output_of_a_rank,
                           other_users_see_nothing, the_progress_of_a_program_is_a_line_below_its_output,
                           live_shows_the_ranks_below_the_output])
 

@@ -23,7 +23,7 @@ std::string list_of(const std::vector<RunningJob>& jobs) {
     const RunningJob& job = jobs[i];
     text += "\n  " + std::to_string(job.pid) + "  ";
     if (!job.has_answered) {
-      text += "(does not answer)";
+      text += job.refusal.empty() ? "(does not answer)" : "(" + clean_text(job.refusal) + ")";
       continue;
     }
     text += clean_text(job.run_id) + "  " + base::counted(job.ranks, "rank") + ", up " + short_duration(job.uptime) +
@@ -38,16 +38,18 @@ std::string list_of(const std::vector<RunningJob>& jobs) {
 std::vector<RunningJob> find_jobs(const std::vector<std::string>& folders) {
   std::vector<RunningJob> jobs;
   for (const FoundSocket& socket : find_sockets(folders)) {
-    const auto fd = connect_to(socket.path);
-    if (!fd) {
-      if (fd.error().is_stale) remove_if_stale(socket);
+    auto fd = connect_to(socket.path);
+    if (!fd && fd.error().is_stale) {
+      remove_if_stale(socket);
       continue;
     }
     RunningJob& job = jobs.emplace_back();
     job.path = socket.path;
     job.pid = socket.pid;
+    if (!fd) continue;  // a stopped launcher accepts no connection
     const auto deadline = std::chrono::steady_clock::now() + limits::kViewConnectTime;
     const auto answer = ask_launcher(fd.value().get(), {ViewWish::snapshot, 0}, deadline);
+    if (answer && answer.value().kind == ViewAnswer::Kind::error) job.refusal = answer.value().lines.front();
     if (!answer || answer.value().kind != ViewAnswer::Kind::snapshot) continue;
     const JobSnapshot& snapshot = answer.value().snapshot;
     job.has_answered = true;
@@ -56,6 +58,7 @@ std::vector<RunningJob> find_jobs(const std::vector<std::string>& folders) {
     job.program = snapshot.program;
     job.ranks = snapshot.world_size;
     job.uptime = snapshot.uptime;
+    job.connection = std::make_shared<base::UniqueFd>(std::move(fd).value());
   }
   return jobs;
 }

@@ -3,10 +3,12 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "launcher/view/job_snapshot.h"
 
 namespace ddp::launcher {
@@ -21,6 +23,10 @@ struct RunningJob {
   std::string program;
   int ranks = 0;
   double uptime = 0;  // seconds
+  // The view keeps this connection. A launcher that has place for one more view may refuse a second connection.
+  std::shared_ptr<base::UniqueFd> connection;
+  // If it refuses another view:
+  std::string refusal;  // as the launcher says it
 
   friend bool operator==(const RunningJob&, const RunningJob&) = default;
 };

@@ -76,8 +76,11 @@ class Command {
   }
 
  private:
+  // The jobs of a list have a line each.
   int fail(const std::string& message) {
-    log_.write({LogLevel::error, LogSource::launcher, message});
+    for (const std::string& line : base::split(message, '\n')) {
+      log_.write({LogLevel::error, LogSource::launcher, line});
+    }
     return base::kExitOwnFault;
   }
 
@@ -86,6 +89,8 @@ class Command {
     if (path.find('/') == std::string::npos) {
       auto job = choose_job(find_jobs(socket_folders(environment_)), path);
       if (!job) return job.error();
+      if (!job.value().refusal.empty()) return base::Failure{clean_text(job.value().refusal)};
+      if (job.value().connection) return std::move(*job.value().connection);
       path = job.value().path;
     }
     auto fd = connect_to(path);

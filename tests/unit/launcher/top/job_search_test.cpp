@@ -7,7 +7,8 @@ using namespace ddp::launcher;
 namespace {
 
 RunningJob job(pid_t pid, const std::string& run_id, int launcher_pid = 0) {
-  return {"/run/ddplaunch-" + std::to_string(pid) + ".sock", pid, true, launcher_pid, run_id, "train.py", 8, 60};
+  return {
+      "/run/ddplaunch-" + std::to_string(pid) + ".sock", pid, true, launcher_pid, run_id, "train.py", 8, 60, {}, ""};
 }
 
 std::string failure(const std::vector<RunningJob>& jobs, const std::string& wanted) {
@@ -29,12 +30,14 @@ TEST_CASE("the only job is chosen, or the one with this pid or run id") {
 
 TEST_CASE("messages list the jobs and say what to do") {
   std::vector<RunningJob> jobs = {job(10, "a"), job(20, "b\x1b[2J")};
-  jobs.push_back({"/x", 30, false, 0, "", "", 0, 0});
+  jobs.push_back({"/x", 30, false, 0, "", "", 0, 0, {}, ""});
+  jobs.push_back({"/y", 40, false, 0, "", "", 0, 0, {}, "no place\x1b"});
   CHECK_THAT(failure({}, ""), Catch::Contains("no job of this user is running on this node"));
   CHECK_THAT(failure({}, "a"), Catch::Contains("no job of this user is running on this node"));
   CHECK_THAT(failure(jobs, ""), Catch::StartsWith("several jobs are running. Name one of them: ddplaunch top PID\n") &&
                                     Catch::Contains("\n  10  a  8 ranks, up 1m00s  train.py\n") &&
-                                    Catch::Contains("b\\x1b[2J") && Catch::Contains("30  (does not answer)"));
+                                    Catch::Contains("b\\x1b[2J") && Catch::Contains("30  (does not answer)\n") &&
+                                    Catch::EndsWith("40  (no place\\x1b)"));
   CHECK_THAT(failure(jobs, "c"), Catch::StartsWith("no running job is named 'c'. These are running:\n  10  a"));
   CHECK_THAT(failure({job(10, "a"), job(20, "a"), job(30, "b")}, "a"),
              Catch::StartsWith("several jobs are named 'a'") && !Catch::Contains("30"));
