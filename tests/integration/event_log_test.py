@@ -393,6 +393,9 @@ def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
         "--summary=no/s": "cannot write --summary=no/s: No such file or directory",
         "--summary=.": "cannot write --summary=.: Is a directory",
         "--event-log=x --summary=x": "--summary=x would overwrite the file of --event-log",
+        "--event-log=x --report=./x": "--report=./x would overwrite the file of --event-log",
+        "--report=y --trace=y": "--trace=y would overwrite the file of --report",
+        "--launcher-log=x --trace=x": "--trace=x would overwrite the file of --launcher-log",
     }
     for words, message in refused.items():
         result = subprocess.run([DDPLAUNCH, *words.split(), "touch", marker], cwd=folder, capture_output=True, text=True)

@@ -37,11 +37,4 @@ void LineFile::write(const std::string& line) {
   warn_(why);
 }
 
-bool LineFile::is_same_file(const std::string& path) const {
-  struct stat ours {};
-  struct stat other {};
-  return file_ && ::fstat(file_.get(), &ours) == 0 && S_ISREG(ours.st_mode) && !own_output(ours) &&
-         ::stat(path.c_str(), &other) == 0 && ours.st_dev == other.st_dev && ours.st_ino == other.st_ino;
-}
-
 }  // namespace ddp::launcher

@@ -29,10 +29,6 @@ class LineFile {
   // Returns true if lines are written to a file.
   bool is_open() const { return static_cast<bool>(file_); }
 
-  // Returns true if `path` is the same regular file. Returns false for the launcher's own output, which may also
-  // receive other text.
-  bool is_same_file(const std::string& path) const;
-
  private:
   std::string name_;  // for example "--event-log=events.jsonl"
   base::UniqueFd file_;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -70,9 +71,10 @@ JobReporter::JobReporter(const LaunchPlan& plan, const RunDirectory& directory, 
 
 std::optional<base::Failure> JobReporter::begin() {
   const std::string& summary = plan_.summary_file;
-  if (!summary.empty() && events_.is_same_file(summary)) {
-    return base::Failure{"--summary=" + summary + " would overwrite the file of --event-log. Use another file."};
-  }
+  const std::array files = {OutputFile{"--launcher-log", plan_.log.file, true},
+                            OutputFile{"--event-log", plan_.event_log, true}, OutputFile{"--summary", summary},
+                            OutputFile{"--report", plan_.report_file}, OutputFile{"--trace", plan_.trace_file}};
+  if (auto failure = check_distinct(files)) return failure;
   if (!summary.empty()) {
     if (auto failure = check_report(summary, "--summary=" + summary)) return failure;
   }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -24,16 +25,16 @@ namespace {
 struct Target {
   base::UniqueFd own;  // set if the target is one of the launcher's outputs
   bool exists = false;
-  bool is_loop = false;  // whether the path is a loop of symbolic links, which is not replaced
+  bool is_unusable = false;  // the path is a loop of symbolic links, which is not replaced, or its name is too long
   struct stat status {};
   std::string path;  // path with symbolic links resolved
 
   explicit Target(const std::string& name) : path(base::behind_links(name)) {
     exists = ::stat(path.c_str(), &status) == 0;
-    is_loop = !exists && errno == ELOOP;
+    is_unusable = !exists && (errno == ELOOP || errno == ENAMETOOLONG);
     if (exists) own = own_output(status);
   }
-  bool is_replaced() const { return !own && !is_loop && (!exists || S_ISREG(status.st_mode)); }
+  bool is_replaced() const { return !own && !is_unusable && (!exists || S_ISREG(status.st_mode)); }
 };
 
 // Draft is a temporary file that becomes the report or is removed.
@@ -68,7 +69,35 @@ class Draft {
   bool exists_;
 };
 
+// Returns whether both paths lead to the same file, which need not exist, and which one writer replaces as a whole.
+bool is_same_file(const std::string& one, const std::string& other) {
+  const Target a(one);
+  const Target b(other);
+  if (a.exists != b.exists) return false;
+  if (a.exists) {
+    return S_ISREG(a.status.st_mode) && !a.own && a.status.st_dev == b.status.st_dev &&
+           a.status.st_ino == b.status.st_ino;
+  }
+  std::error_code error;
+  const auto whole = [&](const Target& target) {
+    return fs::weakly_canonical(fs::absolute(target.path, error), error);
+  };
+  return whole(a) == whole(b) && !error;
+}
+
 }  // namespace
+
+std::optional<base::Failure> check_distinct(std::span<const OutputFile> files) {
+  for (auto later = files.begin(); later != files.end(); ++later) {
+    for (auto file = files.begin(); file != later; ++file) {
+      const bool is_left_out = file->path.empty() || later->path.empty();
+      if (is_left_out || (file->is_appended && later->is_appended) || !is_same_file(file->path, later->path)) continue;
+      return base::Failure{later->option + "=" + later->path + " would overwrite the file of " + file->option +
+                           ". Use another file."};
+    }
+  }
+  return std::nullopt;
+}
 
 std::optional<base::Failure> write_report(const std::string& path, const std::string& text, const std::string& what) {
   Target target(path);

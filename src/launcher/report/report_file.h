@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -13,6 +14,16 @@ namespace ddp::launcher {
 // link. A target that is not a regular file (a FIFO with a reader), or that is the launcher's own output (/dev/stderr),
 // is written to directly. Writing is given up if it accepts nothing for limits::kConsoleStall.
 std::optional<base::Failure> write_report(const std::string& path, const std::string& text, const std::string& what);
+
+struct OutputFile {
+  std::string option;  // such as "--report"
+  std::string path;    // empty if there is no such file
+  bool is_appended = false;
+};
+
+// Returns which option would overwrite the file of another one. The launcher's own output, and what is not a regular
+// file, may be named by several options.
+std::optional<base::Failure> check_distinct(std::span<const OutputFile> files);
 
 // Returns why write_report() could not do that now, as far as this can be known without doing it. Leaves nothing
 // behind.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/stderr_to.h"
@@ -77,6 +78,9 @@ TEST_CASE("a report's path may be relative and as long as a name can be") {
   fs::current_path(directory.path());
   CHECK(why_not("s.json").empty());
   CHECK(why_not(std::string(255, 's')).empty());
+  const std::string too_long(256, 's');
+  CHECK(what_stands_against(too_long) == "cannot write --summary=" + too_long + ": File name too long.");
+  CHECK(why_not(too_long) == what_stands_against(too_long));
   fs::current_path(before);
   CHECK(contents(directory.path() + "/s.json") == "new");
 }
@@ -156,4 +160,29 @@ TEST_CASE("symbolic links that go in a circle are not replaced") {
     CHECK_THAT(failure->message, Catch::StartsWith(expected));
   }
   CHECK(std::filesystem::is_symlink(path));
+}
+
+TEST_CASE("two options that name the same file are told, whatever names they use") {
+  const TemporaryDirectory directory;
+  const auto in = [&](const std::string& name) { return directory.path() + "/" + name; };
+  const auto mistake = [](const std::string& one, const std::string& other, bool are_appended = false) {
+    const auto failure =
+        check_distinct(std::vector<OutputFile>{{"--a", one, are_appended}, {"--b", other, are_appended}});
+    return failure ? failure->message : "";
+  };
+  CHECK(mistake(in("x"), in("y")).empty());
+  CHECK(mistake("", "").empty());
+  fs::create_symlink("x", in("link"));
+  fs::create_directory(in("dir"));
+  for (const bool exists : {false, true}) {
+    if (exists) put(in("x"), "old");
+    CHECK(mistake(in("x"), in("x")) == "--b=" + in("x") + " would overwrite the file of --a. Use another file.");
+    CHECK_FALSE(mistake(in("x"), in("dir/../x")).empty());
+    CHECK_FALSE(mistake(in("link"), in("x")).empty());
+    CHECK(mistake(in("x"), in("x"), true).empty());
+    CHECK(mistake(in("x"), in("y")).empty());
+  }
+  CHECK(mistake("/dev/null", "/dev/null").empty());
+  const StderrTo redirection(in("x"));
+  CHECK(mistake("/dev/stderr", "/dev/stderr").empty());
 }
