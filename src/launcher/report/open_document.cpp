@@ -127,6 +127,11 @@ std::optional<base::Failure> OpenDocument::write(const std::string& body, std::s
     body_ += body.size();
     return std::nullopt;
   }
+  struct stat status {};
+  if (::fstat(file_.get(), &status) == 0 && static_cast<std::uint64_t>(status.st_size) != this->size()) {
+    return base::Failure{"cannot write " + what_ +
+                         ": another program has changed the file. Give each job a file of its own."};
+  }
   const std::uint64_t size = body_ + body.size() + ending.size();
   const bool is_shorter = size < this->size();
   if (!write_at(file_.get(), body + ending, body_) ||

@@ -23,7 +23,8 @@ class OpenDocument {
   OpenDocument& operator=(const OpenDocument&) = delete;
 
   // Adds `text`, and `ending` after it, which the next call replaces. Returns the reason if that fails, for example
-  // because the disk is full. The file then stays as it was, and must not be written to again.
+  // because the disk is full, or because another job writes to the file. The file then stays as it was, and must not be
+  // written to again.
   std::optional<base::Failure> add(std::string_view text, std::string_view ending);
   std::optional<base::Failure> close(std::string_view text, std::string_view ending);
 

@@ -125,6 +125,21 @@ TEST_CASE("a file that cannot be created says why") {
   CHECK(failure.error().message == "cannot write --trace=/nowhere/trace.json: No such file or directory.");
 }
 
+TEST_CASE("of two jobs that write to the same file, the later one gets it") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/t.json";
+  const auto first = OpenDocument::open(path, "--trace=" + path).value();
+  REQUIRE_FALSE(first->add("[1", "]"));
+  const auto second = OpenDocument::open(path, "--trace=" + path).value();
+  REQUIRE_FALSE(second->add("[20", "]"));
+  const auto failure = first->add(",2", "]");
+  REQUIRE(failure);
+  CHECK(failure->message ==
+        "cannot write --trace=" + path + ": another program has changed the file. Give each job a file of its own.");
+  CHECK_FALSE(second->add(",30", "]"));
+  CHECK(contents(path) == "[20,30]");
+}
+
 TEST_CASE("a reader of a pipe gets the end once") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/pipe";
