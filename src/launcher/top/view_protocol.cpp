@@ -15,6 +15,7 @@ using AnyJson = nlohmann::json;
 
 constexpr std::array<std::string_view, 4> kWishes = {"snapshot", "stacks", "output", "no_output"};
 constexpr std::string_view kSnapshotStart = "{\"snapshot\":";
+constexpr int kMostLevels = 16;  // of an answer
 
 bool has_rank(ViewWish wish) {
   return wish == ViewWish::stacks || wish == ViewWish::output;
@@ -101,7 +102,9 @@ base::Result<ViewAnswer> read_answer(std::string_view line) {
   if (line.starts_with(kSnapshotStart) && line.ends_with('}')) {
     return snapshot_answer(line.substr(kSnapshotStart.size(), line.size() - kSnapshotStart.size() - 1));
   }
-  const AnyJson json = AnyJson::parse(line, nullptr, /*allow_exceptions=*/false);
+  // An answer has few levels. A value of thousands of levels would exhaust the stack, so deeper ones are left out.
+  const auto is_kept = [](int depth, AnyJson::parse_event_t, const AnyJson&) { return depth < kMostLevels; };
+  const AnyJson json = AnyJson::parse(line, is_kept, /*allow_exceptions=*/false);
   if (!json.is_object() || json.size() != 1) return base::Failure{"an answer of the launcher is not valid"};
   const std::string& name = json.begin().key();
   const AnyJson& member = json.begin().value();

@@ -68,6 +68,8 @@ TEST_CASE("requests and answers of other programs do no harm") {
     CAPTURE(line);
     CHECK_FALSE(read_answer(line));
   }
+  const std::size_t levels = 1'000'000;
+  CHECK_FALSE(read_answer("{ \"snapshot\":" + std::string(levels, '[') + std::string(levels, ']') + "}"));
   const auto read = read_answer(R"({"output":{"rank":1,"lines":[1,"a",null]}})");
   REQUIRE(read);
   CHECK(read.value().lines == std::vector<std::string>{"a"});
