@@ -61,6 +61,7 @@ _MODES_WITH_STEPS = (1, 2)
 _STEP, _PHASE, _NO_GROUP = 1, 5, 255
 
 _MOST_SECONDS = 1e9  # 31 years
+_MOST_STEPS = (1 << 64) - 1
 
 # The number of a phase is its index. ddplaunch allows more time in evaluation, checkpoint and data_loading.
 PHASES = ("starting", "connected", "rendezvous", "communicator", "training", "evaluation", "checkpoint", "data_loading",
@@ -363,12 +364,14 @@ def progress(done, total=0, **values):
     bytes of each name. A value may be infinite or NaN. A call without values leaves the previous ones in place.
 
     The call counts as progress, like a heartbeat. In a program that sends no heartbeats, a call with a larger number
-    than before ends a step, whose duration ddplaunch shows. Raises ValueError if a number of steps is negative, and the
-    error of float() if a value is no number.
+    than before ends a step, whose duration ddplaunch shows. Raises ValueError if a number of steps is negative or has
+    more than 64 bits, and the error of float() if a value is no number.
     """
     done, total = int(done), int(total)
     if done < 0 or total < 0:
         raise ValueError("cannot have done {} of {} steps: a number is negative".format(done, total))
+    if max(done, total) > _MOST_STEPS:
+        raise ValueError("cannot have done {} of {} steps: a number has more than 64 bits".format(done, total))
     values = [(name, float(value)) for name, value in values.items()]
     board = _mine()
     if board is None:

@@ -381,6 +381,9 @@ for name in ["", "lunch", None, 4, "Training"]:
     refuses(lambda: ddp_board.phase(name), *ddp_board.PHASES)
 for time in [-1, -0.001, float("nan"), float("inf"), -float("inf")]:
     refuses(lambda: ddp_board.extend(time), str(float(time)))
+for steps in [-1, 1 << 64]:
+    refuses(lambda: ddp_board.progress(steps), str(steps), "a number")
+    refuses(lambda: ddp_board.progress(0, steps), str(steps), "a number")
 for name in ddp_board.PHASES: ddp_board.phase(name)
 ddp_board.extend(0)
 ddp_board.phase("done", "\\udcff\\ud800" + 30 * "\\u4e2d")
