@@ -55,7 +55,8 @@ std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameLoo
   if (job.steps_per_second > 0) fields.push_back({short_number(job.steps_per_second) + " steps/s"});
   if (job.eta) fields.push_back({"eta " + job_duration(*job.eta)});
   for (const ProgressValue& value : job.values) {
-    fields.push_back({clean_text(value.name) + " " + short_number(value.value), Style::cyan});
+    const std::string number = std::isfinite(value.value) ? short_number(value.value) : "not finite";
+    fields.push_back({clean_text(value.name) + " " + number, Style::cyan});
   }
   if (job.stalls > 0) fields.push_back({base::counted(job.stalls, "stall"), Style::yellow});
   fields.push_back({nodes_text(job)});

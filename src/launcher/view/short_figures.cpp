@@ -52,6 +52,7 @@ std::string short_bytes(double bytes) {
 std::string short_number(double number) {
   if (!std::isfinite(number)) return "?";
   constexpr std::array kUnits = {"", "k", "M", "G", "T", "P"};
+  if (std::abs(number) >= 999.5e15) return formatted_figure("%.3g", number);
   std::size_t unit = 0;
   double value = number;
   if (std::abs(number) >= 10'000) {

@@ -27,6 +27,8 @@ TEST_CASE("durations, sizes, numbers and shares are short") {
   CHECK(short_number(1.8421) == "1.842");
   CHECK(short_number(-2.5e6) == "-2.5M");
   CHECK(short_number(0.00012) == "0.00012");
+  CHECK(short_number(5e17) == "500P");
+  CHECK(short_number(-5.24e241) == "-5.24e+241");
   CHECK(short_percent(0.4321) == "43%");
   CHECK(short_cpus(1.04) == "1.0");
   CHECK(short_cpus(63.7) == "64");

@@ -1,5 +1,6 @@
 #include "launcher/view/top_frame.h"
 
+#include <limits>
 #include <sstream>
 
 #include "base/text.h"
@@ -143,6 +144,12 @@ TEST_CASE("names from outside do nothing to the terminal") {
   for (const std::string& line : top_frame(job, view, {200, 60}, kPlain)) CHECK(clean_text(line) == line);
   view.pane = TextPane{evil, {evil}, 0, false};
   for (const std::string& line : top_frame(job, view, {200, 60}, kPlain)) CHECK(clean_text(line) == line);
+}
+
+TEST_CASE("a loss that is no number is no unknown one") {
+  JobSnapshot job = hanging_nodes();
+  job.values = {{"loss", std::numeric_limits<double>::quiet_NaN()}};
+  CHECK_THAT(text_of(top_frame(job, {}, {100, 24}, kPlain)), Catch::Contains("loss not finite"));
 }
 
 TEST_CASE("the culprit comes first and is marked, with and without colours") {
