@@ -11,6 +11,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/uninterrupted.h"
+
 namespace ddp::net {
 namespace {
 
@@ -23,15 +25,9 @@ SocketFailure system_failure(int error) {
 
 // Waits until `fd` is ready for `events`.
 base::Result<Done, SocketFailure> wait_ready(int fd, short events, Deadline deadline) {
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd entry{fd, events, 0};
-    // poll() also runs after the deadline, because data that has arrived is no time-out, however late this thread runs.
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30)));
-    if (ready > 0) return Done{};
-    if (ready < 0 && errno != EINTR) return system_failure(errno);
-    if (ready == 0 && left.count() <= 0) return SocketFailure{Kind::timed_out, "no answer in time"};
-  }
+  const int ready = base::poll_until(fd, events, deadline);
+  if (ready > 0) return Done{};
+  return ready < 0 ? system_failure(errno) : SocketFailure{Kind::timed_out, "no answer in time"};
 }
 
 base::Result<UniqueFd, SocketFailure> connect_one(const addrinfo& address, Deadline deadline) {

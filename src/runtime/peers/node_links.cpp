@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "base/uninterrupted.h"
 
 namespace ddp::internal {
 namespace {
@@ -40,13 +41,7 @@ base::UniqueFd make_socket() {
 
 // Signals do not end the wait: the launcher asks for stacks with one.
 bool readable(int fd, Clock::time_point deadline) {
-  while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    pollfd entry{fd, POLLIN, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000)));
-    if (ready > 0) return true;
-    if ((ready < 0 && errno != EINTR) || (ready == 0 && left <= 0)) return false;
-  }
+  return base::poll_until(fd, POLLIN, deadline) > 0;
 }
 
 void require_own_user(int fd) {
@@ -123,7 +118,9 @@ NodeLinks::NodeLinks(const NodeListener& listener, const std::vector<std::string
     base::UniqueFd fd = make_socket();
     sockaddr_un address{};
     const socklen_t length = abstract_address(names[peer], address);
-    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    // It waits while the other rank's queue of connections is full.
+    const auto connect = [&] { return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length); };
+    if (base::uninterrupted(connect) != 0) {
       throw Error(ErrorKind::peer_lost, std::string("cannot reach another rank of this node: ") + std::strerror(errno));
     }
     require_own_user(fd.get());

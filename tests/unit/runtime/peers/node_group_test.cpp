@@ -2,14 +2,20 @@
 
 #include <ddp/error.h>
 
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigaction is POSIX
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
+#include <optional>
 #include <thread>
 
+#include "base/unique_fd.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/node_groups.h"
+#include "support/signalled_thread.h"
 
 using namespace ddp;
 using namespace ddp::internal;
@@ -56,28 +62,49 @@ TEST_CASE("a rank that goes is gone for the others, and how is known") {
 }
 
 TEST_CASE("signals do not end the wait for a rank of the same node") {
-  struct sigaction action {};
-  struct sigaction before {};
-  action.sa_handler = [](int) {};
-  ::sigaction(SIGUSR1, &action, &before);
   const NodeListener first;
   const NodeListener second;
   const std::vector<std::string> names = {first.name(), second.name()};
   std::string error;
-  std::thread waiting([&] {
-    try {
-      const NodeLinks links(first, names, 0, kPatience);
-    } catch (const Error& thrown) {
-      error = thrown.what();
-    }
-  });
-  for (int i = 0; i < 100; ++i) {
-    ::pthread_kill(waiting.native_handle(), SIGUSR1);
-    std::this_thread::sleep_for(1ms);
-  }
-  const NodeLinks links(second, names, 1, kPatience);
-  waiting.join();
-  ::sigaction(SIGUSR1, &before, nullptr);
+  std::optional<NodeLinks> links;
+  run_with_signals(
+      [&] {
+        try {
+          const NodeLinks own(first, names, 0, kPatience);
+        } catch (const Error& thrown) {
+          error = thrown.what();
+        }
+      },
+      [&] { links.emplace(second, names, 1, kPatience); });
+  CHECK(error.empty());
+}
+
+TEST_CASE("signals do not end the wait for a rank that accepts no connections yet") {
+  const std::string name = "ddp-full-" + std::to_string(::getpid());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, name.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const auto* bound = reinterpret_cast<const sockaddr*>(&address);
+  const base::UniqueFd full(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const base::UniqueFd waiting(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(full.get(), bound, length) == 0);
+  REQUIRE(::listen(full.get(), 0) == 0);
+  REQUIRE(::connect(waiting.get(), bound, length) == 0);
+
+  const NodeListener own;
+  const std::vector<std::string> names = {name, own.name()};
+  std::string error;
+  base::UniqueFd first;
+  run_with_signals(
+      [&] {
+        try {
+          const NodeLinks links(own, names, 1, kPatience);
+        } catch (const Error& thrown) {
+          error = thrown.what();
+        }
+      },
+      [&] { first.reset(::accept4(full.get(), nullptr, nullptr, SOCK_CLOEXEC)); });
   CHECK(error.empty());
 }
 
