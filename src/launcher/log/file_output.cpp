@@ -7,13 +7,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/uninterrupted.h"
+
 namespace ddp::launcher {
 
 namespace {
 
 bool can_write_within(int fd, std::chrono::milliseconds limit) {
-  pollfd poll{fd, POLLOUT, 0};
-  return ::poll(&poll, 1, static_cast<int>(limit.count())) > 0;
+  return base::poll_until(fd, POLLOUT, std::chrono::steady_clock::now() + limit) > 0;
 }
 
 // Returns the reason in errno, in words for a user who writes a file.

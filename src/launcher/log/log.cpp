@@ -14,6 +14,7 @@
 #include "base/host_name.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/uninterrupted.h"
 #include "launcher/log/line_file.h"
 
 namespace ddp::launcher {
@@ -152,8 +153,7 @@ bool Log::show(const LogLine& line, bool is_last) {
 bool Log::console_is_ready(bool is_last) {
   using Milliseconds = std::chrono::milliseconds;
   const auto is_ready_within = [](Milliseconds limit) {
-    pollfd console{STDERR_FILENO, POLLOUT, 0};
-    return ::poll(&console, 1, static_cast<int>(limit.count())) > 0;
+    return base::poll_until(STDERR_FILENO, POLLOUT, std::chrono::steady_clock::now() + limit) > 0;
   };
   takes_lines_ = is_ready_within(wait());
   while (!takes_lines_ && is_last && patience_ > Milliseconds(0) && !(gives_up_ && gives_up_())) {

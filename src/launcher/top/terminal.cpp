@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <string_view>
+
+#include "base/uninterrupted.h"
 
 namespace ddp::launcher {
 namespace {
@@ -19,7 +22,7 @@ namespace {
 constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 // CAN ends a sequence that was written in part.
 constexpr std::string_view kLeave = "\x18\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
-constexpr int kPatienceMs = 500;  // a terminal that takes nothing for longer is left as it is
+constexpr std::chrono::milliseconds kPatience{500};  // a terminal that takes nothing for longer is left as it is
 
 constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
@@ -35,9 +38,8 @@ void write_all(int fd, std::string_view bytes) {
       continue;
     }
     if (count < 0 && errno == EINTR) continue;
-    pollfd space{fd, POLLOUT, 0};
     if (count < 0 && errno != EAGAIN) return;
-    if (::poll(&space, 1, kPatienceMs) <= 0) return;
+    if (base::poll_until(fd, POLLOUT, std::chrono::steady_clock::now() + kPatience) <= 0) return;
   }
 }
 
