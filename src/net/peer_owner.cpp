@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -20,6 +21,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/uninterrupted.h"
 
 namespace ddp::net {
 namespace {
@@ -71,7 +73,7 @@ struct ConnectionToOurselves {
 
 // Returns std::nullopt if this node has no loopback interface, or filters it.
 std::optional<ConnectionToOurselves> connect_to_ourselves() {
-  constexpr int kPatience = 100;  // milliseconds
+  constexpr std::chrono::milliseconds kPatience{100};
   base::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   base::UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in address{};
@@ -84,8 +86,13 @@ std::optional<ConnectionToOurselves> connect_to_ourselves() {
     return std::nullopt;
   }
   if (::connect(client.get(), name, length) == 0) return ConnectionToOurselves{std::move(listener), std::move(client)};
-  pollfd entry{client.get(), POLLOUT, 0};
-  if (errno != EINPROGRESS || ::poll(&entry, 1, kPatience) != 1 || (entry.revents & POLLERR) != 0) return std::nullopt;
+  const bool is_under_way = errno == EINPROGRESS;
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (!is_under_way || base::poll_until(client.get(), POLLOUT, std::chrono::steady_clock::now() + kPatience) <= 0 ||
+      ::getsockopt(client.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
+    return std::nullopt;
+  }
   return ConnectionToOurselves{std::move(listener), std::move(client)};
 }
 

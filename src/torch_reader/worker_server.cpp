@@ -4,12 +4,12 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 
+#include "base/uninterrupted.h"
 #include "base/unique_fd.h"
 
 namespace ddp::torch_reader {
@@ -22,13 +22,6 @@ constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
 base::Failure failed(const char* what) {
   return {std::string(what) + ": " + std::strerror(errno)};  // NOLINT(concurrency-mt-unsafe): one thread
-}
-
-// Returns false if the time has passed.
-bool wait_for(int socket, short event, Clock::time_point until) {
-  pollfd poll{socket, event, 0};
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-  return ::poll(&poll, 1, static_cast<int>(std::max<std::int64_t>(left, 0))) > 0;
 }
 
 // Returns the answer without its header. The server ends an answer by closing the connection.
@@ -63,7 +56,7 @@ base::Result<std::string> ask(const std::string& socket_path, const std::string&
   std::string answer;
   std::array<char, 65536> bytes;
   while (answer.size() < kMostBytes) {
-    if (!wait_for(socket.get(), POLLIN, until)) return base::Failure{"no answer in time"};
+    if (base::poll_until(socket.get(), POLLIN, until) <= 0) return base::Failure{"no answer in time"};
     const ssize_t length = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
     if (length == 0) return body_of(std::move(answer));
     if (length < 0 && errno != EAGAIN && errno != EINTR) return failed("recv");

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/uninterrupted.h"
 #include "base/unique_fd.h"
 #include "launcher/process/our_programs.h"
 #include "launcher/process/process_tree.h"
@@ -59,11 +60,8 @@ std::string read_line(int fd, Clock::time_point deadline) {
   std::string text;
   std::array<char, 4096> buffer;
   while (text.find('\n') == std::string::npos && text.size() < kMostLine) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd waits{fd, POLLIN, 0};
-    const int ready = left <= 0 ? 0 : ::poll(&waits, 1, static_cast<int>(left));
-    if (ready < 0 && errno == EINTR) continue;
-    const ssize_t got = ready <= 0 ? 0 : ::read(fd, buffer.data(), buffer.size());
+    const bool is_ready = base::poll_until(fd, POLLIN, deadline) > 0;
+    const ssize_t got = is_ready ? ::read(fd, buffer.data(), buffer.size()) : 0;
     if (got <= 0) return "";
     text.append(buffer.data(), static_cast<std::size_t>(got));
   }
