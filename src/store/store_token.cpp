@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/uninterrupted.h"
 #include "base/unique_fd.h"
 
 namespace ddp::store {
@@ -61,7 +62,8 @@ Result<std::shared_ptr<const StoreToken>> StoreToken::from_text(std::string_view
 
 Result<std::shared_ptr<const StoreToken>> StoreToken::from_file(const std::string& path) {
   // O_NONBLOCK prevents waiting for a FIFO or a terminal.
-  const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  const base::UniqueFd fd(
+      base::uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0) {
     return Failure{std::string("cannot be read (") + std::strerror(errno) + "). Check its name."};

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/uninterrupted.h"
 #include "launcher/limits.h"
 #include "launcher/log/file_output.h"
 
@@ -18,8 +19,8 @@ base::Result<LineFile> LineFile::open(const std::string& option, const std::stri
   if (::stat(path.c_str(), &status) == 0) file.file_ = own_output(status);
   // The file is opened non-blocking: a FIFO without a reader must not block the job.
   if (!file.file_) {
-    file.file_.reset(
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, kFileMode));
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    file.file_.reset(base::uninterrupted([&] { return ::open(path.c_str(), kFlags, kFileMode); }));
   }
   if (!file.file_) return write_failure(file.name_);
   return file;

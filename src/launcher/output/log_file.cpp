@@ -7,12 +7,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/uninterrupted.h"
 #include "launcher/log/file_output.h"
 
 namespace ddp::launcher {
 
 base::Result<base::UniqueFd> open_log_file(const std::string& path) {
-  base::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644));
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  base::UniqueFd fd(base::uninterrupted([&] { return ::open(path.c_str(), kFlags, 0644); }));
   if (!fd) {
     return base::Failure{"cannot write to the log file " + path + ": " + std::strerror(errno) +
                          ". Use another --log-dir."};

@@ -11,6 +11,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/uninterrupted.h"
 #include "launcher/limits.h"
 #include "launcher/log/file_output.h"
 
@@ -83,7 +84,8 @@ base::Result<std::unique_ptr<OpenDocument>> OpenDocument::open(const std::string
   if (::stat(path.c_str(), &status) == 0) file = own_output(status);
   if (!file) {
     // The file is opened non-blocking: a FIFO without a reader must not block the job.
-    file.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, kFileMode));
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    file.reset(base::uninterrupted([&] { return ::open(path.c_str(), kFlags, kFileMode); }));
     if (!file || ::fstat(file.get(), &status) != 0) return write_failure(what);
     is_regular = S_ISREG(status.st_mode);
     if (is_regular && ::ftruncate(file.get(), 0) != 0) return write_failure(what);

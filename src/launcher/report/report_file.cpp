@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "base/uninterrupted.h"
 #include "launcher/limits.h"
 #include "launcher/log/file_output.h"
 
@@ -43,7 +44,8 @@ class Draft {
   explicit Draft(const Target& target)
       : target_(target),
         name_((fs::path(target.path).parent_path() / (".ddplaunch-" + base::hex64(base::random64()))).string()),
-        file_(::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode)),
+        file_(base::uninterrupted(
+            [this] { return ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode); })),
         exists_(static_cast<bool>(file_)) {}
   ~Draft() {
     if (exists_) ::unlink(name_.c_str());

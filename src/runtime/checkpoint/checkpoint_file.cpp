@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/uninterrupted.h"
 #include "base/unique_fd.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/group/agreement.h"
@@ -32,8 +33,7 @@ constexpr const char* kChecksum = "ddp.fnv1a64";
 
 void write_all(int fd, const char* bytes, std::size_t count, const std::string& path) {
   while (count > 0) {
-    const ssize_t written = ::write(fd, bytes, count);
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = base::uninterrupted([&] { return ::write(fd, bytes, count); });
     if (written < 0) fail("write", path, errno);
     bytes += written;
     count -= static_cast<std::size_t>(written);
@@ -42,8 +42,7 @@ void write_all(int fd, const char* bytes, std::size_t count, const std::string& 
 
 void read_all(int fd, char* bytes, std::size_t count, const std::string& path) {
   while (count > 0) {
-    const ssize_t got = ::read(fd, bytes, count);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = base::uninterrupted([&] { return ::read(fd, bytes, count); });
     if (got < 0) fail("read", path, errno);
     if (got == 0) throw Error(ErrorKind::corrupt, "checkpoint " + path + " is truncated");
     bytes += got;
@@ -63,13 +62,14 @@ std::string directory_of(const std::string& path) {
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& path) : path_(path + ".tmp") {
-    fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+    fd_.reset(base::uninterrupted(
+        [this] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); }));
     if (!fd_) fail("write", path, errno);
-    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 || !is_still_there()) {
+    if (base::uninterrupted([this] { return ::flock(fd_.get(), LOCK_EX | LOCK_NB); }) != 0 || !is_still_there()) {
       path_.clear();
       throw Error(ErrorKind::unavailable, "cannot write checkpoint " + path + ": another process is writing it now");
     }
-    if (::ftruncate(fd_.get(), 0) != 0) fail("write", path, errno);
+    if (base::uninterrupted([this] { return ::ftruncate(fd_.get(), 0); }) != 0) fail("write", path, errno);
   }
   ~TemporaryFile() {
     if (!path_.empty()) ::unlink(path_.c_str());
@@ -80,8 +80,8 @@ class TemporaryFile {
   int fd() const { return fd_.get(); }
 
   void rename_to(const std::string& path) {
-    if (::fsync(fd_.get()) != 0) fail("write", path, errno);
-    if (::rename(path_.c_str(), path.c_str()) != 0) fail("replace", path, errno);
+    if (base::uninterrupted([this] { return ::fsync(fd_.get()); }) != 0) fail("write", path, errno);
+    if (base::uninterrupted([&] { return ::rename(path_.c_str(), path.c_str()); }) != 0) fail("replace", path, errno);
     path_.clear();
   }
 
@@ -154,13 +154,16 @@ void write_checkpoint_file(const std::string& name, std::span<const Tensor> tens
 }
 
 void flush_directory_of(const std::string& path) {
-  const base::UniqueFd directory(::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string name = directory_of(path);
+  const base::UniqueFd directory(
+      base::uninterrupted([&] { return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!directory || base::uninterrupted([&] { return ::fsync(directory.get()); }) == 0) return;
   // Some file systems cannot flush a directory (EINVAL). Nothing more can be done there.
-  if (directory && ::fsync(directory.get()) != 0 && errno != EINVAL) fail("flush", path, errno);
+  if (errno != EINVAL) fail("flush", path, errno);
 }
 
 ReadCheckpoint open_checkpoint_file(const std::string& path) {
-  const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const base::UniqueFd file(base::uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) fail("read", path, errno);
   const auto file_bytes = static_cast<std::size_t>(status.st_size);

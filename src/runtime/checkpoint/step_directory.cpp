@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "base/text.h"
+#include "base/uninterrupted.h"
 #include "base/unique_fd.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 
@@ -52,11 +53,14 @@ std::vector<std::string> list(const std::string& directory) {
 // systems cannot exchange names; there, the old step is removed first.
 void rename_over(const std::string& staged, const std::string& final_path) {
   if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, final_path.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (::rename(staged.c_str(), final_path.c_str()) == 0) return;
+  const auto rename_there = [&] {
+    return base::uninterrupted([&] { return ::rename(staged.c_str(), final_path.c_str()); }) == 0;
+  };
+  if (rename_there()) return;
   if (errno != ENOTEMPTY && errno != EEXIST) fail_in_directory("name", final_path, errno);
   if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) != 0) {
     remove_tree(final_path);
-    if (::rename(staged.c_str(), final_path.c_str()) != 0) fail_in_directory("name", final_path, errno);
+    if (!rename_there()) fail_in_directory("name", final_path, errno);
     return;
   }
   remove_tree(staged);
@@ -85,7 +89,7 @@ std::string staging_name(std::int64_t step) {
 
 void make_directory(const std::string& path) {
   struct stat status {};
-  if (::mkdir(path.c_str(), 0777) == 0) return;
+  if (base::uninterrupted([&] { return ::mkdir(path.c_str(), 0777); }) == 0) return;
   const int error = errno;
   if (error == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return;
   fail_in_directory("make directory", path, error == EEXIST ? ENOTDIR : error);
@@ -107,15 +111,15 @@ std::uint64_t file_bytes(const std::string& path) {
 }
 
 void write_text_file(const std::string& path, std::string_view text) {
-  const base::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const base::UniqueFd file(
+      base::uninterrupted([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); }));
   if (!file) fail_in_directory("write", path, errno);
   while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = base::uninterrupted([&] { return ::write(file.get(), text.data(), text.size()); });
     if (written < 0) fail_in_directory("write", path, errno);
     text.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (::fsync(file.get()) != 0) fail_in_directory("write", path, errno);
+  if (base::uninterrupted([&] { return ::fsync(file.get()); }) != 0) fail_in_directory("write", path, errno);
 }
 
 std::string read_text_file(const std::string& path) {
@@ -146,7 +150,8 @@ void remove_step(const std::string& directory, std::int64_t step) {
   const std::string path = directory + "/" + step_name(step);
   const std::string doomed = directory + "/" + std::string(kRemoving) + step_name(step);
   remove_tree(doomed);
-  if (::rename(path.c_str(), doomed.c_str()) != 0) fail_in_directory("remove", path, errno);
+  if (base::uninterrupted([&] { return ::rename(path.c_str(), doomed.c_str()); }) != 0)
+    fail_in_directory("remove", path, errno);
   remove_tree(doomed);
 }
 

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "base/uninterrupted.h"
 #include "base/unique_fd.h"
 
 namespace ddp {
@@ -40,7 +41,7 @@ class TextFile {
   explicit TextFile(const std::string& path) : path_(path) {
     // The file is opened non-blocking, so that a pipe is refused below instead of being waited for here. The flag has
     // no effect on a regular file.
-    fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    fd_.reset(base::uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
     struct stat status {};
     if (!fd_ || ::fstat(fd_.get(), &status) != 0) fail(std::strerror(errno));
     if (!S_ISREG(status.st_mode)) fail("it is not a regular file");

@@ -13,12 +13,14 @@
 #include <cstring>
 #include <thread>
 
+#include "base/uninterrupted.h"
 #include "store/limits.h"
 
 namespace ddp::store {
 
 LockedFile::LockedFile(std::string path)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    : path_(std::move(path)),
+      fd_(base::uninterrupted([this] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600); })) {
   if (!fd_) fail("open", errno);
   struct statfs system {};
   on_nfs_ = ::fstatfs(fd_.get(), &system) == 0 && system.f_type == NFS_SUPER_MAGIC;
@@ -43,7 +45,7 @@ void LockedFile::lock(FileLock kind, Deadline until) {
 }
 
 void LockedFile::unlock() {
-  ::flock(fd_.get(), LOCK_UN);
+  base::uninterrupted([this] { return ::flock(fd_.get(), LOCK_UN); });
   unlocked_ = std::chrono::steady_clock::now();
 }
 
@@ -76,7 +78,10 @@ std::string LockedFile::read(std::uint64_t offset, std::size_t count) const {
 
 void LockedFile::write_end(std::uint64_t offset, const std::string& bytes) {
   // Any bytes there are a partial record whose writer was killed.
-  if (size() > offset && ::ftruncate(fd_.get(), static_cast<off_t>(offset)) != 0) fail("shorten", errno);
+  const auto cut = [&] {
+    return base::uninterrupted([&] { return ::ftruncate(fd_.get(), static_cast<off_t>(offset)); });
+  };
+  if (size() > offset && cut() != 0) fail("shorten", errno);
   std::size_t written = 0;
   int error = 0;
   while (written < bytes.size() && error == 0) {
@@ -89,9 +94,9 @@ void LockedFile::write_end(std::uint64_t offset, const std::string& bytes) {
     }
   }
   // Only then does NFS report that the server's disk is full.
-  if (error == 0 && on_nfs_ && ::fdatasync(fd_.get()) != 0) error = errno;
+  if (error == 0 && on_nfs_ && base::uninterrupted([&] { return ::fdatasync(fd_.get()); }) != 0) error = errno;
   if (error == 0) return;
-  [[maybe_unused]] const int ignored = ::ftruncate(fd_.get(), static_cast<off_t>(offset));
+  cut();
   fail("write to", error);
 }
 
