@@ -170,8 +170,8 @@ void Reducer::start(std::size_t buckets) {
     UnderWay& bucket = under_way_.emplace_back();
     bucket.started = Clock::now();
     bucket.ended = std::make_shared<std::atomic<Clock::rep>>(bucket.started.time_since_epoch().count());
-    if (gpu_) bucket.stream = Stream::from_handle(gpu_->begin_bucket());
     try {
+      if (gpu_) bucket.stream = Stream::from_handle(gpu_->begin_bucket());
       bucket.communication = options_.hook->start(group_, view(under_way_.size() - 1, bucket.stream));
     } catch (...) {
       failure_ = std::current_exception();

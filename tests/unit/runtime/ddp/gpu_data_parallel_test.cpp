@@ -177,6 +177,24 @@ TEST_CASE("a step on the gpu that failed is given up and the next one is whole")
   });
 }
 
+TEST_CASE("a step whose bucket cannot begin fails, and no gradient is taken for the mean") {
+  on_gpu_ranks([](RankThreads::Rank& self) {
+    GpuModel model(self.group());
+    DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
+    const auto begin = gpu_function<int(void*, int)>("cuStreamBeginCapture_v2");
+    const auto end = gpu_function<int(void*, void**)>("cuStreamEndCapture");
+    void* graph = nullptr;
+    require(begin(model.stream.handle(), 0) == kCudaSuccess, "no capture");
+    const auto fails = [](const auto& action) {
+      expect_error(ErrorKind::invalid_argument, {"captures a CUDA graph"}, action);
+    };
+    fails([&] { data_parallel.mark_ready(1); });
+    require(end(model.stream.handle(), &graph) == kCudaSuccess, "the capture was disturbed");
+    fails([&] { data_parallel.mark_ready(0); });
+    fails([&] { data_parallel.finish(); });
+  });
+}
+
 TEST_CASE("steps on the gpu that are not synchronised add up, and unused parameters are found there") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
