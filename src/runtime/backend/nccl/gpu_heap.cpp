@@ -42,7 +42,10 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
         rank_(rank),
         look_(std::move(look)),
         events_(cuda_),
-        copies_(cuda_) {}
+        copies_(cuda_) {
+    // allocate() clears memory there, and may end by an exception of look() before that is done.
+    follow(copies_.handle());
+  }
 
   // No block is in use, because each block keeps the state alive. Freeing may wait for the device, so another thread
   // does it.

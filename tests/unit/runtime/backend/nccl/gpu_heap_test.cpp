@@ -1,5 +1,7 @@
 #include "runtime/backend/nccl/gpu_heap.h"
 
+#include <ddp/error.h>
+
 #include <atomic>
 #include <optional>
 #include <set>
@@ -156,4 +158,18 @@ TEST_CASE("memory is freed only when it is no longer registered") {
   CHECK(on.heap->is_swept(kPatience));
   CHECK(asked == 3);
   CHECK(*on.released == 1);
+}
+
+TEST_CASE("memory of an allocation that was interrupted is freed when it is cleared") {
+  Heap on;
+  on.heap =
+      std::make_shared<GpuHeap>(on.libraries, 0, [] { throw Error(ErrorKind::aborted, "the group was aborted"); });
+  HeldStream held(on.heap->copies());
+  CHECK_THROWS_WITH(on.heap->allocate(kLarge), "the group was aborted");
+  CHECK_FALSE(on.heap->is_swept(20ms));
+  CHECK(*on.released == 0);
+  held.release();
+  CHECK(on.heap->is_swept(kPatience));
+  CHECK(*on.released == 1);
+  CHECK_NOTHROW(CudaEvents(on.cuda).finish(on.heap->copies(), kPatience));
 }
