@@ -53,7 +53,10 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     cuda_.set_device(device_);
     try {
       std::thread([libraries = libraries_, device = device_, slabs = std::move(slabs_)] {
-        const GpuScope scope(libraries->cuda, device);
+        // A lost GPU is no reason to end the process. Its memory ends with the process.
+        int mode = kCudaCaptureRelaxed;
+        const CudaApi& cuda = libraries->cuda;
+        if (cuda.set_device(device) != kCudaSuccess || cuda.exchange_capture_mode(mode) != kCudaSuccess) return;
         for (const HeapTask& free : slabs) free();
       }).detach();
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the memory ends with the process

@@ -173,3 +173,20 @@ TEST_CASE("memory of an allocation that was interrupted is freed when it is clea
   CHECK(*on.released == 1);
   CHECK_NOTHROW(CudaEvents(on.cuda).finish(on.heap->copies(), kPatience));
 }
+
+TEST_CASE("a heap whose gpu is lost ends without its memory") {
+  Heap on;
+  const std::shared_ptr<std::atomic<int>> entered = std::make_shared<std::atomic<int>>(0);
+  on.heap->allocate(16).reset();
+  CHECK(on.heap->is_swept(kPatience));
+  on.stream.reset();
+  on.libraries->cuda.set_device = [entered](int) {
+    ++*entered;
+    return 700;
+  };
+  on.heap.reset();
+  // The heap, and the thread that would free its memory.
+  CHECK(eventually([&] { return *entered == 2; }));
+  std::this_thread::sleep_for(20ms);
+  CHECK(*on.released == 0);
+}
