@@ -80,7 +80,9 @@ CudaEventHandle CudaEvents::record(CudaStreamHandle stream) {
     const bool is_timed = kind_ == Kind::timed;
     require_cuda(cuda_, is_timed ? cuda_.create_timed_event(event) : cuda_.create_event(event), "create an event");
   }
-  require_cuda(cuda_, cuda_.record_event(event, stream), "record an event");
+  const CudaStatus status = cuda_.record_event(event, stream);
+  if (status != kCudaSuccess) put_back(event);
+  require_cuda(cuda_, status, "record an event");
   return event;
 }
 

@@ -97,3 +97,16 @@ class CudaEvents {
 };
 
 }  // namespace ddp::internal
+// Holds events that were recorded, and puts them back at its end.
+struct RecordedEvents {
+  CudaEvents& events;
+  std::vector<CudaEventHandle> all = {};
+
+  explicit RecordedEvents(CudaEvents& events_) : events(events_) {}
+  ~RecordedEvents() {
+    for (const CudaEventHandle event : all) events.put_back(event);
+  }
+  RecordedEvents(const RecordedEvents&) = delete;
+  RecordedEvents& operator=(const RecordedEvents&) = delete;
+};
+

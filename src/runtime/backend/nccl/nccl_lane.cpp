@@ -57,29 +57,31 @@ CudaEventHandle NcclLane::wait_for_stream_of(const Call& call) {
   if (!call.stream) return nullptr;
   heap_->follow(call.stream.handle());
   const CudaEventHandle ready = events_.record(call.stream.handle());
-  require_cuda(cuda_, cuda_.stream_wait_event(stream_.handle(), ready), "order streams");
+  const CudaStatus status = cuda_.stream_wait_event(stream_.handle(), ready);
+  if (status != kCudaSuccess) events_.put_back(ready);
+  require_cuda(cuda_, status, "order streams");
   return ready;
 }
 
 void NcclLane::begin(std::span<const Call* const> calls, Launch launch) {
   std::vector<NcclStep> steps;
-  std::vector<CudaEventHandle> ready;
+  RecordedEvents ready(events_);
+  RecordedEvents done(events_);
   for (const Call* call : calls) {
     if (call->operation == Operation::barrier && !token_) token_ = heap_->allocate(1);
-    if (const CudaEventHandle event = wait_for_stream_of(*call); event != nullptr) ready.push_back(event);
+    if (const CudaEventHandle event = wait_for_stream_of(*call); event != nullptr) ready.all.push_back(event);
     for (NcclStep& step : nccl_steps(*call, rank_, size_, token_.get())) steps.push_back(step);
   }
   const std::uint64_t last = calls.back()->sequence;
   if (marks_) marks_->queue(last);
   if (!steps.empty()) communicator_->start(steps, stream_.handle(), calls.front()->timeout, launch);
-  std::vector<CudaEventHandle> done;
-  for (std::size_t i = 0; i < calls.size(); ++i) done.push_back(events_.record(stream_.handle()));
+  for (std::size_t i = 0; i < calls.size(); ++i) done.all.push_back(events_.record(stream_.handle()));
   // Another thread puts the events back when it has waited for the operations, which it does only when they are in the
   // map.
-  if (marks_) marks_->mark(last, ready, done.back());
-  for (const CudaEventHandle event : ready) events_.put_back(event);
+  if (marks_) marks_->mark(last, ready.all, done.all.back());
   const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < calls.size(); ++i) begun_[calls[i]->sequence] = done[i];
+  for (std::size_t i = 0; i < calls.size(); ++i) begun_[calls[i]->sequence] = done.all[i];
+  done.all.clear();
 }
 
 bool NcclLane::has_begun(const Call& call) {

@@ -2,6 +2,8 @@
 
 #include <ddp/error.h>
 
+#include <cstdint>
+
 #include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/gpu_libraries.h"
@@ -91,4 +93,33 @@ TEST_CASE("streams have the highest priority") {
   ddp::test::gpu_function<int(void*, int*)>("cuStreamGetPriority")(stream.handle(), &priority);
   CHECK(priority == greatest);
   CHECK(greatest < least);
+}
+
+TEST_CASE("an event is put back if it cannot be recorded or waited for") {
+  CountedCuda cuda;
+  int events = 0;
+  cuda.api.create_event = [&, real = cuda.api.create_event](ddp::internal::CudaEventHandle& event) {
+    ++events;
+    return real(event);
+  };
+  cuda.api.destroy_event = [&, real = cuda.api.destroy_event](ddp::internal::CudaEventHandle event) {
+    --events;
+    return real(event);
+  };
+  const ddp::internal::CudaStream stream(cuda.api);
+  bool is_recording = false;
+  SECTION("recorded") {
+    is_recording = true;
+    cuda.api.record_event = [](ddp::internal::CudaEventHandle, ddp::internal::CudaStreamHandle) { return 999; };
+  }
+  SECTION("waited for") {
+    cuda.api.stream_wait_event = [](ddp::internal::CudaStreamHandle, ddp::internal::CudaEventHandle) { return 999; };
+  }
+  {
+    ddp::internal::CudaEvents pool(cuda.api);
+    if (is_recording) CHECK_THROWS_AS(pool.record(stream.handle()), ddp::Error);
+    CHECK_THROWS_AS(pool.order(stream.handle(), stream.handle()), ddp::Error);
+    CHECK(events == 1);
+  }
+  CHECK(events == 0);
 }
