@@ -2,6 +2,7 @@
 
 #include <ddp/error.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "base/text.h"
@@ -43,7 +44,17 @@ GpuScope::~GpuScope() {
   cuda_.exchange_capture_mode(mode_);
 }
 
-void refuse_capture(const CudaApi& cuda, CudaStreamHandle stream, const std::string& action) {
+void refuse_stream_per_thread(CudaStreamHandle stream, const std::string& action) {
+  constexpr std::uintptr_t kStreamPerThread = 2;  // CU_STREAM_PER_THREAD
+  if (reinterpret_cast<std::uintptr_t>(stream) != kStreamPerThread) return;
+  throw Error(ErrorKind::invalid_argument,
+              action +
+                  ": cudaStreamPerThread means another stream on each thread, and the library has threads of its own. "
+                  "Create a stream with cudaStreamCreateWithFlags, or use the default stream (nullptr)");
+}
+
+void require_usable_stream(const CudaApi& cuda, CudaStreamHandle stream, const std::string& action) {
+  refuse_stream_per_thread(stream, action);
   bool captures = false;
   // The default stream reports an error while another stream captures. The capture would then fail.
   const CudaStatus status = cuda.is_capturing(stream, captures);
@@ -93,8 +104,9 @@ void CudaEvents::put_back(CudaEventHandle event) {
 
 void CudaEvents::order(CudaStreamHandle earlier, CudaStreamHandle later) {
   const CudaEventHandle done = record(earlier);
-  require_cuda(cuda_, cuda_.stream_wait_event(later, done), "order streams");
+  const CudaStatus status = cuda_.stream_wait_event(later, done);
   put_back(done);  // the wait refers to the work that the event marked when the wait began
+  require_cuda(cuda_, status, "order streams");
 }
 
 void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit) {

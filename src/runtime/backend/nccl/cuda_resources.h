@@ -47,8 +47,12 @@ class GpuScope {
   int mode_ = kCudaCaptureRelaxed;
 };
 
-// Throws invalid_argument if the stream's work goes into a CUDA graph. `action` is a text such as "all_reduce".
-void refuse_capture(const CudaApi& cuda, CudaStreamHandle stream, const std::string& action);
+// Throws invalid_argument for cudaStreamPerThread, which other threads of the runtime would take for a stream of their
+// own. `action` is a text such as "all_reduce".
+void refuse_stream_per_thread(CudaStreamHandle stream, const std::string& action);
+
+// Throws invalid_argument in the same case, and if the stream's work goes into a CUDA graph.
+void require_usable_stream(const CudaApi& cuda, CudaStreamHandle stream, const std::string& action);
 
 class CudaStream {
  public:
@@ -96,7 +100,6 @@ class CudaEvents {
   std::vector<CudaEventHandle> free_;
 };
 
-}  // namespace ddp::internal
 // Holds events that were recorded, and puts them back at its end.
 struct RecordedEvents {
   CudaEvents& events;
@@ -110,3 +113,4 @@ struct RecordedEvents {
   RecordedEvents& operator=(const RecordedEvents&) = delete;
 };
 
+}  // namespace ddp::internal

@@ -22,13 +22,14 @@ CudaSideStream::~CudaSideStream() {
 
 void CudaSideStream::order(void* earlier, void* later) {
   const GpuScope scope(*cuda_, device_);
-  for (void* stream : {earlier, later}) refuse_capture(*cuda_, stream, "data-parallel training");
+  for (void* stream : {earlier, later}) require_usable_stream(*cuda_, stream, "data-parallel training");
   events_.order(earlier, later);
 }
 
 SideStream::Mark CudaSideStream::mark(void* stream) {
   const GpuScope scope(*cuda_, device_);
   if (stream != handle()) heap_->follow(stream);
+  refuse_stream_per_thread(stream, "data-parallel training");
   return {marks_->record(stream), [marks = marks_](void* event) { marks->put_back(event); }};
 }
 

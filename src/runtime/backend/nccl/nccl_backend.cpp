@@ -166,7 +166,7 @@ Launch NcclBackend::launch_of(const Call& call) {
 
 void NcclBackend::check(const Call& call) const {
   const GpuScope scope(cuda_, device_);
-  if (call.stream) refuse_capture(cuda_, call.stream.handle(), std::string(to_string(call.operation)));
+  if (call.stream) require_usable_stream(cuda_, call.stream.handle(), std::string(to_string(call.operation)));
   require_own_memory(call);
 }
 
@@ -331,7 +331,7 @@ std::shared_ptr<void> NcclBackend::allocate_pinned(std::size_t bytes) {
 // Copies on a separate stream, because the streams of the lanes may wait for other ranks.
 void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, Stream before) {
   const GpuScope scope(cuda_, device_);
-  if (before) refuse_capture(cuda_, before.handle(), "copy");
+  if (before) require_usable_stream(cuda_, before.handle(), "copy");
   require_own_memory(to);
   require_own_memory(from);
   if (from.count == 0) return;
@@ -346,6 +346,7 @@ void NcclBackend::zero(const Buffer& buffer, Stream stream) {
   if (buffer.device == DeviceType::cpu) return Backend::zero(buffer, stream);
   const GpuScope scope(cuda_, device_);
   require_own_memory(buffer);
+  if (stream) refuse_stream_per_thread(stream.handle(), "zero");
   if (buffer.count == 0) return;
   const CudaStreamHandle place = stream ? stream.handle() : heap_->copies();
   if (stream) heap_->follow(place);

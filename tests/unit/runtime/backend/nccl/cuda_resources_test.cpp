@@ -123,3 +123,12 @@ TEST_CASE("an event is put back if it cannot be recorded or waited for") {
   }
   CHECK(events == 0);
 }
+
+TEST_CASE("a stream that means another one on each thread is refused") {
+  const auto per_thread = reinterpret_cast<ddp::internal::CudaStreamHandle>(std::uintptr_t{2});
+  const CountedCuda cuda;
+  ddp::test::expect_error(ddp::ErrorKind::invalid_argument,
+                          {"all_reduce: cudaStreamPerThread", "cudaStreamCreateWithFlags"},
+                          [&] { ddp::internal::require_usable_stream(cuda.api, per_thread, "all_reduce"); });
+  CHECK_NOTHROW(ddp::internal::require_usable_stream(cuda.api, nullptr, "all_reduce"));
+}

@@ -3,6 +3,8 @@
 #include <ddp/error.h>
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <future>
 #include <latch>
 #include <optional>
@@ -77,6 +79,24 @@ TEST_CASE("a collective on a stream that captures a graph is refused and harms n
     require(copied.kind == ErrorKind::invalid_argument, copied.message);
     require(capture.end(), "the capture was disturbed");
     self.group().all_reduce(values.memory, ReduceOp::average, on_captured).wait();
+  });
+}
+
+TEST_CASE("a stream that means another one on each thread is refused by every call") {
+  ranks_over(gpu_libraries(), 1).all_succeed([](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    const Stream per_thread = Stream::from_handle(reinterpret_cast<void*>(std::uintptr_t{2}));
+    std::vector<float> host(1);
+    const std::vector<std::function<void()>> calls = {
+        [&] { self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = per_thread}).wait(); },
+        [&] { self.group().copy(host, values.memory, per_thread); },
+        [&] { self.group().zero(values.memory, per_thread); },
+        [&] { self.group().core().backend().side_stream()->mark(per_thread.handle()); }};
+    for (const auto& call : calls) {
+      const RankOutcome outcome = outcome_of(call);
+      require(outcome.kind == ErrorKind::invalid_argument, outcome.message);
+      require(outcome.message.find("cudaStreamPerThread") != std::string::npos, outcome.message);
+    }
   });
 }
 
