@@ -8,16 +8,17 @@ CudaSideStream::CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device, 
     : cuda_(std::move(cuda)),
       device_(device),
       heap_(std::move(heap)),
-      stream_(*cuda_),
+      stream_(std::make_unique<CudaStream>(*cuda_)),
       events_(*cuda_),
       // The table of functions must outlive the marks, too.
       marks_(new CudaEvents(*cuda_, CudaEvents::Kind::timed), [table = cuda_](CudaEvents* events) { delete events; }) {
-  heap_->follow(stream_.handle());
+  heap_->follow(handle());
 }
 
+// While an exception unwinds the stack, the stream may still hold kernels that use the heap's memory.
 CudaSideStream::~CudaSideStream() {
   cuda_->set_device(device_);
-  heap_->forget(stream_.handle());
+  heap_->retire(std::move(stream_));
 }
 
 void CudaSideStream::order(void* earlier, void* later) {
@@ -28,8 +29,8 @@ void CudaSideStream::order(void* earlier, void* later) {
 
 SideStream::Mark CudaSideStream::mark(void* stream) {
   const GpuScope scope(*cuda_, device_);
-  if (stream != handle()) heap_->follow(stream);
   refuse_stream_per_thread(stream, "data-parallel training");
+  if (stream != handle()) heap_->follow(stream);
   return {marks_->record(stream), [marks = marks_](void* event) { marks->put_back(event); }};
 }
 

@@ -19,7 +19,7 @@ class CudaSideStream : public SideStream {
   CudaSideStream(const CudaSideStream&) = delete;
   CudaSideStream& operator=(const CudaSideStream&) = delete;
 
-  void* handle() const override { return stream_.handle(); }
+  void* handle() const override { return stream_->handle(); }
   void order(void* earlier, void* later) override;
   Mark mark(void* stream) override;
   std::optional<double> seconds(const Mark& earlier, const Mark& later) override;
@@ -29,7 +29,7 @@ class CudaSideStream : public SideStream {
   const std::shared_ptr<const CudaApi> cuda_;
   const int device_;
   const std::shared_ptr<GpuHeap> heap_;
-  CudaStream stream_;
+  std::unique_ptr<CudaStream> stream_;
   CudaEvents events_;
   const std::shared_ptr<CudaEvents> marks_;  // a mark may outlive this object
 };

@@ -76,6 +76,14 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     streams_.erase(stream);
   }
 
+  void retire(std::unique_ptr<CudaStream> stream) {
+    const std::shared_ptr<CudaStream> kept(stream.release(), [self = shared_from_this()](CudaStream* retired) {
+      self->forget(retired->handle());
+      delete retired;
+    });
+    after_streams([kept] { return true; });
+  }
+
   void wait_for(CudaStreamHandle stream) {
     const GpuScope scope(cuda_, device_);
     follow(stream);
@@ -109,10 +117,11 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   // Must not throw, because destructors call it.
   void after_streams(HeapTask task) {
     bool begins = false;
+    Waiting waiting{std::move(task), {}, {}};
     try {
       const GpuScope scope(cuda_, device_);
       const std::lock_guard lock(mutex_);
-      Waiting waiting{std::move(task), {}, {streams_.begin(), streams_.end()}};
+      waiting.unmarked.assign(streams_.begin(), streams_.end());
       mark(waiting);
       waiting_.push_back(std::move(waiting));
       begins = !std::exchange(is_serving_, true);
@@ -170,11 +179,14 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
 
   // Runs on the heap's thread, until nothing waits.
   void serve() {
+    // The end of a task may take the lock.
+    std::vector<Waiting> ready;
+    std::deque<Waiting> lost;
     try {
       const GpuScope scope(cuda_, device_);
       std::unique_lock lock(mutex_);
       while (!waiting_.empty()) {
-        std::vector<Waiting> ready;
+        ready.clear();
         std::erase_if(waiting_, [&](Waiting& waiting) {
           const bool done = is_done(waiting);
           if (done) ready.push_back(std::move(waiting));
@@ -191,7 +203,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     } catch (const std::exception&) {
       // After an error of the GPU, nothing can be freed. Its memory ends with the process.
       const std::lock_guard lock(mutex_);
-      waiting_.clear();
+      lost.swap(waiting_);
       is_serving_ = false;
     }
     swept_.notify_all();
@@ -308,6 +320,10 @@ void GpuHeap::follow(CudaStreamHandle stream) {
 
 void GpuHeap::forget(CudaStreamHandle stream) {
   state_->forget(stream);
+}
+
+void GpuHeap::retire(std::unique_ptr<CudaStream> stream) {
+  state_->retire(std::move(stream));
 }
 
 void GpuHeap::wait_for(CudaStreamHandle stream) {

@@ -38,6 +38,8 @@ class GpuHeap {
   // forget().
   void follow(CudaStreamHandle stream);
   void forget(CudaStreamHandle stream);
+  // Forgets the stream, and destroys it, when its work is done. Does not wait for that.
+  void retire(std::unique_ptr<CudaStream> stream);
 
   // Follows the stream, and blocks until the work that is on it now is done. A program's stream may hold any amount of
   // work, so this wait has no limit of its own.

@@ -1,5 +1,7 @@
 #include "runtime/backend/nccl/cuda_side_stream.h"
 
+#include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -77,4 +79,29 @@ TEST_CASE("marks that nothing needs any more are used again") {
     for (int i = 0; i < 1000; ++i) last = side.mark(side.handle());
   }
   CHECK(made == 2);  // the last mark lives until the next one is there, and it may outlive its stream
+}
+
+TEST_CASE("memory outlives a side stream whose work uses it") {
+  const auto libraries = gpu_libraries();
+  CudaApi& cuda = libraries->cuda;
+  cuda.set_device(0);
+  std::atomic<int> destroyed = 0;
+  const auto heap = heap_of(libraries);
+  auto memory = heap->allocate(1 << 20);
+  std::optional<CudaSideStream> side(std::in_place, std::shared_ptr<const CudaApi>(libraries, &cuda), 0, heap);
+  const void* handle = side->handle();
+  cuda.destroy_stream = [&, handle, real = cuda.destroy_stream](CudaStreamHandle stream) {
+    if (stream == handle) ++destroyed;
+    return real(stream);
+  };
+  HeldStream held(side->handle());
+  cuda.zero_async(memory.get(), 1 << 20, side->handle());
+  side.reset();
+  memory.reset();
+  CHECK_FALSE(heap->is_swept(std::chrono::milliseconds(20)));
+  CHECK(destroyed == 0);
+  held.release();
+  CHECK(heap->is_swept(kPatience));
+  CHECK(destroyed == 1);
+  CHECK_NOTHROW(CudaEvents(cuda).finish(heap->copies(), kPatience));
 }
