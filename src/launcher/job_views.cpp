@@ -8,11 +8,13 @@
 #include <utility>
 
 #include "base/file.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
 #include "launcher/process/process_sample.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
 #include "launcher/top/stack_lines.h"
+#include "launcher/top/top_command.h"
 #include "launcher/view/progress_line.h"
 #include "launcher/view/top_frame.h"
 
@@ -82,7 +84,14 @@ std::optional<base::Failure> JobViews::begin() {
   } else {
     parts_.log({LogLevel::debug, LogSource::launcher, "ddplaunch top cannot see this job: " + server.error().message});
   }
-  if (parts_.output.footer_size()) show_lines_later();
+  const bool moves_cursor = find_variable(parts_.plan.inherited_environment, "TERM").value_or("") != "dumb";
+  if (parts_.output.footer_size() && moves_cursor) {
+    show_lines_later();
+  } else if (parts_.plan.live && !parts_.plan.nodes.several()) {  // of several nodes, few have a terminal
+    parts_.log({LogLevel::note, LogSource::launcher,
+                "--live shows no ranks, because the output is no terminal whose cursor can be moved. Use ddplaunch top "
+                "at another terminal."});
+  }
   return std::nullopt;
 }
 
@@ -214,7 +223,8 @@ std::vector<std::string> JobViews::lines(TerminalSize size) {
   const LaunchPlan& plan = parts_.plan;
   if (plan.live) {
     const FrameSize most{static_cast<int>(size.columns), std::max(static_cast<int>(size.rows) - kLeastOutputRows, 0)};
-    return job_lines(snapshot(), TopView(), most, {plan.log.color, true});
+    const FrameLook look{plan.log.color, look_of_terminal({}, plan.inherited_environment, true).has_unicode};
+    return job_lines(snapshot(), TopView(), most, look);
   }
   const bool is_quiet = plan.log.level > LogLevel::info;
   if (!wants_progress_line({plan.progress_line, true, is_quiet, builder_.reports_progress()})) return {};

@@ -245,12 +245,32 @@ def live_shows_the_ranks_below_the_output(hosts: Hosts) -> None:
         assert "STATE" not in job.text(), job.text()
 
 
+def terminals_get_what_they_can_show(hosts: Hosts) -> None:
+    with sockets() as folder:
+        script = pathlib.Path(folder) / "train.py"
+        script.write_text(REPORTS.format(bindings=str(ROOT / "bindings/python")))
+        ascii = Terminal(BIN / "ddplaunch", "--live", script, DDP_SOCKET_DIR=folder, LC_ALL="C")
+        ascii.wait_for("RANK", "computing", ".... step")
+        assert ascii.text().isascii(), ascii.text()
+        dumb = Terminal(BIN / "ddplaunch", "top", DDP_SOCKET_DIR=folder, TERM="dumb")
+        dumb.wait_for("TERM=dumb", "Add --once")
+        assert ascii.end() == -signal.SIGINT and dumb.process.wait(PATIENCE) == 125
+        dumb = Terminal(BIN / "ddplaunch", "--live", script, DDP_SOCKET_DIR=folder, TERM="dumb")
+        dumb.wait_for("Use ddplaunch top")
+        until(lambda: snapshot(folder).get("values"), "no values")
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            dumb.read()
+        assert "RANK" not in dumb.text(), dumb.text()
+        dumb.end()
+
+
 def main() -> None:
     with Hosts(2) as hosts:
         run_tests(hosts, [top_shows_all_ranks_of_two_nodes_and_each_node_its_own,
                           eight_views_find_a_place_and_the_next_one_hears_why_not, a_view_follows_the_output_of_a_rank,
                           other_users_see_nothing, the_progress_of_a_program_is_a_line_below_its_output,
-                          live_shows_the_ranks_below_the_output])
+                          live_shows_the_ranks_below_the_output, terminals_get_what_they_can_show])
 
 
 if __name__ == "__main__":

@@ -133,6 +133,9 @@ class Command {
   }
 
   int show(base::UniqueFd fd) {
+    if (text_of_variable(environment_, "TERM") == "dumb") {
+      return fail("the terminal cannot move its cursor (TERM=dumb). Add --once.");
+    }
     net::EventLoop loop;
     auto screen = TopScreen::open(loop, std::move(fd), {view_, look_, options_.interval});
     if (!screen) return fail(screen.error().message);
