@@ -82,7 +82,9 @@ std::optional<base::Failure> JobViews::begin() {
   if (server) {
     server_ = std::move(server).value();
   } else {
-    parts_.log({LogLevel::debug, LogSource::launcher, "ddplaunch top cannot see this job: " + server.error().message});
+    const bool is_chosen = !find_variable(parts_.plan.inherited_environment, "DDP_SOCKET_DIR").value_or("").empty();
+    parts_.log({is_chosen ? LogLevel::warning : LogLevel::debug, LogSource::launcher,
+                "ddplaunch top cannot see this job: " + server.error().message});
   }
   const bool moves_cursor = find_variable(parts_.plan.inherited_environment, "TERM").value_or("") != "dumb";
   if (parts_.output.footer_size() && moves_cursor) {

@@ -435,7 +435,7 @@ def stale() -> None:
         assert not left.exists()
     with folders(0o777) as folder, FakeLauncher(folder, 7):
         result = top(folder, "--once")
-        assert result.returncode == 125 and "no job" in result.stderr, result
+        assert result.returncode == 125 and "Forbid it with chmod 700" in result.stderr, result
 
 
 @test("top", "another user is not connected")
@@ -445,7 +445,7 @@ def other_user() -> None:
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     with folders() as folder, FakeLauncher(folder, 7) as launcher:
         result = top(folder, "--once", via=nobody)
-        assert result.returncode == 125 and "no job of this user" in result.stderr, result
+        assert result.returncode == 125 and "belongs to another user" in result.stderr, result
         os.chmod(folder, 0o755)
         os.chmod(launcher.path, 0o777)
         result = top(folder, "--once", launcher.path, via=nobody)

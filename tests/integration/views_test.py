@@ -265,12 +265,24 @@ def terminals_get_what_they_can_show(hosts: Hosts) -> None:
         dumb.end()
 
 
+def a_directory_for_sockets_that_cannot_be_used_is_told(hosts: Hosts) -> None:
+    with sockets() as folder:
+        os.chmod(folder, 0o755)
+        for unusable, why in ((folder, "other users may use"), (f"{folder}/no/such", "No such file or directory")):
+            done = top(unusable, "--once")
+            assert done.returncode == 125 and "DDP_SOCKET_DIR: " in done.stderr and why in done.stderr, done
+            job = subprocess.run([BIN / "ddplaunch", "true"], capture_output=True, text=True, timeout=PATIENCE,
+                                 env={**os.environ, "DDP_SOCKET_DIR": unusable})
+            assert job.returncode == 0 and "cannot see this job" in job.stderr and why in job.stderr, job
+
+
 def main() -> None:
     with Hosts(2) as hosts:
         run_tests(hosts, [top_shows_all_ranks_of_two_nodes_and_each_node_its_own,
                           eight_views_find_a_place_and_the_next_one_hears_why_not, a_view_follows_the_output_of_a_rank,
                           other_users_see_nothing, the_progress_of_a_program_is_a_line_below_its_output,
-                          live_shows_the_ranks_below_the_output, terminals_get_what_they_can_show])
+                          live_shows_the_ranks_below_the_output, terminals_get_what_they_can_show,
+                          a_directory_for_sockets_that_cannot_be_used_is_told])
 
 
 if __name__ == "__main__":

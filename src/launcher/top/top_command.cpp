@@ -87,6 +87,9 @@ class Command {
   base::Result<base::UniqueFd> connect() {
     std::string path = options_.job;
     if (path.find('/') == std::string::npos) {
+      const std::string chosen = text_of_variable(environment_, "DDP_SOCKET_DIR");
+      const auto wrong = chosen.empty() ? std::nullopt : check_socket_folder(chosen);
+      if (wrong) return base::Failure{"DDP_SOCKET_DIR: " + wrong->message};
       auto job = choose_job(find_jobs(socket_folders(environment_)), path);
       if (!job) return job.error();
       if (!job.value().refusal.empty()) return base::Failure{clean_text(job.value().refusal)};
