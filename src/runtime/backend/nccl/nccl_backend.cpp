@@ -71,7 +71,11 @@ NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> s
       cuda_(libraries_->cuda),
       device_(device),
       heap_(std::make_shared<GpuHeap>(
-          libraries_, device_, [members = members(options_.rank, options_.size)] { members.look_around(); },
+          libraries_, device_,
+          [members = members(options_.rank, options_.size), failure = failure_] {
+            if (*members.aborted) throw failure->aborted();
+            members.look_around();
+          },
           options_.rank)) {}
 
 // From now on, memory is registered with the communicator of the group's collectives.
@@ -227,13 +231,14 @@ void NcclBackend::guarded(const Call& call, Action&& action) {
     action();
   } catch (const Error& error) {
     // If another thread aborts NCCL during an operation, NCCL may report any error.
-    if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
+    if (aborted_) throw failure_->aborted();
     if (is_transfer(call.operation)) {
       if (NcclLane* lane = lane_of(call); lane != nullptr) lane->abort();
       throw;
     }
     const bool is_riddle = error.kind() == ErrorKind::timeout || error.kind() == ErrorKind::internal;
     const bool first = !has_worked_ && options_.size > 1;
+    failure_->keep(error.what());
     abort();
     if (!is_riddle || !first) throw;
     const std::size_t here = options_.node_group ? options_.node_group->size() : 1;

@@ -1,12 +1,15 @@
 // NcclBackend is the backend for NVIDIA GPUs. See docs/development/decisions/0015-nccl-and-cuda-at-run-time.md.
 #pragma once
 
+#include <ddp/error.h>
+
 #include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <string_view>
 
 #include "runtime/backend/backend.h"
@@ -65,6 +68,25 @@ class NcclBackend : public Backend {
   NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store, std::shared_ptr<const Libraries> libraries,
               int device);
 
+  // Holds the error that made the group abort. The heap's functions need it, and may outlive the backend.
+  class FirstFailure {
+   public:
+    void keep(const std::string& what) {
+      const std::lock_guard lock(mutex_);
+      if (what_.empty()) what_ = what;
+    }
+    Error aborted() const {
+      const std::lock_guard lock(mutex_);
+      return {ErrorKind::aborted, what_.empty()
+                                      ? "the process group was aborted"
+                                      : "the process group was aborted, because an operation failed: " + what_};
+    }
+
+   private:
+    mutable std::mutex mutex_;
+    std::string what_;
+  };
+
   void register_memory();
   NcclMembers members(int rank, int size, int peer = -1) const;
   std::unique_ptr<NcclLane> make_lane(const std::string& key, const NcclMembers& members);
@@ -86,6 +108,7 @@ class NcclBackend : public Backend {
   int device_ = 0;
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> has_worked_ = false;
+  const std::shared_ptr<FirstFailure> failure_ = std::make_shared<FirstFailure>();
   std::shared_ptr<GpuHeap> heap_;
   std::once_flag math_is_made_;
   std::unique_ptr<GpuMath> math_;  // null if the driver cannot load the kernels

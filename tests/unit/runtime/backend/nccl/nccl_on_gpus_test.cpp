@@ -114,6 +114,28 @@ TEST_CASE("a copy waits for its stream as long as that takes and ends when the g
   });
 }
 
+TEST_CASE("a copy that an abort ends names the operation's failure that led to it") {
+  const Libraries libraries = gpu_libraries();
+  std::atomic<bool> fails = false;
+  libraries->nccl.async_error = [&, real = libraries->nccl.async_error](NcclComm comm) {
+    return fails ? NcclResult::system_error : real(comm);
+  };
+  ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    CudaStream stream(values.cuda);
+    const Stream on = Stream::from_handle(stream.handle());
+    self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = on}).wait();
+    HeldStream held(stream.handle());
+    Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = on});
+    fails = true;
+    std::vector<float> host(1);
+    const RankOutcome outcome = outcome_of([&] { self.group().copy(host, values.memory, on); });
+    require(outcome.kind == ErrorKind::aborted, outcome.message);
+    require(outcome.message.find("because an operation failed: ") != std::string::npos, outcome.message);
+    require(outcome.message.find("NCCL: unhandled system error") != std::string::npos, outcome.message);
+  });
+}
+
 TEST_CASE("launches of known operations on a gpu do not run at the same time") {
   const Libraries libraries = gpu_libraries();
   // A launch lasts from the call until the communicator's state is success again.
