@@ -115,7 +115,8 @@ class Machine:
         found += [str(path) for pattern in CUDA_FOLDERS for path in sorted(pathlib.Path("/").glob(pattern[1:]))]
         self.libraries = ":".join(path for path in own + found if path)
         self.packed = dict(os.environ, LD_LIBRARY_PATH=self.libraries)
-        self.found = (self.run(sys.executable, "-c", LOOK, seconds=20).lines() or [{"devices": 0, "nccl": 0}])[0]
+        look = self.run(sys.executable, "-c", LOOK, seconds=20)
+        self.found = (look.lines() or [{"devices": 0, "nccl": 0, "no_look": look.last_lines()}])[0]
         self.two_ranks: Way | None = None
 
     def left(self) -> float:

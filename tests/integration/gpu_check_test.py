@@ -5,6 +5,7 @@ The whole script runs once. Then programs are replaced by others that crash, han
 GPUs are missing.
 """
 import contextlib
+import importlib.machinery
 import io
 import json
 import os
@@ -158,6 +159,37 @@ def what_is_missing_is_named(folder: pathlib.Path) -> None:
     assert "no nvcc" in check.result("train_cuda, 1 rank")["detail"] and check.result("costs: cuEventRecord")["ok"], check.text
 
 
+def a_script_that_is_ended_leaves_the_results_so_far(folder: pathlib.Path) -> None:
+    slow = folder / "slow"
+    shutil.copytree(folder / "pack", slow, symlinks=True)
+    replace(slow / "bin/gpu_job", "sleep 20")
+    child = subprocess.Popen([sys.executable, "-S", slow / "gpu_check", "--out", slow / "out", "--only=capture,costs", PATIENCE],
+                             stdout=subprocess.DEVNULL, env=dict(os.environ, FAKE_GPU_COUNT="1"))
+    report = slow / "out/gpu_check.json"
+    end = time.monotonic() + 120
+    while not report.exists() and time.monotonic() < end and child.poll() is None:
+        time.sleep(0.1)
+    child.kill()
+    child.wait()
+    assert report.exists(), "nothing was written before the end"
+    # The parts run in the order of their worth: "costs" comes first, and then "capture".
+    parts = json.loads(report.read_text())["parts"]
+    assert [part["part"] for part in parts] == ["costs"], parts
+
+
+def libraries_that_end_python_are_named(folder: pathlib.Path) -> None:
+    sys.path.insert(0, str(SOURCE / "scripts"))
+    import gpu_check_machine
+    look, gpu_check_machine.LOOK = gpu_check_machine.LOOK, "import os, sys; sys.exit('the driver is broken')"
+    try:
+        found = gpu_check_machine.Machine(folder / "pack", None, 60).found
+    finally:
+        gpu_check_machine.LOOK = look
+    assert found["devices"] == 0 and "the driver is broken" in found["no_look"], found
+    script = importlib.machinery.SourceFileLoader("gpu_check", str(SOURCE / "scripts/gpu_check")).load_module()
+    assert "the driver is broken" in script.obstacle(found), found
+
+
 def parts_that_no_longer_fit_are_listed(folder: pathlib.Path) -> None:
     check = Check(folder / "pack", "--limit=30", "--only=one rank,capture,train two,costs", FAKE_GPU_COUNT="2")
     states = {part["part"]: part["state"] for part in check.report["parts"]}
@@ -209,6 +241,7 @@ def main() -> int:
         pack(folder / "pack", BUILD / "bin/train_cuda_in_software")
         for check in (all_parts_run_on_two_gpus, two_ranks_share_one_gpu_with_every_nccl,
                       python_programs_get_their_own_libraries, a_program_that_fails_does_not_end_the_check, what_is_missing_is_named,
+                      a_script_that_is_ended_leaves_the_results_so_far, libraries_that_end_python_are_named,
                       parts_that_no_longer_fit_are_listed,
                       answers_of_nccl_and_pytorch_are_recognised, the_kernels_of_the_probes_are_valid):
             begin = time.monotonic()
