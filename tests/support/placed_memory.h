@@ -49,6 +49,16 @@ class PlacedMemory {
   PlacedMemory(ProcessGroup& group, DeviceType device) : group_(group), device_(device) {
     if (device == DeviceType::cuda) gpu_ = std::make_unique<Gpu>();
   }
+  // The group may not know the stream, whose copies use the memory.
+  ~PlacedMemory() {
+    if (!gpu_) return;
+    try {
+      CudaEvents(gpu_->cuda).finish(gpu_->stream.handle(), std::chrono::seconds(1));
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the GPU is lost
+    }
+  }
+  PlacedMemory(const PlacedMemory&) = delete;
+  PlacedMemory& operator=(const PlacedMemory&) = delete;
 
   // Returns the stream on which the program computes, or no stream in host memory.
   Stream stream() const { return gpu_ ? Stream::from_handle(gpu_->stream.handle()) : Stream(); }
@@ -124,8 +134,8 @@ class PlacedMemory {
   };
   ProcessGroup& group_;
   const DeviceType device_;
+  std::unique_ptr<Gpu> gpu_;  // its stream lives as long as the memory
   std::deque<Memory> owned_;
-  std::unique_ptr<Gpu> gpu_;  // its stream ends before the memory
 };
 
 }  // namespace ddp::test
