@@ -15,7 +15,8 @@ class Stream {
  public:
   // Refers to no stream: the operation and the program's work on the GPU then have no order.
   Stream() = default;
-  // Takes a cudaStream_t; nullptr is CUDA's default stream.
+  // Takes a cudaStream_t; nullptr is CUDA's default stream. Calls refuse cudaStreamPerThread, which is another stream
+  // on each thread.
   Stream(CUstream_st* stream) : handle_(stream), is_given_(true) {}
   Stream(std::nullptr_t) : is_given_(true) {}
 
