@@ -84,7 +84,7 @@ void call_collectives(ddp::ProcessGroup& world) {
   for (const std::size_t count : {1, 5000}) ddp::test::check_everything(world, ddp::DataType::f32, count);
   // The other ranks wait for the slowest one.
   for (int slow = 0; slow < world.size(); ++slow) {
-    if (slow == world.rank()) std::this_thread::sleep_for(200ms);
+    if (slow == world.rank()) std::this_thread::sleep_for(50ms);
     world.barrier().wait();
     std::vector<float> one(1, 1);
     ddp::Work work = world.all_reduce(one);
@@ -100,7 +100,7 @@ void call_collectives(ddp::ProcessGroup& world) {
 
 void make_groups(ddp::ProcessGroup& world) {
   for (int round = 0; round < 3; ++round) {
-    if (world.rank() == round % world.size()) std::this_thread::sleep_for(100ms);
+    if (world.rank() == round % world.size()) std::this_thread::sleep_for(30ms);
     auto half = world.split(world.rank() % 2);
     ddp::test::check_everything(*half, ddp::DataType::i32, 100);
     const std::vector<int> all = {0, 1, 2};
@@ -115,7 +115,7 @@ void use_store(ddp::Store& store, const std::string& name, int rank, int ranks) 
   for (int turn = 0; turn < 10; ++turn) {
     const std::string round = std::to_string(turn);
     if (rank == turn % ranks) {
-      std::this_thread::sleep_for(20ms);
+      std::this_thread::sleep_for(10ms);
       store.set(key("value", turn), std::string(100'000, 'v'));
       for (int other = 0; other < ranks; ++other) store.queue_push(key("queue", turn), round);
     }
