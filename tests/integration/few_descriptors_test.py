@@ -5,10 +5,13 @@ import os
 import pathlib
 import re
 import resource
+import shutil
+import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from launched_job import run_job, run_tests, test  # noqa: E402
+from launched_job import Skip, run_job, run_tests, test  # noqa: E402
 from ports import free_port  # noqa: E402
 
 # An error about the limit must not name these causes.
@@ -51,6 +54,22 @@ def enough() -> None:
     assert f"only {needed} file descriptors are allowed (ulimit -Hn)" in err, err
     code, _, err = run_job(*options, "true", via=limited(needed - 1))
     assert code == 125 and f"only {needed - 1} file descriptors" in err, (code, err)
+
+
+@test("descriptors", "ranks whose user may have few of them under way connect to each other")
+def under_way() -> None:
+    # The limit does not hold for root.
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        raise Skip("this needs root, and setpriv")
+    as_a_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    worker = pathlib.Path(sys.argv[1]).with_name("c_all_reduce").resolve()
+    if subprocess.run([*as_a_user, "test", "-x", str(worker)]).returncode != 0:
+        raise Skip(f"other users may not run {worker}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        code, out, err = run_job("-q", "--nproc-per-node=32", "--backend=cpu", str(worker), via=[*as_a_user, *limited(400)],
+                                 environment={"TMPDIR": folder})
+    assert code == 0, (code, out, err)
 
 
 @test("descriptors", "a low soft limit is raised")

@@ -15,7 +15,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <new>
+#include <thread>
 
 #include "base/file.h"
 #include "base/random.h"
@@ -124,12 +127,16 @@ void NodeGroup::make_area(std::uint64_t nonce) {
 }
 
 void NodeGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono::milliseconds timeout) {
-  for (std::size_t peer = 0; peer < size(); ++peer) {
-    if (peer != own_) links_->send(peer, 0, memories_[own_]->fd());
-  }
-  memories_[own_]->close_fd();
-  for (std::size_t peer = 0; peer < size(); ++peer) {
-    if (peer == own_) continue;
+  // The kernel limits the descriptors that one user's processes have sent and not received yet (ETOOMANYREFS). So each
+  // rank receives one before it sends the next one, and there are never more of them than ranks. Other jobs of the user
+  // count, too. A peer that is gone is reported when its message does not come.
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (std::size_t step = 1; step < size(); ++step) {
+    while (!links_->send((own_ + step) % size(), 0, memories_[own_]->fd()) && errno == ETOOMANYREFS &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const std::size_t peer = (own_ + size() - step) % size();
     auto message = links_->receive(peer, timeout);
     if (!message || !message->memory) {
       throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank_of(peer)) + " left while the ranks connected",
@@ -144,6 +151,7 @@ void NodeGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono:
                   rank_of(peer));
     }
   }
+  memories_[own_]->close_fd();
 }
 
 NodeGroup::~NodeGroup() {
