@@ -15,13 +15,20 @@ bool beats(const RankView& rank) {
   return rank.page.is_written && rank.page.steps > 0 && rank.page.groups.empty();
 }
 
-// Returns the ranks that do not wait. They may join ranks that wait for others to come, or begin a collective.
+// Returns the ranks that do not only wait. They may join ranks that wait for others to come, or begin a collective.
 std::vector<int> free_ranks(std::span<const RankView> ranks) {
   std::vector<int> result;
   for (const RankView& rank : ranks) {
-    if (!rank.has_ended && rank.page.waiting_threads == 0) result.push_back(rank.rank);
+    if (!rank.has_ended && !only_waits(rank)) result.push_back(rank.rank);
   }
   return result;
+}
+
+// Returns whether a culprit waits, too, in an operation that the pages do not show. Then any rank that does not wait
+// may be the one for which all of them wait.
+bool waits_itself(const Verdict& verdict, std::span<const RankView> ranks) {
+  return std::ranges::any_of(
+      ranks, [&](const RankView& rank) { return verdict.blames(rank.rank) && rank.page.waiting_threads > 0; });
 }
 
 }  // namespace
@@ -255,7 +262,7 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
     still = std::min(still, clock.settled());
     // The activity of a waiting rank is no sign of life.
     if (free.empty()) still = std::min(still, clock.unmoved());
-    if (rank.page.waiting_threads == 0) still = std::min(still, clock.still());
+    if (!only_waits(rank)) still = std::min(still, clock.still());
   }
   silence_ = still;
   if (silence_.count() == 0) return std::nullopt;
@@ -339,7 +346,9 @@ std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) con
 StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const {
   StallFacts facts;
   facts.kind = verdict.kind;
-  facts.is_partial = verdict.is_partial;
+  const bool is_waited_for = !is_without_calls(verdict.kind) && !all_wait(verdict.kind);
+  const bool may_be_others = verdict.kind == VerdictKind::not_called && waits_itself(verdict, ranks);
+  facts.is_partial = verdict.is_partial || (may_be_others && others_judge_);
   facts.is_by_stack = verdict.is_by_stack;
   facts.is_proven = proven_samples_ >= limits::kHangProof;
   facts.others_judge = others_judge_;
@@ -348,11 +357,21 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   facts.is_warm = group != groups_.end() && group->second.is_warm;
   facts.age = age_of(verdict);
   if (verdict.kind == VerdictKind::ended) facts.age = std::min(facts.age, ended_for(verdict, ranks));
-  const bool is_waited_for = !is_without_calls(verdict.kind) && !all_wait(verdict.kind);
+  // A transfer is under way from when the later side called it.
+  if (all_wait(verdict.kind) && verdict.called_at != 0 && verdict.called_at < now) {
+    facts.age = std::min(facts.age, Nanoseconds(static_cast<std::int64_t>(now - verdict.called_at)));
+  }
   if (!is_waited_for) facts.progress_age = facts.age;
   for (const int rank : is_waited_for ? verdict.culprits : std::vector<int>()) {
     const auto clock = ranks_.find(rank);
-    if (clock != ranks_.end()) facts.progress_age = std::max(facts.progress_age, clock->second.progress_age(verdict));
+    if (clock == ranks_.end()) continue;
+    const Nanoseconds age = std::min(clock->second.progress_age(verdict), clock->second.settled());
+    facts.progress_age = std::max(facts.progress_age, age);
+  }
+  for (const RankView& rank : ranks) {
+    if (!may_be_others || rank.has_ended) continue;
+    const RankClock& clock = ranks_.at(rank.rank);
+    facts.progress_age = std::min({facts.progress_age, clock.age(), clock.settled()});
   }
   if (facts.is_by_stack) facts.progress_age = std::min(facts.progress_age, facts.age);
   // Ranks may rest for as long as they like until others wait for them.
@@ -377,6 +396,13 @@ std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& 
   const bool waits_for_data = all_wait(verdict.kind) || (wait_for_some && concerned.empty());
   if (waits_for_data) concerned = verdict.waiting;
   Nanoseconds still = Nanoseconds::max();
+  if (verdict.kind == VerdictKind::not_called && waits_itself(verdict, ranks)) {
+    for (const RankView& rank : ranks) {
+      if (rank.has_ended) continue;
+      if (!only_waits(rank) && !verdict.blames(rank.rank)) concerned.push_back(rank.rank);
+      still = std::min(still, ranks_.at(rank.rank).settled());
+    }
+  }
   for (const int number : concerned) {
     const auto rank = std::ranges::find_if(ranks, [&](const RankView& view) { return view.rank == number; });
     const auto clock = ranks_.find(number);
@@ -384,8 +410,10 @@ std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& 
       return std::nullopt;
     }
     if (waits_for_data && uses_gpu(*rank) && !rank->activity->counts_gpu_data) return std::nullopt;
-    still = std::min(still, waits_for_data ? clock->second.unmoved() : clock->second.still());
-    if (verdict.kind == VerdictKind::silent) still = std::min(still, clock->second.settled());
+    // Where all wait, only data counts, and what continuations of the program do.
+    if (waits_for_data) still = std::min(still, clock->second.unmoved());
+    if (!waits_for_data || rank->page.continuations > 0) still = std::min(still, clock->second.still());
+    still = std::min(still, clock->second.settled());
   }
   return concerned.empty() ? std::nullopt : std::optional(still);
 }

@@ -14,9 +14,12 @@ void RankClock::advance(Nanoseconds elapsed) {
   between_ = may_wait_ ? Nanoseconds(0) : between_ + elapsed;
   const bool goes_on = may_wait_ || (waited_.count() > 0 && between_ <= limits::kPollingPause);
   waited_ = goes_on ? waited_ + elapsed : Nanoseconds(0);
-  free_ = waits_ ? Nanoseconds(0) : free_ + elapsed;
-  if (waits_) waiting_ += elapsed;
-  if (free_ > limits::kPollingPause) waiting_ = Nanoseconds(0);
+  const bool waits = waiting_threads_ > 0 && waiting_threads_ >= settled_threads_;
+  free_ = waits ? Nanoseconds(0) : free_ + elapsed;
+  if (waits) waiting_ += elapsed;
+  if (free_ <= limits::kPollingPause) return;
+  waiting_ = Nanoseconds(0);
+  settled_threads_ = waiting_threads_;
 }
 
 bool RankClock::add_sample(const RankView& rank, Nanoseconds elapsed) {
@@ -27,7 +30,12 @@ bool RankClock::add_sample(const RankView& rank, Nanoseconds elapsed) {
     age_ = still_ = unmoved_ = Nanoseconds(0);
   }
   has_ended_ = rank.has_ended;
-  waits_ = !rank.has_ended && rank.page.waiting_threads > 0;
+  // What a continuation of the program does is no wait.
+  waiting_threads_ = rank.has_ended || rank.page.continuations > 0 ? 0 : rank.page.waiting_threads;
+  if (waiting_threads_ > settled_threads_) {
+    settled_threads_ = waiting_threads_;
+    waiting_ = Nanoseconds(0);
+  }
   may_wait_ = !rank.has_ended && may_wait(rank);
   if (rank.activity) {
     still_ = std::min(still_, rank.activity->still_for);

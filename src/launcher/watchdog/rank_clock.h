@@ -23,14 +23,14 @@ class RankClock {
   // measured.
   Nanoseconds still() const { return still_; }
   Nanoseconds unmoved() const { return unmoved_; }
-  bool waits() const { return waits_; }  // a thread of the rank waits for an operation
+  bool waits() const { return waiting_threads_ > 0; }  // for an operation
   // Returns how long the rank may have been waiting, for any operations. Short times without a wait are included,
   // because a thread may wait with a time-out again and again.
   Nanoseconds waited() const { return waited_; }
   // Returns whether a wait has just ended. The rank may wait again soon.
-  bool pauses() const { return !waits_ && waiting_.count() > 0; }
-  // Returns how long the rank has done what it does now: wait, or not wait.
-  Nanoseconds settled() const { return waits_ ? waiting_ : free_; }
+  bool pauses() const { return waiting_threads_ < settled_threads_ && waiting_.count() > 0; }
+  // Returns how long the rank has done what it does now: wait with that many threads, or not wait.
+  Nanoseconds settled() const { return waiting_threads_ > 0 && !pauses() ? waiting_ : free_; }
   Nanoseconds ended_for() const { return ended_for_; }
   // Returns the time since the last progress. If a page shows no collectives, data that the rank has exchanged counts.
   Nanoseconds progress_age(const Verdict& verdict) const {
@@ -42,12 +42,13 @@ class RankClock {
   Nanoseconds age_{0};
   Nanoseconds still_{0};
   Nanoseconds unmoved_{0};
-  bool waits_ = false;
+  int waiting_threads_ = 0;
+  int settled_threads_ = 0;  // threads that wait, if those that have just stopped wait again soon
   bool may_wait_ = false;
   Nanoseconds waited_{0};
   Nanoseconds between_{0};  // time since the rank may last have been waiting
   Nanoseconds waiting_{0};  // sum of the waits that only pauses up to limits::kPollingPause separate
-  Nanoseconds free_{0};     // time since the last wait
+  Nanoseconds free_{0};     // time since a thread last stopped waiting
   bool has_ended_ = false;
   Nanoseconds ended_for_{0};
 };

@@ -262,6 +262,7 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
     return their.is_send != transfer.is_send && their.peer == member.group->rank && their.number == transfer.number;
   });
   const bool has_called = counterpart != theirs.end();
+  if (has_called) verdict.called_at = std::max(transfer.called_at, counterpart->called_at);
   // If the other side has done its part, the data may still be on its way.
   const bool has_done_its_part = has_called && counterpart->is_done;
   // A page may have too few places for all unfinished transfers. Then this one may be missing from it.
@@ -372,6 +373,11 @@ bool may_wait(const RankView& rank) {
   const auto kept_asking = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kPollingPause).count());
   const bool polls = page.polled_at != 0 && page.polled_at + kept_asking >= rank.seen_at;
   return page.waiting_threads > 0 || polls || uses_gpu(rank) || page.calling_threads == 0;
+}
+
+bool only_waits(const RankView& rank) {
+  const PageView& page = rank.page;
+  return page.waiting_threads > 0 && page.waiting_threads >= page.calling_threads && page.continuations == 0;
 }
 
 VerdictKind compare_calls(const CallView& one, const CallView& other) {

@@ -72,6 +72,7 @@ struct Verdict {
   // This is set for a send or a receive. `call` is the call that the other side has to make, and `sequence` counts the
   // transfers of this kind between the two ranks.
   bool is_transfer = false;
+  std::uint64_t called_at = 0;  // when the later side called the transfer; 0 if unknown, or if one has not called it
   // For each_other, this is set if every thread of these ranks that could act waits in the circle without a time-out
   // set by the program.
   bool is_blocked = false;
@@ -121,6 +122,9 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks);
 // it is done. A rank that does something else meanwhile does not wait. If a program does not show what its threads do,
 // or if it may wait for its GPU, it counts as waiting.
 bool may_wait(const RankView& rank);
+
+// Returns whether all threads that call operations wait, and no continuation of the program runs.
+bool only_waits(const RankView& rank);
 
 // Returns whether a group of the rank puts its collectives on a GPU's stream.
 bool uses_gpu(const RankView& rank);

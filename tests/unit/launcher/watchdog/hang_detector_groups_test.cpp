@@ -97,6 +97,74 @@ TEST_CASE("a receive that was begun long before counts from when it is waited fo
   CHECK(patient.last(Kind::hung));
 }
 
+TEST_CASE("a transfer counts from when the later side has called it") {
+  Job job;
+  job.warm().computes(1);
+  const auto transfer = [&](int rank) {
+    TransferView view;
+    view.is_send = rank == 0;
+    view.peer = 1 - rank;
+    view.number = 1;
+    view.is_waited_for = true;
+    view.called_at = static_cast<std::uint64_t>(job.now().count());
+    view.what = "f32[8]";
+    PageView& page = job.ranks[static_cast<std::size_t>(rank)].page;
+    page.groups[0].transfers.push_back(view);
+    page.waiting_threads = page.calling_threads = 1;
+  };
+  transfer(0);
+  job.passes(45min);
+  job.does(1, nullptr);
+  transfer(1);
+  job.passes(25min);
+  CHECK_FALSE(job.last(Kind::hung));
+  job.passes(10min);
+  REQUIRE(job.last(Kind::hung));
+  CHECK(job.last(Kind::hung)->verdict.kind == VerdictKind::transport);
+}
+
+TEST_CASE("an awaited rank that waits for others to come is given up only if none of them does anything") {
+  // Rank 0 waits for rank 1 in a collective, and rank 1 waits in new_group() for rank 2.
+  const auto chain = [](const HangPlan& plan) {
+    Job job(plan);
+    job.warm().call(0);
+    for (RankView& view : job.ranks) view.page.calling_threads = view.page.waiting_threads = 1;
+    RankView third = job.ranks[1];
+    third.rank = 2;
+    third.page.groups.clear();
+    third.page.waiting_threads = 0;
+    third.activity = RankActivity{0s, 0s, true};
+    job.others.push_back(third);
+    return job;
+  };
+  Job works = chain({});
+  works.passes(45min);
+  CHECK_FALSE(works.last(Kind::hung));
+  SECTION("the third rank stops") {
+    works.others[0].activity = RankActivity{40min, 40min, true};
+    works.passes(35min);
+    CHECK(works.last(Kind::hung));
+  }
+  SECTION("the third rank comes") {
+    works.others[0].activity = RankActivity{40min, 40min, true};
+    works.others[0].page.waiting_threads = 1;
+    works.passes(2s);
+    works.ranks[1].page.waiting_threads = 0;  // rank 1 goes on, and has not shown the new group yet
+    works.passes(25min);
+    CHECK_FALSE(works.last(Kind::hung));
+    works.passes(10min);
+    CHECK(works.last(Kind::hung));
+  }
+  Job limited = chain(hang_plan(60s));
+  for (int i = 0; i < 30; ++i) {
+    ++limited.others[0].page.steps;
+    limited.passes(10s);
+  }
+  CHECK_FALSE(limited.last(Kind::hung));
+  limited.passes(70s);
+  CHECK(limited.last(Kind::hung));
+}
+
 TEST_CASE("a collective that was begun long before counts from when it is waited for") {
   const auto begins_early = [](const HangPlan& plan = {}) {
     Job job(plan);

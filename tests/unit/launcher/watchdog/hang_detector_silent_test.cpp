@@ -77,6 +77,35 @@ TEST_CASE("a rank that comes late to a new group is not given up in the moment i
   });
 }
 
+TEST_CASE("a continuation of the program is no wait though the rank's thread waits for it") {
+  for (const bool all_called : {false, true}) {
+    CAPTURE(all_called);
+    Job job;
+    job.warm().computes(0);
+    if (all_called) job.call(0).call(1);
+    for (RankView& view : job.ranks) view.page.calling_threads = view.page.waiting_threads = 1;
+    job.ranks[0].page.continuations = 1;
+    job.passes(45min);
+    CHECK_FALSE(job.last(Kind::hung));
+    job.does(0, nullptr).ranks[0].page.continuations = 0;
+    job.passes(25min);
+    CHECK_FALSE(job.last(Kind::hung));
+    job.passes(10min);
+    CHECK(job.last(Kind::hung));
+  }
+}
+
+TEST_CASE("a rank with a thread that waits may do something with another one") {
+  Job job;
+  job.warm().computes(0);
+  for (RankView& view : job.ranks) view.page.waiting_threads = 1;
+  job.ranks[0].page.calling_threads = 2;
+  job.passes(45min);
+  CHECK_FALSE(job.last(Kind::hung));
+  job.does(0, nullptr).passes(35min);
+  CHECK(job.last(Kind::hung));
+}
+
 TEST_CASE("ranks that wait again and again for others to come wait in vain, too") {
   Job job;
   job.warm();

@@ -69,6 +69,34 @@ TEST_CASE("a rank has settled once it waits, and begins again when its wait has 
   }
 }
 
+TEST_CASE("one of several threads that stops waiting, and a continuation, begin something new") {
+  RankClock clock;
+  RankView rank = rank_that(true);
+  rank.page.calling_threads = rank.page.waiting_threads = 2;
+  clock.add_sample(rank, 1s);
+  clock.advance(1min);
+  CHECK(clock.settled() == 1min);
+  SECTION("a thread stops waiting") {
+    rank.page.waiting_threads = 1;
+    clock.add_sample(rank, 1s);
+    CHECK(clock.settled() == 0s);
+    CHECK(clock.pauses());
+    clock.advance(6s);
+    CHECK_FALSE(clock.pauses());
+    clock.advance(1min);
+    CHECK(clock.settled() == 1min);
+  }
+  SECTION("a continuation runs") {
+    rank.page.continuations = 1;
+    clock.add_sample(rank, 1s);
+    clock.advance(1min);
+    CHECK(clock.settled() == 1min);
+    rank.page.continuations = 0;
+    clock.add_sample(rank, 1s);
+    CHECK(clock.settled() == 0s);
+  }
+}
+
 TEST_CASE("the end of a rank ends its wait, and has an age") {
   RankClock clock;
   clock.add_sample(rank_that(true), 1s);
