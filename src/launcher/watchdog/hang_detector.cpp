@@ -15,15 +15,6 @@ bool beats(const RankView& rank) {
   return rank.page.is_written && rank.page.steps > 0 && rank.page.groups.empty();
 }
 
-// Returns the ranks that do not only wait. They may join ranks that wait for others to come, or begin a collective.
-std::vector<int> free_ranks(std::span<const RankView> ranks) {
-  std::vector<int> result;
-  for (const RankView& rank : ranks) {
-    if (!rank.has_ended && !only_waits(rank)) result.push_back(rank.rank);
-  }
-  return result;
-}
-
 // Returns whether a culprit waits, too, in an operation that the pages do not show. Then any rank that does not wait
 // may be the one for which all of them wait.
 bool waits_itself(const Verdict& verdict, std::span<const RankView> ranks) {
@@ -244,54 +235,6 @@ void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<Han
   stopped_ = now_stopped;
 }
 
-// If no rank waits in a collective, it is a hang only if no rank does anything else either. If the user gave a limit,
-// ranks that wait longer than that for others to come are a hang, too.
-std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
-  if (const auto verdict = waits_for_others_to_come(ranks)) return verdict;
-  if (!silence_concerns_us_ || page_silence_ < limits::kHangFirstWord) return std::nullopt;
-  Nanoseconds still = page_silence_;
-  const std::vector<int> free = free_ranks(ranks);
-  for (const RankView& rank : ranks) {
-    if (rank.has_ended) continue;
-    const RankClock& clock = ranks_.at(rank.rank);
-    // Until the activity is measured again, or the rank waits again, the reported verdict stays.
-    if (!rank.activity || clock.pauses()) {
-      return told_ && is_without_calls(told_->kind) ? std::optional(Verdict{}) : std::nullopt;
-    }
-    // A rank that has just come, or whose wait has just ended, does something.
-    still = std::min(still, clock.settled());
-    // The activity of a waiting rank is no sign of life.
-    if (free.empty()) still = std::min(still, clock.unmoved());
-    if (!only_waits(rank)) still = std::min(still, clock.still());
-  }
-  silence_ = still;
-  if (silence_.count() == 0) return std::nullopt;
-  Verdict verdict;
-  for (const RankView& rank : ranks) {
-    if (!rank.has_ended && rank.page.waiting_threads > 0) verdict.waiting.push_back(rank.rank);
-  }
-  return verdict;
-}
-
-std::optional<Verdict> HangDetector::waits_for_others_to_come(std::span<const RankView> ranks) {
-  if (!plan_.timeout) return std::nullopt;
-  Verdict verdict;
-  Nanoseconds waited{0};
-  Nanoseconds unchanged = Nanoseconds::max();
-  for (const RankView& rank : ranks) {
-    if (rank.has_ended) continue;
-    const RankClock& clock = ranks_.at(rank.rank);
-    // Any rank that does not wait may be the awaited one, so its last progress counts.
-    unchanged = std::min(unchanged, clock.age());
-    if (rank.page.waiting_threads == 0) continue;
-    verdict.waiting.push_back(rank.rank);
-    waited = std::max(waited, clock.waited());
-  }
-  if (verdict.waiting.empty() || std::min(waited, unchanged).count() == 0) return std::nullopt;
-  silence_ = std::min(waited, unchanged);
-  return verdict;
-}
-
 void HangDetector::nothing_new(Nanoseconds elapsed) {
   if (plan_.is_off() || is_over_) return;
   elapsed = std::min<Nanoseconds>(elapsed, longest_interval_);
@@ -302,45 +245,6 @@ void HangDetector::nothing_new(Nanoseconds elapsed) {
   if (they_beat_) silence_ += elapsed;
   for (auto& [key, clock] : groups_) clock.age += elapsed;
   for (auto& [rank, clock] : ranks_) clock.advance(elapsed);
-}
-
-// Returns the silence of the running rank that has been silent for longest.
-HangDetector::Nanoseconds HangDetector::longest_silence(std::span<const RankView> ranks) const {
-  Nanoseconds longest{0};
-  for (const RankView& rank : ranks) {
-    const auto clock = ranks_.find(rank.rank);
-    if (!rank.has_ended && clock != ranks_.end()) longest = std::max(longest, clock->second.age());
-  }
-  return longest;
-}
-
-// Ranks that send heartbeats are judged by them alone, whatever else they do.
-std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) const {
-  if (silence_ < limits::kHangFirstWord) return std::nullopt;
-  Verdict verdict;
-  verdict.kind = VerdictKind::behind;
-  std::uint64_t fewest = ~std::uint64_t{0};
-  std::uint64_t most = 0;
-  std::vector<int> still;
-  std::vector<int> fewest_beats;
-  for (const RankView& rank : ranks) {
-    if (rank.has_ended) continue;
-    // A rank is stuck even if it fell silent a step later than the others.
-    if (ranks_.at(rank.rank).age() > silence_ / 2) still.push_back(rank.rank);
-    if (rank.page.steps < fewest) fewest_beats.clear();
-    fewest = std::min(fewest, rank.page.steps);
-    most = std::max(most, rank.page.steps);
-    if (rank.page.steps == fewest) fewest_beats.push_back(rank.rank);
-  }
-  const bool others_go_on = std::ranges::any_of(ranks, [&](const RankView& rank) {
-    return !rank.has_ended && std::ranges::find(still, rank.rank) == still.end();
-  });
-  verdict.culprits = others_go_on ? still : fewest < most ? fewest_beats : find_odd_ranks(ranks);
-  for (const RankView& rank : ranks) {
-    if (!rank.has_ended && !verdict.blames(rank.rank)) verdict.waiting.push_back(rank.rank);
-  }
-  if (verdict.culprits.empty()) verdict.kind = VerdictKind::silent;
-  return verdict;
 }
 
 StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const {

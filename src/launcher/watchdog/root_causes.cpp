@@ -88,10 +88,12 @@ Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size
   return circle;
 }
 
-// Returns whether a thread that has called operations and waits for none does something. Waiting helper threads of the
-// rank do not excuse it. A thread that waits for another thread of the process, or for its end, does nothing.
+// Returns whether a continuation runs, or a thread that has called operations and waits for none does something.
+// Waiting helper threads of the rank do not excuse it. A thread that waits for another thread of the process, or for
+// its end, does nothing.
 bool has_acting_thread(const RankView& rank) {
   const PageView& page = rank.page;
+  if (page.continuations > 0) return true;
   return page.calling_threads > page.waiting_threads && page.waiting_threads > 0 && rank.process &&
          rank.process->threads && rank.process->threads->acting >= page.waiting_threads;
 }
@@ -172,6 +174,19 @@ bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
       return !group.is_left && told.is_under_way_in(group);
     });
   });
+}
+
+bool only_waits(const RankView& rank) {
+  const PageView& page = rank.page;
+  return page.waiting_threads > 0 && page.waiting_threads >= page.calling_threads && page.continuations == 0;
+}
+
+std::vector<int> free_ranks(std::span<const RankView> ranks) {
+  std::vector<int> result;
+  for (const RankView& rank : ranks) {
+    if (!rank.has_ended && !only_waits(rank)) result.push_back(rank.rank);
+  }
+  return result;
 }
 
 }  // namespace ddp::launcher

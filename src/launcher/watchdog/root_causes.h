@@ -22,4 +22,10 @@ bool is_sampled(const Verdict& verdict, std::span<const RankView> ranks);
 // unfinished, so that is not enough.
 bool has_gone_on(const Verdict& told, std::span<const RankView> ranks);
 
+// Returns whether all threads that call operations wait, and no continuation of the program runs.
+bool only_waits(const RankView& rank);
+
+// Returns the ranks that do not only wait. They may join ranks that wait for others to come, or begin a collective.
+std::vector<int> free_ranks(std::span<const RankView> ranks);
+
 }  // namespace ddp::launcher

@@ -375,11 +375,6 @@ bool may_wait(const RankView& rank) {
   return page.waiting_threads > 0 || polls || uses_gpu(rank) || page.calling_threads == 0;
 }
 
-bool only_waits(const RankView& rank) {
-  const PageView& page = rank.page;
-  return page.waiting_threads > 0 && page.waiting_threads >= page.calling_threads && page.continuations == 0;
-}
-
 VerdictKind compare_calls(const CallView& one, const CallView& other) {
   const auto operation = [](const CallView& call) { return call.what.substr(0, call.what.find(' ')); };
   const bool is_same = operation(one) == operation(other) && one.name == other.name;

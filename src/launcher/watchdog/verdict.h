@@ -123,9 +123,6 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks);
 // or if it may wait for its GPU, it counts as waiting.
 bool may_wait(const RankView& rank);
 
-// Returns whether all threads that call operations wait, and no continuation of the program runs.
-bool only_waits(const RankView& rank);
-
 // Returns whether a group of the rank puts its collectives on a GPU's stream.
 bool uses_gpu(const RankView& rank);
 
