@@ -44,14 +44,19 @@ GroupProgress::GroupProgress(StatusPage page, bool is_shown, const std::string& 
     : page_(page), is_shown_(is_shown), ring_(ring) {
   wire::StatusPageLayout* layout = page.memory();
   if (layout == nullptr || !is_shown) return;
-  for (const std::uint32_t wanted : {wire::kPageFree, wire::kPageLeft}) {
+  const auto take_place = [&](std::uint32_t wanted, bool is_done) {
     for (wire::PageGroup& group : layout->groups) {
       std::uint32_t found = wanted;
+      if (is_done && group.called != group.finished) continue;
       if (!group.in_use.compare_exchange_strong(found, wire::kPageInUse)) continue;
       take(group, name, identity, rank, size);
-      return;
+      return true;
     }
-  }
+    return false;
+  };
+  // A group that did all that it had to do is replaced first, and one that failed last.
+  if (take_place(wire::kPageLeft, true) || take_place(wire::kPageFree, false)) return;
+  if (take_place(wire::kPageLeft, false)) return;
   ++layout->groups_not_shown;
 }
 
@@ -81,7 +86,10 @@ void GroupProgress::take(wire::PageGroup& group, const std::string& name, std::u
 }
 
 GroupProgress::~GroupProgress() {
-  if (group_ != nullptr) group_->in_use = has_failed_ ? wire::kPageLeft : wire::kPageFree;
+  if (group_ == nullptr) return;
+  // The page goes on to show what this rank has finished, because others may still be at it after this rank has exited.
+  const bool is_done = group_->called == group_->finished;
+  group_->in_use = has_failed_ || is_done ? wire::kPageLeft : wire::kPageFree;
 }
 
 void GroupProgress::called(const Call& call) {

@@ -103,6 +103,23 @@ TEST_CASE("a group that ends makes room for another and those without room are c
   CHECK(std::string(made.layout->groups[3].name.data()) == "next");
 }
 
+TEST_CASE("what a group has finished stays on the page until a new group needs a place") {
+  const MadePage made;
+  const StatusPage page = made.map();
+  const GroupProgress first(page, true, "first", 7, 0, 1);
+  auto second = std::make_unique<GroupProgress>(page, true, "second", 8, 0, 1);
+  second->called(call_number(1, 7));
+  second->finished(call_number(1, 7));
+  second.reset();
+  CHECK(made.layout->groups[1].in_use == wire::kPageLeft);
+  CHECK(made.layout->groups[1].finished == 1);
+  auto third = std::make_unique<GroupProgress>(page, true, "third", 9, 0, 1);
+  CHECK(std::string(made.layout->groups[1].name.data()) == "third");
+  third->called(call_number(1, 7));
+  third.reset();  // it was destroyed before it was done
+  CHECK(made.layout->groups[1].in_use == wire::kPageFree);
+}
+
 TEST_CASE("sends and receives are counted apart from collectives") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "world", 7, 0, 2);
