@@ -33,21 +33,19 @@ struct PageStep {
   Nanoseconds poll{0};        // if it is not zero, the thread asks again and again, with these pauses
   bool is_private = false;    // only another thread of the process can wake the thread
   bool is_own_doing = false;  // the thread waits for another thread of its rank
-  bool hangs = false;         // the thread pauses for ever
 };
 
 class PagesWorld {
  public:
   using Nanoseconds = std::chrono::nanoseconds;
-  enum class Fault : std::uint8_t { none, stops, differs, circle };
 
-  PagesWorld(std::uint64_t seed, Fault fault);
+  explicit PagesWorld(std::uint64_t seed);
 
   // Returns the rule that was broken, and when, or an empty string if none was.
   std::string live();
 
   struct Counts {
-    std::uint64_t writes = 0, looks = 0, notes = 0, warnings = 0, hangs = 0;
+    std::uint64_t writes = 0, looks = 0, notes = 0, warnings = 0;
     Nanoseconds time{0};
   };
   const Counts& counts() const { return counts_; }
@@ -148,7 +146,6 @@ class PagesWorld {
   }
 
   std::mt19937_64 random_;
-  const Fault fault_;
   PagesPlan plan_;
   std::vector<PagesRank> ranks_;
   std::deque<Thread> threads_;
@@ -161,8 +158,6 @@ class PagesWorld {
   std::vector<Nanoseconds> alive_at_;
   std::vector<Nanoseconds> progress_at_;
   std::vector<Nanoseconds> waits_since_;
-  std::optional<Nanoseconds> hangs_since_;
-  std::set<int> culprits_;
   std::vector<std::pair<launcher::RankView, Nanoseconds>> before_;  // as they were some writes ago, and when
   Nanoseconds now_ = std::chrono::hours(1);
   std::unique_ptr<PagesObserver> observer_;
