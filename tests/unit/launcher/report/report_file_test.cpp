@@ -162,7 +162,7 @@ TEST_CASE("symbolic links that go in a circle are not replaced") {
   CHECK(std::filesystem::is_symlink(path));
 }
 
-TEST_CASE("two options that name the same file are told, whatever names they use") {
+TEST_CASE("two options that name the same file are an error, whatever names they use") {
   const TemporaryDirectory directory;
   const auto in = [&](const std::string& name) { return directory.path() + "/" + name; };
   const auto mistake = [](const std::string& one, const std::string& other, bool are_appended = false) {
