@@ -2,17 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "runtime/backend/nccl/cuda_resources.h"
 #include "runtime/backend/nccl/gpu_libraries.h"
-#include "support/deadline.h"
 
 namespace ddp::test {
 
@@ -32,9 +27,6 @@ class FailingCalls {
     const auto made = std::make_shared<GpuLibraries>(*real);
     made->kernels = std::make_shared<LoadedKernels>();  // each rank loads its kernels, so that this may fail
     CudaApi& cuda = made->cuda;
-    cuda.copy_async = [real = real->cuda](void* to, const void* from, std::size_t bytes, CudaStreamHandle stream) {
-      return copy_as_cuda(real, to, from, bytes, stream);
-    };
     constexpr CudaStatus kUnknown = 999;
     count("device_count", cuda.device_count, kUnknown);
     count("set_device", cuda.set_device, kUnknown);
@@ -103,26 +95,6 @@ class FailingCalls {
     std::mutex mutex;
     std::set<std::string> failed;
   };
-
-  // Like CUDA, has read ordinary host memory before it returns, and has written it. An owner may free it after an
-  // error.
-  static CudaStatus copy_as_cuda(const CudaApi& cuda, void* to, const void* from, std::size_t bytes,
-                                 CudaStreamHandle stream) {
-    const auto is_host = [&](const void* memory) {
-      int device = kNoCudaDevice;
-      return cuda.device_of(memory, device) == kCudaSuccess && device == kNoCudaDevice;
-    };
-    static std::mutex mutex;
-    static auto* staged = new std::deque<std::vector<std::byte>>;  // streams may still read it
-    if (is_host(from)) {
-      const auto* first = static_cast<const std::byte*>(from);
-      const std::lock_guard lock(mutex);
-      from = staged->emplace_back(first, first + bytes).data();
-    }
-    const CudaStatus status = cuda.copy_async(to, from, bytes, stream);
-    if (status == kCudaSuccess && is_host(to)) CudaEvents(cuda).finish(stream, kPatience);
-    return status;
-  }
 
   template <typename Result, typename... Arguments>
   void count(const char* name, std::function<Result(Arguments...)>& function, Result failure, bool has_effect = false) {

@@ -78,10 +78,8 @@ class PlacedMemory {
       std::memcpy(buffer.data, values.data(), buffer.bytes());
       return;
     }
-    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
-    const std::vector<std::byte>& kept = gpu_->written.emplace_back(bytes, bytes + buffer.bytes());
-    require_cuda(gpu_->cuda, gpu_->cuda.copy_async(buffer.data, kept.data(), kept.size(), gpu_->stream.handle()),
-                 "copy");
+    const CudaStatus status = gpu_->cuda.copy_async(buffer.data, values.data(), buffer.bytes(), gpu_->stream.handle());
+    require_cuda(gpu_->cuda, status, "copy");
   }
   // Sets element k to value_of(k), rounded to the buffer's type.
   template <typename Function>
@@ -129,7 +127,6 @@ class PlacedMemory {
  private:
   struct Gpu {
     const CudaApi cuda = gpu_libraries()->cuda;
-    std::deque<std::vector<std::byte>> written;  // must exist until the stream has copied it
     CudaStream stream{cuda};
   };
   ProcessGroup& group_;

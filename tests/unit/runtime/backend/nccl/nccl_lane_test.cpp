@@ -2,8 +2,10 @@
 
 #include <ddp/error.h>
 
+#include <algorithm>
 #include <atomic>
 #include <latch>
+#include <span>
 #include <thread>
 
 #include "support/catch.h"
@@ -58,13 +60,15 @@ TEST_CASE("an operation begins after what its stream holds") {
 TEST_CASE("host memory with a stream is read after what the stream holds") {
   std::atomic<int> right = 0;
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
-    std::vector<float> values(1 << 18);
-    const std::vector<float> written(values.size(), 3.0f);
+    const std::vector<float> written(1 << 18, 3.0f);
+    // A copy to pageable memory would not return before it is done.
+    const Memory memory = self.group().allocate_pinned(written.size(), DataType::f32);
+    const std::span<float> values(static_cast<float*>(memory.data()), written.size());
     const CudaApi cuda = gpu_libraries()->cuda;
     CudaStream stream(cuda);
-    cuda.copy_async(values.data(), written.data(), values.size() * sizeof(float), stream.handle());
-    self.group().all_reduce(values, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())}).wait();
-    if (values == std::vector<float>(values.size(), 6.0f)) ++right;
+    cuda.copy_async(values.data(), written.data(), values.size_bytes(), stream.handle());
+    self.group().all_reduce(memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())}).wait();
+    if (std::ranges::all_of(values, [](float value) { return value == 6.0f; })) ++right;
   });
   CHECK(right == 2);
 }
