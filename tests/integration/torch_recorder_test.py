@@ -51,7 +51,7 @@ def run(name, expected, program, *options, says=(), never=(), meanwhile=None, **
         logs = pathlib.Path(folder) / "logs"
         job = start(pathlib.Path(folder), program, "--log-dir", str(logs), *options, **variables)
         if meanwhile is not None:
-            meanwhile(job.pid)
+            meanwhile(job.pid, pathlib.Path(folder))
         output = job.communicate(timeout=120)[0]
         left = list(logs.glob("**/torch*"))
         assert not left, f"{name}: {left} are left"
@@ -84,8 +84,11 @@ def reader_of(launcher):
     raise AssertionError("ddp_torch_reader was not started")
 
 
-def kill_reader(launcher):
-    os.kill(reader_of(launcher), signal.SIGKILL)
+def kill_reader(launcher, folder):
+    reader = reader_of(launcher)
+    time.sleep(2)  # so that it reports the rank that waits
+    os.kill(reader, signal.SIGKILL)
+    (folder / "reader_is_dead").touch()
 
 
 CHILD = "import os, sys; print('child', os.environ.get('PYTHONPATH'), 'sitecustomize' in sys.modules)"
@@ -106,10 +109,18 @@ run("an older version that records nothing runs as without, and no file of it is
     FAKE_TORCH="old", says=["torch.unrecorded"], never=["DDP-H", "torch.groups"])
 run("it can be turned off", 0, "print(os.environ.get('DDP_TORCH_FILE'), os.environ['PYTHONPATH'])", DDP_TORCH="0",
     says=[f"None {FAKE_TORCH}:"], never=["ddp_python"])
-# The reader's last report shows a rank that waits. It soon becomes too old to count.
-run("the death of the reader ends no job", 0,
-    "if rank == 1: time.sleep(4)\ndist.all_reduce(8)\ntime.sleep(14)", "--hang-timeout=12", meanwhile=kill_reader,
-    never=["error:"])
+# The reader's last report shows a rank that waits. It soon becomes too old to count. The program then computes for
+# longer than the limit.
+COMPUTES = """
+while rank == 1 and not os.path.exists(os.environ["MEETING"] + "/../reader_is_dead"):
+    time.sleep(0.05)
+dist.all_reduce(8)
+end = time.monotonic() + 14
+while time.monotonic() < end:
+    sum(range(100000))
+    time.sleep(0.01)
+"""
+run("the death of the reader ends no job", 0, COMPUTES, "--hang-timeout=12", meanwhile=kill_reader, never=["error:"])
 run("the rank that raised first is to blame, however long it takes to end", 1,
     "import atexit\nif rank == 1:\n    atexit.register(time.sleep, 60)\n    raise ValueError('no label')\n"
     "time.sleep(2)\nraise TimeoutError('waited too long')",
