@@ -266,12 +266,15 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
     facts.age = std::min(facts.age, Nanoseconds(static_cast<std::int64_t>(now - verdict.called_at)));
   }
   if (!is_waited_for) facts.progress_age = facts.age;
+  std::vector<Nanoseconds> ages;
   for (const int rank : is_waited_for ? verdict.culprits : std::vector<int>()) {
     const auto clock = ranks_.find(rank);
     if (clock == ranks_.end()) continue;
-    const Nanoseconds age = std::min(clock->second.progress_age(verdict), clock->second.settled());
-    facts.progress_age = std::max(facts.progress_age, age);
+    ages.push_back(std::min(clock->second.progress_age(verdict), clock->second.settled()));
   }
+  // Any of several late ranks may be stuck. A circle is closed only when its last rank has stopped.
+  const bool is_circle = verdict.kind == VerdictKind::each_other;
+  if (!ages.empty()) facts.progress_age = is_circle ? std::ranges::min(ages) : std::ranges::max(ages);
   for (const RankView& rank : ranks) {
     if (!may_be_others || rank.has_ended) continue;
     const RankClock& clock = ranks_.at(rank.rank);

@@ -1,6 +1,7 @@
 #include "launcher/watchdog/rank_clock.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "launcher/limits.h"
 
@@ -30,6 +31,8 @@ bool RankClock::add_sample(const RankView& rank, Nanoseconds elapsed) {
     age_ = still_ = unmoved_ = Nanoseconds(0);
   }
   has_ended_ = rank.has_ended;
+  // Code of the program began or ended.
+  if (std::exchange(continuations_, rank.page.continuations) != rank.page.continuations) still_ = Nanoseconds(0);
   // What a continuation of the program does is no wait.
   waiting_threads_ = rank.has_ended || rank.page.continuations > 0 ? 0 : rank.page.waiting_threads;
   if (waiting_threads_ > settled_threads_) {

@@ -42,6 +42,7 @@ class RankClock {
   Nanoseconds age_{0};
   Nanoseconds still_{0};
   Nanoseconds unmoved_{0};
+  int continuations_ = 0;
   int waiting_threads_ = 0;
   int settled_threads_ = 0;  // threads that wait, if those that have just stopped wait again soon
   bool may_wait_ = false;

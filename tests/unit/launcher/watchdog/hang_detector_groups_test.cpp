@@ -246,6 +246,30 @@ TEST_CASE("ranks that wait for each other end the job once no thread is left tha
   }
 }
 
+TEST_CASE("a circle counts from when its last rank began to wait") {
+  Job job(hang_plan(600s));
+  job.warm();
+  for (RankView& view : job.ranks) {
+    view.page.groups.push_back({"pair", view.rank, 2, 1, 3, 3, 3, 0, 0});
+    view.page.calling_threads = 2;  // another thread may resolve it
+  }
+  const auto waits = [&](std::size_t rank, std::size_t group) {
+    PageView& page = job.ranks[rank].page;
+    ++page.groups[group].called;
+    page.waiting_threads = page.blocked_threads = page.groups[group].blocked = 1;
+  };
+  waits(0, 0);
+  job.computes(1).passes(400s);
+  job.does(1, nullptr);
+  waits(1, 1);
+  const auto closed = job.now();
+  job.passes(700s);
+  REQUIRE(job.last(Kind::hung));
+  CHECK(job.last(Kind::hung)->verdict.kind == VerdictKind::each_other);
+  CHECK(job.last(Kind::hung)->judgement.hang_class == HangClass::users_limit);
+  CHECK(job.last_news_after(closed) == Approx(600).margin(1.1));
+}
+
 TEST_CASE("for whom a rank waited is remembered for a moment after it has given up") {
   Job job;
   job.warm().call(0).passes(8s);

@@ -91,9 +91,12 @@ TEST_CASE("one of several threads that stops waiting, and a continuation, begin 
     clock.add_sample(rank, 1s);
     clock.advance(1min);
     CHECK(clock.settled() == 1min);
+    CHECK(clock.still() == 1min);
     rank.page.continuations = 0;
     clock.add_sample(rank, 1s);
     CHECK(clock.settled() == 0s);
+    CHECK(clock.still() == 0s);
+    CHECK(clock.age() > 1min);
   }
 }
 
