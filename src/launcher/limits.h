@@ -42,6 +42,8 @@ inline constexpr std::uint64_t kHangWarmCalls = 8;   // calls of a group before 
 // These limits decide when a hang terminates the job.
 inline constexpr auto kHangConclusive = 1s;  // delay after calls that differ
 inline constexpr auto kPollingPause = 5s;    // most time between two queries whether an operation is done
+inline constexpr auto kBlamed = 5s;          // a rank is blamed for at least this long before it is given up
+inline constexpr auto kBlameGap = 3s;        // after this time without blame, it begins again
 inline constexpr int kHangProof = 4;         // samples in a row, a second apart, of ranks that wait for each other
 inline constexpr auto kHangFloor = 30s;      // least limit with --hang-limit=learnt
 inline constexpr int kHangFactor = 20;       // multiple of the longest pause with --hang-limit=learnt

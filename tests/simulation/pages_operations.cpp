@@ -128,8 +128,9 @@ PagesWorld::OperationPointer PagesWorld::make_operation(const GroupPointer& grou
   operation->sequence = ++group->calls;
   operation->is_rooted = chance(0.2);
   operation->root = group->members[below(group->members.size())];
-  operation->takes =
-      chance(0.8) ? between(1us, 10ms) : std::min(some_pause(), plan_.hang.timeout ? plan_.limit / 2 : kMost);
+  // The data of a broadcast moves for less than the limit, because ranks that are not needed may rest meanwhile.
+  const bool is_limited = plan_.hang.timeout || operation->is_rooted;
+  operation->takes = chance(0.8) ? between(1us, 10ms) : std::min(some_pause(), is_limited ? plan_.limit / 2 : kMost);
   operation->fingerprint = random_();
   return operation;
 }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr Nanoseconds kLongest = 3h;  // a simulated job never takes longer
 constexpr Nanoseconds kNever = Nanoseconds::max();
+constexpr Nanoseconds kMargin = 7s;  // the launcher counts signs of life in windows of 5 s
 
 std::string text_of(const Verdict& verdict) {
   return std::string(code_of(verdict.kind)) + " in #" + std::to_string(verdict.sequence) + " of '" + verdict.group +
@@ -96,7 +97,7 @@ Nanoseconds PagesWorld::wake_of(const Thread& thread) const {
   if (!thread.began) return kNever;
   if (step.poll.count() > 0) return *thread.began + step.poll;
   const auto rank = static_cast<std::size_t>(thread.rank);
-  const Nanoseconds within = plan_.limit - plan_.lag - 3s;
+  const Nanoseconds within = plan_.limit - plan_.lag - kMargin;
   const Nanoseconds wake = *thread.began + step.pause;
   if (plan_.hang.timeout) return std::min(wake, progress_at_[rank] + within);
   if (!awaited_since_[rank] || has_computing_thread(thread.rank)) return wake;

@@ -50,6 +50,8 @@ std::vector<HangNews> HangDetector::add_sample(std::span<const RankView> ranks, 
   }
   std::optional<Verdict> verdict = most_pressing(verdicts);
   if (depth == SampleDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
+  if (verdict) verdicts.push_back(*verdict);
+  blame_.add_sample(verdicts);
   const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const StallJudgement& judgement) {
     const bool ends_job = plan_.action == HangAction::kill && judgement.ends_in;
     news.push_back({kind, of, age, judgement, ends_job, {ranks.begin(), ranks.end()}, {}, {}});
@@ -187,6 +189,7 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
                          });
   they_beat_ = std::ranges::all_of(ranks, [](const RankView& rank) { return rank.has_ended || beats(rank); }) &&
                std::ranges::any_of(ranks, [](const RankView& rank) { return !rank.has_ended; });
+  blame_.advance(elapsed);
   page_silence_ = any_life ? Nanoseconds(0) : page_silence_ + elapsed;
   silence_ = they_beat_ ? longest_silence(ranks) : std::min(silence_, page_silence_);
   for (auto& [key, seen] : groups) {
@@ -241,6 +244,7 @@ void HangDetector::nothing_new(Nanoseconds elapsed) {
   since_evidence_ += elapsed;
   since_seen_ += elapsed;
   if (!stopped_.empty()) return;
+  blame_.advance(elapsed);
   page_silence_ += elapsed;
   if (they_beat_) silence_ += elapsed;
   for (auto& [key, clock] : groups_) clock.age += elapsed;
@@ -260,6 +264,7 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   const auto group = groups_.find(verdict.key());
   facts.is_warm = group != groups_.end() && group->second.is_warm;
   facts.age = age_of(verdict);
+  facts.blamed_for = blame_.blamed_for(verdict);
   if (verdict.kind == VerdictKind::ended) facts.age = std::min(facts.age, ended_for(verdict, ranks));
   // A transfer is under way from when the later side called it.
   if (all_wait(verdict.kind) && verdict.called_at != 0 && verdict.called_at < now) {

@@ -13,6 +13,7 @@
 
 #include "launcher/limits.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/watchdog/blame_clock.h"
 #include "launcher/watchdog/evidence/evidence_taker.h"
 #include "launcher/watchdog/rank_clock.h"
 #include "launcher/watchdog/stall_policy.h"
@@ -105,6 +106,7 @@ class HangDetector {
   const Nanoseconds longest_interval_;
   std::map<GroupKey, GroupClock> groups_;
   std::map<int, RankClock> ranks_;
+  BlameClock blame_;
   Nanoseconds longest_pause_{0};
   Nanoseconds page_silence_{0};  // time since a page last changed
   // This is the time without any sign of life. If all ranks send heartbeats, it is the longest time without one.

@@ -30,7 +30,9 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   if (silence_.count() == 0) return std::nullopt;
   Verdict verdict;
   for (const RankView& rank : ranks) {
-    if (!rank.has_ended && rank.page.waiting_threads > 0) verdict.waiting.push_back(rank.rank);
+    // A thread that waits for a continuation of its own rank does not wait for other ranks.
+    const bool waits_for_others = rank.page.waiting_threads > rank.page.continuations;
+    if (!rank.has_ended && waits_for_others) verdict.waiting.push_back(rank.rank);
   }
   return verdict;
 }

@@ -98,6 +98,10 @@ StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
     judgement.limit = limit->time;
     judgement.ends_in = limit->left();
     judgement.why = limit->why;
+    if (judgement.hang_class != HangClass::certain) {
+      const Nanoseconds least = std::min<Nanoseconds>(limits::kBlamed, limit->time);
+      judgement.ends_in = std::max(limit->left(), least - facts.blamed_for);
+    }
     if (judgement.hang_class != HangClass::certain && facts.more_time > std::max(limit->left(), Nanoseconds(0))) {
       judgement.ends_in = facts.more_time;
       judgement.limit = facts.age + facts.more_time;

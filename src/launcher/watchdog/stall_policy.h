@@ -30,8 +30,9 @@ struct StallFacts {
   bool is_proven = false;           // no thread is left that could resolve the hang (only for `each_other`)
   bool is_by_stack = false;         // the verdict comes from stacks, which prove nothing
   std::chrono::nanoseconds age{0};  // time since the last progress of the group or, if no rank waits in one, of the job
+  std::chrono::nanoseconds blamed_for{0};  // how long there has been a verdict with these culprits
   // This is the time since the awaited rank last made program progress. If several ranks are awaited, it is the longest
-  // of their times. If all ranks wait, it equals `age`.
+  // of their times. If ranks wait for each other, it is the shortest. If all ranks wait, it equals `age`.
   std::chrono::nanoseconds progress_age{0};
   // This is how long no awaited rank has shown a sign of life. If all ranks wait, it is how long no data has moved. For
   // `silent`, each rank that does not wait counts as awaited if others wait for ranks to come. It is std::nullopt if it

@@ -237,6 +237,8 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
     return waits(m) && m.group->gpu_queued >= sequence && m.group->gpu_started < sequence;
   });
   if (!verdict.culprits.empty()) verdict.kind = VerdictKind::gpu_behind;
+  // The root of a broadcast may have done its part, and wait in a later operation for the same ranks.
+  if (verdict.culprits.empty()) verdict.waiting = ranks_that(members, waits);
   return verdict;
 }
 

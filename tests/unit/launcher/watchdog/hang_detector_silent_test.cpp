@@ -95,6 +95,19 @@ TEST_CASE("a continuation of the program is no wait though the rank's thread wai
   }
 }
 
+TEST_CASE("a continuation that sleeps is the program's own doing if no other rank waits") {
+  Job job;
+  job.warm();
+  job.ranks[1].has_ended = true;
+  PageView& page = job.ranks[0].page;
+  page.calling_threads = page.waiting_threads = page.continuations = 1;
+  job.passes(45min);
+  CHECK_FALSE(job.last(Kind::hung));
+  page.continuations = 0;
+  job.passes(35min);
+  CHECK(job.last(Kind::hung));
+}
+
 TEST_CASE("a rank with a thread that waits may do something with another one") {
   Job job;
   job.warm().computes(0);

@@ -12,6 +12,7 @@ StallFacts stall_of(VerdictKind kind, std::chrono::nanoseconds age) {
   StallFacts facts;
   facts.kind = kind;
   facts.age = age;
+  facts.blamed_for = age;
   facts.progress_age = age;
   facts.still_for = age;
   facts.is_warm = true;
@@ -55,6 +56,20 @@ TEST_CASE("without a limit of the user's a rank is given up after half an hour w
     CHECK(judgement.why == (all_wait(kind) ? "no data has moved" : "no sign of life"));
     CHECK(*judge_stall(stall_of(kind, 31min), kDefault).ends_in <= 0s);
   }
+}
+
+TEST_CASE("a rank that was blamed only now is not given up yet") {
+  for (const VerdictKind kind : kGuessed) {
+    StallFacts facts = stall_of(kind, 24h);
+    facts.blamed_for = 1s;
+    CHECK(judge_stall(facts, kDefault).ends_in == 4s);
+    CHECK(judge_stall(facts, kUsers).ends_in == 4s);
+    const HangPlan shorter{3s, HangLimit::fixed, HangAction::kill};
+    CHECK(judge_stall(facts, shorter).ends_in == 2s);
+  }
+  StallFacts differs = stall_of(VerdictKind::different_call, 2s);
+  differs.blamed_for = 0s;
+  CHECK(*judge_stall(differs, kDefault).ends_in <= 0s);
 }
 
 TEST_CASE("without a limit of the user's a rank that shows life is never given up") {

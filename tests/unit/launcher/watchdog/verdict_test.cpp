@@ -194,6 +194,18 @@ TEST_CASE("a culprit that waits in another group waits for that group's culprit"
   CHECK(verdict->culprits == std::vector<int>{3});
 }
 
+TEST_CASE("a culprit that did its part of a broadcast and waits in the next operation waits for its peers") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);  // ranks 0 and 2 wait for rank 1
+  ranks.also_in("pair", 0, 0, 2, 5, 3).also_in("pair", 1, 1, 2, 5, 4);
+  ranks.views[0].page.groups[1].started = 4;  // rank 0 still receives
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::transport);
+  CHECK(verdict->group == "pair");
+  CHECK(verdict->waiting == std::vector<int>{0, 1});
+}
+
 TEST_CASE("pages without calls give a verdict without words") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 6, 6);
