@@ -8,10 +8,10 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr int kNobody = -1;
+constexpr int kNoCulprit = -1;
 
 std::vector<int> blamed_by(const Verdict& verdict) {
-  return verdict.culprits.empty() ? std::vector{kNobody} : verdict.culprits;
+  return verdict.culprits.empty() ? std::vector{kNoCulprit} : verdict.culprits;
 }
 
 }  // namespace

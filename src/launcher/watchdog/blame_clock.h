@@ -18,8 +18,8 @@ class BlameClock {
   // These verdicts are from a sample that was taken now. A rank that no verdict blames for limits::kBlameGap begins
   // again.
   void add_sample(std::span<const Verdict> verdicts);
-  // Returns how long all of the verdict's culprits have been blamed. If it blames nobody, it returns how long there has
-  // been such a verdict.
+  // Returns how long all of the verdict's culprits have been blamed. If it has no culprits, it returns how long there
+  // has been such a verdict.
   Nanoseconds blamed_for(const Verdict& verdict) const;
 
  private:

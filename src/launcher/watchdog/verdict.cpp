@@ -188,9 +188,8 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
   // Missing ranks have called nothing.
   std::map<const RankView*, const GroupView*> groups;
   for (const Member& member : members) groups[member.rank] = member.group;
-  const std::set<int> absent(missing.begin(), missing.end());
   for (const RankView& rank : ranks) {
-    if (absent.contains(rank.rank)) groups.try_emplace(&rank, nullptr);
+    if (std::ranges::find(missing, rank.rank) != missing.end()) groups.try_emplace(&rank, nullptr);
   }
   const auto culprits_that = [&](const auto& condition) {
     std::vector<int> result;
