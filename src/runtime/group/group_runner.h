@@ -29,6 +29,7 @@ class GroupRunner : public CallRunner {
 
   void called(const Call& call) override { progress_->called(call); }
   void waits(const Call& call, bool begins) override { progress_->waits(call, begins); }
+  void waits_with_limit(bool begins) override { progress_->waits_with_limit(begins); }
   void continuation_runs(bool begins) override { progress_->continuation_runs(begins); }
   void polls() override { progress_->polls(); }
   std::size_t begins_ahead() const override { return backend_->begins_ahead(); }

@@ -43,6 +43,18 @@ class Waiting {
   const Call& call_;
 };
 
+// Reports that this thread waits with a time-out, as long as the object lives.
+class WaitingWithLimit {
+ public:
+  explicit WaitingWithLimit(CallRunner& runner) : runner_(runner) { runner_.waits_with_limit(true); }
+  ~WaitingWithLimit() { runner_.waits_with_limit(false); }
+  WaitingWithLimit(const WaitingWithLimit&) = delete;
+  WaitingWithLimit& operator=(const WaitingWithLimit&) = delete;
+
+ private:
+  CallRunner& runner_;
+};
+
 }  // namespace
 
 std::shared_ptr<WorkState> QueueState::push(Call call) {
@@ -202,6 +214,7 @@ void QueueState::wait_a_little(Lock& lock) {
 
 bool QueueState::wait_for(WorkState& work, std::chrono::nanoseconds limit) {
   attend();
+  const WaitingWithLimit waiting(*runner_);
   Lock lock(mutex_);
   return progress_.wait_for(lock, limit, [&] { return work.done(); });
 }

@@ -33,6 +33,8 @@ class CallRunner {
   virtual void called(const Call& /*call*/) {}
   // A thread calls it when it begins to wait for the call, and when it stops waiting.
   virtual void waits(const Call& /*call*/, bool /*begins*/) {}
+  // A thread calls it when it begins to wait with a time-out, and when it stops waiting.
+  virtual void waits_with_limit(bool /*begins*/) {}
   // The queue's thread calls it when it begins to run the program's continuations, and when it stops.
   virtual void continuation_runs(bool /*begins*/) {}
   // A thread calls it when it asks whether an operation is done.

@@ -30,6 +30,11 @@ class GroupProgress {
   void called(const Call& call);
   // A thread calls it when it begins to wait for the operation, and when it stops waiting.
   void waits(const Call& call, bool begins);
+  // A thread calls it when it begins to wait with a time-out, and when it stops waiting. Such a thread waits for other
+  // ranks, but the time-out may end its wait.
+  void waits_with_limit(bool begins) {
+    if (is_shown_) page_.thread_waits(begins);
+  }
   void continuation_runs(bool begins) { page_.continuation_runs(begins); }
   // A thread calls it when it asks whether an operation is done.
   void polls();

@@ -41,7 +41,9 @@ class Actions : public ddp::internal::CallRunner {
     action();
   }
   std::string describe(const Call& call) const override { return call.name; }
+  void waits_with_limit(bool begins) override { with_limit += begins ? 1 : -1; }
 
+  std::atomic<int> with_limit = 0;  // threads that wait with a limit now
   std::function<bool()> begins = [] { return false; };
 
  private:
@@ -60,6 +62,7 @@ class DeedQueue {
   // Operations that are pushed from now on can begin without their run().
   void begins(std::function<bool()> begin) { actions_->begins = std::move(begin); }
   ddp::internal::OperationQueue& queue() { return queue_; }
+  int waits_with_limit() const { return actions_->with_limit; }
 
  private:
   std::shared_ptr<Actions> actions_ = std::make_shared<Actions>();
@@ -218,8 +221,14 @@ TEST_CASE("a wait with a limit ends without the operation") {
   std::promise<void> may_end;
   Work work = queue.push("op", [&] { may_end.get_future().wait(); });
   CHECK_FALSE(work.wait_for(std::chrono::milliseconds(1)));
+  CHECK(queue.waits_with_limit() == 0);
+  bool is_done = false;
+  std::thread waits([&] { is_done = work.wait_for(kPatience); });
+  CHECK(eventually([&] { return queue.waits_with_limit() == 1; }));
   may_end.set_value();
-  CHECK(work.wait_for(kPatience));
+  waits.join();
+  CHECK(is_done);
+  CHECK(queue.waits_with_limit() == 0);
   CHECK(work.wait_for(std::chrono::nanoseconds(0)));
 }
 

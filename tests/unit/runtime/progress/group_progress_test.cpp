@@ -196,6 +196,11 @@ TEST_CASE("a thread is blocked if no time-out of the program's ends its wait") {
     CHECK(made.layout->blocked_threads == 0);
     progress.waits(call, false);
   }
+  progress.waits_with_limit(true);
+  CHECK(made.layout->worker.waiting_threads == 1);
+  CHECK(made.layout->blocked_threads == 0);
+  progress.waits_with_limit(false);
+  CHECK(made.layout->worker.waiting_threads == 0);
 }
 
 TEST_CASE("of a group without a place it is counted that it goes on and that a thread waits") {
