@@ -281,9 +281,10 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   const bool is_circle = verdict.kind == VerdictKind::each_other;
   if (!ages.empty()) facts.progress_age = is_circle ? std::ranges::min(ages) : std::ranges::max(ages);
   for (const RankView& rank : ranks) {
-    if (!may_be_others || rank.has_ended) continue;
+    if (!may_be_others) continue;
     const RankClock& clock = ranks_.at(rank.rank);
-    facts.progress_age = std::min({facts.progress_age, clock.age(), clock.settled()});
+    facts.progress_age = std::min(facts.progress_age, clock.settled());
+    if (!rank.has_ended) facts.progress_age = std::min(facts.progress_age, clock.age());
   }
   if (facts.is_by_stack) facts.progress_age = std::min(facts.progress_age, facts.age);
   // Ranks may rest for as long as they like until others wait for them.
@@ -310,9 +311,10 @@ std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& 
   Nanoseconds still = Nanoseconds::max();
   if (verdict.kind == VerdictKind::not_called && waits_itself(verdict, ranks)) {
     for (const RankView& rank : ranks) {
+      // A rank that has just ended did something until then.
+      still = std::min(still, ranks_.at(rank.rank).settled());
       if (rank.has_ended) continue;
       if (!only_waits(rank) && !verdict.blames(rank.rank)) concerned.push_back(rank.rank);
-      still = std::min(still, ranks_.at(rank.rank).settled());
     }
   }
   for (const int number : concerned) {

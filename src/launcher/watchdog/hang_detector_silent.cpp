@@ -14,14 +14,14 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   Nanoseconds still = page_silence_;
   const std::vector<int> free = free_ranks(ranks);
   for (const RankView& rank : ranks) {
-    if (rank.has_ended) continue;
     const RankClock& clock = ranks_.at(rank.rank);
+    // A rank that has just come or ended, or whose wait has just ended, does something.
+    still = std::min(still, clock.settled());
+    if (rank.has_ended) continue;
     // Until the activity is measured again, or the rank waits again, the reported verdict stays.
     if (!rank.activity || clock.pauses()) {
       return told_ && is_without_calls(told_->kind) ? std::optional(Verdict{}) : std::nullopt;
     }
-    // A rank that has just come, or whose wait has just ended, does something.
-    still = std::min(still, clock.settled());
     // The activity of a waiting rank is no sign of life.
     if (free.empty()) still = std::min(still, clock.unmoved());
     if (!only_waits(rank)) still = std::min(still, clock.still());

@@ -29,8 +29,11 @@ class RankClock {
   Nanoseconds waited() const { return waited_; }
   // Returns whether a wait has just ended. The rank may wait again soon.
   bool pauses() const { return waiting_threads_ < settled_threads_ && waiting_.count() > 0; }
-  // Returns how long the rank has done what it does now: wait with that many threads, or not wait.
-  Nanoseconds settled() const { return waiting_threads_ > 0 && !pauses() ? waiting_ : free_; }
+  // Returns how long the rank has done what it does now: wait with that many threads, not wait, or be gone.
+  Nanoseconds settled() const {
+    if (has_ended_) return ended_for_;
+    return waiting_threads_ > 0 && !pauses() ? waiting_ : free_;
+  }
   Nanoseconds ended_for() const { return ended_for_; }
   // Returns the time since the last progress. If a page shows no collectives, data that the rank has exchanged counts.
   Nanoseconds progress_age(const Verdict& verdict) const {

@@ -69,8 +69,10 @@ Verdict verdict_on(const Member& member, std::uint64_t sequence) {
 }
 
 bool waits(const Member& member) {
-  return may_wait(*member.rank) && !member.rank->has_ended && !member.group->is_left &&
-         member.group->called > member.group->finished;
+  const GroupView& group = *member.group;
+  // A continuation holds up an operation that has not begun. Such an operation waits for no other rank.
+  if (member.rank->page.continuations > 0 && group.started <= group.finished) return false;
+  return may_wait(*member.rank) && !member.rank->has_ended && !group.is_left && group.called > group.finished;
 }
 
 const CallView* call_of(const Member& member, std::uint64_t sequence) {
@@ -90,15 +92,14 @@ std::vector<int> ranks_that(const std::vector<Member>& members, const Condition&
   return result;
 }
 
-constexpr std::uint64_t kCallsBefore = 2;
-constexpr std::uint64_t kCallsAfter = 2;
+constexpr std::uint64_t kCallsAround = 2;  // before a difference, and after it
 
 // Adds the calls of two members around the first call in which they differ.
 void add_calls_around(const Member& one, const Member& other, std::uint64_t sequence, Verdict& verdict) {
   for (const Member* member : {&one, &other}) {
     for (const CallView& call : member->rank->calls[member->index]) {
-      const bool is_before = call.sequence < sequence && call.sequence + kCallsBefore >= sequence;
-      const bool is_after = call.sequence > sequence && call.sequence <= sequence + kCallsAfter;
+      const bool is_before = call.sequence < sequence && call.sequence + kCallsAround >= sequence;
+      const bool is_after = call.sequence > sequence && call.sequence <= sequence + kCallsAround;
       // The calls before are the same for both.
       if ((is_before && member == &one) || is_after) verdict.around.push_back({member->rank->rank, call});
     }
@@ -179,9 +180,8 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
   Verdict verdict = verdict_on(*first, sequence);
   const auto missing = missing_ranks(*first->group, members, ranks);
   verdict.is_partial = members.size() + missing.size() < static_cast<std::size_t>(first->group->size);
-  if (const CallView* call = call_of(*first, sequence)) {
-    verdict.call = verdict.is_by_stack ? describe_with_place(*call) : describe(*call);
-  }
+  const CallView* const call = call_of(*first, sequence);
+  if (call != nullptr) verdict.call = verdict.is_by_stack ? describe_with_place(*call) : describe(*call);
   verdict.waiting = ranks_that(members, [&](const Member& m) {
     return waits(m) && m.group->finished < sequence && m.group->called >= sequence;
   });

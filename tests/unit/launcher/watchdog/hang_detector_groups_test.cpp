@@ -155,6 +155,14 @@ TEST_CASE("an awaited rank that waits for others to come is given up only if non
     works.passes(10min);
     CHECK(works.last(Kind::hung));
   }
+  SECTION("the third rank comes and ends") {
+    works.others[0].activity.reset();
+    works.others[0].has_ended = true;
+    works.passes(25min);
+    CHECK_FALSE(works.last(Kind::hung));
+    works.passes(10min);
+    CHECK(works.last(Kind::hung));
+  }
   Job limited = chain(hang_plan(60s));
   for (int i = 0; i < 30; ++i) {
     ++limited.others[0].page.steps;

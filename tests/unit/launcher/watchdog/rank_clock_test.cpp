@@ -109,4 +109,5 @@ TEST_CASE("the end of a rank ends its wait, and has an age") {
   CHECK_FALSE(clock.waits());
   clock.advance(5s);
   CHECK(clock.ended_for() == 5s);
+  CHECK(clock.settled() == 5s);
 }

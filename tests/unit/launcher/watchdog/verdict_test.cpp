@@ -206,6 +206,17 @@ TEST_CASE("a culprit that did its part of a broadcast and waits in the next oper
   CHECK(verdict->waiting == std::vector<int>{0, 1});
 }
 
+TEST_CASE("an operation that a continuation holds up waits for no other rank") {
+  Ranks ranks(2);
+  ranks.at(0, 7, 6).at(1, 6, 6);
+  ranks.views[0].page.groups[0].started = 6;
+  ranks.views[0].page.continuations = 1;
+  CHECK_FALSE(ranks.verdict());
+  // Another operation may have begun although a continuation runs.
+  ranks.views[0].page.groups[0].started = 7;
+  CHECK(ranks.verdict());
+}
+
 TEST_CASE("pages without calls give a verdict without words") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 6, 6);
