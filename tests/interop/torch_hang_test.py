@@ -37,6 +37,22 @@ for step in range(1000):
         ddp_board.heartbeat()
 """
 
+
+
+def run_job(command):
+    """Returns the ended process. If it does not end, prints what it and its descendants do."""
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           env={**os.environ, "PYTHONPATH": str(ROOT / "bindings/python")})
+    try:
+        # If a stack cannot be read in time, the next attempt follows after more than a minute.
+        stdout, stderr = job.communicate(timeout=400)
+    except subprocess.TimeoutExpired as late:
+        subprocess.run(["ps", "-eo", "pid,ppid,stat,wchan:24,etime,args", "--forest"])
+        job.kill()
+        raise AssertionError(f"it runs for too long, exit code {job.poll()}\n{late.stderr}") from late
+    return subprocess.CompletedProcess(command, job.returncode, stdout, stderr)
+
+
 if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
     print(f"{PYTHON} has no PyTorch")
     sys.exit(77)
@@ -49,14 +65,13 @@ with tempfile.TemporaryDirectory() as folder:
     for how, expected in (("sleeps", [not_called]), ("computes", [not_called]), ("beats", [not_called]),
                           ("calls", [different, *unknown])):
         log = pathlib.Path(folder) / how
-        run = subprocess.run([sys.argv[1], "--nproc-per-node=3", "--hang-timeout=8", f"--event-log={log}", "--no-python", PYTHON, script, how],
-                             capture_output=True, text=True, timeout=120,
-                             env={**os.environ, "PYTHONPATH": str(ROOT / "bindings/python")})
+        run = run_job([sys.argv[1], "--nproc-per-node=3", "--hang-timeout=8", f"--event-log={log}", "--no-python",
+                       PYTHON, script, how])
         assert run.returncode == 124, (run.returncode, run.stdout, run.stderr)
         stall = [json.loads(line) for line in log.read_text().splitlines() if '"hung"' in line][0]["stall"]
         code, culprits = stall["code"], stall["culprits"]
         assert (code, culprits) in expected, stall
-        assert f"[{code} " in run.stderr and 8 <= stall["age_seconds"] < 30, run.stderr
+        assert f"[{code} " in run.stderr and 8 <= stall["age_seconds"], run.stderr
         for rank in range(3):
             assert f"rank {rank} (pid " in run.stderr, run.stderr
         if how == "beats":

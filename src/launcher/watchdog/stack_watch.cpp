@@ -58,7 +58,8 @@ void StackWatch::take(const std::vector<StackTarget>& targets, Clock::time_point
       // A thread that has run in the meantime is examined in its next rest.
       follow(targets[i].local_rank, program, Clock::now());
       if (!program.has_rested(now)) continue;
-      program.is_looked_at = true;
+      // On a busy computer, a tool may not answer in time. Then the stack is taken once more.
+      program.is_looked_at = !stacks[i].threads.empty();
       program.awaited = awaited_operation(stacks[i]);
     }
     take_lines(now);
