@@ -1,6 +1,7 @@
 #include "runtime/group/operation_queue.h"
 
 #include <optional>
+#include <utility>
 
 #include "base/thread_name.h"
 #include "runtime/limits.h"
@@ -30,29 +31,17 @@ QueueState::Failure failure_of(const CallRunner& runner, const Call& call, Actio
   }
 }
 
-// Reports that this thread waits, as long as the object lives.
+// Calls report(true), and report(false) at its end, to show that this thread waits.
+template <typename Report>
 class Waiting {
  public:
-  Waiting(CallRunner& runner, const Call& call) : runner_(runner), call_(call) { runner_.waits(call_, true); }
-  ~Waiting() { runner_.waits(call_, false); }
+  explicit Waiting(Report report) : report_(std::move(report)) { report_(/*begins=*/true); }
+  ~Waiting() { report_(/*begins=*/false); }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
  private:
-  CallRunner& runner_;
-  const Call& call_;
-};
-
-// Reports that this thread waits with a time-out, as long as the object lives.
-class WaitingWithLimit {
- public:
-  explicit WaitingWithLimit(CallRunner& runner) : runner_(runner) { runner_.waits_with_limit(true); }
-  ~WaitingWithLimit() { runner_.waits_with_limit(false); }
-  WaitingWithLimit(const WaitingWithLimit&) = delete;
-  WaitingWithLimit& operator=(const WaitingWithLimit&) = delete;
-
- private:
-  CallRunner& runner_;
+  const Report report_;
 };
 
 }  // namespace
@@ -183,7 +172,7 @@ void QueueState::complete(WorkState& work, const Failure& failure, Lock& lock) {
 
 void QueueState::wait(WorkState& work) {
   if (work.done()) return;
-  const Waiting waiting(*runner_, work.call_);
+  const Waiting waiting([&](bool begins) { runner_->waits(work.call_, begins); });
   Lock lock(mutex_);
   if (work.call_.stream) return wait_on_stream(work, lock);
   while (!work.done()) wait_a_little(lock);
@@ -214,7 +203,7 @@ void QueueState::wait_a_little(Lock& lock) {
 
 bool QueueState::wait_for(WorkState& work, std::chrono::nanoseconds limit) {
   attend();
-  const WaitingWithLimit waiting(*runner_);
+  const Waiting waiting([&](bool begins) { runner_->waits_with_limit(begins); });
   Lock lock(mutex_);
   return progress_.wait_for(lock, limit, [&] { return work.done(); });
 }

@@ -46,7 +46,7 @@ TEST_CASE("a rank that one sample does not blame is still blamed, and after a wh
   CHECK(clock.blamed_for(blame_of({1})[0]) == 0s);
 }
 
-TEST_CASE("verdicts that blame nobody have an age together") {
+TEST_CASE("verdicts without culprits have an age together") {
   BlameClock clock;
   clock.add_sample(blame_of({}));
   clock.advance(4s);
