@@ -20,6 +20,7 @@ from expected import HANGING, PROGRAMS  # noqa: E402
 
 VERDICT = re.compile(r"^ddplaunch: (note|warning|error): (.*)\[DDP-(H\d\d) ")
 RANKS = re.compile(r"\branks? (\d[-\d]*(?:, \d[-\d]*)*)")
+BOTH_SIDES = re.compile(r"\brank (\d+) called .*?, and rank (\d+) called ")
 LAUNCHER_WORD = re.compile(r"^ddplaunch: (note|warning|error): (?!using OMP_NUM_THREADS|OMP_NUM_THREADS)")
 PLACE = re.compile(r"(\w+) \((?:\S*/)?((?:hanging|failing|healthy)\.py):(\d+)\)")
 ODD_ONE = re.compile(r"^ddplaunch:   ranks? [-\d, ]+ waits? neither for a message nor for another thread")
@@ -34,9 +35,11 @@ def parts_of(version):
 
 
 def ranks_in(words):
-    """Returns the ranks that the text names first, such as [0, 2, 3] for "ranks 0, 2-3 wait"."""
+    """Returns the ranks that the text names first, such as [0, 2, 3] for "ranks 0, 2-3 wait". If no side of a
+    difference is known to be wrong, that is both: "rank 0 called all_reduce, and rank 1 called barrier"."""
+    both = BOTH_SIDES.search(words)
     named, ranks = RANKS.search(words), []
-    for part in named.group(1).split(", ") if named else []:
+    for part in both.groups() if both else named.group(1).split(", ") if named else []:
         first, _, last = part.partition("-")
         ranks += range(int(first), int(last or first) + 1)
     return tuple(ranks)
