@@ -12,6 +12,7 @@
 #include "launcher/plan/worker_variables.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/known_errors.h"
+#include "launcher/watchdog/root_causes.h"
 #include "launcher/watchdog/verdict_text.h"
 #include "net/address.h"
 

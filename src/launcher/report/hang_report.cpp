@@ -75,6 +75,7 @@ std::string gpu_text(const RankView& rank, const Verdict& verdict) {
   for (const GroupView& group : rank.page.groups) {
     const std::uint64_t number = verdict.sequence;
     if (key_of(group) != verdict.key() || verdict.is_transfer || group.gpu_queued < number) continue;
+    if (group.is_sampled) continue;
     const std::string what = group.gpu_finished >= number  ? " has finished #"
                              : group.gpu_started >= number ? " is executing #"
                                                            : " has not started #";
@@ -243,6 +244,14 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
   return lines;
 }
 
+// Says why stacks had to be read.
+std::vector<std::string> stack_lines(const HangNews& news) {
+  const auto is_recorded = [](const GroupView& group) { return !group.is_by_stack && group.called > 0; };
+  const auto has_recording = [&](const RankView& rank) { return std::ranges::any_of(rank.page.groups, is_recorded); };
+  if (!news.verdict.is_by_stack || std::ranges::any_of(news.ranks, has_recording)) return {};
+  return {"  this PyTorch does not record its collectives (NCCL's since 2.5, Gloo's since 2.12), so stacks were read"};
+}
+
 // A certain hang is reported at once, so its duration is left out.
 std::string how_long(const HangNews& news) {
   const bool is_at_once = news.kind == HangNews::Kind::hung && news.judgement.limit.count() == 0;
@@ -323,6 +332,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "more rank"));
   base::append(lines, hint_lines(news));
   base::append(lines, evidence_lines(news));
+  base::append(lines, stack_lines(news));
   base::append(lines, stacks);
   if (news.kind != Kind::asked) {
     lines.push_back("  " + outlook(news));

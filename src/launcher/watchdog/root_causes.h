@@ -28,4 +28,9 @@ bool only_waits(const RankView& rank);
 // Returns the ranks that do not only wait. They may join ranks that wait for others to come, or begin a collective.
 std::vector<int> free_ranks(std::span<const RankView> ranks);
 
+// Finds ranks that do not wait for other ranks, if none of them shows collectives. Returns the ranks whose first thread
+// sleeps or waits for something else, if the first threads of the others wait for messages or threads. Returns an empty
+// list if all do the same, or if that is unknown.
+std::vector<int> find_odd_ranks(std::span<const RankView> ranks);
+
 }  // namespace ddp::launcher

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "launcher/limits.h"
 #include "launcher/process/process_sample.h"
@@ -13,15 +14,38 @@ namespace ddp::launcher {
 
 namespace {
 
-// The hook in the worker's Python creates one of these files.
-bool has_made_a_group(const std::string& file) {
-  return ::access((file + ".groups").c_str(), F_OK) == 0 || ::access((file + ".unrecorded").c_str(), F_OK) == 0;
+// To take the stack of a thread that runs is a short sleep for it. So it may have slept this often between two looks.
+constexpr std::uint64_t kHolds = 2;
+
+bool exists(const std::string& path) {
+  return ::access(path.c_str(), F_OK) == 0;
 }
 
 }  // namespace
 
 bool StackWatch::Program::has_rested(Clock::time_point now) const {
   return rests_since && now - *rests_since >= limits::kStackRest;
+}
+
+// The thread of a program that computes may be found at the same place several times. So a thread that spins is looked
+// at again and again.
+bool StackWatch::Program::is_due(Clock::time_point now) const {
+  if (!has_rested(now)) return false;
+  return spins ? now - looked_at >= limits::kStackRest : !is_looked_at;
+}
+
+void StackWatch::Program::add(const RankStacks& native, Clock::time_point now) {
+  looked_at = now;
+  // On a busy computer, a tool may not answer in time. Then the stack is taken once more.
+  is_looked_at = !native.threads.empty();
+  awaited = awaited_operation(native);
+  if (!spins || awaited.wait != GroupWait::operation) return;
+  std::vector<std::string> now_in = frames_of_wait(native);
+  const bool is_same = now_in == frames;
+  frames = std::move(now_in);
+  if (is_same) return;
+  awaited = {};
+  rests_since = now;
 }
 
 void StackWatch::watches(int local_rank, const std::string& file) {
@@ -33,11 +57,14 @@ void StackWatch::look(Clock::time_point now) {
   next_ = now + limits::kTorchLook;
   std::vector<StackTarget> targets;
   for (auto& [local_rank, program] : programs_) {
-    program.has_group = program.has_group || has_made_a_group(program.file);
+    if (!program.has_group) {
+      // The hook in the worker's Python creates one of these files.
+      program.records_nothing = exists(program.file + ".unrecorded");
+      program.has_group = program.records_nothing || exists(program.file + ".groups");
+    }
     if (program.has_group) follow(local_rank, program, now);
-    const bool is_new = program.has_rested(now) && !program.is_looked_at;
-    if (is_new && static_cast<int>(targets.size()) < limits::kStackTools) {
-      targets.push_back({first_rank_ + local_rank, local_rank});
+    if (program.is_due(now) && static_cast<int>(targets.size()) < limits::kStackTools) {
+      targets.push_back({first_rank_ + local_rank, local_rank, program.spins});
     }
   }
   if (!targets.empty() && !taker_.is_taking() && now >= not_before_) take(targets, now);
@@ -46,8 +73,14 @@ void StackWatch::look(Clock::time_point now) {
 void StackWatch::follow(int local_rank, Program& program, Clock::time_point now) {
   const StackRequest request = processes_.ask_for_stacks(local_rank, StackMeans::gentle);
   const auto sample = request.pid > 0 ? sample_process(request.pid, true) : std::nullopt;
-  if (!sample || sample->state != 'S' || sample->waits != program.waits)
-    return program.runs(sample ? sample->waits : 0);
+  const std::uint64_t waits = sample ? sample->waits : 0;
+  const bool sleeps = sample && sample->state == 'S' && waits == program.waits;
+  const bool spins = sample && sample->state == 'R' && program.records_nothing && waits >= program.waits &&
+                     waits - program.waits <= kHolds;
+  const bool changes = program.rests_since && program.spins != spins;
+  if ((!sleeps && !spins) || changes) return program.runs(waits);
+  program.spins = spins;
+  program.waits = waits;
   if (!program.rests_since) program.rests_since = now;
 }
 
@@ -57,10 +90,7 @@ void StackWatch::take(const std::vector<StackTarget>& targets, Clock::time_point
       Program& program = programs_.at(targets[i].local_rank);
       // A thread that has run in the meantime is examined in its next rest.
       follow(targets[i].local_rank, program, Clock::now());
-      if (!program.has_rested(now)) continue;
-      // On a busy computer, a tool may not answer in time. Then the stack is taken once more.
-      program.is_looked_at = !stacks[i].threads.empty();
-      program.awaited = awaited_operation(stacks[i]);
+      if (program.has_rested(now)) program.add(stacks[i], Clock::now());
     }
     take_lines(now);
   });

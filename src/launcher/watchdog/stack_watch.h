@@ -42,11 +42,16 @@ class StackWatch {
   using Clock = std::chrono::steady_clock;
   struct Program {
     std::string file;
-    bool has_group = false;      // the program has made a process group
-    bool has_recording = false;  // its page shows calls
-    std::uint64_t waits = 0;     // how often its first thread has gone to sleep
+    bool has_group = false;        // the program has made a process group
+    bool has_recording = false;    // its page shows calls
+    bool records_nothing = false;  // an older PyTorch, without recorders
+    std::uint64_t waits = 0;       // how often its first thread has gone to sleep
+    // The first thread sleeps, or it spins as CUDA does while it waits for a GPU.
     std::optional<Clock::time_point> rests_since;
+    bool spins = false;
     bool is_looked_at = false;  // whether its stack was taken in this rest
+    Clock::time_point looked_at{};
+    std::vector<std::string> frames;  // of a spinning thread's wait, when its stack was taken last
     AwaitedOperation awaited;
     PythonCall call;
 
@@ -54,10 +59,13 @@ class StackWatch {
       waits = number_of_waits;
       rests_since.reset();
       is_looked_at = false;
+      frames.clear();
       awaited = {};
       call = {};
     }
     bool has_rested(Clock::time_point now) const;
+    bool is_due(Clock::time_point now) const;
+    void add(const RankStacks& native, Clock::time_point now);
     // Returns whether the program waits for an operation that PyTorch's recorder does not show.
     bool is_to_be_told() const {
       return awaited.wait == GroupWait::operation && !(has_recording && is_recorded(awaited.operation));

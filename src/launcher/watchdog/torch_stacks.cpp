@@ -15,6 +15,14 @@ using Row = std::pair<std::string_view, std::string_view>;
 // These are frames of the waiting thread, those nearest to the program first. If the name is empty, Gloo's threads show
 // it.
 constexpr std::array kWaits = {
+    // A thread may spin in these until its GPU is done.
+    Row{"cudaStreamSynchronize", kGpuSynchronization},
+    Row{"cudaDeviceSynchronize", kGpuSynchronization},
+    Row{"cudaEventSynchronize", kGpuSynchronization},
+    Row{"cuStreamSynchronize", kGpuSynchronization},
+    Row{"cuCtxSynchronize", kGpuSynchronization},
+    Row{"cuEventSynchronize", kGpuSynchronization},
+    Row{"cuMemcpyDtoH", kGpuSynchronization},
     Row{"ProcessGroupGloo::monitoredBarrier", "monitored_barrier"},
     Row{"ProcessGroupGloo::RecvWork::wait", "recv"},
     Row{"ProcessGroupGloo::SendWork::wait", "send"},
@@ -74,6 +82,15 @@ AwaitedOperation awaited_operation(const RankStacks& native) {
   }
   // If Gloo carries out several operations at once, the awaited one is unknown.
   return {GroupWait::operation, carried_out.size() == 1 ? std::string(*carried_out.begin()) : ""};
+}
+
+std::vector<std::string> frames_of_wait(const RankStacks& native) {
+  if (native.threads.empty()) return {};
+  const std::vector<std::string>& first = native.threads.front().frames;
+  const Row* const wait = row_of(kWaits, first);
+  if (wait == nullptr) return {};
+  const auto shows_it = [&](const std::string& frame) { return frame.find(wait->first) != std::string::npos; };
+  return {std::ranges::find_if(first, shows_it), first.end()};
 }
 
 bool is_recorded(std::string_view operation) {

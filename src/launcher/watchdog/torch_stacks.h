@@ -1,10 +1,12 @@
 // Reads from the stacks of a PyTorch program which process group operation its first thread waits for. PyTorch records
-// Gloo's collectives since version 2.12, but no version records sends, receives and monitored_barrier.
+// NCCL's collectives since version 2.5, and Gloo's since version 2.12. No version records sends, receives and
+// monitored_barrier.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launcher/watchdog/stacks/stack_text.h"
 
@@ -21,9 +23,17 @@ struct AwaitedOperation {
   std::string operation;  // for example "all_reduce"; empty if unknown
 };
 
+// This is the name of an operation that the stack of a thread shows if it waits for work that it has given to its GPU.
+// Collectives of NCCL may be part of that work.
+inline constexpr std::string_view kGpuSynchronization = "GPU synchronization";
+
 // Returns the operation for which the first thread waits. Uses native frames: that thread waits in c10d, and Gloo's
 // threads carry out the operation.
 AwaitedOperation awaited_operation(const RankStacks& native);
+
+// Returns the frames of the first thread from the one that shows what it waits for, innermost first. Returns an empty
+// list if it does not wait.
+std::vector<std::string> frames_of_wait(const RankStacks& native);
 
 // Returns whether PyTorch's recorder, if there is one, shows this operation.
 bool is_recorded(std::string_view operation);

@@ -8,6 +8,7 @@
 
 #include "launcher/limits.h"
 #include "launcher/watchdog/root_causes.h"
+#include "launcher/watchdog/torch_stacks.h"
 #include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
@@ -112,7 +113,8 @@ void add_calls_around(const Member& one, const Member& other, std::uint64_t sequ
 bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequence, Verdict& verdict) {
   std::map<std::uint64_t, std::vector<Member>> by_fingerprint;
   for (const Member& member : members) {
-    if (const CallView* call = call_of(member, sequence)) by_fingerprint[call->fingerprint].push_back(member);
+    const CallView* const call = call_of(member, sequence);
+    if (call != nullptr && call->fingerprint != 0) by_fingerprint[call->fingerprint].push_back(member);
   }
   if (by_fingerprint.size() < 2) return false;
   std::vector<std::vector<Member>> sides;
@@ -165,10 +167,12 @@ std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>
   return result;
 }
 
-// Returns whether a stack shows that the member waits in a send or a receive.
-bool awaits_message(const Member& member) {
-  const CallView* const call = call_of(member, 1);
-  return call != nullptr && (call->what == "recv" || call->what == "send");
+// Returns whether stacks show that a member waits in this operation.
+bool one_is_in(std::string_view operation, const std::vector<Member>& members) {
+  return std::ranges::any_of(members, [&](const Member& member) {
+    const CallView* const call = member.group->is_by_stack ? call_of(member, 1) : nullptr;
+    return call != nullptr && call->what == operation;
+  });
 }
 
 std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<const RankView> ranks) {
@@ -216,9 +220,11 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
     verdict.culprits = culprits;
     return verdict;
   }
+  // The GPUs may just compute.
+  if (one_is_in(kGpuSynchronization, members)) return std::nullopt;
   verdict.kind = VerdictKind::transport;
   const bool they_differ = find_first_difference(members, verdict);
-  if (verdict.is_by_stack && std::ranges::any_of(members, awaits_message)) {
+  if (one_is_in("recv", members) || one_is_in("send", members)) {
     verdict.kind = VerdictKind::each_other;
     verdict.culprits = verdict.waiting;
     return verdict;
@@ -233,6 +239,7 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
     return verdict;
   }
   verdict.culprits = ranks_that(members, [&](const Member& m) {
+    if (m.group->is_sampled) return false;  // PyTorch's recorder does not show what a GPU has started
     return waits(m) && m.group->gpu_queued >= sequence && m.group->gpu_started < sequence;
   });
   if (!verdict.culprits.empty()) verdict.kind = VerdictKind::gpu_behind;
@@ -323,31 +330,6 @@ std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
     return verdict;
   }
   return std::nullopt;
-}
-
-std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
-  // These are parts of the names of kernel functions in which a thread waits for something other than another rank.
-  constexpr std::array<std::string_view, 6> kOwnDoing = {"nanosleep",  "sys_pause", "sigtimedwait",
-                                                         "sigsuspend", "pipe_read", "do_wait"};
-  // A thread in one of these waits for messages, or for another thread that waits for them.
-  constexpr std::array<std::string_view, 9> kForOthers = {
-      "futex", "ep_poll", "do_epoll", "poll_schedule", "do_select", "sk_wait", "tcp_", "unix_stream", "skb_wait"};
-  const auto is_in = [](const auto& names, const std::string& function) {
-    return std::ranges::any_of(names, [&](std::string_view name) { return function.find(name) != std::string::npos; });
-  };
-  std::vector<int> odd;
-  std::size_t alive = 0;
-  for (const RankView& rank : ranks) {
-    if (rank.has_ended) continue;
-    ++alive;
-    if (!rank.process) return {};
-    const std::string& waits_in = rank.process->waits_in;
-    // A rank that waits for a GPU is busy, and sleeps in no kernel function.
-    if (waits_in.empty() || is_in(kForOthers, waits_in)) continue;
-    if (!is_in(kOwnDoing, waits_in)) return {};
-    odd.push_back(rank.rank);
-  }
-  return odd.size() < alive ? odd : std::vector<int>();
 }
 
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {

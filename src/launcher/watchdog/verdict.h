@@ -113,11 +113,6 @@ std::optional<Verdict> find_difference(std::span<const RankView> ranks);
 // `failed_too`, groups that failed count, too.
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too);
 
-// Finds ranks that do not wait for other ranks, if none of them shows collectives. Returns the ranks whose first thread
-// sleeps or waits for something else, if the first threads of the others wait for messages or threads. Returns an empty
-// list if all do the same, or if that is unknown.
-std::vector<int> find_odd_ranks(std::span<const RankView> ranks);
-
 // Returns whether a rank that has a collective under way waits for it: a thread waits, or asks again and again whether
 // it is done. A rank that does something else meanwhile does not wait. If a program does not show what its threads do,
 // or if it may wait for its GPU, it counts as waiting.

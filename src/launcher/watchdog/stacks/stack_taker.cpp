@@ -116,15 +116,19 @@ void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means,
 // If the memory map of a process is locked, reading its memory hangs. So a separate thread reads it, which may be left
 // behind.
 void StackTaker::copy_stacks() {
-  std::vector<pid_t> pids;
+  std::map<pid_t, bool> spins;
   for (const Asked& asked : asked_) {
-    if (asked.request.pid > 0 && static_cast<int>(pids.size()) < limits::kStackTools) pids.push_back(asked.request.pid);
+    const bool has_room = static_cast<int>(spins.size()) < limits::kStackTools;
+    if (asked.request.pid > 0 && has_room) spins[asked.request.pid] = asked.target.spins;
   }
-  copying_.emplace([pids, holds_threads = means_ != StackMeans::gentle_native] {
+  copying_.emplace([spins, holds_threads = means_ != StackMeans::gentle_native] {
     Captures captures;
-    for (const pid_t pid : pids) {
+    for (const auto& [pid, holds_first] : spins) {
+      const auto is_left_alone = [&](const ThreadCapture& thread) {
+        return thread.runs && !holds_threads && !(holds_first && thread.tid == pid);
+      };
       captures[pid] = capture_stacks(pid, kStackThreads);
-      if (!holds_threads) std::erase_if(captures[pid].threads, [](const ThreadCapture& thread) { return thread.runs; });
+      std::erase_if(captures[pid].threads, is_left_alone);
     }
     return captures;
   });

@@ -29,6 +29,7 @@ namespace ddp::launcher {
 struct StackTarget {
   int rank = 0;
   int local_rank = 0;
+  bool spins = false;  // its first thread is held for less than a millisecond, although `gentle_native` holds no others
 };
 
 class StackTaker {

@@ -95,3 +95,17 @@ TEST_CASE("the program's own line is the innermost one outside of libraries") {
   CHECK(python_call(stacks_of({"?? (0x12)", "broken (", "x (y)"})).place.empty());
   CHECK(python_call({}).place.empty());
 }
+
+TEST_CASE("a first thread that spins in CUDA waits for its GPU") {
+  const std::vector<std::string> tail = {"cudaStreamSynchronize (libcudart.so.12)",
+                                         "at::native::_local_scalar_dense_cuda (libtorch_cuda.so)",
+                                         "_PyEval_EvalFrameDefault (python3.11)"};
+  std::vector<std::string> frames = {"?? (libcuda.so.1)"};
+  frames.insert(frames.end(), tail.begin(), tail.end());
+  const auto awaited = awaited_operation(stacks_of(frames));
+  CHECK(awaited.wait == GroupWait::operation);
+  CHECK(awaited.operation == kGpuSynchronization);
+  CHECK(frames_of_wait(stacks_of(frames)) == tail);
+  CHECK(frames_of_wait(stacks_of({"_PyEval_EvalFrameDefault (python3.11)"})).empty());
+  CHECK(frames_of_wait({}).empty());
+}

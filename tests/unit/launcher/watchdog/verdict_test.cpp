@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/watchdog/root_causes.h"
 #include "launcher/watchdog/verdict_text.h"
 #include "support/catch.h"
 #include "support/group_ranks.h"
@@ -67,6 +68,14 @@ TEST_CASE("of a group with ranks on other nodes it is said that not all is known
   for (RankView& view : ranks.views) view.page.groups[0].size = 6;
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
   CHECK(ranks.verdict()->is_partial);
+}
+
+TEST_CASE("a recorder that does not know what GPUs have begun blames none") {
+  Ranks ranks(2);
+  ranks.at(0, 7, 6).at(1, 7, 6).gpu(0, 7, 6, 6).gpu(1, 7, 6, 6);
+  CHECK(ranks.verdict()->kind == VerdictKind::gpu_behind);
+  for (RankView& view : ranks.views) view.page.groups[0].is_sampled = true;
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
 
 TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
@@ -345,6 +354,26 @@ TEST_CASE("what stacks tell names the ranks that are in no collective, and no nu
   CHECK(verdict->kind == VerdictKind::each_other);
   CHECK_FALSE(verdict->is_proven_circle());
   CHECK(hang_headline(*verdict).starts_with("ranks 0-2 wait for each other: rank "));
+  // A rank that waits for its GPU may wait for a collective, and its GPU may also compute.
+  waits_in(0, "GPU synchronization", 9);
+  waits_in(1, "GPU synchronization", 9);
+  CHECK_FALSE(ranks.verdict());
+  ranks.views[2].page = {};
+  ranks.views[2].calls.clear();
+  verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(hang_headline(*verdict) ==
+        "rank 2 is in no collective; ranks 0, 1 wait in GPU synchronization at h.py:26  [DDP-H03 not called]");
   ranks.views[1].has_ended = true;
   CHECK_FALSE(find_unfinished(ranks.views[1], true));
+}
+
+TEST_CASE("a call that cannot be compared differs from no other") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 6);
+  ranks.views[0].calls[0].back() = call_number(7, 0, "coalesced");
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+  ranks.views[1].calls[0].back() = call_number(7, 8, "broadcast f32[8]");
+  CHECK(ranks.verdict()->kind == VerdictKind::different_call);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});
 }
