@@ -1,7 +1,7 @@
-// ddp_torch_reader FILE PAGE RING [FILE PAGE RING...] reads PyTorch's flight recorder in each worker of this node about
-// once per second. It writes the recorded calls to the worker's status page and to its record ring. It is a separate
-// program, because it reads data of the workers, which may contain anything. Data that make it fail or hang do not harm
-// the job.
+// ddp_torch_reader FILE PAGE RING [FILE PAGE RING...] reads PyTorch's flight recorders in each worker of this node
+// about once per second. It writes the recorded calls to the worker's status page and to its record ring. It is a
+// separate program, because it reads data of the workers, which may contain anything. Data that make it fail or hang do
+// not harm the job.
 //
 // FILE.groups is written by code in the worker's Python, and FILE.sock is the server there. Both may appear later. The
 // page can be opened at PAGE, and the ring at RING, which is empty if there is none. The program runs until it is
@@ -18,10 +18,12 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/unique_fd.h"
+#include "torch_reader/nccl_recorder.h"
 #include "torch_reader/page_writer.h"
 #include "torch_reader/recording.h"
 #include "torch_reader/ring_writer.h"
@@ -30,6 +32,9 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using ddp::torch_reader::RecordedGroup;
+using ddp::torch_reader::Recorder;
+using ddp::torch_reader::WorkerLines;
 using ddp::wire::StatusPageLayout;
 
 // The interval is at most doubled if an answer takes long, because samples older than limits::kLatestSample are
@@ -58,26 +63,67 @@ ddp::torch_reader::Moment now() {
   return {count(Clock::now()), count(std::chrono::system_clock::now())};
 }
 
-struct Worker {
-  std::string file;
-  StatusPageLayout* page = nullptr;
-  ddp::torch_reader::RingWriter ring;
-  Clock::time_point next{};
+class Worker {
+ public:
+  Worker(std::string file, StatusPageLayout* page, const char* ring)
+      : file_(std::move(file)), page_(page), ring_(ring) {}
+
+  Clock::time_point next() const { return next_; }
 
   void look() {
     const auto begun = Clock::now();
-    next = begun + kInterval;
-    const auto lines = ddp::torch_reader::read_lines(ddp::base::read_file(file + ".groups"));
+    next_ = begun + kInterval;
+    const auto lines = ddp::torch_reader::read_lines(ddp::base::read_file(file_ + ".groups"));
     if (lines.pid == 0 || lines.groups.empty()) return;
     // The time is taken before the query; the next query reports later events.
     const auto moment = now();
-    const auto answer = ddp::torch_reader::ask(file + ".sock", "fr_trace_json", kLatest);
-    next = begun + std::clamp<Clock::duration>(kShare * (Clock::now() - begun), kInterval, kLongestInterval);
-    if (!answer) return;
-    const auto groups = ddp::torch_reader::read_recording(answer.value(), lines);
-    const bool is_shown = groups && ddp::torch_reader::write_to_page(*page, lines.pid, groups.value(), moment);
-    if (is_shown) ring.write(*page, lines.pid, groups.value(), moment);
+    std::vector<RecordedGroup> groups = merge(groups_of_gloo(lines), groups_of_nccl(lines));
+    next_ = begun + std::clamp<Clock::duration>(kShare * (Clock::now() - begun), kInterval, kLongestInterval);
+    if (groups.empty()) return;
+    if (write_to_page(*page_, lines.pid, groups, moment)) ring_.write(*page_, lines.pid, groups, moment);
   }
+
+ private:
+  // Returns an empty string if there is no answer. A handler that this PyTorch does not have, or not with these
+  // parameters, is not asked again.
+  std::string ask(const std::string& handler, bool& is_there) const {
+    auto answer = ddp::torch_reader::ask(file_ + ".sock", handler, kLatest);
+    if (!answer) return "";
+    is_there = answer.value().status != 404 && answer.value().status != 400;
+    return answer.value().is_ok() ? std::move(answer.value().body) : "";
+  }
+
+  std::vector<RecordedGroup> groups_of_gloo(const WorkerLines& lines) {
+    const bool concerns =
+        std::ranges::any_of(lines.groups, [](const auto& line) { return may_use(line, Recorder::gloo); });
+    if (!concerns || !lines.has_gloo || !has_gloo_) return {};
+    const auto groups = read_recording(ask("fr_trace_json", has_gloo_), lines, Recorder::gloo);
+    return groups ? groups.value() : std::vector<RecordedGroup>();
+  }
+
+  std::vector<RecordedGroup> groups_of_nccl(const WorkerLines& lines) {
+    const bool concerns =
+        std::ranges::any_of(lines.groups, [](const auto& line) { return may_use(line, Recorder::nccl); });
+    if (!concerns || !lines.has_nccl || !has_nccl_) return {};
+    const std::string handler = "dump_nccl_trace_json?includecollectives=";
+    const auto statuses = ddp::torch_reader::read_statuses(ask(handler + "false", has_nccl_));
+    if (!statuses) return {};
+    if (nccl_.add_status(statuses.value(), Clock::now())) {
+      const std::string text = ask(handler + "true", has_nccl_);
+      const auto groups = read_recording(text, lines, Recorder::nccl);
+      const auto then = ddp::torch_reader::read_statuses(text);
+      if (groups && then) nccl_.add_entries(groups.value(), then.value(), Clock::now());
+    }
+    return nccl_.groups(lines);
+  }
+
+  std::string file_;
+  StatusPageLayout* page_;
+  ddp::torch_reader::RingWriter ring_;
+  ddp::torch_reader::NcclRecorder nccl_;
+  bool has_gloo_ = true;
+  bool has_nccl_ = true;
+  Clock::time_point next_{};
 };
 
 }  // namespace
@@ -87,7 +133,7 @@ int main(int argc, char** argv) {
   std::vector<Worker> workers;
   for (std::size_t i = 1; i + 2 < arguments.size(); i += 3) {
     StatusPageLayout* page = map_page(arguments[i + 1]);
-    if (page != nullptr) workers.push_back({arguments[i], page, ddp::torch_reader::RingWriter(arguments[i + 2])});
+    if (page != nullptr) workers.emplace_back(arguments[i], page, arguments[i + 2]);
   }
   if (workers.empty()) {
     std::cerr << "ddp_torch_reader: cannot open a status page\n";
@@ -95,9 +141,9 @@ int main(int argc, char** argv) {
   }
   while (true) {
     for (Worker& worker : workers) {
-      if (Clock::now() >= worker.next) worker.look();
+      if (Clock::now() >= worker.next()) worker.look();
     }
-    const auto earliest = std::ranges::min_element(workers, {}, &Worker::next)->next;
+    const auto earliest = std::ranges::min_element(workers, {}, &Worker::next)->next();
     std::this_thread::sleep_until(std::min(earliest, Clock::now() + kInterval));
   }
 }

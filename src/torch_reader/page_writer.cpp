@@ -31,7 +31,7 @@ std::string_view shown_name(const GroupLine& line) {
 }
 
 void write_call(const RecordedCall& call, const Moment& now, wire::PageCall& to) {
-  if (to.sequence.load(wire::kRelaxed) == call.sequence) return;
+  if (to.sequence.load(wire::kRelaxed) == call.sequence && to.fingerprint == call.fingerprint) return;
   to.sequence.store(0, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);
   to.fingerprint = call.fingerprint;
@@ -98,6 +98,7 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
       ++not_shown;
       continue;
     }
+    if (!group.is_current) continue;
     const std::size_t shown = std::min(group.calls.size(), wire::kPageCalls);
     for (const RecordedCall& call : std::span(group.calls).last(shown)) {
       write_call(call, now, place->calls[(call.sequence - 1) % wire::kPageCalls]);
@@ -106,6 +107,12 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
     place->called.store(group.called, std::memory_order_release);
     place->started.store(group.called, std::memory_order_release);
     place->finished.store(group.finished, std::memory_order_release);
+    if (group.recorder == Recorder::nccl) {
+      // The recorder does not show what the GPU has started.
+      place->gpu_queued.store(group.called, std::memory_order_release);
+      place->gpu_started.store(group.finished, std::memory_order_release);
+      place->gpu_finished.store(group.finished, std::memory_order_release);
+    }
     const bool is_waited_in = !is_in_background(group, groups, now);
     place->sampled_at.store(is_waited_in ? now.monotonic : 1, std::memory_order_release);
   }

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/hash.h"
@@ -16,7 +19,8 @@ using Json = nlohmann::json;
 using Names = std::pair<std::string_view, std::string_view>;
 
 // This table maps PyTorch's names of operations, without a suffix such as _base, to those of the status page.
-constexpr std::array<Names, 12> kOperations = {{
+constexpr std::array<Names, 13> kOperations = {{
+    {"all_reduce_barrier", "barrier"},  // NCCL has no barrier, so PyTorch reduces one element
     {"all_reduce", "all_reduce"},
     {"allreduce", "all_reduce"},
     {"reduce_scatter", "reduce_scatter"},
@@ -78,44 +82,141 @@ std::uint64_t elements_of(const Json& sizes) {
   return elements;
 }
 
-std::uint64_t fingerprint_of(std::string_view backend, const RecordedCall& call) {
+// Gloo's collectives are carried out by name. In gather and scatter, for example, some ranks pass no tensors.
+std::uint64_t fingerprint_for_gloo(const RecordedCall& call) {
   base::Fnv1a64 hash;
-  if (backend != "gloo") return hash.value();
   hash.update(call.operation);
   const bool is_alike = call.operation == "all_reduce" || call.operation == "broadcast" || call.operation == "reduce";
   if (is_alike) hash.update(" " + call.type + "[" + std::to_string(call.count) + "]");
   return hash.value();
 }
 
+// NCCL knows no names of PyTorch: its barrier is an all_reduce, and its all_gather of one tensor is that of a list.
+// Calls that PyTorch makes out of others ("_oop", "coalesced") are not compared, nor is a size that NCCL does not
+// compare.
+std::uint64_t fingerprint_for_nccl(std::string_view name, const RecordedCall& call) {
+  if (name.find("_oop") != std::string_view::npos || name.find("coalesced") != std::string_view::npos) return 0;
+  if (name.starts_with('_')) name.remove_prefix(1);
+  const std::string operation = name == "all_reduce_barrier" ? "all_reduce" : operation_of(name);
+  const bool is_known = std::ranges::find(kOperations, operation, &Names::second) != kOperations.end();
+  if (!is_known) return 0;
+  base::Fnv1a64 hash;
+  hash.update(operation);
+  const bool reduces = operation == "all_reduce" || operation == "reduce";
+  if (reduces) hash.update(" " + call.type + "[" + std::to_string(call.count) + "]");
+  if (operation == "broadcast" && call.bytes > 0) hash.update(" " + std::to_string(call.bytes));
+  return hash.value();
+}
+
 RecordedCall call_of(const Json& entry) {
   RecordedCall call;
   call.sequence = entry.at("collective_seq_id").get<std::uint64_t>();
-  const auto name = entry.at("profiling_name").get<std::string>();
-  const std::size_t colon = name.find(':');
-  call.operation = operation_of(std::string_view(name).substr(colon == std::string::npos ? 0 : colon + 1));
+  const auto full_name = entry.at("profiling_name").get<std::string>();
+  const std::size_t colon = full_name.find(':');
+  const std::string_view backend = std::string_view(full_name).substr(0, colon);
+  const std::string_view name = std::string_view(full_name).substr(colon == std::string::npos ? 0 : colon + 1);
+  call.operation = operation_of(name);
   call.type = type_of(entry.at("input_dtypes"));
   call.count = elements_of(entry.at("input_sizes"));
   call.bytes = call.count * bytes_of_type(call.type);
   call.made_at = entry.at("time_created_ns").get<std::uint64_t>();
   call.finished_at = entry.value("time_discovered_completed_ns", std::uint64_t{0});
-  call.fingerprint = fingerprint_of(std::string_view(name).substr(0, colon), call);
+  if (backend == "gloo") call.fingerprint = fingerprint_for_gloo(call);
+  if (backend == "nccl") call.fingerprint = fingerprint_for_nccl(name, call);
   return call;
 }
 
-// A group that is created again with the same name has another identity, because its calls are counted from 1 again.
-std::uint64_t identity_of(const GroupLine& line, int times_made) {
+// A group that is created again with the same name has another identity, because its calls are counted from 1 again. If
+// a group uses both backends, each of them counts its own calls.
+std::uint64_t identity_of(const GroupLine& line, int times_made, Recorder recorder) {
   base::Fnv1a64 hash;
   hash.update(line.name + " " + std::to_string(times_made) + " " + std::to_string(line.size));
   for (const int rank : line.ranks) hash.update(" " + std::to_string(rank));
+  if (recorder == Recorder::nccl) hash.update(" nccl");
   return hash.value() | 1U;  // 0 means an unknown identity
 }
 
-void add(const Json& entry, RecordedGroup& group) {
+using Groups = std::map<std::string, RecordedGroup>;  // by PyTorch's name
+
+RecordedGroup new_group(const GroupLine& line, int times_made, Recorder recorder) {
+  RecordedGroup group;
+  group.line = line;
+  group.recorder = recorder;
+  group.identity = identity_of(line, times_made, recorder);
+  return group;
+}
+
+Groups groups_of(const WorkerLines& lines, Recorder recorder) {
+  Groups groups;
+  std::map<std::string, int> times_made;
+  for (const GroupLine& line : lines.groups) {
+    if (may_use(line, recorder)) groups.insert_or_assign(line.name, new_group(line, ++times_made[line.name], recorder));
+  }
+  return groups;
+}
+
+void add(const Json& entry, Groups& groups) {
+  const auto found = groups.find(entry.at("process_group").at(0).get<std::string>());
+  if (found == groups.end()) return;
+  RecordedGroup& group = found->second;
+  if (entry.at("time_created_ns").get<std::uint64_t>() < group.line.made_at) return;
+  if (entry.contains("pg_id")) group.number = std::to_string(entry.at("pg_id").get<std::int64_t>());
+  if (entry.at("is_p2p").get<bool>()) {
+    group.has_transfers = true;
+    return;
+  }
   RecordedCall call = call_of(entry);
-  if (call.made_at < group.line.made_at || call.sequence == 0) return;
-  if (!entry.at("retired").get<bool>()) group.finished = std::min(group.finished, call.sequence - 1);
+  if (call.sequence == 0) return;
+  // PyTorch retires a call a moment after it has noticed its end.
+  const bool is_finished = entry.at("retired").get<bool>() || call.finished_at > 0;
+  if (!is_finished) group.finished = std::min(group.finished, call.sequence - 1);
   group.called = std::max(group.called, call.sequence);
   group.calls.push_back(std::move(call));
+}
+
+// Calls that PyTorch enqueues together have one number, and are not compared.
+void settle(RecordedGroup& group) {
+  group.finished = std::min(group.finished, group.called);
+  std::ranges::stable_sort(group.calls, {}, &RecordedCall::sequence);
+  for (std::size_t i = 1; i < group.calls.size(); ++i) {
+    RecordedCall& before = group.calls[i - 1];
+    RecordedCall& call = group.calls[i];
+    if (before.sequence == call.sequence) before.fingerprint = call.fingerprint = 0;
+  }
+}
+
+// Returns the rank of this process in the job, or -1 if no line shows it.
+int own_rank(const WorkerLines& lines) {
+  for (const GroupLine& line : lines.groups) {
+    const auto place = static_cast<std::size_t>(line.rank);
+    if (line.ranks.empty()) return line.rank;
+    if (place < line.ranks.size()) return line.ranks[place];
+  }
+  return -1;
+}
+
+// Returns a group that the lines do not have, or std::nullopt if this process is not in it.
+std::optional<GroupLine> line_of(const Json& config, const WorkerLines& lines) {
+  GroupLine line;
+  line.name = config.at("name").get<std::string>();
+  line.description = config.at("desc").get<std::string>();
+  line.ranks = Json::parse(config.at("ranks").get<std::string>()).get<std::vector<int>>();
+  const auto own = std::ranges::find(line.ranks, own_rank(lines));
+  if (own == line.ranks.end()) return std::nullopt;
+  line.rank = static_cast<int>(own - line.ranks.begin());
+  line.size = static_cast<int>(line.ranks.size());
+  if (line.description == "undefined" || line.description == "default_pg") line.description.clear();
+  return line;
+}
+
+std::int64_t number_in(const Json& status, const char* key) {
+  if (!status.contains(key)) return -1;
+  const Json& value = status.at(key);
+  if (!value.is_string()) return value.get<std::int64_t>();
+  const auto text = value.get<std::string>();
+  std::int64_t number = -1;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
 }
 
 }  // namespace
@@ -129,6 +230,9 @@ WorkerLines read_lines(std::string_view text) {
     text.remove_prefix(end + 1);
     try {
       if (json.contains("pid")) {
+        const auto recorders = json.value("recorders", std::vector<std::string>{"gloo"});
+        lines.has_gloo = std::ranges::find(recorders, "gloo") != recorders.end();
+        lines.has_nccl = std::ranges::find(recorders, "nccl") != recorders.end();
         lines.pid = json.at("pid").get<int>();
         continue;
       }
@@ -137,7 +241,8 @@ WorkerLines read_lines(std::string_view text) {
                      json.at("rank").get<int>(),
                      json.at("size").get<int>(),
                      json.at("ranks").get<std::vector<int>>(),
-                     json.at("made_at").get<std::uint64_t>()};
+                     json.at("made_at").get<std::uint64_t>(),
+                     json.value("backend", "")};
       if (line.rank >= 0 && line.rank < line.size) lines.groups.push_back(std::move(line));
     } catch (const Json::exception&) {  // skips invalid lines
       continue;
@@ -146,30 +251,63 @@ WorkerLines read_lines(std::string_view text) {
   return lines;
 }
 
-base::Result<std::vector<RecordedGroup>> read_recording(std::string_view json, const WorkerLines& lines) try {
-  std::map<std::string, RecordedGroup> groups;
-  std::map<std::string, int> times_made;
-  for (const GroupLine& line : lines.groups) {
-    RecordedGroup group;
-    group.line = line;
-    group.identity = identity_of(line, ++times_made[line.name]);
-    group.finished = ~std::uint64_t{0};
-    groups.insert_or_assign(line.name, std::move(group));
-  }
+bool may_use(const GroupLine& line, Recorder recorder) {
+  const bool names_gloo = line.backend.find("gloo") != std::string::npos;
+  const bool names_nccl = line.backend.find("nccl") != std::string::npos;
+  return names_gloo == names_nccl || (recorder == Recorder::gloo ? names_gloo : names_nccl);
+}
+
+base::Result<std::vector<RecordedGroup>> read_recording(std::string_view json, const WorkerLines& lines,
+                                                        Recorder recorder) try {
+  Groups groups = groups_of(lines, recorder);
   const Json recording = Json::parse(json);
-  if (recording.contains("entries")) {
-    for (const Json& entry : recording.at("entries")) {
-      const auto group = groups.find(entry.at("process_group").at(0).get<std::string>());
-      if (group != groups.end() && !entry.at("is_p2p").get<bool>()) add(entry, group->second);
+  if (recorder == Recorder::nccl && recording.contains("pg_config")) {
+    for (const Json& config : recording.at("pg_config")) {
+      const auto line = line_of(config, lines);
+      if (line) groups.try_emplace(line->name, new_group(*line, 1, recorder));
     }
+  }
+  for (auto& [name, group] : groups) group.finished = ~std::uint64_t{0};
+  if (recording.contains("entries")) {
+    for (const Json& entry : recording.at("entries")) add(entry, groups);
   }
   std::vector<RecordedGroup> result;
   for (auto& [name, group] : groups) {
-    group.finished = std::min(group.finished, group.called);
-    std::ranges::stable_sort(group.calls, {}, &RecordedCall::sequence);
+    settle(group);
     result.push_back(std::move(group));
   }
   return result;
+} catch (const Json::exception& error) {
+  return base::Failure{error.what()};
+}
+
+std::vector<RecordedGroup> groups_without_calls(const WorkerLines& lines, Recorder recorder) {
+  std::vector<RecordedGroup> result;
+  for (auto& [name, group] : groups_of(lines, recorder)) result.push_back(std::move(group));
+  return result;
+}
+
+std::vector<RecordedGroup> merge(std::vector<RecordedGroup> gloo, std::vector<RecordedGroup> nccl) {
+  const auto has_called = [](const RecordedGroup& group) { return group.called > 0; };
+  const bool uses_nccl = std::ranges::any_of(nccl, has_called);
+  const bool uses_gloo = !uses_nccl || std::ranges::any_of(gloo, has_called);
+  const auto is_hidden = [&](const RecordedGroup& group) {
+    const bool may_use_both = may_use(group.line, Recorder::gloo) && may_use(group.line, Recorder::nccl);
+    return may_use_both && !(group.recorder == Recorder::gloo ? uses_gloo : uses_nccl);
+  };
+  std::vector<RecordedGroup> result = std::move(gloo);
+  result.insert(result.end(), std::make_move_iterator(nccl.begin()), std::make_move_iterator(nccl.end()));
+  std::erase_if(result, is_hidden);
+  return result;
+}
+
+base::Result<Statuses> read_statuses(std::string_view json) try {
+  Statuses statuses;
+  const Json recording = Json::parse(json);
+  for (const auto& [number, status] : recording.at("pg_status").get_ref<const Json::object_t&>()) {
+    statuses[number] = {number_in(status, "last_enqueued_collective"), number_in(status, "last_completed_collective")};
+  }
+  return statuses;
 } catch (const Json::exception& error) {
   return base::Failure{error.what()};
 }

@@ -4,10 +4,13 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/uninterrupted.h"
 #include "base/unique_fd.h"
@@ -24,20 +27,22 @@ base::Failure failed(const char* what) {
   return {std::string(what) + ": " + std::strerror(errno)};  // NOLINT(concurrency-mt-unsafe): one thread
 }
 
-// Returns the answer without its header. The server ends an answer by closing the connection.
-base::Result<std::string> body_of(std::string answer) {
-  const std::size_t end = answer.find("\r\n\r\n");
-  if (end == std::string::npos) return base::Failure{"the answer has no complete header"};
-  const std::string_view status = std::string_view(answer).substr(0, answer.find("\r\n"));
-  if (status.find(" 200") == std::string_view::npos) return base::Failure{"the answer is " + std::string(status)};
-  answer.erase(0, end + 4);
+// The server ends an answer by closing the connection.
+base::Result<Answer> answer_of(std::string text) {
+  constexpr std::string_view kHttp = "HTTP/1.1 ";
+  const std::size_t end = text.find("\r\n\r\n");
+  Answer answer;
+  const char* const number = text.data() + std::min(kHttp.size(), text.size());
+  std::from_chars(number, text.data() + text.size(), answer.status);
+  if (end == std::string::npos || answer.status == 0) return base::Failure{"the answer has no complete header"};
+  text.erase(0, end + 4);
+  answer.body = std::move(text);
   return answer;
 }
 
 }  // namespace
 
-base::Result<std::string> ask(const std::string& socket_path, const std::string& handler,
-                              std::chrono::milliseconds time) {
+base::Result<Answer> ask(const std::string& socket_path, const std::string& handler, std::chrono::milliseconds time) {
   const auto until = Clock::now() + time;
   const base::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return failed("socket");
@@ -58,7 +63,7 @@ base::Result<std::string> ask(const std::string& socket_path, const std::string&
   while (answer.size() < kMostBytes) {
     if (base::poll_until(socket.get(), POLLIN, until) <= 0) return base::Failure{"no answer in time"};
     const ssize_t length = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
-    if (length == 0) return body_of(std::move(answer));
+    if (length == 0) return answer_of(std::move(answer));
     if (length < 0 && errno != EAGAIN && errno != EINTR) return failed("recv");
     if (length > 0) answer.append(bytes.data(), static_cast<std::size_t>(length));
   }

@@ -1,7 +1,7 @@
 """Shows ddplaunch what PyTorch's process groups of this process are doing, without a change to the program.
 
 ddplaunch puts the directory of this file into PYTHONPATH of its workers, so that each Python runs it at its start. When
-a program creates its first process group, this file starts PyTorch's own server for its flight recorder, on a Unix
+a program creates its first process group, this file starts PyTorch's own server for its flight recorders, on a Unix
 socket of the job. It writes the groups into a file beside the socket. If such a program does not catch an exception,
 this file writes it to the error file as soon as it is raised, because the process may end much later. Nothing else is
 done: a Python that creates no process group runs the program as it would without this file. DDP_TORCH=0 in the
@@ -14,6 +14,8 @@ import os
 import sys
 
 _MODULE = "torch.distributed.distributed_c10d"
+# The recorders for the collectives of Gloo and of NCCL, and functions that exist if this PyTorch has them.
+_RECORDERS = [("gloo", "_dump_fr_trace_json"), ("nccl", "_dump_nccl_trace_json")]
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -100,8 +102,9 @@ class _Observer:
 
         # Only the process that creates the file is observed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
-            # This PyTorch version does not record Gloo's operations. ddplaunch reads this process's stacks instead.
+        recorders = [name for name, function in _RECORDERS if hasattr(_distributed_c10d, function)]
+        if not recorders or not hasattr(_distributed_c10d, "_WorkerServer"):
+            # This PyTorch version records nothing. ddplaunch reads this process's stacks instead.
             os.close(os.open(self.file + ".unrecorded", flags, 0o600))
             return
         self.descriptor = os.open(self.file + ".groups", flags, 0o600)
@@ -111,7 +114,7 @@ class _Observer:
         # thread that only the parent has.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.server))
         atexit.register(self.end)
-        self.append({"pid": self.pid})
+        self.append({"pid": self.pid, "recorders": recorders})
 
     def end(self):
         if self.pid == os.getpid():
@@ -161,6 +164,7 @@ class _Observer:
             "size": size,
             "ranks": [int(rank) for rank in group["global_ranks_in_group"]],
             "made_at": time.time_ns(),
+            "backend": str(group.get("backend") or "").lower(),
         })
 
     def append(self, line):

@@ -19,12 +19,12 @@ namespace ddp::launcher {
 
 // Represents a collective call of a group. Text is printable.
 struct CallView {
-  std::uint64_t sequence = 0;  // 0 if the page does not contain it (any more)
-  std::uint64_t fingerprint = 0;
-  std::uint64_t called_at = 0;  // CLOCK_MONOTONIC, nanoseconds
-  std::string what;             // such as "all_reduce sum f32[1024]"
-  std::string name;             // such as "bucket 0: fc.weight"; may be empty
-  std::string place;            // such as "train.cpp:88"; may be empty
+  std::uint64_t sequence = 0;     // 0 if the page does not contain it (any more)
+  std::uint64_t fingerprint = 0;  // 0 if the call cannot be compared
+  std::uint64_t called_at = 0;    // CLOCK_MONOTONIC, nanoseconds
+  std::string what;               // such as "all_reduce sum f32[1024]"
+  std::string name;               // such as "bucket 0: fc.weight"; may be empty
+  std::string place;              // such as "train.cpp:88"; may be empty
 
   friend bool operator==(const CallView&, const CallView&) = default;
 };
@@ -72,7 +72,8 @@ struct GroupView {
   std::uint64_t gpu_finished = 0;
   int blocked = 0;             // threads that wait for its collectives, without a time-out that the program has set
   std::uint64_t identity = 0;  // the same on all ranks of the group; 0 if only its name is known
-  bool is_sampled = false;     // a reader has sampled these values, some seconds ago at most
+  // A reader has sampled these values, some seconds ago at most. It does not know what the GPU has started.
+  bool is_sampled = false;
   // This entry was read from the stack of the rank's first thread, which waits for an operation of a PyTorch process
   // group. The group and the number of the operation are unknown, so `called` is 1.
   bool is_by_stack = false;

@@ -127,3 +127,37 @@ TEST_CASE("the page of another process, or of a program with the runtime, is lef
   CHECK_FALSE(write_to_page(*page, 7, std::vector{group_of(2, 1)}, kNow));
   CHECK(page->worker.phase == 0);
 }
+
+TEST_CASE("a group of NCCL is on a GPU, and what the GPU has begun is not known") {
+  const auto page = zeros();
+  RecordedGroup group = group_of(20, 18);
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  CHECK(read_page(*page, kNow.monotonic).groups.at(0).gpu_queued == 0);
+  group.recorder = Recorder::nccl;
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  const GroupView view = read_page(*page, kNow.monotonic).groups.at(0);
+  CHECK((view.gpu_queued == 20 && view.gpu_started == 18 && view.gpu_finished == 18));
+}
+
+TEST_CASE("a group that is not current keeps its state, which soon counts as old") {
+  const auto page = zeros();
+  RecordedGroup group = group_of(20, 19);
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  group.is_current = false;
+  group.called = 30;
+  const Moment later{kNow.monotonic + 10 * kSecond, kNow.realtime + 10 * kSecond};
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, later));
+  const GroupView view = read_page(*page, later.monotonic).groups.at(0);
+  CHECK(view.called == 20);
+  CHECK(view.is_left);
+}
+
+TEST_CASE("a call that is finished is no longer compared") {
+  const auto page = zeros();
+  RecordedGroup group = group_of(2, 1);
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  CHECK(read_calls(*page, 0).back().fingerprint == 3);
+  group.calls.back().fingerprint = 0;
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  CHECK(read_calls(*page, 0).back().fingerprint == 0);
+}

@@ -24,7 +24,7 @@ const std::string kWorld = R"({"name":"0","description":"","rank":1,"size":2,"ra
                            "\n";
 
 std::vector<RecordedGroup> read(const std::string& entries, const std::string& lines = kWorld) {
-  auto groups = read_recording(recording(entries), read_lines("{\"pid\":7}\n" + lines));
+  auto groups = read_recording(recording(entries), read_lines("{\"pid\":7}\n" + lines), Recorder::gloo);
   REQUIRE(groups);
   return groups.value();
 }
@@ -76,7 +76,7 @@ TEST_CASE("what came before the group, between two ranks, or of no known group i
   other.replace(other.find("\"0\""), 3, "\"9\"");
   std::string former = entry(80, "gloo:all_reduce");
   former.replace(former.find("1080"), 4, "0999");
-  CHECK_FALSE(read_recording(recording(former), read_lines(kWorld)));  // no JSON number begins with 0
+  CHECK_FALSE(read_recording(recording(former), read_lines(kWorld), Recorder::gloo));  // no JSON number begins with 0
   former.replace(former.find("0999"), 4, "999");
   const auto groups = read(transfer + "," + other + "," + former + "," + entry(1, "gloo:all_reduce"));
   CHECK(groups.at(0).called == 1);
@@ -116,7 +116,7 @@ TEST_CASE("fingerprints differ only where ranks may not") {
   CHECK(with("gloo:all_reduce", R"(["Float"])", "[[4]]") != with("gloo:broadcast", R"(["Float"])", "[[4]]"));
   CHECK(with("gloo:gather", R"(["Float"])", "[[4]]") == with("gloo:gather", R"(["Double"])", "[[9]]"));
   CHECK(with("gloo:scatter", "[]", "[]") == with("gloo:scatter", R"(["Float"])", "[[4]]"));
-  CHECK(with("nccl:all_reduce", R"(["Float"])", "[[4]]") == with("nccl:broadcast", R"(["Float"])", "[[5]]"));
+  CHECK(with("ucc:all_reduce", R"(["Float"])", "[[4]]") == 0);
 }
 
 TEST_CASE("a group made again, or of other ranks, is another group") {
@@ -135,11 +135,123 @@ TEST_CASE("what is no recording is a failure") {
   const WorkerLines lines = read_lines(kWorld);
   for (const char* text : {"", "[", "7", "[]", R"({"entries":7})", R"({"entries":[7]})", R"({"entries":[{}]})",
                            R"({"entries":[{"process_group":[]}]})"}) {
-    const auto groups = read_recording(text, lines);
+    const auto groups = read_recording(text, lines, Recorder::gloo);
     CHECK((!groups || groups.value().at(0).called == 0));
   }
-  const auto nothing = read_recording("{}", lines);
+  const auto nothing = read_recording("{}", lines, Recorder::gloo);
   REQUIRE(nothing);
   CHECK(nothing.value().at(0).called == 0);
   CHECK(nothing.value().at(0).finished == 0);
+}
+
+TEST_CASE("NCCL's calls are compared by what NCCL compares") {
+  const auto with = [](const std::string& name, const std::string& types, const std::string& sizes) {
+    return fingerprint(entry(1, "nccl:" + name, R"(,"input_dtypes":)" + types + R"(,"input_sizes":)" + sizes));
+  };
+  const std::string f32 = R"(["Float"])";
+  CHECK(with("all_reduce", f32, "[[4]]") == with("all_reduce", f32, "[[2,2]]"));
+  CHECK(with("all_reduce", f32, "[[4]]") != with("all_reduce", f32, "[[5]]"));
+  CHECK(with("all_reduce", f32, "[[4]]") != with("all_reduce", R"(["Int"])", "[[4]]"));
+  CHECK(with("all_reduce", f32, "[[1]]") == with("all_reduce_barrier", f32, "[[1]]"));
+  CHECK(with("all_reduce", f32, "[[4]]") != with("broadcast", f32, "[[4]]"));
+  CHECK(with("broadcast", f32, "[[4]]") == with("broadcast", R"(["Byte"])", "[[16]]"));
+  CHECK(with("broadcast", f32, "[[4]]") != with("broadcast", f32, "[[5]]"));
+  CHECK(with("all_gather", f32, "[[4]]") == with("_all_gather_base", f32, "[[9]]"));
+  CHECK(with("reduce_scatter", f32, "[[4]]") == with("_reduce_scatter_base", f32, "[[9]]"));
+  CHECK(with("all_to_all", f32, "[[4]]") == with("all_to_allv", f32, "[[9]]"));
+  for (const char* name : {"_broadcast_oop", "_reduce_oop", "coalesced", "allreduce_coalesced", "something_new"}) {
+    CHECK(with(name, f32, "[[4]]") == 0);
+  }
+}
+
+TEST_CASE("calls that were enqueued together are not compared") {
+  const auto calls = read(entry(1, "nccl:all_reduce") + "," + entry(2, "nccl:all_reduce") + "," +
+                          entry(2, "nccl:broadcast") + "," + entry(3, "nccl:all_reduce"))
+                         .at(0)
+                         .calls;
+  REQUIRE(calls.size() == 4);
+  CHECK(calls[0].fingerprint != 0);
+  CHECK((calls[1].fingerprint == 0 && calls[2].fingerprint == 0));
+  CHECK(calls[3].fingerprint != 0);
+}
+
+TEST_CASE("the lines show which recorders there are") {
+  CHECK(read_lines("{\"pid\":7}\n").has_gloo);
+  CHECK_FALSE(read_lines("{\"pid\":7}\n").has_nccl);
+  const WorkerLines lines = read_lines("{\"pid\":7,\"recorders\":[\"nccl\"]}\n");
+  CHECK_FALSE(lines.has_gloo);
+  CHECK(lines.has_nccl);
+}
+
+TEST_CASE("a group is read from the recorder of its backend") {
+  const auto uses = [](const std::string& backend) {
+    GroupLine line;
+    line.backend = backend;
+    return std::pair(may_use(line, Recorder::gloo), may_use(line, Recorder::nccl));
+  };
+  CHECK(uses("gloo") == std::pair(true, false));
+  CHECK(uses("nccl") == std::pair(false, true));
+  for (const char* both : {"", "undefined", "cpu:gloo,cuda:nccl"}) CHECK(uses(both) == std::pair(true, true));
+}
+
+TEST_CASE("a group of both backends is shown for those that the process has used") {
+  const WorkerLines lines = read_lines("{\"pid\":7}\n" + kWorld);
+  const auto made = [&](Recorder recorder, std::uint64_t called) {
+    auto groups = groups_without_calls(lines, recorder);
+    groups.at(0).called = called;
+    return groups;
+  };
+  const auto shown = [&](std::uint64_t gloo, std::uint64_t nccl) {
+    std::vector<Recorder> recorders;
+    for (const auto& group : merge(made(Recorder::gloo, gloo), made(Recorder::nccl, nccl))) {
+      recorders.push_back(group.recorder);
+    }
+    return recorders;
+  };
+  CHECK(shown(0, 0) == std::vector{Recorder::gloo});
+  CHECK(shown(1, 0) == std::vector{Recorder::gloo});
+  CHECK(shown(0, 1) == std::vector{Recorder::nccl});
+  CHECK(shown(1, 1) == std::vector{Recorder::gloo, Recorder::nccl});
+  CHECK(made(Recorder::gloo, 0).at(0).identity != made(Recorder::nccl, 0).at(0).identity);
+}
+
+TEST_CASE("NCCL's recorder shows groups that were split from others") {
+  const WorkerLines lines = read_lines("{\"pid\":7}\n" + kWorld);
+  const std::string config =
+      R"({"pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1]"},)"
+      R"("3":{"name":"3","desc":"mesh_tp","ranks":"[1, 5]"},"4":{"name":"4","desc":"undefined","ranks":"[0]"}},)"
+      R"("entries":[)" +
+      entry(2, "nccl:all_reduce").replace(entry(2, "nccl:all_reduce").find("\"0\""), 3, "\"3\"") + "]}";
+  const auto groups = read_recording(config, lines, Recorder::nccl);
+  REQUIRE(groups);
+  REQUIRE(groups.value().size() == 2);
+  CHECK(groups.value()[0].line.ranks.empty());  // the world keeps its own line
+  const RecordedGroup& split = groups.value()[1];
+  CHECK(split.line.description == "mesh_tp");
+  CHECK((split.line.rank == 0 && split.line.size == 2));
+  CHECK(split.called == 2);
+  const auto of_gloo = read_recording(config, lines, Recorder::gloo);
+  REQUIRE(of_gloo);
+  CHECK(of_gloo.value().size() == 1);
+  for (const char* ranks : {R"("[0,")", R"("x")", "7", R"(["a"])"}) {
+    const std::string bad = R"({"pg_config":{"3":{"name":"3","desc":"","ranks":)" + std::string(ranks) + "}}}";
+    CHECK_FALSE(read_recording(bad, lines, Recorder::nccl));
+  }
+}
+
+TEST_CASE("the status of groups is read as text and as numbers") {
+  const auto statuses = read_statuses(
+      R"({"pg_status":{"0":{"last_enqueued_collective":"5","last_started_collective":"-1",)"
+      R"("last_completed_collective":"4"},"12":{"last_enqueued_collective":7,"last_completed_collective":7}}})");
+  REQUIRE(statuses);
+  CHECK(statuses.value() == Statuses{{"0", {5, 4}}, {"12", {7, 7}}});
+  CHECK_FALSE(statuses.value().at("0").is_idle());
+  CHECK(statuses.value().at("12").is_idle());
+  CHECK(read_statuses(R"({"pg_status":{}})").value().empty());
+  CHECK(read_statuses(R"({"pg_status":{"0":{"last_enqueued_collective":"no number"}}})").value().at("0").enqueued ==
+        -1);
+  for (const char* text :
+       {"", "[]", "{}", R"({"pg_status":7})", R"({"pg_status":{"0":{"last_enqueued_collective":{}}}})"}) {
+    CHECK_FALSE(read_statuses(text));
+  }
 }

@@ -1,2 +1,2 @@
-"""Replaces PyTorch 2.13 where it is missing. It has process groups whose calls are recorded, and the server that
-reports them."""
+"""Replaces PyTorch where it is missing. It has process groups whose calls are recorded, a simulated GPU, and the server
+that reports the recorded calls. Gloo's recorder is that of PyTorch 2.13, and NCCL's that of 2.6 and newer."""
