@@ -110,6 +110,7 @@ struct Gpu {
   ~Gpu() {
     cudaStreamSynchronize(stream);
     cublasDestroy(blas);
+    world.forget(stream);
     cudaStreamDestroy(stream);
   }
 

@@ -301,6 +301,11 @@ DDP_C_API int ddp_allocate(ddp_group* group, int64_t bytes, int32_t device, void
 // Allocates host memory, which is page-locked with nccl.
 DDP_C_API int ddp_allocate_pinned(ddp_group* group, int64_t bytes, void** data);
 
+// Ends the group's use of a cudaStream_t. Call it before the program destroys a stream that it has given to the group
+// (ProcessGroup::forget). Operations on the stream must have been waited for. It does not block, and the stream may
+// still hold work. Returns DDP_ERROR_INVALID_ARGUMENT if the stream captures a CUDA graph.
+DDP_C_API int ddp_forget_stream(ddp_group* group, void* stream);
+
 // Frees memory of the two functions above. No operation may be using it. Other addresses are refused.
 DDP_C_API int ddp_free(void* data);
 

@@ -13,7 +13,7 @@ namespace ddp {
 // It is move-only. It gives the memory back when it is destroyed, which must not happen while an operation uses host
 // memory. GPU memory may be given back while the GPU still uses it: it is freed when the work is done that is then on
 // the streams which the group has been given (CallOptions::stream, DataParallelOptions::stream, copy(), zero()). Work
-// on other streams must be done before. A stream that the group was given must live as long as its GPU memory.
+// on other streams must be done before. A program that destroys a stream calls ProcessGroup::forget() before.
 class Memory {
  public:
   Memory() = default;

@@ -189,6 +189,19 @@ class DDP_EXPORT ProcessGroup {
   // it blocks.
   void zero(Buffer buffer, Stream stream = {}) const;
 
+  // Ends the group's use of a stream. A program calls it before it destroys a stream that it has given to the group
+  // (CallOptions::stream, DataParallelOptions::stream, copy(), zero(), CheckpointFile), once for each such group:
+  //
+  //   world.forget(stream);
+  //   cudaStreamDestroy(stream);
+  //
+  // Operations on the stream must have been waited for (Work::wait). Objects that use it, such as a
+  // DistributedDataParallel, must have been destroyed. The call does not block, and the stream may still hold work:
+  // memory of the group that is given back later is freed when this work is done. The stream may be given to the group
+  // again. Any thread may call it, also after finalize() or abort(). For an unknown stream, and without a GPU, it does
+  // nothing. Throws invalid_argument if the stream captures a CUDA graph; no other error.
+  void forget(Stream stream) const;
+
   // With nccl, registers GPU memory that collectives will use repeatedly, so that NCCL avoids its own copies where it
   // can. Every rank must call it, with the same offsets and sizes. For other memory and backends it does nothing.
   Registration register_buffer(Buffer buffer) const;

@@ -7,8 +7,12 @@ struct CUstream_st;  // CUDA's cudaStream_t points to this type
 
 namespace ddp {
 
-// Refers to a stream of this rank's GPU, or to none. This is a value type. The program owns the stream, which must live
-// until the work on it is done. Host memory has no streams, so omit it there.
+// Refers to a stream of this rank's GPU, or to none. This is a value type. Host memory has no streams, so omit it
+// there.
+//
+// The program owns the stream. A group that was given it uses its handle whenever memory of the group is given back,
+// also long after the last call. So a program that destroys the stream calls ProcessGroup::forget() before. To use a
+// destroyed stream is undefined behavior in CUDA.
 //
 //   world.all_reduce(gradients, ddp::ReduceOp::sum, {.stream = stream}).wait();      // cudaStream_t stream
 class Stream {

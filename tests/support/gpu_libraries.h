@@ -90,6 +90,24 @@ class HeldStream {
   bool is_released_ = false;
 };
 
+// Holds a stream that the group is given, as a program does.
+class ProgramStream {
+ public:
+  explicit ProgramStream(ProcessGroup& group) : group_(group) {}
+  ~ProgramStream() { group_.forget(stream()); }
+  ProgramStream(const ProgramStream&) = delete;
+  ProgramStream& operator=(const ProgramStream&) = delete;
+
+  const CudaApi& cuda() const { return cuda_; }
+  CudaStreamHandle handle() const { return stream_.handle(); }
+  Stream stream() const { return Stream::from_handle(handle()); }
+
+ private:
+  ProcessGroup& group_;  // must not have ended when the stream does
+  const CudaApi cuda_ = gpu_libraries()->cuda;
+  const CudaStream stream_{cuda_};
+};
+
 // Copies between host and GPU, and returns when the copy is done.
 inline void copy_now(const CudaApi& cuda, void* to, const void* from, std::size_t bytes) {
   CudaStream stream(cuda);

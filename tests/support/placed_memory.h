@@ -47,13 +47,13 @@ inline std::vector<MemoryUnderTest> memories_in_software() {
 class PlacedMemory {
  public:
   PlacedMemory(ProcessGroup& group, DeviceType device) : group_(group), device_(device) {
-    if (device == DeviceType::cuda) gpu_ = std::make_unique<Gpu>();
+    if (device == DeviceType::cuda) stream_ = std::make_unique<ProgramStream>(group);
   }
   // The group may not know the stream, whose copies use the memory.
   ~PlacedMemory() {
-    if (!gpu_) return;
+    if (!stream_) return;
     try {
-      CudaEvents(gpu_->cuda).finish(gpu_->stream.handle(), std::chrono::seconds(1));
+      CudaEvents(stream_->cuda()).finish(stream_->handle(), std::chrono::seconds(1));
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the GPU is lost
     }
   }
@@ -61,7 +61,7 @@ class PlacedMemory {
   PlacedMemory& operator=(const PlacedMemory&) = delete;
 
   // Returns the stream on which the program computes, or no stream in host memory.
-  Stream stream() const { return gpu_ ? Stream::from_handle(gpu_->stream.handle()) : Stream(); }
+  Stream stream() const { return stream_ ? stream_->stream() : Stream(); }
   DeviceType device() const { return device_; }
 
   template <typename T>
@@ -74,12 +74,12 @@ class PlacedMemory {
   void write(const Buffer& buffer, const std::vector<T>& values) {
     require(buffer.count == values.size() && buffer.type == DataTypeOf<T>::value, "another count or type is written");
     if (values.empty()) return;
-    if (!gpu_) {
+    if (!stream_) {
       std::memcpy(buffer.data, values.data(), buffer.bytes());
       return;
     }
-    const CudaStatus status = gpu_->cuda.copy_async(buffer.data, values.data(), buffer.bytes(), gpu_->stream.handle());
-    require_cuda(gpu_->cuda, status, "copy");
+    const CudaStatus status = stream_->cuda().copy_async(buffer.data, values.data(), buffer.bytes(), stream_->handle());
+    require_cuda(stream_->cuda(), status, "copy");
   }
   // Sets element k to value_of(k), rounded to the buffer's type.
   template <typename Function>
@@ -125,13 +125,9 @@ class PlacedMemory {
   }
 
  private:
-  struct Gpu {
-    const CudaApi cuda = gpu_libraries()->cuda;
-    CudaStream stream{cuda};
-  };
   ProcessGroup& group_;
   const DeviceType device_;
-  std::unique_ptr<Gpu> gpu_;  // its stream lives as long as the memory
+  std::unique_ptr<ProgramStream> stream_;  // null in host memory
   std::deque<Memory> owned_;
 };
 

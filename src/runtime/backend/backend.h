@@ -141,6 +141,9 @@ class Backend {
   virtual void copy(const Buffer& to, const ConstBuffer& from, Stream stream);
   // Sets the buffer to 0, in the order of the stream; blocks if there is no stream. Any thread may call it.
   virtual void zero(const Buffer& buffer, Stream stream);
+  // The caller will destroy the stream, so the backend does not use its handle any more. Does not block. Throws
+  // invalid_argument if the stream captures a graph. Any thread may call it.
+  virtual void forget(Stream /*stream*/) {}
   // Creates a side stream. Throws `unavailable` if the backend has no GPU.
   virtual std::unique_ptr<SideStream> side_stream();
 

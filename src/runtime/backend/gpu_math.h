@@ -58,6 +58,9 @@ class GpuMath {
   // Copies a column of `fallback` to Q if that column of Q is 0, or has an element that is not finite.
   virtual void replace_columns(const MatrixShape& shape, const ConstBuffer& fallback, const Buffer& q,
                                Stream stream) = 0;
+
+  // The stream will be destroyed. Gives back what was kept for it.
+  virtual void forget(Stream stream) = 0;
 };
 
 }  // namespace ddp::internal

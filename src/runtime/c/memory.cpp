@@ -37,6 +37,11 @@ int ddp_allocate_pinned(ddp_group* group, int64_t bytes, void** data) {
   });
 }
 
+int ddp_forget_stream(ddp_group* group, void* stream) {
+  return at_boundary(
+      [&] { handles().groups.find("ddp_forget_stream", group)->forget(ddp::Stream::from_handle(stream)); });
+}
+
 int ddp_free(void* data) {
   return at_boundary([&] {
     if (data != nullptr) handles().memory.free("ddp_free", data);

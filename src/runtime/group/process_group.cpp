@@ -333,6 +333,10 @@ void ProcessGroup::zero(Buffer buffer, Stream stream) const {
   core().backend().zero(buffer, stream);
 }
 
+void ProcessGroup::forget(Stream stream) const {
+  core().backend().forget(stream);
+}
+
 Registration ProcessGroup::register_buffer(Buffer buffer) const {
   return Registration(core().backend().register_buffer(buffer));
 }

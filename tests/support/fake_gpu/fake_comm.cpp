@@ -94,6 +94,7 @@ void run_on_stream(Comm& comm, void* stream, std::vector<Operation> operations) 
 
 int start(Comm& comm, void* stream, std::vector<Operation> operations) {
   if (is_one("FAKE_NCCL_FAIL_FIRST")) comm.failure = kSystemError;
+  if (stream_error(stream, "NCCL") == kInvalidHandle) return kUnhandledCudaError;
   if (stream_of(stream).device != comm.device) return kInvalidArgument;
   std::vector<Function> fresh;
   for (const Operation& operation : operations) {

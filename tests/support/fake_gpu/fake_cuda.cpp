@@ -2,6 +2,7 @@
 // without one, an error of the device stays, and a call that may block is refused while a stream captures.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -43,6 +44,7 @@ EventPointer& event_of(void* handle) {
 struct Streams {
   std::mutex mutex;
   std::set<void*> live;
+  std::set<void*> destroyed;
   std::vector<std::unique_ptr<Stream>> all;
 };
 Streams& streams() {
@@ -63,12 +65,23 @@ Captures& captures() {
 }
 thread_local int capture_mode = kGlobal;
 
+// Returns whether a stream of the current device captures that waits for the default stream.
+bool blocking_stream_captures() {
+  const std::lock_guard lock(captures().mutex);
+  return std::ranges::any_of(captures().all, [](const auto& capture) {
+    return capture->is_on_blocking_stream && capture->device == current_device();
+  });
+}
+
 }  // namespace
 
-bool is_stream(void* handle) {
-  if (handle == nullptr) return true;
+int stream_error(void* handle, const char* function) {
+  if (handle == nullptr) return context_error();
   const std::lock_guard lock(streams().mutex);
-  return streams().live.contains(handle);
+  if (streams().live.contains(handle)) return context_error();
+  if (!streams().destroyed.contains(handle)) return kInvalidHandle;
+  std::fprintf(stderr, "fake_gpu: %s was given a stream that was destroyed\n", function);
+  std::abort();
 }
 
 int capture_error() {
@@ -88,16 +101,6 @@ int capture_error() {
 }  // namespace fake_gpu
 
 using namespace fake_gpu;
-
-namespace {
-
-// Returns the error of a call that uses this stream.
-int stream_error(void* stream) {
-  if (const int error = context_error(); error != kCudaSuccess) return error;
-  return is_stream(stream) ? kCudaSuccess : kInvalidHandle;
-}
-
-}  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define RETURN_ERROR_OF(call) \
@@ -156,10 +159,11 @@ EXPORT int cuPointerGetAttribute(void* value, int, unsigned long long pointer) {
   *static_cast<int*>(value) = device;
   return kCudaSuccess;
 }
-EXPORT int cuStreamCreate(void** stream, unsigned) {
+EXPORT int cuStreamCreate(void** stream, unsigned flags) {
   RETURN_ERROR_OF(context_error());
   const std::lock_guard lock(streams().mutex);
   *stream = streams().all.emplace_back(std::make_unique<Stream>(current_device())).get();
+  streams().all.back()->is_blocking = flags == 0;
   streams().live.insert(*stream);
   ++counts().streams;
   return kCudaSuccess;
@@ -176,8 +180,10 @@ EXPORT int cuStreamGetPriority(void* stream, int* priority) {
 }
 EXPORT int cuStreamDestroy_v2(void* stream) {
   hang_if_asked("cuStreamDestroy_v2");
+  if (stream == nullptr || stream_error(stream) == kInvalidHandle) return kInvalidHandle;
   const std::lock_guard lock(streams().mutex);
-  if (streams().live.erase(stream) == 0) return kInvalidHandle;
+  streams().live.erase(stream);
+  streams().destroyed.insert(stream);
   --stream_of(stream).queue.streams;
   --counts().streams;
   return kCudaSuccess;
@@ -197,6 +203,8 @@ EXPORT int cuStreamBeginCapture_v2(void* stream, int mode) {
   RETURN_ERROR_OF(stream_error(stream));
   const auto capture = std::make_shared<Capture>();
   capture->mode = mode;
+  capture->device = stream_of(stream).device;
+  capture->is_on_blocking_stream = stream_of(stream).is_blocking;
   capture->thread = std::this_thread::get_id();
   stream_of(stream).capture = capture;
   const std::lock_guard lock(captures().mutex);
@@ -204,6 +212,7 @@ EXPORT int cuStreamBeginCapture_v2(void* stream, int mode) {
   return kCudaSuccess;
 }
 EXPORT int cuStreamEndCapture(void* stream, void** graph) {
+  RETURN_ERROR_OF(stream_error(stream));
   const auto capture = std::exchange(stream_of(stream).capture, nullptr);
   *graph = nullptr;
   if (!capture) return kInvalidValue;
@@ -214,6 +223,7 @@ EXPORT int cuStreamEndCapture(void* stream, void** graph) {
 }
 EXPORT int cuStreamIsCapturing(void* stream, int* status) {
   RETURN_ERROR_OF(stream_error(stream));
+  if (stream == nullptr && blocking_stream_captures()) return kCaptureImplicit;
   const auto capture = stream_of(stream).captures();
   *status = !capture ? 0 : capture->is_invalid ? 2 : 1;
   return kCudaSuccess;

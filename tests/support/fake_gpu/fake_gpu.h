@@ -40,6 +40,7 @@ inline constexpr int kAlreadyRegistered = 712;
 inline constexpr int kNotRegistered = 713;
 inline constexpr int kCaptureUnsupported = 900;
 inline constexpr int kCaptureInvalidated = 901;
+inline constexpr int kCaptureImplicit = 906;
 inline constexpr int kCapturedEvent = 907;
 
 // Runs the actions of all streams that share it, one after the other, in the order in which they were pushed. So an
@@ -64,6 +65,8 @@ class HardwareQueue {
 // Represents a stream that captures its work into a graph, or a capture that has ended.
 struct Capture {
   int mode = 0;
+  int device = 0;
+  bool is_on_blocking_stream = false;
   std::thread::id thread;
   std::atomic<bool> is_invalid = false;
   std::atomic<bool> has_ended = false;
@@ -79,13 +82,15 @@ struct Stream {
   const int device;
   HardwareQueue& queue;
   int priority = 0;
+  bool is_blocking = false;          // waits for the default stream
   std::shared_ptr<Capture> capture;  // the latest capture that the stream was a part of
 };
 
 // Returns the stream of a handle; null is the default stream of the current device.
 Stream& stream_of(void* handle);
-// Returns false if the handle is no stream, or if the stream was destroyed.
-bool is_stream(void* handle);
+// Returns the error of a call that uses this stream. With a destroyed stream CUDA may do anything, so the simulation
+// aborts the process, and names the function that called this one.
+int stream_error(void* handle, const char* function = __builtin_FUNCTION());
 
 // Returns the error that every call returns now: there is no current context, or the device has a sticky error.
 int context_error();

@@ -15,12 +15,6 @@ using namespace fake_gpu;
 
 namespace {
 
-// Returns the error of a call that uses this stream.
-int stream_error(void* stream) {
-  if (const int error = context_error(); error != kCudaSuccess) return error;
-  return is_stream(stream) ? kCudaSuccess : kInvalidHandle;
-}
-
 // Returns the error of a call that may block, or that changes the device's memory.
 int unsafe_call_error() {
   const int error = context_error();

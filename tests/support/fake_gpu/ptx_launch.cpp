@@ -50,7 +50,7 @@ EXPORT int cuLaunchKernel(void* function, unsigned blocks, unsigned blocks_y, un
                           unsigned threads_y, unsigned threads_z, unsigned, void* stream, void** parameters,
                           void** extra) {
   constexpr unsigned kMostThreads = 1024;
-  if (const int error = context_error(); error != kSuccess) return error;
+  if (const int error = stream_error(stream); error != kSuccess) return error;
   const bool has_shape = blocks_y == 1 && blocks_z == 1 && threads_y == 1 && threads_z == 1;
   if (function == nullptr || blocks == 0 || threads == 0 || threads > kMostThreads || !has_shape || extra != nullptr) {
     return kInvalidValue;

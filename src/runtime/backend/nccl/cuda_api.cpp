@@ -26,7 +26,6 @@ constexpr unsigned kHostPortable = 1;  // page-locked for every context of the p
 constexpr unsigned kHostMapped = 2;
 constexpr CudaStatus kAlreadyRegistered = 712;
 constexpr int kAttributeDeviceOrdinal = 9;
-constexpr CudaStatus kInvalidValue = 1;
 
 // Functions that find() returned may be null.
 struct CudaFunctions : SharedLibrary {
@@ -148,7 +147,7 @@ CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
     device = kNoCudaDevice;
     const CudaStatus status = f->pointer_get_attribute(&device, kAttributeDeviceOrdinal, address(memory));
     if (device < 0) device = kNoCudaDevice;
-    return status == kInvalidValue ? kCudaSuccess : status;
+    return status == kCudaInvalidValue ? kCudaSuccess : status;
   };
   api.create_stream = [f](CudaStreamHandle& stream) {
     int least = 0;

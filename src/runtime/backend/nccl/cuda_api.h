@@ -14,9 +14,12 @@ namespace ddp::internal {
 // This is CUresult as a number.
 using CudaStatus = int;
 inline constexpr CudaStatus kCudaSuccess = 0;
-inline constexpr CudaStatus kCudaInvalidHandle = 400;
+inline constexpr CudaStatus kCudaInvalidValue = 1;
 inline constexpr CudaStatus kCudaOutOfMemory = 2;
+inline constexpr CudaStatus kCudaInvalidHandle = 400;
 inline constexpr CudaStatus kCudaNotReady = 600;
+inline constexpr CudaStatus kCudaContextIsDestroyed = 709;
+inline constexpr CudaStatus kCudaCaptureImplicit = 906;  // the default stream cannot be used while another one captures
 inline constexpr int kCudaCaptureRelaxed = 2;
 
 // cudaStream_t and CUstream are the same; null is the default stream.

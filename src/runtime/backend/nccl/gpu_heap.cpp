@@ -11,11 +11,11 @@
 #include <deque>
 #include <iterator>
 #include <mutex>
-#include <set>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "runtime/backend/nccl/followed_streams.h"
 #include "runtime/limits.h"
 
 namespace ddp::internal {
@@ -42,7 +42,8 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
         rank_(rank),
         look_(std::move(look)),
         events_(cuda_),
-        copies_(cuda_) {
+        copies_(cuda_),
+        streams_(cuda_, events_) {
     // allocate() clears memory there, and may end by an exception of look() before that is done.
     follow(copies_.handle());
   }
@@ -50,6 +51,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   // No block is in use, because each block keeps the state alive. Freeing may wait for the device, so another thread
   // does it.
   ~State() {
+    if (is_lost_) return;
     cuda_.set_device(device_);
     try {
       std::thread([libraries = libraries_, device = device_, slabs = std::move(slabs_)] {
@@ -69,19 +71,29 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   }
   void follow(CudaStreamHandle stream) {
     const std::lock_guard lock(mutex_);
-    streams_.insert(stream);
+    streams_.follow(stream);
   }
-  void forget(CudaStreamHandle stream) {
+
+  bool forget(CudaStreamHandle stream) {
+    std::deque<Waiting> lost;
     const std::lock_guard lock(mutex_);
-    streams_.erase(stream);
+    if (!streams_.follows(stream)) return true;
+    try {
+      const GpuScope scope(cuda_, device_);
+      const auto mark = streams_.forget(stream);
+      if (!mark) return false;
+      for (Waiting& waiting : waiting_) waiting.work.end(stream, *mark);
+    } catch (const std::exception&) {
+      streams_.drop(stream);
+      lost = lose();
+    }
+    return true;
   }
 
   void retire(std::unique_ptr<CudaStream> stream) {
-    const std::shared_ptr<CudaStream> kept(stream.release(), [self = shared_from_this()](CudaStream* retired) {
-      self->forget(retired->handle());
-      delete retired;
-    });
-    after_streams([kept] { return true; });
+    const std::shared_ptr<CudaStream> kept(std::move(stream));
+    forget(kept->handle());
+    after_streams([kept] { return true; }, kept->handle());
   }
 
   void wait_for(CudaStreamHandle stream) {
@@ -90,9 +102,9 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     events_.finish(stream, look_);
   }
 
-  std::shared_ptr<void> allocate(std::size_t bytes) {
+  std::shared_ptr<void> allocate(std::size_t bytes, std::optional<CudaStreamHandle> only) {
     const GpuScope scope(cuda_, device_);
-    std::shared_ptr<void> memory = bytes <= kLargestSmall ? small_block(bytes) : own_block(bytes);
+    std::shared_ptr<void> memory = bytes <= kLargestSmall ? small_block(bytes, only) : own_block(bytes, only);
     require_cuda(cuda_, cuda_.zero_async(memory.get(), std::max<std::size_t>(bytes, 1), copies_.handle()),
                  "clear memory");
     events_.finish(copies_.handle(), look_);
@@ -115,21 +127,25 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   }
 
   // Must not throw, because destructors call it.
-  void after_streams(HeapTask task) {
+  void after_streams(HeapTask task, std::optional<CudaStreamHandle> only = {}) {
     bool begins = false;
-    Waiting waiting{std::move(task), {}, {}};
+    std::deque<Waiting> lost;
+    Waiting waiting{std::move(task), {}};
     try {
       const GpuScope scope(cuda_, device_);
       const std::lock_guard lock(mutex_);
-      waiting.unmarked.assign(streams_.begin(), streams_.end());
-      mark(waiting);
+      if (is_lost_) return;
+      waiting.work = only ? streams_.work({copies_.handle(), *only}) : streams_.work();
       waiting_.push_back(std::move(waiting));
       begins = !std::exchange(is_serving_, true);
       if (begins) std::thread([self = shared_from_this()] { self->serve(); }).detach();
     } catch (const std::exception&) {
-      // The GPU is lost, or no thread can be started. The memory stays with the process, or until the next call.
       const std::lock_guard lock(mutex_);
-      if (begins) is_serving_ = false;
+      if (begins) {
+        is_serving_ = false;  // no thread can be started, so the memory stays until the next call
+      } else {
+        lost = lose();
+      }
     }
   }
 
@@ -144,37 +160,14 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
  private:
   struct Waiting {
     HeapTask task;
-    std::vector<CudaEventHandle> events;     // the work that the streams held
-    std::vector<CudaStreamHandle> unmarked;  // streams that capture; they are asked again
+    StreamWork work;
   };
 
-  // Marks the work that is on the streams now. A stream that was destroyed has no work that could be asked for.
-  void mark(Waiting& waiting) {
-    std::vector<CudaStreamHandle> later;
-    for (const CudaStreamHandle stream : waiting.unmarked) {
-      bool captures = false;
-      const CudaStatus status = cuda_.is_capturing(stream, captures);
-      if (status == kCudaInvalidHandle) {
-        streams_.erase(stream);
-      } else if (status != kCudaSuccess || captures) {
-        later.push_back(stream);
-      } else {
-        waiting.events.push_back(events_.record(stream));
-      }
-    }
-    waiting.unmarked = std::move(later);
-  }
-
-  bool is_done(Waiting& waiting) {
-    mark(waiting);
-    std::erase_if(waiting.events, [this](CudaEventHandle event) {
-      const CudaStatus status = cuda_.query_event(event);
-      if (status == kCudaNotReady) return false;
-      require_cuda(cuda_, status, "finish its work");
-      events_.put_back(event);
-      return true;
-    });
-    return waiting.events.empty() && waiting.unmarked.empty();
+  // After an error of the GPU nothing is freed, because a stream may still use it. The memory ends with the process.
+  // The caller holds the lock, and destroys the tasks without it.
+  std::deque<Waiting> lose() {
+    is_lost_ = true;
+    return std::exchange(waiting_, {});
   }
 
   // Runs on the heap's thread, until nothing waits.
@@ -188,7 +181,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
       while (!waiting_.empty()) {
         ready.clear();
         std::erase_if(waiting_, [&](Waiting& waiting) {
-          const bool done = is_done(waiting);
+          const bool done = streams_.is_done(waiting.work);
           if (done) ready.push_back(std::move(waiting));
           return done;
         });
@@ -201,15 +194,14 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
       }
       is_serving_ = false;
     } catch (const std::exception&) {
-      // After an error of the GPU, nothing can be freed. Its memory ends with the process.
       const std::lock_guard lock(mutex_);
-      lost.swap(waiting_);
+      lost = lose();
       is_serving_ = false;
     }
     swept_.notify_all();
   }
 
-  std::shared_ptr<void> small_block(std::size_t bytes) {
+  std::shared_ptr<void> small_block(std::size_t bytes, std::optional<CudaStreamHandle> only) {
     const std::size_t index = size_class(bytes);
     void* block = take_free_block(index);
     if (block == nullptr) {
@@ -222,12 +214,13 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
       block = free_blocks_[index].back();
       free_blocks_[index].pop_back();
     }
-    return {block, [self = shared_from_this(), index](void* pointer) {
-              self->after_streams([self, pointer, index] {
+    return {block, [self = shared_from_this(), index, only](void* pointer) {
+              const auto free = [self, pointer, index] {
                 const std::lock_guard lock(self->mutex_);
                 self->free_blocks_[index].push_back(pointer);
                 return true;
-              });
+              };
+              self->after_streams(free, only);
             }};
   }
 
@@ -239,9 +232,10 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     return block;
   }
 
-  std::shared_ptr<void> own_block(std::size_t bytes) {
+  std::shared_ptr<void> own_block(std::size_t bytes, std::optional<CudaStreamHandle> only) {
     auto [block, free] = driver_block(bytes);
-    return {block, [self = shared_from_this(), free = std::move(free)](void*) { self->after_streams(free); }};
+    return {block,
+            [self = shared_from_this(), free = std::move(free), only](void*) { self->after_streams(free, only); }};
   }
 
   // Returns memory of the driver, and the task that frees it.
@@ -296,9 +290,10 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   std::mutex mutex_;
   std::condition_variable swept_;
   RegisterMemory register_;
-  std::set<CudaStreamHandle> streams_;
+  FollowedStreams streams_;
   std::deque<Waiting> waiting_;
   bool is_serving_ = false;
+  bool is_lost_ = false;
   std::vector<HeapTask> slabs_;                     // each frees its slab
   std::array<std::vector<void*>, 16> free_blocks_;  // by size class
 };
@@ -318,8 +313,8 @@ void GpuHeap::follow(CudaStreamHandle stream) {
   state_->follow(stream);
 }
 
-void GpuHeap::forget(CudaStreamHandle stream) {
-  state_->forget(stream);
+bool GpuHeap::forget(CudaStreamHandle stream) {
+  return state_->forget(stream);
 }
 
 void GpuHeap::retire(std::unique_ptr<CudaStream> stream) {
@@ -330,8 +325,8 @@ void GpuHeap::wait_for(CudaStreamHandle stream) {
   state_->wait_for(stream);
 }
 
-std::shared_ptr<void> GpuHeap::allocate(std::size_t bytes) {
-  return state_->allocate(bytes);
+std::shared_ptr<void> GpuHeap::allocate(std::size_t bytes, std::optional<CudaStreamHandle> only) {
+  return state_->allocate(bytes, only);
 }
 
 std::shared_ptr<void> GpuHeap::allocate_pinned(std::size_t bytes) {

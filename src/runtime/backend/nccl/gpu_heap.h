@@ -26,27 +26,29 @@ using RegisterMemory = std::function<HeapTask(void* memory, std::size_t bytes)>;
 // Memory may outlive the heap's group. Any thread may call any function.
 class GpuHeap {
  public:
-  // allocate() and wait_for() call `look` again and again while they wait for the GPU. The function may throw. Errors
-  // name the rank.
+  // allocate() and wait_for() call `look` again and again while they wait for the GPU. The function may throw. It must
+  // not keep the group's other objects alive, because memory may outlive the group. Errors name the rank.
   GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look,
           std::optional<int> rank = {});
 
   // Memory that is allocated later is registered with it. An empty function ends that.
   void register_with(RegisterMemory function);
 
-  // Work on this stream may use the heap's memory until forget(). A program's stream that is destroyed needs no
-  // forget().
+  // Work on this stream may use the heap's memory. The stream must not be destroyed before forget().
   void follow(CudaStreamHandle stream);
-  void forget(CudaStreamHandle stream);
-  // Forgets the stream, and destroys it, when its work is done. Does not wait for that.
+  // The heap does not use the stream's handle any more. Memory that is given back later waits for the work that the
+  // stream holds now. Returns false, and continues to follow the stream, if it captures a CUDA graph. Does not throw.
+  bool forget(CudaStreamHandle stream);
+  // Forgets the stream, and destroys it when its work is done. Does not wait for that.
   void retire(std::unique_ptr<CudaStream> stream);
 
   // Follows the stream, and blocks until the work that is on it now is done. A program's stream may hold any amount of
   // work, so this wait has no limit of its own.
   void wait_for(CudaStreamHandle stream);
 
-  // Returns zeroed memory of the GPU. Throws `unavailable` if there is too little.
-  std::shared_ptr<void> allocate(std::size_t bytes);
+  // Returns zeroed memory of the GPU. If `only` is given, the owner uses it on no other stream, so that it waits for
+  // this one only when it is given back. Throws `unavailable` if there is too little.
+  std::shared_ptr<void> allocate(std::size_t bytes, std::optional<CudaStreamHandle> only = {});
   // Returns zeroed, page-locked memory of the host.
   std::shared_ptr<void> allocate_pinned(std::size_t bytes);
   // Carries out the task on the heap's thread, when the work that the streams hold now is done.

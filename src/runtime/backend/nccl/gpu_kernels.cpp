@@ -288,4 +288,9 @@ void GpuKernels::replace_columns(const MatrixShape& shape, const ConstBuffer& fa
          std::uint64_t{shape.columns}, std::uint64_t{shape.rank});
 }
 
+void GpuKernels::forget(Stream stream) {
+  const std::lock_guard lock(mutex_);
+  scratch_.erase(stream.handle());
+}
+
 }  // namespace ddp::internal

@@ -45,6 +45,7 @@ class GpuKernels : public GpuMath {
               Stream stream) override;
   void orthonormalise(const MatrixShape& shape, const Buffer& p, Stream stream) override;
   void replace_columns(const MatrixShape& shape, const ConstBuffer& fallback, const Buffer& q, Stream stream) override;
+  void forget(Stream stream) override;
 
  private:
   // Holds intermediate results of the functions on one stream. The stream's order protects them.

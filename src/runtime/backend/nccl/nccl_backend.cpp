@@ -367,8 +367,19 @@ std::unique_ptr<SideStream> NcclBackend::side_stream() {
 
 // The kernels are loaded when they are needed, because the driver compiles them at their first use on a computer.
 GpuMath* NcclBackend::gpu_math() {
-  std::call_once(math_is_made_, [this] { math_ = GpuKernels::load(libraries_, device_, heap_); });
+  std::call_once(math_is_made_, [this] {
+    math_ = GpuKernels::load(libraries_, device_, heap_);
+    math_in_use_ = math_.get();
+  });
   return math_.get();
+}
+
+// Loading the kernels would wait for the GPU.
+void NcclBackend::forget(Stream stream) {
+  if (GpuMath* math = math_in_use_; math != nullptr) math->forget(stream);
+  if (heap_->forget(stream.handle())) return;
+  throw Error(ErrorKind::invalid_argument,
+              "forget: the stream captures a CUDA graph. End the capture, and call it again");
 }
 
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {

@@ -58,6 +58,7 @@ class NcclBackend : public Backend {
   std::shared_ptr<void> allocate_pinned(std::size_t bytes) override;
   void copy(const Buffer& to, const ConstBuffer& from, Stream before) override;
   void zero(const Buffer& buffer, Stream stream) override;
+  void forget(Stream stream) override;
   std::unique_ptr<SideStream> side_stream() override;
   GpuMath* gpu_math() override;
   std::shared_ptr<void> register_buffer(const Buffer& buffer) override;
@@ -111,8 +112,9 @@ class NcclBackend : public Backend {
   const std::shared_ptr<FirstFailure> failure_ = std::make_shared<FirstFailure>();
   std::shared_ptr<GpuHeap> heap_;
   std::once_flag math_is_made_;
-  std::unique_ptr<GpuMath> math_;  // null if the driver cannot load the kernels
-  std::mutex mutex_;               // protects the maps
+  std::unique_ptr<GpuMath> math_;           // null if the driver cannot load the kernels
+  std::atomic<GpuMath*> math_in_use_ = {};  // null until it is made
+  std::mutex mutex_;                        // protects the maps
   std::shared_ptr<NcclLane> collectives_;
   std::map<std::pair<Operation, int>, std::unique_ptr<NcclLane>> transfers_;  // by operation and peer
   // These kinds of operations have run. The first operation of a kind makes NCCL connect the ranks, which waits for

@@ -32,8 +32,8 @@ NcclLane::NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<Nccl
   heap_->follow(stream_.handle());
 }
 
-// The memory is given back first, while the heap follows the stream. If NCCL hangs, the stream is never done, so the
-// memory stays with the process, and so does the stream.
+// The memory is given back first, while the stream exists. If NCCL hangs, the stream is never done, so the memory stays
+// with the process, and so does the stream.
 NcclLane::~NcclLane() {
   for (const auto& [sequence, event] : begun_) events_.put_back(event);
   communicator_->abort();
@@ -47,7 +47,7 @@ NcclLane::~NcclLane() {
 std::byte* NcclLane::scratch(std::size_t bytes) {
   if (bytes > scratch_bytes_) {
     const std::size_t wanted = std::max(bytes, 2 * scratch_bytes_);
-    scratch_ = heap_->allocate(wanted);
+    scratch_ = heap_->allocate(wanted, stream_.handle());
     scratch_bytes_ = wanted;
   }
   return static_cast<std::byte*>(scratch_.get());
@@ -68,7 +68,7 @@ void NcclLane::begin(std::span<const Call* const> calls, Launch launch) {
   RecordedEvents ready(events_);
   RecordedEvents done(events_);
   for (const Call* call : calls) {
-    if (call->operation == Operation::barrier && !token_) token_ = heap_->allocate(1);
+    if (call->operation == Operation::barrier && !token_) token_ = heap_->allocate(1, stream_.handle());
     if (const CudaEventHandle event = wait_for_stream_of(*call); event != nullptr) ready.all.push_back(event);
     for (NcclStep& step : nccl_steps(*call, rank_, size_, token_.get())) steps.push_back(step);
   }

@@ -147,6 +147,8 @@ TEST_CASE("C: memory is zeroed and aligned, and outlives its group") {
     CHECK(ddp_allocate_pinned(world.group(), 10, &pinned) == DDP_OK);
     CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
     for (int i = 0; i < 100; ++i) CHECK(static_cast<char*>(memory)[i] == 0);
+    CHECK(ddp_forget_stream(world.group(), nullptr) == DDP_OK);  // this group has no GPU
+    CHECK(ddp_forget_stream(nullptr, nullptr) == DDP_ERROR_INVALID_ARGUMENT);
     void* nothing = memory;
     CHECK(ddp_allocate(world.group(), 0, DDP_DEVICE_CPU, &nothing) == DDP_OK);
     CHECK(nothing == nullptr);

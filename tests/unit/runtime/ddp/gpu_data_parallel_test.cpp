@@ -30,7 +30,7 @@ struct GpuModel {
   explicit GpuModel(ProcessGroup& group_)
       : group(group_),
         cuda(gpu_libraries()->cuda),
-        stream(cuda),
+        stream(group),
         weight(group.allocate(kWeight, DataType::f32, DeviceType::cuda)),
         bias(group.allocate(kBias, DataType::f32, DeviceType::cuda)),
         parameters{{"weight", weight, {static_cast<std::int64_t>(kWeight)}},
@@ -60,7 +60,7 @@ struct GpuModel {
 
   ProcessGroup& group;
   const CudaApi cuda;
-  CudaStream stream;
+  ProgramStream stream;
   Memory weight;
   Memory bias;
   std::vector<Tensor> parameters;
@@ -138,7 +138,7 @@ TEST_CASE("gradients in gpu memory are averaged in the order of the program's st
 TEST_CASE("gradients of one step may come from several streams") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
-    const CudaStream other(model.cuda);
+    const ProgramStream other(self.group());
     DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
     FrameworkAdapter adapter(data_parallel);
     const Stream streams[] = {Stream::from_handle(model.stream.handle()), Stream::from_handle(other.handle())};

@@ -43,7 +43,7 @@ void train(ProcessGroup& group, int steps, const std::function<void(int step)>& 
   constexpr std::size_t kWeight = 3000;
   constexpr std::size_t kBias = 17;
   const CudaApi cuda = gpu_libraries()->cuda;
-  CudaStream stream(cuda);
+  ProgramStream stream(group);
   const Stream on = Stream::from_handle(stream.handle());
   const Memory weight = group.allocate(kWeight, DataType::f32, DeviceType::cuda);
   const Memory bias = group.allocate(kBias, DataType::f32, DeviceType::cuda);

@@ -133,7 +133,7 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
     self.group().all_reduce(values.memory, ReduceOp::average).wait();  // this is #1
     if (self.rank() == 1) until([&] { return place_0.gpu_started == 2; });
     require(place_0.gpu_finished <= 1, "the GPU has finished what no rank has called");
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     Work work =
         self.group().all_reduce(values.memory, ReduceOp::average, {.stream = Stream::from_handle(stream.handle())});
     require(work.wait_for(kPatience), "it is not done");

@@ -23,7 +23,7 @@ TEST_CASE("waiting for an operation on a stream does not hold the host up") {
   std::atomic<int> right = 0;
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1.0f + static_cast<float>(self.rank())});
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     // The first operation of a kind connects the ranks, and is waited for.
     self.group().all_reduce(values.memory, ReduceOp::average).wait();
     if (self.rank() == 1) rank_0_has_waited.wait();
@@ -47,7 +47,7 @@ TEST_CASE("an operation begins after what its stream holds") {
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const std::vector<float> written(1 << 20, 1.0f);
     const GpuFloats values(self.group(), std::vector<float>(written.size()));
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     values.cuda.copy_async(values.memory.buffer().data, written.data(), written.size() * sizeof(float),
                            stream.handle());
     Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});
@@ -65,7 +65,7 @@ TEST_CASE("host memory with a stream is read after what the stream holds") {
     const Memory memory = self.group().allocate_pinned(written.size(), DataType::f32);
     const std::span<float> values(static_cast<float*>(memory.data()), written.size());
     const CudaApi cuda = gpu_libraries()->cuda;
-    CudaStream stream(cuda);
+    ProgramStream stream(self.group());
     cuda.copy_async(values.data(), written.data(), values.size_bytes(), stream.handle());
     self.group().all_reduce(memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())}).wait();
     if (std::ranges::all_of(values, [](float value) { return value == 6.0f; })) ++right;
@@ -79,7 +79,7 @@ TEST_CASE("what nccl cannot reduce is read after what the stream holds") {
     const std::vector<std::int16_t> written(1 << 18, 5);
     const Memory values = self.group().allocate(written.size(), DataType::i16, DeviceType::cuda);
     const CudaApi cuda = gpu_libraries()->cuda;
-    CudaStream stream(cuda);
+    ProgramStream stream(self.group());
     cuda.copy_async(values.buffer().data, written.data(), values.buffer().bytes(), stream.handle());
     self.group().all_reduce(values, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())}).wait();
     std::vector<std::int16_t> sums(written.size());
@@ -92,7 +92,7 @@ TEST_CASE("what nccl cannot reduce is read after what the stream holds") {
 TEST_CASE("a failure of an operation that only a stream waits for breaks the group") {
   const auto ended = ranks_over(gpu_libraries(), 2, 2s).outcomes([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     self.group().all_reduce(values.memory).wait();
     if (self.rank() == 1) return self.waits_for(1);
     Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});
@@ -154,7 +154,7 @@ TEST_CASE("values go both ways between two ranks at once and on streams") {
     for (int turn = 0; turn < 3; ++turn) {
       const GpuFloats given(self.group(), std::vector<float>(100'000, static_cast<float>(self.rank() + turn)));
       const GpuFloats taken(self.group(), std::vector<float>(100'000));
-      CudaStream stream(given.cuda);
+      ProgramStream stream(self.group());
       Work sent = self.group().send(given.memory, other, {.stream = Stream::from_handle(stream.handle())});
       Work received = self.group().recv(taken.memory, other, {.stream = Stream::from_handle(stream.handle())});
       sent.wait();
@@ -174,7 +174,7 @@ TEST_CASE("a host that need not wait for an operation looks seldom whether it is
   };
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     self.group().all_reduce(values.memory).wait();
     HeldStream held(stream.handle());
     Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});

@@ -25,7 +25,8 @@ namespace {
 // Captures what is put on a stream, as a program does that makes a CUDA graph.
 class GraphCapture {
  public:
-  GraphCapture(const CudaStream& stream, int mode) : stream_(stream.handle()) {
+  template <typename Holder>
+  GraphCapture(const Holder& stream, int mode) : stream_(stream.handle()) {
     require(gpu_function<int(void*, int)>("cuStreamBeginCapture_v2")(stream_, mode) == kCudaSuccess, "no capture");
   }
   // Returns whether the capture was not disturbed.
@@ -45,8 +46,8 @@ constexpr int kGlobalCapture = 0;
 TEST_CASE("a program may capture a graph while a collective is in flight") {
   ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    CudaStream stream(values.cuda);
-    CudaStream captured(values.cuda);
+    ProgramStream stream(self.group());
+    ProgramStream captured(self.group());
     self.group().all_reduce(values.memory, ReduceOp::average).wait();
     std::optional<HeldStream> held(stream.handle());
     GraphCapture capture(captured, kGlobalCapture);
@@ -67,7 +68,7 @@ TEST_CASE("a program may capture a graph while a collective is in flight") {
 TEST_CASE("a collective on a stream that captures a graph is refused and harms nothing") {
   ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    CudaStream captured(values.cuda);
+    ProgramStream captured(self.group());
     const CallOptions on_captured{.stream = Stream::from_handle(captured.handle())};
     self.group().all_reduce(values.memory, ReduceOp::average).wait();
     GraphCapture capture(captured, kGlobalCapture);
@@ -103,7 +104,7 @@ TEST_CASE("a stream that means another one on each thread is refused by every ca
 TEST_CASE("a copy waits for its stream as long as that takes and ends when the group is aborted") {
   ranks_over(gpu_libraries(), 1).all_succeed([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     HeldStream held(stream.handle());
     std::thread control([&] { self.group().abort(); });
     std::vector<float> host(1);
@@ -122,7 +123,7 @@ TEST_CASE("a copy that an abort ends names the operation's failure that led to i
   };
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     const Stream on = Stream::from_handle(stream.handle());
     self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = on}).wait();
     HeldStream held(stream.handle());
@@ -236,7 +237,7 @@ TEST_CASE("memory of a group may be given back while a stream still reads it") {
     std::optional<GpuFloats> values(std::in_place, self.group(), std::vector<float>(1 << 20, 1));
     const GpuFloats kept(self.group(), std::vector<float>(1 << 20));
     const CudaApi cuda = values->cuda;
-    CudaStream stream(cuda);
+    ProgramStream stream(self.group());
     const CallOptions on_stream{.stream = Stream::from_handle(stream.handle())};
     self.group().all_reduce(values->memory, ReduceOp::sum, on_stream).wait();
     HeldStream held(stream.handle());
@@ -253,11 +254,34 @@ TEST_CASE("memory of a group may be given back while a stream still reads it") {
   });
 }
 
+TEST_CASE("a program may destroy a stream that the group has forgotten") {
+  ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1, 2, 3});
+    for (int round = 0; round < 3; ++round) {
+      CudaStream stream(values.cuda);
+      const Stream on = Stream::from_handle(stream.handle());
+      self.group().all_reduce(values.memory, ReduceOp::average, {.stream = on}).wait();
+      // The kernels have memory of their own for each stream.
+      GpuMath* math = self.group().core().backend().gpu_math();
+      const ConstBuffer all = values.memory.buffer();
+      require(math->are_finite({&all, 1}, on), "the values are finite");
+      GraphCapture capture(stream, kGlobalCapture);
+      const RankOutcome refused = outcome_of([&] { self.group().forget(on); });
+      require(refused.kind == ErrorKind::invalid_argument, refused.message);
+      require(capture.end(), "the capture was disturbed");
+      self.group().forget(on);
+      self.group().forget(on);  // it is unknown now
+    }
+    self.group().finalize();
+    self.group().forget(nullptr);
+  });
+}
+
 TEST_CASE("page-locked memory is given back at once while the gpu waits for a rank") {
   std::latch freed(1);
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     const CallOptions on_stream{.stream = Stream::from_handle(stream.handle())};
     self.group().all_reduce(values.memory).wait();
     std::optional<Memory> pinned(self.group().allocate_pinned(1000, DataType::f32));
