@@ -19,9 +19,6 @@ namespace {
 
 // The code polls this long for a communicator's change of state before it sleeps. These are not hot paths.
 constexpr std::chrono::milliseconds kConnectSpin{1};
-// A killed process with many threads takes a while to disappear.
-constexpr std::chrono::milliseconds kReasonLook{100};
-constexpr std::chrono::seconds kStoreIsLate{1};  // normally the store answers within milliseconds
 constexpr const char* kSplitDeed = "the ranks cannot split their NCCL communicator";
 
 // Holds one element of the type, as NCCL reads it.
@@ -105,73 +102,7 @@ auto on_own_thread(const NcclMembers& members, Function function) {
   return result;
 }
 
-// Runs a request on a separate thread, while this thread checks for lost ranks. If the store has died with a rank, the
-// request waits until the store's own timeout, so its thread is left behind. If the store fails, that error is reported
-// only if no rank is lost. A lost rank would be the reason.
-template <typename Request>
-auto look_around_during(const NcclMembers& members, Request request) {
-  std::packaged_task<decltype(request())()> task(std::move(request));
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
-  const auto begun = std::chrono::steady_clock::now();
-  while (result.wait_for(limits::kStoreLook) != std::future_status::ready) {
-    members.look_around();
-    // The store is lost with the rank that serves it, which need not be a member.
-    const bool is_late = std::chrono::steady_clock::now() - begun > kStoreIsLate;
-    if (is_late && members.all_ranks) members.all_ranks->look();
-  }
-  try {
-    return result.get();
-  } catch (const Error&) {
-    members.look_for_the_reason();
-    throw;
-  }
-}
-
 }  // namespace
-
-void NcclMembers::look_around() const {
-  if (*aborted) throw Error(ErrorKind::aborted, "the process group was aborted");
-  if (peers) peers->look();
-}
-
-void NcclMembers::look_for_the_reason() const {
-  const auto end = std::chrono::steady_clock::now() + kReasonLook;
-  while (all_ranks && std::chrono::steady_clock::now() < end) {
-    all_ranks->look();
-    std::this_thread::sleep_for(limits::kPeerLook);
-  }
-}
-
-NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& store, const std::string& key,
-                         const NcclMembers& members) {
-  NcclUniqueId id{};
-  if (members.rank == 0) {
-    if (const NcclResult result = nccl.get_unique_id(id); result != NcclResult::success) {
-      throw Error(ErrorKind::internal, "NCCL cannot create a unique id (" + nccl.error_string(result) + "; " +
-                                           nccl.last_error(nullptr) + ")");
-    }
-    look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
-    return id;
-  }
-  // The code polls, because a wait in the store could not check for lost ranks.
-  const auto end = std::chrono::steady_clock::now() + members.timeout;
-  while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
-    members.look_around();
-    if (std::chrono::steady_clock::now() > end) {
-      throw Error(ErrorKind::timeout, "no NCCL id arrived within " + base::human_duration(members.timeout));
-    }
-    std::this_thread::sleep_for(limits::kStoreLook);
-  }
-  const std::string value = look_around_during(members, [=] { return store->get(key); });
-  if (value.size() != id.size()) {
-    throw Error(ErrorKind::mismatch, "another rank sent an NCCL id of " + std::to_string(value.size()) +
-                                         " bytes, not " + std::to_string(id.size()) +
-                                         ": the ranks run different programs");
-  }
-  std::copy(value.begin(), value.end(), id.begin());
-  return id;
-}
 
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)
     : nccl_(nccl), members_(members) {

@@ -10,7 +10,6 @@
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/gpu_libraries.h"
-#include "support/node_groups.h"
 
 using namespace std::chrono_literals;
 using namespace ddp;
@@ -50,33 +49,7 @@ struct Setup {
   }
 };
 
-// Simulates the store of a rank that has ended: a request returns only when the caller no longer needs it.
-class LostStore : public Store {
- public:
-  void set(const std::string&, std::string_view) override {}
-  std::string get(const std::string&) override { return ""; }
-  std::int64_t add(const std::string&, std::int64_t) override { return 0; }
-  std::string compare_set(const std::string&, std::string_view, std::string_view) override { return ""; }
-  bool check(std::span<const std::string>) override {
-    std::this_thread::sleep_for(10s);
-    return false;
-  }
-  bool delete_key(const std::string&) override { return false; }
-};
-
 }  // namespace
-
-TEST_CASE("a store that is lost with a rank which is no member does not hold the members") {
-  Setup setup;
-  const auto groups = meet_on_one_node(3);
-  const auto member = std::make_shared<PeerWatch>(groups[0], 1);
-  const auto all = std::make_shared<PeerWatch>(groups[0]);
-  groups[2]->say_failed();
-  expect_error(ErrorKind::peer_lost, {"rank 2 has exited or failed"}, [&] {
-    agree_on_id(setup.nccl, std::make_shared<LostStore>(), "id",
-                NcclMembers{1, 2, 0, kPatience, kPatience, nullptr, &setup.aborted, member, all});
-  });
-}
 
 TEST_CASE("a communicator that nccl refuses to make is not aborted because there is none") {
   Setup setup;
