@@ -3,6 +3,7 @@
 //   ddplaunch --nproc_per_node=2 gpu_job collectives    every operation, type and reduction against a reference
 //   ddplaunch --nproc_per_node=2 gpu_job groups         many groups at once, and transfers in both directions
 //   ddplaunch gpu_job capture                           a stream is captured while a collective is in flight
+//   ddplaunch --nproc_per_node=2 gpu_job leave          all ranks but the last one end early, without finalize()
 //   ddplaunch --nproc_per_node=2 gpu_job FAULT          trains; in the middle, the last rank has the fault:
 //                                                       illegal, endless, kill, stop or exit
 //
@@ -10,9 +11,12 @@
 // the GPU cannot do the task.
 #include <ddp/ddp.h>
 
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
@@ -195,6 +199,40 @@ int check_capture(ddp::ProcessGroup& world, const Driver& driver) {
   return began == 0 && ended == 0 && is_refused && synchronized == 0 ? kOk : 1;
 }
 
+// What a rank does on its own GPU needs no other rank.
+int work_alone(ddp::ProcessGroup& world, const Driver&) {
+  constexpr int kTries = 20;
+  const ddp::Memory values = world.allocate(1024, ddp::DataType::f32, ddp::DeviceType::cuda);
+  world.all_reduce(values).wait();
+  if (world.rank() != world.size() - 1) return kOk;
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  int failures = 0;
+  std::string failure;
+  const auto attempt = [&](auto&& call) {
+    try {
+      call();
+    } catch (const ddp::Error& error) {
+      ++failures;
+      failure = error.what();
+    }
+  };
+  std::vector<float> host(values.size());
+  for (int i = 0; i < kTries; ++i) {
+    attempt([&] { static_cast<void>(world.allocate(1024, ddp::DataType::f32, ddp::DeviceType::cuda)); });
+    attempt([&] { world.copy(host, values); });
+  }
+  const std::string path = std::filesystem::temp_directory_path() / ("gpu_job." + std::to_string(::getpid()));
+  attempt([&] {
+    const int own = world.rank();
+    const ddp::ProcessGroup alone = world.new_group({&own, 1}, "alone");
+    ddp::CheckpointFile(path, alone).save(std::vector<ddp::Tensor>{{"values", values, {1024}}}, {});
+  });
+  std::filesystem::remove(path);
+  std::printf("{\"task\": \"leave\", \"calls\": %d, \"failures\": %d}\n", 2 * kTries + 1, failures);
+  if (failures > 0) throw std::runtime_error(failure);
+  return kOk;
+}
+
 using Fault = void (*)(const Kernels&, Handle stream);
 const std::map<std::string, Fault> kFaults = {
     {"illegal", [](const Kernels& kernels, Handle stream) { kernels.write(stream, kNoMemory); }},
@@ -228,10 +266,10 @@ int run(const std::string& task) {
   const Driver driver;
   if (kFaults.contains(task)) return train_until_fault(world, driver, task);
   const std::map<std::string, int (*)(ddp::ProcessGroup&, const Driver&)> tasks = {
-      {"collectives", check_collectives}, {"groups", run_groups}, {"capture", check_capture}};
+      {"collectives", check_collectives}, {"groups", run_groups}, {"capture", check_capture}, {"leave", work_alone}};
   if (!tasks.contains(task)) throw std::runtime_error("no task is called " + task);
   const int result = tasks.at(task)(world, driver);
-  world.finalize();
+  if (task != "leave") world.finalize();
   return result;
 }
 

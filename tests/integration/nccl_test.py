@@ -59,6 +59,13 @@ def communicators_block_if_a_variable_says_so() -> None:
     assert done.returncode != 0 and "unhandled system error" in done.stderr, done
 
 
+def a_rank_that_ends_first_breaks_no_local_call_of_the_others() -> None:
+    # The memory of the first rank's group is still being freed when its process ends.
+    for _ in range(3):
+        done = launch("-q", "--nproc_per_node=2", BIN / "gpu_job", "leave", DDP_BACKEND="nccl", FAKE_GPU_DELAY="5000")
+        assert done.returncode == 0 and '"failures": 0' in done.stdout, done
+
+
 def without_a_gpu_the_reason_is_told() -> None:
     done = bench("nccl", FAKE_GPU_COUNT="0")
     assert done.returncode != 0 and "CUDA_ERROR_NO_DEVICE" in done.stderr, done
@@ -72,6 +79,7 @@ if __name__ == "__main__":
     for check in [a_gpu_for_each_rank_is_taken_without_being_asked_for, every_collective_on_gpu_memory_is_right,
                   a_first_collective_that_fails_is_told_with_what_to_try,
                   nccl_that_does_not_work_is_replaced_only_if_the_user_said_by_what,
-                  communicators_block_if_a_variable_says_so, without_a_gpu_the_reason_is_told]:
+                  communicators_block_if_a_variable_says_so,
+                  a_rank_that_ends_first_breaks_no_local_call_of_the_others, without_a_gpu_the_reason_is_told]:
         check()
         print(f"ok: {check.__name__.replace('_', ' ')}")

@@ -61,6 +61,10 @@ std::uint64_t identity_of(std::string_view place, std::uint64_t within) {
 
 GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> backend)
     : description_(std::move(description)),
+      leaving_(nullptr,
+               [node = description_.options.node_group](void*) {
+                 if (node) node->say_left();
+               }),
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
       progress_(std::make_shared<GroupProgress>(page(), description_.is_shown, description_.name, description_.identity,

@@ -109,6 +109,7 @@ class GroupCore {
   std::optional<wire::Fault> due_fault(Operation operation);
 
   const GroupDescription description_;
+  const std::shared_ptr<void> leaving_;     // its end says that this rank has left, after the members below
   const std::shared_ptr<Backend> backend_;  // shared with the operations under way
   const std::string backend_name_;
   const std::shared_ptr<GroupProgress> progress_;

@@ -55,9 +55,8 @@ GroupRunner::GroupRunner(const GroupDescription& description, std::shared_ptr<Ba
 bool GroupRunner::begin(std::span<const Call* const> calls) {
   std::vector<const Call*> moving;
   for (const Call* call : calls) {
-    const bool is_collective = !is_transfer(call->operation);
-    if (is_collective) guarded(*call, [&] { show(*call); });
-    if (is_collective && compares_all_) return false;
+    guarded(*call, [&] { show(*call); });
+    if (!is_transfer(call->operation) && compares_all_) return false;
     if (!moves_nothing(*call)) moving.push_back(call);
   }
   if (moving.empty()) return false;
@@ -71,13 +70,12 @@ bool GroupRunner::begin(std::span<const Call* const> calls) {
 
 void GroupRunner::run(const Call& call) {
   guarded(call, [&] {
-    if (!is_transfer(call.operation)) {
-      show(call);
-      if (compares_all_) compare_all(call);
-    }
+    show(call);
+    if (!is_transfer(call.operation) && compares_all_) compare_all(call);
     progress_->started(call);
     if (!moves_nothing(call)) backend_->run(call);
   });
+  if (NodeChannel::Side* side = side_of(call); side != nullptr) side->done = call.sequence;
   if (node_ && !is_transfer(call.operation)) node_->own_area().done = call.sequence;
   if (progress_->records(call)) {
     if (const auto span = backend_->gpu_span(call)) progress_->ran_on_gpu(call, span->begin, span->end);
@@ -94,9 +92,22 @@ OperationError::Operation GroupRunner::identify(const Call& call) const {
   return {group_, rank_, std::string(to_string(call.operation)), call.sequence};
 }
 
+// Returns where this rank shows its side of the transfer. Returns null for collectives, and if the peer is on another
+// node.
+NodeChannel::Side* GroupRunner::side_of(const Call& transfer) const {
+  if (!node_ || !is_transfer(transfer.operation) || !node_->holds(transfer.peer)) return nullptr;
+  const std::size_t peer = node_->index_of(transfer.peer);
+  return transfer.operation == Operation::send ? &node_->channel(node_->own(), peer).sends
+                                               : &node_->channel(peer, node_->own()).receives;
+}
+
 void GroupRunner::show(const Call& call) {
   if (!node_ || shown_ >= call.sequence) return;
   shown_ = call.sequence;
+  if (is_transfer(call.operation)) {
+    if (NodeChannel::Side* side = side_of(call); side != nullptr) side->called = call.sequence;
+    return;
+  }
   show_call(*node_, call);
   node_->own_area().shown.store(call.sequence, std::memory_order_release);
   if (!compares_all_) compare_calls(*node_, call);

@@ -14,6 +14,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/call/call.h"
 #include "runtime/group/operation_queue.h"
+#include "runtime/peers/node_area.h"
 #include "runtime/progress/group_progress.h"
 
 namespace ddp::internal {
@@ -43,6 +44,7 @@ class GroupRunner : public CallRunner {
   struct Statement;
 
   void show(const Call& call);
+  NodeChannel::Side* side_of(const Call& transfer) const;
   void compare_all(const Call& call);
   void require_parts_fit(std::span<const Statement> all) const;
 

@@ -11,7 +11,7 @@
 namespace ddp::internal {
 
 inline constexpr std::uint32_t kNodeAreaMagic = 0x41504444;  // "DDPA"
-inline constexpr std::uint32_t kNodeAreaVersion = 4;
+inline constexpr std::uint32_t kNodeAreaVersion = 5;
 inline constexpr std::size_t kCallRecords = 64;
 // Larger groups do not compare the counts of their parts before a call.
 inline constexpr std::size_t kComparedParts = 16;
@@ -63,10 +63,19 @@ struct NodeChannel {
     std::uint32_t type = 0;
   };
 
+  // Holds the sequences of one side's newest operation that was called, and of the newest one that is complete.
+  struct Side {
+    std::atomic<std::uint64_t> called = 0;
+    std::atomic<std::uint64_t> done = 0;
+  };
+
   SharedCounter filled;   // raised by the owner
   SharedCounter emptied;  // raised by the receiver
   std::array<Message, 2> messages;
+  Side sends;     // written by the owner
+  Side receives;  // written by the receiver
 };
+static_assert(sizeof(NodeChannel) == 192);
 
 struct NodeArea {
   std::uint32_t magic = kNodeAreaMagic;

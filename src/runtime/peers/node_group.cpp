@@ -155,7 +155,10 @@ void NodeGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono:
 }
 
 NodeGroup::~NodeGroup() {
-  if (own_ >= memories_.size() || !memories_[own_]) return;
+  if (own_ < memories_.size() && memories_[own_]) say_left();
+}
+
+void NodeGroup::say_left() const {
   RankState working = RankState::working;
   own_area().state.compare_exchange_strong(working, RankState::left);
 }
@@ -186,6 +189,16 @@ bool NodeGroup::one_process() const {
 bool NodeGroup::has_done_all(std::size_t index) const {
   const std::uint64_t called = own_area().shown;
   return called > 0 && area(index).done >= called;
+}
+
+bool NodeGroup::has_taken_all(std::size_t index) const {
+  const NodeChannel& to = channel(own_, index);
+  return to.sends.called > 0 && to.receives.done >= to.sends.called;
+}
+
+bool NodeGroup::has_given_all(std::size_t index) const {
+  const NodeChannel& from = channel(index, own_);
+  return from.receives.called > 0 && from.sends.done >= from.receives.called;
 }
 
 }  // namespace ddp::internal

@@ -76,7 +76,13 @@ class NodeGroup {
   bool ended(std::size_t index) const { return area(index).state == RankState::left || links_->gone(index); }
   // Returns whether the rank has completed every collective that this rank has called.
   bool has_done_all(std::size_t index) const;
+  // Returns whether the rank has completed its recv for every send to it that this rank has called.
+  bool has_taken_all(std::size_t index) const;
+  // Returns whether the rank has completed its send for every recv from it that this rank has called.
+  bool has_given_all(std::size_t index) const;
   void say_failed() const { own_area().state = RankState::failed; }
+  // Tells the other ranks that this rank has left in order, unless it has failed. The destructor does the same.
+  void say_left() const;
 
   // Sets a counter of this rank, wakes the threads that wait for it, and counts on the status page that data were
   // passed on.

@@ -6,6 +6,15 @@
 
 namespace ddp::internal {
 
+// A peer may have left, failed in a later operation, or died after it had done its part.
+bool PeerWatch::has_done_its_part(std::size_t index) const {
+  if (operation_ == Operation::send) return node_->has_taken_all(index);
+  if (operation_ == Operation::recv) return node_->has_given_all(index);
+  // A rank that died without a report may have served the store.
+  if (!operation_ && node_->area(index).state == RankState::working) return false;
+  return node_->has_done_all(index);
+}
+
 void PeerWatch::look() {
   if (!node_) return;
   const auto now = std::chrono::steady_clock::now();
@@ -19,10 +28,8 @@ void PeerWatch::look() {
     const int rank = node_->rank_of(index);
     if (index == node_->own() || (only_ >= 0 && rank != only_) || !node_->gone(index)) continue;
     const auto since = gone_since_.emplace(index, now).first->second;
-    // A peer that left in order, or failed in a later collective, may have done its part before.
+    if (has_done_its_part(index)) continue;
     const bool left = node_->area(index).state == RankState::left;
-    const bool said_so = left || node_->area(index).state == RankState::failed;
-    if (said_so && only_ < 0 && node_->has_done_all(index)) continue;
     if (now - since < (left ? limits::kLeftPeerGrace : limits::kLostPeerGrace)) continue;
     throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + (left ? " has left" : " has exited or failed"),
                 rank);

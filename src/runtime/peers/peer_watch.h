@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include "runtime/call/call.h"
 #include "runtime/peers/node_group.h"
 
 namespace ddp::internal {
@@ -17,16 +19,23 @@ namespace ddp::internal {
 // Any thread may use it.
 class DDP_EXPORT PeerWatch {  // exported for plug-ins
  public:
-  // `only` is the one rank to check, or -1 for all ranks of this node.
-  explicit PeerWatch(std::shared_ptr<NodeGroup> node, int only = -1) : node_(std::move(node)), only_(only) {}
+  // Watches all ranks of this node, for a wait that needs the ranks themselves.
+  explicit PeerWatch(std::shared_ptr<NodeGroup> node) : node_(std::move(node)) {}
+  // Watches the ranks that such operations need: `peer` for send and recv, otherwise all ranks of this node. A rank
+  // that has completed all of these operations that this rank has called is no loss, however it ended.
+  PeerWatch(std::shared_ptr<NodeGroup> node, Operation operation, int peer = -1)
+      : node_(std::move(node)), operation_(operation), only_(is_transfer(operation) ? peer : -1) {}
 
   // Throws `peer_lost` if a rank has been gone for so long that its data would have arrived by now. The call is cheap,
   // because it checks no more often than is useful.
   void look();
 
  private:
+  bool has_done_its_part(std::size_t index) const;
+
   const std::shared_ptr<NodeGroup> node_;
-  const int only_;
+  const std::optional<Operation> operation_ = {};
+  const int only_ = -1;  // the one rank to check, or -1
   std::mutex mutex_;
   std::chrono::steady_clock::time_point next_look_ = std::chrono::steady_clock::now();
   std::map<std::size_t, std::chrono::steady_clock::time_point> gone_since_;

@@ -15,6 +15,24 @@ void in_pieces(std::size_t bytes, std::size_t piece, Action&& action) {
   for (std::size_t first = 0; first < bytes; first += piece) action(first, std::min(piece, bytes - first));
 }
 
+// As with NCCL, the buffer belongs to the receiver. So a sender is done when the last piece is in it, and may leave.
+void give(Comm& comm, int to, const void* data, std::size_t bytes) {
+  Meeting::Pair& pair = comm.meeting->pairs[comm.rank][to];
+  in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
+    comm.until([&] { return pair.filled == pair.emptied; });
+    std::memcpy(comm.meeting->pair_slots[comm.rank][to], static_cast<const std::byte*>(data) + first, piece);
+    ++pair.filled;
+  });
+}
+void take(Comm& comm, int from, void* data, std::size_t bytes) {
+  Meeting::Pair& pair = comm.meeting->pairs[from][comm.rank];
+  in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
+    comm.until([&] { return pair.filled != pair.emptied; });
+    std::memcpy(static_cast<std::byte*>(data) + first, comm.meeting->pair_slots[from][comm.rank], piece);
+    ++pair.emptied;
+  });
+}
+
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -250,14 +268,11 @@ EXPORT int ncclBroadcast(const void* send, void* receive, std::size_t count, int
   return add(handle, stream,
              {[=](Comm& comm) {
                 comm.require_use(comm.rank == root ? send : receive, bytes);
-                in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
-                  if (comm.rank == root) {
-                    std::memcpy(comm.slot(root), static_cast<const std::byte*>(send) + first, piece);
-                  }
-                  comm.barrier();
-                  std::memcpy(static_cast<std::byte*>(receive) + first, comm.slot(root), piece);
-                  comm.barrier();
-                });
+                if (comm.rank != root) return take(comm, root, receive, bytes);
+                if (receive != send) std::memcpy(receive, send, bytes);
+                for (int rank = 0; rank < comm.size; ++rank) {
+                  if (rank != root) give(comm, rank, send, bytes);
+                }
               },
               fake_gpu::broadcast});
 }
@@ -283,27 +298,14 @@ EXPORT int ncclSend(const void* send, std::size_t count, int type, int peer, voi
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream, {[=](Comm& comm) {
                comm.require_use(send, bytes);
-               Meeting::Pair& pair = comm.meeting->pairs[comm.rank][peer];
-               std::byte* slot = comm.meeting->pair_slots[comm.rank][peer];
-               in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
-                 comm.until([&] { return pair.filled == pair.emptied; });
-                 std::memcpy(slot, static_cast<const std::byte*>(send) + first, piece);
-                 ++pair.filled;
-               });
-               comm.until([&] { return pair.filled == pair.emptied; });
+               give(comm, peer, send, bytes);
              }});
 }
 EXPORT int ncclRecv(void* receive, std::size_t count, int type, int peer, void* handle, void* stream) {
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream, {[=](Comm& comm) {
                comm.require_use(receive, bytes);
-               Meeting::Pair& pair = comm.meeting->pairs[peer][comm.rank];
-               const std::byte* slot = comm.meeting->pair_slots[peer][comm.rank];
-               in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
-                 comm.until([&] { return pair.filled != pair.emptied; });
-                 std::memcpy(static_cast<std::byte*>(receive) + first, slot, piece);
-                 ++pair.emptied;
-               });
+               take(comm, peer, receive, bytes);
              }});
 }
 EXPORT int ncclMemAlloc(void** memory, std::size_t bytes) {

@@ -74,7 +74,7 @@ class MpiBackend : public Backend {
  private:
   void carry_out(const Call& call) {
     if (!is_transfer(call.operation)) scratch_.clear();
-    PeerWatch peers(options_.node_group, is_transfer(call.operation) ? call.peer : -1);
+    PeerWatch peers(options_.node_group, call.operation, call.peer);
     const MpiWait wait(call.timeout, to_string(call.operation), &peers, &aborted_);
     switch (call.operation) {
       case Operation::all_reduce:

@@ -72,9 +72,10 @@ NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> s
       device_(device),
       heap_(std::make_shared<GpuHeap>(
           libraries_, device_,
-          [members = members(options_.rank, options_.size), failure = failure_] {
-            if (*members.aborted) throw failure->aborted();
-            members.look_around();
+          // What this rank does on its own GPU needs no other rank. If a stream waits for one that is lost, the
+          // operation on the stream fails, and the group is aborted.
+          [aborted = &aborted_, failure = failure_] {
+            if (*aborted) throw failure->aborted();
           },
           options_.rank)) {}
 
@@ -111,7 +112,7 @@ NcclBackend::~NcclBackend() {
 }
 
 // `peer` is the only other rank of the group that is a member. It is -1 if all ranks are members.
-NcclMembers NcclBackend::members(int rank, int size, int peer) const {
+NcclMembers NcclBackend::members(int rank, int size, Operation operation, int peer) const {
   return {rank,
           size,
           device_,
@@ -123,7 +124,7 @@ NcclMembers NcclBackend::members(int rank, int size, int peer) const {
             libraries->cuda.exchange_capture_mode(mode);
           },
           &aborted_,
-          std::make_shared<PeerWatch>(options_.node_group, peer),
+          std::make_shared<PeerWatch>(options_.node_group, operation, peer),
           std::make_shared<PeerWatch>(options_.node_group)};
 }
 
@@ -146,7 +147,7 @@ NcclLane& NcclBackend::made_lane_of(const Call& call) {
   const bool sends = call.operation == Operation::send;
   const int from = sends ? options_.rank : call.peer;
   const int to = sends ? call.peer : options_.rank;
-  NcclMembers pair = members(sends ? 0 : 1, 2, call.peer);
+  NcclMembers pair = members(sends ? 0 : 1, 2, call.operation, call.peer);
   pair.timeout = call.timeout;
   auto lane = make_lane("nccl/id/" + std::to_string(from) + "-" + std::to_string(to), pair);
   const std::lock_guard lock(mutex_);

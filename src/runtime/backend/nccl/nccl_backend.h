@@ -89,7 +89,8 @@ class NcclBackend : public Backend {
   };
 
   void register_memory();
-  NcclMembers members(int rank, int size, int peer = -1) const;
+  // Describes the ranks that run such operations.
+  NcclMembers members(int rank, int size, Operation operation = Operation::all_reduce, int peer = -1) const;
   std::unique_ptr<NcclLane> make_lane(const std::string& key, const NcclMembers& members);
   // Returns null if that communicator does not exist yet.
   NcclLane* lane_of(const Call& call);

@@ -16,7 +16,7 @@ using namespace ddp::test;
 TEST_CASE("a rank that failed is found after a while and named") {
   const auto groups = meet_on_one_node(3);
   PeerWatch watch(groups[0]);
-  PeerWatch of_rank_1(groups[0], 1);
+  PeerWatch of_rank_1(groups[0], Operation::recv, 1);
   watch.look();
   groups[2]->say_failed();
   expect_error(ErrorKind::peer_lost, {"rank 2 has exited or failed"}, [&] {
@@ -48,6 +48,41 @@ TEST_CASE("a rank that left is lost but for those whose collectives it has compl
   CHECK(is_lost());  // the call was dropped
   other.done = 3;
   CHECK_FALSE(is_lost(std::chrono::steady_clock::now() + 2 * limits::kLeftPeerGrace));
+}
+
+TEST_CASE("a rank that died is lost but for those whose operations it has completed") {
+  auto groups = meet_on_one_node(2);
+  const auto operation = GENERATE(Operation::all_reduce, Operation::send, Operation::recv);
+  // Returns where a rank shows such operations to the other one.
+  const auto show = [&](std::size_t rank, std::uint64_t called, std::uint64_t done) {
+    if (operation == Operation::all_reduce) {
+      groups[0]->area(rank).shown = called;
+      groups[0]->area(rank).done = done;
+      return;
+    }
+    const bool sends = (operation == Operation::send) == (rank == 0);
+    NodeChannel& channel = groups[0]->channel(sends ? rank : 1 - rank, sends ? 1 - rank : rank);
+    (sends ? channel.sends : channel.receives).called = called;
+    (sends ? channel.sends : channel.receives).done = done;
+  };
+  const auto is_lost = [&](PeerWatch watch, std::chrono::steady_clock::duration within) {
+    try {
+      const auto end = std::chrono::steady_clock::now() + within;
+      while (std::chrono::steady_clock::now() < end) watch.look();
+      return false;
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::peer_lost;
+    }
+  };
+  groups[1].reset();
+  groups[0]->area(1).state = RankState::working;
+  CHECK(is_lost({groups[0], operation, 1}, kPatience));  // this rank has called nothing, so it connects
+  show(0, 3, 2);
+  show(1, 3, 2);
+  CHECK(is_lost({groups[0], operation, 1}, kPatience));
+  show(1, 3, 3);
+  CHECK_FALSE(is_lost({groups[0], operation, 1}, 10 * limits::kLostPeerGrace));
+  CHECK(is_lost(PeerWatch(groups[0]), kPatience));  // a wait that needs the rank itself
 }
 
 TEST_CASE("a rank of another node is lost when the launcher says so") {

@@ -37,7 +37,7 @@ class LostStore : public Store {
 TEST_CASE("a store that is lost with a rank which is no member does not hold the members") {
   std::atomic<bool> aborted = false;
   const auto groups = meet_on_one_node(3);
-  const auto member = std::make_shared<PeerWatch>(groups[0], 1);
+  const auto member = std::make_shared<PeerWatch>(groups[0], Operation::recv, 1);
   const auto all = std::make_shared<PeerWatch>(groups[0]);
   groups[2]->say_failed();
   expect_error(ErrorKind::peer_lost, {"rank 2 has exited or failed"}, [&] {

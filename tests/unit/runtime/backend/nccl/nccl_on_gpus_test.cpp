@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/limits.h"
 #include "support/catch.h"
 #include "support/deadline.h"
 #include "support/gpu_ranks.h"
@@ -291,6 +292,35 @@ TEST_CASE("page-locked memory is given back at once while the gpu waits for a ra
     pinned.reset();
     if (self.rank() == 0) freed.count_down();
     require(work.wait_for(kPatience), "it is not done");
+  });
+}
+
+TEST_CASE("a rank that is late gets what another one sent and broadcast before it left") {
+  ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
+    const GpuFloats sent(self.group(), {self.rank() == 0 ? 3.0F : 0.0F});
+    const GpuFloats broadcast(self.group(), {self.rank() == 0 ? 4.0F : 0.0F});
+    const auto transfer = [&](const CallOptions& options = {}) {
+      return self.rank() == 0 ? self.group().send(sent.memory, 1) : self.group().recv(sent.memory, 0, options);
+    };
+    transfer().wait();
+    self.group().broadcast(broadcast.memory, 0).wait();
+    if (self.rank() == 0) {
+      transfer().wait();
+      self.group().broadcast(broadcast.memory, 0).wait();
+      return self.leaves();
+    }
+    sent.set({0});
+    broadcast.set({0});
+    ProgramStream stream(self.group());
+    const CallOptions on_stream{.stream = stream.stream()};
+    std::optional<HeldStream> held(stream.handle());
+    Work received = transfer(on_stream);
+    Work taken = self.group().broadcast(broadcast.memory, 0, on_stream);
+    const bool ended = received.wait_for(2 * limits::kLeftPeerGrace) || taken.wait_for(0ms);
+    require(!ended, "the stream is held");
+    held.reset();
+    require(received.wait_for(kPatience) && taken.wait_for(kPatience), "they are not done");
+    require(sent.get()[0] == 3 && broadcast.get()[0] == 4, "the values are wrong");
   });
 }
 
