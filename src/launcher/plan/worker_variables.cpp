@@ -89,7 +89,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   // A GPU has 8 hardware queues by default, and further streams share them. A kernel that waits for another rank then
   // blocks what is queued behind it, which can be what that rank waits for. Python programs get no value, because
   // torchrun sets none and frameworks choose their own.
-  const bool wants_queues = has_gpus && plan.is_native_program;
+  const bool wants_queues = (has_gpus || plan.has_uncounted_gpus) && plan.is_native_program;
   if (wants_queues && !find_variable(plan.inherited_environment, env::kCudaConnections)) {
     variables.emplace(env::kCudaConnections, kMostCudaConnections);
   }

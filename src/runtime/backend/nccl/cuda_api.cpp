@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -226,9 +225,6 @@ CudaLibrary open_cuda(const char* file) {
   const std::string& obstacle = functions->obstacle();
   if (obstacle.find("No such file") != std::string::npos) return {{}, "no NVIDIA driver is installed here"};
   if (!obstacle.empty()) return {{}, "the NVIDIA driver cannot be used (" + obstacle + ")"};
-  // With the 8 hardware queues that are the default, a transfer may wait for another one that waits for this rank. The
-  // driver reads the variable when it is initialized. A program that has done that before keeps its own number.
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // NOLINT(concurrency-mt-unsafe)
   if (const CudaStatus status = functions->init(0); status != kCudaSuccess) {
     return {{}, "the NVIDIA driver cannot be initialized (" + name_of(*functions, status) + ")"};
   }

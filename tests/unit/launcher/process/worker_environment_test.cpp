@@ -358,6 +358,11 @@ TEST_CASE("native programs with gpus get as many hardware queues as there are") 
   CHECK(queues([](Situation&) {}) == "32");
   CHECK(queues([](Situation& s) { inherit(s, "CUDA_DEVICE_MAX_CONNECTIONS=1"); }) == "1");
   CHECK(queues([](Situation& s) { s.without_gpus().options.nproc_per_node = 2; }).empty());
+  const auto under_wsl2 = [](Situation& s) {
+    s.without_gpus().options.nproc_per_node = 2;
+    s.facts.has_uncounted_gpus = true;
+  };
+  CHECK(queues(under_wsl2) == "32");
   CHECK(queues([](Situation& s) { s.facts.runs_python = true; }).empty());
   CHECK(queues([](Situation& s) { s.mode(CompatibilityMode::native); }).empty());
   CHECK(queues([](Situation& s) {

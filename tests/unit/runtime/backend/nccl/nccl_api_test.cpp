@@ -1,6 +1,7 @@
 #include "runtime/backend/nccl/nccl_api.h"
 
 #include <cstdlib>
+#include <string>
 
 #include "runtime/backend/nccl/cuda_api.h"
 #include "support/catch.h"
@@ -26,6 +27,16 @@ TEST_CASE("an nccl that is too old is refused with the version that is needed") 
       ddp::internal::open_nccl((ddp::test::fake_gpu_directory() + "/libnccl.so.2").c_str());
   ::unsetenv("FAKE_NCCL_VERSION");
   CHECK(old.obstacle == "NCCL 2.18.5 is too old; 2.19.0 or newer is needed");
+}
+
+// Another thread may read the environment.
+TEST_CASE("a driver is opened without a change of the environment") {
+  const char* before = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const std::string kept = before == nullptr ? "" : before;
+  ::unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  CHECK(ddp::internal::open_cuda((ddp::test::fake_gpu_directory() + "/libcuda.so.1").c_str()).obstacle.empty());
+  CHECK(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS") == nullptr);
+  if (!kept.empty()) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", kept.c_str(), 1);
 }
 
 TEST_CASE("a driver without gpus does not start") {
