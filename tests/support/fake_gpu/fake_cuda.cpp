@@ -109,6 +109,10 @@ using namespace fake_gpu;
 EXPORT int cuInit(unsigned) {
   return device_count() > 0 ? kCudaSuccess : kNoDevice;
 }
+EXPORT int cuDriverGetVersion(int* version) {
+  *version = 12080;
+  return kCudaSuccess;
+}
 EXPORT int cuDeviceGetCount(int* count) {
   *count = device_count();
   return kCudaSuccess;

@@ -31,6 +31,7 @@ struct CudaFunctions : SharedLibrary {
   using SharedLibrary::SharedLibrary;
 
   CudaStatus (*init)(unsigned flags) = require("cuInit");
+  CudaStatus (*driver_get_version)(int* version) = find("cuDriverGetVersion");
   CudaStatus (*device_get_count)(int* count) = require("cuDeviceGetCount");
   CudaStatus (*device_get)(Device* device, int ordinal) = require("cuDeviceGet");
   CudaStatus (*device_get_bus_id)(char* text, int bytes, Device device) = require("cuDeviceGetPCIBusId");
@@ -122,6 +123,7 @@ CudaStatus launch(const CudaFunctions& f, CudaFunctionHandle function, unsigned 
 
 CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
   CudaApi api;
+  if (f->driver_get_version != nullptr) f->driver_get_version(&api.driver_version);
   api.device_count = [f](int& count) { return f->device_get_count(&count); };
   api.bus_id = [f](int ordinal, std::string& bus_id) {
     std::array<char, 32> text{};

@@ -37,6 +37,8 @@ struct KernelParameter {
 };
 
 struct CudaApi {
+  int driver_version = 0;  // the newest CUDA that the driver supports, such as 12060 for 12.6; 0 if unknown
+
   std::function<CudaStatus(int& count)> device_count;
   std::function<CudaStatus(int device, std::string& bus_id)> bus_id;
   // Finds the UUID of the GPU, or of the MIG slice. The function may be null.

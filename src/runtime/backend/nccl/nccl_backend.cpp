@@ -219,7 +219,7 @@ void NcclBackend::try_out(std::chrono::milliseconds timeout) {
   if (one != static_cast<float>(options_.size)) {
     throw Error(ErrorKind::internal, "the GPUs computed " + std::to_string(one) + " as the sum of " +
                                          std::to_string(options_.size) + " ones. " +
-                                         what_to_try(GpuSurroundings::look(true, false)));
+                                         what_to_try(GpuSurroundings::look(*libraries_, true, false)));
   }
 }
 
@@ -244,9 +244,10 @@ void NcclBackend::guarded(const Call& call, Action&& action) {
     if (!is_riddle || !first) throw;
     const std::size_t here = options_.node_group ? options_.node_group->size() : 1;
     const bool several_nodes = here < static_cast<std::size_t>(options_.size);
-    throw Error(error.kind(),
-                std::string(error.what()) + ". " + what_to_try(GpuSurroundings::look(here > 1, several_nodes)),
-                error.peer());
+    throw Error(
+        error.kind(),
+        std::string(error.what()) + ". " + what_to_try(GpuSurroundings::look(*libraries_, here > 1, several_nodes)),
+        error.peer());
   }
 }
 

@@ -4,6 +4,7 @@
 
 using Catch::Contains;
 using ddp::internal::GpuSurroundings;
+using ddp::internal::takes_host_memory_from_driver;
 using ddp::internal::what_to_try;
 
 TEST_CASE("ranks of one node are told of peer to peer access first and of the iommu that is on") {
@@ -31,6 +32,32 @@ TEST_CASE("little shared memory is named with how much is free") {
   here.shares_node = true;
   here.shm_free = std::uint64_t{12} << 20;
   CHECK_THAT(what_to_try(here), Contains("12 MiB are free here") && Contains("NCCL_SHM_DISABLE=1"));
+}
+
+TEST_CASE("if nccl gets host memory from the driver the size of /dev/shm matters only without that") {
+  GpuSurroundings here;
+  here.shares_node = true;
+  here.host_memory_from_driver = true;
+  here.shm_free = std::uint64_t{8} << 30;
+  CHECK_THAT(what_to_try(here), Contains("NCCL_CUMEM_HOST_ENABLE=0 (NCCL gets host memory from the driver") &&
+                                    Contains("--cap-add=SYS_NICE") && !Contains("/dev/shm"));
+  here.shm_free = std::uint64_t{12} << 20;
+  CHECK_THAT(what_to_try(here), Contains("with a larger /dev/shm, which NCCL then uses (12 MiB are free here)") &&
+                                    !Contains("NCCL_SHM_DISABLE"));
+  here.shm_disabled = true;
+  CHECK_THAT(what_to_try(here), !Contains("NCCL_CUMEM_HOST_ENABLE"));
+}
+
+TEST_CASE("nccl gets host memory from the driver from version 2.24 and cuda 12.6 on unless variables say otherwise") {
+  CHECK(takes_host_memory_from_driver(22400, 12060, "", ""));
+  CHECK(takes_host_memory_from_driver(22809, 13000, "1", "1"));
+  CHECK_FALSE(takes_host_memory_from_driver(22304, 12060, "", ""));
+  CHECK_FALSE(takes_host_memory_from_driver(22400, 12050, "", ""));
+  CHECK_FALSE(takes_host_memory_from_driver(22809, 13000, "0", ""));
+  CHECK_FALSE(takes_host_memory_from_driver(22809, 13000, "", "0"));
+  CHECK_FALSE(takes_host_memory_from_driver(22809, 0, "", "1"));  // the driver's version is unknown
+  CHECK(takes_host_memory_from_driver(22304, 12020, "", "1"));
+  CHECK_FALSE(takes_host_memory_from_driver(22203, 12060, "", "1"));
 }
 
 TEST_CASE("ranks of several nodes are told of the interface and of infiniband") {
