@@ -59,6 +59,13 @@ def communicators_block_if_a_variable_says_so() -> None:
     assert done.returncode != 0 and "unhandled system error" in done.stderr, done
 
 
+def one_address_for_all_communicators_is_refused() -> None:
+    done = bench("nccl", NCCL_COMM_ID="10.0.0.1:4000")
+    assert done.returncode != 0 and "NCCL_COMM_ID=10.0.0.1:4000 gives all NCCL communicators one address" in done.stderr, done
+    done = bench("nccl,gloo", NCCL_COMM_ID="10.0.0.1:4000")
+    assert done.returncode == 0 and '"backend": "gloo"' in done.stdout and "NCCL_COMM_ID" in done.stderr, done
+
+
 def a_rank_that_ends_first_breaks_no_local_call_of_the_others() -> None:
     # The memory of the first rank's group is still being freed when its process ends.
     for _ in range(3):
@@ -80,6 +87,7 @@ if __name__ == "__main__":
                   a_first_collective_that_fails_is_told_with_what_to_try,
                   nccl_that_does_not_work_is_replaced_only_if_the_user_said_by_what,
                   communicators_block_if_a_variable_says_so,
+                  one_address_for_all_communicators_is_refused,
                   a_rank_that_ends_first_breaks_no_local_call_of_the_others, without_a_gpu_the_reason_is_told]:
         check()
         print(f"ok: {check.__name__.replace('_', ' ')}")

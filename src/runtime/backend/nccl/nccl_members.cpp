@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <future>
 #include <string_view>
 #include <thread>
@@ -41,6 +42,16 @@ auto look_around_during(const NcclMembers& members, Request request) {
   }
 }
 
+// With this variable NCCL gives every communicator the same address, where a rank 0 listens. A group has several
+// communicators, with different ranks, so they would find each other.
+void refuse_common_address() {
+  const char* address = std::getenv("NCCL_COMM_ID");  // NOLINT(concurrency-mt-unsafe)
+  if (address == nullptr) return;
+  throw Error(ErrorKind::unavailable, "NCCL_COMM_ID=" + std::string(address) +
+                                          " gives all NCCL communicators one address. A group needs one for each. "
+                                          "Unset the variable; the ranks exchange the addresses themselves");
+}
+
 }  // namespace
 
 void NcclMembers::look_around() const {
@@ -59,8 +70,11 @@ void NcclMembers::look_for_the_reason() const {
 NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& store, const std::string& key,
                          const NcclMembers& members) {
   NcclUniqueId id{};
+  const NcclResult result = members.rank == 0 ? nccl.get_unique_id(id) : NcclResult::success;
+  // NCCL may have read the variable from its configuration file by now.
+  refuse_common_address();
   if (members.rank == 0) {
-    if (const NcclResult result = nccl.get_unique_id(id); result != NcclResult::success) {
+    if (result != NcclResult::success) {
       throw Error(ErrorKind::internal, "NCCL cannot create a unique id (" + nccl.error_string(result) + "; " +
                                            nccl.last_error(nullptr) + ")");
     }

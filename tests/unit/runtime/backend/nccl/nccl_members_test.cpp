@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include "support/catch.h"
@@ -44,4 +45,20 @@ TEST_CASE("a store that is lost with a rank which is no member does not hold the
     agree_on_id(gpu_libraries()->nccl, std::make_shared<LostStore>(), "id",
                 NcclMembers{1, 2, 0, kPatience, kPatience, nullptr, &aborted, member, all});
   });
+}
+
+TEST_CASE("one address for all communicators is refused on every rank") {
+  const int rank = GENERATE(0, 1);
+  std::atomic<bool> aborted = false;
+  const NcclMembers members{rank, 2, 0, kPatience, kPatience, nullptr, &aborted, nullptr, nullptr};
+  NcclApi nccl = gpu_libraries()->nccl;
+  // NCCL may find the variable in its configuration file, which it reads at its first call.
+  nccl.get_unique_id = [](NcclUniqueId&) {
+    ::setenv("NCCL_COMM_ID", "10.0.0.1:4000", 1);
+    return NcclResult::success;
+  };
+  if (rank == 1) ::setenv("NCCL_COMM_ID", "10.0.0.1:4000", 1);
+  expect_error(ErrorKind::unavailable, {"NCCL_COMM_ID=10.0.0.1:4000", "Unset the variable"},
+               [&] { agree_on_id(nccl, make_memory_store(kPatience), "id", members); });
+  ::unsetenv("NCCL_COMM_ID");
 }
