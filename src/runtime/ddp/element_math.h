@@ -52,7 +52,8 @@ class ElementMath {
 //
 // In GPU memory, a kernel scales the buffer on the stream, and the reduction is a plain sum. For another reduction of
 // floating-point values, NCCL does not use the switches that add in the network (NVLink SHARP). If the GPU's driver
-// cannot load the kernels, NCCL scales.
+// cannot load the kernels, NCCL scales. Values of f16 are rounded after the scaling, so the smallest of them become
+// subnormal or 0, as with PyTorch.
 ReduceOp prepare_mean(const ProcessGroup& group, const Buffer& buffer, double factor, Stream stream);
 
 }  // namespace ddp::internal
