@@ -60,6 +60,12 @@ std::vector<std::size_t> sizes_of(const std::string& option, const std::string& 
 
 }  // namespace
 
+int iterations_within(double seconds, double microseconds_per_call, int calls) {
+  constexpr double kLeast = 5;
+  constexpr double kMost = 20'000;
+  return static_cast<int>(std::clamp(seconds * 1e6 / std::max(microseconds_per_call * calls, 1.0), kLeast, kMost));
+}
+
 void declare_bench_options(CLI::App& app, BenchOptions& options) {
   app.option_defaults()->group(kGroup)->configurable(false);
   app.add_option("operation", CLI::callback_t([&options, known = options.operations](const CLI::results_t& words) {

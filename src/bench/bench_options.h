@@ -26,6 +26,9 @@ struct BenchOptions {
   bool json = false;
 };
 
+// Returns how often a measurement of `calls` calls fits into the time, with limits.
+int iterations_within(double seconds, double microseconds_per_call, int calls);
+
 // Declares the options at `app`, which fills `options` when it parses. Both must outlive the parsing. A wrong value
 // throws a CLI::ParseError whose text is for the user.
 void declare_bench_options(CLI::App& app, BenchOptions& options);

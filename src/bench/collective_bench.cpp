@@ -145,9 +145,8 @@ class Bench {
   double time(const Call& call) {
     group_.barrier().wait();
     const auto begin = Clock::now();
-    // On a GPU the calls follow each other without the host between them, as in nccl-tests.
     std::vector<ddp::Work> works;
-    for (int i = 0; i < (on_gpu() ? kGpuBatch : 1); ++i) works.push_back(call());
+    for (int i = 0; i < calls_per_iteration(); ++i) works.push_back(call());
     for (ddp::Work& work : works) work.wait();
     return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / static_cast<double>(works.size());
   }
@@ -158,7 +157,7 @@ class Bench {
     std::vector<double> once = {0};
     for (int i = 0; i < 3; ++i) once[0] = time(call);  // the first calls touch the memory
     group_.all_reduce(once, ddp::ReduceOp::max).wait();
-    return std::clamp(static_cast<int>(options_.seconds * 1e6 / std::max(once[0], 1.0)), 5, 20'000);
+    return ddp::bench::iterations_within(options_.seconds, once[0], calls_per_iteration());
   }
 
   double bus_factor(const std::string& operation) const {
@@ -167,8 +166,9 @@ class Bench {
     return operation == "all_reduce" ? 2 * (n - 1) / n : (n - 1) / n;
   }
 
+  // On a GPU the calls follow each other without the host between them, as in nccl-tests.
   static constexpr int kGpuBatch = 20;
-  bool on_gpu() const { return !options_.own_buffers && device_ == ddp::DeviceType::cuda; }
+  int calls_per_iteration() const { return !options_.own_buffers && device_ == ddp::DeviceType::cuda ? kGpuBatch : 1; }
 
   const ddp::ProcessGroup group_;
   const BenchOptions options_;

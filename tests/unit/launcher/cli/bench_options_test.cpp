@@ -112,3 +112,11 @@ TEST_CASE("options of a benchmark come from the command line alone") {
   CHECK(std::get<Options>(command).command == Words{"ddp_bench"});
   CHECK(std::get<Options>(command).warnings.at(0).starts_with("PET_SIZES has no effect"));
 }
+
+TEST_CASE("a measurement of several calls is repeated as often as all of them fit into the time") {
+  using ddp::bench::iterations_within;
+  CHECK(iterations_within(0.3, 1000, 1) == 300);
+  CHECK(iterations_within(0.3, 1000, 20) == 15);
+  CHECK(iterations_within(0.3, 1e6, 20) == 5);
+  CHECK(iterations_within(10, 0, 20) == 20'000);
+}
