@@ -4,6 +4,7 @@
 //   ddplaunch --nproc_per_node=2 gpu_job groups         many groups at once, and transfers in both directions
 //   ddplaunch gpu_job capture                           a stream is captured while a collective is in flight
 //   ddplaunch --nproc_per_node=2 gpu_job leave          all ranks but the last one end early, without finalize()
+//   ddplaunch gpu_job oom                               allocates memory until there is none
 //   ddplaunch --nproc_per_node=2 gpu_job FAULT          trains; in the middle, the last rank has the fault:
 //                                                       illegal, endless, kill, stop or exit
 //
@@ -233,6 +234,15 @@ int work_alone(ddp::ProcessGroup& world, const Driver&) {
   return kOk;
 }
 
+// Does not return on a real GPU: the allocation throws.
+int use_all_memory(ddp::ProcessGroup& world, const Driver&) {
+  std::vector<ddp::Memory> all;
+  for (int i = 0; i < 400; ++i) {
+    all.push_back(world.allocate(std::size_t{9} << 30, ddp::DataType::u8, ddp::DeviceType::cuda));
+  }
+  return kOk;
+}
+
 using Fault = void (*)(const Kernels&, Handle stream);
 const std::map<std::string, Fault> kFaults = {
     {"illegal", [](const Kernels& kernels, Handle stream) { kernels.write(stream, kNoMemory); }},
@@ -265,8 +275,11 @@ int run(const std::string& task) {
   if (world.backend() != "nccl") throw std::runtime_error("needs a GPU: " + world.backend_reason());
   const Driver driver;
   if (kFaults.contains(task)) return train_until_fault(world, driver, task);
-  const std::map<std::string, int (*)(ddp::ProcessGroup&, const Driver&)> tasks = {
-      {"collectives", check_collectives}, {"groups", run_groups}, {"capture", check_capture}, {"leave", work_alone}};
+  const std::map<std::string, int (*)(ddp::ProcessGroup&, const Driver&)> tasks = {{"collectives", check_collectives},
+                                                                                   {"groups", run_groups},
+                                                                                   {"capture", check_capture},
+                                                                                   {"leave", work_alone},
+                                                                                   {"oom", use_all_memory}};
   if (!tasks.contains(task)) throw std::runtime_error("no task is called " + task);
   const int result = tasks.at(task)(world, driver);
   if (task != "leave") world.finalize();

@@ -3,6 +3,8 @@
 //   gpu_probes blocking   how long each call takes while a kernel occupies the GPU: does it wait for the kernel?
 //   gpu_probes costs      what each call costs the host, and its operation the GPU
 //   gpu_probes unmap      ncclMemFree of memory that a queued kernel writes: a wait or a fault?
+//   gpu_probes stale CALL what the driver answers to the handle of a destroyed stream, which may be a crash. CALL is
+//                         capturing, record, wait, or reused (as capturing, after more streams were created)
 //
 // Prints one line of JSON per measurement. `status` is the driver's or NCCL's number; -1 means that the library does
 // not have the function. The exit code is 77 if the probe needs a kernel and none can run here.
@@ -309,6 +311,31 @@ int measure_unmap(Gpu& gpu, const ddp::gpu::Kernels& kernels) {
   return 0;
 }
 
+int measure_stale(Gpu& gpu, const std::string& what) {
+  gpu.memory = gpu.new_memory();
+  gpu.stream = gpu.new_stream();
+  gpu.driver.call("cuEventCreate", &gpu.event, kDisableTiming);
+  gpu.driver.call("cuMemsetD8Async", gpu.memory, static_cast<unsigned char>(1), kBytes, gpu.stream);
+  gpu.driver.call("cuStreamSynchronize", gpu.stream);
+  gpu.driver.call("cuStreamDestroy_v2", gpu.stream);
+  bool is_reused = false;
+  if (what == "reused") {
+    for (int i = 0; i < 64; ++i) is_reused = gpu.new_stream() == gpu.stream || is_reused;
+  }
+  int captures = -1;
+  int status = 0;
+  if (what == "record") {
+    status = gpu.driver.call("cuEventRecord", gpu.event, gpu.stream);
+  } else if (what == "wait") {
+    status = gpu.driver.call("cuStreamWaitEvent", gpu.stream, gpu.event, 0U);
+  } else {
+    status = gpu.driver.call("cuStreamIsCapturing", gpu.stream, &captures);
+  }
+  std::printf("{\"probe\": \"stale\", \"what\": \"%s\", \"status\": %d, \"captures\": %d, \"handle_is_reused\": %s}\n",
+              what.c_str(), status, captures, is_reused ? "true" : "false");
+  return 0;
+}
+
 void require(bool condition, const std::string& what) {
   if (condition) return;
   std::fprintf(stderr, "gpu_probes: %s\n", what.c_str());
@@ -319,13 +346,15 @@ void require(bool condition, const std::string& what) {
 
 int main(int argc, char** argv) {
   const std::string probe = argc > 1 ? argv[1] : "";
-  require(probe == "blocking" || probe == "costs" || probe == "unmap", "usage: gpu_probes blocking|costs|unmap");
+  require(probe == "blocking" || probe == "costs" || probe == "unmap" || (probe == "stale" && argc > 2),
+          "usage: gpu_probes blocking|costs|unmap|stale CALL");
   require(ddp::internal::cuda_library().obstacle.empty(), ddp::internal::cuda_library().obstacle);
   require(ddp::internal::nccl_library().obstacle.empty(), ddp::internal::nccl_library().obstacle);
   Gpu gpu;
   require(gpu.cuda.set_device(0) == ddp::internal::kCudaSuccess, "the GPU has no context");
   gpu.busy = gpu.new_stream();
   gpu.other = gpu.new_stream();
+  if (probe == "stale") return measure_stale(gpu, argv[2]);
   const ddp::gpu::Kernels kernels(gpu.driver);
   if (probe == "unmap") return measure_unmap(gpu, kernels);
   require(gpu.make_comm(gpu.comm) == 0, "NCCL makes no communicator of one rank");
