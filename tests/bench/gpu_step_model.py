@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts the calls of CUDA and NCCL in a step of data parallel training, and models their cost beside PyTorch's.
 
-    tests/bench/gpu_step_model.py build/release/bin [--gpu FOLDER] [--costs gpu_check.json] [--gigabytes 1]
+    tests/bench/gpu_step_model.py build/release/bin [--gpu FOLDER] [--costs results_b.jsonl] [--gigabytes 1]
                                   [--bucket-mebibytes 25] [--parameters 300] [--ranks 8] [--bus-gigabytes 370]
                                   [--json FILE] [--check]
 
@@ -72,7 +72,7 @@ class Cost(NamedTuple):
     host: float  # microseconds on the thread that calls
     gpu: float  # microseconds in the stream
     source: str
-    measured: str = ""  # the name in gpu_check.json
+    measured: str = ""  # the name in the results of gpu_check
 
 
 ASSUMED = "assumption"
@@ -98,11 +98,11 @@ MEMORY_GIGABYTES = 3350  # per second; NVIDIA's data sheet of the H100 SXM
 
 def measured_costs(file: pathlib.Path) -> dict[str, Cost]:
     """The costs, with what gpu_check has measured."""
-    report = json.loads(file.read_text())
-    if report["node"].get("simulated"):
+    results = [json.loads(line) for line in file.read_text().splitlines()]
+    probes = [result for result in results if result.get("probe") == "costs" and result["ok"]]
+    if any(probe["simulated"] for probe in probes):
         sys.exit(f"gpu_step_model: {file} is from the simulated GPU, whose times mean nothing")
-    figures = {result["figures"]["what"]: result["figures"] for result in report["results"]
-               if result["part"] == "costs" and "figures" in result and result["ok"]}
+    figures = {probe["figures"]["what"]: probe["figures"] for probe in probes}
     costs = dict(COSTS)
     for name, cost in COSTS.items():
         if cost.measured in figures:

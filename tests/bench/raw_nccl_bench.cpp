@@ -1,11 +1,13 @@
-// Measures NCCL without the runtime, by the method of nccl-tests: 20 collectives run one after the other on a stream,
-// then the host waits.
+// Measures NCCL without the runtime, by the method of nccl-tests: collectives run one after the other on a stream, then
+// the host waits.
 //
-//   raw_nccl_bench RANK RANKS ID_FILE BYTES...   all_reduce of f32; rank 0 makes ID_FILE
+//   ddplaunch --nproc_per_node=N raw_nccl_bench ID_FILE SECONDS BYTES...   all_reduce of f32; rank 0 makes ID_FILE
 //
-// Prints a line of JSON per size: {"bytes", "microseconds", "call_microseconds", "blocking"}. `call_microseconds` is
-// what a call costs the host. The functions are called through the tables that the runtime fills, as in the library.
-// The memory is registered, as that of ProcessGroup::allocate is.
+// A size takes about SECONDS, because ranks that share a GPU need milliseconds for each collective. Rank 0 prints a
+// line of JSON per size: {"bytes", "microseconds", "call_microseconds", "blocking", "rounds"}. `call_microseconds` is
+// what a call costs the host. Before the first and after the last size it prints the cost of the communicator:
+// {"seconds"} and
+// {"mebibytes"}. The functions are called through the tables that the runtime fills, as in the library.
 //
 // The communicator is nonblocking, as the runtime's are. NCCL_COMM_BLOCKING=1 makes it blocking, as PyTorch's and
 // nccl-tests' are.
@@ -16,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,24 +28,36 @@
 
 namespace {
 
+using namespace ddp::internal;
 using Clock = std::chrono::steady_clock;
-using ddp::internal::NcclResult;
 
-constexpr int kBatch = 20;
-constexpr int kRounds = 50;
+constexpr int kWarmUp = 2;
+constexpr int kMostRounds = 50;
+constexpr int kLeastRounds = 3;
+constexpr std::size_t kLarge = std::size_t{1} << 20;
 
-void require(bool condition, const char* what) {
+void require(bool condition, const std::string& what) {
   if (condition) return;
-  std::fprintf(stderr, "raw_nccl_bench: %s failed\n", what);
+  std::fprintf(stderr, "raw_nccl_bench: %s failed\n", what.c_str());
   std::exit(1);
 }
 
-double microseconds(Clock::duration time) {
-  return std::chrono::duration<double, std::micro>(time).count();
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-ddp::internal::NcclUniqueId agree(const ddp::internal::NcclApi& nccl, int rank, const std::string& file) {
-  ddp::internal::NcclUniqueId id{};
+int number(const char* variable, int otherwise) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+NcclUniqueId agree(const NcclApi& nccl, int rank, const std::string& file) {
+  NcclUniqueId id{};
   if (rank == 0) {
     require(nccl.get_unique_id(id) == NcclResult::success, "ncclGetUniqueId");
     std::ofstream(file + ".new", std::ios::binary).write(id.data(), static_cast<std::streamsize>(id.size()));
@@ -54,72 +69,122 @@ ddp::internal::NcclUniqueId agree(const ddp::internal::NcclApi& nccl, int rank, 
   return id;
 }
 
+// Holds a communicator and a stream of this rank.
+class Rank {
+ public:
+  Rank(const std::string& id_file, int rank, int ranks) : rank_(rank) {
+    int devices = 0;
+    cuda_.device_count(devices);
+    require(cuda_.set_device(devices > 1 ? rank : 0) == kCudaSuccess, "cuCtxSetCurrent");
+    std::size_t total = 0;
+    cuda_.memory_info(free_at_first_, total);
+    const NcclUniqueId id = agree(nccl_, rank, id_file);
+    const auto begin = Clock::now();
+    const NcclResult result = nccl_.init_rank(comm_, ranks, id, rank, nccl_.blocking);
+    // NCCL may set the handle after the call has returned.
+    while (result == NcclResult::in_progress && std::atomic_ref<NcclComm>(comm_).load() == nullptr) {
+      std::this_thread::yield();
+    }
+    require(comm_ != nullptr, "ncclCommInitRankConfig");
+    settle();
+    print("{\"ranks\": %d, \"blocking\": %s, \"seconds\": %.3f}\n", ranks, mode(), seconds_since(begin));
+    require(cuda_.create_stream(stream_) == kCudaSuccess && cuda_.create_event(event_) == kCudaSuccess, "CUDA");
+  }
+
+  void measure(std::size_t bytes, double seconds) {
+    void* memory = allocate(bytes);
+    const int batch = bytes > kLarge ? 4 : 20;
+    std::vector<double> calls;
+    std::vector<double> times;
+    // All ranks must make the same number of calls, so they agree on it after the warm-up.
+    int rounds = kWarmUp;
+    for (int round = 0; round < rounds; ++round) {
+      const auto begin = Clock::now();
+      for (int k = 0; k < batch; ++k) reduce(memory, bytes / 4, NcclOp::sum);
+      const double called = seconds_since(begin);
+      wait();
+      const double took = seconds_since(begin);
+      if (round == kWarmUp - 1) rounds += rounds_within(seconds, took);
+      if (round < kWarmUp) continue;
+      calls.push_back(called * 1e6 / batch);
+      times.push_back(took * 1e6 / batch);
+    }
+    print("{\"bytes\": %zu, \"microseconds\": %.3f, \"call_microseconds\": %.3f, \"blocking\": %s, \"rounds\": %zu}\n",
+          bytes, median(times), median(calls), mode(), times.size());
+    nccl_.release(memory);
+  }
+
+  void finish() {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    cuda_.memory_info(free, total);
+    const std::size_t used = free_at_first_ - std::min(free, free_at_first_);
+    print("{\"blocking\": %s, \"mebibytes\": %zu}\n", mode(), used >> 20);
+    nccl_.finalize(comm_);
+    settle();
+    nccl_.destroy(comm_);
+  }
+
+ private:
+  // Prints on rank 0, at once, because the program may be ended at its limit.
+  template <typename... Values>
+  void print(const char* format, Values... values) const {
+    if (rank_ != 0) return;
+    std::printf(format, values...);
+    std::fflush(stdout);
+  }
+  const char* mode() const { return nccl_.blocking ? "true" : "false"; }
+
+  void settle() {
+    NcclResult result{};
+    while ((result = nccl_.async_error(comm_)) == NcclResult::in_progress) std::this_thread::yield();
+    require(result == NcclResult::success, "NCCL");
+  }
+  void* allocate(std::size_t bytes) {
+    void* memory = nullptr;
+    require(nccl_.allocate(memory, bytes) == NcclResult::success, "ncclMemAlloc");
+    cuda_.zero_async(memory, bytes, stream_);
+    return memory;
+  }
+  void reduce(void* memory, std::size_t count, NcclOp op) {
+    const NcclResult result = nccl_.all_reduce(memory, memory, count, NcclType::f32, op, comm_, stream_);
+    if (result != NcclResult::success) settle();
+  }
+  void wait() {
+    cuda_.record_event(event_, stream_);
+    while (cuda_.query_event(event_) == kCudaNotReady) std::this_thread::yield();
+  }
+  // The slowest rank decides.
+  int rounds_within(double seconds, double of_a_round) {
+    auto slowest = static_cast<float>(of_a_round);
+    void* memory = allocate(sizeof slowest);
+    cuda_.copy_async(memory, &slowest, sizeof slowest, stream_);
+    reduce(memory, 1, NcclOp::max);
+    cuda_.copy_async(&slowest, memory, sizeof slowest, stream_);
+    wait();
+    nccl_.release(memory);
+    return static_cast<int>(
+        std::clamp(seconds / static_cast<double>(slowest), double{kLeastRounds}, double{kMostRounds}));
+  }
+
+  const CudaApi& cuda_ = cuda_library().api;
+  const NcclApi& nccl_ = nccl_library().api;
+  const int rank_;
+  std::size_t free_at_first_ = 0;
+  NcclComm comm_ = nullptr;
+  CudaStreamHandle stream_ = nullptr;
+  CudaEventHandle event_ = nullptr;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  require(argc >= 5, "usage: RANK RANKS ID_FILE BYTES...; this");
-  const auto& [cuda, no_cuda] = ddp::internal::cuda_library();
-  const auto& [found_nccl, no_nccl] = ddp::internal::nccl_library();
-  const auto& nccl = found_nccl;  // clang 14 captures no structured bindings
-  require(no_cuda.empty(), no_cuda.c_str());
-  require(no_nccl.empty(), no_nccl.c_str());
-  const int rank = std::atoi(argv[1]);
-  const bool is_blocking = nccl.blocking;
-  int devices = 0;
-  cuda.device_count(devices);
-  require(cuda.set_device(devices > 1 ? rank : 0) == ddp::internal::kCudaSuccess, "cuCtxSetCurrent");
-  const ddp::internal::NcclUniqueId id = agree(nccl, rank, argv[3]);
-  ddp::internal::NcclComm comm = nullptr;
-  NcclResult result = nccl.init_rank(comm, std::atoi(argv[2]), id, rank, is_blocking);
-  // NCCL may set the handle after the call has returned.
-  while (result == NcclResult::in_progress && std::atomic_ref<ddp::internal::NcclComm>(comm).load() == nullptr) {
-    std::this_thread::yield();
-  }
-  const auto settle = [&] {
-    while ((result = nccl.async_error(comm)) == NcclResult::in_progress) std::this_thread::yield();
-    require(result == NcclResult::success, "NCCL");
-  };
-  require(comm != nullptr, "ncclCommInitRankConfig");
-  settle();
-  ddp::internal::CudaStreamHandle stream = nullptr;
-  ddp::internal::CudaEventHandle event = nullptr;
-  require(cuda.create_stream(stream) == ddp::internal::kCudaSuccess &&
-              cuda.create_event(event) == ddp::internal::kCudaSuccess,
-          "CUDA");
-
-  for (int i = 4; i < argc; ++i) {
-    const std::size_t bytes = std::strtoull(argv[i], nullptr, 10);
-    void* memory = nullptr;
-    require(nccl.allocate(memory, bytes) == NcclResult::success, "ncclMemAlloc");
-    void* registration = nullptr;
-    if (nccl.register_buffer) nccl.register_buffer(comm, memory, bytes, registration);
-    std::vector<double> times;
-    std::vector<double> calls;
-    for (int round = 0; round < kRounds + 5; ++round) {
-      const auto begin = Clock::now();
-      for (int k = 0; k < kBatch; ++k) {
-        result = nccl.all_reduce(memory, memory, bytes / 4, ddp::internal::NcclType::f32, ddp::internal::NcclOp::sum,
-                                 comm, stream);
-        if (result != NcclResult::success) settle();
-      }
-      const auto called = Clock::now();
-      cuda.record_event(event, stream);
-      while (cuda.query_event(event) == ddp::internal::kCudaNotReady) std::this_thread::yield();
-      if (round < 5) continue;
-      times.push_back(microseconds(Clock::now() - begin) / kBatch);
-      calls.push_back(microseconds(called - begin) / kBatch);
-    }
-    std::sort(times.begin(), times.end());
-    std::sort(calls.begin(), calls.end());
-    if (rank == 0) {
-      std::printf("{\"bytes\": %zu, \"microseconds\": %.3f, \"call_microseconds\": %.3f, \"blocking\": %s}\n", bytes,
-                  times[times.size() / 2], calls[calls.size() / 2], is_blocking ? "true" : "false");
-    }
-    if (registration != nullptr) nccl.deregister_buffer(comm, registration);
-    nccl.release(memory);
-  }
-  nccl.finalize(comm);
-  settle();
-  nccl.destroy(comm);
+  const std::span<char*> words(argv, static_cast<std::size_t>(argc));
+  require(argc >= 4, "usage: ID_FILE SECONDS BYTES...; this");
+  require(cuda_library().obstacle.empty(), cuda_library().obstacle);
+  require(nccl_library().obstacle.empty(), nccl_library().obstacle);
+  Rank rank(words[1], number("RANK", 0), number("WORLD_SIZE", 1));
+  for (const char* bytes : words.subspan(3)) rank.measure(std::strtoull(bytes, nullptr, 10), std::atof(words[2]));
+  rank.finish();
   return 0;
 }

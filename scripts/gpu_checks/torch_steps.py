@@ -1,0 +1,74 @@
+"""The steps of scripts/gpu_check that run PyTorch."""
+from __future__ import annotations
+
+import re
+
+from gpu_checks.machine import Machine
+from gpu_checks.results import Results
+from gpu_checks.runtime_steps import evidence, ranks_text, with_two
+
+HANG_LIMIT = 8  # seconds
+
+
+def line_of(done, **wanted: object) -> dict:
+    return next((line for line in done.lines() if all(line.get(name) == value for name, value in wanted.items())), {})
+
+
+def training(machine: Machine, results: Results) -> None:
+    """PyTorch sees the GPU that the launcher gives it, and trains."""
+    done = machine.torch(1, "facts", options=("--quiet", "--device-visibility=own"), seconds=25)
+    line = line_of(done, mode="facts")
+    seen = line.get("devices") == 1 or bool(machine.torch_variables())
+    results.ended("a PyTorch worker sees its GPU", done, str(line), seen, figures=line)
+    if line.get("uuid"):
+        done = machine.torch(1, "facts", options=("--quiet", f"--gpus=GPU-{line['uuid']}"), seconds=25)
+        line = line_of(done, mode="facts")
+        results.ended("--gpus by UUID", done, f"CUDA_VISIBLE_DEVICES={line.get('visible')}", line.get("devices") == 1)
+    for ranks, backend in ((1, "nccl"), (2, "nccl"), (2, "gloo")):
+        what = f"DistributedDataParallel under ddplaunch, {ranks_text(ranks)}, {backend}"
+
+        def run(ranks: int = ranks, backend: str = backend, what: str = what) -> None:
+            done = machine.torch(ranks, "ddp", backend, 20, seconds=45)
+            line = line_of(done, mode="ddp")
+            results.ended(what, done, f"a step {line.get('step_ms')} ms", bool(line.get("models_are_equal")),
+                          figures=line)
+
+        if ranks == 1:
+            run()
+        else:
+            with_two(machine, results, what, run)
+
+
+def recorder(machine: Machine, results: Results) -> None:
+    """Which of PyTorch's recorders has which collectives, what asking costs, and what it disturbs."""
+    done = machine.run(*machine.torch_job("recorder"), seconds=40, own=False, **machine.torch_variables())
+    for line in done.lines():
+        if line["what"] == "capture":
+            results.note(f"graph captures while {line['handler'] or 'nothing'} is asked", not line["failed"],
+                         f"{line['captured']} captured, asked {line['asked']} times {line['failed']}", figures=line)
+        elif "handler" in line:
+            results.note(f"{line['handler']}, {line['what']}", True,
+                         f"{line['answer']}, {line['entries']} entries {line['names']}, {line['milliseconds']} ms, "
+                         f"{line['bytes']} bytes, {line['rest'].get('pg_status') or line['rest'].get('text', '')}",
+                         figures=line)
+        else:
+            results.note(f"pg_status {line['what']}", True, str(line["pg_status"]), figures=line)
+    if done.code != 0 or not done.lines():
+        results.ended("PyTorch's recorder", done, ok=bool(done.lines()))
+
+
+def hang(machine: Machine, results: Results) -> None:
+    """The launcher names the rank that a job of nccl waits for."""
+    variables = {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{machine.files}/pipe_", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+                 "TORCH_FR_DUMP_TEMP_FILE": f"{machine.files}/recording_"}
+    done = machine.torch(2, "hang", options=(f"--hang-timeout={HANG_LIMIT}",), seconds=45, **variables)
+    for line in done.lines():
+        if "pg_status" in line:
+            results.note(f"pg_status of rank {line['rank']}, {line['what']}", True,
+                         f"{line['answer']} {line['milliseconds']} ms {line['pg_status']} {line['pg_config']}",
+                         figures=line)
+    named = re.search(r"^.*rank 1.*DDP-H.*$", done.err, re.M)
+    ok = done.code == 124 and named is not None and not done.is_late
+    results.note("a hang of a PyTorch job is named", ok,
+                 f"exit code {done.code} after {done.seconds:.1f} s: {named[0]}" if ok else done.last_lines(12))
+    evidence(machine, results, done, "flight recorder", "it is PyTorch's", True)
