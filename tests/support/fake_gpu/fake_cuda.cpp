@@ -210,14 +210,14 @@ EXPORT int cuStreamBeginCapture_v2(void* stream, int mode) {
   capture->device = stream_of(stream).device;
   capture->is_on_blocking_stream = stream_of(stream).is_blocking;
   capture->thread = std::this_thread::get_id();
-  stream_of(stream).capture = capture;
+  stream_of(stream).exchange_capture(capture);
   const std::lock_guard lock(captures().mutex);
   captures().all.insert(capture);
   return kCudaSuccess;
 }
 EXPORT int cuStreamEndCapture(void* stream, void** graph) {
   RETURN_ERROR_OF(stream_error(stream));
-  const auto capture = std::exchange(stream_of(stream).capture, nullptr);
+  const auto capture = stream_of(stream).exchange_capture(nullptr);
   *graph = nullptr;
   if (!capture) return kInvalidValue;
   const std::lock_guard lock(captures().mutex);
@@ -301,7 +301,7 @@ EXPORT int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
     const std::lock_guard lock(event->mutex);
     // The stream becomes a part of the capture, until that ends.
     if (event->capture) {
-      stream_of(stream).capture = event->capture;
+      stream_of(stream).exchange_capture(event->capture);
       return kCudaSuccess;
     }
     number = event->recorded;

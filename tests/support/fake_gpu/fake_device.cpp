@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/fake_gpu/fake_gpu.h"
@@ -118,6 +119,16 @@ void HardwareQueue::serve() {
 }
 
 Stream::Stream(int device_) : device(device_), queue(next_queue(device_)) {}
+
+std::shared_ptr<Capture> Stream::captures() const {
+  const std::lock_guard lock(mutex_);
+  return capture_ && !capture_->has_ended ? capture_ : nullptr;
+}
+
+std::shared_ptr<Capture> Stream::exchange_capture(std::shared_ptr<Capture> capture) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(capture_, std::move(capture));
+}
 
 void Stream::push(std::function<void()> action) {
   if (!captures()) queue.push(std::move(action));

@@ -77,13 +77,18 @@ struct Stream {
   // Drops the action if the stream captures.
   void push(std::function<void()> action);
   // Returns null unless the stream captures.
-  std::shared_ptr<Capture> captures() const { return capture && !capture->has_ended ? capture : nullptr; }
+  std::shared_ptr<Capture> captures() const;
+  // Makes the stream a part of the capture, or of none. Returns the latest capture that it was a part of.
+  std::shared_ptr<Capture> exchange_capture(std::shared_ptr<Capture> capture);
 
   const int device;
   HardwareQueue& queue;
   int priority = 0;
-  bool is_blocking = false;          // waits for the default stream
-  std::shared_ptr<Capture> capture;  // the latest capture that the stream was a part of
+  bool is_blocking = false;  // waits for the default stream
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Capture> capture_;  // the latest capture that the stream was a part of
 };
 
 // Returns the stream of a handle; null is the default stream of the current device.
