@@ -100,6 +100,8 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     const GpuScope scope(cuda_, device_);
     follow(stream);
     events_.finish(stream, look_);
+    // An operation that was aborted has left the program's stream as if it were done.
+    if (stream != copies_.handle()) look_();
   }
 
   std::shared_ptr<void> allocate(std::size_t bytes, std::optional<CudaStreamHandle> only) {

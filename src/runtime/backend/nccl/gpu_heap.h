@@ -43,7 +43,7 @@ class GpuHeap {
   void retire(std::unique_ptr<CudaStream> stream);
 
   // Follows the stream, and blocks until the work that is on it now is done. A program's stream may hold any amount of
-  // work, so this wait has no limit of its own.
+  // work, so this wait has no limit of its own. Calls `look` again at the end.
   void wait_for(CudaStreamHandle stream);
 
   // Returns zeroed memory of the GPU. If `only` is given, the owner uses it on no other stream, so that it waits for

@@ -138,6 +138,22 @@ TEST_CASE("a copy that an abort ends names the operation's failure that led to i
   });
 }
 
+TEST_CASE("a copy behind a collective that ends because a rank is lost fails") {
+  // The stream is empty as soon as NCCL has aborted the collective.
+  for (int round = 0; round < 20; ++round) {
+    const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
+      const GpuFloats values(self.group(), {1});
+      ProgramStream stream(self.group());
+      self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = stream.stream()}).wait();
+      if (self.rank() == 1) return self.group().abort();
+      self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = stream.stream()}).wait();
+      std::vector<float> host(1);
+      self.group().copy(host, values.memory, stream.stream());
+    });
+    CHECK((ended[0].kind == ErrorKind::aborted || ended[0].kind == ErrorKind::peer_lost));
+  }
+}
+
 TEST_CASE("launches of known operations on a gpu do not run at the same time") {
   const Libraries libraries = gpu_libraries();
   // A launch lasts from the call until the communicator's state is success again.
