@@ -46,8 +46,8 @@ class GpuHeap {
   // work, so this wait has no limit of its own. Calls `look` again at the end.
   void wait_for(CudaStreamHandle stream);
 
-  // Returns zeroed memory of the GPU. If `only` is given, the owner uses it on no other stream, so that it waits for
-  // this one only when it is given back. Throws `unavailable` if there is too little.
+  // Returns zeroed memory of the GPU. If `only` is given, the owner uses the memory on no other stream, and gives it
+  // back before this one is destroyed. It then waits for this stream only. Throws `unavailable` if there is too little.
   std::shared_ptr<void> allocate(std::size_t bytes, std::optional<CudaStreamHandle> only = {});
   // Returns zeroed, page-locked memory of the host.
   std::shared_ptr<void> allocate_pinned(std::size_t bytes);

@@ -2,8 +2,13 @@
 
 #include <ddp/error.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "support/catch.h"
@@ -116,6 +121,41 @@ TEST_CASE("streams have the highest priority") {
   ddp::test::gpu_function<int(void*, int*)>("cuStreamGetPriority")(stream.handle(), &priority);
   CHECK(priority == greatest);
   CHECK(greatest < least);
+}
+
+// CUDA may do anything then. The other tests rely on this to notice it.
+TEST_CASE("the simulated driver ends a process that uses a destroyed stream") {
+  if (ddp::test::on_real_gpu()) return;
+  const ddp::internal::CudaApi cuda = ddp::test::gpu_libraries()->cuda;
+  cuda.set_device(0);
+  ddp::internal::CudaStreamHandle stream = nullptr;
+  ddp::internal::CudaEventHandle event = nullptr;
+  cuda.create_stream(stream);
+  cuda.create_event(event);
+  cuda.destroy_stream(stream);
+  const std::vector<std::function<int(void*)>> calls = {
+      [&](void* handle) {
+        bool captures = false;
+        return cuda.is_capturing(handle, captures);
+      },
+      [&](void* handle) { return cuda.record_event(event, handle); },
+      [&](void* handle) { return cuda.stream_wait_event(handle, event); },
+      [&](void* handle) { return cuda.zero_async(nullptr, 0, handle); },
+      [](void* handle) { return ddp::test::gpu_function<int(void*)>("cuStreamSynchronize")(handle); },
+      [&](void* handle) { return cuda.destroy_stream(handle); }};
+  for (const auto& call : calls) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(SIGABRT, SIG_DFL);
+      ::close(STDERR_FILENO);
+      call(stream);
+      ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
+  }
+  cuda.destroy_event(event);
 }
 
 TEST_CASE("an event is put back if it cannot be recorded or waited for") {
