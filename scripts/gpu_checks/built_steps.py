@@ -7,15 +7,14 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
+import tempfile
 import time
+import zlib
 
 from gpu_checks.machine import Done, Machine
 from gpu_checks.results import Results
 from gpu_checks.runtime_steps import MOST_GROWTH, NOISE_KIB, ranks_text, training_steps, with_two
 
-# What is built stays for the second call.
-BUILT = pathlib.Path("/tmp/gpu_check.built")
 FLAGS = ["-std=c++20", "-O1", "-fPIC", "-w"]
 LIBTORCH = ("collectives", "distributed_data_parallel", "gpu_streams", "tensor_view")
 
@@ -24,13 +23,19 @@ class Build:
     """A program that is built beside the steps. `obstacle` says why it cannot be built, or that it failed."""
 
     def __init__(self, machine: Machine, name: str, prepare) -> None:
-        self.program = BUILT / name if not (machine.bin / name).exists() else machine.bin / name
         self.obstacle = ""
         self.child: subprocess.Popen | None = None
+        self.program = machine.bin / name
         if self.program.exists():
             return
-        BUILT.mkdir(parents=True, exist_ok=True)
-        self.log = BUILT / f"{name}.log"
+        # What is built for this runtime stays for the second call.
+        runtime = zlib.crc32(next((machine.folder / "lib").glob("libddp_runtime.so.*")).read_bytes())
+        folder = pathlib.Path(tempfile.gettempdir(), f"gpu_check.built.{runtime:08x}")
+        self.program = folder / name
+        if self.program.exists():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / f"{name}.log"
         self.obstacle, script = prepare(machine, f"{self.program}.new")
         if self.obstacle:
             return

@@ -18,6 +18,14 @@ calls meet on the host, the order of launches on several GPUs, their overlap and
 GPU take turns on it: their verdicts and results count, their times do not."""
 
 
+def say(text: str) -> None:
+    """Prints. If the reader of the output has ended, the files still get everything."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        pass
+
+
 class Results:
     """Records results. `ok` is None if a check could not run."""
 
@@ -37,7 +45,7 @@ class Results:
         self.all.append({"step": self.step, "what": what, "ok": ok, "detail": detail, **figures})
         self.lines.write(json.dumps(self.all[-1]) + "\n")
         self.lines.flush()
-        print(f"{MARKS[ok]:<4}  {what:<58} {detail[:200]}", flush=True)
+        say(f"{MARKS[ok]:<4}  {what:<58} {detail[:200]}")
 
     def ended(self, what: str, done: Done, detail: str = "", ok: bool = True, **figures: object) -> bool:
         """Records a program that must end with 0. 77 means that it cannot do its task on this machine."""

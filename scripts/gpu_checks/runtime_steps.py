@@ -18,8 +18,10 @@ RUNTIME_MODES = {"the runtime": {}, "the runtime, blocking": {"NCCL_COMM_BLOCKIN
                  "the runtime, without marks": {"DDP_GPU_MARKS": "0"}}
 
 
-def sizes(machine: Machine) -> list[int]:
-    return [8, 4096] if machine.found["simulated"] else [8, 4096, 65536, 1 << 20, 25 << 20]
+def sizes(machine: Machine, ranks: int) -> list[int]:
+    if machine.found["simulated"]:
+        return [8, 4096]
+    return [8, 4096, 65536, 1 << 20, 25 << 20] if ranks == 1 else [8, 65536, 25 << 20]
 
 
 def training_steps(machine: Machine) -> int:
@@ -121,19 +123,20 @@ def show_calls(results: Results, who: str, ranks: int, done: Done) -> None:
 
 def calls(machine: Machine, results: Results, ranks: int) -> None:
     seconds = 0.05 if machine.found["simulated"] else 0.3 if ranks == 1 else 1.2
-    limit = 10 + 2 * seconds * len(sizes(machine))
+    all_sizes = sizes(machine, ranks)
+    limit = 10 + 3 * seconds * len(all_sizes)
     for mode, blocking in NCCL_MODES.items():
         file = machine.files / f"id_{ranks}_{mode}"
-        done = machine.launch(ranks, "raw_nccl_bench", file, seconds, *sizes(machine), seconds=limit,
+        done = machine.launch(ranks, "raw_nccl_bench", file, seconds, *all_sizes, seconds=limit,
                               NCCL_COMM_BLOCKING=blocking)
         show_calls(results, f"NCCL, {mode}", ranks, done)
     for who, variables in RUNTIME_MODES.items():
-        done = machine.launch(ranks, "gpu_calls", seconds, *sizes(machine), seconds=limit, **variables)
+        done = machine.launch(ranks, "gpu_calls", seconds, *all_sizes, seconds=limit, **variables)
         show_calls(results, who, ranks, done)
     why = machine.obstacle("PyTorch")
     if why:
         return results.note(f"PyTorch: calls, {ranks_text(ranks)}", None, why)
-    show_calls(results, "PyTorch", ranks, machine.torch(ranks, "calls", seconds, *sizes(machine), seconds=limit + 10))
+    show_calls(results, "PyTorch", ranks, machine.torch(ranks, "calls", seconds, *all_sizes, seconds=limit + 10))
     return None
 
 

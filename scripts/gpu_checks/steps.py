@@ -7,7 +7,7 @@ from typing import Callable, NamedTuple
 
 from gpu_checks import built_steps, runtime_steps, torch_steps
 from gpu_checks.machine import Machine, NoTimeError
-from gpu_checks.results import Results
+from gpu_checks.results import Results, say
 
 
 class Step(NamedTuple):
@@ -104,7 +104,7 @@ def run_call(machine: Machine, results: Results, only: list[str] | None) -> None
             state = "left out by --only"
             results.note(step.name, None, state)
         else:
-            print(f"\n## {step.name} ({begun - machine.begin:.0f} s)", flush=True)
+            say(f"\n## {step.name} ({begun - machine.begin:.0f} s)")
             state = run_step(step, machine, results)
         results.step_ended(step.name, state, time.monotonic() - begun, step.proves, step.not_proves)
     built_steps.end_builds()

@@ -254,21 +254,25 @@ def kernels():
     """What PyTorch's kernels need for the work that kernel_bench measures."""
     where = device()
     for count in (256 << 20, (25 << 20) // 4) if not ON_CPU else (1 << 16,):
-        size = f" of {count >> 10} Ki elements"
-        a, b = torch.full((count,), 0.01, device=where), torch.full((count,), 0.02, device=where)
-        h = torch.empty(count, device=where, dtype=torch.bfloat16)
-        parameter = torch.nn.Parameter(torch.full((count,), 0.01, device=where))
-        parameter.grad = a
-        adam = torch.optim.Adam([parameter], fused=True)
-        for name, moved, work in (("copy f32", 8, lambda: b.copy_(a)), ("scale f32", 8, lambda: b.mul_(0.999)),
-                                  ("convert f32 to bf16", 6, lambda: h.copy_(a)),
-                                  ("add f32", 12, lambda: b.add_(a, alpha=0.5)), ("Adam f32", 28, adam.step),
-                                  ("sum of squares f32", 4, lambda: torch.linalg.vector_norm(a)),
-                                  ("find infinite f32", 4, lambda: torch.isfinite(a).all())):
-            seconds = statistics.median(time_of(work) for _ in range(20))
-            say(kernel=name + size, microseconds=round(seconds * 1e6, 2),
-                gb_per_s=round(moved * count / seconds / 1e9, 1))
-        del a, b, h, parameter, adam
+        measure_kernels(count, where)
+        if not ON_CPU:
+            torch.cuda.empty_cache()
+
+
+def measure_kernels(count, where):
+    a, b = torch.full((count,), 0.01, device=where), torch.full((count,), 0.02, device=where)
+    h = torch.empty(count, device=where, dtype=torch.bfloat16)
+    parameter = torch.nn.Parameter(torch.full((count,), 0.01, device=where))
+    parameter.grad = a
+    adam = torch.optim.Adam([parameter], fused=True)
+    for name, moved, work in (("copy f32", 8, lambda: b.copy_(a)), ("scale f32", 8, lambda: b.mul_(0.999)),
+                              ("convert f32 to bf16", 6, lambda: h.copy_(a)),
+                              ("add f32", 12, lambda: b.add_(a, alpha=0.5)), ("Adam f32", 28, adam.step),
+                              ("sum of squares f32", 4, lambda: torch.linalg.vector_norm(a)),
+                              ("find infinite f32", 4, lambda: torch.isfinite(a).all())):
+        seconds = statistics.median(time_of(work) for _ in range(20))
+        say(kernel=f"{name} of {count >> 10} Ki elements", microseconds=round(seconds * 1e6, 2),
+            gb_per_s=round(moved * count / seconds / 1e9, 1))
 
 
 def time_of(work):

@@ -3,8 +3,7 @@
 //
 // Rank 0 prints one line of JSON per size: {"bytes", "call_microseconds", "microseconds", "alone_microseconds",
 // "behind_microseconds"}. These are the host's time for a call on a stream, the time of one in a row, of one without a
-// stream, and of one without a stream that follows 20 on a stream. The stream is destroyed before the group ends, as
-// programs do whose stream is declared after the group.
+// stream, and of one without a stream that follows a row of others on a stream.
 #include <ddp/ddp.h>
 
 #include <algorithm>
@@ -25,7 +24,6 @@ using ddp::gpu::Handle;
 constexpr int kWarmUp = 2;
 constexpr int kLeastRounds = 3;
 constexpr int kMostRounds = 100;
-constexpr int kBehind = 20;
 constexpr std::size_t kLarge = std::size_t{1} << 20;
 
 double microseconds_since(Clock::time_point begin) {
@@ -61,7 +59,7 @@ void measure(ddp::ProcessGroup& world, const Driver& driver, Handle handle, std:
     const auto single = Clock::now();
     world.all_reduce(values).wait();
     const double without = microseconds_since(single);
-    on_stream(kBehind);
+    on_stream(batch);
     const auto last = Clock::now();
     world.all_reduce(values).wait();
     const double after = microseconds_since(last);
@@ -99,7 +97,6 @@ int main(int argc, char** argv) {
     for (const char* bytes : words.subspan(2)) {
       measure(world, driver, stream, std::strtoull(bytes, nullptr, 10), std::atof(words[1]));
     }
-    driver.call("cuStreamDestroy_v2", stream);
     world.finalize();
     return 0;
   } catch (const std::exception& error) {

@@ -236,6 +236,15 @@ def a_script_that_is_ended_leaves_the_results_so_far(folder: pathlib.Path) -> No
     assert "a destroyed stream: reused" in (slow / "out/results_a.jsonl").read_text()
 
 
+def the_reader_of_the_output_may_end(folder: pathlib.Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, "-S", folder / "pack/gpu_check", "a", "--out", folder / "unread", "--only=facts"]
+    subprocess.run(words, stdout=writing, stderr=subprocess.DEVNULL, env=dict(os.environ, FAKE_GPU_COUNT="1"))
+    os.close(writing)
+    assert "ddplaunch starts" in (folder / "unread/summary_a.txt").read_text()
+
+
 def libraries_that_end_python_are_named(folder: pathlib.Path) -> None:
     from gpu_checks import machine
     look, machine.LOOK = machine.LOOK, "import os, sys; sys.exit('the driver is broken')"
@@ -302,7 +311,7 @@ CHECKS = (a_pack_has_all_that_another_machine_needs, all_steps_run_on_two_gpus, 
           steps_do_not_depend_on_others_and_those_left_out_are_listed, python_programs_get_their_own_libraries,
           a_program_that_fails_does_not_end_the_check, what_is_missing_is_named,
           a_program_that_cannot_be_built_is_skipped, a_script_that_is_ended_leaves_the_results_so_far,
-          libraries_that_end_python_are_named, the_gpu_stays_awake,
+          the_reader_of_the_output_may_end, libraries_that_end_python_are_named, the_gpu_stays_awake,
           steps_that_no_longer_fit_are_listed, answers_of_nccl_and_pytorch_are_recognised,
           the_kernels_of_the_probes_are_valid)
 
