@@ -193,8 +193,9 @@ def adapter(machine: Machine, results: Results) -> None:
         local, step = (sorted(line[name])[len(line[name]) // 2] for name in ("local", "steps"))
         results.ended(what, done, f"a step {step:.3f} ms, without communication {local:.3f} ms", step > 0, figures=line)
 
-    run(1, 20)
-    show("PyTorch's DistributedDataParallel, 1 rank", machine.torch(1, "step", 20, seconds=40))
+    steps = 3 if backend else 20
+    run(1, steps)
+    show("PyTorch's DistributedDataParallel, 1 rank", machine.torch(1, "step", steps, seconds=40))
     return with_two(machine, results, "ddp::libtorch, 2 ranks", lambda: run(2, 3))
 
 

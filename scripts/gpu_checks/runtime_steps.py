@@ -82,9 +82,8 @@ def collectives(machine: Machine, results: Results, ranks: int) -> None:
 
 def correctness(machine: Machine, results: Results) -> None:
     collectives(machine, results, 1)
-    done = machine.run(machine.bin / "unit_runtime_test",
-                       "the stream itself writes which collectives it has begun and done", DDP_TEST_GPU="1")
-    results.ended("the GPU writes its progress to the status page", done)
+    run_tests(machine, results, "the GPU writes its progress to the status page",
+              "the gpu itself writes which collectives it has begun and done")
     what = "every collective, type and reduction, 2 ranks"
     with_two(machine, results, what, lambda: collectives(machine, results, 2))
 
@@ -100,10 +99,14 @@ def with_two(machine: Machine, results: Results, what: str, run) -> None:
 
 def kernel_tests(machine: Machine, results: Results) -> None:
     for file in KERNEL_TESTS:
-        done = machine.run(machine.bin / "unit_runtime_test", "-#", f"[#{file}]", seconds=30, DDP_TEST_GPU="1",
-                           DDP_TEST_GPU_RANKS="1")
-        summary = (done.out.strip().splitlines() or [""])[-1]
-        results.ended(f"the tests of {file}", done, summary, "No tests ran" not in done.out)
+        run_tests(machine, results, f"the tests of {file}", "-#", f"[#{file}]")
+
+
+def run_tests(machine: Machine, results: Results, what: str, *words: str) -> None:
+    """Runs tests on the real GPU. A name that no test has is no success."""
+    done = machine.run(machine.bin / "unit_runtime_test", *words, seconds=30, DDP_TEST_GPU="1", DDP_TEST_GPU_RANKS="1")
+    summary = (done.out.strip().splitlines() or [""])[-1]
+    results.ended(what, done, summary, "No tests ran" not in done.out)
 
 
 def show_calls(results: Results, who: str, ranks: int, done: Done) -> None:

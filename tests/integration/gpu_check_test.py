@@ -182,6 +182,14 @@ def a_program_that_fails_does_not_end_the_check(folder: pathlib.Path) -> None:
     assert left == "", "a process of a program that was ended is still there"
 
 
+def tests_that_do_not_exist_are_a_failure(folder: pathlib.Path) -> None:
+    renamed = copy_of(folder, "renamed")
+    replace(renamed / "bin/unit_runtime_test", "echo No tests ran")
+    check = Check(renamed, "a", "--only=correctness,kernel_tests", PATIENCE, FAKE_GPU_COUNT="1")
+    for what in ("the GPU writes", "gpu_kernels_test"):
+        assert check.result(what)["ok"] is False, check.text
+
+
 def what_is_missing_is_named(folder: pathlib.Path) -> None:
     only_driver = folder / "driver"
     only_driver.mkdir()
@@ -309,7 +317,7 @@ def the_kernels_of_the_probes_are_valid(folder: pathlib.Path) -> None:
 
 CHECKS = (a_pack_has_all_that_another_machine_needs, all_steps_run_on_two_gpus, two_ranks_share_one_gpu_with_every_nccl,
           steps_do_not_depend_on_others_and_those_left_out_are_listed, python_programs_get_their_own_libraries,
-          a_program_that_fails_does_not_end_the_check, what_is_missing_is_named,
+          a_program_that_fails_does_not_end_the_check, tests_that_do_not_exist_are_a_failure, what_is_missing_is_named,
           a_program_that_cannot_be_built_is_skipped, a_script_that_is_ended_leaves_the_results_so_far,
           the_reader_of_the_output_may_end, libraries_that_end_python_are_named, the_gpu_stays_awake,
           steps_that_no_longer_fit_are_listed, answers_of_nccl_and_pytorch_are_recognised,
