@@ -13,6 +13,7 @@
 //   FAKE_NCCL_VERSION             version (22907)
 //   FAKE_NCCL_FAIL_FIRST          if "1", every collective ends with a system error
 //   NCCL_COMM_BLOCKING            as for NCCL, it takes precedence over a communicator's configuration
+//   NCCL_CONF_FILE                as for NCCL, a file of variables, which is read when NCCL is first used
 //   NCCL_HOSTID                   as for NCCL, it replaces the host's name when NCCL looks for duplicate GPUs
 //   NCCL_MULTI_RANK_GPU_ENABLE    if "1", several ranks may use one GPU, from version 2.30 on
 #pragma once

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <mutex>
+#include <string>
 
 #include "support/fake_gpu/fake_comm.h"
 #include "support/fake_gpu/fake_gpu.h"
@@ -33,6 +36,18 @@ void take(Comm& comm, int from, void* data, std::size_t bytes) {
   });
 }
 
+// As NCCL does, puts the variables of its configuration file into the environment, unless they are there.
+void read_configuration() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const char* name = std::getenv("NCCL_CONF_FILE");
+  std::ifstream file(name == nullptr ? "" : name);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t end = line.find('=');
+    if (end != std::string::npos) ::setenv(line.substr(0, end).c_str(), line.substr(end + 1).c_str(), 0);
+  }
+}
+
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -52,6 +67,7 @@ EXPORT const char* ncclGetLastError(void*) {
   return "said the fake";
 }
 EXPORT int ncclGetUniqueId(UniqueId* id) {
+  read_configuration();
   std::memset(id, 0, sizeof *id);
   const std::string place = make_place();
   std::memcpy(id->bytes, place.data(), place.size());
@@ -71,12 +87,13 @@ EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, 
   if (config->magic != 0xcafebeef || config->size < kSizeOfOldest || config->version < kOldest) return kInvalidArgument;
   if (config->blocking != 0 && config->blocking != 1) return kInvalidArgument;
   if (current_device() < 0) return kUnhandledCudaError;
+  read_configuration();
   const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
   auto* comm = make_comm();
   comm->rank = rank;
   comm->size = size;
   comm->device = current_device();
-  comm->is_blocking = blocking == nullptr ? config->blocking == 1 : std::atoi(blocking) == 1;
+  comm->is_blocking = (blocking == nullptr ? config->blocking : std::strtoll(blocking, nullptr, 0)) == 1;
   if (comm->is_blocking) {
     join(*comm, id.bytes);
     if (comm->failure != 0) return comm->failure;

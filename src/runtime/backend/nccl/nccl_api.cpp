@@ -4,7 +4,6 @@
 #include <climits>
 #include <cstdlib>
 #include <memory>
-#include <string_view>
 #include <type_traits>
 
 #include "runtime/backend/nccl/shared_library.h"
@@ -69,6 +68,13 @@ struct NcclFunctions : SharedLibrary {
                                 void** handle) = find("ncclCommRegister");
   NcclResult (*deregister_buffer)(NcclComm comm, void* handle) = find("ncclCommDeregister");
 };
+
+// NCCL prefers this variable to the configuration of a communicator, and reads it as an integer in any notation of C.
+// It puts the variables of nccl.conf into the environment.
+bool variable_blocks() {
+  const char* text = std::getenv("NCCL_COMM_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
+  return text != nullptr && std::strtoll(text, nullptr, 0) == 1;
+}
 
 NcclApi table_of(const std::shared_ptr<const NcclFunctions>& f) {
   NcclApi api;
@@ -136,9 +142,8 @@ NcclLibrary open_nccl(const char* file) {
   }
   NcclLibrary found{table_of(functions), ""};
   functions->get_version(&found.api.version);
-  // NCCL prefers this variable to the configuration of a communicator.
-  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
-  found.api.blocking = blocking != nullptr && std::string_view(blocking) == "1";
+  found.api.environment_blocks = variable_blocks;
+  found.api.blocking = variable_blocks();
   if (found.api.version < kOldestNccl) {
     found.obstacle = "NCCL " + nccl_version_text(found.api.version) + " is too old; " + nccl_version_text(kOldestNccl) +
                      " or newer is needed";

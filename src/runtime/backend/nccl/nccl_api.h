@@ -47,6 +47,9 @@ struct NcclApi {
   // Communicators are blocking: a call returns when it is complete, and it waits for other ranks if it connects them.
   // NCCL starts a thread for each call on a non-blocking one.
   bool blocking = false;
+  // Returns whether the environment makes communicators blocking. NCCL puts the variables of its configuration files
+  // there at its first call, so the answer is final only after a call of init_rank.
+  std::function<bool()> environment_blocks = [] { return false; };
   std::function<NcclResult(NcclUniqueId& id)> get_unique_id;
   std::function<NcclResult(NcclComm& comm, int size, const NcclUniqueId& id, int rank, bool blocking)> init_rank;
   // Splits `comm`; all its ranks call it. A rank with kNcclNoColor gets null. The function may be null.

@@ -19,6 +19,9 @@ namespace {
 
 // The code polls this long for a communicator's change of state before it sleeps. These are not hot paths.
 constexpr std::chrono::milliseconds kConnectSpin{1};
+constexpr const char* kMakeDeed = "the ranks cannot create their NCCL communicator";
+constexpr const char* kNotArrived = "a rank did not arrive";
+constexpr const char* kNotTaking = "a rank did not take part";
 constexpr const char* kSplitDeed = "the ranks cannot split their NCCL communicator";
 
 // Holds one element of the type, as NCCL reads it.
@@ -106,25 +109,24 @@ auto on_own_thread(const NcclMembers& members, Function function) {
 
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)
     : nccl_(nccl), members_(members) {
-  constexpr const char* kDeed = "the ranks cannot create their NCCL communicator";
   const auto make = [init = nccl.init_rank, made = made_, size = members.size, rank = members.rank, id,
                      blocking = nccl.blocking] { return init(*made, size, id, rank, blocking); };
-  const NcclResult result = call(make, Launch::connects, members_.timeout, kDeed, "a rank did not arrive");
-  if (is_failure(result)) throw_failure(result, kDeed);
+  const NcclResult result = call(make, Launch::connects, members_.timeout, kMakeDeed, kNotArrived);
+  blocks_ = nccl.blocking || nccl.environment_blocks();
+  if (is_failure(result)) throw_failure(result, kMakeDeed);
   finish_making();
 }
 
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, NcclCommunicator& parent, int color,
                                    int key)
-    : nccl_(nccl), members_(members) {
+    : nccl_(nccl), members_(members), blocks_(parent.blocks_.load()) {
   const std::lock_guard settled(parent.settling_);
   {
     const std::lock_guard lock(parent.mutex_);
     const auto make = [split = nccl.split, made = made_, comm = parent.handle(), color, key] {
       return split(comm, color, key, *made);
     };
-    const NcclResult result =
-        parent.call(make, Launch::connects, members_.timeout, kSplitDeed, "a rank did not take part");
+    const NcclResult result = parent.call(make, Launch::connects, members_.timeout, kSplitDeed, kNotTaking);
     if (is_failure(result)) parent.throw_failure(result, kSplitDeed);
   }
   finish_making(&parent);
@@ -138,17 +140,16 @@ void NcclCommunicator::stay_out_of_split() {
       static NcclComm none = nullptr;
       return split(comm, kNcclNoColor, 0, none);
     };
-    const NcclResult result =
-        call(take_part, Launch::connects, members_.timeout, kSplitDeed, "a rank did not take part");
+    const NcclResult result = call(take_part, Launch::connects, members_.timeout, kSplitDeed, kNotTaking);
     if (is_failure(result)) throw_failure(result, kSplitDeed);
   }
-  settle(members_.timeout, kSplitDeed, "a rank did not take part");
+  settle(members_.timeout, kSplitDeed, kNotTaking);
 }
 
 void NcclCommunicator::finish_making(NcclCommunicator* parent) {
   try {
-    if (parent != nullptr) parent->settle(members_.timeout, kSplitDeed, "a rank did not take part");
-    settle(members_.timeout, "the ranks cannot create their NCCL communicator", "a rank did not arrive");
+    if (parent != nullptr) parent->settle(members_.timeout, kSplitDeed, kNotTaking);
+    settle(members_.timeout, kMakeDeed, kNotArrived);
     being_made_ = false;
   } catch (const Error&) {
     abort();
@@ -160,9 +161,9 @@ void NcclCommunicator::finish_making(NcclCommunicator* parent) {
 template <typename Call>
 NcclResult NcclCommunicator::call(Call function, Launch launch, std::chrono::milliseconds timeout, const char* action,
                                   const char* late) {
-  if (!nccl_.blocking || launch == Launch::known) return function();
+  if (!blocks_ || launch == Launch::known) return function();
   auto result = on_own_thread(members_, std::move(function));
-  const Polling polling(timeout, kConnectSpin);
+  Polling polling(timeout, kConnectSpin);
   while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     members_.look_around();
     if (polling.pause()) continue;
@@ -175,7 +176,6 @@ NcclResult NcclCommunicator::call(Call function, Launch launch, std::chrono::mil
 void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
                              std::chrono::milliseconds timeout, Launch launch) {
   constexpr const char* kDeed = "the GPUs' collective cannot start";
-  constexpr const char* kLate = "a rank did not take part";
   const std::lock_guard settled(settling_);
   std::optional<LaunchTurn> turn;
   if (launch == Launch::known) turn.emplace(members_.device);
@@ -191,14 +191,14 @@ void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle s
       const auto function = [nccl = nccl_, comm, kept = std::vector(steps.begin(), steps.end()), stream] {
         return carry_out(nccl, comm, kept, stream);
       };
-      result = call(function, launch, timeout, kDeed, kLate);
+      result = call(function, launch, timeout, kDeed, kNotTaking);
     }
     if (is_failure(result)) {
       if (*members_.aborted) throw Error(ErrorKind::aborted, "the process group was aborted");
       throw_failure(result, kDeed);
     }
   }
-  settle(timeout, kDeed, kLate);
+  settle(timeout, kDeed, kNotTaking);
 }
 
 NcclComm NcclCommunicator::handle() const {
@@ -207,7 +207,7 @@ NcclComm NcclCommunicator::handle() const {
 
 // An abort must end the calls of a blocking communicator, so it does not wait for them.
 std::unique_lock<std::mutex> NcclCommunicator::lock_against_abort() {
-  return nccl_.blocking ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_);
+  return blocks_ ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_);
 }
 
 NcclResult NcclCommunicator::state() {
@@ -231,7 +231,7 @@ bool NcclCommunicator::settled() {
 }
 
 void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* action, const char* late) {
-  const Polling polling(timeout, kConnectSpin);
+  Polling polling(timeout, kConnectSpin);
   while (!settled()) {
     if (polling.pause()) continue;
     throw Error(ErrorKind::timeout,
@@ -261,7 +261,7 @@ void NcclCommunicator::begin_closing() {
   const auto lock = lock_against_abort();
   const NcclComm comm = handle();
   if (comm == nullptr) return;
-  if (!nccl_.blocking) {
+  if (!blocks_) {
     closing_ = nccl_.finalize(comm);
     return;
   }
@@ -275,8 +275,7 @@ void NcclCommunicator::finish_closing(std::chrono::steady_clock::time_point unti
   const auto lock = lock_against_abort();
   const NcclComm comm = handle();
   if (comm == nullptr) return;
-  const Polling polling(std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()),
-                        kConnectSpin);
+  Polling polling(std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()), kConnectSpin);
   while (closing_ == NcclResult::in_progress && polling.pause()) closing_ = nccl_.async_error(comm);
   // If finalizing did not end, destroying would wait for the same thing without a limit.
   end(closing_ == NcclResult::success ? nccl_.destroy : nccl_.abort);

@@ -20,7 +20,7 @@ enum class Launch { known, connects };
 
 // Any thread may use it. NCCL allows one call at a time. A non-blocking communicator may be aborted only while no call
 // runs. On a blocking one (NcclApi::blocking), a call that waits for other ranks runs on a thread of its own, which an
-// abort ends.
+// abort ends. So does the call that makes a communicator, because it may turn out to be a blocking one.
 class NcclCommunicator {
  public:
   // Returns when all ranks have joined; all ranks call it. Throws `timeout`, or the errors of throw_failure().
@@ -88,6 +88,7 @@ class NcclCommunicator {
   // waiting.
   std::shared_ptr<NcclComm> made_ = std::make_shared<NcclComm>(nullptr);
   std::atomic<bool> being_made_ = true;
+  std::atomic<bool> blocks_ = true;  // known when NCCL has been called to make the communicator
   std::atomic<bool> ended_ = false;
   NcclResult closing_ = NcclResult::success;   // of finalize
   std::shared_future<NcclResult> finalizing_;  // of a blocking communicator

@@ -3,6 +3,8 @@
 #include <ddp/error.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
 #include <latch>
 #include <thread>
 
@@ -10,6 +12,7 @@
 #include "support/collective_checks.h"
 #include "support/deadline.h"
 #include "support/gpu_ranks.h"
+#include "support/temporary_directory.h"
 
 using namespace std::chrono_literals;
 using namespace ddp;
@@ -100,4 +103,20 @@ TEST_CASE("a rank that leaves does not hold up the closing of communicators that
   };
   ranks_over(libraries, 1).all_succeed([](RankThreads::Rank& self) { self.group().barrier().wait(); });
   CHECK(eventually([&] { return *aborts == 1; }));
+}
+
+TEST_CASE("a configuration file of nccl that makes communicators block is noticed") {
+  if (on_real_gpu()) return;
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() + "/nccl.conf";
+  std::ofstream(file) << "NCCL_COMM_BLOCKING=0x1\n";
+  ::setenv("NCCL_CONF_FILE", file.c_str(), 1);
+  const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
+    if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
+    self.waits_for(1);
+  });
+  ::unsetenv("NCCL_CONF_FILE");
+  ::unsetenv("NCCL_COMM_BLOCKING");
+  CHECK(ended[0].kind == ErrorKind::timeout);
+  CHECK_THAT(ended[0].message, Catch::Contains("0.3 s"));
 }

@@ -31,7 +31,7 @@ struct Setup {
   std::shared_ptr<Counts> counts = std::make_shared<Counts>();
 
   Setup() {
-    gpu_libraries()->cuda.set_device(0);
+    enter();
     nccl.get_unique_id(id);
     nccl.abort = [counts = counts, real = nccl.abort](NcclComm comm) {
       ++counts->aborts;
@@ -42,10 +42,12 @@ struct Setup {
       return real(comm);
     };
   }
+  // Makes the GPU current for the thread.
+  static void enter() { gpu_libraries()->cuda.set_device(0); }
   std::unique_ptr<NcclCommunicator> communicator(int size = 1, std::chrono::milliseconds limit = kPatience,
                                                  std::chrono::milliseconds closing = kPatience) {
     return std::make_unique<NcclCommunicator>(
-        nccl, NcclMembers{0, size, 0, limit, closing, nullptr, &aborted, nullptr, nullptr}, id);
+        nccl, NcclMembers{0, size, 0, limit, closing, enter, &aborted, nullptr, nullptr}, id);
   }
 };
 
