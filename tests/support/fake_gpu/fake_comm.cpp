@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/reduction/reduction.h"
@@ -201,10 +202,11 @@ void Reduction::fill(const Comm& comm, const void* from, std::size_t bytes) cons
 // Like NCCL, ignores a NaN if there is another value.
 template <typename T>
 void extreme_of_numbers(const Comm& comm, bool is_min, T* to, std::size_t count) {
+  using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
   for (std::size_t i = 0; i < count; ++i) {
-    float result = std::numeric_limits<float>::quiet_NaN();
+    Number result = std::numeric_limits<Number>::quiet_NaN();
     for (int rank = 0; rank < comm.size; ++rank) {
-      const auto value = static_cast<float>(reinterpret_cast<const T*>(comm.slot(rank))[i]);
+      const auto value = static_cast<Number>(reinterpret_cast<const T*>(comm.slot(rank))[i]);
       result = is_min ? std::fmin(result, value) : std::fmax(result, value);
     }
     to[i] = T(result);
@@ -219,6 +221,8 @@ void Reduction::reduce(const Comm& comm, void* to, std::size_t bytes) const {
     switch (type_of(type)) {
       case ddp::DataType::f32:
         return extreme_of_numbers(comm, is_min, static_cast<float*>(to), count);
+      case ddp::DataType::f64:
+        return extreme_of_numbers(comm, is_min, static_cast<double*>(to), count);
       case ddp::DataType::f16:
         return extreme_of_numbers(comm, is_min, static_cast<ddp::Float16*>(to), count);
       case ddp::DataType::bf16:

@@ -2,9 +2,12 @@
 
 #include <ddp/error.h>
 
+#include <array>
 #include <atomic>
+#include <cmath>
 #include <latch>
 #include <thread>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/deadline.h"
@@ -148,4 +151,38 @@ TEST_CASE("a group of steps is ended although one of them fails") {
   const NcclStep steps[] = {step, step};
   expect_error(ErrorKind::internal, {"cannot start"}, [&] { communicator->start(steps, nullptr, 1s); });
   CHECK(ends == 1);
+}
+
+// ReduceOp promises that a NaN stays, so the runtime reduces integers instead (reduces_in_order()).
+TEST_CASE("nccl's minimum and maximum of floating-point values ignore a NaN") {
+  if (on_real_gpu()) return;  // each rank needs a GPU
+  Setup setup;
+  const auto largest = [&](auto nan, auto number, NcclType type) {
+    const CudaApi cuda = gpu_libraries()->cuda;
+    std::array<decltype(nan), 2> results{nan, nan};
+    std::vector<std::thread> ranks;
+    setup.nccl.get_unique_id(setup.id);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        const int device = static_cast<int>(rank);
+        const auto enter = [device] { gpu_libraries()->cuda.set_device(device); };
+        enter();
+        NcclCommunicator communicator(
+            setup.nccl, {device, 2, device, kPatience, kPatience, enter, &setup.aborted, nullptr, nullptr}, setup.id);
+        const CudaStream stream(cuda);
+        void* memory = nullptr;
+        cuda.allocate(memory, sizeof nan);
+        copy_now(cuda, memory, rank == 0 ? &nan : &number, sizeof nan);
+        const NcclStep step{NcclFunction::all_reduce, memory, memory, 1, type, NcclOp::max};
+        communicator.start({&step, 1}, stream.handle(), kPatience);
+        CudaEvents(cuda).finish(stream.handle(), kPatience);
+        copy_now(cuda, &results[rank], memory, sizeof nan);
+        communicator.close();
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    return static_cast<double>(results[0]);
+  };
+  CHECK(largest(std::nan(""), 2.0, NcclType::f64) == 2);
+  CHECK(largest(std::nanf(""), 2.0F, NcclType::f32) == 2);
 }
