@@ -105,6 +105,10 @@ template <typename T>
 T bit_or(T a, T b) {
   return static_cast<T>(a | b);
 }
+template <typename T>
+T bit_xor(T a, T b) {
+  return static_cast<T>(a ^ b);
+}
 u64 both(u64 a, u64 b) {
   return a != 0 && b != 0 ? 1 : 0;
 }
@@ -259,6 +263,9 @@ const std::map<std::string_view, PtxInstructionKind>& ptx_instructions() {
       {"and.b64", kBinary<u64, bit_and<u64>>},
       {"or.b32", kBinary<u32, bit_or<u32>>},
       {"or.b64", kBinary<u64, bit_or<u64>>},
+      {"xor.b16", kBinary<u16, bit_xor<u16>>},
+      {"xor.b32", kBinary<u32, bit_xor<u32>>},
+      {"xor.b64", kBinary<u64, bit_xor<u64>>},
       {"shl.b32", kBinary<u64, shift_left<u32>>},
       {"shl.b64", kBinary<u64, shift_left<u64>>},
       {"shr.u32", kBinary<u64, shift_right<u32>>},
@@ -270,9 +277,14 @@ const std::map<std::string_view, PtxInstructionKind>& ptx_instructions() {
       {"setp.ne.s16", kBinary<s16, differ<s16>>},
       {"setp.eq.s64", kBinary<s64, equal<s64>>},
       {"setp.ne.s64", kBinary<s64, differ<s64>>},
+      {"setp.lt.s16", kBinary<s16, less<s16>>},
+      {"setp.lt.s32", kBinary<s32, less<s32>>},
+      {"setp.lt.s64", kBinary<s64, less<s64>>},
+      {"setp.gt.u16", kBinary<u16, greater<u16>>},
       {"setp.lt.u32", kBinary<u32, less<u32>>},
       {"setp.le.u32", kBinary<u32, less_or_equal<u32>>},
       {"setp.gt.u32", kBinary<u32, greater<u32>>},
+      {"setp.gt.u64", kBinary<u64, greater<u64>>},
       {"setp.ge.u32", kBinary<u32, greater_or_equal<u32>>},
       {"setp.lt.u64", kBinary<u64, less<u64>>},
       {"setp.le.u64", kBinary<u64, less_or_equal<u64>>},
@@ -281,7 +293,9 @@ const std::map<std::string_view, PtxInstructionKind>& ptx_instructions() {
       {"setp.neu.f32", kBinary<f32, differ<f32>>},
       {"setp.eq.f64", kBinary<f64, equal<f64>>},
       {"setp.le.f64", kBinary<f64, less_or_equal<f64>>},
+      {"selp.b16", kSelect},
       {"selp.b32", kSelect},
+      {"selp.b64", kSelect},
       {"selp.u16", kSelect},
       {"selp.u32", kSelect},
       {"selp.u64", kSelect},
@@ -300,6 +314,7 @@ const std::map<std::string_view, PtxInstructionKind>& ptx_instructions() {
       {"cvt.u32.u64", kUnary<u64, convert<u64, u32>>},
       {"cvt.u16.u64", kUnary<u64, convert<u64, u16>>},
       {"cvt.u16.u32", kUnary<u32, convert<u32, u16>>},
+      {"cvt.s32.s16", kUnary<s16, convert<s16, s32>>},
       {"cvt.f64.f32", kUnary<f32, convert<f32, f64>>},
       {"cvt.rn.f32.f64", kUnary<f64, convert<f64, f32>>},
       {"cvt.f32.f16", kUnary<u16, from_half>},

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "runtime/backend/nccl/kernels/kernels_text.h"
+#include "runtime/reduction/ordered.h"
 
 namespace ddp::internal {
 namespace {
@@ -139,6 +140,21 @@ const std::byte* GpuKernels::fetch(Scratch& scratch, std::size_t bytes, Stream s
   require_cuda(cuda_, cuda_.copy_async(to, scratch.device.memory.get(), bytes, stream.handle()), "copy a result");
   heap_->wait_for(stream.handle());
   return static_cast<const std::byte*>(to);
+}
+
+void GpuKernels::to_ordered(const ConstBuffer& from, bool nan_is_largest, const Buffer& to, Stream stream) {
+  require_values(from);
+  DDP_CHECK(from.count == to.count && to.type == ordered_type(from.type), from.count, to.count);
+  if (to.count == 0) return;
+  launch(name("to_ordered", from.type), blocks_for(to), stream, from.data, to.data, std::uint64_t{to.count},
+         std::uint32_t{nan_is_largest});
+}
+
+void GpuKernels::from_ordered(const ConstBuffer& from, const Buffer& to, Stream stream) {
+  require_values(to);
+  DDP_CHECK(from.count == to.count && from.type == ordered_type(to.type), from.count, to.count);
+  if (to.count == 0) return;
+  launch(name("from_ordered", to.type), blocks_for(to), stream, from.data, to.data, std::uint64_t{to.count});
 }
 
 void GpuKernels::scale(const Buffer& values, double factor, Stream stream) {

@@ -27,6 +27,10 @@ class GpuKernels : public GpuMath {
   static std::unique_ptr<GpuKernels> load(const std::shared_ptr<const GpuLibraries>& libraries, int device,
                                           std::shared_ptr<GpuHeap> heap);
 
+  // These functions do on the GPU what those of runtime/reduction/ordered.h do. The buffers may be the same memory.
+  void to_ordered(const ConstBuffer& from, bool nan_is_largest, const Buffer& to, Stream stream);
+  void from_ordered(const ConstBuffer& from, const Buffer& to, Stream stream);
+
   void scale(const Buffer& values, double factor, Stream stream) override;
   void convert(const ConstBuffer& from, const Buffer& to, double factor, Stream stream) override;
   void add(const ConstBuffer& from, double factor, bool only_finite, const Buffer& to, Stream stream) override;

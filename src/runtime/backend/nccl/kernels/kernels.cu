@@ -7,4 +7,5 @@
 #include "runtime/backend/nccl/kernels/elements.cuh"
 #include "runtime/backend/nccl/kernels/low_rank.cuh"
 #include "runtime/backend/nccl/kernels/optimizers.cuh"
+#include "runtime/backend/nccl/kernels/ordered.cuh"
 #include "runtime/backend/nccl/kernels/top_k.cuh"

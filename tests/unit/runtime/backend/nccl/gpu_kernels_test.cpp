@@ -13,6 +13,7 @@
 #include "runtime/backend/nccl/kernels/kernels_text.h"
 #include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/update_rules.h"
+#include "runtime/reduction/ordered.h"
 #include "runtime/reduction/reduction.h"
 #include "support/catch.h"
 #include "support/gpu_arrays.h"
@@ -119,6 +120,29 @@ TEST_CASE("kernels scale, convert and add as the host does, bit by bit") {
             REQUIRE(to.first_difference() == -1);
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("kernels map values to ordered integers and back as the host does, bit by bit") {
+  const unsigned seed = random_seed();
+  INFO("DDP_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  GpuUnderTest gpu;
+  for (const std::size_t count : kCounts) {
+    for (const DataType type : kFloatingPointTypes) {
+      for (const bool nan_is_largest : {false, true}) {
+        CAPTURE(count, to_string(type), nan_is_largest);
+        GpuArray values(gpu, type, count, 1);
+        GpuArray integers(gpu, ordered_type(type), count, 1);
+        values.fill(random);
+        to_ordered(values.host(), nan_is_largest, integers.host());
+        gpu.math->to_ordered(values.gpu(), nan_is_largest, integers.gpu(), gpu.stream);
+        REQUIRE(integers.first_difference() == -1);
+        from_ordered(integers.host(), values.host());
+        gpu.math->from_ordered(integers.gpu(), values.gpu(), gpu.stream);
+        REQUIRE(values.first_difference() == -1);
       }
     }
   }
@@ -257,6 +281,9 @@ TEST_CASE("every kernel is started with the parameters that it declares") {
       gpu.math->convert(a.gpu(), b.gpu(), 1, gpu.stream);
       gpu.math->add(a.gpu(), 1, true, b.gpu(), gpu.stream);
     }
+    const GpuArray integers(gpu, ordered_type(type), 8);
+    gpu.math->to_ordered(a.gpu(), true, integers.gpu(), gpu.stream);
+    gpu.math->from_ordered(integers.gpu(), a.gpu(), gpu.stream);
     const UpdatedElements elements{a.gpu(), a.gpu(), a.gpu(), a.gpu(), a.gpu()};
     gpu.math->update(SgdOptions{}, 1, elements, gpu.stream);
     gpu.math->update(SgdOptions{.momentum = 0.9}, 1, elements, gpu.stream);
