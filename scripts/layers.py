@@ -94,6 +94,7 @@ TESTED_ELSEWHERE = {
     "torch_reader/worker_server.cpp": "integration/torch_recorder_test.py",
     "launcher/watchdog/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/watchdog/torch_watch.cpp": "integration/torch_recorder_test.py",
+    "runtime/backend/nccl/reduction_on_host.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
     "runtime/backend/nccl/launch_order.cpp": "unit/runtime/backend/nccl/nccl_on_gpus_test.cpp",
     "launcher/facts/no_udev.cpp": "unit/launcher/facts/cpu_topology_test.cpp",
     "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",

@@ -17,8 +17,9 @@ namespace ddp {
 //   bit_and, bit_or, bit_xor   integer types and bool
 //
 // Integers wrap around. With bool, sum and max are "or", product and min are "and". A NaN among floating-point values
-// makes the result NaN, also with min and max. NCCL and MPI would ignore it. Therefore their backends compute min and
-// max of floating-point values on the host, and such a call blocks, also if it has a stream.
+// makes the result NaN, also with min and max. NCCL and MPI would ignore it. Therefore the nccl backend reduces
+// integers in the order of the values in all_reduce. Otherwise these backends compute min and max of floating-point
+// values on the host, and such a call blocks, also if it has a stream.
 struct ReduceOp {
   enum Kind : std::uint8_t { sum, average, product, min, max, bit_and, bit_or, bit_xor, premultiplied_sum };
 

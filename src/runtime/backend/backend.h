@@ -105,6 +105,11 @@ class Backend {
   // begins_ahead(), run() of an earlier operation may be under way on another thread.
   virtual bool begin(std::span<const Call* const> /*calls*/) { return false; }
 
+  // Begins a batch that begin() has refused, all operations or none, if it only had to wait for other ranks. This
+  // function waits for them, up to the first call's timeout. Every rank gets the same answer. The caller calls it
+  // instead of run(), when all earlier operations are complete.
+  virtual bool begin_batch(std::span<const Call* const> /*calls*/) { return false; }
+
   // Blocks until the operation is complete on this rank.
   virtual void run(const Call& call) = 0;
 

@@ -52,7 +52,7 @@ GroupRunner::GroupRunner(const GroupDescription& description, std::shared_ptr<Ba
       backend_(std::move(backend)),
       progress_(std::move(progress)) {}
 
-bool GroupRunner::begin(std::span<const Call* const> calls) {
+bool GroupRunner::begin(std::span<const Call* const> calls, Begin function) {
   std::vector<const Call*> moving;
   for (const Call* call : calls) {
     guarded(*call, [&] { show(*call); });
@@ -61,7 +61,7 @@ bool GroupRunner::begin(std::span<const Call* const> calls) {
   }
   if (moving.empty()) return false;
   // It is unknown which of several calls failed to begin, so the first one is named.
-  const bool begun = guarded(*calls.front(), [&] { return backend_->begin(moving); });
+  const bool begun = guarded(*calls.front(), [&] { return (*backend_.*function)(moving); });
   for (const Call* call : calls) {
     if (begun) progress_->started(*call);
   }

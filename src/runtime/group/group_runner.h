@@ -34,7 +34,8 @@ class GroupRunner : public CallRunner {
   void continuation_runs(bool begins) override { progress_->continuation_runs(begins); }
   void polls() override { progress_->polls(); }
   std::size_t begins_ahead() const override { return backend_->begins_ahead(); }
-  bool begin(std::span<const Call* const> calls) override;
+  bool begin(std::span<const Call* const> calls) override { return begin(calls, &Backend::begin); }
+  bool begin_batch(std::span<const Call* const> calls) override { return begin(calls, &Backend::begin_batch); }
   void join_stream(const Call& call) override { backend_->join_stream(call); }
   void run(const Call& call) override;
   std::string describe(const Call& call) const override;
@@ -43,6 +44,9 @@ class GroupRunner : public CallRunner {
  private:
   struct Statement;
 
+  using Begin = bool (Backend::*)(std::span<const Call* const> calls);
+
+  bool begin(std::span<const Call* const> calls, Begin function);
   void show(const Call& call);
   NodeChannel::Side* side_of(const Call& transfer) const;
   void compare_all(const Call& call);

@@ -71,6 +71,10 @@ std::vector<const Call*> QueueState::next_to_begin() const {
   const bool may_begin = holds_ == 0 && !beginning_ && !must_come_first && broken_by_.empty() && closed_by_.empty() &&
                          unfinished <= ahead && (ahead > 0 || waiting_.size() == 1);
   if (!may_begin || begun_ == waiting_.size() || waiting_[begun_]->batch_ == refused_batch_) return {};
+  return next_batch();
+}
+
+std::vector<const Call*> QueueState::next_batch() const {
   std::vector<const Call*> calls;
   for (std::size_t i = begun_; i < waiting_.size() && waiting_[i]->batch_ == waiting_[begun_]->batch_; ++i) {
     calls.push_back(&waiting_[i]->call_);
@@ -95,7 +99,7 @@ void QueueState::begin_next(Lock& lock) {
       work.begun_ = true;
       watch = watch || bool(work.call_.stream);
     }
-    // The operations of a refused batch run one by one. Whether they begin must not depend on when begin() is tried.
+    // Whether the operations of a refused batch begin must not depend on when begin() is tried.
     if (!begun) refused_batch_ = waiting_[begun_]->batch_;
     if (failure.error) {
       waiting_[begun_]->failure_ = failure.exception;
@@ -126,11 +130,16 @@ bool QueueState::can_run_front() const {
   return waiting_.front()->begun_ || (holds_ == 0 && !beginning_);
 }
 
+// A batch that has not begun may have to wait for the other ranks before it can begin as a whole. If it cannot, its
+// operations run one by one.
 void QueueState::run_front(Lock& lock) {
+  const bool is_batch = begun_ == 0 && waiting_.size() > 1 && waiting_[0]->batch_ == waiting_[1]->batch_;
+  const std::vector<const Call*> batch = is_batch ? next_batch() : std::vector<const Call*>();
   const std::shared_ptr<WorkState> work = std::move(waiting_.front());
   waiting_.pop_front();
   driven_ = work.get();
   if (work->begun_) --begun_;
+  bool has_begun_batch = false;
   const std::exception_ptr begin_failure = work->failure_;
   const std::string reason = begin_failure ? "" : obstacle(*work);
   lock.unlock();
@@ -140,9 +149,11 @@ void QueueState::run_front(Lock& lock) {
       throw OperationError(ErrorKind::aborted, runner_->describe(work->call_) + ": not run, because " + reason,
                            Error::kNobody, runner_->identify(work->call_));
     }
+    has_begun_batch = !batch.empty() && runner_->begin_batch(batch);
     runner_->run(work->call_);
   });
   lock.lock();
+  for (std::size_t i = 1; has_begun_batch && i < batch.size(); ++i) waiting_[begun_++]->begun_ = true;
   if (failure.error && broken_by_.empty()) broken_by_ = failure.error->what();
   complete(*work, failure, lock);
   driven_ = nullptr;

@@ -42,6 +42,7 @@ class CallRunner {
   // Backend describes these functions. They throw ddp::Error.
   virtual std::size_t begins_ahead() const { return 0; }
   virtual bool begin(std::span<const Call* const> calls) = 0;
+  virtual bool begin_batch(std::span<const Call* const> /*calls*/) { return false; }
   virtual void run(const Call& call) = 0;
   virtual void join_stream(const Call& /*call*/) {}
   // These functions identify the call, for messages and for programs.
@@ -116,6 +117,8 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   void complete(WorkState& work, const Failure& failure, Lock& lock);
   // Returns the next operations that may begin now: one, or all that were called between hold() and release().
   std::vector<const Call*> next_to_begin() const;
+  // Returns the first operation that has not begun, and all that were held with it.
+  std::vector<const Call*> next_batch() const;
   void begin_next(Lock& lock);
   void wait_on_stream(WorkState& work, Lock& lock);
   // Runs the next operation, or waits until something has changed.

@@ -31,8 +31,9 @@ constexpr bool is_failure(NcclResult result) {
 }
 
 enum class NcclType : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, f16 = 6, f32 = 7, f64 = 8, bf16 = 9 };
-// A value that is not among these is an operation that create_premultiplied_sum made.
-enum class NcclOp : int { sum = 0, product = 1, max = 2, min = 3, average = 4 };
+// premultiplied_sum stands for any operation that create_premultiplied_sum makes. Such an operation is a value that is
+// not among these.
+enum class NcclOp : int { sum = 0, product = 1, max = 2, min = 3, average = 4, premultiplied_sum = -1 };
 
 // Rank 0 makes the id, and every rank needs it to find the others. The runtime does not interpret its bytes.
 using NcclUniqueId = std::array<char, 128>;

@@ -3,7 +3,6 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -13,11 +12,11 @@
 #include "runtime/backend/nccl/cuda_side_stream.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/gpu_kernels.h"
+#include "runtime/backend/nccl/reduction_on_host.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/limits.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/peers/peer_watch.h"
-#include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
 
 namespace ddp::internal {
@@ -26,14 +25,6 @@ namespace {
 // The queue is long enough that the GPU never waits for the host. It is shorter than the list of call records that
 // peers compare.
 constexpr std::size_t kBeginsAhead = 32;
-
-// Returns the kind of an operation. All operations of one kind use the same NCCL connections, and every rank finds the
-// same kind. NCCL connects the ranks per algorithm, which it chooses by size.
-std::pair<Operation, int> kind_of(const Call& call) {
-  const bool same_on_all_ranks = call.operation == Operation::all_reduce || call.operation == Operation::reduce ||
-                                 call.operation == Operation::broadcast;
-  return {call.operation, same_on_all_ranks ? std::bit_width(call.output.bytes()) : 0};
-}
 
 int choose_device(const CudaApi& cuda, int local_rank) {
   int count = 0;
@@ -158,15 +149,8 @@ std::size_t NcclBackend::begins_ahead() const {
   return kBeginsAhead;
 }
 
-bool NcclBackend::can_begin(const Call& call) {
-  if (!nccl_can(call) || touches_host_memory(call) || lane_of(call) == nullptr) return false;
-  const std::lock_guard lock(mutex_);
-  return known_.contains(kind_of(call));
-}
-
-Launch NcclBackend::launch_of(const Call& call) {
-  const std::lock_guard lock(mutex_);
-  return known_.contains(kind_of(call)) ? Launch::known : Launch::connects;
+bool NcclBackend::runs_on_gpu(const Call& call) {
+  return nccl_can(call) || (reduces_in_order(call) && kernels() != nullptr);
 }
 
 void NcclBackend::check(const Call& call) const {
@@ -175,24 +159,29 @@ void NcclBackend::check(const Call& call) const {
   require_own_memory(call);
 }
 
-bool NcclBackend::begin(std::span<const Call* const> calls) {
-  if (!std::all_of(calls.begin(), calls.end(), [this](const Call* call) { return can_begin(*call); })) return false;
-  guarded(*calls.front(), [&] { lane_of(*calls.front())->begin(calls, Launch::known); });
-  return true;
+bool NcclBackend::begin(std::span<const Call* const> calls, bool may_wait) {
+  NcclLane* lane = lane_of(*calls.front());
+  if (lane == nullptr) return false;
+  // All ranks must form the same groups, and one of them may have no kernels.
+  const auto can_begin = [&](const Call* call) {
+    return runs_on_gpu(*call) && !touches_host_memory(*call) && (calls.size() == 1 || !reduces_in_order(*call));
+  };
+  if (!std::ranges::all_of(calls, can_begin)) return false;
+  bool begun = false;
+  guarded(*calls.front(), [&] { begun = lane->begin(calls, may_wait); });
+  return begun;
 }
 
 void NcclBackend::run(const Call& call) {
   guarded(call, [&] {
     if (NcclLane* lane = lane_of(call); lane != nullptr && lane->has_begun(call)) return lane->finish(call);
-    if (nccl_can(call)) {
-      made_lane_of(call).run(call, launch_of(call));
+    if (runs_on_gpu(call)) {
+      made_lane_of(call).run(call);
     } else {
-      reduce_on_host(call);
+      ReductionOnHost{*this, *collectives_, *heap_, options_.rank, options_.size}.run(call);
     }
   });
   if (!is_transfer(call.operation)) has_worked_ = true;
-  const std::lock_guard lock(mutex_);
-  known_.insert(kind_of(call));
 }
 
 void NcclBackend::join_stream(const Call& call) {
@@ -208,6 +197,8 @@ void NcclBackend::mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) 
   collectives_->mark_with(std::make_unique<GpuMarks>(cuda_, page, place));
 }
 
+// The driver waits for the device while it loads the kernels, and a collective on the device may wait for other ranks.
+// So they are loaded before the first collective. The driver compiles them at their first use on a computer.
 void NcclBackend::try_out(std::chrono::milliseconds timeout) {
   float one = 1;
   Call trial;
@@ -215,6 +206,7 @@ void NcclBackend::try_out(std::chrono::milliseconds timeout) {
   trial.output = {&one, 1, DataType::f32};
   trial.input = trial.output;
   trial.timeout = timeout;
+  kernels();
   run(trial);
   if (one != static_cast<float>(options_.size)) {
     throw Error(ErrorKind::internal, "the GPUs computed " + std::to_string(one) + " as the sum of " +
@@ -278,40 +270,6 @@ void NcclBackend::require_own_memory(const ConstBuffer& buffer) const {
                                             "; this rank uses GPU " + std::to_string(device_));
 }
 
-// Every rank gathers the data of all ranks and reduces the part that it needs.
-void NcclBackend::reduce_on_host(const Call& call) {
-  std::vector<ConstBuffer> inputs = {call.input};
-  std::size_t own_bytes = 0;
-  std::size_t first = 0;  // offset in bytes of this rank's part
-  if (call.operation == Operation::reduce_scatter) {
-    inputs.clear();
-    for (int rank = 0; rank < options_.size; ++rank) inputs.push_back(input_part(call, rank, options_.size));
-    for (int rank = 0; rank < options_.rank; ++rank) first += inputs[static_cast<std::size_t>(rank)].bytes();
-  }
-  for (const ConstBuffer& input : inputs) own_bytes += input.bytes();
-  if (call.stream) heap_->events().finish(call.stream.handle(), call.timeout);
-  std::vector<std::byte> own(own_bytes);
-  std::byte* end = own.data();
-  for (const ConstBuffer& input : inputs) {
-    copy({end, input.count, input.type}, input, {});
-    end += input.bytes();
-  }
-  std::vector<std::byte> all(own_bytes * static_cast<std::size_t>(options_.size));
-  Call gather = call;
-  gather.operation = Operation::all_gather;
-  gather.input_parts.clear();
-  gather.input = {own.data(), own.size(), DataType::u8};
-  gather.output = {all.data(), all.size(), DataType::u8};
-  collectives_->run(gather, launch_of(gather));
-  if (call.output.count == 0 || (call.operation == Operation::reduce && call.peer != options_.rank)) return;
-
-  std::vector<ReductionSource> sources;
-  for (std::size_t from = first; from < all.size(); from += own_bytes) sources.push_back({all.data() + from, 1});
-  void* result = own.data();
-  reduce(call.output.type, call.op, sources, {&result, 1}, call.output.count);
-  copy(call.output, {result, call.output.count, call.output.type}, {});
-}
-
 std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::shared_ptr<Store> store, int color) {
   const GpuScope scope(cuda_, device_);
   if (color < 0) {
@@ -367,13 +325,25 @@ std::unique_ptr<SideStream> NcclBackend::side_stream() {
                                           heap_);
 }
 
-// The kernels are loaded when they are needed, because the driver compiles them at their first use on a computer.
-GpuMath* NcclBackend::gpu_math() {
-  std::call_once(math_is_made_, [this] {
-    math_ = GpuKernels::load(libraries_, device_, heap_);
-    math_in_use_ = math_.get();
+GpuKernels* NcclBackend::kernels() {
+  std::call_once(kernels_are_loaded_, [this] {
+    kernels_ = GpuKernels::load(libraries_, device_, heap_);
+    kernels_in_use_ = kernels_.get();
+    collectives_->order_with(kernels_.get());
   });
-  return math_.get();
+  return kernels_.get();
+}
+
+GpuMath* NcclBackend::gpu_math() {
+  return kernels();
+}
+
+// Loading the kernels would wait for the GPU.
+void NcclBackend::forget(Stream stream) {
+  if (GpuKernels* kernels = kernels_in_use_; kernels != nullptr) kernels->forget(stream);
+  if (heap_->forget(stream.handle())) return;
+  throw Error(ErrorKind::invalid_argument,
+              "forget: the stream captures a CUDA graph. End the capture, and call it again");
 }
 
 // Loading the kernels would wait for the GPU.

@@ -8,13 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 
 #include "runtime/backend/backend.h"
-#include "runtime/backend/gpu_math.h"
 #include "runtime/backend/nccl/gpu_heap.h"
+#include "runtime/backend/nccl/gpu_kernels.h"
 #include "runtime/backend/nccl/gpu_libraries.h"
 #include "runtime/backend/nccl/nccl_lane.h"
 
@@ -28,8 +27,8 @@ namespace ddp::internal {
 //
 // Device buffers are used in place and must lie on this rank's GPU. Host buffers are staged through device memory that
 // grows to the largest call. Operations on host buffers begin only in run(). The same holds for reductions that NCCL
-// does not know (16-bit integers, bitwise operations). For these, every rank gathers all data and reduces them on the
-// host.
+// does not know (16-bit integers, bitwise operations, reduce and reduce_scatter with the minimum or maximum of
+// floating-point values). For these, every rank gathers all data and reduces them on the host.
 class NcclBackend : public Backend {
  public:
   using Libraries = GpuLibraries;
@@ -46,7 +45,8 @@ class NcclBackend : public Backend {
   void try_out(std::chrono::milliseconds timeout) override;
   std::size_t begins_ahead() const override;
   void check(const Call& call) const override;
-  bool begin(std::span<const Call* const> calls) override;
+  bool begin(std::span<const Call* const> calls) override { return begin(calls, false); }
+  bool begin_batch(std::span<const Call* const> calls) override { return begin(calls, true); }
   void run(const Call& call) override;
   void join_stream(const Call& call) override;
   void mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) override;
@@ -95,9 +95,11 @@ class NcclBackend : public Backend {
   // Returns null if that communicator does not exist yet.
   NcclLane* lane_of(const Call& call);
   NcclLane& made_lane_of(const Call& call);
-  bool can_begin(const Call& call);
-  Launch launch_of(const Call& call);
-  void reduce_on_host(const Call& call);
+  // Returns null if the driver cannot load the kernels.
+  GpuKernels* kernels();
+  // Returns whether NCCL carries out the call with the buffers as they are, or on integers that the GPU computes.
+  bool runs_on_gpu(const Call& call);
+  bool begin(std::span<const Call* const> calls, bool may_wait);
   void require_own_memory(const Call& call) const;
   void require_own_memory(const ConstBuffer& buffer) const;
   template <typename Action>
@@ -112,15 +114,12 @@ class NcclBackend : public Backend {
   std::atomic<bool> has_worked_ = false;
   const std::shared_ptr<FirstFailure> failure_ = std::make_shared<FirstFailure>();
   std::shared_ptr<GpuHeap> heap_;
-  std::once_flag math_is_made_;
-  std::unique_ptr<GpuMath> math_;           // null if the driver cannot load the kernels
-  std::atomic<GpuMath*> math_in_use_ = {};  // null until it is made
-  std::mutex mutex_;                        // protects the maps
+  std::once_flag kernels_are_loaded_;
+  std::unique_ptr<GpuKernels> kernels_;           // null if the driver cannot load them
+  std::atomic<GpuKernels*> kernels_in_use_ = {};  // null until they are loaded
+  std::mutex mutex_;                              // protects the map
   std::shared_ptr<NcclLane> collectives_;
   std::map<std::pair<Operation, int>, std::unique_ptr<NcclLane>> transfers_;  // by operation and peer
-  // These kinds of operations have run. The first operation of a kind makes NCCL connect the ranks, which waits for
-  // them, so it does not begin at the call.
-  std::set<std::pair<Operation, int>> known_;
 };
 
 }  // namespace ddp::internal

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/text.h"
+#include "runtime/backend/nccl/gpu_kernels.h"
 #include "runtime/backend/polling.h"
+#include "runtime/reduction/ordered.h"
 
 namespace ddp::internal {
 namespace {
@@ -17,6 +19,18 @@ constexpr std::chrono::milliseconds kCallSpin{5};
 constexpr std::chrono::milliseconds kNoSpin{0};
 constexpr std::chrono::microseconds kWaitedFor{50};  // sleep between two looks
 constexpr std::chrono::microseconds kNotUrgent{1000};
+
+// Returns the block, with at least so many bytes. A larger block replaces a smaller one, at least twice as large. Only
+// this stream uses it.
+std::byte* reserve(GpuHeap& heap, CudaStreamHandle stream, std::shared_ptr<void>& block, std::size_t& block_bytes,
+                   std::size_t bytes) {
+  if (bytes > block_bytes) {
+    const std::size_t wanted = std::max(bytes, 2 * block_bytes);
+    block = heap.allocate(wanted, stream);
+    block_bytes = wanted;
+  }
+  return static_cast<std::byte*>(block.get());
+}
 
 }  // namespace
 
@@ -39,18 +53,9 @@ NcclLane::~NcclLane() {
   communicator_->abort();
   token_.reset();
   scratch_.reset();
+  integers_.reset();
   if (!communicator_->has_ended(until_)) stream_.abandon();
   heap_->forget(stream_.handle());
-}
-
-// A larger block replaces a smaller one, at least twice as large.
-std::byte* NcclLane::scratch(std::size_t bytes) {
-  if (bytes > scratch_bytes_) {
-    const std::size_t wanted = std::max(bytes, 2 * scratch_bytes_);
-    scratch_ = heap_->allocate(wanted, stream_.handle());
-    scratch_bytes_ = wanted;
-  }
-  return static_cast<std::byte*>(scratch_.get());
 }
 
 CudaEventHandle NcclLane::wait_for_stream_of(const Call& call) {
@@ -63,18 +68,37 @@ CudaEventHandle NcclLane::wait_for_stream_of(const Call& call) {
   return ready;
 }
 
-void NcclLane::begin(std::span<const Call* const> calls, Launch launch) {
+// 16-bit values need more room as integers.
+Call NcclLane::on_integers(const Call& call) {
+  const std::size_t bytes = call.output.count * size_of(ordered_type(call.output.type));
+  const bool fits = bytes <= call.output.bytes();
+  return call_on_integers(
+      call, fits ? call.output.data : reserve(*heap_, stream_.handle(), integers_, integer_bytes_, bytes));
+}
+
+bool NcclLane::begin(std::span<const Call* const> calls, bool may_wait) {
+  const Call& first = *calls.front();
+  const std::optional<Call> integers = reduces_in_order(first) ? std::optional(on_integers(first)) : std::nullopt;
   std::vector<NcclStep> steps;
+  for (const Call* call : calls) {
+    if (call->operation == Operation::barrier && !token_) token_ = heap_->allocate(1, stream_.handle());
+    const Call& changed = integers ? *integers : *call;
+    for (NcclStep& step : nccl_steps(changed, rank_, size_, token_.get())) steps.push_back(step);
+  }
+  const Launch launch = connections_.suffice_for(steps) ? Launch::known : Launch::connects;
+  if (launch == Launch::connects && !may_wait) return false;
   RecordedEvents ready(events_);
   RecordedEvents done(events_);
   for (const Call* call : calls) {
-    if (call->operation == Operation::barrier && !token_) token_ = heap_->allocate(1, stream_.handle());
     if (const CudaEventHandle event = wait_for_stream_of(*call); event != nullptr) ready.all.push_back(event);
-    for (NcclStep& step : nccl_steps(*call, rank_, size_, token_.get())) steps.push_back(step);
   }
   const std::uint64_t last = calls.back()->sequence;
   if (marks_) marks_->queue(last);
-  if (!steps.empty()) communicator_->start(steps, stream_.handle(), calls.front()->timeout, launch);
+  const Stream stream = Stream::from_handle(stream_.handle());
+  if (integers) kernels_->to_ordered(first.output, first.op.kind == ReduceOp::max, integers->output, stream);
+  if (!steps.empty()) communicator_->start(steps, stream_.handle(), first.timeout, launch);
+  if (launch == Launch::connects) connections_.add(steps);
+  if (integers) kernels_->from_ordered(integers->output, first.output, stream);
   for (std::size_t i = 0; i < calls.size(); ++i) done.all.push_back(events_.record(stream_.handle()));
   // Another thread puts the events back when it has waited for the operations, which it does only when they are in the
   // map.
@@ -82,6 +106,7 @@ void NcclLane::begin(std::span<const Call* const> calls, Launch launch) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < calls.size(); ++i) begun_[calls[i]->sequence] = done.all[i];
   done.all.clear();
+  return true;
 }
 
 bool NcclLane::has_begun(const Call& call) {
@@ -103,16 +128,17 @@ void NcclLane::finish(const Call& call) {
   events_.put_back(done);
 }
 
-void NcclLane::run(const Call& call, Launch launch) {
+void NcclLane::run(const Call& call) {
   StagedCall staged;
   const Call* next = &call;
   if (touches_host_memory(call)) {
     if (const CudaEventHandle event = wait_for_stream_of(call); event != nullptr) events_.put_back(event);
-    staged = stage(call, rank_, size_, scratch(staging_bytes(call)));
+    staged =
+        stage(call, rank_, size_, reserve(*heap_, stream_.handle(), scratch_, scratch_bytes_, staging_bytes(call)));
     next = &staged.call;
     copy_all(staged.before, call);
   }
-  begin({&next, 1}, launch);
+  begin({&next, 1}, true);
   finish(call);
   copy_all(staged.after, call);
 }

@@ -14,8 +14,11 @@
 #include "runtime/backend/nccl/gpu_heap.h"
 #include "runtime/backend/nccl/gpu_marks.h"
 #include "runtime/backend/nccl/nccl_communicator.h"
+#include "runtime/backend/nccl/nccl_connections.h"
 
 namespace ddp::internal {
+
+class GpuKernels;
 
 // This class never waits inside CUDA or NCCL for other ranks, because such a wait would never end if a rank is gone.
 // The kernel of a collective spins until all ranks have joined or it is aborted. So the lane polls the communicator and
@@ -37,9 +40,13 @@ class NcclLane {
   // From now on, the stream marks which operations it has begun and finished. No operation may be unfinished.
   void mark_with(std::unique_ptr<GpuMarks> marks) { marks_ = std::move(marks); }
 
-  // Puts operations on GPU memory on the lane's stream, as one group. They follow the work that their own streams hold
-  // now.
-  void begin(std::span<const Call* const> calls, Launch launch);
+  // From now on, minima and maxima of floating-point values can be reduced (reduces_in_order()).
+  void order_with(GpuKernels* kernels) { kernels_ = kernels; }
+
+  // Puts operations on GPU memory on the lane's stream, as one group. A reduction in order comes alone. They follow the
+  // work that their own streams hold now. If NCCL must first connect the ranks for them, it waits for these, for up to
+  // the first call's timeout, or does nothing and returns false unless it `may_wait`.
+  bool begin(std::span<const Call* const> calls, bool may_wait);
   bool has_begun(const Call& call);
   // Waits until an operation that has begun is done.
   void finish(const Call& call);
@@ -47,7 +54,7 @@ class NcclLane {
   // std::nullopt if the operations are not marked, or if both were done before the host looked.
   std::optional<GpuSpan> last_span() const { return last_span_; }
   // Runs an operation that has not begun, with host memory too. No operation may be unfinished.
-  void run(const Call& call, Launch launch);
+  void run(const Call& call);
   void join_stream(const Call& call);
 
   // Says by when NCCL must have ended before the destructor gives up. Without it, that is at once.
@@ -59,7 +66,8 @@ class NcclLane {
   // Makes the lane's stream wait for the work that the call's stream holds now. Returns the event of that work, which
   // the caller puts back, or null if the call has no stream.
   CudaEventHandle wait_for_stream_of(const Call& call);
-  std::byte* scratch(std::size_t bytes);
+  // Returns the call on integers, which lie in the output if there is room.
+  Call on_integers(const Call& call);
   void copy_all(std::span<const StagedCall::Copy> copies, const Call& call);
   void await(CudaEventHandle event, const Call& call);
 
@@ -71,8 +79,12 @@ class NcclLane {
   std::shared_ptr<void> token_;    // one byte for barriers
   std::shared_ptr<void> scratch_;  // stages host buffers; grows to the largest call
   std::size_t scratch_bytes_ = 0;
+  std::shared_ptr<void> integers_;  // of reductions in order; grows to the largest call
+  std::size_t integer_bytes_ = 0;
+  GpuKernels* kernels_ = nullptr;
   CudaStream stream_;
   const std::unique_ptr<NcclCommunicator> communicator_;
+  NcclConnections connections_;
   std::unique_ptr<GpuMarks> marks_;  // may be null
   std::mutex mutex_;
   std::map<std::uint64_t, CudaEventHandle> begun_;  // by sequence: the event that marks the operation's end

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "runtime/call/transfer_plan.h"
+#include "runtime/reduction/ordered.h"
 
 namespace ddp::internal {
 namespace {
@@ -84,6 +85,10 @@ std::size_t padded(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+bool is_extreme_of_numbers(const Call& call) {
+  return is_floating_point(subject_of(call).type) && (call.op.kind == ReduceOp::min || call.op.kind == ReduceOp::max);
+}
+
 }  // namespace
 
 bool nccl_can(const Call& call) {
@@ -92,8 +97,18 @@ bool nccl_can(const Call& call) {
   const bool is_bitwise =
       call.op.kind == ReduceOp::bit_and || call.op.kind == ReduceOp::bit_or || call.op.kind == ReduceOp::bit_xor;
   // NCCL's minimum and maximum of floating-point values ignore a NaN, and ReduceOp promises that it stays.
-  const bool drops_nan = is_floating_point(type) && (call.op.kind == ReduceOp::min || call.op.kind == ReduceOp::max);
-  return type != DataType::i16 && !is_bitwise && !drops_nan;
+  return type != DataType::i16 && !is_bitwise && !is_extreme_of_numbers(call);
+}
+
+bool reduces_in_order(const Call& call) {
+  return call.operation == Operation::all_reduce && is_extreme_of_numbers(call);
+}
+
+Call call_on_integers(const Call& call, void* integers) {
+  Call changed = call;
+  changed.output = {integers, call.output.count, ordered_type(call.output.type), call.output.device};
+  changed.input = changed.output;
+  return changed;
 }
 
 std::vector<NcclStep> nccl_steps(const Call& call, int rank, int size, void* token) {

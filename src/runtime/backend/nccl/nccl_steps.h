@@ -29,6 +29,12 @@ struct NcclStep {
 // no bitwise reductions.
 bool nccl_can(const Call& call);
 
+// Returns whether the call, which NCCL cannot carry out because its minimum and maximum ignore a NaN, can be carried
+// out on integers (runtime/reduction/ordered.h). All ranks do so, wherever their buffers lie.
+bool reduces_in_order(const Call& call);
+// Returns such a call on these integers.
+Call call_on_integers(const Call& call, void* integers);
+
 // Returns the steps of this rank, between group_start and group_end. Every buffer of the call lies in GPU memory. Data
 // that are only moved are bytes to NCCL. `token` is one byte of GPU memory for barriers. A send and its recv have their
 // own communicator, in which rank 0 sends to rank 1.

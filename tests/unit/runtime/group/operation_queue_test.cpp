@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/deadline.h"
@@ -32,6 +33,11 @@ class Actions : public ddp::internal::CallRunner {
     by_name_[name] = std::move(action);
   }
   bool begin(std::span<const Call* const>) override { return begins(); }
+  bool begin_batch(std::span<const Call* const> calls) override {
+    batches.push_back(calls.size());
+    return begins_batches;
+  }
+  std::size_t begins_ahead() const override { return ahead; }
   void run(const Call& call) override {
     std::function<void()> action;
     {
@@ -43,7 +49,10 @@ class Actions : public ddp::internal::CallRunner {
   std::string describe(const Call& call) const override { return call.name; }
   void waits_with_limit(bool begins) override { with_limit += begins ? 1 : -1; }
 
-  std::atomic<int> with_limit = 0;  // threads that wait with a limit now
+  std::atomic<int> with_limit = 0;   // threads that wait with a limit now
+  std::vector<std::size_t> batches;  // numbers of operations that were to begin together
+  bool begins_batches = false;
+  std::size_t ahead = 0;
   std::function<bool()> begins = [] { return false; };
 
  private:
@@ -63,6 +72,7 @@ class DeedQueue {
   void begins(std::function<bool()> begin) { actions_->begins = std::move(begin); }
   ddp::internal::OperationQueue& queue() { return queue_; }
   int waits_with_limit() const { return actions_->with_limit; }
+  Actions& actions() { return *actions_; }
 
  private:
   std::shared_ptr<Actions> actions_ = std::make_shared<Actions>();
@@ -275,4 +285,30 @@ TEST_CASE("an operation that nobody waits for runs also after many that were wai
     while (!ran && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     CHECK(ran);
   }
+}
+
+TEST_CASE("a batch that must wait for the ranks before it begins still begins as a whole") {
+  DeedQueue queue;
+  queue.actions().ahead = 4;
+  queue.actions().begins_batches = true;
+  std::vector<int> order;
+  std::vector<Work> works;
+  queue.queue().hold();
+  for (int i = 0; i < 3; ++i) {
+    works.push_back(queue.push("op #" + std::to_string(i), [&order, i] { order.push_back(i); }));
+  }
+  queue.queue().release();
+  for (Work& work : works) work.wait();
+  CHECK(queue.actions().batches == std::vector<std::size_t>{3});
+  CHECK(order == std::vector{0, 1, 2});
+}
+
+TEST_CASE("operations of a batch that cannot begin as a whole run one by one") {
+  DeedQueue queue;
+  std::vector<Work> works;
+  queue.queue().hold();
+  for (int i = 0; i < 3; ++i) works.push_back(queue.push("op #" + std::to_string(i), [] {}));
+  queue.queue().release();
+  for (Work& work : works) work.wait();
+  CHECK(queue.actions().batches == std::vector<std::size_t>{3, 2});
 }

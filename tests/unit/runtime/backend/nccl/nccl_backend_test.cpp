@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <latch>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/gpu_ranks.h"
+#include "support/placed_memory.h"
 
 using namespace std::chrono_literals;
 using namespace ddp;
@@ -127,6 +129,43 @@ TEST_CASE("gpus that add wrongly fail the trial") {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(told == 2);
+}
+
+TEST_CASE("kernels are loaded before the first collective, while nothing is in flight") {
+  const Libraries libraries = gpu_libraries();
+  std::vector<std::string> calls;
+  libraries->cuda.load_module = [&, real = libraries->cuda.load_module](CudaModuleHandle& module, const char* text) {
+    calls.emplace_back("load");
+    return real(module, text);
+  };
+  libraries->nccl.all_reduce = [&, real = libraries->nccl.all_reduce](auto&&... arguments) {
+    calls.emplace_back("all_reduce");
+    return real(arguments...);
+  };
+  const auto backend = alone(libraries);
+  backend->try_out(kPatience);
+  CHECK(backend->gpu_math() != nullptr);
+  CHECK(calls == std::vector<std::string>{"load", "all_reduce"});
+}
+
+TEST_CASE("an operation that may need another algorithm of nccl is not taken for a known one") {
+  const auto backend = alone(gpu_libraries());
+  const auto memory = backend->allocate_on_gpu(64);
+  std::uint64_t sequence = 0;
+  const auto begins = [&](ReduceOp op, DataType type, std::size_t count) {
+    Call call = with_timeout(all_reduce({memory.get(), count, type, DeviceType::cuda}, op));
+    call.sequence = ++sequence;
+    const Call* calls[] = {&call};
+    const bool begun = backend->begin(calls);
+    backend->run(call);
+    return begun;
+  };
+  CHECK_FALSE(begins(ReduceOp::sum, DataType::f32, 4));
+  CHECK(begins(ReduceOp::sum, DataType::f32, 5));
+  CHECK_FALSE(begins(ReduceOp::average, DataType::f32, 4));
+  CHECK_FALSE(begins(ReduceOp::sum, DataType::f16, 8));
+  CHECK_FALSE(begins(ReduceOp::sum, DataType::f32, 8));
+  CHECK(begins(ReduceOp::average, DataType::f32, 4));
 }
 
 TEST_CASE("a gpu without room for staging is an error that says how much was wanted") {
@@ -279,6 +318,32 @@ TEST_CASE("a NaN on a gpu makes the minimum and the maximum NaN") {
       }
     });
   }
+}
+
+TEST_CASE("a rank without kernels computes minima and maxima with the others, on the host") {
+  const Libraries libraries = gpu_libraries();
+  const Libraries without = gpu_libraries();
+  without->cuda.load_module = [](CudaModuleHandle&, const char*) { return 218; };
+  const auto make = [&](const BackendOptions& options, const std::shared_ptr<Store>& store) {
+    return std::unique_ptr<Backend>(
+        std::make_unique<NcclBackend>(options, store, options.rank == 1 ? without : libraries));
+  };
+  RankThreads(make, 2).all_succeed([](RankThreads::Rank& self) {
+    for (const DataType type : {DataType::f16, DataType::bf16, DataType::f32, DataType::f64}) {
+      PlacedMemory memory(self.group(), DeviceType::cuda);
+      const Memory values = self.group().allocate(3, type, DeviceType::cuda);
+      for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
+        memory.set(values,
+                   [&](std::size_t k) { return k == 0 && self.rank() == 1 ? std::nan("") : self.rank() - 0.5; });
+        self.group().all_reduce(values, op, {.stream = memory.stream()}).wait();
+        const std::vector<double> result = memory.numbers(values);
+        require(std::isnan(result[0]) && result[1] == (op.kind == ReduceOp::min ? -0.5 : 0.5), "wrong values");
+      }
+      std::vector<float> on_host = {static_cast<float>(self.rank())};
+      self.group().all_reduce(on_host, ReduceOp::max).wait();
+      require(on_host[0] == 1, "wrong value in host memory");
+    }
+  });
 }
 
 TEST_CASE("memory that nccl cannot allocate comes from cuda") {

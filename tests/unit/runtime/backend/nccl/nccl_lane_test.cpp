@@ -3,13 +3,16 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cmath>
 #include <latch>
 #include <span>
 #include <thread>
 
 #include "support/catch.h"
 #include "support/gpu_ranks.h"
+#include "support/placed_memory.h"
 
 using namespace std::chrono_literals;
 using namespace ddp;
@@ -40,6 +43,39 @@ TEST_CASE("waiting for an operation on a stream does not hold the host up") {
     if (result == 1.5f) ++right;
   });
   CHECK(right == 2);
+}
+
+TEST_CASE("minima and maxima of floating-point values stay on the stream and keep a NaN") {
+  // Rank 1 calls nothing until rank 0 has called all its operations, so rank 0 must not wait for any of them.
+  constexpr std::array kTypes = {DataType::f16, DataType::bf16, DataType::f32, DataType::f64};
+  std::latch rank_0_has_called(1);
+  ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
+    PlacedMemory memory(self.group(), DeviceType::cuda);
+    std::vector<Memory> all;
+    for (std::size_t i = 0; i < 4 * kTypes.size(); ++i) {
+      all.push_back(self.group().allocate(3, kTypes[i % kTypes.size()], DeviceType::cuda));
+    }
+    const auto reduce = [&](std::size_t first) {
+      for (std::size_t i = first; i < first + 2 * kTypes.size(); ++i) {
+        const ReduceOp op = i / kTypes.size() % 2 == 0 ? ReduceOp::min : ReduceOp::max;
+        self.group().all_reduce(all[i], op, {.stream = memory.stream()}).wait();
+      }
+    };
+    for (const Memory& each : all) {
+      memory.set(each, [&](std::size_t k) { return k == 0 && self.rank() == 0 ? std::nan("") : self.rank() - 0.5; });
+    }
+    reduce(0);  // the first operation of a kind connects the ranks, and is waited for
+    if (self.rank() == 1) rank_0_has_called.wait();
+    reduce(2 * kTypes.size());
+    if (self.rank() == 0) rank_0_has_called.count_down();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::vector<double> result = memory.numbers(all[i]);
+      const double expected = i / kTypes.size() % 2 == 0 ? -0.5 : 0.5;
+      require(std::isnan(result[0]) && result[1] == expected && result[2] == expected,
+              std::string(to_string(all[i].buffer().type)) + " " + std::to_string(result[0]) + " " +
+                  std::to_string(result[1]));
+    }
+  });
 }
 
 TEST_CASE("an operation begins after what its stream holds") {
@@ -106,7 +142,7 @@ TEST_CASE("a failure of an operation that only a stream waits for breaks the gro
 
 TEST_CASE("operations of a batch are one group of nccl") {
   const Libraries libraries = gpu_libraries();
-  std::atomic<int> groups = 0;
+  std::atomic<int> groups = 0;  // of both ranks
   libraries->nccl.group_start = [&, real = libraries->nccl.group_start] {
     ++groups;
     return real();
@@ -115,21 +151,23 @@ TEST_CASE("operations of a batch are one group of nccl") {
     const GpuFloats a(self.group(), {1});
     const GpuFloats b(self.group(), {2});
     const GpuFloats c(self.group(), {3});
-    // Only kinds of operations that have run before can begin as a group.
-    self.group().all_reduce(a.memory).wait();
-    self.group().broadcast(c.memory, 1).wait();
-    a.set({1});
-    std::vector<Work> works;
-    {
-      const CollectiveBatch batch = self.group().batch();
-      works.push_back(self.group().all_reduce(a.memory));
-      works.push_back(self.group().all_reduce(b.memory, ReduceOp::average));
-      works.push_back(self.group().broadcast(c.memory, 1));
+    // NCCL connects the ranks for the first group of a kind.
+    for (int turn = 0; turn < 2; ++turn) {
+      a.set({1});
+      b.set({2});
+      c.set({3});
+      std::vector<Work> works;
+      {
+        const CollectiveBatch batch = self.group().batch();
+        works.push_back(self.group().all_reduce(a.memory));
+        works.push_back(self.group().all_reduce(b.memory, ReduceOp::average));
+        works.push_back(self.group().broadcast(c.memory, 1));
+      }
+      for (Work& work : works) work.wait();
+      require(a.get()[0] == 2 && b.get()[0] == 2 && c.get()[0] == 3, "wrong values");
     }
-    for (Work& work : works) work.wait();
-    require(a.get()[0] == 2 && b.get()[0] == 2 && c.get()[0] == 3, "wrong values");
   });
-  CHECK(groups == 2);
+  CHECK(groups == 4);
 }
 
 TEST_CASE("more operations than can begin at once are all done in order") {

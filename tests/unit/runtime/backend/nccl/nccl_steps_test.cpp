@@ -58,6 +58,18 @@ TEST_CASE("nccl cannot reduce short integers or bits but moves anything") {
   CHECK(nccl_can(broadcast(gpu(0, 8, DataType::i16), 0)));
 }
 
+TEST_CASE("an all_reduce that would drop a NaN is one of integers with the order of the values") {
+  const Call call = all_reduce(gpu(0, 8, DataType::bf16), ReduceOp::max);
+  REQUIRE(reduces_in_order(call));
+  CHECK_FALSE(reduces_in_order(all_reduce(gpu(0, 8), ReduceOp::sum)));
+  CHECK_FALSE(reduces_in_order(all_reduce(gpu(0, 8, DataType::i32), ReduceOp::max)));
+  CHECK_FALSE(reduces_in_order(barrier()));
+  const Call changed = call_on_integers(call, memory.data() + 32);
+  CHECK(nccl_can(changed));
+  CHECK(nccl_steps(changed, 0, 2, nullptr)[0] ==
+        NcclStep{NcclFunction::all_reduce, memory.data() + 32, memory.data() + 32, 8, NcclType::i32, NcclOp::max});
+}
+
 TEST_CASE("parts of different sizes are gathered and scattered rank by rank") {
   Call gather = call_of(Operation::all_gather, gpu(0, 2), {});
   gather.output_parts = {gpu(8, 3), gpu(16, 2), gpu(24, 0)};
