@@ -5,7 +5,7 @@
 // Two ranks are threads of this process, on the GPUs of LD_LIBRARY_PATH, which may be the simulated ones. A host
 // function keeps the program's stream busy until the host has called the whole step, as a GPU does that is slower than
 // the host. So the counts do not depend on time, except those of polls. The program puts no other work on its stream.
-// At most 32 buckets are possible, because the runtime waits with more collectives until one is done.
+// At most 1000 buckets are possible, because the runtime waits with more collectives until one is done.
 //
 // Prints one object of JSON: the calls per step of rank 0, by the thread that makes them and by their stream. Threads
 // are the program's ("program") and the runtime's own ("runtime"). Streams are the program's ("program"), the one of
@@ -39,7 +39,7 @@ using namespace ddp::internal;
 namespace wire = ddp::wire;
 
 constexpr int kRanks = 2;
-constexpr int kMostBuckets = 32;
+constexpr int kMostBuckets = 1000;
 // A bucket has 128 KiB, because small collectives may be treated in another way.
 constexpr std::size_t kBucketFloats = std::size_t{32} << 10;
 

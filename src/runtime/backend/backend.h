@@ -93,7 +93,7 @@ class Backend {
   virtual std::optional<int> gpu() const { return std::nullopt; }
 
   // Returns how many operations may have begun and be unfinished when another one begins.
-  virtual std::size_t begins_ahead() const { return 0; }
+  virtual BeginsAhead begins_ahead() const { return {}; }
 
   // Throws invalid_argument if the backend can never carry out the call, such as with memory of another GPU. The caller
   // calls it before it queues the operation. Any thread may call it.
@@ -109,6 +109,10 @@ class Backend {
   // function waits for them, up to the first call's timeout. Every rank gets the same answer. The caller calls it
   // instead of run(), when all earlier operations are complete.
   virtual bool begin_batch(std::span<const Call* const> /*calls*/) { return false; }
+
+  // A thread calls it when it begins to wait on the host for the end of the call, and when it stops waiting. The
+  // operations before the call are then urgent, too.
+  virtual void host_waits(const Call& /*call*/, bool /*begins*/) {}
 
   // Blocks until the operation is complete on this rank.
   virtual void run(const Call& call) = 0;

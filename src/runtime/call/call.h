@@ -69,6 +69,14 @@ struct Call {
 // Returns the buffer whose element count and type appear in messages.
 ConstBuffer subject_of(const Call& call);
 
+// Says how many operations may have begun and be unfinished when another one begins: `always` so many, and up to `most`
+// as long as their buffers have no more than `bytes` together.
+struct BeginsAhead {
+  std::size_t always = 0;
+  std::size_t most = 0;
+  std::size_t bytes = 0;
+};
+
 // In operations that consist of parts, these functions return the part that this rank gives to `rank`, or gets from it.
 ConstBuffer input_part(const Call& call, int rank, int size);
 Buffer output_part(const Call& call, int rank, int size);

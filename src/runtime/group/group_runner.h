@@ -33,9 +33,10 @@ class GroupRunner : public CallRunner {
   void waits_with_limit(bool begins) override { progress_->waits_with_limit(begins); }
   void continuation_runs(bool begins) override { progress_->continuation_runs(begins); }
   void polls() override { progress_->polls(); }
-  std::size_t begins_ahead() const override { return backend_->begins_ahead(); }
+  BeginsAhead begins_ahead() const override { return backend_->begins_ahead(); }
   bool begin(std::span<const Call* const> calls) override { return begin(calls, &Backend::begin); }
   bool begin_batch(std::span<const Call* const> calls) override { return begin(calls, &Backend::begin_batch); }
+  void host_waits(const Call& call, bool begins) override { backend_->host_waits(call, begins); }
   void join_stream(const Call& call) override { backend_->join_stream(call); }
   void run(const Call& call) override;
   std::string describe(const Call& call) const override;

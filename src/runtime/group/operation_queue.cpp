@@ -65,11 +65,12 @@ std::shared_ptr<WorkState> QueueState::skip(Call call) {
 }
 
 std::vector<const Call*> QueueState::next_to_begin() const {
-  const std::size_t ahead = runner_->begins_ahead();
+  const BeginsAhead ahead = runner_->begins_ahead();
   const std::size_t unfinished = begun_ + (driven_ != nullptr ? 1 : 0);
+  const bool has_room = unfinished <= ahead.always || (unfinished <= ahead.most && unfinished_bytes_ <= ahead.bytes);
   const bool must_come_first = driven_ != nullptr && !driven_->begun_;
   const bool may_begin = holds_ == 0 && !beginning_ && !must_come_first && broken_by_.empty() && closed_by_.empty() &&
-                         unfinished <= ahead && (ahead > 0 || waiting_.size() == 1);
+                         has_room && (ahead.always > 0 || waiting_.size() == 1);
   if (!may_begin || begun_ == waiting_.size() || waiting_[begun_]->batch_ == refused_batch_) return {};
   return next_batch();
 }
@@ -80,6 +81,12 @@ std::vector<const Call*> QueueState::next_batch() const {
     calls.push_back(&waiting_[i]->call_);
   }
   return calls;
+}
+
+void QueueState::mark_begun(WorkState& work) {
+  work.begun_ = true;
+  ++begun_;
+  unfinished_bytes_ += subject_of(work.call_).bytes();
 }
 
 // If all operations have begun, the queue's thread need not run. But it watches an operation for which only a stream
@@ -95,8 +102,8 @@ void QueueState::begin_next(Lock& lock) {
     lock.lock();
     beginning_ = false;
     for (std::size_t i = 0; begun && i < calls.size(); ++i) {
-      WorkState& work = *waiting_[begun_++];
-      work.begun_ = true;
+      WorkState& work = *waiting_[begun_];
+      mark_begun(work);
       watch = watch || bool(work.call_.stream);
     }
     // Whether the operations of a refused batch begin must not depend on when begin() is tried.
@@ -153,11 +160,12 @@ void QueueState::run_front(Lock& lock) {
     runner_->run(work->call_);
   });
   lock.lock();
-  for (std::size_t i = 1; has_begun_batch && i < batch.size(); ++i) waiting_[begun_++]->begun_ = true;
+  for (std::size_t i = 1; has_begun_batch && i < batch.size(); ++i) mark_begun(*waiting_[begun_]);
   if (failure.error && broken_by_.empty()) broken_by_ = failure.error->what();
+  if (work->begun_) unfinished_bytes_ -= subject_of(work->call_).bytes();
   complete(*work, failure, lock);
   driven_ = nullptr;
-  if (runner_->begins_ahead() > 0) begin_next(lock);
+  if (runner_->begins_ahead().always > 0) begin_next(lock);
   wake_thread();
 }
 
@@ -186,6 +194,7 @@ void QueueState::wait(WorkState& work) {
   const Waiting waiting([&](bool begins) { runner_->waits(work.call_, begins); });
   Lock lock(mutex_);
   if (work.call_.stream) return wait_on_stream(work, lock);
+  const Waiting on_host([&](bool begins) { runner_->host_waits(work.call_, begins); });
   while (!work.done()) wait_a_little(lock);
 }
 
@@ -215,6 +224,7 @@ void QueueState::wait_a_little(Lock& lock) {
 bool QueueState::wait_for(WorkState& work, std::chrono::nanoseconds limit) {
   attend();
   const Waiting waiting([&](bool begins) { runner_->waits_with_limit(begins); });
+  const Waiting on_host([&](bool begins) { runner_->host_waits(work.call_, begins); });
   Lock lock(mutex_);
   return progress_.wait_for(lock, limit, [&] { return work.done(); });
 }

@@ -40,9 +40,10 @@ class CallRunner {
   // A thread calls it when it asks whether an operation is done.
   virtual void polls() {}
   // Backend describes these functions. They throw ddp::Error.
-  virtual std::size_t begins_ahead() const { return 0; }
+  virtual BeginsAhead begins_ahead() const { return {}; }
   virtual bool begin(std::span<const Call* const> calls) = 0;
   virtual bool begin_batch(std::span<const Call* const> /*calls*/) { return false; }
+  virtual void host_waits(const Call& /*call*/, bool /*begins*/) {}
   virtual void run(const Call& call) = 0;
   virtual void join_stream(const Call& /*call*/) {}
   // These functions identify the call, for messages and for programs.
@@ -115,6 +116,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   bool can_run_front() const;
   void run_front(Lock& lock);
   void complete(WorkState& work, const Failure& failure, Lock& lock);
+  void mark_begun(WorkState& work);
   // Returns the next operations that may begin now: one, or all that were called between hold() and release().
   std::vector<const Call*> next_to_begin() const;
   // Returns the first operation that has not begun, and all that were held with it.
@@ -133,6 +135,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   std::deque<std::shared_ptr<WorkState>> waiting_;
   const WorkState* driven_ = nullptr;  // the operation that a thread runs now
   std::size_t begun_ = 0;              // how many of the waiting operations have begun
+  std::size_t unfinished_bytes_ = 0;   // of all operations that have begun and are not complete
   bool beginning_ = false;
   bool thread_asleep_ = false;
   bool thread_looks_ = false;  // the thread wakes up by itself soon

@@ -28,6 +28,24 @@ CallRecord& place_of(const NodeGroup& node, std::size_t index, std::uint64_t seq
   return node.area(index).records[sequence % kCallRecords];
 }
 
+CallPrint& print_of(const NodeGroup& node, std::size_t index, std::uint64_t sequence) {
+  return node.area(index).prints[sequence % kCallPrints];
+}
+
+// The record of the peer's call is gone, because the peer has called so much since.
+void compare_with_past_call(const NodeGroup& node, std::size_t peer, const Call& call) {
+  const CallPrint& print = print_of(node, peer, call.sequence);
+  if (print.sequence.load(std::memory_order_acquire) != call.sequence) return;
+  const std::uint64_t theirs = print.fingerprint.load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (theirs == call.fingerprint || print.sequence.load(std::memory_order_relaxed) != call.sequence) return;
+  const std::string other =
+      "another one under this number, and is at #" + std::to_string(node.area(peer).shown) + " now";
+  throw Error(ErrorKind::mismatch,
+              describe_difference(node.rank_of(node.own()), describe_with_place(call), node.rank_of(peer), other),
+              node.rank_of(peer));
+}
+
 }  // namespace
 
 std::string place_in_program(const char* file, int line) {
@@ -94,6 +112,11 @@ void show_call(NodeGroup& node, const Call& call) {
   write_end_of(record.name, std::string_view(call.name).substr(0, record.name.size() - 1));
   write_end_of(record.file, call.site.file);
   record.sequence.store(call.sequence, std::memory_order_release);
+  CallPrint& print = print_of(node, node.own(), call.sequence);
+  print.sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  print.fingerprint.store(call.fingerprint, std::memory_order_relaxed);
+  print.sequence.store(call.sequence, std::memory_order_release);
   // If two ranks publish and compare at the same time, at least one sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -115,7 +138,10 @@ void compare_calls(const NodeGroup& node, const Call& call) {
   for (std::size_t peer = 0; peer < node.size(); ++peer) {
     if (peer == node.own()) continue;
     const CallRecord* theirs = record_of(node, peer, call.sequence);
-    if (theirs == nullptr) continue;
+    if (theirs == nullptr) {
+      compare_with_past_call(node, peer, call);
+      continue;
+    }
     const bool alike = theirs->fingerprint.load(std::memory_order_relaxed) == call.fingerprint;
     const std::string parts =
         alike && own_parts ? part_difference(rank, *own_parts, node.rank_of(peer), theirs->parts) : "";

@@ -13,6 +13,8 @@ namespace ddp::internal {
 inline constexpr std::uint32_t kNodeAreaMagic = 0x41504444;  // "DDPA"
 inline constexpr std::uint32_t kNodeAreaVersion = 5;
 inline constexpr std::size_t kCallRecords = 64;
+// A rank may be this far ahead of another one, and the calls that they make under one number are still compared.
+inline constexpr std::size_t kCallPrints = 2048;
 // Larger groups do not compare the counts of their parts before a call.
 inline constexpr std::size_t kComparedParts = 16;
 
@@ -54,6 +56,12 @@ struct alignas(64) CallRecord {
 };
 static_assert(sizeof(CallRecord) == 448);
 
+// Remains for longer than the record of the same call.
+struct CallPrint {
+  std::atomic<std::uint64_t> sequence = 0;
+  std::atomic<std::uint64_t> fingerprint = 0;
+};
+
 // Carries messages from the owner to one other rank, through two halves of a buffer that are filled and emptied in
 // turn.
 struct NodeChannel {
@@ -88,6 +96,7 @@ struct NodeArea {
   std::atomic<std::uint64_t> done = 0;   // sequence of the newest collective that the owner has completed
   SharedCounter arrived;                 // rounds in which the owner has arrived; see runtime/backend/cpu
   std::array<CallRecord, kCallRecords> records;
+  std::array<CallPrint, kCallPrints> prints;
   // The area is followed by a NodeChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.
 };
 

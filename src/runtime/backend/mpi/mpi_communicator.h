@@ -31,7 +31,7 @@ class MpiWait {
 
  private:
   const std::chrono::milliseconds timeout_;
-  const Polling polling_;
+  mutable Polling polling_;
   const std::string action_;
   PeerWatch* const peers_;
   const std::atomic<bool>* const aborted_;

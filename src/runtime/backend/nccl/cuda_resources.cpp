@@ -122,7 +122,7 @@ void CudaEvents::finish(CudaStreamHandle stream, const std::function<void()>& lo
   // look() may throw.
   const auto put_event_back = [this](void* event) { put_back(event); };
   const std::unique_ptr<void, decltype(put_event_back)> owner(done, put_event_back);
-  const Polling polling(limits::kNoTimeout, limits::kDeviceCopySpin);
+  Polling polling(limits::kNoTimeout, limits::kDeviceCopySpin);
   CudaStatus status = kCudaNotReady;
   while ((status = cuda_.query_event(done)) == kCudaNotReady) {
     look();

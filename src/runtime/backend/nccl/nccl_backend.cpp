@@ -22,9 +22,10 @@
 namespace ddp::internal {
 namespace {
 
-// The queue is long enough that the GPU never waits for the host. It is shorter than the list of call records that
-// peers compare.
-constexpr std::size_t kBeginsAhead = 32;
+// The queue is long enough that the GPU never waits for the host, which looks only now and then what is done. Small
+// operations may end every few microseconds. The queue is shorter than the list of calls that peers compare.
+constexpr BeginsAhead kBeginsAhead{.always = 32, .most = 1024, .bytes = std::size_t{256} << 20};
+static_assert(kBeginsAhead.most < kCallPrints);
 
 int choose_device(const CudaApi& cuda, int local_rank) {
   int count = 0;
@@ -50,7 +51,7 @@ NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> s
                          std::shared_ptr<const Libraries> libraries)
     : NcclBackend(options, std::move(store), libraries, choose_device(libraries->cuda, options.local_rank)) {
   const GpuScope scope(cuda_, device_);
-  collectives_ = make_lane("nccl/id", members(options_.rank, options_.size));
+  collectives_ = make_lane("nccl/id", members(options_.rank, options_.size), Operation::all_reduce);
   register_memory();
 }
 
@@ -119,10 +120,12 @@ NcclMembers NcclBackend::members(int rank, int size, Operation operation, int pe
           std::make_shared<PeerWatch>(options_.node_group)};
 }
 
-std::unique_ptr<NcclLane> NcclBackend::make_lane(const std::string& key, const NcclMembers& members) {
+std::unique_ptr<NcclLane> NcclBackend::make_lane(const std::string& key, const NcclMembers& members,
+                                                 Operation operation) {
   const NcclUniqueId id = agree_on_id(libraries_->nccl, store_, key, members);
   auto communicator = std::make_unique<NcclCommunicator>(libraries_->nccl, members, id);
-  return std::make_unique<NcclLane>(cuda_, options_.rank, options_.size, std::move(communicator), heap_);
+  return std::make_unique<NcclLane>(cuda_, options_.rank, options_.size, std::move(communicator), heap_,
+                                    host_waits_for(operation));
 }
 
 NcclLane* NcclBackend::lane_of(const Call& call) {
@@ -140,12 +143,12 @@ NcclLane& NcclBackend::made_lane_of(const Call& call) {
   const int to = sends ? call.peer : options_.rank;
   NcclMembers pair = members(sends ? 0 : 1, 2, call.operation, call.peer);
   pair.timeout = call.timeout;
-  auto lane = make_lane("nccl/id/" + std::to_string(from) + "-" + std::to_string(to), pair);
+  auto lane = make_lane("nccl/id/" + std::to_string(from) + "-" + std::to_string(to), pair, call.operation);
   const std::lock_guard lock(mutex_);
   return *(transfers_[{call.operation, call.peer}] = std::move(lane));
 }
 
-std::size_t NcclBackend::begins_ahead() const {
+BeginsAhead NcclBackend::begins_ahead() const {
   return kBeginsAhead;
 }
 
@@ -279,8 +282,8 @@ std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::
   std::unique_ptr<NcclBackend> made(new NcclBackend(options, std::move(store), libraries_, device_));
   auto communicator = std::make_unique<NcclCommunicator>(libraries_->nccl, made->members(options.rank, options.size),
                                                          collectives_->communicator(), color, options.rank);
-  made->collectives_ =
-      std::make_shared<NcclLane>(made->cuda_, options.rank, options.size, std::move(communicator), made->heap_);
+  made->collectives_ = std::make_shared<NcclLane>(made->cuda_, options.rank, options.size, std::move(communicator),
+                                                  made->heap_, made->host_waits_for(Operation::all_reduce));
   made->register_memory();
   return made;
 }

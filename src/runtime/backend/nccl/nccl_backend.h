@@ -3,6 +3,7 @@
 
 #include <ddp/error.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -43,11 +44,12 @@ class NcclBackend : public Backend {
   std::string_view name() const override { return "nccl"; }
   std::optional<int> gpu() const override { return device_; }
   void try_out(std::chrono::milliseconds timeout) override;
-  std::size_t begins_ahead() const override;
+  BeginsAhead begins_ahead() const override;
   void check(const Call& call) const override;
   bool begin(std::span<const Call* const> calls) override { return begin(calls, false); }
   bool begin_batch(std::span<const Call* const> calls) override { return begin(calls, true); }
   void run(const Call& call) override;
+  void host_waits(const Call& call, bool begins) override { host_waits_for(call.operation) += begins ? 1 : -1; }
   void join_stream(const Call& call) override;
   void mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) override;
   std::optional<GpuSpan> gpu_span(const Call& call) const override {
@@ -91,7 +93,8 @@ class NcclBackend : public Backend {
   void register_memory();
   // Describes the ranks that run such operations.
   NcclMembers members(int rank, int size, Operation operation = Operation::all_reduce, int peer = -1) const;
-  std::unique_ptr<NcclLane> make_lane(const std::string& key, const NcclMembers& members);
+  std::atomic<int>& host_waits_for(Operation operation) { return host_waits_[is_transfer(operation) ? 1 : 0]; }
+  std::unique_ptr<NcclLane> make_lane(const std::string& key, const NcclMembers& members, Operation operation);
   // Returns null if that communicator does not exist yet.
   NcclLane* lane_of(const Call& call);
   NcclLane& made_lane_of(const Call& call);
@@ -112,6 +115,7 @@ class NcclBackend : public Backend {
   int device_ = 0;
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> has_worked_ = false;
+  std::array<std::atomic<int>, 2> host_waits_{};  // for collectives and for transfers
   const std::shared_ptr<FirstFailure> failure_ = std::make_shared<FirstFailure>();
   std::shared_ptr<GpuHeap> heap_;
   std::once_flag kernels_are_loaded_;

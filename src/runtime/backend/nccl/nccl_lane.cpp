@@ -13,12 +13,12 @@
 namespace ddp::internal {
 namespace {
 
-// The spin is longer than a small collective takes, and too short to be noticed as a busy core. If a stream waits for
-// the operation, the host does not spin, because its own wait is not urgent.
+// The spin is longer than a small collective takes, and too short to be noticed as a busy core. If only a stream waits
+// for the operation, the host does not spin.
 constexpr std::chrono::milliseconds kCallSpin{5};
 constexpr std::chrono::milliseconds kNoSpin{0};
-constexpr std::chrono::microseconds kWaitedFor{50};  // sleep between two looks
-constexpr std::chrono::microseconds kNotUrgent{1000};
+constexpr Sleeps kUrgent{std::chrono::microseconds(20), std::chrono::microseconds(50)};
+constexpr Sleeps kNotUrgent{std::chrono::microseconds(20), std::chrono::microseconds(1000)};
 
 // Returns the block, with at least so many bytes. A larger block replaces a smaller one, at least twice as large. Only
 // this stream uses it.
@@ -35,10 +35,11 @@ std::byte* reserve(GpuHeap& heap, CudaStreamHandle stream, std::shared_ptr<void>
 }  // namespace
 
 NcclLane::NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator,
-                   std::shared_ptr<GpuHeap> heap)
+                   std::shared_ptr<GpuHeap> heap, const std::atomic<int>& host_waits)
     : cuda_(cuda),
       rank_(rank),
       size_(size),
+      host_waits_(host_waits),
       heap_(std::move(heap)),
       events_(cuda),
       stream_(cuda),
@@ -162,7 +163,8 @@ void NcclLane::copy_all(std::span<const StagedCall::Copy> copies, const Call& ca
 }
 
 void NcclLane::await(CudaEventHandle event, const Call& call) {
-  const Polling polling(call.timeout, call.stream ? kNoSpin : kCallSpin, call.stream ? kNotUrgent : kWaitedFor);
+  Polling urgent(call.timeout, kCallSpin, kUrgent);
+  Polling not_urgent(call.timeout, kNoSpin, kNotUrgent);
   std::optional<std::chrono::steady_clock::time_point> begun;
   last_span_.reset();
   while (true) {
@@ -177,7 +179,8 @@ void NcclLane::await(CudaEventHandle event, const Call& call) {
       }
       if (status != kCudaNotReady) require_cuda(cuda_, status, "finish the work on the GPU");
     }
-    if (!polling.pause()) {
+    const bool is_urgent = !call.stream || host_waits_.load(std::memory_order_relaxed) > 0;
+    if (!(is_urgent ? urgent : not_urgent).pause()) {
       throw Error(ErrorKind::timeout,
                   "a rank did not take part within " + base::human_duration(call.timeout) + " (nccl)");
     }

@@ -2,6 +2,7 @@
 // collectives and one for each rank that it sends to or receives from.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -28,9 +29,9 @@ class GpuKernels;
 class NcclLane {
  public:
   // `rank` and `size` are the rank numbers that the calls use. The heap follows the lane's stream and those of its
-  // calls.
+  // calls. `host_waits` counts the threads that wait on the host for the lane's operations.
   NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator,
-           std::shared_ptr<GpuHeap> heap);
+           std::shared_ptr<GpuHeap> heap, const std::atomic<int>& host_waits);
   ~NcclLane();
   NcclLane(const NcclLane&) = delete;
   NcclLane& operator=(const NcclLane&) = delete;
@@ -74,6 +75,7 @@ class NcclLane {
   const CudaApi& cuda_;
   const int rank_;
   const int size_;
+  const std::atomic<int>& host_waits_;
   const std::shared_ptr<GpuHeap> heap_;
   CudaEvents events_;
   std::shared_ptr<void> token_;    // one byte for barriers

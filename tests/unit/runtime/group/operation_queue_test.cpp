@@ -37,7 +37,8 @@ class Actions : public ddp::internal::CallRunner {
     batches.push_back(calls.size());
     return begins_batches;
   }
-  std::size_t begins_ahead() const override { return ahead; }
+  ddp::internal::BeginsAhead begins_ahead() const override { return ahead; }
+  void host_waits(const Call&, bool waits) override { host_waiters += waits ? 1 : -1; }
   void run(const Call& call) override {
     std::function<void()> action;
     {
@@ -49,10 +50,11 @@ class Actions : public ddp::internal::CallRunner {
   std::string describe(const Call& call) const override { return call.name; }
   void waits_with_limit(bool begins) override { with_limit += begins ? 1 : -1; }
 
-  std::atomic<int> with_limit = 0;   // threads that wait with a limit now
-  std::vector<std::size_t> batches;  // numbers of operations that were to begin together
+  std::atomic<int> with_limit = 0;    // threads that wait with a limit now
+  std::atomic<int> host_waiters = 0;  // threads that wait on the host now
+  std::vector<std::size_t> batches;   // numbers of operations that were to begin together
   bool begins_batches = false;
-  std::size_t ahead = 0;
+  ddp::internal::BeginsAhead ahead;
   std::function<bool()> begins = [] { return false; };
 
  private:
@@ -287,9 +289,25 @@ TEST_CASE("an operation that nobody waits for runs also after many that were wai
   }
 }
 
+TEST_CASE("operations are urgent while a thread waits for them on the host, and not while a stream does") {
+  DeedQueue queue;
+  int waiters_seen = -1;
+  Work first = queue.push("op #1", [&] { waiters_seen = queue.actions().host_waiters; });
+  first.wait();
+  CHECK(waiters_seen == 1);
+  CHECK(queue.actions().host_waiters == 0);
+  Call call;
+  call.name = "op #2";
+  call.stream = nullptr;
+  queue.actions().add(call.name, [&] { waiters_seen = queue.actions().host_waiters; });
+  Work second = queue.queue().push(call);
+  second.wait();
+  CHECK(waiters_seen == 0);
+}
+
 TEST_CASE("a batch that must wait for the ranks before it begins still begins as a whole") {
   DeedQueue queue;
-  queue.actions().ahead = 4;
+  queue.actions().ahead = {.always = 4, .most = 4, .bytes = 0};
   queue.actions().begins_batches = true;
   std::vector<int> order;
   std::vector<Work> works;

@@ -186,6 +186,56 @@ TEST_CASE("more operations than can begin at once are all done in order") {
   });
 }
 
+TEST_CASE("small operations begin far ahead of the GPU, and large ones not so far") {
+  constexpr int kSmall = 500;
+  constexpr int kLarge = 60;
+  const std::size_t floats = GENERATE(std::size_t{1}, std::size_t{4} << 20);
+  const Libraries libraries = gpu_libraries();
+  std::atomic<int> begun = 0;
+  libraries->nccl.all_reduce = [&begun, real = libraries->nccl.all_reduce](auto&&... arguments) {
+    ++begun;
+    return real(arguments...);
+  };
+  ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), std::vector<float>(floats));
+    CudaStream stream(values.cuda);
+    self.group().all_reduce(values.memory).wait();
+    HeldStream held(stream.handle());
+    begun = 0;
+    std::vector<Work> works;
+    for (int i = 0; i < (floats == 1 ? kSmall : kLarge); ++i) {
+      works.push_back(
+          self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())}));
+    }
+    // 33 operations of 16 MiB have more than 256 MiB together.
+    require(begun == (floats == 1 ? kSmall : 33), std::to_string(begun) + " have begun");
+    held.release();
+    for (Work& work : works) require(work.wait_for(kPatience), "not done");
+  });
+}
+
+TEST_CASE("a call that differs from that of a rank far ahead is found before it hangs") {
+  std::latch rank_0_is_ahead(1);
+  const auto ended = ranks_over(gpu_libraries(), 2).outcomes([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1, 2});
+    CudaStream stream(values.cuda);
+    self.group().all_reduce(values.memory).wait();
+    if (self.rank() == 0) {
+      for (int i = 0; i < 500; ++i) {
+        self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())}).wait();
+      }
+      rank_0_is_ahead.count_down();
+      return self.waits_for(1);
+    }
+    rank_0_is_ahead.wait();
+    self.group().all_reduce(values.memory.buffer().slice(0, 1)).wait();
+  });
+  CHECK(ended[1].kind == ErrorKind::mismatch);
+  CHECK_THAT(ended[1].message,
+             Catch::Contains("the ranks call different collectives: rank 1 calls all_reduce sum #2") &&
+                 Catch::Contains("rank 0 calls another one under this number, and is at #501 now"));
+}
+
 TEST_CASE("values go both ways between two ranks at once and on streams") {
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const int other = 1 - self.rank();
