@@ -55,6 +55,7 @@ inline constexpr const char* kPythonPath = "PYTHONPATH";
 inline constexpr const char* kPythonUnbuffered = "PYTHONUNBUFFERED";
 inline constexpr const char* kStackSignal = "DDP_STACK_SIGNAL";
 inline constexpr const char* kGpuMarks = "DDP_GPU_MARKS";
+inline constexpr const char* kGpuRegister = "DDP_GPU_REGISTER";
 inline constexpr const char* kInject = "DDP_INJECT";
 
 // mpirun sets these, and they are read if RANK is absent.

@@ -27,6 +27,11 @@ namespace {
 constexpr BeginsAhead kBeginsAhead{.always = 32, .most = 1024, .bytes = std::size_t{256} << 20};
 static_assert(kBeginsAhead.most < kCallPrints);
 
+bool is_set_to(const char* variable, std::string_view wanted) {
+  const char* value = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
+  return value != nullptr && value == wanted;
+}
+
 int choose_device(const CudaApi& cuda, int local_rank) {
   int count = 0;
   require_cuda(cuda, cuda.device_count(count), "count the GPUs");
@@ -52,7 +57,6 @@ NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> s
     : NcclBackend(options, std::move(store), libraries, choose_device(libraries->cuda, options.local_rank)) {
   const GpuScope scope(cuda_, device_);
   collectives_ = make_lane("nccl/id", members(options_.rank, options_.size), Operation::all_reduce);
-  register_memory();
 }
 
 NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
@@ -73,6 +77,7 @@ NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> s
 
 // From now on, memory is registered with the communicator of the group's collectives.
 void NcclBackend::register_memory() {
+  registers_ = true;
   heap_->register_with([lane = std::weak_ptr(collectives_)](void* memory, std::size_t bytes) {
     return registration(lane, memory, bytes);
   });
@@ -194,8 +199,7 @@ void NcclBackend::join_stream(const Call& call) {
 
 void NcclBackend::mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) {
   show_device(cuda_, device_, page);
-  const char* wanted = std::getenv(wire::env::kGpuMarks);  // NOLINT(concurrency-mt-unsafe)
-  if (wanted != nullptr && std::string_view(wanted) == "0") return;
+  if (is_set_to(wire::env::kGpuMarks, "0")) return;
   const GpuScope scope(cuda_, device_);
   collectives_->mark_with(std::make_unique<GpuMarks>(cuda_, page, place));
 }
@@ -215,6 +219,29 @@ void NcclBackend::try_out(std::chrono::milliseconds timeout) {
     throw Error(ErrorKind::internal, "the GPUs computed " + std::to_string(one) + " as the sum of " +
                                          std::to_string(options_.size) + " ones. " +
                                          what_to_try(GpuSurroundings::look(*libraries_, true, false)));
+  }
+  if (is_set_to(wire::env::kGpuRegister, "1")) try_registered_memory(timeout);
+}
+
+// See docs/development/decisions/0050-memory-is-registered-on-request.md. The first sum connects the ranks, and the
+// second one does not.
+void NcclBackend::try_registered_memory(std::chrono::milliseconds timeout) {
+  register_memory();
+  constexpr std::size_t kCount = std::size_t{1} << 18;  // a block with an allocation of its own
+  const std::shared_ptr<void> memory = allocate_on_gpu(kCount * sizeof(float));
+  Call trial;
+  trial.operation = Operation::all_reduce;
+  trial.output = {memory.get(), kCount, DataType::f32, DeviceType::cuda};
+  trial.input = trial.output;
+  trial.timeout = timeout;
+  for (int turn = 0; turn < 2; ++turn) {
+    std::vector<float> values(kCount, 1.0F);
+    copy(trial.output, {values.data(), kCount, DataType::f32}, {});
+    run(trial);
+    copy({values.data(), kCount, DataType::f32}, trial.output, {});
+    if (std::ranges::count(values, static_cast<float>(options_.size)) == static_cast<std::ptrdiff_t>(kCount)) continue;
+    throw Error(ErrorKind::internal,
+                "the GPUs computed a wrong sum in registered memory. Unset " + std::string(wire::env::kGpuRegister));
   }
 }
 
@@ -284,7 +311,7 @@ std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::
                                                          collectives_->communicator(), color, options.rank);
   made->collectives_ = std::make_shared<NcclLane>(made->cuda_, options.rank, options.size, std::move(communicator),
                                                   made->heap_, made->host_waits_for(Operation::all_reduce));
-  made->register_memory();
+  if (registers_) made->register_memory();
   return made;
 }
 
@@ -360,7 +387,7 @@ void NcclBackend::forget(Stream stream) {
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
   const GpuScope scope(cuda_, device_);
   require_own_memory(buffer);
-  if (buffer.device != DeviceType::cuda) return nullptr;
+  if (buffer.device != DeviceType::cuda || !registers_) return nullptr;
   HeapTask end = registration(collectives_, buffer.data, buffer.bytes());
   if (!end) return nullptr;
   return {buffer.data, [heap = heap_, end = std::move(end)](void*) { heap->after_streams(end); }};

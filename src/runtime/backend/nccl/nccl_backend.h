@@ -91,6 +91,8 @@ class NcclBackend : public Backend {
   };
 
   void register_memory();
+  // Proves that collectives compute the right values in registered memory.
+  void try_registered_memory(std::chrono::milliseconds timeout);
   // Describes the ranks that run such operations.
   NcclMembers members(int rank, int size, Operation operation = Operation::all_reduce, int peer = -1) const;
   std::atomic<int>& host_waits_for(Operation operation) { return host_waits_[is_transfer(operation) ? 1 : 0]; }
@@ -115,6 +117,7 @@ class NcclBackend : public Backend {
   int device_ = 0;
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> has_worked_ = false;
+  bool registers_ = false;                        // set before the program can use the group
   std::array<std::atomic<int>, 2> host_waits_{};  // for collectives and for transfers
   const std::shared_ptr<FirstFailure> failure_ = std::make_shared<FirstFailure>();
   std::shared_ptr<GpuHeap> heap_;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <latch>
 #include <thread>
 
@@ -251,7 +252,22 @@ TEST_CASE("groups are made anew where this nccl cannot split") {
   });
 }
 
-TEST_CASE("gpu memory of a group is zero registered and may outlive the group") {
+TEST_CASE("memory is registered with nccl only on request") {
+  const Libraries libraries = gpu_libraries();
+  int registered = 0;
+  libraries->nccl.register_buffer = [&registered](auto&&...) {
+    ++registered;
+    return NcclResult::success;
+  };
+  const auto backend = alone(libraries);
+  backend->try_out(kPatience);
+  const auto memory = backend->allocate_on_gpu(1 << 20);
+  CHECK(backend->register_buffer({memory.get(), 1 << 18, DataType::f32, DeviceType::cuda}) == nullptr);
+  CHECK(registered == 0);
+}
+
+TEST_CASE("gpu memory of a group is zero, registered on request, and may outlive the group") {
+  ::setenv("DDP_GPU_REGISTER", "1", 1);
   constexpr std::size_t kLarge = 100'000;  // elements of an allocation of its own
   const Libraries libraries = gpu_libraries();
   std::atomic<int> registered = 0;
@@ -270,7 +286,15 @@ TEST_CASE("gpu memory of a group is zero registered and may outlive the group") 
     return real(memory);
   };
   Memory kept;
-  ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
+  const auto make = [&](const BackendOptions& options, const std::shared_ptr<Store>& store) {
+    auto backend = std::make_unique<NcclBackend>(options, store, libraries);
+    backend->try_out(kPatience);
+    return std::unique_ptr<Backend>(std::move(backend));
+  };
+  RankThreads(make, 1).all_succeed([&](RankThreads::Rank& self) {
+    // The trial has used registered memory.
+    require(eventually([&] { return registered == 0 && released == 1; }), "the trial has kept its memory");
+    released = 0;
     {
       const GpuFloats values(self.group(), std::vector<float>(kLarge, 7));
       const Registration again = self.group().register_buffer(values.memory);
@@ -279,11 +303,13 @@ TEST_CASE("gpu memory of a group is zero registered and may outlive the group") 
     require(eventually([&] { return registered == 0 && released == 1; }), "not given back");
     kept = self.group().allocate(kLarge, DataType::f32, DeviceType::cuda);
   });
+  ::unsetenv("DDP_GPU_REGISTER");
   std::vector<float> values(kLarge, 1.0f);
   copy_now(libraries->cuda, values.data(), kept.buffer().data, sizeof(float) * kLarge);
   CHECK(values == std::vector<float>(kLarge, 0.0f));
   kept = {};
-  CHECK(eventually([&] { return released == 2; }));
+  // The last memory takes the slab of small blocks with it.
+  CHECK(eventually([&] { return released == 3; }));
 }
 
 TEST_CASE("an old nccl without memory of its own uses cuda's") {
