@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "runtime/backend/nccl/gpu_kernels.h"
 #include "runtime/backend/polling.h"
+#include "runtime/limits.h"
 #include "runtime/reduction/ordered.h"
 
 namespace ddp::internal {
@@ -165,6 +166,7 @@ void NcclLane::copy_all(std::span<const StagedCall::Copy> copies, const Call& ca
 void NcclLane::await(CudaEventHandle event, const Call& call) {
   Polling urgent(call.timeout, kCallSpin, kUrgent);
   Polling not_urgent(call.timeout, kNoSpin, kNotUrgent);
+  const auto urgent_until = std::chrono::steady_clock::now() + limits::kLongWait;
   std::optional<std::chrono::steady_clock::time_point> begun;
   last_span_.reset();
   while (true) {
@@ -179,7 +181,8 @@ void NcclLane::await(CudaEventHandle event, const Call& call) {
       }
       if (status != kCudaNotReady) require_cuda(cuda_, status, "finish the work on the GPU");
     }
-    const bool is_urgent = !call.stream || host_waits_.load(std::memory_order_relaxed) > 0;
+    const bool is_urgent = (!call.stream || host_waits_.load(std::memory_order_relaxed) > 0) &&
+                           std::chrono::steady_clock::now() < urgent_until;
     if (!(is_urgent ? urgent : not_urgent).pause()) {
       throw Error(ErrorKind::timeout,
                   "a rank did not take part within " + base::human_duration(call.timeout) + " (nccl)");

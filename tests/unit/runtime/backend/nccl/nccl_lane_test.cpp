@@ -10,6 +10,7 @@
 #include <span>
 #include <thread>
 
+#include "runtime/limits.h"
 #include "support/catch.h"
 #include "support/gpu_ranks.h"
 #include "support/placed_memory.h"
@@ -250,6 +251,32 @@ TEST_CASE("values go both ways between two ranks at once and on streams") {
       CudaEvents(given.cuda).finish(stream.handle(), kPatience);
       require(taken.get() == std::vector<float>(100'000, static_cast<float>(other + turn)), "wrong values");
     }
+  });
+}
+
+TEST_CASE("a host that has waited for long looks seldom whether the operation is done") {
+  const Libraries libraries = gpu_libraries();
+  std::atomic<int> looks = 0;
+  libraries->cuda.query_event = [&looks, real = libraries->cuda.query_event](CudaEventHandle event) {
+    ++looks;
+    return real(event);
+  };
+  ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    CudaStream stream(values.cuda);
+    self.group().all_reduce(values.memory).wait();
+    HeldStream held(stream.handle());
+    Work held_up = self.group().all_reduce(values.memory, {}, {.stream = Stream::from_handle(stream.handle())});
+    std::thread waits([&] { self.group().all_reduce(values.memory).wait(); });
+    std::this_thread::sleep_for(limits::kLongWait + 100ms);
+    looks = 0;
+    // On a busy computer, there are even fewer looks in this time.
+    std::this_thread::sleep_for(200ms);
+    const int seen = looks;
+    held.release();
+    waits.join();
+    require(held_up.wait_for(kPatience), "it is not done");
+    require(seen < 400, "it has looked " + std::to_string(seen) + " times");
   });
 }
 
