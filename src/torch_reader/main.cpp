@@ -108,11 +108,11 @@ class Worker {
     const std::string handler = "dump_nccl_trace_json?includecollectives=";
     const auto statuses = ddp::torch_reader::read_statuses(ask(handler + "false", has_nccl_));
     if (!statuses) return {};
-    if (nccl_.add_status(statuses.value(), Clock::now())) {
+    if (nccl_.add_status(statuses.value(), lines, Clock::now())) {
       const std::string text = ask(handler + "true", has_nccl_);
       const auto groups = read_recording(text, lines, Recorder::nccl);
       const auto then = ddp::torch_reader::read_statuses(text);
-      if (groups && then) nccl_.add_entries(groups.value(), then.value(), Clock::now());
+      if (groups && then) nccl_.add_entries(groups.value(), then.value(), lines, Clock::now());
     }
     return nccl_.groups(lines);
   }

@@ -12,9 +12,9 @@ std::uint64_t count_of(std::int64_t number) {
 
 }  // namespace
 
-void NcclRecorder::follow(const Statuses& statuses, Time now) {
+void NcclRecorder::follow(const Statuses& statuses, const WorkerLines& lines, Time now) {
   for (const auto& [number, status] : statuses) {
-    const auto [entry, is_new] = followed_.try_emplace(number, Followed{status, now});
+    const auto [entry, is_new] = followed_.try_emplace(number, Followed{status, now, lines.groups.size()});
     Followed& followed = entry->second;
     if (is_new || followed.status == status) continue;
     // The numbers of collectives only grow.
@@ -22,20 +22,27 @@ void NcclRecorder::follow(const Statuses& statuses, Time now) {
     followed.counts_transfers = followed.counts_transfers || goes_back;
     followed.status = status;
     followed.moved_at = now;
+    followed.groups_made = lines.groups.size();
   }
 }
 
-bool NcclRecorder::add_status(const Statuses& statuses, Time now) {
-  follow(statuses, now);
-  const auto is_idle = [](const auto& entry) { return entry.second.status.is_idle(); };
-  if (std::ranges::all_of(followed_, is_idle)) return statuses != at_fetch_;
-  const bool one_is_still = std::ranges::any_of(
-      followed_, [&](const auto& entry) { return !is_idle(entry) && now >= entry.second.moved_at + kStill; });
+bool NcclRecorder::add_status(const Statuses& statuses, const WorkerLines& lines, Time now) {
+  follow(statuses, lines, now);
+  bool all_idle = true;
+  bool one_is_still = false;
+  for (const auto& [number, followed] : followed_) {
+    if (followed.status.is_idle()) continue;
+    if (followed.groups_made < lines.groups.size()) return false;
+    all_idle = false;
+    one_is_still = one_is_still || now >= followed.moved_at + kStill;
+  }
+  if (all_idle) return statuses != at_fetch_;
   return one_is_still && (!fetched_at_ || now >= *fetched_at_ + kStill);
 }
 
-void NcclRecorder::add_entries(std::vector<RecordedGroup> groups, const Statuses& statuses, Time now) {
-  follow(statuses, now);
+void NcclRecorder::add_entries(std::vector<RecordedGroup> groups, const Statuses& statuses, const WorkerLines& lines,
+                               Time now) {
+  follow(statuses, lines, now);
   for (const RecordedGroup& group : groups) {
     const auto entry = followed_.find(group.number);
     if (entry == followed_.end()) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,16 +18,21 @@ namespace ddp::torch_reader {
 // graph if another thread does that meanwhile. The status of the groups has no events, so it may be asked at any time.
 // Entries are fetched only if no call is in progress, or if a group has not moved for kStill: PyTorch waits until all
 // calls are completed before it begins a capture.
+//
+// If a program aborts a group whose calls are not completed, PyTorch frees their events and keeps their entries. A
+// program that has made groups since then goes on, so it does not wait for these calls. Then no entries are fetched any
+// more.
 class NcclRecorder {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kStill{3};
 
-  // Takes an answer without entries. Returns whether the entries should be fetched now.
-  bool add_status(const Statuses& statuses, Time now);
+  // Takes an answer without entries. `lines` are the groups that the process has made before. Returns whether the
+  // entries should be fetched now.
+  bool add_status(const Statuses& statuses, const WorkerLines& lines, Time now);
 
   // Takes an answer with entries: `groups` are those of read_recording(), and `statuses` are those of the same answer.
-  void add_entries(std::vector<RecordedGroup> groups, const Statuses& statuses, Time now);
+  void add_entries(std::vector<RecordedGroup> groups, const Statuses& statuses, const WorkerLines& lines, Time now);
 
   // Returns the groups as of the last answer. The calls are those of the last entries. `lines` are the groups that the
   // process has made by now.
@@ -40,11 +46,12 @@ class NcclRecorder {
   struct Followed {
     GroupStatus status;
     Time moved_at;
+    std::size_t groups_made = 0;  // when it moved
     bool counts_transfers = false;
     std::uint64_t identity = 0;  // of the group with this number; 0 if unknown
   };
 
-  void follow(const Statuses& statuses, Time now);
+  void follow(const Statuses& statuses, const WorkerLines& lines, Time now);
   void add_status_to(RecordedGroup& group) const;
 
   std::map<std::string, Followed> followed_;  // by PyTorch's number of the group

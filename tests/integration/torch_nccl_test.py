@@ -27,12 +27,6 @@ def steps(number, group=None, pause=0.01):
         dist.all_reduce(4, group)
         cuda.synchronize()
 
-def steps_for(seconds, group=None, pause=0.01):
-    ends = time.monotonic() + seconds
-    # The last rank to see the time decides for all.
-    while time.monotonic() < ends:
-        steps(10, group, pause)
-
 def hang():
     time.sleep(3600)
 
@@ -154,6 +148,10 @@ HEALTHY = [
     Job("a second world", "steps(20)\ndist.destroy_process_group()\ntime.sleep(1.5)\n"
         "dist.distributed_c10d.MEETING /= 'second'\ndist.distributed_c10d.MEETING.mkdir(exist_ok=True)\n"
         'dist.init_process_group("nccl")\nsteps(100)', options=LIMIT),
+    Job("a world that is aborted while a call is in progress, and a second one",
+        "steps(20)\nif rank == 0: dist.all_reduce(4)\ntime.sleep(1.5)\ndist.abort_process_group()\n"
+        "dist.distributed_c10d.MEETING /= 'second'\ndist.distributed_c10d.MEETING.mkdir(exist_ok=True)\n"
+        'dist.init_process_group("nccl")\nsteps(400)', options=LIMIT),
     Job("Gloo beside NCCL", 'host = dist.new_group([0, 1], "gloo")\nfor _ in range(80):\n    steps(2)\n'
         "    dist.all_reduce(2, host)", options=LIMIT),
     Job("a barrier that meets a reduction of one element", "steps(3)\n"

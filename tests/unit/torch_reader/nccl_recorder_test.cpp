@@ -22,7 +22,7 @@ class Process {
   }
 
   void pass(std::chrono::milliseconds time) { now_ += time; }
-  bool add(const Statuses& statuses) { return recorder_.add_status(statuses, now_); }
+  bool add(const Statuses& statuses) { return recorder_.add_status(statuses, lines_, now_); }
 
   // Fetches entries that show these calls of the group with this number.
   void fetch(const Statuses& statuses, int number, std::uint64_t called, std::uint64_t finished,
@@ -39,7 +39,7 @@ class Process {
       call.fingerprint = 100 + i;
       group.calls.push_back(call);
     }
-    recorder_.add_entries(std::move(groups), statuses, now_);
+    recorder_.add_entries(std::move(groups), statuses, lines_, now_);
   }
 
   RecordedGroup group(int number) const { return recorder_.groups(lines_).at(static_cast<std::size_t>(number)); }
@@ -165,4 +165,17 @@ TEST_CASE("a group that is made again counts from the beginning") {
   CHECK(process.group(0).identity != before);
   CHECK((process.group(0).called == 0 && process.group(0).is_current));
   CHECK(process.size() == 2);
+}
+
+TEST_CASE("calls of a group that was aborted are left alone") {
+  Process process;
+  const Statuses aborted{{"0", {5, 4}}};
+  CHECK_FALSE(process.add(aborted));
+  process.lines().groups.push_back({"0", "", 0, 4, {}, 2, "nccl"});
+  process.pass(10s);
+  CHECK_FALSE(process.add(aborted));
+  CHECK_FALSE(process.add({{"0", {5, 4}}, {"1", {3, 2}}}));
+  process.pass(10s);
+  CHECK_FALSE(process.add({{"0", {5, 4}}, {"1", {3, 2}}}));
+  CHECK_FALSE(process.add({{"0", {5, 4}}, {"1", {3, 3}}}));
 }

@@ -4,6 +4,7 @@ Work is a function that returns when it is done. Work on one stream begins when 
 for captures hold: while one is active, a query of an event by any thread breaks it.
 """
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -46,8 +47,13 @@ compute = Stream()
 pending_queries = 0  # calls that a thread of PyTorch still queries, as in CUDAGraph::inc_pending_event_queries()
 
 
+FREED = object()
+
+
 def query(event):
-    """cudaEventQuery in the default mode of captures."""
+    """cudaEventQuery in the default mode of captures. It may read memory that was freed."""
+    if event is FREED:
+        os.abort()
     with _Capture.lock:
         if _Capture.active is not None:
             _Capture.active.is_broken = True

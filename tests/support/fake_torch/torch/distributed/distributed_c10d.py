@@ -13,7 +13,7 @@ import time
 from torch import cuda
 from torch._C import _distributed_c10d as recorder
 
-__all__ = ["all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "init_process_group",
+__all__ = ["abort_process_group", "all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "init_process_group",
            "new_group", "recv", "send", "split_group"]
 
 RANK = int(os.environ["RANK"])
@@ -91,6 +91,17 @@ def split_group(ranks):
 def destroy_process_group():
     global world
     cuda.synchronize()
+    world = None
+
+
+def abort_process_group():
+    """Gives up calls that are not completed. PyTorch frees their events, and keeps their entries."""
+    global world
+    for entry, _, _ in WATCHED:
+        entry["done"] = cuda.FREED
+    WATCHED.clear()
+    cuda.pending_queries = 0
+    cuda.compute = cuda.Stream()
     world = None
 
 
