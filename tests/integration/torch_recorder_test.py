@@ -107,6 +107,12 @@ run("a healthy program is left alone, its children are as without ddplaunch, and
 run("an older version that records nothing runs as without, and no file of it is left", 0,
     "time.sleep(3)\ndist.all_reduce(8)\nprint(os.listdir(os.path.dirname(os.environ['DDP_TORCH_FILE'])))",
     FAKE_TORCH="old", says=["torch.unrecorded"], never=["DDP-H", "torch.groups"])
+run("a program ends although PyTorch's server has not begun to serve", 0, "print('ends')", says=["ends"],
+    FAKE_TORCH="late_server")
+for name, variables in {"has no buffer": {"TORCH_FR_BUFFER_SIZE": "0"}, "is 2.5": {"FAKE_TORCH": "2.5"}}.items():
+    run(f"a PyTorch that {name} records nothing", 0,
+        "time.sleep(2)\nprint(os.listdir(os.path.dirname(os.environ['DDP_TORCH_FILE'])))",
+        says=["torch.unrecorded"], never=["DDP-H", "torch.groups"], **variables)
 run("it can be turned off", 0, "print(os.environ.get('DDP_TORCH_FILE'), os.environ['PYTHONPATH'])", DDP_TORCH="0",
     says=[f"None {FAKE_TORCH}:"], never=["ddp_python"])
 # The reader's last report shows a rank that waits. It soon becomes too old to count. The program then computes for

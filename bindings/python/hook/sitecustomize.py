@@ -53,6 +53,15 @@ class _Finder:
         return spec
 
 
+def _has_buffer():
+    """Returns whether PyTorch keeps records. Before 2.6 it does so only if one of these variables is set."""
+    for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
+        if name in os.environ:
+            return os.environ[name].strip() != "0"
+    version = getattr(sys.modules["torch"], "__version__", "").split(".")
+    return not (version[0] == "2" and version[1].isdigit() and int(version[1]) < 6)
+
+
 def _observe(module):
     import functools
     import inspect
@@ -103,8 +112,8 @@ class _Observer:
         # Only the process that creates the file is observed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         recorders = [name for name, function in _RECORDERS if hasattr(_distributed_c10d, function)]
-        if not recorders or not hasattr(_distributed_c10d, "_WorkerServer"):
-            # This PyTorch version records nothing. ddplaunch reads this process's stacks instead.
+        if not recorders or not hasattr(_distributed_c10d, "_WorkerServer") or not _has_buffer():
+            # This PyTorch records nothing. ddplaunch reads this process's stacks instead.
             os.close(os.open(self.file + ".unrecorded", flags, 0o600))
             return
         self.descriptor = os.open(self.file + ".groups", flags, 0o600)
@@ -117,9 +126,23 @@ class _Observer:
         self.append({"pid": self.pid, "recorders": recorders})
 
     def end(self):
-        if self.pid == os.getpid():
+        # PyTorch's shutdown() waits for ever for a server whose thread has not begun to serve.
+        if self.pid == os.getpid() and self.serves():
             with _Quiet():
                 self.server.shutdown()
+
+    def serves(self):
+        """Returns whether the server answers within a second."""
+        import socket
+
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1)
+                connection.connect(self.file + ".sock")
+                connection.sendall(b"POST /handler/ping HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                return connection.recv(1) != b""
+        except OSError:
+            return False
 
     def watch_errors(self):
         show = sys.excepthook

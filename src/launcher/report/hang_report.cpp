@@ -249,7 +249,7 @@ std::vector<std::string> stack_lines(const HangNews& news) {
   const auto is_recorded = [](const GroupView& group) { return !group.is_by_stack && group.called > 0; };
   const auto has_recording = [&](const RankView& rank) { return std::ranges::any_of(rank.page.groups, is_recorded); };
   if (!news.verdict.is_by_stack || std::ranges::any_of(news.ranks, has_recording)) return {};
-  return {"  this PyTorch does not record its collectives (NCCL's since 2.5, Gloo's since 2.12), so stacks were read"};
+  return {"  this PyTorch does not record its collectives (NCCL's since 2.6, Gloo's since 2.12), so stacks were read"};
 }
 
 // A certain hang is reported at once, so its duration is left out.

@@ -1,5 +1,5 @@
 // Reads from the stacks of a PyTorch program which process group operation its first thread waits for. PyTorch records
-// NCCL's collectives since version 2.5, and Gloo's since version 2.12. No version records sends, receives and
+// NCCL's collectives since version 2.6, and Gloo's since version 2.12. No version records sends, receives and
 // monitored_barrier.
 #pragma once
 

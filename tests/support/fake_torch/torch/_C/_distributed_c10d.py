@@ -80,7 +80,9 @@ def _nccl_handler(parameters):
     return 200, NCCL.dump(chosen["includecollectives"], chosen["onlyactive"])
 
 
-_HANDLERS = {"dump_nccl_trace_json": _nccl_handler} if KIND != "old" else {}
+_HANDLERS = {"ping": lambda parameters: (200, b"pong")}
+if KIND != "old":
+    _HANDLERS["dump_nccl_trace_json"] = _nccl_handler
 if KIND not in ("old", "no_gloo"):
     _HANDLERS["fr_trace_json"] = _gloo_handler
 
@@ -106,9 +108,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _WorkerServer:
+    """As in PyTorch, shutdown() waits for ever if the thread has not begun to serve."""
+
     def __init__(self, path):
         self._server = socketserver.ThreadingUnixStreamServer(path, _Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._serves = threading.Event()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        if KIND == "late_server":
+            threading.Event().wait()
+        self._serves.set()
+        self._server.serve_forever()
 
     def shutdown(self):
+        self._serves.wait()
         self._server.shutdown()
