@@ -202,8 +202,8 @@ class DDP_EXPORT ProcessGroup {
   // nothing. Throws invalid_argument if the stream captures a CUDA graph; no other error.
   void forget(Stream stream) const;
 
-  // With nccl and DDP_GPU_REGISTER=1, registers GPU memory that collectives will use repeatedly, so that NCCL avoids its
-  // own copies where it can. Every rank must call it, with the same offsets and sizes. Otherwise it does nothing.
+  // With nccl and DDP_GPU_REGISTER=1, registers GPU memory that collectives will use repeatedly, so that NCCL avoids
+  // its own copies where it can. Every rank must call it, with the same offsets and sizes. Otherwise it does nothing.
   Registration register_buffer(Buffer buffer) const;
 
   // Starts a batch, for many small collectives, and for collectives of several groups that would otherwise wait for
