@@ -376,14 +376,6 @@ void NcclBackend::forget(Stream stream) {
               "forget: the stream captures a CUDA graph. End the capture, and call it again");
 }
 
-// Loading the kernels would wait for the GPU.
-void NcclBackend::forget(Stream stream) {
-  if (GpuMath* math = math_in_use_; math != nullptr) math->forget(stream);
-  if (heap_->forget(stream.handle())) return;
-  throw Error(ErrorKind::invalid_argument,
-              "forget: the stream captures a CUDA graph. End the capture, and call it again");
-}
-
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
   const GpuScope scope(cuda_, device_);
   require_own_memory(buffer);
