@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -90,15 +91,14 @@ std::unique_ptr<GpuKernels> GpuKernels::load(const std::shared_ptr<const GpuLibr
   if (status == kCudaSuccess) {
     return std::unique_ptr<GpuKernels>(new GpuKernels(libraries, device, loaded, std::move(heap)));
   }
-  static std::once_flag reported;
-  std::call_once(reported, [&] {
+  if (!std::exchange(libraries->kernels->is_refusal_reported, true)) {
     std::fprintf(
         stderr,
         "ddp: warning: the NVIDIA driver cannot load the runtime's kernels (%s), so compression, gradient "
         "clipping, loss scaling and optimizers do not work in GPU memory. They need a GPU from Volta on, and a "
         "driver from CUDA 11 on\n",
         cuda.error_name(status).c_str());
-  });
+  }
   return nullptr;
 }
 

@@ -16,6 +16,7 @@ namespace ddp::internal {
 struct LoadedKernels {
   std::mutex mutex;
   std::map<int, std::map<std::string, CudaFunctionHandle>> by_gpu;
+  bool is_refusal_reported = false;
 };
 
 // All groups of a process share it.
