@@ -358,8 +358,8 @@ std::unique_ptr<SideStream> NcclBackend::side_stream() {
 GpuKernels* NcclBackend::kernels() {
   std::call_once(kernels_are_loaded_, [this] {
     kernels_ = GpuKernels::load(libraries_, device_, heap_);
-    kernels_in_use_ = kernels_.get();
     collectives_->order_with(kernels_.get());
+    kernels_in_use_ = kernels_.get();
   });
   return kernels_.get();
 }

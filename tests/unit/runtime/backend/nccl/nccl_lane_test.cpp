@@ -199,7 +199,7 @@ TEST_CASE("small operations begin far ahead of the GPU, and large ones not so fa
   };
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), std::vector<float>(floats));
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     self.group().all_reduce(values.memory).wait();
     HeldStream held(stream.handle());
     begun = 0;
@@ -219,7 +219,7 @@ TEST_CASE("a call that differs from that of a rank far ahead is found before it 
   std::latch rank_0_is_ahead(1);
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1, 2});
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     self.group().all_reduce(values.memory).wait();
     if (self.rank() == 0) {
       for (int i = 0; i < 500; ++i) {
@@ -263,7 +263,7 @@ TEST_CASE("a host that has waited for long looks seldom whether the operation is
   };
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
-    CudaStream stream(values.cuda);
+    ProgramStream stream(self.group());
     self.group().all_reduce(values.memory).wait();
     HeldStream held(stream.handle());
     Work held_up = self.group().all_reduce(values.memory, {}, {.stream = Stream::from_handle(stream.handle())});
