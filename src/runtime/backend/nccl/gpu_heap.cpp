@@ -74,6 +74,13 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     streams_.follow(stream);
   }
 
+  bool use(CudaStreamHandle stream, const std::function<void()>& use) {
+    const std::lock_guard lock(mutex_);
+    if (!streams_.follows(stream)) return false;
+    use();
+    return true;
+  }
+
   bool forget(CudaStreamHandle stream) {
     std::deque<Waiting> lost;
     const std::lock_guard lock(mutex_);
@@ -313,6 +320,10 @@ void GpuHeap::register_with(RegisterMemory function) {
 
 void GpuHeap::follow(CudaStreamHandle stream) {
   state_->follow(stream);
+}
+
+bool GpuHeap::use(CudaStreamHandle stream, const std::function<void()>& use) {
+  return state_->use(stream, use);
 }
 
 bool GpuHeap::forget(CudaStreamHandle stream) {

@@ -36,6 +36,9 @@ class GpuHeap {
 
   // Work on this stream may use the heap's memory. The stream must not be destroyed before forget().
   void follow(CudaStreamHandle stream);
+  // Calls `use` if the heap follows the stream. The stream is not forgotten meanwhile. Returns false if it is not
+  // followed.
+  bool use(CudaStreamHandle stream, const std::function<void()>& use);
   // The heap does not use the stream's handle any more. Memory that is given back later waits for the work that the
   // stream holds now. Returns false, and continues to follow the stream, if it captures a CUDA graph. Does not throw.
   bool forget(CudaStreamHandle stream);

@@ -165,6 +165,7 @@ void NcclBackend::check(const Call& call) const {
   const GpuScope scope(cuda_, device_);
   if (call.stream) require_usable_stream(cuda_, call.stream.handle(), std::string(to_string(call.operation)));
   require_own_memory(call);
+  if (call.stream) heap_->follow(call.stream.handle());
 }
 
 bool NcclBackend::begin(std::span<const Call* const> calls, bool may_wait) {

@@ -62,8 +62,12 @@ NcclLane::~NcclLane() {
 
 CudaEventHandle NcclLane::wait_for_stream_of(const Call& call) {
   if (!call.stream) return nullptr;
-  heap_->follow(call.stream.handle());
-  const CudaEventHandle ready = events_.record(call.stream.handle());
+  const CudaStreamHandle stream = call.stream.handle();
+  CudaEventHandle ready = nullptr;
+  // The program may have destroyed the stream without waiting for the operation, because another one has failed.
+  if (!heap_->use(stream, [&] { ready = events_.record(stream); })) {
+    throw Error(ErrorKind::aborted, "its stream was forgotten before the operation began");
+  }
   const CudaStatus status = cuda_.stream_wait_event(stream_.handle(), ready);
   if (status != kCudaSuccess) events_.put_back(ready);
   require_cuda(cuda_, status, "order streams");
