@@ -10,6 +10,7 @@ from gpu_checks.results import Results
 
 HANG_LIMIT = 6  # seconds
 NOISE_KIB = 2048  # peaks of two equal runs differ by less
+AHEAD_KIB = 8192  # 1024 operations that have begun ahead of the GPU need less
 MOST_GROWTH = 1000  # bytes of host memory per step; a step that leaves its CUDA events needs several times as many
 LEAST_OF_COPY = 0.85  # the share of the driver's copy that a kernel is expected to reach
 KERNEL_TESTS = ("gpu_kernels_test", "gpu_compression_test", "gpu_data_parallel_test")

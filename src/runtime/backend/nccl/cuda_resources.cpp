@@ -98,8 +98,11 @@ CudaEventHandle CudaEvents::record(CudaStreamHandle stream) {
 }
 
 void CudaEvents::put_back(CudaEventHandle event) {
-  const std::lock_guard lock(mutex_);
-  free_.push_back(event);
+  {
+    const std::lock_guard lock(mutex_);
+    if (free_.size() < kMostFree) return free_.push_back(event);
+  }
+  cuda_.destroy_event(event);
 }
 
 void CudaEvents::order(CudaStreamHandle earlier, CudaStreamHandle later) {

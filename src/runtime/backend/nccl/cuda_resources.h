@@ -94,6 +94,9 @@ class CudaEvents {
   void finish(CudaStreamHandle stream, const std::function<void()>& look);
 
  private:
+  // More are destroyed: a program that was far ahead of its GPU has used thousands.
+  static constexpr std::size_t kMostFree = 256;
+
   const CudaApi& cuda_;
   const Kind kind_;
   std::mutex mutex_;
