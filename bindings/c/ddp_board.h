@@ -389,7 +389,9 @@ static inline void ddp_ring_add(char* ring, enum ddp_record_kind kind, uint64_t 
   *(uint8_t*)(block + DDP_RECORD_AT_GROUP) = DDP_RECORD_NO_GROUP;
   *(uint8_t*)(block + DDP_RECORD_AT_OPERATION) = operation;
   *(uint8_t*)(block + DDP_RECORD_AT_NAME) = name_place;
-  __atomic_store_n(ddp_ring_u64(block, DDP_RECORD_AT_BEGIN), begin > 0 ? begin : 1, __ATOMIC_RELEASE);
+  // Another thread may have ended a step or a phase since the caller read the time.
+  const uint64_t began = begin < end ? begin : end;
+  __atomic_store_n(ddp_ring_u64(block, DDP_RECORD_AT_BEGIN), began > 0 ? began : 1, __ATOMIC_RELEASE);
 }
 
 // Begins the next step now, and records the one that ends now, unless it is unknown when that one began.

@@ -133,7 +133,8 @@ class _Ring:
             at = _RECORDS + claimed % _RECORD_COUNT * _RECORD_BYTES
             self.bytes[at + 8:at + _RECORD_BYTES] = _RECORD.pack(end, 0, number & 0xFFFFFFFF, kind, _NO_GROUP,
                                                                  operation, index)
-            self.u64[at // 8] = begin
+            # A thread or a signal handler may have ended a step or a phase since this function's caller read the time.
+            self.u64[at // 8] = min(begin, end)
             return True
         finally:
             fcntl.lockf(self.fd, fcntl.LOCK_UN)
