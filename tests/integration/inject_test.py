@@ -113,7 +113,7 @@ def stop_and_end() -> None:
 
 @test("inject", "delay: the rank is stopped for that time, and goes on by itself")
 def delay() -> None:
-    with job_with("at=2s,kind=delay=3s", WAITS) as job:
+    with job_with("at=2s,kind=delay=8s", WAITS) as job:
         until_hang(job, "stopped")
         let_end(job, 0)
         job.wait_for("done 0")
@@ -121,7 +121,7 @@ def delay() -> None:
         let_end(job, 1)
         assert job.wait() == 0 and "done 1" in job.out(), (job.out(), job.err())
         err = job.err()
-        words = ["ddplaunch will inject faults: --inject=rank=1,at=2s,kind=delay=3s", "ddplaunch stops rank 1 (--inject)\n",
+        words = ["ddplaunch will inject faults: --inject=rank=1,at=2s,kind=delay=8s", "ddplaunch stops rank 1 (--inject)\n",
                  "rank 1 is stopped (SIGSTOP or a debugger)", "ddplaunch continues rank 1 (--inject)\n"]
         places = [err.find(word) for word in words]
         assert -1 not in places and places == sorted(places), (places, err)
