@@ -75,7 +75,7 @@ std::string gpu_text(const RankView& rank, const Verdict& verdict) {
   for (const GroupView& group : rank.page.groups) {
     const std::uint64_t number = verdict.sequence;
     if (key_of(group) != verdict.key() || verdict.is_transfer || group.gpu_queued < number) continue;
-    if (group.is_sampled) continue;
+    if (group.is_sampled) continue;  // PyTorch's recorder does not know it
     const std::string what = group.gpu_finished >= number  ? " has finished #"
                              : group.gpu_started >= number ? " is executing #"
                                                            : " has not started #";

@@ -28,7 +28,7 @@ TEST_CASE("a rank that failed is found after a while and named") {
   });
 }
 
-TEST_CASE("a rank that left is lost but for those whose collectives it has completed") {
+TEST_CASE("a rank that left is lost, except to those whose collectives it has completed") {
   auto groups = meet_on_one_node(2);
   const auto is_lost = [&](std::chrono::steady_clock::time_point end = soon()) {
     PeerWatch watch(groups[0]);
@@ -50,7 +50,7 @@ TEST_CASE("a rank that left is lost but for those whose collectives it has compl
   CHECK_FALSE(is_lost(std::chrono::steady_clock::now() + 2 * limits::kLeftPeerGrace));
 }
 
-TEST_CASE("a rank that died is lost but for those whose operations it has completed") {
+TEST_CASE("a rank that died is lost, except to those whose operations it has completed") {
   auto groups = meet_on_one_node(2);
   const auto operation = GENERATE(Operation::all_reduce, Operation::send, Operation::recv);
   // Returns where a rank shows such operations to the other one.

@@ -20,6 +20,20 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
+namespace {
+
+// Returns libraries that count how often they are asked whether an event is done.
+Libraries libraries_that_count(std::atomic<int>& looks) {
+  const Libraries libraries = gpu_libraries();
+  libraries->cuda.query_event = [&looks, real = libraries->cuda.query_event](CudaEventHandle event) {
+    ++looks;
+    return real(event);
+  };
+  return libraries;
+}
+
+}  // namespace
+
 TEST_CASE("waiting for an operation on a stream does not hold the host up") {
   // Rank 1 calls nothing until rank 0 has called, and waited for, all its own operations.
   constexpr int kOperations = 10;
@@ -255,12 +269,8 @@ TEST_CASE("values go both ways between two ranks at once and on streams") {
 }
 
 TEST_CASE("a host that has waited for long looks seldom whether the operation is done") {
-  const Libraries libraries = gpu_libraries();
   std::atomic<int> looks = 0;
-  libraries->cuda.query_event = [&looks, real = libraries->cuda.query_event](CudaEventHandle event) {
-    ++looks;
-    return real(event);
-  };
+  const Libraries libraries = libraries_that_count(looks);
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     ProgramStream stream(self.group());
@@ -281,12 +291,8 @@ TEST_CASE("a host that has waited for long looks seldom whether the operation is
 }
 
 TEST_CASE("a host that need not wait for an operation looks seldom whether it is done") {
-  const Libraries libraries = gpu_libraries();
   std::atomic<int> looks = 0;
-  libraries->cuda.query_event = [&looks, real = libraries->cuda.query_event](CudaEventHandle event) {
-    ++looks;
-    return real(event);
-  };
+  const Libraries libraries = libraries_that_count(looks);
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     ProgramStream stream(self.group());
