@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """recording.py DDPLAUNCH: runs the jobs of the README's recording in a terminal of their own, and draws what they print as
-an animated picture, docs/recording/recording.svg. Needs PyTorch 2.12 or newer in the Python that DDP_NEW_TORCH names.
+an animated picture, docs/recording/recording.svg. Needs PyTorch 2.12 or newer in the Python environment "pytorch".
 """
 import fcntl
 import html
@@ -16,6 +16,9 @@ import tempfile
 import termios
 import textwrap
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/support"))
+import environments  # noqa: E402  (it is in another folder)
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs/recording"
@@ -33,13 +36,12 @@ def record(launcher: str, words: list[str]) -> list[tuple[float, str]]:
     """The lines that the job prints, each with its time in seconds. Paths and names of this machine are replaced."""
     folder = tempfile.mkdtemp()
     shutil.copy(FOLDER / "train.py", folder)
-    names = {folder: "/home/ada", os.environ.get("DDP_NEW_TORCH", folder): "/home/ada/venv", "node " + socket.gethostname(): "node gpu1"}
+    names = {folder: "/home/ada", str(environments.FOLDER / "pytorch"): "/home/ada/venv", "node " + socket.gethostname(): "node gpu1"}
     pid, terminal = pty.fork()
     if pid == 0:
         time.sleep(0.2)  # the terminal gets its size
         os.chdir(folder)
-        torch = os.environ.get("DDP_NEW_TORCH")
-        os.environ.update(PATH=(torch + "/bin:" if torch else "") + os.environ["PATH"], TERM="xterm-256color", OMP_NUM_THREADS="1")
+        os.environ.update(PATH=environments.path_with(environments.need("pytorch")), TERM="xterm-256color", OMP_NUM_THREADS="1")
         os.execv(launcher, words)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
     lines, rest, begin = [], b"", time.monotonic()

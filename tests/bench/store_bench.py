@@ -20,7 +20,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-import store_servers  # noqa: E402  (it is in another folder)
+import environments  # noqa: E402  (it is in another folder)
+import store_servers  # noqa: E402
 
 DEADLINE = 120
 # Each row gives the round trips of a client's call, as operations of load_script.h: (row, PyTorch's client,
@@ -172,7 +173,7 @@ def show(report: dict) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin", type=pathlib.Path, help="where ddplaunch, store_load and the others are")
-    parser.add_argument("--torch", default=os.environ.get("DDP_TEST_PYTHON", ""), help="a Python with a current PyTorch")
+    parser.add_argument("--torch", default=environments.find("pytorch") or "", help="a Python with a current PyTorch")
     parser.add_argument("--clients", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 64])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")

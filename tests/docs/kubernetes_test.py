@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """kubernetes_test.py SOURCE: the manifests of docs/how-to/kubernetes.md, without a cluster.
 
-Jobs and services are validated against Kubernetes' own schemas if the Python module kubernetes-validate is there (in this
-Python, or in the one that DDP_KUBERNETES_PYTHON names). JobSet and TrainJob have no such schemas here: their fields are
-compared with those that their documentation lists. In each manifest the command's options must fit the numbers beside them.
+Jobs and services are validated against Kubernetes' own schemas if there is a Python environment "pytorch", which has
+kubernetes-validate. JobSet and TrainJob have no such schemas here: their fields are compared with those that their
+documentation lists. In each manifest the command's options must fit the numbers beside them.
 """
 import json
 import os
@@ -13,6 +13,9 @@ import subprocess
 import sys
 
 from manual_page import blocks_of
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import environments  # noqa: E402  (it is in another folder)
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 PAGE = SOURCE / "docs/how-to/kubernetes.md"
@@ -59,9 +62,8 @@ def jobs_of(manifest: dict) -> list[dict]:
 
 
 def fits_kubernetes(documents: list[dict]) -> None:
-    python = os.environ.get("DDP_KUBERNETES_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import kubernetes_validate"], capture_output=True).returncode != 0:
-        print("not validated: schemas (pip install kubernetes-validate; DDP_KUBERNETES_PYTHON names its Python)")
+    if not (python := environments.find("pytorch")):
+        print("not validated: schemas (run scripts/environments)")
         return
     done = subprocess.run([python, "-c", VALIDATOR], input=json.dumps(documents), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

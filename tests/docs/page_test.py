@@ -15,11 +15,13 @@ import tempfile
 from manual_page import Block, blocks_of, missing_line, region_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/integration"))
+sys.path[:0] = [str(ROOT / "tests/integration"), str(ROOT / "tests/support")]
+import environments  # noqa: E402  (it is in another folder)
+
 PREFIX = pathlib.Path(sys.argv[2]).resolve()
 PAGE = pathlib.Path(sys.argv[3]).resolve()
 LIMIT = 1500  # seconds per block; a block compiles a libtorch program beside seven other tests
-NEW_TORCH = os.environ.get("DDP_NEW_TORCH", "")
+NEW_TORCH = environments.find("pytorch")
 
 
 def has_torch() -> bool:
@@ -95,7 +97,7 @@ def set_environment(home: pathlib.Path) -> None:
     for name in list(os.environ):
         if name.startswith(("DDP_", "PET_", "TORCH", "SLURM_", "NCCL_")):
             del os.environ[name]
-    torch = f"{NEW_TORCH}/bin:" if NEW_TORCH else ""
+    torch = f"{pathlib.Path(NEW_TORCH).parent}:" if NEW_TORCH else ""
     os.environ.update(PATH=f"{PREFIX}/bin:{torch}{os.environ['PATH']}:/usr/sbin", HOME=str(home), CMAKE_PREFIX_PATH=str(PREFIX),
                       PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=f"{PREFIX}/share/ddplaunch/python")
 

@@ -12,9 +12,10 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import environments  # noqa: E402  (it is in another folder)
 from launched_job import LAUNCHER, Job, Skip, command_of, eventually, processes, python, run_tests, test, machines  # noqa: E402
 
-INTERPRETER = os.environ.get("DDP_TEST_PYTHON", "/usr/bin/python3")
+INTERPRETER = environments.find("pytorch") or environments.DEBIAN
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 

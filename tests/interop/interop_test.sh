@@ -1,38 +1,29 @@
 #!/usr/bin/env bash
-# interop_test.sh NAME BIN_DIR: runs one of the tests below with Python and PyTorch. They are
-# Debian's, or the ones of the interpreter that DDP_TEST_PYTHON names. Exits with 77 if they are missing.
+# interop_test.sh NAME BIN_DIR ENVIRONMENT: runs one of the tests below with the Python and PyTorch of an environment (see
+# tests/support/environments.py), or of Debian if it is called "debian". Exits with 77 if they are missing.
 set -euo pipefail
 name=$1
 bin=$2
 here=$(cd "$(dirname "$0")" && pwd)
-python=${DDP_TEST_PYTHON:-/usr/bin/python3}
+python=$(python3 "$here/../support/environments.py" "$3") || { code=$?; echo "$python"; exit $code; }
 export OMP_NUM_THREADS=1
-
-need() {
-  "$python" -c "import $1" 2>/dev/null || { echo "$1 is not installed for $python (apt-get install python3-$1)"; exit 77; }
-}
 
 case "$name" in
   torch_store | torch_gloo)
-    need torch
     "$bin/ddplaunch" -q --nproc-per-node=2 "$python" -W ignore "$here/$name.py"
     ;;
   torch_single)
     # A single worker has no peers, but it still needs the store.
-    need torch
     "$bin/ddplaunch" -q --nproc-per-node=1 "$python" -W ignore "$here/torch_gloo.py"
     ;;
   foreign_store)
     # The client is ddplaunch's and the server is PyTorch's.
-    need torch
     "$python" -W ignore "$here/foreign_store.py" "$bin/foreign_store"
     ;;
   sampler)
-    need torch
     "$python" -W ignore "$here/sampler_parity.py" "$bin/sampler_indices"
     ;;
   torch_parity)
-    need torch
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     # If Python's PyTorch is not the version of the build, its layers round differently in f32. The updates of
@@ -54,7 +45,6 @@ case "$name" in
     "$bin/ddplaunch" -q --nproc-per-node=2 "$python" -W ignore "$here/torch_parity.py" "${folders[@]}"
     ;;
   checkpoint)
-    need numpy
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     "$bin/ddplaunch" -q --nproc-per-node=2 --backend=gloo "$bin/train_charlm" --steps 3 --checkpoint "$work/c.safetensors"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""torch_hang_test.py DDPLAUNCH: tests PyTorch scripts, without the runtime, that hang before a collective. Rank 1
-sleeps or computes forever, with or without heartbeats, or calls a barrier. Older versions of PyTorch record no
-collectives, so the stacks decide. At --hang-timeout the launcher terminates the job. It reports what all ranks do,
+"""torch_hang_test.py DDPLAUNCH ENVIRONMENT: tests PyTorch scripts, without the runtime, that hang before a collective. Rank 1
+sleeps or computes forever, with or without heartbeats, or calls a barrier. PyTorch's records are
+not read, and older versions have none, so the stacks decide. At --hang-timeout the launcher terminates the job. It reports what all ranks do,
 and their Python stacks if py-spy is present."""
 import json
 import os
@@ -12,7 +12,11 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
+sys.path.insert(0, str(ROOT / "tests/support"))
+import environments  # noqa: E402  (it is in another folder)
+
+PYTHON = environments.need(sys.argv[2])
+os.environ.update(PATH=environments.path_with(PYTHON), DDP_TORCH="0")
 SCRIPT = """
 import sys, time
 import torch, torch.distributed as dist
@@ -53,9 +57,6 @@ def run_job(command):
     return subprocess.CompletedProcess(command, job.returncode, stdout, stderr)
 
 
-if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
-    print(f"{PYTHON} has no PyTorch")
-    sys.exit(77)
 with tempfile.TemporaryDirectory() as folder:
     script = pathlib.Path(folder) / "train.py"
     script.write_text(SCRIPT)

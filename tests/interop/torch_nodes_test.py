@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""torch_nodes_test.py BIN_DIR: a PyTorch script with DistributedDataParallel on two nodes with two workers each
-gives the same result as on one node with four. The same holds under torchrun if it works: with PyTorch 2.0 and
-newer, because older versions do not work with Python 3.11."""
+"""torch_nodes_test.py BIN_DIR ENVIRONMENT: a PyTorch script with DistributedDataParallel on two nodes with two workers each
+gives the same result as on one node with four. The same holds under torchrun, except Debian's: its
+PyTorch is older than 2.0, whose torchrun is the first that works with Python 3.11."""
 import os
 import pathlib
 import re
@@ -10,9 +10,11 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import environments  # noqa: E402
 import node_rig  # noqa: E402  (it reads sys.argv, too)
 
-PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
+PYTHON = environments.need(sys.argv[2])
 SCRIPT = """
 import torch, torch.distributed as dist
 
@@ -50,10 +52,6 @@ def torchrun(hosts: node_rig.Hosts, script: pathlib.Path) -> str:
     return loss([process.communicate(timeout=120)[0] for process in processes])
 
 
-version = subprocess.run([PYTHON, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
-if version.returncode != 0:
-    print(f"{PYTHON} has no PyTorch")
-    sys.exit(77)
 rig = node_rig.Hosts(2)
 try:
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +62,7 @@ try:
         ends = node_rig.Job(rig, "--nproc-per-node=2", PYTHON, script).start(1).start(2).ends()
         assert all(code == 0 for code, _, _ in ends.values()), ends
         losses = [loss([alone.stdout]), loss([out for _, out, _ in ends.values()])]
-        if rig.are_apart and int(version.stdout.split(".")[0]) >= 2:
+        if rig.are_apart and PYTHON != environments.DEBIAN:
             losses.append(torchrun(rig, script))
         assert len(set(losses)) == 1, losses
         print(f"ok: {losses}")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Tests an unmodified PyTorch as a client of ddplaunch's store.
 
-    torch_store_test.py client|groups|agent BIN_DIR
+    torch_store_test.py client|groups|agent BIN_DIR ENVIRONMENT
 
 client: makes every call that PyTorch's client has. groups: runs a job of four ranks with sub-groups. agent: two
-torchrun agents complete a rendezvous (c10d, is_host=0) and run a worker each. Runs with Debian's PyTorch, and with the
-PyTorch of the Python that DDP_TEST_PYTHON names. Exits with 77 if there is none.
+torchrun agents complete a rendezvous (c10d, is_host=0) and run a worker each. Runs with the PyTorch of the environment
+(support/environments.py). Exits with 77 if it is missing.
 """
 import os
 import pathlib
@@ -15,6 +15,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
+import environments  # noqa: E402
 import store_servers  # noqa: E402  (it is in another folder)
 
 BIN = pathlib.Path(sys.argv[2]).resolve()
@@ -62,13 +63,7 @@ def agent(python: str) -> None:
 
 
 def main() -> int:
-    pythons = store_servers.torch_pythons(os.environ.get("DDP_TEST_PYTHON", ""))
-    if not pythons:
-        print("PyTorch is not installed (apt-get install python3-torch)")
-        return 77
-    for python in pythons:
-        print(f"torch {store_servers.torch_version(python)}", flush=True)
-        {"client": client, "groups": groups, "agent": agent}[sys.argv[1]](python)
+    {"client": client, "groups": groups, "agent": agent}[sys.argv[1]](environments.need(sys.argv[3]))
     return 0
 
 

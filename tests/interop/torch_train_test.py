@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Starts a PyTorch training script under ddplaunch in all ways that users of torchrun know.
 
-    torch_train_test.py GROUP BIN_DIR       GROUP: one of the keys of GROUPS
+    torch_train_test.py GROUP BIN_DIR ENVIRONMENT       GROUP: one of the keys of GROUPS
 
-Runs with the Python that DDP_TEST_PYTHON names, /usr/bin/python3 by default. Exits with 77 if it has no PyTorch.
+Runs with the Python of the environment (support/environments.py). Exits with 77 if it is missing.
 """
 import json
 import os
@@ -14,10 +14,11 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import environments  # noqa: E402
 from stuck_program import run_to_end  # noqa: E402
 
 SCRIPT = pathlib.Path(__file__).resolve().with_name("torch_train.py")
-PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
+PYTHON = environments.need(sys.argv[3])
 # These variables may be set in the environment of the tests, and would change what is tested.
 UNWANTED = re.compile(r"PET_|TORCH|DDP_|PYTHON|VIRTUAL_ENV|OMP_|(MASTER|LOCAL|GROUP|ROLE)_|(RANK|WORLD_SIZE)$")
 
@@ -137,10 +138,7 @@ GROUPS = {
 
 
 def main() -> None:
-    if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
-        print(f"PyTorch is not installed for {PYTHON} (apt-get install python3-torch, or set DDP_TEST_PYTHON)")
-        sys.exit(77)
-    group, bin_dir = sys.argv[1:]
+    group, bin_dir = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as folder:
         GROUPS[group](Launcher(pathlib.Path(bin_dir).resolve() / "ddplaunch", pathlib.Path(folder)))
 

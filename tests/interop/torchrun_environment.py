@@ -4,9 +4,8 @@
     torchrun_environment.py BIN_DIR [--record]
 
 For each rank, it compares the variables that the launcher adds or changes, and the script's arguments. torchrun belongs
-to the Python that DDP_TEST_PYTHON names (/usr/bin/python3 by default), if its PyTorch is 2.12 or later. Otherwise
-ddplaunch is compared with the values of torchrun 2.13, recorded in torchrun_environment.json; --record writes that
-file. DIFFERENCES lists the intended differences. Any other difference is a failure, and so is a row that no set of
+to the environment "pytorch" (support/environments.py) if there is one. Otherwise ddplaunch is compared with the values
+of torchrun 2.13, recorded in torchrun_environment.json; --record writes that file. DIFFERENCES lists the intended differences. Any other difference is a failure, and so is a row that no set of
 options needs.
 """
 import concurrent.futures
@@ -20,11 +19,13 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from ports import free_port  # noqa: E402  (it is in another folder)
+import environments  # noqa: E402  (it is in another folder)
+from ports import free_port  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 RECORD = HERE / "torchrun_environment.json"
-PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
+TORCHRUN = environments.find("pytorch")
+PYTHON = TORCHRUN or environments.DEBIAN
 
 SCRIPT = """#!/usr/bin/env python3
 import json, os, sys
@@ -183,13 +184,6 @@ def run(case: Case, launcher: list) -> dict:
         return found
 
 
-def torchrun_is_found() -> bool:
-    probe = subprocess.run([PYTHON, "-c", "import torch, torch.distributed.run; print(torch.__version__)"],
-                           capture_output=True, text=True)
-    version = re.match(r"(\d+)\.(\d+)", probe.stdout)
-    return probe.returncode == 0 and version is not None and (int(version[1]), int(version[2])) >= (2, 12)
-
-
 def of_torchrun(case: Case) -> dict:
     return run(case, [PYTHON, "-m", "torch.distributed.launch" if case.launch else "torch.distributed.run"])
 
@@ -211,15 +205,14 @@ def compare(case: Case, theirs: dict, ours: dict, needed: set) -> list:
 
 def main() -> None:
     ddplaunch = pathlib.Path(sys.argv[1]).resolve() / "ddplaunch"
-    live = torchrun_is_found()
     if "--record" in sys.argv:
         record = {case.name(): of_torchrun(case) for case in CASES}
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
         return
     record = json.loads(RECORD.read_text())
-    print("compared with", f"torchrun of {PYTHON}" if live else "the recorded environments of torchrun 2.13")
+    print("compared with", f"torchrun of {PYTHON}" if TORCHRUN else "the recorded environments of torchrun 2.13")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        theirs = list(pool.map(of_torchrun, CASES)) if live else [record[case.name()] for case in CASES]
+        theirs = list(pool.map(of_torchrun, CASES)) if TORCHRUN else [record[case.name()] for case in CASES]
     problems = []
     needed = set()
     with tempfile.TemporaryDirectory() as folder:
@@ -228,7 +221,7 @@ def main() -> None:
         for case, their in zip(CASES, theirs):
             ours = run(case, [ddplaunch, "launch"] if case.launch else [torchrun])
             problems += compare(case, their, ours, needed)
-            if live and their != record[case.name()]:
+            if TORCHRUN and their != record[case.name()]:
                 problems.append(f"{case.name()}: the record is out of date (--record): {their}")
     problems += [f"no option set needs this row: {row}" for row in DIFFERENCES
                  if row not in needed and len(os.sched_getaffinity(0)) >= row.cpus]

@@ -51,8 +51,8 @@ if [ -e "$(find "$work/prefix" -name ddplaunchLibtorchTargets.cmake)" ]; then
   if readelf -d "$work"/prefix/lib*/libddp_libtorch.so | grep 'NEEDED.*torch_cpu'; then exit 1; fi
   refused libtorch "built for libtorch [0-9.]*, and $work/other is libtorch 9.8.7" -DTorch_DIR="$work/other"
   # A real libtorch in a Python environment is refused as well, also at run time.
-  if [ -n "${DDP_NEW_TORCH:-}" ]; then
-    torch=$(echo "$DDP_NEW_TORCH"/lib/python3*/site-packages/torch)
+  if python=$(python3 "${source%/*}/../support/environments.py" pytorch); then
+    torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
     refused libtorch "built for libtorch [0-9.]*, and $torch/share/cmake/Torch is libtorch 2" -DTorch_DIR="$torch/share/cmake/Torch"
     lib=$(dirname "$(find "$work/prefix" -name libddp_libtorch.so)")
     c++ -std=c++20 "${source%/*}/embedding/torch_consumer.cpp" -I"$work/prefix/include" -I"$torch/include" \

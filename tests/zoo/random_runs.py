@@ -5,7 +5,7 @@ processes, a slow link between the ranks, a busy disk. Disturbances that need ro
 these are not available. Fails if a job is terminated, or if a report is louder than a note. Prints the seed and a
 table.
 
-With --torch the job is a PyTorch script (the Python that DDP_TEST_PYTHON names, /usr/bin/python3 by default).
+With --torch the job is a PyTorch script (with the Python of the environment "pytorch").
 """
 import argparse
 import collections
@@ -23,6 +23,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import environments  # noqa: E402  (it is in another folder)
 from stuck_program import descendants  # noqa: E402
 
 AT_ONCE = 4
@@ -197,7 +198,7 @@ parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
 parser.add_argument("--torch", action="store_true")
 arguments = parser.parse_args()
 BIN = arguments.bin.resolve()
-PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
+PYTHON = environments.need("pytorch") if arguments.torch else ""
 if os.geteuid() != 0 or not shutil.which("tc"):
     del DISTURBANCES["slow link"]
 if not (probe := group_with_quota()):

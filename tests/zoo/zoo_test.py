@@ -19,7 +19,9 @@ import sys
 import tempfile
 import time
 
-from expected import HANGING, NEED_RIGHTS, launched
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import environments  # noqa: E402  (it is in another folder)
+from expected import HANGING, NEED_RIGHTS, launched  # noqa: E402
 
 STILL_LIMIT = 15  # seconds, instead of 30 minutes
 USERS_LIMIT = 6   # seconds of --hang-timeout, if it is given
@@ -141,7 +143,7 @@ arguments = parser.parse_intermixed_args()
 BIN = arguments.bin.resolve()
 SHORTENED = {} if arguments.real_time else {"DDP_TEST_STILL_LIMIT": str(STILL_LIMIT)}
 NATIVE = [BIN / "zoo"]
-FOREIGN = [os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3", pathlib.Path(__file__).resolve().with_name("zoo.py")]
+FOREIGN = [environments.find("pytorch") or environments.DEBIAN, pathlib.Path(__file__).resolve().with_name("zoo.py")]
 WITHOUT_RUNTIME = names_of(FOREIGN)
 ALL = names_of(NATIVE) + WITHOUT_RUNTIME
 HEALTHY = [name for name in ALL if name not in HANGING]

@@ -1,5 +1,10 @@
-"""Trains a tiny GPT-2 with random weights with Hugging Face's Trainer, for frameworks_test.py."""
+"""Trains a tiny GPT-2 with random weights with Hugging Face's Trainer, for frameworks_test.py.
+
+After SIGTERM it saves a checkpoint and ends. The ranks agree on the step. With enable_jit_checkpoint, Trainer lets each rank
+decide alone, so that ranks which stop at different steps wait for each other forever.
+"""
 import os
+import signal
 
 import torch
 import transformers
@@ -23,8 +28,14 @@ class FaultyTrainer(transformers.Trainer):
 
 
 class Steps(transformers.TrainerCallback):
+    terminated = 0.0
+
     def on_step_end(self, arguments, state, control, **named) -> None:
         said_step(state.global_step)
+        asked = torch.tensor(self.terminated)
+        torch.distributed.all_reduce(asked)
+        control.should_save |= bool(asked)
+        control.should_training_stop |= bool(asked)
 
 
 OPTIONS = parse()
@@ -37,9 +48,10 @@ def main() -> None:
     model = transformers.GPT2LMHeadModel(config)
     arguments = transformers.TrainingArguments(
         output_dir=OPTIONS.folder, max_steps=OPTIONS.steps, per_device_train_batch_size=4, save_steps=SAVES_EVERY,
-        save_total_limit=2, logging_steps=4, disable_tqdm=not OPTIONS.bar, report_to=[], use_cpu=True, seed=7,
-        enable_jit_checkpoint=True)
-    trainer = FaultyTrainer(model=model, args=arguments, train_dataset=Tokens(), callbacks=[Steps()])
+        save_total_limit=2, logging_steps=4, disable_tqdm=not OPTIONS.bar, report_to=[], use_cpu=True, seed=7)
+    steps = Steps()
+    signal.signal(signal.SIGTERM, lambda *_: setattr(steps, "terminated", 1.0))
+    trainer = FaultyTrainer(model=model, args=arguments, train_dataset=Tokens(), callbacks=[steps])
     last = get_last_checkpoint(OPTIONS.folder) if os.path.isdir(OPTIONS.folder) else None
     resumed_at = int(last.rsplit("-", 1)[1]) if last else 0
     try:
