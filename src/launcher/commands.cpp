@@ -40,7 +40,7 @@ int print(const std::string& text) {
   return base::kExitOwnFault;
 }
 
-// A pipe that is created as descriptor 1 would be lost in the worker that gets it.
+// A file or pipe that gets the number of a closed one would receive what is meant for the terminal.
 void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY));

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Tests a low limit of open files (ulimit -n). Whatever cannot be opened, the error names the limit and the remedy,
 and nothing else. launched_job.py describes argv."""
+import contextlib
 import os
 import pathlib
+import random
 import re
 import resource
 import shutil
@@ -95,6 +97,75 @@ def inherited() -> None:
             assert code == 125 and "ulimit -n" in err, f"with {others} open files, exit code {code}: {err}"
             blames_nothing_else(err)
     assert codes == {0, 125}, codes
+
+
+# Writes the rank to both outputs. No worker ends before the last one has begun, so the launcher has all pipes open.
+PRINT_RANK = """if [ $RANK = $((WORLD_SIZE - 1)) ]
+then head -c $WORLD_SIZE /dev/zero > "$GATE"
+else head -c 1 "$GATE" > /dev/null
+fi
+echo $RANK
+echo $RANK >&2
+"""
+
+
+@contextlib.contextmanager
+def gate():
+    """Yields a named pipe for PRINT_RANK."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/gate"
+        os.mkfifo(path)
+        holder = os.open(path, os.O_RDWR)
+        try:
+            yield path
+        finally:
+            os.close(holder)
+
+
+@test("descriptors", "the output of each of up to 512 workers arrives")
+def many_workers() -> None:
+    # Each file that the launcher inherits shifts the numbers of its pipes by one.
+    for workers, others in [(1, 0), *((count, others) for count in (30, 32, 64) for others in range(4)), (512, 0)]:
+        opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(others)]
+        try:
+            with gate() as path:
+                code, out, err = run_job("-q", f"--nproc-per-node={workers}", "sh", "-c", PRINT_RANK, pass_fds=opened,
+                                         environment={"GATE": path})
+        finally:
+            for fd in opened:
+                os.close(fd)
+        for text in (out, err):
+            ranks = sorted(int(line.split()[-1]) for line in text.splitlines())
+            assert code == 0 and ranks == list(range(workers)), (workers, others, code, text)
+
+
+@test("descriptors", "whichever descriptors the launcher inherits, the outputs of all workers arrive")
+def any_inherited() -> None:
+    seed = int(os.environ.get("DDP_TEST_SEED", random.randrange(1 << 32)))
+    choose = random.Random(seed)
+    sets = [range(190, 201), range(196, 198), range(3, 198), range(3, 200, 2),
+            *(range(3, choose.randrange(150, 196)) for _ in range(6)),
+            *(choose.sample(range(3, 260), choose.randrange(150, 240)) for _ in range(6))]
+    with tempfile.TemporaryDirectory() as folder, gate() as path:
+        for numbers in sets:
+            closed = choose.choice(["", "0", "1", "2", "01", "02", "12", "012"])
+            def open_and_close(numbers=numbers, closed=closed):
+                for number in numbers:
+                    os.dup2(1, number, inheritable=True)
+                for number in closed:
+                    os.close(int(number))
+            shutil.rmtree(f"{folder}/logs", ignore_errors=True)
+            job = subprocess.run([os.path.abspath(sys.argv[1]), "-q", "--nproc-per-node=8", "--tee=3",
+                                  f"--log-dir={folder}/logs", "sh", "-c", PRINT_RANK + "ls /proc/$$/fd"],
+                                 close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, timeout=60,
+                                 env=os.environ | {"GATE": path}, preexec_fn=open_and_close)
+            context = f"seed {seed}, {list(numbers)} open, '{closed}' closed"
+            assert job.returncode == 0, f"{context}: exit code {job.returncode}"
+            for stream in ("stdout", "stderr"):
+                files = [file.read_text().split() for file in pathlib.Path(folder).glob(f"logs/**/{stream}.log")]
+                assert sorted(text[:1] for text in files) == [[str(rank)] for rank in range(8)], (context, stream, files)
+                # The shell has no descriptor but its streams, the page and the ring.
+                assert all(set(text[1:]) <= {"0", "1", "2", "196", "197"} for text in files), (context, files)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@
 #include "base/exit_code.h"
 #include "launcher/facts/cgroups.h"
 #include "launcher/limits.h"
+#include "launcher/process/descriptor_moves.h"
 #include "net/event_loop_asio.h"
 #include "wire/record_ring_layout.h"
 #include "wire/status_page_layout.h"
@@ -62,6 +63,11 @@ class WorkerSetup {
     // 1024 descriptors are too few for NCCL on many ranks. A million slows down programs that close all of them.
     ::getrlimit(RLIMIT_NOFILE, &descriptors_);
     descriptors_.rlim_cur = std::min<rlim_t>(descriptors_.rlim_max, limits::kWorkerDescriptors);
+    moves_ = {{{context.in, STDIN_FILENO},
+               {context.out, STDOUT_FILENO},
+               {context.err, STDERR_FILENO},
+               {if_allowed(context.page, wire::kPageDescriptor), wire::kPageDescriptor},
+               {if_allowed(context.ring, wire::kRingDescriptor), wire::kRingDescriptor}}};
     bind(spec);
   }
 
@@ -82,13 +88,12 @@ class WorkerSetup {
     if (binds_memory_) {
       ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, memory_nodes_.data(), memory_nodes_.size() * 64);
     }
-    hand_over(context_.page, wire::kPageDescriptor);
-    hand_over(context_.ring, wire::kRingDescriptor);
+    if (move_descriptors(moves_) != 0) return failure("cannot connect its output", "");
     return {};
   }
 
-  const char* failed = "cannot connect its output";  // the action of the child that failed
-  const char* advice = "";                           // advice for the user
+  const char* failed = "";  // the action of the child that failed
+  const char* advice = "";  // advice for the user
 
  private:
   error_code failure(const char* what, const char* what_helps) {
@@ -97,14 +102,9 @@ class WorkerSetup {
     return {errno, boost::system::system_category()};
   }
 
-  // Gives the child's program this descriptor under another number.
-  static void hand_over(int descriptor, int number) {
-    if (descriptor < 0) return;
-    if (descriptor != number) {
-      ::dup2(descriptor, number);
-    } else {
-      ::fcntl(number, F_SETFD, 0);
-    }
+  // A worker that may not have so many descriptors runs without the page or the ring.
+  int if_allowed(int descriptor, int number) const {
+    return descriptors_.rlim_cur > static_cast<rlim_t>(number) ? descriptor : -1;
   }
 
   void bind(const WorkerSpec& spec) {
@@ -122,6 +122,7 @@ class WorkerSetup {
   const std::vector<int>& ignored_signals_;
   const pid_t launcher_;
   rlimit descriptors_{};
+  std::array<DescriptorMove, 5> moves_{};
   rlimit core_{};
   cpu_set_t cpus_{};
   bool binds_cpus_ = false;
@@ -187,7 +188,6 @@ base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const Wor
   const std::vector<const char*> arguments = null_terminated(spec.arguments);
   const std::vector<const char*> environment = null_terminated(spec.environment);
   WorkerSetup setup(spec, context);
-  process_v2::process_stdio streams{context.in, context.out, context.err};
   CloneLauncher launch;
   launch.env = environment.data();
   launch.request.leads_session = true;
@@ -195,8 +195,7 @@ base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const Wor
   launch.request.cgroup = context.cgroup;
   error_code error;
   const RaisedOomScore raised;
-  OwnedProcess process =
-      launch(loop.asio().context.get_executor(), error, spec.program, arguments.data(), setup, streams);
+  OwnedProcess process = launch(loop.asio().context.get_executor(), error, spec.program, arguments.data(), setup);
   if (error) return explain(spec.program, launch.failed_at, setup, error.value());
   base::UniqueFd end(launch.pidfd < 0 ? -1 : ::fcntl(launch.pidfd, F_DUPFD_CLOEXEC, 0));
   return Spawned{std::move(process), std::move(end)};

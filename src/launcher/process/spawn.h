@@ -21,8 +21,8 @@ struct SpawnContext {
   int out = 1;
   int err = 2;
   int cgroup_procs = -1;  // cgroup.procs of the cgroup to join, open for writing; -1 means none
-  int ring = -1;          // becomes wire::kRingDescriptor in the same way
   int page = -1;          // becomes wire::kPageDescriptor if the worker may have so many; -1 means none
+  int ring = -1;          // becomes wire::kRingDescriptor in the same way
   int cgroup = -1;        // folder of the cgroup to join, open; -1 means to join by cgroup_procs, which takes longer
 };
 
@@ -32,7 +32,7 @@ struct SpawnContext {
 // not. Then nothing of it is left. The caller reaps it and then calls detach(), without which the destructor would kill
 // and reap it.
 //
-// Call from one long-lived thread that has descriptors 0 to 2 open.
+// Call from one long-lived thread. The descriptors of the context may have any numbers.
 base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const WorkerSpec& spec,
                                                  const SpawnContext& context);
 

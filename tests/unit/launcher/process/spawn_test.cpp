@@ -1,12 +1,14 @@
 #include "launcher/process/spawn.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -14,6 +16,7 @@
 #include <memory>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "launcher/limits.h"
 #include "launcher/process/worker_cgroup.h"
@@ -160,6 +163,51 @@ TEST_CASE("a child's descriptors are those that it is given") {
   CHECK(::read(ends[0], text, sizeof text) == 8);
   CHECK(std::string(text) == "out\nerr\n");
   ::close(ends[0]);
+}
+
+TEST_CASE("a child's output arrives from a pipe whose number is that of the page or the ring") {
+  const ddp::base::UniqueFd page(::memfd_create("page", MFD_CLOEXEC));
+  const ddp::base::UniqueFd ring(::memfd_create("ring", MFD_CLOEXEC));
+  const auto [out, error] = GENERATE(std::pair(197, 196), std::pair(196, 197), std::pair(197, 300));
+  std::array<ddp::base::UniqueFd, 2> readers;
+  SpawnContext context{-1, out, error, -1, page.get(), ring.get()};
+  for (const int number : {out, error}) {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    readers[number == out ? 0 : 1].reset(ends[0]);
+    REQUIRE(::dup3(ends[1], number, O_CLOEXEC) == number);
+    ::close(ends[1]);
+  }
+  CHECK(
+      run(shell("echo out; echo error >&2; exec 3>/proc/self/fd/197 && echo page >&3 && echo ring >/proc/self/fd/196"),
+          context) == 0);
+  const auto read_all = [](int descriptor) {
+    std::string text(64, 0);
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(descriptor, text.data(), text.size()))));
+    return text;
+  };
+  for (const int number : {out, error}) ::close(number);
+  CHECK(read_all(readers[0].get()) == "out\n");
+  CHECK(read_all(readers[1].get()) == "error\n");
+  ::lseek(page.get(), 0, SEEK_SET);
+  ::lseek(ring.get(), 0, SEEK_SET);
+  CHECK(read_all(page.get()) == "page\n");
+  CHECK(read_all(ring.get()) == "ring\n");
+}
+
+TEST_CASE("a child that may not have so many descriptors runs without the page") {
+  const pid_t pid = ::fork();  // the hard limit cannot be raised again
+  if (pid == 0) {
+    const rlimit low{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    const ddp::base::UniqueFd page(::memfd_create("page", MFD_CLOEXEC));
+    SpawnContext context;
+    context.page = page.get();
+    ::_exit(WEXITSTATUS(run(shell("exit 7"), context)));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
+  CHECK(WEXITSTATUS(status) == 7);
 }
 
 TEST_CASE("a child's soft limit of descriptors is raised and its core limit as asked") {
