@@ -227,10 +227,12 @@ std::string virtual_environment_of(const std::string& program_path) {
 std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment, const std::string& own) {
   const std::string chosen = find_variable(environment, "PYTHON_EXEC").value_or("");
   if (!chosen.empty()) return {chosen};
-  const std::string virtual_environment = find_variable(environment, "VIRTUAL_ENV").value_or("");
-  if (!virtual_environment.empty()) return {virtual_environment + "/bin/python"};
-  if (!own.empty()) return {own + "/bin/python"};
-  return {"python3", "python"};
+  std::vector<std::string> candidates;
+  for (const std::string& folder : {find_variable(environment, "VIRTUAL_ENV").value_or(""), own}) {
+    if (!folder.empty()) candidates.push_back(folder + "/bin/python");
+  }
+  candidates.insert(candidates.end(), {"python3", "python"});
+  return candidates;
 }
 
 }  // namespace ddp::launcher

@@ -41,8 +41,9 @@ std::vector<std::string> path_folders(const std::vector<std::string>& environmen
 ProgramFacts find_program(const std::string& program, const std::vector<std::string>& environment);
 ProgramFacts find_script(const std::string& script);
 
-// Returns the candidates for Python. The first of these that is set decides: $PYTHON_EXEC, the activated virtual
-// environment, the virtual environment `own` that contains the launcher, python3 or python from PATH.
+// Returns the candidates for Python, of which the first one that exists is taken: that of the activated virtual
+// environment, that of the virtual environment `own` that contains the launcher, python3 and python from PATH. If
+// $PYTHON_EXEC is set, it is the only one.
 std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment,
                                                 const std::string& own = "");
 

@@ -182,6 +182,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan.notes = options.warnings;
   plan_from_environment(facts.environment, plan.hang);
   static_cast<WorkerCommand&>(plan) = std::move(command).value();
+  if (!plan.interpreter_note.empty()) plan.notes.push_back(plan.interpreter_note);
   plan.host_name = facts.host_name;
   plan.workers = devices.value().workers;
   const std::uint64_t descriptors =

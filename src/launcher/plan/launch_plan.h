@@ -71,6 +71,7 @@ struct WorkerCommand {
   bool local_rank_argument = false;        // insert --local_rank=N into the arguments
   std::size_t local_rank_argument_at = 0;  // index of the argument before which it is inserted
   std::string what;                        // script, module or program as typed, for messages
+  std::string interpreter_note;            // why VIRTUAL_ENV does not provide the interpreter; empty if it does
 };
 
 struct LaunchPlan : JobWishes, WorkerCommand {

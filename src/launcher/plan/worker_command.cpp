@@ -87,18 +87,30 @@ Refusal check_script(const std::string& name, const ProgramFacts& script) {
   return std::nullopt;
 }
 
-Refusal check_interpreter(const std::string& name, const std::vector<std::string>& environment,
-                          const ProgramFacts& interpreter) {
-  const std::string wanted = interpreter_candidates(environment).front();
-  const auto is_set = [&](const char* variable) { return !find_variable(environment, variable).value_or("").empty(); };
-  const bool chosen = is_set("PYTHON_EXEC");
-  const bool virtual_environment = !chosen && is_set("VIRTUAL_ENV");
-  const std::string origin = chosen ? " (PYTHON_EXEC)" : virtual_environment ? " (VIRTUAL_ENV)" : "";
-  if (interpreter.found || chosen || virtual_environment) return check_executable(wanted + origin, interpreter);
-  return StartFailure{
-      kExitNotFound,
-      "cannot start " + name +
-          ": no Python: neither python3 nor python is in PATH. Install Python, or set PYTHON_EXEC to its path."};
+// Says where the user has named the interpreter.
+struct Naming {
+  std::string variable;   // the variable that names the interpreter; empty if none does
+  std::string not_there;  // why VIRTUAL_ENV does not; empty if it does, or if nothing asks for it
+};
+
+Naming naming_of(const NodeFacts& facts) {
+  const auto value = [&](const char* name) { return find_variable(facts.environment, name).value_or(""); };
+  if (!value("PYTHON_EXEC").empty()) return {"PYTHON_EXEC", ""};
+  const std::string folder = value("VIRTUAL_ENV");
+  if (folder.empty()) return {};
+  if (facts.interpreter.found && facts.interpreter.path == folder + "/bin/python") return {"VIRTUAL_ENV", ""};
+  return {"", "VIRTUAL_ENV=" + folder + " has no bin/python"};
+}
+
+Refusal check_interpreter(const std::string& name, const Naming& naming, const ProgramFacts& interpreter) {
+  const std::string& variable = naming.variable;
+  if (interpreter.found || !variable.empty()) {
+    return check_executable(interpreter.path + (variable.empty() ? "" : " (" + variable + ")"), interpreter);
+  }
+  return StartFailure{kExitNotFound,
+                      "cannot start " + name +
+                          ": no Python: " + (naming.not_there.empty() ? "" : naming.not_there + ", and ") +
+                          "neither python3 nor python is in PATH. Install Python, or set PYTHON_EXEC to its path."};
 }
 
 bool continues_name(char letter) {
@@ -134,7 +146,11 @@ base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& opt
   if (kind == ProgramKind::script) {
     if (auto refusal = check_script(command.what, facts.program)) return *refusal;
   }
-  if (auto refusal = check_interpreter(command.what, facts.environment, facts.interpreter)) return *refusal;
+  const Naming naming = naming_of(facts);
+  if (auto refusal = check_interpreter(command.what, naming, facts.interpreter)) return *refusal;
+  if (!naming.not_there.empty()) {
+    command.interpreter_note = naming.not_there + ", so the workers run " + facts.interpreter.path;
+  }
   command.program = facts.interpreter.path;
   command.arguments = {command.program, "-u"};
   if (kind == ProgramKind::module) command.arguments.emplace_back("-m");

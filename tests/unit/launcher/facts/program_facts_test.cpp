@@ -162,8 +162,10 @@ TEST_CASE("text without a first line for the kernel is told apart from other fil
 
 TEST_CASE("the interpreter is PYTHON_EXEC, or the virtual environment's, or found in PATH") {
   CHECK(interpreter_candidates({"PYTHON_EXEC=/a/python", "VIRTUAL_ENV=/b"}) == std::vector<std::string>{"/a/python"});
-  CHECK(interpreter_candidates({}, "/c") == std::vector<std::string>{"/c/bin/python"});
-  CHECK(interpreter_candidates({"VIRTUAL_ENV=/b"}, "/c") == std::vector<std::string>{"/b/bin/python"});
-  CHECK(interpreter_candidates({"VIRTUAL_ENV=/b"}) == std::vector<std::string>{"/b/bin/python"});
-  CHECK(interpreter_candidates({"PYTHON_EXEC=", "VIRTUAL_ENV="}) == std::vector<std::string>{"python3", "python"});
+  using Paths = std::vector<std::string>;
+  CHECK(interpreter_candidates({}, "/c") == Paths{"/c/bin/python", "python3", "python"});
+  CHECK(interpreter_candidates({"VIRTUAL_ENV=/b"}, "/c") ==
+        Paths{"/b/bin/python", "/c/bin/python", "python3", "python"});
+  CHECK(interpreter_candidates({"VIRTUAL_ENV=/b"}) == Paths{"/b/bin/python", "python3", "python"});
+  CHECK(interpreter_candidates({"PYTHON_EXEC=", "VIRTUAL_ENV="}) == Paths{"python3", "python"});
 }

@@ -92,10 +92,46 @@ TEST_CASE("a missing interpreter says where it was looked for") {
   CHECK(refusal(situation) ==
         "127 cannot start train.py: no Python: neither python3 nor python is in PATH. Install Python, or set "
         "PYTHON_EXEC to its path.");
-  situation.facts.environment = {"PYTHON_EXEC=/a/python"};
-  CHECK(refusal(situation) == "127 cannot start /a/python (PYTHON_EXEC): no such file.");
   situation.facts.environment = {"VIRTUAL_ENV=/b"};
-  CHECK(refusal(situation) == "127 cannot start /b/bin/python (VIRTUAL_ENV): no such file.");
+  CHECK(refusal(situation) ==
+        "127 cannot start train.py: no Python: VIRTUAL_ENV=/b has no bin/python, and neither python3 nor python is in "
+        "PATH. Install Python, or set PYTHON_EXEC to its path.");
+  situation.facts.environment = {"PYTHON_EXEC=/a/python", "VIRTUAL_ENV=/b"};
+  situation.facts.interpreter.path = "/a/python";
+  CHECK(refusal(situation) == "127 cannot start /a/python (PYTHON_EXEC): no such file.");
+}
+
+TEST_CASE("a virtual environment without a Python is passed over with a note") {
+  struct Case {
+    std::vector<std::string> environment;
+    std::string path;
+    std::string note;
+  };
+  for (const Case& one : {Case{{}, "/usr/bin/python3", ""},
+                          {{"VIRTUAL_ENV="}, "/usr/bin/python3", ""},
+                          {{"VIRTUAL_ENV=/b"}, "/b/bin/python", ""},
+                          {{"VIRTUAL_ENV=/b"},
+                           "/usr/bin/python3",
+                           "VIRTUAL_ENV=/b has no bin/python, so the workers run /usr/bin/python3"},
+                          {{"VIRTUAL_ENV=/b", "PYTHON_EXEC=/usr/bin/python3"}, "/usr/bin/python3", ""}}) {
+    CAPTURE(one.environment, one.path);
+    Situation situation;
+    situation.mode(CompatibilityMode::native).facts.environment = one.environment;
+    situation.facts.interpreter.path = one.path;
+    const LaunchPlan plan = situation.plan();
+    CHECK(plan.program == one.path);
+    CHECK(mentions(plan.notes, "VIRTUAL_ENV") == !one.note.empty());
+    CHECK(plan.interpreter_note == one.note);
+  }
+}
+
+TEST_CASE("a Python of the virtual environment that cannot be executed is an error") {
+  Situation situation;
+  situation.mode(CompatibilityMode::native).facts.environment = {"VIRTUAL_ENV=/b"};
+  situation.facts.interpreter.path = "/b/bin/python";
+  situation.facts.interpreter.executable = situation.facts.interpreter.execute_bits = false;
+  CHECK(refusal(situation) ==
+        "126 cannot start /b/bin/python (VIRTUAL_ENV): not executable. Try chmod +x /b/bin/python.");
 }
 
 TEST_CASE("a program that cannot be started has the shell's exit codes") {
