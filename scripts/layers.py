@@ -98,6 +98,7 @@ TESTED_ELSEWHERE = {
     "runtime/backend/nccl/launch_order.cpp": "unit/runtime/backend/nccl/nccl_on_gpus_test.cpp",
     "launcher/facts/no_udev.cpp": "unit/launcher/facts/cpu_topology_test.cpp",
     "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",
+    "launcher/process/terminal_loan.cpp": "integration/terminal_test.py",
     "launcher/job/coordinator_node.cpp": "integration/nodes_test.py",
     "launcher/job/agent_node.cpp": "integration/nodes_test.py",
     "launcher/job/node_hello.cpp": "unit/launcher/job/coordinator_test.cpp",

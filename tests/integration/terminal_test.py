@@ -8,6 +8,7 @@ import select
 import shutil
 import signal
 import sys
+import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -190,6 +191,54 @@ def progress_bars() -> None:
         lines = screen(terminal.shown)
         for rank in range(2):
             assert any(re.fullmatch(rf"\[{rank}\] +100 %", line) for line in lines), lines
+
+
+@test("15", "a debugger of a worker that is alone has the terminal")
+def debugger() -> None:
+    with Terminal() as terminal, terminal.start("-q", *python("x = 6 * 7; breakpoint(); print('after', x)")) as job:
+        terminal.wait_for("(Pdb) ")
+        terminal.type("p x\n")
+        terminal.wait_for("42")
+        terminal.type("c\n")
+        assert terminal.wait(job) == 0 and "after 42" in terminal.shown, terminal.shown
+
+
+@test("15", "a terminal whose echo a worker has switched off has it again after the failure of another worker")
+def echo_after_failure() -> None:
+    program = """
+if os.environ["RANK"] == "0":
+    import termios
+    mode = termios.tcgetattr(0)
+    mode[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(0, termios.TCSANOW, mode)
+    open("changed", "w")
+    time.sleep(1000)
+while not os.path.exists("changed"): time.sleep(0.01)
+sys.exit(7)
+"""
+    with Terminal() as terminal:
+        before = termios.tcgetattr(terminal.theirs)
+        with terminal.start("-q", "--stdin=0", "--nproc-per-node=2", *python(program)) as job:
+            assert terminal.wait(job) == 7, terminal.shown
+            assert os.path.exists(job.path("changed"))
+            assert termios.tcgetattr(terminal.ours)[3] == before[3], "the mode is not restored"
+            assert before[3] & termios.ECHO
+
+
+@test("15", "a worker of a job in the background does not read the terminal")
+def background() -> None:
+    if not shutil.which("bash"):
+        raise Skip("no bash, whose job control is needed")
+    with Terminal() as terminal:
+        with terminal.start(via=["bash", "--norc", "--noprofile", "--noediting", "-i"], launcher=(),
+                            environment={"SCRIPT": "import sys; print('got', repr(sys.stdin.readline()), '.')"}) as job:
+            terminal.type(f"PS1='$ '; {LAUNCHER} --stdin=0 --no-python {sys.executable} -c \"$SCRIPT\" & wait\n")
+            terminal.wait_for("got '' .")
+            assert "in the background of its terminal" in terminal.shown, terminal.shown
+            terminal.type("echo code $?.\n")
+            terminal.wait_for("code 0.")
+            terminal.type("exit\n")
+            assert terminal.wait(job) == 0, terminal.shown
 
 
 if __name__ == "__main__":

@@ -116,7 +116,8 @@ void program(OptionSet& c, Options& o) {
          }),
          "Do not pass --local_rank to the script, which reads LOCAL_RANK instead; only for ddplaunch launch.");
   c.value("--stdin", "LOCAL_RANK", integer(o.stdin_local_rank, 0, limits::kWorkersPerNode - 1),
-          "Connect the launcher's standard input to this worker. [default: to none]");
+          "Connect the launcher's standard input to this worker. [default: a terminal to the only worker, if there "
+          "is one worker; otherwise none]");
 }
 
 void rendezvous(OptionSet& c, Options& o) {

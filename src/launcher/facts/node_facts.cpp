@@ -61,6 +61,7 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   facts.random_id = base::hex64(base::random64());
   facts.random_uuid = random_uuid();
   facts.console_is_terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  facts.standard_input = standard_input(::getpid());
   facts.auth_token = read_auth_token(wanted.auth_token_file, facts.environment);
   const auto read = [](const std::string& path) {
     std::string text = base::read_file(path);

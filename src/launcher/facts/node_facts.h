@@ -14,6 +14,7 @@
 #include "launcher/facts/gpu_facts.h"
 #include "launcher/facts/program_facts.h"
 #include "launcher/facts/resource_limits.h"
+#include "launcher/facts/standard_input.h"
 #include "store/handshake.h"
 
 namespace ddp::launcher {
@@ -31,6 +32,7 @@ struct NodeFacts {
   std::string random_uuid;               // UUID for a run without a name, in torchrun's format
   ResourceLimits limits;
   bool console_is_terminal = false;                    // standard output and standard error are both terminals
+  StandardInput standard_input = StandardInput::other;
   base::Result<CpuTopology> topology = CpuTopology();  // read only if it is wanted
   // The token comes from the named file or from DDP_AUTH_TOKEN. It is null if neither is given.
   base::Result<std::shared_ptr<const store::Authenticator>> auth_token = {nullptr};

@@ -4,6 +4,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "launcher/facts/stdin_program.h"
 #include "launcher/limits.h"
 #include "launcher/plan/cluster_options.h"
 #include "launcher/plan/cpu_binding.h"
@@ -154,6 +155,28 @@ std::optional<StartFailure> check_faults(LaunchPlan& plan) {
   return std::nullopt;
 }
 
+// A worker alone has the terminal, as a program that is run without a launcher does, so that a debugger works.
+std::optional<StartFailure> plan_stdin(const Options& options, const NodeFacts& facts, LaunchPlan& plan) {
+  if (plan.stdin_local_rank && *plan.stdin_local_rank >= plan.workers) {
+    return StartFailure{kExitUsage, "--stdin=" + std::to_string(*plan.stdin_local_rank) +
+                                        " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +
+                                        base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
+  }
+  if (plan.stdin_local_rank && facts.standard_input == StandardInput::background_terminal) {
+    plan.notes.push_back("local rank " + std::to_string(*plan.stdin_local_rank) +
+                         " has no standard input, because the job runs in the background of its terminal");
+  }
+  const bool is_alone = plan.workers == 1 && !plan.nodes.several();
+  if (is_alone && facts.standard_input == StandardInput::terminal) plan.stdin_local_rank = 0;
+  const bool reads_program = program_kind(options) == ProgramKind::executable
+                                 ? reads_program_from_stdin(options.command)
+                                 : program_kind(options) == ProgramKind::script && names_stdin(options.command.front());
+  if (!reads_program || (plan.stdin_local_rank && plan.workers == 1 && plan.max_restarts == 0)) return std::nullopt;
+  return StartFailure{kExitUsage, base::join(options.command, " ") +
+                                      ": the program would be read from the standard input, which workers do not have. "
+                                      "Save it in a file, or use --stdin=0 with one worker and without restarts."};
+}
+
 // Sets what only the environment can set.
 void plan_from_environment(const std::vector<std::string>& environment, HangPlan& plan) {
   plan.trace_file = find_variable(environment, wire::env::kHangTrace).value_or("");
@@ -190,11 +213,6 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   if (auto shortage = descriptor_shortage(facts.limits, descriptors, base::counted(plan.workers, "worker"))) {
     return StartFailure{base::kExitOwnFault, *shortage};
   }
-  if (plan.stdin_local_rank && *plan.stdin_local_rank >= plan.workers) {
-    return StartFailure{kExitUsage, "--stdin=" + std::to_string(*plan.stdin_local_rank) +
-                                        " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +
-                                        base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
-  }
   const DeviceBinding& binding = devices.value().binding;
   plan.visible_devices = binding.visible;
   plan.node_has_gpus = !facts.gpus.empty();
@@ -206,6 +224,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   }
   if (!binding.note.empty()) plan.notes.push_back(binding.note);
   plan.nodes = rendezvous.value().nodes;
+  if (auto failure = plan_stdin(options, facts, plan)) return *failure;
   if (auto failure = check_faults(plan)) return *failure;
   if (auto failure = check_shown_ranks(options, plan)) return *failure;
   if (plan.gather_output && !plan.nodes.several())

@@ -5,6 +5,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "launcher/facts/stdin_program.h"
 
 namespace ddp::launcher {
 
@@ -143,7 +144,7 @@ base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& opt
     command.arguments = options.command;
     return command;
   }
-  if (kind == ProgramKind::script) {
+  if (kind == ProgramKind::script && !names_stdin(command.what)) {
     if (auto refusal = check_script(command.what, facts.program)) return *refusal;
   }
   const Naming naming = naming_of(facts);

@@ -19,6 +19,7 @@
 #include "launcher/process/process_tree.h"
 #include "launcher/process/record_ring.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/terminal_loan.h"
 #include "launcher/process/worker_page.h"
 
 namespace ddp::launcher {
@@ -33,9 +34,10 @@ struct Remains {
 };
 
 struct Child : Remains {
-  OwnedProcess process;               // owned until it is reaped
-  base::UniqueFd end;                 // see Spawned::end
-  std::unique_ptr<net::Watch> watch;  // destroyed before the descriptor
+  OwnedProcess process;                    // owned until it is reaped
+  base::UniqueFd end;                      // see Spawned::end
+  std::unique_ptr<net::Watch> watch;       // destroyed before the descriptor
+  std::unique_ptr<TerminalLoan> terminal;  // null if the worker does not read the standard input
   bool asked_to_end = false;
   bool is_interrupted = false;  // its group has received SIGINT, and nothing else so far
   // This is set once the leader is reaped. The worker has ended when its group is empty, too.
@@ -68,7 +70,8 @@ class LinuxProcessHost : public ProcessHost {
 
   base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
     SpawnContext context;
-    if (!spec.reads_stdin) context.in = nothing_.get();
+    std::unique_ptr<TerminalLoan> terminal = spec.reads_stdin ? std::make_unique<TerminalLoan>() : nullptr;
+    if (!terminal || !terminal->is_granted()) context.in = nothing_.get();
     if (out >= 0) context.out = out;
     if (err >= 0) context.err = err;
     WorkerPage page(spec.rank, local_rank, spec.attempt);
@@ -88,6 +91,7 @@ class LinuxProcessHost : public ProcessHost {
                 std::move(process),
                 std::move(end),
                 nullptr,
+                std::move(terminal),
                 false,
                 false,
                 {},

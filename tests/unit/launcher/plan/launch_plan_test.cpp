@@ -193,6 +193,72 @@ TEST_CASE("a worker that is to read standard input must exist") {
         "--stdin=3 names a local rank, but there is 1 worker. Local ranks count from 0.");
 }
 
+TEST_CASE("a worker that is alone reads the terminal, unless the job is in its background") {
+  using enum StandardInput;
+  struct Case {
+    StandardInput input;
+    int workers;
+    std::optional<int> asked;
+    std::optional<int> reader;
+    bool is_noted;
+  };
+  for (const Case& one : {Case{terminal, 1, std::nullopt, 0, false},
+                          {terminal, 2, std::nullopt, std::nullopt, false},
+                          {terminal, 2, 1, 1, false},
+                          {background_terminal, 1, std::nullopt, std::nullopt, false},
+                          {background_terminal, 1, 0, 0, true},
+                          {other, 1, std::nullopt, std::nullopt, false},
+                          {other, 1, 0, 0, false}}) {
+    CAPTURE(one.input, one.workers, one.asked.value_or(-1));
+    Situation situation;
+    situation.facts.standard_input = one.input;
+    situation.options.nproc_per_node = one.workers;
+    situation.options.stdin_local_rank = one.asked;
+    const LaunchPlan plan = situation.plan();
+    CHECK(plan.stdin_local_rank == one.reader);
+    CHECK(mentions(plan.notes, "has no standard input") == one.is_noted);
+  }
+}
+
+TEST_CASE("a program on the standard input runs where one worker reads it, and is refused elsewhere") {
+  struct Case {
+    StandardInput input;
+    int workers;
+    std::optional<int> asked;
+    int restarts;
+    bool runs;
+  };
+  for (const std::string interpreter : {"python3", "bash"}) {
+    for (const Case& one : {Case{StandardInput::other, 1, std::nullopt, 0, false},
+                            {StandardInput::other, 1, 0, 0, true},
+                            {StandardInput::other, 1, 0, 1, false},
+                            {StandardInput::other, 2, 0, 0, false},
+                            {StandardInput::terminal, 1, std::nullopt, 0, true}}) {
+      CAPTURE(interpreter, one.workers, one.asked.value_or(-1), one.restarts);
+      Situation situation;
+      situation.facts.standard_input = one.input;
+      situation.options.nproc_per_node = one.workers;
+      situation.options.stdin_local_rank = one.asked;
+      situation.options.max_restarts = one.restarts;
+      situation.options.command = {interpreter, "-"};
+      if (one.runs) {
+        CHECK(situation.plan().stdin_local_rank == 0);
+      } else {
+        CHECK(situation.failure().exit_code == 2);
+        CHECK(situation.failure().message ==
+              interpreter +
+                  " -: the program would be read from the standard input, which workers do not have. Save it "
+                  "in a file, or use --stdin=0 with one worker and without restarts.");
+      }
+    }
+  }
+  Situation situation;
+  situation.mode(CompatibilityMode::torchrun, "-").facts.program = {};
+  CHECK(situation.failure().exit_code == 2);
+  situation.options.stdin_local_rank = 0;
+  CHECK(situation.plan().arguments.at(2) == "-");
+}
+
 TEST_CASE("the choices that need no decision are taken over") {
   using namespace std::chrono_literals;
   Situation situation;
