@@ -101,7 +101,6 @@ TESTED_ELSEWHERE = {
     "launcher/process/terminal_loan.cpp": "integration/terminal_test.py",
     "launcher/job/coordinator_node.cpp": "integration/nodes_test.py",
     "launcher/job/agent_node.cpp": "integration/nodes_test.py",
-    "launcher/job/node_hello.cpp": "unit/launcher/job/coordinator_test.cpp",
     "launcher/top/terminal.cpp": "integration/top_test.py",
     "launcher/top/top_screen.cpp": "integration/top_test.py",
     "launcher/top/view_client.cpp": "unit/launcher/top/view_server_test.cpp",

@@ -58,13 +58,14 @@ std::string library_version(const std::string& name, const std::vector<std::stri
   return "";
 }
 
-// A message has a limit, and a command line may be long. A long text is reduced to its beginning and a hash, which
-// differs if the text differs.
+// A message carries only UTF-8, so other bytes are shown in hexadecimal on both sides. It has a limit, and a command
+// line may be long. A long text is reduced to its beginning and a hash, which differs if the text differs.
 std::string comparable(const std::string& text) {
-  if (text.size() <= kMostCompared) return text;
+  std::string shown = base::printable(text);
+  if (shown.size() <= kMostCompared) return shown;
   base::Fnv1a64 hash;
   hash.update(text);
-  return text.substr(0, kMostCompared) + "... (hash " + base::hex64(hash.value()) + ")";
+  return base::printable(shown, kMostCompared) + " (hash " + base::hex64(hash.value()) + ")";
 }
 
 // Returns a text such as "program train: b0a1… on b, 77c2… on a", or an empty string if there is no difference.
@@ -90,15 +91,15 @@ std::string difference(const NodeHello& theirs, const NodeHello& ours) {
 
 wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   wire::NodeHello hello;
-  hello.job = plan.run_id;
-  hello.host = plan.host_name;
+  hello.job = comparable(plan.run_id);
+  hello.host = base::printable(plan.host_name);
   hello.node_rank = plan.nodes.rank.value_or(wire::kAnyNodeRank);
   hello.workers = plan.workers;
   hello.nodes = plan.nodes.asked;
   if (!plan.nodes.several()) return hello;  // there is no other node to compare it with
   // The interpreter of a script may be another build on each node. The script counts as the program.
   const bool is_script = plan.arguments.size() > 1 && plan.what != plan.arguments.front();
-  hello.same["program " + plan.what.substr(plan.what.rfind('/') + 1)] =
+  hello.same["program " + comparable(plan.what.substr(plan.what.rfind('/') + 1))] =
       fingerprint(is_script ? plan.what : plan.program);
   const auto nanoseconds = [](auto time) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
@@ -108,12 +109,12 @@ wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   hello.alike["ddplaunch's version"] = DDP_VERSION_STRING;
   hello.alike["the program's arguments"] = comparable(base::join(plan.arguments, " "));
   for (const char* library : {"libcuda.so.1", "libnccl.so.2"}) {
-    hello.alike[library] = library_version(library, plan.inherited_environment);
+    hello.alike[library] = comparable(library_version(library, plan.inherited_environment));
   }
   for (const std::string& line : plan.inherited_environment) {
     const std::string name = line.substr(0, line.find('='));
     const bool counts = name.starts_with("NCCL_") || name.starts_with("GLOO_");
-    if (counts && !is_own_matter(name)) hello.alike[name] = comparable(line.substr(name.size() + 1));
+    if (counts && !is_own_matter(name)) hello.alike[comparable(name)] = comparable(line.substr(name.size() + 1));
   }
   return hello;
 }
