@@ -62,7 +62,10 @@ base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const Lau
     const auto why = coordinator->listen(plan.store.bind_address);
     if (!why) return std::unique_ptr<Nodes>(std::move(coordinator));
     if (plan.nodes.rank)
-      return base::Failure{*why + ". Node 0 listens on --master-addr, which must be one of its own addresses"};
+      return base::Failure{
+          *why +
+          ". Node 0 listens where the nodes meet, so this must be one of its own addresses. If another node "
+          "has this address, give that one --node-rank=0, and this one another number"};
   }
   return std::unique_ptr<Nodes>(std::make_unique<AgentNode>(loop, plan, std::move(callbacks), !is_known));
 }

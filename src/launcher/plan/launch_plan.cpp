@@ -189,7 +189,7 @@ void plan_from_environment(const std::vector<std::string>& environment, HangPlan
 }  // namespace
 
 base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, const NodeFacts& facts) {
-  const auto derived = with_cluster(asked, facts);
+  const auto derived = with_cluster(without_ignored_number(asked), facts);
   if (!derived) return derived.error();
   const Options& options = derived.value();
   const auto devices = plan_devices(options, facts);

@@ -131,6 +131,15 @@ std::vector<std::string> without_effect(const Options& options) {
 
 }  // namespace
 
+Options without_ignored_number(const Options& options) {
+  if (!options.node_rank || options.rdzv_backend != RdzvBackend::c10d || options.rdzv_endpoint.empty()) return options;
+  Options result = options;
+  result.node_rank.reset();
+  result.warnings.push_back("--node-rank=" + std::to_string(*options.node_rank) +
+                            " has no effect with --rdzv-backend=c10d, which numbers the nodes as they come");
+  return result;
+}
+
 base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is_static) {
   NodesPlan nodes;
   nodes.min = options.min_nodes;

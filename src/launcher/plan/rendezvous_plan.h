@@ -25,6 +25,10 @@ bool is_loopback(const std::string& address);
 // resolved when the store starts to listen.
 base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const NodeFacts& facts);
 
+// torchrun's dynamic backend ignores --node-rank. Returns the options without it, with a warning, if they ask for this
+// backend. A number that a scheduler gives, or one with --master-addr, is kept.
+Options without_ignored_number(const Options& options);
+
 // Determines how many nodes the job has, and which of them this is. Uses --nnodes, --node-rank, --rdzv-*, --master-*
 // and --node-timeout. `is_static` means that nodes are numbered as with torchrun's static backend.
 base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is_static);

@@ -186,6 +186,25 @@ TEST_CASE("nodes get their numbers when they meet or bring them") {
   CHECK(plan_nodes(options, true).value().rank == 0);
 }
 
+TEST_CASE("torchrun's dynamic backend numbers the nodes, whatever numbers they bring") {
+  for (const CompatibilityMode mode : {CompatibilityMode::native, CompatibilityMode::torchrun}) {
+    Situation situation;
+    situation.mode(mode).options.min_nodes = situation.options.max_nodes = 2;
+    situation.options.node_rank = 0;
+    situation.options.rdzv_endpoint = "a:1";
+    const bool is_native = mode == CompatibilityMode::native;
+    CHECK(situation.plan().nodes.rank == std::optional(0));
+    situation.options.rdzv_backend = RdzvBackend::c10d;
+    CHECK_FALSE(situation.plan().nodes.rank);
+    CHECK(mentions(situation.plan().notes, "--node-rank=0 has no effect with --rdzv-backend=c10d"));
+    // A place without an endpoint is not torchrun's, and --hosts uses such numbers.
+    situation.options.rdzv_endpoint.clear();
+    situation.options.master_addr = "a";
+    if (is_native) CHECK(situation.plan().nodes.rank == 0);
+    CHECK_FALSE(mentions(situation.plan().notes, "--node-rank"));
+  }
+}
+
 TEST_CASE("what does not fit together is told") {
   Options options = two_nodes();
   options.node_rank = 2;
