@@ -150,6 +150,10 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   } else if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty()) {
     lines.push_back("  " + remedy);
   }
+  if (evidence.shared_memory) {
+    lines.push_back(
+        "  " + shared_memory_line(*evidence.shared_memory, evidence.node.empty() ? plan.host_name : evidence.node));
+  }
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 

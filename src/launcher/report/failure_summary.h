@@ -12,6 +12,7 @@
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
 #include "launcher/report/gpu_memory_report.h"
+#include "launcher/report/shared_memory.h"
 
 namespace ddp::launcher {
 
@@ -30,6 +31,7 @@ struct FailureEvidence {
   std::set<pid_t> of_other_users;              // processes that the launcher may not signal
   std::string node;                            // name of this node in the job; empty if it is the host name
   std::optional<GpuMemoryFailure> gpu_memory;  // set if the culprit got no GPU memory
+  std::optional<SharedMemory> shared_memory;   // set if the culprit may have lacked it
 };
 
 // The first line says what happened to which rank. The next lines say where it happened, quote the worker, and say what

@@ -213,6 +213,9 @@ FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome, const La
     const std::string file = directory_.file(end.local_rank, name);
     if (evidence.log_file.empty() && !directory_.temporary() && has_content(file)) evidence.log_file = file;
   }
+  std::vector<std::string> words = evidence.last_lines;
+  if (end.error) words.push_back(end.error->message);
+  if (may_lack_shared_memory(end.status, words)) evidence.shared_memory = read_shared_memory();
   if (const auto error = gpu_memory_error_of(end.error, evidence.last_lines)) {
     const auto gpu = gpu_of_error(plan, end, *error);
     GpuUsers users;

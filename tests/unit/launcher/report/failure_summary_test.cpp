@@ -53,6 +53,15 @@ TEST_CASE("a crash is told with rank and pid and signal and what was done about 
         "  ranks 0, 1, 3 were terminated because of it (SIGTERM, gone in 0.2 s)");
 }
 
+TEST_CASE("a report of a worker that may have lacked shared memory names the size of it") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGBUS, false)), {}};
+  FailureEvidence evidence;
+  evidence.shared_memory = SharedMemory{64 << 20, 1 << 20};
+  const std::string text = ddp::base::join(failure_summary(outcome, plan_of(4), evidence), "\n");
+  CHECK(text.find("\n  /dev/shm of a has 64 MiB, of which 1 MiB are free now. ") != std::string::npos);
+}
+
 TEST_CASE("a worker's own words are quoted without control characters and not endlessly") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
