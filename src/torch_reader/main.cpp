@@ -7,11 +7,13 @@
 // page can be opened at PAGE, and the ring at RING, which is empty if there is none. The program runs until it is
 // killed.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -87,6 +89,9 @@ class Worker {
   // Returns an empty string if there is no answer. A handler that this PyTorch does not have, or not with these
   // parameters, is not asked again.
   std::string ask(const std::string& handler, bool& is_there) const {
+    // A process that ends holds this lock, and must not be asked any more. A file system may have no locks.
+    const ddp::base::UniqueFd lock(::open((file_ + ".groups").c_str(), O_RDONLY | O_CLOEXEC));
+    if (!lock || (::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)) return "";
     auto answer = ddp::torch_reader::ask(file_ + ".sock", handler, kLatest);
     if (!answer) return "";
     is_there = answer.value().status != 404 && answer.value().status != 400;

@@ -109,6 +109,35 @@ run("an older version that records nothing runs as without, and no file of it is
     FAKE_TORCH="old", says=["torch.unrecorded"], never=["DDP-H", "torch.groups"])
 run("a program ends although PyTorch's server has not begun to serve", 0, "print('ends')", says=["ends"],
     FAKE_TORCH="late_server")
+run("a program fails although PyTorch's server has not begun to serve", 1, "raise ValueError('no label')",
+    says=["ValueError: no label"], FAKE_TORCH="late_server")
+# The client sends half of a request.
+SLOW_CLIENT = """
+import socket
+client = socket.socket(socket.AF_UNIX)
+client.connect(os.environ["DDP_TORCH_FILE"] + ".sock")
+client.sendall(b"POST /handler/ping HTTP/1.1\\r\\n")
+"""
+run("a slow client of PyTorch's server delays no end", 0, SLOW_CLIENT, never=["DDP-H"])
+run("a program whose PyTorch has no server goes on, and ddplaunch says so once", 0, "dist.all_reduce(8)\nprint('ends')",
+    says=["ends", "warning: cannot observe the collectives of rank ",
+          "so hangs in it may not be detected: RuntimeError: Error binding to /"], never=["Traceback"],
+    FAKE_TORCH="no_server")
+# A daemon closes all descriptors and opens its own. Then it makes a group.
+DAEMON = """
+os.closerange(3, 100)
+files = [open(os.environ["MEETING"] + f"/theirs.{rank}.{i}", "w+") for i in range(20)]
+dist.new_group([0, 1])
+assert not any(os.fstat(file.fileno()).st_size for file in files)
+"""
+run("no descriptor of the program is written to", 0, DAEMON)
+run("a program runs in a directory that does not exist any more", 0,
+    "print(os.environ['THEIRS_RAN'], any('ddp_python' in path for path in sys.path))", says=["yes False"],
+    never=["sitecustomize"], wrapper=["sh", "-c", 'd=$(mktemp -d); cd $d; rmdir $d; exec python3 "$0"'])
+run("signals go to the program's threads only", 0,
+    "tasks = [open(f'/proc/self/task/{task}/status').read() for task in os.listdir('/proc/self/task')]\n"
+    "blocked = [task for task in tasks if 'SigBlk:\\t0000000000000000' not in task]\nprint(len(blocked), 'threads block')",
+    says=["1 threads block"])
 for name, variables in {"has no buffer": {"TORCH_FR_BUFFER_SIZE": "0"}, "is 2.5": {"FAKE_TORCH": "2.5"}}.items():
     run(f"a PyTorch that {name} records nothing", 0,
         "time.sleep(2)\nprint(os.listdir(os.path.dirname(os.environ['DDP_TORCH_FILE'])))",

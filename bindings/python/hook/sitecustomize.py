@@ -7,32 +7,59 @@ this file writes it to the error file as soon as it is raised, because the proce
 done: a Python that creates no process group runs the program as it would without this file. DDP_TORCH=0 in the
 environment of ddplaunch disables it.
 
-It works with all versions of Python 3 and needs only the standard library. No error of it reaches the program.
+It works with all versions of Python 3 and needs only the standard library. No error of it reaches the program. An error
+of it is written to a file, and ddplaunch prints it. At the end of the process it waits for at most _LONGEST_REQUEST
+seconds, and it never waits for a thread.
 """
 import importlib.machinery
 import os
 import sys
 
+_LONGEST_REQUEST = 2  # seconds; the reader gives up a request after that time
 _MODULE = "torch.distributed.distributed_c10d"
 # The recorders for the collectives of Gloo and of NCCL, and functions that exist if this PyTorch has them.
 _RECORDERS = [("gloo", "_dump_fr_trace_json"), ("nccl", "_dump_nccl_trace_json")]
-_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_FOLDER = os.path.dirname(__file__)
 
 
 def _without_folder(paths):
-    return [path for path in paths if os.path.abspath(path or os.curdir) != _FOLDER]
+    # The current directory may not exist, so paths are not made absolute.
+    return [path for path in paths if os.path.normpath(path) != os.path.normpath(_FOLDER)]
+
+
+def _create(path, text=""):
+    """Creates a file. Raises FileExistsError if another process has created it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, text.encode(errors="backslashreplace"))
+    finally:
+        os.close(descriptor)
+
+
+def _report(error):
+    """Reports to ddplaunch, once per worker, that its collectives cannot be observed."""
+    reason = f"{type(error).__name__}: {error}"
+    try:
+        _create(os.environ["DDP_TORCH_FILE"] + ".failed", reason)
+    except FileExistsError:
+        pass
+    except Exception:  # there is no other place than the program's own output
+        try:
+            os.write(2, f"ddplaunch: warning: cannot observe the collectives of this process ({reason})\n".encode())
+        except OSError:
+            pass
 
 
 class _Finder:
-    """Finds PyTorch's module of process groups once, like the other finders, and observes it after it has run."""
+    """Finds PyTorch's module of process groups, like the other finders, and observes it after it has run."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
         if name != _MODULE:
             return None
-        sys.meta_path.remove(cls)
         for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
+            # A program may only look for the module, and import it later.
+            spec = finder.find_spec(name, path, target) if finder is not cls and hasattr(finder, "find_spec") else None
             if spec is not None:
                 break
         else:
@@ -44,12 +71,12 @@ class _Finder:
                 run(module)
                 try:
                     _observe(module)
-                except Exception:  # a PyTorch version that this file does not know
-                    pass
+                except Exception as error:  # a PyTorch version that this file does not know
+                    _report(error)
 
             spec.loader.exec_module = exec_module
-        except Exception:  # an unknown kind of loader: the program runs unobserved
-            pass
+        except Exception as error:  # an unknown kind of loader: the program runs unobserved
+            _report(error)
         return spec
 
 
@@ -63,20 +90,23 @@ def _has_buffer():
 
 
 def _observe(module):
+    import atexit
     import functools
     import inspect
 
     make = module._new_process_group_helper
     signature = inspect.signature(make)
     observer = _Observer()
+    # The last of the program's handlers at exit runs before this one, so that their collectives are shown.
+    atexit.register(observer.end)
 
     @functools.wraps(make)
     def make_and_show(*args, **kwargs):
         result = make(*args, **kwargs)
         try:
             observer.made(signature.bind(*args, **kwargs).arguments)
-        except Exception:  # the program runs unobserved
-            pass
+        except Exception as error:  # the program runs unobserved
+            _report(error)
         return result
 
     module._new_process_group_helper = make_and_show
@@ -86,9 +116,9 @@ class _Observer:
     """Observes this process. Only the first process of a worker that creates a process group is observed."""
 
     def __init__(self):
-        self.file = os.environ["DDP_TORCH_FILE"]
+        self.file = None
         self.pid = None  # pid of the process that began; a forked child has another one
-        self.server = None
+        self.server = None  # PyTorch's server, if this process is observed
 
     def made(self, group):
         if self.pid is None:
@@ -98,51 +128,70 @@ class _Observer:
 
     def begin(self):
         self.pid = os.getpid()
+        self.file = os.environ["DDP_TORCH_FILE"]
         # Child processes, such as the workers of a data loader, run as without this file.
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        os.environ["PYTHONPATH"] = os.pathsep.join(_without_folder(paths))
+        paths = _without_folder(os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
         if not os.environ["PYTHONPATH"]:
             del os.environ["PYTHONPATH"]
         self.watch_errors()
-        import atexit
-        import ctypes
+        try:
+            self.serve()
+        except FileExistsError:  # another process of this worker is observed
+            pass
+        except Exception as error:
+            self.is_not_recorded()
+            _report(error)
 
+    def is_not_recorded(self):
+        """Lets ddplaunch read this process's stacks instead."""
+        try:
+            _create(self.file + ".unrecorded")
+        except OSError:
+            pass
+
+    def serve(self):
         from torch._C import _distributed_c10d
 
         # Only the process that creates the file is observed.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         recorders = [name for name, function in _RECORDERS if hasattr(_distributed_c10d, function)]
         if not recorders or not hasattr(_distributed_c10d, "_WorkerServer") or not _has_buffer():
-            # This PyTorch records nothing. ddplaunch reads this process's stacks instead.
-            os.close(os.open(self.file + ".unrecorded", flags, 0o600))
-            return
-        self.descriptor = os.open(self.file + ".groups", flags, 0o600)
-        with _Quiet():
-            self.server = _distributed_c10d._WorkerServer(self.file + ".sock")
-        # The server is shut down at exit and never destroyed. In a forked child, its destruction would wait for a
-        # thread that only the parent has.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.server))
-        atexit.register(self.end)
-        self.append({"pid": self.pid, "recorders": recorders})
+            return self.is_not_recorded()  # this PyTorch records nothing
+        _create(self.file + ".groups")
+        try:
+            with _Quiet():
+                server = _without_signals(_distributed_c10d._WorkerServer, self.file + ".sock")
+            # The server is never shut down and never destroyed. Either would wait for its threads, which a forked child
+            # does not have, which may not have begun, and which may wait for a client.
+            _keep(server)
+            self.append({"pid": self.pid, "recorders": recorders})
+        except Exception:
+            os.unlink(self.file + ".groups")
+            raise
+        self.server = server
 
     def end(self):
-        # PyTorch's shutdown() waits for ever for a server whose thread has not begun to serve.
-        if self.pid == os.getpid() and self.serves():
-            with _Quiet():
-                self.server.shutdown()
+        """Lets the reader's last request end, and prevents another one.
 
-    def serves(self):
-        """Returns whether the server answers within a second."""
-        import socket
+        While a process ends, PyTorch destroys what its server needs for an answer. The reader holds a lock on the file
+        during a request. This process holds it from now on.
+        """
+        if self.server is None or self.pid != os.getpid():
+            return
+        import fcntl
+        import time
 
+        until = time.monotonic() + _LONGEST_REQUEST
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(1)
-                connection.connect(self.file + ".sock")
-                connection.sendall(b"POST /handler/ping HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-                return connection.recv(1) != b""
-        except OSError:
-            return False
+            os.unlink(self.file + ".sock")
+            descriptor = os.open(self.file + ".groups", os.O_RDONLY | os.O_CLOEXEC)
+            while time.monotonic() < until:
+                try:
+                    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    time.sleep(0.002)
+        except OSError:  # the files are gone, so nothing can be asked; or their file system has no locks
+            pass
 
     def watch_errors(self):
         show = sys.excepthook
@@ -151,9 +200,10 @@ class _Observer:
             try:
                 if self.pid == os.getpid() and kind is not KeyboardInterrupt:
                     self.record(kind, error, trace)
-            except Exception:  # for example if the directory does not exist
+            except Exception:  # for example if the directory does not exist; ddplaunch reads what Python prints
                 pass
-            show(kind, error, trace)
+            finally:  # a signal handler of the program may raise anything here
+                show(kind, error, trace)
 
         sys.excepthook = record_and_show
 
@@ -166,12 +216,7 @@ class _Observer:
         stack = "".join(traceback.format_exception(kind, error, trace))
         extra = {"py_callstack": stack, "timestamp": str(int(time.time()))}
         text = json.dumps({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": extra}})
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(os.environ["TORCHELASTIC_ERROR_FILE"], flags, 0o600)
-        try:
-            os.write(descriptor, text.encode(errors="backslashreplace"))
-        finally:
-            os.close(descriptor)
+        _create(os.environ["TORCHELASTIC_ERROR_FILE"], text)
 
     def write(self, group):
         import time
@@ -193,7 +238,31 @@ class _Observer:
     def append(self, line):
         import json
 
-        os.write(self.descriptor, (json.dumps(line) + "\n").encode())
+        # No descriptor is kept, because a program may close all descriptors and get the same number again.
+        descriptor = os.open(self.file + ".groups", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, (json.dumps(line) + "\n").encode())
+        finally:
+            os.close(descriptor)
+
+
+def _keep(anything):
+    """Prevents that an object is ever destroyed."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(anything))
+
+
+def _without_signals(function, *args):
+    """Calls the function while all signals are blocked. Threads that it starts receive no signal of the program."""
+    import signal
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, getattr(signal, "valid_signals", lambda: range(1, 32))())
+        return function(*args)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Quiet:

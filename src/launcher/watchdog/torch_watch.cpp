@@ -5,15 +5,22 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/file.h"
+#include "base/printable.h"
 #include "launcher/limits.h"
 #include "launcher/process/our_programs.h"
 
 namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kMostOfReason = 300;
+
+}  // namespace
 
 TorchWatch::~TorchWatch() {
   reader_.reset();
   for (const auto& [local_rank, file] : files_) {
-    for (const char* ending : {".sock", ".groups", ".unrecorded"}) ::unlink((file + ending).c_str());
+    for (const char* ending : {".sock", ".groups", ".unrecorded", ".failed"}) ::unlink((file + ending).c_str());
   }
 }
 
@@ -22,11 +29,24 @@ void TorchWatch::watches(int local_rank, const std::string& file) {
 }
 
 void TorchWatch::look(std::chrono::steady_clock::time_point now) {
-  if (reader_ || has_failed_ || files_.empty() || now < next_) return;
+  if (files_.empty() || now < next_) return;
   next_ = now + limits::kTorchLook;
+  report_failure();
+  if (reader_ || has_failed_) return;
   const bool one_can_be_asked = std::ranges::any_of(
       files_, [](const auto& entry) { return ::access((entry.second + ".groups").c_str(), F_OK) == 0; });
   if (one_can_be_asked) start();
+}
+
+void TorchWatch::report_failure() {
+  for (const auto& [local_rank, file] : files_) {
+    const std::string path = file + ".failed";
+    if (has_reported_ || ::access(path.c_str(), F_OK) != 0) continue;
+    has_reported_ = true;
+    log_({LogLevel::warning, LogSource::hangs,
+          "cannot observe the collectives of rank " + std::to_string(first_rank_ + local_rank) +
+              ", so hangs in it may not be detected: " + base::printable(base::read_line(path), kMostOfReason)});
+  }
 }
 
 void TorchWatch::start() {

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "launcher/log/log_line.h"
 #include "launcher/process/process_host.h"
 #include "launcher/watchdog/stacks/tool_run.h"
 #include "net/event_loop.h"
@@ -17,7 +19,8 @@ namespace ddp::launcher {
 // removes the workers' files.
 class TorchWatch {
  public:
-  TorchWatch(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), processes_(processes) {}
+  TorchWatch(net::EventLoop& loop, ProcessHost& processes, int first_rank, LogWriter log)
+      : loop_(loop), processes_(processes), first_rank_(first_rank), log_(std::move(log)) {}
   ~TorchWatch();
   TorchWatch(const TorchWatch&) = delete;
   TorchWatch& operator=(const TorchWatch&) = delete;
@@ -28,15 +31,21 @@ class TorchWatch {
   // Call this often. While no reader runs, it checks for the files at intervals.
   void look(std::chrono::steady_clock::time_point now);
 
+  // Warns once if the PyTorch of a worker cannot be asked. look() calls this, too.
+  void report_failure();
+
  private:
   void start();
 
   net::EventLoop& loop_;
   ProcessHost& processes_;
+  const int first_rank_;
+  const LogWriter log_;
   std::map<int, std::string> files_;  // by local rank
   std::chrono::steady_clock::time_point next_{};
   std::unique_ptr<ToolRun> reader_;
   bool has_failed_ = false;
+  bool has_reported_ = false;
 };
 
 }  // namespace ddp::launcher

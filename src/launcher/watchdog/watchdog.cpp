@@ -38,7 +38,7 @@ class RankWatchdog : public Watchdog {
                }),
         gpus_(parts.loop, parts.plan.node_has_gpus),
         gpu_check_(parts.plan, placement.first_rank, parts.log, [] { return find_gpus("/"); }),
-        torch_(parts.loop, parts.processes),
+        torch_(parts.loop, parts.processes, placement.first_rank, parts.log),
         stacks_(parts.loop, parts.processes, placement),
         records_(parts.exchange, parts.processes, parts.sink, placement),
         activity_(
@@ -115,6 +115,7 @@ class RankWatchdog : public Watchdog {
     if (look_evidence_) look_evidence_->end();
     look_evidence_.reset();
     evidence_.reset();
+    torch_.report_failure();
     WatchReport report{stragglers_.report()};
     const std::vector<RankView> ranks = sample_own(SampleDepth::pages);
     records_.finish();

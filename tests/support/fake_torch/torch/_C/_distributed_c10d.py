@@ -108,19 +108,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _WorkerServer:
-    """As in PyTorch, shutdown() waits for ever if the thread has not begun to serve."""
+    """As in PyTorch, shutdown() waits for ever if the thread has not begun to serve, or if a client waits."""
 
     def __init__(self, path):
+        if KIND == "no_server":
+            raise RuntimeError("Error binding to " + path)
         self._server = socketserver.ThreadingUnixStreamServer(path, _Handler)
-        self._serves = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self):
         if KIND == "late_server":
             threading.Event().wait()
-        self._serves.set()
         self._server.serve_forever()
 
     def shutdown(self):
-        self._serves.wait()
-        self._server.shutdown()
+        threading.Event().wait()
