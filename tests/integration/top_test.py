@@ -425,9 +425,10 @@ def search() -> None:
 @test("top", "the socket of a launcher that was killed is removed, and a directory of others is not used")
 def stale() -> None:
     with folders() as folder:
-        ended = subprocess.Popen(["true"])
-        ended.wait()
-        left = pathlib.Path(f"{folder}/ddplaunch-{ended.pid}.sock")
+        job = subprocess.Popen([LAUNCHER, "-q", "sleep", "100"], env=variables(folder))
+        left = eventually("a socket", lambda: next(pathlib.Path(folder).glob("ddplaunch-*.sock"), None))
+        job.terminate()
+        job.wait(PATIENCE)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(left))
         with FakeLauncher(folder, os.getpid()):

@@ -199,9 +199,10 @@ def other_users_see_nothing(hosts: Hosts) -> None:
         job = subprocess.Popen([BIN / "ddplaunch", "sleep", "100"], env={**os.environ, "XDG_RUNTIME_DIR": folder},
                                stderr=subprocess.DEVNULL)
         # A directory of a user that others can enter is refused, and the other one has mode 0700.
-        until(lambda: list(pathlib.Path(f"/tmp/ddplaunch-{os.getuid()}").glob(f"ddplaunch-{job.pid}.sock")), "no socket")
+        private = pathlib.Path(f"/tmp/ddplaunch-{os.getuid()}")
+        until(lambda: list(private.glob(f"ddplaunch-{job.pid}-*.sock")), "no socket")
         assert not list(pathlib.Path(folder).glob("*.sock"))
-        path = f"/tmp/ddplaunch-{os.getuid()}/ddplaunch-{job.pid}.sock"
+        path = str(next(private.glob(f"ddplaunch-{job.pid}-*.sock")))
         script = f"import socket; socket.socket(socket.AF_UNIX).connect({path!r})"
         done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", script],
                               capture_output=True, text=True)

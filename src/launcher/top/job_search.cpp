@@ -40,7 +40,7 @@ std::vector<RunningJob> find_jobs(const std::vector<std::string>& folders) {
   for (const FoundSocket& socket : find_sockets(folders)) {
     auto fd = connect_to(socket.path);
     if (!fd && fd.error().is_stale) {
-      remove_if_stale(socket);
+      remove_stale(socket);
       continue;
     }
     RunningJob& job = jobs.emplace_back();

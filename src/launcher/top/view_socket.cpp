@@ -1,7 +1,6 @@
 #include "launcher/top/view_socket.h"
 
 #include <dirent.h>
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,10 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
 
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
@@ -22,6 +25,7 @@ namespace {
 
 constexpr std::string_view kSocketPrefix = "ddplaunch-";
 constexpr std::string_view kSocketSuffix = ".sock";
+constexpr std::size_t kDigits = 6;
 
 base::Failure socket_failure(const std::string& what, const std::string& path) {
   return {what + " " + path + " (" + std::strerror(errno) + ")"};
@@ -40,17 +44,33 @@ const sockaddr* as_address(const sockaddr_un& address) {
   return reinterpret_cast<const sockaddr*>(&address);
 }
 
+// Returns digits that processes on the same running kernel share.
+std::string boot_digits() {
+  base::Fnv1a64 hash;
+  hash.update(base::read_line("/proc/sys/kernel/random/boot_id"));
+  return base::hex64(hash.value()).substr(0, kDigits);
+}
+
+// Returns the part of the name between the prefix and the suffix, or "" if this is no name of a socket.
+std::string_view middle_of(std::string_view name) {
+  if (!name.starts_with(kSocketPrefix) || !name.ends_with(kSocketSuffix)) return "";
+  name.remove_prefix(kSocketPrefix.size());
+  name.remove_suffix(std::min(kSocketSuffix.size(), name.size()));
+  return name;
+}
+
+// The socket gets its name when it listens. A named socket that refuses a connection has no process any more.
 base::Result<ListeningSocket> listen_at(const std::string& path) {
-  const auto address = address_of(path);
+  const std::string unnamed = path + "~";
+  const auto address = address_of(unnamed);
   if (!address) return base::Failure{"the path " + path + " is too long for a socket"};
   base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return socket_failure("no socket can be created for", path);
-  // Only this user can create files there, and a process of the same pid has ended.
-  ::unlink(path.c_str());
   if (::bind(fd.get(), as_address(*address), sizeof *address) != 0) return socket_failure("cannot bind", path);
-  if (::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0 || ::listen(fd.get(), limits::kViewClients) != 0) {
+  if (::chmod(unnamed.c_str(), S_IRUSR | S_IWUSR) != 0 || ::listen(fd.get(), limits::kViewClients) != 0 ||
+      ::rename(unnamed.c_str(), path.c_str()) != 0) {
     auto failure = socket_failure("cannot listen at", path);
-    ::unlink(path.c_str());
+    ::unlink(unnamed.c_str());
     return failure;
   }
   return ListeningSocket{std::move(fd), path};
@@ -82,10 +102,6 @@ std::optional<base::Failure> check_socket_folder(const std::string& folder) {
   return std::nullopt;
 }
 
-std::string socket_path(const std::string& folder, pid_t pid) {
-  return folder + "/" + std::string(kSocketPrefix) + std::to_string(pid) + std::string(kSocketSuffix);
-}
-
 base::Result<ListeningSocket> listen_in(const std::vector<std::string>& folders, pid_t pid) {
   base::Failure failure{"no directory for a socket is known"};
   for (const std::string& folder : folders) {
@@ -94,7 +110,14 @@ base::Result<ListeningSocket> listen_in(const std::vector<std::string>& folders,
       failure = *wrong;
       continue;
     }
-    auto socket = listen_at(socket_path(folder, pid));
+    for (const FoundSocket& socket : find_sockets({folder})) {
+      if (socket.pid != pid) continue;
+      const auto other = connect_to(socket.path);
+      if (!other && other.error().is_stale) remove_stale(socket);
+    }
+    const std::string random = base::hex64(base::random64()).substr(0, kDigits);
+    const std::string name = std::to_string(pid) + "-" + boot_digits() + random;
+    auto socket = listen_at(folder + "/" + std::string(kSocketPrefix) + name + std::string(kSocketSuffix));
     if (socket) return socket;
     failure = socket.error();
   }
@@ -131,11 +154,8 @@ std::vector<FoundSocket> find_sockets(const std::vector<std::string>& folders) {
     const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder.c_str()), &::closedir);
     if (!directory) continue;
     while (const dirent* entry = ::readdir(directory.get())) {
-      std::string_view name = entry->d_name;
-      if (!name.starts_with(kSocketPrefix) || !name.ends_with(kSocketSuffix)) continue;
-      name.remove_prefix(kSocketPrefix.size());
-      name.remove_suffix(std::min(kSocketSuffix.size(), name.size()));
-      const auto pid = base::parse_integer(name, 1, std::numeric_limits<pid_t>::max());
+      const std::string_view name = middle_of(entry->d_name);
+      const auto pid = base::parse_integer(name.substr(0, name.find('-')), 1, std::numeric_limits<pid_t>::max());
       if (pid) found.push_back({folder + "/" + entry->d_name, static_cast<pid_t>(*pid)});
     }
   }
@@ -143,8 +163,11 @@ std::vector<FoundSocket> find_sockets(const std::vector<std::string>& folders) {
   return found;
 }
 
-void remove_if_stale(const FoundSocket& socket) {
-  if (::kill(socket.pid, 0) != 0 && errno == ESRCH) ::unlink(socket.path.c_str());
+void remove_stale(const FoundSocket& socket) {
+  const std::string_view name = middle_of(std::string_view(socket.path).substr(socket.path.rfind('/') + 1));
+  if (name.substr(std::min(name.find('-'), name.size())).starts_with("-" + boot_digits())) {
+    ::unlink(socket.path.c_str());
+  }
 }
 
 }  // namespace ddp::launcher

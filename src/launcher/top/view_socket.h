@@ -23,14 +23,14 @@ std::vector<std::string> socket_folders(std::span<const std::string> environment
 // Returns why this directory cannot be trusted: it is missing, a link, belongs to another user, or others may use it.
 std::optional<base::Failure> check_socket_folder(const std::string& folder);
 
-std::string socket_path(const std::string& folder, pid_t pid);
-
 struct ListeningSocket {
   base::UniqueFd fd;  // non-blocking
   std::string path;   // the caller removes it
 };
 
-// Listens in the first of these directories that can be used. The last one is created if it does not exist.
+// Listens in the first of these directories that can be used. The last one is created if it does not exist. The path is
+// new, because launchers of several containers may share a directory and have the same pid. Earlier sockets of this pid
+// to which no process listens are removed.
 base::Result<ListeningSocket> listen_in(const std::vector<std::string>& folders, pid_t pid);
 
 struct ConnectFailure {
@@ -57,7 +57,8 @@ struct FoundSocket {
 // Returns the sockets in these directories, by pid. Directories that cannot be trusted are skipped.
 std::vector<FoundSocket> find_sockets(const std::vector<std::string>& folders);
 
-// Removes a socket to which no process listens, if its process does not exist any more.
-void remove_if_stale(const FoundSocket& socket);
+// Removes a socket to which no process listens, if it was made since this computer was started. From another computer,
+// no process seems to listen to it.
+void remove_stale(const FoundSocket& socket);
 
 }  // namespace ddp::launcher

@@ -1,7 +1,6 @@
 #include "launcher/top/view_socket.h"
 
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -25,7 +24,7 @@ TEST_CASE("a socket is in the runtime directory, or else in a directory of this 
 
   auto first = listen_in(folders, 7);
   REQUIRE(first);
-  CHECK(first.value().path == runtime.path() + "/ddplaunch-7.sock");
+  CHECK(first.value().path.starts_with(runtime.path() + "/ddplaunch-7-"));
   struct stat status {};
   REQUIRE(::stat(first.value().path.c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0600);
@@ -33,10 +32,10 @@ TEST_CASE("a socket is in the runtime directory, or else in a directory of this 
   ::chmod(runtime.path().c_str(), 0755);
   auto second = listen_in(folders, 8);
   REQUIRE(second);
-  CHECK(second.value().path == own + "/ddplaunch-8.sock");
+  CHECK(second.value().path.starts_with(own + "/ddplaunch-8-"));
   REQUIRE(::stat(own.c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0700);
-  CHECK(find_sockets(folders) == std::vector<FoundSocket>{{own + "/ddplaunch-8.sock", 8}});
+  CHECK(find_sockets(folders) == std::vector<FoundSocket>{{second.value().path, 8}});
   ::chmod(runtime.path().c_str(), 0700);
   CHECK(find_sockets(folders).size() == 2);
 }
@@ -84,28 +83,46 @@ TEST_CASE("a connection is made to a process of this user, and not to a path tha
   CHECK_FALSE(listen_in({deep}, 7));
 }
 
-TEST_CASE("the socket of a launcher that was killed is removed, and that of a running one is not") {
+TEST_CASE("launchers of two containers, which have the same pid, keep their sockets") {
   const TemporaryDirectory directory;
   const std::vector<std::string> folders = {directory.path()};
-  const pid_t ended = ::fork();
-  if (ended == 0) ::_exit(0);
-  REQUIRE(::waitpid(ended, nullptr, 0) == ended);
-  for (const pid_t pid : {ended, ::getpid()}) REQUIRE(listen_in(folders, pid));  // nothing listens afterwards
+  const auto one = listen_in(folders, 1);
+  const auto other = listen_in(folders, 1);
+  REQUIRE(one);
+  REQUIRE(other);
+  CHECK(one.value().path != other.value().path);
+  CHECK(find_sockets(folders).size() == 2);
+  for (const FoundSocket& socket : find_sockets(folders)) {
+    CHECK(socket.pid == 1);
+    CHECK(connect_to(socket.path));
+  }
+}
+
+TEST_CASE("a socket to which no process listens is removed, by a view or by the next launcher of the same pid") {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> folders = {directory.path()};
+  for (const pid_t pid : {7, 8}) REQUIRE(listen_in(folders, pid));  // nothing listens afterwards
+  const std::string of_other_computer = directory.path() + "/ddplaunch-7-000000000000.sock";
+  REQUIRE(::rename(listen_in(folders, 9).value().path.c_str(), of_other_computer.c_str()) == 0);
+  const auto next = listen_in(folders, 7);
+  REQUIRE(next);
+  REQUIRE(find_sockets(folders).size() == 3);
   for (const FoundSocket& socket : find_sockets(folders)) {
     const auto fd = connect_to(socket.path);
-    REQUIRE_FALSE(fd);
+    CHECK(bool(fd) == (socket.path == next.value().path));
+    if (fd) continue;
     CHECK(fd.error().is_stale);
-    remove_if_stale(socket);
+    remove_stale(socket);
   }
-  CHECK(find_sockets(folders) == std::vector<FoundSocket>{{socket_path(directory.path(), ::getpid()), ::getpid()}});
-  // The next launcher with the same pid takes its place.
-  CHECK(listen_in(folders, ::getpid()));
+  CHECK(find_sockets(folders).size() == 2);
+  CHECK(::access(of_other_computer.c_str(), F_OK) == 0);
 }
 
 TEST_CASE("other files in the directory are no sockets") {
   const TemporaryDirectory directory;
-  for (const char* name : {"ddplaunch-.sock", "ddplaunch-x.sock", "ddplaunch-0.sock", "ddplaunch-7.socket",
-                           "other-7.sock", "ddplaunch-99999999999.sock", ".sock", "ddplaunch-.soc"}) {
+  for (const char* name : {"ddplaunch-.sock", "ddplaunch-x.sock", "ddplaunch--7.sock", "ddplaunch-7-0123456789ab.sock~",
+                           "ddplaunch-0.sock", "ddplaunch-7.socket", "other-7.sock", "ddplaunch-99999999999.sock",
+                           ".sock", "ddplaunch-.soc"}) {
     std::ofstream(directory.path() + "/" + name) << "x";
   }
   CHECK(find_sockets({directory.path(), "/nonexistent"}).empty());
