@@ -22,8 +22,7 @@ WAYS = {
     "return": [0], "exception": [1], "sys_exit": [3], "os_exit": [7], "exit_in_thread": [0], "exception_in_thread": [0],
     "os_exit_in_thread": [7], "slow_thread": [0], "slow_atexit": [0], "failing_atexit": [0], "forked_child": [0],
     "destroyed_group": [0], "signal": [0, -signal.SIGTERM],
-    # These may lose another rank first.
-    "signal_while_it_begins": [1, -signal.SIGTERM], "os_exit_while_it_begins": [1, 7],
+    "signal_while_it_begins": [-signal.SIGTERM], "os_exit_while_it_begins": [7],
 }
 
 
@@ -37,8 +36,11 @@ def later(seconds, function, daemon=True):
     threading.Thread(target=run, daemon=daemon).start()
 
 
-def end(way, seconds, meeting):
-    """Returns, raises or exits in this way. The caller does nothing afterwards, so that Python ends."""
+def end(way, seconds, meeting, alone):
+    """Returns, raises or exits in this way. The caller does nothing afterwards, so that Python ends.
+
+    If a rank ends alone, another one may lose it while they connect, and fail.
+    """
     import atexit
 
     import torch.distributed as dist
@@ -52,6 +54,10 @@ def end(way, seconds, meeting):
         later(seconds, lambda: os._exit(7))
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=int(os.environ["RANK"]),
                             world_size=int(os.environ["WORLD_SIZE"]))
+    if not alone:
+        open(f"{meeting}.{os.environ['RANK']}", "w").close()
+        while not all(os.path.exists(f"{meeting}.{rank}") for rank in range(int(os.environ["WORLD_SIZE"]))):
+            time.sleep(0.001)
     if way.endswith("while_it_begins"):
         time.sleep(LIMIT)
     if way == "slow_thread":
@@ -64,7 +70,8 @@ def end(way, seconds, meeting):
     if way == "os_exit_in_thread":
         later(seconds, lambda: os._exit(7))
         time.sleep(LIMIT)
-    time.sleep(seconds)
+    if seconds > 0:
+        time.sleep(seconds)
     if way == "exception":
         raise ValueError("no label")
     if way == "sys_exit":
@@ -103,15 +110,17 @@ def work(seed, ends, folder):
     rank = int(os.environ["RANK"])
     disturbed = 0
     for number in range(ends):
-        way = random.Random(f"{seed}.{number}").choice(list(WAYS))
+        chosen = random.Random(f"{seed}.{number}")
+        way = chosen.choice(list(WAYS))
+        alone = way.endswith("while_it_begins") or chosen.random() < 0.5
         chosen = random.Random(f"{seed}.{number}.{rank}")
         seconds = chosen.random() * chosen.choice([0, 0.01, 0.1, 1])
         child = os.fork()
         if child == 0:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            return end(way, seconds, f"{folder}/meeting.{number}")
+            return end(way, seconds, f"{folder}/meeting.{number}", alone)
         code = wait_for(child)
-        if code not in WAYS[way]:
+        if code not in WAYS[way] and not (alone and code == 1):
             disturbed += 1
             print(f"DISTURBED {way} after {seconds:.3f} s at rank {rank}, end {number}: {code}", flush=True)
         for ending in (".sock", ".groups", ".unrecorded", ".failed"):
@@ -160,10 +169,10 @@ def main():
             print(f"{ranks} ranks: exit code {code}\n{output}", flush=True)
         done += ranks * each
         print(f"{done} ends, {disturbed} disturbed, {time.monotonic() - begun:.0f} s", flush=True)
-    for way in ("return", "exception", "sys_exit"):  # whole programs
+    for way in ("return", "exception", "sys_exit", "return", "exception", "return"):  # whole programs
         with tempfile.TemporaryDirectory() as folder:
             code, output = run(python, 2, "whole", way, folder)
-        if code not in WAYS[way]:
+        if code not in WAYS[way] and code != 1:
             disturbed += 1
             print(f"whole program, {way}: exit code {code}\n{output}", flush=True)
     assert disturbed == 0, f"{disturbed} ends were disturbed"
@@ -172,6 +181,6 @@ def main():
 if sys.argv[1] != "--worker":
     main()
 elif sys.argv[2] == "whole":
-    end(sys.argv[3], 0, f"{sys.argv[4]}/meeting")
+    end(sys.argv[3], 0, f"{sys.argv[4]}/meeting", alone=True)
 else:
     work(sys.argv[2], int(sys.argv[3]), sys.argv[4])
