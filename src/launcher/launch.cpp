@@ -101,6 +101,11 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   detail("run " + shared.plan.run_id + ", supervisor pid " + std::to_string(::getpid()) + ", guardian pid " +
          std::to_string(::getppid()));
   if (!shared.directory.path().empty()) detail("files of the run are in " + shared.directory.path());
+  if (const auto& failure = shared.directory.socket_failure()) {
+    log.write({LogLevel::warning, LogSource::hangs,
+               "hangs inside PyTorch are not detected, because there is no place for PyTorch's sockets: " +
+                   failure->message + ". Set TMPDIR to a directory with a short path that can be written."});
+  }
   detail(std::string("workers have ") + (has_cgroup ? "a cgroup" : "no cgroup") + " of their own");
   OutputPump output(loop, shared.plan.output, {shared.plan.host_name, shared.plan.role});
   output.on_notice = [&](const std::string& text) { log.write({LogLevel::warning, LogSource::output, text}); };
@@ -183,7 +188,12 @@ bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
 }  // namespace
 
 base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* controller) {
-  Shared shared{plan, log, controller, signals_to_care_for(plan.ending_signals), RunDirectory(plan.files, plan.run_id),
+  auto socket_roots = plan.python_hook.empty() ? std::vector<std::string>() : roots_of_sockets();
+  Shared shared{plan,
+                log,
+                controller,
+                signals_to_care_for(plan.ending_signals),
+                RunDirectory(plan.files, plan.run_id, std::move(socket_roots)),
                 {}};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {

@@ -100,6 +100,13 @@ run("a rank that does not call is named, and ends the job at the user's limit", 
 run("ranks that call different things are named, and end the job at once", 124,
     "dist.broadcast(8) if rank == 1 else dist.all_reduce(8)\ntime.sleep(3600)", FAKE_TORCH="stuck",
     says=["as #6 of world  [DDP-H04 different collective]", "broadcast f32[8]"])
+with tempfile.TemporaryDirectory() as parent:
+    deep = pathlib.Path(parent, 99 * "x")
+    deep.mkdir()
+    run("a long TMPDIR changes nothing, and PyTorch's socket is private with --log-dir", 124,
+        "assert os.stat(os.path.dirname(os.environ['DDP_TORCH_FILE'])).st_mode & 0o777 == 0o700\n"
+        "dist.broadcast(8) if rank == 1 else dist.all_reduce(8)\ntime.sleep(3600)", TMPDIR=str(deep),
+        FAKE_TORCH="stuck", says=["[DDP-H04 different collective]"])
 run("a healthy program is left alone, its children are as without ddplaunch, and a hidden sitecustomize runs", 0,
     f"time.sleep(3)\ndist.all_reduce(8)\nsubprocess.run([sys.executable, '-c', {CHILD!r}], check=True)\n"
     "print(os.environ['THEIRS_RAN'], any('ddp_python' in path for path in sys.path))",

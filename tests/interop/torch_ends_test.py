@@ -1,19 +1,21 @@
 """Ends PyTorch programs at random moments of their first and their last second, and checks that ddplaunch's code in
 them neither delays nor changes their ends.
 
-torch_ends_test.py DDPLAUNCH [ENDS [SEED]]. Uses the Python of the environment $DDP_NEW_TORCH if it is set, otherwise
-python3. Skipped if its PyTorch cannot be observed. One end is the end of one process. To import PyTorch takes longer
+torch_ends_test.py DDPLAUNCH [ENDS [SEED]]. Uses the Python of the environment "pytorch" (support/environments.py). One end is the end of one process. To import PyTorch takes longer
 than all else, so each rank imports it once and forks the processes that end. Each of them makes a process group, is
 observed, and ends as Python does. A few jobs are ended without that.
 """
 import os
+import pathlib
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import environments  # noqa: E402  (it is in another folder)
 
 RANKS = [1, 2, 3, 4, 8]
 LIMIT = 60  # seconds for one end on a busy computer; the endings take less than two
@@ -147,11 +149,7 @@ def run(python, ranks, *words):
 
 
 def main():
-    python = os.environ["DDP_NEW_TORCH"] + "/bin/python3" if "DDP_NEW_TORCH" in os.environ else shutil.which("python3")
-    has_server = "import torch._C._distributed_c10d as c10d; c10d._WorkerServer; c10d._dump_fr_trace_json"
-    if subprocess.run([python, "-c", has_server], capture_output=True).returncode != 0:
-        print("skipped: there is no PyTorch that can be observed. Name one: DDP_NEW_TORCH")
-        sys.exit(77)
+    python = environments.need("pytorch")
     ends = int(sys.argv[2]) if len(sys.argv) > 2 else 40
     seed = sys.argv[3] if len(sys.argv) > 3 else "1"
     print(f"seed {seed}", flush=True)

@@ -39,8 +39,8 @@ class LocalWorkers : public WorkerGroup {
 
   base::Result<StartedWorker, StartFailure> start(int local_rank) override {
     const auto file = [&](const char* name) { return directory_.file(local_rank, name); };
-    WorkerSpec spec =
-        make_worker_spec(plan_, placement_, {local_rank, file("error.json"), last_failure_, file("torch")});
+    WorkerSpec spec = make_worker_spec(
+        plan_, placement_, {local_rank, file("error.json"), last_failure_, directory_.torch_file(local_rank)});
     const auto streams =
         output_.open({local_rank, placement_.first_rank + local_rank},
                      {file("stdout.log"), file("stderr.log"), directory_.attempt_file("filtered_stdout.log"),

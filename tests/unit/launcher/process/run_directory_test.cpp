@@ -1,12 +1,10 @@
 #include "launcher/process/run_directory.h"
 
-#include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "support/catch.h"
@@ -50,53 +48,6 @@ TEST_CASE("each rank can write its error file and all is removed in the end") {
   CHECK(std::filesystem::is_empty(parent.path()));
 }
 
-TEST_CASE("what a killed launcher left is removed by the next one and what a living one has is not") {
-  const TemporaryDirectory parent;
-  const TmpdirIs tmpdir(parent.path());
-  namespace fs = std::filesystem;
-  // This is the state after SIGKILL: the directory exists, and no process holds its lock.
-  const std::string dead = parent.path() + "/ddp-run-0123456789ab";
-  fs::create_directories(dead);
-  std::ofstream(dead + "/attempt_0_0_error.json") << "{}";
-  // A launcher did not make these: other names, a file, a link.
-  for (const char* name : {"/ddp-run-of-a-user", "/ddp-run-0123456789abc", "/ddplaunch-0123456789ab", "/other"}) {
-    fs::create_directories(parent.path() + name);
-  }
-  std::ofstream(parent.path() + "/ddp-run-00000000000f") << "";
-  fs::create_directory_symlink(parent.path() + "/other", parent.path() + "/ddp-run-00000000000d");
-
-  RunDirectory living({}, "run");
-  RunDirectory next({}, "run");
-  for (RunDirectory* directory : {&living, &next}) {
-    REQUIRE_FALSE(directory->make());
-    REQUIRE_FALSE(directory->begin_attempt(0, 1));
-  }
-  CHECK_FALSE(fs::exists(dead));
-  for (const char* name : {"/ddp-run-of-a-user", "/ddp-run-0123456789abc", "/ddplaunch-0123456789ab", "/other",
-                           "/ddp-run-00000000000f", "/ddp-run-00000000000d"}) {
-    CHECK(fs::exists(parent.path() + name));
-  }
-  CHECK(std::ofstream(living.file(0, "error.json")).is_open());
-  CHECK(std::ofstream(next.file(0, "error.json")).is_open());
-}
-
-TEST_CASE("launchers that start at the same time do not take each other's directories for leftovers") {
-  const TemporaryDirectory parent;
-  const TmpdirIs tmpdir(parent.path());
-  std::atomic<int> lost = 0;
-  std::vector<std::thread> launchers;
-  for (int i = 0; i < 8; ++i) {
-    launchers.emplace_back([&lost] {
-      for (int run = 0; run < 500; ++run) {
-        RunDirectory directory({}, "run");
-        if (directory.make() || directory.begin_attempt(0, 1)) ++lost;
-      }
-    });
-  }
-  for (std::thread& launcher : launchers) launcher.join();
-  CHECK(lost == 0);
-}
-
 TEST_CASE("a log directory has the run's name and stays") {
   const TemporaryDirectory parent;
   const std::string logs = parent.path() + "/a/b";
@@ -135,4 +86,49 @@ TEST_CASE("why the parent of a log directory cannot be made is told") {
   REQUIRE(failure);
   CHECK_THAT(failure->message,
              Catch::StartsWith("cannot make the directory " + place) && !Catch::Contains("No such file or directory"));
+}
+
+TEST_CASE("sockets have a short path in a private directory, wherever the files are") {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory parent;
+  const std::string deep = parent.path() + "/" + std::string(99, 'x');
+  fs::create_directory(deep);
+  const std::vector<std::string> roots = {deep, "/no/such/place", parent.path()};
+  const TmpdirIs tmpdir(deep);
+  for (const RunFiles& files : {RunFiles{}, RunFiles{RunFiles::Kind::kept, deep}}) {
+    RunDirectory directory(files, "run", roots);
+    REQUIRE_FALSE(directory.make());
+    REQUIRE_FALSE(directory.begin_attempt(3, 1));
+    CHECK_FALSE(directory.socket_failure());
+    const fs::path file = directory.torch_file(0);
+    CHECK(file.filename() == "attempt_3_0_torch");
+    CHECK(file.parent_path().parent_path() == parent.path());
+    CHECK(fs::status(file.parent_path()).permissions() == fs::perms::owner_all);
+    CHECK_FALSE(check_for_sockets(file.parent_path(), 20));
+    CHECK(fs::is_empty(file.parent_path()));
+  }
+  CHECK(std::distance(fs::directory_iterator(parent.path()), {}) == 1);
+}
+
+TEST_CASE("sockets are among the temporary files if their path is short") {
+  const TemporaryDirectory parent;
+  const TmpdirIs tmpdir(parent.path());
+  RunDirectory directory({}, "run", roots_of_sockets());
+  REQUIRE_FALSE(directory.make());
+  CHECK(directory.torch_file(0).starts_with(directory.path() + "/"));
+  CHECK(RunDirectory({}, "run").torch_file(0).empty());
+}
+
+TEST_CASE("if no place can hold sockets, the run goes on without them and the reasons are known") {
+  const TemporaryDirectory parent;
+  const std::string deep = parent.path() + "/" + std::string(99, 'x');
+  std::filesystem::create_directory(deep);
+  RunDirectory directory({RunFiles::Kind::kept, parent.path() + "/logs"}, "run", {deep, "/no/such/place"});
+  REQUIRE_FALSE(directory.make());
+  CHECK(directory.torch_file(0).empty());
+  REQUIRE(directory.socket_failure());
+  CHECK_THAT(directory.socket_failure()->message,
+             Catch::Contains("is too long for a socket; cannot make the directory") &&
+                 Catch::Contains("No such file or directory"));
+  CHECK(std::filesystem::is_empty(deep));
 }
