@@ -1,9 +1,10 @@
 """Ends PyTorch programs at random moments of their first and their last second, and checks that ddplaunch's code in
 them neither delays nor changes their ends.
 
-torch_ends_test.py DDPLAUNCH [ENDS [SEED]]. Uses the Python of the environment "pytorch" (support/environments.py). One end is the end of one process. To import PyTorch takes longer
-than all else, so each rank imports it once and forks the processes that end. Each of them makes a process group, is
-observed, and ends as Python does. A few jobs are ended without that.
+torch_ends_test.py DDPLAUNCH [ENDS [SEED]]. Uses the Python of the environment "pytorch" (support/environments.py). One
+end is the end of one process. To import PyTorch takes longer than all else, so each rank imports it once and forks the
+processes that end. Each of them makes a process group, is observed, and ends as Python does. A few jobs are ended
+without that.
 """
 import os
 import pathlib
