@@ -142,7 +142,7 @@ class Page:
 
     def run(self, block: Block) -> None:
         if obstacle := self.obstacle(block):
-            self.skipped += 1
+            self.skipped += not block.skip
             print(f"line {block.line}: not run: {obstacle}")
             return
         if block.rig not in self.rigs:
@@ -190,7 +190,7 @@ def main() -> int:
             page.close()
     for failure in page.failures:
         print("FAILED:", failure)
-    print(f"{PAGE.name}: {page.ran} blocks were run or compared, {page.skipped} did not, {len(page.failures)} failures")
+    print(f"{PAGE.name}: {page.ran} blocks were run or compared, {page.skipped} could not be, {len(page.failures)} failures")
     return 1 if page.failures else 0 if page.ran or not page.skipped else 77
 
 
