@@ -20,7 +20,7 @@ using base::UniqueFd;
 using Kind = SocketFailure::Kind;
 
 SocketFailure system_failure(int error) {
-  return {Kind::failed, std::strerror(error)};
+  return {error == ECONNREFUSED ? Kind::refused : Kind::failed, std::strerror(error)};
 }
 
 // Waits until `fd` is ready for `events`.

@@ -15,7 +15,7 @@ namespace ddp::net {
 using Deadline = std::chrono::steady_clock::time_point;
 
 struct SocketFailure {
-  enum class Kind { timed_out, closed, failed };
+  enum class Kind { timed_out, closed, refused, failed };  // refused: no server listens at the address
   Kind kind;
   std::string message;  // "connection refused", "no answer in time"
 };

@@ -38,6 +38,8 @@ class ScriptedStore {
     return client;
   }
   RawPeer accepts() { return RawPeer(listener_.accept()); }
+  // The kernel refuses connections from now on. The port stays in use.
+  void ends() { REQUIRE(::shutdown(listener_.fd(), SHUT_RDWR) == 0); }
 
  private:
   RawPeer greets_with(std::uint8_t extensions) {

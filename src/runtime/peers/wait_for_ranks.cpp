@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "runtime/limits.h"
@@ -11,6 +12,20 @@ namespace ddp::internal {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+namespace {
+
+// The rank that served the store may have ended. The kernel closes its connections shortly before other ranks can see
+// that it has ended, so one look is not enough.
+void look_for_a_while(const std::function<void()>& look_around) {
+  const auto end = steady_clock::now() + limits::kLostLook;
+  do {
+    look_around();
+    std::this_thread::sleep_for(milliseconds(1));
+  } while (steady_clock::now() < end);
+}
+
+}  // namespace
 
 std::vector<std::string> keys_of_ranks(const std::string& name, int size) {
   std::vector<std::string> keys;
@@ -28,6 +43,7 @@ void wait_for_ranks(Store& store, std::span<const std::string> keys, millisecond
     try {
       return store.wait(keys, std::exchange(pause, std::min<milliseconds>(2 * pause, limits::kMeetingLongestLook)));
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::unavailable) look_for_a_while(look_around);
       if (error.kind() != ErrorKind::timeout || steady_clock::now() > end) throw;
     }
     try {

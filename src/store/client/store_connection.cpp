@@ -42,16 +42,23 @@ milliseconds jittered(milliseconds pause) {
 
 }  // namespace
 
-std::unique_ptr<StoreConnection> StoreConnection::connect(const TcpStoreOptions& options, Deadline until) {
+std::unique_ptr<StoreConnection> StoreConnection::connect(const TcpStoreOptions& options, Deadline until,
+                                                          bool has_run) {
   const auto begin = steady_clock::now();
   milliseconds pause = limits::kStoreFirstPause;
   while (true) {
     auto connection = try_once(options, until);
     if (connection) return std::move(connection).value();
+    const SocketFailure& failure = connection.error();
+    if (has_run && failure.kind == SocketFailure::Kind::refused) {
+      throw Error(ErrorKind::unavailable, "the store at " + options.host + ":" + std::to_string(options.port) +
+                                              " has ended (" + failure.message +
+                                              "). The process that served it, ddplaunch or rank 0, has exited.");
+    }
     if (steady_clock::now() + pause >= until) {
       throw Error(ErrorKind::unavailable, "cannot reach the store at " + options.host + ":" +
                                               std::to_string(options.port) + " within " +
-                                              base::human_duration(until - begin) + " (" + connection.error() +
+                                              base::human_duration(until - begin) + " (" + failure.message +
                                               "). Is ddplaunch running there? See MASTER_ADDR and MASTER_PORT.");
     }
     std::this_thread::sleep_for(jittered(pause));
@@ -59,11 +66,11 @@ std::unique_ptr<StoreConnection> StoreConnection::connect(const TcpStoreOptions&
   }
 }
 
-base::Result<std::unique_ptr<StoreConnection>, std::string> StoreConnection::try_once(const TcpStoreOptions& options,
-                                                                                      Deadline until) {
+base::Result<std::unique_ptr<StoreConnection>, SocketFailure> StoreConnection::try_once(const TcpStoreOptions& options,
+                                                                                        Deadline until) {
   for (const StoreDialect dialect : {StoreDialect::current, StoreDialect::legacy}) {
     auto fd = net::connect_tcp(options.host, options.port, until);
-    if (!fd) return fd.error().message;
+    if (!fd) return fd.error();
     std::unique_ptr<StoreConnection> connection(new StoreConnection(std::move(fd).value()));
     connection->server_.dialect = dialect;
     try {
@@ -73,12 +80,12 @@ base::Result<std::unique_ptr<StoreConnection>, std::string> StoreConnection::try
     } catch (const ConnectionLost& lost) {
       const bool closed = lost.failure.kind == SocketFailure::Kind::closed;
       const bool answered = connection->input_end_ > 0;
-      if (closed && answered) return lost.failure.message;
+      if (closed && answered) return lost.failure;
       // PyTorch 1.13's server closes the connection upon the first greeting. A peer that is no store may do so too.
       if (!closed) break;
     }
   }
-  return std::string("it does not use the store protocol");
+  return SocketFailure{SocketFailure::Kind::failed, "it does not use the store protocol"};
 }
 
 void StoreConnection::greet(const TcpStoreOptions& options, Deadline until) {

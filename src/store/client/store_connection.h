@@ -33,8 +33,10 @@ struct ServerFacts {
 class StoreConnection {
  public:
   // Retries, with growing pauses, until a store answers. Throws `unavailable` at the deadline. The message contains the
-  // error of the last attempt.
-  static std::unique_ptr<StoreConnection> connect(const TcpStoreOptions& options, net::Deadline until);
+  // error of the last attempt. A server that `has_run` and now refuses connections has ended and never comes back, so
+  // the function then throws at once.
+  static std::unique_ptr<StoreConnection> connect(const TcpStoreOptions& options, net::Deadline until,
+                                                  bool has_run = false);
 
   const ServerFacts& server() const { return server_; }
 
@@ -52,8 +54,8 @@ class StoreConnection {
   explicit StoreConnection(base::UniqueFd fd) : fd_(std::move(fd)) {}
 
   // Returns a connection, or the reason why there is none.
-  static base::Result<std::unique_ptr<StoreConnection>, std::string> try_once(const TcpStoreOptions& options,
-                                                                              net::Deadline until);
+  static base::Result<std::unique_ptr<StoreConnection>, net::SocketFailure> try_once(const TcpStoreOptions& options,
+                                                                                     net::Deadline until);
   void greet(const TcpStoreOptions& options, net::Deadline until);
   void receive_into(std::span<char> bytes, net::Deadline until);
 

@@ -49,7 +49,7 @@ void require_limits(const StoreRequest& request) {
 StoreSession::StoreSession(const TcpStoreOptions& options, const ServerFacts* same_as)
     : options_(options),
       where_(net::host_and_port(options.host, options.port)),
-      connection_(StoreConnection::connect(options, deadline())),
+      connection_(StoreConnection::connect(options, deadline(), same_as != nullptr)),
       server_(connection_->server()) {
   if (same_as != nullptr) require_same(*same_as);
 }
@@ -80,7 +80,7 @@ void StoreSession::connect_again(Deadline until) {
   if (server_.id == 0 && !closed_by_us_) {
     throw Error(ErrorKind::unavailable, "the connection to the store at " + where_ + " was lost before");
   }
-  auto connection = StoreConnection::connect(options_, until);
+  auto connection = StoreConnection::connect(options_, until, /*has_run=*/true);
   require_same(connection->server());
   connection_ = std::move(connection);
   closed_by_us_ = false;

@@ -35,7 +35,7 @@ TEST_CASE("a connection to a closed port is refused") {
   const BoundSocket closed;
   const auto connected = connect_tcp("127.0.0.1", closed.port(), soon());
   REQUIRE_FALSE(connected);
-  CHECK(connected.error().kind == Kind::failed);
+  CHECK(connected.error().kind == Kind::refused);
   CHECK(connected.error().message == "Connection refused");
 }
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/expect_error.h"
+#include "support/scripted_store.h"
 
 using namespace ddp;
 using namespace ddp::internal;
@@ -53,6 +55,21 @@ TEST_CASE("a rank that has come may be gone") {
     store->set(kKeys[1], "");
     throw Error(ErrorKind::peer_lost, "rank 1 has exited", 1);
   });
+}
+
+TEST_CASE("a rank that loses the store with the rank that served it hears of that rank") {
+  test::ScriptedStore server;
+  auto connected = test::beside([options = server.options()] { return connect_tcp_store(options); });
+  test::RawPeer peer = server.greets();
+  const auto store = connected.get();
+  peer.vanishes();
+  int looks = 0;
+  const auto look = [&] {
+    if (++looks == 3) throw Error(ErrorKind::peer_lost, "rank 0 has exited", 0);
+  };
+  test::expect_error(ErrorKind::peer_lost, {"rank 0 has exited"},
+                     [&] { wait_for_ranks(*store, kKeys, 1min, {}, look); });
+  test::expect_error(ErrorKind::unavailable, {"lost before"}, [&] { wait_for_ranks(*store, kKeys, 1min, {}, look); });
 }
 
 TEST_CASE("a rank that waits for one that is gone hears of it") {

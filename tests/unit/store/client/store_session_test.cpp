@@ -1,6 +1,8 @@
 // Tests lost connections and waits in vain. The test acts as the server.
 #include "store/client/store_session.h"
 
+#include <functional>
+
 #include "store/key_requests.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
@@ -119,6 +121,32 @@ TEST_CASE("another server at the same place is not taken for the first") {
   pair.server->vanishes();
   pair.store.greets_rank(1, 8);
   expect_error(ErrorKind::unavailable, {"was replaced"}, [&] { got.get(); });
+}
+
+TEST_CASE("a server that has ended is not waited for, whatever is asked of it next") {
+  const std::vector<std::function<void(Store&)>> calls = {
+      [](Store& store) { store.get("k"); }, [](Store& store) { store.set("k", "v"); },
+      [](Store& store) { store.add("n", 1); }, [](Store& store) { store.wait(Keys{"k"}, kPatience); },
+      [](Store& store) { store.barrier("b", 4, kPatience); }};
+  for (const auto& call : calls) {
+    Pair pair;
+    auto got = beside([&] { return pair.client->get("k"); });
+    pair.server->hears(kEagerGet);
+    pair.store.ends();
+    pair.server->vanishes();
+    expect_error(ErrorKind::unavailable, {"has ended (Connection refused)", "rank 0, has exited"}, [&] { got.get(); });
+    expect_error(ErrorKind::unavailable, {"has ended (Connection refused)"}, [&] { call(*pair.client); });
+  }
+}
+
+TEST_CASE("another thread does not wait for a server that has ended either") {
+  Pair pair;
+  auto waits = beside([&] { pair.client->wait(Keys{"k"}, kPatience); });
+  pair.server->hears(encode(wait({"/k"})));
+  pair.store.ends();
+  expect_error(ErrorKind::unavailable, {"has ended (Connection refused)"}, [&] { pair.client->get("j"); });
+  pair.server->vanishes();
+  expect_error(ErrorKind::unavailable, {"has ended (Connection refused)"}, [&] { waits.get(); });
 }
 
 TEST_CASE("a wait in vain at our server says where the other ranks are") {
