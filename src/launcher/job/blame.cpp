@@ -33,16 +33,23 @@ bool has_lost(const WorkerEnd& end, int rank, std::span<const WorkerEnd> ends) {
          std::ranges::find_if(ends, &WorkerEnd::has_left)->rank == rank;
 }
 
-// Returns the end with the oldest error record that is no secondary failure, or `known` if no record is older than its
-// own.
+// Returns whether the worker's record says why it failed. A record that answers the launcher's signal does not.
+bool says_why(const WorkerEnd& end) {
+  return end.error && !end.is_secondary() && end.error->written_at && !end.error->is_after_signal;
+}
+
+// Returns the end with the oldest record that says why a worker failed, or `known` if that is older or shows as much. A
+// record of a lost rank, and an exit code without a record, never show as much, whatever their age.
 const WorkerEnd& first_to_say_why(const WorkerEnd& known, std::span<const WorkerEnd> ends) {
-  if (!known.error || !known.error->written_at) return known;
-  const WorkerEnd* earliest = &known;
+  const bool is_mute = !known.error && !known.status.was_killed() && !known.status.success();
+  const WorkerEnd* earliest = says_why(known) || !(known.is_secondary() || is_mute) ? &known : nullptr;
   for (const WorkerEnd& end : ends) {
-    const bool says_why = end.error && !end.is_secondary() && end.error->written_at;
-    if (says_why && end.error->written_at < earliest->error->written_at) earliest = &end;
+    if (!says_why(end)) continue;
+    if (earliest == nullptr || (earliest->error && end.error->written_at < earliest->error->written_at)) {
+      earliest = &end;
+    }
   }
-  return *earliest;
+  return earliest == nullptr ? known : *earliest;
 }
 
 }  // namespace
@@ -96,7 +103,11 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
         ends, [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank, ends); });
   };
   const WorkerEnd* left = find([&](const WorkerEnd& end) { return end.has_left() && was_lost(end.rank); });
-  return left == nullptr ? first : left;
+  if (left != nullptr) return left;
+  const WorkerEnd* with_own = find([](const WorkerEnd& end) {
+    return failed_by_itself(end) && end.error && end.error->had_own_error && !end.error->is_after_signal;
+  });
+  return with_own == nullptr ? first : with_own;
 }
 
 std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends) {

@@ -61,11 +61,13 @@ const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
 // Returns the cause of the end, or null if no worker failed. The first of these rules that applies decides:
 // - If ranks called different operations, a rank that differs from most is the cause.
 // - If workers have error records that are no secondary failures, the worker with the oldest record is the cause. This
-// holds even if it ended so slowly that the launcher asked it to end.
+// holds even if it ended so slowly that the launcher asked it to end, and even if a secondary failure or an exit code
+// without a record came first. A record that was written after the launcher had asked does not count.
 // - The first worker that failed by itself, not as a secondary failure, is the cause. It must fail within
 // limits::kSecondaryWait of the first failure, or limits::kNamedPeerWait if that one names the rank that it lost.
 // - A worker that had exited with 0 is the cause if a secondary failure names it, or if it had not finished its
 // collectives. If the secondary failure names no rank, the only worker that had exited with 0 is the cause.
+// - A worker that lost another one while it handled an exception of its own is the cause.
 // - Otherwise the first worker that failed is the cause.
 const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);
 

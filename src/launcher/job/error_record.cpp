@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
+#include <cstdint>
+#include <ctime>
 
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
@@ -18,22 +21,84 @@ using Json = nlohmann::json;
 
 namespace {
 
-// PyTorch's libraries use these words in a rank that has lost another one. Their message contains both parts. The error
-// of a user's own connection contains neither.
-struct LossWords {
+enum class Meaning : std::uint8_t { lost_peer, timeout };
+
+// A rank that has lost another one, or that gave up waiting for one, fails with a message that contains both parts. The
+// error of a user's own connection contains no pair of them.
+struct Words {
   std::string_view library;
-  std::string_view loss;
+  std::string_view words;
+  Meaning meaning = Meaning::lost_peer;
 };
-constexpr std::array kLossWords = {
-    LossWords{"gloo/transport/", "by peer"},         // "Connection closed by peer", "Connection reset by peer"
-    LossWords{"gloo/transport/", "Broken pipe"},     // the rank wrote to a peer that had ended
-    LossWords{"ncclRemoteError", "remote process"},  // "… remote process exited or there was a network error"
+constexpr std::array kWords = {
+    // Gloo
+    Words{"gloo/transport/", "by peer"},      // "Connection closed by peer", "Connection reset by peer"
+    Words{"gloo/transport/", "Broken pipe"},  // the rank wrote to a peer that had ended
+    Words{"gloo/transport/", "Connection refused"},
+    Words{"gloo/transport/", "Connection timed out"},
+    Words{"gloo/transport/", "Timed out waiting", Meaning::timeout},
+    // NCCL and ProcessGroupNCCL
+    Words{"ncclRemoteError", "remote process"},  // "… remote process exited or there was a network error"
+    Words{"ncclSystemError", "by remote peer"},
+    Words{"ncclSystemError", "by peer"},
+    Words{"ncclSystemError", "Broken pipe"},
+    Words{"ncclSystemError", "Connection refused"},
+    Words{"NCCL communicator was aborted", ""},
+    Words{"NCCL watchdog", "dump signal from another rank"},
+    Words{"Watchdog caught collective operation timeout", "", Meaning::timeout},
+    // PyTorch's store, monitored_barrier and RPC. DeepSpeed uses the same.
+    Words{"DistNetworkError", "Connection was likely closed"},
+    Words{"DistNetworkError", "by peer"},
+    Words{"DistNetworkError", "Broken pipe"},
+    Words{"DistStoreError", "wait timeout", Meaning::timeout},
+    Words{"DistStoreError", "Timed out", Meaning::timeout},
+    Words{"monitoredBarrier", "received errors while waiting"},
+    Words{"failed to pass monitoredBarrier", "", Meaning::timeout},
+    Words{"originated at tensorpipe/", ""},
+    // MPI
+    Words{"MPI_ERR_PROC_FAILED", ""},
+    Words{"MPI_ERR_REVOKED", ""},
+    Words{"MPI", "peer process has unexpectedly disconnected"},
+    Words{"UCX", "reset by remote peer"},
+    // Ray
+    Words{"ActorDiedError", ""},
+    Words{"RayActorError", ""},
+    Words{"ActorUnavailableError", ""},
+    Words{"NodeDiedError", ""},
+    Words{"OwnerDiedError", ""},
+    Words{"WorkerCrashedError", ""},
 };
 
-bool tells_of_lost_rank(const std::string& message) {
-  return std::ranges::any_of(kLossWords, [&](const LossWords& words) {
-    return message.find(words.library) != std::string::npos && message.find(words.loss) != std::string::npos;
+bool means(Meaning meaning, std::string_view message) {
+  return std::ranges::any_of(kWords, [&](const Words& words) {
+    return words.meaning == meaning && message.find(words.library) != std::string_view::npos &&
+           message.find(words.words) != std::string_view::npos;
   });
+}
+
+bool tells_of_lost_rank(const PythonException& error) {
+  return means(Meaning::lost_peer, error.text);
+}
+
+// Sets what the exceptions of a chain mean. The first one decides, because the others are its consequences. An
+// exception that was handled when another rank was lost is an exception to that: it may have been unimportant.
+void judge(ErrorRecord& record, const std::vector<PythonException>& chain) {
+  if (chain.empty()) return;
+  const bool is_group = std::ranges::any_of(chain, &PythonException::is_member);
+  // The exceptions of a group are independent of each other.
+  const auto own = std::ranges::find_if(chain, [&](const PythonException& error) {
+    return (!is_group || error.is_member) && !tells_of_lost_rank(error);
+  });
+  const auto lost = std::ranges::find_if(chain, tells_of_lost_rank);
+  if (lost == chain.end()) {
+    if (!record.is_secondary && means(Meaning::timeout, chain.front().text)) record.is_timeout = true;
+    return;
+  }
+  record.is_secondary = !is_group || own == chain.end();
+  if (own == chain.end() || (!is_group && lost < own)) return;
+  record.had_own_error = record.is_secondary;
+  record.message = own->message;
+  record.place = own->place;
 }
 
 }  // namespace
@@ -43,7 +108,10 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
   if (!document.is_object() || !document.contains("message")) return std::nullopt;
   const Json& message = document["message"];
   const auto record_of = [](const Json& text) {
-    return ErrorRecord{text.get<std::string>(), tells_of_lost_rank(text.get<std::string>())};
+    const auto& words = text.get_ref<const std::string&>();
+    const bool is_lost = means(Meaning::lost_peer, words);
+    const bool is_timeout = !is_lost && means(Meaning::timeout, words);
+    return ErrorRecord{.message = words, .is_secondary = is_lost, .is_timeout = is_timeout};
   };
   if (message.is_string()) return record_of(message);
   if (!message.is_object() || !message.contains("message") || !message["message"].is_string()) return std::nullopt;
@@ -59,16 +127,36 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
     if (peer != extra.end() && peer->is_number_integer()) record.peer = peer->get<int>();
     const auto stack = extra.find("py_callstack");
     if (stack != extra.end() && stack->is_string()) {
-      if (const auto error = last_python_error(stack->get_ref<const std::string&>())) record.place = error->place;
+      const auto error = last_python_error(stack->get_ref<const std::string&>());
+      if (error) record.place = error->place;
+      if (error && !extra.contains(wire::kErrorKind)) judge(record, error->chain);
     }
   }
   return record;
 }
 
 ErrorRecord error_record_of(const PythonError& printed) {
-  ErrorRecord record{printed.message, tells_of_lost_rank(printed.text)};
+  const bool is_lost = means(Meaning::lost_peer, printed.text);
+  ErrorRecord record{.message = printed.message, .is_secondary = is_lost};
+  record.is_timeout = !is_lost && means(Meaning::timeout, printed.text);
   record.place = printed.place;
+  judge(record, printed.chain);
   return record;
+}
+
+std::optional<ErrorRecord> error_record_of(const std::optional<PythonError>& printed, const base::ExitStatus& status) {
+  if (!printed || (status.was_killed() && !status.was_killed_by(SIGABRT))) return std::nullopt;
+  ErrorRecord record = error_record_of(*printed);
+  if (status.was_killed() && !record.is_secondary && !record.is_timeout) return std::nullopt;
+  record.written_at = file_time_now();  // at the latest
+  return record;
+}
+
+std::chrono::system_clock::time_point file_time_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return std::chrono::system_clock::time_point(std::chrono::seconds(now.tv_sec) +
+                                               std::chrono::nanoseconds(now.tv_nsec));
 }
 
 std::optional<ErrorRecord> read_error_record(const std::string& path) {

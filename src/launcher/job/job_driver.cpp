@@ -143,6 +143,7 @@ void JobDriver::begin_attempt(const Placement& place) {
   place_ = place;
   has_reported_ = false;
   has_shown_end_ = false;
+  asked_to_end_at_.reset();
   store_warnings_ = 0;
   are_warnings_due_ = true;
   exchange_.begin(*nodes_, place);
@@ -197,8 +198,10 @@ void JobDriver::carry_out(const SendSignal& action) {
   parts_.observer.log({LogLevel::debug, LogSource::signals,
                        "sending " + base::signal_name(action.signal) + " to rank " +
                            std::to_string(place_.first_rank + action.local_rank)});
+  const bool asks = action.signal == SIGINT || action.signal == SIGTERM;
+  if (asks && state_->ending() && !asked_to_end_at_) asked_to_end_at_ = file_time_now();
   const bool is_sent = parts_.workers.signal(action.local_rank, action.signal, action.target);
-  if (!is_sent && (action.signal == SIGINT || action.signal == SIGTERM)) post(Event(SignalRefused{action.local_rank}));
+  if (!is_sent && asks) post(Event(SignalRefused{action.local_rank}));
 }
 
 // Together with the calls of other nodes' ranks, the calls of these ranks may show more than how they ended. The
@@ -230,12 +233,10 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   // The workers are notified before any of them is asked to end.
   parts_.workers.mark_peer_lost(rank);
   event.error = parts_.workers.error_of(local_rank);
-  // Python exits with 1 after an exception that the program has not caught.
-  if (!event.error && exit.status == base::ExitStatus::exited(1)) {
-    if (const auto printed = parts_.workers.printed_error_of(local_rank)) event.error = error_record_of(*printed);
-  }
+  if (!event.error) event.error = error_record_of(parts_.workers.printed_error_of(local_rank), exit.status);
+  if (event.error && asked_to_end_at_) event.error->is_after_signal = event.error->written_at >= asked_to_end_at_;
+  if (event.error || !exit.status.was_killed()) event.another_failed_before = another_failed_before(event.error);
   if (event.error) {
-    event.another_failed_before = another_failed_before(*event.error);
     if (event.error->is_secondary) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);
     if (event.error->is_timeout) event.verdict = watchdog_->stall_of(rank);
     if (event.error->is_mismatch) {
@@ -251,10 +252,11 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
 }
 
 // Python may end slowly after an exception. The ranks that lost the failing one may be faster.
-bool JobDriver::another_failed_before(const ErrorRecord& record) const {
+bool JobDriver::another_failed_before(const std::optional<ErrorRecord>& record) const {
   for (const int local_rank : state_->alive_local_ranks()) {
     const auto other = parts_.workers.error_of(local_rank);
-    if (other && !other->is_secondary && other->written_at < record.written_at) return true;
+    if (!other || other->is_secondary) continue;
+    if (!record || record->is_secondary || other->written_at < record->written_at) return true;
   }
   return false;
 }

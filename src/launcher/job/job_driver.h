@@ -135,7 +135,7 @@ class JobDriver {
   void carry_out(const Finish&) {}
   void show_calls_once_ending();
   void worker_has_ended(int local_rank, const WorkerExit& exit);
-  bool another_failed_before(const ErrorRecord& record) const;
+  bool another_failed_before(const std::optional<ErrorRecord>& record) const;
   void end_attempt();
   void judge_late_difference();
 
@@ -170,6 +170,7 @@ class JobDriver {
   std::unique_ptr<net::Watch> alarm_;
   bool has_reported_ = false;   // a cause was reported to the coordinator
   bool has_shown_end_ = false;  // the ranks' calls were shown when the ranks were asked to end
+  std::optional<std::chrono::system_clock::time_point> asked_to_end_at_;
   int store_warnings_ = 0;
   bool are_warnings_due_ = true;  // no worker has failed yet
   JobOutcome outcome_;

@@ -377,7 +377,13 @@ std::optional<PythonError> OutputPump::printed_error(int local_rank) {
     const Turn turn(*this);
     read_all();
   }
-  return last_python_error(tail_of(streams_[static_cast<std::size_t>(local_rank * 2 + kStderr)].get()).text);
+  // A program may print its error to either stream.
+  for (const int which : {kStderr, kStdout}) {
+    const auto text = tail_of(streams_[static_cast<std::size_t>(local_rank * 2 + which)].get()).text;
+    if (auto error = last_cxx_error(text)) return error;
+    if (auto error = last_python_error(text)) return error;
+  }
+  return std::nullopt;
 }
 
 void OutputPump::copy_console_size() {

@@ -93,6 +93,7 @@ std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
   if (!outcome.left_early.empty()) {
     return "it lost another rank: " + ranks_text(outcome.left_early) + " had already exited with code 0";
   }
+  if (end.error->had_own_error) return "it lost another rank while it handled this error";
   if (!end.error->peer) return "it lost another rank, but no rank failed on its own";
   const int peer = *end.error->peer;
   const bool still_ran = std::ranges::count(outcome.ended_ranks, peer) > 0;

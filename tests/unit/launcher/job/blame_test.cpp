@@ -237,9 +237,9 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
     CHECK(outcome.also_failed[0].rank == 0);
     CHECK(describe_failure(outcome) == "rank 1: failed with an error");
   }
-  SECTION("a secondary failure's record does not count, and neither does that of a rank that ended without one") {
+  SECTION("a secondary failure's record does not count, and a signal says more than the record of another rank") {
     JobState state = three_ranks();
-    state.step(ended(0, 3), kBegin + 30ms);
+    state.step(WorkerEnded{0, ddp::base::ExitStatus::killed(SIGSEGV)}, kBegin + 30ms);
     CHECK(state.ending());
     WorkerEnded secondary = failed_at(1, 10ms, ddp::base::ExitStatus::exited(1));
     secondary.error->is_secondary = true;
@@ -271,4 +271,45 @@ TEST_CASE("a rank that is asked to end is no cause long after a secondary failur
   state.step(ended(1, 9), kBegin + 5s);
   state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 5s);
   CHECK(state.outcome().culprit()->rank == 0);
+}
+
+TEST_CASE("a record that says why a rank failed beats one of a lost peer whatever their age") {
+  using std::chrono::system_clock;
+  const auto killed = ddp::base::ExitStatus::killed(SIGTERM);
+  const auto exited = [](int code) { return ddp::base::ExitStatus::exited(code); };
+  const auto at = [](std::chrono::milliseconds time) { return system_clock::time_point(time); };
+  const ErrorRecord lost{.message = "lost", .is_secondary = true, .written_at = at(10ms)};
+  const ErrorRecord mixed{.message = "own", .is_secondary = true, .written_at = at(10ms), .had_own_error = true};
+  const ErrorRecord own{.message = "bad sample", .written_at = at(20ms)};
+  const ErrorRecord later{.message = "bad shard", .written_at = at(30ms)};
+  const ErrorRecord answer{.message = "asked", .written_at = at(40ms), .is_after_signal = true};
+  struct Case {
+    const char* what;
+    ddp::base::ExitStatus first_status;  // of rank 0, which is seen first
+    std::optional<ErrorRecord> first;
+    ddp::base::ExitStatus second_status;  // of rank 1, which the launcher has asked to end
+    std::optional<ErrorRecord> second;
+    int culprit;
+  };
+  const std::vector<Case> cases = {
+      {"it exits too slowly", exited(1), lost, killed, own, 1},
+      {"it exits with a code of its own after the signal", exited(1), lost, exited(7), own, 1},
+      {"its record answers the launcher's signal", exited(1), lost, killed, answer, 0},
+      {"both lost a peer", exited(1), lost, killed, lost, 0},
+      {"one of them handled an error of its own", exited(1), lost, exited(1), mixed, 1},
+      {"an exit code alone says nothing", exited(3), std::nullopt, killed, own, 1},
+      {"a crash says enough", ddp::base::ExitStatus::killed(SIGSEGV), std::nullopt, killed, own, 0},
+      {"the older of two reasons", exited(1), own, killed, later, 0},
+      {"the older of two reasons is seen later", exited(1), later, killed, own, 1},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(one.what);
+    JobState state = three_ranks();
+    state.step(WorkerEnded{0, one.first_status, one.first}, kBegin + 50ms);
+    state.step(Settled{}, kBegin + 2050ms);
+    state.step(WorkerEnded{1, one.second_status, one.second}, kBegin + 2060ms);
+    state.step(WorkerEnded{2, killed}, kBegin + 2060ms);
+    REQUIRE(state.outcome().culprit());
+    CHECK(state.outcome().culprit()->rank == one.culprit);
+  }
 }

@@ -62,3 +62,39 @@ TEST_CASE("what is no whole traceback is none") {
     CHECK(!last_python_error(text));
   }
 }
+
+TEST_CASE("tracebacks of rich, of IPython and of a data loader's worker are read") {
+  struct Case {
+    const char* text;
+    const char* message;
+    const char* place;
+  };
+  const std::vector<Case> cases = {
+      {"╭───────── Traceback (most recent call last) ─────────╮\n"
+       "│ /home/a/train.py:10 in <module>                     │\n"
+       "│                                                     │\n"
+       "│ ❱ 10 main()                                         │\n"
+       "│ /home/a/a_very_long_path/with/a/folder/             │\n"
+       "│ data.py:7 in load                                   │\n"
+       "╰─────────────────────────────────────────────────────╯\n"
+       "ValueError: bad sample 17\n",
+       "ValueError: bad sample 17", "/home/a/a_very_long_path/with/a/folder/data.py:7 in load"},
+      {"---------------------------------------------------------------------------\n"
+       "\x1b[31mValueError\x1b[39m                Traceback (most recent call last)\n"
+       "File /home/a/train.py:3, in step(x)\n      2 def step(x):\n----> 3     raise ValueError('bad')\n\n"
+       "\x1b[31mValueError\x1b[39m: bad\n",
+       "ValueError: bad", "/home/a/train.py:3 in step"},
+      {"[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a.py\", line 9, in <module>\n"
+       "[rank1]: RuntimeError: Caught ValueError in DataLoader worker process 0.\n"
+       "[rank1]: Original Traceback (most recent call last):\n[rank1]:   File \"a.py\", line 4, in __getitem__\n"
+       "[rank1]: ValueError: bad sample 17\n",
+       "ValueError: bad sample 17", "a.py:4 in __getitem__"},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(one.text);
+    const auto error = last_python_error(one.text);
+    REQUIRE(error);
+    CHECK(error->message == one.message);
+    CHECK(error->place == one.place);
+  }
+}
