@@ -198,7 +198,9 @@ class _Observer:
 
         def record_and_show(kind, error, trace):
             try:
-                if self.pid == os.getpid() and kind is not KeyboardInterrupt:
+                # Python sets this only for an exception that no code has caught. A program may also call this function.
+                uncaught = getattr(sys, "last_value", None) is error
+                if uncaught and self.pid == os.getpid() and kind is not KeyboardInterrupt:
                     self.record(kind, error, trace)
             except Exception:  # for example if the directory does not exist; ddplaunch reads what Python prints
                 pass
