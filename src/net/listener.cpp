@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "net/address.h"
+#include "net/socket.h"
 
 namespace ddp::net {
 
@@ -45,6 +46,7 @@ base::UniqueFd accept_tcp(int listener, std::chrono::milliseconds unread_time) {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  limit_retransmission_pause(socket.get());
   return socket;
 }
 

@@ -46,7 +46,14 @@ base::Result<UniqueFd, SocketFailure> connect_one(const addrinfo& address, Deadl
   return fd;
 }
 
+constexpr int kTcpRtoMaxMs = 44;     // TCP_RTO_MAX_MS, which is newer than many C libraries
+constexpr int kRetransmitMs = 1000;  // the least that the kernel accepts
+
 }  // namespace
+
+void limit_retransmission_pause(int fd) {
+  ::setsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &kRetransmitMs, sizeof kRetransmitMs);
+}
 
 base::Result<UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
   addrinfo hints{};

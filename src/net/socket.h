@@ -30,6 +30,10 @@ base::Result<Done, SocketFailure> send_all(int fd, std::span<const char> bytes, 
 // Receives into `bytes` the data that has arrived, at least one byte.
 base::Result<std::size_t, SocketFailure> receive_some(int fd, std::span<char> bytes, Deadline deadline);
 
+// Makes the kernel send unacknowledged data again at least once per second. Otherwise it doubles the pause each time,
+// so that an interruption of t seconds delays messages for up to 2t. Linux 6.15 and later can do so.
+void limit_retransmission_pause(int fd);
+
 // Fills `bytes` completely.
 base::Result<Done, SocketFailure> receive_all(int fd, std::span<char> bytes, Deadline deadline);
 

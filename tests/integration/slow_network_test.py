@@ -89,6 +89,18 @@ def a_link_that_comes_and_goes_is_no_loss(hosts: Hosts) -> None:
         nobody_is_lost(hosts, 9, "--node-timeout=5")
 
 
+def an_interruption_shorter_than_the_node_timeout_is_no_loss(hosts: Hosts) -> None:
+    """TCP repeats a heartbeat 0.2, 0.6, 1.4, 3, 6.2 and 12.6 s later if nothing bounds its pauses. The last one is late."""
+    if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (6, 15):
+        return print("Linux before 6.15 cannot bound the pauses of TCP")
+    with SlowLink(hosts) as link:
+        job = Job(hosts, "--nproc-per-node=1", "--node-timeout=10", "sleep", 13).start(1).start(2).until_all_run()
+        link.change(cut="both")
+        time.sleep(7.3)
+        link.change(cut="")
+        all_well(job.ends())
+
+
 def an_end_is_heard_when_the_link_is_back(hosts: Hosts) -> None:
     """The message about the end is lost, and sent again. What the other node sends meanwhile arrives."""
     for outcome in ("exit 0", "exit 7"):
@@ -144,6 +156,7 @@ if __name__ == "__main__":
         run_tests(rig, [a_slow_link_does_not_keep_a_job_from_running, a_failure_is_told_over_a_slow_link,
                         of_a_training_the_rank_that_was_killed_is_told, a_slow_link_is_no_loss,
                         lost_and_reordered_frames_are_sent_again,
-                        a_link_that_comes_and_goes_is_no_loss, an_end_is_heard_when_the_link_is_back,
+                        a_link_that_comes_and_goes_is_no_loss,
+                        an_interruption_shorter_than_the_node_timeout_is_no_loss, an_end_is_heard_when_the_link_is_back,
                         a_link_that_passes_one_way_only_ends_both,
                         a_connection_that_the_kernel_gives_up_is_no_rank_that_ended])

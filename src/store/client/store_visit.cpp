@@ -59,6 +59,7 @@ void keep_alive(int fd) {
   const auto patience = static_cast<unsigned>(
       std::chrono::milliseconds(limits::kStoreAliveIdle + limits::kStoreAliveTries * limits::kStoreAlivePause).count());
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  net::limit_retransmission_pause(fd);
 }
 
 VisitFailure foreign(const std::string& where, const std::string& what) {
