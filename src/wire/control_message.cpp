@@ -34,7 +34,7 @@ DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_resta
 DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day)
 DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)
-DDP_FIELDS(NodeEnded, attempt, progress, has_saved)
+DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save)
 DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
 DDP_FIELDS(CoordinatorRefuses, why)
 DDP_FIELDS(CoordinatorWaits, text, is_spare)

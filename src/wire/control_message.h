@@ -11,7 +11,7 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 9;
+inline constexpr int kControlVersion = 10;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -31,7 +31,7 @@ struct Cause {
   int signal = 0;  // signal that terminated the job; 0 if none
   Knowledge knowledge = Knowledge::certain;
   int lost_peer = kNoPeer;         // the rank that was lost, for a secondary failure
-  bool may_restart = false;        // true if another attempt may help
+  bool may_restart = false;        // true if another attempt may help; of a signal, the job may go on without the node
   std::string not_restarted = {};  // why no attempt follows: "given up after 2 restarts"; empty if none is expected
   bool exit_timed_out = false;     // ranks did not exit after others had exited with code 0
   bool gave_up = false;            // a rank's own time-out passed while it waited for others
@@ -76,7 +76,7 @@ enum class Progress : std::uint8_t { unknown, none, some };
 struct NodeEnded {
   int attempt = 0;
   Progress progress = Progress::unknown;
-  bool has_saved = false;  // its ranks were asked to save and to leave, and exited with code 0
+  bool was_asked_to_save = false;  // its ranks were asked to save and to leave
 
   friend bool operator==(const NodeEnded&, const NodeEnded&) = default;
 };

@@ -23,6 +23,8 @@ while sys.argv[2:] == ["deaf"] or not ddp_board.should_stop():
     step += 1
     ddp_board.progress(step, 100000)
     time.sleep(0.01)
+if sys.argv[2:] == ["fails"]:
+    sys.exit(3)
 (folder / ("saved" + os.environ["RANK"])).touch()
 """
 
@@ -66,6 +68,9 @@ run("a command asks, too", 75, True, "--save-grace=20", "--save-command=test -e 
     says=["/notice' exited with code 0: the program is asked"])
 run("one that does not listen is ended after the time", -signal.SIGTERM, False, "--save-grace=1", words=["deaf"],
     says=["the time to save (--save-grace) has expired"])
+run("a failure after the request is not followed by another attempt", 75, False, "--save-grace=20", "--max-restarts=3",
+    words=["fails"], says=["exit code 3", "not restarted: the program was asked to save and exit; exit code 75 asks"])
+run("without restarts the failure's exit code stays", 3, False, "--save-grace=20", words=["fails"], says=["exit code 3"])
 run("a second request ends it at once", -signal.SIGTERM, False, "--save-grace=50", words=["deaf"],
     ask=[signal.SIGTERM, signal.SIGTERM], says=["terminated by SIGTERM"])
 run("other signals end it as ever", -signal.SIGTERM, False, "--save-grace=50", "--save-signals=SIGUSR2",

@@ -67,6 +67,11 @@ void NodesRules::coordinator_says(std::size_t machine, const wire::ControlMessag
   }
   const auto* done = std::get_if<wire::CoordinatorIsDone>(&message);
   if (done == nullptr) return;
+  // The job goes on without a node that leaves because it was asked to.
+  if (at(machine).is_leaving && done->cause.signal != 0) {
+    at(machine).was_asked = true;
+    return;
+  }
   if (!running_.empty()) violate(3, "the job is over while machines have workers");
   if (fate_ && *fate_ != done->cause) violate(4, "two ends: " + fate_->text + " and " + done->cause.text);
   fate_ = done->cause;
@@ -113,7 +118,9 @@ void NodesRules::sees_reason() {
 
 void NodesRules::coordinator_hears_failure(std::size_t machine, const wire::NodeFailed& failed) {
   const bool asks = at(machine).is_known && failed.cause.signal != 0;
-  is_asked_to_end_ = is_asked_to_end_ || asks;
+  const bool leaves = asks && machine != 0 && failed.cause.may_restart;
+  at(machine).is_leaving = at(machine).is_leaving || leaves;
+  is_asked_to_end_ = is_asked_to_end_ || (asks && !leaves);
   const bool is_of_attempt = at(machine).is_known && failed.attempt == attempts_ - 1;
   const bool counts = ended_ < attempts_ - 1 && (is_of_attempt || asks);
   if (counts) sees_reason();

@@ -113,6 +113,7 @@ class NodesRules {
     bool is_gone = false;
     bool is_frozen = false;
     bool was_asked = false;
+    bool is_leaving = false;  // it was asked to end, and the job may go on without it
     bool is_in_haste = false;
     bool has_ended = false;  // the node's launcher has ended
     int times_told = 0;

@@ -55,6 +55,11 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     if (cause.exit_code < 1 || cause.exit_code > 255) cause.exit_code = 1;
     const bool asks = cause.signal != 0;  // a user asks the job to end, whatever the attempt was
     const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
+    if (asks && cause.may_restart && can_do_without(from)) {
+      let_go(from, cause, now);
+      return take();
+    }
+    if (asks) cause.may_restart = false;
     if (nobody_runs && (asks || from == kOwnNode)) {
       cause.node = node.name;
       finish(cause, now);
@@ -77,7 +82,8 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   if (const auto* ended = std::get_if<wire::NodeEnded>(&message); ended != nullptr && ended->attempt == attempt_) {
     if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
     progress_ = std::max(progress_, ended->progress);
-    has_saved_ = has_saved_ || ended->has_saved;
+    if (ended->was_asked_to_save && !node.leaves) node.leaves = Cause{.has_saved = true};
+    has_saved_ = has_saved_ || ended->was_asked_to_save;
     go_on_if_all_have_ended(now);
   }
   return take();
@@ -244,15 +250,25 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (still_run_ > 0) return;
   // All workers of all nodes have ended. If there is a cause, it is a secondary failure, and no node has named its
   // culprit.
-  if (!cause_) return finish({.has_saved = has_saved_}, now);
-  if (phase_ == Phase::running) return settle(now);
-  if (!cause_->may_restart) return finish(*cause_, now);
+  if (cause_ && phase_ == Phase::running) return settle(now);
+  if (cause_ && !cause_->may_restart) return finish(*cause_, now);
+  if (!cause_) attempts_.push_back({now - started_at_});
   attempts_.back().progress = progress_;
   const RestartDecision decision = decide_restart(attempts_, options_.max_restarts);
-  if (const auto* none = std::get_if<NoRestart>(&decision)) {
+  const auto* none = std::get_if<NoRestart>(&decision);
+  const bool asks_others = has_saved_ && none == nullptr && can_do_without_leavers();
+  if (!cause_ && !asks_others) return finish({.has_saved = has_saved_}, now);
+  if (none != nullptr) {
     cause_->not_restarted = none->reason;
     return finish(*cause_, now);
   }
+  if (has_saved_ && !asks_others) {
+    cause_->exit_code = base::kExitSaved;
+    cause_->not_restarted =
+        "not restarted: the program was asked to save and exit; exit code 75 asks to start the job again";
+    return finish(*cause_, now);
+  }
+  dismiss_leavers();
   phase_ = Phase::pausing;
   ++attempt_;
   const auto delay = std::get<RestartAfter>(decision).delay;
@@ -267,7 +283,8 @@ void Coordinator::finish(Cause cause, TimePoint now) {
   left_alone_at_.reset();
   go_on_at_ = now + options_.nodes.node_timeout;
   for (const auto& [id, node] : roster_.all()) {
-    send(id, wire::CoordinatorIsDone{cause});
+    const bool has_own = node.leaves && node.leaves->signal != 0;
+    send(id, wire::CoordinatorIsDone{has_own ? *node.leaves : cause});
     if (id != kOwnNode) close(id);
   }
   if (everybody_has_left()) actions_.emplace_back(CoordinatorIsThrough{});

@@ -55,7 +55,9 @@ using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn
 
 // The phases are: gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have
 // ended──▶ pausing ──▶ gathering, or over. If the cause is a secondary failure, the coordinator waits for a better one:
-// see wait_for_more(). The loss of a node that takes part is a cause. Messages of an earlier attempt are ignored.
+// see wait_for_more(). The loss of a node that takes part is a cause, and so is a node that leaves because it was asked
+// to, while the job may go on without it (docs/development/decisions/0057-a-node-that-leaves-is-a-lost-node.md).
+// Messages of an earlier attempt are ignored.
 class Coordinator {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -118,6 +120,12 @@ class Coordinator {
   void settle(TimePoint now);
   void end_attempt(TimePoint now);
   void go_on_if_all_have_ended(TimePoint now);
+  // Returns whether the job may go on without this node and without those that leave already.
+  bool can_do_without(NodeId who) const;
+  bool can_do_without_leavers() const;
+  void let_go(NodeId who, const wire::Cause& request, TimePoint now);
+  void dismiss(NodeId who);
+  void dismiss_leavers();
   void finish(wire::Cause cause, TimePoint now);
   void look_for_silence(TimePoint now);
   bool everybody_has_left() const { return roster_.size() == 1; }
@@ -140,7 +148,7 @@ class Coordinator {
   TimePoint next_word_;  // when the missing nodes are reported next
   TimePoint started_at_;
   std::vector<PastAttempt> attempts_;  // attempts that have ended or are ending
-  bool has_saved_ = false;             // a node's ranks of the current attempt saved and left, as they were asked to
+  bool has_saved_ = false;             // a node's ranks of the current attempt were asked to save and to leave
   wire::Progress progress_{};          // progress of the current attempt, from the nodes that have ended
   std::optional<wire::Cause> cause_;
   std::optional<TimePoint> settle_at_;

@@ -53,6 +53,7 @@ struct WorkerEnded {
 struct SignalArrived {
   int signal;
   std::string reason = {};  // empty if the signal is the reason
+  bool ends_job = false;    // the job ends, even if it could go on without this node
 };
 
 // The guardian has ended. No other process would clean up after the supervisor.
@@ -89,8 +90,8 @@ using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrive
 inline std::optional<SignalArrived> request_in(const Event& event, std::span<const int> ending_signals) {
   const auto* arrived = std::get_if<SignalArrived>(&event);
   if (arrived != nullptr && base::contains(ending_signals, arrived->signal)) return *arrived;
-  if (std::holds_alternative<ConsoleClosed>(event)) return SignalArrived{SIGPIPE};
-  if (std::holds_alternative<GuardianLost>(event)) return SignalArrived{SIGTERM};
+  if (std::holds_alternative<ConsoleClosed>(event)) return SignalArrived{.signal = SIGPIPE, .ends_job = true};
+  if (std::holds_alternative<GuardianLost>(event)) return SignalArrived{.signal = SIGTERM, .ends_job = true};
   return std::nullopt;
 }
 

@@ -309,7 +309,7 @@ void JobDriver::handle(const OutputShown&) {
   last_ = outcome_;
   what_follows_.clear();
   phase_ = Phase::ended;
-  nodes_->workers_ended(progress_, outcome_.has_saved);
+  nodes_->workers_ended(progress_, outcome_.was_asked_to_save);
   // The last records of other nodes usually arrive with the end of their workers.
   if (!watchdog_->awaits_records()) return post(AttemptOver{});
   alarm_ = parts_.timers.at(parts_.timers.now() + limits::kRecordsLastWait, [this] { post(AttemptOver{}); });

@@ -78,7 +78,8 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
     return signal_workers(event.signal, SignalTarget::leader, actions);
   }
   if (phase_ == Phase::running) {
-    begin_ending(event, now, actions);
+    // A request after one to save is a second one.
+    begin_ending(SignalArrived{event.signal, event.reason, event.ends_job || save_request_}, now, actions);
     finish_if_done(now, actions);
   } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
     // The user asks again and does not want to wait anymore. Signals close together are one request: a terminal that
@@ -336,6 +337,7 @@ void JobState::add_cause(JobOutcome& outcome) const {
 
 JobOutcome JobState::outcome() const {
   JobOutcome outcome;
+  outcome.was_asked_to_save = save_request_.has_value();
   outcome.ends = ends_;
   outcome.run_time = cause_time_ - start_;
   outcome.ending_time = end_time_ - cause_time_;

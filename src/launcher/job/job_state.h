@@ -73,7 +73,7 @@ class JobState {
   void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);
   void handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
-    end_for(SignalArrived{SIGPIPE}, now, actions);
+    end_for(SignalArrived{.signal = SIGPIPE, .ends_job = true}, now, actions);
   }
   void handle(const HangNews& event, TimePoint now, std::vector<Action>& actions);
   // Failures on this node may be secondary by then. The reported cause is the same on all nodes.

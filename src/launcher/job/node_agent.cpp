@@ -77,12 +77,12 @@ std::vector<NodeAction> NodeAgent::show(wire::Subject what, std::string text) {
   return take();
 }
 
-std::vector<NodeAction> NodeAgent::workers_ended(wire::Progress progress, bool has_saved) {
+std::vector<NodeAction> NodeAgent::workers_ended(wire::Progress progress, bool was_asked_to_save) {
   if (!std::exchange(runs_, false)) return {};
   if (last_) {
     leave(*last_);
   } else {
-    add(SendToCoordinator{wire::NodeEnded{attempt_, progress, has_saved}});
+    add(SendToCoordinator{wire::NodeEnded{attempt_, progress, was_asked_to_save}});
   }
   return take();
 }

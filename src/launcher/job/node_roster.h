@@ -33,6 +33,7 @@ class NodeRoster {
     bool takes_part = false;
     bool has_ended = false;
     int first_rank = 0;
+    std::optional<wire::Cause> leaves;  // it was asked to end, or to save, and leaves with this when it has ended
   };
 
   // Lists the nodes that take part in an attempt, in rank order, and those that do not.
@@ -50,6 +51,7 @@ class NodeRoster {
   void remove(NodeId id);
 
   std::map<NodeId, Node>& all() { return nodes_; }
+  const std::map<NodeId, Node>& all() const { return nodes_; }
   Node& at(NodeId id) { return nodes_.at(id); }
   // Returns null if there is no such node.
   Node* find(NodeId id);

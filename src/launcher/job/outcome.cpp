@@ -62,7 +62,8 @@ wire::Cause cause_of(const JobOutcome& outcome) {
   cause.exit_code = outcome.status.shell_code();
   cause.signal = outcome.status.signal();
   cause.knowledge = outcome.knowledge;
-  cause.may_restart = is_worth_another(outcome);
+  const auto* request = outcome.cause_as<SignalArrived>();
+  cause.may_restart = is_worth_another(outcome) || (request != nullptr && !request->ends_job);
   const WorkerEnd* culprit = outcome.culprit();
   if (culprit != nullptr && culprit->is_secondary()) cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
   cause.gave_up = culprit != nullptr && culprit->gave_up();
@@ -72,12 +73,14 @@ wire::Cause cause_of(const JobOutcome& outcome) {
 wire::Cause cause_of(const SignalArrived& event) {
   return {.text = event.reason.empty() ? "terminated by " + base::signal_name(event.signal) : event.reason,
           .exit_code = 128 + event.signal,
-          .signal = event.signal};
+          .signal = event.signal,
+          .may_restart = !event.ends_job};
 }
 
 wire::Cause urgent_cause_of(const SignalArrived& event) {
   wire::Cause cause = cause_of(event);
   cause.is_urgent = true;
+  cause.may_restart = false;
   return cause;
 }
 
@@ -98,6 +101,8 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   Conclusion end;
   const bool is_between = !facts.last;
   if (facts.last) end.outcome = std::move(*facts.last);
+  // The job had failed after it was asked to save.
+  if (cause.exit_code == base::kExitSaved) end.outcome.status = base::ExitStatus::exited(base::kExitSaved);
   if (!is_between && facts.is_alone) return end;
   JobOutcome& outcome = end.outcome;
   const std::string told = describe_failure(outcome);

@@ -49,6 +49,7 @@ struct JobOutcome {
   std::vector<int> left_early;         // ranks that exited with 0 before the job was ended, in that order
   std::vector<int> not_started;        // ranks that were not started, because the job was already ending
   std::vector<int> asked_with;         // signals that asked the workers to end, in their order
+  bool was_asked_to_save = false;      // and to leave
   bool has_saved = false;              // all workers succeeded after they were asked to save and to leave
   bool needed_kill = false;            // these signals were not enough for some workers
   KillReason kill_reason = KillReason::grace_over;
@@ -88,6 +89,7 @@ std::string node_of_culprit(const HangNews& hang);
 
 // Returns the cause that this node reports to the coordinator, and through it to the other nodes.
 wire::Cause cause_of(const JobOutcome& outcome);
+// Unless the request ends the job, the job may go on without this node (Cause::may_restart).
 wire::Cause cause_of(const SignalArrived& event);
 // Returns the cause for a second request.
 wire::Cause urgent_cause_of(const SignalArrived& event);

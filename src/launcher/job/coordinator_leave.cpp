@@ -1,0 +1,59 @@
+// Nodes that leave because they were asked to, while the job goes on without them.
+#include <algorithm>
+
+#include "base/exit_code.h"
+#include "launcher/job/coordinator.h"
+
+namespace ddp::launcher {
+
+using wire::Cause;
+
+bool Coordinator::can_do_without(NodeId who) const {
+  // After the end of an attempt, the next one is already counted.
+  const bool is_next_counted = phase_ == Phase::gathering || phase_ == Phase::pausing;
+  if (who == kOwnNode || options_.max_restarts == 0) return false;
+  if (!is_next_counted && attempt_ >= options_.max_restarts) return false;
+  const auto staying = std::ranges::count_if(
+      roster_.all(), [&](const auto& entry) { return entry.first != who && !entry.second.leaves.has_value(); });
+  return staying >= options_.nodes.min;
+}
+
+bool Coordinator::can_do_without_leavers() const {
+  const auto staying =
+      std::ranges::count_if(roster_.all(), [](const auto& entry) { return !entry.second.leaves.has_value(); });
+  return !roster_.all().at(kOwnNode).leaves && staying >= options_.nodes.min;
+}
+
+void Coordinator::let_go(NodeId who, const Cause& request, TimePoint now) {
+  Node& node = roster_.at(who);
+  if (!node.leaves || node.leaves->signal == 0) node.leaves = request;
+  node.leaves->node = node.name;
+  node.leaves->may_restart = false;
+  if (phase_ == Phase::gathering || phase_ == Phase::pausing) {
+    tell(LogLevel::warning, "node " + node.name + " has left: " + request.text);
+    dismiss(who);
+    if (phase_ == Phase::gathering) gather_more(now);
+  } else if (phase_ == Phase::running && node.takes_part) {
+    blame(node, {.text = "left: " + request.text, .exit_code = request.exit_code, .may_restart = true}, now);
+  }
+}
+
+void Coordinator::dismiss(NodeId who) {
+  Cause cause = *roster_.at(who).leaves;
+  const bool has_failed = cause.signal == 0 && cause_.has_value();
+  if (has_failed) cause = *cause_;
+  if (has_failed) cause.exit_code = base::kExitSaved;
+  send(who, wire::CoordinatorIsDone{cause});
+  close(who);
+  roster_.remove(who);
+}
+
+void Coordinator::dismiss_leavers() {
+  std::vector<NodeId> leavers;
+  for (const auto& [id, node] : roster_.all()) {
+    if (node.leaves) leavers.push_back(id);
+  }
+  for (const NodeId id : leavers) dismiss(id);
+}
+
+}  // namespace ddp::launcher

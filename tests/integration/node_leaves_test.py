@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""node_leaves_test.py BIN_DIR: tests which nodes may leave an elastic job because their launcher was asked to end."""
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+
+from node_rig import Hosts, Job, run_tests
+
+BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings" / "python"
+# Attempt 0 runs until it is asked to end. Later attempts succeed.
+PROGRAM = "[ $DDP_ATTEMPT = 0 ] && exec sleep 1000; echo attempt $DDP_ATTEMPT: rank $RANK of $WORLD_SIZE"
+OPTIONS = ("--nproc-per-node=1", "--max-restarts=3", "--rdzv-conf=last_call_timeout=2", "--no-collapse", "--tag=")
+# Both ranks save and leave when one of them is asked to, in attempt 0. The flag stands for a reduction.
+SAVES = """
+import os, pathlib, sys, time
+import ddp_board
+folder, attempt = pathlib.Path(sys.argv[1]), os.environ["DDP_ATTEMPT"]
+ddp_board.progress(1, 100000)
+(folder / f"ready{attempt}.{os.environ['RANK']}").touch()
+while attempt == "0" and not (folder / "leave").exists():
+    if ddp_board.should_stop():
+        (folder / "leave").touch()
+    time.sleep(0.02)
+print(f"attempt {attempt}: rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}", flush=True)
+"""
+
+
+def starts(hosts: Hosts, nodes: str, *words: object, options: tuple = ()) -> Job:
+    """Starts node 1 last, so that attempt 0 begins with both nodes."""
+    job = Job(hosts, *OPTIONS, *options, *(words or ("sh", "-c", PROGRAM)), nodes=nodes).start(2)
+    job.until(2, "job_started")
+    return job.start(1).until_all_run()
+
+
+def one_node_leaves_and_the_job_goes_on(hosts: Hosts) -> None:
+    for request in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        job = starts(hosts, "1:2")
+        job.launchers[2].send_signal(request)
+        ends = job.ends()
+        assert ends[2][0] == -request, (request, ends)
+        assert ends[1][0] == 0 and ends[1][1].splitlines() == ["attempt 1: rank 0 of 1"], (request, ends)
+        assert "left: terminated by" in ends[1][2], (request, ends)
+
+
+def the_job_ends_if_it_cannot_go_on(hosts: Hosts) -> None:
+    for nodes, target in (("1:2", 1), ("2:2", 2)):
+        job = starts(hosts, nodes)
+        job.launchers[target].send_signal(signal.SIGTERM)
+        ends = job.ends()
+        for number, (code, _, err) in ends.items():
+            assert code == (-15 if number == target else 143) and "terminated by SIGTERM" in err, (nodes, target, ends)
+
+
+def a_signal_to_all_nodes_ends_the_job(hosts: Hosts) -> None:
+    job = starts(hosts, "1:2")
+    for number in (2, 1):
+        job.launchers[number].send_signal(signal.SIGTERM)
+    ends = job.ends()
+    assert all(code in (-15, 143) and not out for code, out, _ in ends.values()), ends
+
+
+def a_node_that_has_saved_leaves(hosts: Hosts) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "program.py"
+        program.write_text(SAVES)
+        os.environ["PYTHONPATH"] = str(BINDINGS)
+        job = starts(hosts, "1:2", sys.executable, program, folder, options=("--save-grace=60",))
+        while not all((pathlib.Path(folder) / f"ready0.{rank}").exists() for rank in range(2)):
+            job.until_all_run()
+        job.launchers[2].send_signal(signal.SIGTERM)
+        ends = job.ends()
+    assert ends[2][0] == 75 and ends[1][0] == 0, ends
+    assert "attempt 1: rank 0 of 1" in ends[1][1], ends
+
+
+if __name__ == "__main__":
+    with Hosts(2) as rig:
+        run_tests(rig, [one_node_leaves_and_the_job_goes_on, the_job_ends_if_it_cannot_go_on,
+                        a_signal_to_all_nodes_ends_the_job, a_node_that_has_saved_leaves])
