@@ -59,7 +59,7 @@ THIRD_PARTIES = {
     "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h", "launcher/process/clone_launcher.h",
                    "launcher/process/helper.cpp"],
     "boost/process": ["launcher/process/clone_launcher.h"],
-    "zlib.h": ["launcher/report/open_document.cpp"],
+    "zlib.h": ["launcher/report/open_document.cpp", "launcher/report/own_document.cpp"],
     "hwloc": ["launcher/facts/cpu_topology.cpp"],
     "sodium": ["store/store_token.cpp"],
     "elfutils/": ["stack_reader/frame_names.cpp", "stack_reader/process_files.cpp", "stack_reader/unwinder.cpp"],

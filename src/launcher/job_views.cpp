@@ -71,10 +71,7 @@ JobViews::JobViews(JobViewsParts parts)
 
 JobViews::~JobViews() = default;
 
-std::optional<base::Failure> JobViews::begin() {
-  // Of several nodes only the coordinator writes the trace, and it is not known yet which one that is.
-  auto failure = parts_.plan.nodes.several() ? std::nullopt : TraceFile::check(parts_.plan);
-  if (failure) return failure;
+void JobViews::begin() {
   auto server = ViewServer::open(
       parts_.loop, socket_folders(parts_.plan.inherited_environment), ::getppid(),
       {[this] { return snapshot(); }, [this](int rank, const ViewServer::Reply& reply) { take_stacks(rank, reply); },
@@ -94,7 +91,6 @@ std::optional<base::Failure> JobViews::begin() {
                 "--live shows no ranks, because the output is no terminal whose cursor can be moved. Use ddplaunch top "
                 "at another terminal."});
   }
-  return std::nullopt;
 }
 
 JobObserver JobViews::before(JobObserver next) {

@@ -40,8 +40,8 @@ class JobViews : public RankSink {
   explicit JobViews(JobViewsParts parts);
   ~JobViews() override;
 
-  // Opens the trace, and begins to serve views in other processes. Returns why the trace could not be written.
-  std::optional<base::Failure> begin();
+  // Begins to serve views in other processes.
+  void begin();
   // Sets the driver of the job, for stacks and spare nodes. It is used until end().
   void set_driver(JobDriver& driver) { driver_ = &driver; }
 

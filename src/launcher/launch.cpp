@@ -139,9 +139,8 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     return make_watchdog(
         {loop, *processes, output, shared.plan, exchange, reporter.observer().log, std::move(news), &views}, placement);
   };
-  auto failure = views.begin();
-  if (!failure) failure = reporter.begin();
-  if (failure) {
+  views.begin();
+  if (const auto failure = reporter.begin()) {
     log.write_last({LogLevel::error, LogSource::launcher, failure->message});
   } else {
     JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, views.before(reporter.observer()),

@@ -384,6 +384,8 @@ def a_launcher_that_fails(folder: pathlib.Path) -> None:
 
 def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
     os.mkfifo(folder / "fifo")
+    (folder / "train.py").write_text("import torch\n")
+    (folder / "link.gz").symlink_to("train.py")
     marker = folder / "started"
     refused = {
         "--event-log=no/log": "cannot write --event-log=no/log: No such file or directory",
@@ -392,6 +394,10 @@ def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
         "--event-log=/dev/full": "cannot write --event-log=/dev/full: No space left on device",
         "--summary=no/s": "cannot write --summary=no/s: No such file or directory",
         "--summary=.": "cannot write --summary=.: Is a directory",
+        "--summary=train.py": "--summary=train.py would overwrite a file that is not a summary of ddplaunch",
+        "--report=train.py": "--report=train.py would overwrite a file that is not a report of ddplaunch",
+        "--trace=train.py": "--trace=train.py would overwrite a file that is not a trace of ddplaunch",
+        "--trace=link.gz": "--trace=link.gz would overwrite a file that is not a trace of ddplaunch",
         "--event-log=x --summary=x": "--summary=x would overwrite the file of --event-log",
         "--event-log=x --report=./x": "--report=./x would overwrite the file of --event-log",
         "--report=y --trace=y": "--trace=y would overwrite the file of --report",
@@ -402,6 +408,17 @@ def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
         assert result.returncode == 125 and message in result.stderr, (words, result)
         assert result.stderr.count("\n") == 1, result.stderr
         assert not marker.exists(), words
+    assert (folder / "train.py").read_text() == "import torch\n"
+    # A job replaces the documents of another one, but not a file that its own program has written meanwhile.
+    documents = ["--summary=s.json", "--report=r.html", "--trace=t.json", "--trace=t.json.gz"]
+    for _ in range(2):
+        for words in documents:
+            result = subprocess.run([DDPLAUNCH, "-q", words, "true"], cwd=folder, capture_output=True, text=True)
+            assert result.returncode == 0 and not result.stderr, (words, result)
+    result = subprocess.run([DDPLAUNCH, "-q", "--summary=new", "sh", "-c", "echo results > new"], cwd=folder,
+                            capture_output=True, text=True)
+    assert result.returncode == 0 and "is not a summary of ddplaunch" in result.stderr, result
+    assert (folder / "new").read_text() == "results\n"
     # These errors show only at the end of the job, whose exit code must not change.
     for words, message in {"--summary=/dev/full": "No space left", "--summary=fifo": "no process reads it"}.items():
         result = subprocess.run([DDPLAUNCH, "-q", words, "sh", "-c", "exit 0"], cwd=folder, capture_output=True, text=True)

@@ -21,6 +21,7 @@
 #include "launcher/report/html/html_report.h"
 #include "launcher/report/job_json.h"
 #include "launcher/report/straggler_report.h"
+#include "launcher/report/trace_file.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -76,13 +77,17 @@ std::optional<base::Failure> JobReporter::begin() {
                             OutputFile{"--report", plan_.report_file}, OutputFile{"--trace", plan_.trace_file}};
   if (auto failure = check_distinct(files)) return failure;
   if (!summary.empty()) {
-    if (auto failure = check_report(summary, "--summary=" + summary)) return failure;
+    if (auto failure = check_report(summary, "--summary=" + summary, Document::summary)) return failure;
   }
   std::error_code error;
   const std::string directory = std::filesystem::current_path(error).string();
   const std::string& report = plan_.report_file;
   if (!report.empty()) {
-    if (auto failure = check_report(report, "--report=" + report)) return failure;
+    if (auto failure = check_report(report, "--report=" + report, Document::report)) return failure;
+  }
+  // Of several nodes only the coordinator writes the trace, and it is not known yet which one that is.
+  if (!plan_.nodes.several()) {
+    if (auto failure = TraceFile::check(plan_)) return failure;
   }
   const std::string line = job_started_line(plan_, {log_directory(), directory, describe_system()}, wall_now());
   if (!report.empty()) memory_.add(line);
@@ -127,7 +132,7 @@ void JobReporter::write_event(const std::string& line) {
 void JobReporter::write_html_report() {
   const std::string& file = plan_.report_file;
   if (file.empty() || placement_.node_rank != 0) return;
-  if (const auto failure = write_report(file, html_report(memory_.lines()), "--report=" + file)) {
+  if (const auto failure = write_report(file, html_report(memory_.lines()), "--report=" + file, Document::report)) {
     say_last(LogLevel::error, failure->message);
   }
 }
@@ -190,7 +195,7 @@ std::vector<std::string> JobReporter::tell(const HangNews& news) {
   }
   if (news.kind == HangNews::Kind::stalled || news.evidence.stacks.empty() || directory_.temporary()) return text;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
-  const auto failure = write_report(file, dump_document(plan_, placement_, news, wall_now()), file);
+  const auto failure = write_report(file, dump_document(plan_, placement_, news, wall_now()), file, Document::any);
   say({failure ? LogLevel::warning : level, LogSource::hangs,
        failure ? failure->message : "  the stacks of all threads of all ranks are in " + file});
   return text;
@@ -276,7 +281,7 @@ void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::st
   if (plan_.summary_file.empty()) return;
   const SummaryInput input{plan_, outcome, end, log_directory(), evidence_, text_};
   const std::string& file = plan_.summary_file;
-  if (const auto failure = write_report(file, summary_document(input), "--summary=" + file)) {
+  if (const auto failure = write_report(file, summary_document(input), "--summary=" + file, Document::summary)) {
     say_last(LogLevel::error, failure->message);
   }
 }
@@ -294,7 +299,7 @@ std::optional<base::Failure> JobReporter::pass_error_upwards(const JobOutcome& o
   }
   const std::string message = text_.empty() ? describe_failure(outcome) : text_.front();
   return write_report(*path, error_record_document(message, evidence_.last_lines, exit_code, wall_now()),
-                      std::string(wire::env::kErrorFile) + "=" + *path);
+                      std::string(wire::env::kErrorFile) + "=" + *path, Document::any);
 }
 
 }  // namespace ddp::launcher

@@ -121,7 +121,8 @@ int run_report_command(const ReportOptions& options, Log& log, const std::functi
   }
   const std::string html = html_report(*run);
   if (options.output == "-") return print(html);
-  if (const auto failure = write_report(options.output, html, options.output)) return fail(failure->message);
+  if (const auto failure = write_report(options.output, html, options.output, Document::report))
+    return fail(failure->message);
   log.write({LogLevel::info, LogSource::launcher, "the report is in " + options.output});
   return 0;
 }

@@ -38,6 +38,22 @@ struct Target {
   bool is_replaced() const { return !own && !is_unusable && (!exists || S_ISREG(status.st_mode)); }
 };
 
+// Returns why the file that is there must not be replaced.
+std::optional<base::Failure> protect(const Target& target, Document document, const std::string& what) {
+  if (document == Document::any || !target.exists || target.own || !S_ISREG(target.status.st_mode)) return std::nullopt;
+  std::string head(kDocumentHead, '\0');
+  const base::UniqueFd file(
+      base::uninterrupted([&] { return ::open(target.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }));
+  const ssize_t size =
+      file ? base::uninterrupted([&] { return ::pread(file.get(), head.data(), head.size(), 0); }) : -1;
+  if (size >= 0 && is_own_document(document, std::string_view(head).substr(0, static_cast<std::size_t>(size)))) {
+    return std::nullopt;
+  }
+  return base::Failure{what + " would overwrite a file that " +
+                       (size < 0 ? "cannot be read" : "is not " + name_of(document) + " of ddplaunch") +
+                       ". Use another name, or remove the file."};
+}
+
 // Draft is a temporary file that becomes the report or is removed.
 class Draft {
  public:
@@ -101,8 +117,10 @@ std::optional<base::Failure> check_distinct(std::span<const OutputFile> files) {
   return std::nullopt;
 }
 
-std::optional<base::Failure> write_report(const std::string& path, const std::string& text, const std::string& what) {
+std::optional<base::Failure> write_report(const std::string& path, const std::string& text, const std::string& what,
+                                          Document document) {
   Target target(path);
+  if (auto failure = protect(target, document, what)) return failure;
   if (target.is_replaced()) {
     Draft draft(target);
     const bool done = draft.exists() && draft.write_and_close(text) && draft.replace();
@@ -113,9 +131,10 @@ std::optional<base::Failure> write_report(const std::string& path, const std::st
   return write_failure(what);
 }
 
-std::optional<base::Failure> check_report(const std::string& path, const std::string& what) {
+std::optional<base::Failure> check_report(const std::string& path, const std::string& what, Document document) {
   const Target target(path);
   if (target.own) return std::nullopt;
+  if (auto failure = protect(target, document, what)) return failure;
   if (target.is_replaced()) return Draft(target).exists() ? std::nullopt : std::optional(write_failure(what));
   // The file is not opened, because closing it would be the end of the file for a FIFO's reader.
   if (S_ISDIR(target.status.st_mode)) {

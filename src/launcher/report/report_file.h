@@ -6,14 +6,17 @@
 #include <string>
 
 #include "base/result.h"
+#include "launcher/report/own_document.h"
 
 namespace ddp::launcher {
 
 // Replaces the file by `text`: readers see either the old file or the whole new one, which has the old one's
 // permissions. Returns the reason if that fails; the old file is then untouched. A symbolic link to a file stays a
 // link. A target that is not a regular file (a FIFO with a reader), or that is the launcher's own output (/dev/stderr),
-// is written to directly. Writing is given up if it accepts nothing for limits::kConsoleStall.
-std::optional<base::Failure> write_report(const std::string& path, const std::string& text, const std::string& what);
+// is written to directly. Writing is given up if it accepts nothing for limits::kConsoleStall. A regular file that is
+// not such a document stays as it is.
+std::optional<base::Failure> write_report(const std::string& path, const std::string& text, const std::string& what,
+                                          Document document);
 
 struct OutputFile {
   std::string option;  // such as "--report"
@@ -27,6 +30,6 @@ std::optional<base::Failure> check_distinct(std::span<const OutputFile> files);
 
 // Returns why write_report() could not do that now, as far as this can be known without doing it. Leaves nothing
 // behind.
-std::optional<base::Failure> check_report(const std::string& path, const std::string& what);
+std::optional<base::Failure> check_report(const std::string& path, const std::string& what, Document document);
 
 }  // namespace ddp::launcher

@@ -68,7 +68,7 @@ struct MarkOf {
 }  // namespace
 
 std::optional<base::Failure> TraceFile::check(const LaunchPlan& plan) {
-  return plan.trace_file.empty() ? std::nullopt : check_report(plan.trace_file, option_of(plan));
+  return plan.trace_file.empty() ? std::nullopt : check_report(plan.trace_file, option_of(plan), Document::trace);
 }
 
 TraceFile::TraceFile(const LaunchPlan& plan, const std::string& started, Warn warn, std::uint64_t most_bytes)
@@ -78,7 +78,10 @@ TraceFile::TraceFile(const LaunchPlan& plan, const std::string& started, Warn wa
       trace_(
           {DDP_VERSION_STRING, plan.run_id, plan.what, started, monotonic_now(), plan.recording == Recording::steps}),
       written_at_(monotonic_now()) {
-  auto file = OpenDocument::open(plan.trace_file, what_);
+  // The file may be another one than when the job was checked, because the nodes may have met long after that.
+  const auto refused = check(plan);
+  auto file =
+      refused ? base::Result<std::unique_ptr<OpenDocument>>(*refused) : OpenDocument::open(plan.trace_file, what_);
   if (!file) {
     warn_(file.error().message + " The job continues without it.");
     return;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "launcher/report/html/html_sections.h"
 #include "launcher/report/html/html_text.h"
+#include "launcher/report/own_document.h"
 #include "launcher/view/strip_text.h"
 
 namespace ddp::launcher {
@@ -74,7 +75,8 @@ std::string script_data(const RunRecord& run) {
 }
 
 std::string page(const std::string& title, const std::string& body, const std::string& data) {
-  return "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+  return "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n" + std::string(kReportMark) +
+         "\n"
          "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'; script-src "
          "'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n"
          "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<meta name=color-scheme "

@@ -29,12 +29,12 @@ void put(const std::string& path, const std::string& text) {
 }
 
 std::string why_not(const std::string& path, const std::string& text = "new") {
-  const auto failure = write_report(path, text, "--summary=" + path);
+  const auto failure = write_report(path, text, "--summary=" + path, Document::any);
   return failure ? failure->message : "";
 }
 
 std::string what_stands_against(const std::string& path) {
-  const auto failure = check_report(path, "--summary=" + path);
+  const auto failure = check_report(path, "--summary=" + path, Document::any);
   return failure ? failure->message : "";
 }
 
@@ -58,6 +58,30 @@ TEST_CASE("a report appears and replaces an older one as a whole") {
   CHECK(std::string(std::istreambuf_iterator<char>(reader), {}) == "one");
   CHECK(contents(path) == "two");
   CHECK(entries(directory.path()) == 1);
+}
+
+TEST_CASE("a file of the user is not replaced, also by a link, before and after the job") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/train.py";
+  const std::string link = directory.path() + "/summary.json";
+  std::ofstream(path) << "import torch\n";
+  fs::create_symlink(path, link);
+  for (const std::string& name : {path, link}) {
+    const std::string what = "--summary=" + name;
+    for (const auto& failure :
+         {check_report(name, what, Document::summary), write_report(name, "new", what, Document::summary)}) {
+      REQUIRE(failure);
+      CHECK(failure->message == what +
+                                    " would overwrite a file that is not a summary of ddplaunch. Use another name, or "
+                                    "remove the file.");
+    }
+  }
+  CHECK(contents(path) == "import torch\n");
+  CHECK(fs::is_symlink(link));
+  CHECK_FALSE(check_report("/dev/null", "--summary", Document::summary));
+  std::ofstream(path, std::ios::trunc).close();  // nothing is lost with an empty file
+  CHECK_FALSE(write_report(link, "new", "--summary", Document::summary));
+  CHECK(contents(path) == "new");
 }
 
 TEST_CASE("a report keeps the permissions of the one it replaces and follows a link") {
@@ -155,7 +179,8 @@ TEST_CASE("symbolic links that go in a circle are not replaced") {
   const std::string path = directory.path() + "/circle";
   std::filesystem::create_symlink("circle", path);
   const std::string expected = "cannot write --summary: Too many levels of symbolic links";
-  for (const auto& failure : {check_report(path, "--summary"), write_report(path, "text", "--summary")}) {
+  for (const auto& failure :
+       {check_report(path, "--summary", Document::any), write_report(path, "text", "--summary", Document::any)}) {
     REQUIRE(failure);
     CHECK_THAT(failure->message, Catch::StartsWith(expected));
   }
