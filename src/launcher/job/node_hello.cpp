@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "base/printable.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
@@ -107,7 +108,7 @@ wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   hello.monotonic = nanoseconds(std::chrono::steady_clock::now());
   hello.time_of_day = nanoseconds(std::chrono::system_clock::now());
   hello.alike["ddplaunch's version"] = DDP_VERSION_STRING;
-  hello.alike["the program's arguments"] = comparable(base::join(plan.arguments, " "));
+  hello.alike["the program's arguments"] = comparable(base::join(base::without_secrets(plan.arguments), " "));
   for (const char* library : {"libcuda.so.1", "libnccl.so.2"}) {
     hello.alike[library] = comparable(library_version(library, plan.inherited_environment));
   }

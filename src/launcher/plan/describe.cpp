@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/printable.h"
+#include "base/secrets.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/plan/launch_plan.h"
@@ -27,9 +28,10 @@ std::string row(const std::string& label, const std::string& value) {
 
 std::string argument_list(const LaunchPlan& plan) {
   std::vector<std::string> words;
-  for (std::size_t i = 1; i < plan.arguments.size(); ++i) {
+  const std::vector<std::string> arguments = base::without_secrets(plan.arguments);
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
     if (plan.local_rank_argument && i == plan.local_rank_argument_at) words.emplace_back("--local_rank=N");
-    words.push_back(base::shell_quoted(plan.arguments[i]));
+    words.push_back(base::shell_quoted(arguments[i]));
   }
   if (plan.local_rank_argument && plan.local_rank_argument_at == plan.arguments.size()) {
     words.emplace_back("--local_rank=N");
@@ -154,7 +156,7 @@ std::string environment_rows(const LaunchPlan& plan) {
   std::string text;
   for (const auto& [name, value] : first) {
     if (differing.contains(name)) continue;
-    text += row(text.empty() ? "environment" : "", name + "=" + base::shell_quoted(value));
+    text += row(text.empty() ? "environment" : "", name + "=" + base::shell_quoted(base::without_secrets(name, value)));
   }
   const std::vector<std::string> names(differing.begin(), differing.end());
   return text + row("", "set at the start or for each worker: " + base::join(names, ", "));
@@ -173,7 +175,7 @@ OrderedJson environment(const LaunchPlan& plan, int local_rank) {
   const Placement placement = known_placement(plan);
   OrderedJson variables = OrderedJson::object();
   for (const auto& [name, value] : worker_variables(plan, placement, {.local_rank = local_rank}))
-    variables[name] = value;
+    variables[name] = base::without_secrets(name, value);
   for (const std::string& name : variables_of_the_start(plan)) {
     if (variables.contains(name)) variables[name] = nullptr;
   }
@@ -213,7 +215,7 @@ OrderedJson store_json(const StorePlan& plan) {
 OrderedJson command(const LaunchPlan& plan) {
   const OrderedJson at = plan.local_rank_argument ? OrderedJson(plan.local_rank_argument_at) : OrderedJson(nullptr);
   return {{"program", plan.program},
-          {"arguments", plan.arguments},
+          {"arguments", base::without_secrets(plan.arguments)},
           {"local_rank_macro", plan.local_rank_macro},
           {"local_rank_argument_at", at}};
 }

@@ -7,6 +7,7 @@
 
 #include "base/exit_code.h"
 #include "base/printable.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "launcher/plan/cluster_options.h"
 #include "launcher/plan/output_plan.h"
@@ -222,7 +223,8 @@ std::string describe(const HostPlan& plan) {
   for (const HostStart& start : plan.starts) {
     text += "\n" + base::printable(start.host) + "\n";
     text += "  ssh        " + base::printable(base::join(quoted_words(ssh_command(start)), " ")) + "\n";
-    text += "  there      " + base::printable(base::join(quoted_words(start.request.words), " ")) + "\n";
+    text += "  there      " +
+            base::printable(base::join(quoted_words(base::without_secrets(start.request.words)), " ")) + "\n";
   }
   return text;
 }
@@ -231,11 +233,12 @@ std::string describe_json(const HostPlan& plan) {
   using OrderedJson = nlohmann::ordered_json;
   OrderedJson hosts = OrderedJson::array();
   for (const HostStart& start : plan.starts) {
-    hosts.push_back(OrderedJson{{"host", start.host}, {"ssh", ssh_command(start)}, {"words", start.request.words}});
+    hosts.push_back(OrderedJson{
+        {"host", start.host}, {"ssh", ssh_command(start)}, {"words", base::without_secrets(start.request.words)}});
   }
   const LaunchRequest& request = plan.starts.front().request;
   const OrderedJson json{{"directory", request.directory},
-                         {"environment", request.environment},
+                         {"environment", base::without_secrets(request.environment)},
                          {"has_token", !request.token.empty()},
                          {"hosts", hosts}};
   return json.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";

@@ -7,6 +7,7 @@
 #include <array>
 #include <ctime>
 
+#include "base/secrets.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/report/shared_variables.h"
@@ -204,10 +205,10 @@ std::string job_started_line(const LaunchPlan& plan, const StartPlace& place, Wa
   json["schema"] = kSchema;
   json["version"] = DDP_VERSION_STRING;
   json["program"] = plan.program;
-  json["arguments"] = plan.arguments;
+  json["arguments"] = base::without_secrets(plan.arguments);
   json["workers"] = plan.workers;
   json["max_restarts"] = plan.max_restarts;
-  json["command_line"] = without_secrets(plan.command_line);
+  json["command_line"] = base::without_secrets(plan.command_line);
   json["variables"] = shared_variables(plan.inherited_environment);
   json["nodes"] = plan.nodes.asked;
   json["recording"] = name_of(plan.recording);
@@ -285,7 +286,7 @@ std::string summary_document(const SummaryInput& input) {
                       {"run_id", input.plan.run_id},
                       {"node", node_at_end(input.plan, end)},
                       {"program", input.plan.program},
-                      {"arguments", input.plan.arguments},
+                      {"arguments", base::without_secrets(input.plan.arguments)},
                       {"workers", input.plan.workers},
                       {"exit_code", end.exit_code},
                       {"attempts", end.attempts}};

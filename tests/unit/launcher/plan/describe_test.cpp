@@ -79,3 +79,15 @@ TEST_CASE("a name that is no UTF-8 can be shown as JSON") {
   situation.options.command = {"./train", "\xff\xfe"};
   CHECK(describe_json(situation.plan()).find("\\ufffd\\ufffd") != std::string::npos);
 }
+
+TEST_CASE("the plan is shown without secrets, which the workers still get") {
+  Situation situation;
+  situation.options.command = {"./train", "--auth", "abc", "https://u:abc@host/x", "--lr=1"};
+  const LaunchPlan plan = situation.plan();
+  for (const std::string& text : {describe(plan), describe_json(plan)}) {
+    CHECK(text.find("abc") == std::string::npos);
+    CHECK(text.find("https://u:***@host/x") != std::string::npos);
+    CHECK(text.find("--lr=1") != std::string::npos);
+  }
+  CHECK(plan.arguments == situation.options.command);
+}
