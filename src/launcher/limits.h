@@ -17,6 +17,11 @@ inline constexpr std::uint64_t kDescriptorsPerWorker = 8;  // descriptors of the
 inline constexpr int kOomScoreRaise = 100;                 // the kernel kills workers before the launcher
 inline constexpr auto kDefaultGrace = 5s;                  // time from SIGTERM to SIGKILL
 inline constexpr auto kExitNote = 1min;  // time until a note, if ranks run after another exited with 0
+// These limits are for ranks that wait for others in the store.
+inline constexpr auto kStoreWaitNote = 30s;  // a wait of this time is reported
+inline constexpr auto kStoreWaitLook = 5s;   // time between two looks; shorter waits are not seen
+inline constexpr auto kStoreWaitGap = 12s;   // a wait that begins again after this time is another one
+inline constexpr int kStoreWaitReports = 5;  // most reports of an attempt
 // These limits are for log lines about launchers that do not belong to the job.
 inline constexpr std::size_t kShownName = 80;       // most bytes of a name
 inline constexpr std::size_t kShownReason = 500;    // most bytes of a reason

@@ -84,3 +84,10 @@ with tempfile.TemporaryDirectory() as folder:
         else:
             assert any("py-spy: not found" in reason for reason in stacks[1]["missing"]), stacks[1]
         print(f"{how}: {code}, culprits {culprits}, stacks by {stacks[1]['source'] or 'nothing'}")
+    script.write_text("import os, time\nimport torch.distributed as dist\n"
+                      "if os.environ['RANK'] == '1':\n    time.sleep(1000)\ndist.init_process_group('gloo')\n")
+    run = run_job([sys.argv[1], "--nproc-per-node=3", "--hang-timeout=16", "--no-python", PYTHON, script])
+    assert run.returncode == 124, (run.returncode, run.stdout, run.stderr)
+    assert "note: ranks 0, 2 have waited in " in run.stderr, run.stderr
+    assert "rank 1 is not connected to the store" in run.stderr, run.stderr
+    print("a rank that never calls init_process_group: ok")

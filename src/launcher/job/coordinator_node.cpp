@@ -1,9 +1,11 @@
 #include "launcher/job/coordinator_node.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/job/node_hello.h"
 #include "launcher/job/store_listener.h"
+#include "launcher/limits.h"
 #include "launcher/plan/rendezvous_plan.h"
 #include "net/address.h"
 
@@ -11,9 +13,20 @@ namespace ddp::launcher {
 
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+// The note comes before the end of the job.
+std::chrono::nanoseconds time_to_note(const HangPlan& hang) {
+  const std::chrono::nanoseconds usual = limits::kStoreWaitNote;
+  return hang.timeout ? std::min<std::chrono::nanoseconds>(usual, *hang.timeout / 2) : usual;
+}
+
+}  // namespace
+
 CoordinatorNode::CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
     : Node(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
-      coordinator_({plan.nodes, plan.max_restarts, plan.exit_timeout}, make_node_hello(plan), Clock::now()) {}
+      coordinator_({plan.nodes, plan.max_restarts, plan.exit_timeout}, make_node_hello(plan), Clock::now()),
+      store_waits_(time_to_note(plan.hang)) {}
 
 std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
   store::StoreServerOptions options;
@@ -45,7 +58,16 @@ std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
                   "the store listens on " + net::host_and_port(server_->address(), server_->port())});
   watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
   timer_ = loop_.at(Clock::now(), [this] { act_as_coordinator(coordinator_.begin(Clock::now())); });
+  if (!plan_.hang.is_off()) look_for_waits();
   return std::nullopt;
+}
+
+void CoordinatorNode::look_for_waits() {
+  const auto now = Clock::now();
+  for (const std::string& sentence : store_waits_.add(server_->long_waits(limits::kStoreWaitLook), now)) {
+    callbacks_.log({LogLevel::note, LogSource::hangs, sentence});
+  }
+  waits_timer_ = loop_.at(now + limits::kStoreWaitLook, [this] { look_for_waits(); });
 }
 
 void CoordinatorNode::tell_of_rejection(const std::string& peer, const std::string& reason) {

@@ -9,6 +9,7 @@
 
 #include "launcher/job/coordinator.h"
 #include "launcher/job/node.h"
+#include "launcher/job/store_waits.h"
 #include "store/server/store_server.h"
 
 namespace ddp::launcher {
@@ -38,12 +39,14 @@ class CoordinatorNode : public Node {
 
  private:
   void tell_of_rejection(const std::string& peer, const std::string& reason);
+  void look_for_waits();
   void hear(store::ConnectionId from, const std::string& peer, const std::string& bytes);
   void act_as_coordinator(std::vector<CoordinatorAction> actions);
   void carry_out(const SendToNode& action);
   void carry_out(const CloseNode& action) { server_->close_control(action.who); }
   void carry_out(const EmptyStore&) {
     server_->forget_all();
+    store_waits_.clear();
     callbacks_.log({LogLevel::debug, LogSource::store, "the store is empty, and an attempt begins"});
   }
   void carry_out(const PassOn& action) {
@@ -56,6 +59,8 @@ class CoordinatorNode : public Node {
   std::unique_ptr<store::StoreServer> server_;
   std::unique_ptr<net::Watch> watch_;
   std::unique_ptr<net::Watch> timer_;
+  StoreWaits store_waits_;
+  std::unique_ptr<net::Watch> waits_timer_;
   std::chrono::steady_clock::time_point rings_at_;
   std::string last_peer_;
   std::string last_rejection_;  // host and reason of the last rejection

@@ -6,6 +6,12 @@
 
 namespace ddp::store {
 
+std::vector<const ServedClient*> all_of(const Clients& clients) {
+  std::vector<const ServedClient*> all;
+  for (const auto& [id, client] : clients) all.push_back(client.get());
+  return all;
+}
+
 void introduce_ranks(Clients& clients, Gatekeeper& gatekeeper,
                      const std::function<std::vector<RankedSocket>()>& sockets, StoreTable& table) {
   std::unordered_map<std::uint64_t, ConnectionId> unknown;

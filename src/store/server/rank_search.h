@@ -16,6 +16,8 @@ namespace ddp::store {
 
 using Clients = std::unordered_map<ConnectionId, std::unique_ptr<ServedClient>>;
 
+std::vector<const ServedClient*> all_of(const Clients& clients);
+
 // Adds the ranks that are found to the table. Each client is searched for at most limits::kStoreNamingTries times.
 void introduce_ranks(Clients& clients, Gatekeeper& gatekeeper,
                      const std::function<std::vector<RankedSocket>()>& sockets, StoreTable& table);

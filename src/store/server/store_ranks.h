@@ -28,6 +28,14 @@ struct WhoWaits {
   std::string absent;     // ranks of the world without a connection
 };
 
+// Describes the clients that wait for the same key.
+struct LongWait {
+  std::string key;           // of each wait, the first of the missing keys by name
+  std::int64_t clients = 0;  // number of clients
+  TimePoint since;           // when the first of them began
+  WhoWaits who;
+};
+
 class StoreRanks {
  public:
   void hello(ConnectionId connection, StoreRank rank) { ranks_[connection] = std::move(rank); }

@@ -1,6 +1,9 @@
 #include "store/server/store_report_builder.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include "base/text.h"
 #include "store/limits.h"
@@ -64,6 +67,25 @@ wire::StoreReport build_report(const StoreTable& table, std::span<const ServedCl
   });
   if (report.clients.size() > limits::kStoreReportClients) report.clients.resize(limits::kStoreReportClients);
   return report;
+}
+
+std::vector<LongWait> build_long_waits(const StoreTable& table, std::span<const ServedClient* const> clients,
+                                       TimePoint before) {
+  std::map<std::string, LongWait> by_key;
+  for (const ServedClient* client : clients) {
+    const auto wait = table.wait_of(client->id());
+    if (!wait || wait->since > before) continue;
+    LongWait& entry =
+        by_key.try_emplace(wait->keys.front(), LongWait{wait->keys.front(), 0, wait->since, {}}).first->second;
+    ++entry.clients;
+    entry.since = std::min(entry.since, wait->since);
+  }
+  std::vector<LongWait> waits;
+  for (auto& [key, entry] : by_key) waits.push_back(std::move(entry));
+  std::ranges::stable_sort(waits, {}, &LongWait::since);
+  if (waits.size() > limits::kStoreNamedKeys) waits.resize(limits::kStoreNamedKeys);
+  for (LongWait& entry : waits) entry.who = table.who_waits({entry.key});
+  return waits;
 }
 
 std::string describe_given_up(const StoreTable& table, const ServedClient& session, const StoreWait& wait,

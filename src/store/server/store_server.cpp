@@ -95,10 +95,11 @@ class Server : public StoreServer {
     table_ = StoreTable(options_.limits, base::random64() | 1);
   }
 
-  wire::StoreReport report() const override {
-    std::vector<const ServedClient*> sessions;
-    for (const auto& [id, session] : sessions_) sessions.push_back(session.get());
-    return build_report(table_, sessions, TimePoint::clock::now());
+  wire::StoreReport report() const override { return build_report(table_, all_of(sessions_), TimePoint::clock::now()); }
+
+  std::vector<LongWait> long_waits(std::chrono::milliseconds least) override {
+    if (table_.waiting_connections() > 0) look_for_ranks();
+    return build_long_waits(table_, all_of(sessions_), TimePoint::clock::now() - least);
   }
 
  private:

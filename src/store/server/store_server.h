@@ -82,6 +82,10 @@ class StoreServer {
   virtual void forget_all() = 0;
 
   virtual wire::StoreReport report() const = 0;
+
+  // Returns the waits that have lasted for at least that long, the longest first. Names at most limits::kStoreNamedKeys
+  // keys.
+  virtual std::vector<LongWait> long_waits(std::chrono::milliseconds least) = 0;
 };
 
 }  // namespace ddp::store

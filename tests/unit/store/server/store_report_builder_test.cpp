@@ -54,3 +54,25 @@ TEST_CASE("a report lists those that wait first, the longest wait at the top") {
   CHECK(report.clients[2].peer == "a");
   CHECK(report.clients[2].connected_ms == 3000);
 }
+
+TEST_CASE("long waits are listed by key, the longest first, with all ranks") {
+  StoreTable table;
+  const TimePoint start{};
+  const ServedClient sessions[] = {
+      {kAnna, {}, "a", {}, start}, {kBert, {}, "b", {}, start}, {kCarl, {}, "c", {}, start}};
+  const std::vector<const ServedClient*> all = {&sessions[0], &sessions[1], &sessions[2]};
+  table.apply(kAnna, hello(0, 4, "node0:1"));
+  table.apply(kBert, hello(1, 4, "node0:2"));
+  table.apply(kCarl, wait({"/new"}), start + seconds(9));
+  CHECK(build_long_waits(table, all, start + seconds(8)).empty());
+  table.apply(kAnna, wait({"/k"}), start + seconds(2));
+  table.apply(kBert, wait({"/k", "/l"}), start + seconds(1));
+  const auto waits = build_long_waits(table, all, start + seconds(8));
+  REQUIRE(waits.size() == 1);
+  CHECK(waits.front().key == "/k");
+  CHECK(waits.front().clients == 2);
+  CHECK(waits.front().since == start + seconds(1));
+  CHECK(waits.front().who.waiting == "0, 1");
+  CHECK(waits.front().who.absent == "2, 3");
+  CHECK(build_long_waits(table, all, start + seconds(9)).size() == 2);
+}

@@ -265,3 +265,22 @@ TEST_CASE("an address that is none of this machine is refused") {
   CHECK_THAT(nonsense.error().message, Catch::Contains("node0:0") && Catch::Contains("not an IP address"));
   CHECK_FALSE(StoreServer::listen("192.0.2.1", 0, {}));
 }
+
+TEST_CASE("long waits name the ranks of clients") {
+  StoreServerOptions options;
+  options.ranked_sockets = [] { return std::vector<ddp::store::RankedSocket>(); };
+  RunningStore store(options);
+  RawPeer waits = current_client(store.port());
+  RawPeer other = current_client(store.port());
+  waits.says(encode(hello(1, 2, "node0:1"))).hears_bytes(8);
+  waits.says(encode(wait({"/k"})));
+  other.says(encode(ping(1))).hears(echo_of(1));
+  std::vector<ddp::store::LongWait> found;
+  REQUIRE(eventually([&] {
+    store.with([&](StoreServer& server) { found = server.long_waits(std::chrono::milliseconds(0)); });
+    return !found.empty();
+  }));
+  CHECK(found.front().key == "/k");
+  CHECK(found.front().who.waiting == "1");
+  store.with([&](StoreServer& server) { CHECK(server.long_waits(std::chrono::hours(1)).empty()); });
+}
