@@ -121,6 +121,11 @@ struct AskToSave {
   friend bool operator==(const AskToSave&, const AskToSave&) = default;
 };
 
+// Reports what the ranks of this node do, with their stacks, as if the user had asked for it.
+struct ReportState {
+  friend bool operator==(const ReportState&, const ReportState&) = default;
+};
+
 // Reports that a user has asked a second time, so that the other nodes stop waiting too.
 struct ReportUrgency {
   friend bool operator==(const ReportUrgency&, const ReportUrgency&) = default;
@@ -131,6 +136,6 @@ struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };
 
-using Action = std::variant<SendSignal, Tell, AskToSave, ReportCause, ReportUrgency, Finish>;
+using Action = std::variant<SendSignal, Tell, ReportState, AskToSave, ReportCause, ReportUrgency, Finish>;
 
 }  // namespace ddp::launcher

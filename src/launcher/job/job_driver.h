@@ -129,6 +129,9 @@ class JobDriver {
   void step(const Event& event);
   void carry_out(const SendSignal& action);
   void carry_out(const Tell& action) { parts_.observer.log(action.line); }
+  void carry_out(const ReportState&) {
+    if (parts_.plan.log.level <= LogLevel::note) watchdog_->asked();
+  }
   void carry_out(const ReportUrgency&) { nodes_->failed(urgent_cause_of(*request_)); }
   void carry_out(const ReportCause&);
   void carry_out(const AskToSave&) { parts_.workers.request_stop(); }

@@ -163,6 +163,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   if (note_at_ && now >= *note_at_) {
     note_at_.reset();
     actions.emplace_back(Tell{{LogLevel::note, LogSource::job, describe_early_ends()}});
+    actions.emplace_back(ReportState{});
   }
   if (save_until_ && now >= *save_until_) {
     const bool ends = base::contains(options_.ending_signals, save_request_->signal);

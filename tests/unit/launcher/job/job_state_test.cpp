@@ -254,6 +254,17 @@ TEST_CASE("without an exit timeout ranks that ended long before others are told 
   CHECK(job.exits(0, 0).outcome().status.shell_code() == 0);
 }
 
+TEST_CASE("when ranks still run long after others exited, it is reported what they do") {
+  JobState state({2, 0, 5s, false, {SIGTERM}}, {});
+  for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
+  state.step(WorkerEnded{1, ddp::base::ExitStatus::exited(0), {}, 0, {}, {}, false, false, {}}, {});
+  const auto actions = state.step(AlarmRang{}, TimePoint() + ddp::limits::kExitNote);
+  REQUIRE(actions.size() == 2);
+  CHECK(std::holds_alternative<Tell>(actions[0]));
+  CHECK(std::holds_alternative<ReportState>(actions[1]));
+  CHECK(state.step(AlarmRang{}, TimePoint() + 2 * ddp::limits::kExitNote).empty());
+}
+
 TEST_CASE("a hang that is to end the job does and other news do not") {
   JobState state({2, 0, 5s, false, {SIGTERM}}, {});
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
