@@ -93,7 +93,11 @@ def end(way, seconds, meeting, alone):
         atexit.register(lambda: [][0])
     if way == "destroyed_group":
         dist.destroy_process_group()
-    if way == "forked_child" and os.fork() != 0:
+    if way == "forked_child":
+        if os.fork() == 0:
+            # Without ddplaunch, too, PyTorch waits for ever if Python destroys the group in this process.
+            atexit._run_exitfuncs()
+            os._exit(0)
         os.wait()
 
 
