@@ -114,6 +114,7 @@ class _WorkerServer:
         if KIND == "no_server":
             raise RuntimeError("Error binding to " + path)
         self._server = socketserver.ThreadingUnixStreamServer(path, _Handler)
+        self._server.daemon_threads = True  # Python does not wait for threads of C++ either
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self):
