@@ -31,7 +31,7 @@ struct NodeFacts {
   std::string random_id;                 // ID for a run without a name
   std::string random_uuid;               // UUID for a run without a name, in torchrun's format
   ResourceLimits limits;
-  bool console_is_terminal = false;                    // standard output and standard error are both terminals
+  bool console_is_terminal = false;  // standard output and standard error are both terminals
   StandardInput standard_input = StandardInput::other;
   base::Result<CpuTopology> topology = CpuTopology();  // read only if it is wanted
   // The token comes from the named file or from DDP_AUTH_TOKEN. It is null if neither is given.

@@ -56,7 +56,8 @@ class Command {
     log(LogLevel::info, serving_line(options_, store.port(), base::host_name()));
     if (!options_.port_file.empty()) {
       const std::string text = std::to_string(store.port()) + "\n";
-      const auto failure = write_report(options_.port_file, text, "--port-file=" + options_.port_file, Document::port_file);
+      const auto failure =
+          write_report(options_.port_file, text, "--port-file=" + options_.port_file, Document::port_file);
       if (failure) return fail(failure->message);
     }
     loop.run();
