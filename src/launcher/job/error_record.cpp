@@ -90,13 +90,17 @@ void judge(ErrorRecord& record, const std::vector<PythonException>& chain) {
     return (!is_group || error.is_member) && !tells_of_lost_rank(error);
   });
   const auto lost = std::ranges::find_if(chain, tells_of_lost_rank);
+  if (is_group && own != chain.end()) {
+    record.message = own->message;
+    record.place = own->place;
+  }
   if (lost == chain.end()) {
     if (!record.is_secondary && means(Meaning::timeout, chain.front().text)) record.is_timeout = true;
     return;
   }
   record.is_secondary = !is_group || own == chain.end();
-  if (own == chain.end() || (!is_group && lost < own)) return;
-  record.had_own_error = record.is_secondary;
+  if (own == chain.end() || is_group || lost < own) return;
+  record.had_own_error = true;
   record.message = own->message;
   record.place = own->place;
 }

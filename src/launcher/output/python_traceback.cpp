@@ -72,6 +72,17 @@ std::string plain_place(std::string_view text) {
   return std::string(text.substr(0, end)) + std::string(rest.substr(0, rest.find('(')));
 }
 
+// Reads a place of rich, which may continue on the next line. `begun` is what came before, and is then kept.
+std::string rich_place(std::string_view line, std::string& begun) {
+  const std::string_view part = trimmed(line);
+  const bool is_between_words = part == "in" || part.starts_with("in ") || begun.ends_with(" in");
+  const std::string text = begun + (is_between_words ? " " : "") + std::string(part);
+  std::string place = plain_place(text);
+  if (place.find(" in ") == std::string::npos) place.clear();  // its number may continue, too
+  begun = place.empty() && text.starts_with('/') ? text : "";
+  return place;
+}
+
 // Returns whether the line looks like "ValueError: words" or "KeyboardInterrupt".
 bool names_exception(std::string_view line) {
   const std::string_view name = line.substr(0, line.find(": "));
@@ -109,9 +120,7 @@ std::optional<PythonException> read_exception(std::string_view& rest) {
     if (is_rich && line.starts_with(kSideOfRich)) {
       line.remove_prefix(kSideOfRich.size());
       if (line.ends_with(kSideOfRich)) line.remove_suffix(kSideOfRich.size());
-      const std::string text = wrapped + std::string(trimmed(line));
-      place = plain_place(text);
-      wrapped = place.empty() && text.starts_with('/') ? text : "";
+      place = rich_place(line, wrapped);
     } else if (is_ipython && line.starts_with(kFrameOfIpython)) {
       place = plain_place(line.substr(kFrameOfIpython.size()));
     } else {

@@ -20,16 +20,20 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kMessageLines = 10;
-constexpr std::size_t kMessageBytes = 2000;
+constexpr std::size_t kLineBytes = 2000;
+constexpr const char* kLeftOut = "…";
 constexpr const char* kQuote = "  | ";
 
-// Quotes another program's text, cut to a few lines and made safe for a terminal.
+// Quotes another program's text, cut to a few lines and made safe for a terminal. The first lines name the error, and
+// the last ones are the program's own, so lines in the middle are left out.
 std::vector<std::string> quote(const std::string& message) {
   std::vector<std::string> lines;
-  for (const std::string& line : base::split(message.substr(0, kMessageBytes), '\n')) {
-    if (lines.size() == kMessageLines) break;
-    if (!line.empty()) lines.push_back(kQuote + base::printable(line));
+  for (const std::string& line : base::split(message, '\n')) {
+    if (!line.empty()) lines.push_back(kQuote + base::printable(line.substr(0, kLineBytes)));
   }
+  if (lines.size() <= kMessageLines) return lines;
+  const auto half = static_cast<std::ptrdiff_t>(kMessageLines / 2);
+  *lines.erase(lines.begin() + half, lines.end() - half - 1) = std::string(kQuote) + kLeftOut;
   return lines;
 }
 
@@ -38,8 +42,9 @@ bool contains_all(const std::vector<std::string>& printed, const std::vector<std
     std::string words = line.substr(std::string_view(kQuote).size());
     // The library writes the kind of an error into its record; programs that print what() do not.
     if (words.starts_with("ddp::Error (")) words.erase(0, words.find("): ") + 3);
-    return std::ranges::any_of(printed,
-                               [&](const std::string& other) { return other.find(words) != std::string::npos; });
+    return words == kLeftOut || std::ranges::any_of(printed, [&](const std::string& other) {
+             return other.find(words) != std::string::npos;
+           });
   });
 }
 

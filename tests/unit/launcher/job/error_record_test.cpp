@@ -97,6 +97,9 @@ TEST_CASE("the first exception of a chain decides what the last one means") {
       "    | RuntimeError: [/w/gloo/transport/tcp/pair.cc:5] Broken pipe\n"
       "    +---------------- 2 ----------------\n"
       "    | Traceback (most recent call last):\n    |   File \"a.py\", line 5, in read\n";
+  std::string alike = group;
+  const std::string in_group = "RuntimeError: [/w/gloo/transport/tcp/pair.cc:5] Broken pipe";
+  alike.replace(alike.find(in_group), in_group.size(), "OSError: shard 3 is empty");
   const std::string end = "    +------------------------------------\n";
   const std::string gloo = "    | RuntimeError: [/w/gloo/transport/tcp/pair.cc:5] Connection reset by peer\n";
   struct Case {
@@ -114,6 +117,7 @@ TEST_CASE("the first exception of a chain decides what the last one means") {
       {own + from + own, false, false, "ValueError: bad", "a.py:7 in load"},
       {lost + "the step is repeated\n" + own, false, false, "ValueError: bad", "a.py:7 in load"},
       {group + "    | KeyError: 'a'\n" + end, false, false, "KeyError: 'a'", "a.py:5 in read"},
+      {alike + "    | KeyError: 'a'\n" + end, false, false, "OSError: shard 3 is empty", "a.py:3 in step"},
       {group + gloo + end, true, false, nullptr, "a.py:5 in read"},
   };
   for (const Case& one : cases) {

@@ -79,6 +79,19 @@ TEST_CASE("tracebacks of rich, of IPython and of a data loader's worker are read
        "╰─────────────────────────────────────────────────────╯\n"
        "ValueError: bad sample 17\n",
        "ValueError: bad sample 17", "/home/a/a_very_long_path/with/a/folder/data.py:7 in load"},
+      {"╭───── Traceback (most recent call last) ─────╮\n"
+       "│ /home/a/a_long_path/failures.py:2 │\n"
+       "│ 11 in fail                        │\n"
+       "╰───────────────────────────────────╯\n"
+       "ValueError: bad shard\n",
+       "ValueError: bad shard", "/home/a/a_long_path/failures.py:211 in fail"},
+      {"╭───── Traceback (most recent call last) ─────╮\n"
+       "│ /home/a/long_path/failures.py:211 │\n"
+       "│ in                                │\n"
+       "│ fail                              │\n"
+       "╰───────────────────────────────────╯\n"
+       "ValueError: bad shard\n",
+       "ValueError: bad shard", "/home/a/long_path/failures.py:211 in fail"},
       {"---------------------------------------------------------------------------\n"
        "\x1b[31mValueError\x1b[39m                Traceback (most recent call last)\n"
        "File /home/a/train.py:3, in step(x)\n      2 def step(x):\n----> 3     raise ValueError('bad')\n\n"

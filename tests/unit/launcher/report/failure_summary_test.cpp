@@ -71,6 +71,12 @@ TEST_CASE("a worker's own words are quoted without control characters and not en
         "  its error:\n  | ValueError: \\x1b[31mbad\n  | line 2");
   culprit_of(outcome).error = ErrorRecord{std::string(100'000, 'x'), false};
   CHECK(summary(outcome).size() < 2500);
+  std::string loader = "OSError: Caught OSError in DataLoader worker process 0.\nOriginal Traceback:\n";
+  for (int i = 0; i < 40; ++i) loader += "  frame\n";
+  culprit_of(outcome).error = ErrorRecord{loader + "OSError: cannot read sample 3\n", false};
+  CHECK_THAT(summary(outcome), Catch::Contains("  | OSError: Caught OSError in DataLoader worker process 0.\n"));
+  CHECK_THAT(summary(outcome), Catch::EndsWith("  |   frame\n  | OSError: cannot read sample 3"));
+  CHECK_THAT(summary(outcome), Catch::Contains("\n  | …\n"));
 }
 
 TEST_CASE("a SIGKILL from outside is explained") {
