@@ -40,10 +40,8 @@ class Launcher:
         prefix = pathlib.Path(PYTHON).parent.parent
         if (prefix / "pyvenv.cfg").exists():
             self.environment["VIRTUAL_ENV"] = str(prefix)
-        elif pathlib.Path(PYTHON).name == "python3":
-            path.insert(1, str(pathlib.Path(PYTHON).parent))
         else:
-            self.environment["PYTHON_EXEC"] = PYTHON
+            path.insert(1, str(pathlib.Path(PYTHON).parent))
         self.environment["PATH"] = ":".join(path)
 
     def run(self, *words, environment=None, cwd=None) -> subprocess.CompletedProcess:

@@ -10,13 +10,13 @@ import subprocess
 import tempfile
 import time
 
+import environments
+from ports import free_port
+
 DEADLINE = 60
-DEBIAN_PYTHON = "/usr/bin/python3"
 TORCH_SERVER = """
 import datetime, sys
 import torch.distributed as dist
-
-from ports import free_port
 store = dist.TCPStore("127.0.0.1", 0, None, True, timeout=datetime.timedelta(hours=1), wait_for_workers=False)
 print(store.port, flush=True)
 sys.stdin.read()
@@ -104,7 +104,7 @@ def torch_version(python: str) -> str:
 
 def torch_pythons(current: str) -> list[str]:
     """Returns Debian's Python and the interpreter `current`, if they have PyTorch."""
-    return [python for python in dict.fromkeys((DEBIAN_PYTHON, current)) if python and torch_version(python)]
+    return [python for python in dict.fromkeys((environments.DEBIAN, current)) if python and torch_version(python)]
 
 
 def redis_is_there() -> bool:

@@ -8,20 +8,26 @@ namespace ddp::launcher {
 
 using wire::Cause;
 
+namespace {
+
+// Returns how many nodes are connected, except those that leave.
+std::ptrdiff_t count_staying(const NodeRoster& roster) {
+  return std::ranges::count_if(roster.all(), [](const auto& entry) { return !entry.second.leaves.has_value(); });
+}
+
+}  // namespace
+
 bool Coordinator::can_do_without(NodeId who) const {
   // After the end of an attempt, the next one is already counted.
   const bool is_next_counted = phase_ == Phase::gathering || phase_ == Phase::pausing;
   if (who == kOwnNode || options_.max_restarts == 0) return false;
   if (!is_next_counted && attempt_ >= options_.max_restarts) return false;
-  const auto staying = std::ranges::count_if(
-      roster_.all(), [&](const auto& entry) { return entry.first != who && !entry.second.leaves.has_value(); });
-  return staying >= options_.nodes.min;
+  const bool is_counted = !roster_.all().at(who).leaves;
+  return count_staying(roster_) - (is_counted ? 1 : 0) >= options_.nodes.min;
 }
 
 bool Coordinator::can_do_without_leavers() const {
-  const auto staying =
-      std::ranges::count_if(roster_.all(), [](const auto& entry) { return !entry.second.leaves.has_value(); });
-  return !roster_.all().at(kOwnNode).leaves && staying >= options_.nodes.min;
+  return !roster_.all().at(kOwnNode).leaves && count_staying(roster_) >= options_.nodes.min;
 }
 
 void Coordinator::let_go(NodeId who, const Cause& request, TimePoint now) {

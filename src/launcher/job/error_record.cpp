@@ -80,6 +80,16 @@ bool tells_of_lost_rank(const PythonException& error) {
   return means(Meaning::lost_peer, error.text);
 }
 
+ErrorRecord record_of(const std::string& message, std::string_view text) {
+  const bool is_lost = means(Meaning::lost_peer, text);
+  return {.message = message, .is_secondary = is_lost, .is_timeout = !is_lost && means(Meaning::timeout, text)};
+}
+
+std::chrono::system_clock::time_point time_of(const timespec& time) {
+  return std::chrono::system_clock::time_point(std::chrono::seconds(time.tv_sec) +
+                                               std::chrono::nanoseconds(time.tv_nsec));
+}
+
 // Sets what the exceptions of a chain mean. The first one decides, because the others are its consequences. An
 // exception that was handled when another rank was lost is an exception to that: it may have been unimportant.
 void judge(ErrorRecord& record, const std::vector<PythonException>& chain) {
@@ -90,17 +100,13 @@ void judge(ErrorRecord& record, const std::vector<PythonException>& chain) {
     return (!is_group || error.is_member) && !tells_of_lost_rank(error);
   });
   const auto lost = std::ranges::find_if(chain, tells_of_lost_rank);
-  if (is_group && own != chain.end()) {
-    record.message = own->message;
-    record.place = own->place;
+  if (lost != chain.end()) {
+    record.is_secondary = !is_group || own == chain.end();
+    record.had_own_error = !is_group && own < lost;
+  } else if (!record.is_secondary && means(Meaning::timeout, chain.front().text)) {
+    record.is_timeout = true;
   }
-  if (lost == chain.end()) {
-    if (!record.is_secondary && means(Meaning::timeout, chain.front().text)) record.is_timeout = true;
-    return;
-  }
-  record.is_secondary = !is_group || own == chain.end();
-  if (own == chain.end() || is_group || lost < own) return;
-  record.had_own_error = true;
+  if (own == chain.end() || (!is_group && !record.had_own_error)) return;
   record.message = own->message;
   record.place = own->place;
 }
@@ -111,15 +117,13 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
   const Json document = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object() || !document.contains("message")) return std::nullopt;
   const Json& message = document["message"];
-  const auto record_of = [](const Json& text) {
+  const auto printed = [](const Json& text) {
     const auto& words = text.get_ref<const std::string&>();
-    const bool is_lost = means(Meaning::lost_peer, words);
-    const bool is_timeout = !is_lost && means(Meaning::timeout, words);
-    return ErrorRecord{.message = words, .is_secondary = is_lost, .is_timeout = is_timeout};
+    return record_of(words, words);
   };
-  if (message.is_string()) return record_of(message);
+  if (message.is_string()) return printed(message);
   if (!message.is_object() || !message.contains("message") || !message["message"].is_string()) return std::nullopt;
-  ErrorRecord record = record_of(message["message"]);
+  ErrorRecord record = printed(message["message"]);
   if (message.contains("extraInfo") && message["extraInfo"].is_object()) {
     const Json& extra = message["extraInfo"];
     if (const auto kind = extra.find(wire::kErrorKind); kind != extra.end()) {
@@ -140,9 +144,7 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
 }
 
 ErrorRecord error_record_of(const PythonError& printed) {
-  const bool is_lost = means(Meaning::lost_peer, printed.text);
-  ErrorRecord record{.message = printed.message, .is_secondary = is_lost};
-  record.is_timeout = !is_lost && means(Meaning::timeout, printed.text);
+  ErrorRecord record = record_of(printed.message, printed.text);
   record.place = printed.place;
   judge(record, printed.chain);
   return record;
@@ -159,8 +161,7 @@ std::optional<ErrorRecord> error_record_of(const std::optional<PythonError>& pri
 std::chrono::system_clock::time_point file_time_now() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  return std::chrono::system_clock::time_point(std::chrono::seconds(now.tv_sec) +
-                                               std::chrono::nanoseconds(now.tv_nsec));
+  return time_of(now);
 }
 
 std::optional<ErrorRecord> read_error_record(const std::string& path) {
@@ -173,10 +174,7 @@ std::optional<ErrorRecord> read_error_record(const std::string& path) {
   if (got < 0) return std::nullopt;
   text.resize(static_cast<std::size_t>(got));
   auto record = parse_error_record(text);
-  if (record) {
-    record->written_at = std::chrono::system_clock::time_point(std::chrono::seconds(status.st_mtim.tv_sec) +
-                                                               std::chrono::nanoseconds(status.st_mtim.tv_nsec));
-  }
+  if (record) record->written_at = time_of(status.st_mtim);
   return record;
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "base/text.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -25,11 +27,6 @@ std::string_view next_line(std::string_view& text) {
   text.remove_prefix(std::min(end + 1, text.size()));
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
 std::string without_colours(std::string_view text) {
@@ -74,9 +71,9 @@ std::string plain_place(std::string_view text) {
 
 // Reads a place of rich, which may continue on the next line. `begun` is what came before, and is then kept.
 std::string rich_place(std::string_view line, std::string& begun) {
-  const std::string_view part = trimmed(line);
+  const std::string part = base::trimmed(line, " ");
   const bool is_between_words = part == "in" || part.starts_with("in ") || begun.ends_with(" in");
-  const std::string text = begun + (is_between_words ? " " : "") + std::string(part);
+  const std::string text = begun + (is_between_words ? " " : "") + part;
   std::string place = plain_place(text);
   if (place.find(" in ") == std::string::npos) place.clear();  // its number may continue, too
   begun = place.empty() && text.starts_with('/') ? text : "";
