@@ -116,21 +116,17 @@ def fault_is_shown(result: subprocess.CompletedProcess) -> None:
     assert not any("Connection closed by peer" in line for line in ours), ours
 
 
-def check_common(bench: Bench) -> str:
-    """Checks everything that holds for all frameworks whose script is started by a launcher. Returns the hash of the
-    parameters."""
-    reference = bench.trains(bench.python, *TORCHRUN, "--nproc-per-node=2")
-    assert bench.trains("ddplaunch", "--nproc-per-node=2") == reference
-    assert bench.trains("torchrun", "--standalone", "--nproc_per_node", "2") == reference
-
+def check_common(bench: Bench) -> None:
+    """Checks everything that holds for all frameworks whose script is started by a launcher. A training that fails and
+    is resumed gives the same parameters under ddplaunch, by the name of torchrun, as under torchrun itself."""
     failing = {"arguments": ("--failing-attempts=1",)}
-    # The test does not use --max-restarts here. With Gloo, a second attempt of torchrun 2.13 finds the addresses of the
+    # The test does not let torchrun restart. With Gloo, a second attempt of torchrun 2.13 finds the addresses of the
     # first one in its store, and fails or hangs.
     folder = bench.new_folder()
     assert bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder, **failing).returncode == 1
-    again = bench.trained(bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder), resumed_at=4)
-    result = bench.run("ddplaunch", "--nproc-per-node=2", "--max-restarts=1", **failing)
-    assert bench.trained(result, attempt=1, resumed_at=4) == again
+    wanted = bench.trained(bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder), resumed_at=4)
+    result = bench.run("torchrun", "--standalone", "--nproc_per_node", "2", "--max-restarts", "1", **failing)
+    assert bench.trained(result, attempt=1, resumed_at=4) == wanted
     fault_is_shown(result)
     assert "restart 1 of 1" in result.stderr, result.stderr
 
@@ -139,11 +135,11 @@ def check_common(bench: Bench) -> str:
     assert code == -signal.SIGINT, code
     assert text.count("interrupted: saved") == 2 and list(folder.glob("interrupted*")), text
     assert "ranks 0, 1 were terminated because of it (SIGINT, gone in" in text, "the workers did not end by SIGINT alone"
-    return reference
 
 
 def check_accelerate(bench: Bench) -> None:
-    reference = check_common(bench)
+    check_common(bench)
+    reference = bench.trains("ddplaunch", "--nproc-per-node=2")
     accelerate = (bench.python, "-m", "accelerate.commands.launch")
     # `accelerate launch` starts one process per worker, so it leaves the environment of its rank unchanged.
     assert bench.trains("ddplaunch", "--nproc-per-node=2", *accelerate, "--cpu", "--num_processes=1") == reference
@@ -199,20 +195,16 @@ def check_llama_factory(bench: Bench) -> None:
         return result, hashlib.sha256(saved.read_bytes()).hexdigest() if saved.exists() else ""
 
     command = (bench.python, "-m", "llamafactory.cli", "train")
-    reference, wanted = train(*command, PATH=f"{theirs}:{environment['PATH']}")
-    assert reference.returncode == 0 and wanted, "torchrun itself cannot run this"
-    result, found = train(*command)
-    assert result.returncode == 0 and found == wanted, (wanted, found)
-    assert "world size: 2" in result.stdout + result.stderr
-    assert "ddplaunch: 0." in result.stderr, "another torchrun was called"
-
     fault = str(SCRIPTS / "llama_factory_fault")
     # LLaMA-Factory continues from the last checkpoint in its folder.
     folder, path = bench.new_folder(), f"{theirs}:{environment['PATH']}"
     assert train(*command, folder=folder, PATH=path, PYTHONPATH=fault)[0].returncode == 1
-    wanted = train(*command, folder=folder, PATH=path)[1]
+    reference, wanted = train(*command, folder=folder, PATH=path)
+    assert reference.returncode == 0 and wanted, "torchrun itself cannot run this"
     again, found = train(*command, PYTHONPATH=fault, MAX_RESTARTS="1", RDZV_ID="job")
     assert again.returncode == 0 and found == wanted, (wanted, found)
+    assert "world size: 2" in again.stdout + again.stderr
+    assert "ddplaunch: 0." in again.stderr, "another torchrun was called"
     fault_is_shown(again)
     assert re.search(r"Loading model from \S+/checkpoint-4", again.stdout + again.stderr)
 

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# embedding_test.sh DDPLAUNCH WITH_TORCH FETCH [CMake options]: builds a project that embeds the sources. The runtime
-# alone must not need the dependencies of the launcher. If DDPLAUNCH is "configure", nothing is built.
+# embedding_test.sh FOLDER DDPLAUNCH WITH_TORCH FETCH [CMake options]: builds a project that embeds the sources in FOLDER,
+# which it creates and removes. The folder is the same in each run, so that the compiler's cache knows the files. The
+# runtime alone must not need the dependencies of the launcher. If DDPLAUNCH is "configure", nothing is built.
 set -euo pipefail
-ddplaunch=$1 with_torch=$2 fetch=$3
+work=$1 ddplaunch=$2 with_torch=$3 fetch=$4
 here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
+rm -rf "$work"
+mkdir "$work"
 trap 'rm -rf "$work"' EXIT
 
 cmake -S "$here/embedding" -B "$work" -G Ninja -DDDPLAUNCH="${here%/tests/package}" -DDDP_WITH_TORCH="$with_torch" \
       -DFETCH="$fetch" -DDDP_WITH_MPI=OFF -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON -DCMAKE_DISABLE_FIND_PACKAGE_spdlog=ON \
-      -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON "${@:4}" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+      -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON "${@:5}" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 find "$work" -name 'cmake_install.cmake' -exec grep -l libddp_runtime {} + && { echo "it would be installed, too"; exit 1; }
 [ "$ddplaunch" = configure ] && exit
 targets=consumer
