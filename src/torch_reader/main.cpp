@@ -3,9 +3,9 @@
 // separate program, because it reads data of the workers, which may contain anything. Data that make it fail or hang do
 // not harm the job.
 //
-// FILE.groups is written by code in the worker's Python, and FILE.sock is the server there. Both may appear later. The
-// page can be opened at PAGE, and the ring at RING, which is empty if there is none. The program runs until it is
-// killed.
+// FILE.groups is written by code in the worker's Python, and FILE.sock is the server there. Both may appear later. When
+// the worker's program ends, it writes the last answers to FILE.gloo and FILE.nccl. The page can be opened at PAGE, and
+// the ring at RING, which is empty if there is none. The program runs until it is killed.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -77,12 +77,14 @@ class Worker {
     next_ = begun + kInterval;
     const auto lines = ddp::torch_reader::read_lines(ddp::base::read_file(file_ + ".groups"));
     if (lines.pid == 0 || lines.groups.empty()) return;
+    has_ended_ = lines.has_ended;
     // The time is taken before the query; the next query reports later events.
     const auto moment = now();
     std::vector<RecordedGroup> groups = merge(groups_of_gloo(lines), groups_of_nccl(lines));
     next_ = begun + std::clamp<Clock::duration>(kShare * (Clock::now() - begun), kInterval, kLongestInterval);
+    if (has_ended_) next_ = Clock::time_point::max();
     if (groups.empty()) return;
-    if (write_to_page(*page_, lines.pid, groups, moment)) ring_.write(*page_, lines.pid, groups, moment);
+    if (write_to_page(*page_, lines.pid, groups, moment, has_ended_)) ring_.write(*page_, lines.pid, groups, moment);
   }
 
  private:
@@ -98,11 +100,14 @@ class Worker {
     return answer.value().is_ok() ? std::move(answer.value().body) : "";
   }
 
+  std::string last_answer(const char* ending) const { return ddp::base::read_file(file_ + ending); }
+
   std::vector<RecordedGroup> groups_of_gloo(const WorkerLines& lines) {
     const bool concerns =
         std::ranges::any_of(lines.groups, [](const auto& line) { return may_use(line, Recorder::gloo); });
     if (!concerns || !lines.has_gloo || !has_gloo_) return {};
-    const auto groups = read_recording(ask("fr_trace_json", has_gloo_), lines, Recorder::gloo);
+    const std::string text = has_ended_ ? last_answer(".gloo") : ask("fr_trace_json", has_gloo_);
+    const auto groups = read_recording(text, lines, Recorder::gloo);
     return groups ? groups.value() : std::vector<RecordedGroup>();
   }
 
@@ -111,13 +116,19 @@ class Worker {
         std::ranges::any_of(lines.groups, [](const auto& line) { return may_use(line, Recorder::nccl); });
     if (!concerns || !lines.has_nccl || !has_nccl_) return {};
     const std::string handler = "dump_nccl_trace_json?includecollectives=";
-    const auto statuses = ddp::torch_reader::read_statuses(ask(handler + "false", has_nccl_));
+    const std::string status = has_ended_ ? last_answer(".nccl") : ask(handler + "false", has_nccl_);
+    const auto statuses = ddp::torch_reader::read_statuses(status);
     if (!statuses) return {};
-    if (nccl_.add_status(statuses.value(), lines, Clock::now())) {
-      const std::string text = ask(handler + "true", has_nccl_);
+    const bool is_due = nccl_.add_status(statuses.value(), lines, Clock::now());
+    if (has_ended_ || is_due) {
+      const std::string text = has_ended_ ? status : ask(handler + "true", has_nccl_);
       const auto groups = read_recording(text, lines, Recorder::nccl);
       const auto then = ddp::torch_reader::read_statuses(text);
-      if (groups && then) nccl_.add_entries(groups.value(), then.value(), lines, Clock::now());
+      // The last status may be without calls. Then the older ones are used.
+      const bool has_calls =
+          groups && std::ranges::any_of(groups.value(), [](const auto& one) { return one.called > 0; });
+      if (then && (has_calls || (groups && !has_ended_)))
+        nccl_.add_entries(groups.value(), then.value(), lines, Clock::now());
     }
     return nccl_.groups(lines);
   }
@@ -128,6 +139,7 @@ class Worker {
   ddp::torch_reader::NcclRecorder nccl_;
   bool has_gloo_ = true;
   bool has_nccl_ = true;
+  bool has_ended_ = false;  // the worker's program has ended
   Clock::time_point next_{};
 };
 

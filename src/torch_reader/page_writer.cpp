@@ -30,14 +30,14 @@ std::string_view shown_name(const GroupLine& line) {
   return line.description.empty() ? line.name : line.description;
 }
 
-void write_call(const RecordedCall& call, const Moment& now, wire::PageCall& to) {
+void write_call(const RecordedCall& call, int own_rank, const Moment& now, wire::PageCall& to) {
   if (to.sequence.load(wire::kRelaxed) == call.sequence && to.fingerprint == call.fingerprint) return;
   to.sequence.store(0, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);
   to.fingerprint = call.fingerprint;
   to.called_at = on_monotonic(now, call.made_at);
   to.count = call.count;
-  to.peer = -1;
+  to.peer = call.is_root ? own_rank : -1;
   to.line = 0;
   to.operation = number_of(wire::kOperationNames, call.operation);
   to.type = number_of(wire::kTypeNames, call.type);
@@ -87,7 +87,8 @@ bool is_in_background(const RecordedGroup& group, std::span<const RecordedGroup>
 
 }  // namespace
 
-bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now) {
+bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now,
+                   bool is_last) {
   std::int32_t writer = 0;
   const bool is_its_own = page.writer.compare_exchange_strong(writer, pid) || writer == pid;
   if (!is_its_own || has_the_runtime(page)) return false;
@@ -101,7 +102,7 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
     if (!group.is_current) continue;
     const std::size_t shown = std::min(group.calls.size(), wire::kPageCalls);
     for (const RecordedCall& call : std::span(group.calls).last(shown)) {
-      write_call(call, now, place->calls[(call.sequence - 1) % wire::kPageCalls]);
+      write_call(call, group.line.rank, now, place->calls[(call.sequence - 1) % wire::kPageCalls]);
     }
     // A finished call was called before, so readers read in the opposite order.
     place->called.store(group.called, std::memory_order_release);
@@ -114,7 +115,8 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
       place->gpu_finished.store(group.finished, std::memory_order_release);
     }
     const bool is_waited_in = !is_in_background(group, groups, now);
-    place->sampled_at.store(is_waited_in ? now.monotonic : 1, std::memory_order_release);
+    const std::uint64_t sampled_at = is_waited_in ? now.monotonic : 1;
+    place->sampled_at.store(is_last ? wire::kSampledAtEnd : sampled_at, std::memory_order_release);
   }
   page.groups_not_shown.store(not_shown, wire::kRelaxed);
   const bool has_called = std::ranges::any_of(groups, [](const RecordedGroup& group) { return group.called > 0; });

@@ -24,7 +24,9 @@ constexpr std::uint64_t on_monotonic(const Moment& now, std::uint64_t realtime) 
 }
 
 // `pid` is that of the worker. Returns false and leaves the page unchanged if it belongs to another process, or to a
-// program with the runtime. Only one process may write at a time.
-bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now);
+// program with the runtime. Only one process may write at a time. If `is_last`, the groups are those of the program's
+// end.
+bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now,
+                   bool is_last = false);
 
 }  // namespace ddp::torch_reader

@@ -119,6 +119,9 @@ RecordedCall call_of(const Json& entry) {
   call.type = type_of(entry.at("input_dtypes"));
   call.count = elements_of(entry.at("input_sizes"));
   call.bytes = call.count * bytes_of_type(call.type);
+  const char* const parts = call.operation == "scatter" ? "input_sizes" : "output_sizes";
+  const bool has_root = call.operation == "gather" || call.operation == "scatter";
+  call.is_root = has_root && entry.contains(parts) && !entry.at(parts).empty();
   call.made_at = entry.at("time_created_ns").get<std::uint64_t>();
   call.finished_at = entry.value("time_discovered_completed_ns", std::uint64_t{0});
   if (backend == "gloo") call.fingerprint = fingerprint_for_gloo(call);
@@ -234,6 +237,10 @@ WorkerLines read_lines(std::string_view text) {
         lines.has_gloo = std::ranges::find(recorders, "gloo") != recorders.end();
         lines.has_nccl = std::ranges::find(recorders, "nccl") != recorders.end();
         lines.pid = json.at("pid").get<int>();
+        continue;
+      }
+      if (json.contains("ended")) {
+        lines.has_ended = true;
         continue;
       }
       GroupLine line{json.at("name").get<std::string>(),

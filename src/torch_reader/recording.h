@@ -30,8 +30,9 @@ struct GroupLine {
 bool may_use(const GroupLine& line, Recorder recorder);
 
 struct WorkerLines {
-  int pid = 0;            // 0 if the file is not complete yet
-  bool has_gloo = false;  // the recorders that this version of PyTorch has
+  int pid = 0;             // 0 if the file is not complete yet
+  bool has_ended = false;  // the program has ended, and its last records are in files
+  bool has_gloo = false;   // the recorders that this version of PyTorch has
   bool has_nccl = false;
   std::vector<GroupLine> groups;
 };
@@ -51,6 +52,7 @@ struct RecordedCall {
   // The fingerprint is the same on all ranks that make the same call. It covers only what must be equal on all ranks.
   // In gather and scatter, for example, some ranks pass no tensors. It is 0 if the call cannot be compared.
   std::uint64_t fingerprint = 0;
+  bool is_root = false;  // this rank passes the parts of all ranks to a gather or a scatter
 };
 
 struct RecordedGroup {

@@ -91,6 +91,8 @@ inline constexpr std::uint32_t kPageFree = 0;
 inline constexpr std::uint32_t kPageInUse = 1;
 inline constexpr std::uint32_t kPageLeft = 2;
 
+inline constexpr std::uint64_t kSampledAtEnd = ~std::uint64_t{0};
+
 // Describes one process group of the worker. Its numbers only grow.
 struct alignas(64) PageGroup {
   std::atomic<std::uint32_t> in_use;  // kPageFree, kPageInUse or kPageLeft
@@ -101,7 +103,8 @@ struct alignas(64) PageGroup {
   // the group's number among the groups of these members. Names are only for users.
   std::uint64_t identity;
   // If 0, the worker itself writes the members below as events happen. Otherwise ddp_torch_reader writes them from a
-  // recorder in the worker. The value is then the time of the last query, CLOCK_MONOTONIC, nanoseconds.
+  // recorder in the worker. The value is then the time of the last query, CLOCK_MONOTONIC, nanoseconds. It is
+  // kSampledAtEnd if the worker has written them at its end, and calls nothing more.
   std::atomic<std::uint64_t> sampled_at;
   std::array<char, 48> name;
   // These count collectives: `called` were requested, `started` were begun by the backend, `finished` are done on this

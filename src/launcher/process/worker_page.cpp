@@ -175,9 +175,12 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     const std::uint64_t called = group.called.load(std::memory_order_acquire);
     const std::uint64_t transfers_finished = group.transfers_finished.load(std::memory_order_acquire);
     const std::uint64_t transfers_called = group.transfers_called.load(wire::kRelaxed);
+    const std::uint64_t sampled_at = group.sampled_at.load(std::memory_order_acquire);
+    const bool is_final = sampled_at == wire::kSampledAtEnd;
     view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished, transfers_called,
-                           transfers_finished, use == wire::kPageLeft || is_stale(group, now)});
-    view.groups.back().is_sampled = group.sampled_at.load(wire::kRelaxed) != 0;
+                           transfers_finished, use == wire::kPageLeft || is_final || is_stale(group, now)});
+    view.groups.back().is_sampled = sampled_at != 0;
+    view.groups.back().is_final = is_final;
     view.groups.back().identity = group.identity;
     view.groups.back().blocked = static_cast<int>(std::min(group.blocked.load(wire::kRelaxed), kMostThreads));
     if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
@@ -212,6 +215,7 @@ std::uint64_t page_version(const wire::StatusPageLayout& page, std::uint64_t now
     add(use);
     if (use == wire::kPageFree) continue;
     add(is_stale(group, now) ? 1 : 0);
+    add(group.sampled_at.load(wire::kRelaxed) == wire::kSampledAtEnd ? 1 : 0);
     for (const auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
                                &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
       add(number->load(wire::kRelaxed));
@@ -248,7 +252,8 @@ std::vector<CallView> read_calls(const wire::StatusPageLayout& page, int place) 
   for (const wire::PageCall& call : page.groups.at(static_cast<std::size_t>(place)).calls) {
     const std::uint64_t before = call.sequence.load(std::memory_order_acquire);
     const CallView view{before,        call.fingerprint,   call.called_at,
-                        what_of(call), text_of(call.name), place_of(call.file, call.line)};
+                        what_of(call), text_of(call.name), place_of(call.file, call.line),
+                        call.peer};
     std::atomic_thread_fence(std::memory_order_acquire);
     if (before != 0 && call.sequence.load(wire::kRelaxed) == before) calls.push_back(view);
   }

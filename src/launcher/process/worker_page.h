@@ -25,6 +25,7 @@ struct CallView {
   std::string what;               // such as "all_reduce sum f32[1024]"
   std::string name;               // such as "bucket 0: fc.weight"; may be empty
   std::string place;              // such as "train.cpp:88"; may be empty
+  int root = -1;                  // rank of the group; -1 if it is unknown, or if the operation has none
 
   friend bool operator==(const CallView&, const CallView&) = default;
 };
@@ -74,6 +75,9 @@ struct GroupView {
   std::uint64_t identity = 0;  // the same on all ranks of the group; 0 if only its name is known
   // A reader has sampled these values, some seconds ago at most. It does not know what the GPU has started.
   bool is_sampled = false;
+  // The program has ended by itself, and the values are those of its end. Without this, a rank that has ended may have
+  // called and finished more than a sampled group shows.
+  bool is_final = false;
   // This entry was read from the stack of the rank's first thread, which waits for an operation of a PyTorch process
   // group. The group and the number of the operation are unknown, so `called` is 1.
   bool is_by_stack = false;
@@ -84,7 +88,7 @@ struct GroupView {
     const auto all = [](const GroupView& view) {
       return std::tie(view.name, view.rank, view.size, view.place, view.called, view.started, view.finished,
                       view.transfers_called, view.transfers_finished, view.is_left, view.gpu_queued, view.gpu_started,
-                      view.gpu_finished, view.identity, view.transfers);
+                      view.gpu_finished, view.identity, view.transfers, view.is_final);
     };
     return all(a) == all(b);
   }

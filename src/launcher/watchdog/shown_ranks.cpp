@@ -18,10 +18,10 @@ void from_json(const nlohmann::json& json, TransferView& transfer) {
   transfer = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6), json.at(7)};
 }
 void to_json(nlohmann::json& json, const GroupView& group) {
-  json =
-      std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
-               group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
-               group.gpu_finished, group.identity, group.transfers, group.blocked, group.is_sampled, group.is_by_stack);
+  json = std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
+                  group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
+                  group.gpu_finished, group.identity, group.transfers, group.blocked, group.is_sampled,
+                  group.is_by_stack, group.is_final);
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
   group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
@@ -32,6 +32,7 @@ void from_json(const nlohmann::json& json, GroupView& group) {
   if (json.size() > 15) group.blocked = json.at(15);
   if (json.size() > 16) group.is_sampled = json.at(16);
   if (json.size() > 17) group.is_by_stack = json.at(17);
+  if (json.size() > 18) group.is_final = json.at(18);
 }
 
 // The macro generates both directions from one list of fields.
@@ -41,7 +42,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PageView, is_written, writer, ph
                                                 more_time_until, calling_threads, waiting_threads, worlds_entered,
                                                 awaited_world, progress_done, progress_total, other_progress,
                                                 blocked_threads, continuations, polled_at, groups)
-DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CallView, sequence, fingerprint, called_at, what, name, place, root)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)
 DDP_FIELDS(EvidenceSource, name, text, essence, missing)

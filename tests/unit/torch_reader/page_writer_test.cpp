@@ -59,6 +59,22 @@ TEST_CASE("what was recorded is on the page as if the runtime had written it") {
   CHECK(calls.back().called_at == kNow.monotonic - kSecond);
 }
 
+TEST_CASE("what a program has recorded until its end is final, and no thread of it waits any more") {
+  const auto page = zeros();
+  RecordedGroup group = group_of(20, 19);
+  group.calls.back().is_root = true;
+  REQUIRE(write_to_page(*page, 7, std::vector{group_of(18, 18)}, kNow));
+  const std::uint64_t before = page_version(*page, kNow.monotonic);
+  CHECK_FALSE(read_page(*page, kNow.monotonic).groups.at(0).is_final);
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow, /*is_last=*/true));
+  const GroupView world = read_page(*page, kNow.monotonic + 100 * kSecond).groups.at(0);
+  CHECK((world.is_final && world.is_sampled && world.is_left));
+  CHECK((world.called == 20 && world.finished == 19));
+  CHECK(page_version(*page, kNow.monotonic) != before);
+  CHECK(read_calls(*page, 0).back().root == 1);
+  CHECK(read_calls(*page, 0).front().root == -1);
+}
+
 TEST_CASE("the page has only the newest calls of a longer recording") {
   const auto page = zeros();
   RecordedGroup group = group_of(40, 40);

@@ -175,6 +175,16 @@ TEST_CASE("calls that were enqueued together are not compared") {
   CHECK(calls[3].fingerprint != 0);
 }
 
+TEST_CASE("the last line says that the program has ended") {
+  const std::string line = R"({"pid": 7, "recorders": ["gloo"]})"
+                           "\n";
+  CHECK_FALSE(read_lines(line).has_ended);
+  CHECK(read_lines(line + R"({"ended": true})"
+                          "\n")
+            .has_ended);
+  CHECK_FALSE(read_lines(line + R"({"ended": true})").has_ended);  // it is not complete
+}
+
 TEST_CASE("the lines show which recorders there are") {
   CHECK(read_lines("{\"pid\":7}\n").has_gloo);
   CHECK_FALSE(read_lines("{\"pid\":7}\n").has_nccl);

@@ -183,7 +183,7 @@ TEST_CASE("calls are told in their order and what is being written is left out")
   page->groups[0].calls[3].operation = 8;
   const auto calls = read_calls(*page, 0);
   REQUIRE(calls.size() == 3);
-  CHECK(calls[0] == CallView{2, 6, 5, "broadcast root 3 f32[1024]", "bucket 0", "train.cpp:88"});
+  CHECK(calls[0] == CallView{2, 6, 5, "broadcast root 3 f32[1024]", "bucket 0", "train.cpp:88", 3});
   CHECK(calls[1].what == "barrier");
   CHECK(calls[2] == CallView{17, 51, 5, "all_reduce sum f32[1024]", "bucket 0", "train.cpp:88"});
   CHECK_THROWS(read_calls(*page, static_cast<int>(ddp::wire::kPageGroups)));
