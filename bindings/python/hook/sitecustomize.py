@@ -2,24 +2,28 @@
 
 ddplaunch puts the directory of this file into PYTHONPATH of its workers, so that each Python runs it at its start. When
 a program creates its first process group, this file starts PyTorch's own server for its flight recorders, on a Unix
-socket of the job. It writes the groups into a file beside the socket. If such a program does not catch an exception,
-this file writes it to the error file as soon as it is raised, because the process may end much later. Nothing else is
-done: a Python that creates no process group runs the program as it would without this file. DDP_TORCH=0 in the
-environment of ddplaunch disables it.
+socket of the job. It writes the groups into a file beside the socket, and at the end of the program the last answers
+of that server. If such a program does not catch an exception, this file writes it to the error file as soon as it is
+raised, because the process may end much later. Nothing else is done: a Python that creates no process group runs the
+program as it would without this file. DDP_TORCH=0 in the environment of ddplaunch disables it.
 
 It works with all versions of Python 3 and needs only the standard library. No error of it reaches the program. An error
-of it is written to a file, and ddplaunch prints it. At the end of the process it waits for at most _LONGEST_REQUEST
-seconds, and it never waits for a thread.
+of it is written to a file, and ddplaunch prints it. At the end of the process it waits for at most _LONGEST_QUESTIONS
+and _LONGEST_REQUEST seconds, and it never waits for a thread.
 """
 import importlib.machinery
 import os
 import sys
 
+_LONGEST_QUESTIONS = 1  # seconds, for all last answers
 _LONGEST_REQUEST = 2  # seconds; the reader gives up a request after that time
 _MODULE = "torch.distributed.distributed_c10d"
 # The recorders for the collectives of Gloo and of NCCL, and functions that exist if this PyTorch has them.
 _RECORDERS = [("gloo", "_dump_fr_trace_json"), ("nccl", "_dump_nccl_trace_json")]
+# What PyTorch's server answers of each of them: for NCCL without the calls, which are on a GPU.
+_HANDLERS = {"gloo": "fr_trace_json", "nccl": "dump_nccl_trace_json?includecollectives=false"}
 _FOLDER = os.path.dirname(__file__)
+_observer = None
 
 
 def _without_folder(paths):
@@ -90,15 +94,13 @@ def _has_buffer():
 
 
 def _observe(module):
-    import atexit
     import functools
     import inspect
 
+    global _observer
     make = module._new_process_group_helper
     signature = inspect.signature(make)
-    observer = _Observer()
-    # The last of the program's handlers at exit runs before this one, so that their collectives are shown.
-    atexit.register(observer.end)
+    observer = _observer = _Observer()
 
     @functools.wraps(make)
     def make_and_show(*args, **kwargs):
@@ -119,6 +121,8 @@ class _Observer:
         self.file = None
         self.pid = None  # pid of the process that began; a forked child has another one
         self.server = None  # PyTorch's server, if this process is observed
+        self.recorders = []  # those of this PyTorch
+        self.backends = set()  # of the groups, as PyTorch writes them
 
     def made(self, group):
         if self.pid is None:
@@ -164,6 +168,7 @@ class _Observer:
             # The server is never shut down and never destroyed. Either would wait for its threads, which a forked child
             # does not have, which may not have begun, and which may wait for a client.
             _keep(server)
+            self.recorders = recorders
             self.append({"pid": self.pid, "recorders": recorders})
         except Exception:
             os.unlink(self.file + ".groups")
@@ -171,7 +176,7 @@ class _Observer:
         self.server = server
 
     def end(self):
-        """Lets the reader's last request end, and prevents another one.
+        """Keeps the last answers, lets the reader's last request end, and prevents another one.
 
         While a process ends, PyTorch destroys what its server needs for an answer. The reader holds a lock on the file
         during a request. This process holds it from now on.
@@ -181,6 +186,10 @@ class _Observer:
         import fcntl
         import time
 
+        try:
+            self.keep_last(time.monotonic() + _LONGEST_QUESTIONS)
+        except Exception:  # for example a full disk: ddplaunch does not know what the program did last
+            pass
         until = time.monotonic() + _LONGEST_REQUEST
         try:
             os.unlink(self.file + ".sock")
@@ -192,6 +201,63 @@ class _Observer:
                     time.sleep(0.002)
         except OSError:  # the files are gone, so nothing can be asked; or their file system has no locks
             pass
+
+    def keep_last(self, until):
+        """Writes what the recorders hold to files, and then that these are complete.
+
+        After its end, a program that is known to have left out a collective can be told from one that has done its
+        part.
+        """
+        is_unknown = any("gloo" not in backend and "nccl" not in backend for backend in self.backends)
+        for recorder in self.recorders:
+            if not is_unknown and not any(recorder in backend for backend in self.backends):
+                continue
+            answer = self.ask(_HANDLERS[recorder], until)
+            if recorder == "nccl":
+                answer = self.with_calls_of_nccl(answer, until)
+            if not answer.startswith(b"HTTP/1.1 200"):
+                return
+            with open(self.file + "." + recorder, "xb") as file:
+                file.write(answer.partition(b"\r\n\r\n")[2])
+        self.append({"ended": True})
+
+    def with_calls_of_nccl(self, answer, until):
+        """Returns the answer with the calls, if none is in progress.
+
+        To list one that is would query the GPU. A thread of PyTorch notices the end of calls, which takes a moment.
+        """
+        import json
+        import time
+
+        half = time.monotonic() + (until - time.monotonic()) / 2
+        while time.monotonic() < half:
+            statuses = json.loads(answer.partition(b"\r\n\r\n")[2] or b"{}").get("pg_status", {}).values()
+            if all(one.get("last_enqueued_collective") == one.get("last_completed_collective") for one in statuses):
+                return self.ask("dump_nccl_trace_json?includecollectives=true", until)
+            time.sleep(0.05)
+            answer = self.ask(_HANDLERS["nccl"], until)
+        return answer
+
+    def ask(self, handler, until):
+        """Returns what PyTorch's server answers until then, or nothing."""
+        import socket
+        import time
+
+        answer = b""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(max(until - time.monotonic(), 0.001))
+                connection.connect(self.file + ".sock")
+                request = f"POST /handler/{handler} HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                connection.sendall(request.encode())
+                while True:
+                    connection.settimeout(max(until - time.monotonic(), 0.001))
+                    part = connection.recv(1 << 16)
+                    if not part:
+                        return answer
+                    answer += part
+        except OSError:
+            return b""
 
     def watch_errors(self):
         show = sys.excepthook
@@ -227,6 +293,8 @@ class _Observer:
         if not isinstance(rank, int) or rank < 0:
             return
         description = group.get("group_desc") or ""
+        backend = str(group.get("backend") or "").lower()
+        self.backends.add(backend)
         self.append({
             "name": str(group["group_name"]),
             "description": "" if description in ("undefined", "default_pg") else str(description),
@@ -234,7 +302,7 @@ class _Observer:
             "size": size,
             "ranks": [int(rank) for rank in group["global_ranks_in_group"]],
             "made_at": time.time_ns(),
-            "backend": str(group.get("backend") or "").lower(),
+            "backend": backend,
         })
 
     def append(self, line):
@@ -297,7 +365,16 @@ def _run_hidden_one():
     spec.loader.exec_module(module)
 
 
+def _end():
+    if _observer is not None:
+        _observer.end()
+
+
 if os.environ.get("DDP_TORCH_FILE"):
+    import atexit
+
+    # The first handler at exit that is registered runs after those of the program, so that their collectives are shown.
+    atexit.register(_end)
     sys.meta_path.insert(0, _Finder)
 sys.path[:] = _without_folder(sys.path)
 _run_hidden_one()
