@@ -126,7 +126,8 @@ bool HangDetector::may_be_resolved(const Verdict& verdict) const {
 // equals it prefers the reported one.
 std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& verdicts) const {
   const auto rank_of = [&](const Verdict& verdict) {
-    const bool is_certain = verdict.kind == VerdictKind::ended || differs(verdict.kind) || verdict.is_proven_circle();
+    const bool has_ended = verdict.kind == VerdictKind::ended && !verdict.is_doubtful;
+    const bool is_certain = has_ended || differs(verdict.kind) || verdict.is_proven_circle();
     return std::tuple(is_certain, !may_be_resolved(verdict), age_of(verdict), told_ && verdict.is_of(*told_));
   };
   const auto found =
@@ -151,15 +152,16 @@ HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
   return differs(verdict.kind) ? group->second.age : std::min(group->second.age, waited);
 }
 
-// Returns how long the awaited ranks are known to have ended. A page that a reader writes may be limits::kLatestSample
-// old. That time is subtracted, so that the page is newer than the end of the rank.
+// Returns how long the awaited ranks are known to have ended. A reader asks each rank at least every other second. If
+// the verdict is doubtful, that time is subtracted, so that the pages are newer than the end of the rank.
 HangDetector::Nanoseconds HangDetector::ended_for(const Verdict& verdict, std::span<const RankView> ranks) const {
   Nanoseconds least = Nanoseconds::max();
   for (const int rank : verdict.culprits) {
     const auto clock = ranks_.find(rank);
     if (clock != ranks_.end()) least = std::min(least, clock->second.ended_for());
   }
-  const Nanoseconds lag = is_sampled(verdict, ranks) ? limits::kLatestSample : std::chrono::seconds(0);
+  const Nanoseconds lag =
+      verdict.is_doubtful && is_sampled(verdict, ranks) ? Nanoseconds(3 * limits::kTorchLook) : Nanoseconds(0);
   return std::max(least - lag, Nanoseconds(0));
 }
 
@@ -258,6 +260,7 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   const bool may_be_others = verdict.kind == VerdictKind::not_called && waits_itself(verdict, ranks);
   facts.is_partial = verdict.is_partial || (may_be_others && others_judge_);
   facts.is_by_stack = verdict.is_by_stack;
+  facts.is_doubtful = verdict.is_doubtful;
   facts.is_proven = proven_samples_ >= limits::kHangProof;
   facts.others_judge = others_judge_;
   facts.longest_pause = longest_pause_;

@@ -24,7 +24,7 @@ std::optional<Limit> certain_limit(const StallFacts& facts) {
   if (facts.is_by_stack) return std::nullopt;
   if (differs(facts.kind)) return Limit{limits::kHangConclusive, facts.age, "the ranks cannot continue"};
   // Data that the ended rank sent last may still be on its way.
-  if (facts.kind == VerdictKind::ended)
+  if (facts.kind == VerdictKind::ended && !facts.is_doubtful)
     return Limit{limits::kHangFirstWord, facts.age, "an exited rank cannot make this call"};
   if (facts.kind != VerdictKind::each_other || !facts.is_proven) return std::nullopt;
   return Limit{limits::kHangFirstWord, facts.age, "no other rank can resolve it"};
@@ -53,8 +53,8 @@ Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
   Nanoseconds word = limits::kHangFirstWordCold;
   const bool wait_for_others_to_come = facts.kind == VerdictKind::silent && facts.still_for;
   if (is_without_calls(facts.kind) && !wait_for_others_to_come) word = limits::kHangFirstWordSilent;
-  if (facts.kind == VerdictKind::each_other) word = limits::kHangFirstWord;
-  if (facts.is_warm && !is_without_calls(facts.kind)) {
+  if (facts.kind == VerdictKind::each_other || facts.kind == VerdictKind::ended) word = limits::kHangFirstWord;
+  if (facts.is_warm && !is_without_calls(facts.kind) && facts.kind != VerdictKind::ended) {
     word = std::min<Nanoseconds>(kPauses * facts.longest_pause, limits::kHangLastWord);
   }
   // Verdicts from stacks need the activity of the processes, which takes some seconds to measure.

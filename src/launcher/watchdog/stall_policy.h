@@ -29,6 +29,7 @@ struct StallFacts {
   bool is_partial = false;          // the verdict knows nothing of some ranks of the group
   bool is_proven = false;           // no thread is left that could resolve the hang (only for `each_other`)
   bool is_by_stack = false;         // the verdict comes from stacks, which prove nothing
+  bool is_doubtful = false;         // it is not known whether the ended rank is needed (only for `ended`)
   std::chrono::nanoseconds age{0};  // time since the last progress of the group or, if no rank waits in one, of the job
   std::chrono::nanoseconds blamed_for{0};  // how long there has been a verdict with these culprits
   // This is the time since the awaited rank last made program progress. If several ranks are awaited, it is the longest

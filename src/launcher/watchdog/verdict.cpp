@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "launcher/limits.h"
+#include "launcher/watchdog/group_members.h"
 #include "launcher/watchdog/root_causes.h"
 #include "launcher/watchdog/torch_stacks.h"
 #include "wire/status_page_layout.h"
@@ -31,33 +32,6 @@ constexpr std::array<Text, 10> kTexts = {
     {"DDP-H10", "GPU behind"},
 };
 
-// Represents a rank as a member of a group.
-struct Member {
-  const RankView* rank = nullptr;
-  const GroupView* group = nullptr;
-  std::size_t index = 0;  // index of the group on the rank's page
-};
-
-using Groups = std::map<GroupKey, std::vector<Member>>;
-
-// Leaves out groups in which a rank or a place appears twice: those are several groups that cannot be distinguished.
-Groups members_by_group(std::span<const RankView> ranks) {
-  Groups result;
-  for (const RankView& rank : ranks) {
-    for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
-      result[key_of(rank.page.groups[i])].push_back({&rank, &rank.page.groups[i], i});
-    }
-  }
-  std::erase_if(result, [](const auto& entry) {
-    std::set<const RankView*> seen;
-    std::set<int> places;
-    return std::ranges::any_of(entry.second, [&](const Member& member) {
-      return !seen.insert(member.rank).second || !places.insert(member.group->rank).second;
-    });
-  });
-  return result;
-}
-
 // Returns a verdict on a group, whose kind is not set yet.
 Verdict verdict_on(const Member& member, std::uint64_t sequence) {
   Verdict verdict;
@@ -76,89 +50,14 @@ bool waits(const Member& member) {
   return may_wait(*member.rank) && !member.rank->has_ended && !group.is_left && group.called > group.finished;
 }
 
-const CallView* call_of(const Member& member, std::uint64_t sequence) {
-  if (member.index >= member.rank->calls.size()) return nullptr;
-  const auto& calls = member.rank->calls[member.index];
-  const auto found = std::ranges::find_if(calls, [&](const CallView& call) { return call.sequence == sequence; });
-  return found == calls.end() ? nullptr : &*found;
-}
-
-template <typename Condition>
-std::vector<int> ranks_that(const std::vector<Member>& members, const Condition& condition) {
-  std::vector<int> result;
-  for (const Member& member : members) {
-    if (condition(member)) result.push_back(member.rank->rank);
-  }
-  std::ranges::sort(result);
-  return result;
-}
-
-constexpr std::uint64_t kCallsAround = 2;  // before a difference, and after it
-
-// Adds the calls of two members around the first call in which they differ.
-void add_calls_around(const Member& one, const Member& other, std::uint64_t sequence, Verdict& verdict) {
-  for (const Member* member : {&one, &other}) {
-    for (const CallView& call : member->rank->calls[member->index]) {
-      const bool is_before = call.sequence < sequence && call.sequence + kCallsAround >= sequence;
-      const bool is_after = call.sequence > sequence && call.sequence <= sequence + kCallsAround;
-      // The calls before are the same for both.
-      if ((is_before && member == &one) || is_after) verdict.around.push_back({member->rank->rank, call});
-    }
-  }
-  std::ranges::stable_sort(verdict.around,
-                           [](const RankCall& a, const RankCall& b) { return a.call.sequence < b.call.sequence; });
-}
-
-// Finds members whose call of this number differs from the call of most members. Returns false if there are none.
-bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequence, Verdict& verdict) {
-  std::map<std::uint64_t, std::vector<Member>> by_fingerprint;
-  for (const Member& member : members) {
-    const CallView* const call = call_of(member, sequence);
-    if (call != nullptr && call->fingerprint != 0) by_fingerprint[call->fingerprint].push_back(member);
-  }
-  if (by_fingerprint.size() < 2) return false;
-  std::vector<std::vector<Member>> sides;
-  std::size_t callers = 0;
-  for (auto& [fingerprint, side] : by_fingerprint) {
-    callers += side.size();
-    sides.push_back(std::move(side));
-  }
-  // The largest side comes first. Among equal ones, the side with the lowest rank comes first.
-  std::ranges::sort(sides, [](const auto& a, const auto& b) {
-    return std::pair(b.size(), a.front().rank->rank) < std::pair(a.size(), b.front().rank->rank);
-  });
-  const bool nobody_knows = sides[0].size() == sides[1].size();
-  std::vector<Member> culprits;
-  for (std::size_t i = nobody_knows ? 0 : 1; i < sides.size(); ++i) {
-    culprits.insert(culprits.end(), sides[i].begin(), sides[i].end());
-  }
-  const Member& one = sides[0].front();
-  const Member& other = sides[1].front();
-  verdict.is_open = nobody_knows && callers < static_cast<std::size_t>(members.front().group->size);
-  verdict.culprits = ranks_that(culprits, [](const Member&) { return true; });
-  verdict.sides = {{one.rank->rank, *call_of(one, sequence)}, {other.rank->rank, *call_of(other, sequence)}};
-  verdict.kind = compare_calls(verdict.sides[0].call, verdict.sides[1].call);
-  add_calls_around(one, other, sequence, verdict);
-  return true;
-}
-
-// Finds the first number on the pages at which calls differ. All calls after it differ, too.
-bool find_first_difference(const std::vector<Member>& members, Verdict& verdict) {
-  std::set<std::uint64_t> sequences;
-  for (const Member& member : members) {
-    if (member.index >= member.rank->calls.size()) continue;
-    for (const CallView& call : member.rank->calls[member.index]) sequences.insert(call.sequence);
-  }
-  return std::ranges::any_of(sequences,
-                             [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
-}
-
 // Returns the world ranks that have no place in the group, because they have left it or have not made it. Returns an
 // empty list if they could be on other nodes, or if their numbers are unknown.
 std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>& members,
                                std::span<const RankView> ranks) {
   std::vector<int> result;
   if (group.name != "world" || group.size != static_cast<int>(ranks.size())) return result;
+  // PyTorch makes a group when all its ranks have come. A rank without a place may be in another world.
+  if (group.is_sampled && !group.is_by_stack) return result;
   std::set<const RankView*> present;
   for (const Member& member : members) present.insert(member.rank);
   for (const RankView& rank : ranks) {
@@ -173,6 +72,29 @@ bool one_is_in(std::string_view operation, const std::vector<Member>& members) {
     const CallView* const call = member.group->is_by_stack ? call_of(member, 1) : nullptr;
     return call != nullptr && call->what == operation;
   });
+}
+
+// Says what is known about a member, or a missing one, that has not finished an operation and has ended.
+enum class End : std::uint8_t {
+  calls_no_more,  // it has not called the operation, and never will
+  left_it,        // it called the operation, and ended in the middle of it
+  unknown,        // it may have called and finished more than its page shows
+};
+
+End end_of(const GroupView* group, bool is_sampled, std::uint64_t sequence) {
+  if (group == nullptr) return is_sampled ? End::unknown : End::calls_no_more;
+  if (!group->is_sampled) return group->called < sequence ? End::calls_no_more : End::left_it;
+  // PyTorch marks a call as finished a moment after its thread has gone on.
+  return group->is_final && group->called < sequence ? End::calls_no_more : End::unknown;
+}
+
+// Returns whether the waiting rank cannot finish this call without the other rank. In an operation with a root, that is
+// certain only if one of them is the root.
+bool needs(const CallView* call, int waiting, int other) {
+  constexpr std::array<std::string_view, 4> kWithRoot = {"broadcast", "reduce ", "gather ", "scatter "};
+  if (call == nullptr || call->what.empty()) return false;  // the call is unknown
+  if (std::ranges::none_of(kWithRoot, [&](std::string_view name) { return call->what.starts_with(name); })) return true;
+  return call->root >= 0 && (call->root == waiting || call->root == other);
 }
 
 std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<const RankView> ranks) {
@@ -202,22 +124,43 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
       if (found == groups.end()) continue;
       const GroupView* group = found->second;
       if (group != nullptr && group->finished >= sequence) continue;
-      if (condition(rank, group == nullptr ? 0 : group->called)) result.push_back(rank.rank);
+      if (condition(rank, group)) result.push_back(rank.rank);
     }
     return result;
   };
-  // The nearest cause comes first: a rank that has ended or is stopped cannot call.
-  const std::array<std::pair<VerdictKind, std::vector<int>>, 3> causes = {{
-      {VerdictKind::ended, culprits_that([](const RankView& rank, std::uint64_t) { return rank.has_ended; })},
-      {VerdictKind::stopped,
-       culprits_that([](const RankView& rank, std::uint64_t) { return rank.process && rank.process->is_stopped(); })},
-      {VerdictKind::not_called,
-       culprits_that([&](const RankView&, std::uint64_t called) { return called < sequence; })},
+  const bool is_sampled = first->group->is_sampled;
+  const auto has_not_called = [&](const RankView& rank, const GroupView* group) {
+    return !rank.has_ended && (group == nullptr || group->called < sequence);
+  };
+  const std::vector<int> late = culprits_that(has_not_called);
+  // If all others have called, they can only wait for those that never will.
+  const auto is_needed = [&](const GroupView* group) {
+    return late.empty() || group == nullptr || needs(call, first->group->rank, group->rank);
+  };
+  const auto has_ended = [&](const RankView& rank, const GroupView*) { return rank.has_ended; };
+  const auto is_certain = [&](const RankView& rank, const GroupView* group) {
+    return rank.has_ended && end_of(group, is_sampled, sequence) != End::unknown && is_needed(group);
+  };
+  const auto is_stopped = [](const RankView& rank, const GroupView*) {
+    return rank.process && rank.process->is_stopped();
+  };
+  const auto never_calls = [&](const RankView& rank, const GroupView* group) {
+    const bool has_left = rank.has_ended && end_of(group, is_sampled, sequence) == End::calls_no_more;
+    return has_left || has_not_called(rank, group);
+  };
+  // The nearest cause comes first: a rank that has ended or is stopped cannot call. What is not known of ranks that
+  // have ended is no reason as long as another rank is late.
+  const std::array<std::pair<VerdictKind, std::vector<int>>, 4> causes = {{
+      {VerdictKind::ended, culprits_that(is_certain)},
+      {VerdictKind::stopped, culprits_that(is_stopped)},
+      {VerdictKind::not_called, late.empty() ? late : culprits_that(never_calls)},
+      {VerdictKind::ended, culprits_that(has_ended)},
   }};
-  for (const auto& [kind, culprits] : causes) {
-    if (culprits.empty()) continue;
-    verdict.kind = kind;
-    verdict.culprits = culprits;
+  for (const auto& cause : causes) {
+    if (cause.second.empty()) continue;
+    verdict.kind = cause.first;
+    verdict.culprits = cause.second;
+    verdict.is_doubtful = &cause == &causes.back();
     return verdict;
   }
   // The GPUs may just compute.
@@ -270,11 +213,15 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
     return their.is_send != transfer.is_send && their.peer == member.group->rank && their.number == transfer.number;
   });
   const bool has_called = counterpart != theirs.end();
+  // The entry of a transfer that is done is used for a later one, the oldest first.
+  const bool is_before_ours = std::ranges::any_of(theirs, [&](const TransferView& their) {
+    return their.is_send != transfer.is_send && their.peer == member.group->rank && their.is_done &&
+           their.number + 1 == transfer.number;
+  });
+  const bool all_are_shown = peer->group->transfers_called <= theirs.size() || is_before_ours;
   if (has_called) verdict.called_at = std::max(transfer.called_at, counterpart->called_at);
   // If the other side has done its part, the data may still be on its way.
   const bool has_done_its_part = has_called && counterpart->is_done;
-  // A page may have too few places for all unfinished transfers. Then this one may be missing from it.
-  const bool all_are_shown = theirs.size() < wire::kPageTransfers || theirs.back().is_done;
   if (has_called && !has_done_its_part && counterpart->what != transfer.what && !peer->rank->has_ended) {
     verdict.kind = VerdictKind::different_arguments;
     verdict.culprits = {member.rank->rank, peer->rank->rank};
@@ -284,6 +231,7 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
   if (has_done_its_part) return verdict;
   if (peer->rank->has_ended) {
     verdict.kind = VerdictKind::ended;
+    verdict.is_doubtful = !has_called && !all_are_shown;
   } else if (peer->rank->process && peer->rank->process->is_stopped()) {
     verdict.kind = VerdictKind::stopped;
   } else if (!has_called && all_are_shown) {
@@ -335,9 +283,9 @@ std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
     const GroupView& group = rank.page.groups[i];
-    // A collective that a reader saw as unfinished may have been finished since.
-    if (((group.is_left || group.is_sampled) && !failed_too) || group.called <= group.finished) continue;
-    if (group.is_by_stack) continue;
+    if ((group.is_left && !failed_too) || group.called <= group.finished) continue;
+    // The rank may have finished what a reader saw, and may have called much since.
+    if (group.is_sampled && !(group.is_final && failed_too)) continue;
     Verdict verdict = verdict_on({&rank, &group, i}, group.finished + 1);
     verdict.kind = VerdictKind::ended;
     verdict.culprits = {rank.rank};
@@ -356,12 +304,6 @@ bool may_wait(const RankView& rank) {
   const auto kept_asking = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kPollingPause).count());
   const bool polls = page.polled_at != 0 && page.polled_at + kept_asking >= rank.seen_at;
   return page.waiting_threads > 0 || polls || uses_gpu(rank) || page.calling_threads == 0;
-}
-
-VerdictKind compare_calls(const CallView& one, const CallView& other) {
-  const auto operation = [](const CallView& call) { return call.what.substr(0, call.what.find(' ')); };
-  const bool is_same = operation(one) == operation(other) && one.name == other.name;
-  return is_same ? VerdictKind::different_arguments : VerdictKind::different_call;
 }
 
 std::vector<Verdict> find_verdicts(std::span<const RankView> ranks) {

@@ -78,6 +78,9 @@ struct Verdict {
   bool is_blocked = false;
   bool is_by_stack = false;  // read from stacks, so the group and the number are unknown and nothing is certain
   bool is_held = false;      // called within a CollectiveBatch, and not begun (only for not_called)
+  // For `ended`: it is unknown whether the culprits called the operation before their end, or whether others need them
+  // in it. Such a verdict is reported, and proves nothing.
+  bool is_doubtful = false;
 
   GroupKey key() const { return key_of(group_identity, group, group_size); }
   // Returns whether the sides of a difference are known. Nodes show only fingerprints, and describe the calls on

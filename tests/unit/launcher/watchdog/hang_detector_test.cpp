@@ -245,20 +245,25 @@ TEST_CASE("programs without the runtime that sleep are left alone unless somebod
 
 TEST_CASE("the end of a rank is judged by what was seen after it, however long others had waited before") {
   // Rank 1 came at last, both ranks finished, and rank 1 ended. The reader's data on rank 0 are older than that.
-  const auto told_after = [](bool is_sampled) {
+  const auto told_after = [](bool is_sampled, bool is_final) {
     Job job;
     job.warm().call(0);
     for (RankView& rank : job.ranks) rank.page.groups[0].is_sampled = is_sampled;
     job.passes(4s);
     job.ranks[1].has_ended = true;
+    job.ranks[1].page.groups[0].is_final = is_final;
     const auto ended = job.now();
     job.passes(20s);
     REQUIRE_FALSE(job.news.empty());
     CHECK(job.news.front().second.verdict.kind == VerdictKind::ended);
+    // Without its last records, it is only reported.
+    CHECK((job.news.front().second.kind == Kind::hung) == (is_final || !is_sampled));
+    CHECK((job.last(Kind::hung) != nullptr) == (is_final || !is_sampled));
     return std::chrono::duration<double>(job.news.front().first - ended).count();
   };
-  CHECK(told_after(false) == Approx(5).margin(1.1));
-  CHECK(told_after(true) == Approx(10).margin(1.1));
+  CHECK(told_after(false, false) == Approx(5).margin(1.1));
+  CHECK(told_after(true, true) == Approx(5).margin(1.1));
+  CHECK(told_after(true, false) == Approx(8).margin(1.1));
 }
 
 TEST_CASE("a rank that has ended is not waited for long") {

@@ -129,6 +129,22 @@ TEST_CASE("a rank that has sent its part and ended is not to blame") {
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
 
+TEST_CASE("a transfer whose entry may be used for a later one is not known to be missing") {
+  Ranks ranks(2);
+  ranks.recv(0, 1, 3).send(1, 0, 9);
+  GroupView& sender = ranks.views[1].page.groups[0];
+  sender.transfers[0].is_done = true;
+  sender.transfers_called = 9;
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+  ranks.views[1].has_ended = true;
+  CHECK(ranks.verdict()->kind == VerdictKind::ended);
+  CHECK(ranks.verdict()->is_doubtful);
+  sender.transfers[0].number = 2;  // the one before is shown, and is older
+  CHECK_FALSE(ranks.verdict()->is_doubtful);
+  ranks.views[1].has_ended = false;
+  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
+}
+
 TEST_CASE("ranks that send to each other in a circle wait for each other") {
   Ranks circle(3);
   circle.recv(0, 1, 1).recv(1, 2, 1).recv(2, 0, 1);

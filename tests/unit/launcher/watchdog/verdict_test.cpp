@@ -293,6 +293,9 @@ TEST_CASE("a rank that has ended has not finished what it called last") {
   ranks.views[0].page.groups[0].is_left = false;
   ranks.views[0].page.groups[0].is_sampled = true;  // a reader saw it some time before the rank ended
   CHECK_FALSE(find_unfinished(ranks.views[0], false));
+  CHECK_FALSE(find_unfinished(ranks.views[0], true));  // it may have called much since
+  ranks.views[0].page.groups[0].is_final = true;
+  CHECK(find_unfinished(ranks.views[0], true)->sequence == 7);
 }
 
 TEST_CASE("a rank that waits for something of its own is the odd one") {

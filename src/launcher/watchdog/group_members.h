@@ -1,0 +1,44 @@
+// Represents ranks as members of groups, and finds the calls in which the members of a group differ. All functions are
+// pure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "launcher/watchdog/verdict.h"
+
+namespace ddp::launcher {
+
+// Represents a rank as a member of a group.
+struct Member {
+  const RankView* rank = nullptr;
+  const GroupView* group = nullptr;
+  std::size_t index = 0;  // index of the group on the rank's page
+};
+
+using Groups = std::map<GroupKey, std::vector<Member>>;
+
+// Leaves out groups in which a rank or a place appears twice: those are several groups that cannot be distinguished.
+Groups members_by_group(std::span<const RankView> ranks);
+
+// Returns the member's call of this number, or null if its page does not contain it.
+const CallView* call_of(const Member& member, std::uint64_t sequence);
+
+template <typename Condition>
+std::vector<int> ranks_that(const std::vector<Member>& members, const Condition& condition) {
+  std::vector<int> result;
+  for (const Member& member : members) {
+    if (condition(member)) result.push_back(member.rank->rank);
+  }
+  std::ranges::sort(result);
+  return result;
+}
+
+// Finds the first number on the pages at which calls differ, and describes the difference in `verdict`. All calls after
+// it differ, too. Returns false if there is none.
+bool find_first_difference(const std::vector<Member>& members, Verdict& verdict);
+
+}  // namespace ddp::launcher
