@@ -94,4 +94,7 @@ with tempfile.TemporaryDirectory() as folder:
     told = "waited in the store for key" if PYTHON == environments.DEBIAN else "note: ranks 0, 2 have waited in "
     assert told in run.stderr, run.stderr
     assert "rank 1 is not connected to the store" in run.stderr, run.stderr
+    # The rank sleeps, and the stacks of the others show whom they wait for.
+    suspect = "rank 1 is in no collective; ranks 0, 2 wait in init_process_group at train.py:5  [DDP-H03 not called]"
+    assert not shutil.which("py-spy") or suspect in run.stderr, run.stderr
     print("a rank that never calls init_process_group: ok")

@@ -248,7 +248,8 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
 std::vector<std::string> stack_lines(const HangNews& news) {
   const auto is_recorded = [](const GroupView& group) { return !group.is_by_stack && group.called > 0; };
   const auto has_recording = [&](const RankView& rank) { return std::ranges::any_of(rank.page.groups, is_recorded); };
-  if (!news.verdict.is_by_stack || std::ranges::any_of(news.ranks, has_recording)) return {};
+  const bool is_read = news.verdict.is_by_stack && std::ranges::any_of(news.ranks, &RankView::is_torch);
+  if (!is_read || std::ranges::any_of(news.ranks, has_recording)) return {};
   return {"  this PyTorch does not record its collectives (NCCL's since 2.6, Gloo's since 2.12), so stacks were read"};
 }
 

@@ -192,27 +192,30 @@ std::vector<int> free_ranks(std::span<const RankView> ranks) {
   return result;
 }
 
-std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
+std::optional<bool> waits_for_no_rank(const ProcessSample& process) {
   // These are parts of the names of kernel functions in which a thread waits for something other than another rank.
   constexpr std::array<std::string_view, 6> kOwnDoing = {"nanosleep",  "sys_pause", "sigtimedwait",
                                                          "sigsuspend", "pipe_read", "do_wait"};
   // A thread in one of these waits for messages, or for another thread that waits for them.
   constexpr std::array<std::string_view, 9> kForOthers = {
       "futex", "ep_poll", "do_epoll", "poll_schedule", "do_select", "sk_wait", "tcp_", "unix_stream", "skb_wait"};
-  const auto is_in = [](const auto& names, const std::string& function) {
-    return std::ranges::any_of(names, [&](std::string_view name) { return function.find(name) != std::string::npos; });
+  const auto is_in = [&](const auto& names) {
+    return std::ranges::any_of(names,
+                               [&](std::string_view name) { return process.waits_in.find(name) != std::string::npos; });
   };
+  if (process.waits_in.empty() || is_in(kForOthers)) return false;
+  return is_in(kOwnDoing) ? std::optional(true) : std::nullopt;
+}
+
+std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
   std::vector<int> odd;
   std::size_t alive = 0;
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
     ++alive;
-    if (!rank.process) return {};
-    const std::string& waits_in = rank.process->waits_in;
-    // A rank that waits for a GPU is busy, and sleeps in no kernel function.
-    if (waits_in.empty() || is_in(kForOthers, waits_in)) continue;
-    if (!is_in(kOwnDoing, waits_in)) return {};
-    odd.push_back(rank.rank);
+    const auto is_odd = rank.process ? waits_for_no_rank(*rank.process) : std::nullopt;
+    if (!is_odd) return {};
+    if (*is_odd) odd.push_back(rank.rank);
   }
   return odd.size() < alive ? odd : std::vector<int>();
 }

@@ -2,6 +2,7 @@
 // functions are pure.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,10 @@ bool only_waits(const RankView& rank);
 
 // Returns the ranks that do not only wait. They may join ranks that wait for others to come, or begin a collective.
 std::vector<int> free_ranks(std::span<const RankView> ranks);
+
+// Returns whether the first thread sleeps or waits for a file or a process, not for a message or another thread, which
+// may wait for another rank. A thread that does not sleep may wait for a GPU. Returns std::nullopt if that is unknown.
+std::optional<bool> waits_for_no_rank(const ProcessSample& process);
 
 // Finds ranks that do not wait for other ranks, if none of them shows collectives. Returns the ranks whose first thread
 // sleeps or waits for something else, if the first threads of the others wait for messages or threads. Returns an empty

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <utility>
 
 #include "launcher/limits.h"
 #include "launcher/process/process_sample.h"
+#include "launcher/watchdog/stack_verdict.h"
 
 namespace ddp::launcher {
 
@@ -37,7 +37,7 @@ bool StackWatch::Program::is_due(Clock::time_point now) const {
 void StackWatch::Program::add(const RankStacks& native, Clock::time_point now) {
   looked_at = now;
   // On a busy computer, a tool may not answer in time. Then the stack is taken once more.
-  is_looked_at = !native.threads.empty();
+  is_looked_at = !native.threads.empty() && native.source != "kernel";
   awaited = awaited_operation(native);
   if (!spins || awaited.wait != GroupWait::operation) return;
   std::vector<std::string> now_in = frames_of_wait(native);
@@ -135,19 +135,13 @@ bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) {
   Program& program = found->second;
   program.has_recording = std::ranges::any_of(view.page.groups, [](const GroupView& one) { return one.called > 0; });
   if (!program.is_to_be_told() && !may_wait_beside_others(program)) return before.has_value();
-  GroupView group;
-  group.name = "world";
-  group.rank = view.rank;
-  group.size = size_;
-  group.called = group.started = 1;
-  group.is_sampled = group.is_by_stack = true;
-  view.page.groups.push_back(group);
-  const std::string& what = program.awaited.operation.empty() ? program.call.function : program.awaited.operation;
-  if (!what.empty() && (depth == SampleDepth::calls || depth == SampleDepth::all)) {
-    const auto rested_at = static_cast<std::uint64_t>(program.rests_since->time_since_epoch().count());
-    view.calls.resize(view.page.groups.size());
-    view.calls.back() = {{1, std::hash<std::string>()(what), rested_at, what, "", program.call.place}};
+  CallView call;
+  if (depth == SampleDepth::calls || depth == SampleDepth::all) {
+    call.what = program.awaited.operation.empty() ? program.call.function : program.awaited.operation;
+    call.called_at = static_cast<std::uint64_t>(program.rests_since->time_since_epoch().count());
+    call.place = program.call.place;
   }
+  add_wait_by_stack(view, size_, call);
   return !before;
 }
 

@@ -56,6 +56,34 @@ constexpr std::array kOperations = {
     Row{"gloo::alltoallv(", "all_to_all"},
 };
 
+// These are functions of torch.distributed that wait in native code. The names of their variants begin in the same way:
+// all_gather_into_tensor, _reduce_scatter_base.
+constexpr std::array<std::string_view, 11> kFunctions = {
+    "all_reduce",     "all_gather", "all_to_all", "monitored_barrier", "barrier", "broadcast",
+    "reduce_scatter", "reduce",     "gather",     "scatter",           "recv"};
+// These wait in other functions of torch.distributed, for ranks that have not called them.
+constexpr std::array<std::string_view, 3> kMakers = {"init_process_group", "new_group", "split_group"};
+
+// Splits a frame of py-spy, such as "all_reduce (distributed/distributed_c10d.py:2501)". Both are empty if it is none.
+struct PythonFrame {
+  std::string_view function;
+  std::string_view place;
+
+  bool is_of_torch_distributed() const {
+    return place.starts_with("distributed/distributed_c10d.py:") || place.starts_with("distributed/c10d_logger.py:") ||
+           place.starts_with("distributed/rendezvous.py:");
+  }
+  // Returns whether it is a function of Python's library, as in "wait (python3.13/threading.py:359)".
+  bool is_of_python() const { return place.starts_with("python3.") || place.starts_with('<'); }
+};
+PythonFrame python_frame(std::string_view frame) {
+  const std::size_t bracket = frame.rfind(" (");
+  if (bracket == std::string_view::npos || !frame.ends_with(')')) return {};
+  const std::string_view place = frame.substr(bracket + 2, frame.size() - bracket - 3);
+  if (place.find(".py:") == std::string_view::npos && !place.starts_with('<')) return {};
+  return {frame.substr(0, bracket), place};
+}
+
 bool has(const std::vector<std::string>& frames, std::string_view part) {
   return std::ranges::any_of(frames, [&](const std::string& frame) { return frame.find(part) != std::string::npos; });
 }
@@ -100,19 +128,40 @@ bool is_recorded(std::string_view operation) {
 PythonCall python_call(const RankStacks& python) {
   PythonCall call;
   if (python.threads.empty()) return call;
-  // A place with a directory belongs to a library, as in "all_reduce (distributed/distributed_c10d.py:2501)".
-  for (const std::string& frame : python.threads.front().frames) {
-    const std::size_t bracket = frame.rfind(" (");
-    if (bracket == std::string::npos || !frame.ends_with(')')) continue;
-    const std::string place = frame.substr(bracket + 2, frame.size() - bracket - 3);
-    if (place.find(".py:") == std::string::npos) continue;
-    if (place.find('/') == std::string::npos) {
-      call.place = place;
+  // A place with a directory belongs to a library.
+  for (const std::string& text : python.threads.front().frames) {
+    const PythonFrame frame = python_frame(text);
+    if (frame.place.empty() || frame.place.starts_with('<')) continue;
+    if (frame.place.find('/') == std::string_view::npos) {
+      call.place = frame.place;
       return call;
     }
-    if (place.starts_with("distributed/distributed_c10d.py:")) call.function = frame.substr(0, bracket);
+    if (frame.place.starts_with("distributed/distributed_c10d.py:")) call.function = frame.function;
   }
   return call;
+}
+
+AwaitedOperation awaited_in_python(const RankStacks& python) {
+  if (python.threads.empty() || python.threads.front().frames.empty()) return {};
+  const std::vector<std::string>& frames = python.threads.front().frames;
+  const PythonFrame innermost = python_frame(frames.front());
+  if (!innermost.is_of_torch_distributed())
+    return {innermost.is_of_python() ? GroupWait::none : GroupWait::unknown, ""};
+  std::string_view name = innermost.function;
+  name.remove_prefix(std::min(name.find_first_not_of('_'), name.size()));
+  const auto is_variant = [&](std::string_view function) { return name.starts_with(function); };
+  const auto* const found = std::ranges::find_if(kFunctions, is_variant);
+  // A function for objects packs and unpacks them itself, and calls another one to exchange them.
+  const bool is_exchange = found != kFunctions.end() && name.find("_object") == std::string_view::npos;
+  if (is_exchange || name == "send") return {GroupWait::operation, std::string(is_exchange ? *found : name)};
+  for (const std::string& text : frames) {
+    const PythonFrame frame = python_frame(text);
+    if (!frame.is_of_torch_distributed()) break;
+    if (std::ranges::find(kMakers, frame.function) != kMakers.end()) {
+      return {GroupWait::operation, std::string(frame.function)};
+    }
+  }
+  return {GroupWait::none, ""};
 }
 
 }  // namespace ddp::launcher

@@ -31,6 +31,10 @@ inline constexpr std::string_view kGpuSynchronization = "GPU synchronization";
 // threads carry out the operation.
 AwaitedOperation awaited_operation(const RankStacks& native);
 
+// Returns the operation for which the first thread waits, from Python frames of py-spy. Returns `unknown` if the
+// innermost function is the program's or a package's. It may wait in native code, such as Work.wait().
+AwaitedOperation awaited_in_python(const RankStacks& python);
+
 // Returns the frames of the first thread from the one that shows what it waits for, innermost first. Returns an empty
 // list if it does not wait.
 std::vector<std::string> frames_of_wait(const RankStacks& native);

@@ -96,6 +96,51 @@ TEST_CASE("the program's own line is the innermost one outside of libraries") {
   CHECK(python_call({}).place.empty());
 }
 
+TEST_CASE("Python frames show the functions of torch.distributed that wait in native code") {
+  const auto awaited = [](const std::vector<std::string>& functions, const std::string& file = "distributed_c10d") {
+    std::vector<std::string> frames;
+    for (const std::string& function : functions) frames.push_back(function + " (distributed/" + file + ".py:9)");
+    frames.emplace_back("<module> (train.py:20)");
+    const auto found = awaited_in_python(stacks_of(frames));
+    CHECK(found.wait == (found.operation.empty() ? GroupWait::none : GroupWait::operation));
+    return found.operation;
+  };
+  CHECK(awaited({"all_reduce", "wrapper"}) == "all_reduce");
+  CHECK(awaited({"all_gather", "all_gather_object"}) == "all_gather");
+  CHECK(awaited({"_all_gather_base"}) == "all_gather");
+  CHECK(awaited({"all_gather_into_tensor"}) == "all_gather");
+  CHECK(awaited({"reduce_scatter_tensor"}) == "reduce_scatter");
+  CHECK(awaited({"reduce"}) == "reduce");
+  CHECK(awaited({"all_to_all_single"}) == "all_to_all");
+  CHECK(awaited({"monitored_barrier"}) == "monitored_barrier");
+  CHECK(awaited({"send"}) == "send");
+  CHECK(awaited({"recv", "recv_object_list"}) == "recv");
+  CHECK(awaited({"_store_based_barrier", "init_process_group", "wrapper"}) == "init_process_group");
+  CHECK(awaited({"_new_process_group_helper", "_new_group_with_tag", "new_group"}) == "new_group");
+  CHECK(awaited({"_create_c10d_store", "_env_rendezvous_handler"}, "rendezvous").empty());
+  // These compute, and wait for no rank.
+  CHECK(awaited({"_rank_not_in_group", "get_rank"}).empty());
+  CHECK(awaited({"_object_to_tensor", "all_gather_object"}).empty());
+  CHECK(awaited({"gather_object"}).empty());
+  CHECK(awaited({"isend"}).empty());
+}
+
+TEST_CASE("a function outside of torch.distributed may wait in native code, unless it is Python's own") {
+  const auto wait = [](const std::string& frame) { return awaited_in_python(stacks_of({frame})).wait; };
+  CHECK(wait("step (train.py:27)") == GroupWait::unknown);
+  CHECK(wait("_engine_run_backward (autograd/graph.py:829)") == GroupWait::unknown);
+  CHECK(wait("wait_tensor (distributed/_functional_collectives.py:9)") == GroupWait::unknown);
+  CHECK(wait("wait (python3.13/threading.py:359)") == GroupWait::none);
+  CHECK(wait("_find_and_load (<frozen importlib._bootstrap>:1360)") == GroupWait::none);
+  CHECK(wait("?? (0x12)") == GroupWait::unknown);
+  CHECK(awaited_in_python({}).wait == GroupWait::unknown);
+  CHECK(awaited_in_python(stacks_of({})).wait == GroupWait::unknown);
+  // An import within torch.distributed is no wait for other ranks.
+  CHECK(awaited_in_python(stacks_of({"_load_unlocked (<frozen importlib._bootstrap>:935)",
+                                     "init_process_group (distributed/distributed_c10d.py:1756)"}))
+            .wait == GroupWait::none);
+}
+
 TEST_CASE("a first thread that spins in CUDA waits for its GPU") {
   const std::vector<std::string> tail = {"cudaStreamSynchronize (libcudart.so.12)",
                                          "at::native::_local_scalar_dense_cuda (libtorch_cuda.so)",
