@@ -30,6 +30,12 @@ import sys
 import threading
 import time
 
+# A signal handler that interrupts an import may see an unfinished module, so nothing is imported later.
+try:
+    import fcntl
+except ImportError:  # on some systems, where there is no status page
+    fcntl = None
+
 __all__ = ["PHASES", "extend", "heartbeat", "phase", "progress", "should_stop"]
 
 # docs/development/protocol.md, section 6, describes the layout of the page. A page with another version or size is not
@@ -116,7 +122,6 @@ class _Ring:
             return False
         self.is_busy = True
         try:
-            import fcntl
             fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.u64[_DROPPED_AT] += 1
@@ -185,7 +190,6 @@ def _claim(fd, board, writer_at):
     """Returns whether this process is the writer of the memory, after it tried to become the writer."""
     # Python has no compare-and-swap. The lock keeps out other Python processes. A process that does not get it at once
     # is too late to become the writer.
-    import fcntl  # missing on some systems, but never where a status page exists
     if board.u32[writer_at] == _process:
         return True
     fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -254,10 +258,12 @@ def _mine():
         return None
     with _lock:
         if not _is_open:
-            _board = _open()
-            if _board is not None:
-                os.register_at_fork(after_in_child=_forget)
-            _is_open = True
+            board = _open()
+            if not _is_open:  # otherwise a signal handler has opened it meanwhile
+                _board = board
+                if _board is not None:
+                    os.register_at_fork(after_in_child=_forget)
+                _is_open = True
     return _board
 
 

@@ -223,6 +223,20 @@ signal.setitimer(signal.ITIMER_REAL, 0)
     assert names <= {"", "from a handler"}, names  # a handler may interrupt a handler that writes the name
 
 
+def a_signal_handler_that_comes_first_finds_whole_modules() -> None:
+    """A handler may interrupt an import, and then sees a module without its functions."""
+    worker = Worker()
+    worker.runs("""
+import sys
+before = set(sys.modules)
+ddp_board.heartbeat()
+ddp_board.heartbeat()
+with ddp_board.phase("evaluation"): pass
+assert set(sys.modules) == before, set(sys.modules) - before
+""")
+    assert [kind for kind, *_ in worker.kinds()] == [STEP, PHASE], worker.kinds()
+
+
 def children_write_nothing() -> None:
     worker = Worker()
     worker.runs("""
@@ -321,7 +335,8 @@ def main() -> None:
                   phases_other_than_training_are_recorded_when_they_end, the_mode_may_change_at_any_time,
                   a_full_ring_drops_and_counts, names_that_find_no_free_entry_are_left_out,
                   a_writer_that_holds_the_lock_keeps_it_out, two_processes_with_the_lock_lose_no_record,
-                  no_record_of_threads_and_signal_handlers_is_mixed_up, children_write_nothing,
+                  no_record_of_threads_and_signal_handlers_is_mixed_up,
+                  a_signal_handler_that_comes_first_finds_whole_modules, children_write_nothing,
                   what_is_not_its_ring_is_left_alone, the_launchers_part_is_not_written, wrong_numbers_are_refused,
                   the_runtime_records_all_that_a_program_in_c_does]:
         check()
