@@ -56,6 +56,9 @@ struct CheckpointOptions {
 // another name, flushed to disk and renamed. A crash, a full disk or a killed rank at any moment leaves either the
 // complete checkpoint or none, and earlier ones unchanged. All ranks must see the same directory.
 //
+// Only one job at a time may save into a directory. From the first save() on, this object holds a lock of the
+// directory, except on a file system without locks. Files of different saves are never taken for one checkpoint.
+//
 // A checkpoint may be read by any number of ranks, in any layout of the tensors. Each rank reads the parts that it
 // names. All functions except step_directory() are collective: all ranks must call them, and all throw the same error
 // if one fails. Use it from one thread.
@@ -77,7 +80,8 @@ class DDP_EXPORT CheckpointManager {
 
   // Saves the state as a checkpoint. Throws invalid_argument for wrong tensors, or for elements that no rank or several
   // ranks have. Throws mismatch if ranks describe a tensor differently, and unavailable for the disk (with the system's
-  // reason). `step` is 0 or more. An existing checkpoint of this step is replaced.
+  // reason) and if another job saves into the directory. `step` is 0 or more. An existing checkpoint of this step is
+  // replaced.
   void save(std::int64_t step, const CheckpointState& state, CallSite site = CallSite::current());
 
   // Waits until the saved state is on disk. Throws the error if writing it failed.

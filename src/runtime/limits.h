@@ -48,6 +48,8 @@ inline constexpr auto kConnecting = 10min;  // default limit for connecting a gr
 inline constexpr auto kStoreCall = 5min;
 inline constexpr auto kNoTimeout = std::chrono::hours(24 * 365);  // limit for operations if the launcher watches
 inline constexpr auto kBackendTrial = 60s;  // limit for the first collective when the ranks connect
-inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit
+// Processes that a killed worker had forked, such as PyTorch's data loaders, notice its end only after 5 s.
+inline constexpr auto kDirectoryLockWait = 10s;
+inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit; also for a manifest
 
 }  // namespace ddp::limits

@@ -163,9 +163,14 @@ void flush_directory_of(const std::string& path) {
 }
 
 ReadCheckpoint open_checkpoint_file(const std::string& path) {
-  const base::UniqueFd file(base::uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  const base::UniqueFd file(
+      base::uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) fail("read", path, errno);
+  if (S_ISDIR(status.st_mode)) fail("read", path, EISDIR);
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ErrorKind::corrupt, "checkpoint " + path + " is damaged: it is not a regular file");
+  }
   const auto file_bytes = static_cast<std::size_t>(status.st_size);
   try {
     std::string word(std::min<std::size_t>(8, file_bytes), '\0');

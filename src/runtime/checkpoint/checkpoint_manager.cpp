@@ -10,15 +10,19 @@
 #include <thread>
 #include <utility>
 
+#include "base/hash.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "runtime/call/called_from.h"
 #include "runtime/checkpoint/checkpoint_file.h"
+#include "runtime/checkpoint/directory_lock.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/on_rank_zero.h"
 #include "runtime/checkpoint/shard_exchange.h"
 #include "runtime/checkpoint/step_directory.h"
 #include "runtime/checkpoint/write_plan.h"
 #include "runtime/group/agreement.h"
+#include "runtime/limits.h"
 #include "wire/worker_env.h"
 
 namespace ddp {
@@ -52,7 +56,7 @@ void verify(const std::string& path, const Manifest& manifest) {
       throw Error(ErrorKind::corrupt,
                   "checkpoint " + file_path + " is damaged: its length differs from the length that was written");
     }
-    const ReadCheckpoint file = open_checkpoint_file(file_path);
+    const ReadCheckpoint file = open_part(path, manifest, i);
     for (const auto& [name, tensor] : manifest.tensors) {
       for (const ManifestPiece& piece : tensor.pieces) {
         if (piece.file == i) static_cast<void>(stored_piece(file, file_path, name, tensor.type, piece));
@@ -95,6 +99,10 @@ class CheckpointManager::Implementation {
     const bool is_full = options.layout == CheckpointOptions::Layout::full;
     Manifest manifest;
     manifest.step = step;
+    manifest.save = on_rank_zero(group, [&] {
+      if (!lock) lock = std::make_unique<DirectoryLock>(directory, lock_wait());
+      return base::hex64(base::random64());
+    });
     ExchangedShards exchanged = exchange_shards(group, state);
     manifest.values = std::move(exchanged.values);
     manifest.rank_values = std::move(exchanged.rank_values);
@@ -203,6 +211,11 @@ class CheckpointManager::Implementation {
     return std::chrono::minutes(30);
   }
 
+  std::chrono::milliseconds lock_wait() const {
+    const std::chrono::milliseconds most = limits::kDirectoryLockWait;
+    return std::min(most, options.timeout.value_or(most));
+  }
+
   // All ranks write; then rank 0 gives the step its final name.
   void write_step(Manifest& manifest, const WrittenTensors& written) {
     const std::string staging = directory + "/" + staging_name(manifest.step);
@@ -210,7 +223,7 @@ class CheckpointManager::Implementation {
       const std::string name = own_file(manifest);
       if (name.empty()) return;
       make_directory(staging);
-      write_checkpoint_file(staging + "/" + name, written.tensors, {{"format", "pt"}});
+      write_checkpoint_file(staging + "/" + name, written.tensors, part_metadata(manifest, name));
     });
     on_every_rank(group, patience(), [&] {
       if (group.rank() != 0) return;
@@ -220,7 +233,13 @@ class CheckpointManager::Implementation {
         file.bytes = file_bytes(staging + "/" + file.name);
         names.insert(file.name);
       }
-      write_text_file(staging + "/" + kManifest, encode_manifest(manifest));
+      const std::string text = encode_manifest(manifest);
+      if (text.size() > limits::kCheckpointHeaderBytes) {
+        throw Error(ErrorKind::invalid_argument, "checkpoint " + staging + ": its manifest has " +
+                                                     std::to_string(text.size()) + " bytes (limit " +
+                                                     std::to_string(limits::kCheckpointHeaderBytes) + ")");
+      }
+      write_text_file(staging + "/" + kManifest, text);
       commit_step(directory, manifest.step, names);
       prune(manifest.step);
     });
@@ -239,7 +258,7 @@ class CheckpointManager::Implementation {
   Manifest read_manifest(std::int64_t step) const {
     const std::string path = step_path(step) + "/" + kManifest;
     try {
-      Manifest manifest = parse_manifest(read_text_file(path));
+      Manifest manifest = parse_manifest(read_text_file(path, limits::kCheckpointHeaderBytes));
       if (manifest.step != step) throw Error(ErrorKind::corrupt, "it belongs to another step");
       return manifest;
     } catch (const Error& error) {
@@ -249,7 +268,8 @@ class CheckpointManager::Implementation {
   }
 
   const CheckpointOptions options;
-  ProcessGroup group;  // separate, because the writer uses it while the program uses its own group
+  ProcessGroup group;                   // separate, because the writer uses it while the program uses its own group
+  std::unique_ptr<DirectoryLock> lock;  // rank 0 has it from its first save on
   std::thread writer;
   std::exception_ptr failure;  // thrown in the writer thread
 };

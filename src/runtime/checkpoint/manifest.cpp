@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 std::string checksum_of(const Json& body) {
   base::Fnv1a64 hash;
@@ -49,11 +49,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ManifestPiece, file, first, count)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ManifestFile, name, bytes)
 
 std::string encode_manifest(const Manifest& manifest) {
-  Json body = {{"step", manifest.step},
-               {"values", manifest.values},
-               {"rank_values", manifest.rank_values},
-               {"files", manifest.files},
-               {"tensors", Json::object()}};
+  Json body = {{"step", manifest.step},     {"save", manifest.save},
+               {"values", manifest.values}, {"rank_values", manifest.rank_values},
+               {"files", manifest.files},   {"tensors", Json::object()}};
   for (const auto& [name, tensor] : manifest.tensors) {
     body["tensors"][name] = {{"type", to_string(tensor.type)}, {"shape", tensor.shape}, {"pieces", tensor.pieces}};
   }
@@ -76,6 +74,7 @@ Manifest parse_manifest(std::string_view text) {
     }
     Manifest manifest;
     body.at("step").get_to(manifest.step);
+    body.at("save").get_to(manifest.save);
     body.at("values").get_to(manifest.values);
     body.at("rank_values").get_to(manifest.rank_values);
     body.at("files").get_to(manifest.files);

@@ -39,6 +39,7 @@ struct ManifestFile {
 
 struct Manifest {
   std::int64_t step = 0;
+  std::string save;  // identifies this save; each of its files has the same text
   std::vector<ManifestFile> files;
   std::map<std::string, ManifestTensor> tensors;
   std::map<std::string, std::string> values;

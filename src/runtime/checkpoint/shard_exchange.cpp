@@ -143,6 +143,23 @@ WrittenTensors gather_whole(const ProcessGroup& group, const CheckpointState& st
   return written;
 }
 
+std::map<std::string, std::string> part_metadata(const Manifest& manifest, const std::string& file) {
+  return {{"format", "pt"}, {"ddp.save", manifest.save}, {"ddp.file", file}};
+}
+
+ReadCheckpoint open_part(const std::string& directory, const Manifest& manifest, std::size_t file) {
+  const std::string& name = manifest.files[file].name;
+  const std::string path = directory + "/" + name;
+  ReadCheckpoint read = open_checkpoint_file(path);
+  for (const auto& [key, text] : part_metadata(manifest, name)) {
+    const auto stored = read.header.metadata.find(key);
+    if (stored != read.header.metadata.end() && stored->second == text) continue;
+    throw Error(ErrorKind::corrupt,
+                "checkpoint " + path + " is damaged: it belongs to another save or is another part");
+  }
+  return read;
+}
+
 const char* stored_piece(const ReadCheckpoint& file, const std::string& path, const std::string& name, DataType type,
                          const ManifestPiece& piece) {
   const auto& tensors = file.header.tensors;
@@ -178,7 +195,7 @@ void read_shards(const ProcessGroup& group, const std::string& directory, const 
       for (const ManifestPiece& piece : tensor.pieces) {
         const Overlap overlap = overlap_of(shard.first, shard.data.count, piece);
         if (piece.file != i || overlap.count == 0) continue;
-        if (!file) file = open_checkpoint_file(path);
+        if (!file) file = open_part(directory, manifest, i);
         const char* stored = stored_piece(*file, path, shard.name, tensor.type, piece);
         const ConstBuffer from(stored + overlap.first_in_piece * size_of(tensor.type), overlap.count, tensor.type);
         copier.copy(shard.data.slice(overlap.first_in_shard, overlap.count), from);

@@ -42,6 +42,13 @@ WrittenTensors own_parts(const ProcessGroup& group, const CheckpointState& state
 WrittenTensors gather_whole(const ProcessGroup& group, const CheckpointState& state,
                             std::map<std::string, ManifestTensor>& plan, bool copies);
 
+// Returns the metadata by which a file shows that it is this file of this save.
+std::map<std::string, std::string> part_metadata(const Manifest& manifest, const std::string& file);
+
+// Reads a file of a step's directory. Throws unavailable, or corrupt unless it is undamaged and is this file of the
+// manifest's save.
+ReadCheckpoint open_part(const std::string& directory, const Manifest& manifest, std::size_t file);
+
 // Returns the bytes of a piece in a file. Throws corrupt if the file does not hold the piece as described.
 const char* stored_piece(const ReadCheckpoint& file, const std::string& path, const std::string& name, DataType type,
                          const ManifestPiece& piece);

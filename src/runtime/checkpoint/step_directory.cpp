@@ -11,8 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "base/text.h"
@@ -27,6 +25,7 @@ constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kWriting = ".writing-";
 constexpr std::string_view kRemoving = ".removing-";
 constexpr int kDigits = 12;
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 [[noreturn]] void fail_in_directory(const std::string& action, const std::string& path, int error) {
   throw Error(ErrorKind::unavailable, "cannot " + action + " " + path + ": " + std::strerror(error));
@@ -122,11 +121,22 @@ void write_text_file(const std::string& path, std::string_view text) {
   if (base::uninterrupted([&] { return ::fsync(file.get()); }) != 0) fail_in_directory("write", path, errno);
 }
 
-std::string read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_in_directory("read", path, errno);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) fail_in_directory("read", path, EIO);
+std::string read_text_file(const std::string& path, std::size_t limit) {
+  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
+  const base::UniqueFd file(
+      base::uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0) fail_in_directory("read", path, errno);
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorKind::corrupt, "it is not a regular file");
+  std::string text;
+  for (ssize_t got = 1; got > 0;) {
+    const std::size_t begin = text.size();
+    if (begin > limit) throw Error(ErrorKind::corrupt, "it has more than " + std::to_string(limit) + " bytes");
+    text.resize(begin + kReadBytes);
+    got = base::uninterrupted([&] { return ::read(file.get(), text.data() + begin, kReadBytes); });
+    if (got < 0) fail_in_directory("read", path, errno);
+    text.resize(begin + static_cast<std::size_t>(got));
+  }
   return text;
 }
 

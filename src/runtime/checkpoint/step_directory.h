@@ -27,7 +27,8 @@ std::vector<std::int64_t> list_steps(const std::string& directory);
 std::uint64_t file_bytes(const std::string& path);
 // Writes and flushes a small file.
 void write_text_file(const std::string& path, std::string_view text);
-std::string read_text_file(const std::string& path);
+// Throws corrupt if the path is not a regular file or has more than `limit` bytes.
+std::string read_text_file(const std::string& path, std::size_t limit);
 
 // Removes everything from the staged step that is not in `names`, because an earlier run may have left it. Then flushes
 // the step and gives it its final name. If a step has that name, it is replaced atomically where the file system can

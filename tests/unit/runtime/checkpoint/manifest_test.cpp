@@ -14,6 +14,7 @@ namespace {
 Manifest example() {
   Manifest manifest;
   manifest.step = 1200;
+  manifest.save = "0123456789abcdef";
   manifest.files = {{"part-00000-of-00002.safetensors", 1000}, {"part-00001-of-00002.safetensors", 900}};
   manifest.tensors["weight"] = {DataType::f32, {4, 5}, {{0, 0, 12}, {1, 12, 8}}};
   manifest.tensors["scale"] = {DataType::bf16, {}, {{1, 0, 1}}};
@@ -47,8 +48,8 @@ TEST_CASE("a manifest that was changed or cut is refused") {
   expect_error(ErrorKind::corrupt, {"its format is invalid"}, [] { parse_manifest("[]"); });
   expect_error(ErrorKind::corrupt, {"another kind"}, [] { parse_manifest(R"({"format": "x"})"); });
   std::string newer = text;
-  replace(newer, "\"version\": 1", "\"version\": 7");
-  expect_error(ErrorKind::corrupt, {"version 7", "reads version 1"}, [&] { parse_manifest(newer); });
+  replace(newer, "\"version\": 2", "\"version\": 7");
+  expect_error(ErrorKind::corrupt, {"version 7", "reads version 2"}, [&] { parse_manifest(newer); });
 }
 
 TEST_CASE("a manifest whose pieces do not make up their tensors is refused") {

@@ -2,6 +2,8 @@
 
 #include <ddp/error.h>
 
+#include <sys/stat.h>
+
 #include <filesystem>
 
 #include "support/catch.h"
@@ -46,7 +48,7 @@ TEST_CASE("a step has its name when it is committed, with the named files alone"
   CHECK(list_steps(path).empty());
   commit_step(path, 3, {"a"});
   CHECK(list_steps(path) == Steps{3});
-  CHECK(read_text_file(path + "/" + step_name(3) + "/a") == "one");
+  CHECK(read_text_file(path + "/" + step_name(3) + "/a", 1000) == "one");
   CHECK_FALSE(exists(path + "/" + step_name(3) + "/stray"));
   CHECK_FALSE(exists(path + "/" + staging_name(3)));
 }
@@ -57,7 +59,7 @@ TEST_CASE("a step that is there is replaced") {
   for (const char* text : {"one", "two"}) {
     stage(path, 3, "a", text);
     commit_step(path, 3, {"a"});
-    CHECK(read_text_file(path + "/" + step_name(3) + "/a") == text);
+    CHECK(read_text_file(path + "/" + step_name(3) + "/a", 1000) == text);
     CHECK_FALSE(exists(path + "/" + staging_name(3)));
   }
 }
@@ -93,6 +95,17 @@ TEST_CASE("what the disk refuses is told with the path and the reason") {
                [&] { make_directory(path + "/file"); });
   expect_error(ErrorKind::unavailable, {"make directory", "No such file"}, [&] { make_directory(path + "/a/b"); });
   expect_error(ErrorKind::unavailable, {"list", "No such file"}, [&] { list_steps(path + "/a"); });
-  expect_error(ErrorKind::unavailable, {"read", "No such file"}, [&] { read_text_file(path + "/a"); });
+  expect_error(ErrorKind::unavailable, {"read", "No such file"}, [&] { read_text_file(path + "/a", 1000); });
   expect_error(ErrorKind::unavailable, {"/dev/full", "No space left"}, [&] { write_text_file("/dev/full", "x"); });
+}
+
+TEST_CASE("what is no small regular file is not read") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/text";
+  write_text_file(path, std::string(1000, 'x'));
+  CHECK(read_text_file(path, 1000).size() == 1000);
+  expect_error(ErrorKind::corrupt, {"more than 999 bytes"}, [&] { read_text_file(path, 999); });
+  expect_error(ErrorKind::corrupt, {"not a regular file"}, [&] { read_text_file(directory.path(), 1000); });
+  REQUIRE(::mkfifo((directory.path() + "/fifo").c_str(), 0600) == 0);
+  expect_error(ErrorKind::corrupt, {"not a regular file"}, [&] { read_text_file(directory.path() + "/fifo", 1000); });
 }
