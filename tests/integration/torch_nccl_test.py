@@ -176,8 +176,11 @@ def run(job):
         meeting.mkdir()
         environment = {**os.environ, "PYTHONPATH": str(FAKE_TORCH), "MEETING": str(meeting), "FAKE_TORCH": job.kind}
         command = [DDPLAUNCH, f"--nproc-per-node={job.ranks}", *options, str(script)]
-        done = subprocess.run(command, env=environment, text=True, timeout=300, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
+        try:
+            done = subprocess.run(command, env=environment, text=True, timeout=300, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT)
+        except subprocess.TimeoutExpired as late:
+            return job, ["does not end in 300 s"], (late.stdout or b"").decode()
     code = job.code if job.says else 0
     wrong = [f"exit code {done.returncode}"] * (done.returncode != code)
     wrong += [f"does not say {words!r}" for words in job.says if words not in done.stdout]

@@ -73,6 +73,7 @@ void StackWatch::look(Clock::time_point now) {
 void StackWatch::follow(int local_rank, Program& program, Clock::time_point now) {
   const StackRequest request = processes_.ask_for_stacks(local_rank, StackMeans::gentle);
   const auto sample = request.pid > 0 ? sample_process(request.pid, true) : std::nullopt;
+  if (sample && sample->state == 't') return;  // held by the tool that takes its stack
   const std::uint64_t waits = sample ? sample->waits : 0;
   const bool sleeps = sample && sample->state == 'S' && waits == program.waits;
   const bool spins = sample && sample->state == 'R' && program.records_nothing && waits >= program.waits &&
@@ -120,6 +121,11 @@ void StackWatch::take_lines(Clock::time_point began) {
 bool StackWatch::may_wait_beside_others(const Program& program) const {
   return program.has_rested(Clock::now()) && program.awaited.wait == GroupWait::unknown &&
          std::ranges::any_of(programs_, [](const auto& entry) { return entry.second.is_to_be_told(); });
+}
+
+void StackWatch::took(Clock::time_point began) {
+  const Clock::time_point now = Clock::now();
+  not_before_ = now + std::min<Clock::duration>(kRestOfTime * (now - began), kLongestPause);
 }
 
 bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) {

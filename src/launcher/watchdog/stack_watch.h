@@ -76,9 +76,11 @@ class StackWatch {
   void follow(int local_rank, Program& program, Clock::time_point now);
   void take(const std::vector<StackTarget>& targets, Clock::time_point now);
   void take_lines(Clock::time_point began);
-  void took(Clock::time_point began) { not_before_ = Clock::now() + kRestOfTime * (Clock::now() - began); }
+  void took(Clock::time_point began);
 
   static constexpr int kRestOfTime = 20;  // stacks may be taken for a twentieth of the time
+  // On a busy computer a tool takes many seconds and little time of a CPU. A hang must still be found soon.
+  static constexpr std::chrono::minutes kLongestPause{1};
 
   ProcessHost& processes_;
   StackTaker taker_;
