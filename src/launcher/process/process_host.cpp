@@ -130,12 +130,12 @@ class LinuxProcessHost : public ProcessHost {
   }
 
   int page_of(int local_rank) override {
-    const auto child = children_.find(local_rank);
-    return child == children_.end() ? -1 : child->second.page.descriptor();
+    const Remains* const worker = find(local_rank);
+    return worker == nullptr ? -1 : worker->page.descriptor();
   }
   int ring_of(int local_rank) override {
-    const auto child = children_.find(local_rank);
-    return child == children_.end() ? -1 : child->second.ring.descriptor();
+    const Remains* const worker = find(local_rank);
+    return worker == nullptr ? -1 : worker->ring.descriptor();
   }
 
   RankRecords take_records(int local_rank) override {

@@ -53,7 +53,8 @@ class ProcessHost {
   // Returns false if only pages are sampled, and nothing has changed since the last update of `view`.
   virtual bool sample(int /*local_rank*/, SampleDepth /*depth*/, RankView& /*view*/) { return false; }
 
-  // Returns the descriptor of its status page, or -1 if it has ended or has none.
+  // Returns the descriptor of its status page, or -1 if it has none. It works until the next worker of this local rank
+  // is started.
   virtual int page_of(int /*local_rank*/) { return -1; }
 
   // take_records() returns what the worker has recorded since the last call. It works until the next worker of this
@@ -62,7 +63,7 @@ class ProcessHost {
   virtual void discard_records(int /*local_rank*/) {}
   // Returns the values that the program has reported with its progress.
   virtual std::vector<ProgressValue> progress_values(int /*local_rank*/) { return {}; }
-  // Returns the descriptor of its ring of records, or -1 if it has ended or has none.
+  // Returns the descriptor of its ring of records as page_of() does.
   virtual int ring_of(int /*local_rank*/) { return -1; }
 
   // Returns the running processes of the worker, or an empty list if it has ended. Processes whose parents have ended
