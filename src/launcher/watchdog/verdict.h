@@ -67,7 +67,7 @@ struct Verdict {
   std::vector<RankCall> sides;
   bool is_open = false;          // ranks that have not called yet may show which side is wrong
   std::vector<RankCall> around;  // calls before the difference, which are the same, and calls after it, in order
-  bool is_partial = false;       // the group has ranks on other nodes about which nothing is known
+  bool is_partial = false;       // nothing is known of some ranks of the group, for example of those on other nodes
   std::uint64_t group_identity = 0;
   // This is set for a send or a receive. `call` is the call that the other side has to make, and `sequence` counts the
   // transfers of this kind between the two ranks.

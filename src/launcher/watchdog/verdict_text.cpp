@@ -105,11 +105,11 @@ std::string hang_headline(const Verdict& verdict) {
       case VerdictKind::transport:
         if (verdict.is_transfer) {
           return waiting + " for " + call_text(verdict) +
-                 (verdict.is_partial ? ", on a rank of another node" : ", which was called but does not complete");
+                 (verdict.is_partial ? ", on a rank of which this node knows nothing" : ", which was called but does not complete");
         }
         if (verdict.is_partial) {
           return waiting + " in " + call_text(verdict) +
-                 " for ranks of other nodes or for the network between the nodes";
+                 " for ranks of which this node knows nothing, or for the network to them";
         }
         return "all ranks are in " + call_text(verdict) + ", which makes no progress";
       case VerdictKind::gpu_behind:
