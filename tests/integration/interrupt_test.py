@@ -24,6 +24,15 @@ except KeyboardInterrupt:
 """
 
 
+def wait_for_line(process, text):
+    """Reads the process's lines up to one with this text."""
+    lines = []
+    while not lines or text not in lines[-1]:
+        line = process.stdout.readline()
+        assert line, f"it ended without {text!r}: {lines}"
+        lines.append(line)
+
+
 class Job:
     """Runs the command `words`. In it, FOLDER is replaced by a folder for the workers' files, and SAVES by a script
     that saves."""
@@ -47,6 +56,11 @@ class Job:
     def output(self):
         self.process.kill()
         return self.process.communicate()[0]
+
+    def says(self, text):
+        """Waits until the launcher prints a line with this text. The output of ends() begins after it."""
+        wait_for_line(self.process, text)
+        return self
 
     def interrupt(self):
         self.begun = time.monotonic()
@@ -79,8 +93,8 @@ output = Job("one that ignores both is killed after two graces",
              "--grace=1").interrupt().ends(False, 1.9)
 assert "(SIGINT, then SIGTERM, then SIGKILL after the grace period of 1.0 s, gone in" in output, output
 job = Job("a second Ctrl-C ends at once", ["sh", "-c", "trap '' INT TERM; touch FOLDER/ready$RANK; while :; do sleep 60; done"])
-job.interrupt()
-time.sleep(0.7)  # signals within half a second are one request
+# Signals within half a second are one request. The launcher prints this line later than that.
+job.interrupt().says("a second request sends SIGKILL at once")
 job.process.send_signal(signal.SIGINT)
 assert "SIGKILL on a second request" in job.ends(False, 0.4)
 
@@ -104,9 +118,9 @@ def second_on_two_nodes(name, *commands):
             assert time.monotonic() < deadline, "they do not start"
             time.sleep(0.02)
         begun = time.monotonic()
-        for _ in range(2):
-            launchers[0].send_signal(signal.SIGINT)
-            time.sleep(0.7)
+        launchers[0].send_signal(signal.SIGINT)
+        wait_for_line(launchers[1], "waiting for rank 1 to exit")
+        launchers[0].send_signal(signal.SIGINT)
         for launcher in launchers:
             output = launcher.communicate(timeout=60)[0]
             assert launcher.returncode in (-signal.SIGINT, 128 + signal.SIGINT), (name, launcher.returncode, output)
