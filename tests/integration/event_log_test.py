@@ -392,6 +392,8 @@ def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
         "--event-log=.": "cannot write --event-log=.: Is a directory",
         "--event-log=fifo": "cannot write --event-log=fifo: no process reads it",
         "--event-log=/dev/full": "cannot write --event-log=/dev/full: No space left on device",
+        "--event-log=train.py": "--event-log=train.py would append to a file that is not an event log of ddplaunch",
+        "--event-log=link.gz": "--event-log=link.gz would append to a file that is not an event log of ddplaunch",
         "--summary=no/s": "cannot write --summary=no/s: No such file or directory",
         "--summary=.": "cannot write --summary=.: Is a directory",
         "--summary=train.py": "--summary=train.py would overwrite a file that is not a summary of ddplaunch",
@@ -409,6 +411,16 @@ def paths_that_cannot_be_written(folder: pathlib.Path) -> None:
         assert result.stderr.count("\n") == 1, result.stderr
         assert not marker.exists(), words
     assert (folder / "train.py").read_text() == "import torch\n"
+    # A job appends its events to those of other jobs, and to an empty file. Any text file takes the lines of --launcher-log.
+    (folder / "empty").touch()
+    (folder / "text").write_text("training begins\n")
+    for words in ["--event-log=events", "--event-log=events", "--event-log=empty", "--event-log=/dev/null",
+                  "--launcher-log=text", "--launcher-log=both --event-log=both"]:
+        result = subprocess.run([DDPLAUNCH, "-q", *words.split(), "true"], cwd=folder, capture_output=True, text=True)
+        assert result.returncode == 0 and not result.stderr, (words, result)
+    assert (folder / "events").read_text().count('"job_started"') == 2
+    assert (folder / "empty").read_text().count('"job_started"') == 1
+    assert (folder / "text").read_text().startswith("training begins\n2")
     # A job replaces the documents of another one, but not a file that its own program has written meanwhile.
     documents = ["--summary=s.json", "--report=r.html", "--trace=t.json", "--trace=t.json.gz"]
     for _ in range(2):

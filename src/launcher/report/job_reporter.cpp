@@ -76,6 +76,7 @@ std::optional<base::Failure> JobReporter::begin() {
                             OutputFile{"--event-log", plan_.event_log, true}, OutputFile{"--summary", summary},
                             OutputFile{"--report", plan_.report_file}, OutputFile{"--trace", plan_.trace_file}};
   if (auto failure = check_distinct(files)) return failure;
+  if (auto failure = check_event_log(files[1], plan_.log.file)) return failure;
   if (!summary.empty()) {
     if (auto failure = check_report(summary, "--summary=" + summary, Document::summary)) return failure;
   }

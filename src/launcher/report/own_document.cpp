@@ -52,6 +52,8 @@ bool is_own_document(Document document, std::string_view head) {
     case Document::trace:
       return begins_with(head, {R"({"displayTimeUnit":"ms","traceEvents":[)", R"({"ph":"M","pid":)", R"(,"tid":)",
                                 R"(,"name":"process_name","args":{"name":"job )"});
+    case Document::event_log:
+      return begins_with(head, {R"({"time":")", "-", "-", "T", ":", ":", ".", R"(Z","event":")"});
     case Document::port_file:
       return head.find_first_not_of("0123456789\n") == head.npos;
   }
@@ -70,6 +72,8 @@ std::string name_of(Document document) {
       return "a trace";
     case Document::port_file:
       return "a port file";
+    case Document::event_log:
+      return "an event log";
   }
   return "a file";
 }

@@ -13,7 +13,8 @@ enum class Document : std::uint8_t {
   summary,
   report,
   trace,
-  port_file
+  port_file,
+  event_log
 };
 
 // These many bytes at the beginning of a file are enough to recognize it.

@@ -38,7 +38,7 @@ struct Target {
   bool is_replaced() const { return !own && !is_unusable && (!exists || S_ISREG(status.st_mode)); }
 };
 
-// Returns why the file that is there must not be replaced.
+// Returns why the file that is there must not be replaced or appended to.
 std::optional<base::Failure> protect(const Target& target, Document document, const std::string& what) {
   if (document == Document::any || !target.exists || target.own || !S_ISREG(target.status.st_mode)) return std::nullopt;
   std::string head(kDocumentHead, '\0');
@@ -49,7 +49,8 @@ std::optional<base::Failure> protect(const Target& target, Document document, co
   if (size >= 0 && is_own_document(document, std::string_view(head).substr(0, static_cast<std::size_t>(size)))) {
     return std::nullopt;
   }
-  return base::Failure{what + " would overwrite a file that " +
+  return base::Failure{what + (document == Document::event_log ? " would append to" : " would overwrite") +
+                       " a file that " +
                        (size < 0 ? "cannot be read" : "is not " + name_of(document) + " of ddplaunch") +
                        ". Use another name, or remove the file."};
 }
@@ -115,6 +116,11 @@ std::optional<base::Failure> check_distinct(std::span<const OutputFile> files) {
     }
   }
   return std::nullopt;
+}
+
+std::optional<base::Failure> check_event_log(const OutputFile& event_log, const std::string& launcher_log) {
+  if (event_log.path.empty() || is_same_file(event_log.path, launcher_log)) return std::nullopt;
+  return protect(Target(event_log.path), Document::event_log, event_log.option + "=" + event_log.path);
 }
 
 std::optional<base::Failure> write_report(const std::string& path, const std::string& text, const std::string& what,

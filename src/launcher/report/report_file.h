@@ -28,6 +28,10 @@ struct OutputFile {
 // file, may be named by several options.
 std::optional<base::Failure> check_distinct(std::span<const OutputFile> files);
 
+// Returns why events must not be appended to a file. A regular file that is not an event log stays as it is, unless the
+// user mixes events with the launcher's own lines on purpose.
+std::optional<base::Failure> check_event_log(const OutputFile& event_log, const std::string& launcher_log);
+
 // Returns why write_report() could not do that now, as far as this can be known without doing it. Leaves nothing
 // behind.
 std::optional<base::Failure> check_report(const std::string& path, const std::string& what, Document document);
