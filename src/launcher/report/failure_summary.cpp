@@ -20,20 +20,38 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kMessageLines = 10;
-constexpr std::size_t kLineBytes = 2000;
+constexpr std::size_t kMessageBytes = 2000;  // of all lines
 constexpr const char* kLeftOut = "…";
 constexpr const char* kQuote = "  | ";
+
+// Returns the size to which the lines must be cut, so that all of them have at most kMessageBytes. Short lines stay
+// whole, because only the long ones are cut.
+std::size_t longest_that_fits(const std::vector<std::string>& lines) {
+  std::vector<std::size_t> sizes;
+  for (const std::string& line : lines) sizes.push_back(line.size());
+  std::ranges::sort(sizes);
+  std::size_t left = kMessageBytes;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t share = left / (sizes.size() - i);
+    if (sizes[i] > share) return share;
+    left -= sizes[i];
+  }
+  return kMessageBytes;
+}
 
 // Quotes another program's text, cut to a few lines and made safe for a terminal. The first lines name the error, and
 // the last ones are the program's own, so lines in the middle are left out.
 std::vector<std::string> quote(const std::string& message) {
   std::vector<std::string> lines;
   for (const std::string& line : base::split(message, '\n')) {
-    if (!line.empty()) lines.push_back(kQuote + base::printable(line.substr(0, kLineBytes)));
+    if (!line.empty()) lines.push_back(base::printable(line, kMessageBytes));
   }
-  if (lines.size() <= kMessageLines) return lines;
-  const auto half = static_cast<std::ptrdiff_t>(kMessageLines / 2);
-  *lines.erase(lines.begin() + half, lines.end() - half - 1) = std::string(kQuote) + kLeftOut;
+  if (lines.size() > kMessageLines) {
+    const auto half = static_cast<std::ptrdiff_t>(kMessageLines / 2);
+    *lines.erase(lines.begin() + half, lines.end() - half - 1) = kLeftOut;
+  }
+  const std::size_t most = longest_that_fits(lines);
+  for (std::string& line : lines) line = kQuote + base::printable(line, most);
   return lines;
 }
 

@@ -79,6 +79,23 @@ TEST_CASE("a worker's own words are quoted without control characters and not en
   CHECK_THAT(summary(outcome), Catch::Contains("\n  | …\n"));
 }
 
+TEST_CASE("a quoted error has one limit for all of its lines, and the program's own short lines are not cut") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
+  std::string message = "RuntimeError: worker 3 failed\n";
+  for (int i = 0; i < 9; ++i) message += std::string(3000, 'x') + "\n";
+  culprit_of(outcome).error = ErrorRecord{message + "  train.py:12: ValueError: bad sample 7\n", false};
+  const std::string text = summary(outcome);
+  CHECK(text.size() < 2500);
+  CHECK_THAT(text, Catch::Contains("  | RuntimeError: worker 3 failed\n  | xxxxxxxx"));
+  CHECK_THAT(text, Catch::Contains("xxx...\n"));
+  CHECK_THAT(text, Catch::EndsWith("xxx...\n  |   train.py:12: ValueError: bad sample 7"));
+  // Two long lines share the limit. Bytes that are shown as four characters count as such.
+  culprit_of(outcome).error = ErrorRecord{std::string(9000, 'a') + "\n" + std::string(9000, '\x01'), false};
+  CHECK(summary(outcome).size() < 2200);
+  CHECK_THAT(summary(outcome), Catch::Contains("aaa...\n  | \\x01"));
+}
+
 TEST_CASE("a SIGKILL from outside is explained") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGKILL)), {}};
