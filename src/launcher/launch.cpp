@@ -12,6 +12,7 @@
 #include "launcher/job/job_driver.h"
 #include "launcher/job/save_notices.h"
 #include "launcher/job_views.h"
+#include "launcher/limits.h"
 #include "launcher/output/output_pump.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/launcher_signals.h"
@@ -80,7 +81,19 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     requests += request_in(event, shared.plan.ending_signals) ? 1 : 0;
     if (driver != nullptr) driver->deliver(event);
   };
-  const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
+  // A job that waits for input does not continue in the background. If it cannot be stopped, because no shell could
+  // continue it, it is continued at once.
+  ProcessHost* readers = nullptr;
+  auto stopped_again_at = std::chrono::steady_clock::time_point();
+  const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) {
+    const auto now = std::chrono::steady_clock::now();
+    const bool may_stop = now - stopped_again_at >= limits::kSecondRequest;
+    if (signal != SIGCONT || !may_stop || readers == nullptr || !readers->lacks_terminal()) {
+      return deliver(SignalArrived{signal});
+    }
+    stopped_again_at = now;
+    stop_again();
+  });
   const UnblockedSignals unblocked;
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
 
@@ -97,6 +110,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   if (!events) return own_fault(log, events.error());
   const bool has_cgroup = shared.cgroup.make();
   const auto processes = make_process_host(loop, has_cgroup ? &shared.cgroup : nullptr);
+  readers = processes.get();
   const auto detail = [&](const std::string& text) { log.write({LogLevel::debug, LogSource::launcher, text}); };
   detail("run " + shared.plan.run_id + ", supervisor pid " + std::to_string(::getpid()) + ", guardian pid " +
          std::to_string(::getppid()));

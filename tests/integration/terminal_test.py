@@ -241,5 +241,38 @@ def background() -> None:
             assert terminal.wait(job) == 0, terminal.shown
 
 
+@test("15", "a job that waits for input does not continue in the background, and takes no letters from the shell")
+def input_in_the_background() -> None:
+    if not shutil.which("bash"):
+        raise Skip("no bash, whose job control is needed")
+    begin = "import os, sys; print(f'worker {os.getpid()}.', flush=True); "
+    scripts = {"a reader": begin + "print('got', repr(sys.stdin.readline()))",
+               "a debugger": begin + "breakpoint(); print('got it')"}
+    for name, script in scripts.items():
+        with Terminal() as terminal:
+            with terminal.start(via=["bash", "--norc", "--noprofile", "--noediting", "-i"], launcher=(),
+                                environment={"SCRIPT": script}) as job:
+                terminal.type(f"PS1='$ '; {LAUNCHER} --no-python {sys.executable} -c \"$SCRIPT\"\n")
+                terminal.wait_for("(Pdb) " if name == "a debugger" else ".\r\n")
+                worker = int(re.search(r"worker (\d+)\.\r", terminal.shown)[1])
+                call = pathlib.Path(f"/proc/{worker}/syscall")
+                eventually("the worker waits", lambda: name == "a debugger" or call.read_text().startswith("0 0x0 "))
+                terminal.type(CTRL_Z)
+                terminal.wait_for("Stopped")
+                eventually("the worker has stopped", lambda: state_of(worker) == "T")
+                terminal.type("bg\n")
+                terminal.wait_for("&\r\n")
+                for i in range(6):
+                    terminal.type(f"echo letter $((i + {i})).\n")
+                    terminal.wait_for(f"letter {i}.")
+                assert state_of(worker) == "T", name
+                terminal.type("fg\n")
+                eventually("the worker continues", lambda: state_of(worker) != "T")
+                terminal.type("c\n")
+                terminal.wait_for("got ")
+                terminal.type("exit\n")
+                assert terminal.wait(job) == 0, terminal.shown
+
+
 if __name__ == "__main__":
     sys.exit(run_tests())

@@ -40,7 +40,7 @@ class Guardian {
 
   base::ExitStatus watch() {
     std::vector<int> expected = options_.signals;
-    expected.push_back(SIGCHLD);
+    expected.insert(expected.end(), {SIGCHLD, SIGTTIN});
     const sigset_t set = set_of(expected);
     while (true) {
       siginfo_t info{};
@@ -48,7 +48,9 @@ class Guardian {
       if (signal == SIGCHLD) {
         if (const auto end = reap()) return killed_for_ > 0 ? base::ExitStatus::killed(killed_for_) : *end;
       } else if (signal == SIGTSTP) {
-        stop_together();
+        stop_together(signal);
+      } else if (signal == SIGTTIN) {
+        if (requests_ == 0) stop_together(signal);
       } else if (signal > 0) {
         pass_on(signal);
       }
@@ -89,12 +91,13 @@ class Guardian {
     ::kill(supervisor_, SIGKILL);
   }
 
-  void stop_together() {
+  // `reason` is the signal whose default action stops this process, which the shell shows.
+  void stop_together(int reason) {
     ::kill(supervisor_, SIGTSTP);
     await_answer();
     // Stops with the default action of the signal, which has no effect if no shell could continue this process.
-    const sigset_t stop = set_of({SIGTSTP});
-    ::kill(::getpid(), SIGTSTP);
+    const sigset_t stop = set_of({reason});
+    ::kill(::getpid(), reason);
     ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);
     ::sigprocmask(SIG_BLOCK, &stop, nullptr);
     ::kill(supervisor_, SIGCONT);
@@ -130,7 +133,7 @@ class Guardian {
 base::ExitStatus run_guarded(const GuardianOptions& options,
                              const std::function<base::ExitStatus(base::UniqueFd lifeline)>& supervise) {
   std::vector<int> signals = options.signals;
-  signals.push_back(SIGCHLD);
+  signals.insert(signals.end(), {SIGCHLD, SIGTTIN});
   const sigset_t blocked = set_of(signals);
   ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
   // If this process was started with SIGCHLD ignored, the kernel would reap the supervisor, and the guardian would wait
@@ -158,6 +161,10 @@ base::ExitStatus run_guarded(const GuardianOptions& options,
 
 void answer_stop() {
   ::kill(::getppid(), SIGCHLD);
+}
+
+void stop_again() {
+  ::kill(::getppid(), SIGTTIN);
 }
 
 }  // namespace ddp::launcher

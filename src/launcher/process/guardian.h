@@ -33,4 +33,8 @@ base::ExitStatus run_guarded(const GuardianOptions& options,
 // gives the terminal back to the shell, waits for this call for limits::kStopAnswer at most.
 void answer_stop();
 
+// Called by the supervisor after SIGCONT if the job waits for input of a terminal that another process group has. The
+// guardian stops the job again, as the kernel stops a process that reads the terminal in the background (SIGTTIN).
+void stop_again();
+
 }  // namespace ddp::launcher

@@ -38,6 +38,7 @@ struct Child : Remains {
   base::UniqueFd end;                      // see Spawned::end
   std::unique_ptr<net::Watch> watch;       // destroyed before the descriptor
   std::unique_ptr<TerminalLoan> terminal;  // null if the worker does not read the standard input
+  bool awaits_input = false;               // when it was stopped last, it waited for input of the terminal
   bool asked_to_end = false;
   bool is_interrupted = false;  // its group has received SIGINT, and nothing else so far
   // This is set once the leader is reaped. The worker has ended when its group is empty, too.
@@ -87,16 +88,8 @@ class LinuxProcessHost : public ProcessHost {
     auto& [process, end] = spawned.value();
     const pid_t pid = process.id();
     ended_.erase(local_rank);
-    Child child{{spec.rank, pid, std::move(page), std::move(ring)},
-                std::move(process),
-                std::move(end),
-                nullptr,
-                std::move(terminal),
-                false,
-                false,
-                {},
-                {},
-                0};
+    Child child{{spec.rank, pid, std::move(page), std::move(ring)}, std::move(process), std::move(end)};
+    child.terminal = std::move(terminal);
     if (child.end)
       child.watch = loop_.watch_readable(child.end.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
@@ -213,6 +206,9 @@ class LinuxProcessHost : public ProcessHost {
     const bool asks_to_end = is_interrupt || signal == SIGTERM || signal == SIGKILL;
     if (asks_to_end) child.is_interrupted = is_interrupt;
     child.asked_to_end = child.asked_to_end || asks_to_end;
+    if (signal == SIGSTOP && child.terminal) {
+      child.awaits_input = child.terminal->is_awaited_by(processes_of(local_rank));
+    }
     if (child.status) {
       for (const pid_t pid : group_members(child.pid)) ::kill(pid, signal);
       return true;
@@ -220,6 +216,13 @@ class LinuxProcessHost : public ProcessHost {
     // The pid is still the worker's, because it has not been reaped yet.
     const int error = target == SignalTarget::group ? ::killpg(child.pid, signal) : ::kill(child.pid, signal);
     return error == 0 || errno != EPERM;
+  }
+
+  bool lacks_terminal() override {
+    return std::ranges::any_of(children_, [](const auto& entry) {
+      const Child& child = entry.second;
+      return child.awaits_input && child.terminal->is_taken();
+    });
   }
 
   std::vector<pid_t> leftovers() override {

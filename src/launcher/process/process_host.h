@@ -78,6 +78,9 @@ class ProcessHost {
   // Kills the processes that the workers left behind. Blocks for at most limits::kLeftoverWait. Returns those that
   // could not be killed.
   virtual std::vector<pid_t> end_leftovers() = 0;
+
+  // Returns whether a stopped worker waited for input of a terminal that belongs to another process group now.
+  virtual bool lacks_terminal() { return false; }
 };
 
 // Returns a host for processes of this node. It waits for them by pidfd on `loop` (by SIGCHLD if the kernel has no
