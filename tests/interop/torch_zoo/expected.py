@@ -76,7 +76,7 @@ HANGING = [
     hangs("sends_with_another_tag", "H06", (0, 1), "ranks 0, 1 wait for each other"),
     hangs("polls_for_a_message", "H03"),
     hangs("misses_a_monitored_barrier", says="rank 1 is in no collective; rank 0 waits in monitored_barrier"),
-    hangs("never_makes_its_process_group", "H08"),
+    hangs("never_makes_its_process_group", says="rank 1 is in no collective; rank 0 waits in init_process_group"),
     hangs("waits_for_a_key"),
     hangs("misses_a_barrier_by_the_store", "H08"),
     hangs("has_a_data_loader_whose_worker_hangs", says="rank 1, its process "),
