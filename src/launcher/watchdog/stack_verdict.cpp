@@ -64,9 +64,14 @@ void name_suspects_by_stacks(HangNews& news) {
     }
   };
   add_waits(known);
+  // A rank of which nothing is known may be the one for which the others wait, each in a group of its own.
+  const bool all_are_known = known.size() == news.ranks.size();
+  const auto names_suspects = [&](const Verdict& verdict) {
+    const bool is_among_waiting = differs(verdict.kind) || verdict.kind == VerdictKind::each_other;
+    return verdict.is_by_stack && !verdict.culprits.empty() && (all_are_known || !is_among_waiting);
+  };
   const std::vector<Verdict> verdicts = find_verdicts(known);
-  const auto found = std::ranges::find_if(
-      verdicts, [](const Verdict& verdict) { return verdict.is_by_stack && !verdict.culprits.empty(); });
+  const auto found = std::ranges::find_if(verdicts, names_suspects);
   if (found == verdicts.end()) return;
   news.verdict = *found;
   add_waits(news.ranks);
