@@ -65,7 +65,11 @@ class TemporaryFile {
     fd_.reset(base::uninterrupted(
         [this] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); }));
     if (!fd_) fail("write", path, errno);
-    if (base::uninterrupted([this] { return ::flock(fd_.get(), LOCK_EX | LOCK_NB); }) != 0 || !is_still_there()) {
+    // A file system without locks is no obstacle. Then another process is not noticed.
+    const bool is_taken =
+        base::uninterrupted([this] { return ::flock(fd_.get(), LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
+    // Between open and flock, its owner may have renamed the file. Then this process has opened the finished file.
+    if (is_taken || !is_file_at(path_, fd_.get())) {
       path_.clear();
       throw Error(ErrorKind::unavailable, "cannot write checkpoint " + path + ": another process is writing it now");
     }
@@ -86,14 +90,6 @@ class TemporaryFile {
   }
 
  private:
-  // Between open and flock, its owner may have renamed the file. Then this process has opened the finished file.
-  bool is_still_there() const {
-    struct stat opened {};
-    struct stat named {};
-    return ::fstat(fd_.get(), &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
-           opened.st_dev == named.st_dev;
-  }
-
   std::string path_;
   base::UniqueFd fd_;
 };
@@ -151,6 +147,13 @@ void write_checkpoint_file(const std::string& name, std::span<const Tensor> tens
   }
   file.rename_to(path);
   flush_directory_of(path);
+}
+
+bool is_file_at(const std::string& path, int fd) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
 }
 
 void flush_directory_of(const std::string& path) {

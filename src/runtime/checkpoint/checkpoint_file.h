@@ -30,6 +30,9 @@ struct ReadCheckpoint {
 // Reads a checkpoint file. Throws unavailable or corrupt.
 ReadCheckpoint open_checkpoint_file(const std::string& path);
 
+// Returns whether the path still names the file that `fd` has open.
+bool is_file_at(const std::string& path, int fd);
+
 // Flushes the directory that a file is in, so that a change of the file's name survives a power cut.
 void flush_directory_of(const std::string& path);
 

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,6 +15,7 @@
 #include "base/host_name.h"
 #include "base/printable.h"
 #include "base/uninterrupted.h"
+#include "runtime/checkpoint/checkpoint_file.h"
 
 namespace ddp::internal {
 namespace {
@@ -38,7 +38,8 @@ DirectoryLock::DirectoryLock(const std::string& directory, std::chrono::millisec
         [this] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666); }));
     if (!fd_) throw Error(ErrorKind::unavailable, "cannot open " + path_ + ": " + std::strerror(errno));
     const bool is_locked = base::uninterrupted([this] { return ::flock(fd_.get(), LOCK_EX | LOCK_NB); }) == 0;
-    if (is_locked && is_still_there()) break;
+    // Between open and flock, the owner may have removed the file. Then this process has locked a file without a name.
+    if (is_locked && is_file_at(path_, fd_.get())) break;
     if (!is_locked && errno != EWOULDBLOCK) {
       std::fprintf(stderr, "ddp: note: cannot lock %s (%s), so a second job that saves there is not noticed\n",
                    directory.c_str(), std::strerror(errno));
@@ -59,15 +60,7 @@ DirectoryLock::DirectoryLock(const std::string& directory, std::chrono::millisec
 }
 
 DirectoryLock::~DirectoryLock() {
-  if (is_still_there()) ::unlink(path_.c_str());
-}
-
-// Between open and flock, the owner may have removed the file. Then this process has locked a file without a name.
-bool DirectoryLock::is_still_there() const {
-  struct stat opened {};
-  struct stat named {};
-  return ::fstat(fd_.get(), &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
-         opened.st_dev == named.st_dev;
+  if (is_file_at(path_, fd_.get())) ::unlink(path_.c_str());
 }
 
 }  // namespace ddp::internal

@@ -21,8 +21,6 @@ class DirectoryLock {
   DirectoryLock& operator=(const DirectoryLock&) = delete;
 
  private:
-  bool is_still_there() const;
-
   const std::string path_;
   base::UniqueFd fd_;
 };
