@@ -14,6 +14,8 @@ class Hang:
     ranks: int = 3
 
 
+# Those of zoo_ends.cpp.
+OPERATIONS = """all_reduce broadcast reduce gather scatter all_gather reduce_scatter all_to_all barrier send""".split()
 NOT_CALLED = Hang("DDP-H03", [1])
 HANGING = dict.fromkeys("""
     locks_a_mutex_twice waits_for_a_condition_for_ever locks_in_different_orders reads_a_pipe_for_ever
@@ -43,6 +45,7 @@ HANGING |= {
     "is_stopped_for_ever": Hang("DDP-H02", [1], "reported"),
     "is_dead_under_a_debugger": Hang(None, [1], "failed"),
     "ends_early": Hang("DDP-H01", [1], "failed"),
+    **{f"ends_without_{operation}": Hang("DDP-H01", [1], "failed") for operation in OPERATIONS},
     "leaves_and_ends_early": Hang("DDP-H01", [1], "failed"),
     "ends_before_a_new_group": Hang("DDP-H01", [1], "failed"),
     "ends_before_a_monitored_barrier": Hang("DDP-H01", [1], "failed"),

@@ -26,6 +26,7 @@ using Action = std::function<void(ddp::ProcessGroup& world)>;
 std::map<std::string, Action> idle();
 std::map<std::string, Action> alive();
 std::map<std::string, Action> together();
+std::map<std::string, Action> ends();
 std::map<std::string, Action> threads();
 std::map<std::string, Action> hanging();
 std::map<std::string, Action> mismatched();

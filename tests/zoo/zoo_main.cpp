@@ -136,8 +136,8 @@ void train(const std::string& kind, const zoo::Action& action) {
 int main(int argc, char** argv) {
   const std::string kind = argc > 1 ? argv[1] : "";
   std::map<std::string, zoo::Action> actions;
-  for (const auto& some : {zoo::idle(), zoo::alive(), zoo::together(), zoo::threads(), zoo::starved(), zoo::hanging(),
-                           zoo::mismatched(), zoo::network()}) {
+  for (const auto& some : {zoo::idle(), zoo::alive(), zoo::together(), zoo::ends(), zoo::threads(), zoo::starved(),
+                           zoo::hanging(), zoo::mismatched(), zoo::network()}) {
     actions.insert(some.begin(), some.end());
   }
   const auto plain = zoo::plain();
