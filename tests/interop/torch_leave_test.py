@@ -120,12 +120,12 @@ def fault_of_healthy(job):
 
 def fault_of_missing(job):
     """Gloo's ranks fail at once if they lose a peer. Then the launcher says which ranks had exited before."""
-    verdict = re.search(r"^ddplaunch: .*\brank 1 .*  \[DDP-H\d+ .*\], for ([\d.]+) s$", job.output, re.M)
+    verdict = re.search(r"^ddplaunch: .*\brank 1 .*  \[DDP-H\d+ .*\](?:, for ([\d.]+) s)?$", job.output, re.M)
     is_lost = re.search(r"^ddplaunch:   it lost another rank: ranks? (\d, )*1(, \d)* had already exited with code 0$",
                         job.output, re.M)
     if not verdict and not is_lost:
         return "rank 1 is not named"
-    if verdict and float(verdict[1]) > NAMED_WITHIN:
+    if verdict and verdict[1] and float(verdict[1]) > NAMED_WITHIN:
         return f"rank 1 is named after {verdict[1]} s"
     return "exit code 0" if job.code == 0 else ""
 
