@@ -105,7 +105,8 @@ std::string hang_headline(const Verdict& verdict) {
       case VerdictKind::transport:
         if (verdict.is_transfer) {
           return waiting + " for " + call_text(verdict) +
-                 (verdict.is_partial ? ", on a rank of which this node knows nothing" : ", which was called but does not complete");
+                 (verdict.is_partial ? ", on a rank of which this node knows nothing"
+                                     : ", which was called but does not complete");
         }
         if (verdict.is_partial) {
           return waiting + " in " + call_text(verdict) +
