@@ -130,11 +130,13 @@ RecordedCall call_of(const Json& entry) {
 }
 
 // A group that is created again with the same name has another identity, because its calls are counted from 1 again. If
-// a group uses both backends, each of them counts its own calls.
+// a group uses both backends, each of them counts its own calls. Groups of the same name and size are different ones if
+// their ranks met in different stores, such as those of the children of two ranks.
 std::uint64_t identity_of(const GroupLine& line, int times_made, Recorder recorder) {
   base::Fnv1a64 hash;
   hash.update(line.name + " " + std::to_string(times_made) + " " + std::to_string(line.size));
   for (const int rank : line.ranks) hash.update(" " + std::to_string(rank));
+  hash.update(" " + line.store);
   if (recorder == Recorder::nccl) hash.update(" nccl");
   return hash.value() | 1U;  // 0 means an unknown identity
 }
@@ -208,6 +210,7 @@ std::optional<GroupLine> line_of(const Json& config, const WorkerLines& lines) {
   if (own == line.ranks.end()) return std::nullopt;
   line.rank = static_cast<int>(own - line.ranks.begin());
   line.size = static_cast<int>(line.ranks.size());
+  line.store = lines.groups.front().store;  // PyTorch splits such a group from one of these
   if (line.description == "undefined" || line.description == "default_pg") line.description.clear();
   return line;
 }
@@ -249,7 +252,8 @@ WorkerLines read_lines(std::string_view text) {
                      json.at("size").get<int>(),
                      json.at("ranks").get<std::vector<int>>(),
                      json.at("made_at").get<std::uint64_t>(),
-                     json.value("backend", "")};
+                     json.value("backend", ""),
+                     json.value("store", "")};
       if (line.rank >= 0 && line.rank < line.size) lines.groups.push_back(std::move(line));
     } catch (const Json::exception&) {  // skips invalid lines
       continue;

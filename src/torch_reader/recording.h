@@ -24,6 +24,7 @@ struct GroupLine {
   std::vector<int> ranks;     // ranks of the job; empty if all
   std::uint64_t made_at = 0;  // CLOCK_REALTIME, nanoseconds
   std::string backend;        // as given to PyTorch, such as "nccl" or "cpu:gloo,cuda:nccl"; may be empty
+  std::string store;          // the store in which its ranks met; may be empty
 };
 
 // Returns whether the group may use the backend of this recorder. A group that names no backend may use both.

@@ -303,6 +303,7 @@ class _Observer:
             "ranks": [int(rank) for rank in group["global_ranks_in_group"]],
             "made_at": time.time_ns(),
             "backend": backend,
+            "store": _place_of(group.get("store")),
         })
 
     def append(self, line):
@@ -314,6 +315,17 @@ class _Observer:
             os.write(descriptor, (json.dumps(line) + "\n").encode())
         finally:
             os.close(descriptor)
+
+
+def _place_of(store):
+    """Returns a text that is the same for all processes that meet in this store, and differs for other stores."""
+    for _ in range(100):  # a store may add a prefix to the keys of another one
+        below = getattr(store, "underlying_store", None)
+        if below is None:
+            break
+        store = below
+    # Processes may know a host by different names.
+    return f"{type(store).__name__} {getattr(store, 'port', '')} {getattr(store, 'path', '')}"
 
 
 def _keep(anything):

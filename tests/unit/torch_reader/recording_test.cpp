@@ -128,6 +128,13 @@ TEST_CASE("a group made again, or of other ranks, is another group") {
   CHECK(identity(pair) == identity(pair));
   CHECK(identity(pair) != identity(others));
   CHECK(identity(pair) != identity(pair + pair));
+  // The children of two ranks have groups that look the same.
+  const auto met_in = [&](const std::string& store) {
+    return identity(R"({"name":"0","description":"","rank":0,"size":2,"ranks":[],"made_at":1,"store":")" + store +
+                    "\"}\n");
+  };
+  CHECK(met_in("FileStore  /tmp/a") == met_in("FileStore  /tmp/a"));
+  CHECK(met_in("FileStore  /tmp/a") != met_in("FileStore  /tmp/b"));
   CHECK(identity(pair) != 0);
 }
 
