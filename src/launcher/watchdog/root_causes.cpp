@@ -111,6 +111,22 @@ void leave_out_those_that_move_data(std::span<const RankView> ranks, Verdict& ve
   if (!std::ranges::all_of(verdict.culprits, moves)) std::erase_if(verdict.culprits, moves);
 }
 
+// Adds the ranks that `before` blames and `root` does not, because a stack shows that they wait for one of its
+// culprits.
+void add_those_between(const std::vector<Verdict>& verdicts, const Verdict& before, Verdict& root) {
+  for (const int rank : before.culprits) {
+    if (root.blames(rank)) continue;
+    const auto waits_for_root = [&](const Verdict& one) {
+      return one.is_by_stack && !one.call.empty() && std::ranges::find(one.waiting, rank) != one.waiting.end() &&
+             std::ranges::any_of(root.culprits, [&](int culprit) { return one.blames(culprit); });
+    };
+    const auto found = std::ranges::find_if(verdicts, waits_for_root);
+    if (found == verdicts.end()) continue;
+    root.through.push_back({rank, {}});
+    root.through.back().call.what = found->call;
+  }
+}
+
 }  // namespace
 
 std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) {
@@ -134,6 +150,7 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
     Verdict root = verdicts[i];
     if (root.kind == VerdictKind::not_called) {
       std::erase_if(root.culprits, [&](int rank) { return waiting.contains(rank); });
+      if (!root.is_by_stack && !root.culprits.empty()) add_those_between(verdicts, verdicts[i], root);
       // A rank whose threads all wait may wait in an operation for which its page has no space.
       if (!std::ranges::all_of(root.culprits, waits_with_all)) std::erase_if(root.culprits, waits_with_all);
       if (root.is_by_stack) leave_out_those_that_move_data(ranks, root);

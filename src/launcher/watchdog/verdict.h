@@ -81,6 +81,9 @@ struct Verdict {
   // For `ended`: it is unknown whether the culprits called the operation before their end, or whether others need them
   // in it. Such a verdict is reported, and proves nothing.
   bool is_doubtful = false;
+  // For `not_called`: ranks that have not called it either, because they wait for a culprit in these operations, which
+  // stacks show.
+  std::vector<RankCall> through;
 
   GroupKey key() const { return key_of(group_identity, group, group_size); }
   // Returns whether the sides of a difference are known. Nodes show only fingerprints, and describe the calls on

@@ -50,6 +50,16 @@ std::string by_call(const Verdict& verdict) {
          other;
 }
 
+// Returns text such as "; rank 0 has not called it either, and waits for rank 1 in recv at train.py:6".
+std::string through_text(const Verdict& verdict) {
+  std::string text;
+  for (const RankCall& one : verdict.through) {
+    text += "; " + ranks_text({one.rank}) + " has not called it either, and waits for " + ranks_text(verdict.culprits) +
+            " in " + one.call.what;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ranks_text(const std::vector<int>& ranks) {
@@ -94,7 +104,8 @@ std::string hang_headline(const Verdict& verdict) {
         if (verdict.is_by_stack) {
           return culprits + (one ? " is" : " are") + " in no collective; " + waiting + " in " + call_text(verdict);
         }
-        return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting;
+        return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting +
+               through_text(verdict);
       case VerdictKind::different_call:
       case VerdictKind::different_arguments:
         return verdict.is_by_stack ? by_stack(verdict) : by_call(verdict);

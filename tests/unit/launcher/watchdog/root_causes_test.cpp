@@ -3,6 +3,7 @@
 #include <chrono>
 #include <vector>
 
+#include "launcher/watchdog/verdict_text.h"
 #include "support/catch.h"
 #include "support/group_ranks.h"
 
@@ -191,4 +192,28 @@ TEST_CASE("ranks that exchange data are not those for which a stack waits, if ot
   CHECK(ranks.verdict()->culprits == std::vector<int>{1});
   ranks.views[1].activity->unmoved_for = 0s;
   CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});
+}
+
+TEST_CASE("a rank that has not called because a stack shows it in another wait is no culprit, and the report says so") {
+  Ranks ranks(3);
+  ranks.at(0, 20, 20).at(1, 20, 20).at(2, 21, 20);
+  for (RankView& view : ranks.views) {
+    view.page.groups[0].identity = 5;
+    view.page.groups[0].is_sampled = true;
+  }
+  const auto headline = [&] {
+    for (const Verdict& verdict : find_verdicts(ranks.views)) {
+      if (!verdict.is_by_stack) return hang_headline(verdict);
+    }
+    return std::string();
+  };
+  const std::string not_called = " not called all_reduce f32[8] ('bucket 0') (#21 of world), in which rank 2 waits";
+  CHECK(headline() == "ranks 0, 1 have" + not_called + "  [DDP-H03 not called]");
+  GroupView group = {"world", 0, 3, 0, 1, 1, 0, 0, 0};
+  group.is_sampled = group.is_by_stack = true;
+  ranks.views[0].page.groups.push_back(group);
+  ranks.views[0].calls.push_back({{1, 9, 0, "recv", "", "train.py:6"}});
+  CHECK(headline() ==
+        "rank 1 has" + not_called +
+            "; rank 0 has not called it either, and waits for rank 1 in recv at train.py:6  [DDP-H03 not called]");
 }
