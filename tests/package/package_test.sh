@@ -77,19 +77,20 @@ if ldd "$work/static/consumer" | grep libddp; then exit 1; fi
 # The binaries have the hardening of distributions: their addresses are random, and the tables for calls of libraries are
 # filled at the start and read-only. The launcher and the library also call the checks of stacks and of buffers.
 if grep -q '^DDP_HARDENING:[A-Z]*=ON' "$build/CMakeCache.txt"; then
+  has() { grep -qE "$1" <<<"$(readelf "${@:2}")"; }  # arguments: PATTERN, and those of readelf
   checked=0
   while read -r file; do
-    readelf -hW "$file" | grep -q 'Type:.*DYN' || { echo "$file is not position-independent"; exit 1; }
-    readelf -lW "$file" | grep -q GNU_RELRO || { echo "$file has no RELRO"; exit 1; }
+    has 'Type:.*DYN' -hW "$file" || { echo "$file is not position-independent"; exit 1; }
+    has GNU_RELRO -lW "$file" || { echo "$file has no RELRO"; exit 1; }
     # The adapter does not know which libtorch the program uses.
     case $file in *libddp_libtorch.so*) continue ;; esac
-    readelf -dW "$file" | grep -qE 'FLAGS.*NOW' || { echo "$file has no BIND_NOW"; exit 1; }
+    has 'FLAGS.*NOW' -dW "$file" || { echo "$file has no BIND_NOW"; exit 1; }
     checked=$((checked + 1))
   done < <(find "$work/prefix" -type f \( -perm -u+x -o -name '*.so*' \) -exec sh -c 'head -c 4 "$1" | grep -q ELF' - {} \; -print)
   [ "$checked" -ge 4 ] || { echo "only $checked binaries were checked"; exit 1; }
   for file in "$work/prefix/bin/ddplaunch" "$(find "$work/prefix" -name 'libddp_runtime.so')"; do
     for symbol in __stack_chk_fail '__[a-z]*_chk'; do
-      readelf -W --dyn-syms "$file" | grep -qE " $symbol(@|\$)" || { echo "$file does not call $symbol"; exit 1; }
+      has " $symbol(@|\$)" -W --dyn-syms "$file" || { echo "$file does not call $symbol"; exit 1; }
     done
   done
 fi
