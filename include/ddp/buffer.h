@@ -61,12 +61,15 @@ struct Buffer {
 
   std::size_t bytes() const { return count * size_of(type); }
 
-  // Returns the elements as T. Throws invalid_argument unless T is the buffer's type.
+  // Returns the elements as T. Throws invalid_argument unless T is the buffer's type, and if it has no memory.
   template <typename T>
   std::span<T> as() const {
     if (type != DataTypeOf<T>::value) {
       throw Error(ErrorKind::invalid_argument, "a buffer of " + std::string(to_string(type)) + " was read as " +
                                                    std::string(to_string(DataTypeOf<T>::value)));
+    }
+    if (data == nullptr && count > 0) {
+      throw Error(ErrorKind::invalid_argument, "a buffer of " + std::to_string(count) + " elements has no memory");
     }
     return {static_cast<T*>(data), count};
   }

@@ -19,8 +19,16 @@ class Memory {
   Memory() = default;
   // `owner` frees the memory of `buffer` when it is destroyed.
   Memory(Buffer buffer, std::shared_ptr<void> owner) : buffer_(buffer), owner_(std::move(owner)) {}
-  Memory(Memory&&) noexcept = default;
-  Memory& operator=(Memory&&) noexcept = default;
+  // Operations refuse a Memory that was moved from, because it has a null pointer.
+  Memory(Memory&& other) noexcept : buffer_(other.buffer_), owner_(std::move(other.owner_)) {
+    other.buffer_.data = nullptr;
+  }
+  Memory& operator=(Memory&& other) noexcept {
+    Memory moved(std::move(other));
+    std::swap(buffer_, moved.buffer_);
+    std::swap(owner_, moved.owner_);
+    return *this;
+  }
 
   void* data() const { return buffer_.data; }
   std::size_t size() const { return buffer_.count; }  // elements

@@ -33,7 +33,8 @@ inline constexpr auto kSegmentWait = 1s;  // wait for shared memory that a peer 
 inline constexpr auto kPromptWait = 200us;
 inline constexpr auto kQueueLook = 2ms;
 inline constexpr int kQueueIdleLooks = 50;
-inline constexpr auto kUnwindingWait = 1s;  // wait for a running collective when an exception ends its group
+inline constexpr auto kInPlaceWait = 10s;   // wait of a rank that has failed until other processes leave its memory
+inline constexpr auto kUnwindingWait = 1s;  // wait for an operation when an exception passes its Work
 // These limits are for nccl. They say how often a waiting host checks whether a peer is gone. They also say how long
 // the data of a lost peer may still be under way, if it left in order or if it died. kDeviceCopy limits a copy of a
 // GPU's memory.

@@ -62,12 +62,9 @@ Reducer::Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, 
 
 Reducer::~Reducer() {
   if (std::uncaught_exceptions() > 0) {
-    // The destructor does not wait, because peers may never answer a rank that leaves, and the exception must be
-    // reported. Reductions that are still under way keep the memory and the hook alive until they end.
-    const std::shared_ptr<Arenas> memory = arenas_;
-    for (UnderWay& bucket : under_way_) {
-      for (Work& work : bucket.communication.works) work.then([memory, hook = options_.hook](const Error*) {});
-    }
+    // Peers may never answer a rank that leaves. Destroying the works cancels the reductions, which must happen before
+    // the memory is freed.
+    under_way_.clear();
     return;
   }
   for (UnderWay& bucket : under_way_) {

@@ -83,6 +83,12 @@ void GroupRunner::run(const Call& call) {
   progress_->finished(call);
 }
 
+void GroupRunner::abort() {
+  if (node_) node_->say_failed();
+  backend_->abort();
+  progress_->failed();
+}
+
 std::string GroupRunner::describe(const Call& call) const {
   return "rank " + std::to_string(rank_) + (group_ == "world" ? "" : " of group '" + group_ + "'") + ": " +
          internal::describe(call);

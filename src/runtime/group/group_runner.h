@@ -38,6 +38,7 @@ class GroupRunner : public CallRunner {
   bool begin_batch(std::span<const Call* const> calls) override { return begin(calls, &Backend::begin_batch); }
   void host_waits(const Call& call, bool begins) override { backend_->host_waits(call, begins); }
   void join_stream(const Call& call) override { backend_->join_stream(call); }
+  void abort() override;
   void run(const Call& call) override;
   std::string describe(const Call& call) const override;
   OperationError::Operation identify(const Call& call) const override;

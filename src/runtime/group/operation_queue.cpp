@@ -44,6 +44,18 @@ class Waiting {
   const Report report_;
 };
 
+// The number of continuations that this thread runs.
+thread_local int continuations_here = 0;
+
+// While it lives, this thread runs a continuation.
+class ContinuationRuns {
+ public:
+  ContinuationRuns() { ++continuations_here; }
+  ~ContinuationRuns() { --continuations_here; }
+  ContinuationRuns(const ContinuationRuns&) = delete;
+  ContinuationRuns& operator=(const ContinuationRuns&) = delete;
+};
+
 }  // namespace
 
 std::shared_ptr<WorkState> QueueState::push(Call call) {
@@ -128,6 +140,7 @@ void QueueState::wake_thread() {
 }
 
 std::string QueueState::obstacle(const WorkState& work) const {
+  if (work.canceled_) return closed_by_;
   if (!broken_by_.empty()) return "an earlier operation failed: " + broken_by_;
   return work.begun_ ? "" : closed_by_;
 }
@@ -169,20 +182,31 @@ void QueueState::run_front(Lock& lock) {
   wake_thread();
 }
 
-void QueueState::complete(WorkState& work, const Failure& failure, Lock& lock) {
+void QueueState::complete(WorkState& work, Failure failure, Lock& lock) {
   const bool is_own_thread = std::this_thread::get_id() == own_thread_;
   // done() becomes true only after the continuations have run. Continuations that are registered before that are added
   // to the list.
   while (!work.continuations_.empty()) {
     const auto continuations = std::exchange(work.continuations_, {});
+    continues_on_ = std::this_thread::get_id();
     lock.unlock();
+    Failure thrown;
     {
       const ProgramRuns program;
+      const ContinuationRuns here;
       if (is_own_thread) runner_->continuation_runs(true);
-      for (const auto& continuation : continuations) continuation(failure.error ? &*failure.error : nullptr);
+      for (const auto& continuation : continuations) {
+        const Failure own =
+            failure_of(*runner_, work.call_, [&] { continuation(failure.error ? &*failure.error : nullptr); });
+        if (own.error && !thrown.error) thrown = own;
+      }
       if (is_own_thread) runner_->continuation_runs(false);
     }
     lock.lock();
+    continues_on_ = std::thread::id();
+    if (!thrown.error || failure.error) continue;
+    failure = thrown;
+    if (broken_by_.empty()) broken_by_ = "a continuation (Work::then) threw: " + std::string(failure.error->what());
   }
   work.failure_ = failure.exception;
   work.done_.store(true, std::memory_order_release);
@@ -246,12 +270,39 @@ void QueueState::then(WorkState& work, std::function<void(const Error*)> continu
       return;
     }
   }
+  const ContinuationRuns here;
   if (!work.failure_) return continuation(nullptr);
   try {
     std::rethrow_exception(work.failure_);
   } catch (const Error& error) {
     continuation(&error);
   }
+}
+
+void QueueState::cancel(WorkState& work) noexcept {
+  bool in_continuation = false;
+  bool in_batch = false;
+  {
+    const Lock lock(mutex_);
+    in_continuation = continues_on_ == std::this_thread::get_id();
+    in_batch = holds_ > 0 && holder_ == std::this_thread::get_id();
+  }
+  if (!in_continuation && !in_batch && wait_for(work, limits::kUnwindingWait)) return;
+  close("an exception passed the Work of a pending operation");
+  runner_->abort();
+  Lock lock(mutex_);
+  // The queue runs no other operation until the continuation on this thread ends.
+  work.canceled_ = in_continuation;
+  progress_.wait(lock, [&] { return work.done() || (in_continuation && !beginning_); });
+}
+
+void QueueState::refuse_in_continuation(const char* function) {
+  if (continuations_here == 0) return;
+  throw Error(
+      ErrorKind::invalid_argument,
+      std::string(function) +
+          " was called within a continuation (Work::then). The group's next operation begins only when the "
+          "continuation returns, so waiting there could hang. Wait on another thread, or after the continuation.");
 }
 
 void QueueState::hold() {
@@ -323,35 +374,3 @@ OperationQueue::~OperationQueue() {
 }
 
 }  // namespace ddp::internal
-
-namespace ddp {
-
-using namespace internal;
-
-Work::Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
-Work::Work(Work&&) noexcept = default;
-Work& Work::operator=(Work&&) noexcept = default;
-Work::~Work() = default;
-
-void Work::wait() {
-  state_->queue_->wait(*state_);
-  // If it is not done, a stream waits for it.
-  if (state_->done()) state_->check();
-}
-
-bool Work::wait_for(std::chrono::nanoseconds limit) {
-  if (!state_->done() && !state_->queue_->wait_for(*state_, limit)) return false;
-  state_->check();
-  return true;
-}
-
-bool Work::done() const {
-  if (!state_->done()) state_->queue_->attend();
-  return state_->done();
-}
-
-void Work::then(std::function<void(const Error*)> continuation) {
-  state_->queue_->then(*state_, std::move(continuation));
-}
-
-}  // namespace ddp

@@ -46,6 +46,8 @@ class CallRunner {
   virtual void host_waits(const Call& /*call*/, bool /*begins*/) {}
   virtual void run(const Call& call) = 0;
   virtual void join_stream(const Call& /*call*/) {}
+  // Makes the running operation end soon. Any thread may call it at any time.
+  virtual void abort() {}
   // These functions identify the call, for messages and for programs.
   virtual std::string describe(const Call& call) const = 0;
   virtual OperationError::Operation identify(const Call& call) const {
@@ -74,6 +76,7 @@ class WorkState {
   const Call call_;
   std::uint64_t batch_ = 0;  // operations that were held together have the same number
   bool begun_ = false;
+  bool canceled_ = false;  // it must not run any more
   std::atomic<bool> done_ = false;
   std::exception_ptr failure_;  // failure of begin(), or the final failure when done
   std::vector<std::function<void(const Error*)>> continuations_;
@@ -94,6 +97,11 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   // Makes the queue's thread complete the work although no thread waits for it.
   void attend();
   void then(WorkState& work, std::function<void(const Error*)> continuation);
+  // Waits up to limits::kUnwindingWait for the operation. Then closes the queue, aborts the running operation, and
+  // returns when `work` is done. Within a continuation of this queue, it returns at once, and `work` never runs.
+  void cancel(WorkState& work) noexcept;
+  // Throws invalid_argument if this thread runs a continuation.
+  static void refuse_in_continuation(const char* function);
 
   void hold();
   void release();
@@ -115,7 +123,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   std::string obstacle(const WorkState& work) const;
   bool can_run_front() const;
   void run_front(Lock& lock);
-  void complete(WorkState& work, const Failure& failure, Lock& lock);
+  void complete(WorkState& work, Failure failure, Lock& lock);
   void mark_begun(WorkState& work);
   // Returns the next operations that may begin now: one, or all that were called between hold() and release().
   std::vector<const Call*> next_to_begin() const;
@@ -146,6 +154,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   std::uint64_t refused_batch_ = 0;
   std::thread::id holder_;
   std::thread::id own_thread_;
+  std::thread::id continues_on_;  // the thread that runs continuations of this queue
   std::uint64_t next_sequence_ = 1;
   std::string broken_by_;
   std::string closed_by_;

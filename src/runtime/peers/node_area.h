@@ -11,7 +11,7 @@
 namespace ddp::internal {
 
 inline constexpr std::uint32_t kNodeAreaMagic = 0x41504444;  // "DDPA"
-inline constexpr std::uint32_t kNodeAreaVersion = 5;
+inline constexpr std::uint32_t kNodeAreaVersion = 6;
 inline constexpr std::size_t kCallRecords = 64;
 // A rank may be this far ahead of another one, and the calls that they make under one number are still compared.
 inline constexpr std::size_t kCallPrints = 2048;
@@ -91,10 +91,12 @@ struct NodeArea {
   std::uint64_t nonce = 0;
   std::uint64_t stage_bytes = 0;
   std::uint64_t channel_bytes = 0;
+  // It lies with fields that never change, so that other ranks read it from their own cache.
   std::atomic<RankState> state = RankState::working;
-  std::atomic<std::uint64_t> shown = 0;  // sequence of the newest collective that the owner has reached
-  std::atomic<std::uint64_t> done = 0;   // sequence of the newest collective that the owner has completed
-  SharedCounter arrived;                 // rounds in which the owner has arrived; see runtime/backend/cpu
+  alignas(64) std::atomic<std::uint64_t> shown = 0;  // sequence of the newest collective that the owner has reached
+  std::atomic<std::uint64_t> done = 0;               // sequence of the newest collective that the owner has completed
+  std::atomic<bool> uses_others = false;             // the owner accesses other ranks' memory in place
+  SharedCounter arrived;                             // rounds in which the owner has arrived; see runtime/backend/cpu
   std::array<CallRecord, kCallRecords> records;
   std::array<CallPrint, kCallPrints> prints;
   // The area is followed by a NodeChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.

@@ -75,6 +75,7 @@ class CpuBackend : public Backend {
       run_collective(call);
     } catch (...) {
       node_->say_failed();
+      near_.await_others();
       throw;
     }
   }
@@ -190,21 +191,23 @@ class CpuBackend : public Backend {
     if (!near_.has(call, [&](std::size_t index) { return own.gives(static_cast<int>(index)); })) {
       return staged_.move(own);
     }
-    if (own.reduces()) {
-      near_.reduce(call, call.output, part_offset(own, call.output), {&call.output.data, 1});
-    } else {
-      for (std::size_t step = 0; step < node_->size(); ++step) {
-        const std::size_t index = (node_->own() + step) % node_->size();
-        const Buffer taken = own.taken_from(static_cast<int>(index));
-        if (index == node_->own()) {
-          own.keep_own();
-        } else if (taken.count > 0) {
-          const std::byte* given = near_.view(call, index, part_offset(own, taken), taken.bytes());
-          std::memcpy(taken.data, given, taken.bytes());
-        }
+    use_near(own);
+    rounds_.meet(call);
+  }
+
+  void use_near(const TransferPlan& own) {
+    const Call& call = own.call;
+    const InPlace in_place(*node_);
+    if (own.reduces()) return near_.reduce(call, call.output, part_offset(own, call.output), {&call.output.data, 1});
+    for (std::size_t step = 0; step < node_->size(); ++step) {
+      const std::size_t index = (node_->own() + step) % node_->size();
+      const Buffer taken = own.taken_from(static_cast<int>(index));
+      if (index == node_->own()) {
+        own.keep_own();
+      } else if (taken.count > 0) {
+        std::memcpy(taken.data, near_.view(call, index, part_offset(own, taken), taken.bytes()), taken.bytes());
       }
     }
-    rounds_.meet(call);
   }
 
   // Returns where this rank's part begins in the input of a rank that gives a different part to each rank. The parts
@@ -215,6 +218,12 @@ class CpuBackend : public Backend {
 
   void run_reduction(const Call& call) {
     if (!near_.has(call, [](std::size_t) { return true; })) return staged_.reduce(call);
+    reduce_near(call);
+    rounds_.meet(call);
+  }
+
+  void reduce_near(const Call& call) {
+    const InPlace in_place(*node_);
     const Buffer& buffer = call.output;
     const Buffer own = share_of(buffer, node_->own(), node_->size());
     const std::size_t offset =
@@ -225,7 +234,6 @@ class CpuBackend : public Backend {
       destinations_.push_back(near_.view(call, index, offset, own.bytes()));
     }
     near_.reduce(call, own, offset, destinations_);
-    rounds_.meet(call);
   }
 
   const std::shared_ptr<NodeGroup> node_;

@@ -1,16 +1,49 @@
 // NearMemory reads other ranks' memory in place.
+//
+// A rank whose operation fails may lose its memory as soon as the operation has returned. So a rank that fails and a
+// rank that accesses memory in place take turns:
+//
+//   - The rank that fails first says that it has failed, then waits until no other rank accesses memory in place.
+//   - The other rank first says that it accesses memory in place, then checks whether any rank has failed.
+//
+// All four steps are sequentially consistent. So at least one of the two ranks sees the other one. A rank that accesses
+// memory in place waits for no other rank, so it is soon done.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
+#include "runtime/backend/late.h"
 #include "runtime/call/call.h"
+#include "runtime/limits.h"
 #include "runtime/peers/mismatch_check.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp::internal {
+
+// While it lives, this rank accesses other ranks' memory in place.
+class InPlace {
+ public:
+  // Throws peer_lost if another rank has failed.
+  explicit InPlace(const NodeGroup& node) : uses_others_(node.own_area().uses_others) {
+    uses_others_ = true;
+    for (std::size_t index = 0; index < node.size(); ++index) {
+      if (index == node.own() || node.area(index).state != RankState::failed) continue;
+      uses_others_ = false;
+      throw gone_error(node.rank_of(index), true);
+    }
+  }
+  ~InPlace() { uses_others_.store(false, std::memory_order_release); }
+  InPlace(const InPlace&) = delete;
+  InPlace& operator=(const InPlace&) = delete;
+
+ private:
+  std::atomic<bool>& uses_others_;
+};
 
 // Serves one rank, for one collective at a time. All ranks have published their call.
 class NearMemory {
@@ -49,7 +82,23 @@ class NearMemory {
     internal::reduce(part.type, call.op, sources_, destinations, part.count);
   }
 
+  // Returns when no other rank accesses this rank's memory any more. This rank has said that it has failed. Another
+  // process may be stopped meanwhile, so it is waited for only up to a limit. What it then does to memory that this
+  // process has freed disturbs neither.
+  void await_others() const {
+    const auto deadline = std::chrono::steady_clock::now() + limits::kInPlaceWait;
+    for (std::size_t index = 0; index < node_->size(); ++index) {
+      if (index == node_->own()) continue;
+      while (node_->area(index).uses_others &&
+             (one_process_ || (!node_->ended(index) && std::chrono::steady_clock::now() < deadline))) {
+        std::this_thread::sleep_for(kLook);
+      }
+    }
+  }
+
  private:
+  static constexpr auto kLook = std::chrono::microseconds(50);
+
   const std::shared_ptr<NodeGroup> node_;
   const bool one_process_;
   const bool enabled_;

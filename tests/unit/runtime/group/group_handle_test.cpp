@@ -2,6 +2,8 @@
 #include <ddp/process_group.h>
 
 #include <array>
+#include <chrono>
+#include <functional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -29,6 +31,29 @@ TEST_CASE("copies are the same group and one that was moved from says so") {
   expect_error(ErrorKind::invalid_argument, {"this ProcessGroup is empty", "moved from", "init()"},
                [&] { (void)scripted.group.rank(); });
   expect_error(ErrorKind::invalid_argument, {"this ProcessGroup is empty"}, [] { (void)ProcessGroup().batch(); });
+}
+
+TEST_CASE("a work and a memory that were moved from say so") {
+  ScriptedGroup scripted;
+  Work work = scripted.group.barrier();
+  Work moved = std::move(work);
+  moved.wait();
+  // NOLINTBEGIN(bugprone-use-after-move): what they say is what is tested
+  const std::vector<std::function<void()>> calls = {
+      [&] { work.wait(); }, [&] { (void)work.wait_for(std::chrono::seconds(1)); }, [&] { (void)work.done(); },
+      [&] { work.then([](const Error*) {}); }};
+  for (const auto& call : calls) expect_error(ErrorKind::invalid_argument, {"this Work is empty", "moved from"}, call);
+  work = std::move(moved);
+  work.wait();
+  Memory memory = scripted.group.allocate(4, DataType::f32);
+  const Memory other = std::move(memory);
+  expect_error(ErrorKind::invalid_argument, {"f32[4]", "no memory"}, [&] { (void)scripted.group.all_reduce(memory); });
+  expect_error(ErrorKind::invalid_argument, {"4 elements", "no memory"}, [&] { (void)memory.as<float>(); });
+  CHECK(memory.data() == nullptr);
+  // NOLINTEND(bugprone-use-after-move)
+  CHECK(other.as<float>().size() == 4);
+  memory = scripted.group.allocate(2, DataType::f32);
+  CHECK(memory.as<float>().size() == 2);
 }
 
 TEST_CASE("a rank knows its place on its node and what its collectives work on") {
