@@ -91,6 +91,7 @@ struct NodeArea {
   std::uint64_t nonce = 0;
   std::uint64_t stage_bytes = 0;
   std::uint64_t channel_bytes = 0;
+  std::array<std::uint64_t, 16> processors{};  // bit k of word n says that the owner may run on processor 64 n + k
   // It lies with fields that never change, so that other ranks read it from their own cache.
   std::atomic<RankState> state = RankState::working;
   alignas(64) std::atomic<std::uint64_t> shown = 0;  // sequence of the newest collective that the owner has reached

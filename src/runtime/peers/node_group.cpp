@@ -11,10 +11,12 @@
 
 #include <ddp/error.h>
 
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <new>
@@ -123,6 +125,12 @@ void NodeGroup::make_area(std::uint64_t nonce) {
   area->nonce = nonce;
   area->stage_bytes = limits::kNodeStageBytes;
   area->channel_bytes = channel_bytes(size());
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (std::size_t i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &set)) area->processors[i / 64] |= std::uint64_t{1} << i % 64;
+    }
+  }
   for (std::size_t to = 0; to < size(); ++to) new (&channel(own_, to)) NodeChannel;
 }
 
@@ -180,6 +188,16 @@ NodeChannel& NodeGroup::channel(std::size_t from, std::size_t to) const {
 
 std::byte* NodeGroup::channel_buffer(std::size_t from, std::size_t to) const {
   return memories_[from]->data() + channels_offset() + size() * sizeof(NodeChannel) + to * area(from).channel_bytes;
+}
+
+bool NodeGroup::has_processor_each() const {
+  std::size_t count = 0;
+  for (std::size_t word = 0; word < own_area().processors.size(); ++word) {
+    std::uint64_t any = 0;
+    for (std::size_t index = 0; index < size(); ++index) any |= area(index).processors[word];
+    count += static_cast<std::size_t>(std::popcount(any));
+  }
+  return size() <= count;
 }
 
 bool NodeGroup::one_process() const {

@@ -68,6 +68,9 @@ class NodeGroup {
   NodeChannel& channel(std::size_t from, std::size_t to) const;
   std::byte* channel_buffer(std::size_t from, std::size_t to) const;
 
+  // Returns whether the ranks of this node may run on as many processors as there are ranks. Every rank gets the same
+  // result.
+  bool has_processor_each() const;
   // Returns whether all ranks of this node are threads of this process.
   bool one_process() const;
   // Returns whether the rank has left, failed or died. Needs a system call if the rank seems to work.

@@ -2,7 +2,8 @@
 // see:
 //
 //   eager   Small collectives take it. Data go into the staging buffer before the ranks arrive for the first time. The
-//           other ranks need nothing else of this rank, so begin() does it.
+//           other ranks need nothing else of this rank, so begin() does it. A rank whose data all ranks have mapped
+//           does not copy them, except the smallest ones, and the near path follows (small_path.h).
 //   near    All ranks have mapped the data of every rank that gives data. One round reports where the data are, and one
 //           reports that they have been read. A reduction is divided: each rank reduces its part of all buffers, into
 //           all of them.
@@ -20,6 +21,7 @@
 #include "runtime/backend/cpu/channels.h"
 #include "runtime/backend/cpu/near_memory.h"
 #include "runtime/backend/cpu/rounds.h"
+#include "runtime/backend/cpu/small_path.h"
 #include "runtime/backend/cpu/staged.h"
 #include "runtime/call/transfer_plan.h"
 #include "runtime/peers/mismatch_check.h"
@@ -27,11 +29,6 @@
 
 namespace ddp::internal {
 namespace {
-
-// Up to this many staged bytes, it is cheaper if every rank reads all of them than if the ranks divide the reduction.
-constexpr std::size_t kEagerReduction = std::size_t{64} << 10;
-// Up to this size, one copy into the staging buffer and one out of it are cheaper than two more rounds.
-constexpr std::size_t kEagerTransfer = std::size_t{32} << 10;
 
 bool is_reduction(const Call& call) {
   return call.operation == Operation::all_reduce || call.operation == Operation::reduce;
@@ -43,6 +40,7 @@ class CpuBackend : public Backend {
       : node_(options.node_group),
         size_(static_cast<int>(node_->size())),
         own_(static_cast<int>(node_->own())),
+        has_processor_each_(node_->has_processor_each()),
         rounds_(node_, aborted_),
         near_(node_, reads_near),
         staged_(node_, rounds_),
@@ -61,7 +59,8 @@ class CpuBackend : public Backend {
 
   bool begin(std::span<const Call* const> calls) override {
     const Call& call = *calls.front();
-    if (calls.size() > 1 || node_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return false;
+    if (calls.size() > 1 || node_->size() == 1 || is_transfer(call.operation) || !is_eager(call) || shows_near(call))
+      return false;
     rounds_.begin(call);
     fill(call);
     rounds_.arrive();
@@ -89,32 +88,49 @@ class CpuBackend : public Backend {
     rounds_.meet(call);
     compare_calls(*node_, call);
     if (is_reduction(call)) return run_reduction(call);
-    run_transfer_plan(transfer_plan(call));
+    const TransferPlan own = transfer_plan(call);
+    for (std::size_t index = 0; index < node_->size(); ++index) staged_.require_size(own, index);
+    run_transfer_plan(own);
   }
 
   // Every rank makes the same decision, because it depends only on values in the fingerprint.
   bool is_eager(const Call& call) const {
-    switch (call.operation) {
-      case Operation::barrier:
-        return true;
-      case Operation::all_reduce:
-      case Operation::reduce:
-        return call.output.bytes() * node_->size() <= kEagerReduction;
-      case Operation::broadcast:
-        return call.output.bytes() <= kEagerTransfer;
-      case Operation::all_gather:
-        for (int other = 0; other < size_; ++other) {
-          if (output_part(call, other, size_).bytes() > kEagerTransfer) return false;
-        }
-        return true;
-      case Operation::reduce_scatter:
-        return call.input.bytes() <= kEagerTransfer;
-      default:
-        return false;
+    const std::size_t most = eager_up_to(call.operation, node_->size());
+    return call.operation == Operation::barrier || (most > 0 && staged_bytes(call) <= most);
+  }
+
+  // Returns the size that decides the path of the collective (small_path.h).
+  std::size_t staged_bytes(const Call& call) const {
+    if (call.operation == Operation::reduce_scatter) return call.input.bytes();
+    std::size_t largest = call.operation == Operation::all_gather ? 0 : call.output.bytes();
+    for (int other = 0; call.operation == Operation::all_gather && other < size_; ++other) {
+      largest = std::max(largest, output_part(call, other, size_).bytes());
     }
+    return largest;
   }
 
   TransferPlan transfer_plan(const Call& call) const { return {call, own_, size_}; }
+
+  // Returns whether other ranks may read this rank's data in place, so that an eager collective does not copy them.
+  bool shows_near(const Call& call) const {
+    return staged_bytes(call) > copied_up_to(call.operation, has_processor_each_) && is_near(call, node_->own());
+  }
+  bool is_near(const Call& call, std::size_t rank) const {
+    return near_.has(call, [rank](std::size_t index) { return index == rank; });
+  }
+
+  SmallPath small_path_of(const Call& call) const {
+    if (staged_bytes(call) <= copied_up_to(call.operation, has_processor_each_)) return SmallPath::copied;
+    std::size_t givers = 0;
+    std::size_t near = 0;
+    const TransferPlan plan = transfer_plan(call);
+    for (std::size_t index = 0; index < node_->size(); ++index) {
+      if (!plan.gives(static_cast<int>(index))) continue;
+      ++givers;
+      if (is_near(call, index)) ++near;
+    }
+    return small_path(givers, near);
+  }
 
   // Runs a collective of a group with one rank.
   void run_alone(const Call& call) {
@@ -149,11 +165,20 @@ class CpuBackend : public Backend {
 
   void run_eager(const Call& call) {
     if (begun_ != call.sequence) {
-      fill(call);
+      if (!shows_near(call)) fill(call);
       rounds_.arrive();
     }
     rounds_.await(call);
     compare_calls(*node_, call);
+    switch (small_path_of(call)) {
+      case SmallPath::copied:
+        break;
+      case SmallPath::near:
+        return is_reduction(call) ? run_reduction(call) : run_transfer_plan(transfer_plan(call));
+      case SmallPath::copied_late:
+        fill(call);
+        rounds_.meet(call);
+    }
     if (call.operation == Operation::barrier) return;
     if (is_reduction(call)) {
       if (call.operation == Operation::reduce && own_ != call.peer) return;
@@ -187,7 +212,6 @@ class CpuBackend : public Backend {
 
   void run_transfer_plan(const TransferPlan& own) {
     const Call& call = own.call;
-    for (std::size_t index = 0; index < node_->size(); ++index) staged_.require_size(own, index);
     if (!near_.has(call, [&](std::size_t index) { return own.gives(static_cast<int>(index)); })) {
       return staged_.move(own);
     }
@@ -240,6 +264,7 @@ class CpuBackend : public Backend {
   // The ranks are numbered by their index on this node. It is the rank in the group if the whole group is on this node.
   const int size_;
   const int own_;
+  const bool has_processor_each_;
   std::atomic<bool> aborted_ = false;
   Rounds rounds_;
   NearMemory near_;

@@ -23,11 +23,6 @@ constexpr auto kYielding = std::chrono::microseconds(200);
 
 constexpr int kPromptLooks = limits::kLongWait / limits::kNodeLook;
 
-int processors() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -39,7 +34,7 @@ void relax() {
 }  // namespace
 
 NodeWait::NodeWait(std::shared_ptr<const NodeGroup> node, const std::atomic<bool>& aborted)
-    : node_(std::move(node)), aborted_(aborted), spins_(static_cast<int>(node_->size()) <= processors() ? kSpins : 0) {}
+    : node_(std::move(node)), aborted_(aborted), spins_(node_->has_processor_each() ? kSpins : 0) {}
 
 void NodeWait::until(SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
                      Clock::time_point deadline) const {
