@@ -32,6 +32,7 @@ inline constexpr std::size_t kShownStrangers = 64;  // most addresses
 inline constexpr auto kHangSampleInterval = 50ms;    // time between two samples of status pages
 inline constexpr auto kTorchLook = 1s;               // time between two checks of PyTorch workers
 inline constexpr auto kStackRest = 5s;               // rest of a first thread before its stack is read
+inline constexpr auto kStackRead = 3s;               // most delay of a report until that stack is read
 inline constexpr auto kLatestSample = 5s;            // older samples of a reader are not used
 inline constexpr auto kHangSampleShare = 50us;       // coordinator's sample interval, per rank of the job
 inline constexpr auto kHangRemembered = 5s;          // how long samples of ranks that have given up are kept

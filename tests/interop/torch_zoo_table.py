@@ -185,7 +185,8 @@ def environment_of(python):
 
 
 def run_by_launcher(launcher, python, program, hang_timeout=10, limit=120):
-    options = [f"--hang-timeout={hang_timeout}"] if program in HANGING else []
+    limit_of_program = hang_timeout if program in HANGING else program.hang_timeout
+    options = [f"--hang-timeout={limit_of_program}"] if limit_of_program else []
     return Run([launcher, "--no-tag", f"--nproc-per-node={program.ranks}", *options, str(ZOO / program.file), program.name],
                environment_of(python), limit if program.code is not None else 20)
 

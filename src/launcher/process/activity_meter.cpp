@@ -46,6 +46,7 @@ struct ActivityMeter::Difference {
   std::uint64_t io_bytes = 0;
   std::uint64_t network_bytes = 0;
   std::uint64_t handed_on = 0;
+  std::uint64_t far_bytes = 0;
   std::optional<std::uint64_t> gpu_bytes;
   std::optional<Nanoseconds> waited = Nanoseconds(0);  // time spent waiting for a processor; std::nullopt if unknown
 };
@@ -54,6 +55,7 @@ ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before
   Difference result;
   result.has_printed = before.output_bytes != now.output_bytes;
   result.handed_on = growth(before.handed_on, now.handed_on);
+  result.far_bytes = growth(before.far_bytes, now.far_bytes);
   std::map<std::pair<pid_t, std::uint64_t>, const ProcessCounters*> known;
   for (const ProcessCounters& process : before.processes) known[{process.pid, process.started}] = &process;
   std::size_t still_there = 0;
@@ -92,10 +94,14 @@ std::string_view describe(Sign sign) {
 }
 
 void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
-  if (now - std::exchange(seen_, now) > thresholds_.longest_gap) {
+  const Nanoseconds elapsed = now - std::exchange(seen_, now);
+  if (elapsed > thresholds_.longest_gap) {
     window_.reset();
     activity_.reset();
   }
+  // Nothing but the program's own operations moves data between ranks.
+  const bool has_exchanged = window_ && growth(peer_bytes_, sample.peer_bytes) > 0;
+  peer_bytes_ = sample.peer_bytes;
   if (!window_) window_ = Window{sample, now};
   const bool is_runnable = std::ranges::any_of(sample.processes, &ProcessCounters::is_runnable);
   ++window_->samples;
@@ -111,9 +117,12 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
       static_cast<double>(done.cpu_ticks) / ticks_a_second / std::chrono::duration<double>(length).count();
   activity.is_complete = window_->first.is_complete && sample.is_complete;
   activity.counts_gpu_data = done.gpu_bytes.has_value();
+  if (activity.exchanged_ago) *activity.exchanged_ago += elapsed;
+  if (has_exchanged) activity.exchanged_ago = Nanoseconds(0);
   if (length >= thresholds_.window) {
     const bool has_moved = done.network_bytes >= thresholds_.network_bytes || done.handed_on > 0 ||
                            done.gpu_bytes.value_or(0) >= thresholds_.gpu_bytes;
+    if (done.far_bytes >= thresholds_.network_bytes) activity.exchanged_ago = Nanoseconds(0);
     activity.last_sign = sign_in(done, activity.cpu_share, length);
     // Data that could not be read may have been a sign of life.
     const Nanoseconds known = activity.is_complete ? length : Nanoseconds(0);

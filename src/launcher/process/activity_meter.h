@@ -26,6 +26,8 @@ struct RankActivity {
   Sign last_sign = Sign::none;              // the sign in the last complete window
   double cpu_share = 0;                     // share of one processor in the current window
   bool counts_gpu_data = false;             // `unmoved_for` includes data to and from its GPU
+  // Time since it last exchanged data with another rank over TCP. std::nullopt if no exchange was seen.
+  std::optional<std::chrono::nanoseconds> exchanged_ago = std::nullopt;
 
   friend bool operator==(const RankActivity&, const RankActivity&) = default;
 };
@@ -81,6 +83,7 @@ class ActivityMeter {
   const ActivityThresholds thresholds_;
   std::optional<Window> window_;
   std::chrono::nanoseconds seen_{0};  // time of the last sample
+  std::uint64_t peer_bytes_ = 0;      // in the last sample
   std::optional<RankActivity> activity_;
 };
 

@@ -4,8 +4,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
+#include <map>
+#include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -80,8 +83,12 @@ ActivitySample read_activity(std::span<const pid_t> processes,
     sample.is_complete = sample.is_complete && is_known;
   }
   std::vector<std::uint64_t> held;
-  for (const HeldSocket& socket : sockets_of(processes, until)) held.push_back(socket.inode);
+  for (const HeldSocket& socket : sockets_of(processes, until)) {
+    held.push_back(socket.inode);
+    if (socket.holder == processes.front()) sample.of_program.push_back(socket.inode);
+  }
   std::ranges::sort(held);
+  std::ranges::sort(sample.of_program);
   for (const net::TcpBytes& connection : connections.value_or(std::vector<net::TcpBytes>())) {
     const bool is_ours = connection.local_port == store_port || connection.remote_port == store_port;
     if (!is_ours && std::binary_search(held.begin(), held.end(), connection.inode)) {
@@ -90,6 +97,26 @@ ActivitySample read_activity(std::span<const pid_t> processes,
   }
   if (std::chrono::steady_clock::now() >= until) sample.is_complete = false;
   return sample;
+}
+
+void find_peers(std::span<ActivitySample> ranks, std::span<const net::TcpBytes> connections) {
+  using Ports = std::pair<std::uint16_t, std::uint16_t>;
+  std::set<Ports> of_node;
+  for (const net::TcpBytes& one : connections) of_node.insert({one.local_port, one.remote_port});
+  std::map<Ports, std::size_t> holders;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    for (const net::TcpBytes& one : ranks[i].connections) holders[{one.local_port, one.remote_port}] = i;
+  }
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    ActivitySample& sample = ranks[i];
+    for (const net::TcpBytes& one : sample.connections) {
+      const Ports other_end = {one.remote_port, one.local_port};
+      const auto holder = holders.find(other_end);
+      if (holder != holders.end() && holder->second != i) sample.peer_bytes += one.bytes;
+      const bool is_of_program = std::ranges::binary_search(sample.of_program, one.inode);
+      if (!of_node.contains(other_end) && is_of_program) sample.far_bytes += one.bytes;
+    }
+  }
 }
 
 }  // namespace ddp::launcher

@@ -34,17 +34,25 @@ struct ProcessCounters {
 struct ActivitySample {
   std::vector<ProcessCounters> processes;
   std::vector<net::TcpBytes> connections;  // all except those to the job's store
+  std::vector<std::uint64_t> of_program;   // inodes of those that the first process holds, sorted
   std::uint64_t output_bytes = 0;
   std::optional<GpuSample> gpu;  // std::nullopt if there is none, or if it could not be read
   // This is false if something could not be read, because that may be a sign of life. The kernel may show no
   // connections, a process may belong to another user or network, a GPU may not answer, or time may run out.
   bool is_complete = false;
   std::uint64_t handed_on = 0;  // pieces of data passed to ranks of the same node through shared memory
+  // Bytes over TCP to and from other ranks of this node, and those of the first process to and from other nodes.
+  std::uint64_t peer_bytes = 0;
+  std::uint64_t far_bytes = 0;
 };
 
 // Parses the text of /proc/PID/stat. Does not set `io_bytes` and the members after it. Returns std::nullopt if the text
 // is invalid.
 std::optional<ProcessCounters> parse_process_counters(std::string_view stat);
+
+// Sets `peer_bytes` and `far_bytes` of the samples of this node's ranks. `connections` contains all connections of this
+// node. A connection between two processes of one rank belongs to neither.
+void find_peers(std::span<ActivitySample> ranks, std::span<const net::TcpBytes> connections);
 
 // Returns the activity of these processes. Processes that are gone are left out. Reads some files per process and per
 // thread, and ends at `until`. `connections` contains all connections of this node. Those from and to `store_port` are

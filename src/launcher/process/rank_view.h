@@ -38,7 +38,10 @@ struct RankView {
   int rank = 0;
   pid_t pid = 0;
   bool has_ended = false;
-  bool is_torch = false;      // a PyTorch program that has made a process group
+  bool is_torch = false;  // a PyTorch program that has made a process group
+  // The first thread of a PyTorch program does something else than to wait for a process group.
+  bool is_elsewhere = false;
+  bool is_unread = false;     // its first thread rests, and its stack, which shows what for, has not been read yet
   std::uint64_t version = 0;  // version of the page; 0 if it was not sampled
   std::uint64_t seen_at = 0;  // CLOCK_MONOTONIC, nanoseconds
   PageView page;

@@ -65,12 +65,14 @@ void ActivityWatch::measure(std::span<RankView> ranks, std::chrono::nanoseconds 
   const auto until = Clock::now() + limits::kActivityTime;
   const auto connections = net::read_tcp_bytes();
   const std::size_t first = ranks.empty() ? 0 : next_ % ranks.size();
+  std::vector<RankView*> measured;
+  std::vector<ActivitySample> samples;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     RankView& rank = ranks[(first + i) % ranks.size()];
     if (rank.has_ended) continue;
     if (Clock::now() >= until) {
       next_ = first + i;
-      return;
+      break;
     }
     const int local_rank = rank.rank - first_rank_;
     const std::vector<pid_t> processes = processes_.processes_of(local_rank);
@@ -79,9 +81,15 @@ void ActivityWatch::measure(std::span<RankView> ranks, std::chrono::nanoseconds 
     sample.output_bytes = output_bytes_(local_rank);
     sample.handed_on = rank.page.handed_on;
     gpus_.add(local_rank, processes, sample);
-    observe_(rank.rank, sample, now);
-    ActivityMeter& meter = meters_[local_rank];
-    meter.add(sample, now);
+    measured.push_back(&rank);
+    samples.push_back(std::move(sample));
+  }
+  find_peers(samples, connections.value_or(std::vector<net::TcpBytes>()));
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    RankView& rank = *measured[i];
+    observe_(rank.rank, samples[i], now);
+    ActivityMeter& meter = meters_[rank.rank - first_rank_];
+    meter.add(samples[i], now);
     rank.activity = meter.activity();
   }
 }

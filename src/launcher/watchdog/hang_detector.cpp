@@ -266,6 +266,10 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   facts.longest_pause = longest_pause_;
   const auto group = groups_.find(verdict.key());
   facts.is_warm = group != groups_.end() && group->second.is_warm;
+  // What stacks show is no group, and belongs to the job.
+  if (facts.is_by_stack) {
+    facts.is_warm = std::ranges::any_of(groups_, [](const auto& entry) { return entry.second.is_warm; });
+  }
   facts.age = age_of(verdict);
   facts.blamed_for = blame_.blamed_for(verdict);
   if (verdict.kind == VerdictKind::ended) facts.age = std::min(facts.age, ended_for(verdict, ranks));
@@ -289,6 +293,10 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
     facts.progress_age = std::min(facts.progress_age, clock.settled());
     if (!rank.has_ended) facts.progress_age = std::min(facts.progress_age, clock.age());
   }
+  facts.is_open =
+      verdict.kind == VerdictKind::not_called && !verdict.is_by_stack && verdict.culprits.size() > 1 &&
+      std::ranges::any_of(ranks, [&](const RankView& rank) { return rank.is_unread && verdict.blames(rank.rank); });
+  facts.unawaited = facts.age - awaited_for(verdict, facts.age);
   if (facts.is_by_stack) facts.progress_age = std::min(facts.progress_age, facts.age);
   // Ranks may rest for as long as they like until others wait for them.
   if (const auto still = still_for(verdict, ranks)) facts.still_for = std::min(*still, facts.age);
@@ -299,6 +307,18 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the page may contain any number
   if (until > now) facts.more_time = Nanoseconds(static_cast<std::int64_t>(std::min(until - now, kMost)));
   return facts;
+}
+
+// Returns how long a rank has been known to wait. PyTorch's recorder shows a call from its beginning, and not whether a
+// thread waits for it. Returns 0 if all ranks do something else.
+HangDetector::Nanoseconds HangDetector::awaited_for(const Verdict& verdict, Nanoseconds age) const {
+  if (verdict.is_by_stack || verdict.waiting.empty()) return age;
+  Nanoseconds longest{0};
+  for (const int rank : verdict.waiting) {
+    const auto clock = ranks_.find(rank);
+    longest = std::max(longest, clock == ranks_.end() ? age : clock->second.here());
+  }
+  return std::min(age, longest);
 }
 
 // Returns how long the awaited ranks showed no sign of life or, if all wait, how long no data moved between them.

@@ -97,6 +97,7 @@ class HangDetector {
   Nanoseconds age_of(const Verdict& verdict) const;
   std::optional<Nanoseconds> still_for(const Verdict& verdict, std::span<const RankView> ranks) const;
   bool may_be_resolved(const Verdict& verdict) const;
+  Nanoseconds awaited_for(const Verdict& verdict, Nanoseconds age) const;
   std::optional<Verdict> silent(std::span<const RankView> ranks);
   std::optional<Verdict> waits_for_others_to_come(std::span<const RankView> ranks);
   std::optional<Verdict> behind(std::span<const RankView> ranks) const;

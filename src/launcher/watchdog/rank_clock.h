@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "launcher/process/worker_page.h"
 #include "launcher/watchdog/verdict.h"
@@ -35,9 +36,13 @@ class RankClock {
     return waiting_threads_ > 0 && !pauses() ? waiting_ : free_;
   }
   Nanoseconds ended_for() const { return ended_for_; }
-  // Returns the time since the last progress. If a page shows no collectives, data that the rank has exchanged counts.
+  // Returns how long the first thread of a PyTorch program has not done anything else than to wait.
+  Nanoseconds here() const { return here_; }
+  // Returns the time since the last progress. PyTorch records no sends and receives, so data that a rank exchanges with
+  // other ranks is its progress. If a page shows no collectives, all data that it moves counts.
   Nanoseconds progress_age(const Verdict& verdict) const {
-    return verdict.is_by_stack ? std::min(age_, unmoved_) : age_;
+    if (verdict.is_by_stack) return std::min(age_, unmoved_);
+    return exchanged_ && uses_gloo_ ? std::min(age_, *exchanged_) : age_;
   }
 
  private:
@@ -50,9 +55,13 @@ class RankClock {
   int settled_threads_ = 0;  // threads that wait, if those that have just stopped wait again soon
   bool may_wait_ = false;
   Nanoseconds waited_{0};
-  Nanoseconds between_{0};  // time since the rank may last have been waiting
-  Nanoseconds waiting_{0};  // sum of the waits that only pauses up to limits::kPollingPause separate
-  Nanoseconds free_{0};     // time since a thread last stopped waiting
+  Nanoseconds between_{0};                // time since the rank may last have been waiting
+  Nanoseconds waiting_{0};                // sum of the waits that only pauses up to limits::kPollingPause separate
+  Nanoseconds free_{0};                   // time since a thread last stopped waiting
+  std::optional<Nanoseconds> exchanged_;  // time since it last exchanged data with another rank, if that was seen
+  bool uses_gloo_ = false;
+  bool is_elsewhere_ = false;
+  Nanoseconds here_{0};
   bool has_ended_ = false;
   Nanoseconds ended_for_{0};
 };

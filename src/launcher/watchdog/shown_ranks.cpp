@@ -83,6 +83,7 @@ RankActivity activity_of(const Json& json) {
   activity.last_sign = static_cast<Sign>(std::min(json.at(3).get<unsigned>(), static_cast<unsigned>(Sign::gpu)));
   activity.cpu_share = json.at(4);
   activity.counts_gpu_data = json.size() > 5 && json.at(5).get<bool>();  // older traces do not contain it
+  if (json.size() > 6) activity.exchanged_ago = std::chrono::nanoseconds(json.at(6).get<std::int64_t>());
   return activity;
 }
 
@@ -110,6 +111,8 @@ RankView rank_of(const Json& json) {
   view.page = page_of(json.at("board"));
   view.seen_at = json.at("seen_at");
   view.is_torch = json.contains("torch");
+  view.is_elsewhere = json.contains("elsewhere");
+  view.is_unread = json.contains("unread");
   for (const Json& group : json.at("calls")) {
     view.calls.emplace_back();
     for (const Json& call : group) view.calls.back().push_back(call_of(call));
@@ -148,6 +151,8 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
       json["calls"].push_back(calls == ShownCalls::all ? Json(group) : digest(group));
     }
     if (rank.is_torch) json["torch"] = true;
+    if (rank.is_elsewhere) json["elsewhere"] = true;
+    if (rank.is_unread) json["unread"] = true;
     if (rank.process) {
       json["state"] = static_cast<int>(rank.process->state);
       json["cpu_ticks"] = rank.process->cpu_ticks;
@@ -159,6 +164,7 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
       json["activity"] = {rank.activity->still_for.count(), rank.activity->unmoved_for.count(),
                           rank.activity->is_complete,       rank.activity->last_sign,
                           rank.activity->cpu_share,         rank.activity->counts_gpu_data};
+      if (rank.activity->exchanged_ago) json["activity"].push_back(rank.activity->exchanged_ago->count());
     }
     all.push_back(std::move(json));
   }

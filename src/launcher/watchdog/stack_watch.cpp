@@ -16,6 +16,8 @@ namespace {
 
 // To take the stack of a thread that runs is a short sleep for it. So it may have slept this often between two looks.
 constexpr std::uint64_t kHolds = 2;
+// Stacks that show nothing are taken this often in one rest.
+constexpr int kMostLooks = 3;
 
 bool exists(const std::string& path) {
   return ::access(path.c_str(), F_OK) == 0;
@@ -31,14 +33,16 @@ bool StackWatch::Program::has_rested(Clock::time_point now) const {
 // at again and again.
 bool StackWatch::Program::is_due(Clock::time_point now) const {
   if (!has_rested(now)) return false;
-  return spins ? now - looked_at >= limits::kStackRest : !is_looked_at;
+  const bool is_again = spins || looks > 0;
+  return !is_looked_at && (!is_again || now - looked_at >= limits::kStackRest);
 }
 
 void StackWatch::Program::add(const RankStacks& native, Clock::time_point now) {
   looked_at = now;
-  // On a busy computer, a tool may not answer in time. Then the stack is taken once more.
-  is_looked_at = !native.threads.empty() && native.source != "kernel";
   awaited = awaited_operation(native);
+  // On a busy computer, a tool may not answer in time, or may show only a part of the stack.
+  ++looks;
+  is_looked_at = !spins && (awaited.wait != GroupWait::unknown || looks >= kMostLooks);
   if (!spins || awaited.wait != GroupWait::operation) return;
   std::vector<std::string> now_in = frames_of_wait(native);
   const bool is_same = now_in == frames;
@@ -137,8 +141,11 @@ bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) {
   }
   const auto found = programs_.find(local_rank);
   view.is_torch = found != programs_.end() && found->second.has_group;
+  view.is_elsewhere = view.is_unread = false;
   if (!view.is_torch || view.has_ended) return before.has_value();
   Program& program = found->second;
+  view.is_elsewhere = program.is_elsewhere();
+  view.is_unread = program.rests_since && !program.is_looked_at;
   program.has_recording = std::ranges::any_of(view.page.groups, [](const GroupView& one) { return one.called > 0; });
   if (!program.is_to_be_told() && !may_wait_beside_others(program)) return before.has_value();
   CallView call;

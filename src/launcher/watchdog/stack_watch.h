@@ -49,7 +49,8 @@ class StackWatch {
     // The first thread sleeps, or it spins as CUDA does while it waits for a GPU.
     std::optional<Clock::time_point> rests_since;
     bool spins = false;
-    bool is_looked_at = false;  // whether its stack was taken in this rest
+    int looks = 0;              // how often its stack was taken in this rest
+    bool is_looked_at = false;  // its stack need not be taken again in this rest
     Clock::time_point looked_at{};
     std::vector<std::string> frames;  // of a spinning thread's wait, when its stack was taken last
     AwaitedOperation awaited;
@@ -59,12 +60,16 @@ class StackWatch {
       waits = number_of_waits;
       rests_since.reset();
       is_looked_at = false;
+      looks = 0;
       frames.clear();
       awaited = {};
       call = {};
     }
     bool has_rested(Clock::time_point now) const;
     bool is_due(Clock::time_point now) const;
+    // Returns whether the first thread is not known to wait for a process group. If its stack cannot be read, it counts
+    // as waiting.
+    bool is_elsewhere() const { return !is_looked_at || awaited.wait == GroupWait::none; }
     void add(const RankStacks& native, Clock::time_point now);
     // Returns whether the program waits for an operation that PyTorch's recorder does not show.
     bool is_to_be_told() const {

@@ -11,6 +11,9 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
+// PyTorch's ranks may begin an operation and wait for it later. The limit is this much longer as long as none waits.
+constexpr int kUnawaited = 4;
+
 struct Limit {
   Nanoseconds time{0};
   Nanoseconds passed{0};
@@ -44,7 +47,7 @@ Limit learnt_limit(const StallFacts& facts) {
 // given up.
 std::optional<Limit> unknown_limit(const StallFacts& facts, const HangPlan& plan) {
   if (facts.kind == VerdictKind::behind || facts.is_partial || !facts.still_for) return std::nullopt;
-  if (plan.limit == HangLimit::learnt && facts.is_warm) return learnt_limit(facts);
+  if (plan.limit == HangLimit::learnt && facts.is_warm && !facts.is_by_stack) return learnt_limit(facts);
   return Limit{plan.still, *facts.still_for, all_wait(facts.kind) ? "no data has moved" : "no sign of life"};
 }
 
@@ -73,7 +76,7 @@ std::string_view name_of(HangClass hang_class) {
 
 StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
   StallJudgement judgement;
-  judgement.first_word = first_word(facts, plan);
+  judgement.first_word = first_word(facts, plan) + (facts.is_open ? limits::kStackRead : Nanoseconds(0));
   std::optional<Limit> limit = certain_limit(facts);
   if (limit) {
     judgement.hang_class = HangClass::certain;
@@ -82,9 +85,12 @@ StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
     if (plan.timeout) {
       judgement.hang_class = HangClass::users_limit;
       Limit users{*plan.timeout, facts.progress_age, "--hang-timeout"};
+      const bool is_awaited = facts.unawaited.count() == 0 || facts.unawaited < facts.age;
+      if (!is_awaited) users = {kUnawaited * users.time, users.passed, "4 times --hang-timeout"};
       // Reports the stall before it ends the job, even if the awaited rank has worked alone for longer than the limit.
       const auto after_report = std::min<Nanoseconds>(users.time, judgement.first_word + limits::kHangNotice);
-      users.passed = std::min(users.passed, users.time + facts.age - after_report);
+      const Nanoseconds awaited_for = is_awaited ? facts.age - facts.unawaited : facts.age;
+      users.passed = std::min(users.passed, users.time + awaited_for - after_report);
       const bool is_learnt = limit && plan.limit == HangLimit::learnt && limit->left() < users.left();
       if (!is_learnt) limit = users;
     }

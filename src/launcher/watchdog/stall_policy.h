@@ -28,9 +28,13 @@ struct StallFacts {
   VerdictKind kind = VerdictKind::silent;
   bool is_partial = false;          // the verdict knows nothing of some ranks of the group
   bool is_proven = false;           // no thread is left that could resolve the hang (only for `each_other`)
+  bool is_open = false;             // a stack that is read soon may show that an awaited rank waits itself
   bool is_by_stack = false;         // the verdict comes from stacks, which prove nothing
   bool is_doubtful = false;         // it is not known whether the ended rank is needed (only for `ended`)
   std::chrono::nanoseconds age{0};  // time since the last progress of the group or, if no rank waits in one, of the job
+  // This is the first part of `age`, in which all ranks that began the operation did something else than to wait for
+  // it.
+  std::chrono::nanoseconds unawaited{0};
   std::chrono::nanoseconds blamed_for{0};  // how long there has been a verdict with these culprits
   // This is the time since the awaited rank last made program progress. If several ranks are awaited, it is the longest
   // of their times. If ranks wait for each other, it is the shortest. If all ranks wait, it equals `age`.

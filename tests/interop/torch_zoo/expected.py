@@ -21,6 +21,8 @@ class Program(typing.NamedTuple):
     since: tuple = (1, 13)
     # The quick programs are run by torch_recorder_test.py.
     quick: bool = False
+    # A healthy program gets this limit, in seconds, and need not call collectives as often as that.
+    hang_timeout: typing.Optional[int] = None
     # A rank is slow for so long that a note of the launcher is correct, although nothing hangs.
     may_be_noted: bool = False
 
@@ -144,6 +146,9 @@ HEALTHY = [
     healthy("trains_two_models_in_two_worlds", ranks=4),
     healthy("swaps_its_ranks"),
     healthy("goes_on_alone"),
+    healthy("serves_parameters_by_messages", ranks=3, hang_timeout=8, may_be_noted=True, quick=True),
+    healthy("waits_late_for_what_it_began", hang_timeout=8, may_be_noted=True),
+    healthy("sleeps_before_it_waits_for_what_it_began", hang_timeout=8, may_be_noted=True),
     healthy("waits_for_children_between_two_groups", may_be_noted=True),
     healthy("searches_for_parameters"),
     healthy("has_threads", quick=True),

@@ -455,6 +455,43 @@ def swaps_its_ranks() -> None:
     end()
 
 
+def serves_parameters_by_messages() -> None:
+    rank = start()
+    values = torch.zeros(4)
+    if rank == 0:
+        while values[0] >= 0:
+            source = dist.recv(values)
+            dist.send(values, source)
+    if rank == 1:
+        for number in range(20):
+            compute(1)
+            dist.send(torch.full((4,), float(number if number < 19 else -1)), 0)
+            dist.recv(values, 0)
+    end()  # rank 2 waits here
+
+
+def waits_late_for_what_it_began() -> None:
+    rank = start()
+    if rank == 1:
+        compute(14)
+    work = dist.all_reduce(TENSOR, async_op=True)
+    if rank == 0:
+        compute(16)
+    work.wait()
+    end()
+
+
+def sleeps_before_it_waits_for_what_it_began() -> None:
+    rank = start()
+    if rank == 1:
+        time.sleep(14)
+    work = dist.all_reduce(TENSOR, async_op=True)
+    if rank == 0:
+        time.sleep(16)
+    work.wait()
+    end()
+
+
 def goes_on_alone() -> None:
     if start() == 1:
         return end()

@@ -104,6 +104,21 @@ TEST_CASE("the connections that a process holds, without those to the store") {
   CHECK(read_activity({}, all, store.port, in_a_while()).connections.empty());
 }
 
+TEST_CASE("connections to other ranks are told from those to others") {
+  // Rank 0 talks to rank 1, to its own child, to a process that is no rank, and to another node.
+  const std::vector<ddp::net::TcpBytes> all = {{1, 10, 20, 100}, {2, 20, 10, 101}, {3, 11, 12, 200}, {4, 12, 11, 200},
+                                               {5, 13, 30, 400}, {6, 30, 13, 400}, {7, 14, 40, 800}, {8, 15, 41, 1600}};
+  std::vector<ActivitySample> ranks(2);
+  ranks[0].connections = {all[0], all[2], all[3], all[4], all[6], all[7]};
+  ranks[0].of_program = {1, 3, 5, 7};  // its child talks to the other node, too
+  ranks[1].connections = {all[1]};
+  find_peers(ranks, all);
+  CHECK(ranks[0].peer_bytes == 100);
+  CHECK(ranks[0].far_bytes == 800);
+  CHECK(ranks[1].peer_bytes == 101);
+  CHECK(ranks[1].far_bytes == 0);
+}
+
 TEST_CASE("what could not be read is not taken for nothing") {
   const std::array<pid_t, 1> self = {::getpid()};
   CHECK_FALSE(read_activity(self, std::nullopt, 0, in_a_while()).is_complete);  // the kernel reports no connections

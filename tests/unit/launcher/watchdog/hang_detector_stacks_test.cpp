@@ -33,3 +33,68 @@ TEST_CASE("a wait that stacks tell counts from its beginning, and data that move
   CHECK(ended_after(false) == Approx(15).margin(1.1));  // five seconds had passed before
   CHECK(ended_after(true) == -1.0);
 }
+
+TEST_CASE("a wait that stacks tell is reported sooner in a job whose pauses are known") {
+  const auto told_after = [](bool is_warm) {
+    Job job;
+    if (is_warm) job.warm();
+    for (RankView& view : job.ranks) view.is_torch = true;
+    job.computes(0).computes(1).passes(5s);
+    GroupView group = {"world", 0, 2, 0, 1, 1, 0, 0, 0};
+    group.is_sampled = group.is_by_stack = true;
+    job.ranks[0].page.groups.push_back(group);
+    job.passes(30s);
+    return job.last(Kind::stalled) == nullptr ? -1.0
+                                              : std::chrono::duration<double>(job.last(Kind::stalled)->age).count();
+  };
+  CHECK(told_after(false) == Approx(15).margin(1.1));
+  CHECK(told_after(true) == Approx(10).margin(1.1));
+}
+
+TEST_CASE("data that a rank exchanges with others is progress that PyTorch does not record") {
+  const auto ended_after = [](bool exchanges, bool uses_nccl) {
+    Job job(hang_plan(15s));
+    job.warm();
+    for (RankView& view : job.ranks) {
+      view.is_torch = view.page.groups[0].is_sampled = true;
+      if (uses_nccl) view.page.groups[0].gpu_queued = 1;
+    }
+    if (exchanges) job.does(1, [](ActivitySample& sample) { sample.peer_bytes += 16; });
+    job.call(0);
+    const auto began = job.now();
+    job.passes(60s);
+    return job.last(Kind::hung) == nullptr ? -1.0 : job.last_news_after(began);
+  };
+  CHECK(ended_after(false, false) == Approx(15).margin(1.1));
+  CHECK(ended_after(true, false) == -1.0);
+  // Threads of NCCL exchange data without the program.
+  CHECK(ended_after(true, true) == Approx(15).margin(1.1));
+}
+
+TEST_CASE("a rank that began an operation and computes does not wait for it") {
+  Job job(hang_plan(15s));
+  job.warm();
+  for (RankView& view : job.ranks) view.is_torch = view.page.groups[0].is_sampled = true;
+  job.call(0);
+  job.ranks[0].is_elsewhere = true;
+  const auto began = job.now();
+  job.passes(40s);
+  CHECK(job.last(Kind::hung) == nullptr);
+  // It waits, and has rested for five seconds.
+  job.ranks[0].is_elsewhere = false;
+  job.passes(5s);
+  REQUIRE(job.last(Kind::hung) != nullptr);
+  CHECK(job.last_news_after(began) == Approx(42).margin(1.1));
+}
+
+TEST_CASE("a rank that asks for its work again and again is given up later") {
+  Job job(hang_plan(15s));
+  job.warm();
+  for (RankView& view : job.ranks) view.is_torch = view.page.groups[0].is_sampled = true;
+  job.call(0);
+  job.ranks[0].is_elsewhere = true;
+  const auto began = job.now();
+  job.passes(100s);
+  REQUIRE(job.last(Kind::hung) != nullptr);
+  CHECK(job.last_news_after(began) == Approx(60).margin(1.1));
+}

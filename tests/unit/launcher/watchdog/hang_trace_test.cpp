@@ -40,8 +40,8 @@ TEST_CASE("what was seen can be read again, in the same order") {
   HangTrace trace(path, [](const std::string& sentence) { FAIL(sentence); });
   trace.nothing_new(50ms);
   trace.nothing_new(60ms);
-  trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, 10, GpuSample{11, 12}, true, 13}, 1s);
-  trace.sample(3, ActivitySample{{}, {}, 10, GpuSample{11, {}}, true}, 2s);
+  trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, {}, 10, GpuSample{11, 12}, true, 13}, 1s);
+  trace.sample(3, ActivitySample{{}, {}, {}, 10, GpuSample{11, {}}, true}, 2s);
   trace.add_sample(ranks, 55ms, 1'000);
   trace.add_sample(ranks, 5ms, 2'000);
   std::vector<TracedRanks> shown;

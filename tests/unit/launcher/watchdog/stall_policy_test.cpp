@@ -228,6 +228,27 @@ TEST_CASE("that a rank has ended is no warning before it is known that others wa
   }
 }
 
+TEST_CASE("the user's limit is longer while no rank waits for the operation that all began") {
+  StallFacts facts = stall_of(VerdictKind::not_called, 61s);
+  CHECK(*judge_stall(facts, kUsers).ends_in < 0s);
+  facts.unawaited = 61s;
+  CHECK(*judge_stall(facts, kUsers).ends_in == 179s);
+  CHECK(judge_stall(facts, kUsers).why == "4 times --hang-timeout");
+  // A rank has just begun to wait. The stall is reported before it ends the job.
+  facts.unawaited = 56s;
+  CHECK(*judge_stall(facts, kUsers).ends_in == 2s);
+  CHECK(judge_stall(facts, kUsers).why == "--hang-timeout");
+  facts.kind = VerdictKind::different_call;
+  CHECK(judge_stall(facts, kUsers).hang_class == HangClass::certain);
+}
+
+TEST_CASE("a report waits for the stack that shows whether an awaited rank waits itself") {
+  StallFacts facts = stall_of(VerdictKind::not_called, 6s);
+  CHECK(judge_stall(facts, kDefault).first_word == 5s);
+  facts.is_open = true;
+  CHECK(judge_stall(facts, kDefault).first_word == 8s);
+}
+
 TEST_CASE("what was read from stacks is never certain") {
   for (const VerdictKind kind : {VerdictKind::ended, VerdictKind::different_call, VerdictKind::different_arguments}) {
     StallFacts facts = stall_of(kind, 20s);
@@ -235,5 +256,9 @@ TEST_CASE("what was read from stacks is never certain") {
     CHECK(judge_stall(facts, kUsers).hang_class == HangClass::users_limit);
     CHECK(judge_stall(facts, kDefault).hang_class == HangClass::unknown);
     CHECK(*judge_stall(facts, kDefault).ends_in > 20min);
+    facts.is_warm = true;
+    HangPlan learnt = kDefault;
+    learnt.limit = HangLimit::learnt;
+    CHECK(*judge_stall(facts, learnt).ends_in > 20min);
   }
 }
