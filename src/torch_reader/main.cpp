@@ -124,11 +124,10 @@ class Worker {
       const std::string text = has_ended_ ? status : ask(handler + "true", has_nccl_);
       const auto groups = read_recording(text, lines, Recorder::nccl);
       const auto then = ddp::torch_reader::read_statuses(text);
+      if (!groups || !then) return nccl_.groups(lines);
       // The last status may be without calls. Then the older ones are used.
-      const bool has_calls =
-          groups && std::ranges::any_of(groups.value(), [](const auto& one) { return one.called > 0; });
-      if (then && (has_calls || (groups && !has_ended_)))
-        nccl_.add_entries(groups.value(), then.value(), lines, Clock::now());
+      const bool has_calls = std::ranges::any_of(groups.value(), [](const auto& one) { return one.called > 0; });
+      if (has_calls || !has_ended_) nccl_.add_entries(groups.value(), then.value(), lines, Clock::now());
     }
     return nccl_.groups(lines);
   }

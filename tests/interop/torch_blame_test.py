@@ -5,7 +5,6 @@ and its line, for the 60 programs of torch_blame/. Uses the Python of the enviro
 Prints a table with the rank and the error. Without names, every fourth program runs, because importing PyTorch takes
 most of the time (about two seconds of CPU time per rank).
 """
-import concurrent.futures
 import pathlib
 import re
 import subprocess
@@ -17,6 +16,7 @@ import environments  # noqa: E402  (these are in other folders)
 import failures  # noqa: E402, F401
 import losses  # noqa: E402, F401
 from common import PROGRAMS  # noqa: E402
+from named_runs import run_named  # noqa: E402
 
 LIMIT = 200  # seconds for one job on a busy computer
 AT_ONCE = 3
@@ -44,7 +44,7 @@ def wrong_in(report, culprit, says):
 
 
 def run(python, name):
-    """Returns what is wrong, the first line of the report, and the whole output."""
+    """Returns what is wrong, and the whole output."""
     program = PROGRAMS[name]
     command = [sys.argv[1], f"--nproc-per-node={program.ranks}", python, str(HERE / "torch_blame/run.py"), name]
     with subprocess.Popen(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
@@ -52,27 +52,23 @@ def run(python, name):
             output = job.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             job.terminate()  # the launcher ends its job
-            return f"the job has not ended after {LIMIT} s", "", "".join(job.communicate())
+            return f"the job has not ended after {LIMIT} s", "".join(job.communicate())
     report = output[1][max(output[1].find("ddplaunch: error:"), 0):]
     fault = wrong_in(report, program.culprit, program.says)
-    return fault, report.split("\n", 1)[0], "".join(output)
+    first_line = report.split("\n", 1)[0]
+    return f"{fault}; its first line: {first_line}" if fault else "", "".join(output)
+
+
+def label(name):
+    ranks, culprit, says = PROGRAMS[name][:3]
+    return f"{name:32} {ranks} ranks, rank {culprit}: {says}"
 
 
 def main():
     python = environments.need("pytorch")
     wanted = sys.argv[2:]
     names = list(PROGRAMS) if wanted == ["all"] else wanted or list(PROGRAMS)[::4]
-    wrong = 0
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for name, job in [(name, pool.submit(run, python, name)) for name in names]:
-            ranks, culprit, says = PROGRAMS[name][:3]
-            fault, first_line, output = job.result()
-            print(f"{'WRONG' if fault else 'right'}  {name:32} {ranks} ranks, rank {culprit}: {says}", flush=True)
-            if fault:
-                wrong += 1
-                print(f"{fault}; its first line: {first_line}\n{output[-6000:]}", flush=True)
-    print(f"{len(names) - wrong} of {len(names)} right")
-    return 1 if wrong else 0
+    return run_named(names, lambda name: run(python, name), AT_ONCE, label)
 
 
 sys.exit(main())

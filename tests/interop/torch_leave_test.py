@@ -13,7 +13,6 @@ A name is an operation and a way, such as "gather.late". Each way is tried with 
 
 Without names, two programs run, because importing PyTorch takes about two seconds of CPU time per rank.
 """
-import concurrent.futures
 import os
 import pathlib
 import re
@@ -24,6 +23,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 import environments  # noqa: E402  (it is in another folder)
+from named_runs import run_named  # noqa: E402
 
 OPERATIONS = ["all_reduce", "broadcast", "reduce", "gather", "scatter", "all_gather", "reduce_scatter", "all_to_all",
               "barrier", "send"]
@@ -143,16 +143,7 @@ def main():
     wanted = sys.argv[2:] or IN_THE_SUITE
     if wanted == ["all"]:
         wanted = [f"{operation}.{way}" for way in HEALTHY + MISSING for operation in OPERATIONS]
-    wrong = 0
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for name, job in [(name, pool.submit(run, python, name)) for name in wanted]:
-            fault, output = job.result()
-            print(f"{'WRONG' if fault else 'right'}  {name}", flush=True)
-            if fault:
-                wrong += 1
-                print(f"{fault}\n{output[-6000:]}", flush=True)
-    print(f"{len(wanted) - wrong} of {len(wanted)} right")
-    return 1 if wrong else 0
+    return run_named(wanted, lambda name: run(python, name), AT_ONCE)
 
 
 if sys.argv[1] == "--worker":

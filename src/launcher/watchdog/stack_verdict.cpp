@@ -4,8 +4,10 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "launcher/watchdog/root_causes.h"
+#include "launcher/watchdog/stacks/stack_text.h"
 #include "launcher/watchdog/torch_stacks.h"
 
 namespace ddp::launcher {

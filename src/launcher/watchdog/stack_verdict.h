@@ -2,12 +2,7 @@
 // docs/development/decisions/0043-stacks-of-pytorch-programs.md
 #pragma once
 
-#include <chrono>
-#include <span>
-#include <vector>
-
 #include "launcher/watchdog/hang_detector.h"
-#include "launcher/watchdog/stacks/stack_text.h"
 
 namespace ddp::launcher {
 

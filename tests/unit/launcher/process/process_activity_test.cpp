@@ -104,7 +104,7 @@ TEST_CASE("the connections that a process holds, without those to the store") {
   CHECK(read_activity({}, all, store.port, in_a_while()).connections.empty());
 }
 
-TEST_CASE("connections to other ranks are told from those to others") {
+TEST_CASE("connections to other ranks are distinguished from those to others") {
   // Rank 0 talks to rank 1, to its own child, to a process that is no rank, and to another node.
   const std::vector<ddp::net::TcpBytes> all = {{1, 10, 20, 100}, {2, 20, 10, 101}, {3, 11, 12, 200}, {4, 12, 11, 200},
                                                {5, 13, 30, 400}, {6, 30, 13, 400}, {7, 14, 40, 800}, {8, 15, 41, 1600}};

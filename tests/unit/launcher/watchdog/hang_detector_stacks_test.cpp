@@ -11,6 +11,20 @@ using namespace std::chrono_literals;
 using Kind = HangNews::Kind;
 using Job = HangingJob;
 
+namespace {
+
+// Returns a job of PyTorch whose rank 0 has begun an operation and does something else, with --hang-timeout=15.
+Job job_that_only_began() {
+  Job job(hang_plan(15s));
+  job.warm();
+  for (RankView& view : job.ranks) view.is_torch = view.page.groups[0].is_sampled = true;
+  job.call(0);
+  job.ranks[0].is_elsewhere = true;
+  return job;
+}
+
+}  // namespace
+
 TEST_CASE("a wait that stacks tell counts from its beginning, and data that moves is progress of who is waited for") {
   const auto ended_after = [](bool moves_data) {
     Job job(hang_plan(20s));
@@ -73,11 +87,7 @@ TEST_CASE("data that a rank exchanges with others is progress that PyTorch does 
 }
 
 TEST_CASE("a rank that began an operation and computes does not wait for it") {
-  Job job(hang_plan(15s));
-  job.warm();
-  for (RankView& view : job.ranks) view.is_torch = view.page.groups[0].is_sampled = true;
-  job.call(0);
-  job.ranks[0].is_elsewhere = true;
+  Job job = job_that_only_began();
   const auto began = job.now();
   job.passes(40s);
   CHECK(job.last(Kind::hung) == nullptr);
@@ -89,11 +99,7 @@ TEST_CASE("a rank that began an operation and computes does not wait for it") {
 }
 
 TEST_CASE("a rank that asks for its work again and again is given up later") {
-  Job job(hang_plan(15s));
-  job.warm();
-  for (RankView& view : job.ranks) view.is_torch = view.page.groups[0].is_sampled = true;
-  job.call(0);
-  job.ranks[0].is_elsewhere = true;
+  Job job = job_that_only_began();
   const auto began = job.now();
   job.passes(100s);
   REQUIRE(job.last(Kind::hung) != nullptr);
