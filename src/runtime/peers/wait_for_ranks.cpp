@@ -16,13 +16,14 @@ using std::chrono::steady_clock;
 namespace {
 
 // The rank that served the store may have ended. The kernel closes its connections shortly before other ranks can see
-// that it has ended, so one look is not enough.
+// that it has ended, so one look is not enough. Pauses are counted, not time, because a busy computer delays that rank
+// as it delays this one.
 void look_for_a_while(const std::function<void()>& look_around) {
-  const auto end = steady_clock::now() + limits::kLostLook;
-  do {
+  constexpr milliseconds kPause{1};
+  for (milliseconds paused{0}; paused < limits::kLostLook; paused += kPause) {
     look_around();
-    std::this_thread::sleep_for(milliseconds(1));
-  } while (steady_clock::now() < end);
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 }  // namespace
