@@ -45,11 +45,12 @@ inline std::string gpu_library(const std::string& name) {
 
 // Returns a new table, whose entries the test may replace.
 inline std::shared_ptr<NcclBackend::Libraries> gpu_libraries() {
-  static const CudaLibrary cuda = [] {
+  // As the runtime's own, these are never destroyed: threads that are left behind may use them while the process ends.
+  static const CudaLibrary& cuda = *[] {
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // as ddplaunch does; the driver reads it when it is opened
-    return open_cuda(gpu_library("libcuda.so.1").c_str());
+    return new CudaLibrary(open_cuda(gpu_library("libcuda.so.1").c_str()));
   }();
-  static const NcclLibrary nccl = open_nccl(gpu_library("libnccl.so.2").c_str());
+  static const NcclLibrary& nccl = *new NcclLibrary(open_nccl(gpu_library("libnccl.so.2").c_str()));
   require(cuda.obstacle.empty(), cuda.obstacle);
   require(nccl.obstacle.empty(), nccl.obstacle);
   auto libraries = std::make_shared<NcclBackend::Libraries>();

@@ -234,8 +234,9 @@ CudaLibrary open_cuda(const char* file) {
 }
 
 const CudaLibrary& cuda_library() {
-  static const CudaLibrary library = open_cuda("libcuda.so.1");
-  return library;
+  // It is never destroyed, as the contexts in set_device().
+  static const auto* library = new CudaLibrary(open_cuda("libcuda.so.1"));
+  return *library;
 }
 
 }  // namespace ddp::internal

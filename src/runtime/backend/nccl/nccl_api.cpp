@@ -157,8 +157,9 @@ std::string nccl_version_text(int version) {
 }
 
 const NcclLibrary& nccl_library() {
-  static const NcclLibrary library = open_nccl("libnccl.so.2");
-  return library;
+  // Threads of the backend may still use it while the process ends, so it is never destroyed.
+  static const auto* library = new NcclLibrary(open_nccl("libnccl.so.2"));
+  return *library;
 }
 
 }  // namespace ddp::internal

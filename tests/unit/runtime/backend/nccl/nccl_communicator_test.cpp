@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <latch>
 #include <thread>
 #include <vector>
@@ -99,6 +100,15 @@ TEST_CASE("a communicator that is being made is given up when the group is abort
   });
   expect_error(ErrorKind::aborted, {"aborted"}, [&] { setup.communicator(2); });
   control.join();
+}
+
+// A handler that was registered earlier runs later, so this one runs after the destructors of all objects that are made
+// from here on. CTest runs each case in a process of its own, and checks how that ends.
+TEST_CASE("threads that are left behind may use the gpu while the process ends") {
+  REQUIRE(std::atexit([] {
+            if (gpu_libraries()->cuda.set_device(0) != kCudaSuccess) std::_Exit(3);
+          }) == 0);
+  CHECK(gpu_libraries()->cuda.set_device(0) == kCudaSuccess);
 }
 
 TEST_CASE("a communicator that is closed is finalized and then destroyed") {
