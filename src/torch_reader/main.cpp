@@ -88,16 +88,30 @@ class Worker {
   }
 
  private:
+  // Returns null if the worker holds a lock on the file. A file system may have no locks.
+  ddp::base::UniqueFd lock(const char* ending, int kind) const {
+    ddp::base::UniqueFd file(::open((file_ + ending).c_str(), O_RDONLY | O_CLOEXEC));
+    if (file && ::flock(file.get(), kind | LOCK_NB) != 0 && errno == EWOULDBLOCK) file.reset();
+    return file;
+  }
+
   // Returns an empty string if there is no answer. A handler that this PyTorch does not have, or not with these
   // parameters, is not asked again.
   std::string ask(const std::string& handler, bool& is_there) const {
-    // A process that ends holds this lock, and must not be asked any more. A file system may have no locks.
-    const ddp::base::UniqueFd lock(::open((file_ + ".groups").c_str(), O_RDONLY | O_CLOEXEC));
-    if (!lock || (::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)) return "";
+    // A process that ends holds this lock, and must not be asked any more.
+    const ddp::base::UniqueFd held = lock(".groups", LOCK_SH);
+    if (!held) return "";
     auto answer = ddp::torch_reader::ask(file_ + ".sock", handler, kLatest);
     if (!answer) return "";
     is_there = answer.value().status != 404 && answer.value().status != 400;
     return answer.value().is_ok() ? std::move(answer.value().body) : "";
+  }
+
+  // The answer queries the GPU. A process that captures a CUDA graph holds this lock, because a query would spoil the
+  // capture.
+  std::string ask_for_calls_of_nccl() {
+    const ddp::base::UniqueFd held = lock(".captures", LOCK_EX);
+    return held ? ask("dump_nccl_trace_json?includecollectives=true", has_nccl_) : "";
   }
 
   std::string last_answer(const char* ending) const { return ddp::base::read_file(file_ + ending); }
@@ -115,13 +129,13 @@ class Worker {
     const bool concerns =
         std::ranges::any_of(lines.groups, [](const auto& line) { return may_use(line, Recorder::nccl); });
     if (!concerns || !lines.has_nccl || !has_nccl_) return {};
-    const std::string handler = "dump_nccl_trace_json?includecollectives=";
-    const std::string status = has_ended_ ? last_answer(".nccl") : ask(handler + "false", has_nccl_);
+    const std::string status =
+        has_ended_ ? last_answer(".nccl") : ask("dump_nccl_trace_json?includecollectives=false", has_nccl_);
     const auto statuses = ddp::torch_reader::read_statuses(status);
     if (!statuses) return {};
     const bool is_due = nccl_.add_status(statuses.value(), lines, Clock::now());
     if (has_ended_ || is_due) {
-      const std::string text = has_ended_ ? status : ask(handler + "true", has_nccl_);
+      const std::string text = has_ended_ ? status : ask_for_calls_of_nccl();
       const auto groups = read_recording(text, lines, Recorder::nccl);
       const auto then = ddp::torch_reader::read_statuses(text);
       if (!groups || !then) return nccl_.groups(lines);

@@ -130,6 +130,11 @@ HEALTHY = [
     Job("a capture beside an idle group", "pair = dist.new_group([0, 1])\nsteps(2, pair)\n" + CAPTURE),
     Job("a capture before the first collective", "graph = cuda.CUDAGraph()\nwith cuda.graph(graph):\n"
         "    dist.all_reduce(4)\n    time.sleep(3)\ngraph.replay()\ncuda.synchronize()\nsteps(2)"),
+    Job("a capture while a collective is in progress", "steps(3)\nif rank == 1: cuda.kernel(9)\ndist.all_reduce(4)\n"
+        "graph = cuda.CUDAGraph()\ngraph.capture_begin()\ntime.sleep(8)\ngraph.capture_end()\ncuda.synchronize()\nsteps(2)"),
+    Job("a capture that fails to end, and a later one", "steps(3)\nfor _ in range(2):\n    graph = cuda.CUDAGraph()\n"
+        "    graph.capture_begin()\n    if _ == 0: graph.is_broken = True\n    try: graph.capture_end()\n"
+        "    except RuntimeError: pass\nsteps(2)\n" + CAPTURE),
     Job("replays of a graph", "graph = cuda.CUDAGraph()\nwith cuda.graph(graph): dist.all_reduce(4)\n"
         "for _ in range(300):\n    graph.replay()\n    cuda.kernel(0.01)\ncuda.synchronize()", options=LIMIT),
     Job("a long kernel", "steps(3)\nif rank == 1: cuda.kernel(8)\nsteps(3)"),

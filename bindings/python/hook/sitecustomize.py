@@ -174,6 +174,47 @@ class _Observer:
             os.unlink(self.file + ".groups")
             raise
         self.server = server
+        if "nccl" in recorders:
+            self.watch_captures()
+
+    def watch_captures(self):
+        """Prevents that the calls of NCCL are asked for while the program captures a CUDA graph.
+
+        The answer queries the GPU, which would spoil a capture. The reader holds a lock on a file during the request. A
+        capture holds it for its own duration.
+        """
+        import functools
+        import threading
+
+        _create(self.file + ".captures")
+        kind = sys.modules["torch"].cuda.CUDAGraph
+        begin, end = kind.capture_begin, kind.capture_end
+        captures = {}  # the descriptor that holds the lock, by graph
+        guard = threading.Lock()
+
+        @functools.wraps(begin)
+        def capture_begin(graph, *args, **kwargs):
+            descriptor = self.lock(".captures", shared=True) if self.pid == os.getpid() else None
+            try:
+                result = begin(graph, *args, **kwargs)
+            except BaseException:
+                _unlock(descriptor)
+                raise
+            with guard:
+                _unlock(captures.pop(id(graph), None))
+                captures[id(graph)] = descriptor
+            return result
+
+        @functools.wraps(end)
+        def capture_end(graph, *args, **kwargs):
+            try:
+                return end(graph, *args, **kwargs)
+            finally:
+                with guard:
+                    descriptor = captures.pop(id(graph), None)
+                _unlock(descriptor)
+
+        kind.capture_begin, kind.capture_end = capture_begin, capture_end
 
     def end(self):
         """Keeps the last answers, lets the reader's last request end, and prevents another one.
@@ -183,24 +224,38 @@ class _Observer:
         """
         if self.server is None or self.pid != os.getpid():
             return
-        import fcntl
         import time
 
         try:
             self.keep_last(time.monotonic() + _LONGEST_QUESTIONS)
         except Exception:  # for example a full disk: ddplaunch does not know what the program did last
             pass
-        until = time.monotonic() + _LONGEST_REQUEST
         try:
             os.unlink(self.file + ".sock")
-            descriptor = os.open(self.file + ".groups", os.O_RDONLY | os.O_CLOEXEC)
-            while time.monotonic() < until:
-                try:
-                    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    time.sleep(0.002)
-        except OSError:  # the files are gone, so nothing can be asked; or their file system has no locks
+        except OSError:  # the file is gone, so nothing can be asked
             pass
+        self.lock(".groups")
+
+    def lock(self, ending, shared=False):
+        """Waits for a request of the reader, and prevents others as long as the returned descriptor is open."""
+        import fcntl
+        import time
+
+        until = time.monotonic() + _LONGEST_REQUEST
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            descriptor = os.open(self.file + ending, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # the files are gone, so nothing can be asked
+            return None
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.002)
+            except OSError:  # the file system has no locks
+                break
+        return descriptor
 
     def keep_last(self, until):
         """Writes what the recorders hold to files, and then that these are complete.
@@ -326,6 +381,18 @@ def _place_of(store):
         store = below
     # Processes may know a host by different names.
     return f"{type(store).__name__} {getattr(store, 'port', '')} {getattr(store, 'path', '')}"
+
+
+def _unlock(descriptor):
+    """Releases the lock at once, also if a forked child holds the descriptor, too."""
+    import fcntl
+
+    if descriptor is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+        except OSError:  # the program has closed all descriptors
+            pass
 
 
 def _keep(anything):

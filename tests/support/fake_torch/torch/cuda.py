@@ -44,7 +44,6 @@ class _Capture:
 
 
 compute = Stream()
-pending_queries = 0  # calls that a thread of PyTorch still queries, as in CUDAGraph::inc_pending_event_queries()
 
 
 FREED = object()
@@ -83,6 +82,16 @@ class CUDAGraph:
     def __init__(self):
         self.works, self.is_broken = [], False
 
+    def capture_begin(self):
+        with _Capture.lock:
+            _Capture.active = self
+
+    def capture_end(self):
+        with _Capture.lock:
+            _Capture.active = None
+        if self.is_broken:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
     def replay(self):
         for work in self.works:
             compute.enqueue(work)
@@ -90,14 +99,8 @@ class CUDAGraph:
 
 @contextlib.contextmanager
 def graph(captured):
-    """torch.cuda.graph: begins when no call is queried any more, as CUDAGraph::capture_begin() does."""
+    """torch.cuda.graph: begins when the GPU has no work. PyTorch may not have taken note yet that calls have ended."""
     synchronize()
-    while pending_queries > 0:
-        time.sleep(0.01)
-    with _Capture.lock:
-        _Capture.active = captured
+    captured.capture_begin()
     yield
-    with _Capture.lock:
-        _Capture.active = None
-    if captured.is_broken:
-        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    captured.capture_end()

@@ -59,7 +59,6 @@ def _retire():
             if done.is_set():
                 WATCHED.remove(call)
                 recorder.NCCL.retire(entry, number)
-                cuda.pending_queries -= 1
 
 
 def _new_process_group_helper(group_size, group_rank, global_ranks_in_group, backend, store, group_name, group_desc=None):
@@ -100,7 +99,6 @@ def abort_process_group():
     for entry, _, _ in WATCHED:
         entry["done"] = cuda.FREED
     WATCHED.clear()
-    cuda.pending_queries = 0
     cuda.compute = cuda.Stream()
     world = None
 
@@ -126,7 +124,6 @@ def _call(operation, count, group):
     group.stream.wait_for(cuda.compute.record())
     done = group.stream.enqueue(work)
     cuda.compute.wait_for(done)
-    cuda.pending_queries += 1
     WATCHED.append((*recorder.NCCL.enqueue(group.entry(NAMES.get(operation, operation), count, False, 0), done), done))
     return done
 
@@ -168,7 +165,6 @@ def _transfer(operation, peer, group):
     group.stream.wait_for(cuda.compute.record())
     done = group.stream.enqueue(lambda: _meet(f"{group.name}.{sender}to{receiver}.{number}", RANK, [peer]))
     cuda.compute.wait_for(done)
-    cuda.pending_queries += 1
     total = sum(group.messages.values())
     WATCHED.append((*recorder.NCCL.enqueue(group.entry(operation, 8, True, total), done), done))
 
