@@ -44,6 +44,7 @@ inline constexpr auto kLeftPeerGrace = 500ms;
 inline constexpr auto kLostPeerGrace = 5ms;
 inline constexpr auto kDeviceCopy = 60s;
 inline constexpr auto kDeviceCopySpin = 5ms;
+inline constexpr auto kNcclExitWait = 1s;   // wait of exit() for calls of NCCL on other threads
 inline constexpr auto kLaunchOrder = 1s;    // wait for another thread's launch on the same GPU
 inline constexpr auto kConnecting = 10min;  // default limit for connecting a group's ranks, and for operations
 inline constexpr auto kStoreCall = 5min;

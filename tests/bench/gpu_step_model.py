@@ -6,9 +6,9 @@
                                   [--json FILE] [--check]
 
 The counts of ddplaunch are measured by gpu_step_count on the simulated GPU (FOLDER, by default that of the build). Those
-of PyTorch are read from its source; see PYTORCH. The costs are published figures or assumptions; see COSTS. With
---costs, those that scripts/gpu_check has measured on a GPU replace them. The model prints Markdown tables. With
---check, the exit code is 1 if a step of ddplaunch launches more work than one of PyTorch, or lets the host wait.
+of PyTorch are read from its source; see PYTORCH. scripts/gpu_check has measured the costs on an H100; see COSTS. With
+--costs, those of another GPU replace them. The model prints Markdown tables. With --check, the exit code is 1 if a step
+of ddplaunch launches more work than one of PyTorch, or lets the host wait.
 """
 import argparse
 import json
@@ -75,23 +75,22 @@ class Cost(NamedTuple):
     measured: str = ""  # the name in the results of gpu_check
 
 
-ASSUMED = "assumption"
-# A nonblocking communicator starts a thread for each operation, and its state must be polled.
-NONBLOCKING = "nonblocking NCCL operations"
+# An NVIDIA H100 80GB HBM3 with driver 580.159 and NCCL 2.28.9, on 27 November 2026. The NCCL operation is that of two
+# ranks, of 8 bytes, without what the ranks wait for each other.
+H100 = "H100"
 COSTS = {
-    "NCCL operations": Cost(6.5, 0, f"{ASSUMED} (5 to 8 us) for a blocking communicator, which PyTorch has"),
-    NONBLOCKING: Cost(30, 0, f"{ASSUMED} (15 to 60 us) for a nonblocking communicator"),
-    "other kernels": Cost(3, 3, "facebookincubator/velox pull request 6096: 3 us per kernel", "cuLaunchKernel of an empty kernel"),
-    "memsets": Cost(3, 3, "as a kernel", "cuMemsetD8Async of 8 bytes"),
-    "event records": Cost(0.5, 0.5, "chelsea0x3b/cudarc pull request 335: 1 us for a record and a wait", "cuEventRecord"),
-    "stream waits": Cost(0.5, 0.5, "the same", "cuStreamWaitEvent"),
-    "stream writes": Cost(1, 2, ASSUMED, "cuStreamWriteValue64 to host memory"),
-    "events created": Cost(0.5, 0, ASSUMED, "cuEventCreate and cuEventDestroy"),
-    "pointer queries": Cost(0.3, 0, ASSUMED, "cuPointerGetAttribute"),
-    "capture queries": Cost(0.1, 0, ASSUMED, "cuStreamIsCapturing"),
-    "capture modes": Cost(0.05, 0, ASSUMED, "cuThreadExchangeStreamCaptureMode"),
-    "device changes": Cost(0.1, 0, ASSUMED, "cuCtxSetCurrent"),
-    "times read": Cost(0.5, 0, ASSUMED, "cuEventElapsedTime"),
+    "NCCL operations": Cost(14.7, 0, H100),
+    "other kernels": Cost(3.91, 1.86, H100, "cuLaunchKernel of an empty kernel"),
+    "memsets": Cost(1.33, 0.76, H100, "cuMemsetD8Async of 8 bytes"),
+    "event records": Cost(0.41, 0.01, H100, "cuEventRecord"),
+    "stream waits": Cost(0.35, 0.01, H100, "cuStreamWaitEvent"),
+    "stream writes": Cost(1.54, 1.66, H100, "cuStreamWriteValue64 to host memory"),
+    "events created": Cost(0.55, 0, H100, "cuEventCreate and cuEventDestroy"),
+    "pointer queries": Cost(0.22, 0, H100, "cuPointerGetAttribute"),
+    "capture queries": Cost(0.14, 0, H100, "cuStreamIsCapturing"),
+    "capture modes": Cost(0.13, 0, H100, "cuThreadExchangeStreamCaptureMode"),
+    "device changes": Cost(0.05, 0, H100, "cuCtxSetCurrent"),
+    "times read": Cost(0.35, 0, H100, "cuEventElapsedTime"),
 }
 MEMORY_GIGABYTES = 3350  # per second; NVIDIA's data sheet of the H100 SXM
 
@@ -111,9 +110,9 @@ def measured_costs(file: pathlib.Path) -> dict[str, Cost]:
     return costs
 
 
-def count(bin_folder: pathlib.Path, gpu: pathlib.Path, buckets: int, is_blocking: bool) -> dict:
+def count(bin_folder: pathlib.Path, gpu: pathlib.Path, buckets: int) -> dict:
     done = subprocess.run([bin_folder / "gpu_step_count", str(buckets)], capture_output=True, text=True, timeout=120,
-                          env=dict(os.environ, LD_LIBRARY_PATH=str(gpu), NCCL_COMM_BLOCKING=str(int(is_blocking))))
+                          env=dict(os.environ, LD_LIBRARY_PATH=str(gpu)))
     if done.returncode != 0:
         raise RuntimeError(f"gpu_step_count: {done.stdout[-500:]} {done.stderr[-500:]}")
     return json.loads(done.stdout)
@@ -144,11 +143,6 @@ def lines(few: dict, many: dict, stream: str = "") -> dict[str, Line]:
     return result
 
 
-def is_nonblocking(ours: dict[str, Line]) -> bool:
-    """The state of a nonblocking communicator is polled until the operation is on the stream."""
-    return ours["communicator polls"].bucket >= 2
-
-
 def formula(bucket: float, step: float = 0, parameter: float = 0) -> str:
     parts = [f"{number:g} {name}" if number != 1 else name
              for number, name in ((parameter, "P"), (bucket, "B")) if number]
@@ -174,7 +168,7 @@ def model(costs: dict[str, Cost], numbers: dict[str, float], in_lane: dict[str, 
             "lane_us_per_bucket": sum(number * costs[what].gpu for what, number in in_lane.items()), "copies_us": copies}
 
 
-def tables(options: argparse.Namespace, ours: dict[str, Line], blocking: dict[str, Line], lane: dict[str, Line],
+def tables(options: argparse.Namespace, ours: dict[str, Line], lane: dict[str, Line],
            costs: dict[str, Cost]) -> tuple[str, dict]:
     buckets = options.gigabytes * 1e9 / (options.bucket_mebibytes * 2**20)
     parameters = options.parameters
@@ -194,16 +188,12 @@ def tables(options: argparse.Namespace, ours: dict[str, Line], blocking: dict[st
     bucket_time = options.bucket_mebibytes * 2**20 * busy
     step_time = options.gigabytes * 1e9 * busy
     sweep = options.gigabytes * 1e3 / MEMORY_GIGABYTES * 1e3  # microseconds to read or write all gradients once
-    figures = {}
-    for name, counts in (("ddplaunch", ours), ("ddplaunch, blocking", blocking)):
-        numbers = {what: counts[what].of(buckets) for what in costs if what != NONBLOCKING}
-        if is_nonblocking(counts):
-            numbers[NONBLOCKING] = numbers.pop("NCCL operations")
-        in_lane = {what: line.bucket for what, line in lane.items() if what in costs}
-        traffic = OUR_TRAFFIC + 2 * counts["other kernels"].bucket
-        figures[name] = model(costs, numbers, in_lane, traffic * sweep)
+    numbers = {what: ours[what].of(buckets) for what in costs}
+    in_lane = {what: line.bucket for what, line in lane.items() if what in costs}
+    traffic = OUR_TRAFFIC + 2 * ours["other kernels"].bucket
+    figures = {"ddplaunch": model(costs, numbers, in_lane, traffic * sweep)}
     for kind in kinds:
-        numbers = {what: number_of(pytorch(what, kind), buckets, parameters) for what in costs if what != NONBLOCKING}
+        numbers = {what: number_of(pytorch(what, kind), buckets, parameters) for what in costs}
         figures[f"PyTorch, {kind}"] = model(costs, numbers, PYTORCH_LANE, PYTORCH_TRAFFIC[kind] * sweep)
     text += ["", f"Model: {options.gigabytes:g} GB of gradients, buckets of {options.bucket_mebibytes} MiB, {options.ranks} GPUs at "
              f"{options.bus_gigabytes} GB/s: {bucket_time:.0f} us per bucket, {step_time / 1e3:.2f} ms per step.", "",
@@ -249,16 +239,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     gpu = (options.gpu or options.bin.parent / "tests/fake_gpu").resolve()
-    few, many = (count(options.bin, gpu, buckets, is_blocking=False) for buckets in (10, 30))
+    few, many = (count(options.bin, gpu, buckets) for buckets in (10, 30))
     ours, lane = lines(few, many), lines(few, many, "nccl")
-    blocking = lines(*(count(options.bin, gpu, buckets, is_blocking=True) for buckets in (10, 30)))
     costs = measured_costs(options.costs) if options.costs else COSTS
-    text, figures = tables(options, ours, blocking, lane, costs)
+    text, figures = tables(options, ours, lane, costs)
     print(text)
     if options.json:
         options.json.write_text(json.dumps({**{name: {what: line._asdict() for what, line in each.items()} for name, each in
-                                               (("ours", ours), ("blocking", blocking), ("lane", lane))}, "model": figures}, indent=1) + "\n")
-    found = [*complaints(ours), *(f"blocking: {complaint}" for complaint in complaints(blocking))]
+                                               (("ours", ours), ("lane", lane))}, "model": figures}, indent=1) + "\n")
+    found = complaints(ours)
     for complaint in found:
         print(f"gpu_step_model: {complaint}", file=sys.stderr)
     return 1 if options.check and found else 0

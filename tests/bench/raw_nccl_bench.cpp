@@ -9,8 +9,7 @@
 // {"seconds"} and
 // {"mebibytes"}. The functions are called through the tables that the runtime fills, as in the library.
 //
-// The communicator is nonblocking, as the runtime's are. NCCL_COMM_BLOCKING=1 makes it blocking, as PyTorch's and
-// nccl-tests' are.
+// The communicator blocks, as those of the runtime, PyTorch and nccl-tests do. NCCL_COMM_BLOCKING=0 changes that.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

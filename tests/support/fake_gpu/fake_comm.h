@@ -95,7 +95,8 @@ struct Comm {
       if (turn < 100) {
         std::this_thread::yield();
       } else {
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
+        // A thread that is left behind must not use the processor.
+        std::this_thread::sleep_for(std::chrono::microseconds(turn < 10'000 ? 20 : 5000));
       }
     }
   }

@@ -1,5 +1,6 @@
 // Implements the part of libnccl.so.2 that the runtime uses.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -34,6 +35,17 @@ void take(Comm& comm, int from, void* data, std::size_t bytes) {
     std::memcpy(static_cast<std::byte*>(data) + first, comm.meeting->pair_slots[from][comm.rank], piece);
     ++pair.emptied;
   });
+}
+
+// As with NCCL, exit() destroys what the functions use, before the process ends. A call after that crashes.
+std::atomic<bool> is_over = false;
+[[maybe_unused]] const int registered = std::atexit([] { is_over = true; });
+void crash_after_exit() {
+  if (is_over) std::abort();
+}
+Comm& usable_comm(void* handle) {
+  crash_after_exit();
+  return fake_gpu::comm_of(handle);
 }
 
 // As NCCL does, puts the variables of its configuration file into the environment, unless they are there.
@@ -86,6 +98,7 @@ EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, 
   constexpr unsigned kOldest = 21400;
   if (config->magic != 0xcafebeef || config->size < kSizeOfOldest || config->version < kOldest) return kInvalidArgument;
   if (config->blocking != 0 && config->blocking != 1) return kInvalidArgument;
+  crash_after_exit();
   if (current_device() < 0) return kUnhandledCudaError;
   read_configuration();
   const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
@@ -109,7 +122,7 @@ EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, 
   return kInProgress;
 }
 EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
-  Comm& parent = comm_of(handle);
+  Comm& parent = usable_comm(handle);
   if (!parent.is_ready() || parent.pending > 0) return kInvalidUsage;
   parent.splitting = true;
   auto* comm = color < 0 ? nullptr : make_comm();
@@ -162,7 +175,7 @@ EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
   return kInProgress;
 }
 EXPORT int ncclCommGetAsyncError(void* handle, int* state) {
-  Comm& comm = comm_of(handle);
+  Comm& comm = usable_comm(handle);
   *state = kSuccess;
   if (!comm.connected || comm.splitting || comm.connecting || (comm.finalized && comm.pending > 0))
     *state = kInProgress;
@@ -177,17 +190,17 @@ EXPORT int ncclCommGetAsyncError(void* handle, int* state) {
 }
 // The finalization of a blocking communicator waits for its operations.
 EXPORT int ncclCommFinalize(void* handle) {
-  Comm& comm = comm_of(handle);
+  Comm& comm = usable_comm(handle);
   comm.finalized = true;
   if (!comm.is_blocking) return kInProgress;
   while (comm.pending > 0 && !comm.aborted) std::this_thread::yield();
   return kSuccess;
 }
 EXPORT int ncclCommDestroy(void* handle) {
-  return comm_of(handle).finalized ? kSuccess : kInvalidUsage;
+  return usable_comm(handle).finalized ? kSuccess : kInvalidUsage;
 }
 EXPORT int ncclCommAbort(void* handle) {
-  Comm& comm = comm_of(handle);
+  Comm& comm = usable_comm(handle);
   comm.aborted = true;
   {
     const std::lock_guard lock(comm.mutex);
@@ -206,7 +219,7 @@ EXPORT int ncclGroupEnd() {
 }
 EXPORT int ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, void* handle) {
   if (residence != 1) return kInvalidArgument;
-  Comm& comm = comm_of(handle);
+  Comm& comm = usable_comm(handle);
   double factor = 0;
   switch (type_of(type)) {
     case ddp::DataType::f16:
@@ -229,11 +242,11 @@ EXPORT int ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residen
   return kSuccess;
 }
 EXPORT int ncclRedOpDestroy(int op, void* handle) {
-  return comm_of(handle).user_ops.erase(op) == 1 ? kSuccess : kInvalidArgument;
+  return usable_comm(handle).user_ops.erase(op) == 1 ? kSuccess : kInvalidArgument;
 }
 EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int type, int op, void* handle,
                          void* stream) {
-  const Reduction reduction(comm_of(handle), type, op);
+  const Reduction reduction(usable_comm(handle), type, op);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
@@ -248,7 +261,7 @@ EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int
 }
 EXPORT int ncclReduce(const void* send, void* receive, std::size_t count, int type, int op, int root, void* handle,
                       void* stream) {
-  const Reduction reduction(comm_of(handle), type, op);
+  const Reduction reduction(usable_comm(handle), type, op);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
@@ -263,7 +276,7 @@ EXPORT int ncclReduce(const void* send, void* receive, std::size_t count, int ty
 }
 EXPORT int ncclReduceScatter(const void* send, void* receive, std::size_t count, int type, int op, void* handle,
                              void* stream) {
-  const Reduction reduction(comm_of(handle), type, op);
+  const Reduction reduction(usable_comm(handle), type, op);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
@@ -326,6 +339,7 @@ EXPORT int ncclRecv(void* receive, std::size_t count, int type, int peer, void* 
              }});
 }
 EXPORT int ncclMemAlloc(void** memory, std::size_t bytes) {
+  crash_after_exit();
   if (context_error() != kCudaSuccess || capture_error() != kCudaSuccess) return kUnhandledCudaError;
   if (!fits(bytes)) return kUnhandledCudaError;
   *memory = allocate(bytes);
@@ -333,18 +347,19 @@ EXPORT int ncclMemAlloc(void** memory, std::size_t bytes) {
 }
 // Unmaps the memory at once, whatever still uses it.
 EXPORT int ncclMemFree(void* memory) {
+  crash_after_exit();
   hang_if_asked("ncclMemFree");
   if (capture_error() != kCudaSuccess) return kUnhandledCudaError;
   return release(memory) ? kSuccess : kInvalidArgument;
 }
 EXPORT int ncclCommRegister(void* handle, void* memory, std::size_t, void** registration) {
-  Comm& comm = comm_of(handle);
+  Comm& comm = usable_comm(handle);
   if (!comm.is_ready()) return kInvalidUsage;
   *registration = memory;
   return kSuccess;
 }
 // The memory must not be in use, and no call may be in progress.
 EXPORT int ncclCommDeregister(void* handle, void*) {
-  Comm& comm = comm_of(handle);
+  Comm& comm = usable_comm(handle);
   return comm.is_ready() && comm.pending == 0 ? kSuccess : kInvalidUsage;
 }

@@ -1,12 +1,21 @@
 // This file declares the part of NCCL's stable binary interface (nccl.h) that is used.
 #include "runtime/backend/nccl/nccl_api.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <type_traits>
+#include <utility>
 
 #include "runtime/backend/nccl/shared_library.h"
+#include "runtime/limits.h"
 
 namespace ddp::internal {
 namespace {
@@ -69,11 +78,78 @@ struct NcclFunctions : SharedLibrary {
   NcclResult (*deregister_buffer)(NcclComm comm, void* handle) = find("ncclCommDeregister");
 };
 
+// exit() destroys what NCCL's functions use, while threads that free memory or end communicators may still call them. A
+// call crashes then. So a handler, which runs before NCCL's own ones, lets running calls end, and no other call reaches
+// NCCL. See docs/development/decisions/0052-nccl-is-not-called-after-exit.md.
+class Calls {
+ public:
+  // Stands for a call. A handler that sees it waits for it; a call that began after the handler must not go on.
+  class Entry {
+   public:
+    Entry() { ++running_; }
+    ~Entry() { --running_; }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    static bool may_go_on() { return !is_over_; }
+  };
+
+  static void end_at_exit() {
+    process_ = ::getpid();
+    std::atexit([] {
+      if (::getpid() != process_) return;  // a forked child has no other threads
+      is_over_ = true;
+      const auto end = std::chrono::steady_clock::now() + limits::kNcclExitWait;
+      while (running_ > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(limits::kPeerLook);
+    });
+  }
+
+ private:
+  inline static std::atomic<int> running_ = 0;
+  inline static std::atomic<bool> is_over_ = false;
+  inline static ::pid_t process_ = 0;
+};
+
+// Lets the function be called until the process ends. Afterwards it returns `otherwise`.
+template <typename... Args>
+void until_exit(std::function<NcclResult(Args...)>& function, NcclResult otherwise = NcclResult::invalid_usage) {
+  if (!function) return;
+  function = [real = std::move(function), otherwise](Args... args) {
+    const Calls::Entry entry;
+    return Calls::Entry::may_go_on() ? real(std::forward<Args>(args)...) : otherwise;
+  };
+}
+
+void end_at_exit(NcclApi& api) {
+  Calls::end_at_exit();
+  until_exit(api.get_unique_id);
+  until_exit(api.init_rank);
+  until_exit(api.split);
+  until_exit(api.async_error, NcclResult::in_progress);  // it has not failed
+  until_exit(api.finalize);
+  until_exit(api.destroy);
+  until_exit(api.abort);
+  until_exit(api.all_reduce);
+  until_exit(api.reduce);
+  until_exit(api.broadcast);
+  until_exit(api.all_gather);
+  until_exit(api.reduce_scatter);
+  until_exit(api.send);
+  until_exit(api.receive);
+  until_exit(api.group_start);
+  until_exit(api.group_end);
+  until_exit(api.create_premultiplied_sum);
+  until_exit(api.destroy_op);
+  until_exit(api.allocate);
+  until_exit(api.release);
+  until_exit(api.register_buffer);
+  until_exit(api.deregister_buffer);
+}
+
 // NCCL prefers this variable to the configuration of a communicator, and reads it as an integer in any notation of C.
 // It puts the variables of nccl.conf into the environment.
-bool variable_blocks() {
+std::optional<bool> variable_blocks() {
   const char* text = std::getenv("NCCL_COMM_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
-  return text != nullptr && std::strtoll(text, nullptr, 0) == 1;
+  return text == nullptr ? std::nullopt : std::optional(std::strtoll(text, nullptr, 0) == 1);
 }
 
 NcclApi table_of(const std::shared_ptr<const NcclFunctions>& f) {
@@ -141,9 +217,10 @@ NcclLibrary open_nccl(const char* file) {
                 "). Install NCCL, or add its directory to LD_LIBRARY_PATH."};
   }
   NcclLibrary found{table_of(functions), ""};
+  end_at_exit(found.api);
   functions->get_version(&found.api.version);
   found.api.environment_blocks = variable_blocks;
-  found.api.blocking = variable_blocks();
+  found.api.blocking = variable_blocks().value_or(true);
   if (found.api.version < kOldestNccl) {
     found.obstacle = "NCCL " + nccl_version_text(found.api.version) + " is too old; " + nccl_version_text(kOldestNccl) +
                      " or newer is needed";

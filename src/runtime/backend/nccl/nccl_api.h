@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "runtime/backend/nccl/cuda_api.h"
@@ -46,11 +47,11 @@ inline constexpr int kNcclNoColor = -1;
 struct NcclApi {
   int version = 0;  // 22304 means 2.23.4
   // Communicators are blocking: a call returns when it is complete, and it waits for other ranks if it connects them.
-  // NCCL starts a thread for each call on a non-blocking one.
-  bool blocking = false;
-  // Returns whether the environment makes communicators blocking. NCCL puts the variables of its configuration files
-  // there at its first call, so the answer is final only after a call of init_rank.
-  std::function<bool()> environment_blocks = [] { return false; };
+  // NCCL starts a thread for each call on a non-blocking one, which costs 0.1 ms.
+  bool blocking = true;
+  // Returns whether the environment makes communicators blocking, if it says so. NCCL puts the variables of its
+  // configuration files there at its first call, so the answer is final only after a call of init_rank.
+  std::function<std::optional<bool>()> environment_blocks = [] { return std::nullopt; };
   std::function<NcclResult(NcclUniqueId& id)> get_unique_id;
   std::function<NcclResult(NcclComm& comm, int size, const NcclUniqueId& id, int rank, bool blocking)> init_rank;
   // Splits `comm`; all its ranks call it. A rank with kNcclNoColor gets null. The function may be null.

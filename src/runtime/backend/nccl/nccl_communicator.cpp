@@ -112,7 +112,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
   const auto make = [init = nccl.init_rank, made = made_, size = members.size, rank = members.rank, id,
                      blocking = nccl.blocking] { return init(*made, size, id, rank, blocking); };
   const NcclResult result = call(make, Launch::connects, members_.timeout, kMakeDeed, kNotArrived);
-  blocks_ = nccl.blocking || nccl.environment_blocks();
+  blocks_ = nccl.environment_blocks().value_or(nccl.blocking);
   if (is_failure(result)) throw_failure(result, kMakeDeed);
   finish_making();
 }
@@ -222,7 +222,6 @@ bool NcclCommunicator::settled() {
   members_.look_around();
   const NcclResult now = state();
   if (is_failure(now)) {
-    members_.look_for_the_reason();
     throw_failure(now, now == NcclResult::remote_error
                            ? "the connection to another rank broke, because that rank has exited"
                            : "the GPUs' collective failed");
@@ -319,6 +318,7 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::throw_failure(NcclResult failure, const char* action) const {
+  members_.look_for_the_reason();
   const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost
                          : failure == NcclResult::timeout    ? ErrorKind::timeout
                                                              : ErrorKind::internal;

@@ -1,5 +1,5 @@
-// Tests groups whose communicators block inside NCCL (NCCL_COMM_BLOCKING=1). What waits for other ranks there must end
-// at the time-out and at an abort all the same.
+// Tests groups whose communicators block inside NCCL, which is the default, and others (NCCL_COMM_BLOCKING=0). What
+// waits for other ranks must end at the time-out and at an abort in both.
 #include <ddp/error.h>
 
 #include <atomic>
@@ -21,17 +21,19 @@ using namespace ddp::test;
 
 namespace {
 
-Libraries blocking() {
+// Returns libraries whose communicators block, and others whose communicators do not.
+Libraries of_both_kinds() {
   Libraries libraries = gpu_libraries();
-  libraries->nccl.blocking = true;
+  libraries->nccl.blocking = GENERATE(true, false);
   return libraries;
 }
 
 }  // namespace
 
-TEST_CASE("communicators that block compute the same") {
+TEST_CASE("communicators that block compute the same as others") {
+  const Libraries libraries = of_both_kinds();
   for (const int size : gpu_rank_counts({1, 3})) {
-    ranks_over(blocking(), size).all_succeed([](RankThreads::Rank& self) {
+    ranks_over(libraries, size).all_succeed([](RankThreads::Rank& self) {
       const DeviceMemory memory = gpu_memory(self.group());
       for (const DataType type : {DataType::f32, DataType::bf16, DataType::i16}) {
         check_everything(self.group(), type, 7);
@@ -41,8 +43,8 @@ TEST_CASE("communicators that block compute the same") {
   }
 }
 
-TEST_CASE("a communicator that blocks until a rank comes which does not come is a timeout") {
-  const Libraries libraries = blocking();
+TEST_CASE("a communicator that waits for a rank which does not come is a timeout") {
+  const Libraries libraries = of_both_kinds();
   const auto store = make_memory_store(10s);
   try {
     NcclBackend backend({0, 2, 0, 200ms}, store, libraries);
@@ -53,8 +55,8 @@ TEST_CASE("a communicator that blocks until a rank comes which does not come is 
   }
 }
 
-TEST_CASE("a collective that blocks while it connects ends at its timeout") {
-  const auto ended = ranks_over(blocking(), 2).outcomes([](RankThreads::Rank& self) {
+TEST_CASE("a collective that waits while it connects ends at its timeout") {
+  const auto ended = ranks_over(of_both_kinds(), 2).outcomes([](RankThreads::Rank& self) {
     if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
     self.waits_for(1);
   });
@@ -62,9 +64,9 @@ TEST_CASE("a collective that blocks while it connects ends at its timeout") {
   CHECK_THAT(ended[0].message, Catch::Contains("0.3 s"));
 }
 
-TEST_CASE("an abort ends a collective that blocks while it connects, or that waits for a rank") {
+TEST_CASE("an abort ends a collective that waits while it connects, or later") {
   const bool connects = GENERATE(true, false);
-  ranks_over(blocking(), 2).outcomes([&](RankThreads::Rank& self) {
+  ranks_over(of_both_kinds(), 2).outcomes([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     if (!connects) self.group().all_reduce(values.memory).wait();
     if (self.rank() == 1) return self.waits_for(1);
@@ -78,8 +80,8 @@ TEST_CASE("an abort ends a collective that blocks while it connects, or that wai
   });
 }
 
-TEST_CASE("groups of communicators that block are split") {
-  ranks_over(blocking(), 3).all_succeed([](RankThreads::Rank& self) {
+TEST_CASE("groups of communicators of both kinds are split") {
+  ranks_over(of_both_kinds(), 3).all_succeed([](RankThreads::Rank& self) {
     auto part = self.group().split(self.rank() == 2 ? -1 : 0);
     if (!part) return;
     std::vector<float> one = {1};
@@ -89,7 +91,7 @@ TEST_CASE("groups of communicators that block are split") {
 }
 
 TEST_CASE("a rank that leaves does not hold up the closing of communicators that block") {
-  const Libraries libraries = blocking();
+  const Libraries libraries = gpu_libraries();
   libraries->closing_limit = 500ms;
   libraries->nccl.finalize = [](NcclComm) {
     while (true) std::this_thread::sleep_for(1h);
@@ -105,11 +107,12 @@ TEST_CASE("a rank that leaves does not hold up the closing of communicators that
   CHECK(eventually([&] { return *aborts == 1; }));
 }
 
-TEST_CASE("a configuration file of nccl that makes communicators block is noticed") {
+TEST_CASE("a configuration file of nccl that says whether communicators block is noticed") {
   if (on_real_gpu()) return;
+  const std::string value = GENERATE("0x1", "0");
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/nccl.conf";
-  std::ofstream(file) << "NCCL_COMM_BLOCKING=0x1\n";
+  std::ofstream(file) << "NCCL_COMM_BLOCKING=" << value << "\n";
   ::setenv("NCCL_CONF_FILE", file.c_str(), 1);
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
     if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
