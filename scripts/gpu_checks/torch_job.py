@@ -229,6 +229,30 @@ def capture_while_asked(server, handler, values):
     say(what="capture", handler=handler, asked=asked[0], captured=captured, failed=failed)
 
 
+def capture():
+    """Captures a graph for seconds, in the default mode, while a collective waits for the GPU."""
+    where = device()
+    group()
+    values = torch.ones(1024, device=where)
+    dist.all_reduce(values)
+    synchronize()
+    if not ON_CPU:
+        torch.cuda._sleep(int(float(WORDS[0]) * 2e9))  # cycles, at about 1.8 GHz
+    dist.all_reduce(values)
+    at = time.monotonic()
+    graph, x = torch.cuda.CUDAGraph(), torch.ones(8, device=where)
+    if not ON_CPU:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            graph.capture_begin()
+            while time.monotonic() < at + float(WORDS[0]):
+                x = x + 1
+                time.sleep(0.05)
+            graph.capture_end()
+    say(captured_seconds=round(time.monotonic() - at, 1))
+    synchronize()
+    dist.destroy_process_group()
+
+
 def capture_collectives(server, values):
     """What the recorder shows of collectives in a graph, which run more often than they are called."""
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
@@ -321,5 +345,5 @@ def step():
     dist.destroy_process_group()
 
 
-{"facts": facts, "ddp": ddp, "calls": calls, "hang": hang, "oom": oom, "recorder": recorder, "kernels": kernels,
- "step": step}[MODE]()
+{"facts": facts, "ddp": ddp, "calls": calls, "hang": hang, "oom": oom, "recorder": recorder, "capture": capture,
+ "kernels": kernels, "step": step}[MODE]()

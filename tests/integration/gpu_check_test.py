@@ -78,7 +78,7 @@ def all_steps_run_on_two_gpus(folder: pathlib.Path) -> None:
     tools = folder / "tools"
     tools.mkdir()
     replace(tools / "nvidia-smi", 'echo "GPU 0: with $LD_LIBRARY_PATH"')
-    replace(tools / "compute-sanitizer", 'echo "the sanitizer ran $1 $2 $(basename $3)"; shift 2; exec "$@"')
+    replace(tools / "compute-sanitizer", 'echo "the sanitizer ran $1 $2 $(basename $3)"; shift 4; exec "$@"')
     path = f"{tools}:{os.environ['PATH']}"
     a = Check(folder / "pack", "a", PATIENCE, FAKE_GPU_COUNT="2", PATH=path)
     assert a.code == 0, a.text
@@ -89,7 +89,7 @@ def all_steps_run_on_two_gpus(folder: pathlib.Path) -> None:
         assert state == "done" or step in needs_torch and "PyTorch cannot be imported" in state, a.states
     for ranks in ("1 rank", "2 ranks"):
         assert a.result(f"every collective, type and reduction, {ranks}")["ok"], a.text
-        for who in ("NCCL, nonblocking", "NCCL, blocking", "the runtime", "the runtime, blocking",
+        for who in ("NCCL, nonblocking", "NCCL, blocking", "the runtime", "the runtime, nonblocking",
                     "the runtime, without marks"):
             figures = a.result(f"{who}: all_reduce of 8 bytes, {ranks}")["figures"]
             assert figures["call_microseconds"] > 0 and figures["rounds"] >= 3, figures
@@ -103,7 +103,7 @@ def all_steps_run_on_two_gpus(folder: pathlib.Path) -> None:
     b = Check(folder / "pack", "b", PATIENCE, FAKE_GPU_COUNT="2", PATH=path)
     assert b.code == 0, b.text
     assert "the kernel ended with 700" in b.result("unmap")["detail"], "the freed memory was still there"
-    for what in ("never ends", "an illegal address on", "an illegal address, blocking", "is killed, blocking",
+    for what in ("never ends", "an illegal address on", "an illegal address, nonblocking", "is killed, nonblocking",
                  "a stream is captured", "is killed", "is stopped", "exits while", "12 groups", "cuMemFree",
                  "cuEventRecord", "host memory", "compute-sanitizer", "train_cuda, 1 rank", "train_cuda, 2 ranks"):
         assert b.result(what)["ok"], b.text
@@ -125,7 +125,7 @@ def steps_do_not_depend_on_others_and_those_left_out_are_listed(folder: pathlib.
     check = Check(folder / "pack", "b", "--only=train", PATIENCE, FAKE_GPU_COUNT="1")
     assert check.result("train_cuda, 2 ranks")["ok"], check.text
     left_out = [step for step, state in check.states.items() if state == "left out by --only"]
-    assert left_out == ["build", "faults", "probes", "adapter", "sanitizer"], check.states
+    assert left_out == ["build", "faults", "probes", "capture", "adapter", "sanitizer"], check.states
     assert check.summary.count("left out by --only") >= 2 * len(left_out), check.summary
 
 
@@ -280,7 +280,7 @@ def steps_that_no_longer_fit_are_listed(folder: pathlib.Path) -> None:
     assert "not run: " in check.states["calls_2"] and check.states["facts"] == "done", check.states
     assert check.seconds < 60, check.seconds
     listed = subprocess.run([folder / "pack/gpu_check", "list"], capture_output=True, text=True, check=True).stdout
-    assert len(listed.splitlines()) == 18, listed
+    assert len(listed.splitlines()) == 19, listed
 
 
 def answers_of_nccl_and_pytorch_are_recognised(folder: pathlib.Path) -> None:

@@ -152,8 +152,8 @@ std::string what_is_missing(const Recorder& recorder) {
   if (recorder.growing != nullptr) {
     return "did not finish writing " + frame_text(recorder.growing->stem, kPathBytes) + "<rank> in time";
   }
-  return "was asked, but wrote no file in time (with TORCH_NCCL_DUMP_ON_TIMEOUT=0, PyTorch reads its pipe only every "
-         "few minutes)";
+  return "was asked, but wrote no file in time (PyTorch may need longer for its stacks; with "
+         "TORCH_NCCL_DUMP_ON_TIMEOUT=0 it reads its pipe only every few minutes)";
 }
 
 }  // namespace
