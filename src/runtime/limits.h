@@ -44,7 +44,9 @@ inline constexpr auto kLeftPeerGrace = 500ms;
 inline constexpr auto kLostPeerGrace = 5ms;
 inline constexpr auto kDeviceCopy = 60s;
 inline constexpr auto kDeviceCopySpin = 5ms;
-inline constexpr auto kNcclExitWait = 1s;   // wait of exit() for calls of NCCL on other threads
+// exit() waits so long for calls of NCCL on other threads, if they may wait for other ranks, and if they do not.
+inline constexpr auto kNcclCommonExitWait = 100ms;
+inline constexpr auto kNcclLocalExitWait = 1s;
 inline constexpr auto kLaunchOrder = 1s;    // wait for another thread's launch on the same GPU
 inline constexpr auto kConnecting = 10min;  // default limit for connecting a group's ranks, and for operations
 inline constexpr auto kStoreCall = 5min;

@@ -20,7 +20,7 @@ constexpr std::size_t kMostOfReason = 300;
 TorchWatch::~TorchWatch() {
   reader_.reset();
   for (const auto& [local_rank, file] : files_) {
-    for (const char* ending : {".sock", ".groups", ".unrecorded", ".failed", ".gloo", ".nccl"}) {
+    for (const char* ending : {".sock", ".groups", ".captures", ".unrecorded", ".failed", ".gloo", ".nccl"}) {
       ::unlink((file + ending).c_str());
     }
   }

@@ -81,68 +81,62 @@ struct NcclFunctions : SharedLibrary {
 // exit() destroys what NCCL's functions use, while threads that free memory or end communicators may still call them. A
 // call crashes then. So a handler, which runs before NCCL's own ones, lets running calls end, and no other call reaches
 // NCCL. See docs/development/decisions/0052-nccl-is-not-called-after-exit.md.
-class Calls {
- public:
-  // Stands for a call. A handler that sees it waits for it; a call that began after the handler must not go on.
-  class Entry {
-   public:
-    Entry() { ++running_; }
-    ~Entry() { --running_; }
-    Entry(const Entry&) = delete;
-    Entry& operator=(const Entry&) = delete;
-    static bool may_go_on() { return !is_over_; }
-  };
+std::atomic<bool> exit_has_begun = false;
+std::atomic<int> local_calls = 0;   // running calls that do not wait for other ranks
+std::atomic<int> common_calls = 0;  // running calls that may wait for other ranks
 
-  static void end_at_exit() {
-    process_ = ::getpid();
-    std::atexit([] {
-      if (::getpid() != process_) return;  // a forked child has no other threads
-      is_over_ = true;
-      const auto end = std::chrono::steady_clock::now() + limits::kNcclExitWait;
-      while (running_ > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(limits::kPeerLook);
-    });
-  }
+void wait_until_none_runs(const std::atomic<int>& calls, std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (calls > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(limits::kPeerLook);
+}
 
- private:
-  inline static std::atomic<int> running_ = 0;
-  inline static std::atomic<bool> is_over_ = false;
-  inline static ::pid_t process_ = 0;
-};
+void end_calls_at_exit() {
+  static const ::pid_t process = ::getpid();
+  std::atexit([] {
+    if (::getpid() != process) return;  // a forked child has no other threads
+    exit_has_begun = true;
+    wait_until_none_runs(common_calls, limits::kNcclCommonExitWait);
+    wait_until_none_runs(local_calls, limits::kNcclLocalExitWait);
+  });
+}
 
 // Lets the function be called until the process ends. Afterwards it returns `otherwise`.
 template <typename... Args>
-void until_exit(std::function<NcclResult(Args...)>& function, NcclResult otherwise = NcclResult::invalid_usage) {
+void until_exit(std::function<NcclResult(Args...)>& function, std::atomic<int>& calls,
+                NcclResult otherwise = NcclResult::invalid_usage) {
   if (!function) return;
-  function = [real = std::move(function), otherwise](Args... args) {
-    const Calls::Entry entry;
-    return Calls::Entry::may_go_on() ? real(std::forward<Args>(args)...) : otherwise;
+  function = [real = std::move(function), &calls, otherwise](Args... args) {
+    ++calls;  // a handler that does not see this call is seen by it
+    const NcclResult result = exit_has_begun ? otherwise : real(std::forward<Args>(args)...);
+    --calls;
+    return result;
   };
 }
 
 void end_at_exit(NcclApi& api) {
-  Calls::end_at_exit();
-  until_exit(api.get_unique_id);
-  until_exit(api.init_rank);
-  until_exit(api.split);
-  until_exit(api.async_error, NcclResult::in_progress);  // it has not failed
-  until_exit(api.finalize);
-  until_exit(api.destroy);
-  until_exit(api.abort);
-  until_exit(api.all_reduce);
-  until_exit(api.reduce);
-  until_exit(api.broadcast);
-  until_exit(api.all_gather);
-  until_exit(api.reduce_scatter);
-  until_exit(api.send);
-  until_exit(api.receive);
-  until_exit(api.group_start);
-  until_exit(api.group_end);
-  until_exit(api.create_premultiplied_sum);
-  until_exit(api.destroy_op);
-  until_exit(api.allocate);
-  until_exit(api.release);
-  until_exit(api.register_buffer);
-  until_exit(api.deregister_buffer);
+  end_calls_at_exit();
+  until_exit(api.get_unique_id, local_calls);
+  until_exit(api.init_rank, common_calls);
+  until_exit(api.split, common_calls);
+  until_exit(api.async_error, local_calls, NcclResult::in_progress);  // it has not failed
+  until_exit(api.finalize, common_calls);
+  until_exit(api.destroy, local_calls);
+  until_exit(api.abort, local_calls);
+  until_exit(api.all_reduce, common_calls);
+  until_exit(api.reduce, common_calls);
+  until_exit(api.broadcast, common_calls);
+  until_exit(api.all_gather, common_calls);
+  until_exit(api.reduce_scatter, common_calls);
+  until_exit(api.send, common_calls);
+  until_exit(api.receive, common_calls);
+  until_exit(api.group_start, common_calls);
+  until_exit(api.group_end, common_calls);
+  until_exit(api.create_premultiplied_sum, local_calls);
+  until_exit(api.destroy_op, local_calls);
+  until_exit(api.allocate, local_calls);
+  until_exit(api.release, local_calls);
+  until_exit(api.register_buffer, local_calls);
+  until_exit(api.deregister_buffer, local_calls);
 }
 
 // NCCL prefers this variable to the configuration of a communicator, and reads it as an integer in any notation of C.
