@@ -1,7 +1,7 @@
 // ddp_torch_reader FILE PAGE RING [FILE PAGE RING...] reads PyTorch's flight recorders in each worker of this node
-// about once per second. It writes the recorded calls to the worker's status page and to its record ring. It is a
-// separate program, because it reads data of the workers, which may contain anything. Data that make it fail or hang do
-// not harm the job.
+// about once per second, and more often for a moment after a worker has ended. It writes the recorded calls to the
+// worker's status page and to its record ring. It is a separate program, because it reads data of the workers, which
+// may contain anything. Data that make it fail or hang do not harm the job.
 //
 // FILE.groups is written by code in the worker's Python, and FILE.sock is the server there. Both may appear later. When
 // the worker's program ends, it writes the last answers to FILE.gloo and FILE.nccl. The page can be opened at PAGE, and
@@ -19,7 +19,6 @@
 #include <iostream>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,6 +28,7 @@
 #include "torch_reader/page_writer.h"
 #include "torch_reader/recording.h"
 #include "torch_reader/ring_writer.h"
+#include "torch_reader/worker_ends.h"
 #include "torch_reader/worker_server.h"
 
 namespace {
@@ -44,6 +44,9 @@ using ddp::wire::StatusPageLayout;
 constexpr std::chrono::milliseconds kInterval{1000};
 constexpr std::chrono::milliseconds kLongestInterval{2000};
 constexpr int kShare = 50;
+// When a worker has ended, the launcher waits for half a second whether others show why.
+constexpr std::chrono::milliseconds kMoment{500};
+constexpr std::chrono::milliseconds kIntervalInMoment{100};
 constexpr std::chrono::milliseconds kLatest{2000};
 
 StatusPageLayout* map_page(const char* path) {
@@ -71,11 +74,18 @@ class Worker {
       : file_(std::move(file)), page_(page), ring_(ring) {}
 
   Clock::time_point next() const { return next_; }
+  int pid() const { return pid_; }  // 0 if it is not known yet
+
+  // Looks no later than then, unless the worker has ended.
+  void look_by(Clock::time_point time) {
+    if (!has_ended_) next_ = std::min(next_, time);
+  }
 
   void look() {
     const auto begun = Clock::now();
     next_ = begun + kInterval;
     const auto lines = ddp::torch_reader::read_lines(ddp::base::read_file(file_ + ".groups"));
+    pid_ = lines.pid;
     if (lines.pid == 0 || lines.groups.empty()) return;
     has_ended_ = lines.has_ended;
     // The time is taken before the query; the next query reports later events.
@@ -153,6 +163,7 @@ class Worker {
   bool has_gloo_ = true;
   bool has_nccl_ = true;
   bool has_ended_ = false;  // the worker's program has ended
+  int pid_ = 0;
   Clock::time_point next_{};
 };
 
@@ -169,11 +180,18 @@ int main(int argc, char** argv) {
     std::cerr << "ddp_torch_reader: cannot open a status page\n";
     return EXIT_FAILURE;
   }
+  ddp::torch_reader::WorkerEnds ends;
+  Clock::time_point moment_ends{};
   while (true) {
     for (Worker& worker : workers) {
-      if (Clock::now() >= worker.next()) worker.look();
+      if (Clock::now() < worker.next()) continue;
+      worker.look();
+      if (worker.pid() != 0) ends.follow(worker.pid());
+      if (Clock::now() < moment_ends) worker.look_by(Clock::now() + kIntervalInMoment);
     }
     const auto earliest = std::ranges::min_element(workers, {}, &Worker::next)->next();
-    std::this_thread::sleep_until(std::min(earliest, Clock::now() + kInterval));
+    if (!ends.wait_until(std::min(earliest, Clock::now() + kInterval))) continue;
+    moment_ends = Clock::now() + kMoment;
+    for (Worker& worker : workers) worker.look_by(Clock::now());
   }
 }

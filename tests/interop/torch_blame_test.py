@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """torch_blame_test.py DDPLAUNCH [all | NAME...]: tests that the report names the rank that failed first, with its error
-and its line, for the 60 programs of torch_blame/. Uses the Python of the environment "pytorch".
+and its line, for the 62 programs of torch_blame/. Uses the Python of the environment "pytorch".
 
 Prints a table with the rank and the error. Without names, every fourth program runs, because importing PyTorch takes
 most of the time (about two seconds of CPU time per rank).
@@ -32,7 +32,7 @@ def names_failing_line(report):
 
 def wrong_in(report, culprit, says):
     """Returns what the report does not show, or an empty string."""
-    named = re.search(r"ddplaunch: error: rank (\d+) \(pid", report)
+    named = re.search(r"ddplaunch: error: rank (\d+) (\(pid|called)", report)
     if not named:
         return "no rank is named"
     if int(named[1]) != culprit:

@@ -150,7 +150,7 @@ class NodesWorld::Looks : public Watchdog {
   WatchReport finish() override { return {{}, static_cast<wire::Progress>(world_.below(3))}; }
   std::optional<Verdict> unfinished(int, bool) override { return std::nullopt; }
   std::optional<Verdict> stall_of(int) override { return std::nullopt; }
-  std::optional<Verdict> difference() override { return std::nullopt; }
+  std::optional<Verdict> fatal_difference() override { return std::nullopt; }
   std::optional<HangNews> late_difference() override { return std::nullopt; }
   void show_calls() override {}
 

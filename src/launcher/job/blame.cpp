@@ -67,6 +67,7 @@ bool failed_by_itself(const WorkerEnd& end) {
 
 bool others_know_more(const WorkerEnd& end, bool another_failed_before) {
   if (another_failed_before || end.is_secondary()) return true;
+  if (end.found_mismatch() && !end.verdict) return true;
   return is_difference(end.verdict) && (end.verdict->is_open || !end.verdict->blames(end.rank));
 }
 
@@ -82,8 +83,8 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
     const auto found = std::ranges::find_if(ends, condition);
     return found == ends.end() ? nullptr : &*found;
   };
-  if (is_difference(first->verdict)) {
-    const Verdict* difference = latest_difference(ends);
+  const Verdict* difference = latest_difference(ends);
+  if (difference != nullptr && (first->found_mismatch() || is_difference(first->verdict))) {
     const WorkerEnd* differs =
         find([&](const WorkerEnd& end) { return failed_by_itself(end) && difference->blames(end.rank); });
     return differs == nullptr ? first : differs;
@@ -111,7 +112,8 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
 }
 
 std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends) {
-  if (is_difference(culprit.verdict)) return *latest_difference(ends);
+  const Verdict* difference = latest_difference(ends);
+  if (difference != nullptr && (culprit.found_mismatch() || is_difference(culprit.verdict))) return *difference;
   if (!culprit.status.success()) return culprit.gave_up() ? culprit.verdict : std::nullopt;
   if (culprit.verdict) return culprit.verdict;
   Verdict verdict;

@@ -42,6 +42,8 @@ struct WorkerEnd {
   bool has_left() const { return status.success() && !after_signal; }
   // Returns whether the worker failed because it lost another rank.
   bool is_secondary() const { return error && error->is_secondary; }
+  // Returns whether the worker failed because ranks called different operations.
+  bool found_mismatch() const { return error && error->is_mismatch; }
   // Returns whether the worker's own time-out passed while it waited for another rank.
   bool gave_up() const { return error && error->is_timeout; }
 };

@@ -21,10 +21,10 @@ using Json = nlohmann::json;
 
 namespace {
 
-enum class Meaning : std::uint8_t { lost_peer, timeout };
+enum class Meaning : std::uint8_t { lost_peer, timeout, mismatch };
 
-// A rank that has lost another one, or that gave up waiting for one, fails with a message that contains both parts. The
-// error of a user's own connection contains no pair of them.
+// A rank that has lost another one, that gave up waiting for one, or that called something else than others fails with
+// a message that contains both parts. The error of a user's own connection contains no pair of them.
 struct Words {
   std::string_view library;
   std::string_view words;
@@ -37,6 +37,7 @@ constexpr std::array kWords = {
     Words{"gloo/transport/", "Connection refused"},
     Words{"gloo/transport/", "Connection timed out"},
     Words{"gloo/transport/", "Timed out waiting", Meaning::timeout},
+    Words{"gloo/transport/", "Received data size doesn't match expected size", Meaning::mismatch},
     // NCCL and ProcessGroupNCCL
     Words{"ncclRemoteError", "remote process"},  // "… remote process exited or there was a network error"
     Words{"ncclSystemError", "by remote peer"},
@@ -82,7 +83,10 @@ bool tells_of_lost_rank(const PythonException& error) {
 
 ErrorRecord record_of(const std::string& message, std::string_view text) {
   const bool is_lost = means(Meaning::lost_peer, text);
-  return {.message = message, .is_secondary = is_lost, .is_timeout = !is_lost && means(Meaning::timeout, text)};
+  return {.message = message,
+          .is_secondary = is_lost,
+          .is_mismatch = !is_lost && means(Meaning::mismatch, text),
+          .is_timeout = !is_lost && means(Meaning::timeout, text)};
 }
 
 std::chrono::system_clock::time_point time_of(const timespec& time) {
@@ -153,7 +157,7 @@ ErrorRecord error_record_of(const PythonError& printed) {
 std::optional<ErrorRecord> error_record_of(const std::optional<PythonError>& printed, const base::ExitStatus& status) {
   if (!printed || (status.was_killed() && !status.was_killed_by(SIGABRT))) return std::nullopt;
   ErrorRecord record = error_record_of(*printed);
-  if (status.was_killed() && !record.is_secondary && !record.is_timeout) return std::nullopt;
+  if (status.was_killed() && !record.is_secondary && !record.is_mismatch && !record.is_timeout) return std::nullopt;
   record.written_at = file_time_now();  // at the latest
   return record;
 }

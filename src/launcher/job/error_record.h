@@ -36,8 +36,8 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json);
 ErrorRecord error_record_of(const PythonError& printed);
 
 // Returns the record for a program that has left none and has just ended in this way. It may print its error and exit
-// with any code. Of a program that aborts, only the loss of another rank or a time-out counts: the signal says more
-// than other texts.
+// with any code. Of a program that aborts, only the loss of another rank, a rank that called something else, or a
+// time-out counts: the signal says more than other texts.
 std::optional<ErrorRecord> error_record_of(const std::optional<PythonError>& printed, const base::ExitStatus& status);
 
 // Returns the time that the kernel gives to a file that is written now. It is some milliseconds coarse.

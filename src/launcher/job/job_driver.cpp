@@ -143,6 +143,7 @@ void JobDriver::begin_attempt(const Placement& place) {
   place_ = place;
   has_reported_ = false;
   has_shown_end_ = false;
+  ranks_differ_ = false;
   asked_to_end_at_.reset();
   store_warnings_ = 0;
   are_warnings_due_ = true;
@@ -239,10 +240,12 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   if (event.error) {
     if (event.error->is_secondary) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);
     if (event.error->is_timeout) event.verdict = watchdog_->stall_of(rank);
-    if (event.error->is_mismatch) {
-      watchdog_->show_calls();
-      event.verdict = watchdog_->difference();
-    }
+    ranks_differ_ = ranks_differ_ || event.error->is_mismatch;
+  }
+  // PyTorch's calls are seen a moment after a rank has failed, so the ends of other ranks show more.
+  if (ranks_differ_) {
+    watchdog_->show_calls();
+    if (auto difference = watchdog_->fatal_difference()) event.verdict = std::move(difference);
   }
   if (exit.status.was_killed_by(SIGKILL)) {
     event.oom = parts_.workers.new_oom_kill();

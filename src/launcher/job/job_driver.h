@@ -173,6 +173,7 @@ class JobDriver {
   std::unique_ptr<net::Watch> alarm_;
   bool has_reported_ = false;   // a cause was reported to the coordinator
   bool has_shown_end_ = false;  // the ranks' calls were shown when the ranks were asked to end
+  bool ranks_differ_ = false;   // a rank of this attempt has found that ranks called different operations
   std::optional<std::chrono::system_clock::time_point> asked_to_end_at_;
   int store_warnings_ = 0;
   bool are_warnings_due_ = true;  // no worker has failed yet

@@ -33,7 +33,6 @@ bool was_completed(const std::vector<Member>& members, std::uint64_t sequence) {
 
 // Finds members whose call of this number differs from the call of most members. Returns false if there are none.
 bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequence, Verdict& verdict) {
-  if (was_completed(members, sequence)) return false;
   std::map<std::uint64_t, std::vector<Member>> by_fingerprint;
   for (const Member& member : members) {
     const CallView* const call = call_of(member, sequence);
@@ -65,6 +64,15 @@ bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequ
   return true;
 }
 
+std::set<std::uint64_t> numbers_of_calls(const std::vector<Member>& members) {
+  std::set<std::uint64_t> numbers;
+  for (const Member& member : members) {
+    if (member.index >= member.rank->calls.size()) continue;
+    for (const CallView& call : member.rank->calls[member.index]) numbers.insert(call.sequence);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 Groups members_by_group(std::span<const RankView> ranks) {
@@ -92,13 +100,16 @@ const CallView* call_of(const Member& member, std::uint64_t sequence) {
 }
 
 bool find_first_difference(const std::vector<Member>& members, Verdict& verdict) {
-  std::set<std::uint64_t> sequences;
-  for (const Member& member : members) {
-    if (member.index >= member.rank->calls.size()) continue;
-    for (const CallView& call : member.rank->calls[member.index]) sequences.insert(call.sequence);
-  }
-  return std::ranges::any_of(sequences,
-                             [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
+  return std::ranges::any_of(numbers_of_calls(members), [&](std::uint64_t sequence) {
+    return !was_completed(members, sequence) && find_different_calls(members, sequence, verdict);
+  });
+}
+
+bool find_fatal_difference(const std::vector<Member>& members, Verdict& verdict) {
+  if (!members.front().group->is_sampled) return find_first_difference(members, verdict);
+  const std::set<std::uint64_t> numbers = numbers_of_calls(members);
+  return std::any_of(numbers.rbegin(), numbers.rend(),
+                     [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
 }
 
 VerdictKind compare_calls(const CallView& one, const CallView& other) {

@@ -41,4 +41,8 @@ std::vector<int> ranks_that(const std::vector<Member>& members, const Condition&
 // it differ, too. Returns false if there is none.
 bool find_first_difference(const std::vector<Member>& members, Verdict& verdict);
 
+// Finds the difference that made a rank fail. PyTorch counts a call that has failed as completed, and differences
+// before the last one did no harm. For the runtime itself, it is the first difference.
+bool find_fatal_difference(const std::vector<Member>& members, Verdict& verdict);
+
 }  // namespace ddp::launcher

@@ -268,10 +268,11 @@ std::string_view title_of(VerdictKind kind) {
   return kTexts[static_cast<std::size_t>(kind)].title;
 }
 
-std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
+std::optional<Verdict> find_difference(std::span<const RankView> ranks, bool a_rank_failed) {
+  const auto& find = a_rank_failed ? find_fatal_difference : find_first_difference;
   for (const auto& [key, members] : members_by_group(ranks)) {
     Verdict verdict = verdict_on(members.front(), 0);
-    if (verdict.is_by_stack || !find_first_difference(members, verdict)) continue;
+    if (verdict.is_by_stack || !find(members, verdict)) continue;
     verdict.sequence = verdict.sides.front().call.sequence;
     verdict.call = describe(verdict.sides.front().call);
     verdict.waiting = ranks_that(members, waits);

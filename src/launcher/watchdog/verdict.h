@@ -111,9 +111,9 @@ struct Verdict {
 // an empty list if no rank waits. Never returns `silent`, which takes time to recognise.
 std::vector<Verdict> find_verdicts(std::span<const RankView> ranks);
 
-// Returns the first calls in which ranks differ, whether they still wait, failed or ended. Returns std::nullopt if no
-// calls differ.
-std::optional<Verdict> find_difference(std::span<const RankView> ranks);
+// Returns the first calls in which ranks differ, whether they still wait, failed or ended. If a rank has failed because
+// of a difference, returns the calls that made it fail. Returns std::nullopt if no calls differ.
+std::optional<Verdict> find_difference(std::span<const RankView> ranks, bool a_rank_failed = false);
 
 // Returns a collective that this ended rank called and did not finish, or std::nullopt if there is none. If
 // `failed_too`, groups that failed count, too.

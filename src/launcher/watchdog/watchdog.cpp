@@ -142,7 +142,9 @@ class RankWatchdog : public Watchdog {
 
   std::optional<Verdict> stall_of(int rank) override { return hangs_.stall_of(rank); }
 
-  std::optional<Verdict> difference() override { return find_difference(with_others(sample_own(SampleDepth::calls))); }
+  std::optional<Verdict> fatal_difference() override {
+    return find_difference(with_others(sample_own(SampleDepth::calls)), /*a_rank_failed=*/true);
+  }
 
   std::optional<HangNews> late_difference() override {
     const HangPlan& hang = parts_.plan.hang;
@@ -272,7 +274,7 @@ class RankWatchdog : public Watchdog {
   // difference. Then the coordinator asks the nodes for the calls.
   void look_for_differences() {
     if (told_difference_ || parts_.plan.hang.is_off()) return;
-    const auto verdict = difference();
+    const auto verdict = find_difference(with_others(sample_own(SampleDepth::calls)));
     if (!verdict) return difference_since_.reset();
     if (!std::exchange(asked_of_difference_, true)) parts_.exchange.ask_for_ranks();
     if (!difference_since_) difference_since_ = Clock::now();

@@ -58,8 +58,9 @@ class Watchdog {
   // Returns the stall in which this rank waited at one of the latest samples, or else one in which others waited.
   // Returns std::nullopt if none is known on this node.
   virtual std::optional<Verdict> stall_of(int rank) = 0;
-  // Returns the first calls in which ranks differ, or std::nullopt. Ranks of other nodes count as they were last shown.
-  virtual std::optional<Verdict> difference() = 0;
+  // Returns the calls in which ranks differ, if a rank has failed because of that. Ranks of other nodes count as they
+  // were last shown.
+  virtual std::optional<Verdict> fatal_difference() = 0;
   // Call this after finish(). Returns a difference between calls of ranks that ended before all of them had been seen.
   // Returns std::nullopt if no rank is to blame, or if the plan does not end the job for it.
   virtual std::optional<HangNews> late_difference() = 0;

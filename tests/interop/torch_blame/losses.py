@@ -301,3 +301,16 @@ def asynchronous_work(rank):
         raise ValueError("bad sample 17")  # fails
     for work in works:
         work.wait()
+
+
+@program(4, 2, "called all_reduce f32[800000]")
+def more_elements_than_the_others(rank):
+    # Gloo ends a rank that gets too much, which is not the one that differs.
+    rank.dist.all_reduce(rank.torch.ones(800000 if rank.fails else 400000))
+    rank.dist.barrier()
+
+
+@program(3, 1, "Received data size doesn't match expected size")
+def fewer_elements_than_the_others(rank):
+    rank.dist.all_reduce(rank.torch.ones(100000 if rank.fails else 400000))
+    rank.dist.barrier()

@@ -58,6 +58,37 @@ TEST_CASE("of ranks that called different things those that differ from most are
   CHECK(verdict_in(outcome)->culprits == Ranks{2});
 }
 
+TEST_CASE("a rank that found a mismatch waits for calls of others that name the rank that differs") {
+  JobState state = three_ranks();
+  WorkerEnded aborted{0, ddp::base::ExitStatus::killed(SIGABRT)};
+  aborted.error = ErrorRecord{.message = "data of another size", .is_mismatch = true};
+  state.step(aborted, kBegin);
+  CHECK_FALSE(state.ending());
+  WorkerEnded lost = ended_by_mismatch(2, {2}, false);
+  lost.error = ErrorRecord{.message = "lost", .is_secondary = true};
+  state.step(lost, kBegin + 10ms);
+  state.step(Settled{}, kBegin + 500ms);
+  CHECK(state.ending());
+  state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 510ms);
+  const JobOutcome outcome = state.outcome();
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 2);
+  REQUIRE(verdict_in(outcome));
+  CHECK(verdict_in(outcome)->culprits == Ranks{2});
+}
+
+TEST_CASE("a rank that found a mismatch is the cause if no calls of others are seen") {
+  JobState state = three_ranks();
+  WorkerEnded aborted{0, ddp::base::ExitStatus::killed(SIGABRT)};
+  aborted.error = ErrorRecord{.message = "data of another size", .is_mismatch = true};
+  state.step(aborted, kBegin);
+  state.step(Settled{}, kBegin + 500ms);
+  for (const int rank : {1, 2}) state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 510ms);
+  REQUIRE(state.outcome().culprit());
+  CHECK(state.outcome().culprit()->rank == 0);
+  CHECK(verdict_in(state.outcome()) == nullptr);
+}
+
 TEST_CASE("ranks that never call hold the end of a job with different calls for a moment only") {
   JobState state = three_ranks();
   state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);

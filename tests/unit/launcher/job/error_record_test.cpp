@@ -132,7 +132,7 @@ TEST_CASE("the first exception of a chain decides what the last one means") {
   }
 }
 
-TEST_CASE("a printed error counts with any exit code, and with SIGABRT if another rank was lost") {
+TEST_CASE("a printed error counts with any exit code, and with SIGABRT if another rank was lost or differs") {
   using ddp::base::ExitStatus;
   const PythonError own{"ValueError: bad", "", "ValueError: bad", {}};
   const auto lost = last_cxx_error(
@@ -144,6 +144,11 @@ TEST_CASE("a printed error counts with any exit code, and with SIGABRT if anothe
   CHECK_FALSE(error_record_of(std::nullopt, ExitStatus::exited(3)));
   CHECK(error_record_of(lost, ExitStatus::killed(SIGABRT))->is_secondary);
   CHECK_FALSE(error_record_of(lost, ExitStatus::killed(SIGSEGV)));
+  const auto differs = last_cxx_error(
+      "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+      "  what():  [enforce fail at gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 8 vs 4. "
+      "Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?\n");
+  CHECK(error_record_of(differs, ExitStatus::killed(SIGABRT))->is_mismatch);
 }
 
 TEST_CASE("a record may name the rank that was lost or differs") {

@@ -23,3 +23,16 @@ TEST_CASE("calls that differ and were completed prove nothing of PyTorch's ranks
   REQUIRE(find_difference(ranks.views));
   CHECK(find_difference(ranks.views)->sequence == 7);
 }
+
+TEST_CASE("after a mismatch the last calls that differ are the cause although pytorch counts them as completed") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 7).at(1, 6, 6).at(2, 7, 7);
+  for (RankView& view : ranks.views) view.page.groups[0].is_sampled = true;
+  ranks.views[0].calls[0][0].fingerprint = 8;      // of collective 4, which did no harm
+  ranks.views[2].calls[0].back().fingerprint = 9;  // of collective 7
+  CHECK_FALSE(find_difference(ranks.views));
+  const auto verdict = find_difference(ranks.views, /*a_rank_failed=*/true);
+  REQUIRE(verdict);
+  CHECK(verdict->sequence == 7);
+  CHECK(verdict->culprits == std::vector<int>{0, 2});
+}
