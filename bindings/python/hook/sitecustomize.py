@@ -187,7 +187,9 @@ class _Observer:
         import threading
 
         _create(self.file + ".captures")
-        kind = sys.modules["torch"].cuda.CUDAGraph
+        kind = getattr(getattr(sys.modules["torch"], "cuda", None), "CUDAGraph", None)
+        if not hasattr(kind, "capture_begin") or not hasattr(kind, "capture_end"):
+            return  # this PyTorch cannot capture
         begin, end = kind.capture_begin, kind.capture_end
         captures = {}  # the descriptor that holds the lock, by graph
         guard = threading.Lock()
