@@ -44,8 +44,8 @@ using ddp::wire::StatusPageLayout;
 constexpr std::chrono::milliseconds kInterval{1000};
 constexpr std::chrono::milliseconds kLongestInterval{2000};
 constexpr int kShare = 50;
-// When a worker has ended, the launcher waits for half a second whether others show why.
-constexpr std::chrono::milliseconds kMoment{500};
+// When a worker has ended, the launcher may wait for two seconds whether others show why.
+constexpr std::chrono::milliseconds kMoment{2000};
 constexpr std::chrono::milliseconds kIntervalInMoment{100};
 constexpr std::chrono::milliseconds kLatest{2000};
 

@@ -123,15 +123,16 @@ def ranks_that_cannot_answer_are_told_with_the_reason() -> None:
     run.end()
 
 
-def without_the_handler_the_reason_is_told() -> None:
+def without_the_handler_and_tools_the_stacks_are_copied() -> None:
     run = Run(program=(BIN / "hanging_worker", "pause"), environment={"DDP_STACK_SIGNAL": "0", "PATH": "/nonexistent"})
     run.state("stalled")
     run.process.send_signal(signal.SIGQUIT)
     stall = run.state("asked")
     assert "does not answer the signal" in missing(stall, 1) and "gdb: not found" in missing(stall, 1), stall["stacks"]
+    assert "pause" in frames(stall, 1) and "GroupRunner::run" in frames(stall, 0), stall["stacks"]
     run.process.terminate()
     err = run.end()
-    assert "no stack of ranks 0-2" in err, err
+    assert "stacks of their main threads" in err and "no stack" not in err, err
 
 
 def tools_look_into_programs_without_the_runtime() -> None:
@@ -179,7 +180,7 @@ def who_asks_just_before_the_end_is_told() -> None:
 
 
 TESTS = [who_asks_is_told_and_the_job_goes_on, a_job_that_hangs_is_dumped_before_its_end, a_dump_may_be_all_that_is_wanted,
-         ranks_that_cannot_answer_are_told_with_the_reason, without_the_handler_the_reason_is_told,
+         ranks_that_cannot_answer_are_told_with_the_reason, without_the_handler_and_tools_the_stacks_are_copied,
          tools_look_into_programs_without_the_runtime, tools_that_never_end_hold_nothing_up,
          who_asks_just_before_the_end_is_told]
 with concurrent.futures.ThreadPoolExecutor(3) as pool:

@@ -60,8 +60,10 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
     if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
       begin_ending(now, actions);
     } else if (!doubt_) {
-      const bool has_lost_another = ends_.back().is_secondary() || event.another_failed_before;
-      doubt_ = has_lost_another ? wire::Knowledge::secondary : wire::Knowledge::disputed;
+      const WorkerEnd& end = ends_.back();
+      const bool knows_little =
+          end.is_secondary() || event.another_failed_before || (end.found_mismatch() && !end.verdict);
+      doubt_ = knows_little ? wire::Knowledge::secondary : wire::Knowledge::disputed;
       expects_signal_ = may_be_asked;
       actions.emplace_back(ReportCause{});
     }

@@ -1,6 +1,7 @@
 """Programs in which it matters what the other ranks do, where the culprit fails, or how slowly it exits."""
 import os
 import sys
+import time
 
 from common import TrainerError, program
 
@@ -305,6 +306,9 @@ def asynchronous_work(rank):
 
 @program(4, 2, "called all_reduce f32[800000]")
 def more_elements_than_the_others(rank):
+    for _ in range(30):
+        rank.step()
+        time.sleep(0.1)  # in its first second, a job is not observed yet
     # Gloo ends a rank that gets too much, which is not the one that differs.
     rank.dist.all_reduce(rank.torch.ones(800000 if rank.fails else 400000))
     rank.dist.barrier()

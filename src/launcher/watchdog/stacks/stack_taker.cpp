@@ -83,13 +83,14 @@ std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans 
   static const std::array<Tool, 2> gentle = {
       {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy, false, true},
        {kReader, {}, parse_copied, true}}};
-  static const std::array<Tool, 3> any = {
+  static const std::array<Tool, 4> any = {
       {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy, false, true},
        {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
        {"gdb",
         {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
          "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
-        parse_gdb}}};
+        parse_gdb},
+       {kReader, {}, parse_copied, true}}};
   const std::span<const Tool> tools = means == StackMeans::any ? any : std::span<const Tool>(gentle);
   return tools.subspan(python && means != StackMeans::gentle_native ? 0 : 1);
 }
@@ -109,8 +110,7 @@ void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means,
     asked.result.rank = target.rank;
     asked_.push_back(std::move(asked));
   }
-  if (means != StackMeans::any) return copy_stacks();
-  ask_tools();
+  copy_stacks();
 }
 
 // If the memory map of a process is locked, reading its memory hangs. So a separate thread reads it, which may be left
@@ -119,7 +119,7 @@ void StackTaker::copy_stacks() {
   std::map<pid_t, bool> spins;
   for (const Asked& asked : asked_) {
     const bool has_room = static_cast<int>(spins.size()) < limits::kStackTools;
-    if (asked.request.pid > 0 && has_room) spins[asked.request.pid] = asked.target.spins;
+    if (asked.request.pid > 0 && has_room && !has_signal(asked)) spins[asked.request.pid] = asked.target.spins;
   }
   copying_.emplace([spins, holds_threads = means_ != StackMeans::gentle_native] {
     Captures captures;

@@ -1,6 +1,7 @@
 // StackTaker takes the stacks of many workers at the same moment. By any means, it tries in this order:
 //
-//   the runtime's signal handler (addresses, named by ddp_stack_reader) ── Python: py-spy ── else: eu-stack, or gdb
+//   the runtime's signal handler (addresses, named by ddp_stack_reader) ── Python: py-spy ── else: eu-stack, or gdb ──
+//   else: copied stacks, named by ddp_stack_reader
 //
 // By gentle means, which stop nothing, it tries in this order:
 //

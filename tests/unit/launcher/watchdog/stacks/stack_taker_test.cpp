@@ -1,14 +1,18 @@
 #include "launcher/watchdog/stacks/stack_taker.h"
 
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 
 #include "launcher/limits.h"
 #include "support/catch.h"
 #include "support/no_processes.h"
+#include "support/temporary_directory.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -85,4 +89,25 @@ TEST_CASE("what did not answer is named and does not hold the others up") {
   REQUIRE(stacks[1].missing.size() == 1);
   CHECK(stacks[1].missing[0].find("its signal handler did not answer") == 0);
   CHECK(stacks[2].missing == std::vector<std::string>{"it has exited"});
+}
+
+// A container has often none of py-spy, eu-stack and gdb.
+TEST_CASE("without any tool the stacks are copied") {
+  const TemporaryDirectory empty;
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", empty.path().c_str(), 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    while (true) ::pause();
+  }
+  ScriptedHost host;
+  host.requests[0] = {"it has none", child, {child}};
+  const auto stacks = take(host);
+  ::setenv("PATH", path.c_str(), 1);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  REQUIRE(stacks.size() == 1);
+  CHECK(stacks[0].source == "copied stack");
+  REQUIRE_FALSE(stacks[0].threads.empty());
+  CHECK_FALSE(stacks[0].threads[0].frames.empty());
 }
