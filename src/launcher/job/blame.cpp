@@ -25,6 +25,11 @@ const Verdict* latest_difference(std::span<const WorkerEnd> ends) {
   return seen == ends.rend() ? nullptr : &*seen->verdict;
 }
 
+// Returns the difference because of which this worker failed, or null if it failed because of something else.
+const Verdict* difference_behind(const WorkerEnd& failed, std::span<const WorkerEnd> ends) {
+  return failed.found_mismatch() || is_difference(failed.verdict) ? latest_difference(ends) : nullptr;
+}
+
 // Returns whether `end` has lost `rank`. Gloo and NCCL do not report which rank was lost. If exactly one rank has
 // exited with 0, it is the lost rank.
 bool has_lost(const WorkerEnd& end, int rank, std::span<const WorkerEnd> ends) {
@@ -83,8 +88,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
     const auto found = std::ranges::find_if(ends, condition);
     return found == ends.end() ? nullptr : &*found;
   };
-  const Verdict* difference = latest_difference(ends);
-  if (difference != nullptr && (first->found_mismatch() || is_difference(first->verdict))) {
+  if (const Verdict* difference = difference_behind(*first, ends); difference != nullptr) {
     const WorkerEnd* differs =
         find([&](const WorkerEnd& end) { return failed_by_itself(end) && difference->blames(end.rank); });
     return differs == nullptr ? first : differs;
@@ -112,8 +116,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
 }
 
 std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends) {
-  const Verdict* difference = latest_difference(ends);
-  if (difference != nullptr && (culprit.found_mismatch() || is_difference(culprit.verdict))) return *difference;
+  if (const Verdict* difference = difference_behind(culprit, ends); difference != nullptr) return *difference;
   if (!culprit.status.success()) return culprit.gave_up() ? culprit.verdict : std::nullopt;
   if (culprit.verdict) return culprit.verdict;
   Verdict verdict;

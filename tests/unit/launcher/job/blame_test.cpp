@@ -28,6 +28,13 @@ WorkerEnded ended_by_mismatch(int rank, std::vector<int> culprits, bool is_open)
   return event;
 }
 
+// Returns the end of a rank that got data of another size, before any calls were seen.
+WorkerEnded aborted_by_gloo(int rank) {
+  WorkerEnded event{rank, ddp::base::ExitStatus::killed(SIGABRT)};
+  event.error = ErrorRecord{.message = "data of another size", .is_mismatch = true};
+  return event;
+}
+
 JobState three_ranks() {
   JobState state({3, 0, 5s, true, {SIGTERM}}, {});
   for (int rank = 0; rank < 3; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
@@ -60,9 +67,7 @@ TEST_CASE("of ranks that called different things those that differ from most are
 
 TEST_CASE("a rank that found a mismatch waits for calls of others that name the rank that differs") {
   JobState state = three_ranks();
-  WorkerEnded aborted{0, ddp::base::ExitStatus::killed(SIGABRT)};
-  aborted.error = ErrorRecord{.message = "data of another size", .is_mismatch = true};
-  state.step(aborted, kBegin);
+  state.step(aborted_by_gloo(0), kBegin);
   CHECK_FALSE(state.ending());
   WorkerEnded lost = ended_by_mismatch(2, {2}, false);
   lost.error = ErrorRecord{.message = "lost", .is_secondary = true};
@@ -79,9 +84,7 @@ TEST_CASE("a rank that found a mismatch waits for calls of others that name the 
 
 TEST_CASE("a rank that found a mismatch is the cause if no calls of others are seen") {
   JobState state = three_ranks();
-  WorkerEnded aborted{0, ddp::base::ExitStatus::killed(SIGABRT)};
-  aborted.error = ErrorRecord{.message = "data of another size", .is_mismatch = true};
-  state.step(aborted, kBegin);
+  state.step(aborted_by_gloo(0), kBegin);
   state.step(Settled{}, kBegin + 500ms);
   for (const int rank : {1, 2}) state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 510ms);
   REQUIRE(state.outcome().culprit());
