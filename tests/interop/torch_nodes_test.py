@@ -34,6 +34,8 @@ loss = loss.detach().clone()
 dist.all_reduce(loss)
 if rank == 0:
     print("loss %.7f" % (loss.item() / size), flush=True)
+# Without this line, PyTorch itself may abort at the end, also under torchrun.
+dist.destroy_process_group()
 """
 
 

@@ -4,20 +4,12 @@
 #include <csignal>
 #include <utility>
 
-#include "base/exit_code.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/limits.h"
 #include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
-namespace {
-
-wire::Cause own_fault(const std::string& text) {
-  return {.text = text, .exit_code = base::kExitOwnFault};
-}
-
-}  // namespace
 
 JobDriver::JobDriver(JobDriverParts parts) : parts_(std::move(parts)) {
   parts_.workers.on_exit([this](int local_rank, const WorkerExit& exit) { worker_has_ended(local_rank, exit); });
@@ -105,7 +97,7 @@ std::optional<base::Failure> JobDriver::open_nodes() {
 
 void JobDriver::handle(const FirstNode&) {
   if (leave_) return;
-  if (auto failure = open_nodes()) leave_at_once(own_fault(failure->message));
+  if (auto failure = open_nodes()) leave_at_once(cause_of_own_fault(failure->message));
 }
 
 void JobDriver::send_output_to_coordinator() {
@@ -357,7 +349,7 @@ void JobDriver::is_asked_while_waiting(const Event& event) {
   parts_.observer.event(event);
   if (std::holds_alternative<GuardianLost>(event)) {
     asked_ = GuardianLost{};
-    return leave_at_once(own_fault("the launcher's first process was killed"));
+    return leave_at_once(cause_of_own_fault("the launcher's first process was killed"));
   }
   const auto request = request_in(event);
   const bool was_asked = !std::holds_alternative<std::monostate>(asked_);
@@ -386,6 +378,7 @@ void JobDriver::finish() {
   const Conclusion end =
       conclude({last_, what_follows_, asked_, in_haste_, !parts_.plan.nodes.several(), has_run_, own_name()}, *leave_);
   if (end.was_ended_between_attempts) parts_.observer.ended_between_attempts(end.outcome);
+  if (end.is_from_another_node) parts_.observer.event(EndedElsewhere{*leave_});
   if (!end.line.empty()) log(end.level, end.line);
   end_with(end.outcome);
 }

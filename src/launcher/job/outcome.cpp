@@ -91,6 +91,10 @@ wire::Cause cause_of(const HangNews& difference) {
           .may_restart = true};
 }
 
+wire::Cause cause_of_own_fault(const std::string& text) {
+  return {.text = text, .exit_code = base::kExitOwnFault};
+}
+
 wire::Cause remains_of(const JobOutcome& outcome) {
   std::vector<int> ranks;
   for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
@@ -132,7 +136,9 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   if (end.was_ended_between_attempts) return end;
   if (cause.signal != 0) end.level = LogLevel::warning;
   const bool is_new = !cause.not_restarted.empty() && cause.not_restarted != facts.what_followed;
-  if (told.empty() || is_new || (!is_own && told != describe(cause))) end.line = describe(cause);
+  const bool is_news = !is_own && told != describe(cause);
+  end.is_from_another_node = is_news && !facts.in_haste;
+  if (told.empty() || is_new || is_news) end.line = describe(cause);
   return end;
 }
 

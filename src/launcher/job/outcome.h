@@ -94,6 +94,7 @@ wire::Cause cause_of(const SignalArrived& event);
 // Returns the cause for a second request.
 wire::Cause urgent_cause_of(const SignalArrived& event);
 wire::Cause cause_of(const HangNews& difference);
+wire::Cause cause_of_own_fault(const std::string& text);
 // Returns the cause for workers that cannot be killed. No other attempt can begin while they exist.
 wire::Cause remains_of(const JobOutcome& outcome);
 
@@ -113,6 +114,7 @@ struct Conclusion {
   std::string line;                         // line for the user, if not reported yet; empty if there is none
   LogLevel level = LogLevel::error;         // level of that line
   bool was_ended_between_attempts = false;  // the user does not know of that yet
+  bool is_from_another_node = false;        // that line; this node's workers had ended before its cause arrived
 };
 
 // `cause` is the cause of the end. It is the same on all nodes, and so is the exit code. This function is pure.

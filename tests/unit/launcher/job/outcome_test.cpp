@@ -101,15 +101,20 @@ TEST_CASE("on several nodes all end with the exit code of the cause, and tell wh
   Conclusion end = conclude({.last = failed(7), .has_run = true, .own_name = "a"}, kFailure);
   CHECK(end.outcome.status == ExitStatus::exited(3));
   CHECK(end.line == "node b: rank 5: exit code 3");
+  CHECK(end.is_from_another_node);
   JobOutcome told;
   told.cause = EndedElsewhere{kFailure};
   end = conclude({.last = told, .has_run = true, .own_name = "a"}, kFailure);
   CHECK(end.outcome.status == ExitStatus::exited(3));
   CHECK(end.line.empty());
+  CHECK_FALSE(end.is_from_another_node);
   wire::Cause given_up = kFailure;
   given_up.not_restarted = "ddplaunch gave up after 2 restarts";
   end = conclude({.last = told, .has_run = true, .own_name = "a"}, given_up);
   CHECK(end.line == "node b: rank 5: exit code 3; ddplaunch gave up after 2 restarts");
+  wire::Cause own = kFailure;
+  own.node = "a";
+  CHECK_FALSE(conclude({.last = failed(7), .has_run = true, .own_name = "a"}, own).is_from_another_node);
 }
 
 TEST_CASE("success is success whatever was asked") {
