@@ -31,6 +31,7 @@ inline constexpr std::size_t kShownStrangers = 64;  // most addresses
 // These limits are for the detection of hangs.
 inline constexpr auto kHangSampleInterval = 50ms;    // time between two samples of status pages
 inline constexpr auto kTorchLook = 1s;               // time between two checks of PyTorch workers
+inline constexpr auto kCrashWait = 5s;               // most wait of a worker that crashes for a reader that is stuck
 inline constexpr auto kStackRest = 5s;               // rest of a first thread before its stack is read
 inline constexpr auto kStackRead = 3s;               // most delay of a report until that stack is read
 inline constexpr auto kLatestSample = 5s;            // older samples of a reader are not used

@@ -4,9 +4,12 @@
 // may contain anything. Data that make it fail or hang do not harm the job.
 //
 // FILE.groups is written by code in the worker's Python, and FILE.sock is the server there. Both may appear later. When
-// the worker's program ends, it writes the last answers to FILE.gloo and FILE.nccl. The page can be opened at PAGE, and
-// the ring at RING, which is empty if there is none. The program runs until it is killed.
+// the worker's program ends, it writes the last answers to FILE.gloo and FILE.nccl. When it crashes, Python writes its
+// stacks to the pipe FILE.crash; this program then reads the last calls before it reads the stacks, which it writes to
+// FILE.stacks. The page can be opened at PAGE, and the ring at RING, which is empty if there is none. The program runs
+// until it is killed.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,13 +20,16 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
+#include "base/uninterrupted.h"
 #include "base/unique_fd.h"
+#include "torch_reader/crash_pipe.h"
 #include "torch_reader/nccl_recorder.h"
 #include "torch_reader/page_writer.h"
 #include "torch_reader/recording.h"
@@ -71,10 +77,18 @@ ddp::torch_reader::Moment now() {
 class Worker {
  public:
   Worker(std::string file, StatusPageLayout* page, const char* ring)
-      : file_(std::move(file)), page_(page), ring_(ring) {}
+      : file_(std::move(file)), page_(page), ring_(ring), crash_(file_ + ".crash", file_ + ".stacks") {}
 
   Clock::time_point next() const { return next_; }
   int pid() const { return pid_; }  // 0 if it is not known yet
+  int crash_descriptor() const { return crash_.descriptor(); }
+
+  // The worker ends when its stacks have been read, so it is asked before that. It may also be a child of the worker
+  // that crashes.
+  void look_at_crash() {
+    look();
+    crash_.take();
+  }
 
   // Looks no later than then, unless the worker has ended.
   void look_by(Clock::time_point time) {
@@ -160,6 +174,7 @@ class Worker {
   StatusPageLayout* page_;
   ddp::torch_reader::RingWriter ring_;
   ddp::torch_reader::NcclRecorder nccl_;
+  ddp::torch_reader::CrashPipe crash_;
   bool has_gloo_ = true;
   bool has_nccl_ = true;
   bool has_ended_ = false;  // the worker's program has ended
@@ -180,6 +195,8 @@ int main(int argc, char** argv) {
     std::cerr << "ddp_torch_reader: cannot open a status page\n";
     return EXIT_FAILURE;
   }
+  std::vector<int> crashes;
+  std::ranges::transform(workers, std::back_inserter(crashes), &Worker::crash_descriptor);
   ddp::torch_reader::WorkerEnds ends;
   Clock::time_point moment_ends{};
   while (true) {
@@ -190,7 +207,11 @@ int main(int argc, char** argv) {
       if (Clock::now() < moment_ends) worker.look_by(Clock::now() + kIntervalInMoment);
     }
     const auto earliest = std::ranges::min_element(workers, {}, &Worker::next)->next();
-    if (!ends.wait_until(std::min(earliest, Clock::now() + kInterval))) continue;
+    const bool one_has_ended = ends.wait_until(std::min(earliest, Clock::now() + kInterval), crashes);
+    for (Worker& worker : workers) {
+      if (ddp::base::poll_until(worker.crash_descriptor(), POLLIN, Clock::now()) > 0) worker.look_at_crash();
+    }
+    if (!one_has_ended) continue;
     moment_ends = Clock::now() + kMoment;
     for (Worker& worker : workers) worker.look_by(Clock::now());
   }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <map>
+#include <span>
 
 #include "base/unique_fd.h"
 
@@ -16,8 +17,9 @@ class WorkerEnds {
   // Observes the process until it has ended. Where the kernel refuses that, its end is not noticed.
   void follow(pid_t pid);
 
-  // Waits until then, or until one or more processes have ended. Returns whether one has.
-  bool wait_until(std::chrono::steady_clock::time_point time);
+  // Waits until then, until one or more processes have ended, or until one of these descriptors, which may be -1, is
+  // readable. Returns whether a process has ended.
+  bool wait_until(std::chrono::steady_clock::time_point time, std::span<const int> descriptors = {});
 
  private:
   std::map<pid_t, base::UniqueFd> processes_;  // null if the process has ended

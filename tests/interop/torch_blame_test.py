@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """torch_blame_test.py DDPLAUNCH [all | NAME...]: tests that the report names the rank that failed first, with its error
-and its line, for the 62 programs of torch_blame/. Uses the Python of the environment "pytorch".
+and its line, for the 64 programs of torch_blame/. Uses the Python of the environment "pytorch".
 
 Prints a table with the rank and the error. Without names, every fourth program runs, because importing PyTorch takes
 most of the time (about two seconds of CPU time per rank).

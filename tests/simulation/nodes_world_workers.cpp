@@ -98,6 +98,8 @@ class NodesWorld::Workers : public NoWorkers {
   }
   void request_stop() override {}
   std::optional<PythonError> printed_error_of(int) override { return std::nullopt; }
+  std::optional<ErrorRecord> handled_error_of(int) override { return std::nullopt; }
+  std::string crash_place_of(int) override { return ""; }
   // Simulates a slow console. The launcher must notice a request to end that arrives meanwhile.
   Remains end(const std::function<bool()>& interrupted, bool) override {
     world_.workers_have_ended(id_);

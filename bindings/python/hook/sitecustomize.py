@@ -4,12 +4,15 @@ ddplaunch puts the directory of this file into PYTHONPATH of its workers, so tha
 a program creates its first process group, this file starts PyTorch's own server for its flight recorders, on a Unix
 socket of the job. It writes the groups into a file beside the socket, and at the end of the program the last answers
 of that server. If such a program does not catch an exception, this file writes it to the error file as soon as it is
-raised, because the process may end much later. Nothing else is done: a Python that creates no process group runs the
-program as it would without this file. DDP_TORCH=0 in the environment of ddplaunch disables it.
+raised, because the process may end much later. An exception because of which it destroys a process group is written,
+too. If it crashes, ddplaunch gets its stacks. Nothing else is done: a
+Python that creates no process group runs the program as it would without this file. DDP_TORCH=0 in the environment of
+ddplaunch disables it.
 
 It works with all versions of Python 3 and needs only the standard library. No error of it reaches the program. An error
 of it is written to a file, and ddplaunch prints it. At the end of the process it waits for at most _LONGEST_QUESTIONS
-and _LONGEST_REQUEST seconds, and it never waits for a thread.
+and _LONGEST_REQUEST seconds, and it never waits for a thread. Upon a fatal signal the process waits for the reader,
+which the launcher ends if it does not read.
 """
 import importlib.machinery
 import os
@@ -17,6 +20,7 @@ import sys
 
 _LONGEST_QUESTIONS = 1  # seconds, for all last answers
 _LONGEST_REQUEST = 2  # seconds; the reader gives up a request after that time
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, for which Python has had a name since 3.10
 _MODULE = "torch.distributed.distributed_c10d"
 # The recorders for the collectives of Gloo and of NCCL, and functions that exist if this PyTorch has them.
 _RECORDERS = [("gloo", "_dump_fr_trace_json"), ("nccl", "_dump_nccl_trace_json")]
@@ -112,6 +116,17 @@ def _observe(module):
         return result
 
     module._new_process_group_helper = make_and_show
+    destroy = module.destroy_process_group
+
+    @functools.wraps(destroy)
+    def note_and_destroy(*args, **kwargs):
+        try:
+            observer.leaves()
+        except Exception:  # for example a full disk: the report does not show this exception
+            pass
+        return destroy(*args, **kwargs)
+
+    module.destroy_process_group = note_and_destroy
 
 
 class _Observer:
@@ -123,12 +138,16 @@ class _Observer:
         self.server = None  # PyTorch's server, if this process is observed
         self.recorders = []  # those of this PyTorch
         self.backends = set()  # of the groups, as PyTorch writes them
+        self.has_left = False  # it destroyed a group because of an exception, and has made no other one
 
     def made(self, group):
         if self.pid is None:
             self.begin()
         if self.pid == os.getpid() and self.server is not None:
             self.write(group)
+            if self.has_left:
+                self.has_left = False
+                os.unlink(self.file + ".handled")
 
     def begin(self):
         self.pid = os.getpid()
@@ -176,6 +195,35 @@ class _Observer:
         self.server = server
         if "nccl" in recorders:
             self.watch_captures()
+        self.watch_crashes()
+
+    def watch_crashes(self):
+        """Lets the reader see the last calls and the stacks of this process when it gets a signal such as SIGABRT.
+
+        Python's faulthandler then writes the stacks to a pipe of the reader. The pipe has room for the first words
+        only, so the process does not end before the reader has asked PyTorch's server and has read the rest.
+        """
+        try:
+            import faulthandler
+            import fcntl
+            import resource
+
+            if faulthandler.is_enabled():
+                return  # the program itself shows its stacks
+            # Without a reader, this fails.
+            pipe = os.open(self.file + ".crash", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                # Each write fills a page, of which the pipe has one, and the next write waits for the reader.
+                fcntl.fcntl(pipe, _SET_PIPE_SIZE, 1)
+                fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_WRONLY | os.O_DIRECT)
+                # If a program closes all descriptors, it is unlikely to get this number again.
+                number = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) - 24
+                kept = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, max(number, 3))
+            finally:
+                os.close(pipe)
+            faulthandler.enable(kept)
+        except Exception:  # this Python has no faulthandler, or no reader runs: a crash has no stack then
+            pass
 
     def watch_captures(self):
         """Prevents that the calls of NCCL are asked for while the program captures a CUDA graph.
@@ -332,7 +380,18 @@ class _Observer:
 
         sys.excepthook = record_and_show
 
-    def record(self, kind, error, trace):
+    def leaves(self):
+        """Writes the exception because of which the program destroys a group, if there is one.
+
+        The other ranks lose this one now, and the code that follows, such as the rest of a `finally`, may take long.
+        """
+        kind, error, trace = sys.exc_info()
+        if self.pid != os.getpid() or not isinstance(error, Exception) or isinstance(error, StopIteration):
+            return
+        self.record(kind, error, trace, self.file + ".handled")
+        self.has_left = True
+
+    def record(self, kind, error, trace, path=None):
         """Writes the error file as PyTorch's own `record` does. If `record` wrote the file before, that file stays."""
         import json
         import time
@@ -341,7 +400,7 @@ class _Observer:
         stack = "".join(traceback.format_exception(kind, error, trace))
         extra = {"py_callstack": stack, "timestamp": str(int(time.time()))}
         text = json.dumps({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": extra}})
-        _create(os.environ["TORCHELASTIC_ERROR_FILE"], text)
+        _create(path or os.environ["TORCHELASTIC_ERROR_FILE"], text)
 
     def write(self, group):
         import time

@@ -110,7 +110,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
   const WorkerEnd* left = find([&](const WorkerEnd& end) { return end.has_left() && was_lost(end.rank); });
   if (left != nullptr) return left;
   const WorkerEnd* with_own = find([](const WorkerEnd& end) {
-    return failed_by_itself(end) && end.error && end.error->had_own_error && !end.error->is_after_signal;
+    return !end.status.success() && end.error && end.error->had_own_error && !end.error->is_after_signal;
   });
   return with_own == nullptr ? first : with_own;
 }

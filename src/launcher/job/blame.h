@@ -35,6 +35,7 @@ struct WorkerEnd {
   bool after_kill = false;         // the launcher had sent SIGKILL
   bool is_injected = false;        // --inject killed it
   std::string gpu_uuid;            // see WorkerEnded
+  std::string crash_place = {};    // see WorkerEnded
 
   // Returns whether the end follows from the launcher's SIGINT, SIGTERM or SIGKILL.
   bool is_our_doing() const;

@@ -20,8 +20,8 @@ struct ErrorRecord {
   std::optional<std::chrono::system_clock::time_point> written_at = std::nullopt;
   bool is_timeout = false;  // its own time-out passed while it waited for other ranks
   std::string place = {};   // place in a Python program, for example "/home/a/train.py:83 in train"
-  // It lost another rank while it handled an exception of its own, which `message` shows. That exception may be the
-  // reason, or it may be unimportant, such as StopIteration.
+  // It lost another rank, or left the group, while it handled an exception of its own, which `message` shows. That
+  // exception may be the reason, or it may be unimportant, such as StopIteration.
   bool had_own_error = false;
   bool is_after_signal = false;  // it was written after the launcher had asked the worker to end
 

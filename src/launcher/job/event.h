@@ -45,8 +45,9 @@ struct WorkerEnded {
   std::optional<Verdict> verdict;
   // A rank that still runs wrote its error record before this one. This applies only to a failure with an error record.
   bool another_failed_before = false;
-  bool is_injected = false;  // --inject killed it
-  std::string gpu_uuid;      // UUID of the GPU that it used, as its page shows it; empty if unknown
+  bool is_injected = false;      // --inject killed it
+  std::string gpu_uuid;          // UUID of the GPU that it used, as its page shows it; empty if unknown
+  std::string crash_place = {};  // place in a Python program that got a fatal signal; empty if unknown
 };
 
 // The launcher received a signal. SIGTSTP asks it to stop, and SIGCONT to continue.

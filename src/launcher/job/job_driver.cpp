@@ -227,6 +227,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   parts_.workers.mark_peer_lost(rank);
   event.error = parts_.workers.error_of(local_rank);
   if (!event.error) event.error = error_record_of(parts_.workers.printed_error_of(local_rank), exit.status);
+  if (!event.error && exit.status.was_killed()) event.error = parts_.workers.handled_error_of(local_rank);
   if (event.error && asked_to_end_at_) event.error->is_after_signal = event.error->written_at >= asked_to_end_at_;
   if (event.error || !exit.status.was_killed()) event.another_failed_before = another_failed_before(event.error);
   if (event.error) {
@@ -239,6 +240,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
     watchdog_->show_calls();
     if (auto difference = watchdog_->fatal_difference()) event.verdict = std::move(difference);
   }
+  if (exit.status.was_killed()) event.crash_place = parts_.workers.crash_place_of(local_rank);
   if (exit.status.was_killed_by(SIGKILL)) {
     event.oom = parts_.workers.new_oom_kill();
     event.is_injected = has_injected_kill(parts_.plan, place_.attempt, rank);

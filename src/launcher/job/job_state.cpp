@@ -50,6 +50,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   ends_.back().after_kill = worker.killed;
   ends_.back().is_injected = event.is_injected;
   ends_.back().gpu_uuid = event.gpu_uuid;
+  ends_.back().crash_place = event.crash_place;
   // A worker that is asked to end may do so in the middle of any operation.
   if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
   const bool is_done = event.status.success() && !ends_.back().verdict;

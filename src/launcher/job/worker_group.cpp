@@ -68,6 +68,14 @@ class LocalWorkers : public WorkerGroup {
     return read_error_record(directory_.file(local_rank, "error.json"));
   }
   std::optional<PythonError> printed_error_of(int local_rank) override { return output_.printed_error(local_rank); }
+  std::optional<ErrorRecord> handled_error_of(int local_rank) override {
+    auto record = read_error_record(directory_.torch_file(local_rank) + ".handled");
+    if (record) record->had_own_error = !std::exchange(record->is_secondary, true);
+    return record;
+  }
+  std::string crash_place_of(int local_rank) override {
+    return place_of_crash(base::read_file(directory_.torch_file(local_rank) + ".stacks"));
+  }
   std::string gpu_of(int local_rank) override {
     RankView view;
     processes_.sample(local_rank, SampleDepth::pages, view);

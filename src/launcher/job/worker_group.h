@@ -56,6 +56,10 @@ class WorkerGroup {
   virtual std::optional<ErrorRecord> error_of(int local_rank) = 0;
   // Returns the exception that a Python program has printed.
   virtual std::optional<PythonError> printed_error_of(int local_rank) = 0;
+  // Returns the exception because of which a Python program has left its group, if it has not ended since.
+  virtual std::optional<ErrorRecord> handled_error_of(int local_rank) = 0;
+  // Returns where the Python program of a worker was when it got a fatal signal, or an empty string if that is unknown.
+  virtual std::string crash_place_of(int local_rank) = 0;
   // Returns the UUID of the GPU that the worker uses or used, as its page shows it. Returns an empty text if it is
   // unknown.
   virtual std::string gpu_of(int /*local_rank*/) { return ""; }

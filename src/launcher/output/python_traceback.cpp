@@ -40,8 +40,8 @@ std::string without_colours(std::string_view text) {
   return plain;
 }
 
-// Turns `File "train.py", line 83, in train` into "train.py:83 in train". Returns an empty string if the line is no
-// frame.
+// Turns `File "train.py", line 83, in train` into "train.py:83 in train". faulthandler writes no comma before "in".
+// Returns an empty string if the line is no frame.
 std::string place_in(std::string_view line) {
   if (!line.starts_with(kFrame)) return "";
   line.remove_prefix(kFrame.size());
@@ -51,9 +51,9 @@ std::string place_in(std::string_view line) {
   const std::string file(line.substr(0, at));
   line.remove_prefix(at + kLine.size());
   const std::size_t number = std::min(line.find_first_not_of("0123456789"), line.size());
-  const std::size_t function = line.find(", in ");
+  const std::size_t function = line.find(" in ");
   return file + ":" + std::string(line.substr(0, number)) +
-         (function == std::string_view::npos ? "" : " " + std::string(line.substr(function + 2)));
+         (function == std::string_view::npos ? "" : std::string(line.substr(function)));
 }
 
 // Returns a place if the text is one in the form of rich ("train.py:83 in train") or of IPython ("train.py:83, in
@@ -195,6 +195,23 @@ std::optional<PythonError> last_cxx_error(std::string_view output) {
   if (rest.starts_with(kWhat)) error.message += ": " + std::string(next_line(rest).substr(kWhat.size()));
   error.chain.push_back({.message = error.message, .place = "", .text = error.text});
   return error;
+}
+
+std::string place_of_crash(std::string_view stacks) {
+  stacks.remove_prefix(std::min(stacks.rfind("Fatal Python error: "), stacks.size()));
+  std::string place;
+  bool is_current = false;
+  while (!stacks.empty()) {
+    const std::string_view line = next_line(stacks);
+    if (line.ends_with("(most recent call first):")) {
+      if (is_current && !place.empty()) break;
+      is_current = line.starts_with("Current thread ");
+      place.clear();
+    }
+    const std::string frame = place_in(line);
+    if (!frame.empty() && (place.empty() || (is_library_file(place) && !is_library_file(frame)))) place = frame;
+  }
+  return place;
 }
 
 }  // namespace ddp::launcher

@@ -34,6 +34,11 @@ bool is_library_file(std::string_view path);
 // such frame.
 std::optional<PythonError> last_python_error(std::string_view output);
 
+// Returns the place in what Python's faulthandler has written upon a fatal signal, or an empty string if there is none.
+// It is a place of the thread that got the signal, or of the main thread if that one runs no Python. Before the last
+// such text there may be those of child processes.
+std::string place_of_crash(std::string_view stacks);
+
 // Returns the exception with which the C++ library has ended the process (std::terminate), or std::nullopt if there is
 // none.
 std::optional<PythonError> last_cxx_error(std::string_view output);

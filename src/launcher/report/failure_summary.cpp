@@ -116,7 +116,7 @@ std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
   if (!outcome.left_early.empty()) {
     return "it lost another rank: " + ranks_text(outcome.left_early) + " had already exited with code 0";
   }
-  if (end.error->had_own_error) return "it lost another rank while it handled this error";
+  if (end.error->had_own_error) return "it lost another rank or left the group while it handled this error";
   if (!end.error->peer) return "it lost another rank, but no rank failed on its own";
   const int peer = *end.error->peer;
   const bool still_ran = std::ranges::count(outcome.ended_ranks, peer) > 0;
@@ -132,6 +132,21 @@ bool has_shown_traceback(const WorkerEnd& end, const LaunchPlan& plan, const Fai
                              [](const std::string& line) { return line.find(kTracebackBegin) != std::string::npos; });
 }
 
+// Returns the place in a Python program where the worker failed, or an empty string if it is unknown.
+const std::string& place_of(const WorkerEnd& end) {
+  return end.error && !end.error->place.empty() ? end.error->place : end.crash_place;
+}
+
+// Returns where the ranks were whose calls differ. The culprit's place is not listed, because `at` shows it.
+std::vector<std::string> places_of_blamed(const Verdict& verdict, const JobOutcome& outcome, int culprit) {
+  std::vector<std::string> lines;
+  for (const WorkerEnd& end : outcome.ends) {
+    if (end.rank == culprit || !verdict.blames(end.rank) || place_of(end).empty()) continue;
+    lines.push_back("  rank " + std::to_string(end.rank) + " was at " + base::printable(place_of(end)));
+  }
+  return lines;
+}
+
 // Quotes the worker's own error message. Text that the worker has also printed is not repeated.
 void quote_culprit(const WorkerEnd& end, bool has_shown, const FailureEvidence& evidence,
                    std::vector<std::string>& lines) {
@@ -140,7 +155,7 @@ void quote_culprit(const WorkerEnd& end, bool has_shown, const FailureEvidence& 
     lines.emplace_back("  its error:");
     base::append(lines, error);
   }
-  if (end.error && !end.error->place.empty()) lines.push_back("  at " + base::printable(end.error->place));
+  if (!place_of(end).empty()) lines.push_back("  at " + base::printable(place_of(end)));
   if (has_shown || evidence.last_lines.empty()) return;
   lines.emplace_back("  its last lines:");
   for (const std::string& line : evidence.last_lines) lines.push_back(kQuote + line);
@@ -156,6 +171,7 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   if (failed.verdict) {
     if (!is_secondary) lines.push_back("  " + hang_headline(*failed.verdict));
     base::append(lines, difference_lines(*failed.verdict));
+    base::append(lines, places_of_blamed(*failed.verdict, outcome, end.rank));
   }
   const std::string device = used_gpu(plan, end.local_rank, end.gpu_uuid);
   lines.push_back("  node " + (evidence.node.empty() ? plan.host_name : evidence.node) +
@@ -168,10 +184,14 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   }
   // The headline of a mismatch contains everything that the culprit's own error does.
   const bool is_explained = end.error && end.error->is_mismatch && failed.verdict && failed.verdict->is_described();
-  if (!is_explained) quote_culprit(end, has_shown_traceback(end, plan, evidence), evidence, lines);
+  if (!is_explained) {
+    quote_culprit(end, has_shown_traceback(end, plan, evidence), evidence, lines);
+  } else if (!place_of(end).empty()) {
+    lines.push_back("  at " + base::printable(place_of(end)));
+  }
   if (evidence.gpu_memory) {
     for (const std::string& line : gpu_memory_lines(*evidence.gpu_memory)) lines.push_back("  " + line);
-  } else if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty()) {
+  } else if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty() && !is_explained) {
     lines.push_back("  " + remedy);
   }
   if (evidence.shared_memory) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "launcher/log/log_line.h"
 #include "launcher/process/process_host.h"
 #include "launcher/watchdog/stacks/tool_run.h"
@@ -34,16 +35,31 @@ class TorchWatch {
   // Warns once if the PyTorch of a worker cannot be asked. look() calls this, too.
   void report_failure();
 
+  // Call this if look() is not called any more.
+  void end();
+
  private:
+  // A worker that crashes waits until the reader has its last calls. It does so only while the launcher holds its pipe.
+  struct CrashPipe {
+    base::UniqueFd pipe;
+    std::chrono::steady_clock::time_point unread_since{};  // zero if all has been read
+  };
+
   void start();
+  void make_pipes();
+  void remove_pipes();
+  bool is_reader_stuck(std::chrono::steady_clock::time_point now);
 
   net::EventLoop& loop_;
   ProcessHost& processes_;
   const int first_rank_;
   const LogWriter log_;
   std::map<int, std::string> files_;  // by local rank
+  std::map<int, CrashPipe> pipes_;    // by local rank
   std::chrono::steady_clock::time_point next_{};
   std::unique_ptr<ToolRun> reader_;
+  bool has_begun_ = false;
+  bool has_ended_ = false;
   bool has_failed_ = false;
   bool has_reported_ = false;
 };

@@ -104,6 +104,7 @@ class RankWatchdog : public Watchdog {
   void end() override {
     sample_timer_.reset();
     has_ended_ = true;
+    torch_.end();
     look_evidence_->end();
     evidence_->end();
   }

@@ -111,3 +111,31 @@ TEST_CASE("tracebacks of rich, of IPython and of a data loader's worker are read
     CHECK(error->place == one.place);
   }
 }
+
+TEST_CASE("the place of a crash is that of the thread with the signal, or of the main thread") {
+  using ddp::launcher::place_of_crash;
+  CHECK(place_of_crash("Fatal Python error: Segmentation fault\n\n"
+                       "Thread 0x00007f01 (most recent call first):\n"
+                       "  File \"/home/a/load.py\", line 3 in read\n\n"
+                       "Current thread 0x00007f02 (most recent call first):\n"
+                       "  File \"/usr/lib/python3.11/ctypes/__init__.py\", line 519 in string_at\n"
+                       "  File \"/home/a/train.py\", line 5 in step\n"
+                       "  File \"/home/a/train.py\", line 7 in <module>\n\n"
+                       "Thread 0x00007f03 (most recent call first):\n"
+                       "  File \"/home/a/other.py\", line 1 in f\n\n"
+                       "Extension modules: numpy._core (total: 1)\n") == "/home/a/train.py:5 in step");
+  // A thread of a C++ library got the signal. Python lists the main thread last.
+  CHECK(place_of_crash("Fatal Python error: Aborted\n\n"
+                       "Thread 0x00007f01 (most recent call first):\n  <no Python frame>\n\n"
+                       "Thread 0x00007f02 (most recent call first):\n"
+                       "  File \"/usr/lib/python3/dist-packages/torch/distributed/c10d.py\", line 3252 in all_reduce\n"
+                       "  File \"/home/a/train.py\", line 9 in <module>") == "/home/a/train.py:9 in <module>");
+  // Before it, a child process has crashed, whose text was not whole.
+  CHECK(place_of_crash("Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n"
+                       "  File \"/home/a/child.py\", line 1 in f\n"
+                       "Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n"
+                       "  File \"/home/a/train.py\", line 2 in g\n") == "/home/a/train.py:2 in g");
+  for (const char* const text :
+       {"", "Fatal Python error: ", "  File \"", "Fatal Python error: Aborted\n\nThread 0x1 ("})
+    CHECK(place_of_crash(text).empty());
+}

@@ -263,6 +263,29 @@ TEST_CASE("a secondary failure names the rank that it lost") {
   CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, which was still running"));
 }
 
+TEST_CASE("the places of a crash and of the ranks whose calls differ are told") {
+  Verdict verdict;
+  verdict.kind = VerdictKind::different_arguments;
+  verdict.group = "world";
+  verdict.sequence = 7;
+  verdict.culprits = {0, 1};
+  verdict.sides = {{0, {7, 1, 1, "all_reduce f32[8]", "", ""}}, {1, {7, 2, 1, "all_reduce f32[4]", "", ""}}};
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(1, ExitStatus::killed(SIGABRT)), verdict};
+  outcome.ends = {end_of(1, ExitStatus::killed(SIGABRT)), end_of(0, ExitStatus::exited(1)),
+                  end_of(2, ExitStatus::exited(1))};
+  outcome.ends[1].error = ErrorRecord{.message = "lost", .is_secondary = true, .place = "train.py:9 in step"};
+  outcome.ends[2].error = ErrorRecord{.message = "lost", .is_secondary = true, .place = "other.py:1 in f"};
+  culprit_of(outcome).crash_place = "train.py:7 in step";
+  const std::string text = summary(outcome);
+  CHECK_THAT(text, Catch::Contains("\n  rank 0 was at train.py:9 in step\n"));
+  CHECK_THAT(text, Catch::Contains("\n  at train.py:7 in step"));
+  CHECK_THAT(text, !Catch::Contains("other.py"));
+  // The library's own error is explained by the calls, and has no better place.
+  culprit_of(outcome).error = ErrorRecord{.message = "sizes differ", .is_mismatch = true};
+  CHECK_THAT(summary(outcome), Catch::Contains("\n  at train.py:7 in step") && !Catch::Contains("sizes differ"));
+}
+
 TEST_CASE("why SIGKILL followed is told as it was") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
