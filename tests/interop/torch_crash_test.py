@@ -34,6 +34,8 @@ BEGIN = """
         while reader() is None:
             time.sleep(0.05)
 
+"""
+INIT = """
     dist.init_process_group("gloo")
     dist.all_reduce(torch.ones(4))
     until_reader_runs()
@@ -43,7 +45,8 @@ END = """
     dist.all_reduce(torch.ones(4))
     time.sleep(60)
 """
-# For each program: what rank 1 does, and a pattern in the output. "LINE" is that of the comment "# crashes".
+# For each program: what rank 1 does, a pattern in the output, and what precedes the process group. "LINE" is that of the
+# comment "# crashes".
 PROGRAMS = {
     "segmentation_fault": ("if is_one: ctypes.string_at(0)  # crashes",
                            r"killed by SIGSEGV(.*\n)*.*  at \S+:LINE in <module>"),
@@ -74,6 +77,18 @@ PROGRAMS = {
         os.closerange(3, 4096)
         ctypes.string_at(0)
     """, r"killed by SIGSEGV"),
+    # A virtual machine handles this signal. faulthandler would pass on one that has not come from the kernel.
+    "handler_of_a_library": ("""
+    assert not faulthandler.is_enabled()
+    if is_one:
+        signal.raise_signal(signal.SIGSEGV)
+        assert caught == [signal.SIGSEGV]
+        raise ValueError("the program went on")  # crashes
+    """, r"the program went on(.*\n)*.*  at \S+:LINE in <module>", """
+    caught = []
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(caught.append)
+    ctypes.CDLL(None).signal(signal.SIGSEGV, handler)
+    """),
     "faulthandler_of_the_program": ("""
     faulthandler.enable()
     if is_one: ctypes.string_at(0)
@@ -83,8 +98,8 @@ PROGRAMS = {
 
 def run(python, name):
     """Returns what is wrong, and the whole output."""
-    does, pattern = PROGRAMS[name]
-    text = textwrap.dedent(BEGIN) + textwrap.dedent(does) + "\n" + textwrap.dedent(END)
+    does, pattern, *before = PROGRAMS[name]
+    text = "\n".join(map(textwrap.dedent, [BEGIN, *before, INIT, does, END]))
     line = next((number for number, one in enumerate(text.splitlines(), 1) if one.endswith("# crashes")), 0)
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "train.py"

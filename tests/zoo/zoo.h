@@ -46,7 +46,7 @@ void sleep_for(double seconds);
 [[noreturn]] void sleep_for_ever();
 // Returns when the process has used a processor for this long, whatever share of it the process gets.
 void use_processor(double seconds);
-// Uses a quarter of a processor, so that others can run beside it.
+// Uses a tenth of a processor, so that others can run beside it.
 void compute_for(double seconds);
 // Ends the process with 99 and a message on standard error if the program was disturbed.
 void require(bool condition, const std::string& what);

@@ -54,8 +54,8 @@ void use_processor(double seconds) {
 
 void compute_for(double seconds) {
   for (const double end = now() + seconds; now() < end;) {
-    use_processor(0.005);
-    sleep_for(0.015);
+    use_processor(0.002);
+    sleep_for(0.018);
   }
 }
 

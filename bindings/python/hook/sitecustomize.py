@@ -208,8 +208,8 @@ class _Observer:
             import fcntl
             import resource
 
-            if faulthandler.is_enabled():
-                return  # the program itself shows its stacks
+            if faulthandler.is_enabled() or _catches_crashes():
+                return  # the program shows its stacks itself, or needs these signals, as a virtual machine does
             # Without a reader, this fails.
             pipe = os.open(self.file + ".crash", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
@@ -442,6 +442,16 @@ def _place_of(store):
         store = below
     # Processes may know a host by different names.
     return f"{type(store).__name__} {getattr(store, 'port', '')} {getattr(store, 'path', '')}"
+
+
+def _catches_crashes():
+    """Returns whether the process has handlers of fatal signals. Python does not know of those of C libraries."""
+    import signal
+
+    fatal = [signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT]
+    with open("/proc/self/status") as file:
+        caught = int(next(line for line in file if line.startswith("SigCgt:")).split()[1], 16)
+    return any(caught >> (number - 1) & 1 for number in fatal)
 
 
 def _unlock(descriptor):
