@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "zoo"))
 from expected import launched  # noqa: E402
-from node_rig import BIN, Hosts, Job, SlowLink, all_well, run_tests, same_end, skip, until
+from node_rig import BIN, Hosts, Job, SlowLink, all_well, run_tests, same_end, sh, skip, until
 
 DELAY = 0.2  # in each direction
 
@@ -128,6 +128,23 @@ def a_link_that_passes_one_way_only_ends_both(hosts: Hosts) -> None:
         assert "node host2: lost: it has sent nothing for 3.0 s" in ends[1][2], ends
 
 
+def upon_one_way_loss_no_node_blames_its_own_ranks(hosts: Hosts) -> None:
+    """The ranks notice the loss at the same time as the launchers."""
+    job = Job(hosts, "--nproc-per-node=2", BIN / "train_charlm", "--batch=120", "--steps=1000000", "--checkpoint",
+              hosts.path("checkpoint"), nodes="3")
+    for number in (1, 2, 3):
+        job.start(number)
+    job.until_all_run(1, 2, 3)
+    time.sleep(1)
+    # A queue without a place drops each frame.
+    sh("ip", "netns", "exec", hosts.switch, "tc", "qdisc", "replace", "dev", "p3", "root", "pfifo", "limit", 0)
+    ends = job.ends()
+    for number in (1, 2):
+        errors = [line for line in ends[number][2].splitlines() if line.startswith("ddplaunch: error:")]
+        assert len(errors) == 1 and "node host3: lost: " in errors[0], ends
+    assert "the first node (" in ends[3][2], ends
+
+
 def ends_upon_cut(hosts: Hosts, link: SlowLink, way: str) -> dict:
     job = Job(hosts, "--nproc-per-node=1", "--node-timeout=3", "sleep", "1000").start(1).start(2).until_all_run()
     link.change(cut=way)
@@ -160,3 +177,5 @@ if __name__ == "__main__":
                         an_interruption_shorter_than_the_node_timeout_is_no_loss, an_end_is_heard_when_the_link_is_back,
                         a_link_that_passes_one_way_only_ends_both,
                         a_connection_that_the_kernel_gives_up_is_no_rank_that_ended])
+    with Hosts(3) as rig:
+        run_tests(rig, [upon_one_way_loss_no_node_blames_its_own_ranks])

@@ -97,8 +97,9 @@ class NodesWorld::Workers : public NoWorkers {
         .message = "lost a peer", .is_secondary = true, .peer = id_ % 2 == 0 ? std::optional(0) : std::nullopt};
   }
   void request_stop() override {}
-  std::optional<PythonError> printed_error_of(int) override { return std::nullopt; }
-  std::optional<ErrorRecord> handled_error_of(int) override { return std::nullopt; }
+  std::optional<ErrorRecord> error_at_end(int local_rank, const base::ExitStatus&) override {
+    return error_of(local_rank);
+  }
   std::string crash_place_of(int) override { return ""; }
   // Simulates a slow console. The launcher must notice a request to end that arrives meanwhile.
   Remains end(const std::function<bool()>& interrupted, bool) override {

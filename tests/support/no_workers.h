@@ -16,8 +16,7 @@ class NoWorkers : public WorkerGroup {
   void mark_peer_lost(int) override {}
   std::optional<ErrorRecord> error_of(int) override { return std::nullopt; }
   void request_stop() override {}
-  std::optional<PythonError> printed_error_of(int) override { return std::nullopt; }
-  std::optional<ErrorRecord> handled_error_of(int) override { return std::nullopt; }
+  std::optional<ErrorRecord> error_at_end(int, const base::ExitStatus&) override { return std::nullopt; }
   std::string crash_place_of(int) override { return ""; }
   std::optional<OomKill> new_oom_kill() override { return std::nullopt; }
   Remains end(const std::function<bool()>&, bool) override { return {}; }

@@ -116,7 +116,7 @@ void JobDriver::show(const Shown& shown) {
     return parts_.workers.show_of_node(shown.from, which, shown.text);
   }
   exchange_.shown(shown);
-  if (phase_ == Phase::ended && !watchdog_->awaits_records()) post(AttemptOver{});
+  if (phase_ == Phase::ended && !watchdog_->awaits_records()) end_when_known();
   // The difference is judged at once: the coordinator must know it before the end of the node's workers.
   if (phase_ != Phase::running && shown.what != wire::Subject::records) judge_late_difference();
 }
@@ -133,14 +133,12 @@ void JobDriver::log_of_nodes(const LogLine& line) {
 
 void JobDriver::begin_attempt(const Placement& place) {
   place_ = place;
-  has_reported_ = false;
-  has_shown_end_ = false;
-  ranks_differ_ = false;
+  has_reported_ = knows_cause_ = has_shown_end_ = ranks_differ_ = false;
   asked_to_end_at_.reset();
   store_warnings_ = 0;
   are_warnings_due_ = true;
   exchange_.begin(*nodes_, place);
-  if (auto failure = parts_.workers.begin(place, last_failure_)) return end_with(*failure);
+  if (auto failure = parts_.workers.begin(place, describe_failure(outcome_))) return end_with(*failure);
   parts_.observer.attempt_begins(place);
   const LaunchPlan& plan = parts_.plan;
   state_.emplace(JobOptions{plan.workers, place.first_rank, plan.grace, plan.exit_timeout.count() > 0,
@@ -225,11 +223,10 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   }
   // The workers are notified before any of them is asked to end.
   parts_.workers.mark_peer_lost(rank);
-  event.error = parts_.workers.error_of(local_rank);
-  if (!event.error) event.error = error_record_of(parts_.workers.printed_error_of(local_rank), exit.status);
-  if (!event.error && exit.status.was_killed()) event.error = parts_.workers.handled_error_of(local_rank);
+  event.error = parts_.workers.error_at_end(local_rank, exit.status);
   if (event.error && asked_to_end_at_) event.error->is_after_signal = event.error->written_at >= asked_to_end_at_;
-  if (event.error || !exit.status.was_killed()) event.another_failed_before = another_failed_before(event.error);
+  if (event.error || !exit.status.was_killed())
+    event.another_failed_before = another_failed_before(parts_.workers, state_->alive_local_ranks(), event.error);
   if (event.error) {
     if (event.error->is_secondary) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);
     if (event.error->is_timeout) event.verdict = watchdog_->stall_of(rank);
@@ -248,25 +245,14 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   post(Event(event));
 }
 
-// Python may end slowly after an exception. The ranks that lost the failing one may be faster.
-bool JobDriver::another_failed_before(const std::optional<ErrorRecord>& record) const {
-  for (const int local_rank : state_->alive_local_ranks()) {
-    const auto other = parts_.workers.error_of(local_rank);
-    if (!other || other->is_secondary) continue;
-    if (!record || record->is_secondary || other->written_at < record->written_at) return true;
-  }
-  return false;
-}
-
 void JobDriver::handle(const EndWorkers& turn) {
   // The attempt is over before a worker could be started.
   if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended(wire::Progress::unknown, false);
+  if (phase_ == Phase::draining || phase_ == Phase::ended) return learn(turn.cause);
   if (phase_ != Phase::running) return;
   if (turn.cause.is_urgent) return step(EndedElsewhere{turn.cause});
-  const bool is_ours = has_reported_ && turn.cause.node == own_name();
-  const bool is_late = turn.cause.exit_timed_out && place_.node_count == 1;
-  if (is_ours) return step(Settled{});
-  if (is_late) return step(ExitTimedOut{});
+  if (has_reported_ && turn.cause.node == own_name()) return step(Settled{});
+  if (turn.cause.exit_timed_out && place_.node_count == 1) return step(ExitTimedOut{});
   // The node of a rank that gave up knows only about its own ranks.
   const auto verdict =
       turn.cause.gave_up && nodes_->is_coordinator() ? watchdog_->stall_of(wire::kNoPeer) : std::nullopt;
@@ -302,14 +288,33 @@ void JobDriver::handle(const OutputShown&) {
   const bool is_done = outcome_.status.success() && place_.node_count == 1;
   if (request_ && !is_done) nodes_->failed(cause_of(*request_));
   if (!outcome_.unkillable.empty()) nodes_->failed(remains_of(outcome_));
-  last_failure_ = describe_failure(outcome_);
   last_ = outcome_;
   what_follows_.clear();
   phase_ = Phase::ended;
   nodes_->workers_ended(progress_, outcome_.was_asked_to_save);
-  // The last records of other nodes usually arrive with the end of their workers.
-  if (!watchdog_->awaits_records()) return post(AttemptOver{});
-  alarm_ = parts_.timers.at(parts_.timers.now() + limits::kRecordsLastWait, [this] { post(AttemptOver{}); });
+  end_when_known();
+}
+
+void JobDriver::learn(const wire::Cause& cause) {
+  if (std::exchange(knows_cause_, true)) return;
+  if (adopt_cause(outcome_, cause, own_name())) parts_.observer.event(EndedElsewhere{cause});
+  if (phase_ != Phase::ended) return;
+  if (last_) last_ = outcome_;
+  end_when_known();
+}
+
+// Workers that lost another rank do not know the cause. The coordinator knows it, at the latest after its own wait. The
+// last records of other nodes usually arrive with the end of their workers.
+void JobDriver::end_when_known() {
+  const bool doubts = parts_.plan.nodes.several() && outcome_.knowledge != wire::Knowledge::certain && !knows_cause_;
+  if (!doubts && !watchdog_->awaits_records()) return post(AttemptOver{});
+  const auto wait = doubts ? limits::kNamedPeerWait + limits::kSecondaryWait : limits::kRecordsLastWait;
+  alarm_ = parts_.timers.at(parts_.timers.now() + wait, [this] { post(AttemptOver{}); });
+}
+
+void JobDriver::handle(const LeaveJob& turn) {
+  leave_ = turn.cause;
+  if (phase_ == Phase::draining || phase_ == Phase::ended) learn(turn.cause);
 }
 
 void JobDriver::handle(const AttemptFollows& turn) {
@@ -372,6 +377,7 @@ void JobDriver::is_asked_while_waiting(const Event& event) {
 void JobDriver::leave_at_once(const wire::Cause& cause) {
   if (!leave_) leave_ = cause;
   in_haste_ = true;
+  if (phase_ == Phase::ended) post(AttemptOver{});
 }
 
 void JobDriver::finish() {

@@ -108,7 +108,7 @@ class JobDriver {
   void handle(const StartAttempt& turn) { start_ = turn.place; }
   void handle(const EndWorkers& turn);
   void handle(const AttemptFollows& turn);
-  void handle(const LeaveJob& turn) { leave_ = turn.cause; }
+  void handle(const LeaveJob& turn);
   void handle(const FirstNode&);
   void handle(const OutputShown&);
   void handle(const AttemptOver&);
@@ -138,9 +138,10 @@ class JobDriver {
   void carry_out(const Finish&) {}
   void show_calls_once_ending();
   void worker_has_ended(int local_rank, const WorkerExit& exit);
-  bool another_failed_before(const std::optional<ErrorRecord>& record) const;
   void end_attempt();
   void judge_late_difference();
+  void learn(const wire::Cause& cause);
+  void end_when_known();
 
   // --- These functions act between attempts, and at the end.
   std::optional<SignalArrived> request_in(const Event& event) const {
@@ -164,7 +165,6 @@ class JobDriver {
   std::unique_ptr<Nodes> nodes_;  // null if they are left, or could not be opened again
   std::optional<Placement> start_;
   Placement place_;  // placement in the current or the last attempt
-  std::string last_failure_;
 
   // These members belong to the current or the last attempt.
   std::optional<JobState> state_;
@@ -172,6 +172,7 @@ class JobDriver {
   std::optional<TimedFaults> faults_;
   std::unique_ptr<net::Watch> alarm_;
   bool has_reported_ = false;   // a cause was reported to the coordinator
+  bool knows_cause_ = false;    // the coordinator has reported one after the workers' end
   bool has_shown_end_ = false;  // the ranks' calls were shown when the ranks were asked to end
   bool ranks_differ_ = false;   // a rank of this attempt has found that ranks called different operations
   std::optional<std::chrono::system_clock::time_point> asked_to_end_at_;

@@ -22,7 +22,7 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
     runs_ = takes_part_ = true;
     add(StartWorkers{*begins});
   } else if (const auto* ends = std::get_if<wire::CoordinatorEnds>(&message)) {
-    if (runs_ && ends->attempt == attempt_) add(EndWorkers{ends->cause});
+    if (takes_part_ && ends->attempt == attempt_) add(EndWorkers{ends->cause});
   } else if (const auto* asks = std::get_if<wire::CoordinatorAsks>(&message)) {
     if (runs_ && asks->attempt == attempt_) add(ShowCoordinator{asks->what, asks->sent_at});
   } else if (const auto* done = std::get_if<wire::CoordinatorIsDone>(&message)) {

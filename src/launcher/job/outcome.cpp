@@ -101,6 +101,16 @@ wire::Cause remains_of(const JobOutcome& outcome) {
   return {.text = ranks_text(ranks) + " cannot be killed", .exit_code = outcome.status.shell_code()};
 }
 
+bool adopt_cause(JobOutcome& outcome, const wire::Cause& cause, const std::string& own_name) {
+  const WorkerEnd* culprit = outcome.culprit();
+  if (culprit == nullptr || cause.node == own_name || cause.knowledge <= outcome.knowledge) return false;
+  outcome.also_failed.insert(outcome.also_failed.begin(), *culprit);
+  outcome.status = base::ExitStatus::exited(cause.exit_code);
+  outcome.knowledge = cause.knowledge;
+  outcome.cause = EndedElsewhere{cause};
+  return true;
+}
+
 Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   Conclusion end;
   const bool is_between = !facts.last;

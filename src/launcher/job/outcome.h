@@ -109,6 +109,11 @@ struct LastFacts {
   std::string own_name;            // name of this node in causes
 };
 
+// Other ranks may know more than the workers of this node, which have ended because they lost another rank. If the
+// cause shows that, it becomes that of the outcome, and their failures follow from it. Returns whether it does. This
+// function is pure.
+bool adopt_cause(JobOutcome& outcome, const wire::Cause& cause, const std::string& own_name);
+
 struct Conclusion {
   JobOutcome outcome;
   std::string line;                         // line for the user, if not reported yet; empty if there is none

@@ -67,11 +67,13 @@ class LocalWorkers : public WorkerGroup {
   std::optional<ErrorRecord> error_of(int local_rank) override {
     return read_error_record(directory_.file(local_rank, "error.json"));
   }
-  std::optional<PythonError> printed_error_of(int local_rank) override { return output_.printed_error(local_rank); }
-  std::optional<ErrorRecord> handled_error_of(int local_rank) override {
-    auto record = read_error_record(directory_.torch_file(local_rank) + ".handled");
-    if (record) record->had_own_error = !std::exchange(record->is_secondary, true);
-    return record;
+  std::optional<ErrorRecord> error_at_end(int local_rank, const base::ExitStatus& status) override {
+    if (auto written = error_of(local_rank)) return written;
+    if (auto printed = error_record_of(output_.printed_error(local_rank), status)) return printed;
+    if (!status.was_killed()) return std::nullopt;
+    auto handled = read_error_record(directory_.torch_file(local_rank) + ".handled");
+    if (handled) handled->had_own_error = !std::exchange(handled->is_secondary, true);
+    return handled;
   }
   std::string crash_place_of(int local_rank) override {
     return place_of_crash(base::read_file(directory_.torch_file(local_rank) + ".stacks"));
@@ -173,6 +175,14 @@ class LocalWorkers : public WorkerGroup {
 };
 
 }  // namespace
+
+bool another_failed_before(WorkerGroup& workers, std::span<const int> alive, const std::optional<ErrorRecord>& record) {
+  return std::ranges::any_of(alive, [&](int local_rank) {
+    const auto other = workers.error_of(local_rank);
+    if (!other || other->is_secondary) return false;
+    return !record || record->is_secondary || other->written_at < record->written_at;
+  });
+}
 
 std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory,
                                                OutputPump& output, std::function<void()> poll, LogWriter log) {

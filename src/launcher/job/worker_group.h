@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,10 +55,9 @@ class WorkerGroup {
   virtual void request_stop() = 0;
   // Returns what a worker has written about its failure.
   virtual std::optional<ErrorRecord> error_of(int local_rank) = 0;
-  // Returns the exception that a Python program has printed.
-  virtual std::optional<PythonError> printed_error_of(int local_rank) = 0;
-  // Returns the exception because of which a Python program has left its group, if it has not ended since.
-  virtual std::optional<ErrorRecord> handled_error_of(int local_rank) = 0;
+  // The same for a worker that has ended, which may have printed its exception instead, or may have been terminated
+  // while it handled one.
+  virtual std::optional<ErrorRecord> error_at_end(int local_rank, const base::ExitStatus& status) = 0;
   // Returns where the Python program of a worker was when it got a fatal signal, or an empty string if that is unknown.
   virtual std::string crash_place_of(int local_rank) = 0;
   // Returns the UUID of the GPU that the worker uses or used, as its page shows it. Returns an empty text if it is
@@ -82,6 +82,10 @@ class WorkerGroup {
   // Shows the output that still waits; no more may follow. Blocks for a bounded time.
   virtual void finish_output() = 0;
 };
+
+// Returns whether one of these workers, which have not ended, wrote a record before this one. Python may end slowly
+// after an exception, and the ranks that lost the failing one may be faster.
+bool another_failed_before(WorkerGroup& workers, std::span<const int> alive, const std::optional<ErrorRecord>& record);
 
 // All arguments must outlive the group.
 std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory,

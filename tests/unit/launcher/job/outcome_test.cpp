@@ -144,3 +144,31 @@ TEST_CASE("who leaves in haste says why") {
   CHECK(end.outcome.cause_as<GuardianLost>() != nullptr);
   CHECK(end.was_ended_between_attempts);
 }
+
+TEST_CASE("a cause that arrives after the workers' end replaces one that only shows a lost rank") {
+  const auto ended = [](wire::Knowledge knowledge) {
+    JobOutcome outcome = failed(1);
+    outcome.knowledge = knowledge;
+    return outcome;
+  };
+  JobOutcome outcome = ended(wire::Knowledge::secondary);
+  CHECK(adopt_cause(outcome, kFailure, "a"));
+  CHECK(describe_failure(outcome) == "node b: rank 5: exit code 3");
+  REQUIRE(outcome.also_failed.size() == 1);
+  CHECK(outcome.also_failed[0].status == ExitStatus::exited(1));
+  CHECK_FALSE(adopt_cause(outcome, kFailure, "a"));  // it has been adopted
+  // The job has ended as this node says, so nothing remains to be reported.
+  const Conclusion end = conclude({.last = outcome, .has_run = true, .own_name = "a"}, kFailure);
+  CHECK(end.line.empty());
+  CHECK_FALSE(end.is_from_another_node);
+
+  outcome = ended(wire::Knowledge::certain);
+  CHECK_FALSE(adopt_cause(outcome, kFailure, "a"));
+  outcome = ended(wire::Knowledge::secondary);
+  CHECK_FALSE(adopt_cause(outcome, kFailure, "b"));  // this node's own
+  wire::Cause guess = kFailure;
+  guess.knowledge = wire::Knowledge::secondary;
+  CHECK_FALSE(adopt_cause(outcome, guess, "a"));
+  outcome = JobOutcome();
+  CHECK_FALSE(adopt_cause(outcome, kFailure, "a"));
+}
