@@ -143,11 +143,12 @@ class _Observer:
     def made(self, group):
         if self.pid is None:
             self.begin()
-        if self.pid == os.getpid() and self.server is not None:
+        if self.pid != os.getpid():
+            return
+        if self.has_left:
+            self.returns()
+        if self.server is not None:
             self.write(group)
-            if self.has_left:
-                self.has_left = False
-                os.unlink(self.file + ".handled")
 
     def begin(self):
         self.pid = os.getpid()
@@ -391,8 +392,15 @@ class _Observer:
         self.record(kind, error, trace, self.file + ".handled")
         self.has_left = True
 
+    def returns(self):
+        self.has_left = False
+        try:
+            os.unlink(self.file + ".handled")
+        except OSError:  # the files are gone
+            pass
+
     def record(self, kind, error, trace, path=None):
-        """Writes the error file as PyTorch's own `record` does. If `record` wrote the file before, that file stays."""
+        """Writes the exception as PyTorch's own `record` does, by default to its file. A file that exists stays."""
         import json
         import time
         import traceback

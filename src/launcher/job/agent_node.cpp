@@ -121,6 +121,7 @@ void AgentNode::begin() {
   auto found = looking_->result();
   if (found && found->is_own) return callbacks_.is_first();
   if (found && found->visit) {
+    found->visit->outlast(plan_.nodes.node_timeout);
     link_ =
         std::make_unique<ControlLink>(loop_, std::move(*found->visit),
                                       ControlLink::Callbacks{[this](const wire::ControlMessage& message) {

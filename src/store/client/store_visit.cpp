@@ -45,6 +45,15 @@ Result<Integer, SocketFailure> receive(int fd, Deadline until) {
   return value;
 }
 
+constexpr std::chrono::milliseconds kUnanswered =
+    limits::kStoreAliveIdle + limits::kStoreAliveTries * limits::kStoreAlivePause;
+
+// The kernel sends probes only when no sent data awaits an acknowledgement.
+void limit_unanswered_time(int fd, std::chrono::milliseconds time) {
+  const auto patience = static_cast<unsigned>(time.count());
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+}
+
 // Detects a peer whose node has failed: it would never send anything again.
 void keep_alive(int fd) {
   const int on = 1;
@@ -55,10 +64,7 @@ void keep_alive(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof pause);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
-  // The kernel sends probes only when no sent data awaits an acknowledgement.
-  const auto patience = static_cast<unsigned>(
-      std::chrono::milliseconds(limits::kStoreAliveIdle + limits::kStoreAliveTries * limits::kStoreAlivePause).count());
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  limit_unanswered_time(fd, kUnanswered);
   net::limit_retransmission_pause(fd);
 }
 
@@ -196,6 +202,10 @@ VisitFailure StoreVisit::lost(const SocketFailure& failure) const {
                                "--auth-token-file"};
   }
   return {Kind::lost, "the connection to the store at " + where_ + " is lost: " + failure.message};
+}
+
+void StoreVisit::outlast(std::chrono::milliseconds silence) {
+  limit_unanswered_time(fd(), silence + kUnanswered);
 }
 
 std::string StoreVisit::why_lost() const {

@@ -48,6 +48,9 @@ class StoreVisit {
 
   // The descriptor is readable when the server has closed the connection, or its node has not answered for some time.
   int fd() const { return fd_.get(); }
+  // Keeps the connection through a silence of this length. The caller notices a longer one.
+  void outlast(std::chrono::milliseconds silence);
+
   // Returns why fd() is readable, if that is known.
   std::string why_lost() const;
 

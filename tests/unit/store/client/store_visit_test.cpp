@@ -1,6 +1,8 @@
 #include "store/client/store_visit.h"
 
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -174,4 +176,19 @@ TEST_CASE("a visitor notices that the store has gone") {
   CHECK(::poll(&entry, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) == 1);
   CHECK(anna.why_lost() == "it has closed the connection");
   CHECK(anna.report(soon()).error().message.find("127.0.0.1:" + std::to_string(store.port())) != std::string::npos);
+}
+
+TEST_CASE("a connection is kept through the silence that its user allows") {
+  RunningStore store;
+  StoreVisit visitor = ::visitor(store.port());
+  const auto longest = [&] {
+    unsigned time = 0;
+    socklen_t size = sizeof time;
+    REQUIRE(::getsockopt(visitor.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &time, &size) == 0);
+    return std::chrono::milliseconds(time);
+  };
+  const auto usual = longest();
+  CHECK(usual.count() > 0);
+  visitor.outlast(std::chrono::minutes(3));
+  CHECK(longest() == usual + std::chrono::minutes(3));
 }
