@@ -1,6 +1,6 @@
 if(DDP_SANITIZE)
   add_compile_options(-fsanitize=${DDP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  # To check the type of an object, the library opens a pipe. It reports an error if no descriptor is left, as in one test.
+  # To check the type of an object, the library opens a pipe. One test leaves it no descriptor for that.
   if(DDP_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize=vptr)
   endif()
