@@ -78,18 +78,20 @@ def a_sample_of_the_collectives_is_recorded_by_default(hosts: Hosts) -> None:
 
 def arrows_lead_from_the_rank_for_which_the_others_waited(hosts: Hosts) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        faults = [f"--inject=rank=2,at=all_reduce:{number},kind=delay=200ms" for number in (30, 40, 50)]
+        faults = [f"--inject=rank=2,at=all_reduce:{number},kind=delay=400ms" for number in (30, 40, 50)]
         done = train(folder, "--record=all", f"--trace={folder}/trace.json", *faults)
         assert done.returncode == 0, done
         trace = Trace(f"{folder}/trace.json")
     ends = {event["id"]: event for event in trace.of("f")}
-    by_late_rank = collections.Counter()
+    late_ranks = collections.defaultdict(list)  # by the number of the collective
     for begin in trace.of("s"):
         waited = next(event for event in trace.of("X", pid=ends[begin["id"]]["pid"], tid=ends[begin["id"]]["tid"])
                       if event["ts"] <= ends[begin["id"]]["ts"] <= event["ts"] + event["dur"])
-        if begin["ts"] - waited["ts"] > 150_000:
-            by_late_rank[begin["pid"]] += 1
-    assert by_late_rank[2] >= 6 and set(by_late_rank) == {2}, by_late_rank
+        if begin["ts"] - waited["ts"] > 300_000:
+            late_ranks[waited["args"]["number"]].append(begin["pid"])
+    # On a busy computer, other ranks may be as late elsewhere. The last rank is the only one for which others wait.
+    assert all(len(set(ranks)) == 1 for ranks in late_ranks.values()), late_ranks
+    assert list(late_ranks.values()).count([2, 2, 2]) >= 3, late_ranks
 
 
 def a_failure_and_what_ranks_have_not_finished_are_shown(hosts: Hosts) -> None:
