@@ -18,20 +18,23 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 CXX = os.environ.get("CXX", "c++")
 SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/hang_detector.cpp",
            "src/launcher/watchdog/verdict.cpp", "src/launcher/process/activity_meter.cpp",
-           "src/launcher/process/worker_page.cpp", "src/launcher/watchdog/root_causes.cpp"]
+           "src/launcher/process/worker_page.cpp", "src/launcher/watchdog/root_causes.cpp",
+           "src/launcher/watchdog/rank_clock.cpp"]
+# The decision consists of these files, too.
+PARTS = [f"src/launcher/watchdog/{name}.cpp"
+         for name in ("blame_clock", "group_members", "hang_detector_silent", "verdict_text")]
 # zoo_replay consists of these files and the ones above.
-REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/shown_ranks.cpp",
-          "src/launcher/watchdog/verdict_text.cpp"]
+REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/shown_ranks.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/hang_detector", "watchdog/hang_detector_beats",
          "watchdog/hang_detector_groups", "watchdog/hang_detector_silent",
          "watchdog/hang_detector_gpu", "watchdog/verdict", "watchdog/root_causes",
          "process/activity_meter", "process/worker_page"]
-POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
+POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS, CLOCK = SOURCES
 
 # Maps the name of a mutation to the file, a text that occurs in it once, and the replacement.
 MUTATIONS = {
     "a partial verdict ends the job": (POLICY, "|| facts.is_partial ||", "||"),
-    "a transfer counts from its call": (DETECTOR, "std::min(clock.age, clock.waited)", "clock.age"),
+    "a transfer counts from its call": (DETECTOR, "std::min(clock.age(), clock.waited())", "clock.age()"),
     "a collective counts from its call": (DETECTOR, "std::min(group->second.age, waited);", "group->second.age;"),
     "a rank is given up where nobody waits": (POLICY, "if (facts.kind == VerdictKind::behind || facts.is_partial", "if (facts.is_partial"),
     "age counts instead of signs of life": (POLICY, "Limit{plan.still, *facts.still_for,", "Limit{plan.still, facts.age,"),
@@ -40,7 +43,7 @@ MUTATIONS = {
     "a circle needs no proof": (POLICY, " || !facts.is_proven)", ")"),
     "work extends the user's limit": (POLICY, "Limit users{*plan.timeout, facts.progress_age,",
                                       "Limit users{*plan.timeout, facts.still_for.value_or(facts.age),"),
-    "learnt limits end jobs by default": (POLICY, "plan.limit == HangLimit::learnt && facts.is_warm) return", "facts.is_warm) return"),
+    "learnt limits end jobs by default": (POLICY, "plan.limit == HangLimit::learnt && facts.is_warm &&", "facts.is_warm &&"),
     "the first word is late": (POLICY, "constexpr int kPauses = 4;", "constexpr int kPauses = 40;"),
     "every report is a warning": (POLICY, "judgement.is_warning = ", "judgement.is_warning = true || "),
     "a node that sees a part judges first": (POLICY, "limit->time += limits::kHangFirstWord;", ""),
@@ -55,12 +58,13 @@ MUTATIONS = {
     "output is no sign of life": (METER, "if (done.has_printed)", "if (false)"),
     "watchdog threads are signs of life": (METER, "cpu_share >= thresholds_.cpu_share", "cpu_share > 0"),
     "one sign does not make a rank alive": (METER, "activity.still_for + known : Nanoseconds(0);", "activity.still_for + known : activity.still_for;"),
-    "time in which nobody looked counts": (METER, "now - std::exchange(seen_, now) > thresholds_.longest_gap", "false"),
+    "time in which nobody looked counts": (METER, "if (elapsed > thresholds_.longest_gap)", "if (false)"),
     "spinning counts as data": (METER, "activity.unmoved_for = has_moved ?", "activity.unmoved_for = activity.last_sign != Sign::none ?"),
     "data in shared memory does not count": (METER, "done.handed_on > 0", "false"),
     "who waits for others to come is reported late": (POLICY, "facts.kind == VerdictKind::silent && facts.still_for", "false"),
-    "where all wait their work counts": (DETECTOR, "waits_for_data ? clock->second.unmoved : clock->second.still", "clock->second.still"),
-    "heartbeats are no sign of life": (DETECTOR, "*this = {.seen = page, .waited = waited, .between = between};", "seen = page, age = Nanoseconds(0);"),
+    "where all wait their work counts": (DETECTOR, "if (waits_for_data) still = std::min(still, clock->second.unmoved());",
+                                         "if (waits_for_data) still = std::min(still, clock->second.still());"),
+    "heartbeats are no sign of life": (CLOCK, "age_ = still_ = unmoved_ = Nanoseconds(0);", "age_ = Nanoseconds(0);"),
     "the ranks that wait are looked at": (DETECTOR, "std::vector<int> concerned = verdict.culprits;", "std::vector<int> concerned = verdict.waiting;"),
     "time runs while a rank is stopped": (DETECTOR, "follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));", "follow(ranks, elapsed);"),
     "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
@@ -74,7 +78,7 @@ MUTATIONS = {
     "a receive that nobody waits for is a stall": (VERDICT, "|| !transfer.is_waited_for) {", ") {"),
     "the first of a chain is blamed": (ROOTS, "is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();",
                                          "is_root[i] = true; root.culprits = verdicts[i].culprits;"),
-    "a stopped rank is one that has not called": (VERDICT, "rank.process && rank.process->is_stopped(); })},", "false; })},"),
+    "a stopped rank is one that has not called": (VERDICT, "return rank.process && rank.process->is_stopped();", "return false;"),
     "groups of one name are one group": (VIEW, "return identity != 0 ?", "return false ?"),
 }
 
@@ -104,16 +108,16 @@ class Tests:
     def __init__(self, folder: pathlib.Path, pool: concurrent.futures.Executor) -> None:
         self.folder = folder
         compiled = {source: folder / f"{source.replace('/', '_')}.o"
-                    for source in SOURCES + REPLAY + [f"tests/unit/launcher/{test}_test.cpp" for test in TESTS]}
+                    for source in SOURCES + PARTS + REPLAY + [f"tests/unit/launcher/{test}_test.cpp" for test in TESTS]}
         list(pool.map(lambda pair: compile_to(ROOT / pair[0], pair[1]), compiled.items()))
         self.decision = {source: compiled.pop(source) for source in SOURCES}
-        self.text = compiled["src/launcher/watchdog/verdict_text.cpp"]
+        self.parts = [compiled.pop(source) for source in PARTS]
         self.replay = [compiled.pop(source) for source in REPLAY]
         self.units = list(compiled.values())
 
     def which_fail(self, place: pathlib.Path, decision: list[pathlib.Path]) -> list[str]:
-        link([*decision, *self.replay], place / "zoo_replay")
-        link([*decision, *self.units, self.text], place / "units", *catch())
+        link([*decision, *self.parts, *self.replay], place / "zoo_replay")
+        link([*decision, *self.parts, *self.units], place / "units", *catch())
         runs = {"traces": [sys.executable, ROOT / "tests/zoo/replay_test.py", place], "units": [place / "units"]}
         return [name for name, words in runs.items() if subprocess.run(words, capture_output=True, timeout=600).returncode != 0]
 

@@ -4,10 +4,9 @@ ddplaunch puts the directory of this file into PYTHONPATH of its workers, so tha
 a program creates its first process group, this file starts PyTorch's own server for its flight recorders, on a Unix
 socket of the job. It writes the groups into a file beside the socket, and at the end of the program the last answers
 of that server. If such a program does not catch an exception, this file writes it to the error file as soon as it is
-raised, because the process may end much later. An exception because of which it destroys a process group is written,
-too. If it crashes, ddplaunch gets its stacks. Nothing else is done: a
-Python that creates no process group runs the program as it would without this file. DDP_TORCH=0 in the environment of
-ddplaunch disables it.
+raised, because the process may end much later. The same holds for an exception because of which it destroys a group.
+If it crashes, ddplaunch gets its stacks. Nothing else is done: a Python that creates no process group runs the program
+as it would without this file. DDP_TORCH=0 in the environment of ddplaunch disables it.
 
 It works with all versions of Python 3 and needs only the standard library. No error of it reaches the program. An error
 of it is written to a file, and ddplaunch prints it. At the end of the process it waits for at most _LONGEST_QUESTIONS
@@ -218,8 +217,9 @@ class _Observer:
                 fcntl.fcntl(pipe, _SET_PIPE_SIZE, 1)
                 fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_WRONLY | os.O_DIRECT)
                 # If a program closes all descriptors, it is unlikely to get this number again.
-                number = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) - 24
-                kept = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, max(number, 3))
+                limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+                number = 1000 if limit == resource.RLIM_INFINITY else max(min(limit, 1024) - 24, 3)
+                kept = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, number)
             finally:
                 os.close(pipe)
             faulthandler.enable(kept)
