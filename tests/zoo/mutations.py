@@ -4,7 +4,7 @@ runs the tests of the decision, in virtual time: replay_test.py, with the traces
 tests. Prints which of them found the fault. Fails if none did, or if the traces found fewer than 20.
 
 With a word, only mutations whose names have it are tested. Needs a build with tests. Each mutation is compiled alone
-and linked to the rest, which takes some seconds.
+and linked to the rest, which takes about a minute of processor time.
 """
 import concurrent.futures
 import os
@@ -138,9 +138,12 @@ with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecuto
     failed = tests.which_fail(tests.folder, list(tests.decision.values()))
     assert not failed, f"{failed} fail although nothing is broken"
     wanted = [name for name in MUTATIONS if all(word in name for word in sys.argv[2:])]
-    results = dict(zip(wanted, pool.map(tests.which_find, wanted)))
-for name, found in results.items():
-    print(f"{' and '.join(found) or 'NOT FOUND':17}  {name}")
+    running = {pool.submit(tests.which_find, name): name for name in wanted}
+    results = {}
+    for done in concurrent.futures.as_completed(running):
+        name, found = running[done], done.result()
+        results[name] = found
+        print(f"{' and '.join(found) or 'NOT FOUND':17}  {name}", flush=True)
 by_traces = sum("traces" in found for found in results.values())
 missed = sum(not found for found in results.values())
 print(f"{len(results) - missed} of {len(results)} mutations found, {by_traces} by the traces")
