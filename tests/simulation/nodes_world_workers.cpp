@@ -100,7 +100,7 @@ class NodesWorld::Workers : public NoWorkers {
   std::optional<ErrorRecord> error_at_end(int local_rank, const base::ExitStatus&) override {
     return error_of(local_rank);
   }
-  std::string crash_place_of(int) override { return ""; }
+  std::string crash_place_of(int, const base::ExitStatus&) override { return ""; }
   // Simulates a slow console. The launcher must notice a request to end that arrives meanwhile.
   Remains end(const std::function<bool()>& interrupted, bool) override {
     world_.workers_have_ended(id_);

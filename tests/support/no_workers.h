@@ -17,7 +17,7 @@ class NoWorkers : public WorkerGroup {
   std::optional<ErrorRecord> error_of(int) override { return std::nullopt; }
   void request_stop() override {}
   std::optional<ErrorRecord> error_at_end(int, const base::ExitStatus&) override { return std::nullopt; }
-  std::string crash_place_of(int) override { return ""; }
+  std::string crash_place_of(int, const base::ExitStatus&) override { return ""; }
   std::optional<OomKill> new_oom_kill() override { return std::nullopt; }
   Remains end(const std::function<bool()>&, bool) override { return {}; }
   std::vector<store::RankedSocket> sockets() const override { return {}; }

@@ -58,7 +58,7 @@ MUTATIONS = {
     "output is no sign of life": (METER, "if (done.has_printed)", "if (false)"),
     "watchdog threads are signs of life": (METER, "cpu_share >= thresholds_.cpu_share", "cpu_share > 0"),
     "one sign does not make a rank alive": (METER, "activity.still_for + known : Nanoseconds(0);", "activity.still_for + known : activity.still_for;"),
-    "time in which nobody looked counts": (METER, "if (elapsed > thresholds_.longest_gap)", "if (false)"),
+    "time without samples counts": (METER, "if (elapsed > thresholds_.longest_gap)", "if (false)"),
     "spinning counts as data": (METER, "activity.unmoved_for = has_moved ?", "activity.unmoved_for = activity.last_sign != Sign::none ?"),
     "data in shared memory does not count": (METER, "done.handed_on > 0", "false"),
     "who waits for others to come is reported late": (POLICY, "facts.kind == VerdictKind::silent && facts.still_for", "false"),

@@ -237,7 +237,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
     watchdog_->show_calls();
     if (auto difference = watchdog_->fatal_difference()) event.verdict = std::move(difference);
   }
-  if (exit.status.was_killed()) event.crash_place = parts_.workers.crash_place_of(local_rank);
+  event.crash_place = parts_.workers.crash_place_of(local_rank, exit.status);
   if (exit.status.was_killed_by(SIGKILL)) {
     event.oom = parts_.workers.new_oom_kill();
     event.is_injected = has_injected_kill(parts_.plan, place_.attempt, rank);

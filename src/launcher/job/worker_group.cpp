@@ -9,6 +9,7 @@
 #include "base/exit_code.h"
 #include "base/file.h"
 #include "base/printable.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "launcher/limits.h"
 #include "launcher/output/gathered_lines.h"
@@ -75,7 +76,8 @@ class LocalWorkers : public WorkerGroup {
     if (handled) handled->had_own_error = !std::exchange(handled->is_secondary, true);
     return handled;
   }
-  std::string crash_place_of(int local_rank) override {
+  std::string crash_place_of(int local_rank, const base::ExitStatus& status) override {
+    if (!base::contains(base::kFaults, status.signal())) return "";
     return place_of_crash(base::read_file(directory_.torch_file(local_rank) + ".stacks"));
   }
   std::string gpu_of(int local_rank) override {

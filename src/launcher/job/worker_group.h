@@ -58,8 +58,9 @@ class WorkerGroup {
   // The same for a worker that has ended, which may have printed its exception instead, or may have been terminated
   // while it handled one.
   virtual std::optional<ErrorRecord> error_at_end(int local_rank, const base::ExitStatus& status) = 0;
-  // Returns where the Python program of a worker was when it got a fatal signal, or an empty string if that is unknown.
-  virtual std::string crash_place_of(int local_rank) = 0;
+  // Returns where the Python program of a worker was that a fault has ended, or an empty string if that is unknown or
+  // if something else has ended it. A child of it may have crashed before.
+  virtual std::string crash_place_of(int local_rank, const base::ExitStatus& status) = 0;
   // Returns the UUID of the GPU that the worker uses or used, as its page shows it. Returns an empty text if it is
   // unknown.
   virtual std::string gpu_of(int /*local_rank*/) { return ""; }

@@ -147,16 +147,17 @@ std::vector<std::string> places_of_blamed(const Verdict& verdict, const JobOutco
   return lines;
 }
 
-// Quotes the worker's own error message. Text that the worker has also printed is not repeated.
-void quote_culprit(const WorkerEnd& end, bool has_shown, const FailureEvidence& evidence,
+// Quotes the worker's own error message, unless the headline has explained it, and names its place. Text that the
+// worker has also printed is not repeated.
+void quote_culprit(const WorkerEnd& end, bool is_explained, bool has_shown, const FailureEvidence& evidence,
                    std::vector<std::string>& lines) {
   const std::vector<std::string> error = end.error ? quote(end.error->message) : std::vector<std::string>();
-  if (has_shown || !contains_all(evidence.last_lines, error)) {
+  if (!is_explained && (has_shown || !contains_all(evidence.last_lines, error))) {
     lines.emplace_back("  its error:");
     base::append(lines, error);
   }
   if (!place_of(end).empty()) lines.push_back("  at " + base::printable(place_of(end)));
-  if (has_shown || evidence.last_lines.empty()) return;
+  if (is_explained || has_shown || evidence.last_lines.empty()) return;
   lines.emplace_back("  its last lines:");
   for (const std::string& line : evidence.last_lines) lines.push_back(kQuote + line);
 }
@@ -184,11 +185,7 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   }
   // The headline of a mismatch contains everything that the culprit's own error does.
   const bool is_explained = end.error && end.error->is_mismatch && failed.verdict && failed.verdict->is_described();
-  if (!is_explained) {
-    quote_culprit(end, has_shown_traceback(end, plan, evidence), evidence, lines);
-  } else if (!place_of(end).empty()) {
-    lines.push_back("  at " + base::printable(place_of(end)));
-  }
+  quote_culprit(end, is_explained, has_shown_traceback(end, plan, evidence), evidence, lines);
   if (evidence.gpu_memory) {
     for (const std::string& line : gpu_memory_lines(*evidence.gpu_memory)) lines.push_back("  " + line);
   } else if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty() && !is_explained) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/signals.h"
 #include "base/uninterrupted.h"
 
 namespace ddp::launcher {
@@ -23,8 +24,6 @@ constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 // CAN ends a sequence that was written in part.
 constexpr std::string_view kLeave = "\x18\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 constexpr std::chrono::milliseconds kPatience{500};  // a terminal that takes nothing for longer is left as it is
-
-constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 // A handler of a signal can only reach variables like these.
 int restored_fd = -1;
@@ -55,7 +54,7 @@ void restore_after_fault(int signal) {
 }
 
 void catch_faults(void (*handler)(int)) {
-  for (const int signal : kFaults) {
+  for (const int signal : base::kFaults) {
     struct sigaction action {};
     action.sa_handler = handler;
     action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER;

@@ -304,23 +304,25 @@ def asynchronous_work(rank):
         work.wait()
 
 
-# Gloo ends a rank that gets too much, which is not always the one that differs.
+def reduce_elements(rank, of_culprit, of_others):
+    """Gloo ends a rank that gets too much, which is not always the one that differs."""
+    rank.dist.all_reduce(rank.torch.ones(of_culprit if rank.fails else of_others))
+    rank.dist.barrier()
+
+
 @program(4, 2, "called all_reduce f32[800000] as #2 of world, and the other ranks called all_reduce f32[400000]")
 def more_elements_than_the_others(rank):
-    rank.dist.all_reduce(rank.torch.ones(800000 if rank.fails else 400000))
-    rank.dist.barrier()
+    reduce_elements(rank, 800000, 400000)
 
 
 @program(3, 1, "rank 1 called all_reduce f32[100000] as #2 of world, and the other ranks called all_reduce f32[400000]")
 def fewer_elements_than_the_others(rank):
-    rank.dist.all_reduce(rank.torch.ones(100000 if rank.fails else 400000))
-    rank.dist.barrier()
+    reduce_elements(rank, 100000, 400000)
 
 
 @program(2, 1, "rank 0 called all_reduce f32[800000], and rank 1 called all_reduce f32[400000], as #2 of world")
 def two_ranks_with_different_sizes(rank):
-    rank.dist.all_reduce(rank.torch.ones(400000 if rank.fails else 800000))
-    rank.dist.barrier()
+    reduce_elements(rank, 400000, 800000)
 
 
 @program(3, 1, "ValueError: bad sample 17")

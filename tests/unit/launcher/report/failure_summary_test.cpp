@@ -263,7 +263,7 @@ TEST_CASE("a secondary failure names the rank that it lost") {
   CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, which was still running"));
 }
 
-TEST_CASE("the places of a crash and of the ranks whose calls differ are told") {
+TEST_CASE("the places of a crash and of the ranks whose calls differ are reported") {
   Verdict verdict;
   verdict.kind = VerdictKind::different_arguments;
   verdict.group = "world";
