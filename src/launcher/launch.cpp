@@ -84,8 +84,10 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   // A job that waits for input does not continue in the background. If it cannot be stopped, because no shell could
   // continue it, it is continued at once.
   ProcessHost* readers = nullptr;
+  bool is_stopping = false;  // the guardian stops when the workers have stopped, and gives the shell its terminal back
   auto stopped_again_at = std::chrono::steady_clock::time_point();
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) {
+    if (signal == SIGTSTP || signal == SIGCONT) is_stopping = signal == SIGTSTP;
     const auto now = std::chrono::steady_clock::now();
     const bool may_stop = now - stopped_again_at >= limits::kSecondRequest;
     if (signal != SIGCONT || !may_stop || readers == nullptr || !readers->lacks_terminal()) {
@@ -133,10 +135,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     return requests != *before;
   });
   const auto size_watch = loop.on_signals(std::array{SIGWINCH}, [&](int) { output.copy_console_size(); });
-  const auto stop_watch = loop.on_signals(std::array{SIGTSTP, SIGCONT}, [&](int signal) {
-    output.pause_footer(signal == SIGTSTP);
-    if (signal == SIGTSTP) answer_stop();
-  });
+  const auto continue_watch = loop.on_signals(std::array{SIGCONT}, [&](int) { output.pause_footer(false); });
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
   write = reporter.observer().log;
@@ -171,6 +170,9 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     while (!job.is_over()) {
       job.has_work() ? loop.poll() : loop.run();
       job.work();
+      if (job.has_work() || !std::exchange(is_stopping, false)) continue;
+      output.pause_footer(true);
+      answer_stop();
     }
     driver = nullptr;
     views.end();

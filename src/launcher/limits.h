@@ -188,7 +188,7 @@ inline constexpr std::size_t kTailsBytes = std::size_t{16} << 20;  // bytes that
 inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;  // most bytes that are read of an error file
 
 // These limits are for the lines that stay below the output on a terminal.
-inline constexpr auto kStopAnswer = 100ms;               // wait for the removal of the footer after Ctrl-Z
+inline constexpr auto kStopAnswer = 1s;                  // after Ctrl-Z, wait until the workers are stopped
 inline constexpr auto kFooterPause = 100ms;              // least time between two drawings of the footer
 inline constexpr std::size_t kFooterLines = 512;         // most lines of the footer
 inline constexpr std::size_t kFooterLineBytes = 16'384;  // most bytes of a line of the footer

@@ -108,7 +108,9 @@ class Worker {
     next_ = begun + std::clamp<Clock::duration>(kShare * (Clock::now() - begun), kInterval, kLongestInterval);
     if (has_ended_) next_ = Clock::time_point::max();
     if (groups.empty()) return;
-    if (write_to_page(*page_, lines.pid, groups, moment, has_ended_)) ring_.write(*page_, lines.pid, groups, moment);
+    if (!write_to_page(*page_, lines.pid, groups, moment, has_ended_)) return;
+    page_->other_progress.store(nccl_.completions(), ddp::wire::kRelaxed);
+    ring_.write(*page_, lines.pid, groups, moment);
   }
 
  private:

@@ -20,6 +20,7 @@ void NcclRecorder::follow(const Statuses& statuses, const WorkerLines& lines, Ti
     // The numbers of collectives only grow.
     const bool goes_back = status.enqueued < followed.status.enqueued || status.completed < followed.status.completed;
     followed.counts_transfers = followed.counts_transfers || goes_back;
+    if (status.completed != followed.status.completed) ++completions_;
     followed.status = status;
     followed.moved_at = now;
     followed.groups_made = lines.groups.size();

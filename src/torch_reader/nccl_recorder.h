@@ -42,6 +42,9 @@ class NcclRecorder {
   // too.
   std::vector<RecordedGroup> groups(const WorkerLines& lines) const;
 
+  // How often a group was seen to have completed more calls, even a group whose number is unknown.
+  std::uint64_t completions() const { return completions_; }
+
  private:
   struct Followed {
     GroupStatus status;
@@ -58,6 +61,7 @@ class NcclRecorder {
   std::vector<RecordedGroup> fetched_;
   Statuses at_fetch_;
   std::optional<Time> fetched_at_;
+  std::uint64_t completions_ = 0;
 };
 
 }  // namespace ddp::torch_reader

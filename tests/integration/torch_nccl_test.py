@@ -132,6 +132,8 @@ HEALTHY = [
         "    dist.all_reduce(4)\n    time.sleep(3)\ngraph.replay()\ncuda.synchronize()\nsteps(2)"),
     Job("a capture while a collective is in progress", "steps(3)\nif rank == 1: cuda.kernel(9)\ndist.all_reduce(4)\n"
         "graph = cuda.CUDAGraph()\ngraph.capture_begin()\ntime.sleep(8)\ngraph.capture_end()\ncuda.synchronize()\nsteps(2)"),
+    Job("almost always in a capture", "for _ in range(8):\n    steps(1)\n    graph = cuda.CUDAGraph()\n"
+        "    with cuda.graph(graph):\n        dist.all_reduce(4)\n        time.sleep(2.5)", options=LIMIT),
     Job("a capture that fails to end, and a later one", "steps(3)\nfor _ in range(2):\n    graph = cuda.CUDAGraph()\n"
         "    graph.capture_begin()\n    if _ == 0: graph.is_broken = True\n    try: graph.capture_end()\n"
         "    except RuntimeError: pass\nsteps(2)\n" + CAPTURE),

@@ -105,7 +105,7 @@ class Guardian {
 
   static void await_answer() {
     const sigset_t answer = set_of({SIGCHLD});
-    const timespec limit{0, std::chrono::nanoseconds(limits::kStopAnswer).count()};
+    const timespec limit{std::chrono::seconds(limits::kStopAnswer).count(), 0};
     // The signal may also report the end of a process, which watch() must learn of.
     if (::sigtimedwait(&answer, nullptr, &limit) == SIGCHLD) ::kill(::getpid(), SIGCHLD);
   }

@@ -29,8 +29,8 @@ struct GuardianOptions {
 base::ExitStatus run_guarded(const GuardianOptions& options,
                              const std::function<base::ExitStatus(base::UniqueFd lifeline)>& supervise);
 
-// Called by the supervisor after SIGTSTP, when it has removed its lines from the terminal. The guardian, whose stop
-// gives the terminal back to the shell, waits for this call for limits::kStopAnswer at most.
+// Called by the supervisor after SIGTSTP, when it has stopped the workers and removed its lines from the terminal. The
+// guardian, whose stop gives the terminal back to the shell, waits for this call for limits::kStopAnswer at most.
 void answer_stop();
 
 // Called by the supervisor after SIGCONT if the job waits for input of a terminal that another process group has. The

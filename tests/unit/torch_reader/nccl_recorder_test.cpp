@@ -43,6 +43,7 @@ class Process {
   }
 
   RecordedGroup group(int number) const { return recorder_.groups(lines_).at(static_cast<std::size_t>(number)); }
+  std::uint64_t completions() const { return recorder_.completions(); }
   WorkerLines& lines() { return lines_; }
   std::size_t size() const { return recorder_.groups(lines_).size(); }
 
@@ -178,4 +179,17 @@ TEST_CASE("calls of a group that was aborted are left alone") {
   process.pass(10s);
   CHECK_FALSE(process.add({{"0", {5, 4}}, {"1", {3, 2}}}));
   CHECK_FALSE(process.add({{"0", {5, 4}}, {"1", {3, 3}}}));
+}
+
+TEST_CASE("completed calls are counted before entries show which group's they are") {
+  Process process;
+  process.add({{"0", {1, 0}}});
+  CHECK(process.completions() == 0);
+  process.add({{"0", {2, 1}}});
+  process.add({{"0", {4, 1}}});  // calls alone complete nothing
+  CHECK(process.completions() == 1);
+  process.add({{"0", {4, 4}}, {"1", {1, 0}}});
+  process.add({{"0", {4, 4}}, {"1", {1, 1}}});
+  CHECK(process.completions() == 3);
+  CHECK_FALSE(process.group(0).is_current);
 }
