@@ -111,12 +111,12 @@ def all_steps_run_on_two_gpus(folder: pathlib.Path) -> None:
 
 
 def two_ranks_share_one_gpu_with_every_nccl(folder: pathlib.Path) -> None:
-    for version in ("22907", "23004"):
-        check = Check(folder / "pack", "a", "--only=correctness,calls_2", PATIENCE, FAKE_GPU_COUNT="1",
-                      FAKE_NCCL_VERSION=version)
+    correctness = "every collective, type and reduction, 2 ranks"
+    for version, correct in (("22907", [correctness]), ("23004", [])):
+        steps = "correctness,calls_2" if correct else "calls_2"
+        check = Check(folder / "pack", "a", f"--only={steps}", PATIENCE, FAKE_GPU_COUNT="1", FAKE_NCCL_VERSION=version)
         assert check.code == 0, check.text
-        for what in ("every collective, type and reduction, 2 ranks", "the runtime: all_reduce of 8 bytes, 2 ranks",
-                     "NCCL, blocking: all_reduce of 8 bytes, 2 ranks"):
+        for what in (*correct, "the runtime: all_reduce of 8 bytes, 2 ranks", "NCCL, blocking: all_reduce of 8 bytes, 2 ranks"):
             assert check.result(what)["ok"], check.text
 
 

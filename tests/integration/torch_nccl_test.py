@@ -105,7 +105,7 @@ HANGS = [
         not_called("rank 1", "all_reduce f32[4] (#7", "rank 0")),
     Job("an older PyTorch that spins", OLD + "if rank == 0: wait(3600)\nhang()",
         ("rank 1 is in no collective; rank 0 waits in GPU synchronization", "[DDP-H03 not called]",
-         "this PyTorch does not record"), options=("--hang-timeout=20",), kind="old"),
+         "this PyTorch does not record"), options=("--hang-timeout=12",), kind="old"),
 ]
 CAPTURE = """
 for _ in range(6):
@@ -167,10 +167,10 @@ HEALTHY = [
     Job("no collective at all", "time.sleep(4)"),
     Job("an end right after a step", "steps(1)"),
     Job("no backend named", "steps(200)", init="dist.init_process_group()\n", options=LIMIT),
-    Job("an older PyTorch whose ranks all spin", OLD + "wait(18)", options=("--hang-timeout=10",), kind="old"),
-    Job("an older PyTorch that spins and sleeps", OLD + "ends = time.monotonic() + 18\n"
+    Job("an older PyTorch whose ranks all spin", OLD + "wait(12)", options=LIMIT, kind="old"),
+    Job("an older PyTorch that spins and sleeps", OLD + "ends = time.monotonic() + 12\n"
         "while rank == 0 and time.monotonic() < ends:\n    wait(0.2)\n    time.sleep(0.001)\n"
-        "if rank == 1: time.sleep(18)", options=("--hang-timeout=10",), kind="old"),
+        "if rank == 1: time.sleep(12)", options=LIMIT, kind="old"),
     Job("an older PyTorch that records nothing", "steps(200)", kind="old", options=LIMIT),
 ]
 

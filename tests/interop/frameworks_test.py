@@ -116,16 +116,25 @@ def fault_is_shown(result: subprocess.CompletedProcess) -> None:
     assert not any("Connection closed by peer" in line for line in ours), ours
 
 
-def check_common(bench: Bench) -> None:
-    """Checks everything that holds for all frameworks whose script is started by a launcher. A training that fails and
-    is resumed gives the same parameters under ddplaunch, by the name of torchrun, as under torchrun itself."""
-    failing = {"arguments": ("--failing-attempts=1",)}
-    # The test does not let torchrun restart. With Gloo, a second attempt of torchrun 2.13 finds the addresses of the
-    # first one in its store, and fails or hangs.
+FAILING = ("--failing-attempts=1",)
+
+
+def trained_by_torchrun(bench: Bench) -> str:
+    return bench.trains(bench.python, *TORCHRUN, "--nproc-per-node=2")
+
+
+def resumed_by_torchrun(bench: Bench) -> str:
+    """Trains to a failure, and again. The test does not let torchrun restart. With Gloo, a second attempt of torchrun
+    2.13 finds the addresses of the first one in its store, and fails or hangs."""
     folder = bench.new_folder()
-    assert bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder, **failing).returncode == 1
-    wanted = bench.trained(bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder), resumed_at=4)
-    result = bench.run("torchrun", "--standalone", "--nproc_per_node", "2", "--max-restarts", "1", **failing)
+    assert bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder, arguments=FAILING).returncode == 1
+    return bench.trained(bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder), resumed_at=4)
+
+
+def check_common(bench: Bench, wanted: str) -> None:
+    """Checks everything that holds for all frameworks whose script is started by a launcher. A training that fails and
+    is resumed under ddplaunch, by the name of torchrun, gives the parameters `wanted`, which are torchrun's own."""
+    result = bench.run("torchrun", "--standalone", "--nproc_per_node", "2", "--max-restarts", "1", arguments=FAILING)
     assert bench.trained(result, attempt=1, resumed_at=4) == wanted
     fault_is_shown(result)
     assert "restart 1 of 1" in result.stderr, result.stderr
@@ -138,8 +147,8 @@ def check_common(bench: Bench) -> None:
 
 
 def check_accelerate(bench: Bench) -> None:
-    check_common(bench)
-    reference = bench.trains("ddplaunch", "--nproc-per-node=2")
+    reference = trained_by_torchrun(bench)
+    check_common(bench, reference)
     accelerate = (bench.python, "-m", "accelerate.commands.launch")
     # `accelerate launch` starts one process per worker, so it leaves the environment of its rank unchanged.
     assert bench.trains("ddplaunch", "--nproc-per-node=2", *accelerate, "--cpu", "--num_processes=1") == reference
@@ -148,7 +157,7 @@ def check_accelerate(bench: Bench) -> None:
 
 
 def check_trainer(bench: Bench) -> None:
-    check_common(bench)
+    check_common(bench, trained_by_torchrun(bench))
     # The script saves a checkpoint after SIGTERM, and ends.
     code, text, folder = bench.is_interrupted(signal.SIGTERM, "ddplaunch", "--nproc-per-node=2", "--grace=100")
     assert code == -signal.SIGTERM, code
@@ -159,7 +168,7 @@ def check_trainer(bench: Bench) -> None:
 
 
 def check_lightning(bench: Bench) -> None:
-    check_common(bench)
+    check_common(bench, resumed_by_torchrun(bench))  # it begins an epoch again, and so trains differently
     # Lightning would start the second rank itself. Under a launcher with one worker it reports that this does not fit.
     failed = bench.run("ddplaunch", "--nproc-per-node=1")
     assert failed.returncode == 1

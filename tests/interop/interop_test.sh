@@ -34,13 +34,15 @@ case "$name" in
       theirs=f32
     fi
     folders=()
-    for case in sgd/$theirs adam/$theirs accumulated_sgd/$theirs our_sgd/f64 our_adam/f64 sharded_adam/f64; do
-      for backend in cpu gloo; do
+    for backend in cpu gloo; do
+      words=()
+      for case in sgd/$theirs adam/$theirs accumulated_sgd/$theirs our_sgd/f64 our_adam/f64 sharded_adam/f64; do
         folder=$work/$case/$backend
         mkdir -p "$folder"
-        "$bin/ddplaunch" -q --nproc-per-node=2 --backend="$backend" "$bin/torch_parity" "$folder" "${case%/*}" "${case#*/}"
+        words+=("$folder" "${case%/*}" "${case#*/}")
         folders+=("$folder")
       done
+      "$bin/ddplaunch" -q --nproc-per-node=2 --backend="$backend" "$bin/torch_parity" "${words[@]}"
     done
     "$bin/ddplaunch" -q --nproc-per-node=2 "$python" -W ignore "$here/torch_parity.py" "${folders[@]}"
     ;;

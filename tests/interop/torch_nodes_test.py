@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """torch_nodes_test.py BIN_DIR ENVIRONMENT: a PyTorch script with DistributedDataParallel on two nodes with two workers each
-gives the same result as on one node with four. The same holds under torchrun, except Debian's: its
-PyTorch is older than 2.0, whose torchrun is the first that works with Python 3.11."""
-import os
+gives the same result as on one node with four."""
 import pathlib
 import re
 import subprocess
@@ -45,15 +43,6 @@ def loss(outputs: list[str]) -> str:
     return found[0]
 
 
-def torchrun(hosts: node_rig.Hosts, script: pathlib.Path) -> str:
-    words = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--nnodes=2", "--rdzv-backend=c10d",
-             f"--rdzv-endpoint=10.77.0.1:{next(node_rig.ports)}"]
-    processes = [subprocess.Popen([*hosts.inside(number), PYTHON, *words, f"--rdzv-conf=is_host={int(number == 1)}",
-                                   f"--local-addr=10.77.0.{number}", str(script)], stdout=subprocess.PIPE, text=True,
-                                  env=dict(os.environ, GLOO_SOCKET_IFNAME="eth0")) for number in (1, 2)]
-    return loss([process.communicate(timeout=120)[0] for process in processes])
-
-
 rig = node_rig.Hosts(2)
 try:
     with tempfile.TemporaryDirectory() as folder:
@@ -64,8 +53,6 @@ try:
         ends = node_rig.Job(rig, "--nproc-per-node=2", PYTHON, script).start(1).start(2).ends()
         assert all(code == 0 for code, _, _ in ends.values()), ends
         losses = [loss([alone.stdout]), loss([out for _, out, _ in ends.values()])]
-        if rig.are_apart and PYTHON != environments.DEBIAN:
-            losses.append(torchrun(rig, script))
         assert len(set(losses)) == 1, losses
         print(f"ok: {losses}")
 finally:

@@ -1,9 +1,9 @@
 // Trains a small net on all ranks, with libtorch's modules and ddp::DistributedDataParallel. torch_parity.py does the
 // same in PyTorch alone. Both save their parameters, and the script compares them.
 //
-//   torch_parity FOLDER CASE TYPE      CASE: see kCases; TYPE: f32 or f64
+//   torch_parity FOLDER CASE TYPE [FOLDER CASE TYPE...]      CASE: see kCases; TYPE: f32 or f64
 //
-// Writes FOLDER/initial.safetensors and FOLDER/ours.safetensors.
+// Trains once per case, and writes FOLDER/initial.safetensors and FOLDER/ours.safetensors.
 #include <ddp/ddp.h>
 #include <ddp/libtorch.h>
 
@@ -68,8 +68,7 @@ torch::Tensor inputs_of(const torch::Tensor& indices, torch::ScalarType type) {
   return torch::sin(places * 78.233).to(type);
 }
 
-void train(const std::string& folder, const Case& chosen, torch::ScalarType type) {
-  ddp::ProcessGroup world = ddp::init();
+void train(ddp::ProcessGroup& world, const std::string& folder, const Case& chosen, torch::ScalarType type) {
   ddp::DataParallelOptions options{.buckets = {.first_bytes = 256, .bytes = 8192}};
   if (chosen.is_sharded) options.exchange = ddp::ShardOptimizer{};
   Net module;
@@ -122,8 +121,12 @@ int main(int argc, char** argv) {
       std::printf("%d.%d\n", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
       return 0;
     }
-    if (argc != 4) throw std::runtime_error("want FOLDER CASE TYPE");
-    train(argv[1], kCases.at(argv[2]), std::string(argv[3]) == "f64" ? torch::kDouble : torch::kFloat);
+    if (argc == 1 || argc % 3 != 1) throw std::runtime_error("want FOLDER CASE TYPE [FOLDER CASE TYPE...]");
+    ddp::ProcessGroup world = ddp::init();
+    for (int i = 1; i < argc; i += 3) {
+      const bool is_double = std::string(argv[i + 2]) == "f64";
+      train(world, argv[i], kCases.at(argv[i + 1]), is_double ? torch::kDouble : torch::kFloat);
+    }
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "torch_parity: %s\n", error.what());

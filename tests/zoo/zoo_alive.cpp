@@ -57,9 +57,7 @@ void download(int socket, int other_end, double seconds) {
 }
 
 const std::map<std::string, Action> kAlive = {
-    {"computes", of_rank_one([] {
-       for (const double end = now() + kBusySeconds; now() < end;) use_processor(0.1);
-     })},
+    {"computes", of_rank_one([] { compute_for(kBusySeconds); })},
     {"computes_in_a_thread", of_rank_one([] { std::thread([] { compute_for(kBusySeconds); }).join(); })},
     {"computes_a_little", of_rank_one([] {
        for (int i = 0; i < kBusySeconds * 5; ++i) {
@@ -82,14 +80,16 @@ const std::map<std::string, Action> kAlive = {
        while (::access(path.c_str(), F_OK) != 0) sleep_for(0.5);
        ::unlink(path.c_str());
      })},
-    {"runs_a_pipeline_of_programs",
-     of_rank_one([] { run("timeout " + std::to_string(kBusySeconds) + " cat /dev/urandom | gzip > /dev/null"); })},
+    {"runs_a_pipeline_of_programs", of_rank_one([] {
+       run("for i in $(seq " + std::to_string(5 * kBusySeconds) +
+           "); do head -c 100000 /dev/urandom; sleep 0.2; done | gzip > /dev/null");
+     })},
     {"runs_an_interpreter", of_rank_one([] {
        run("python3 -c 'import time\nend = time.monotonic() + " + std::to_string(kBusySeconds) +
            "\nwhile time.monotonic() < end: sum(range(100000)); time.sleep(0.01)'");
      })},
     {"compiles", of_rank_one([] {
-       for (const double end = now() + kBusySeconds; now() < end;)
+       for (const double end = now() + kBusySeconds; now() < end; sleep_for(0.2))
          run("echo 'int f(){return 1;}' | cc -x c -c -o /dev/null -");
      })},
     {"first_step_compiles", of_rank_one([] { wait_for(in_child([] { compute_for(kBusySeconds); })); })},
