@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/process/process_activity.h"
 #include "launcher/process/rank_view.h"
 #include "launcher/watchdog/shown_ranks.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/exit_status.h"
 #include "launcher/job/error_record.h"
-#include "launcher/process/memory_events.h"
+#include "launcher/process/oom_kill.h"
 #include "launcher/watchdog/verdict.h"
 #include "wire/control_message.h"
 

@@ -15,9 +15,10 @@
 #include "base/signals.h"
 #include "launcher/job/error_record.h"
 #include "launcher/log/log_line.h"
-#include "launcher/process/memory_events.h"
-#include "launcher/process/process_host.h"
-#include "launcher/watchdog/hang_detector.h"
+#include "launcher/plan/start_failure.h"
+#include "launcher/process/oom_kill.h"
+#include "launcher/process/signal_target.h"
+#include "launcher/watchdog/hang_news.h"
 #include "launcher/watchdog/verdict.h"
 #include "wire/control_message.h"
 

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "launcher/cli/options.h"
 #include "launcher/facts/node_facts.h"
+#include "launcher/plan/hang_plan.h"
 #include "launcher/plan/output_plan.h"
 #include "launcher/plan/start_failure.h"
 #include "store/handshake.h"
@@ -36,18 +37,6 @@ struct WorkerBinding {
   std::vector<int> cpus;          // the kernel's numbers
   std::vector<int> memory_nodes;  // NUMA nodes to prefer
   std::string description;        // "NUMA node 0, CPUs 0-15 (near GPU 0)"
-};
-
-// Says what is done about ranks that make no progress: see watchdog/stall_policy.h.
-struct HangPlan {
-  std::optional<std::chrono::milliseconds> timeout;  // --hang-timeout, if given; 0 disables the detection of hangs
-  HangLimit limit = HangLimit::fixed;
-  HangAction action = HangAction::kill;
-  // If the user has set no limit, a rank that shows no sign of life for this long is given up.
-  std::chrono::milliseconds still = limits::kHangStill;
-  std::string trace_file;  // value of DDP_HANG_TRACE; empty if no trace is written
-
-  bool is_off() const { return timeout && timeout->count() == 0; }
 };
 
 // Describes the nodes of a job. If there is one, it has no others.

@@ -8,18 +8,9 @@
 #include <vector>
 
 #include "launcher/facts/cgroups.h"
+#include "launcher/process/oom_kill.h"
 
 namespace ddp::launcher {
-
-// Describes a kill by the kernel's out-of-memory killer. The killed process shares the launcher's memory limit, or the
-// node.
-struct OomKill {
-  std::string where;              // folder of the cgroup; empty if no limit is visible
-  std::uint64_t limit_bytes = 0;  // limit of that cgroup; 0 if none is known
-  std::uint64_t peak_bytes = 0;   // the most that it has held; 0 if unknown
-
-  friend bool operator==(const OomKill&, const OomKill&) = default;
-};
 
 class OomWatch {
  public:

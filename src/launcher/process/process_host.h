@@ -13,13 +13,12 @@
 #include "launcher/plan/start_failure.h"
 #include "launcher/process/rank_records.h"
 #include "launcher/process/rank_view.h"
+#include "launcher/process/signal_target.h"
 #include "launcher/process/worker_cgroup.h"
 #include "launcher/process/worker_spec.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
-
-enum class SignalTarget { leader, group };
 
 struct WorkerExit {
   base::ExitStatus status;

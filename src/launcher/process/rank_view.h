@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/activity_meter.h"
 #include "launcher/process/process_sample.h"
+#include "launcher/process/rank_activity.h"
 #include "launcher/process/worker_page.h"
 
 namespace ddp::launcher {

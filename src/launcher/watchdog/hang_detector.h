@@ -8,42 +8,17 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "launcher/limits.h"
-#include "launcher/plan/launch_plan.h"
+#include "launcher/plan/hang_plan.h"
 #include "launcher/watchdog/blame_clock.h"
-#include "launcher/watchdog/evidence/evidence_taker.h"
+#include "launcher/watchdog/hang_news.h"
 #include "launcher/watchdog/rank_clock.h"
 #include "launcher/watchdog/stall_policy.h"
-#include "launcher/watchdog/straggler_table.h"
 #include "launcher/watchdog/verdict.h"
 
 namespace ddp::launcher {
-
-struct HangNews {
-  enum class Kind : std::uint8_t {
-    stalled,  // a stall is reported as a note
-    warned,   // the stall is serious; stacks are taken if that does not disturb the job
-    goes_on,  // the reported stall is over
-    stopped,  // a rank was stopped; all clocks pause until it is resumed
-    resumed,
-    hung,   // the limit has passed
-    asked,  // the user sent SIGQUIT; the verdict is `silent` if no rank waits
-  };
-  Kind kind = Kind::stalled;
-  Verdict verdict;  // for `stopped` and `resumed`, these ranks are the culprits
-  std::chrono::nanoseconds age{0};
-  StallJudgement judgement;
-  bool ends_job = false;  // the job is terminated at the limit; otherwise the stall is only reported
-  std::vector<RankView> ranks;
-  Evidence evidence;           // empty if none was taken
-  StragglerReport stragglers;  // only for `asked`
-};
-
-// Returns the kind as the event log and the report write it, for example "stalled".
-std::string_view name_of(HangNews::Kind kind);
 
 class HangDetector {
  public:

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "launcher/output/log_file.h"
+#include "launcher/process/process_activity.h"
 #include "launcher/process/rank_view.h"
 
 namespace ddp::launcher {

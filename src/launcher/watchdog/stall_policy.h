@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/plan/launch_plan.h"
+#include "launcher/plan/hang_plan.h"
 #include "launcher/watchdog/verdict.h"
 
 namespace ddp::launcher {

@@ -7,27 +7,11 @@
 #include <map>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "launcher/process/rank_view.h"
+#include "launcher/watchdog/straggler_report.h"
 
 namespace ddp::launcher {
-
-struct Straggler {
-  int rank = 0;
-  std::uint64_t last = 0;                    // number of seen collectives to which this rank came last
-  std::chrono::nanoseconds late{0};          // total delay behind the median rank where this rank came last
-  std::chrono::nanoseconds waited_for{0};    // time in which others had called a collective and this rank had not
-  std::chrono::nanoseconds longest_wait{0};  // longest uninterrupted wait of other ranks for this one
-
-  friend bool operator==(const Straggler&, const Straggler&) = default;
-};
-
-struct StragglerReport {
-  std::uint64_t collectives = 0;     // number of collectives whose arrivals were seen; a sample if there are many
-  std::chrono::nanoseconds time{0};  // total time of the samples
-  std::vector<Straggler> ranks;      // the rank that was waited for longest comes first
-};
 
 class StragglerTable {
  public:

@@ -12,6 +12,7 @@
 #include "launcher/watchdog/hang_trace.h"
 #include "launcher/watchdog/record_collector.h"
 #include "launcher/watchdog/stack_watch.h"
+#include "launcher/watchdog/straggler_table.h"
 #include "launcher/watchdog/torch_watch.h"
 #include "launcher/watchdog/usage_watch.h"
 #include "wire/worker_env.h"

@@ -11,18 +11,11 @@
 #include <vector>
 
 #include "base/side_thread.h"
-#include "launcher/watchdog/evidence/evidence_source.h"
+#include "launcher/watchdog/evidence/evidence.h"
 #include "launcher/watchdog/stacks/stack_taker.h"
 #include "net/socket.h"
 
 namespace ddp::launcher {
-
-struct Evidence {
-  std::vector<RankStacks> stacks;
-  std::vector<EvidenceSource> sources;
-
-  bool empty() const { return stacks.empty() && sources.empty(); }
-};
 
 // Represents a question to an evidence source. `ask` blocks, on a separate thread, until the deadline.
 struct Question {
