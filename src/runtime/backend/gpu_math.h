@@ -28,7 +28,8 @@ class GpuMath {
   virtual void scale(const Buffer& values, double factor, Stream stream) = 0;
   // Computes to[i] = from[i] * factor in the type of `to`. The buffers have equally many elements and do not overlap.
   virtual void convert(const ConstBuffer& from, const Buffer& to, double factor, Stream stream) = 0;
-  // Computes to[i] += from[i] * factor. An element of `from` that is not finite counts as 0 if `only_finite` is set.
+  // Computes to[i] += from[i] * factor for f32. An element of `from` that is not finite counts as 0 if `only_finite` is
+  // set.
   virtual void add(const ConstBuffer& from, double factor, bool only_finite, const Buffer& to, Stream stream) = 0;
 
   // These functions block until the work that is on the stream now is done.

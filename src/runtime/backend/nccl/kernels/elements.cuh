@@ -14,32 +14,27 @@ DEVICE void convert(const From* from, To* to, u64 count, f64 factor) {
   });
 }
 
-template <typename From, typename To>
-DEVICE void add(const From* from, To* to, u64 count, f64 factor, bool only_finite) {
-  const auto number = static_cast<NumberOf<To>>(factor);
-  for_each(count, is_aligned(from) && is_aligned(to), [=](auto width, u64 i) {
-    const auto numbers = load(width, from, i);
-    auto result = load(width, static_cast<const To*>(to), i);
-    UNROLLED for (int k = 0; k < width.value; ++k) {
-      const auto added = static_cast<NumberOf<To>>(numbers.at[k]) * number;
-      result.at[k] += only_finite && !is_finite(numbers.at[k]) ? 0 : added;
-    }
-    store(to, i, result);
-  });
-}
-
-#define CONVERT(FROM, TO)                                                                          \
-  KERNEL ddp_convert_##FROM##_##TO(const FROM* from, TO* to, u64 count, f64 factor) {              \
-    convert(from, to, count, factor);                                                              \
-  }                                                                                                \
-  KERNEL ddp_add_##FROM##_##TO(const FROM* from, TO* to, u64 count, f64 factor, u32 only_finite) { \
-    add(from, to, count, factor, only_finite != 0);                                                \
+#define CONVERT(FROM, TO)                                                             \
+  KERNEL ddp_convert_##FROM##_##TO(const FROM* from, TO* to, u64 count, f64 factor) { \
+    convert(from, to, count, factor);                                                 \
   }
 #define CONVERT_TO_ALL(FROM) CONVERT(FROM, f16) CONVERT(FROM, bf16) CONVERT(FROM, f32) CONVERT(FROM, f64)
 CONVERT_TO_ALL(f16)
 CONVERT_TO_ALL(bf16)
 CONVERT_TO_ALL(f32)
 CONVERT_TO_ALL(f64)
+
+KERNEL ddp_add(const f32* from, f32* to, u64 count, f64 factor, u32 only_finite) {
+  const auto number = static_cast<f32>(factor);
+  for_each(count, is_aligned(from) && is_aligned(to), [=](auto width, u64 i) {
+    const auto numbers = load(width, from, i);
+    auto result = load(width, static_cast<const f32*>(to), i);
+    UNROLLED for (int k = 0; k < width.value; ++k) {
+      result.at[k] += only_finite != 0 && !is_finite(numbers.at[k]) ? 0 : numbers.at[k] * number;
+    }
+    store(to, i, result);
+  });
+}
 
 template <typename T>
 DEVICE void sum_of_squares(const T* values, u64 count, f64* sums) {
