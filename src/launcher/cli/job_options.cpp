@@ -87,7 +87,6 @@ void workers(OptionSet& c, Options& o) {
   c.choice("--scheduler", "NAME", base::join(scheduler_names(), " "),
            using_value([&o](const std::string& name) { o.scheduler = name; }),
            "Read the number of nodes and the rank of this one from this scheduler. [default: auto]");
-  c.keep_old_name("engine", "scheduler");
   c.value("--node-timeout", "SECONDS", parsed_as(parse_node_timeout, o.node_timeout),
           "Treat a node as lost if it sends nothing for this long. [default: 10]");
   c.value("--role", "NAME", some_text(o.role, "the role"),

@@ -20,8 +20,7 @@ std::string with_underscores(std::string_view name) {
 
 const OptionInfo* find_option(std::string_view name, const OptionList& options) {
   const auto found = std::ranges::find_if(options, [wanted = with_dashes(name)](const OptionInfo& option) {
-    return std::ranges::find(option.names, wanted) != option.names.end() ||
-           std::ranges::find(option.old_names, wanted) != option.old_names.end();
+    return std::ranges::find(option.names, wanted) != option.names.end();
   });
   return found == options.end() ? nullptr : &*found;
 }
@@ -120,9 +119,6 @@ const OptionList& OptionSet::options() {
     if (!option->nonpositional()) continue;
     OptionInfo& info = options_.emplace_back();
     info.names = option->get_lnames();
-    for (const auto& [old, name] : old_names_) {
-      if (name == info.name()) info.old_names.push_back(old);
-    }
     if (!option->get_snames().empty()) info.short_name = option->get_snames().front();
     info.value_name = option->get_type_name();
     if (const std::size_t brace = info.value_name.find(":{"); brace != std::string::npos) {

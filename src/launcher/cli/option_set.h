@@ -55,14 +55,13 @@ Take integer(T& target, int minimum, int maximum) {
 struct OptionInfo {
   // The names have dashes. The first one is the option's own name; "no-" before it means off or empty.
   std::vector<std::string> names;
-  std::vector<std::string> old_names;  // accepted, but not shown
-  std::string short_name;              // "m" for -m; empty if there is none
-  std::string value_name;              // "SECONDS"; FILE and DIR mean a path; empty for a flag
-  std::vector<std::string> choices;    // empty if any value is accepted
-  bool choices_are_examples = false;   // other values exist
-  bool repeatable = false;             // all values count, in their order; otherwise the last one
-  std::string variable;                // "PET_GRACE"; empty if no variable sets it
-  bool in_files = true;                // --config may set it
+  std::string short_name;             // "m" for -m; empty if there is none
+  std::string value_name;             // "SECONDS"; FILE and DIR mean a path; empty for a flag
+  std::vector<std::string> choices;   // empty if any value is accepted
+  bool choices_are_examples = false;  // other values exist
+  bool repeatable = false;            // all values count, in their order; otherwise the last one
+  std::string variable;               // "PET_GRACE"; empty if no variable sets it
+  bool in_files = true;               // --config may set it
   std::string group;
   std::string help;  // one paragraph of plain text
 
@@ -116,8 +115,6 @@ class OptionSet {
   // several of them, joined by commas.
   CLI::Option* choice(const std::string& names, const std::string& value_name, std::string_view choices, Take take,
                       const char* help, bool several = false);
-  // Keeps `old`, without dashes, as another name of the option `name` and of its variable. No text shows it.
-  void keep_old_name(std::string old, std::string name) { old_names_.emplace_back(std::move(old), std::move(name)); }
   // Takes `count` words, verbatim, after the options.
   void program(std::size_t count, std::vector<std::string>& target);
 
@@ -135,7 +132,6 @@ class OptionSet {
   const std::unique_ptr<CLI::App> app_;
   const bool has_variables_;
   std::string group_ = "Options";
-  std::vector<std::pair<std::string, std::string>> old_names_;  // each with the name of its option
   OptionList options_;
   std::span<const Setting> settings_;  // set during parse()
 };

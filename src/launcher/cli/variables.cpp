@@ -48,7 +48,7 @@ base::Result<VariableSettings> settings_of_variables(std::span<const std::string
     const auto option = std::ranges::find_if(options, [&](const OptionInfo& each) {
       const auto named = std::ranges::find(each.names, variable, variable_of);
       if (named != each.names.end()) name = *named;
-      return named != each.names.end() || std::ranges::count(each.old_names, variable, variable_of) != 0;
+      return named != each.names.end();
     });
     if (option == options.end() || option->variable.empty() || option->is_negation(name)) {
       result.warnings.push_back(no_such_variable(variable, option == options.end() ? nullptr : &*option, options));

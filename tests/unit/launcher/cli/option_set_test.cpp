@@ -36,16 +36,6 @@ TEST_CASE("every name of an option is found in both spellings, and no name is us
   CHECK(find_short_option('\0', kOptions) == nullptr);
 }
 
-TEST_CASE("an old name of an option is found and not shown") {
-  CHECK(find_option("engine", kOptions) == &option("scheduler"));
-  CHECK(option("scheduler").names == std::vector<std::string>{"scheduler"});
-  CHECK(option("scheduler").old_names == std::vector<std::string>{"engine"});
-  for (const std::string& text : {help_text("ddplaunch"), man_page(), completion_script("bash").value()}) {
-    CHECK(text.find("scheduler") != std::string::npos);
-    CHECK(text.find("engine") == std::string::npos);
-  }
-}
-
 TEST_CASE("every option has a help text, and a value a name") {
   for (const OptionInfo& each : kOptions) {
     CAPTURE(each.name());

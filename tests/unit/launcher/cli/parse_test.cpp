@@ -94,8 +94,6 @@ TEST_CASE("the last of a repeated option wins, in whatever spelling") {
   CHECK(options({"--collapse", "--no-collapse", "p"}).collapse == false);
   CHECK(options({"--no_collapse", "--collapse", "p"}).collapse == true);
   CHECK(options({"--grace=1", "--shutdown-timeout=2", "p"}).grace == 2s);
-  CHECK(options({"--engine=lsf", "--scheduler=slurm", "p"}).scheduler == "slurm");
-  CHECK(options({"--scheduler=slurm", "--engine", "lsf", "p"}).scheduler == "lsf");
   CHECK(options({"-t", "0", "--tee=3", "p"}).tee.all == 3);
 }
 

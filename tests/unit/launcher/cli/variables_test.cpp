@@ -37,7 +37,6 @@ TEST_CASE("every option with a variable is read from it") {
     }
   }
   CHECK(read({"PET_SHUTDOWN_TIMEOUT=9"}).settings.at(0).option->name() == "grace");
-  CHECK(read({"PET_ENGINE=slurm"}).settings.at(0).option->name() == "scheduler");
 }
 
 TEST_CASE("the variable of a flag is a whole number") {
