@@ -5,7 +5,6 @@ CONTRIBUTING.md has the rule behind it: a new option, environment variable or li
 replaces one where it can. The counts come from the text of the files, so they are the same everywhere. Hand-written
 lines are those of src, include and bindings, without empty lines and the compiled kernels.
 """
-import collections
 import pathlib
 import re
 import subprocess
@@ -60,19 +59,18 @@ def reached(files: Files, header: str) -> int:
     return len(found)
 
 
-def names(files: Files, pattern: re.Pattern, *endings: str, folder: str = "") -> set[str]:
-    return {name for path, text in files.items() if path.startswith(folder) and path.endswith(endings)
+def names(files: Files, pattern: re.Pattern, folder: str = "", ending: str = "") -> set[str]:
+    return {name for path, text in files.items() if path.startswith(folder) and path.endswith(ending)
             for name in pattern.findall(text)}
 
 
 def counts(files: Files) -> dict[str, int]:
     code = {path: text for path, text in files.items() if path.endswith(CODE)}
-    types = collections.Counter(kind for text in code.values() for kind in TYPE.findall(re.sub(r"//.*", "", text)))
     return {
-        "options": len(names(code, OPTION, "options.cpp", folder="src/launcher/cli/")),
-        "environment variables": len(names(code, VARIABLE, *CODE)),
-        "limits": len(names(code, LIMIT, "limits.h")),
-        "types": types.total(),
+        "options": len(names(code, OPTION, "src/launcher/cli/", "options.cpp")),
+        "environment variables": len(names(code, VARIABLE)),
+        "limits": len(names(code, LIMIT, ending="limits.h")),
+        "types": sum(len(TYPE.findall(re.sub(r"//.*", "", text))) for text in code.values()),
         "headers": sum(path.endswith((".h", ".cuh")) for path in code),
         "hand-written lines": lines_of(files, *PRODUCT),
         "hand-written lines of src/launcher": lines_of(files, "src/launcher/"),
