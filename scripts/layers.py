@@ -12,7 +12,7 @@ MAX_LINES = 400
 
 # The longest prefix of a file's path determines its component. Each entry lists the files of this project that the
 # component may include. A component may always include its own files.
-LAUNCHER = ["launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/watchdog",
+LAUNCHER = ["launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/ranks", "launcher/watchdog",
             "launcher/view", "launcher/job", "launcher/report", "launcher/top", "launcher/remote"]
 COMPONENTS = {
     "base": ["ddp/error.h", "ddp/version.h"],

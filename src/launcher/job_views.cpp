@@ -147,16 +147,10 @@ void JobViews::see(const Event& event) {
   builder_.add_hang_news(news->kind, news->verdict.culprits, text.empty() ? "" : text.front());
 }
 
-void JobViews::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) {
-  builder_.add_sample(ranks, elapsed, now);
-  if (has_history()) history_.add_sample(ranks, elapsed, now);
-  if (trace_) trace_->add_sample(ranks, elapsed, now);
-}
-
-void JobViews::nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) {
-  builder_.nothing_new(elapsed, now);
-  if (has_history()) history_.nothing_new(elapsed, now);
-  if (trace_) trace_->nothing_new(elapsed, now);
+void JobViews::add(const Picture& picture) {
+  builder_.add(picture);
+  if (has_history()) history_.add(picture);
+  if (trace_) trace_->add(picture);
 }
 
 void JobViews::add_records(const RankRecords& records) {

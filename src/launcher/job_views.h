@@ -16,11 +16,11 @@
 #include "launcher/output/output_pump.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/process/process_host.h"
+#include "launcher/ranks/rank_sink.h"
 #include "launcher/report/trace_file.h"
 #include "launcher/top/view_server.h"
 #include "launcher/view/job_history.h"
 #include "launcher/view/snapshot_builder.h"
-#include "launcher/watchdog/rank_sink.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -54,8 +54,7 @@ class JobViews : public RankSink {
   // The job is over: removes the lines below the output, and completes the trace.
   void end();
 
-  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) override;
-  void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) override;
+  void add(const Picture& picture) override;
   void add_records(const RankRecords& records) override;
   bool wants_processes() const override;
   bool wants_records() const override;

@@ -10,6 +10,7 @@
 #include "launcher/report/history_json.h"
 #include "launcher/report/html/html_report.h"
 #include "launcher/view/job_history.h"
+#include "support/made_picture.h"
 #include "wire/record_ring_layout.h"
 
 using namespace ddp::launcher;
@@ -65,7 +66,7 @@ int main(int argc, char** argv) {
       view.page.waiting_threads = chance < 6 ? 1 : 0;
       view.page.steps = now / kStep;
     }
-    history.add_sample(views, std::chrono::nanoseconds(kSample), now);
+    history.add(made_picture(views, std::chrono::nanoseconds(kSample), now));
   }
   const double sample_seconds = since(samples_begin);
 

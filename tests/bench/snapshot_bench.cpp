@@ -14,6 +14,7 @@
 #include "launcher/process/usage_meter.h"
 #include "launcher/view/progress_line.h"
 #include "launcher/view/snapshot_builder.h"
+#include "support/made_picture.h"
 
 namespace {
 
@@ -82,7 +83,7 @@ void measure(int ranks) {
   const double sample = microseconds(kCalls, [&] {
     now += std::chrono::nanoseconds(kInterval).count();
     advance(views, now);
-    return time_of([&] { builder.add_sample(views, kInterval, now); });
+    return time_of([&] { builder.add(made_picture(views, kInterval, now)); });
   });
   const double records = microseconds(kCalls, [&] {
     const RankRecords some = records_of(0);
@@ -90,7 +91,7 @@ void measure(int ranks) {
   });
   const double quiet = microseconds(kCalls, [&] {
     now += std::chrono::nanoseconds(kInterval).count();
-    return time_of([&] { builder.nothing_new(kInterval, now); });
+    return time_of([&] { builder.add(unchanged_picture(kInterval, now)); });
   });
   std::size_t bytes = 0;
   const double snapshot =

@@ -48,3 +48,9 @@ void simulate(std::uint64_t usual) {
 TEST_CASE("a healthy job is never ended, whenever its pages are read") {
   simulate(1000);
 }
+
+// Two ranks only wait, and data moves between them. A third one waits for them in an operation that no page shows.
+TEST_CASE("data that waiting ranks move keeps those alive that wait for them") {
+  PagesWorld world(209334);
+  CHECK(world.live() == "");
+}

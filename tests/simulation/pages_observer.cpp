@@ -42,8 +42,8 @@ std::vector<HangNews> PagesObserver::look(const std::vector<PagesRank>& ranks, N
   refresh_far(ranks, now);
   const Nanoseconds elapsed = looked_at_.count() == 0 ? 0ns : now - looked_at_;
   looked_at_ = now;
-  const SampleDepth depth = detector_.depth();
-  const bool is_measured = detector_.wants_activity();
+  detector_.pass(elapsed, static_cast<std::uint64_t>(now.count()));
+  const auto [depth, is_measured] = detector_.next();
   const auto seen_of = [&](std::size_t i) -> const RankView& {
     return static_cast<int>(i) < plan_.own_ranks ? ranks[i].view : far_[i];
   };
@@ -55,10 +55,7 @@ std::vector<HangNews> PagesObserver::look(const std::vector<PagesRank>& ranks, N
       is_new = shown_[i].first != view.has_ended || shown_[i].second != view.page ||
                shown_[i].second.waiting_threads != view.page.waiting_threads;
     }
-    if (!is_new) {
-      detector_.nothing_new(elapsed);
-      return {};
-    }
+    if (!is_new) return {};
   }
   std::vector<RankView> views;
   shown_.clear();
@@ -76,15 +73,16 @@ std::vector<HangNews> PagesObserver::look(const std::vector<PagesRank>& ranks, N
     }
     views.push_back(std::move(view));
   }
-  return detector_.add_sample(views, elapsed, static_cast<std::uint64_t>(now.count()));
+  return detector_.add(std::move(views), depth);
 }
 
 std::vector<HangNews> PagesObserver::would_say(const std::vector<PagesRank>& ranks, Nanoseconds now) const {
   PagesObserver other = *this;
   // The detector looks closely once per second. It would have done so now if it had begun a little earlier.
-  other.detector_.nothing_new(now - looked_at_);
+  const auto at = static_cast<std::uint64_t>(now.count());
+  other.detector_.pass(now - looked_at_, at);
   other.looked_at_ = now;
-  for (int i = 0; i < 8 && other.detector_.depth() == SampleDepth::pages; ++i) other.detector_.nothing_new(150ms);
+  for (int i = 0; i < 8 && other.detector_.next().depth == SampleDepth::pages; ++i) other.detector_.pass(150ms, at);
   return other.look(ranks, now);
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -53,7 +54,12 @@ struct TracedRanks {
   bool has_news() const { return now != 0; }
 };
 
-using TracedLine = std::variant<TracedRanks, TracedSample>;
+// Says why there was a verdict on the last sample, or none.
+struct TracedExplanation {
+  std::string text;
+};
+
+using TracedLine = std::variant<TracedRanks, TracedSample, TracedExplanation>;
 
 inline TracedSample traced_sample(const nlohmann::json& json) {
   TracedSample traced{json.at("rank"), std::chrono::nanoseconds(json.at("now").get<std::int64_t>()), json.at("sample")};
@@ -78,6 +84,7 @@ inline TracedRanks traced_ranks(const nlohmann::json& json) {
 inline std::optional<TracedLine> parse_traced_line(std::string_view line) try {
   const nlohmann::json json = nlohmann::json::parse(line);
   if (json.contains("sample")) return traced_sample(json);
+  if (json.contains("explanation")) return TracedExplanation{json.at("explanation")};
   return traced_ranks(json);
 } catch (const nlohmann::json::exception&) {
   return std::nullopt;

@@ -43,8 +43,8 @@ class HangingJob {
   }
   void sample(std::chrono::nanoseconds elapsed) {
     now_ += elapsed;
-    const SampleDepth depth = detector_.depth();
-    const bool is_measured = detector_.wants_activity();
+    detector_.pass(elapsed, static_cast<std::uint64_t>(now_.count()));
+    const auto [depth, is_measured] = detector_.next();
     if (before_sample) before_sample(*this);
     std::vector<RankView> seen = ranks;
     seen.insert(seen.end(), others.begin(), others.end());
@@ -58,9 +58,9 @@ class HangingJob {
     // The driver does the same: a sample without anything new is not passed on.
     std::vector<std::pair<bool, PageView>> shown;
     for (const RankView& view : seen) shown.emplace_back(view.has_ended, view.page);
-    if (depth == SampleDepth::pages && shown == last_shown_) return detector_.nothing_new(elapsed);
+    if (depth == SampleDepth::pages && shown == last_shown_) return;
     last_shown_ = std::move(shown);
-    for (HangNews& item : detector_.add_sample(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
+    for (HangNews& item : detector_.add(std::move(seen), depth)) {
       news.push_back({now_, std::move(item)});
     }
   }

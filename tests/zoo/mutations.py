@@ -16,26 +16,27 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 CXX = os.environ.get("CXX", "c++")
-SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/hang_detector.cpp",
-           "src/launcher/watchdog/verdict.cpp", "src/launcher/process/activity_meter.cpp",
-           "src/launcher/process/worker_page.cpp", "src/launcher/watchdog/root_causes.cpp",
-           "src/launcher/watchdog/rank_clock.cpp"]
+SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/judge.cpp",
+           "src/launcher/ranks/waits.cpp", "src/launcher/process/activity_meter.cpp",
+           "src/launcher/process/worker_page.cpp", "src/launcher/ranks/root_causes.cpp",
+           "src/launcher/ranks/rank_times.cpp", "src/launcher/ranks/rank_book.cpp"]
 # The decision consists of these files, too.
-PARTS = [f"src/launcher/watchdog/{name}.cpp"
-         for name in ("blame_clock", "group_members", "hang_detector_silent", "verdict_text")]
+PARTS = [f"src/launcher/{name}.cpp" for name in (
+    "ranks/group_members", "ranks/rank_state", "watchdog/hang_detector", "watchdog/silence", "watchdog/stall_reports",
+    "watchdog/verdict_text")]
 # zoo_replay consists of these files and the ones above.
 REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/shown_ranks.cpp"]
-TESTS = ["watchdog/stall_policy", "watchdog/hang_detector", "watchdog/hang_detector_beats",
-         "watchdog/hang_detector_groups", "watchdog/hang_detector_silent",
-         "watchdog/hang_detector_gpu", "watchdog/verdict", "watchdog/root_causes",
+TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/silence", "watchdog/stall_reports",
+         "watchdog/hang_detector", "watchdog/hang_detector_beats", "watchdog/hang_detector_groups",
+         "watchdog/hang_detector_gpu", "ranks/rank_book", "ranks/rank_times", "ranks/root_causes", "ranks/waits",
          "process/activity_meter", "process/worker_page"]
-POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS, CLOCK = SOURCES
+POLICY, JUDGE, WAITS, METER, VIEW, ROOTS, TIMES, BOOK = SOURCES
 
 # Maps the name of a mutation to the file, a text that occurs in it once, and the replacement.
 MUTATIONS = {
     "a partial verdict ends the job": (POLICY, "|| facts.is_partial ||", "||"),
-    "a transfer counts from its call": (DETECTOR, "std::min(clock.age(), clock.waited())", "clock.age()"),
-    "a collective counts from its call": (DETECTOR, "std::min(group->second.age, waited);", "group->second.age;"),
+    "a transfer counts from its call": (JUDGE, "std::min(since(times.progress_at()), wait) : wait", "since(times.progress_at()) : wait"),
+    "a collective counts from its call": (JUDGE, "differs(verdict.kind) ? age : std::min(age, waited);", "age;"),
     "a rank is given up where nobody waits": (POLICY, "if (facts.kind == VerdictKind::behind || facts.is_partial", "if (facts.is_partial"),
     "age counts instead of signs of life": (POLICY, "Limit{plan.still, *facts.still_for,", "Limit{plan.still, facts.age,"),
     "a rank that has ended is waited for": (POLICY, "Limit{limits::kHangFirstWord, facts.age, \"an exited rank cannot make this call\"}",
@@ -62,24 +63,26 @@ MUTATIONS = {
     "spinning counts as data": (METER, "activity.unmoved_for = has_moved ?", "activity.unmoved_for = activity.last_sign != Sign::none ?"),
     "data in shared memory does not count": (METER, "done.handed_on > 0", "false"),
     "who waits for others to come is reported late": (POLICY, "facts.kind == VerdictKind::silent && facts.still_for", "false"),
-    "where all wait their work counts": (DETECTOR, "if (waits_for_data) still = std::min(still, clock->second.unmoved());",
-                                         "if (waits_for_data) still = std::min(still, clock->second.still());"),
-    "heartbeats are no sign of life": (CLOCK, "age_ = still_ = unmoved_ = Nanoseconds(0);", "age_ = Nanoseconds(0);"),
-    "the ranks that wait are looked at": (DETECTOR, "std::vector<int> concerned = verdict.culprits;", "std::vector<int> concerned = verdict.waiting;"),
-    "time runs while a rank is stopped": (DETECTOR, "follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));", "follow(ranks, elapsed);"),
-    "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
-    "heartbeats are no progress": (DETECTOR, "if (!ages.empty()) facts.progress_age = is_circle ? std::ranges::min(ages) : std::ranges::max(ages);",
-                                   "facts.progress_age = facts.age;"),
+    "where all wait their work counts": (JUDGE, "if (lives_by_data) still = std::min(still, since(times.data_at()));",
+                                         "if (lives_by_data) still = std::min(still, since(times.sign_at()));"),
+    "heartbeats are no sign of life": (TIMES, "progress_at_ = sign_at_ = data_at_ = now;", "progress_at_ = now;"),
+    "the ranks that wait are looked at": (JUDGE, "wait_for_some ? free : verdict.culprits;", "wait_for_some ? free : verdict.waiting;"),
+    "time runs while a rank is stopped": (BOOK, "clock_.set_standing_still(!picture_.stopped.empty());", ""),
+    "time before a rank is waited for counts": (JUDGE, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
+    "heartbeats are no progress": (JUDGE, "if (!ages.empty()) age = is_circle ? std::ranges::min(ages) : std::ranges::max(ages);",
+                                   "age = stall.age;"),
     "threads that may help are not counted": (ROOTS, "page.calling_threads <= page.blocked_threads &&", ""),
     "threads that have called nothing are not counted": (ROOTS, "rank.process->threads->free == 0;", "rank.process->threads->free >= 0;"),
     "what was only begun counts as a wait": (ROOTS, "return verdict.is_transfer ? 1 : group->blocked;", "return 1;"),
     "who waits for something that is not shown is blamed": (ROOTS, "std::erase_if(root.culprits, waits_with_all);", ";"),
-    "another rank's extension moves the limit": (DETECTOR, "if (!is_waited_for || verdict.blames(rank.rank)) until", "until"),
-    "a rank that ended before init is not seen": (VERDICT, "rank.has_ended && rank.page.worlds_entered < entered", "false"),
-    "a receive that nobody waits for is a stall": (VERDICT, "|| !transfer.is_waited_for) {", ") {"),
-    "the first of a chain is blamed": (ROOTS, "is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();",
-                                         "is_root[i] = true; root.culprits = verdicts[i].culprits;"),
-    "a stopped rank is one that has not called": (VERDICT, "return rank.process && rank.process->is_stopped();", "return false;"),
+    "another rank's extension moves the limit": (JUDGE, "if (none_is_awaited || verdict.blames(rank.rank)) until", "until"),
+    "a rank that ended before init is not seen": (WAITS, "rank.has_ended && rank.page.worlds_entered < entered", "false"),
+    "a receive that nobody waits for is a stall": (WAITS, "|| !transfer.is_waited_for) {", ") {"),
+    "the first of a chain is blamed": (ROOTS, "is_root.push_back(root.kind != VerdictKind::not_called || !root.culprits.empty());",
+                                         "is_root.push_back(true); root.culprits = wait.culprits;"),
+    "a stopped rank is one that has not called": (WAITS, "return rank.process && rank.process->is_stopped();", "return false;"),
+    "data of ranks that wait is no sign of life": (JUDGE, "(!verdict.blames(rank.rank) && only_waits(rank));", "false;"),
+    "a stall is blamed from its first moment": (JUDGE, "facts.blamed_for = since(stall.blamed_since);", "facts.blamed_for = stall.age;"),
     "groups of one name are one group": (VIEW, "return identity != 0 ?", "return false ?"),
 }
 

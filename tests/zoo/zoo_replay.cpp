@@ -136,6 +136,7 @@ int main(int argc, char** argv) {
       meters[sample->rank].add(sample->sample, sample->now);
       continue;
     }
+    if (std::holds_alternative<TracedExplanation>(*parsed)) continue;
     auto* sample = &std::get<TracedRanks>(*parsed);
     // The activity is measured again from the recorded samples.
     for (RankView& rank : sample->ranks) {
@@ -144,13 +145,14 @@ int main(int argc, char** argv) {
     clock.stretch(*sample);
     age += sample->elapsed;
     if (sample->has_news()) {
-      print(detector.add_sample(sample->ranks, sample->elapsed, sample->now), age);
+      detector.pass(sample->elapsed, sample->now);
+      print(detector.add(sample->ranks, detector.next().depth), age);
       // Keeps the last sample that shows what the processes do.
       const bool is_deep =
           std::ranges::any_of(sample->ranks, [](const RankView& rank) { return rank.activity.has_value(); });
       if (is_deep || last.ranks.empty()) last = *sample;
     } else {
-      for (int i = 0; i < sample->samples; ++i) detector.nothing_new(sample->elapsed / sample->samples);
+      for (int i = 0; i < sample->samples; ++i) detector.pass(sample->elapsed / sample->samples, 0);
     }
   }
   if (age.count() == 0) {
@@ -160,6 +162,7 @@ int main(int argc, char** argv) {
   for (RankView& rank : last.ranks) rank.has_ended = rank.has_ended || rank.rank == dead;
   for (Nanoseconds done{0}; done < held; done += kHoldInterval) {
     hold(last, kHoldInterval);
-    print(detector.add_sample(last.ranks, last.elapsed, last.now), age += kHoldInterval);
+    detector.pass(last.elapsed, last.now);
+    print(detector.add(last.ranks, detector.next().depth), age += kHoldInterval);
   }
 }

@@ -13,7 +13,7 @@
 #include "base/exit_status.h"
 #include "launcher/job/error_record.h"
 #include "launcher/process/oom_kill.h"
-#include "launcher/watchdog/verdict.h"
+#include "launcher/ranks/verdict.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {

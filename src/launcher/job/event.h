@@ -18,8 +18,8 @@
 #include "launcher/plan/start_failure.h"
 #include "launcher/process/oom_kill.h"
 #include "launcher/process/signal_target.h"
+#include "launcher/ranks/verdict.h"
 #include "launcher/watchdog/hang_news.h"
-#include "launcher/watchdog/verdict.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {

@@ -12,7 +12,7 @@
 #include "base/exit_status.h"
 #include "launcher/job/blame.h"
 #include "launcher/job/event.h"
-#include "launcher/watchdog/straggler_report.h"
+#include "launcher/ranks/straggler_report.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {

@@ -112,6 +112,7 @@ class LinuxProcessHost : public ProcessHost {
     const bool is_same = view.pid == worker.pid && view.has_ended == has_ended && view.version == version;
     if (is_same && depth == SampleDepth::pages) {
       view.process.reset();
+      view.activity.reset();
       view.calls.clear();
       return false;
     }

@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "launcher/plan/used_gpu.h"
 #include "launcher/plan/worker_variables.h"
+#include "launcher/ranks/root_causes.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/known_errors.h"
-#include "launcher/watchdog/root_causes.h"
 #include "launcher/watchdog/verdict_text.h"
 #include "net/address.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/ranks/root_causes.h"
 #include "launcher/report/straggler_report.h"
-#include "launcher/watchdog/root_causes.h"
 #include "launcher/watchdog/stacks/stack_merge.h"
 #include "launcher/watchdog/verdict_text.h"
 
@@ -338,6 +338,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   if (news.kind != Kind::asked) {
     lines.push_back("  " + outlook(news));
   } else {
+    if (!news.explanation.empty()) lines.push_back("  " + news.explanation);
     base::append(lines, straggler_table_lines(news.stragglers));
   }
   return lines;

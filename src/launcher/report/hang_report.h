@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/watchdog/hang_detector.h"
+#include "launcher/watchdog/hang_news.h"
 
 namespace ddp::launcher {
 

@@ -5,9 +5,9 @@
 
 #include <chrono>
 
-#include "launcher/watchdog/hang_detector.h"
-#include "launcher/watchdog/straggler_table.h"
-#include "launcher/watchdog/verdict.h"
+#include "launcher/ranks/straggler_report.h"
+#include "launcher/ranks/verdict.h"
+#include "launcher/watchdog/hang_news.h"
 
 namespace ddp::launcher {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/watchdog/straggler_table.h"
+#include "launcher/ranks/straggler_report.h"
 
 namespace ddp::launcher {
 

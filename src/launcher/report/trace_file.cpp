@@ -100,7 +100,7 @@ void TraceFile::event(const Event& event) {
   if (file_ == nullptr) return;
   const std::uint64_t now = monotonic_now();
   // The samples of a report contain what the ranks have called.
-  if (const auto* news = std::get_if<HangNews>(&event)) trace_.add_sample(news->ranks, now);
+  if (const auto* news = std::get_if<HangNews>(&event)) trace_.add_ranks(news->ranks, now);
   const Mark mark = std::visit(MarkOf{placement_.first_rank}, event);
   if (!mark.text.empty()) trace_.mark(mark.category, mark.text, now);
 }
@@ -122,16 +122,10 @@ void TraceFile::close() {
   if (failure) warn_(failure->message);
 }
 
-void TraceFile::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds /*elapsed*/, std::uint64_t now) {
+void TraceFile::add(const Picture& picture) {
   if (file_ == nullptr) return;
-  trace_.add_sample(ranks, now);
-  write_if_due(now);
-}
-
-void TraceFile::nothing_new(std::chrono::nanoseconds /*elapsed*/, std::uint64_t now) {
-  if (file_ == nullptr) return;
-  trace_.advance(now);
-  write_if_due(now);
+  trace_.add(picture);
+  write_if_due(picture.taken_at);
 }
 
 void TraceFile::add_records(const RankRecords& records) {

@@ -12,9 +12,9 @@
 #include "launcher/limits.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
+#include "launcher/ranks/rank_sink.h"
 #include "launcher/report/open_document.h"
 #include "launcher/view/chrome_trace.h"
-#include "launcher/watchdog/rank_sink.h"
 
 namespace ddp::launcher {
 
@@ -39,8 +39,7 @@ class TraceFile : public RankSink {
   // Completes the file. Nothing is written after this.
   void close();
 
-  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) override;
-  void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) override;
+  void add(const Picture& picture) override;
   void add_records(const RankRecords& records) override;
   bool wants_processes() const override { return false; }
   bool wants_records() const override { return file_ != nullptr; }

@@ -5,7 +5,6 @@
 
 #include "base/hash.h"
 #include "launcher/limits.h"
-#include "launcher/view/rank_state.h"
 #include "wire/call_names.h"
 #include "wire/status_page_layout.h"
 
@@ -86,7 +85,18 @@ void ChromeTrace::end_open_spans(std::uint64_t now) {
   }
 }
 
-void ChromeTrace::add_sample(std::span<const RankView> ranks, std::uint64_t now) {
+void ChromeTrace::add(const Picture& picture) {
+  if (picture.has_news) {
+    add_ranks(picture.ranks, picture.taken_at);
+    const auto waiting =
+        static_cast<std::uint64_t>(std::ranges::count(picture.moments, RankState::waiting, &RankMoment::state));
+    if (waiting != shown_waiting_) count(1, "\"ranks waiting\"", "ranks", waiting, picture.taken_at);
+    shown_waiting_ = waiting;
+  }
+  count_bytes(picture.taken_at);
+}
+
+void ChromeTrace::add_ranks(std::span<const RankView> ranks, std::uint64_t now) {
   for (const RankView& view : ranks) {
     Rank& rank = rank_of(view.rank);
     if (view.pid != rank.pid) label(view.rank, rank, view);
@@ -95,11 +105,6 @@ void ChromeTrace::add_sample(std::span<const RankView> ranks, std::uint64_t now)
     keep_what_is_known(rank.open, open);
     rank.open = std::move(open);
   }
-  const auto states = states_of(ranks);
-  const auto waiting = static_cast<std::uint64_t>(std::ranges::count(states, RankState::waiting));
-  if (waiting != shown_waiting_) count(1, "\"ranks waiting\"", "ranks", waiting, now);
-  shown_waiting_ = waiting;
-  advance(now);
 }
 
 void ChromeTrace::add_records(const RankRecords& records, std::uint64_t now) {
@@ -220,7 +225,7 @@ std::optional<int> ChromeTrace::place(int number, Rank& rank, TraceThread thread
   return collective_thread(*row);
 }
 
-void ChromeTrace::advance(std::uint64_t now) {
+void ChromeTrace::count_bytes(std::uint64_t now) {
   const std::uint64_t second = text_.since_origin(now) / kSecond;
   for (; next_second_ + kSecondsUntilCounted <= second; ++next_second_) {
     const auto entry = bytes_.find(next_second_);

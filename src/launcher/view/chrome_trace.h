@@ -17,6 +17,7 @@
 
 #include "launcher/process/rank_records.h"
 #include "launcher/process/rank_view.h"
+#include "launcher/ranks/picture.h"
 #include "launcher/view/collective_arrivals.h"
 #include "launcher/view/open_spans.h"
 #include "launcher/view/span_lanes.h"
@@ -48,10 +49,10 @@ class ChromeTrace {
   void begin_attempt(int number, int world_size, std::uint64_t now);
   // Shows what the ranks had begun and not ended.
   void end_attempt(const std::string& how, std::uint64_t now);
-  void add_sample(std::span<const RankView> ranks, std::uint64_t now);
+  void add(const Picture& picture);
+  // Shows what these ranks are doing.
+  void add_ranks(std::span<const RankView> ranks, std::uint64_t now);
   void add_records(const RankRecords& records, std::uint64_t now);
-  // Counts what can be counted by now.
-  void advance(std::uint64_t now);
 
   std::size_t size() const { return text_.size(); }
   // Returns the text since the last call. The first one begins the document.
@@ -86,6 +87,7 @@ class ChromeTrace {
     std::uint64_t end;
   };
 
+  void count_bytes(std::uint64_t now);
   Rank& rank_of(int number);
   void name_process(int process, const std::string& name, std::uint64_t order);
   void name_thread(int process, int thread, std::string_view name, std::uint64_t order);

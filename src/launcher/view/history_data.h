@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/view/rank_state.h"
+#include "launcher/ranks/rank_state.h"
 
 namespace ddp::launcher {
 

@@ -35,31 +35,23 @@ JobHistory::Rank* JobHistory::find(int rank) {
                                                                      : &ranks_[static_cast<std::size_t>(rank)];
 }
 
-void JobHistory::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) {
+void JobHistory::add(const Picture& picture) {
   if (!is_open_) return;
-  const std::vector<RankState> states = states_of(ranks);
-  const std::vector<bool> waited_for = launcher::waited_for(ranks);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    Rank* rank = find(ranks[i].rank);
+  for (std::size_t i = 0; picture.has_news && i < picture.ranks.size(); ++i) {
+    const RankView& view = picture.ranks[i];
+    const RankMoment& moment = picture.moments[i];
+    Rank* rank = find(view.rank);
     if (rank == nullptr) continue;
-    const auto index = static_cast<std::size_t>(ranks[i].rank);
-    if (!rank->is_seen) rank->node = ranks[i].node.empty() ? node_ : ranks[i].node;
+    const auto index = static_cast<std::size_t>(view.rank);
+    if (!rank->is_seen) rank->node = view.node.empty() ? node_ : view.node;
     rank->is_seen = true;
-    rank->steps = std::max(rank->steps, steps_of(ranks[i].page));
-    states_[index] = static_cast<std::int8_t>(states[i]);
+    rank->steps = std::max(rank->steps, steps_of(view.page));
+    states_[index] = static_cast<std::int8_t>(moment.state);
     // A rank that has ended is not slow.
-    waited_for_[index] = waited_for[i] && states[i] != RankState::ended ? 0 : ShareColumns::kNone;
+    waited_for_[index] = moment.is_awaited && !view.has_ended ? 0 : ShareColumns::kNone;
   }
-  pass_time(elapsed, now);
-}
-
-void JobHistory::nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) {
-  if (is_open_) pass_time(elapsed, now);
-}
-
-void JobHistory::pass_time(std::chrono::nanoseconds elapsed, std::uint64_t now) {
-  const std::uint64_t end = now - std::min(now, begin_);
-  const auto time = static_cast<std::uint64_t>(std::max<std::int64_t>(elapsed.count(), 0));
+  const std::uint64_t end = picture.taken_at - std::min(picture.taken_at, begin_);
+  const auto time = static_cast<std::uint64_t>(std::max<std::int64_t>(picture.elapsed.count(), 0));
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     if (states_[i] >= 0) ranks_[i].time.at(static_cast<std::size_t>(states_[i])) += time;
     if (waited_for_[i] >= 0) ranks_[i].waited_for += time;

@@ -6,13 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "launcher/plan/placement.h"
 #include "launcher/process/rank_records.h"
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/picture.h"
 #include "launcher/view/collective_table.h"
 #include "launcher/view/history_data.h"
 #include "launcher/view/quantile_sketch.h"
@@ -22,7 +21,7 @@ namespace ddp::launcher {
 
 //   JobHistory history;
 //   history.begin_attempt(placement, node_name, now);
-//   history.add_sample(ranks, elapsed, now);  // again and again
+//   history.add(picture);  // again and again
 //   const AttemptHistory result = history.end_attempt(now);
 class JobHistory {
  public:
@@ -30,8 +29,7 @@ class JobHistory {
   void begin_attempt(const Placement& placement, const std::string& node, std::uint64_t now);
 
   // These functions do nothing outside of an attempt. The ranks were in their states since the last call.
-  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
-  void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now);
+  void add(const Picture& picture);
   void add_records(const RankRecords& records);
 
   // Returns the history of the attempt, whose texts fit into limits::kHistoryText. Returns no ranks if none was seen.
@@ -50,7 +48,6 @@ class JobHistory {
 
   // Returns null if the rank is not kept.
   Rank* find(int rank);
-  void pass_time(std::chrono::nanoseconds elapsed, std::uint64_t now);
   RankHistory history_of(std::size_t rank) const;
   void add_strips(AttemptHistory& history);
   void add_waited_for(AttemptHistory& history);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/process/rank_records.h"
-#include "launcher/view/rank_state.h"
+#include "launcher/ranks/rank_state.h"
 
 namespace ddp::launcher {
 

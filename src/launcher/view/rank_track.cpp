@@ -21,20 +21,18 @@ std::string phase_of(const PageView& page) {
 
 }  // namespace
 
-double RankTrack::add_view(const RankView& view, RankState state, bool is_waited_for, std::uint64_t now) {
+double RankTrack::add_view(const RankView& view, const RankMoment& moment, std::uint64_t now) {
   if (is_seen() && row_.pid != view.pid) *this = RankTrack();
   row_.rank = view.rank;
   row_.pid = view.pid;
   row_.node = view.node;
-  // Most samples contain only pages. A process stays stopped until a deeper sample shows that it runs.
-  if (view.process) is_stopped_ = view.process->is_stopped();
-  row_.state = is_stopped_ && state != RankState::ended ? RankState::stopped : state;
-  row_.phase = state == RankState::phase ? phase_of(view.page) : "";
+  row_.state = moment.state;
+  row_.phase = moment.state == RankState::phase ? phase_of(view.page) : "";
   // The first count that a program reports may be that of a checkpoint, so it is no rate.
   if (view.page.steps == 0 && row_.steps == 0) rate_ = StepRate(kViewWindow);
   row_.steps = steps_of(view.page);
   rate_.add(now, row_.steps);
-  is_waited_for_ = is_waited_for;
+  is_waited_for_ = moment.is_awaited;
   if (view.usage) {
     row_.cpus = view.usage->cpus;
     row_.rss_bytes = view.usage->rss_bytes;

@@ -12,8 +12,8 @@
 
 #include "launcher/process/rank_records.h"
 #include "launcher/process/rank_view.h"
+#include "launcher/ranks/waits.h"
 #include "launcher/view/job_snapshot.h"
-#include "launcher/view/rank_state.h"
 #include "launcher/view/step_rate.h"
 
 namespace ddp::launcher {
@@ -29,7 +29,7 @@ class RankTrack {
   // Takes the view of the rank at `now`. Returns the bytes of the collectives that the rank has finished since the last
   // view. Their number comes from the status page, and their size is the mean size of the recorded collectives of the
   // same group. So the result is right even if only a sample of the collectives is recorded.
-  double add_view(const RankView& view, RankState state, bool is_waited_for, std::uint64_t now);
+  double add_view(const RankView& view, const RankMoment& moment, std::uint64_t now);
   // Adds time in the state of the last view to a bucket.
   void add_time(std::size_t bucket, float seconds);
   void clear_bucket(std::size_t bucket) { buckets_[bucket] = {}; }
@@ -62,7 +62,6 @@ class RankTrack {
 
   RankRow row_;  // without the members that depend on the time
   bool is_waited_for_ = false;
-  bool is_stopped_ = false;
   std::uint64_t called_at_ = 0;  // when the last collective was called; 0 if there was none
   std::uint64_t printed_at_ = 0;
   std::uint64_t named_ = 0;    // number of the collective that has its name from the status page

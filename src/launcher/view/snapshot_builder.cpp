@@ -35,22 +35,18 @@ void SnapshotBuilder::begin_attempt(AttemptFacts facts, std::uint64_t now) {
   culprits_.clear();
 }
 
-void SnapshotBuilder::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) {
-  begin_bucket(now);
-  const std::vector<RankState> states = states_of(ranks);
-  const std::vector<bool> awaited = waited_for(ranks);
-  double& bytes = bytes_[bucket_second_ % kViewBuckets];
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const auto rank = static_cast<std::size_t>(ranks[i].rank);  // a negative one becomes too large
-    if (rank < tracks_.size()) bytes += tracks_[rank].add_view(ranks[i], states[i], awaited[i], now);
+void SnapshotBuilder::add(const Picture& picture) {
+  begin_bucket(picture.taken_at);
+  if (picture.has_news) {
+    double& bytes = bytes_[bucket_second_ % kViewBuckets];
+    for (std::size_t i = 0; i < picture.ranks.size(); ++i) {
+      const auto rank = static_cast<std::size_t>(picture.ranks[i].rank);  // a negative one becomes too large
+      if (rank >= tracks_.size()) continue;
+      bytes += tracks_[rank].add_view(picture.ranks[i], picture.moments[i], picture.taken_at);
+    }
+    follow_steps(picture.ranks, picture.taken_at);
   }
-  follow_steps(ranks, now);
-  add_time(elapsed);
-}
-
-void SnapshotBuilder::nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) {
-  begin_bucket(now);
-  add_time(elapsed);
+  add_time(picture.elapsed);
 }
 
 // Clears the buckets of the seconds that have begun since the last sample.

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "launcher/process/rank_records.h"
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/picture.h"
 #include "launcher/view/job_snapshot.h"
 #include "launcher/view/rank_track.h"
 #include "launcher/view/step_rate.h"
-#include "launcher/watchdog/hang_detector.h"
+#include "launcher/watchdog/hang_news.h"
 
 namespace ddp::launcher {
 
@@ -41,7 +41,7 @@ struct AttemptFacts {
 
 //   SnapshotBuilder builder(facts, now);
 //   builder.begin_attempt(attempt, now);
-//   builder.add_sample(ranks, elapsed, now);
+//   builder.add(picture);
 //   builder.snapshot(now);
 //
 // All times `now` are CLOCK_MONOTONIC in nanoseconds.
@@ -52,8 +52,7 @@ class SnapshotBuilder {
   // Forgets the ranks of the attempt before. The number of stalls stays.
   void begin_attempt(AttemptFacts facts, std::uint64_t now);
   // See RankSink. A rank outside of the world is ignored.
-  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
-  void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now);
+  void add(const Picture& picture);
   void add_records(const RankRecords& records);
   // Replaces the values that the program reports on this rank. The snapshot has those of the lowest rank.
   void set_values(int rank, std::vector<ProgressValue> values);

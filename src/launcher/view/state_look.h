@@ -1,7 +1,7 @@
 // Says how the state of a rank is shown: in which colour and, without colours, by which letter.
 #pragma once
 
-#include "launcher/view/rank_state.h"
+#include "launcher/ranks/rank_state.h"
 #include "launcher/view/styled_line.h"
 
 namespace ddp::launcher {

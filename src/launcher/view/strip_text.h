@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/view/rank_state.h"
+#include "launcher/ranks/rank_state.h"
 #include "launcher/view/share_columns.h"
 
 namespace ddp::launcher {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/watchdog/evidence/evidence_taker.h"
-#include "launcher/watchdog/hang_detector.h"
+#include "launcher/watchdog/hang_news.h"
 #include "launcher/watchdog/rank_exchange.h"
 #include "net/event_loop.h"
 

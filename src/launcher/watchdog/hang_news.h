@@ -1,16 +1,17 @@
-// HangNews is what HangDetector reports about ranks that make no progress. It is a plain value.
+// HangNews is what the watchdog reports about ranks that make no progress. It is a plain value.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "launcher/process/rank_view.h"
+#include "launcher/ranks/straggler_report.h"
+#include "launcher/ranks/verdict.h"
 #include "launcher/watchdog/evidence/evidence.h"
 #include "launcher/watchdog/stall_policy.h"
-#include "launcher/watchdog/straggler_report.h"
-#include "launcher/watchdog/verdict.h"
 
 namespace ddp::launcher {
 
@@ -28,7 +29,8 @@ struct HangNews {
   Verdict verdict;  // for `stopped` and `resumed`, these ranks are the culprits
   std::chrono::nanoseconds age{0};
   StallJudgement judgement;
-  bool ends_job = false;  // the job is terminated at the limit; otherwise the stall is only reported
+  std::string explanation;  // why there is this verdict, or why there is none
+  bool ends_job = false;    // the job is terminated at the limit; otherwise the stall is only reported
   std::vector<RankView> ranks;
   Evidence evidence;           // empty if none was taken
   StragglerReport stragglers;  // only for `asked`

@@ -37,12 +37,24 @@ HangTrace::HangTrace(const std::string& path, Failed failed) : failed_(std::move
   }
 }
 
-void HangTrace::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) {
+void HangTrace::add(const Picture& picture) {
   if (!file_) return;
+  if (!picture.has_news) {
+    quiet_ += picture.elapsed;
+    ++quiet_samples_;
+    return;
+  }
   write_quiet();
-  file_.write(R"({"elapsed":)" + std::to_string(elapsed.count()) + R"(,"now":)" + std::to_string(now) + R"(,"ranks":)" +
-                  show_ranks(ranks, ShownCalls::all) + "}\n",
+  file_.write(R"({"elapsed":)" + std::to_string(picture.elapsed.count()) + R"(,"now":)" +
+                  std::to_string(picture.taken_at) + R"(,"ranks":)" + show_ranks(picture.ranks, ShownCalls::all) +
+                  "}\n",
               failed_);
+}
+
+void HangTrace::explain(const std::string& explanation) {
+  if (!file_) return;
+  const nlohmann::json json = {{"explanation", explanation}};
+  file_.write(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", failed_);
 }
 
 void HangTrace::sample(int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
@@ -58,11 +70,6 @@ void HangTrace::sample(int rank, const ActivitySample& sample, std::chrono::nano
     json["gpu"] = {sample.gpu->busy_percent, sample.gpu->moved_bytes ? Json(*sample.gpu->moved_bytes) : Json(nullptr)};
   }
   file_.write(json.dump() + "\n", failed_);
-}
-
-void HangTrace::nothing_new(std::chrono::nanoseconds elapsed) {
-  quiet_ += elapsed;
-  ++quiet_samples_;
 }
 
 void HangTrace::write_quiet() {

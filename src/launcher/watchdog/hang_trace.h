@@ -6,12 +6,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 
 #include "launcher/output/log_file.h"
 #include "launcher/process/process_activity.h"
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/picture.h"
 
 namespace ddp::launcher {
 
@@ -22,8 +21,10 @@ class HangTrace {
   // Appends to the file. If the path is empty, nothing is written.
   HangTrace(const std::string& path, Failed failed);
 
-  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
-  void nothing_new(std::chrono::nanoseconds elapsed);
+  // Call this for each picture.
+  void add(const Picture& picture);
+  // Adds why there is a verdict on the last picture, or none.
+  void explain(const std::string& explanation);
   void sample(int rank, const ActivitySample& sample, std::chrono::nanoseconds now);
 
  private:

@@ -9,9 +9,9 @@
 
 #include "launcher/plan/placement.h"
 #include "launcher/process/process_host.h"
+#include "launcher/ranks/rank_sink.h"
 #include "launcher/watchdog/clock_offset.h"
 #include "launcher/watchdog/rank_exchange.h"
-#include "launcher/watchdog/rank_sink.h"
 #include "launcher/watchdog/shown_records.h"
 
 namespace ddp::launcher {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/watchdog/root_causes.h"
+#include "launcher/ranks/root_causes.h"
 #include "launcher/watchdog/stacks/stack_text.h"
 #include "launcher/watchdog/torch_stacks.h"
 

@@ -2,7 +2,7 @@
 // docs/development/decisions/0043-stacks-of-pytorch-programs.md
 #pragma once
 
-#include "launcher/watchdog/hang_detector.h"
+#include "launcher/watchdog/hang_news.h"
 
 namespace ddp::launcher {
 

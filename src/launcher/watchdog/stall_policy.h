@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "launcher/plan/hang_plan.h"
-#include "launcher/watchdog/verdict.h"
+#include "launcher/ranks/verdict.h"
 
 namespace ddp::launcher {
 

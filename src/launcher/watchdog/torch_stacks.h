@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/ranks/verdict.h"
 #include "launcher/watchdog/stacks/stack_text.h"
 
 namespace ddp::launcher {
@@ -22,10 +23,6 @@ struct AwaitedOperation {
   GroupWait wait = GroupWait::unknown;
   std::string operation;  // for example "all_reduce"; empty if unknown
 };
-
-// This is the name of an operation that the stack of a thread shows if it waits for work that it has given to its GPU.
-// Collectives of NCCL may be part of that work.
-inline constexpr std::string_view kGpuSynchronization = "GPU synchronization";
 
 // Returns the operation for which the first thread waits. Uses native frames: that thread waits in c10d, and Gloo's
 // threads carry out the operation.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/watchdog/verdict.h"
+#include "launcher/ranks/verdict.h"
 
 namespace ddp::launcher {
 

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "launcher/limits.h"
+#include "launcher/ranks/straggler_table.h"
 #include "launcher/watchdog/activity_watch.h"
 #include "launcher/watchdog/gpu_check.h"
 #include "launcher/watchdog/hang_evidence.h"
 #include "launcher/watchdog/hang_trace.h"
 #include "launcher/watchdog/record_collector.h"
 #include "launcher/watchdog/stack_watch.h"
-#include "launcher/watchdog/straggler_table.h"
 #include "launcher/watchdog/torch_watch.h"
 #include "launcher/watchdog/usage_watch.h"
 #include "wire/worker_env.h"
@@ -123,7 +123,9 @@ class RankWatchdog : public Watchdog {
     records_.finish();
     // The views see what the ranks have ended with.
     const auto ended = Clock::now();
-    if (parts_.sink != nullptr) parts_.sink->add_sample(with_others(ranks), ended - looked_at_, nanoseconds_of(ended));
+    hangs_.pass(ended - looked_at_, nanoseconds_of(ended));
+    hangs_.add(with_others(ranks), SampleDepth::pages);
+    if (parts_.sink != nullptr) parts_.sink->add(hangs_.picture());
     for (const RankView& rank : ranks) report.progress = std::max(report.progress, progress_of(rank.page));
     gpu_check_.finish(ranks);
     return report;
@@ -198,49 +200,48 @@ class RankWatchdog : public Watchdog {
   }
 
   void judge(std::chrono::nanoseconds elapsed) {
-    const auto counted = std::min<std::chrono::nanoseconds>(elapsed, longest_interval());
-    const SampleDepth depth = next_depth();
-    const bool is_measured = !parts_.plan.hang.is_off() && hangs_.wants_activity();
+    const std::uint64_t now = nanoseconds_of(Clock::now());
+    hangs_.pass(elapsed, now);
+    const NextLook look = hangs_.next();
     const bool others_are_new = sees_others() && parts_.exchange.take_news();
-    const bool ours_are_new = sample_own(depth, ranks_);
-    if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
+    const bool ours_are_new = sample_own(look.depth, ranks_);
+    if (look.measures_activity) activity_.measure(ranks_, Clock::now().time_since_epoch());
     gpu_check_.look(ranks_);
     is_to_show_ = is_to_show_ || ours_are_new;
     show_ranks();
     if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
-    const std::uint64_t now = nanoseconds_of(Clock::now());
-    const bool usage_is_new = take_usage(now);
     // Most samples contain nothing new, and should cost nothing.
-    if (!ours_are_new && !others_are_new) {
-      hangs_.nothing_new(counted);
-      trace_.nothing_new(counted);
-      stragglers_.nothing_new(counted);
-      if (parts_.sink != nullptr && usage_is_new) {
-        parts_.sink->add_sample(with_others(ranks_), elapsed, now);
-      } else if (parts_.sink != nullptr) {
-        parts_.sink->nothing_new(elapsed, now);
-      }
-      return;
-    }
-    stragglers_.add_sample(ranks_, counted);
+    const bool usage_is_new = take_usage(now);
+    if (!ours_are_new && !others_are_new && !usage_is_new) return see_picture();
     // Asks other nodes for more than their pages show. The next sample uses the answers.
-    if (sees_others() && depth == SampleDepth::all) parts_.exchange.ask_for_ranks();
-    const std::vector<RankView> all = with_others(ranks_);
-    if (parts_.sink != nullptr) parts_.sink->add_sample(all, elapsed, now);
-    trace_.add_sample(all, elapsed, now);
-    for (const HangNews& news : hangs_.add_sample(all, elapsed, now)) {
+    if (sees_others() && look.depth == SampleDepth::all) parts_.exchange.ask_for_ranks();
+    const std::vector<HangNews> all_news = hangs_.add(with_others(ranks_), look.depth);
+    see_picture();
+    explain();
+    for (const HangNews& news : all_news) {
       look_evidence_->end();  // other nodes answer one question at a time
       evidence_->consider(news);
     }
   }
 
-  // If hangs are not judged, the views still show which processes are stopped.
-  SampleDepth next_depth() {
-    if (!parts_.plan.hang.is_off()) return hangs_.depth();
-    const auto now = Clock::now();
-    if (now < next_states_) return SampleDepth::pages;
-    next_states_ = now + limits::kHangEvidence;
-    return SampleDepth::states;
+  // Shows the picture to all that follow the ranks.
+  void see_picture() {
+    const Picture& picture = hangs_.picture();
+    stragglers_.add(picture);
+    trace_.add(picture);
+    if (parts_.sink != nullptr) parts_.sink->add(picture);
+  }
+
+  // Says why there is a verdict or none. The log gets a reason when it is new, and now and then while it lasts.
+  void explain() {
+    if (hangs_.picture().depth != SampleDepth::all) return;
+    trace_.explain(hangs_.explanation());
+    std::string reason = hangs_.explanation();
+    std::erase_if(reason, [](char letter) { return letter >= '0' && letter <= '9'; });
+    if (reason == explained_ && Clock::now() < explain_again_) return;
+    explained_ = std::move(reason);
+    explain_again_ = Clock::now() + limits::kHangLastWord;
+    parts_.log({LogLevel::debug, LogSource::hangs, hangs_.explanation()});
   }
 
   // Measures what the ranks use, and asks the other nodes for the same, if a view wants it. Returns whether there is
@@ -360,11 +361,12 @@ class RankWatchdog : public Watchdog {
   bool is_paused_ = false;
   bool has_ended_ = false;
   bool is_to_show_ = true;
+  std::string explained_;  // the reason that was logged last, without its numbers
+  Clock::time_point explain_again_;
   std::optional<Clock::time_point> difference_since_;
   bool asked_of_difference_ = false;
   bool told_difference_ = false;
   Clock::time_point looked_at_ = Clock::now();
-  Clock::time_point next_states_;
   Clock::time_point next_usage_;
   std::unique_ptr<net::Watch> sample_timer_;
 };

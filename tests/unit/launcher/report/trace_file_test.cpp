@@ -8,6 +8,7 @@
 
 #include "launcher/limits.h"
 #include "support/catch.h"
+#include "support/made_picture.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp;
@@ -73,7 +74,7 @@ TEST_CASE("the trace is a complete document from the start on") {
   CHECK(rig.trace->wants_records());
   CHECK(rig.written().at("otherData").at("run_id") == "r1");
   rig.trace->add_records(a_step(0, 1));
-  rig.trace->nothing_new(std::chrono::nanoseconds(1), now() + kFlush);
+  rig.trace->add(unchanged_picture(std::chrono::nanoseconds(1), now() + kFlush));
   CHECK(rig.written().dump().find("step 1") != std::string::npos);
   rig.trace->close();
   CHECK_FALSE(rig.trace->wants_records());
@@ -129,8 +130,8 @@ TEST_CASE("a full disk costs one warning") {
   Rig rig("/dev/full");
   rig.open();
   rig.trace->add_records(a_step(0, 1));
-  rig.trace->nothing_new(std::chrono::nanoseconds(1), now() + kFlush);
-  rig.trace->nothing_new(std::chrono::nanoseconds(1), now() + 2 * kFlush);
+  rig.trace->add(unchanged_picture(std::chrono::nanoseconds(1), now() + kFlush));
+  rig.trace->add(unchanged_picture(std::chrono::nanoseconds(1), now() + 2 * kFlush));
   rig.trace->close();
   REQUIRE(rig.warnings.size() == 1);
   CHECK(rig.warnings[0] == "cannot write --trace=/dev/full: No space left on device. The job continues without it.");
@@ -142,7 +143,7 @@ TEST_CASE("a trace that has its largest size ends, is complete, and costs one wa
   std::uint32_t steps = 0;
   for (std::uint64_t writes = 1; rig.trace->wants_records() && writes < 1000; ++writes) {
     rig.trace->add_records(a_step(0, ++steps));
-    rig.trace->nothing_new(std::chrono::nanoseconds(1), now() + writes * kFlush);
+    rig.trace->add(unchanged_picture(std::chrono::nanoseconds(1), now() + writes * kFlush));
   }
   CHECK(steps > 10);
   CHECK(steps < 1000);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/catch.h"
+#include "support/made_picture.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -144,11 +145,11 @@ TEST_CASE("the bytes of collectives are counted by second when the records of al
   ChromeTrace trace = a_trace();
   trace.add_records(of_rank(0, {collective(1, 100, 200, 1000), collective(2, 1100, 1200, 50)}), at(1300));
   trace.add_records(of_rank(1, {collective(1, 100, 210, 1000)}), at(1300));
-  trace.advance(at(2900));
+  trace.add(unchanged_picture({}, at(2900)));
   CHECK(events(document(trace), "C").empty());
-  trace.advance(at(6000));
+  trace.add(unchanged_picture({}, at(6000)));
   trace.add_records(of_rank(1, {collective(3, 100, 210, 1000)}), at(1300));  // too late
-  trace.advance(at(9000));
+  trace.add(unchanged_picture({}, at(9000)));
   const auto counts = events(Json::parse("{\"traceEvents\":[" + trace.take().substr(1) + trace.ending()), "C");
   REQUIRE(counts.size() == 3);
   CHECK(counts[0].at("args").at("bytes") == 2000);
@@ -161,7 +162,7 @@ TEST_CASE("the bytes of collectives are counted by second when the records of al
 TEST_CASE("a sample of the collectives gives an estimate of their bytes") {
   ChromeTrace trace = a_trace(/*is_sampled=*/true);
   trace.add_records(of_rank(0, {collective(1, 100, 200, 1000)}), at(300));
-  trace.advance(at(4000));
+  trace.add(unchanged_picture({}, at(4000)));
   const auto counts = events(document(trace), "C");
   REQUIRE_FALSE(counts.empty());
   CHECK(counts[0].at("args").at("bytes") == 8000);
@@ -183,8 +184,8 @@ TEST_CASE("what a rank has begun and not ended is shown at the end of the attemp
   other.rank = 0;
   other.page.waiting_threads = 0;
   other.page.groups[0].called = 40;
-  trace.add_sample(std::vector{other, view}, at(30));
-  trace.add_sample(std::vector{other, view}, at(31));
+  trace.add(made_picture({other, view}, {}, at(30)));
+  trace.add(made_picture({other, view}, {}, at(31)));
   trace.end_attempt("the job has failed", at(50));
   const Json whole = document(trace);
   const auto slices = events(whole, "X");
@@ -212,7 +213,7 @@ TEST_CASE("a collective that was recorded after the last sample is not shown as 
   view.page.is_written = true;
   view.page.groups.push_back({"world", 1, 2, 0, 41, 40, 40, 0, 0});
   view.seen_at = at(20);
-  trace.add_sample(std::vector{view}, at(30));
+  trace.add(made_picture({view}, {}, at(30)));
   trace.add_records(of_rank(1, {collective(41, 20, 31)}), at(32));
   trace.end_attempt("success", at(50));
   CHECK(events(document(trace), "X").size() == 1);

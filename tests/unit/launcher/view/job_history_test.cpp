@@ -5,6 +5,7 @@
 #include "launcher/view/history_limits.h"
 #include "launcher/view/strip_text.h"
 #include "support/catch.h"
+#include "support/made_picture.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
@@ -38,12 +39,12 @@ TEST_CASE("a history says what each rank did and for which rank the others waite
   history.begin_attempt(world_of(2), "node0", kBegin);
   std::vector<RankView> ranks = {training(0, 4, 4, 2), training(1, 4, 4, 2)};
   ranks[1].node = "node1";
-  history.add_sample(ranks, 1s, kBegin + 1'000'000'000);
+  history.add(made_picture(ranks, 1s, kBegin + 1'000'000'000));
   ranks[0] = training(0, 5, 4, 2);
-  history.add_sample(ranks, 1s, kBegin + 2'000'000'000);
-  history.nothing_new(1s, kBegin + 3'000'000'000);
+  history.add(made_picture(ranks, 1s, kBegin + 2'000'000'000));
+  history.add(unchanged_picture(1s, kBegin + 3'000'000'000));
   ranks[0].has_ended = ranks[1].has_ended = true;
-  history.add_sample(ranks, 1s, kBegin + 4'000'000'000);
+  history.add(made_picture(ranks, 1s, kBegin + 4'000'000'000));
   const AttemptHistory result = history.end_attempt(kBegin + 4'000'000'000);
 
   CHECK(result.attempt == 2);
@@ -65,7 +66,7 @@ TEST_CASE("a history says what each rank did and for which rank the others waite
 TEST_CASE("records give the times of steps, lost records and the error of clocks") {
   JobHistory history;
   history.begin_attempt(world_of(1), "a", kBegin);
-  history.add_sample(std::vector{training(0, 1, 1, 1)}, 1s, kBegin + 1'000'000'000);
+  history.add(made_picture(std::vector{training(0, 1, 1, 1)}, 1s, kBegin + 1'000'000'000));
   RankRecords records;
   records.dropped = 7;
   records.clock_error = 2'000'000;
@@ -90,7 +91,7 @@ TEST_CASE("the history counts the steps that a program without heartbeats report
   std::vector<RankView> ranks = {training(0, 1, 1, 1)};
   ranks[0].page.steps = 0;
   ranks[0].page.progress_done = 12;
-  history.add_sample(ranks, 1s, kBegin + 1'000'000'000);
+  history.add(made_picture(ranks, 1s, kBegin + 1'000'000'000));
   const AttemptHistory result = history.end_attempt(kBegin + 1'000'000'000);
   REQUIRE(result.ranks.size() == 1);
   CHECK(result.ranks[0].steps == 12);
@@ -98,9 +99,10 @@ TEST_CASE("the history counts the steps that a program without heartbeats report
 
 TEST_CASE("ranks that were not seen, and ranks that do not exist, are left out") {
   JobHistory history;
-  history.add_sample(std::vector{training(0, 1, 1, 1)}, 1s, kBegin);  // there is no attempt yet
+  history.add(made_picture(std::vector{training(0, 1, 1, 1)}, 1s, kBegin));  // there is no attempt yet
   history.begin_attempt(world_of(3), "a", kBegin);
-  history.add_sample(std::vector{training(1, 1, 1, 1), training(-1, 1, 1, 1), training(3, 1, 1, 1)}, 1s, kBegin + 1);
+  history.add(
+      made_picture(std::vector{training(1, 1, 1, 1), training(-1, 1, 1, 1), training(3, 1, 1, 1)}, 1s, kBegin + 1));
   const AttemptHistory result = history.end_attempt(kBegin + 1);
   REQUIRE(result.ranks.size() == 1);
   CHECK(result.ranks[0].rank == 1);
@@ -121,7 +123,7 @@ TEST_CASE("the history of a thousand ranks that change all the time stays within
       rank.page.waiting_threads = static_cast<int>(random() % 2);
       rank.page.is_training = random() % 3 != 0;
     }
-    history.add_sample(ranks, 50ms, now += 50'000'000);
+    history.add(made_picture(ranks, 50ms, now += 50'000'000));
   }
   const AttemptHistory result = history.end_attempt(now);
   REQUIRE(result.ranks.size() == kRanks);

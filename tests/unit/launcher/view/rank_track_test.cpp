@@ -25,27 +25,27 @@ RankRecords record_of(std::uint64_t identity, std::uint64_t bytes) {
 
 TEST_CASE("collectives that were finished before the first view do not count") {
   RankTrack track;
-  CHECK(track.add_view(view_with(7, 1000), RankState::computing, false, 1) == 0);
+  CHECK(track.add_view(view_with(7, 1000), {RankState::computing, false}, 1) == 0);
   track.add_records(record_of(7, 100));
-  CHECK(track.add_view(view_with(7, 1003), RankState::computing, false, 2) == 300);
+  CHECK(track.add_view(view_with(7, 1003), {RankState::computing, false}, 2) == 300);
 }
 
 TEST_CASE("each group has its own mean size") {
   RankTrack track;
-  track.add_view(view_with(7, 0), RankState::computing, false, 1);
+  track.add_view(view_with(7, 0), {RankState::computing, false}, 1);
   track.add_records(record_of(7, 100));
   track.add_records(record_of(8, 5000));
-  CHECK(track.add_view(view_with(7, 2), RankState::computing, false, 2) == 200);
-  CHECK(track.add_view(view_with(8, 2), RankState::computing, false, 3) == 0);  // a new group in the same place
-  CHECK(track.add_view(view_with(8, 3), RankState::computing, false, 4) == 5000);
+  CHECK(track.add_view(view_with(7, 2), {RankState::computing, false}, 2) == 200);
+  CHECK(track.add_view(view_with(8, 2), {RankState::computing, false}, 3) == 0);  // a new group in the same place
+  CHECK(track.add_view(view_with(8, 3), {RankState::computing, false}, 4) == 5000);
 }
 
 TEST_CASE("newer records count more than older ones") {
   RankTrack track;
-  track.add_view(view_with(7, 0), RankState::computing, false, 1);
+  track.add_view(view_with(7, 0), {RankState::computing, false}, 1);
   for (int i = 0; i < 5000; ++i) track.add_records(record_of(7, 100));
   for (int i = 0; i < 5000; ++i) track.add_records(record_of(7, 300));
-  CHECK(track.add_view(view_with(7, 1), RankState::computing, false, 2) > 299);
+  CHECK(track.add_view(view_with(7, 1), {RankState::computing, false}, 2) > 299);
 }
 
 TEST_CASE("records with numbers out of range cause nothing worse than a strange name") {
@@ -55,7 +55,7 @@ TEST_CASE("records with numbers out of range cause nothing worse than a strange 
   records.records[0].name = 9;
   records.records[0].operation = 200;
   track.add_records(records);
-  track.add_view(view_with(7, 1), RankState::computing, false, 1);
+  track.add_view(view_with(7, 1), {RankState::computing, false}, 1);
   CHECK(track.row(1).collective_name == "?");
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("the steps of a program that only reports its progress are those that 
   RankTrack track;
   RankView view = view_with(7, 0);
   const auto step_at_second = [&](std::uint64_t second) {
-    track.add_view(view, RankState::computing, false, second * 1'000'000'000);
+    track.add_view(view, {RankState::computing, false}, second * 1'000'000'000);
     return track.row(second * 1'000'000'000);
   };
   step_at_second(1);
@@ -80,10 +80,10 @@ TEST_CASE("another process of the rank begins from nothing") {
   RankTrack track;
   RankView view = view_with(7, 10);
   view.page.steps = 5;
-  track.add_view(view, RankState::waiting, true, 1);
+  track.add_view(view, {RankState::waiting, true}, 1);
   track.add_time(0, 1);
   view.pid = 101;
-  track.add_view(view, RankState::computing, false, 2);
+  track.add_view(view, {RankState::computing, false}, 2);
   track.add_time(0, 1);
   CHECK(track.row(2).waiting == 0);
   CHECK(track.row(2).waited_for == 0);

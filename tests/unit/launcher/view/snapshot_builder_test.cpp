@@ -1,6 +1,7 @@
 #include "launcher/view/snapshot_builder.h"
 
 #include "support/catch.h"
+#include "support/made_picture.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
@@ -33,14 +34,14 @@ struct Job {
 
   void sample() {
     now += std::chrono::nanoseconds(kInterval).count();
-    builder.add_sample(ranks, kInterval, now);
+    builder.add(made_picture(ranks, kInterval, now));
   }
-  void nothing_new() {
+  void time_passes() {
     now += std::chrono::nanoseconds(kInterval).count();
-    builder.nothing_new(kInterval, now);
+    builder.add(unchanged_picture(kInterval, now));
   }
-  void nothing_new_for(std::chrono::nanoseconds time) {
-    for (auto passed = 0ns; passed < time; passed += kInterval) nothing_new();
+  void time_passes_for(std::chrono::nanoseconds time) {
+    for (auto passed = 0ns; passed < time; passed += kInterval) time_passes();
   }
   void finish_collective(std::size_t rank) {
     GroupView& group = ranks[rank].page.groups[0];
@@ -88,7 +89,7 @@ TEST_CASE("shares are those of the last 10 s") {
   job.ranks[0].page.groups[0].called = 1;  // rank 0 waits for rank 1
   job.ranks[0].page.waiting_threads = 1;
   job.sample();
-  job.nothing_new_for(20s);
+  job.time_passes_for(20s);
   CHECK(job.shot().ranks[0].waiting == Approx(1).margin(0.01));
   CHECK(job.shot().ranks[1].waited_for == Approx(1).margin(0.01));
   CHECK(job.shot().ranks[1].computing == Approx(1).margin(0.01));
@@ -98,10 +99,10 @@ TEST_CASE("shares are those of the last 10 s") {
   job.ranks[0].page.waiting_threads = 0;
   job.ranks[1].page.groups[0].called = job.ranks[1].page.groups[0].finished = 1;
   job.sample();
-  job.nothing_new_for(5s);
+  job.time_passes_for(5s);
   CHECK(job.shot().ranks[0].waiting == Approx(0.47).margin(0.08));
   CHECK(job.shot().ranks[0].computing == Approx(0.53).margin(0.08));
-  job.nothing_new_for(6s);
+  job.time_passes_for(6s);
   CHECK(job.shot().ranks[0].waiting == Approx(0).margin(0.01));
   CHECK(job.shot().ranks[1].waited_for == Approx(0).margin(0.01));
 }
@@ -112,7 +113,7 @@ TEST_CASE("a gap of minutes without samples leaves nothing of the time before it
   job.ranks[0].page.phase = "data loading";
   job.ranks[0].page.phase_name = "shard 3";
   job.sample();
-  job.nothing_new_for(5s);
+  job.time_passes_for(5s);
   CHECK(job.shot().ranks[0].phase == "data loading (shard 3)");
   CHECK(job.shot().ranks[0].in_phase == Approx(1).margin(0.01));
   job.now += 300 * kSecond;
@@ -120,18 +121,6 @@ TEST_CASE("a gap of minutes without samples leaves nothing of the time before it
   job.sample();
   CHECK(job.shot().ranks[0].in_phase == 0);
   CHECK(job.shot().ranks[0].phase.empty());
-}
-
-TEST_CASE("a stopped process stays stopped until a sample of the processes shows that it runs") {
-  Job job;
-  job.ranks[0].process.emplace().state = 'T';
-  job.sample();
-  job.ranks[0].process.reset();
-  job.sample();
-  CHECK(job.shot().ranks[0].state == RankState::stopped);
-  job.ranks[0].process.emplace().state = 'R';
-  job.sample();
-  CHECK(job.shot().ranks[0].state == RankState::computing);
 }
 
 TEST_CASE("the job's step is the synchronised one until the program reports its own") {
@@ -169,7 +158,7 @@ TEST_CASE("there is no estimate of the time left from the first steps, and none 
     job.sample();
   }
   CHECK(job.shot().eta == std::nullopt);
-  job.nothing_new_for(4s);
+  job.time_passes_for(4s);
   job.ranks[0].page.progress_done = 10;
   job.sample();
   CHECK(job.shot().eta == std::nullopt);
@@ -211,7 +200,7 @@ TEST_CASE("bytes per second follow from the finished collectives and the mean si
   }
   // Each rank finishes 20 collectives of 200 bytes per second.
   CHECK(job.shot().bytes_per_second == Approx(8000.0).epsilon(0.05));
-  job.nothing_new_for(11s);
+  job.time_passes_for(11s);
   CHECK(job.shot().bytes_per_second == 0);
 }
 
@@ -222,7 +211,7 @@ TEST_CASE("a row shows the last collective and when it was called") {
   job.finish_collective(0);
   job.builder.add_records(records_of(0, {100}));
   job.sample();
-  job.nothing_new_for(2s);
+  job.time_passes_for(2s);
   CHECK(job.shot().ranks[0].collective_number == 1);
   CHECK(job.shot().ranks[0].collective_name == "all_reduce ('bucket 0')");
   CHECK(job.shot().ranks[0].collective_age.value() == Approx(2.05).margin(0.001));
@@ -240,7 +229,7 @@ TEST_CASE("the age of a collective of another node counts from when the number c
   job.sample();
   job.ranks[1].page.groups[0].called = 1;
   job.sample();
-  job.nothing_new_for(3s);
+  job.time_passes_for(3s);
   CHECK(job.shot().ranks[1].collective_age.value() == Approx(3).margin(0.001));
 }
 

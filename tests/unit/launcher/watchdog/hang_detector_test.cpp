@@ -335,8 +335,7 @@ TEST_CASE("without a timeout nothing is looked for") {
 
 TEST_CASE("an old group that nobody uses is no reason for deep samples") {
   HangDetector detector{HangPlan()};
-  Job job;
-  std::vector<RankView> ranks = job.ranks;
+  std::vector<RankView> ranks = Job().ranks;
   int deep = 0;
   for (int i = 0; i < 2000; ++i) {
     // A second group continues, while the first one is idle.
@@ -345,8 +344,9 @@ TEST_CASE("an old group that nobody uses is no reason for deep samples") {
       ++view.page.groups[1].called;
       ++view.page.groups[1].finished;
     }
-    deep += detector.depth() == SampleDepth::all ? 1 : 0;
-    detector.add_sample(ranks, limits::kHangSampleInterval, 0);
+    detector.pass(limits::kHangSampleInterval, 0);
+    deep += detector.next().depth == SampleDepth::all ? 1 : 0;
+    detector.add(ranks, detector.next().depth);
   }
   CHECK(deep == 0);
 }

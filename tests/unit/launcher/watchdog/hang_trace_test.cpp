@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "support/catch.h"
 #include "support/hang_trace_reader.h"
+#include "support/made_picture.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp;
@@ -38,21 +39,25 @@ TEST_CASE("what was seen can be read again, in the same order") {
   const std::string path = directory.path() + "/trace";
   const std::vector<RankView> ranks = {some_rank()};
   HangTrace trace(path, [](const std::string& sentence) { FAIL(sentence); });
-  trace.nothing_new(50ms);
-  trace.nothing_new(60ms);
+  trace.add(unchanged_picture(50ms, 0));
+  trace.add(unchanged_picture(60ms, 0));
   trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, {}, 10, GpuSample{11, 12}, true, 13}, 1s);
   trace.sample(3, ActivitySample{{}, {}, {}, 10, GpuSample{11, {}}, true}, 2s);
-  trace.add_sample(ranks, 55ms, 1'000);
-  trace.add_sample(ranks, 5ms, 2'000);
+  trace.add(made_picture(ranks, 55ms, 1'000));
+  trace.explain("rank 1 is awaited");
+  trace.add(made_picture(ranks, 5ms, 2'000));
   std::vector<TracedRanks> shown;
   std::vector<TracedSample> samples;
+  std::string explained;
   for (const std::string& line : base::split(base::read_file(path), '\n')) {
     if (line.empty()) continue;
     const auto parsed = parse_traced_line(line);
     REQUIRE(parsed);
     if (const auto* sample = std::get_if<TracedRanks>(&*parsed)) shown.push_back(*sample);
     if (const auto* sample = std::get_if<TracedSample>(&*parsed)) samples.push_back(*sample);
+    if (const auto* explanation = std::get_if<TracedExplanation>(&*parsed)) explained += explanation->text;
   }
+  CHECK(explained == "rank 1 is awaited");
   REQUIRE(samples.size() == 2);
   CHECK(samples[0].rank == 3);
   CHECK(samples[0].now == 1s);
@@ -81,15 +86,15 @@ TEST_CASE("a trace that cannot be written is told once, and no trace is none") {
   std::vector<std::string> told;
   const auto tell = [&](const std::string& sentence) { told.push_back(sentence); };
   HangTrace unwanted("", tell);
-  unwanted.add_sample({}, 1s, 1);
+  unwanted.add(made_picture({}, 1s, 1));
   CHECK(told.empty());
   HangTrace nowhere("/no/such/folder/trace", tell);
-  nowhere.add_sample({}, 1s, 1);
+  nowhere.add(made_picture({}, 1s, 1));
   REQUIRE(told.size() == 1);
   CHECK(told[0].find("DDP_HANG_TRACE=/no/such/folder/trace: No such file or directory") != std::string::npos);
   HangTrace full("/dev/full", tell);
-  full.add_sample({}, 1s, 1);
-  full.add_sample({}, 1s, 1);
+  full.add(made_picture({}, 1s, 1));
+  full.add(made_picture({}, 1s, 1));
   CHECK(told.size() == 2);
 }
 

@@ -40,8 +40,7 @@ class Rings : public NoProcesses {
 
 class Sink : public RankSink {
  public:
-  void add_sample(std::span<const RankView>, std::chrono::nanoseconds, std::uint64_t) override {}
-  void nothing_new(std::chrono::nanoseconds, std::uint64_t) override {}
+  void add(const Picture&) override {}
   void add_records(const RankRecords& records) override { all.push_back(records); }
   bool wants_processes() const override { return false; }
   bool wants_records() const override { return wants; }

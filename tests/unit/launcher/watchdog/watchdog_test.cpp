@@ -1,5 +1,6 @@
 #include "launcher/watchdog/watchdog.h"
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -43,12 +44,12 @@ class Channel : public RankChannel {
 
 class Sink : public RankSink {
  public:
-  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds, std::uint64_t) override {
-    samples.push_back(ranks.size());
-    if (on_sample) on_sample();
-  }
-  void nothing_new(std::chrono::nanoseconds, std::uint64_t) override {
-    ++old_samples;
+  void add(const Picture& picture) override {
+    if (picture.has_news) {
+      samples.push_back(picture.ranks.size());
+    } else {
+      ++old_samples;
+    }
     if (on_sample) on_sample();
   }
   void add_records(const RankRecords&) override {}
@@ -74,10 +75,10 @@ RankView rank(int number, std::uint64_t fingerprint, int size) {
 // Takes what the watchdog passes on, and ends the loop when a sample satisfies the test.
 class UsageSink : public RankSink {
  public:
-  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds, std::uint64_t) override {
-    if (is_enough(ranks)) loop->stop();
+  void add(const Picture& picture) override {
+    quiet_samples += picture.has_news ? 0 : 1;
+    if (picture.has_news && is_enough(picture.ranks)) loop->stop();
   }
-  void nothing_new(std::chrono::nanoseconds, std::uint64_t) override { ++quiet_samples; }
   void add_records(const RankRecords&) override {}
   bool wants_processes() const override { return wants; }
   bool wants_records() const override { return false; }
@@ -275,7 +276,7 @@ TEST_CASE("nothing is measured if no view wants it") {
   rig.watchdog->begin();
   rig.waits();
   CHECK_FALSE(has_usage);
-  CHECK(rig.channel.asked.empty());
+  CHECK(std::ranges::find(rig.channel.asked, wire::Subject::usage) == rig.channel.asked.end());
 }
 
 TEST_CASE("another node shows what its ranks use when it is asked") {

@@ -1,20 +1,21 @@
-// Finds the root causes among many verdicts: a rank that others wait for may itself wait for another rank. All
-// functions are pure.
+// Finds the root causes among waits: a rank that others wait for may itself wait for another rank. All functions are
+// pure.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "launcher/watchdog/verdict.h"
+#include "launcher/ranks/verdict.h"
 
 namespace ddp::launcher {
 
-// Returns the verdicts that are root causes. These are verdicts whose culprits do not wait themselves, and one verdict
-// for each circle of ranks that wait for each other. Ranks that merely wait for these are left out. Each element of
-// `verdicts` considers its own operation only. Verdicts in which no data moves may be consequences of something that is
-// not visible, so they come last.
-std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks);
+// Returns what is wrong, with one verdict per cause, because independent groups of ranks may wait for different causes.
+// A rank that waits is not a culprit itself, and ranks that merely wait for another cause are left out. Ranks that wait
+// for each other in a circle are one cause together. Verdicts in which no data moves may be consequences of something
+// that is not visible, so they come last. Returns an empty list if no rank waits. Never returns `silent` or `behind`,
+// which take time to recognise.
+std::vector<Verdict> find_verdicts(std::span<const RankView> ranks);
 
 // Returns whether a reader, and not the program, has written the state of the verdict's collective to the pages.
 bool is_sampled(const Verdict& verdict, std::span<const RankView> ranks);
@@ -22,9 +23,6 @@ bool is_sampled(const Verdict& verdict, std::span<const RankView> ranks);
 // Returns whether the reported stall is over. A collective for which no rank waits at the moment may still be
 // unfinished, so that is not enough.
 bool has_gone_on(const Verdict& told, std::span<const RankView> ranks);
-
-// Returns whether all threads that call operations wait, and no continuation of the program runs.
-bool only_waits(const RankView& rank);
 
 // Returns the ranks that do not only wait. They may join ranks that wait for others to come, or begin a collective.
 std::vector<int> free_ranks(std::span<const RankView> ranks);

@@ -1,8 +1,10 @@
-#include "launcher/watchdog/group_members.h"
+#include "launcher/ranks/group_members.h"
 
 #include <cstddef>
 #include <set>
 #include <utility>
+
+#include "launcher/ranks/waits.h"
 
 namespace ddp::launcher {
 namespace {
@@ -92,6 +94,16 @@ Groups members_by_group(std::span<const RankView> ranks) {
   return result;
 }
 
+Verdict verdict_on(const Member& member, std::uint64_t sequence) {
+  Verdict verdict;
+  verdict.group = member.group->name;
+  verdict.group_size = member.group->size;
+  verdict.group_identity = member.group->identity;
+  verdict.is_by_stack = member.group->is_by_stack;
+  verdict.sequence = sequence;
+  return verdict;
+}
+
 const CallView* call_of(const Member& member, std::uint64_t sequence) {
   if (member.index >= member.rank->calls.size()) return nullptr;
   const auto& calls = member.rank->calls[member.index];
@@ -110,6 +122,34 @@ bool find_fatal_difference(const std::vector<Member>& members, Verdict& verdict)
   const std::set<std::uint64_t> numbers = numbers_of_calls(members);
   return std::any_of(numbers.rbegin(), numbers.rend(),
                      [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
+}
+
+std::optional<Verdict> find_difference(std::span<const RankView> ranks, bool a_rank_failed) {
+  const auto& find = a_rank_failed ? find_fatal_difference : find_first_difference;
+  for (const auto& [key, members] : members_by_group(ranks)) {
+    Verdict verdict = verdict_on(members.front(), 0);
+    if (verdict.is_by_stack || !find(members, verdict)) continue;
+    verdict.sequence = verdict.sides.front().call.sequence;
+    verdict.call = describe(verdict.sides.front().call);
+    verdict.waiting = ranks_that(members, waits);
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
+  for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
+    const GroupView& group = rank.page.groups[i];
+    if ((group.is_left && !failed_too) || group.called <= group.finished) continue;
+    // The rank may have finished what a reader saw, and may have called much since.
+    if (group.is_sampled && !(group.is_final && failed_too)) continue;
+    Verdict verdict = verdict_on({&rank, &group, i}, group.finished + 1);
+    verdict.kind = VerdictKind::ended;
+    verdict.culprits = {rank.rank};
+    if (const CallView* call = call_of({&rank, &group, i}, verdict.sequence)) verdict.call = describe(*call);
+    return verdict;
+  }
+  return std::nullopt;
 }
 
 VerdictKind compare_calls(const CallView& one, const CallView& other) {

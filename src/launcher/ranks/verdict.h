@@ -1,11 +1,11 @@
-// Determines what is wrong with a job that makes no progress, as a pure function of the state of its ranks.
-// docs/explanation/hangs.md explains each kind to users.
+// Verdict says which ranks wait in an operation, and for which ranks. docs/explanation/hangs.md explains each kind to
+// users.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,8 +43,30 @@ constexpr bool differs(VerdictKind kind) {
   return kind == VerdictKind::different_call || kind == VerdictKind::different_arguments;
 }
 
-std::string_view code_of(VerdictKind kind);   // for example "DDP-H03"
-std::string_view title_of(VerdictKind kind);  // for example "not called"
+// Returns text such as "DDP-H03".
+constexpr std::string_view code_of(VerdictKind kind) {
+  constexpr std::array<std::string_view, 10> kCodes = {"DDP-H01", "DDP-H02", "DDP-H03", "DDP-H04", "DDP-H05",
+                                                       "DDP-H06", "DDP-H07", "DDP-H08", "DDP-H09", "DDP-H10"};
+  return kCodes[static_cast<std::size_t>(kind)];
+}
+// Returns text such as "not called".
+constexpr std::string_view title_of(VerdictKind kind) {
+  constexpr std::array<std::string_view, 10> kTitles = {"ended",
+                                                        "stopped",
+                                                        "not called",
+                                                        "different collective",
+                                                        "different arguments",
+                                                        "wait for each other",
+                                                        "transport",
+                                                        "no sign of life",
+                                                        "behind",
+                                                        "GPU behind"};
+  return kTitles[static_cast<std::size_t>(kind)];
+}
+
+// This is the name of an operation that the stack of a thread shows if it waits for work that it has given to its GPU.
+// Collectives of NCCL may be part of that work.
+inline constexpr std::string_view kGpuSynchronization = "GPU synchronization";
 
 // Represents a call of one rank.
 struct RankCall {
@@ -105,29 +127,5 @@ struct Verdict {
   }
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
-
-// Returns what is wrong, with one verdict per cause, because independent groups of ranks may wait for different causes.
-// A rank that waits is not a culprit itself. Ranks that wait for each other in a circle are one cause together. Returns
-// an empty list if no rank waits. Never returns `silent`, which takes time to recognise.
-std::vector<Verdict> find_verdicts(std::span<const RankView> ranks);
-
-// Returns the first calls in which ranks differ, whether they still wait, failed or ended. If a rank has failed because
-// of a difference, returns the calls that made it fail. Returns std::nullopt if no calls differ.
-std::optional<Verdict> find_difference(std::span<const RankView> ranks, bool a_rank_failed = false);
-
-// Returns a collective that this ended rank called and did not finish, or std::nullopt if there is none. If
-// `failed_too`, groups that failed count, too.
-std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too);
-
-// Returns whether a rank that has a collective under way waits for it: a thread waits, or asks again and again whether
-// it is done. A rank that does something else meanwhile does not wait. If a program does not show what its threads do,
-// or if it may wait for its GPU, it counts as waiting.
-bool may_wait(const RankView& rank);
-
-// Returns whether a group of the rank puts its collectives on a GPU's stream.
-bool uses_gpu(const RankView& rank);
-
-// Compares two ranks' calls of the same number that differ. Returns different_call or different_arguments.
-VerdictKind compare_calls(const CallView& one, const CallView& other);
 
 }  // namespace ddp::launcher

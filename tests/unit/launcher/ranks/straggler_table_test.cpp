@@ -1,7 +1,9 @@
-#include "launcher/watchdog/straggler_table.h"
+#include "launcher/ranks/straggler_table.h"
 
+#include <utility>
 #include <vector>
 
+#include "launcher/ranks/rank_book.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher;
@@ -24,6 +26,23 @@ std::vector<RankView> ranks_at(std::uint64_t sequence, const std::vector<std::ui
   return ranks;
 }
 
+// A table that sees samples 50 ms apart.
+struct SampledTable {
+  void sample(std::vector<RankView> ranks) {
+    book.pass(50ms, 0);
+    book.add(std::move(ranks), SampleDepth::pages);
+    table.add(book.picture());
+  }
+  void time_passes() {
+    book.pass(50ms, 0);
+    table.add(book.picture());
+  }
+  StragglerReport report() const { return table.report(); }
+
+  RankBook book{false, 1s};
+  StragglerTable table;
+};
+
 const Straggler& of(const StragglerReport& report, int rank) {
   for (const Straggler& straggler : report.ranks) {
     if (straggler.rank == rank) return straggler;
@@ -35,11 +54,11 @@ const Straggler& of(const StragglerReport& report, int rank) {
 }  // namespace
 
 TEST_CASE("who comes last is counted once a collective, and how late it is") {
-  StragglerTable table;
-  table.add_sample(ranks_at(1, {10, 11, 30, 12}), 50ms);
-  table.add_sample(ranks_at(1, {10, 11, 30, 12}), 50ms);  // this sample was seen before
-  table.add_sample(ranks_at(2, {50, 51, 61, 52}), 50ms);
-  table.add_sample(ranks_at(3, {70, 99, 71, 72}), 50ms);
+  SampledTable table;
+  table.sample(ranks_at(1, {10, 11, 30, 12}));
+  table.sample(ranks_at(1, {10, 11, 30, 12}));  // this sample was seen before
+  table.sample(ranks_at(2, {50, 51, 61, 52}));
+  table.sample(ranks_at(3, {70, 99, 71, 72}));
   const StragglerReport report = table.report();
   CHECK(report.collectives == 3);
   CHECK(report.time == 200ms);
@@ -51,15 +70,15 @@ TEST_CASE("who comes last is counted once a collective, and how late it is") {
 }
 
 TEST_CASE("time for which others had called what a rank had not") {
-  StragglerTable table;
+  SampledTable table;
   std::vector<RankView> ranks = ranks_at(5, {1, 2, 3});
   ranks[1].page.groups[0].called = 4;
-  for (int i = 0; i < 5; ++i) table.add_sample(ranks, 50ms);
-  for (int i = 0; i < 5; ++i) table.nothing_new(50ms);
+  for (int i = 0; i < 5; ++i) table.sample(ranks);
+  for (int i = 0; i < 5; ++i) table.time_passes();
   ranks[1].page.groups[0].called = 5;
-  table.add_sample(ranks, 50ms);
+  table.sample(ranks);
   ranks[1].page.groups[0].called = 4;
-  table.add_sample(ranks, 50ms);
+  table.sample(ranks);
   const StragglerReport report = table.report();
   CHECK(report.ranks.front().rank == 1);
   CHECK(report.ranks.front().waited_for == 550ms);
@@ -68,7 +87,7 @@ TEST_CASE("time for which others had called what a rank had not") {
 }
 
 TEST_CASE("a rank that two groups wait for is waited for once") {
-  StragglerTable table;
+  SampledTable table;
   std::vector<RankView> ranks = ranks_at(5, {1, 2});
   for (RankView& view : ranks) {
     view.page.groups.push_back(view.page.groups[0]);
@@ -76,30 +95,30 @@ TEST_CASE("a rank that two groups wait for is waited for once") {
     view.page.groups[1].identity = 2;
   }
   for (GroupView& group : ranks[1].page.groups) group.called = 4;
-  for (int i = 0; i < 4; ++i) table.add_sample(ranks, 50ms);
+  for (int i = 0; i < 4; ++i) table.sample(ranks);
   CHECK(of(table.report(), 1).waited_for == 200ms);
   CHECK(of(table.report(), 1).longest_wait == 200ms);
 }
 
 TEST_CASE("groups that are not whole here tell nothing") {
-  StragglerTable table;
+  SampledTable table;
   std::vector<RankView> ranks = ranks_at(1, {1, 2, 3});
   ranks[2].has_ended = true;
-  table.add_sample(ranks, 50ms);
+  table.sample(ranks);
   ranks = ranks_at(1, {1, 2});
   for (RankView& view : ranks) view.page.groups[0].size = 3;
-  table.add_sample(ranks, 50ms);
-  table.add_sample(ranks_at(1, {1}), 50ms);
+  table.sample(ranks);
+  table.sample(ranks_at(1, {1}));
   CHECK(table.report().ranks.empty());
   CHECK(table.report().collectives == 0);
 }
 
 TEST_CASE("arrivals that the page has lost are not counted") {
-  StragglerTable table;
+  SampledTable table;
   std::vector<RankView> ranks = ranks_at(40, {1, 2});
   ranks[1].arrivals = {{{56, 90 * kMillisecond}}};
-  table.add_sample(ranks, 50ms);
+  table.sample(ranks);
   ranks[1].arrivals.clear();
-  table.add_sample(ranks, 50ms);
+  table.sample(ranks);
   CHECK(table.report().collectives == 0);
 }

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
-#include <vector>
 
-#include "launcher/process/rank_view.h"
+#include "launcher/process/worker_page.h"
 
 namespace ddp::launcher {
 
@@ -25,13 +23,5 @@ std::string_view name_of(RankState state);  // such as "computing"
 
 // Returns the steps so far: those that the runtime or heartbeats count, or else those that the program reports.
 std::uint64_t steps_of(const PageView& page);
-
-// Returns the states of these ranks, in their order. A rank waits if a thread of its program waits, or if a reader of
-// PyTorch shows an unfinished collective.
-std::vector<RankState> states_of(std::span<const RankView> ranks);
-
-// Returns which of these ranks others wait for: they have not called a collective of their group that another one waits
-// in. The order is that of the ranks.
-std::vector<bool> waited_for(std::span<const RankView> ranks);
 
 }  // namespace ddp::launcher

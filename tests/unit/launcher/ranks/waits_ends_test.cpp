@@ -1,7 +1,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "launcher/watchdog/verdict.h"
+#include "launcher/ranks/group_members.h"
 #include "support/catch.h"
 #include "support/group_ranks.h"
 

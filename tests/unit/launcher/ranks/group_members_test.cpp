@@ -1,4 +1,4 @@
-#include "launcher/watchdog/group_members.h"
+#include "launcher/ranks/group_members.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "launcher/watchdog/root_causes.h"
+#include "launcher/ranks/root_causes.h"
 
 #include <chrono>
 #include <vector>

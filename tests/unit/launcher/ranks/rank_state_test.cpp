@@ -1,7 +1,9 @@
-#include "launcher/view/rank_state.h"
+#include "launcher/ranks/rank_state.h"
 
+#include <span>
 #include <vector>
 
+#include "launcher/ranks/waits.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher;
@@ -20,6 +22,16 @@ RankView training(int rank, std::uint64_t called, std::uint64_t finished, int wa
 }
 
 using States = std::vector<RankState>;
+States states_of(std::span<const RankView> ranks) {
+  States states;
+  for (const RankMoment& moment : moments_of(ranks)) states.push_back(moment.state);
+  return states;
+}
+std::vector<bool> waited_for(std::span<const RankView> ranks) {
+  std::vector<bool> awaited;
+  for (const RankMoment& moment : moments_of(ranks)) awaited.push_back(moment.is_awaited);
+  return awaited;
+}
 
 }  // namespace
 

@@ -1,10 +1,11 @@
-#include "launcher/watchdog/verdict.h"
+#include "launcher/ranks/waits.h"
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "launcher/watchdog/root_causes.h"
+#include "launcher/ranks/group_members.h"
+#include "launcher/ranks/root_causes.h"
 #include "launcher/watchdog/verdict_text.h"
 #include "support/catch.h"
 #include "support/group_ranks.h"

@@ -1,4 +1,4 @@
-#include "launcher/watchdog/rank_clock.h"
+#include "launcher/ranks/rank_times.h"
 
 #include "support/catch.h"
 
@@ -6,6 +6,33 @@ using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
 namespace {
+
+// Follows one rank, as RankBook does.
+class RankClock {
+ public:
+  bool add_sample(const RankView& rank, std::chrono::nanoseconds elapsed) {
+    now_ += elapsed;
+    const bool has_progress = seen_.page != rank.page;
+    seen_ = rank;
+    times_.add(rank, has_progress, now_);
+    return has_progress;
+  }
+  void advance(std::chrono::nanoseconds elapsed) { add_sample(seen_, elapsed); }
+
+  std::chrono::nanoseconds age() const { return now_ - times_.progress_at(); }
+  std::chrono::nanoseconds still() const { return now_ - times_.sign_at(); }
+  std::chrono::nanoseconds unmoved() const { return now_ - times_.data_at(); }
+  std::chrono::nanoseconds settled() const { return now_ - times_.settled_since(); }
+  std::chrono::nanoseconds ended_for() const { return now_ - times_.ended_at().value(); }
+  std::chrono::nanoseconds may_have_waited() const { return now_ - times_.may_wait_since(now_); }
+  bool pauses() const { return times_.pauses(); }
+  bool waits() const { return times_.waits(); }
+
+ private:
+  RankTimes times_;
+  RankView seen_;
+  JobTime now_{};
+};
 
 RankView rank_that(bool waits) {
   RankView rank;
@@ -110,4 +137,20 @@ TEST_CASE("the end of a rank ends its wait, and has an age") {
   clock.advance(5s);
   CHECK(clock.ended_for() == 5s);
   CHECK(clock.settled() == 5s);
+}
+
+TEST_CASE("short interruptions do not end what a rank may wait for, and long ones do") {
+  RankClock clock;
+  clock.add_sample(rank_that(true), 1s);
+  clock.advance(1min);
+  CHECK(clock.may_have_waited() == 1min);
+  clock.add_sample(rank_that(false), 1s);
+  clock.add_sample(rank_that(true), 4s);
+  CHECK(clock.may_have_waited() == 65s);
+  clock.add_sample(rank_that(false), 1s);
+  clock.advance(6s);
+  CHECK(clock.may_have_waited() == 0s);
+  clock.add_sample(rank_that(true), 1s);
+  clock.advance(2s);
+  CHECK(clock.may_have_waited() == 2s);
 }

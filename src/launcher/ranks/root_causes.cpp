@@ -1,4 +1,4 @@
-#include "launcher/watchdog/root_causes.h"
+#include "launcher/ranks/root_causes.h"
 
 #include <algorithm>
 #include <array>
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "launcher/limits.h"
+#include "launcher/ranks/waits.h"
 
 namespace ddp::launcher {
 namespace {
@@ -127,42 +128,46 @@ void add_those_between(const std::vector<Verdict>& verdicts, const Verdict& befo
   }
 }
 
-}  // namespace
-
-std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) {
+// Returns the ranks that wait in one of these operations and do nothing else.
+std::set<int> waiting_in(const std::vector<Verdict>& waits, std::span<const RankView> ranks) {
   std::set<int> that_may_wait;
   for (const RankView& rank : ranks) {
     if (may_wait(rank) && !has_acting_thread(rank)) that_may_wait.insert(rank.rank);
   }
   std::set<int> waiting;
-  for (const Verdict& verdict : verdicts) {
-    std::set_intersection(verdict.waiting.begin(), verdict.waiting.end(), that_may_wait.begin(), that_may_wait.end(),
+  for (const Verdict& wait : waits) {
+    std::set_intersection(wait.waiting.begin(), wait.waiting.end(), that_may_wait.begin(), that_may_wait.end(),
                           std::inserter(waiting, waiting.end()));
   }
-  std::vector<Verdict> found;
-  std::vector<bool> is_root(verdicts.size());
+  return waiting;
+}
+
+// Returns the wait with those of its culprits that are a root cause. If these are none, the wait is none either.
+Verdict root_of(const Verdict& wait, const std::vector<Verdict>& waits, const std::set<int>& waiting,
+                std::span<const RankView> ranks) {
+  Verdict root = wait;
+  if (root.kind != VerdictKind::not_called) return root;
   const auto waits_with_all = [&](int number) {
     const auto rank = std::ranges::find(ranks, number, &RankView::rank);
     return rank != ranks.end() && rank->page.calling_threads > 0 &&
            rank->page.waiting_threads >= rank->page.calling_threads;
   };
-  for (std::size_t i = 0; i < verdicts.size(); ++i) {
-    Verdict root = verdicts[i];
-    if (root.kind == VerdictKind::not_called) {
-      std::erase_if(root.culprits, [&](int rank) { return waiting.contains(rank); });
-      if (!root.is_by_stack && !root.culprits.empty()) add_those_between(verdicts, verdicts[i], root);
-      // A rank whose threads all wait may wait in an operation for which its page has no space.
-      if (!std::ranges::all_of(root.culprits, waits_with_all)) std::erase_if(root.culprits, waits_with_all);
-      if (root.is_by_stack) leave_out_those_that_move_data(ranks, root);
-    }
-    is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();
-    if (is_root[i]) found.push_back(std::move(root));
-  }
-  // A verdict that does not lead to a root leads into a circle. Verdicts beyond this number belong to the same hang.
-  constexpr std::size_t kMostLooked = 256;
-  const WaitsFor graph(verdicts, waiting);
+  std::erase_if(root.culprits, [&](int rank) { return waiting.contains(rank); });
+  if (!root.is_by_stack && !root.culprits.empty()) add_those_between(waits, wait, root);
+  // A rank whose threads all wait may wait in an operation for which its page has no space.
+  if (!std::ranges::all_of(root.culprits, waits_with_all)) std::erase_if(root.culprits, waits_with_all);
+  if (root.is_by_stack) leave_out_those_that_move_data(ranks, root);
+  return root;
+}
+
+// Returns a verdict for each circle. A wait that does not lead to a root leads into a circle.
+std::vector<Verdict> find_circles(const std::vector<Verdict>& waits, const std::vector<bool>& is_root,
+                                  const std::set<int>& waiting, std::span<const RankView> ranks) {
+  constexpr std::size_t kMostLooked = 256;  // waits beyond this number belong to the same hang
+  const WaitsFor graph(waits, waiting);
+  std::vector<Verdict> circles;
   std::set<std::size_t> in_circles;
-  for (std::size_t i = 0; i < std::min(verdicts.size(), kMostLooked); ++i) {
+  for (std::size_t i = 0; i < std::min(waits.size(), kMostLooked); ++i) {
     if (is_root[i] || in_circles.contains(i)) continue;
     const std::set<std::size_t> reached = graph.reachable(i);
     const bool leads_to_root = std::ranges::any_of(reached, [&](std::size_t one) { return is_root[one]; });
@@ -172,11 +177,25 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
       if (graph.reachable(one).contains(i)) circle.insert(one);
     }
     in_circles.insert(circle.begin(), circle.end());
-    found.push_back(circle_of(verdicts, circle, ranks));
+    circles.push_back(circle_of(waits, circle, ranks));
   }
-  std::stable_partition(found.begin(), found.end(), [](const Verdict& verdict) {
-    return verdict.kind != VerdictKind::transport && verdict.kind != VerdictKind::gpu_behind;
-  });
+  return circles;
+}
+
+}  // namespace
+
+std::vector<Verdict> find_verdicts(std::span<const RankView> ranks) {
+  const std::vector<Verdict> waits = find_waits(ranks);
+  const std::set<int> waiting = waiting_in(waits, ranks);
+  std::vector<Verdict> found;
+  std::vector<bool> is_root;
+  for (const Verdict& wait : waits) {
+    Verdict root = root_of(wait, waits, waiting, ranks);
+    is_root.push_back(root.kind != VerdictKind::not_called || !root.culprits.empty());
+    if (is_root.back()) found.push_back(std::move(root));
+  }
+  std::ranges::move(find_circles(waits, is_root, waiting, ranks), std::back_inserter(found));
+  std::ranges::stable_partition(found, [](const Verdict& verdict) { return !all_wait(verdict.kind); });
   return found;
 }
 
@@ -194,11 +213,6 @@ bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
       return !group.is_left && told.is_under_way_in(group);
     });
   });
-}
-
-bool only_waits(const RankView& rank) {
-  const PageView& page = rank.page;
-  return page.waiting_threads > 0 && page.waiting_threads >= page.calling_threads && page.continuations == 0;
 }
 
 std::vector<int> free_ranks(std::span<const RankView> ranks) {

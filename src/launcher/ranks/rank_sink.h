@@ -1,12 +1,8 @@
 // RankSink receives all that the watchdog sees of the ranks, for the views of the job.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <span>
-
 #include "launcher/process/rank_records.h"
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/picture.h"
 
 namespace ddp::launcher {
 
@@ -15,12 +11,9 @@ class RankSink {
  public:
   virtual ~RankSink() = default;
 
-  // Adds a sample of all ranks that this node sees: its own and, at the coordinator, those of all nodes. It is called
-  // up to 20 times per second. `elapsed` is the time since the last sample, and `now` is CLOCK_MONOTONIC in
-  // nanoseconds.
-  virtual void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) = 0;
-  // Has the effect of a sample in which nothing has changed.
-  virtual void nothing_new(std::chrono::nanoseconds elapsed, std::uint64_t now) = 0;
+  // Adds a picture of all ranks that this node sees: its own and, at the coordinator, those of all nodes. It is called
+  // up to 20 times per second.
+  virtual void add(const Picture& picture) = 0;
   // Adds the records of one rank that are new since the last call.
   virtual void add_records(const RankRecords& records) = 0;
 

@@ -1,0 +1,38 @@
+// JobClock shows the job's own time. It stands still while the user has paused the job, while a rank is stopped, and
+// while the node or the launcher is suspended. So code that compares two of its times need not know of these.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <ratio>
+
+namespace ddp::launcher {
+
+class JobClock {
+ public:
+  using rep = std::int64_t;
+  using period = std::nano;
+  using duration = std::chrono::nanoseconds;
+  using time_point = std::chrono::time_point<JobClock>;  // since the beginning of the attempt
+  static constexpr bool is_steady = true;
+
+  // The caller passes time in steps. A longer step than `longest_step` counts as one of this length: the rest of it was
+  // a suspension.
+  explicit JobClock(duration longest_step) : longest_step_(longest_step) {}
+
+  void pass(duration time) {
+    if (!stands_still_) now_ += std::min(time, longest_step_);
+  }
+  void set_standing_still(bool stands_still) { stands_still_ = stands_still; }
+  time_point now() const { return now_; }
+
+ private:
+  duration longest_step_;
+  time_point now_{};
+  bool stands_still_ = false;
+};
+
+using JobTime = JobClock::time_point;
+
+}  // namespace ddp::launcher

@@ -1,0 +1,290 @@
+#include "launcher/watchdog/judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/limits.h"
+#include "launcher/ranks/root_causes.h"
+#include "launcher/watchdog/silence.h"
+#include "launcher/watchdog/verdict_text.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+// Represents a verdict on a picture.
+struct Stall {
+  Verdict verdict;
+  Nanoseconds age{0};
+  JobTime blamed_since{};
+  int proofs = 0;
+};
+
+// Holds what the functions below share. A rank that only waits lives by the data that it moves: what it does meanwhile,
+// such as polling, is no sign of life.
+class Judge {
+ public:
+  Judge(const Picture& picture, const HangPlan& plan) : picture_(picture), plan_(plan) {}
+
+  Judgement judgement() const;
+
+ private:
+  Nanoseconds since(JobTime time) const { return picture_.now - time; }
+  // Calls `act` with each of these ranks that is in the picture.
+  template <typename Act>
+  void for_each(const std::vector<int>& ranks, const Act& act) const {
+    for (const int rank : ranks) {
+      if (const RankTimes* times = picture_.times_of(rank)) act(*times);
+    }
+  }
+  Nanoseconds age_of(const Verdict& verdict) const;
+  bool may_be_resolved(const Verdict& verdict) const;
+  std::optional<Stall> most_pressing() const;
+  bool waits_itself(const Verdict& verdict) const;
+  StallFacts facts_of(const Stall& stall) const;
+  Nanoseconds ended_for(const Verdict& verdict) const;
+  Nanoseconds progress_age(const Stall& stall) const;
+  Nanoseconds awaited_for(const Stall& stall) const;
+  std::optional<Nanoseconds> still_for(const Verdict& verdict) const;
+  Nanoseconds more_time(const Verdict& verdict) const;
+  std::string explain(const Stall& stall, const StallFacts& facts, const Judgement& judgement) const;
+
+  const Picture& picture_;
+  const HangPlan& plan_;
+};
+
+// The age counts from the wait, because programs begin operations long before they wait for them. Calls that differ are
+// certain before that. While a send or a receive stalls, other ranks may exchange data in its group.
+Nanoseconds Judge::age_of(const Verdict& verdict) const {
+  Nanoseconds waited{0};
+  for_each(verdict.waiting, [&](const RankTimes& times) {
+    const Nanoseconds wait = since(times.may_wait_since(picture_.now));
+    waited = std::max(waited, verdict.is_transfer ? std::min(since(times.progress_at()), wait) : wait);
+  });
+  if (verdict.is_transfer) return waited;
+  const auto group = picture_.groups.find(verdict.key());
+  if (group == picture_.groups.end()) return waited;  // the rank waits in init(), before the group exists
+  const Nanoseconds age = since(group->second.progress_at);
+  return differs(verdict.kind) ? age : std::min(age, waited);
+}
+
+// Returns whether a rank that is waited for does something, so that it may still make the call.
+bool Judge::may_be_resolved(const Verdict& verdict) const {
+  bool one_acts = false;
+  for_each(verdict.culprits,
+           [&](const RankTimes& times) { one_acts = one_acts || since(times.sign_at()) < limits::kHangActivity; });
+  return one_acts;
+}
+
+// Prefers a verdict that nothing can resolve, then one that no active rank can resolve, then the oldest one.
+std::optional<Stall> Judge::most_pressing() const {
+  std::optional<Stall> most;
+  std::tuple<bool, bool, Nanoseconds> key_of_most;
+  for (const Wait& wait : picture_.waits) {
+    const Verdict& verdict = wait.verdict;
+    const bool has_ended = verdict.kind == VerdictKind::ended && !verdict.is_doubtful;
+    const bool is_certain = has_ended || differs(verdict.kind) || verdict.is_proven_circle();
+    const std::tuple key(is_certain, !may_be_resolved(verdict), age_of(verdict));
+    if (most && key <= key_of_most) continue;
+    most = {verdict, std::get<2>(key), wait.blamed_since, wait.proofs};
+    key_of_most = key;
+  }
+  return most;
+}
+
+// Returns whether a culprit waits, too, in an operation that the pages do not show. Then any other rank may be the one
+// for which all of them wait.
+bool Judge::waits_itself(const Verdict& verdict) const {
+  return verdict.kind == VerdictKind::not_called && std::ranges::any_of(picture_.ranks, [&](const RankView& rank) {
+           return verdict.blames(rank.rank) && rank.page.waiting_threads > 0;
+         });
+}
+
+StallFacts Judge::facts_of(const Stall& stall) const {
+  const Verdict& verdict = stall.verdict;
+  StallFacts facts;
+  facts.kind = verdict.kind;
+  facts.is_partial = verdict.is_partial || (waits_itself(verdict) && picture_.is_part);
+  facts.is_by_stack = verdict.is_by_stack;
+  facts.is_doubtful = verdict.is_doubtful;
+  facts.is_proven = stall.proofs >= limits::kHangProof;
+  facts.is_open = verdict.kind == VerdictKind::not_called && !verdict.is_by_stack && verdict.culprits.size() > 1 &&
+                  std::ranges::any_of(picture_.ranks, [&](const RankView& rank) {
+                    return rank.is_unread && verdict.blames(rank.rank);
+                  });
+  facts.others_judge = picture_.is_part;
+  facts.longest_pause = picture_.longest_pause;
+  const auto is_warm = [](const auto& entry) { return entry.second.is_warm; };
+  const auto group = picture_.groups.find(verdict.key());
+  // What stacks show is no group, and belongs to the job.
+  facts.is_warm = facts.is_by_stack ? std::ranges::any_of(picture_.groups, is_warm)
+                                    : group != picture_.groups.end() && group->second.is_warm;
+  facts.age = stall.age;
+  if (verdict.kind == VerdictKind::ended) facts.age = std::min(facts.age, ended_for(verdict));
+  // A transfer is under way from when the later side called it.
+  if (all_wait(verdict.kind) && verdict.called_at != 0 && verdict.called_at < picture_.taken_at) {
+    facts.age = std::min(facts.age, Nanoseconds(static_cast<std::int64_t>(picture_.taken_at - verdict.called_at)));
+  }
+  facts.blamed_for = since(stall.blamed_since);
+  facts.progress_age = progress_age({verdict, facts.age});
+  facts.unawaited = facts.age - awaited_for({verdict, facts.age});
+  // Ranks may rest for as long as they like until others wait for them.
+  if (const auto still = still_for(verdict)) facts.still_for = std::min(*still, facts.age);
+  facts.more_time = more_time(verdict);
+  return facts;
+}
+
+// Returns how long the awaited ranks are known to have ended. A reader asks each rank at least every other second. If
+// the verdict is doubtful, that time is subtracted, so that the pages are newer than the end of the rank.
+Nanoseconds Judge::ended_for(const Verdict& verdict) const {
+  Nanoseconds least = Nanoseconds::max();
+  for_each(verdict.culprits,
+           [&](const RankTimes& times) { least = std::min(least, since(times.ended_at().value_or(picture_.now))); });
+  const Nanoseconds lag =
+      verdict.is_doubtful && is_sampled(verdict, picture_.ranks) ? Nanoseconds(3 * limits::kTorchLook) : Nanoseconds(0);
+  return std::max(least - lag, Nanoseconds(0));
+}
+
+// Returns the time since the awaited ranks last made progress, or the age if no rank in particular is awaited.
+Nanoseconds Judge::progress_age(const Stall& stall) const {
+  const Verdict& verdict = stall.verdict;
+  std::vector<Nanoseconds> ages;
+  if (!is_without_calls(verdict.kind) && !all_wait(verdict.kind)) {
+    for_each(verdict.culprits, [&](const RankTimes& times) {
+      // If a page shows no collectives, all data that its rank moves counts.
+      const JobTime at = verdict.is_by_stack ? times.data_at() : times.exchange_at();
+      ages.push_back(std::min(since(at), since(times.settled_since())));
+    });
+  }
+  Nanoseconds age = is_without_calls(verdict.kind) || all_wait(verdict.kind) ? stall.age : Nanoseconds(0);
+  // Any of several late ranks may be stuck. A circle is closed only when its last rank has stopped.
+  const bool is_circle = verdict.kind == VerdictKind::each_other;
+  if (!ages.empty()) age = is_circle ? std::ranges::min(ages) : std::ranges::max(ages);
+  if (waits_itself(verdict)) {
+    for (std::size_t i = 0; i < picture_.ranks.size(); ++i) {
+      age = std::min(age, since(picture_.times[i].settled_since()));
+      if (!picture_.ranks[i].has_ended) age = std::min(age, since(picture_.times[i].progress_at()));
+    }
+  }
+  return verdict.is_by_stack ? std::min(age, stall.age) : age;
+}
+
+// Returns how long a rank has been known to wait. PyTorch's recorder shows a call from its beginning, and not whether a
+// thread waits for it. Returns 0 if all ranks do something else.
+Nanoseconds Judge::awaited_for(const Stall& stall) const {
+  if (stall.verdict.is_by_stack || stall.verdict.waiting.empty()) return stall.age;
+  Nanoseconds longest{0};
+  for_each(stall.verdict.waiting,
+           [&](const RankTimes& times) { longest = std::max(longest, since(times.here_since(picture_.now))); });
+  return std::min(stall.age, longest);
+}
+
+// Returns how long the awaited ranks showed no sign of life or, if all wait, how long no data moved between them.
+// Returns std::nullopt if the kernel does not report it, or if a GPU without readable counters moves the data.
+std::optional<Nanoseconds> Judge::still_for(const Verdict& verdict) const {
+  // Any rank that does not wait may be the one for whose coming the others wait.
+  const bool wait_for_some = verdict.kind == VerdictKind::silent && !verdict.waiting.empty();
+  const std::vector<int> free = wait_for_some ? free_ranks(picture_.ranks) : std::vector<int>();
+  const bool waits_for_data = all_wait(verdict.kind) || (wait_for_some && free.empty());
+  const bool concerns_all = waits_itself(verdict);
+  const std::vector<int>& concerned = waits_for_data ? verdict.waiting : wait_for_some ? free : verdict.culprits;
+  Nanoseconds still = Nanoseconds::max();
+  bool concerns_one = false;
+  for (std::size_t i = 0; i < picture_.ranks.size(); ++i) {
+    const RankView& rank = picture_.ranks[i];
+    const RankTimes& times = picture_.times[i];
+    const bool is_concerned = std::ranges::find(concerned, rank.rank) != concerned.end();
+    if (!is_concerned && !concerns_all) continue;
+    still = std::min(still, since(times.settled_since()));  // a rank that has just ended did something until then
+    if (rank.has_ended && !is_concerned) continue;
+    if (!rank.activity || !rank.activity->is_complete) return std::nullopt;
+    concerns_one = true;
+    const bool lives_by_data = waits_for_data || (!verdict.blames(rank.rank) && only_waits(rank));
+    if (lives_by_data && uses_gpu(rank) && !rank.activity->counts_gpu_data) return std::nullopt;
+    if (lives_by_data) still = std::min(still, since(times.data_at()));
+    // Where all wait, what continuations of the program do counts, too.
+    if (!lives_by_data || rank.page.continuations > 0) still = std::min(still, since(times.sign_at()));
+  }
+  return concerns_one ? std::optional(still) : std::nullopt;
+}
+
+// Returns how much more time the awaited ranks have asked for or, if none is awaited, any rank.
+Nanoseconds Judge::more_time(const Verdict& verdict) const {
+  const bool none_is_awaited = is_without_calls(verdict.kind) || all_wait(verdict.kind);
+  std::uint64_t until = 0;
+  for (const RankView& rank : picture_.ranks) {
+    if (none_is_awaited || verdict.blames(rank.rank)) until = std::max(until, rank.page.more_time_until);
+  }
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the page may contain any number
+  const std::uint64_t left = until - std::min(until, picture_.taken_at);
+  return Nanoseconds(static_cast<std::int64_t>(std::min(left, kMost)));
+}
+
+std::string Judge::explain(const Stall& stall, const StallFacts& facts, const Judgement& judgement) const {
+  const Verdict& verdict = stall.verdict;
+  const std::vector<int>& concerned = verdict.culprits.empty() ? verdict.waiting : verdict.culprits;
+  std::string text = ranks_text(concerned) + (concerned.size() == 1 ? " has been" : " have been") +
+                     (verdict.culprits.empty() ? " waiting for " : " awaited for ") + base::human_duration(facts.age);
+  for (const RankView& rank : picture_.ranks) {
+    if (!verdict.blames(rank.rank) || !rank.activity) continue;
+    const auto percent = std::lround(rank.activity->cpu_share * 100);
+    text += "; rank " + std::to_string(rank.rank) + ": " + std::string(describe(rank.activity->last_sign)) + " (CPU " +
+            std::to_string(percent) + " %)";
+  }
+  if (!judgement.stall) return text + "; the calls of other nodes are not known yet";
+  const StallJudgement& outcome = *judgement.stall;
+  if (facts.age < outcome.first_word) {
+    text += "; that is reported after " + base::human_duration(outcome.first_word);
+  }
+  if (!outcome.ends_in) return text + "; there is no limit yet, because too little is known of the ranks";
+  const Nanoseconds left = std::max(*outcome.ends_in, Nanoseconds(0));
+  return text + "; the limit of " + base::human_duration(outcome.limit) + " (" + outcome.why + ") is over in " +
+         base::human_duration(left);
+}
+
+Judgement Judge::judgement() const {
+  Judgement judgement;
+  for (const Wait& wait : picture_.waits) judgement.verdicts.push_back(wait.verdict);
+  std::optional<Stall> stall = most_pressing();
+  if (!stall) {
+    const Silence silence = find_silence(picture_, plan_);
+    judgement.is_unsure = silence.is_unsure;
+    judgement.explanation = "no verdict: " + silence.reason;
+    if (!silence.verdict) return judgement;
+    stall = {*silence.verdict, silence.age, picture_.no_waits_since, 0};
+  }
+  const StallFacts facts = facts_of(*stall);
+  judgement.verdict = stall->verdict;
+  judgement.age = facts.age;
+  // The nodes describe a difference once they are asked for it.
+  if (stall->verdict.is_described()) judgement.stall = judge_stall(facts, plan_);
+  judgement.explanation = explain(*stall, facts, judgement);
+  return judgement;
+}
+
+}  // namespace
+
+Judgement judge(const Picture& picture, const HangPlan& plan) {
+  return Judge(picture, plan).judgement();
+}
+
+NextLook next_look(const Picture& picture, const HangPlan& plan) {
+  if (picture.since_deep < limits::kHangEvidence) return {};
+  if (plan.is_off()) return {SampleDepth::states, false};
+  if (!picture.stopped.empty()) return {SampleDepth::all, false};
+  Nanoseconds longest = silence_of_pages(picture, plan);
+  for (const auto& [key, times] : picture.groups) {
+    if (times.somebody_waits) longest = std::max(longest, picture.now - times.progress_at);
+  }
+  for (const RankTimes& times : picture.times) {
+    if (times.waits()) longest = std::max(longest, picture.now - times.progress_at());
+  }
+  if (longest < limits::kHangEvidence) return {SampleDepth::states, false};
+  return {SampleDepth::all, longest >= limits::kHangActivity};
+}
+
+}  // namespace ddp::launcher
