@@ -153,7 +153,7 @@ TESTED_ELSEWHERE = {
     "runtime/ddp/hooks/compression_math.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/error_feedback.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/half_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
-    "runtime/ddp/hooks/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",
+    "runtime/ddp/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",
     "runtime/ddp/hooks/one_bit_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/power_sgd_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/top_k_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
