@@ -126,7 +126,7 @@ class DDP_EXPORT Parameter {
 };
 
 // The parameters are either all in host memory or all in the memory of this rank's GPU (nccl). The gradients are in the
-// same memory. The one-bit hook works with host memory only, and otherwise throws.
+// same memory.
 //
 // Owns the gradients, unless the program does (DataParallelOptions::gradients). `gradient(i)` is a view into a bucket,
 // so that nothing is copied before the reduction. Any thread may call mark_ready(). The other functions must be called

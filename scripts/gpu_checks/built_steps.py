@@ -207,7 +207,7 @@ def sanitizer(machine: Machine, results: Results) -> None:
         return results.note(what, None, "compute-sanitizer is not installed")
     # NCCL's allocator tries what a container may forbid. The runtime then allocates otherwise.
     done = machine.run(tool, "--error-exitcode", "9", "--report-api-errors", "no", machine.bin / "unit_runtime_test", "-#",
-                       "[#gpu_kernels_test],[#gpu_compression_test]", DDP_TEST_GPU="1", DDP_TEST_GPU_RANKS="1")
+                       "[#gpu_kernels_test],[#compression_math_test]", DDP_TEST_GPU="1", DDP_TEST_GPU_RANKS="1")
     if done.is_late and "Invalid" not in done.out + done.err:
         return results.note(what, None, "no error, but it did not end within the limit")
     return results.ended(what, done, "no error")

@@ -48,7 +48,7 @@ STEPS = [
     Step("a", "calls_2", 90, 30, TWO, calls_of(2), "the same with two ranks",
          "bandwidth: the ranks take turns on the GPU"),
     Step("a", "bandwidth", 60, 12, GPU, runtime_steps.bandwidth,
-         "the kernels' share of the copy's speed; the scale pass beside NCCL's; PowerSGD's kernels",
+         "the kernels' share of the copy's speed; the scale pass beside NCCL's; the kernels for matrices",
          "speed beside a model"),
     Step("a", "oom", 50, 12, GPU, runtime_steps.oom, "what is reported when GPU memory is full", "host memory"),
     Step("b", "build", 5, 1, (), built_steps.build, "begins to build what was not packed", "anything else"),

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "runtime/backend/nccl/kernels/kernels_text.h"
-#include "runtime/ddp/hooks/low_rank.h"
+#include "runtime/ddp/hooks/compression_math.h"
 #include "support/gpu_arrays.h"
 
 namespace {
@@ -166,18 +166,16 @@ void measure_elements(Bench& bench, std::span<const Buffer> arrays, std::size_t 
 
 // PowerSGD does this for each matrix, in each step.
 void measure_low_rank(Bench& bench) {
-  GpuKernels& math = *bench.gpu.math;
-  const Stream stream = bench.gpu.stream;
+  const CompressionMath math(bench.gpu.math.get(), bench.gpu.stream);
   const Buffer m = bench.make(kMatrix.rows * kMatrix.columns * sizeof(float));
   const Buffer p = bench.make(kMatrix.rows * kMatrix.rank * sizeof(float));
   const Buffer q = bench.make(kMatrix.columns * kMatrix.rank * sizeof(float));
   const auto matrix = static_cast<double>(m.bytes());
-  bench.measure("multiply 4096 x 4096 x 4", matrix, [&] { math.multiply(kMatrix, m, q, p, stream); });
+  bench.measure("multiply 4096 x 4096 x 4", matrix, [&] { math.multiply(kMatrix, m, q, p); });
   bench.measure("orthonormalise 4096 x 4", 2 * static_cast<double>(p.bytes()),
-                [&] { math.orthonormalise(kMatrix, p, stream); });
-  bench.measure("multiply transposed 4096 x 4096 x 4", matrix,
-                [&] { math.multiply_transposed(kMatrix, m, p, q, stream); });
-  bench.measure("expand 4096 x 4096 x 4", matrix, [&] { math.expand(kMatrix, p, q, m, stream); });
+                [&] { math.orthonormalise(kMatrix, p); });
+  bench.measure("multiply transposed 4096 x 4096 x 4", matrix, [&] { math.multiply_transposed(kMatrix, m, p, q); });
+  bench.measure("expand 4096 x 4096 x 4", matrix, [&] { math.expand(kMatrix, p, q, m); });
 }
 
 }  // namespace

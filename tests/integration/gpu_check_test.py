@@ -94,7 +94,7 @@ def all_steps_run_on_two_gpus(folder: pathlib.Path) -> None:
             figures = a.result(f"{who}: all_reduce of 8 bytes, {ranks}")["figures"]
             assert figures["call_microseconds"] > 0 and figures["rounds"] >= 3, figures
         assert a.result(f"NCCL, blocking: memory of a communicator, {ranks}")["ok"], a.text
-    for what in ("the GPU writes", "a destroyed stream: reused", "gpu_kernels_test", "gpu_compression_test",
+    for what in ("the GPU writes", "a destroyed stream: reused", "gpu_kernels_test", "compression_math_test",
                  "kernel: Adam f32", "NCCL's scaling sum", "without the cache", "out of GPU memory in the runtime"):
         assert a.result(what)["ok"], a.text
     assert "nothing is shown for a real GPU" in a.summary and "One GPU cannot show" in a.summary, a.summary

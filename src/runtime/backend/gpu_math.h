@@ -6,11 +6,14 @@
 #include <ddp/optimizer.h>
 #include <ddp/stream.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
-#include "runtime/reduction/matrix_shape.h"
+#include "runtime/backend/kernel_parameter.h"
 #include "runtime/reduction/optimizer_step.h"
 
 namespace ddp::internal {
@@ -40,28 +43,31 @@ class GpuMath {
   virtual void update(const Optimizer::Options& options, std::int64_t step, const UpdatedElements& elements,
                       Stream stream) = 0;
 
-  // Selects the indices.count elements of `values` (f32, at most 2^32) with the largest magnitudes. Of equal magnitudes
-  // it takes the first; a NaN counts as infinite. `indices` (i32, read as unsigned) ascends, and picked[k] is
-  // values[indices[k]] (f32). The selected elements of `values` become 0.
-  virtual void take_largest(const Buffer& values, const Buffer& indices, const Buffer& picked, Stream stream) = 0;
-  // Computes to[indices[k]] += values[k] * factor (f32). No index occurs twice.
-  virtual void scatter_add(const ConstBuffer& indices, const ConstBuffer& values, double factor, const Buffer& to,
-                           Stream stream) = 0;
-
-  // These functions compute the products of low_rank.h, in f32.
-  virtual void multiply(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& q, const Buffer& p,
-                        Stream stream) = 0;
-  virtual void multiply_transposed(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& p,
-                                   const Buffer& q, Stream stream) = 0;
-  virtual void expand(const MatrixShape& shape, const ConstBuffer& p, const ConstBuffer& q, const Buffer& m,
-                      Stream stream) = 0;
-  virtual void orthonormalise(const MatrixShape& shape, const Buffer& p, Stream stream) = 0;
-  // Copies a column of `fallback` to Q if that column of Q is 0, or has an element that is not finite.
-  virtual void replace_columns(const MatrixShape& shape, const ConstBuffer& fallback, const Buffer& q,
-                               Stream stream) = 0;
+  // These constants are those of all kernels: threads of a block, and elements that a block loads at once.
+  static constexpr unsigned kThreads = 256;
+  static constexpr std::uint64_t kTile = std::uint64_t{kThreads} * 4;
+  // This many blocks fill the largest GPUs of today. The number must not depend on the GPU, because sums depend on it.
+  static constexpr std::uint64_t kMostBlocks = 1024;
+  static std::uint64_t blocks_for(std::uint64_t count, std::uint64_t per_block = kTile,
+                                  std::uint64_t most = kMostBlocks) {
+    return std::clamp((count + per_block - 1) / per_block, std::uint64_t{1}, most);
+  }
+  // Starts the kernel `ddp_<kernel>` of the library. The values are its parameters, in its order and of its types.
+  template <typename... Values>
+  void launch(const std::string& kernel, std::uint64_t blocks, Stream stream, const Values&... values) {
+    const std::array parameters{kernel_parameter(values)...};
+    launch_kernel("ddp_" + kernel, blocks, parameters, stream);
+  }
+  // Returns memory for intermediate results of the work on the stream. The next call for the stream may return the same
+  // memory, and sum_of_squares() and are_finite() use it, too.
+  virtual std::byte* scratch(std::size_t bytes, Stream stream) = 0;
 
   // The stream will be destroyed. Gives back what was kept for it.
   virtual void forget(Stream stream) = 0;
+
+ private:
+  virtual void launch_kernel(const std::string& kernel, std::uint64_t blocks,
+                             std::span<const KernelParameter> parameters, Stream stream) = 0;
 };
 
 }  // namespace ddp::internal

@@ -39,6 +39,8 @@ class ElementMath {
   bool are_finite(std::span<const Buffer> buffers) const;
 
  protected:
+  // Uses these kernels, or host memory if `gpu` is null.
+  ElementMath(GpuMath* gpu, Stream stream) : stream_(stream), gpu_(gpu) {}
   // Returns null for host memory.
   GpuMath* gpu() const { return gpu_; }
   Stream stream() const { return stream_; }

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/backend/kernel_parameter.h"
+
 namespace ddp::internal {
 
 // This is CUresult as a number.
@@ -29,12 +31,6 @@ inline constexpr int kNoCudaDevice = -1;
 
 using CudaModuleHandle = void*;
 using CudaFunctionHandle = void*;
-
-// A kernel's parameter. The value is as large as its type.
-struct KernelParameter {
-  const void* value = nullptr;
-  std::string_view type;  // in PTX: "u32", "u64" (pointers too) or "f64"
-};
 
 struct CudaApi {
   int driver_version = 0;  // the newest CUDA that the driver supports, such as 12060 for 12.6; 0 if unknown

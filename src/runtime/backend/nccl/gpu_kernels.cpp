@@ -5,7 +5,6 @@
 #include <cstring>
 #include <numeric>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,37 +14,6 @@
 
 namespace ddp::internal {
 namespace {
-
-// These constants are those of the kernels: threads of a block, and elements that a thread loads at once.
-constexpr unsigned kThreads = 256;
-constexpr std::uint64_t kTile = std::uint64_t{kThreads} * 4;
-// This many blocks fill the largest GPUs of today. The number must not depend on the GPU, because sums depend on it.
-constexpr std::uint64_t kMostBlocks = 1024;
-constexpr std::uint64_t kMostSelectingBlocks = kThreads;  // one block adds up their counts
-constexpr std::uint64_t kMostMatrixBlocks = 1 << 16;
-constexpr std::uint64_t kColumnsPerBlock = 32;
-
-// This is the size of the kernels' Selection, rounded up. The counts of the blocks follow it.
-constexpr std::size_t kSelectionBytes = 2304;
-
-std::uint64_t blocks_for(std::uint64_t count, std::uint64_t per_block, std::uint64_t most) {
-  return std::clamp((count + per_block - 1) / per_block, std::uint64_t{1}, most);
-}
-std::uint64_t blocks_for(const ConstBuffer& buffer) {
-  return blocks_for(buffer.count, kTile, kMostBlocks);
-}
-
-template <typename T>
-KernelParameter parameter(const T& value) {
-  if constexpr (std::is_same_v<T, double>) {
-    return {&value, "f64"};
-  } else if constexpr (std::is_same_v<T, std::uint32_t>) {
-    return {&value, "u32"};
-  } else {
-    static_assert(std::is_pointer_v<T> || std::is_same_v<T, std::uint64_t>);
-    return {&value, "u64"};
-  }
-}
 
 std::string name(const std::string& operation, DataType type) {
   return operation + "_" + std::string(to_string(type));
@@ -102,26 +70,24 @@ std::unique_ptr<GpuKernels> GpuKernels::load(const std::shared_ptr<const GpuLibr
   return nullptr;
 }
 
-template <typename... Values>
-void GpuKernels::launch(const std::string& name, std::uint64_t blocks, Stream stream, const Values&... values) {
+void GpuKernels::launch_kernel(const std::string& kernel, std::uint64_t blocks,
+                               std::span<const KernelParameter> parameters, Stream stream) {
   const GpuScope scope(cuda_, device_);
   heap_->follow(stream.handle());
-  const std::array parameters{parameter(values)...};
-  const std::string kernel = "ddp_" + name;
   require_cuda(
       cuda_, cuda_.launch(functions_.at(kernel), static_cast<unsigned>(blocks), kThreads, parameters, stream.handle()),
       "start the kernel " + kernel);
 }
 
-GpuKernels::Scratch& GpuKernels::scratch(Stream stream) {
+GpuKernels::Scratch& GpuKernels::scratch_of(Stream stream) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Scratch>& found = scratch_[stream.handle()];
   if (!found) found = std::make_unique<Scratch>();
   return *found;
 }
 
-std::byte* GpuKernels::reserve(Scratch& scratch, std::size_t bytes) {
-  Scratch::Piece& piece = scratch.device;
+std::byte* GpuKernels::scratch(std::size_t bytes, Stream stream) {
+  Scratch::Piece& piece = scratch_of(stream).device;
   if (bytes > piece.bytes) {
     const std::size_t wanted = std::max(bytes, 2 * piece.bytes);
     piece = {heap_->allocate(wanted), wanted};
@@ -129,15 +95,16 @@ std::byte* GpuKernels::reserve(Scratch& scratch, std::size_t bytes) {
   return static_cast<std::byte*>(piece.memory.get());
 }
 
-const std::byte* GpuKernels::fetch(Scratch& scratch, std::size_t bytes, Stream stream) {
+const std::byte* GpuKernels::fetch(std::size_t bytes, Stream stream) {
   const GpuScope scope(cuda_, device_);
-  Scratch::Piece& piece = scratch.pinned;
+  Scratch& memory = scratch_of(stream);
+  Scratch::Piece& piece = memory.pinned;
   if (bytes > piece.bytes) {
     const std::size_t wanted = std::max(bytes, 2 * piece.bytes);
     piece = {heap_->allocate_pinned(wanted), wanted};
   }
   void* to = piece.memory.get();
-  require_cuda(cuda_, cuda_.copy_async(to, scratch.device.memory.get(), bytes, stream.handle()), "copy a result");
+  require_cuda(cuda_, cuda_.copy_async(to, memory.device.memory.get(), bytes, stream.handle()), "copy a result");
   heap_->wait_for(stream.handle());
   return static_cast<const std::byte*>(to);
 }
@@ -146,7 +113,7 @@ void GpuKernels::to_ordered(const ConstBuffer& from, bool nan_is_largest, const 
   require_values(from);
   DDP_CHECK(from.count == to.count && to.type == ordered_type(from.type), from.count, to.count);
   if (to.count == 0) return;
-  launch(name("to_ordered", from.type), blocks_for(to), stream, from.data, to.data, std::uint64_t{to.count},
+  launch(name("to_ordered", from.type), blocks_for(to.count), stream, from.data, to.data, std::uint64_t{to.count},
          std::uint32_t{nan_is_largest});
 }
 
@@ -154,7 +121,7 @@ void GpuKernels::from_ordered(const ConstBuffer& from, const Buffer& to, Stream 
   require_values(to);
   DDP_CHECK(from.count == to.count && from.type == ordered_type(to.type), from.count, to.count);
   if (to.count == 0) return;
-  launch(name("from_ordered", to.type), blocks_for(to), stream, from.data, to.data, std::uint64_t{to.count});
+  launch(name("from_ordered", to.type), blocks_for(to.count), stream, from.data, to.data, std::uint64_t{to.count});
 }
 
 void GpuKernels::scale(const Buffer& values, double factor, Stream stream) {
@@ -166,7 +133,7 @@ void GpuKernels::convert(const ConstBuffer& from, const Buffer& to, double facto
   require_values(to);
   DDP_CHECK(from.count == to.count, from.count, to.count);
   if (to.count == 0) return;
-  launch(name("convert", from.type, to.type), blocks_for(to), stream, from.data, to.data, std::uint64_t{to.count},
+  launch(name("convert", from.type, to.type), blocks_for(to.count), stream, from.data, to.data, std::uint64_t{to.count},
          factor);
 }
 
@@ -174,7 +141,7 @@ void GpuKernels::add(const ConstBuffer& from, double factor, bool only_finite, c
   DDP_CHECK(from.type == DataType::f32 && to.type == DataType::f32, to_string(from.type), to_string(to.type));
   DDP_CHECK(from.count == to.count, from.count, to.count);
   if (to.count == 0) return;
-  launch("add", blocks_for(to), stream, from.data, to.data, std::uint64_t{to.count}, factor,
+  launch("add", blocks_for(to.count), stream, from.data, to.data, std::uint64_t{to.count}, factor,
          std::uint32_t{only_finite});
 }
 
@@ -183,34 +150,32 @@ double GpuKernels::sum_of_squares(std::span<const ConstBuffer> buffers, Stream s
   std::size_t sums = 0;
   for (const ConstBuffer& buffer : buffers) {
     require_values(buffer);
-    if (buffer.count > 0) sums += blocks_for(buffer);
+    if (buffer.count > 0) sums += blocks_for(buffer.count);
   }
   if (sums == 0) return 0;
-  Scratch& memory = scratch(stream);
-  auto* place = reinterpret_cast<double*>(reserve(memory, sums * sizeof(double)));
+  auto* place = reinterpret_cast<double*>(scratch(sums * sizeof(double), stream));
   for (const ConstBuffer& buffer : buffers) {
     if (buffer.count == 0) continue;
-    const std::uint64_t blocks = blocks_for(buffer);
+    const std::uint64_t blocks = blocks_for(buffer.count);
     launch(name("sum_of_squares", buffer.type), blocks, stream, buffer.data, std::uint64_t{buffer.count}, place);
     place += blocks;
   }
-  const auto* results = reinterpret_cast<const double*>(fetch(memory, sums * sizeof(double), stream));
+  const auto* results = reinterpret_cast<const double*>(fetch(sums * sizeof(double), stream));
   return std::accumulate(results, results + sums, 0.0);
 }
 
 bool GpuKernels::are_finite(std::span<const ConstBuffer> buffers, Stream stream) {
-  Scratch& memory = scratch(stream);
-  auto* found = reinterpret_cast<std::uint32_t*>(reserve(memory, sizeof(std::uint32_t)));
+  auto* found = reinterpret_cast<std::uint32_t*>(scratch(sizeof(std::uint32_t), stream));
   const GpuScope scope(cuda_, device_);
   require_cuda(cuda_, cuda_.zero_async(found, sizeof *found, stream.handle()), "clear memory");
   for (const ConstBuffer& buffer : buffers) {
     require_values(buffer);
     if (buffer.count == 0) continue;
-    launch(name("find_infinite", buffer.type), blocks_for(buffer), stream, buffer.data, std::uint64_t{buffer.count},
-           found);
+    launch(name("find_infinite", buffer.type), blocks_for(buffer.count), stream, buffer.data,
+           std::uint64_t{buffer.count}, found);
   }
   std::uint32_t result = 0;
-  std::memcpy(&result, fetch(memory, sizeof result, stream), sizeof result);
+  std::memcpy(&result, fetch(sizeof result, stream), sizeof result);
   return result == 0;
 }
 
@@ -224,7 +189,7 @@ void GpuKernels::update(const Optimizer::Options& options, std::int64_t step, co
   const bool is_half = size_of(values.type) == 2;
   void* const master = is_half ? elements.master.data : values.data;
   const std::uint64_t count = values.count;
-  const std::uint64_t blocks = blocks_for(values);
+  const std::uint64_t blocks = blocks_for(values.count);
   if (const auto* adam = std::get_if<AdamOptions>(&options)) {
     const AdamFactors f = factors_of(*adam, step);
     return launch(name("update_adam", values.type), blocks, stream, values.data, elements.gradient.data, master,
@@ -240,67 +205,6 @@ void GpuKernels::update(const Optimizer::Options& options, std::int64_t step, co
   launch(name("update_momentum", values.type), blocks, stream, values.data, elements.gradient.data, master,
          elements.first.data, count, elements.gradient_factor, f.rate, f.decay, f.momentum, f.kept, f.fresh,
          std::uint32_t{sgd.nesterov});
-}
-
-// Finds the smallest magnitude that is taken by its digits in base 256, from the highest one. Then each block of a
-// range of its own counts what it takes, so that it knows the places of its elements.
-void GpuKernels::take_largest(const Buffer& values, const Buffer& indices, const Buffer& picked, Stream stream) {
-  const std::uint64_t count = values.count;
-  const std::uint64_t taken = indices.count;
-  DDP_CHECK(taken <= count && picked.count == taken, taken, count, picked.count);
-  if (taken == 0) return;
-  const std::uint64_t blocks = blocks_for(count, kTile, kMostSelectingBlocks);
-  std::byte* selection = reserve(scratch(stream), kSelectionBytes + blocks * 2 * sizeof(std::uint64_t));
-  std::byte* counts = selection + kSelectionBytes;
-  launch("select_begin", 1, stream, selection, taken);
-  for (const std::uint32_t shift : {24U, 16U, 8U, 0U}) {
-    launch("select_count", blocks_for(values), stream, values.data, count, selection, shift);
-    launch("select_digit", 1, stream, selection, shift);
-  }
-  launch("select_count_blocks", blocks, stream, values.data, count, selection, counts);
-  launch("select_offsets", 1, stream, counts, static_cast<std::uint32_t>(blocks));
-  launch("select_take", blocks, stream, values.data, count, selection, counts, indices.data, picked.data);
-}
-
-void GpuKernels::scatter_add(const ConstBuffer& indices, const ConstBuffer& values, double factor, const Buffer& to,
-                             Stream stream) {
-  DDP_CHECK(indices.count == values.count, indices.count, values.count);
-  if (values.count == 0) return;
-  launch("scatter_add", blocks_for(values), stream, indices.data, values.data, std::uint64_t{values.count}, factor,
-         to.data);
-}
-
-void GpuKernels::multiply(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& q, const Buffer& p,
-                          Stream stream) {
-  if (p.count == 0) return;
-  launch("multiply", blocks_for(shape.rows, 1, kMostMatrixBlocks), stream, m.data, q.data, p.data,
-         std::uint64_t{shape.rows}, std::uint64_t{shape.columns}, std::uint64_t{shape.rank});
-}
-
-void GpuKernels::multiply_transposed(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& p,
-                                     const Buffer& q, Stream stream) {
-  if (q.count == 0) return;
-  launch("multiply_transposed", blocks_for(shape.columns, kColumnsPerBlock, kMostMatrixBlocks), stream, m.data, p.data,
-         q.data, std::uint64_t{shape.rows}, std::uint64_t{shape.columns}, std::uint64_t{shape.rank});
-}
-
-void GpuKernels::expand(const MatrixShape& shape, const ConstBuffer& p, const ConstBuffer& q, const Buffer& m,
-                        Stream stream) {
-  if (m.count == 0) return;
-  launch("expand", blocks_for(m.count, kThreads, kMostBlocks), stream, p.data, q.data, m.data,
-         std::uint64_t{shape.rows}, std::uint64_t{shape.columns}, std::uint64_t{shape.rank});
-}
-
-void GpuKernels::orthonormalise(const MatrixShape& shape, const Buffer& p, Stream stream) {
-  if (p.count == 0) return;
-  launch("orthonormalise", 1, stream, p.data, std::uint64_t{shape.rows}, std::uint64_t{shape.rank});
-}
-
-void GpuKernels::replace_columns(const MatrixShape& shape, const ConstBuffer& fallback, const Buffer& q,
-                                 Stream stream) {
-  if (q.count == 0) return;
-  launch("replace_columns", blocks_for(shape.rank, 1, kMostMatrixBlocks), stream, fallback.data, q.data,
-         std::uint64_t{shape.columns}, std::uint64_t{shape.rank});
 }
 
 void GpuKernels::forget(Stream stream) {

@@ -38,17 +38,7 @@ class GpuKernels : public GpuMath {
   bool are_finite(std::span<const ConstBuffer> buffers, Stream stream) override;
   void update(const Optimizer::Options& options, std::int64_t step, const UpdatedElements& elements,
               Stream stream) override;
-  void take_largest(const Buffer& values, const Buffer& indices, const Buffer& picked, Stream stream) override;
-  void scatter_add(const ConstBuffer& indices, const ConstBuffer& values, double factor, const Buffer& to,
-                   Stream stream) override;
-  void multiply(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& q, const Buffer& p,
-                Stream stream) override;
-  void multiply_transposed(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& p, const Buffer& q,
-                           Stream stream) override;
-  void expand(const MatrixShape& shape, const ConstBuffer& p, const ConstBuffer& q, const Buffer& m,
-              Stream stream) override;
-  void orthonormalise(const MatrixShape& shape, const Buffer& p, Stream stream) override;
-  void replace_columns(const MatrixShape& shape, const ConstBuffer& fallback, const Buffer& q, Stream stream) override;
+  std::byte* scratch(std::size_t bytes, Stream stream) override;
   void forget(Stream stream) override;
 
  private:
@@ -72,13 +62,11 @@ class GpuKernels : public GpuMath {
         functions_(functions),
         heap_(std::move(heap)) {}
 
-  template <typename... Values>
-  void launch(const std::string& name, std::uint64_t blocks, Stream stream, const Values&... values);
-  Scratch& scratch(Stream stream);
-  // Returns the stream's memory for intermediate results. It grows; its contents are lost then.
-  std::byte* reserve(Scratch& scratch, std::size_t bytes);
-  // Copies the first bytes of the device's scratch memory to the host, and waits for the stream.
-  const std::byte* fetch(Scratch& scratch, std::size_t bytes, Stream stream);
+  void launch_kernel(const std::string& kernel, std::uint64_t blocks, std::span<const KernelParameter> parameters,
+                     Stream stream) override;
+  Scratch& scratch_of(Stream stream);
+  // Copies the first bytes of the stream's scratch memory to the host, and waits for the stream.
+  const std::byte* fetch(std::size_t bytes, Stream stream);
 
   const std::shared_ptr<const GpuLibraries> libraries_;
   const CudaApi& cuda_;

@@ -2,16 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "runtime/backend/gpu_math.h"
-#include "runtime/ddp/hooks/low_rank.h"
 
 namespace ddp::internal {
 namespace {
+
+// These constants are those of the kernels in low_rank.cuh and selection.cuh.
+constexpr std::uint64_t kMostSelectingBlocks = GpuMath::kThreads;  // one block adds up their counts
+constexpr std::uint64_t kMostMatrixBlocks = 1 << 16;
+constexpr std::uint64_t kColumnsPerBlock = 32;
+// This is the size of the kernels' Selection, rounded up. The counts of the blocks follow it.
+constexpr std::size_t kSelectionBytes = 2304;
 
 std::span<const float> floats(const ConstBuffer& buffer) {
   return {static_cast<const float*>(buffer.data), buffer.count};
@@ -41,6 +49,29 @@ std::vector<std::uint32_t> largest(std::span<const float> values, std::size_t ke
   return order;
 }
 
+void orthonormalise_on_host(const MatrixShape& shape, std::span<float> p) {
+  const auto at = [&](std::size_t i, std::size_t k) -> float& { return p[i * shape.rank + k]; };
+  const auto product = [&](std::size_t a, std::size_t b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < shape.rows; ++i) sum += static_cast<double>(at(i, a)) * at(i, b);
+    return sum;
+  };
+  for (std::size_t k = 0; k < shape.rank; ++k) {
+    const double before = std::sqrt(product(k, k));
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::size_t earlier = 0; earlier < k; ++earlier) {
+        const auto share = static_cast<float>(product(k, earlier));
+        for (std::size_t i = 0; i < shape.rows; ++i) at(i, k) -= share * at(i, earlier);
+      }
+    }
+    const double length = std::sqrt(product(k, k));
+    // Only the rounding error of the products is left of a dependent column.
+    const bool is_dependent = length <= 1e-6 * before;
+    const auto inverse = static_cast<float>(is_dependent ? 0 : 1 / length);
+    for (std::size_t i = 0; i < shape.rows; ++i) at(i, k) = is_dependent ? 0 : at(i, k) * inverse;
+  }
+}
+
 }  // namespace
 
 void CompressionMath::add(const ConstBuffer& from, double factor, bool only_finite, const Buffer& to) const {
@@ -52,20 +83,50 @@ void CompressionMath::add(const ConstBuffer& from, double factor, bool only_fini
     sums[i] += only_finite && !std::isfinite(added[i]) ? 0 : added[i] * share;
 }
 
+void CompressionMath::correct(const ConstBuffer& gradient, double scale, const ConstBuffer& error,
+                              const Buffer& to) const {
+  convert(gradient, to, scale);
+  add(error, 1, true, to);
+}
+
+// The kernels find the smallest magnitude that is taken by its digits in base 256, from the highest one. Then each
+// block of a range of its own counts what it takes, so that it knows the places of its elements.
 void CompressionMath::take_largest(const Buffer& values, const Buffer& indices, const Buffer& picked) const {
-  if (gpu() != nullptr) return gpu()->take_largest(values, indices, picked, stream());
-  const std::vector<std::uint32_t> order = largest(floats(values), indices.count);
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    float& value = floats(values)[order[k]];
-    indices.as<std::int32_t>()[k] = static_cast<std::int32_t>(order[k]);
-    floats(picked)[k] = value;
-    value = 0;
+  const std::uint64_t count = values.count;
+  const std::uint64_t taken = indices.count;
+  DDP_CHECK(taken <= count && picked.count == taken, taken, count, picked.count);
+  if (gpu() == nullptr) {
+    const std::vector<std::uint32_t> order = largest(floats(values), taken);
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      float& value = floats(values)[order[k]];
+      indices.as<std::int32_t>()[k] = static_cast<std::int32_t>(order[k]);
+      floats(picked)[k] = value;
+      value = 0;
+    }
+    return;
   }
+  if (taken == 0) return;
+  const std::uint64_t blocks = GpuMath::blocks_for(count, GpuMath::kTile, kMostSelectingBlocks);
+  std::byte* selection = gpu()->scratch(kSelectionBytes + blocks * 2 * sizeof(std::uint64_t), stream());
+  std::byte* counts = selection + kSelectionBytes;
+  gpu()->launch("select_begin", 1, stream(), selection, taken);
+  for (const std::uint32_t shift : {24U, 16U, 8U, 0U}) {
+    gpu()->launch("select_count", GpuMath::blocks_for(count), stream(), values.data, count, selection, shift);
+    gpu()->launch("select_digit", 1, stream(), selection, shift);
+  }
+  gpu()->launch("select_count_blocks", blocks, stream(), values.data, count, selection, counts);
+  gpu()->launch("select_offsets", 1, stream(), counts, static_cast<std::uint32_t>(blocks));
+  gpu()->launch("select_take", blocks, stream(), values.data, count, selection, counts, indices.data, picked.data);
 }
 
 void CompressionMath::scatter_add(const ConstBuffer& indices, const ConstBuffer& values, double factor,
                                   const Buffer& to) const {
-  if (gpu() != nullptr) return gpu()->scatter_add(indices, values, factor, to, stream());
+  DDP_CHECK(indices.count == values.count, indices.count, values.count);
+  if (values.count == 0) return;
+  if (gpu() != nullptr) {
+    return gpu()->launch("scatter_add", GpuMath::blocks_for(values.count), stream(), indices.data, values.data,
+                         std::uint64_t{values.count}, factor, to.data);
+  }
   const auto* places = static_cast<const std::uint32_t*>(indices.data);
   const std::span<float> sums = floats(to);
   const auto share = static_cast<float>(factor);
@@ -74,30 +135,89 @@ void CompressionMath::scatter_add(const ConstBuffer& indices, const ConstBuffer&
 
 void CompressionMath::multiply(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& q,
                                const Buffer& p) const {
-  if (gpu() != nullptr) return gpu()->multiply(shape, m, q, p, stream());
-  internal::multiply(shape, floats(m), floats(q), floats(p));
+  const auto [rows, columns, rank] = shape;
+  if (p.count == 0) return;
+  if (gpu() != nullptr) {
+    return gpu()->launch("multiply", GpuMath::blocks_for(rows, 1, kMostMatrixBlocks), stream(), m.data, q.data, p.data,
+                         std::uint64_t{rows}, std::uint64_t{columns}, std::uint64_t{rank});
+  }
+  const std::span<const float> matrix = floats(m);
+  const std::span<const float> right = floats(q);
+  const std::span<float> sums = floats(p);
+  std::ranges::fill(sums, 0.0F);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      const float value = matrix[i * columns + j];
+      for (std::size_t k = 0; k < rank; ++k) sums[i * rank + k] += value * right[j * rank + k];
+    }
+  }
 }
 
 void CompressionMath::multiply_transposed(const MatrixShape& shape, const ConstBuffer& m, const ConstBuffer& p,
                                           const Buffer& q) const {
-  if (gpu() != nullptr) return gpu()->multiply_transposed(shape, m, p, q, stream());
-  internal::multiply_transposed(shape, floats(m), floats(p), floats(q));
+  const auto [rows, columns, rank] = shape;
+  if (q.count == 0) return;
+  if (gpu() != nullptr) {
+    return gpu()->launch("multiply_transposed", GpuMath::blocks_for(columns, kColumnsPerBlock, kMostMatrixBlocks),
+                         stream(), m.data, p.data, q.data, std::uint64_t{rows}, std::uint64_t{columns},
+                         std::uint64_t{rank});
+  }
+  const std::span<const float> matrix = floats(m);
+  const std::span<const float> left = floats(p);
+  const std::span<float> sums = floats(q);
+  std::ranges::fill(sums, 0.0F);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      const float value = matrix[i * columns + j];
+      for (std::size_t k = 0; k < rank; ++k) sums[j * rank + k] += value * left[i * rank + k];
+    }
+  }
 }
 
 void CompressionMath::expand(const MatrixShape& shape, const ConstBuffer& p, const ConstBuffer& q,
                              const Buffer& m) const {
-  if (gpu() != nullptr) return gpu()->expand(shape, p, q, m, stream());
-  internal::expand(shape, floats(p), floats(q), floats(m));
+  const auto [rows, columns, rank] = shape;
+  if (m.count == 0) return;
+  if (gpu() != nullptr) {
+    return gpu()->launch("expand", GpuMath::blocks_for(m.count, GpuMath::kThreads), stream(), p.data, q.data, m.data,
+                         std::uint64_t{rows}, std::uint64_t{columns}, std::uint64_t{rank});
+  }
+  const std::span<const float> left = floats(p);
+  const std::span<const float> right = floats(q);
+  const std::span<float> matrix = floats(m);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      float sum = 0;
+      for (std::size_t k = 0; k < rank; ++k) sum += left[i * rank + k] * right[j * rank + k];
+      matrix[i * columns + j] = sum;
+    }
+  }
 }
 
 void CompressionMath::orthonormalise(const MatrixShape& shape, const Buffer& p) const {
-  if (gpu() != nullptr) return gpu()->orthonormalise(shape, p, stream());
-  internal::orthonormalise(shape.rows, shape.rank, floats(p));
+  if (p.count == 0) return;
+  if (gpu() == nullptr) return orthonormalise_on_host(shape, floats(p));
+  gpu()->launch("orthonormalise", 1, stream(), p.data, std::uint64_t{shape.rows}, std::uint64_t{shape.rank});
 }
 
 void CompressionMath::replace_columns(const MatrixShape& shape, const ConstBuffer& fallback, const Buffer& q) const {
-  if (gpu() != nullptr) return gpu()->replace_columns(shape, fallback, q, stream());
-  internal::replace_columns(shape, floats(fallback), floats(q));
+  if (q.count == 0) return;
+  if (gpu() != nullptr) {
+    return gpu()->launch("replace_columns", GpuMath::blocks_for(shape.rank, 1, kMostMatrixBlocks), stream(),
+                         fallback.data, q.data, std::uint64_t{shape.columns}, std::uint64_t{shape.rank});
+  }
+  const std::span<const float> drawn = floats(fallback);
+  const std::span<float> values = floats(q);
+  for (std::size_t k = 0; k < shape.rank; ++k) {
+    bool is_zero = true;
+    bool is_finite = true;
+    for (std::size_t j = 0; j < shape.columns; ++j) {
+      is_zero = is_zero && values[j * shape.rank + k] == 0;
+      is_finite = is_finite && std::isfinite(values[j * shape.rank + k]);
+    }
+    if (!is_zero && is_finite) continue;
+    for (std::size_t j = 0; j < shape.columns; ++j) values[j * shape.rank + k] = drawn[j * shape.rank + k];
+  }
 }
 
 }  // namespace ddp::internal

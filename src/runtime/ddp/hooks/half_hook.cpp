@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "runtime/ddp/element_math.h"
+#include "runtime/ddp/hooks/compression_math.h"
 
 namespace ddp {
 
@@ -24,11 +24,11 @@ class HalfHook : public CommunicationHook {
   // The values are scaled before they are rounded. So a gradient does not overflow if the mean fits, and the reduction
   // is a plain sum in any memory.
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
-    const ElementMath math(group, bucket.stream, kName);
+    const CompressionMath math(group, bucket, kName);
     Memory& memory = halves_[bucket.index];
     const std::size_t count = elements(bucket);
     if (memory.buffer().count != count || memory.buffer().data == nullptr) {
-      memory = group.allocate(count, type_, bucket.stream ? DeviceType::cuda : DeviceType::cpu);
+      memory = group.allocate(count, type_, device_of(bucket));
     }
     each(bucket, [&](const Buffer& range, const Buffer& half) { math.convert(range, half, bucket.factor); });
     Communication result;
@@ -38,7 +38,7 @@ class HalfHook : public CommunicationHook {
   }
 
   std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
-    const ElementMath math(group, bucket.stream, kName);
+    const CompressionMath math(group, bucket, kName);
     each(bucket, [&](const Buffer& range, const Buffer& half) { math.convert(half, range, 1); });
     return 0;
   }

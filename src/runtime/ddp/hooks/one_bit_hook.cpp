@@ -1,13 +1,13 @@
 #include <ddp/compression_hooks.h>
+#include <ddp/error.h>
 
 #include <bit>
 #include <cmath>
 #include <map>
 #include <vector>
 
-#include "runtime/ddp/hooks/error_feedback.h"
-#include "runtime/ddp/hooks/host_only.h"
-#include "runtime/reduction/reduction.h"
+#include "runtime/ddp/hooks/compression_math.h"
+#include "runtime/ddp/hooks/parameter_state.h"
 
 namespace ddp {
 
@@ -24,9 +24,14 @@ std::size_t words_for(std::size_t elements) {
 class OneBitHook : public CommunicationHook {
  public:
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
-    require_host(bucket, "one-bit");
-    const CompressionMath math(group, bucket, "one-bit hook");
-    feedback_.prepare(group, bucket, math, {bucket.gradients.begin(), bucket.gradients.end()});
+    if (device_of(bucket) != DeviceType::cpu) {
+      throw Error(
+          ErrorKind::unavailable,
+          "the one-bit hook computes in host memory, but these gradients are in GPU memory. Remove the hook, or "
+          "write a CommunicationHook with your own kernels");
+    }
+    const CompressionMath math(group, bucket, kName);
+    errors_.place(group, bucket, math, ParameterState::sizes_of(bucket.gradients));
     State& state = states_[bucket.index];
     std::size_t words = 0;
     for (const Tensor& gradient : bucket.gradients) words += words_for(gradient.data.count);
@@ -35,9 +40,10 @@ class OneBitHook : public CommunicationHook {
     std::int32_t* place = state.sent.data();
     for (const Tensor& gradient : bucket.gradients) {
       values_.resize(gradient.data.count);
-      feedback_.corrected(math, gradient, local_scale(bucket, group.size()), values_);
+      const Buffer& stored = errors_.at(gradient.name);
+      math.correct(gradient.data, local_scale(bucket, group.size()), stored, values_);
       compress(values_, place);
-      const std::span<float> error = feedback_.left_out(gradient).as<float>();
+      const std::span<float> error = stored.as<float>();
       for (std::size_t i = 0; i < error.size(); ++i) error[i] = values_[i] - value_at(place, i);
       place += words_for(values_.size());
     }
@@ -48,6 +54,7 @@ class OneBitHook : public CommunicationHook {
   }
 
   std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
+    const CompressionMath math(group, bucket, kName);
     const State& state = states_[bucket.index];
     const float share = 1.0F / static_cast<float>(group.size());
     std::size_t first = 0;
@@ -57,13 +64,15 @@ class OneBitHook : public CommunicationHook {
         const std::int32_t* place = state.received.data() + word;
         for (std::size_t i = 0; i < values_.size(); ++i) values_[i] += value_at(place, i) * share;
       }
-      from_single(values_.data(), gradient.data);
+      math.convert(values_, gradient.data, 1);
       first += words_for(values_.size());
     }
     return 0;
   }
 
  private:
+  static constexpr const char* kName = "one-bit hook";
+
   struct State {
     std::vector<std::int32_t> sent;
     std::vector<std::int32_t> received;
@@ -85,7 +94,7 @@ class OneBitHook : public CommunicationHook {
     return std::bit_cast<float>(static_cast<std::uint32_t>(place[0]) | sign);
   }
 
-  ErrorFeedback feedback_;
+  ParameterState errors_;
   std::map<std::size_t, State> states_;  // by bucket
   std::vector<float> values_;            // values of one gradient
 };

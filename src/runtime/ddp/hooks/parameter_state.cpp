@@ -2,12 +2,16 @@
 
 #include <utility>
 
-#include "runtime/ddp/hooks/compression_math.h"
-
 namespace ddp::internal {
 
+std::vector<ParameterState::Size> ParameterState::sizes_of(std::span<const Tensor> gradients) {
+  std::vector<Size> sizes;
+  for (const Tensor& gradient : gradients) sizes.push_back({gradient.name, gradient.data.count});
+  return sizes;
+}
+
 std::vector<std::string> ParameterState::place(const ProcessGroup& group, const GradientBucket& bucket,
-                                               const ElementMath& math, const std::vector<Size>& sizes) {
+                                               const CompressionMath& math, const std::vector<Size>& sizes) {
   std::size_t total = 0;
   bool are_together = true;
   std::shared_ptr<Memory> shared;

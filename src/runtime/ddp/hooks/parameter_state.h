@@ -7,10 +7,11 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/ddp/element_math.h"
+#include "runtime/ddp/hooks/compression_math.h"
 
 namespace ddp::internal {
 
@@ -22,10 +23,12 @@ class ParameterState {
     std::string name;
     std::size_t count;
   };
+  // Returns one number for each element.
+  static std::vector<Size> sizes_of(std::span<const Tensor> gradients);
 
   // Gives the parameters of a bucket this many numbers each. If the bucket has other parameters than before, numbers
   // that exist are moved. Others are 0. Returns the names of the parameters that had no numbers.
-  std::vector<std::string> place(const ProcessGroup& group, const GradientBucket& bucket, const ElementMath& math,
+  std::vector<std::string> place(const ProcessGroup& group, const GradientBucket& bucket, const CompressionMath& math,
                                  const std::vector<Size>& sizes);
 
   // Returns the numbers of a parameter that was placed. They stay there until the next place().

@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/hash.h"
 #include "runtime/ddp/hooks/compression_math.h"
-#include "runtime/ddp/hooks/error_feedback.h"
 #include "runtime/ddp/hooks/parameter_state.h"
 
 namespace ddp {
@@ -33,17 +31,12 @@ class PowerSgdHook : public CommunicationHook {
     const double scale = local_scale(bucket, group.size());
     for (const Part& part : parts.compressed) {
       const Views views = state.views(part);
-      feedback_.corrected(math, *part.gradient, scale, views.values);
+      math.correct(part.gradient->data, scale, errors_.at(part.gradient->name), views.values);
       math.replace_columns(part.shape, drawn_.at(part.gradient->name), factors_.at(part.gradient->name));
       math.multiply(part.shape, views.values, factors_.at(part.gradient->name), views.left);
     }
     for (const Part& part : parts.whole) math.convert(part.gradient->data, state.whole_of(part), scale);
-    Communication result;
-    for (const Memory* memory : {&state.left, &state.whole}) {
-      if (memory->size() > 0) result.works.push_back(mean(group, bucket, *memory));
-      result.bytes += memory->bytes();
-    }
-    return result;
+    return mean(group, bucket, {state.left, state.whole});
   }
 
   std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
@@ -56,11 +49,12 @@ class PowerSgdHook : public CommunicationHook {
       math.orthonormalise(part.shape, views.left);
       math.multiply_transposed(part.shape, views.values, views.left, views.right);
     }
-    if (state.right.size() > 0) mean(group, bucket, state.right).wait();
+    Communication right = mean(group, bucket, {state.right});
+    for (Work& work : right.works) work.wait();
     for (const Part& part : parts.compressed) {
       const Views views = state.views(part);
       // The error is the difference of the values and of the approximation, which replaces them.
-      const Buffer& error = feedback_.left_out(*part.gradient);
+      const Buffer& error = errors_.at(part.gradient->name);
       math.copy(views.values, error);
       math.expand(part.shape, views.left, views.right, views.values);
       math.add(views.values, -1, false, error);
@@ -68,7 +62,7 @@ class PowerSgdHook : public CommunicationHook {
       math.copy(views.right, factors_.at(part.gradient->name));
     }
     for (const Part& part : parts.whole) math.convert(state.whole_of(part), part.gradient->data, 1);
-    return state.right.bytes();
+    return right.bytes;
   }
 
  private:
@@ -157,13 +151,13 @@ class PowerSgdHook : public CommunicationHook {
   // drawn columns replace such columns. They are the same on all ranks.
   void prepare(const ProcessGroup& group, const GradientBucket& bucket, const CompressionMath& math,
                const Parts& parts) {
-    std::vector<Tensor> gradients;
+    std::vector<ParameterState::Size> elements;
     std::vector<ParameterState::Size> sizes;
     for (const Part& part : parts.compressed) {
-      gradients.push_back(*part.gradient);
+      elements.push_back({part.gradient->name, part.gradient->data.count});
       sizes.push_back({part.gradient->name, part.shape.columns * part.shape.rank});
     }
-    feedback_.prepare(group, bucket, math, gradients);
+    errors_.place(group, bucket, math, elements);
     factors_.place(group, bucket, math, sizes);
     const std::vector<std::string> fresh = drawn_.place(group, bucket, math, sizes);
     for (const Part& part : parts.compressed) {
@@ -174,9 +168,9 @@ class PowerSgdHook : public CommunicationHook {
   }
 
   std::vector<float> draw(const Part& part) const {
-    base::Fnv1a64 hash;
-    hash.update(part.gradient->name);
-    std::mt19937_64 random(hash.value() ^ options_.seed);
+    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    for (const char c : part.gradient->name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    std::mt19937_64 random(hash ^ options_.seed);
     std::vector<float> values(part.shape.columns * part.shape.rank);
     for (std::size_t k = 0; k < part.shape.rank; ++k) {
       std::normal_distribution<float> normal;
@@ -185,15 +179,19 @@ class PowerSgdHook : public CommunicationHook {
     return values;
   }
 
-  static Work mean(const ProcessGroup& group, const GradientBucket& bucket, const Buffer& buffer) {
-    const ReduceOp op = prepare_mean(group, buffer, 1.0 / group.size(), bucket.stream);
-    return group.all_reduce(buffer, op, {.name = bucket.name, .stream = bucket.stream});
+  // Begins to replace the buffers by their means over all ranks.
+  Communication mean(const ProcessGroup& group, const GradientBucket& bucket, std::vector<Buffer> buffers) const {
+    std::erase_if(buffers, [](const Buffer& buffer) { return buffer.count == 0; });
+    GradientBucket averaged = bucket;
+    averaged.ranges = buffers;
+    averaged.factor = 1.0 / group.size();
+    return plain_->start(group, averaged);
   }
 
   const PowerSgdOptions options_;
   const std::shared_ptr<CommunicationHook> plain_;
   std::int64_t step_ = 0;  // counts from 1
-  ErrorFeedback feedback_;
+  ParameterState errors_;
   ParameterState factors_;               // Q of the previous step
   ParameterState drawn_;                 // random numbers in the shape of Q
   std::map<std::size_t, State> states_;  // by bucket index

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "runtime/ddp/hooks/compression_math.h"
-#include "runtime/ddp/hooks/error_feedback.h"
+#include "runtime/ddp/hooks/parameter_state.h"
 
 namespace ddp {
 
@@ -23,16 +23,17 @@ class TopKHook : public CommunicationHook {
 
   Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     const CompressionMath math(group, bucket, kName);
-    feedback_.prepare(group, bucket, math, {bucket.gradients.begin(), bucket.gradients.end()});
+    errors_.place(group, bucket, math, ParameterState::sizes_of(bucket.gradients));
     State& state = state_of(group, bucket);
     const double scale = local_scale(bucket, group.size());
-    each(bucket, state,
-         [&](const Tensor& gradient, const Buffer& values) { feedback_.corrected(math, gradient, scale, values); });
+    each(bucket, state, [&](const Tensor& gradient, const Buffer& values) {
+      math.correct(gradient.data, scale, errors_.at(gradient.name), values);
+    });
     const Message sent = message(state.sent, 0, state.kept);
     math.take_largest(state.values, sent.indices, sent.values);
     // The elements that are sent are 0 now, so the values are what is left out.
     each(bucket, state,
-         [&](const Tensor& gradient, const Buffer& values) { math.copy(values, feedback_.left_out(gradient)); });
+         [&](const Tensor& gradient, const Buffer& values) { math.copy(values, errors_.at(gradient.name)); });
     Communication result;
     result.works.push_back(
         group.all_gather(state.received, state.sent, {.name = bucket.name, .stream = bucket.stream}));
@@ -102,7 +103,7 @@ class TopKHook : public CommunicationHook {
   }
 
   const double density_;
-  ErrorFeedback feedback_;
+  ParameterState errors_;
   std::map<std::size_t, State> states_;  // by bucket index
 };
 

@@ -8,4 +8,4 @@
 #include "runtime/backend/nccl/kernels/low_rank.cuh"
 #include "runtime/backend/nccl/kernels/optimizers.cuh"
 #include "runtime/backend/nccl/kernels/ordered.cuh"
-#include "runtime/backend/nccl/kernels/top_k.cuh"
+#include "runtime/backend/nccl/kernels/selection.cuh"

@@ -1,4 +1,4 @@
-// These kernels compute low-rank approximations, as low_rank.cpp does in host memory.
+// These kernels compute low-rank approximations, as CompressionMath does in host memory.
 #pragma once
 
 #include "runtime/backend/nccl/kernels/support.cuh"

@@ -12,6 +12,7 @@
 
 #include "runtime/backend/nccl/kernels/kernels_text.h"
 #include "runtime/ddp/gradient_norm.h"
+#include "runtime/ddp/hooks/compression_math.h"
 #include "runtime/ddp/update_rules.h"
 #include "runtime/reduction/ordered.h"
 #include "runtime/reduction/reduction.h"
@@ -283,14 +284,15 @@ TEST_CASE("every kernel is started with the parameters that it declares") {
   const GpuArray f(gpu, DataType::f32, 8);
   const GpuArray indices(gpu, DataType::i32, 4);
   const MatrixShape shape{2, 2, 1};
-  gpu.math->take_largest(f.gpu(), indices.gpu(), f.gpu().slice(0, 4), gpu.stream);
-  gpu.math->scatter_add(indices.gpu(), f.gpu().slice(0, 4), 1, f.gpu(), gpu.stream);
+  const CompressionMath math(gpu.math.get(), gpu.stream);
+  math.take_largest(f.gpu(), indices.gpu(), f.gpu().slice(0, 4));
+  math.scatter_add(indices.gpu(), f.gpu().slice(0, 4), 1, f.gpu());
   gpu.math->add(f.gpu(), 1, true, f.gpu(), gpu.stream);
-  gpu.math->multiply(shape, f.gpu(), f.gpu(), f.gpu(), gpu.stream);
-  gpu.math->multiply_transposed(shape, f.gpu(), f.gpu(), f.gpu(), gpu.stream);
-  gpu.math->expand(shape, f.gpu(), f.gpu(), f.gpu(), gpu.stream);
-  gpu.math->orthonormalise(shape, f.gpu(), gpu.stream);
-  gpu.math->replace_columns(shape, f.gpu(), f.gpu(), gpu.stream);
+  math.multiply(shape, f.gpu(), f.gpu(), f.gpu());
+  math.multiply_transposed(shape, f.gpu(), f.gpu(), f.gpu());
+  math.expand(shape, f.gpu(), f.gpu(), f.gpu());
+  math.orthonormalise(shape, f.gpu());
+  math.replace_columns(shape, f.gpu(), f.gpu());
 
   const auto declared = declared_parameters();
   CHECK(declared.size() > 50);

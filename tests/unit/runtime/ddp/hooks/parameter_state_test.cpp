@@ -12,9 +12,9 @@ TEST_CASE("numbers of parameters move with them when buckets are filled anew, an
   for (const MemoryUnderTest& memory : memories_under_test()) {
     RankThreads(memory.make, 1).all_succeed([&](RankThreads::Rank& self) {
       PlacedMemory placed(self.group(), memory.device);
-      const ElementMath math(self.group(), placed.stream(), "test");
       GradientBucket bucket;
       bucket.stream = placed.stream();
+      const CompressionMath math(self.group(), bucket, "test");
       ParameterState state;
       using Names = std::vector<std::string>;
       const auto place = [&](const std::vector<ParameterState::Size>& sizes) {

@@ -1,20 +1,33 @@
-// Compares the kernels of the compression hooks with the functions for host memory. The kernels run in software, or on
-// this computer's GPU (DDP_TEST_GPU=1).
+// Tests the mathematics of the compression hooks in host memory, and compares the kernels with it. The kernels run in
+// software, or on this computer's GPU (DDP_TEST_GPU=1).
+#include "runtime/ddp/hooks/compression_math.h"
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <random>
+#include <vector>
 
-#include "runtime/ddp/hooks/low_rank.h"
 #include "support/catch.h"
 #include "support/gpu_arrays.h"
 #include "support/random_seed.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 namespace {
 
-// Returns the indices of the elements with the largest magnitudes, as GpuMath defines them.
+CompressionMath host_math() {
+  return {nullptr, Stream()};
+}
+
+CompressionMath gpu_math(const GpuUnderTest& gpu) {
+  return {gpu.math.get(), gpu.stream};
+}
+
+// Returns the indices of the elements with the largest magnitudes, as CompressionMath defines them.
 std::vector<std::uint32_t> largest(std::span<const float> values, std::size_t kept) {
   const auto magnitude = [&](std::uint32_t i) {
     return std::isnan(values[i]) ? std::numeric_limits<float>::infinity() : std::abs(values[i]);
@@ -33,7 +46,7 @@ void require_largest(GpuUnderTest& gpu, GpuArray& values, std::size_t kept) {
   const std::vector<std::uint32_t> expected = largest(values.values<float>(), kept);
   GpuArray indices(gpu, DataType::i32, kept);
   GpuArray picked(gpu, DataType::f32, kept);
-  gpu.math->take_largest(values.gpu(), indices.gpu(), picked.gpu(), gpu.stream);
+  gpu_math(gpu).take_largest(values.gpu(), indices.gpu(), picked.gpu());
   REQUIRE(indices.downloaded<std::uint32_t>() == expected);
   for (std::size_t k = 0; k < kept; ++k) {
     picked.values<float>()[k] = values.values<float>()[expected[k]];
@@ -67,6 +80,20 @@ bool is_close(GpuArray& array, std::size_t terms) {
   const std::vector<float> on_gpu = array.downloaded<float>();
   const auto limit = 1e-6 * std::sqrt(static_cast<double>(terms)) * 8;
   return std::ranges::equal(on_gpu, array.values<float>(), [&](float a, float b) { return std::abs(a - b) <= limit; });
+}
+
+std::vector<float> random_values(std::size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> result(count);
+  for (float& value : result) value = normal(generator);
+  return result;
+}
+
+double product(const std::vector<float>& p, std::size_t rank, std::size_t a, std::size_t b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < p.size() / rank; ++i) sum += static_cast<double>(p[i * rank + a]) * p[i * rank + b];
+  return sum;
 }
 
 }  // namespace
@@ -114,8 +141,54 @@ TEST_CASE("picked elements are added back at their places") {
     to.values<float>()[3 * k + k % 3] += values.values<float>()[k] * 0.3F;
   }
   indices.upload();
-  gpu.math->scatter_add(indices.gpu(), values.gpu(), 0.3, to.gpu(), gpu.stream);
+  gpu_math(gpu).scatter_add(indices.gpu(), values.gpu(), 0.3, to.gpu());
   CHECK(to.first_difference() == -1);
+}
+
+TEST_CASE("a matrix of low rank is found again from its products") {
+  const MatrixShape shape{7, 5, 2};
+  const auto left = random_values(7 * 2, 1);
+  const auto right = random_values(5 * 2, 2);
+  std::vector<float> m(7 * 5);
+  host_math().expand(shape, left, right, m);
+
+  std::vector<float> p(7 * 2);
+  std::vector<float> q = random_values(5 * 2, 3);
+  host_math().multiply(shape, m, q, p);
+  host_math().orthonormalise(shape, p);
+  host_math().multiply_transposed(shape, m, p, q);
+  std::vector<float> again(7 * 5);
+  host_math().expand(shape, p, q, again);
+  for (std::size_t i = 0; i < m.size(); ++i) CHECK(again[i] == Approx(m[i]).margin(1e-5));
+}
+
+TEST_CASE("columns become orthogonal and of length 1") {
+  std::vector<float> p = random_values(50 * 4, 4);
+  host_math().orthonormalise({50, 1, 4}, p);
+  for (std::size_t a = 0; a < 4; ++a) {
+    for (std::size_t b = 0; b < 4; ++b) CHECK(product(p, 4, a, b) == Approx(a == b ? 1 : 0).margin(1e-5));
+  }
+}
+
+TEST_CASE("a column that is zero or depends on the others becomes zero") {
+  std::vector<float> p;
+  for (int i = 0; i < 6; ++i) {
+    const auto value = static_cast<float>(i + 1);
+    p.insert(p.end(), {value, 0, -3 * value, value * value});
+  }
+  host_math().orthonormalise({6, 1, 4}, p);
+  CHECK(product(p, 4, 0, 0) == Approx(1));
+  CHECK(product(p, 4, 1, 1) == 0);
+  CHECK(product(p, 4, 2, 2) == 0);
+  CHECK(product(p, 4, 3, 3) == Approx(1));
+  CHECK(product(p, 4, 0, 3) == Approx(0).margin(1e-5));
+}
+
+TEST_CASE("columns that are 0 or not finite are replaced in host memory") {
+  const std::vector<float> fallback = {1, 2, 3, 4, 5, 6};
+  std::vector<float> q = {0, 7, std::numeric_limits<float>::infinity(), 0, 0, 8};
+  host_math().replace_columns({1, 2, 3}, fallback, q);
+  CHECK(q == std::vector<float>{1, 7, 3, 4, 0, 6});
 }
 
 TEST_CASE("products of matrices are those of the host") {
@@ -127,14 +200,14 @@ TEST_CASE("products of matrices are those of the host") {
     CAPTURE(shape.rows, shape.columns, shape.rank);
     Matrices x(gpu, shape, random);
     Matrices y(gpu, shape, random);
-    multiply(shape, x.m.values<float>(), x.q.values<float>(), y.p.values<float>());
-    gpu.math->multiply(shape, x.m.gpu(), x.q.gpu(), y.p.gpu(), gpu.stream);
+    host_math().multiply(shape, x.m.host(), x.q.host(), y.p.host());
+    gpu_math(gpu).multiply(shape, x.m.gpu(), x.q.gpu(), y.p.gpu());
     CHECK(is_close(y.p, shape.columns));
-    multiply_transposed(shape, x.m.values<float>(), x.p.values<float>(), y.q.values<float>());
-    gpu.math->multiply_transposed(shape, x.m.gpu(), x.p.gpu(), y.q.gpu(), gpu.stream);
+    host_math().multiply_transposed(shape, x.m.host(), x.p.host(), y.q.host());
+    gpu_math(gpu).multiply_transposed(shape, x.m.gpu(), x.p.gpu(), y.q.gpu());
     CHECK(is_close(y.q, shape.rows));
-    expand(shape, x.p.values<float>(), x.q.values<float>(), y.m.values<float>());
-    gpu.math->expand(shape, x.p.gpu(), x.q.gpu(), y.m.gpu(), gpu.stream);
+    host_math().expand(shape, x.p.host(), x.q.host(), y.m.host());
+    gpu_math(gpu).expand(shape, x.p.gpu(), x.q.gpu(), y.m.gpu());
     CHECK(y.m.first_difference() == -1);
   }
 }
@@ -146,12 +219,12 @@ TEST_CASE("columns are orthonormalised as on the host, with the same bits each t
     if (shape.rows < shape.rank) continue;
     CAPTURE(shape.rows, shape.rank);
     Matrices x(gpu, shape, random);
-    gpu.math->orthonormalise(shape, x.p.gpu(), gpu.stream);
+    gpu_math(gpu).orthonormalise(shape, x.p.gpu());
     const std::vector<float> once = x.p.downloaded<float>();
     x.p.upload();
-    gpu.math->orthonormalise(shape, x.p.gpu(), gpu.stream);
+    gpu_math(gpu).orthonormalise(shape, x.p.gpu());
     CHECK(x.p.downloaded<float>() == once);
-    orthonormalise(shape.rows, shape.rank, x.p.values<float>());
+    host_math().orthonormalise(shape, x.p.host());
     CHECK(is_close(x.p, 1));
   }
 }
@@ -167,8 +240,8 @@ TEST_CASE("a column that depends on earlier ones, or is 0, becomes 0") {
     p[i * 4 + 2] = -3 * p[i * 4];
   }
   x.p.upload();
-  gpu.math->orthonormalise(shape, x.p.gpu(), gpu.stream);
-  orthonormalise(shape.rows, shape.rank, p);
+  gpu_math(gpu).orthonormalise(shape, x.p.gpu());
+  host_math().orthonormalise(shape, x.p.host());
   CHECK(is_close(x.p, 1));
   const std::vector<float> on_gpu = x.p.downloaded<float>();
   for (std::size_t i = 0; i < shape.rows; ++i) CHECK((on_gpu[i * 4 + 1] == 0 && on_gpu[i * 4 + 2] == 0));
@@ -190,7 +263,7 @@ TEST_CASE("columns that are 0 or not finite are replaced, and others are not") {
     q[7 * 5 + 4] = std::nanf("");
     q[3 * 5 + 1] = 0;
     x.q.upload();
-    gpu.math->replace_columns(shape, fallback.q.gpu(), x.q.gpu(), gpu.stream);
+    gpu_math(gpu).replace_columns(shape, fallback.q.gpu(), x.q.gpu());
     for (const std::size_t k : {0, 2, 4}) replace_on_host(k);
     CHECK(x.q.first_difference() == -1);
   }
