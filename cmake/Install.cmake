@@ -38,7 +38,7 @@ if(DDP_BUILD_LAUNCHER)
   install(FILES bindings/python/hook/sitecustomize.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python
           COMPONENT launcher)
   # This module sends heartbeats for programs without the runtime.
-  install(FILES bindings/python/ddp_board.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python COMPONENT launcher)
+  install(FILES bindings/python/ddp_page.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python COMPONENT launcher)
 endif()
 
 install(TARGETS ddp_runtime EXPORT ddplaunchTargets
@@ -59,7 +59,7 @@ if(TARGET ddp_libtorch)
   install(EXPORT ddplaunchLibtorchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir} COMPONENT dev)
 endif()
 install(DIRECTORY include/ddp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
-install(FILES bindings/c/ddp_board.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
+install(FILES bindings/c/ddp_page.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 install(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir} COMPONENT dev)
 
 # The prefix in the .pc file is relative to the file's place, so that the installed tree can be moved.

@@ -309,7 +309,7 @@ DDP_C_API int ddp_forget_stream(ddp_group* group, void* stream);
 // Frees memory of the two functions above. No operation may be using it. Other addresses are refused.
 DDP_C_API int ddp_free(void* data);
 
-// ---- Progress reports for ddplaunch. The names differ from those of ddp_board.h; both headers can be included. -----
+// ---- Progress reports for ddplaunch. The names differ from those of ddp_page.h; both headers can be included. -----
 
 // Reports that the program makes progress, for example after each step.
 DDP_C_API int ddp_progress_heartbeat(void);

@@ -11,7 +11,7 @@
 
 namespace ddp::wire {
 
-inline constexpr std::uint32_t kPageMagic = 0x42504444;  // "DDPB"
+inline constexpr std::uint32_t kPageMagic = 0x50504444;  // "DDPP"
 inline constexpr std::uint32_t kPageVersion = 5;
 inline constexpr std::size_t kPageGroups = 32;
 inline constexpr std::size_t kPageCalls = 16;

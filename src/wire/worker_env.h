@@ -44,7 +44,7 @@ inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
 inline constexpr const char* kAuthToken = "DDP_AUTH_TOKEN";
 inline constexpr const char* kPluginDir = "DDP_PLUGIN_DIR";
 inline constexpr const char* kDebug = "DDP_DEBUG";
-inline constexpr const char* kStatusPage = "DDP_BOARD_FD";
+inline constexpr const char* kStatusPage = "DDP_PAGE_FD";
 inline constexpr const char* kRecordRing = "DDP_RECORD_FD";
 inline constexpr const char* kWatched = "DDP_WATCHED";
 // kTorchFile names the file in which code in a worker's Python writes how its PyTorch can be queried. The user can set

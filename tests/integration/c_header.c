@@ -1,10 +1,10 @@
 // This file is only compiled, as several kinds of C and as C++, with all warnings. It shows that <ddp/c.h> is complete
-// by itself, and that it can be included twice and together with ddp_board.h (which needs C11).
+// by itself, and that it can be included twice and together with ddp_page.h (which needs C11).
 #include <ddp/c.h>
 
 #if defined(__cplusplus) || __STDC_VERSION__ >= 201112L
-#include "ddp_board.h"
-#define BEAT() ddp_heartbeat(ddp_board_open())
+#include "ddp_page.h"
+#define BEAT() ddp_heartbeat(ddp_page_open())
 #else
 #define BEAT() ((void)0)
 #endif

@@ -15,12 +15,12 @@ OPTIONS = ("--nproc-per-node=1", "--max-restarts=3", "--rdzv-conf=last_call_time
 # Both ranks save and leave when one of them is asked to, in attempt 0. The flag stands for a reduction.
 SAVES = """
 import os, pathlib, sys, time
-import ddp_board
+import ddp_page
 folder, attempt = pathlib.Path(sys.argv[1]), os.environ["DDP_ATTEMPT"]
-ddp_board.progress(1, 100000)
+ddp_page.progress(1, 100000)
 (folder / f"ready{attempt}.{os.environ['RANK']}").touch()
 while attempt == "0" and not (folder / "leave").exists():
-    if ddp_board.should_stop():
+    if ddp_page.should_stop():
         (folder / "leave").touch()
     time.sleep(0.02)
 print(f"attempt {attempt}: rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}", flush=True)

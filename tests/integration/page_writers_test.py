@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""page_writers_test.py BIN_DIR: checks what bindings/c/ddp_board.h and bindings/python/ddp_board.py write on a
+"""page_writers_test.py BIN_DIR: checks what bindings/c/ddp_page.h and bindings/python/ddp_page.py write on a
 status page, byte by byte, and that they change nothing else. CC and CXX name the compilers of C and C++ (by default
 cc, c++)."""
 import json
@@ -15,13 +15,13 @@ import time
 
 BIN = pathlib.Path(sys.argv[1])
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
-MAGIC, VERSION, BYTES = 0x42504444, 5, 153920
+MAGIC, VERSION, BYTES = 0x50504444, 5, 153920
 WORKER = struct.Struct("=IIQi4xQQ24x48s80s")
 WORKER_AT, WRITER_AT, WORKER_END = 64, 28, 256
 
 # Both programs obey the same words. After each "wait" they print a line, and continue when they read one.
 C_PROGRAM = r"""
-#include "ddp_board.h"
+#include "ddp_page.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static void meet(void) {
 }
 
 int main(int count, char **words) {
-  ddp_board *page = ddp_board_open();
+  ddp_page *page = ddp_page_open();
   for (int i = 1; i < count; ++i) {
     const char *word = words[i];
     if (strcmp(word, "heartbeat") == 0) ddp_heartbeat(page);
@@ -62,7 +62,7 @@ int main(int count, char **words) {
         ddp_heartbeat(page);
         ddp_extend(page, 1000);
         DDP_PHASE(page, DDP_PHASE_DONE, "child");
-        _exit(ddp_board_open() == NULL ? 0 : 1);
+        _exit(ddp_page_open() == NULL ? 0 : 1);
       }
       int status = 0;
       if (waitpid(child, &status, 0) != child || status != 0) return 9;
@@ -79,28 +79,28 @@ int main(int count, char **words) {
 """
 PYTHON_PROGRAM = r"""
 import os, select, sys, time
-import ddp_board
+import ddp_page
 
 for word in sys.argv[1:]:
-    if word == "heartbeat": ddp_board.heartbeat()
+    if word == "heartbeat": ddp_page.heartbeat()
     if word == "meet":
         open(f"ready{os.environ['RANK']}", "w").close()
         while not all(os.path.exists(f"ready{rank}") for rank in range(int(os.environ["WORLD_SIZE"]))): time.sleep(0.01)
     if word == "beat-slowly":
         for _ in range(20):
-            ddp_board.heartbeat()
+            ddp_page.heartbeat()
             time.sleep(0.2)
-    if word == "train": ddp_board.phase("training", "epoch 1")  # the place
-    if word == "long-name": exec(compile("ddp_board.phase('done', LONG_NAME)", LONG_NAME, "exec"))
-    if word == "extend": ddp_board.extend(100.5)
-    if word == "extend-less": ddp_board.extend(1)
-    if word == "extend-for-ever": ddp_board.extend(1e300)
+    if word == "train": ddp_page.phase("training", "epoch 1")  # the place
+    if word == "long-name": exec(compile("ddp_page.phase('done', LONG_NAME)", LONG_NAME, "exec"))
+    if word == "extend": ddp_page.extend(100.5)
+    if word == "extend-less": ddp_page.extend(1)
+    if word == "extend-for-ever": ddp_page.extend(1e300)
     if word == "fork":
         child = os.fork()
         if child == 0:
-            ddp_board.heartbeat()
-            ddp_board.extend(1000)
-            with ddp_board.phase("done", "child"):
+            ddp_page.heartbeat()
+            ddp_page.extend(1000)
+            with ddp_page.phase("done", "child"):
                 pass
             os._exit(0)
         if os.waitpid(child, 0)[1] != 0: sys.exit(9)
@@ -158,10 +158,10 @@ class Writer:
 
 
 def environment(variable: str = "") -> dict:
-    result = {key: value for key, value in os.environ.items() if key != "DDP_BOARD_FD"}
+    result = {key: value for key, value in os.environ.items() if key != "DDP_PAGE_FD"}
     result.update(PYTHONPATH=str(BINDINGS / "python"), PYTHONDONTWRITEBYTECODE="1")
     if variable:
-        result["DDP_BOARD_FD"] = variable
+        result["DDP_PAGE_FD"] = variable
     return result
 
 
@@ -268,7 +268,7 @@ def of_two_processes_the_second_is_refused(first: Writer, second: Writer) -> Non
 
 def a_process_may_open_its_page_again_after_exec(writer: Writer) -> None:
     page = Page()
-    code = "import ddp_board, os, sys; ddp_board.heartbeat(); os.execv(sys.argv[1], sys.argv[1:])"
+    code = "import ddp_page, os, sys; ddp_page.heartbeat(); os.execv(sys.argv[1], sys.argv[1:])"
     subprocess.run([sys.executable, "-c", code, *map(str, writer.command), "heartbeat"], pass_fds=[page.fd],
                    env=environment(str(page.fd)), check=True, timeout=60)
     assert page.worker()[4] == 2, page.worker()
@@ -279,22 +279,22 @@ def in_python_the_phase_before_comes_back() -> None:
     # The page looks as if the C++ runtime had written on it in the same process.
     os.pwrite(page.fd, WORKER.pack(8, 4, 1, 55, 10, 0, b"epoch 3", b"train.cpp"), WORKER_AT)
     code = f"""
-import os, struct, ddp_board
+import os, struct, ddp_page
 os.pwrite({page.fd}, struct.pack("=i", os.getpid()), {WRITER_AT})
 def show():
     fields = struct.unpack("{WORKER.format}", os.pread({page.fd}, {WORKER.size}, {WORKER_AT}))
     texts = [text.rstrip(b"\\0").decode() for text in fields[6:]]
     print(fields[0], fields[1], fields[3], *texts, sep=",")
-with ddp_board.phase("evaluation", "validation"):
+with ddp_page.phase("evaluation", "validation"):
     show()
     try:
-        with ddp_board.phase("data_loading"):
+        with ddp_page.phase("data_loading"):
             show()
             raise KeyError
     except KeyError:
         show()
 show()
-ddp_board.heartbeat()
+ddp_page.heartbeat()
 """
     lines = python(code, str(page.fd), pass_fds=[page.fd]).splitlines()
     assert lines == ["10,5,8,validation,<string>", "12,7,11,,<string>", "14,5,8,validation,<string>",
@@ -305,17 +305,17 @@ ddp_board.heartbeat()
 def in_python_no_beat_of_any_thread_is_lost() -> None:
     page = Page()
     python("""
-import ddp_board, signal, sys, threading
+import ddp_page, signal, sys, threading
 sys.setswitchinterval(1e-6)
-signal.signal(signal.SIGALRM, lambda *_: ddp_board.phase("training"))  # amid anything
+signal.signal(signal.SIGALRM, lambda *_: ddp_page.phase("training"))  # amid anything
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
 def beat():
-    for _ in range(5000): ddp_board.heartbeat()
+    for _ in range(5000): ddp_page.heartbeat()
 threads = [threading.Thread(target=beat) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 for _ in range(1000):
-    with ddp_board.phase("evaluation"): pass
+    with ddp_page.phase("evaluation"): pass
 signal.setitimer(signal.ITIMER_REAL, 0)
 """, str(page.fd), pass_fds=[page.fd])
     changes, _, _, _, steps, *_ = page.worker()
@@ -326,18 +326,18 @@ def in_python_children_of_multiprocessing_do_not_write(folder: pathlib.Path) -> 
     script = folder / "loader.py"
     script.write_text("""
 import multiprocessing, sys
-import ddp_board
+import ddp_page
 
 def load(_):
-    ddp_board.heartbeat()
-    ddp_board.extend(1000)
-    with ddp_board.phase("data_loading"): pass
+    ddp_page.heartbeat()
+    ddp_page.extend(1000)
+    with ddp_page.phase("data_loading"): pass
 
 if __name__ == "__main__":
     # The children are first: the page is the main program's even before it has used it.
     for method in ["fork", "spawn", "forkserver"]:
         with multiprocessing.get_context(method).Pool(2) as pool: pool.map(load, range(4))
-    ddp_board.heartbeat()
+    ddp_page.heartbeat()
     for method in ["fork", "spawn", "forkserver"]:
         with multiprocessing.get_context(method).Pool(2) as pool: pool.map(load, range(4))
 """)
@@ -350,11 +350,11 @@ if __name__ == "__main__":
 def in_python_a_child_does_not_wait_for_a_lock_of_its_parent() -> None:
     page = Page()
     python("""
-import ddp_board, os, signal, threading
-ddp_board.heartbeat()
+import ddp_page, os, signal, threading
+ddp_page.heartbeat()
 held = threading.Event()
 def hold():
-    with ddp_board._lock:
+    with ddp_page._lock:
         held.set()
         threading.Event().wait()
 threading.Thread(target=hold, daemon=True).start()
@@ -362,7 +362,7 @@ held.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    ddp_board.heartbeat(); ddp_board.phase("done"); ddp_board.extend(1)
+    ddp_page.heartbeat(); ddp_page.phase("done"); ddp_page.extend(1)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """, str(page.fd), pass_fds=[page.fd])
@@ -372,21 +372,21 @@ assert os.waitpid(child, 0)[1] == 0
 def in_python_wrong_words_are_told_with_and_without_a_page() -> None:
     page = Page()
     code = """
-import ddp_board
+import ddp_page
 def refuses(action, *words):
     try: action()
     except ValueError as error: assert all(word in str(error) for word in words), error
     else: raise AssertionError("it was taken")
 for name in ["", "lunch", None, 4, "Training"]:
-    refuses(lambda: ddp_board.phase(name), *ddp_board.PHASES)
+    refuses(lambda: ddp_page.phase(name), *ddp_page.PHASES)
 for time in [-1, -0.001, float("nan"), float("inf"), -float("inf")]:
-    refuses(lambda: ddp_board.extend(time), str(float(time)))
+    refuses(lambda: ddp_page.extend(time), str(float(time)))
 for steps in [-1, 1 << 64]:
-    refuses(lambda: ddp_board.progress(steps), str(steps), "a number")
-    refuses(lambda: ddp_board.progress(0, steps), str(steps), "a number")
-for name in ddp_board.PHASES: ddp_board.phase(name)
-ddp_board.extend(0)
-ddp_board.phase("done", "\\udcff\\ud800" + 30 * "\\u4e2d")
+    refuses(lambda: ddp_page.progress(steps), str(steps), "a number")
+    refuses(lambda: ddp_page.progress(0, steps), str(steps), "a number")
+for name in ddp_page.PHASES: ddp_page.phase(name)
+ddp_page.extend(0)
+ddp_page.phase("done", "\\udcff\\ud800" + 30 * "\\u4e2d")
 """
     python(code)
     python(code, str(page.fd), pass_fds=[page.fd])

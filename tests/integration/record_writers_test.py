@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""record_writers_test.py LIBRARY: checks what bindings/python/ddp_board.py and the runtime library write into a record
-ring, byte by byte. A unit test does the same for bindings/c/ddp_board.h."""
+"""record_writers_test.py LIBRARY: checks what bindings/python/ddp_page.py and the runtime library write into a record
+ring, byte by byte. A unit test does the same for bindings/c/ddp_page.h."""
 import fcntl
 import math
 import os
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
-PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x42504444, 5, 153920
+PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x50504444, 5, 153920
 MAGIC, VERSION, BYTES = 0x52504444, 1, 147968
 OFF, STEPS, ALL = 0, 1, 2
 STEP, COLLECTIVE, WAIT, PHASE = 1, 2, 4, 5
@@ -34,9 +34,9 @@ class Worker:
 
     def runs(self, code: str, variable: str = "", **variables: str) -> str:
         environment = {**os.environ, "PYTHONPATH": str(BINDINGS / "python"), "PYTHONDONTWRITEBYTECODE": "1",
-                       "DDP_BOARD_FD": str(self.page), "DDP_RECORD_FD": variable or str(self.ring),
+                       "DDP_PAGE_FD": str(self.page), "DDP_RECORD_FD": variable or str(self.ring),
                        "PAGE": str(self.page), "RING": str(self.ring), **variables}
-        done = subprocess.run([sys.executable, "-c", "import ddp_board, os, struct, time\n" + code], env=environment,
+        done = subprocess.run([sys.executable, "-c", "import ddp_page, os, struct, time\n" + code], env=environment,
                               pass_fds=[self.page, self.ring], capture_output=True, text=True, timeout=100, check=False)
         assert done.returncode == 0, done
         return done.stdout
@@ -81,12 +81,12 @@ class Worker:
 def progress_ends_steps_and_shows_values() -> None:
     worker = Worker()
     worker.runs("""
-ddp_board.progress(5, 10, loss=2.5)
-ddp_board.progress(6, 10)
-ddp_board.progress(6, 10)
-ddp_board.progress(8, total=10)
-ddp_board.progress(1)
-ddp_board.progress(done=2, total=10, loss=float("nan"), **{"ä" * 20: float("inf"), "n": True}, **{str(i): i for i in range(9)})
+ddp_page.progress(5, 10, loss=2.5)
+ddp_page.progress(6, 10)
+ddp_page.progress(6, 10)
+ddp_page.progress(8, total=10)
+ddp_page.progress(1)
+ddp_page.progress(done=2, total=10, loss=float("nan"), **{"ä" * 20: float("inf"), "n": True}, **{str(i): i for i in range(9)})
 """)
     assert worker.kinds() == [(STEP, 6, 0, ""), (STEP, 8, 0, ""), (STEP, 2, 0, "")], worker.kinds()
     first, second, third = worker.records()
@@ -97,7 +97,7 @@ ddp_board.progress(done=2, total=10, loss=float("nan"), **{"ä" * 20: float("inf
     assert worker.number(CHANGES_AT, "I") == 4
     # With the mode off, values are shown all the same.
     quiet = Worker(mode=OFF)
-    quiet.runs("for step in range(5): ddp_board.progress(step, loss=step)")
+    quiet.runs("for step in range(5): ddp_page.progress(step, loss=step)")
     assert quiet.kinds() == [] and quiet.values() == [("loss", 4.0)], (quiet.kinds(), quiet.values())
 
 
@@ -105,8 +105,8 @@ def heartbeats_are_the_steps_of_a_program_that_sends_them() -> None:
     worker = Worker(mode=ALL)
     worker.runs("""
 for step in range(4):
-    ddp_board.heartbeat()
-    ddp_board.progress(step)
+    ddp_page.heartbeat()
+    ddp_page.progress(step)
 """)
     assert worker.kinds() == [(STEP, 2, 0, ""), (STEP, 3, 0, ""), (STEP, 4, 0, "")], worker.kinds()
 
@@ -114,10 +114,10 @@ for step in range(4):
 def phases_other_than_training_are_recorded_when_they_end() -> None:
     worker = Worker()
     worker.runs("""
-ddp_board.phase("training")
+ddp_page.phase("training")
 for _ in range(2):
-    with ddp_board.phase("evaluation", "validation set"):
-        with ddp_board.phase("data_loading", "x" * 100): pass
+    with ddp_page.phase("evaluation", "validation set"):
+        with ddp_page.phase("data_loading", "x" * 100): pass
 """)
     evaluation, loading = (PHASE, 0, 5, "validation set"), (PHASE, 0, 7, "x" * 47)
     assert worker.kinds() == 2 * [evaluation, loading, evaluation], worker.kinds()
@@ -129,7 +129,7 @@ def the_mode_may_change_at_any_time() -> None:
 def mode(value): os.pwrite(int(os.environ["RING"]), struct.pack("=I", value), 12)
 for value in (0, 1, 0, 1, 99, 2):
     mode(value)
-    for _ in range(3): ddp_board.heartbeat()
+    for _ in range(3): ddp_page.heartbeat()
 """)
     assert [number for _, number, _, _ in worker.kinds()] == [5, 6, 11, 12, 17, 18], worker.kinds()
 
@@ -138,7 +138,7 @@ def a_full_ring_drops_and_counts() -> None:
     worker = Worker()
     worker.sets(CLAIMED_AT, 10)
     worker.sets(TAKEN_AT, 10)
-    worker.runs("for _ in range(4100): ddp_board.heartbeat()")
+    worker.runs("for _ in range(4100): ddp_page.heartbeat()")
     assert worker.number(CLAIMED_AT) == 10 + RECORD_COUNT and worker.number(DROPPED_AT) == 3, worker.bytes()[:256]
     assert len(worker.records()) == RECORD_COUNT
 
@@ -146,8 +146,8 @@ def a_full_ring_drops_and_counts() -> None:
 def names_that_find_no_free_entry_are_left_out() -> None:
     worker = Worker()
     worker.runs("""
-for i in range(300): ddp_board.phase("evaluation", "set %d" % i)
-ddp_board.phase("training")
+for i in range(300): ddp_page.phase("evaluation", "set %d" % i)
+ddp_page.phase("training")
 """)
     names = [name for _, _, _, name in worker.kinds()]
     assert names == [f"set {i}" for i in range(255)] + 45 * [""], names
@@ -157,21 +157,21 @@ def a_writer_that_holds_the_lock_keeps_it_out() -> None:
     worker = Worker()
     fcntl.lockf(worker.ring, fcntl.LOCK_EX)
     # The values and the page do not depend on the lock. The ring cannot be claimed while it is locked.
-    worker.runs("for step in range(4): ddp_board.progress(step, loss=1)")
+    worker.runs("for step in range(4): ddp_page.progress(step, loss=1)")
     assert worker.kinds() == [] and worker.number(WRITER_AT, "i") == 0
     fcntl.lockf(worker.ring, fcntl.LOCK_UN)
     worker = Worker()
     output = worker.runs("""
 import fcntl, subprocess, sys
-ddp_board.heartbeat()
+ddp_page.heartbeat()
 ring = os.environ["RING"]
 code = "import fcntl, sys; fcntl.lockf(int(sys.argv[1]), fcntl.LOCK_EX); print('held', flush=True); sys.stdin.readline()"
 holder = subprocess.Popen([sys.executable, "-c", code, ring], pass_fds=[int(ring)], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True)
 print(holder.stdout.readline().strip())
-ddp_board.heartbeat()
+ddp_page.heartbeat()
 holder.communicate("end")
-ddp_board.heartbeat()
+ddp_page.heartbeat()
 """)
     assert output == "held\n" and [number for _, number, _, _ in worker.kinds()] == [3], (output, worker.kinds())
     assert worker.number(DROPPED_AT) == 1
@@ -181,8 +181,8 @@ def two_processes_with_the_lock_lose_no_record() -> None:
     """The second process stands for ddp_torch_reader, which writes beside a Python program."""
     worker = Worker()
     output = worker.runs("""
-ddp_board.heartbeat()
-ring = ddp_board._board.ring
+ddp_page.heartbeat()
+ring = ddp_page._page.ring
 gate, opened = os.pipe()
 def write(kind):
     os.read(gate, 1)
@@ -206,15 +206,15 @@ def no_record_of_threads_and_signal_handlers_is_mixed_up() -> None:
     worker.runs("""
 import signal, sys, threading
 sys.setswitchinterval(1e-6)
-signal.signal(signal.SIGALRM, lambda *_: ddp_board.phase("evaluation", "from a handler"))
+signal.signal(signal.SIGALRM, lambda *_: ddp_page.phase("evaluation", "from a handler"))
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-ddp_board.heartbeat()
+ddp_page.heartbeat()
 def beat():
-    for _ in range(500): ddp_board.heartbeat()
+    for _ in range(500): ddp_page.heartbeat()
 threads = [threading.Thread(target=beat) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-for _ in range(500): ddp_board.heartbeat()
+for _ in range(500): ddp_page.heartbeat()
 signal.setitimer(signal.ITIMER_REAL, 0)
 """)
     steps = [number for kind, number, _, name in worker.kinds() if kind == STEP]
@@ -229,9 +229,9 @@ def a_signal_handler_that_comes_first_finds_whole_modules() -> None:
     worker.runs("""
 import sys
 before = set(sys.modules)
-ddp_board.heartbeat()
-ddp_board.heartbeat()
-with ddp_board.phase("evaluation"): pass
+ddp_page.heartbeat()
+ddp_page.heartbeat()
+with ddp_page.phase("evaluation"): pass
 assert set(sys.modules) == before, set(sys.modules) - before
 """)
     assert [kind for kind, *_ in worker.kinds()] == [STEP, PHASE], worker.kinds()
@@ -240,13 +240,13 @@ assert set(sys.modules) == before, set(sys.modules) - before
 def children_write_nothing() -> None:
     worker = Worker()
     worker.runs("""
-ddp_board.heartbeat()
+ddp_page.heartbeat()
 child = os.fork()
 if child == 0:
     for step in range(3):
-        ddp_board.heartbeat()
-        ddp_board.progress(step, loss=1)
-        with ddp_board.phase("evaluation"): pass
+        ddp_page.heartbeat()
+        ddp_page.progress(step, loss=1)
+        with ddp_page.phase("evaluation"): pass
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """)
@@ -254,7 +254,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def what_is_not_its_ring_is_left_alone() -> None:
-    code = "for step in range(3):\n  ddp_board.heartbeat()\n  ddp_board.progress(step, loss=1)\n"
+    code = "for step in range(3):\n  ddp_page.heartbeat()\n  ddp_page.progress(step, loss=1)\n"
     for fault in [Worker(magic=MAGIC + 1), Worker(version=VERSION + 1), Worker(size=BYTES - 1), Worker(said=BYTES - 1),
                   Worker(writer=os.getpid()), Worker(size=32)]:
         before = fault.bytes()
@@ -279,18 +279,18 @@ def what_is_not_its_ring_is_left_alone() -> None:
 def the_launchers_part_is_not_written() -> None:
     worker = Worker()
     before = worker.bytes()
-    worker.runs("for step in range(9): ddp_board.progress(step, loss=1)")
+    worker.runs("for step in range(9): ddp_page.progress(step, loss=1)")
     assert worker.bytes()[:LAUNCHER_PART] == before[:LAUNCHER_PART] and worker.number(TAKEN_AT) == 0
 
 
 def wrong_numbers_are_refused() -> None:
     Worker().runs("""
 for numbers in [(-1, 0), (0, -1)]:
-    try: ddp_board.progress(*numbers, loss=1)
+    try: ddp_page.progress(*numbers, loss=1)
     except ValueError: continue
     raise AssertionError(numbers)
 for value in ["much", None]:
-    try: ddp_board.progress(1, loss=value)
+    try: ddp_page.progress(1, loss=value)
     except (TypeError, ValueError): continue
     raise AssertionError(value)
 """)

@@ -15,13 +15,13 @@ BIN = pathlib.Path(sys.argv[1]).resolve()
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings" / "python"
 PROGRAM = """
 import os, pathlib, sys, time
-import ddp_board
+import ddp_page
 folder = pathlib.Path(sys.argv[1])
 (folder / ("ready" + os.environ["RANK"])).touch()
 step = 0
-while sys.argv[2:] == ["deaf"] or not ddp_board.should_stop():
+while sys.argv[2:] == ["deaf"] or not ddp_page.should_stop():
     step += 1
-    ddp_board.progress(step, 100000)
+    ddp_page.progress(step, 100000)
     time.sleep(0.01)
 if sys.argv[2:] == ["fails"]:
     sys.exit(3)
@@ -80,7 +80,7 @@ run("without --save-grace nothing is asked", -signal.SIGTERM, False)
 
 def on_two_nodes() -> None:
     """Only one node is asked. The other one's rank leaves because that one has left, and both nodes exit alike."""
-    program = PROGRAM.replace("not ddp_board.should_stop()", "not (ddp_board.should_stop() or (folder / 'saved0').exists())")
+    program = PROGRAM.replace("not ddp_page.should_stop()", "not (ddp_page.should_stop() or (folder / 'saved0').exists())")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
         (path / "program.py").write_text(program)

@@ -66,7 +66,7 @@ def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
         for rank, pid in pids.items():
             page = read(pid)
-            assert page.magic == 0x42504444 and page.version == 5, page[:9]
+            assert page.magic == 0x50504444 and page.version == 5, page[:9]
             assert page.bytes == os.stat(f"/proc/{pid}/fd/197").st_size, page[:9]
             assert page.writer == pid and page.lost_rank == -1 and page.attempt == 0, page[:9]
             world = page.groups[0]

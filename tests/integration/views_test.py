@@ -26,9 +26,9 @@ TRAIN = [BIN / "train_charlm", "--steps=100000", "--checkpoint="]
 REPORTS = """
 import sys, time
 sys.path.insert(0, {bindings!r})
-import ddp_board
+import ddp_page
 for step in range(1, 1 << 30):
-    ddp_board.progress(step, 10_000_000, loss=1.8421)
+    ddp_page.progress(step, 10_000_000, loss=1.8421)
     time.sleep(0.01)
 """
 

@@ -21,7 +21,7 @@ os.environ.update(PATH=environments.path_with(PYTHON), TORCH_FR_BUFFER_SIZE="0")
 SCRIPT = """
 import sys, time
 import torch, torch.distributed as dist
-import ddp_board
+import ddp_page
 
 dist.init_process_group("gloo")
 x = torch.ones(1000)
@@ -39,7 +39,7 @@ for step in range(1000):
     load_batch(step)
     dist.all_reduce(x)
     if sys.argv[1] == "beats":
-        ddp_board.heartbeat()
+        ddp_page.heartbeat()
 """
 
 

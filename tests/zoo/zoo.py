@@ -63,12 +63,12 @@ def python_computes() -> None:
 
 def python_beats() -> None:
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings/python"))
-    import ddp_board
+    import ddp_page
     for _ in range(20):
-        ddp_board.heartbeat()
+        ddp_page.heartbeat()
         time.sleep(0.05)
     time.sleep(IDLE if RANK == 1 else 0)  # the other rank waits for it
-    ddp_board.heartbeat()
+    ddp_page.heartbeat()
 
 
 def with_torch(deed) -> None:

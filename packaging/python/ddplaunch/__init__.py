@@ -1,13 +1,13 @@
 """ddplaunch starts training jobs of several processes and supervises them.
 
 The command `ddplaunch` is a separate program, which does not start Python. This package returns the paths of its files.
-It also has the functions by which a program shows ddplaunch what it is doing (see ddp_board). They do nothing without
+It also has the functions by which a program shows ddplaunch what it is doing (see ddp_page). They do nothing without
 ddplaunch.
 """
 import os
 import sysconfig
 
-from ddp_board import PHASES, extend, heartbeat, phase, progress, should_stop
+from ddp_page import PHASES, extend, heartbeat, phase, progress, should_stop
 
 from .version import __version__
 
@@ -30,5 +30,5 @@ def status_page():
 
     docs/development/protocol.md describes the status page.
     """
-    number = os.environ.get("DDP_BOARD_FD", "")
+    number = os.environ.get("DDP_PAGE_FD", "")
     return int(number) if number.isdigit() else None

@@ -262,7 +262,7 @@ std::vector<CallView> read_calls(const wire::StatusPageLayout& page, int place) 
 }
 
 WorkerPage::WorkerPage(int rank, int local_rank, int attempt) {
-  base::UniqueFd memory(::memfd_create("ddp-board", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  base::UniqueFd memory(::memfd_create("ddp-page", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory || ::ftruncate(memory.get(), sizeof(wire::StatusPageLayout)) != 0) return;
   // A worker that shrinks the memory would kill the launcher by SIGBUS.
   ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);

@@ -239,7 +239,7 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
   }
   if (!without.empty()) {
     lines.push_back("  " + ranks_text(without) + (without.size() == 1 ? " reports" : " report") +
-                    " neither collectives nor heartbeats; ddp_board.py or ddp_board.h can report them");
+                    " neither collectives nor heartbeats; ddp_page.py or ddp_page.h can report them");
   }
   return lines;
 }

@@ -26,7 +26,7 @@ static_assert(static_cast<int>(ddp::Phase::starting) == DDP_PROGRESS_STARTING &&
               static_cast<int>(ddp::Phase::finishing) == DDP_PROGRESS_FINISHING &&
               static_cast<int>(ddp::Phase::done) == DDP_PROGRESS_DONE);
 
-// This is 31 years, as in ddp_board.h. Later moments cannot be expressed in nanoseconds.
+// This is 31 years, as in ddp_page.h. Later moments cannot be expressed in nanoseconds.
 constexpr int64_t kMostSeconds = 1'000'000'000;
 
 }  // namespace

@@ -20,7 +20,7 @@ class StatusPage {
   StatusPage() = default;  // refers to no page
   explicit StatusPage(wire::StatusPageLayout* memory) : memory_(memory) {}
 
-  // `descriptor` is the text of DDP_BOARD_FD. Returns no page if it names none, or if the parent of this process writes
+  // `descriptor` is the text of DDP_PAGE_FD. Returns no page if it names none, or if the parent of this process writes
   // the page.
   static StatusPage map(const char* descriptor);
 

@@ -8,7 +8,7 @@
 
 namespace ddp::internal {
 
-// Returns the page that DDP_BOARD_FD names, which the first call opens. It is for the public functions that have no
+// Returns the page that DDP_PAGE_FD names, which the first call opens. It is for the public functions that have no
 // object (PhaseScope, heartbeat, request_more_time) and for init(), which passes it down. All other code gets a page
 // from its owner.
 StatusPage process_page();

@@ -1,4 +1,4 @@
-// Tests that bindings/c/ddp_board.h describes the same page as wire/status_page_layout.h.
+// Tests that bindings/c/ddp_page.h describes the same page as wire/status_page_layout.h.
 #include <ddp/progress.h>
 
 #include <cstddef>
@@ -6,33 +6,33 @@
 #include <memory>
 #include <string>
 
-#include "../../../bindings/c/ddp_board.h"
+#include "../../../bindings/c/ddp_page.h"
 #include "support/catch.h"
 #include "wire/status_page_layout.h"
 #include "wire/worker_env.h"
 
 using namespace ddp::wire;
 
-static_assert(DDP_BOARD_MAGIC == kPageMagic);
-static_assert(DDP_BOARD_VERSION == kPageVersion);
-static_assert(DDP_BOARD_BYTES == sizeof(StatusPageLayout));
-static_assert(DDP_BOARD_GROUPS == kPageGroups);
+static_assert(DDP_PAGE_MAGIC == kPageMagic);
+static_assert(DDP_PAGE_VERSION == kPageVersion);
+static_assert(DDP_PAGE_BYTES == sizeof(StatusPageLayout));
+static_assert(DDP_PAGE_GROUPS == kPageGroups);
 static_assert(DDP_GROUP_CALLS == kPageCalls);
-static_assert(DDP_BOARD_NO_RANK_LOST == kNoRankLost);
-static_assert(DDP_BOARD_VARIABLE == std::string_view(env::kStatusPage));
+static_assert(DDP_PAGE_NO_RANK_LOST == kNoRankLost);
+static_assert(DDP_PAGE_VARIABLE == std::string_view(env::kStatusPage));
 
-static_assert(DDP_BOARD_AT_MAGIC == offsetof(StatusPageLayout, magic));
-static_assert(DDP_BOARD_AT_VERSION == offsetof(StatusPageLayout, version));
-static_assert(DDP_BOARD_AT_BYTES == offsetof(StatusPageLayout, bytes));
-static_assert(DDP_BOARD_AT_RANK == offsetof(StatusPageLayout, rank));
-static_assert(DDP_BOARD_AT_LOCAL_RANK == offsetof(StatusPageLayout, local_rank));
-static_assert(DDP_BOARD_AT_ATTEMPT == offsetof(StatusPageLayout, attempt));
-static_assert(DDP_BOARD_AT_LOST_RANK == offsetof(StatusPageLayout, lost_rank));
-static_assert(DDP_BOARD_AT_WRITER == offsetof(StatusPageLayout, writer));
-static_assert(DDP_BOARD_AT_GROUPS_NOT_SHOWN == offsetof(StatusPageLayout, groups_not_shown));
-static_assert(DDP_BOARD_AT_PLACES == offsetof(StatusPageLayout, places));
-static_assert(DDP_BOARD_AT_WORKER == offsetof(StatusPageLayout, worker));
-static_assert(DDP_BOARD_AT_GROUPS == offsetof(StatusPageLayout, groups));
+static_assert(DDP_PAGE_AT_MAGIC == offsetof(StatusPageLayout, magic));
+static_assert(DDP_PAGE_AT_VERSION == offsetof(StatusPageLayout, version));
+static_assert(DDP_PAGE_AT_BYTES == offsetof(StatusPageLayout, bytes));
+static_assert(DDP_PAGE_AT_RANK == offsetof(StatusPageLayout, rank));
+static_assert(DDP_PAGE_AT_LOCAL_RANK == offsetof(StatusPageLayout, local_rank));
+static_assert(DDP_PAGE_AT_ATTEMPT == offsetof(StatusPageLayout, attempt));
+static_assert(DDP_PAGE_AT_LOST_RANK == offsetof(StatusPageLayout, lost_rank));
+static_assert(DDP_PAGE_AT_WRITER == offsetof(StatusPageLayout, writer));
+static_assert(DDP_PAGE_AT_GROUPS_NOT_SHOWN == offsetof(StatusPageLayout, groups_not_shown));
+static_assert(DDP_PAGE_AT_PLACES == offsetof(StatusPageLayout, places));
+static_assert(DDP_PAGE_AT_WORKER == offsetof(StatusPageLayout, worker));
+static_assert(DDP_PAGE_AT_GROUPS == offsetof(StatusPageLayout, groups));
 
 static_assert(DDP_WORKER_BYTES == sizeof(PageWorker));
 static_assert(DDP_WORKER_AT_CHANGES == offsetof(PageWorker, changes));
@@ -79,7 +79,7 @@ static_assert(DDP_CALL_FILE_BYTES == sizeof(PageCall::file));
 
 namespace {
 
-constexpr bool is_same(ddp_board_phase theirs, ddp::Phase ours) {
+constexpr bool is_same(ddp_page_phase theirs, ddp::Phase ours) {
   return static_cast<std::uint32_t>(theirs) == static_cast<std::uint32_t>(ours);
 }
 
@@ -122,15 +122,15 @@ class OfferedPage {
 };
 
 struct Unmap {
-  void operator()(ddp_board* page) const { ::munmap(page, sizeof(StatusPageLayout)); }
+  void operator()(ddp_page* page) const { ::munmap(page, sizeof(StatusPageLayout)); }
 };
 
 }  // namespace
 
 TEST_CASE("what C writes on the page is what the launcher reads") {
   OfferedPage offered;
-  const std::unique_ptr<ddp_board, Unmap> mapped(ddp_board_open());
-  ddp_board* page = mapped.get();
+  const std::unique_ptr<ddp_page, Unmap> mapped(ddp_page_open());
+  ddp_page* page = mapped.get();
   REQUIRE(page != nullptr);
   PageWorker& worker = offered.page().worker;
   CHECK(offered.page().writer == ::getpid());
@@ -145,11 +145,11 @@ TEST_CASE("what C writes on the page is what the launcher reads") {
   CHECK(ddp_should_stop(page) == 0);
   offered.page().stacks.stop_request = 1;
   CHECK(ddp_should_stop(page) == 1);
-  const std::uint64_t before = ddp_board_now();
+  const std::uint64_t before = ddp_page_now();
   ddp_extend(page, 10);
   ddp_extend(page, 5);
   CHECK(worker.more_time_until >= before + 10'000'000'000);
-  CHECK(worker.more_time_until <= ddp_board_now() + 10'000'000'000);
+  CHECK(worker.more_time_until <= ddp_page_now() + 10'000'000'000);
   ddp_phase(page, DDP_PHASE_CHECKPOINT, "weights", "train.c", 12);
   CHECK(worker.changes == 2);
   CHECK(worker.phase == static_cast<std::uint32_t>(ddp::Phase::checkpoint));
@@ -173,7 +173,7 @@ TEST_CASE("what C writes on the page is what the launcher reads") {
 TEST_CASE("a page of another process, and none, are left alone in C") {
   OfferedPage offered;
   offered.page().writer = ::getpid() + 1;
-  CHECK(ddp_board_open() == nullptr);
+  CHECK(ddp_page_open() == nullptr);
   CHECK(offered.page().writer == ::getpid() + 1);
   ddp_heartbeat(nullptr);
   ddp_extend(nullptr, 1);

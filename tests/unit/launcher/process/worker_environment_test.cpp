@@ -59,7 +59,7 @@ Variables plain(int workers) {
 
 // Returns the differences under all options: more variables, and OpenMP threads that use the whole node (16 CPUs here).
 Variables always_ours(int workers) {
-  Variables variables = {{"DDP_ATTEMPT", "0"}, {"DDP_BOARD_FD", "197"}, {"DDP_RECORD_FD", "196"}, {"DDP_WATCHED", "1"}};
+  Variables variables = {{"DDP_ATTEMPT", "0"}, {"DDP_PAGE_FD", "197"}, {"DDP_RECORD_FD", "196"}, {"DDP_WATCHED", "1"}};
   if (workers > 1) variables["OMP_NUM_THREADS"] = std::to_string(16 / workers);
   return variables;
 }

@@ -77,7 +77,7 @@ TEST_CASE("a worker has the whole of torchrun's environment") {
                                         {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
                                         {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
                                         {"DDP_ATTEMPT", "0"},
-                                        {"DDP_BOARD_FD", "197"},
+                                        {"DDP_PAGE_FD", "197"},
                                         {"DDP_RECORD_FD", "196"},
                                         {"DDP_WATCHED", "1"},
                                         {"OMP_NUM_THREADS", "1"}});

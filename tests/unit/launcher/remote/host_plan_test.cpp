@@ -206,7 +206,7 @@ TEST_CASE("what such programs are set up with goes to the hosts, and nothing els
                    "TORCH_LOGS=x", "PATH=/bin", "LD_LIBRARY_PATH=/l", "PYTHONPATH=/p", "VIRTUAL_ENV=/v"})
             .size() == 10);
   CHECK(forwarded({"HOME=/h", "PATHS=x", "TORCHELASTIC_RUN_ID=7", "RANK=1", "MASTER_ADDR=a", "PET_GRACE=3",
-                   "CUDA_VISIBLE_DEVICES=1", "DDP_AUTH_TOKEN=secret", "DDP_BOARD_FD=197", "DDP_ATTEMPT=1",
+                   "CUDA_VISIBLE_DEVICES=1", "DDP_AUTH_TOKEN=secret", "DDP_PAGE_FD=197", "DDP_ATTEMPT=1",
                    "DDP_LAST_FAILURE=x", "SSH_AUTH_SOCK=/s"})
             .empty());
 }

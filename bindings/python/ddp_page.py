@@ -4,17 +4,17 @@ If the job hangs, ddplaunch reports it. ddplaunch does not report a process that
 
 This is one file, to be copied or put on the path, for Python 3.7 and later. It needs only the standard library.
 
-    import ddp_board
+    import ddp_page
 
     for epoch in range(epochs):
         for batch in batches:
             train(batch)
-            ddp_board.progress(step, total, loss=loss)     # shows how far the program is; or heartbeat()
-        with ddp_board.phase("evaluation", "validation"):  # the previous phase is restored at the end
+            ddp_page.progress(step, total, loss=loss)     # shows how far the program is; or heartbeat()
+        with ddp_page.phase("evaluation", "validation"):  # the previous phase is restored at the end
             evaluate()
-        ddp_board.extend(1800)                             # the next operation may take half an hour
+        ddp_page.extend(1800)                             # the next operation may take half an hour
         write_checkpoint()
-        if ddp_board.should_stop():                        # ddplaunch --save-grace: the job's time is over
+        if ddp_page.should_stop():                        # ddplaunch --save-grace: the job's time is over
             break
 
 Without ddplaunch, the functions do nothing. The status page belongs to the process that used it first. Its children,
@@ -40,7 +40,7 @@ __all__ = ["PHASES", "extend", "heartbeat", "phase", "progress", "should_stop"]
 
 # docs/development/protocol.md, section 6, describes the layout of the page. A page with another version or size is not
 # used.
-_MAGIC = 0x42504444
+_MAGIC = 0x50504444
 _VERSION = 5
 _BYTES = 153920
 # These are the positions of the fields, counted in numbers of 4 bytes, in numbers of 8 bytes, or in bytes.
@@ -77,13 +77,13 @@ _TRAINING = _NUMBERS["training"]
 
 _process = os.getpid()
 _is_open = False
-_board = None
+_page = None
 # The lock is reentrant, because a signal handler may call the function that it interrupts. A forked child never
 # acquires it, because it may be held there forever.
 _lock = threading.RLock()
 
 
-class _Board:
+class _Page:
     """Represents the mapped page, as numbers of 4 bytes, as numbers of 8 bytes, and as bytes."""
 
     __slots__ = ("u32", "u64", "bytes", "ring")
@@ -113,8 +113,8 @@ class _Ring:
         self.step = None
         self.is_busy = False
 
-    def is_on(self, board):
-        return self.u32[_RING_MODE_AT] in _MODES_WITH_STEPS and board.u32[_WORLDS_ENTERED_AT] == 0
+    def is_on(self, page):
+        return self.u32[_RING_MODE_AT] in _MODES_WITH_STEPS and page.u32[_WORLDS_ENTERED_AT] == 0
 
     def add(self, kind, begin, end, number=0, operation=0, name=b""):
         """Returns whether the record has not been dropped."""
@@ -160,9 +160,9 @@ class _Ring:
                 return index
         return 0
 
-    def end_step(self, board, number, is_recorded=True):
+    def end_step(self, page, number, is_recorded=True):
         """Begins the next step now, and records the one that ends now, unless it is unknown when that one began."""
-        if not self.is_on(board):
+        if not self.is_on(page):
             self.step_end = None
             return
         begin, end = self.step_end, time.monotonic_ns()
@@ -170,11 +170,11 @@ class _Ring:
         if is_recorded and begin is not None:
             self.add(_STEP, begin, end, number)
 
-    def show_progress(self, board, step):
+    def show_progress(self, page, step):
         before, self.step = self.step, step
         # A program that sends heartbeats, or synchronises with the runtime, has its steps counted there.
-        if board.u64[_STEPS_AT] == 0 and step != before:
-            self.end_step(board, step, before is not None and step > before)
+        if page.u64[_STEPS_AT] == 0 and step != before:
+            self.end_step(page, step, before is not None and step > before)
 
     def show_values(self, values):
         odd = self.u32[_VALUES_CHANGED_AT] | 1
@@ -186,17 +186,17 @@ class _Ring:
         self.u32[_VALUES_CHANGED_AT] = (odd + 1) & 0xFFFFFFFF
 
 
-def _claim(fd, board, writer_at):
+def _claim(fd, page, writer_at):
     """Returns whether this process is the writer of the memory, after it tried to become the writer."""
     # Python has no compare-and-swap. The lock keeps out other Python processes. A process that does not get it at once
     # is too late to become the writer.
-    if board.u32[writer_at] == _process:
+    if page.u32[writer_at] == _process:
         return True
     fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
-        if board.u32[writer_at] == 0:
-            board.u32[writer_at] = _process
-        return board.u32[writer_at] == _process
+        if page.u32[writer_at] == 0:
+            page.u32[writer_at] = _process
+        return page.u32[writer_at] == _process
     finally:
         fcntl.lockf(fd, fcntl.LOCK_UN)
 
@@ -212,18 +212,18 @@ def _open():
 
     The descriptor may be closed or refer to something else.
     """
-    fd = _descriptor("DDP_BOARD_FD")
+    fd = _descriptor("DDP_PAGE_FD")
     try:
         if fd < 0 or os.fstat(fd).st_size != _BYTES:
             return None
-        board = _Board(mmap.mmap(fd, _BYTES))
-        is_board = board.u32[_MAGIC_AT] == _MAGIC and board.u32[_VERSION_AT] == _VERSION
-        if not (is_board and _claim(fd, board, _WRITER_AT)):
+        page = _Page(mmap.mmap(fd, _BYTES))
+        is_page = page.u32[_MAGIC_AT] == _MAGIC and page.u32[_VERSION_AT] == _VERSION
+        if not (is_page and _claim(fd, page, _WRITER_AT)):
             return None
     except (OSError, ValueError):
         return None
-    board.ring = _open_ring()
-    return board
+    page.ring = _open_ring()
+    return page
 
 
 def _open_ring():
@@ -243,43 +243,43 @@ def _open_ring():
 
 def _forget():
     """Drops the page in a forked child, because it belongs to the parent."""
-    global _board, _is_open
-    _board = None
+    global _page, _is_open
+    _page = None
     _is_open = True
 
 
 def _mine():
     """Returns the page if this process is to write it, else None."""
-    global _board, _is_open
+    global _page, _is_open
     if _is_open:
-        return _board
+        return _page
     if os.getpid() != _process:  # a child forked before the first use
         _forget()
         return None
     with _lock:
         if not _is_open:
-            board = _open()
+            page = _open()
             if not _is_open:  # otherwise a signal handler has opened it meanwhile
-                _board = board
-                if _board is not None:
+                _page = page
+                if _page is not None:
                     os.register_at_fork(after_in_child=_forget)
                 _is_open = True
-    return _board
+    return _page
 
 
 def heartbeat():
     """Reports progress. A program calls it after each step, for example. It costs some microseconds at most."""
-    board = _mine()
-    if board is not None:
+    page = _mine()
+    if page is not None:
         # If a C++ runtime in this process counts at the same moment, one of the two counts may be lost. That is
         # harmless.
         with _lock:
-            board.u64[_STEPS_AT] += 1
-            if board.ring is not None:
-                board.ring.end_step(board, board.u64[_STEPS_AT])
+            page.u64[_STEPS_AT] += 1
+            if page.ring is not None:
+                page.ring.end_step(page, page.u64[_STEPS_AT])
 
 
-class _Section:
+class _PhaseScope:
     """Represents the result of phase(). It restores the previous phase when its `with` block ends."""
 
     __slots__ = ("_before",)
@@ -303,24 +303,24 @@ def _text(text, size, first, last):
 
 def _enter(number, line, texts):
     """Writes the phase of this process. Returns the previous phase, or None if there is no page."""
-    board = _mine()
-    if board is None:
+    page = _mine()
+    if page is None:
         return None
-    u32 = board.u32
+    u32 = page.u32
     with _lock:
         # The previous phase is read from the page, because a C++ runtime in this process may have written it.
-        before = (u32[_PHASE_AT], u32[_LINE_AT], bytes(board.bytes[_TEXTS]))
-        now, since = time.monotonic_ns(), board.u64[_SINCE_AT]
-        if board.ring is not None and since > 0 and before[0] != _TRAINING and board.ring.is_on(board):
-            board.ring.add(_PHASE, since, now, 0, before[0] & 0xFF, before[2][:_NAME_BYTES].partition(b"\0")[0])
+        before = (u32[_PHASE_AT], u32[_LINE_AT], bytes(page.bytes[_TEXTS]))
+        now, since = time.monotonic_ns(), page.u64[_SINCE_AT]
+        if page.ring is not None and since > 0 and before[0] != _TRAINING and page.ring.is_on(page):
+            page.ring.add(_PHASE, since, now, 0, before[0] & 0xFF, before[2][:_NAME_BYTES].partition(b"\0")[0])
         # The number is odd while the other fields are written. Python has no memory fences. If the processor reorders
         # the writes, the launcher may read a mix for a moment, and copes with it.
         odd = u32[_CHANGES_AT] | 1
         u32[_CHANGES_AT] = odd
         u32[_PHASE_AT] = number
-        board.u64[_SINCE_AT] = now
+        page.u64[_SINCE_AT] = now
         u32[_LINE_AT] = line
-        board.bytes[_TEXTS] = texts
+        page.bytes[_TEXTS] = texts
         u32[_CHANGES_AT] = (odd + 1) & 0xFFFFFFFF
     return before
 
@@ -328,8 +328,8 @@ def _enter(number, line, texts):
 def phase(name_of_phase, name=""):
     """Reports that this process is in that phase (one of PHASES) from now on, or until the `with` block ends:
 
-        ddp_board.phase("training")
-        with ddp_board.phase("evaluation", "validation set"): ...
+        ddp_page.phase("training")
+        with ddp_page.phase("evaluation", "validation set"): ...
 
     `name` describes the phase and is cut to 47 bytes. The source location of the call is kept too. Raises ValueError if
     the phase is unknown.
@@ -338,11 +338,11 @@ def phase(name_of_phase, name=""):
     if number is None:
         raise ValueError("unknown phase {!r}; the phases are {}".format(name_of_phase, ", ".join(PHASES)))
     if _mine() is None:
-        return _Section(None)
+        return _PhaseScope(None)
     caller = sys._getframe(1)
     texts = (_text(str(name), _NAME_BYTES, None, _NAME_BYTES - 1) +
              _text(caller.f_code.co_filename, _FILE_BYTES, 1 - _FILE_BYTES, None))
-    return _Section(_enter(number, caller.f_lineno or 0, texts))
+    return _PhaseScope(_enter(number, caller.f_lineno or 0, texts))
 
 
 def extend(seconds):
@@ -353,19 +353,19 @@ def extend(seconds):
     seconds = float(seconds)
     if not 0 <= seconds < math.inf:
         raise ValueError("cannot ask for {} seconds: not a finite number from 0".format(seconds))
-    board = _mine()
-    if board is None:
+    page = _mine()
+    if page is None:
         return
     until = time.monotonic_ns() + int(min(seconds, _MOST_SECONDS) * 1e9)
     with _lock:
-        if board.u64[_MORE_TIME_AT] < until:
-            board.u64[_MORE_TIME_AT] = until
+        if page.u64[_MORE_TIME_AT] < until:
+            page.u64[_MORE_TIME_AT] = until
 
 
 def progress(done, total=0, **values):
     """Reports that `done` of `total` steps are done; `total` is 0 if unknown. Also reports values, such as the loss:
 
-        ddp_board.progress(step, total, loss=loss)
+        ddp_page.progress(step, total, loss=loss)
 
     ddplaunch shows them in its progress line, its live view and its reports. It shows up to 8 values, and the first 23
     bytes of each name. A value may be infinite or NaN. A call without values leaves the previous ones in place.
@@ -380,19 +380,19 @@ def progress(done, total=0, **values):
     if max(done, total) > _MOST_STEPS:
         raise ValueError("cannot have done {} of {} steps: a number has more than 64 bits".format(done, total))
     values = [(name, float(value)) for name, value in values.items()]
-    board = _mine()
-    if board is None:
+    page = _mine()
+    if page is None:
         return
     values = [(_text(name, _VALUE_NAME_BYTES, None, _VALUE_NAME_BYTES - 1), value)
               for name, value in values[:_MOST_VALUES]]
     with _lock:
-        if board.ring is not None:
+        if page.ring is not None:
             if values:
-                board.ring.show_values(values)
-            board.ring.show_progress(board, done)
-        board.u64[_PROGRESS_TOTAL_AT] = total
-        board.u64[_PROGRESS_DONE_AT] = done
-        board.u64[_OTHER_PROGRESS_AT] += 1
+                page.ring.show_values(values)
+            page.ring.show_progress(page, done)
+        page.u64[_PROGRESS_TOTAL_AT] = total
+        page.u64[_PROGRESS_DONE_AT] = done
+        page.u64[_OTHER_PROGRESS_AT] += 1
 
 
 def should_stop():
@@ -401,8 +401,8 @@ def should_stop():
     Ranks may see the request at different steps. Ranks that must agree on it reduce the value, for instance with
     PyTorch:
 
-        stop = torch.tensor([float(ddp_board.should_stop())])
+        stop = torch.tensor([float(ddp_page.should_stop())])
         dist.all_reduce(stop, dist.ReduceOp.MAX)
     """
-    board = _mine()
-    return board is not None and board.u32[_STOP_REQUEST_AT] != 0
+    page = _mine()
+    return page is not None and page.u32[_STOP_REQUEST_AT] != 0

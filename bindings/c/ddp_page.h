@@ -1,29 +1,29 @@
-// ddp_board.h shows ddplaunch what this process is doing, for a program that does not link ddplaunch's runtime. If the
+// ddp_page.h shows ddplaunch what this process is doing, for a program that does not link ddplaunch's runtime. If the
 // job hangs, ddplaunch reports it. ddplaunch also grants the extra time that the program asks for, and does not report
 // a process that makes progress as hung. This is one header for C11 and C++17 (gcc, clang; Linux), to be copied into
 // the program. It needs only libc.
 //
-//   #include "ddp_board.h"
+//   #include "ddp_page.h"
 //
-//   ddp_board *board = ddp_board_open();  // call once in main(); NULL without ddplaunch, then all calls do nothing
-//   DDP_PHASE(board, DDP_PHASE_TRAINING, "epoch 1");
+//   ddp_page *page = ddp_page_open();  // call once in main(); NULL without ddplaunch, then all calls do nothing
+//   DDP_PHASE(page, DDP_PHASE_TRAINING, "epoch 1");
 //   for (int step = 0; step < steps; ++step) {
 //     train();
-//     ddp_heartbeat(board);
+//     ddp_heartbeat(page);
 //   }
-//   DDP_PHASE(board, DDP_PHASE_CHECKPOINT, "");
-//   ddp_extend(board, 1800);  // the next operation may take half an hour
+//   DDP_PHASE(page, DDP_PHASE_CHECKPOINT, "");
+//   ddp_extend(page, 1800);  // the next operation may take half an hour
 //   write_checkpoint();
 //
-// The status page belongs to the first process that opens it. Its children do not write to it: ddp_board_open() returns
+// The status page belongs to the first process that opens it. Its children do not write to it: ddp_page_open() returns
 // NULL in a child, and in a forked child all functions do nothing. If a child opens the page before its parent does,
 // the page belongs to the child.
 //
 // The constants describe the layout of the page for any language. docs/development/protocol.md, section 6, says what
 // the fields mean. Numbers are in native byte order and aligned. The launcher, another process, reads the page while
 // this process writes it.
-#ifndef DDP_BOARD_H
-#define DDP_BOARD_H
+#ifndef DDP_PAGE_H
+#define DDP_PAGE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -35,34 +35,34 @@
 #include <unistd.h>
 
 // A page with another version or size is not used.
-#define DDP_BOARD_MAGIC 0x42504444u  // "DDPB"
-#define DDP_BOARD_VERSION 5u
-#define DDP_BOARD_BYTES 153920
+#define DDP_PAGE_MAGIC 0x50504444u  // "DDPP"
+#define DDP_PAGE_VERSION 5u
+#define DDP_PAGE_BYTES 153920
 
 // These offsets are in bytes from the start of the status page. The comments give the types of the fields.
-#define DDP_BOARD_AT_MAGIC 0              // u32
-#define DDP_BOARD_AT_VERSION 4            // u32
-#define DDP_BOARD_AT_BYTES 8              // u32
-#define DDP_BOARD_AT_RANK 12              // i32
-#define DDP_BOARD_AT_LOCAL_RANK 16        // i32
-#define DDP_BOARD_AT_ATTEMPT 20           // i32
-#define DDP_BOARD_AT_LOST_RANK 24         // i32, atomic: the rank whose failure ends the job, -1 if none
-#define DDP_BOARD_AT_WRITER 28            // i32, atomic: pid of the process that writes the other fields, 0 if none
-#define DDP_BOARD_AT_GROUPS_NOT_SHOWN 32  // u32, atomic
-#define DDP_BOARD_AT_PLACES 36            // u32, atomic
-#define DDP_BOARD_AT_OTHER_PROGRESS 48    // u64, atomic: steps and operations that no other field shows
-#define DDP_BOARD_AT_WORKER 64            // the worker block
-#define DDP_BOARD_AT_GROUPS 256           // group blocks, one after the other
-#define DDP_BOARD_GROUPS 32
-#define DDP_BOARD_AT_STOP_REQUEST 137484    // u32, atomic, set by ddplaunch: 1 if the program is to save and exit
-#define DDP_BOARD_AT_PROGRESS_DONE 137488   // u64, atomic: steps that are done
-#define DDP_BOARD_AT_PROGRESS_TOTAL 137496  // u64, atomic: steps in total, 0 if unknown
-#define DDP_BOARD_NO_RANK_LOST (-1)
+#define DDP_PAGE_AT_MAGIC 0              // u32
+#define DDP_PAGE_AT_VERSION 4            // u32
+#define DDP_PAGE_AT_BYTES 8              // u32
+#define DDP_PAGE_AT_RANK 12              // i32
+#define DDP_PAGE_AT_LOCAL_RANK 16        // i32
+#define DDP_PAGE_AT_ATTEMPT 20           // i32
+#define DDP_PAGE_AT_LOST_RANK 24         // i32, atomic: the rank whose failure ends the job, -1 if none
+#define DDP_PAGE_AT_WRITER 28            // i32, atomic: pid of the process that writes the other fields, 0 if none
+#define DDP_PAGE_AT_GROUPS_NOT_SHOWN 32  // u32, atomic
+#define DDP_PAGE_AT_PLACES 36            // u32, atomic
+#define DDP_PAGE_AT_OTHER_PROGRESS 48    // u64, atomic: steps and operations that no other field shows
+#define DDP_PAGE_AT_WORKER 64            // the worker block
+#define DDP_PAGE_AT_GROUPS 256           // group blocks, one after the other
+#define DDP_PAGE_GROUPS 32
+#define DDP_PAGE_AT_STOP_REQUEST 137484    // u32, atomic, set by ddplaunch: 1 if the program is to save and exit
+#define DDP_PAGE_AT_PROGRESS_DONE 137488   // u64, atomic: steps that are done
+#define DDP_PAGE_AT_PROGRESS_TOTAL 137496  // u64, atomic: steps in total, 0 if unknown
+#define DDP_PAGE_NO_RANK_LOST (-1)
 
 // These offsets are in bytes from the start of the worker block. The comments give the types of the fields.
 #define DDP_WORKER_BYTES 192
 #define DDP_WORKER_AT_CHANGES 0           // u32, atomic: odd while the fields that are not atomic are written
-#define DDP_WORKER_AT_PHASE 4             // u32: enum ddp_board_phase
+#define DDP_WORKER_AT_PHASE 4             // u32: enum ddp_page_phase
 #define DDP_WORKER_AT_SINCE 8             // u64: CLOCK_MONOTONIC, nanoseconds
 #define DDP_WORKER_AT_LINE 16             // i32: line of the phase call in its file, 0 if unknown
 #define DDP_WORKER_AT_STEPS 24            // u64, atomic
@@ -127,7 +127,7 @@
 #define DDP_TRANSFER_FILE_BYTES 80
 
 // This environment variable holds the file descriptor of the status page.
-#define DDP_BOARD_VARIABLE "DDP_BOARD_FD"
+#define DDP_PAGE_VARIABLE "DDP_PAGE_FD"
 
 // The record ring is a second memory, which the launcher offers beside the page. It takes records of steps and phases,
 // and the values that the program reports. docs/development/protocol.md, section 8, says what the fields mean. These
@@ -173,14 +173,14 @@
 #define DDP_RECORD_AT_NUMBER 24     // u32
 #define DDP_RECORD_AT_KIND 28       // u8: enum ddp_record_kind
 #define DDP_RECORD_AT_GROUP 29      // u8: 255 if there is none
-#define DDP_RECORD_AT_OPERATION 30  // u8: of a phase, enum ddp_board_phase
+#define DDP_RECORD_AT_OPERATION 30  // u8: of a phase, enum ddp_page_phase
 #define DDP_RECORD_AT_NAME 31       // u8: index of a name block, 0 if there is none
 #define DDP_RECORD_NO_GROUP 255
 // ddp_extend() limits a request to this many seconds (31 years).
-#define DDP_BOARD_MOST_SECONDS 1e9
+#define DDP_PAGE_MOST_SECONDS 1e9
 
 // ddplaunch allows more time in the phases evaluation, checkpoint and data loading.
-enum ddp_board_phase {
+enum ddp_page_phase {
   DDP_PHASE_STARTING = 0,
   DDP_PHASE_CONNECTED = 1,
   DDP_PHASE_RENDEZVOUS = 2,
@@ -198,11 +198,11 @@ enum ddp_ring_mode { DDP_RING_OFF = 0, DDP_RING_STEPS = 1, DDP_RING_ALL = 2 };
 // These are the kinds of records that this header writes.
 enum ddp_record_kind { DDP_RECORD_STEP = 1, DDP_RECORD_PHASE = 5 };
 
-// This is the status page in memory. It has DDP_BOARD_BYTES bytes.
-typedef struct ddp_board ddp_board;
+// This is the status page in memory. It has DDP_PAGE_BYTES bytes.
+typedef struct ddp_page ddp_page;
 
 // Calls ddp_phase() with the source location of the call.
-#define DDP_PHASE(board, phase, name) ddp_phase(board, phase, name, __FILE__, __LINE__)
+#define DDP_PHASE(page, phase, name) ddp_phase(page, phase, name, __FILE__, __LINE__)
 
 #ifdef __cplusplus
 #pragma GCC diagnostic push
@@ -212,42 +212,42 @@ typedef struct ddp_board ddp_board;
 
 // With -std=c11, libc hides the clock unless the program asks for POSIX.
 #ifdef CLOCK_MONOTONIC
-#define DDP_BOARD_CLOCK CLOCK_MONOTONIC
+#define DDP_PAGE_CLOCK CLOCK_MONOTONIC
 #else
-#define DDP_BOARD_CLOCK 1
+#define DDP_PAGE_CLOCK 1
 int clock_gettime(int clock, struct timespec* now);
 #endif
 
-static inline void* ddp_board_at(ddp_board* board, size_t offset) {
-  return (char*)board + offset;
+static inline void* ddp_page_at(ddp_page* page, size_t offset) {
+  return (char*)page + offset;
 }
 
-static inline uint32_t* ddp_board_u32(ddp_board* board, size_t offset) {
-  return (uint32_t*)ddp_board_at(board, offset);
+static inline uint32_t* ddp_page_u32(ddp_page* page, size_t offset) {
+  return (uint32_t*)ddp_page_at(page, offset);
 }
 
-static inline int32_t* ddp_board_i32(ddp_board* board, size_t offset) {
-  return (int32_t*)ddp_board_at(board, offset);
+static inline int32_t* ddp_page_i32(ddp_page* page, size_t offset) {
+  return (int32_t*)ddp_page_at(page, offset);
 }
 
-static inline uint64_t* ddp_board_u64(ddp_board* board, size_t offset) {
-  return (uint64_t*)ddp_board_at(board, offset);
+static inline uint64_t* ddp_page_u64(ddp_page* page, size_t offset) {
+  return (uint64_t*)ddp_page_at(page, offset);
 }
 
-static inline uint64_t ddp_board_now(void) {
+static inline uint64_t ddp_page_now(void) {
   struct timespec now = {0, 0};
-  clock_gettime(DDP_BOARD_CLOCK, &now);
+  clock_gettime(DDP_PAGE_CLOCK, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 // Returns whether this process writes the page. A forked child inherits the mapping, but does not write.
-static inline int ddp_board_is_ours(ddp_board* board) {
-  if (board == NULL) return 0;
-  return __atomic_load_n(ddp_board_i32(board, DDP_BOARD_AT_WRITER), __ATOMIC_RELAXED) == (int32_t)getpid();
+static inline int ddp_page_is_ours(ddp_page* page) {
+  if (page == NULL) return 0;
+  return __atomic_load_n(ddp_page_i32(page, DDP_PAGE_AT_WRITER), __ATOMIC_RELAXED) == (int32_t)getpid();
 }
 
 // Parses a file descriptor that consists of decimal digits only. Returns -1 if `text` is anything else.
-static inline int ddp_board_descriptor(const char* text) {
+static inline int ddp_page_descriptor(const char* text) {
   int fd = 0;
   if (text == NULL || *text == '\0' || strlen(text) > 9) return -1;
   for (; *text != '\0'; ++text) {
@@ -260,23 +260,23 @@ static inline int ddp_board_descriptor(const char* text) {
 // Returns this process's status page. Returns NULL if there is none, if another process writes it, or if the descriptor
 // is closed or refers to something else. One call is enough; further calls are no error. The page stays mapped until
 // the process ends.
-static inline ddp_board* ddp_board_open(void) {
+static inline ddp_page* ddp_page_open(void) {
   struct stat status;
-  const int fd = ddp_board_descriptor(getenv(DDP_BOARD_VARIABLE));
-  if (fd < 0 || fstat(fd, &status) != 0 || status.st_size != DDP_BOARD_BYTES) return NULL;
-  void* memory = mmap(NULL, DDP_BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int fd = ddp_page_descriptor(getenv(DDP_PAGE_VARIABLE));
+  if (fd < 0 || fstat(fd, &status) != 0 || status.st_size != DDP_PAGE_BYTES) return NULL;
+  void* memory = mmap(NULL, DDP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return NULL;
-  ddp_board* board = (ddp_board*)memory;
+  ddp_page* page = (ddp_page*)memory;
   const int32_t self = (int32_t)getpid();
   int32_t writer = 0;
-  if (*ddp_board_u32(board, DDP_BOARD_AT_MAGIC) == DDP_BOARD_MAGIC &&
-      *ddp_board_u32(board, DDP_BOARD_AT_VERSION) == DDP_BOARD_VERSION &&
-      (__atomic_compare_exchange_n(ddp_board_i32(board, DDP_BOARD_AT_WRITER), &writer, self, 0, __ATOMIC_SEQ_CST,
+  if (*ddp_page_u32(page, DDP_PAGE_AT_MAGIC) == DDP_PAGE_MAGIC &&
+      *ddp_page_u32(page, DDP_PAGE_AT_VERSION) == DDP_PAGE_VERSION &&
+      (__atomic_compare_exchange_n(ddp_page_i32(page, DDP_PAGE_AT_WRITER), &writer, self, 0, __ATOMIC_SEQ_CST,
                                    __ATOMIC_SEQ_CST) ||
        writer == self)) {
-    return board;
+    return page;
   }
-  munmap(memory, DDP_BOARD_BYTES);
+  munmap(memory, DDP_PAGE_BYTES);
   return NULL;
 }
 
@@ -303,7 +303,7 @@ static inline uint32_t* ddp_ring_u32(char* ring, size_t offset) {
 
 static inline char* ddp_ring_map(void) {
   struct stat status;
-  const int fd = ddp_board_descriptor(getenv(DDP_RING_VARIABLE));
+  const int fd = ddp_page_descriptor(getenv(DDP_RING_VARIABLE));
   if (fd < 0 || fstat(fd, &status) != 0 || status.st_size < DDP_RING_BYTES) return NULL;
   void* memory = mmap(NULL, DDP_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return NULL;
@@ -402,34 +402,34 @@ static inline void ddp_ring_step(uint64_t number, int is_recorded) {
     __atomic_store_n(step_end, 0, __ATOMIC_RELAXED);
     return;
   }
-  const uint64_t end = ddp_board_now();
+  const uint64_t end = ddp_page_now();
   const uint64_t begin = __atomic_exchange_n(step_end, end, __ATOMIC_RELAXED);
   if (is_recorded && begin != 0) ddp_ring_add(ring, DDP_RECORD_STEP, begin, end, (uint32_t)number, 0, "");
 }
 
 // Reports progress. A program calls it after each step, for example. Any thread may call it.
-static inline void ddp_heartbeat(ddp_board* board) {
-  if (!ddp_board_is_ours(board)) return;
-  uint64_t* steps = ddp_board_u64(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_STEPS);
+static inline void ddp_heartbeat(ddp_page* page) {
+  if (!ddp_page_is_ours(page)) return;
+  uint64_t* steps = ddp_page_u64(page, DDP_PAGE_AT_WORKER + DDP_WORKER_AT_STEPS);
   ddp_ring_step(__atomic_add_fetch(steps, 1, __ATOMIC_RELAXED), 1);
 }
 
 // Returns whether ddplaunch asks the program to save and exit (ddplaunch --save-grace). Ranks may see the request at
 // different steps: ranks that must agree on it reduce the value over all ranks. Any thread may call it.
-static inline int ddp_should_stop(ddp_board* board) {
-  if (!ddp_board_is_ours(board)) return 0;
-  return __atomic_load_n(ddp_board_u32(board, DDP_BOARD_AT_STOP_REQUEST), __ATOMIC_ACQUIRE) != 0;
+static inline int ddp_should_stop(ddp_page* page) {
+  if (!ddp_page_is_ours(page)) return 0;
+  return __atomic_load_n(ddp_page_u32(page, DDP_PAGE_AT_STOP_REQUEST), __ATOMIC_ACQUIRE) != 0;
 }
 
 // Reports that `done` of `total` steps are done; `total` is 0 if unknown. The call counts as progress, like a
 // heartbeat. Any thread may call it. In a program that sends no heartbeats, a call with a larger `done` than before
 // ends a step, whose duration ddplaunch then shows.
-static inline void ddp_progress_at(ddp_board* board, uint64_t done, uint64_t total) {
-  if (!ddp_board_is_ours(board)) return;
-  __atomic_store_n(ddp_board_u64(board, DDP_BOARD_AT_PROGRESS_TOTAL), total, __ATOMIC_RELAXED);
-  __atomic_store_n(ddp_board_u64(board, DDP_BOARD_AT_PROGRESS_DONE), done, __ATOMIC_RELAXED);
-  __atomic_fetch_add(ddp_board_u64(board, DDP_BOARD_AT_OTHER_PROGRESS), 1, __ATOMIC_RELAXED);
-  const uint64_t* steps = ddp_board_u64(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_STEPS);
+static inline void ddp_progress_at(ddp_page* page, uint64_t done, uint64_t total) {
+  if (!ddp_page_is_ours(page)) return;
+  __atomic_store_n(ddp_page_u64(page, DDP_PAGE_AT_PROGRESS_TOTAL), total, __ATOMIC_RELAXED);
+  __atomic_store_n(ddp_page_u64(page, DDP_PAGE_AT_PROGRESS_DONE), done, __ATOMIC_RELAXED);
+  __atomic_fetch_add(ddp_page_u64(page, DDP_PAGE_AT_OTHER_PROGRESS), 1, __ATOMIC_RELAXED);
+  const uint64_t* steps = ddp_page_u64(page, DDP_PAGE_AT_WORKER + DDP_WORKER_AT_STEPS);
   const uint64_t before = __atomic_exchange_n(&ddp_ring_state_here()->next_step, done + 1, __ATOMIC_RELAXED);
   if (__atomic_load_n(steps, __ATOMIC_RELAXED) > 0 || before == done + 1) return;
   ddp_ring_step(done, before != 0 && before <= done);
@@ -440,10 +440,10 @@ static inline void ddp_progress_at(ddp_board* board, uint64_t done, uint64_t tot
 // stay. Only one thread at a time may call it.
 //
 //   const char *const names[] = {"loss"};
-//   ddp_progress_values(board, step, total, 1, names, &loss);
-static inline void ddp_progress_values(ddp_board* board, uint64_t done, uint64_t total, size_t count,
+//   ddp_progress_values(page, step, total, 1, names, &loss);
+static inline void ddp_progress_values(ddp_page* page, uint64_t done, uint64_t total, size_t count,
                                        const char* const* names, const double* values) {
-  if (!ddp_board_is_ours(board)) return;
+  if (!ddp_page_is_ours(page)) return;
   char* ring = ddp_ring_open();
   if (ring != NULL && count > 0) {
     uint32_t* changes = ddp_ring_u32(ring, DDP_RING_AT_CHANGES);
@@ -462,29 +462,28 @@ static inline void ddp_progress_values(ddp_board* board, uint64_t done, uint64_t
     *ddp_ring_u32(ring, DDP_RING_AT_VALUE_COUNT) = (uint32_t)count;
     __atomic_store_n(changes, odd + 1, __ATOMIC_RELEASE);
   }
-  ddp_progress_at(board, done, total);
+  ddp_progress_at(page, done, total);
 }
 
 // Records the phase that ends now, as the page shows it, unless it is training.
-static inline void ddp_ring_end_phase(ddp_board* board) {
+static inline void ddp_ring_end_phase(ddp_page* page) {
   char* ring = ddp_ring_open();
-  const uint32_t phase = *ddp_board_u32(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_PHASE);
-  const uint64_t since = *ddp_board_u64(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_SINCE);
+  const uint32_t phase = *ddp_page_u32(page, DDP_PAGE_AT_WORKER + DDP_WORKER_AT_PHASE);
+  const uint64_t since = *ddp_page_u64(page, DDP_PAGE_AT_WORKER + DDP_WORKER_AT_SINCE);
   if (!ddp_ring_is_on(ring) || since == 0 || phase == DDP_PHASE_TRAINING) return;
   char name[DDP_WORKER_NAME_BYTES];
-  memcpy(name, ddp_board_at(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_NAME), sizeof name);
+  memcpy(name, ddp_page_at(page, DDP_PAGE_AT_WORKER + DDP_WORKER_AT_NAME), sizeof name);
   name[sizeof name - 1] = '\0';
-  ddp_ring_add(ring, DDP_RECORD_PHASE, since, ddp_board_now(), 0, (uint8_t)phase, name);
+  ddp_ring_add(ring, DDP_RECORD_PHASE, since, ddp_page_now(), 0, (uint8_t)phase, name);
 }
 
 // Reports that this process is in `phase` from now on. `name` describes the phase and is cut to 47 bytes; the last 79
 // bytes of `file` are kept. Both may be NULL; line 0 means that the line is unknown. Only one thread at a time may call
 // it.
-static inline void ddp_phase(ddp_board* board, enum ddp_board_phase phase, const char* name, const char* file,
-                             int line) {
-  if (!ddp_board_is_ours(board)) return;
-  ddp_ring_end_phase(board);
-  const size_t worker = DDP_BOARD_AT_WORKER;
+static inline void ddp_phase(ddp_page* page, enum ddp_page_phase phase, const char* name, const char* file, int line) {
+  if (!ddp_page_is_ours(page)) return;
+  ddp_ring_end_phase(page);
+  const size_t worker = DDP_PAGE_AT_WORKER;
   const size_t most_name = DDP_WORKER_NAME_BYTES - 1;
   const size_t most_file = DDP_WORKER_FILE_BYTES - 1;
   size_t name_length = name == NULL ? 0 : strlen(name);
@@ -494,16 +493,16 @@ static inline void ddp_phase(ddp_board* board, enum ddp_board_phase phase, const
     file += file_length - most_file;
     file_length = most_file;
   }
-  char* name_to = (char*)ddp_board_at(board, worker + DDP_WORKER_AT_NAME);
-  char* file_to = (char*)ddp_board_at(board, worker + DDP_WORKER_AT_FILE);
+  char* name_to = (char*)ddp_page_at(page, worker + DDP_WORKER_AT_NAME);
+  char* file_to = (char*)ddp_page_at(page, worker + DDP_WORKER_AT_FILE);
 
-  uint32_t* changes = ddp_board_u32(board, worker + DDP_WORKER_AT_CHANGES);
+  uint32_t* changes = ddp_page_u32(page, worker + DDP_WORKER_AT_CHANGES);
   const uint32_t odd = __atomic_load_n(changes, __ATOMIC_RELAXED) | 1u;
   __atomic_store_n(changes, odd, __ATOMIC_RELAXED);
   __atomic_thread_fence(__ATOMIC_RELEASE);
-  *ddp_board_u32(board, worker + DDP_WORKER_AT_PHASE) = (uint32_t)phase;
-  *ddp_board_u64(board, worker + DDP_WORKER_AT_SINCE) = ddp_board_now();
-  *ddp_board_i32(board, worker + DDP_WORKER_AT_LINE) = line;
+  *ddp_page_u32(page, worker + DDP_WORKER_AT_PHASE) = (uint32_t)phase;
+  *ddp_page_u64(page, worker + DDP_WORKER_AT_SINCE) = ddp_page_now();
+  *ddp_page_i32(page, worker + DDP_WORKER_AT_LINE) = line;
   memset(name_to, 0, DDP_WORKER_NAME_BYTES);
   memset(file_to, 0, DDP_WORKER_FILE_BYTES);
   if (name_length > 0) memcpy(name_to, name, name_length);
@@ -513,11 +512,11 @@ static inline void ddp_phase(ddp_board* board, enum ddp_board_phase phase, const
 
 // Announces an operation that may take `seconds`. Until then, ddplaunch does not report this process as hung. If
 // several calls ask for time, the latest moment counts. A negative number or NaN has no effect. Any thread may call it.
-static inline void ddp_extend(ddp_board* board, double seconds) {
-  if (!ddp_board_is_ours(board) || !(seconds >= 0)) return;
-  if (seconds > DDP_BOARD_MOST_SECONDS) seconds = DDP_BOARD_MOST_SECONDS;
-  const uint64_t until = ddp_board_now() + (uint64_t)(seconds * 1e9);
-  uint64_t* place = ddp_board_u64(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_MORE_TIME_UNTIL);
+static inline void ddp_extend(ddp_page* page, double seconds) {
+  if (!ddp_page_is_ours(page) || !(seconds >= 0)) return;
+  if (seconds > DDP_PAGE_MOST_SECONDS) seconds = DDP_PAGE_MOST_SECONDS;
+  const uint64_t until = ddp_page_now() + (uint64_t)(seconds * 1e9);
+  uint64_t* place = ddp_page_u64(page, DDP_PAGE_AT_WORKER + DDP_WORKER_AT_MORE_TIME_UNTIL);
   uint64_t now = __atomic_load_n(place, __ATOMIC_RELAXED);
   while (now < until && !__atomic_compare_exchange_n(place, &now, until, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
