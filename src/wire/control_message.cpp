@@ -22,7 +22,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
 // The first entry also stands for unknown names, which another version may send: they count as certain.
 NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
                                          {Knowledge::disputed, "disputed"},
-                                         {Knowledge::secondary, "victim"}})
+                                         {Knowledge::secondary, "secondary"}})
 
 NLOHMANN_JSON_SERIALIZE_ENUM(Progress,
                              {{Progress::unknown, "unknown"}, {Progress::none, "none"}, {Progress::some, "some"}})
@@ -50,7 +50,7 @@ namespace {
 using Json = nlohmann::json;
 
 // The names are in the order of the variant.
-constexpr std::array kNames = {"hello", "failed", "left", "ended", "shows",    "beat", "refuses",
+constexpr std::array kNames = {"hello", "failed", "left", "ended", "shows",    "heartbeat", "refuses",
                                "waits", "begins", "asks", "ends",  "restarts", "done"};
 static_assert(kNames.size() == std::variant_size_v<ControlMessage>);
 

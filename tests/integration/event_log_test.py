@@ -45,7 +45,7 @@ UNSEEN = {
     **{("straggler", name): "needs a worker with the runtime"
        for name in ("rank", "waited_for_seconds", "longest_wait_seconds", "last", "late_seconds")},
     **{("rank_at", name): "needs a worker with the runtime"
-       for name in ("waits_in", "phase", "section", "section_place", "steps", "groups")},
+       for name in ("waits_in", "phase", "phase_name", "phase_place", "steps", "groups")},
     **{("group_at", name): "needs a worker with the runtime"
        for name in ("name", "size", "called", "started", "finished", "gpu", "calls")},
     **{("gpu_at", name): "needs a GPU" for name in ("queued", "started", "finished")},
@@ -113,7 +113,7 @@ def check_object(value: dict, section: str, common: dict | None = None) -> None:
     if section in ("worker_ended", "worker", "cause worker_failed"):
         assert ("exit_code" in value) != ("signal" in value), value
         assert ("core_dumped" in value) == ("signal" in value), value
-        assert ("victim" in value) == ("error" in value), value
+        assert ("secondary" in value) == ("error" in value), value
 
 
 def check_event(event: dict) -> None:
@@ -206,7 +206,7 @@ def a_failing_rank(folder: pathlib.Path) -> None:
         exit 3""")).finish(3)
     cause = run.summary["cause"]
     assert cause["kind"] == "worker_failed" and cause["rank"] == 1 and cause["exit_code"] == 3, cause
-    assert cause["error"] == "ValueError: café" and cause["victim"] is True, cause
+    assert cause["error"] == "ValueError: café" and cause["secondary"] is True, cause
     assert run.summary["ended_ranks"] == [0], run.summary
     started = {event["rank"]: event["pid"] for event in run.named("worker_started")}
     assert started[1] == cause["pid"]

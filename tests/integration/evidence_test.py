@@ -62,7 +62,7 @@ def launch(folder: str, program: list, **environment: str) -> tuple[str, dict]:
                           capture_output=True, text=True, timeout=120, env=dict(os.environ, **environment))
     assert done.returncode == 124, done
     dump = next(pathlib.Path(folder).glob("logs/**/dump_1.json"))
-    return done.stderr, {source["name"]: source for source in json.loads(dump.read_text())["stall"]["witnesses"]}
+    return done.stderr, {source["name"]: source for source in json.loads(dump.read_text())["stall"]["sources"]}
 
 
 def what_nccl_says_is_told_and_dumped() -> None:

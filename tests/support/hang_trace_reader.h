@@ -74,7 +74,7 @@ inline TracedSample traced_sample(const nlohmann::json& json) {
 inline TracedRanks traced_ranks(const nlohmann::json& json) {
   TracedRanks sample;
   sample.elapsed = std::chrono::nanoseconds(json.at("elapsed").get<std::int64_t>());
-  sample.samples = json.value("looks", 1);
+  sample.samples = json.value("samples", 1);
   sample.now = json.value("now", std::uint64_t{0});
   if (sample.has_news()) sample.ranks = read_ranks(json.at("ranks").dump(), "", std::chrono::nanoseconds(0));
   return sample;

@@ -183,8 +183,8 @@ const std::map<std::string, Action> kIdle = {
        ::unlink(path.c_str());
        other.join();
      })},
-    {"is_in_a_section", of_rank_one([] {
-       const ddp::PhaseScope section(ddp::Phase::evaluation, "validation");
+    {"is_in_a_phase", of_rank_one([] {
+       const ddp::PhaseScope phase(ddp::Phase::evaluation, "validation");
        sleep_for(kIdleSeconds);
      })},
     {"asks_for_more_time", of_rank_one([] {

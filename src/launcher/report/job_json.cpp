@@ -76,7 +76,7 @@ void add_evidence(OrderedJson& json, const std::optional<ErrorRecord>& error, st
   json["peak_rss_bytes"] = peak_rss_bytes;
   if (error) {
     json["error"] = error->message;
-    json["victim"] = error->is_secondary;
+    json["secondary"] = error->is_secondary;
     if (const auto memory = find_gpu_memory_error(error->message)) json["gpu_memory"] = gpu_memory_json(*memory);
   }
   if (oom) json["oom"] = {{"cgroup", oom->where}, {"limit_bytes", oom->limit_bytes}, {"peak_bytes", oom->peak_bytes}};

@@ -31,8 +31,8 @@ OrderedJson describe_rank(const RankView& view) {
   if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
   if (!view.page.is_written) return json;
   json["phase"] = view.page.phase;
-  if (!view.page.phase_name.empty()) json["section"] = view.page.phase_name;
-  if (!view.page.phase_place.empty()) json["section_place"] = view.page.phase_place;
+  if (!view.page.phase_name.empty()) json["phase_name"] = view.page.phase_name;
+  if (!view.page.phase_place.empty()) json["phase_place"] = view.page.phase_place;
   json["steps"] = view.page.steps;
   json["groups"] = OrderedJson::array();
   for (std::size_t i = 0; i < view.page.groups.size(); ++i) {
@@ -104,9 +104,9 @@ OrderedJson stall_json(const HangNews& news) {
   for (const RankView& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
   if (!news.evidence.stacks.empty()) json["stacks"] = OrderedJson::array();
   for (const RankStacks& rank : news.evidence.stacks) json["stacks"].push_back(describe_stacks(rank));
-  if (!news.evidence.sources.empty()) json["witnesses"] = OrderedJson::array();
+  if (!news.evidence.sources.empty()) json["sources"] = OrderedJson::array();
   for (const EvidenceSource& source : news.evidence.sources) {
-    json["witnesses"].push_back({{"name", source.name}, {"text", source.text}, {"missing", source.missing}});
+    json["sources"].push_back({{"name", source.name}, {"text", source.text}, {"missing", source.missing}});
   }
   if (news.kind == HangNews::Kind::asked) json["stragglers"] = stragglers_json(news.stragglers);
   return json;

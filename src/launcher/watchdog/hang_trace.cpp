@@ -76,7 +76,7 @@ void HangTrace::write_quiet() {
   const auto elapsed = std::exchange(quiet_, std::chrono::nanoseconds(0));
   const int samples = std::exchange(quiet_samples_, 0);
   if (samples == 0) return;
-  file_.write(R"({"elapsed":)" + std::to_string(elapsed.count()) + R"(,"looks":)" + std::to_string(samples) + "}\n",
+  file_.write(R"({"elapsed":)" + std::to_string(elapsed.count()) + R"(,"samples":)" + std::to_string(samples) + "}\n",
               failed_);
 }
 

@@ -28,21 +28,18 @@ void from_json(const nlohmann::json& json, GroupView& group) {
            json.at(7), json.at(8), json.at(9), json.at(10), json.at(11), json.at(12)};
   group.identity = json.at(13);
   group.transfers = json.at(14).get<std::vector<TransferView>>();
-  // Older traces do not contain these fields.
-  if (json.size() > 15) group.blocked = json.at(15);
-  if (json.size() > 16) group.is_sampled = json.at(16);
-  if (json.size() > 17) group.is_by_stack = json.at(17);
-  if (json.size() > 18) group.is_final = json.at(18);
+  group.blocked = json.at(15);
+  group.is_sampled = json.at(16);
+  group.is_by_stack = json.at(17);
+  group.is_final = json.at(18);
 }
 
 // The macro generates both directions from one list of fields.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-// Older traces do not contain all of these fields.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PageView, is_written, writer, phase, phase_since, steps,
-                                                more_time_until, calling_threads, waiting_threads, worlds_entered,
-                                                awaited_world, progress_done, progress_total, other_progress,
-                                                blocked_threads, continuations, polled_at, groups)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CallView, sequence, fingerprint, called_at, what, name, place, root)
+DDP_FIELDS(PageView, is_written, writer, is_training, phase, phase_name, phase_place, phase_since, steps,
+           more_time_until, calling_threads, waiting_threads, worlds_entered, awaited_world, progress_done,
+           progress_total, other_progress, blocked_threads, continuations, polled_at, groups)
+DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place, root)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)
 DDP_FIELDS(EvidenceSource, name, text, essence, missing)
@@ -82,25 +79,9 @@ RankActivity activity_of(const Json& json) {
   activity.is_complete = json.at(2);
   activity.last_sign = static_cast<Sign>(std::min(json.at(3).get<unsigned>(), static_cast<unsigned>(Sign::gpu)));
   activity.cpu_share = json.at(4);
-  activity.counts_gpu_data = json.size() > 5 && json.at(5).get<bool>();  // older traces do not contain it
+  activity.counts_gpu_data = json.at(5);
   if (json.size() > 6) activity.exchanged_ago = std::chrono::nanoseconds(json.at(6).get<std::int64_t>());
   return activity;
-}
-
-// The keys of a phase's name and place are those of older traces.
-Json json_of(const PageView& page) {
-  Json json = page;
-  json["section"] = page.phase_name;
-  json["section_place"] = page.phase_place;
-  return json;
-}
-
-PageView page_of(const Json& json) {
-  PageView page = json;
-  page.is_training = page.phase == wire::kPhaseNames[wire::kTraining] || page.phase == "first step";
-  page.phase_name = json.value("section", "");
-  page.phase_place = json.value("section_place", "");
-  return page;
 }
 
 RankView rank_of(const Json& json) {
@@ -108,7 +89,7 @@ RankView rank_of(const Json& json) {
   view.rank = json.at("rank");
   view.pid = json.at("pid");
   view.has_ended = json.at("has_ended");
-  view.page = page_of(json.at("board"));
+  view.page = json.at("page").get<PageView>();
   view.seen_at = json.at("seen_at");
   view.is_torch = json.contains("torch");
   view.is_elsewhere = json.contains("elsewhere");
@@ -145,8 +126,8 @@ void shift(std::uint64_t& time, std::chrono::nanoseconds ahead) {
 std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
   Json all = Json::array();
   for (const RankView& rank : ranks) {
-    Json json = {{"rank", rank.rank},           {"pid", rank.pid},         {"has_ended", rank.has_ended},
-                 {"board", json_of(rank.page)}, {"seen_at", rank.seen_at}, {"calls", Json::array()}};
+    Json json = {{"rank", rank.rank}, {"pid", rank.pid},         {"has_ended", rank.has_ended},
+                 {"page", rank.page}, {"seen_at", rank.seen_at}, {"calls", Json::array()}};
     for (const auto& group : rank.calls) {
       json["calls"].push_back(calls == ShownCalls::all ? Json(group) : digest(group));
     }
@@ -235,12 +216,12 @@ std::string show_evidence(const Evidence& evidence, std::size_t most) {
     if ((bytes += source.text.size()) <= most) continue;
     source.text = "(too large to send; the dump on its node has it)";
   }
-  return text_of({{"stacks", shown.stacks}, {"witnesses", shown.sources}});
+  return text_of({{"stacks", shown.stacks}, {"sources", shown.sources}});
 }
 
 Evidence read_evidence(const std::string& text) try {
   const Json json = Json::parse(text);
-  return {json.at("stacks").get<std::vector<RankStacks>>(), json.at("witnesses").get<std::vector<EvidenceSource>>()};
+  return {json.at("stacks").get<std::vector<RankStacks>>(), json.at("sources").get<std::vector<EvidenceSource>>()};
 } catch (const Json::exception&) {
   return {};
 }

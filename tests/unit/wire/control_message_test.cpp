@@ -32,7 +32,7 @@ TEST_CASE("what launchers say arrives as it was said") {
 
 TEST_CASE("what is no message is none") {
   for (const std::string text :
-       {"", "x", "{}", "[]", R"({"is":"beat"})", R"({"is":"nothing","of":{}})", R"({"is":7,"of":{}})",
+       {"", "x", "{}", "[]", R"({"is":"heartbeat"})", R"({"is":"nothing","of":{}})", R"({"is":7,"of":{}})",
         R"({"is":"ended","of":{}})", R"({"is":"ended","of":{"attempt":"x"}})", R"({"is":"ended","of":7})",
         R"({"is":"done","of":{"cause":7}})"}) {
     CAPTURE(text);

@@ -151,7 +151,7 @@ TEST_CASE("a worker's words and the kernel's are in the line of its end") {
       WorkerEnded{0, ExitStatus::killed(SIGKILL), ErrorRecord{kNotUtf8, true}, 7, OomKill{"/sys/fs/cgroup/a", 10, 9}},
       "worker_ended");
   CHECK(json.at("error") == kNotUtf8AsJson);
-  CHECK(json.at("victim") == true);
+  CHECK(json.at("secondary") == true);
   CHECK(json.at("oom") == Json::object({{"cgroup", "/sys/fs/cgroup/a"}, {"limit_bytes", 10}, {"peak_bytes", 9}}));
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("each cause has a kind and its own facts") {
                                                {"ended_by_launcher", false},
                                                {"peak_rss_bytes", 0},
                                                {"error", kNotUtf8AsJson},
-                                               {"victim", false}}));
+                                               {"secondary", false}}));
 
   JobOutcome signal;
   signal.cause = SignalArrived{SIGINT};
@@ -289,7 +289,7 @@ TEST_CASE("a hang is told with what every rank is at") {
   CHECK(at.at("sign_of_life") == "none");
   CHECK(at.at("waits_in") == "nfs_wait");
   CHECK(at.at("phase") == "checkpoint");
-  CHECK(at.at("section") == "run1");
+  CHECK(at.at("phase_name") == "run1");
   CHECK(at.at("groups").at(0).at("calls").at(0) ==
         Json::object({{"number", 20}, {"call", "barrier"}, {"name", "end"}, {"place", "train.cpp:7"}}));
 }
