@@ -42,7 +42,7 @@ struct PhasePlace {
 // beginning and its end count as progress, from which --hang-timeout counts. Phases may be nested, and the innermost
 // counts. Use it from one thread. It costs less than a microsecond, and does nothing without ddplaunch.
 //
-//   { const ddp::PhaseScope section(ddp::Phase::evaluation, "validation set"); evaluate(); }
+//   { const ddp::PhaseScope phase(ddp::Phase::evaluation, "validation set"); evaluate(); }
 class [[nodiscard]] DDP_EXPORT PhaseScope {
  public:
   explicit PhaseScope(Phase phase, std::string_view name = "", CallSite site = CallSite::current());

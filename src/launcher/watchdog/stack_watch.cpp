@@ -17,7 +17,7 @@ namespace {
 // To take the stack of a thread that runs is a short sleep for it. So it may have slept this often between two looks.
 constexpr std::uint64_t kHolds = 2;
 // Stacks that show nothing are taken this often in one rest.
-constexpr int kMostLooks = 3;
+constexpr int kMostStacks = 3;
 
 bool exists(const std::string& path) {
   return ::access(path.c_str(), F_OK) == 0;
@@ -33,7 +33,7 @@ bool StackWatch::Program::has_rested(Clock::time_point now) const {
 // at again and again.
 bool StackWatch::Program::is_due(Clock::time_point now) const {
   if (!has_rested(now)) return false;
-  const bool is_again = spins || looks > 0;
+  const bool is_again = spins || stacks_taken > 0;
   return !is_looked_at && (!is_again || now - looked_at >= limits::kStackRest);
 }
 
@@ -41,8 +41,8 @@ void StackWatch::Program::add(const RankStacks& native, Clock::time_point now) {
   looked_at = now;
   awaited = awaited_operation(native);
   // On a busy computer, a tool may not answer in time, or may show only a part of the stack.
-  ++looks;
-  is_looked_at = !spins && (awaited.wait != GroupWait::unknown || looks >= kMostLooks);
+  ++stacks_taken;
+  is_looked_at = !spins && (awaited.wait != GroupWait::unknown || stacks_taken >= kMostStacks);
   if (!spins || awaited.wait != GroupWait::operation) return;
   std::vector<std::string> now_in = frames_of_wait(native);
   const bool is_same = now_in == frames;

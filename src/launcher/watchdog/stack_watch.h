@@ -49,7 +49,7 @@ class StackWatch {
     // The first thread sleeps, or it spins as CUDA does while it waits for a GPU.
     std::optional<Clock::time_point> rests_since;
     bool spins = false;
-    int looks = 0;              // how often its stack was taken in this rest
+    int stacks_taken = 0;       // how often its stack was taken in this rest
     bool is_looked_at = false;  // its stack need not be taken again in this rest
     Clock::time_point looked_at{};
     std::vector<std::string> frames;  // of a spinning thread's wait, when its stack was taken last
@@ -60,7 +60,7 @@ class StackWatch {
       waits = number_of_waits;
       rests_since.reset();
       is_looked_at = false;
-      looks = 0;
+      stacks_taken = 0;
       frames.clear();
       awaited = {};
       call = {};

@@ -49,7 +49,7 @@ bool CheckpointFile::exists(CallSite site) {
 void CheckpointFile::save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
                           CallSite site) {
   const CalledFrom here(site);
-  const PhaseScope section(Phase::checkpoint, path_, site);
+  const PhaseScope phase(Phase::checkpoint, path_, site);
   check_tensors(group_, path_, tensors);
   on_rank_zero(group_, [&] {
     std::vector<std::unique_ptr<std::byte[]>> memory;
@@ -63,7 +63,7 @@ void CheckpointFile::save(std::span<const Tensor> tensors, const std::map<std::s
 
 std::map<std::string, std::string> CheckpointFile::load(std::span<const Tensor> tensors, CallSite site) {
   const CalledFrom here(site);
-  const PhaseScope section(Phase::checkpoint, path_, site);
+  const PhaseScope phase(Phase::checkpoint, path_, site);
   check_tensors(group_, path_, tensors);
   const TensorCopier copier(group_, stream_);
   const std::string metadata = on_rank_zero(group_, [&] { return encode_texts(read_on_host(path_, tensors, copier)); });

@@ -284,7 +284,7 @@ CheckpointManager::~CheckpointManager() = default;
 
 void CheckpointManager::save(std::int64_t step, const CheckpointState& state, CallSite site) {
   const CalledFrom here(site);
-  const PhaseScope section(Phase::checkpoint, implementation_->directory, site);
+  const PhaseScope phase(Phase::checkpoint, implementation_->directory, site);
   implementation_->save(step, state, site);
 }
 
@@ -294,7 +294,7 @@ void CheckpointManager::wait() {
 
 std::optional<std::int64_t> CheckpointManager::latest(CallSite site) {
   const CalledFrom here(site);
-  const PhaseScope section(Phase::checkpoint, implementation_->directory, site);
+  const PhaseScope phase(Phase::checkpoint, implementation_->directory, site);
   return implementation_->latest();
 }
 
@@ -304,7 +304,7 @@ const std::vector<std::string>& CheckpointManager::damaged() const {
 
 void CheckpointManager::load(std::int64_t step, CheckpointState& state, CallSite site) {
   const CalledFrom here(site);
-  const PhaseScope section(Phase::checkpoint, implementation_->directory, site);
+  const PhaseScope phase(Phase::checkpoint, implementation_->directory, site);
   implementation_->load(step, state);
 }
 

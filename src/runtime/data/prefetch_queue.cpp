@@ -52,8 +52,8 @@ class PrefetchQueue::Implementation {
     std::unique_lock lock(mutex_);
     if (taken_ == jobs_) return nullptr;
     Outcome& outcome = outcome_of(taken_);
-    std::optional<PhaseScope> section;
-    if (!outcome.done) section.emplace(Phase::data_loading, "", CallSite());
+    std::optional<PhaseScope> phase;
+    if (!outcome.done) phase.emplace(Phase::data_loading, "", CallSite());
     if (threads_.empty() && begun_ == taken_) {
       ++begun_;
       outcome = run(taken_);
