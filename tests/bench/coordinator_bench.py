@@ -6,11 +6,11 @@ Runs a real coordinator (ddplaunch with one worker, sleep) and coordinator_load,
 other nodes. Both run on one computer and talk over loopback. For each number of nodes, prints the median time and the
 median processor time of the coordinator in these phases:
 
-    connect  until all nodes are connected
-    begin    from the first hello until the last node has received the start of the job
-    beats    the heartbeats
-    failure  from a failure until the last node has received it
-    end      until the last node has received the end of the job
+    connect     until all nodes are connected
+    begin       from the first hello until the last node has received the start of the job
+    heartbeats  the heartbeats
+    failure     from a failure until the last node has received it
+    end         until the last node has received the end of the job
 
 With --token, each connection proves that it has the token. Times are upper bounds, because the client uses the same
 processors; processor times are the coordinator's alone. --json FILE writes JSON."""
@@ -29,7 +29,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from ports import free_port  # noqa: E402  (it is in another folder)
 
-PHASES = ("connect", "begin", "beats", "failure", "end")
+PHASES = ("connect", "begin", "heartbeats", "failure", "end")
 
 
 def supervisor_of(launcher: subprocess.Popen, port: int) -> int:
@@ -87,14 +87,14 @@ def show(nodes: int, row: dict, seconds: int) -> None:
     print(f"\n{nodes} nodes; bytes and messages of one node, said and heard")
     for phase in PHASES:
         values = row[phase]
-        beats = seconds if phase == "beats" else 1
-        cpu = values["hub_cpu_seconds"] / beats
+        repeats = seconds if phase == "heartbeats" else 1
+        cpu = values["hub_cpu_seconds"] / repeats
         first = f", the first {values['first_seconds'] * 1e3:.2f}" if values["first_seconds"] else ""
         each = ", ".join(f"{values[f'{who}_bytes'] / nodes:.0f} in {values[f'{who}_messages'] / nodes:.1f}"
                          for who in ("said", "heard"))
-        print(f"  {phase:<8} {values['seconds'] * 1e3:>9.1f} ms{first}; coordinator's CPU {cpu * 1e3:>8.2f} ms"
-              f"{' a second' if phase == 'beats' else ''}, {cpu / nodes * 1e6:>6.1f} us a node; {each}")
-    print(f"  memory of the coordinator {row['beats']['hub_rss_bytes'] / 2**20:.1f} MiB")
+        print(f"  {phase:<10} {values['seconds'] * 1e3:>9.1f} ms{first}; coordinator's CPU {cpu * 1e3:>8.2f} ms"
+              f"{' a second' if phase == 'heartbeats' else ''}, {cpu / nodes * 1e6:>6.1f} us a node; {each}")
+    print(f"  memory of the coordinator {row['heartbeats']['hub_rss_bytes'] / 2**20:.1f} MiB")
 
 
 def main() -> None:

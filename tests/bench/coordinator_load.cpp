@@ -71,7 +71,7 @@ struct Plan {
   std::size_t nodes = 0;
   std::string coordinator;  // pid of the coordinator's process
   std::string program;
-  int beats_seconds = 0;
+  int heartbeat_seconds = 0;
   std::size_t connecting = 1;
   std::shared_ptr<const store::Authenticator> token;
 };
@@ -91,7 +91,7 @@ class Load {
       for (std::size_t i = 0; i < nodes_.size(); ++i) say(i, hello(i));
       until_all_have<wire::CoordinatorBegins>("begins");
     });
-    measure("beats", [this] { send_heartbeats(); });
+    measure("heartbeats", [this] { send_heartbeats(); });
     measure("failure", [this] {
       say(nodes_.size() / 2,
           wire::NodeFailed{0, {.text = "rank 1: exited with code 3", .exit_code = 3, .may_restart = true}});
@@ -194,7 +194,7 @@ class Load {
   // times.
   void send_heartbeats() {
     const auto start = Clock::now();
-    const auto end = start + std::chrono::seconds(plan_.beats_seconds);
+    const auto end = start + std::chrono::seconds(plan_.heartbeat_seconds);
     const auto step = std::chrono::nanoseconds(1s) / static_cast<std::int64_t>(nodes_.size());
     std::size_t next = 0;
     for (auto due = start; due < end; due += step) {
@@ -260,7 +260,7 @@ Plan parse(int count, char** words) {
   plan.nodes = std::stoul(words[2]);
   plan.coordinator = words[3];
   plan.program = words[4];
-  plan.beats_seconds = std::stoi(words[5]);
+  plan.heartbeat_seconds = std::stoi(words[5]);
   plan.connecting = std::stoul(words[6]);
   if (count < 8) return plan;
   auto token = store::StoreToken::from_file(words[7]);

@@ -48,7 +48,7 @@ class CoordinatorAlone {
     sizes.hello = bytes(hello(1));
     const double begin = from_all([this](int i) { return hello(i); });
     sizes.begins = sent_bytes_;
-    const double beats = timed([this] {
+    const double heartbeats = timed([this] {
       for (int i = 1; i <= nodes_; ++i) hear(i, wire::NodeHeartbeat{});
       take(coordinator_.tick(now_ += 1s));
     });
@@ -61,10 +61,10 @@ class CoordinatorAlone {
     const double end = from_all([](int) { return wire::NodeEnded{0}; });
     sizes.done = sent_bytes_;
     std::printf(
-        R"({"nodes": %d, "hub_ms": {"begin": %.2f, "beats_a_second": %.2f, "failure": %.2f, "end": %.2f}, )"
+        R"({"nodes": %d, "hub_ms": {"begin": %.2f, "heartbeats_a_second": %.2f, "failure": %.2f, "end": %.2f}, )"
         R"("bytes": {"hello": %.0f, "begins": %.0f, "failed": %.0f, "ends": %.0f, "ended": %.0f, "done": %.0f}})"
         "\n",
-        nodes_, begin, beats, failure, end, sizes.hello, sizes.begins, sizes.failed, sizes.ends, sizes.ended,
+        nodes_, begin, heartbeats, failure, end, sizes.hello, sizes.begins, sizes.failed, sizes.ends, sizes.ended,
         sizes.done);
     return sizes;
   }
@@ -167,7 +167,7 @@ class Tree {
     return time;
   }
   // Returns the heartbeats at the coordinator, in both directions: one per neighbour. No other node has more.
-  std::size_t beats_at_coordinator() const { return 2 * std::min(fan_out_, count_ - 1); }
+  std::size_t heartbeats_at_coordinator() const { return 2 * std::min(fan_out_, count_ - 1); }
   int depth() const {
     int depth = 0;
     for (std::size_t i = count_ - 1; i > 0; i = parent(i)) ++depth;
@@ -188,11 +188,12 @@ void compute(int nodes, int fan_out, const Costs& costs, const Sizes& sizes) {
   const double begin = tree.gather(sizes.hello, kRelayedBytes) + tree.spread(sizes.begins);
   const double failure = tree.rise(sizes.failed) + tree.spread(sizes.ends);
   const double end = tree.gather(sizes.ended, 0) + tree.spread(sizes.done);
-  const double beats = static_cast<double>(tree.beats_at_coordinator());
+  const double heartbeats = static_cast<double>(tree.heartbeats_at_coordinator());
   std::printf(R"({"nodes": %d, "fan_out": %d, "depth": %d, "begin_ms": %.2f, "failure_ms": %.2f, "end_ms": %.2f, )"
-              R"("beats_at_hub_a_second": %.0f, "hub_busy_with_beats": %.4f})"
+              R"("heartbeats_at_hub_a_second": %.0f, "hub_busy_with_heartbeats": %.4f})"
               "\n",
-              nodes, fan_out, tree.depth(), begin / 1e3, failure / 1e3, end / 1e3, beats, beats * costs.of(30) / 1e6);
+              nodes, fan_out, tree.depth(), begin / 1e3, failure / 1e3, end / 1e3, heartbeats,
+              heartbeats * costs.of(30) / 1e6);
 }
 
 // Measures the digest of a node with 8 ranks, all of which have news. Each rank has two groups, with as many calls as a

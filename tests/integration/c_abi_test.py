@@ -39,7 +39,7 @@ def mismatch() -> None:
 
 @test("C", "a rank is killed: the other one gets DDP_ERROR_PEER_LOST with its number")
 def killed() -> None:
-    code, out, err = run("victim")
+    code, out, err = run("killed")
     assert code == 137 and "rank 1" in err, (code, out, err)
     lines = [line for line in out.splitlines() if "peer_lost" in line]
     assert len(lines) == 1, (out, err)

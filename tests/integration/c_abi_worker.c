@@ -2,7 +2,7 @@
 // strict C99.
 //
 //   mismatch   rank 1 passes another count than the others
-//   victim     rank 1 kills itself, and the others continue
+//   killed     rank 1 kills itself, and the others continue
 //   phase      rank 1 evaluates forever, and the others wait for it
 //   gpu        reduces memory of a GPU in software, which the program can read and write
 //   unended    returns from main() without ddp_finalize() and ddp_group_destroy()
@@ -67,7 +67,7 @@ static int reduce_on_gpu(ddp_group* world, int32_t rank) {
 int main(int argc, char** argv) {
   const char* mode = argc == 2 ? argv[1] : "";
   // The launcher terminates the other ranks when a rank fails. They ignore SIGTERM, to print their own error first.
-  if (strcmp(mode, "victim") == 0 || strcmp(mode, "mismatch") == 0) signal(SIGTERM, SIG_IGN);
+  if (strcmp(mode, "killed") == 0 || strcmp(mode, "mismatch") == 0) signal(SIGTERM, SIG_IGN);
 
   ddp_group* world = NULL;
   int32_t rank = -1;
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   if (status != DDP_OK) return fail(status);
 
   if (strcmp(mode, "mismatch") == 0) return all_reduce_until_it_fails(world, rank, 3, 5);
-  if (strcmp(mode, "victim") == 0) return all_reduce_until_it_fails(world, rank, 3, 0);
+  if (strcmp(mode, "killed") == 0) return all_reduce_until_it_fails(world, rank, 3, 0);
   if (strcmp(mode, "phase") == 0) return evaluate(world, rank);
   if (strcmp(mode, "gpu") == 0) return reduce_on_gpu(world, rank);
   if (strcmp(mode, "unended") == 0) {

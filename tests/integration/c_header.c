@@ -4,9 +4,9 @@
 
 #if defined(__cplusplus) || __STDC_VERSION__ >= 201112L
 #include "ddp_page.h"
-#define BEAT() ddp_heartbeat(ddp_page_open())
+#define SEND_HEARTBEAT() ddp_heartbeat(ddp_page_open())
 #else
-#define BEAT() ((void)0)
+#define SEND_HEARTBEAT() ((void)0)
 #endif
 
 int c_header_is_usable(ddp_group* world);
@@ -17,7 +17,7 @@ int c_header_is_usable(ddp_group* world) {
   ddp_work* work = NULL;
   float value = 0;
   int (*function)(ddp_group*, const ddp_call_options*, ddp_work**) = ddp_barrier;
-  BEAT();
+  SEND_HEARTBEAT();
   return ddp_init(&init, &world) + ddp_all_reduce(world, &value, 1, DDP_TYPE_F32, DDP_OP_SUM, &call, &work) +
          ddp_barrier(world, NULL, NULL) + function(world, &call, &work) + ddp_progress_heartbeat();
 }

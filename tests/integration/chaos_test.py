@@ -94,15 +94,15 @@ def one_run(program: str, number: int, temporary: str) -> str:
     job = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     time.sleep(moment)
-    victim = pick(role, job.pid, processes(mark)) if role != "guardian" else job.pid
+    target = pick(role, job.pid, processes(mark)) if role != "guardian" else job.pid
     # The guardian is this test's child and not reaped yet. Any other process belongs to the job or has ended.
-    if victim is not None and (job.poll() is None or role != "guardian"):
+    if target is not None and (job.poll() is None or role != "guardian"):
         try:
-            os.kill(victim, signal.SIGKILL)
+            os.kill(target, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    killed = f"{role} (pid {victim}) {moment * 1e3:.1f} ms after the start"
-    if victim is None or role == "grandchild":
+    killed = f"{role} (pid {target}) {moment * 1e3:.1f} ms after the start"
+    if target is None or role == "grandchild":
         # A job does not end when a grandchild is killed, so it is asked to end.
         time.sleep(0.01)
         if job.poll() is None and not last:
@@ -121,7 +121,7 @@ def one_run(program: str, number: int, temporary: str) -> str:
         raise AssertionError(f"killed {killed}: later there are {left} {names}")
     files = os.listdir(temporary)
     assert not files, f"killed {killed}: left in the temporary directory: {files}"
-    return role if victim is not None else "nobody"
+    return role if target is not None else "nobody"
 
 
 def main() -> int:

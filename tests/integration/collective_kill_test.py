@@ -46,25 +46,25 @@ def play(program: pathlib.Path, backend: str, ranks: int, seed: int, chance: ran
         for worker in workers:
             assert worker.stdout.readline() == "ready\n", worker.communicate()
         time.sleep(chance.uniform(0, 0.1))
-        victim = chance.randrange(ranks)
+        killed = chance.randrange(ranks)
         killed_at = time.monotonic()
-        workers[victim].send_signal(signal.SIGKILL)
+        workers[killed].send_signal(signal.SIGKILL)
         delays = []
         for rank, worker in enumerate(workers):
             try:
                 out, err = worker.communicate(timeout=30)
             except subprocess.TimeoutExpired:
                 stacks = "".join(stacks_of(other.pid) for other in workers)
-                raise AssertionError(f"rank {rank} (pid {worker.pid}) of {ranks} did not hear that {victim} was killed\n{stacks}")
-            if rank == victim:
+                raise AssertionError(f"rank {rank} (pid {worker.pid}) of {ranks} did not hear that {killed} was killed\n{stacks}")
+            if rank == killed:
                 continue
             said = json.loads(out)
             assert worker.returncode == 3, (worker.returncode, out, err)
-            assert said["kind"] == "peer_lost", (victim, said, err)
+            assert said["kind"] == "peer_lost", (killed, said, err)
             # The ranks report a lost peer across machines through the store, which is lost with rank 0.
-            if backend in ("cpu", "gloo") and (len(places) == 1 or victim != 0):
+            if backend in ("cpu", "gloo") and (len(places) == 1 or killed != 0):
                 # The error may instead name a survivor that has detected the loss before.
-                assert said["peer"] == victim or "has failed" in err or "cannot be read" in err, (victim, said, err)
+                assert said["peer"] == killed or "has failed" in err or "cannot be read" in err, (killed, said, err)
             delays.append(said["at"] - killed_at)
         return delays
     finally:
@@ -75,7 +75,7 @@ def play(program: pathlib.Path, backend: str, ranks: int, seed: int, chance: ran
 
 
 def main() -> int:
-    program = pathlib.Path(sys.argv[1]) / "collective_victim"
+    program = pathlib.Path(sys.argv[1]) / "collective_rank"
     backend = sys.argv[2]
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 15
     count = int(sys.argv[4]) if len(sys.argv) > 4 else 1

@@ -87,7 +87,7 @@ def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_li
         assert not os.path.exists(f"/proc/{pid}"), pid
 
 
-FAULTS = [("pause", "DDP-H03", [1]), ("spin", "DDP-H03", [1]), ("section", "DDP-H03", [1]),
+FAULTS = [("pause", "DDP-H03", [1]), ("spin", "DDP-H03", [1]), ("phase", "DDP-H03", [1]),
           ("everybody", "DDP-H08", []), ("pair", "DDP-H06", [0, 1], "certain"), ("exchange", "DDP-H06", [0, 1], "certain"),
           ("chain", "DDP-H03", [1]), ("grid", "DDP-H03", [3], "users_limit", 4),
           ("exchange", "DDP-H06", [0, 1], "certain", 3, "gloo"), ("chain", "DDP-H03", [1], "users_limit", 3, "gloo")]

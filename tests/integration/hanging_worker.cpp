@@ -48,8 +48,8 @@ void wait_for_test(const std::string& fifo) {
     for (volatile bool forever = true; forever;) {
     }
   }
-  if (kind == "section") {
-    const ddp::PhaseScope section(ddp::Phase::evaluation, "validation set");
+  if (kind == "phase") {
+    const ddp::PhaseScope phase(ddp::Phase::evaluation, "validation set");
     wait_for_ever();
   }
   if (kind == "extend") {

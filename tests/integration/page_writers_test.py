@@ -45,7 +45,7 @@ int main(int count, char **words) {
     const char *word = words[i];
     if (strcmp(word, "heartbeat") == 0) ddp_heartbeat(page);
     if (strcmp(word, "meet") == 0) meet();
-    if (strcmp(word, "beat-slowly") == 0) {
+    if (strcmp(word, "slow-heartbeats") == 0) {
       for (int n = 0; n < 20; ++n) {
         ddp_heartbeat(page);
         poll(NULL, 0, 200);
@@ -86,7 +86,7 @@ for word in sys.argv[1:]:
     if word == "meet":
         open(f"ready{os.environ['RANK']}", "w").close()
         while not all(os.path.exists(f"ready{rank}") for rank in range(int(os.environ["WORLD_SIZE"]))): time.sleep(0.01)
-    if word == "beat-slowly":
+    if word == "slow-heartbeats":
         for _ in range(20):
             ddp_page.heartbeat()
             time.sleep(0.2)
@@ -302,16 +302,16 @@ ddp_page.heartbeat()
     assert page.worker()[4] == 11, page.worker()
 
 
-def in_python_no_beat_of_any_thread_is_lost() -> None:
+def in_python_no_heartbeat_of_any_thread_is_lost() -> None:
     page = Page()
     python("""
 import ddp_page, signal, sys, threading
 sys.setswitchinterval(1e-6)
 signal.signal(signal.SIGALRM, lambda *_: ddp_page.phase("training"))  # amid anything
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-def beat():
+def send_heartbeats():
     for _ in range(5000): ddp_page.heartbeat()
-threads = [threading.Thread(target=beat) for _ in range(4)]
+threads = [threading.Thread(target=send_heartbeats) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 for _ in range(1000):
@@ -398,7 +398,7 @@ def ddplaunch_understands_them(writers: list, folder: pathlib.Path) -> None:
     the phase and the place."""
     log = folder / "events"
     script = "case $RANK in " + " ".join(
-        f'{rank}) exec {" ".join(map(str, writer.command))} meet beat-slowly train sleep ;;'
+        f'{rank}) exec {" ".join(map(str, writer.command))} meet slow-heartbeats train sleep ;;'
         for rank, writer in enumerate(writers)) + " esac"
     done = subprocess.run([BIN / "ddplaunch", f"--nproc-per-node={len(writers)}", "--hang-timeout=2",
                            f"--event-log={log}", "/bin/sh", "-c", script],
@@ -427,7 +427,7 @@ def main() -> None:
             of_two_processes_the_second_is_refused(first, second)
         print("ok: of two processes the second is refused")
         in_python_the_phase_before_comes_back()
-        in_python_no_beat_of_any_thread_is_lost()
+        in_python_no_heartbeat_of_any_thread_is_lost()
         in_python_children_of_multiprocessing_do_not_write(folder)
         in_python_a_child_does_not_wait_for_a_lock_of_its_parent()
         in_python_wrong_words_are_told_with_and_without_a_page()

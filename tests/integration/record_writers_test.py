@@ -209,9 +209,9 @@ sys.setswitchinterval(1e-6)
 signal.signal(signal.SIGALRM, lambda *_: ddp_page.phase("evaluation", "from a handler"))
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
 ddp_page.heartbeat()
-def beat():
+def send_heartbeats():
     for _ in range(500): ddp_page.heartbeat()
-threads = [threading.Thread(target=beat) for _ in range(4)]
+threads = [threading.Thread(target=send_heartbeats) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 for _ in range(500): ddp_page.heartbeat()

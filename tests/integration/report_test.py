@@ -90,7 +90,7 @@ def restart(folder: pathlib.Path) -> None:
 
 
 def hang(folder: pathlib.Path) -> pathlib.Path:
-    html = launch(folder, "--hang-timeout=5", "--record=all", "--nproc-per-node=3", BIN / "hanging_worker", "section", code=124)
+    html = launch(folder, "--hang-timeout=5", "--record=all", "--nproc-per-node=3", BIN / "hanging_worker", "phase", code=124)
     text = text_of(html)
     assert "DDP-H03" in text and "validation set" in text, text
     assert "main (hanging_worker.cpp" in text or "main" in text, text
@@ -102,7 +102,7 @@ def hang(folder: pathlib.Path) -> pathlib.Path:
 
 def several_nodes(folder: pathlib.Path) -> None:
     words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--nproc-per-node=2", "--hang-timeout=5"]
-    worker = [BIN / "hanging_worker", "section"]
+    worker = [BIN / "hanging_worker", "phase"]
     first = launch(folder, *words, "--node-rank=0", *worker, wait=False, NCCL_DEBUG="WARN")
     other = subprocess.run([str(word) for word in (BIN / "ddplaunch", *words, "--node-rank=1", "--report=other.html", *worker)],
                            cwd=folder, capture_output=True, text=True, timeout=PATIENCE)

@@ -57,8 +57,8 @@ def kill(job: subprocess.Popen) -> str:
     processes = [job.pid, *descendants(job.pid)]
     workers = [pid for pid in processes if is_worker(pid)]
     what = draw.choice(["everything", "a rank", "a rank", "the launcher"])
-    victims = {"everything": processes, "a rank": [draw.choice(workers)] if workers else [], "the launcher": [job.pid]}[what]
-    for pid in victims:
+    killed = {"everything": processes, "a rank": [draw.choice(workers)] if workers else [], "the launcher": [job.pid]}[what]
+    for pid in killed:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

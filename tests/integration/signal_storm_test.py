@@ -32,8 +32,8 @@ def expect_ranks(out: str, ranks: list[int], signals: int) -> None:
 
 
 @contextlib.contextmanager
-def storm(numbers: list[int], victims, pause: float = 0.001):
-    """Sends signals to processes until the end of the block, and lets all of them continue then. `victims` returns
+def storm(numbers: list[int], targets, pause: float = 0.001):
+    """Sends signals to processes until the end of the block, and lets all of them continue then. `targets` returns
     their pids. Yields a list of what was sent."""
     sent = []
     ends = threading.Event()
@@ -46,7 +46,7 @@ def storm(numbers: list[int], victims, pause: float = 0.001):
 
     def blow() -> None:
         while not ends.wait(pause):
-            pids = victims()
+            pids = targets()
             if not pids:
                 continue
             number = chance.choice(numbers)

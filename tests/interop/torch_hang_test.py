@@ -38,7 +38,7 @@ def load_batch(step):
 for step in range(1000):
     load_batch(step)
     dist.all_reduce(x)
-    if sys.argv[1] == "beats":
+    if sys.argv[1] == "heartbeats":
         ddp_page.heartbeat()
 """
 
@@ -64,7 +64,7 @@ with tempfile.TemporaryDirectory() as folder:
     not_called, different = ("DDP-H03", [1]), ("DDP-H04", [1])
     # Debian's libtorch 1.13 has no function names within all_reduce, so only py-spy shows that the call differs.
     unknown = [] if shutil.which("py-spy") else [("DDP-H07", [])]
-    for how, expected in (("sleeps", [not_called]), ("computes", [not_called]), ("beats", [not_called]),
+    for how, expected in (("sleeps", [not_called]), ("computes", [not_called]), ("heartbeats", [not_called]),
                           ("calls", [different, *unknown])):
         log = pathlib.Path(folder) / how
         run = run_job([sys.argv[1], "--nproc-per-node=3", "--hang-timeout=8", f"--event-log={log}", "--no-python",
@@ -76,7 +76,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert f"[{code} " in run.stderr and 8 <= stall["age_seconds"], run.stderr
         for rank in range(3):
             assert f"rank {rank} (pid " in run.stderr, run.stderr
-        if how == "beats":
+        if how == "heartbeats":
             assert "5 heartbeats" in run.stderr, run.stderr
         stacks = {entry["rank"]: entry for entry in stall["stacks"]}
         if shutil.which("py-spy"):

@@ -88,7 +88,7 @@ class HangingJob {
     return *this;
   }
   // The rank sends heartbeats and shows nothing else.
-  HangingJob& beat(int rank, int times) {
+  HangingJob& heartbeat(int rank, int times) {
     RankView& view = ranks[static_cast<std::size_t>(rank)];
     view.page.groups.clear();
     view.page.steps += static_cast<std::uint64_t>(times);

@@ -61,7 +61,7 @@ def python_computes() -> None:
         time.sleep(0.01)
 
 
-def python_beats() -> None:
+def python_heartbeats() -> None:
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings/python"))
     import ddp_page
     for _ in range(20):

@@ -115,7 +115,7 @@ const std::map<std::string, Action> kAlive = {
      })},
     {"changes_its_phase", of_rank_one([] {
        for (int i = 0; i < kBusySeconds / 3; ++i) {
-         const ddp::PhaseScope section(ddp::Phase::evaluation, "batch " + std::to_string(i));
+         const ddp::PhaseScope phase(ddp::Phase::evaluation, "batch " + std::to_string(i));
          sleep_for(3);
        }
      })},

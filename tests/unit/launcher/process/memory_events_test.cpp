@@ -42,13 +42,13 @@ TEST_CASE("the counters of version 1 and of the node count too") {
   write(root.path() + "/vmstat", "nr_free_pages 1\noom_kill 8\n");
   CHECK(watch.new_kill() == OomKill{});
   write(job + "/memory.oom_control", "oom_kill 1\n");
-  CHECK(watch.new_kill() == OomKill{});  // the kill is counted in the victim's cgroup, which has no limit
+  CHECK(watch.new_kill() == OomKill{});  // the kill is counted in the killed process's cgroup, which has no limit
   write(job + "/memory.limit_in_bytes", "4096\n");
   write(job + "/memory.oom_control", "oom_kill 2\n");
   CHECK(watch.new_kill() == OomKill{job, 4096, 0});
 }
 
-TEST_CASE("the cgroup that was full is told, not the one of the victim") {
+TEST_CASE("the cgroup that was full is told, not the one of the killed process") {
   const TemporaryDirectory root;
   const std::string pod = root.path() + "/pod";
   for (const std::string& folder : {pod + "/job", pod}) write(folder + "/memory.events", "oom_kill 0\n");

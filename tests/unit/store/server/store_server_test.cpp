@@ -76,8 +76,8 @@ TEST_CASE("a client that vanishes in the middle of a request leaves nothing behi
   const std::string request = encode(set("/ghost", "boo"));
   ghost.says(request.substr(0, request.size() - 1));
   ghost.vanishes();
-  RawPeer witness = current_client(store.port());
-  witness.says(encode(check({"/ghost"}))).hears(byte_reply(1));
+  RawPeer observer = current_client(store.port());
+  observer.says(encode(check({"/ghost"}))).hears(byte_reply(1));
   CHECK(store.complaint_count() == 0);
 }
 

@@ -14,7 +14,7 @@ using Job = HangingJob;
 
 TEST_CASE("of ranks that send heartbeats the one with the fewest is behind") {
   Job job(hang_plan(20s));
-  job.beat(0, 5).beat(1, 4);
+  job.heartbeat(0, 5).heartbeat(1, 4);
   job.computes(0);  // a rank that waits for a GPU does the same
   const auto began = job.now();
   job.passes(22s);
@@ -26,14 +26,14 @@ TEST_CASE("of ranks that send heartbeats the one with the fewest is behind") {
 
 TEST_CASE("of ranks with as many heartbeats the odd one is behind, if there is one") {
   Job job(hang_plan(20s));
-  job.beat(0, 5).beat(1, 5);
+  job.heartbeat(0, 5).heartbeat(1, 5);
   job.ranks[0].process->waits_in = "hrtimer_nanosleep";
   job.ranks[1].process->waits_in = "futex_do_wait";
   job.passes(22s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(job.news.back().second.verdict.culprits == std::vector<int>{0});
   Job alike(hang_plan(20s));
-  alike.beat(0, 5).beat(1, 5).passes(22s);
+  alike.heartbeat(0, 5).heartbeat(1, 5).passes(22s);
   REQUIRE(alike.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(alike.news.back().second.verdict.kind == VerdictKind::silent);
 }
@@ -41,8 +41,8 @@ TEST_CASE("of ranks with as many heartbeats the odd one is behind, if there is o
 TEST_CASE("a rank without heartbeats is behind while others go on, and only a time that was asked for ends the job") {
   const auto news_of = [](const HangPlan& plan) {
     Job job(plan);
-    job.beat(0, 5).beat(1, 5);
-    for (int i = 0; i < 3600; ++i) job.beat(0, 1).passes(1s);
+    job.heartbeat(0, 5).heartbeat(1, 5);
+    for (int i = 0; i < 3600; ++i) job.heartbeat(0, 1).passes(1s);
     for (const auto& [when, news] : job.news) CHECK(news.verdict.culprits == std::vector<int>{1});
     return job.news;
   };
@@ -58,15 +58,15 @@ TEST_CASE("a rank without heartbeats is behind while others go on, and only a ti
 
 TEST_CASE("heartbeats of all are life") {
   Job job(hang_plan(20s));
-  for (int i = 0; i < 100; ++i) job.beat(0, 1).beat(1, 1).passes(4s);
+  for (int i = 0; i < 100; ++i) job.heartbeat(0, 1).heartbeat(1, 1).passes(4s);
   CHECK(job.news.empty());
 }
 
 TEST_CASE("a rank that was silent a little later than the others does not go on") {
   Job job(hang_plan(20s));
-  job.beat(0, 5).beat(1, 4);
+  job.heartbeat(0, 5).heartbeat(1, 4);
   job.passes(1s);
-  job.beat(1, 1);
+  job.heartbeat(1, 1);
   job.ranks[0].process->waits_in = "ep_poll";
   job.ranks[1].process->waits_in = "hrtimer_nanosleep";
   job.passes(22s);

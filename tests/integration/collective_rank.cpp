@@ -1,4 +1,4 @@
-// collective_victim: runs a rank of collective_kill_test.py. It calls one collective after the other until one fails,
+// collective_rank: runs a rank of collective_kill_test.py. It calls one collective after the other until one fails,
 // or until it is killed. Then it prints {"rank", "kind", "peer", "at" (seconds of the monotonic clock), "message"} and
 // ends with 3.
 #include <ddp/ddp.h>
