@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/file.h"
+#include "base/process_stat.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
-#include "launcher/process/process_sample.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
 #include "launcher/top/stack_lines.h"
@@ -32,12 +31,8 @@ std::uint64_t monotonic_now() {
 // Returns whether another job of the shell has the terminal. The supervisor has no terminal of its own, but its parent,
 // which the user has started, does.
 bool is_in_background() {
-  constexpr std::size_t kGroup = 5;
-  constexpr std::size_t kGroupOfTerminal = 8;
-  const auto fields = fields_of_stat(base::read_file("/proc/" + std::to_string(::getppid()) + "/stat"));
-  const auto group = stat_number(fields, kGroup);
-  const auto of_terminal = stat_number(fields, kGroupOfTerminal);
-  return group && of_terminal && *group != *of_terminal;
+  const auto stat = base::read_process_stat(::getppid());
+  return stat && stat->foreground >= 0 && stat->group != stat->foreground;
 }
 
 JobFacts facts_of(const LaunchPlan& plan) {

@@ -3,30 +3,20 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <vector>
-
-#include "base/file.h"
-#include "base/text.h"
-
 namespace ddp::launcher {
 
 StandardInput standard_input(pid_t member) {
   if (::isatty(STDIN_FILENO) == 0) return StandardInput::other;
   unsigned terminal = 0;
   const bool is_known = ::ioctl(STDIN_FILENO, TIOCGDEV, &terminal) == 0;
-  const bool background =
-      is_known && is_background(base::read_line("/proc/" + std::to_string(member) + "/stat"), terminal);
+  const auto stat = base::read_process_stat(member);
+  const bool background = is_known && stat && is_background(*stat, terminal);
   return background ? StandardInput::background_terminal : StandardInput::terminal;
 }
 
-bool is_background(const std::string& stat, unsigned terminal) {
-  constexpr std::size_t kGroup = 2;  // fields after the name of the program, which may contain spaces
-  constexpr std::size_t kTerminal = 4;
-  constexpr std::size_t kForeground = 5;
-  const std::vector<std::string> fields = base::words(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
-  return fields.size() > kForeground && fields[kTerminal] == std::to_string(static_cast<int>(terminal)) &&
-         fields[kForeground] != fields[kGroup] && fields[kForeground] != "-1";
+bool is_background(const base::ProcessStat& process, unsigned terminal) {
+  return process.terminal == static_cast<int>(terminal) && process.foreground >= 0 &&
+         process.foreground != process.group;
 }
 
 }  // namespace ddp::launcher

@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include <string>
+#include "base/process_stat.h"
 
 namespace ddp::launcher {
 
@@ -17,8 +17,8 @@ enum class StandardInput {
 // to the background or to the foreground.
 StandardInput standard_input(pid_t member);
 
-// `stat` is a line of /proc/PID/stat. Returns whether another process group than that of this process has the terminal
-// with the number `terminal` (TIOCGDEV). Returns false if it is not the controlling terminal of the process.
-bool is_background(const std::string& stat, unsigned terminal);
+// Returns whether another process group than that of this process has the terminal with the number `terminal`
+// (TIOCGDEV). Returns false if it is not the controlling terminal of the process.
+bool is_background(const base::ProcessStat& process, unsigned terminal);
 
 }  // namespace ddp::launcher

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/process_stat.h"
 #include "base/text.h"
 #include "launcher/process/process_sample.h"
 #include "launcher/process/process_tree.h"
@@ -39,25 +39,6 @@ bool is_in_our_network(const std::string& folder) {
 
 }  // namespace
 
-std::optional<ProcessCounters> parse_process_counters(std::string_view stat) {
-  const std::vector<std::string> fields = fields_of_stat(stat);
-  const auto sum = [&](std::initializer_list<std::size_t> numbers) -> std::optional<std::uint64_t> {
-    std::uint64_t total = 0;
-    for (const std::size_t number : numbers) {
-      const auto value = stat_number(fields, number);
-      if (!value) return std::nullopt;
-      total += *value;
-    }
-    return total;
-  };
-  const auto started = stat_number(fields, 22);
-  const auto cpu_ticks = sum({14, 15, 16, 17});  // utime, stime, cutime, cstime
-  const auto minor_faults = sum({10, 11});
-  const auto major_faults = sum({12, 13});
-  if (!started || !cpu_ticks || !minor_faults || !major_faults) return std::nullopt;
-  return ProcessCounters{0, *started, *cpu_ticks, *minor_faults, *major_faults, 0, false, std::nullopt};
-}
-
 ActivitySample read_activity(std::span<const pid_t> processes,
                              const std::optional<std::vector<net::TcpBytes>>& connections, std::uint16_t store_port,
                              std::chrono::steady_clock::time_point until) {
@@ -66,20 +47,25 @@ ActivitySample read_activity(std::span<const pid_t> processes,
   sample.is_complete = connections.has_value();
   for (const pid_t pid : processes) {
     const std::string folder = "/proc/" + std::to_string(pid);
-    auto counters = parse_process_counters(base::read_file(folder + "/stat"));
-    if (!counters) continue;
+    const auto stat = base::read_process_stat(folder);
+    if (!stat) continue;
+    ProcessCounters counters;
+    counters.pid = pid;
+    counters.started = stat->started;
+    counters.cpu_ticks = stat->cpu_ticks + stat->cpu_ticks_of_children;
+    counters.minor_faults = stat->minor_faults + stat->minor_faults_of_children;
+    counters.major_faults = stat->major_faults + stat->major_faults_of_children;
     const auto io_bytes = io_bytes_of(folder);
     const bool is_known = io_bytes && is_in_our_network(folder);
     // A dead process does nothing, and not all of it can be read. Its other threads may outlive the first one.
     if (!is_known && is_dead(pid) && sample_threads(pid, 2).size() < 2) continue;
-    counters->pid = pid;
-    counters->io_bytes = io_bytes.value_or(0);
+    counters.io_bytes = io_bytes.value_or(0);
     const RunQueueSample queue = sample_run_queue(pid, kMostThreads);
-    counters->cpu_ticks -= std::min(counters->cpu_ticks, queue.answering_ticks);
-    counters->minor_faults -= std::min(counters->minor_faults, queue.answering_faults);
-    counters->is_runnable = queue.is_runnable;
-    counters->waited = queue.waited;
-    sample.processes.push_back(*counters);
+    counters.cpu_ticks -= std::min(counters.cpu_ticks, queue.answering_ticks);
+    counters.minor_faults -= std::min(counters.minor_faults, queue.answering_faults);
+    counters.is_runnable = queue.is_runnable;
+    counters.waited = queue.waited;
+    sample.processes.push_back(counters);
     sample.is_complete = sample.is_complete && is_known;
   }
   std::vector<std::uint64_t> held;

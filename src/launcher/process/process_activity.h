@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "launcher/process/gpu_counters.h"
@@ -45,10 +44,6 @@ struct ActivitySample {
   std::uint64_t peer_bytes = 0;
   std::uint64_t far_bytes = 0;
 };
-
-// Parses the text of /proc/PID/stat. Does not set `io_bytes` and the members after it. Returns std::nullopt if the text
-// is invalid.
-std::optional<ProcessCounters> parse_process_counters(std::string_view stat);
 
 // Sets `peer_bytes` and `far_bytes` of the samples of this node's ranks. `connections` contains all connections of this
 // node. A connection between two processes of one rank belongs to neither.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/process_stat.h"
 #include "base/text.h"
 #include "base/thread_name.h"
 #include "launcher/facts/wrapper_programs.h"
@@ -87,44 +88,20 @@ bool is_wrapper_process(pid_t pid) {
 
 }  // namespace
 
-std::vector<std::string> fields_of_stat(std::string_view stat) {
-  const std::size_t name_end = stat.rfind(") ");
-  if (name_end == std::string_view::npos) return {};
-  std::string fields(stat.substr(name_end + 2));
-  if (fields.ends_with('\n')) fields.pop_back();
-  return base::split(fields, ' ');
-}
-
-std::optional<std::uint64_t> stat_number(const std::vector<std::string>& fields, std::size_t number) {
-  const std::size_t index = number - 3;
-  const auto value = index < fields.size() ? base::parse_integer(fields[index], 0, INT64_MAX) : std::nullopt;
-  return value ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
-}
-
-std::optional<ProcessSample> parse_process_stat(std::string_view stat) {
-  const std::vector<std::string> fields = fields_of_stat(stat);
-  constexpr std::size_t kUserTicks = 11;  // index among the fields after the name
-  if (fields.size() <= kUserTicks + 1 || fields[0].size() != 1) return std::nullopt;
-  ProcessSample sample;
-  sample.state = fields[0][0];
-  for (const std::size_t field : {kUserTicks, kUserTicks + 1}) {
-    const auto ticks = base::parse_integer(fields[field], 0, std::int64_t{1} << 62);
-    if (!ticks) return std::nullopt;
-    sample.cpu_ticks += static_cast<std::uint64_t>(*ticks);
-  }
-  return sample;
-}
-
 std::optional<ProcessSample> sample_process(pid_t pid, bool with_waits) {
   const std::string folder = "/proc/" + std::to_string(pid);
-  auto sample = parse_process_stat(base::read_file(folder + "/stat"));
-  if (!sample || !with_waits) return sample;
+  const auto stat = base::read_process_stat(folder);
+  if (!stat) return std::nullopt;
+  ProcessSample sample;
+  sample.state = stat->state;
+  sample.cpu_ticks = stat->cpu_ticks;
+  if (!with_waits) return sample;
   constexpr std::string_view kWaits = "\nvoluntary_ctxt_switches:\t";
   const std::string status = base::read_file(folder + "/status");
   if (const std::size_t at = status.find(kWaits); at != std::string::npos) {
-    sample->waits = std::strtoull(status.c_str() + at + kWaits.size(), nullptr, 10);
+    sample.waits = std::strtoull(status.c_str() + at + kWaits.size(), nullptr, 10);
   }
-  sample->waits_in = kernel_function(folder);
+  sample.waits_in = kernel_function(folder);
   return sample;
 }
 
@@ -133,11 +110,8 @@ std::vector<ThreadSample> sample_threads(pid_t pid, std::size_t most) {
   std::vector<ThreadSample> threads;
   for (const pid_t tid : threads_of(pid, most)) {
     const std::string thread = folder + "/" + std::to_string(tid);
-    const auto sample = parse_process_stat(base::read_file(thread + "/stat"));
-    if (!sample) continue;
-    std::string name = base::read_file(thread + "/comm");
-    if (name.ends_with('\n')) name.pop_back();
-    threads.push_back({tid, std::move(name), sample->state, kernel_function(thread)});
+    auto stat = base::read_process_stat(thread);
+    if (stat) threads.push_back({tid, std::move(stat->name), stat->state, kernel_function(thread)});
   }
   return threads;
 }
@@ -161,27 +135,23 @@ std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {
   struct stat owner {};
   // The kernel shows 0 to other users.
   if (::stat(folder.c_str(), &owner) != 0 || (owner.st_uid != ::geteuid() && ::geteuid() != 0)) return std::nullopt;
-  const std::vector<std::string> fields = fields_of_stat(base::read_file(folder + "/stat"));
-  constexpr std::size_t kExitCode = 49;  // index among the fields after the name
-  if (fields.size() <= kExitCode || fields[0] != "Z") return std::nullopt;
-  const auto status = base::parse_integer(fields[kExitCode], 0, 0xffff);
-  if (!status) return std::nullopt;
-  return base::ExitStatus::from_wait(static_cast<int>(*status));
+  const auto stat = base::read_process_stat(folder);
+  if (!stat || stat->state != 'Z' || !stat->wait_status) return std::nullopt;
+  return base::ExitStatus::from_wait(*stat->wait_status);
 }
 
 RunQueueSample sample_run_queue(pid_t pid, std::size_t most) {
   RunQueueSample sample{false, std::chrono::nanoseconds(0)};
   for (const pid_t tid : threads_of(pid, most)) {
     const std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
-    const std::string stat = base::read_file(folder + "/stat");
-    const std::vector<std::string> fields = fields_of_stat(stat);
-    if (fields.empty()) continue;  // the thread has ended
-    if (stat.find("(pt_workerserver)") != std::string::npos) {
-      sample.answering_ticks += stat_number(fields, 14).value_or(0) + stat_number(fields, 15).value_or(0);
-      sample.answering_faults += stat_number(fields, 10).value_or(0);
+    const auto stat = base::read_process_stat(folder);
+    if (!stat) continue;  // the thread has ended
+    if (stat->name == "pt_workerserver") {
+      sample.answering_ticks += stat->cpu_ticks;
+      sample.answering_faults += stat->minor_faults;
       continue;
     }
-    sample.is_runnable = sample.is_runnable || fields.front() == "R";
+    sample.is_runnable = sample.is_runnable || stat->state == 'R';
     // The format is "TIME_ON_CPU TIME_ON_RUN_QUEUE TIMESLICES", in nanoseconds. All are 0 if the kernel does not count
     // them.
     const std::vector<std::string> times = base::split(base::read_file(folder + "/schedstat"), ' ');

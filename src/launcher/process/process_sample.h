@@ -37,15 +37,6 @@ struct ProcessSample {
   friend bool operator==(const ProcessSample&, const ProcessSample&) = default;
 };
 
-// Returns the fields of /proc/PID/stat after the name, which may contain anything, spaces and brackets too: "S",
-// "4711", …. Returns an empty list if the text is invalid.
-std::vector<std::string> fields_of_stat(std::string_view stat);
-// Returns one of these fields as a number. `number` counts as in proc(5): from 1, with two fields before these.
-std::optional<std::uint64_t> stat_number(const std::vector<std::string>& fields, std::size_t number);
-
-// Parses the text of /proc/PID/stat.
-std::optional<ProcessSample> parse_process_stat(std::string_view stat);
-
 // Returns std::nullopt if there is no such process. `with_waits` also reads `waits` and `waits_in`, each from a
 // separate file.
 std::optional<ProcessSample> sample_process(pid_t pid, bool with_waits);

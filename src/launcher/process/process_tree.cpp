@@ -14,25 +14,18 @@
 #include <string>
 #include <thread>
 
-#include "base/file.h"
+#include "base/process_stat.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/process/process_sample.h"
 
 namespace ddp::launcher {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the fields of /proc/PID/stat after the name, state and parent first. Returns an empty list if the process is
-// gone.
-std::vector<std::string> stat_of(pid_t pid) {
-  return fields_of_stat(base::read_file("/proc/" + std::to_string(pid) + "/stat"));
-}
-
 pid_t parent_of(pid_t pid) {
-  const std::vector<std::string> stat = stat_of(pid);
-  return stat.size() < 2 ? 0 : static_cast<pid_t>(std::atoi(stat[1].c_str()));
+  const auto stat = base::read_process_stat(pid);
+  return stat ? stat->parent : 0;
 }
 
 // This is used if the kernel keeps no lists of children.
@@ -106,8 +99,8 @@ bool has_own_pids() {
 }
 
 bool is_dead(pid_t pid) {
-  const std::vector<std::string> stat = stat_of(pid);
-  return stat.empty() || stat[0] == "Z" || stat[0] == "X";
+  const auto stat = base::read_process_stat(pid);
+  return !stat || stat->state == 'Z' || stat->state == 'X';
 }
 
 std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except) {

@@ -3,32 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
-#include "base/file.h"
-#include "launcher/process/process_sample.h"
+#include "base/process_stat.h"
 
 namespace ddp::launcher {
 
-std::optional<ProcessUsage> parse_process_usage(std::string_view stat) {
-  static const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::vector<std::string> fields = fields_of_stat(stat);
-  const auto user = stat_number(fields, 14);
-  const auto system = stat_number(fields, 15);
-  const auto started = stat_number(fields, 22);
-  const auto rss_pages = stat_number(fields, 24);
-  if (!user || !system || !started || !rss_pages) return std::nullopt;
-  return ProcessUsage{0, *started, *user + *system, *rss_pages * page_bytes};
-}
-
 std::vector<ProcessUsage> sample_usage(std::span<const pid_t> processes) {
+  static const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   std::vector<ProcessUsage> usage;
   for (const pid_t pid : processes) {
-    auto process = parse_process_usage(base::read_file("/proc/" + std::to_string(pid) + "/stat"));
-    if (!process) continue;
-    process->pid = pid;
-    usage.push_back(*process);
+    const auto stat = base::read_process_stat(pid);
+    if (stat) usage.push_back({pid, stat->started, stat->cpu_ticks, stat->rss_pages * page_bytes});
   }
   return usage;
 }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "launcher/process/rank_view.h"
@@ -24,8 +23,6 @@ struct ProcessUsage {
   friend bool operator==(const ProcessUsage&, const ProcessUsage&) = default;
 };
 
-// Parses the text of /proc/PID/stat. Returns std::nullopt if it is invalid.
-std::optional<ProcessUsage> parse_process_usage(std::string_view stat);
 // Returns the usage of these processes, without those that are gone. Reads one file per process.
 std::vector<ProcessUsage> sample_usage(std::span<const pid_t> processes);
 

@@ -1,5 +1,5 @@
 // UsageWatch measures what the processes of this node's ranks use, for the views of a job. No judgement of hangs uses
-// it, and it shares nothing with ActivityWatch, which measures for these judgements.
+// it: ActivityWatch measures for these.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,6 @@
 #include "launcher/process/rank_view.h"
 #include "launcher/process/usage_meter.h"
 #include "launcher/watchdog/activity_watch.h"
-#include "net/event_loop.h"
 
 namespace ddp::launcher {
 
@@ -24,17 +23,10 @@ namespace ddp::launcher {
 class UsageWatch {
  public:
   // `output_bytes` returns how many bytes the rank with this local rank has printed so far.
-  UsageWatch(net::EventLoop& loop, ProcessHost& processes, bool node_has_gpus, int first_rank,
+  // `gpus` must outlive this object.
+  UsageWatch(ProcessHost& processes, GpuWatch& gpus, int first_rank,
              std::function<std::uint64_t(int local_rank)> output_bytes)
-      : processes_(processes),
-        gpus_(loop, node_has_gpus),
-        first_rank_(first_rank),
-        output_bytes_(std::move(output_bytes)) {}
-
-  // Sets the worker's CUDA_VISIBLE_DEVICES. std::nullopt means that it sees all GPUs.
-  void sees(int local_rank, std::optional<std::string> cuda_visible_devices) {
-    gpus_.sees(local_rank, std::move(cuda_visible_devices));
-  }
+      : processes_(processes), gpus_(gpus), first_rank_(first_rank), output_bytes_(std::move(output_bytes)) {}
 
   // Measures each rank about once per second, and fills in RankView::usage. A call takes at most `most`. The next call
   // continues with the ranks for which that is too short. `now` is CLOCK_MONOTONIC in nanoseconds. Returns whether
@@ -53,7 +45,7 @@ class UsageWatch {
   void measure(Rank& rank, const RankView& view, std::uint64_t now);
 
   ProcessHost& processes_;
-  GpuWatch gpus_;
+  GpuWatch& gpus_;
   const int first_rank_;
   const std::function<std::uint64_t(int local_rank)> output_bytes_;
   std::map<int, Rank> ranks_;  // by local rank

@@ -48,7 +48,7 @@ class RankWatchdog : public Watchdog {
             [this](int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
               trace_.sample(rank, sample, now);
             }),
-        usage_(parts.loop, parts.processes, parts.plan.node_has_gpus, placement.first_rank,
+        usage_(parts.processes, gpus_, placement.first_rank,
                [this](int local_rank) { return parts_.output.bytes_of(local_rank); }) {
     HangEvidenceParts of_hangs{parts.loop,
                                parts.processes,
@@ -76,7 +76,6 @@ class RankWatchdog : public Watchdog {
     torch_.watches(local_rank, torch_file);
     stacks_.watches(local_rank, torch_file);
     gpus_.sees(local_rank, find_variable(environment, wire::env::kCudaVisibleDevices));
-    usage_.sees(local_rank, find_variable(environment, wire::env::kCudaVisibleDevices));
   }
 
   void begin() override {

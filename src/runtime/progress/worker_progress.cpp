@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "base/file.h"
+#include "base/process_stat.h"
 #include "base/unique_fd.h"
 #include "wire/worker_env.h"
 
@@ -67,9 +67,8 @@ PhasePlace place_of(Phase phase, std::string_view name, CallSite site) {
 
 // Returns 0 if there is no parent, or if the parent cannot be determined.
 pid_t parent_of(pid_t pid) {
-  const std::string stat = base::read_file("/proc/" + std::to_string(pid) + "/stat");
-  const std::size_t name_end = stat.rfind(") ");
-  return name_end == std::string::npos ? 0 : std::atoi(stat.c_str() + std::min(name_end + 4, stat.size()));
+  const auto stat = base::read_process_stat(pid);
+  return stat ? stat->parent : 0;
 }
 
 // Returns the page or the ring of the nearest ancestor that has the descriptor. A program around this one may close the

@@ -32,23 +32,6 @@ ProcessCounters own_counters() {
 
 }  // namespace
 
-TEST_CASE("the counters of a process, with those of children that it has reaped") {
-  const auto counters =
-      parse_process_counters("4711 (a) b) S 1 4711 4711 0 -1 4194304 90 1000 3 40 250 17 5 6 20 0 3 0 1234 0 0\n");
-  REQUIRE(counters);
-  CHECK(counters->minor_faults == 1090);
-  CHECK(counters->major_faults == 43);
-  CHECK(counters->cpu_ticks == 278);
-  CHECK(counters->started == 1234);
-}
-
-TEST_CASE("what is no stat has no counters") {
-  for (const char* text :
-       {"", "4711 (train) S 1 2", "4711 (train) S 1 2 3 4 5 6 7 8 9 10 x 12 13 14 15 16 17 18 19 20"}) {
-    CHECK_FALSE(parse_process_counters(text));
-  }
-}
-
 TEST_CASE("what a process does is counted") {
   const ProcessCounters before = own_counters();
   CHECK(before.pid == ::getpid());

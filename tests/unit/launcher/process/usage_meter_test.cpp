@@ -13,17 +13,6 @@ const auto kTicks = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
 
 }  // namespace
 
-TEST_CASE("the time and the memory of a process are read, without the time of its children") {
-  const auto usage = parse_process_usage(
-      "42 (a) b) S 1 42 42 0 -1 4194560 100 200 3 4 50 60 700 800 20 0 1 0 9876 123456789 30 184467 1 1 0");
-  REQUIRE(usage);
-  CHECK(usage->cpu_ticks == 110);
-  CHECK(usage->started == 9876);
-  CHECK(usage->rss_bytes == 30 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
-  CHECK_FALSE(parse_process_usage("42 (a) S 1 42"));
-  CHECK_FALSE(parse_process_usage(""));
-}
-
 TEST_CASE("this process uses memory, and a process that is gone is left out") {
   const std::vector<pid_t> processes = {::getpid(), 0};
   const auto usage = sample_usage(processes);

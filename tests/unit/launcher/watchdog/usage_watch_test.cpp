@@ -31,7 +31,8 @@ struct Rig {
   net::EventLoop loop;
   OneProcess processes;
   std::uint64_t printed = 0;
-  UsageWatch watch{loop, processes, false, 4, [this](int) { return printed; }};
+  GpuWatch gpus{loop, false};
+  UsageWatch watch{processes, gpus, 4, [this](int) { return printed; }};
   std::vector<RankView> ranks = [] {
     std::vector<RankView> views(2);
     views[0].rank = 4;
