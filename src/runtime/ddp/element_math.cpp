@@ -20,6 +20,7 @@ namespace {
 
 // Converts through a small array of floats that stays in the cache.
 void convert_on_host(const ConstBuffer& from, const Buffer& to, float factor) {
+  if (factor == 1 && from.type == DataType::f32) return from_single(static_cast<const float*>(from.data), to);
   std::array<float, 1024> block;
   for (std::size_t first = 0; first < from.count; first += block.size()) {
     const std::size_t count = std::min(block.size(), from.count - first);

@@ -74,19 +74,21 @@ void orthonormalise_on_host(const MatrixShape& shape, std::span<float> p) {
 
 }  // namespace
 
-void CompressionMath::add(const ConstBuffer& from, double factor, bool only_finite, const Buffer& to) const {
-  if (gpu() != nullptr) return gpu()->add(from, factor, only_finite, to, stream());
+void CompressionMath::add(const ConstBuffer& from, double factor, const Buffer& to) const {
+  if (gpu() != nullptr) return gpu()->add(from, factor, false, to, stream());
   const std::span<const float> added = floats(from);
   const std::span<float> sums = floats(to);
   const auto share = static_cast<float>(factor);
-  for (std::size_t i = 0; i < sums.size(); ++i)
-    sums[i] += only_finite && !std::isfinite(added[i]) ? 0 : added[i] * share;
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += added[i] * share;
 }
 
 void CompressionMath::correct(const ConstBuffer& gradient, double scale, const ConstBuffer& error,
                               const Buffer& to) const {
   convert(gradient, to, scale);
-  add(error, 1, true, to);
+  if (gpu() != nullptr) return gpu()->add(error, 1, true, to, stream());
+  const std::span<const float> errors = floats(error);
+  const std::span<float> sums = floats(to);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += std::isfinite(errors[i]) ? errors[i] : 0;
 }
 
 // The kernels find the smallest magnitude that is taken by its digits in base 256, from the highest one. Then each

@@ -31,8 +31,8 @@ class CompressionMath : private ElementMath {
   using ElementMath::convert;
   using ElementMath::copy;
 
-  // Computes to[i] += from[i] * factor. An element of `from` that is not finite counts as 0 if `only_finite` is set.
-  void add(const ConstBuffer& from, double factor, bool only_finite, const Buffer& to) const;
+  // Computes to[i] += from[i] * factor.
+  void add(const ConstBuffer& from, double factor, const Buffer& to) const;
   // Computes to[i] = gradient[i] * scale + error[i]. An overflow (a loss scale that was too high) affects only its own
   // step, so errors that are not finite are left out.
   void correct(const ConstBuffer& gradient, double scale, const ConstBuffer& error, const Buffer& to) const;

@@ -57,7 +57,7 @@ class PowerSgdHook : public CommunicationHook {
       const Buffer& error = errors_.at(part.gradient->name);
       math.copy(views.values, error);
       math.expand(part.shape, views.left, views.right, views.values);
-      math.add(views.values, -1, false, error);
+      math.add(views.values, -1, error);
       math.convert(views.values, part.gradient->data, 1);
       math.copy(views.right, factors_.at(part.gradient->name));
     }
