@@ -207,6 +207,8 @@ def check_includes(name: str, text: str) -> list[str]:
                 faults.append(f"{name}: includes {included}; only {', '.join(owners)} may")
             continue
         target = component_of(included)
+        if ".." in included:
+            faults.append(f"{name}: includes {included}; paths begin at src/ or include/")
         if not target or target == component:
             continue
         if not any(included == seen or target == seen or included.startswith(seen + "/") for seen in COMPONENTS[component]):
