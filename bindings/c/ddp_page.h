@@ -36,8 +36,8 @@
 
 // A page with another version or size is not used.
 #define DDP_PAGE_MAGIC 0x50504444u  // "DDPP"
-#define DDP_PAGE_VERSION 5u
-#define DDP_PAGE_BYTES 153920
+#define DDP_PAGE_VERSION 6u
+#define DDP_PAGE_BYTES 153984
 
 // These offsets are in bytes from the start of the status page. The comments give the types of the fields.
 #define DDP_PAGE_AT_MAGIC 0              // u32
@@ -51,12 +51,12 @@
 #define DDP_PAGE_AT_GROUPS_NOT_SHOWN 32  // u32, atomic
 #define DDP_PAGE_AT_PLACES 36            // u32, atomic
 #define DDP_PAGE_AT_OTHER_PROGRESS 48    // u64, atomic: steps and operations that no other field shows
-#define DDP_PAGE_AT_WORKER 64            // the worker block
-#define DDP_PAGE_AT_GROUPS 256           // group blocks, one after the other
+#define DDP_PAGE_AT_STOP_REQUEST 64      // u32, atomic, set by ddplaunch: 1 if the program is to save and exit
+#define DDP_PAGE_AT_PROGRESS_DONE 88     // u64, atomic: steps that are done
+#define DDP_PAGE_AT_PROGRESS_TOTAL 96    // u64, atomic: steps in total, 0 if unknown
+#define DDP_PAGE_AT_WORKER 128           // the worker block
+#define DDP_PAGE_AT_GROUPS 320           // group blocks, one after the other
 #define DDP_PAGE_GROUPS 32
-#define DDP_PAGE_AT_STOP_REQUEST 137484    // u32, atomic, set by ddplaunch: 1 if the program is to save and exit
-#define DDP_PAGE_AT_PROGRESS_DONE 137488   // u64, atomic: steps that are done
-#define DDP_PAGE_AT_PROGRESS_TOTAL 137496  // u64, atomic: steps in total, 0 if unknown
 #define DDP_PAGE_NO_RANK_LOST (-1)
 
 // These offsets are in bytes from the start of the worker block. The comments give the types of the fields.

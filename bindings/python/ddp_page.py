@@ -41,13 +41,13 @@ __all__ = ["PHASES", "extend", "heartbeat", "phase", "progress", "should_stop"]
 # docs/development/protocol.md, section 6, describes the layout of the page. A page with another version or size is not
 # used.
 _MAGIC = 0x50504444
-_VERSION = 5
-_BYTES = 153920
+_VERSION = 6
+_BYTES = 153984
 # These are the positions of the fields, counted in numbers of 4 bytes, in numbers of 8 bytes, or in bytes.
 _MAGIC_AT, _VERSION_AT, _BYTES_AT, _WRITER_AT, _WORLDS_ENTERED_AT = 0 // 4, 4 // 4, 8 // 4, 28 // 4, 40 // 4
 _OTHER_PROGRESS_AT = 48 // 8
-_STOP_REQUEST_AT, _PROGRESS_DONE_AT, _PROGRESS_TOTAL_AT = 137484 // 4, 137488 // 8, 137496 // 8
-_WORKER = 64
+_STOP_REQUEST_AT, _PROGRESS_DONE_AT, _PROGRESS_TOTAL_AT = 64 // 4, 88 // 8, 96 // 8
+_WORKER = 128
 _CHANGES_AT, _PHASE_AT, _LINE_AT = (_WORKER + 0) // 4, (_WORKER + 4) // 4, (_WORKER + 16) // 4
 _SINCE_AT, _STEPS_AT, _MORE_TIME_AT = (_WORKER + 8) // 8, (_WORKER + 24) // 8, (_WORKER + 32) // 8
 _NAME_BYTES, _FILE_BYTES = 48, 80

@@ -12,7 +12,7 @@
 namespace ddp::wire {
 
 inline constexpr std::uint32_t kPageMagic = 0x50504444;  // "DDPP"
-inline constexpr std::uint32_t kPageVersion = 5;
+inline constexpr std::uint32_t kPageVersion = 6;
 inline constexpr std::size_t kPageGroups = 32;
 inline constexpr std::size_t kPageCalls = 16;
 inline constexpr std::size_t kPageTransfers = 8;
@@ -142,16 +142,7 @@ struct alignas(64) PageStacks {
   std::atomic<std::int32_t> signal;    // written by the worker, whose handler writes stacks here; 0 if none
   std::atomic<std::uint32_t> request;  // written by the launcher
   std::atomic<std::uint32_t> taken;    // entries used for this request; may exceed their number
-  // This member is not about stacks, but uses free space. The launcher writes 1 to ask the program to save and to exit.
-  std::atomic<std::uint32_t> stop_request;
-  // The worker writes the steps done and the total number of steps; 0 means unknown.
-  std::atomic<std::uint64_t> progress_done;
-  std::atomic<std::uint64_t> progress_total;
-  // The worker writes the UUID of its GPU, or of its MIG slice, and then sets `has_gpu_uuid` to 1.
-  std::atomic<std::uint32_t> has_gpu_uuid;
-  std::uint32_t unused_before_uuid;
-  std::array<std::uint8_t, 16> gpu_uuid;
-  std::array<std::uint32_t, 2> unused;
+  std::uint32_t unused;
   std::array<PageStack, kPageStacks> stacks;
 };
 static_assert(sizeof(PageStacks) == 64 + kPageStacks * sizeof(PageStack));
@@ -180,10 +171,19 @@ struct alignas(64) StatusPageLayout {
   // continuations. `blocked_threads` wait for an operation on the page without a time-out of the program.
   std::atomic<std::uint32_t> continuations;
   std::atomic<std::uint32_t> blocked_threads;
+  // The launcher writes 1 to ask the program to save and to exit.
+  std::atomic<std::uint32_t> stop_request;
+  // The worker writes the UUID of its GPU, or of its MIG slice, and then sets `has_gpu_uuid` to 1.
+  std::atomic<std::uint32_t> has_gpu_uuid;
+  std::array<std::uint8_t, 16> gpu_uuid;
+  // The worker writes the steps done and the total number of steps; 0 means unknown.
+  std::atomic<std::uint64_t> progress_done;
+  std::atomic<std::uint64_t> progress_total;
+  std::array<std::uint64_t, 3> more;
   PageWorker worker;
   std::array<PageGroup, kPageGroups> groups;
   PageStacks stacks;
 };
-static_assert(sizeof(StatusPageLayout) == 256 + kPageGroups * sizeof(PageGroup) + sizeof(PageStacks));
+static_assert(sizeof(StatusPageLayout) == 320 + kPageGroups * sizeof(PageGroup) + sizeof(PageStacks));
 
 }  // namespace ddp::wire

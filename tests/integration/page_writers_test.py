@@ -15,9 +15,9 @@ import time
 
 BIN = pathlib.Path(sys.argv[1])
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
-MAGIC, VERSION, BYTES = 0x50504444, 5, 153920
+MAGIC, VERSION, BYTES = 0x50504444, 6, 153984
 WORKER = struct.Struct("=IIQi4xQQ24x48s80s")
-WORKER_AT, WRITER_AT, WORKER_END = 64, 28, 256
+WORKER_AT, WRITER_AT, WORKER_END = 128, 28, 320
 
 # Both programs obey the same words. After each "wait" they print a line, and continue when they read one.
 C_PROGRAM = r"""

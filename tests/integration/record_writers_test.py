@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
-PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x50504444, 5, 153920
+PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x50504444, 6, 153984
 MAGIC, VERSION, BYTES = 0x52504444, 1, 147968
 OFF, STEPS, ALL = 0, 1, 2
 STEP, COLLECTIVE, WAIT, PHASE = 1, 2, 4, 5
@@ -260,7 +260,7 @@ def what_is_not_its_ring_is_left_alone() -> None:
         before = fault.bytes()
         fault.runs(code)
         assert fault.bytes() == before, before[:64]
-        steps = struct.unpack_from("=Q", os.pread(fault.page, 96, 0), 64 + 24)[0]
+        steps = struct.unpack_from("=Q", os.pread(fault.page, 8, 128 + 24))[0]
         assert steps == 3, "the page is written all the same"
     good = Worker()
     for variable in ["1000000", "x", "-1", f" {good.ring}", "0"]:

@@ -18,7 +18,7 @@ BIN = pathlib.Path(sys.argv[1])
 HEADER = struct.Struct("=IIIiiiiiI")
 GROUP = struct.Struct("=IiiiQQ48sQQQQQ")
 CALL = struct.Struct("=QQQQiiBBB5x64s80s")
-HEADER_BYTES, GROUP_HEAD, GROUPS, CALLS, TRANSFERS, TRANSFER_BYTES = 256, 192, 32, 16, 8, 128
+HEADER_BYTES, GROUP_HEAD, GROUPS, CALLS, TRANSFERS, TRANSFER_BYTES = 320, 192, 32, 16, 8, 128
 GROUP_BYTES = GROUP_HEAD + CALLS * CALL.size + TRANSFERS * TRANSFER_BYTES
 Page = collections.namedtuple("Page", "magic version bytes rank local_rank attempt lost_rank writer unshown groups")
 Group = collections.namedtuple("Group", "in_use rank size unused identity reserved name called started finished transfers_called "
@@ -66,7 +66,7 @@ def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
         for rank, pid in pids.items():
             page = read(pid)
-            assert page.magic == 0x50504444 and page.version == 5, page[:9]
+            assert page.magic == 0x50504444 and page.version == 6, page[:9]
             assert page.bytes == os.stat(f"/proc/{pid}/fd/197").st_size, page[:9]
             assert page.writer == pid and page.lost_rank == -1 and page.attempt == 0, page[:9]
             world = page.groups[0]

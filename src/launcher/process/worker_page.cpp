@@ -86,7 +86,7 @@ void read_worker(const wire::PageWorker& worker, PageView& view) {
 }
 
 // Returns the UUID as the driver writes it, or an empty text if the worker has written none.
-std::string gpu_uuid_of(const wire::PageStacks& page) {
+std::string gpu_uuid_of(const wire::StatusPageLayout& page) {
   if (page.has_gpu_uuid.load(std::memory_order_acquire) != 1) return "";
   std::string text;
   for (std::size_t i = 0; i < page.gpu_uuid.size(); ++i) {
@@ -149,9 +149,9 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
   constexpr std::uint32_t kMostInts = 1U << 30;
   view.worlds_entered = static_cast<int>(std::min(page.worlds_entered.load(wire::kRelaxed), kMostInts));
   view.awaited_world = static_cast<int>(std::min(page.awaited_world.load(wire::kRelaxed), kMostInts));
-  view.gpu_uuid = gpu_uuid_of(page.stacks);
-  view.progress_done = page.stacks.progress_done.load(wire::kRelaxed);
-  view.progress_total = page.stacks.progress_total.load(wire::kRelaxed);
+  view.gpu_uuid = gpu_uuid_of(page);
+  view.progress_done = page.progress_done.load(wire::kRelaxed);
+  view.progress_total = page.progress_total.load(wire::kRelaxed);
   view.other_progress = page.other_progress.load(wire::kRelaxed);
   view.blocked_threads = static_cast<int>(std::min(page.blocked_threads.load(wire::kRelaxed), kMostThreads));
   view.blocked_thread = page.worker.blocked_thread.load(wire::kRelaxed);
@@ -207,7 +207,7 @@ std::uint64_t page_version(const wire::StatusPageLayout& page, std::uint64_t now
   add(page.awaited_world.load(wire::kRelaxed));
   add(page.other_progress.load(wire::kRelaxed));
   add(page.blocked_threads.load(wire::kRelaxed));
-  add(page.stacks.has_gpu_uuid.load(wire::kRelaxed));
+  add(page.has_gpu_uuid.load(wire::kRelaxed));
   const std::size_t places = places_of(page);
   for (std::size_t place = 0; place < places; ++place) {
     const wire::PageGroup& group = page.groups[place];
@@ -286,7 +286,7 @@ void WorkerPage::request_stacks() const {
 }
 
 void WorkerPage::request_stop() const {
-  if (page_ != nullptr) page_->stacks.stop_request.store(1, std::memory_order_release);
+  if (page_ != nullptr) page_->stop_request.store(1, std::memory_order_release);
 }
 
 void WorkerPage::mark_peer_lost(int rank) const {

@@ -59,9 +59,8 @@ StatusPage StatusPage::map(const char* descriptor) {
 void StatusPage::forget_former_program() const {
   if (memory_ == nullptr) return;
   for (wire::PageGroup& group : memory_->groups) group.in_use.store(wire::kPageFree, wire::kRelaxed);
-  for (auto* number :
-       {&memory_->awaited_world, &memory_->continuations, &memory_->blocked_threads, &memory_->stacks.has_gpu_uuid,
-        &memory_->worker.calling_threads, &memory_->worker.waiting_threads}) {
+  for (auto* number : {&memory_->awaited_world, &memory_->continuations, &memory_->blocked_threads,
+                       &memory_->has_gpu_uuid, &memory_->worker.calling_threads, &memory_->worker.waiting_threads}) {
     number->store(0, wire::kRelaxed);
   }
 }

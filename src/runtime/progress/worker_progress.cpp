@@ -127,14 +127,14 @@ void heartbeat() {
 
 bool should_stop() {
   const wire::StatusPageLayout* layout = process_page().memory();
-  return layout != nullptr && layout->stacks.stop_request.load(std::memory_order_acquire) != 0;
+  return layout != nullptr && layout->stop_request.load(std::memory_order_acquire) != 0;
 }
 
 void progress(std::uint64_t step, std::uint64_t total, std::span<const ProgressValue> values) {
   wire::StatusPageLayout* layout = process_page().memory();
   if (layout == nullptr) return;
-  layout->stacks.progress_total.store(total, wire::kRelaxed);
-  layout->stacks.progress_done.store(step, wire::kRelaxed);
+  layout->progress_total.store(total, wire::kRelaxed);
+  layout->progress_done.store(step, wire::kRelaxed);
   layout->other_progress.fetch_add(1, wire::kRelaxed);
   const RecordRing ring = process_ring();
   const std::lock_guard lock(place_mutex);

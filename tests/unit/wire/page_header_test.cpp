@@ -139,11 +139,11 @@ TEST_CASE("what C writes on the page is what the launcher reads") {
   ddp_heartbeat(page);
   CHECK(worker.steps == 2);
   ddp_progress_at(page, 1200, 10000);
-  CHECK(offered.page().stacks.progress_done == 1200);
-  CHECK(offered.page().stacks.progress_total == 10000);
+  CHECK(offered.page().progress_done == 1200);
+  CHECK(offered.page().progress_total == 10000);
   CHECK(offered.page().other_progress == 1);
   CHECK(ddp_should_stop(page) == 0);
-  offered.page().stacks.stop_request = 1;
+  offered.page().stop_request = 1;
   CHECK(ddp_should_stop(page) == 1);
   const std::uint64_t before = ddp_page_now();
   ddp_extend(page, 10);

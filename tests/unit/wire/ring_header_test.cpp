@@ -116,7 +116,7 @@ TEST_CASE("what C writes into the record ring is what the launcher reads") {
   CHECK((std::string(ring.values[1].name.data()) == long_name.substr(0, 23) && std::isinf(ring.values[1].value)));
   CHECK((std::string(ring.values[7].name.data()) == "f" && ring.values[7].value == -2));
   ddp_progress_values(mine, 4, 10, 0, nullptr, nullptr);
-  CHECK((ring.changes == 2 && ring.value_count == 8 && page.stacks.progress_done == 4));
+  CHECK((ring.changes == 2 && ring.value_count == 8 && page.progress_done == 4));
   CHECK(ring.claimed == 6);
 
   // Once there are heartbeats, they are the steps.

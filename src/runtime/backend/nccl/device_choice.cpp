@@ -59,9 +59,9 @@ void show_device(const CudaApi& cuda, int device, wire::StatusPageLayout& page) 
   if (!uuid) return;
   // Ranks that are threads share the page. The first one is shown.
   std::uint32_t none = 0;
-  if (!page.stacks.has_gpu_uuid.compare_exchange_strong(none, kBeingWritten)) return;
-  page.stacks.gpu_uuid = *uuid;
-  page.stacks.has_gpu_uuid.store(1, std::memory_order_release);
+  if (!page.has_gpu_uuid.compare_exchange_strong(none, kBeingWritten)) return;
+  page.gpu_uuid = *uuid;
+  page.has_gpu_uuid.store(1, std::memory_order_release);
 }
 
 }  // namespace ddp::internal

@@ -63,11 +63,10 @@ TEST_CASE("a page says whose it is and that nobody is lost") {
 TEST_CASE("the page shows which GPU the worker uses, once the worker has written it") {
   const auto page = zeros();
   page->writer = 7;
-  page->stacks.gpu_uuid = {0x5f, 0x1c, 0x0a, 0x2b, 0x01, 0x23, 0x45, 0x67,
-                           0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67};
+  page->gpu_uuid = {0x5f, 0x1c, 0x0a, 0x2b, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67};
   CHECK(read_page(*page).gpu_uuid.empty());
   const std::uint64_t before = page_version(*page);
-  page->stacks.has_gpu_uuid = 1;
+  page->has_gpu_uuid = 1;
   CHECK(page_version(*page) != before);
   CHECK(read_page(*page).gpu_uuid == "5f1c0a2b-0123-4567-89ab-cdef01234567");
 }

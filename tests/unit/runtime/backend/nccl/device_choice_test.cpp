@@ -64,15 +64,15 @@ TEST_CASE("the gpu of a rank is shown on the status page") {
     ddp::internal::show_device(cuda, 3, *page);
   };
   show("5f1c0a2b-0123-4567-89ab-cdef0123456", 1);
-  CHECK(page->stacks.has_gpu_uuid == 0);
+  CHECK(page->has_gpu_uuid == 0);
   show("5f1c0a2b-0123-4567-89ab");
   show("5f1c0a2b-0123-4567-89ab-cdef0123456789");
   show("not hexadecimal digits, of the length");
-  CHECK(page->stacks.has_gpu_uuid == 0);
+  CHECK(page->has_gpu_uuid == 0);
   show("5f1c0a2b-0123-4567-89ab-cdef0123456");
-  CHECK(page->stacks.has_gpu_uuid == 1);
-  CHECK(page->stacks.gpu_uuid == std::array<std::uint8_t, 16>{0x5f, 0x1c, 0x0a, 0x2b, 0x01, 0x23, 0x45, 0x67, 0x89,
-                                                              0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x63});
+  CHECK(page->has_gpu_uuid == 1);
+  CHECK(page->gpu_uuid == std::array<std::uint8_t, 16>{0x5f, 0x1c, 0x0a, 0x2b, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd,
+                                                       0xef, 0x01, 0x23, 0x45, 0x63});
   ddp::internal::CudaApi old = cuda_with(4);
   old.uuid = nullptr;
   ddp::internal::show_device(old, 3, *page);
