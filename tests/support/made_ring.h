@@ -36,16 +36,17 @@ struct MadeRing {
   internal::RecordRing map() const { return internal::RecordRing::map(std::to_string(descriptor).c_str()); }
 
   // Takes all records that are complete. The names stay valid as long as the ring.
-  std::vector<internal::NewRecord> take() const {
+  std::vector<internal::NewRecord> take() const { return take_from(*layout); }
+  static std::vector<internal::NewRecord> take_from(wire::RecordRingLayout& layout) {
     std::vector<internal::NewRecord> result;
-    for (std::uint64_t next = layout->taken; next < layout->claimed; ++next) {
-      wire::RingRecord& record = layout->records[next % wire::kRingRecords];
+    for (std::uint64_t next = layout.taken; next < layout.claimed; ++next) {
+      wire::RingRecord& record = layout.records[next % wire::kRingRecords];
       const std::uint64_t begin = record.begin.load(std::memory_order_acquire);
       if (begin == 0) break;
       result.push_back({record.kind, begin, record.end, record.bytes, record.number, record.group, record.operation,
-                        layout->names[record.name].text.data()});
+                        layout.names[record.name].text.data()});
       record.begin.store(0, std::memory_order_relaxed);
-      layout->taken.store(next + 1, std::memory_order_release);
+      layout.taken.store(next + 1, std::memory_order_release);
     }
     return result;
   }

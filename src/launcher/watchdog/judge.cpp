@@ -49,6 +49,8 @@ class Judge {
   Nanoseconds ended_for(const Verdict& verdict) const;
   Nanoseconds progress_age(const Stall& stall) const;
   Nanoseconds awaited_for(const Stall& stall) const;
+  std::pair<std::vector<int>, bool> concerned_by(const Verdict& verdict) const;
+  std::optional<Nanoseconds> still_for(const RankView& rank, const RankTimes& times, bool lives_by_data) const;
   std::optional<Nanoseconds> still_for(const Verdict& verdict) const;
   Nanoseconds more_time(const Verdict& verdict) const;
   std::string explain(const Stall& stall, const StallFacts& facts, const Judgement& judgement) const;
@@ -183,33 +185,45 @@ Nanoseconds Judge::awaited_for(const Stall& stall) const {
   return std::min(stall.age, longest);
 }
 
-// Returns how long the awaited ranks showed no sign of life or, if all wait, how long no data moved between them.
-// Returns std::nullopt if the kernel does not report it, or if a GPU without readable counters moves the data.
+// Returns the ranks whose signs of life count, and whether these only wait for data. If none in particular is awaited,
+// those that wait count. Any rank that does not wait may be the one for whose coming the others wait.
+std::pair<std::vector<int>, bool> Judge::concerned_by(const Verdict& verdict) const {
+  if (all_wait(verdict.kind)) return {verdict.waiting, true};
+  if (verdict.kind != VerdictKind::silent || verdict.waiting.empty()) return {verdict.culprits, false};
+  std::vector<int> free = free_ranks(picture_.ranks);
+  return free.empty() ? std::pair(verdict.waiting, true) : std::pair(std::move(free), false);
+}
+
+// Returns how long the rank has shown no sign of life that counts in this verdict. Returns std::nullopt if the kernel
+// does not report it, or if a GPU without readable counters moves the data.
+std::optional<Nanoseconds> Judge::still_for(const RankView& rank, const RankTimes& times, bool lives_by_data) const {
+  if (!rank.activity || !rank.activity->is_complete) return std::nullopt;
+  if (!lives_by_data) return since(times.sign_at());
+  if (uses_gpu(rank) && !rank.activity->counts_gpu_data) return std::nullopt;
+  // What continuations of the program do counts, too.
+  return rank.page.continuations > 0 ? since(std::max(times.data_at(), times.sign_at())) : since(times.data_at());
+}
+
+// Returns how long the ranks that this verdict concerns showed no sign of life. If all wait, only data that moves
+// counts. Returns std::nullopt if that is not known of one of them, or if it concerns none.
 std::optional<Nanoseconds> Judge::still_for(const Verdict& verdict) const {
-  // Any rank that does not wait may be the one for whose coming the others wait.
-  const bool wait_for_some = verdict.kind == VerdictKind::silent && !verdict.waiting.empty();
-  const std::vector<int> free = wait_for_some ? free_ranks(picture_.ranks) : std::vector<int>();
-  const bool waits_for_data = all_wait(verdict.kind) || (wait_for_some && free.empty());
+  const auto [concerned, waits_for_data] = concerned_by(verdict);
   const bool concerns_all = waits_itself(verdict);
-  const std::vector<int>& concerned = waits_for_data ? verdict.waiting : wait_for_some ? free : verdict.culprits;
-  Nanoseconds still = Nanoseconds::max();
-  bool concerns_one = false;
+  std::optional<Nanoseconds> still;
   for (std::size_t i = 0; i < picture_.ranks.size(); ++i) {
     const RankView& rank = picture_.ranks[i];
     const RankTimes& times = picture_.times[i];
     const bool is_concerned = std::ranges::find(concerned, rank.rank) != concerned.end();
     if (!is_concerned && !concerns_all) continue;
-    still = std::min(still, since(times.settled_since()));  // a rank that has just ended did something until then
-    if (rank.has_ended && !is_concerned) continue;
-    if (!rank.activity || !rank.activity->is_complete) return std::nullopt;
-    concerns_one = true;
-    const bool lives_by_data = waits_for_data || (!verdict.blames(rank.rank) && only_waits(rank));
-    if (lives_by_data && uses_gpu(rank) && !rank.activity->counts_gpu_data) return std::nullopt;
-    if (lives_by_data) still = std::min(still, since(times.data_at()));
-    // Where all wait, what continuations of the program do counts, too.
-    if (!lives_by_data || rank.page.continuations > 0) still = std::min(still, since(times.sign_at()));
+    Nanoseconds own = since(times.settled_since());  // a rank that has just ended did something until then
+    if (is_concerned || !rank.has_ended) {
+      const auto shown = still_for(rank, times, waits_for_data || (!verdict.blames(rank.rank) && only_waits(rank)));
+      if (!shown) return std::nullopt;
+      own = std::min(own, *shown);
+    }
+    still = std::min(still.value_or(own), own);
   }
-  return concerns_one ? std::optional(still) : std::nullopt;
+  return still;
 }
 
 // Returns how much more time the awaited ranks have asked for or, if none is awaited, any rank.

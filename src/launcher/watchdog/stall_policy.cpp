@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/text.h"
 #include "launcher/limits.h"
@@ -67,6 +68,56 @@ Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
   return std::max(word, std::min<Nanoseconds>(*plan.timeout, least));
 }
 
+// Returns the limit that the user has given.
+Limit users_limit(const StallFacts& facts, const HangPlan& plan, Nanoseconds first_word) {
+  Limit users{*plan.timeout, facts.progress_age, "--hang-timeout"};
+  const bool is_awaited = facts.unawaited.count() == 0 || facts.unawaited < facts.age;
+  if (!is_awaited) users = {kUnawaited * users.time, users.passed, "4 times --hang-timeout"};
+  // Reports the stall before it ends the job, even if the awaited rank has worked alone for longer than the limit.
+  const auto after_report = std::min<Nanoseconds>(users.time, first_word + limits::kHangNotice);
+  const Nanoseconds awaited_for = is_awaited ? facts.age - facts.unawaited : facts.age;
+  users.passed = std::min(users.passed, users.time + awaited_for - after_report);
+  return users;
+}
+
+// Returns the limit for a hang that something may still resolve.
+std::optional<Limit> uncertain_limit(const StallFacts& facts, const HangPlan& plan, Nanoseconds first_word) {
+  // A node that sees only its own ranks does not know whether the ranks of other nodes work.
+  if (facts.others_judge && (facts.is_partial || is_without_calls(facts.kind))) return std::nullopt;
+  const std::optional<Limit> unknown = unknown_limit(facts, plan);
+  if (!plan.timeout) return unknown;
+  Limit users = users_limit(facts, plan, first_word);
+  const bool is_learnt = unknown && plan.limit == HangLimit::learnt && unknown->left() < users.left();
+  return is_learnt ? unknown : std::optional(std::move(users));
+}
+
+// Sets when the limit ends the job. A rank may have asked for more time. Whom a verdict blames must have been blamed
+// for a while.
+void apply(const Limit& limit, const StallFacts& facts, StallJudgement& judgement) {
+  judgement.limit = limit.time;
+  judgement.ends_in = limit.left();
+  judgement.why = limit.why;
+  if (judgement.hang_class == HangClass::certain) return;
+  const Nanoseconds least = std::min<Nanoseconds>(limits::kBlamed, limit.time);
+  judgement.ends_in = std::max(limit.left(), least - facts.blamed_for);
+  if (facts.more_time <= std::max(limit.left(), Nanoseconds(0))) return;
+  judgement.ends_in = facts.more_time;
+  judgement.limit = facts.age + facts.more_time;
+  judgement.why = "a rank asked for more time";
+}
+
+// Returns whether the stall is more than a note by now.
+bool is_warning(const StallFacts& facts, const HangPlan& plan, const StallJudgement& judgement) {
+  if (facts.age >= Nanoseconds(limits::kHangLongWarning)) return true;
+  if (facts.still_for && *facts.still_for >= Nanoseconds(limits::kHangStillWarning)) return true;
+  // A rank that has just ended may have taken part in the operation that an older sample shows as waited for.
+  const bool has_just_ended = facts.kind == VerdictKind::ended && facts.age <= Nanoseconds(0);
+  if (judgement.hang_class == HangClass::certain && !has_just_ended) return true;
+  // Halfway to a short limit, the first report is only seconds old.
+  const bool is_long = judgement.limit >= Nanoseconds(limits::kHangLongLimit);
+  return plan.timeout && is_long && judgement.ends_in && *judgement.ends_in <= judgement.limit / 2;
+}
+
 }  // namespace
 
 std::string_view name_of(HangClass hang_class) {
@@ -78,50 +129,14 @@ StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
   StallJudgement judgement;
   judgement.first_word = first_word(facts, plan) + (facts.is_open ? limits::kStackRead : Nanoseconds(0));
   std::optional<Limit> limit = certain_limit(facts);
+  judgement.hang_class = limit ? HangClass::certain : plan.timeout ? HangClass::users_limit : HangClass::unknown;
+  if (!limit) limit = uncertain_limit(facts, plan, judgement.first_word);
   if (limit) {
-    judgement.hang_class = HangClass::certain;
-  } else {
-    limit = unknown_limit(facts, plan);
-    if (plan.timeout) {
-      judgement.hang_class = HangClass::users_limit;
-      Limit users{*plan.timeout, facts.progress_age, "--hang-timeout"};
-      const bool is_awaited = facts.unawaited.count() == 0 || facts.unawaited < facts.age;
-      if (!is_awaited) users = {kUnawaited * users.time, users.passed, "4 times --hang-timeout"};
-      // Reports the stall before it ends the job, even if the awaited rank has worked alone for longer than the limit.
-      const auto after_report = std::min<Nanoseconds>(users.time, judgement.first_word + limits::kHangNotice);
-      const Nanoseconds awaited_for = is_awaited ? facts.age - facts.unawaited : facts.age;
-      users.passed = std::min(users.passed, users.time + awaited_for - after_report);
-      const bool is_learnt = limit && plan.limit == HangLimit::learnt && limit->left() < users.left();
-      if (!is_learnt) limit = users;
-    }
+    // The coordinator sees the ranks of all nodes, so it names a culprit before a node that sees only its own ranks.
+    if (facts.others_judge) limit->time += limits::kHangFirstWord;
+    apply(*limit, facts, judgement);
   }
-  // A node that sees only its own ranks does not know whether the ranks of other nodes work.
-  const bool sees_too_little = facts.is_partial || is_without_calls(facts.kind);
-  if (facts.others_judge && sees_too_little && judgement.hang_class != HangClass::certain) limit.reset();
-  // The coordinator sees the ranks of all nodes, so it names a culprit before a node that sees only its own ranks.
-  if (limit && facts.others_judge) limit->time += limits::kHangFirstWord;
-  if (limit) {
-    judgement.limit = limit->time;
-    judgement.ends_in = limit->left();
-    judgement.why = limit->why;
-    if (judgement.hang_class != HangClass::certain) {
-      const Nanoseconds least = std::min<Nanoseconds>(limits::kBlamed, limit->time);
-      judgement.ends_in = std::max(limit->left(), least - facts.blamed_for);
-    }
-    if (judgement.hang_class != HangClass::certain && facts.more_time > std::max(limit->left(), Nanoseconds(0))) {
-      judgement.ends_in = facts.more_time;
-      judgement.limit = facts.age + facts.more_time;
-      judgement.why = "a rank asked for more time";
-    }
-  }
-  // Halfway to a short limit, the first report is only seconds old.
-  const bool is_long = judgement.limit >= Nanoseconds(limits::kHangLongLimit);
-  const bool is_half_over = plan.timeout && is_long && judgement.ends_in && *judgement.ends_in <= judgement.limit / 2;
-  const bool is_still = facts.still_for && *facts.still_for >= Nanoseconds(limits::kHangStillWarning);
-  // A rank that has just ended may have taken part in the operation that an older sample shows as waited for.
-  const bool is_certain =
-      judgement.hang_class == HangClass::certain && (facts.kind != VerdictKind::ended || facts.age > Nanoseconds(0));
-  judgement.is_warning = is_certain || is_half_over || is_still || facts.age >= Nanoseconds(limits::kHangLongWarning);
+  judgement.is_warning = is_warning(facts, plan, judgement);
   return judgement;
 }
 

@@ -1,6 +1,7 @@
 #include "launcher/watchdog/verdict_text.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
 
@@ -60,6 +61,94 @@ std::string through_text(const Verdict& verdict) {
   return text;
 }
 
+// Returns the culprits with a verb, such as "ranks 0, 2 have".
+std::string culprits_with(const Verdict& verdict, const char* of_one, const char* of_several) {
+  return ranks_text(verdict.culprits) + " " + (verdict.culprits.size() == 1 ? of_one : of_several);
+}
+
+// Returns the ranks that wait, such as "rank 2 waits". A rank that is stopped in its call is among them, but it does
+// not wait for itself. Returns an empty text if there are none.
+std::string waiting_text(const Verdict& verdict) {
+  std::vector<int> waiting = verdict.waiting;
+  if (verdict.kind == VerdictKind::stopped) std::erase_if(waiting, [&](int rank) { return verdict.blames(rank); });
+  return waiting.empty() ? "" : ranks_text(waiting) + (waiting.size() == 1 ? " waits" : " wait");
+}
+
+// Returns text such as ", and rank 2 waits in all_reduce f32[8] (#7 of world)".
+std::string and_others_wait(const Verdict& verdict) {
+  return ", and " + waiting_text(verdict) + (verdict.is_transfer ? " for " : " in ") + call_text(verdict);
+}
+
+std::string ended_text(const Verdict& verdict) {
+  const std::string culprits = culprits_with(verdict, "has", "have") + " exited";
+  if (verdict.group.empty()) {
+    return culprits + ", and " + waiting_text(verdict) + " for it" +
+           (verdict.call.empty() ? "" : " in " + verdict.call);
+  }
+  return culprits + (verdict.waiting.empty() ? " without finishing " + call_text(verdict) : and_others_wait(verdict));
+}
+
+std::string stopped_text(const Verdict& verdict) {
+  return culprits_with(verdict, "is", "are") + " stopped" +
+         (waiting_text(verdict).empty() ? " in " + call_text(verdict) : and_others_wait(verdict));
+}
+
+std::string not_called_text(const Verdict& verdict) {
+  const std::string waiting = waiting_text(verdict);
+  if (verdict.is_by_stack) {
+    return culprits_with(verdict, "is", "are") + " in no collective; " + waiting + " in " + call_text(verdict);
+  }
+  const std::string others = (verdict.is_transfer ? ", for which " : ", in which ") + waiting;
+  if (verdict.is_held) {
+    return culprits_with(verdict, "has", "have") + " called but not started " + call_text(verdict) + others +
+           "; is a CollectiveBatch still open?";
+  }
+  return culprits_with(verdict, "has", "have") + " not called " + call_text(verdict) + others + through_text(verdict);
+}
+
+std::string each_other_text(const Verdict& verdict) {
+  return ranks_text(verdict.waiting) + (verdict.culprits.size() == 1 ? " waits for itself" : " wait for each other") +
+         (verdict.is_transfer ? ", first for " : ", first in ") + call_text(verdict);
+}
+
+std::string transport_text(const Verdict& verdict) {
+  const std::string call = call_text(verdict);
+  if (verdict.is_transfer) {
+    return waiting_text(verdict) + " for " + call +
+           (verdict.is_partial ? ", on a rank of which this node knows nothing"
+                               : ", which was called but does not complete");
+  }
+  if (!verdict.is_partial) return "all ranks are in " + call + ", which makes no progress";
+  return waiting_text(verdict) + " in " + call +
+         " for ranks of which this node knows nothing, or for the network to them";
+}
+
+std::string gpu_behind_text(const Verdict& verdict) {
+  const bool one = verdict.culprits.size() == 1;
+  return (one ? "the GPU of " : "the GPUs of ") + culprits_with(verdict, "has", "have") + " not started " +
+         call_text(verdict) + ", which all ranks have called: " +
+         (one ? "earlier work in its stream does not complete" : "earlier work in their streams does not complete");
+}
+
+std::string silent_text(const Verdict& verdict) {
+  if (!verdict.waiting.empty()) return waiting_text(verdict) + " for other ranks, which do not arrive";
+  return "no rank shows any activity, and none waits in a known collective";
+}
+
+std::string behind_text(const Verdict& verdict) {
+  return culprits_with(verdict, "has", "have") + " sent no heartbeat; " + waiting_text(verdict) + " or " +
+         (verdict.waiting.size() == 1 ? "continues" : "continue");
+}
+
+std::string sentence(const Verdict& verdict) {
+  const bool is_by_side = differs(verdict.kind) || verdict.kind == VerdictKind::each_other;
+  if (verdict.is_by_stack && is_by_side) return by_stack(verdict);
+  // In the order of the kinds.
+  constexpr std::array kTexts = {ended_text,      stopped_text,   not_called_text, by_call,     by_call,
+                                 each_other_text, transport_text, silent_text,     behind_text, gpu_behind_text};
+  return kTexts[static_cast<std::size_t>(verdict.kind)](verdict);
+}
+
 }  // namespace
 
 std::string ranks_text(const std::vector<int>& ranks) {
@@ -73,72 +162,8 @@ std::string call_text(const Verdict& verdict) {
 }
 
 std::string hang_headline(const Verdict& verdict) {
-  const std::string culprits = ranks_text(verdict.culprits);
-  const bool one = verdict.culprits.size() == 1;
-  // A rank that is stopped in its call is among the waiting ones, but it does not wait for itself.
-  std::vector<int> waiting_ranks = verdict.waiting;
-  if (verdict.kind == VerdictKind::stopped) {
-    std::erase_if(waiting_ranks, [&](int rank) { return verdict.blames(rank); });
-  }
-  const std::string waiting = ranks_text(waiting_ranks) + (waiting_ranks.size() == 1 ? " waits" : " wait");
-  const std::string in_which = verdict.is_transfer ? ", for which " : ", in which ";
-  const auto sentence = [&]() -> std::string {
-    switch (verdict.kind) {
-      case VerdictKind::ended:
-        return culprits + (one ? " has" : " have") + " exited" +
-               (verdict.group.empty()
-                    ? ", and " + waiting + " for it" + (verdict.call.empty() ? "" : " in " + verdict.call)
-                : verdict.waiting.empty()
-                    ? " without finishing " + call_text(verdict)
-                    : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));
-      case VerdictKind::stopped:
-        return culprits + (one ? " is" : " are") + " stopped" +
-               (waiting_ranks.empty()
-                    ? " in " + call_text(verdict)
-                    : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));
-      case VerdictKind::not_called:
-        if (verdict.is_held) {
-          return culprits + (one ? " has" : " have") + " called but not started " + call_text(verdict) + in_which +
-                 waiting + "; is a CollectiveBatch still open?";
-        }
-        if (verdict.is_by_stack) {
-          return culprits + (one ? " is" : " are") + " in no collective; " + waiting + " in " + call_text(verdict);
-        }
-        return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting +
-               through_text(verdict);
-      case VerdictKind::different_call:
-      case VerdictKind::different_arguments:
-        return verdict.is_by_stack ? by_stack(verdict) : by_call(verdict);
-      case VerdictKind::each_other:
-        if (verdict.is_by_stack) return by_stack(verdict);
-        return ranks_text(verdict.waiting) + (one ? " waits for itself" : " wait for each other") +
-               (verdict.is_transfer ? ", first for " : ", first in ") + call_text(verdict);
-      case VerdictKind::transport:
-        if (verdict.is_transfer) {
-          return waiting + " for " + call_text(verdict) +
-                 (verdict.is_partial ? ", on a rank of which this node knows nothing"
-                                     : ", which was called but does not complete");
-        }
-        if (verdict.is_partial) {
-          return waiting + " in " + call_text(verdict) +
-                 " for ranks of which this node knows nothing, or for the network to them";
-        }
-        return "all ranks are in " + call_text(verdict) + ", which makes no progress";
-      case VerdictKind::gpu_behind:
-        return (one ? "the GPU of " : "the GPUs of ") + culprits + (one ? " has" : " have") + " not started " +
-               call_text(verdict) + ", which all ranks have called: " +
-               (one ? "earlier work in its stream does not complete"
-                    : "earlier work in their streams does not complete");
-      case VerdictKind::silent:
-        if (!verdict.waiting.empty()) return waiting + " for other ranks, which do not arrive";
-        return "no rank shows any activity, and none waits in a known collective";
-      case VerdictKind::behind:
-        return culprits + (one ? " has" : " have") + " sent no heartbeat; " + waiting + " or " +
-               (verdict.waiting.size() == 1 ? "continues" : "continue");
-    }
-    return "";
-  };
-  return sentence() + "  [" + std::string(code_of(verdict.kind)) + " " + std::string(title_of(verdict.kind)) + "]";
+  return sentence(verdict) + "  [" + std::string(code_of(verdict.kind)) + " " + std::string(title_of(verdict.kind)) +
+         "]";
 }
 
 }  // namespace ddp::launcher
