@@ -12,7 +12,7 @@ MAX_LINES = 400
 
 # The longest prefix of a file's path determines its component. Each entry lists the files of this project that the
 # component may include. A component may always include its own files.
-LAUNCHER = ["launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/ranks", "launcher/watchdog",
+LAUNCHER = ["launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/stacks", "launcher/ranks", "launcher/watchdog",
             "launcher/view", "launcher/job", "launcher/report", "launcher/top", "launcher/remote"]
 COMPONENTS = {
     "base": ["ddp/error.h", "ddp/version.h"],
@@ -27,7 +27,7 @@ COMPONENTS = {
     "launcher/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/log", "launcher/facts", "bench/bench_options.h"],
     "launcher/store_command": ["launcher/limits.h", "base", "wire", "net", "store", *LAUNCHER[:-1]],
     "launcher": ["base", "net", "ddp/version.h", *LAUNCHER, "launcher/store_command"],
-    "stack_reader": ["base", "launcher/watchdog/stacks"],
+    "stack_reader": ["base", "launcher/stacks"],
     "gpu_reader": ["base", "launcher/process"],
     "torch_reader": ["base", "wire"],
     "main.cpp": ["launcher/commands.h"],
@@ -69,10 +69,10 @@ THIRD_PARTIES = {
     "sodium": ["store/store_token.cpp"],
     "elfutils/": ["stack_reader/frame_names.cpp", "stack_reader/process_files.cpp", "stack_reader/unwinder.cpp"],
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe.cpp", "launcher/job/error_record.cpp",
-                  "launcher/watchdog/hang_trace.cpp", "launcher/watchdog/stacks/stack_capture.cpp",
-                  "launcher/watchdog/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp",
+                  "launcher/ranks/hang_trace.cpp", "launcher/stacks/stack_capture.cpp",
+                  "launcher/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp",
                   "launcher/process/gpu_counters.cpp", "launcher/report/job_json.cpp",
-                  "launcher/watchdog/shown_ranks.cpp", "launcher/watchdog/shown_records.cpp",
+                  "launcher/ranks/shown_ranks.cpp", "launcher/ranks/shown_records.cpp",
                   "launcher/report/stall_json.h", "wire/control_message.cpp", "launcher/report/event_values.h",
                   "launcher/report/history_json.cpp", "launcher/report/history_reader.cpp",
                   "launcher/report/history_reader.h", "launcher/report/report_data.cpp",
@@ -97,8 +97,8 @@ TESTED_ELSEWHERE = {
     "launcher/cli/command_page.cpp": "integration/reference_test.py",
     "wire/record_writer.cpp": "unit/runtime/progress/record_ring_test.cpp",
     "torch_reader/worker_server.cpp": "integration/torch_recorder_test.py",
-    "launcher/watchdog/stack_watch.cpp": "interop/torch_hang_test.py",
-    "launcher/watchdog/torch_watch.cpp": "integration/torch_recorder_test.py",
+    "launcher/ranks/stack_watch.cpp": "interop/torch_hang_test.py",
+    "launcher/ranks/torch_watch.cpp": "integration/torch_recorder_test.py",
     "runtime/backend/nccl/reduction_on_host.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
     "runtime/backend/nccl/launch_order.cpp": "unit/runtime/backend/nccl/nccl_on_gpus_test.cpp",
     "launcher/facts/no_udev.cpp": "unit/launcher/facts/cpu_topology_test.cpp",
@@ -138,7 +138,7 @@ TESTED_ELSEWHERE = {
     "launcher/report/stall_json.cpp": "unit/launcher/report/job_json_test.cpp",
     "launcher/plan/worker_variables.cpp": "unit/launcher/process/worker_environment_test.cpp",
     "launcher/log/file_output.cpp": "unit/launcher/report/report_file_test.cpp",
-    "launcher/watchdog/activity_watch.cpp": "integration/hang_test.py",
+    "launcher/ranks/activity_watch.cpp": "integration/hang_test.py",
     "launcher/job/job_driver.cpp": "simulation/nodes_simulation_test.cpp",
     "launcher/job/worker_group.cpp": "integration/launch_test.cpp",
     "store/server/served_client.cpp": "unit/store/server/store_server_test.cpp",

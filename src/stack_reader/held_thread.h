@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "launcher/watchdog/stacks/stack_capture.h"
+#include "launcher/stacks/stack_capture.h"
 
 namespace ddp::stack_reader {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "launcher/job/coordinator.h"
-#include "launcher/watchdog/shown_ranks.h"
+#include "launcher/ranks/shown_ranks.h"
 #include "wire/status_page_layout.h"
 
 namespace ddp::bench {

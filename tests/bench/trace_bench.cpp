@@ -13,9 +13,9 @@
 #include <string>
 
 #include "launcher/limits.h"
+#include "launcher/ranks/shown_records.h"
 #include "launcher/report/open_document.h"
 #include "launcher/view/chrome_trace.h"
-#include "launcher/watchdog/shown_records.h"
 
 namespace ddp::bench {
 namespace {

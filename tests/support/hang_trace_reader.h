@@ -1,4 +1,4 @@
-// Reads the lines of a hang trace (launcher/watchdog/hang_trace.h), which the launcher only writes.
+// Reads the lines of a hang trace (launcher/ranks/hang_trace.h), which the launcher only writes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@
 
 #include "launcher/process/process_activity.h"
 #include "launcher/process/rank_view.h"
-#include "launcher/watchdog/shown_ranks.h"
+#include "launcher/ranks/shown_ranks.h"
 
 namespace ddp::net {
 

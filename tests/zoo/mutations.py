@@ -25,7 +25,7 @@ PARTS = [f"src/launcher/{name}.cpp" for name in (
     "ranks/group_members", "ranks/rank_state", "watchdog/hang_detector", "watchdog/silence", "watchdog/stall_reports",
     "watchdog/verdict_text")]
 # zoo_replay consists of these files and the ones above.
-REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/shown_ranks.cpp"]
+REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/ranks/shown_ranks.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/silence", "watchdog/stall_reports",
          "watchdog/hang_detector", "watchdog/hang_detector_heartbeats", "watchdog/hang_detector_groups",
          "watchdog/hang_detector_gpu", "ranks/rank_book", "ranks/rank_times", "ranks/root_causes", "ranks/waits",

@@ -1,5 +1,5 @@
 // zoo_replay [--scale=N] [--hold=SECONDS] [--timeout=SECONDS] [--dies=RANK] [--others-judge] < TRACE: prints what the
-// hang detector reports of a trace (launcher/watchdog/hang_trace.h), without waiting. Prints a line for each report:
+// hang detector reports of a trace (launcher/ranks/hang_trace.h), without waiting. Prints a line for each report:
 //   KIND CODE [CULPRITS] CLASS SECONDS_OF_THE_TRACE
 //
 // With --scale, each second of the trace counts as N. With --hold, all ranks do for this time after its end what they

@@ -14,7 +14,7 @@
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
-#include "launcher/watchdog/rank_exchange.h"
+#include "launcher/ranks/rank_exchange.h"
 #include "net/event_loop.h"
 #include "store/server/store_ranks.h"
 #include "wire/control_message.h"

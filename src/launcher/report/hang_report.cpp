@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "launcher/ranks/root_causes.h"
 #include "launcher/report/straggler_report.h"
-#include "launcher/watchdog/stacks/stack_merge.h"
+#include "launcher/stacks/stack_merge.h"
 #include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/stacks/stack_merge.h"
 #include "launcher/view/history_data.h"
-#include "launcher/watchdog/stacks/stack_merge.h"
 
 namespace ddp::launcher {
 

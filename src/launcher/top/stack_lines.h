@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/watchdog/stacks/stack_text.h"
+#include "launcher/stacks/stack_text.h"
 
 namespace ddp::launcher {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/ranks/rank_exchange.h"
 #include "launcher/watchdog/evidence/evidence_taker.h"
 #include "launcher/watchdog/hang_news.h"
-#include "launcher/watchdog/rank_exchange.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {

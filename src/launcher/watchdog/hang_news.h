@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "launcher/process/rank_view.h"
+#include "launcher/ranks/evidence.h"
 #include "launcher/ranks/straggler_report.h"
 #include "launcher/ranks/verdict.h"
-#include "launcher/watchdog/evidence/evidence.h"
 #include "launcher/watchdog/stall_policy.h"
 
 namespace ddp::launcher {

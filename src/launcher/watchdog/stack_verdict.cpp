@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "launcher/ranks/root_causes.h"
-#include "launcher/watchdog/stacks/stack_text.h"
-#include "launcher/watchdog/torch_stacks.h"
+#include "launcher/ranks/torch_stacks.h"
+#include "launcher/stacks/stack_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -31,21 +31,6 @@ CallView call_of(const AwaitedOperation& awaited, const RankStacks& stacks) {
 }
 
 }  // namespace
-
-void add_wait_by_stack(RankView& view, int size, const CallView& call) {
-  GroupView group;
-  group.name = "world";
-  group.rank = view.rank;
-  group.size = size;
-  group.called = group.started = 1;
-  group.is_sampled = group.is_by_stack = true;
-  view.page.groups.push_back(group);
-  if (call.what.empty()) return;
-  view.calls.resize(view.page.groups.size());
-  view.calls.back() = {call};
-  view.calls.back().front().sequence = 1;
-  view.calls.back().front().fingerprint = std::hash<std::string>()(call.what);
-}
 
 void name_suspects_by_stacks(HangNews& news) {
   if (news.verdict.kind != VerdictKind::silent || !news.verdict.waiting.empty()) return;

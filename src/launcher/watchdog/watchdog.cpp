@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "launcher/limits.h"
+#include "launcher/ranks/activity_watch.h"
+#include "launcher/ranks/gpu_check.h"
+#include "launcher/ranks/hang_trace.h"
+#include "launcher/ranks/record_collector.h"
+#include "launcher/ranks/stack_watch.h"
 #include "launcher/ranks/straggler_table.h"
-#include "launcher/watchdog/activity_watch.h"
-#include "launcher/watchdog/gpu_check.h"
+#include "launcher/ranks/torch_watch.h"
+#include "launcher/ranks/usage_watch.h"
 #include "launcher/watchdog/hang_evidence.h"
-#include "launcher/watchdog/hang_trace.h"
-#include "launcher/watchdog/record_collector.h"
-#include "launcher/watchdog/stack_watch.h"
-#include "launcher/watchdog/torch_watch.h"
-#include "launcher/watchdog/usage_watch.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {

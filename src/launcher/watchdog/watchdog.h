@@ -13,9 +13,9 @@
 #include "launcher/output/output_pump.h"
 #include "launcher/plan/placement.h"
 #include "launcher/process/process_host.h"
+#include "launcher/ranks/rank_exchange.h"
 #include "launcher/ranks/rank_sink.h"
 #include "launcher/watchdog/hang_detector.h"
-#include "launcher/watchdog/rank_exchange.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {

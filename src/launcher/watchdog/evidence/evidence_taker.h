@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/side_thread.h"
-#include "launcher/watchdog/evidence/evidence.h"
-#include "launcher/watchdog/stacks/stack_taker.h"
+#include "launcher/ranks/evidence.h"
+#include "launcher/stacks/stack_taker.h"
 #include "net/socket.h"
 
 namespace ddp::launcher {

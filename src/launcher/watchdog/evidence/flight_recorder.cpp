@@ -18,7 +18,7 @@
 #include "base/sigpipe_guard.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/watchdog/stacks/function_name.h"
+#include "launcher/stacks/function_name.h"
 #include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {

@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/watchdog/stacks/function_name.h"
+#include "launcher/stacks/function_name.h"
 
 namespace ddp::launcher {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "launcher/watchdog/shown_ranks.h"
+#include "launcher/ranks/shown_ranks.h"
 #include "support/catch.h"
 #include "support/no_processes.h"
 

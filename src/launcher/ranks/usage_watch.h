@@ -1,0 +1,55 @@
+// UsageWatch measures what the processes of this node's ranks use, for the views of a job. No judgement of hangs uses
+// it: ActivityWatch measures for these.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/limits.h"
+#include "launcher/process/process_host.h"
+#include "launcher/process/rank_view.h"
+#include "launcher/process/usage_meter.h"
+#include "launcher/ranks/activity_watch.h"
+
+namespace ddp::launcher {
+
+// Used only from the event loop's thread.
+class UsageWatch {
+ public:
+  // `output_bytes` returns how many bytes the rank with this local rank has printed so far.
+  // `gpus` must outlive this object.
+  UsageWatch(ProcessHost& processes, GpuWatch& gpus, int first_rank,
+             std::function<std::uint64_t(int local_rank)> output_bytes)
+      : processes_(processes), gpus_(gpus), first_rank_(first_rank), output_bytes_(std::move(output_bytes)) {}
+
+  // Measures each rank about once per second, and fills in RankView::usage. A call takes at most `most`. The next call
+  // continues with the ranks for which that is too short. `now` is CLOCK_MONOTONIC in nanoseconds. Returns whether
+  // anything was measured.
+  bool measure(std::span<RankView> ranks, std::uint64_t now, std::chrono::nanoseconds most = limits::kUsageTime);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Rank {
+    UsageMeter meter;
+    std::vector<pid_t> processes;
+    std::uint64_t searched_at = 0;  // when `processes` were found
+    std::uint64_t measured_at = 0;
+  };
+
+  void measure(Rank& rank, const RankView& view, std::uint64_t now);
+
+  ProcessHost& processes_;
+  GpuWatch& gpus_;
+  const int first_rank_;
+  const std::function<std::uint64_t(int local_rank)> output_bytes_;
+  std::map<int, Rank> ranks_;  // by local rank
+  std::size_t next_ = 0;       // index of the rank to begin with, so that each rank gets a turn
+};
+
+}  // namespace ddp::launcher

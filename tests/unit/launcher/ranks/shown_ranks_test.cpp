@@ -1,0 +1,132 @@
+#include "launcher/ranks/shown_ranks.h"
+
+#include "support/catch.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+RankView rank_four() {
+  RankView view;
+  view.rank = 4;
+  view.pid = 4711;
+  view.page.is_written = true;
+  view.page.writer = 4712;
+  view.page.phase = "evaluation";
+  view.page.phase_name = "validation set";
+  view.page.phase_place = "train.cpp:7";
+  view.page.phase_since = 9'000'000'000;
+  view.page.steps = 12;
+  view.page.groups.push_back({"world", 4, 8, 1, 21, 21, 20, 3, 2, true, 5, 4, 3});
+  view.page.groups[0].identity = ~std::uint64_t{0};
+  view.page.groups[0].transfers = {{true, 3, 5, false, true, 77, "f32[8]", "pipeline.cpp:9"}};
+  view.page.waiting_threads = 1;
+  view.calls = {{{21, ~std::uint64_t{0}, 8'000'000'000, "all_reduce sum f32[8]", "bucket 0", "train.cpp:88"}}};
+  view.process = ProcessSample{'S', 17, 3, "futex_wait"};
+  view.activity = RankActivity{70s, 80s, true, Sign::io, 0.25};
+  return view;
+}
+
+}  // namespace
+
+TEST_CASE("what a node shows of a rank is seen on another with that one's clock") {
+  const std::vector<RankView> ranks = {rank_four()};
+  const auto seen = read_ranks(show_ranks(ranks, ShownCalls::all), "b", 2s);
+  REQUIRE(seen.size() == 1);
+  RankView expected = rank_four();
+  expected.page.phase_since = 7'000'000'000;
+  CHECK(seen[0].node == "b");
+  CHECK(seen[0].rank == 4);
+  CHECK(seen[0].pid == 4711);
+  CHECK(seen[0].page == expected.page);
+  CHECK(seen[0].process == expected.process);
+  CHECK(seen[0].activity == expected.activity);
+  REQUIRE(seen[0].calls.size() == 1);
+  REQUIRE(seen[0].calls[0].size() == 1);
+  CHECK(seen[0].calls[0][0].called_at == 6'000'000'000);
+  CHECK(seen[0].calls[0][0].what == "all_reduce sum f32[8]");
+  CHECK(seen[0].page.more_time_until == 0);  // 0 still means never
+}
+
+TEST_CASE("a rank of another node is seen training if it trains") {
+  for (const char* phase : {"training", "first step", "evaluation", "starting"}) {
+    RankView rank = rank_four();
+    rank.page.phase = phase;
+    rank.page.is_training = rank.page.phase == "training" || rank.page.phase == "first step";
+    const auto seen = read_ranks(show_ranks(std::vector{rank}, ShownCalls::all), "b", 0s);
+    REQUIRE(seen.size() == 1);
+    CHECK(seen[0].page.is_training == rank.page.is_training);
+  }
+}
+
+TEST_CASE("what stacks tell of a PyTorch program is shown, too") {
+  RankView rank = rank_four();
+  rank.is_torch = true;
+  rank.page.groups[0].is_by_stack = true;
+  const auto seen = read_ranks(show_ranks(std::vector{rank, rank_four()}, ShownCalls::all), "b", 0s);
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0].is_torch);
+  CHECK(seen[0].page.groups[0].is_by_stack);
+  CHECK_FALSE(seen[1].is_torch);
+  CHECK_FALSE(seen[1].page.groups[0].is_by_stack);
+}
+
+TEST_CASE("a clock that is behind moves times on") {
+  const auto seen = read_ranks(show_ranks(std::vector{rank_four()}, ShownCalls::all), "b", -3s);
+  REQUIRE(seen.size() == 1);
+  CHECK(seen[0].page.phase_since == 12'000'000'000);
+}
+
+TEST_CASE("a digest has the numbers and the fingerprints of the calls") {
+  const auto seen = read_ranks(show_ranks(std::vector{rank_four()}, ShownCalls::digest), "b", 0s);
+  REQUIRE(seen.size() == 1);
+  REQUIRE(seen[0].calls.at(0).size() == 1);
+  CHECK(seen[0].calls[0][0].sequence == 21);
+  CHECK(seen[0].calls[0][0].fingerprint == ~std::uint64_t{0});
+  CHECK(seen[0].calls[0][0].what.empty());
+}
+
+TEST_CASE("what does not read as ranks is none") {
+  for (const std::string text : {"", "{", "7", "{}", "[7]", R"([{"rank":1}])", R"([{"rank":"x","pid":1}])", "null"}) {
+    CAPTURE(text);
+    CHECK(read_ranks(text, "b", 0s).empty());
+    CHECK(read_evidence(text).empty());
+  }
+}
+
+TEST_CASE("evidence arrives as it was taken and what is too long is left out with a word") {
+  Evidence evidence;
+  evidence.stacks.push_back({4, "py-spy", {{7, "main", {"f (a.py:1)", "g (a.py:2)"}}}, {"gdb: not found"}});
+  evidence.sources.push_back({"flight recorder", "text", {"essence"}, {"missing"}});
+  const Evidence seen = read_evidence(show_evidence(evidence, 4 << 20));
+  REQUIRE(seen.stacks.size() == 1);
+  CHECK(seen.stacks[0].threads == evidence.stacks[0].threads);
+  CHECK(seen.stacks[0].source == "py-spy");
+  CHECK(seen.stacks[0].missing == evidence.stacks[0].missing);
+  CHECK(seen.sources == evidence.sources);
+  evidence.stacks[0].threads[0].frames[0] = std::string(5 << 20, 'x');
+  const std::string text = show_evidence(evidence, 4 << 20);
+  CHECK(text.size() < 1 << 20);
+  CHECK(read_evidence(text).stacks.at(0).missing.back() == "too large to send; the dump on its node has it");
+}
+
+TEST_CASE("what the ranks of a node use is seen on another with that one's clock") {
+  std::vector<RankView> ranks(3);
+  ranks[0].rank = 4;
+  ranks[0].usage = RankUsage{1.5, 4096, std::nullopt, 77, 12, 9'000'000'000};
+  ranks[1].rank = 5;
+  ranks[2].rank = 6;
+  ranks[2].usage = RankUsage{};
+  RankUsage expected = *ranks[0].usage;
+  expected.printed_at = 7'000'000'000;
+  CHECK(read_usage(show_usage(ranks), 2s) == std::map<int, RankUsage>{{4, expected}, {6, RankUsage{}}});
+}
+
+TEST_CASE("text that says nothing of what ranks use is ignored") {
+  for (const char* text :
+       {"", "x", "{}", "[1]", "[[]]", "[[\"a\",1,1,1,1,1,1]]", "[[4,1,1,1,1,1]]", "[[4,{},1,1,1,1,1]]"}) {
+    CAPTURE(text);
+    CHECK(read_usage(text, 0s).empty());
+  }
+}
