@@ -195,7 +195,7 @@ std::vector<Verdict> find_verdicts(std::span<const RankView> ranks) {
     if (is_root.back()) found.push_back(std::move(root));
   }
   std::ranges::move(find_circles(waits, is_root, waiting, ranks), std::back_inserter(found));
-  std::ranges::stable_partition(found, [](const Verdict& verdict) { return !all_wait(verdict.kind); });
+  std::stable_partition(found.begin(), found.end(), [](const Verdict& verdict) { return !all_wait(verdict.kind); });
   return found;
 }
 

@@ -84,7 +84,7 @@ Limit users_limit(const StallFacts& facts, const HangPlan& plan, Nanoseconds fir
 std::optional<Limit> uncertain_limit(const StallFacts& facts, const HangPlan& plan, Nanoseconds first_word) {
   // A node that sees only its own ranks does not know whether the ranks of other nodes work.
   if (facts.others_judge && (facts.is_partial || is_without_calls(facts.kind))) return std::nullopt;
-  const std::optional<Limit> unknown = unknown_limit(facts, plan);
+  std::optional<Limit> unknown = unknown_limit(facts, plan);
   if (!plan.timeout) return unknown;
   Limit users = users_limit(facts, plan, first_word);
   const bool is_learnt = unknown && plan.limit == HangLimit::learnt && unknown->left() < users.left();
