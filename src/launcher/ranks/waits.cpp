@@ -355,8 +355,10 @@ bool may_wait(const RankView& rank) {
 
 bool waits(const Member& member) {
   const GroupView& group = *member.group;
-  // A continuation holds up an operation that has not begun. Such an operation waits for no other rank.
-  if (member.rank->page.continuations > 0 && group.started <= group.finished) return false;
+  // A rank that has not begun an operation holds it up itself, by a batch or a continuation. It waits for no other rank
+  // in it, unless a thread of it is known to wait.
+  const bool has_begun = group.started > group.finished;
+  if (!has_begun && (member.rank->page.continuations > 0 || group.blocked == 0)) return false;
   return may_wait(*member.rank) && !member.rank->has_ended && !group.is_left && group.called > group.finished;
 }
 

@@ -76,12 +76,13 @@ Silence wait_for_others_to_come(const Picture& picture) {
   Nanoseconds unchanged = Nanoseconds::max();
   for (std::size_t i = 0; i < picture.ranks.size(); ++i) {
     const RankView& rank = picture.ranks[i];
+    // Any rank that does not wait may be the awaited one, so its last progress counts, and its end.
+    const RankTimes& times = picture.times[i];
+    unchanged = std::min(unchanged, picture.now - (rank.has_ended ? times.settled_since() : times.progress_at()));
     if (rank.has_ended) continue;
-    // Any rank that does not wait may be the awaited one, so its last progress counts.
-    unchanged = std::min(unchanged, picture.now - picture.times[i].progress_at());
     if (rank.page.waiting_threads == 0) continue;
     verdict.waiting.push_back(rank.rank);
-    waited = std::max(waited, picture.now - picture.times[i].may_wait_since(picture.now));
+    waited = std::max(waited, picture.now - times.may_wait_since(picture.now));
   }
   Silence silence;
   silence.age = std::min(waited, unchanged);

@@ -71,8 +71,8 @@ bool GroupRunner::begin(std::span<const Call* const> calls, Begin function) {
 void GroupRunner::run(const Call& call) {
   guarded(call, [&] {
     show(call);
+    progress_->started(call);  // to compare the calls of all ranks is a part of it
     if (!is_transfer(call.operation) && compares_all_) compare_all(call);
-    progress_->started(call);
     if (!moves_nothing(call)) backend_->run(call);
   });
   if (NodeChannel::Side* side = side_of(call); side != nullptr) side->done = call.sequence;

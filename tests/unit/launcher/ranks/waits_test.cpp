@@ -57,8 +57,10 @@ TEST_CASE("a rank that holds back what it has called is the culprit") {
   CHECK(verdict->is_held);
   CHECK(verdict->culprits == std::vector<int>{1});
   CHECK(verdict->waiting == std::vector<int>{0, 2});
-  // Before a backend has begun it, no rank is to blame.
+  // A thread that waits may wait in another group. If no rank has begun the call, no rank waits in it.
   for (RankView& view : ranks.views) view.page.groups[0].started = 6;
+  CHECK_FALSE(ranks.verdict());
+  for (RankView& view : ranks.views) view.page.groups[0].blocked = 1;
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
 
