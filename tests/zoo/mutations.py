@@ -81,6 +81,7 @@ MUTATIONS = {
     "the first of a chain is blamed": (ROOTS, "is_root.push_back(root.kind != VerdictKind::not_called || !root.culprits.empty());",
                                          "is_root.push_back(true); root.culprits = wait.culprits;"),
     "a stopped rank is one that has not called": (WAITS, "return rank.process && rank.process->is_stopped();", "return false;"),
+    "a call that no rank has begun is waited for": (WAITS, "(member.rank->page.continuations > 0 || group.blocked == 0)", "member.rank->page.continuations > 0"),
     "data of ranks that wait is no sign of life": (JUDGE, "waits_for_data || (!verdict.blames(rank.rank) && only_waits(rank)));", "waits_for_data);"),
     "a stall is blamed from its first moment": (JUDGE, "facts.blamed_for = since(stall.blamed_since);", "facts.blamed_for = stall.age;"),
     "groups of one name are one group": (VIEW, "return identity != 0 ?", "return false ?"),

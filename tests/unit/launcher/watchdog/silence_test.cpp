@@ -77,6 +77,22 @@ TEST_CASE("a rank that comes late to a new group is not given up in the moment i
   });
 }
 
+TEST_CASE("the end of a rank that others wait for is something that it did") {
+  Job job(hang_plan(60s));
+  job.warm();
+  job.ranks[0].page.waiting_threads = 1;
+  for (int i = 0; i < 30; ++i) {
+    ++job.ranks[1].page.steps;
+    job.passes(10s);
+  }
+  job.passes(45s);
+  job.ranks[1].has_ended = true;
+  job.passes(50s);
+  CHECK_FALSE(job.last(Kind::hung));
+  job.passes(20s);
+  CHECK(job.last(Kind::hung));
+}
+
 TEST_CASE("a continuation of the program is no wait though the rank's thread waits for it") {
   for (const bool all_called : {false, true}) {
     CAPTURE(all_called);
