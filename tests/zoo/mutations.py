@@ -66,7 +66,7 @@ MUTATIONS = {
     "where all wait their work counts": (JUDGE, "since(std::max(times.data_at(), times.sign_at())) : since(times.data_at());",
                                          "since(std::max(times.data_at(), times.sign_at())) : since(times.sign_at());"),
     "heartbeats are no sign of life": (TIMES, "progress_at_ = sign_at_ = data_at_ = now;", "progress_at_ = now;"),
-    "the ranks that wait are looked at": (JUDGE, "verdict.waiting.empty()) return verdict.culprits;", "verdict.waiting.empty()) return verdict.waiting;"),
+    "the ranks that wait are looked at": (JUDGE, "verdict.waiting.empty()) return {verdict.culprits, false};", "verdict.waiting.empty()) return {verdict.waiting, false};"),
     "time runs while a rank is stopped": (BOOK, "clock_.set_standing_still(!picture_.stopped.empty());", ""),
     "time before a rank is waited for counts": (JUDGE, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
     "heartbeats are no progress": (JUDGE, "if (!ages.empty()) age = is_circle ? std::ranges::min(ages) : std::ranges::max(ages);",
