@@ -74,7 +74,13 @@ PROGRAMS = {
     """, r"its child crashed(.*\n)*.*  at \S+:LINE in <module>"),
     "closed_descriptors": ("""
     if is_one:
-        os.closerange(3, 4096)
+        for number in range(3, 4096):
+            try:
+                # The threads of Gloo and of the store abort the program if they miss theirs first.
+                target = os.readlink(f"/proc/self/fd/{number}")
+                if not target.startswith(("socket:", "anon_inode:")): os.close(number)
+            except OSError:
+                pass
         ctypes.string_at(0)
     """, r"killed by SIGSEGV"),
     # A virtual machine handles this signal. faulthandler would pass on one that has not come from the kernel.
