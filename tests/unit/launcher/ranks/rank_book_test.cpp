@@ -139,4 +139,8 @@ TEST_CASE("a circle is proven by samples in a row") {
   CHECK(rig.look(ranks, 1s).waits[0].proofs == 2);
   ranks[0].process->threads->free = 1;
   CHECK(rig.look(ranks, 1s).waits[0].proofs == 0);
+  ranks[0].process->threads->free = 0;
+  CHECK(rig.look(ranks, 1s).waits[0].proofs == 1);
+  ranks[0].page.groups[0].blocked = 0;  // it has begun the call, and its thread waits elsewhere
+  CHECK(rig.look(ranks, 1s).waits[0].proofs == 0);
 }

@@ -105,6 +105,20 @@ TEST_CASE("data that a waiting rank moves is a sign of life, and what it does el
   CHECK_FALSE(still_for(1h, 0s));
 }
 
+TEST_CASE("a rank that was never blamed before is not given up at once") {
+  Job job(/*is_late=*/true);
+  job.book.add(job.ranks, SampleDepth::pages);  // the pages do not say who waits for whom
+  job.book.pass(1h, 7);
+  job.look();
+  HangPlan plan;
+  plan.timeout = 60s;
+  CHECK(job.judge(plan).age == 1h);
+  CHECK(job.judge(plan).stall->ends_in == 5s);
+  job.book.pass(5s, 7);
+  job.look();
+  CHECK(job.judge(plan).stall->ends_in <= 0s);
+}
+
 TEST_CASE("the next sample is deep once per second, and measures what the ranks do if one waits") {
   Job job(/*is_late=*/true);
   const HangPlan plan;
