@@ -38,7 +38,7 @@ struct Picture {
   std::chrono::nanoseconds since_deep{0};  // time since the last sample that was deeper than the pages
   bool is_part = false;                    // another node sees more ranks
   std::vector<RankView> ranks;
-  std::vector<RankTimes> times;     // in the order of `ranks`
+  std::map<int, RankTimes> times;   // by rank
   std::vector<RankMoment> moments;  // in the order of `ranks`
   std::map<GroupKey, GroupTimes> groups;
   JobTime changed_at{};                       // when the page of a rank last changed
@@ -48,9 +48,6 @@ struct Picture {
   // the last sample of depth `all`.
   std::vector<Wait> waits;
   JobTime no_waits_since{};
-
-  // Returns null if this rank is not in the picture.
-  const RankTimes* times_of(int rank) const;
 };
 
 }  // namespace ddp::launcher

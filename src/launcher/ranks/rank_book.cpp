@@ -17,11 +17,6 @@ std::vector<int> blamed_by(const Verdict& verdict) {
 
 }  // namespace
 
-const RankTimes* Picture::times_of(int rank) const {
-  const auto found = std::ranges::find(ranks, rank, &RankView::rank);
-  return found == ranks.end() ? nullptr : &times[static_cast<std::size_t>(found - ranks.begin())];
-}
-
 RankBook::RankBook(bool is_part, std::chrono::nanoseconds longest_interval)
     : clock_(longest_interval), longest_interval_(longest_interval) {
   picture_.is_part = is_part;
@@ -59,7 +54,6 @@ void RankBook::add(std::vector<RankView> ranks, SampleDepth depth) {
 }
 
 void RankBook::follow_ranks(const std::vector<RankView>& before) {
-  picture_.times.clear();
   for (std::size_t i = 0; i < picture_.ranks.size(); ++i) {
     const RankView& rank = picture_.ranks[i];
     const bool has_place = i < before.size() && before[i].rank == rank.rank;
@@ -67,9 +61,7 @@ void RankBook::follow_ranks(const std::vector<RankView>& before) {
                                  : std::ranges::find(before, rank.rank, &RankView::rank);
     const bool has_progress = known == before.end() ? rank.page != PageView() : known->page != rank.page;
     if (has_progress) picture_.changed_at = picture_.now;
-    RankTimes& times = times_[rank.rank];
-    times.add(rank, has_progress, picture_.now);
-    picture_.times.push_back(times);
+    picture_.times[rank.rank].add(rank, has_progress, picture_.now);
   }
 }
 

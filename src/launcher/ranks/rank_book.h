@@ -42,7 +42,6 @@ class RankBook {
   Picture picture_;
   JobClock clock_;
   const std::chrono::nanoseconds longest_interval_;
-  std::map<int, RankTimes> times_;
   std::map<GroupKey, std::vector<GroupView>> groups_;  // as they were seen last
   std::map<int, ProcessSample> traced_;                // stopped processes at the last sample of processes
   std::map<int, Blame> blamed_;

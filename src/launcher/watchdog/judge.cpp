@@ -16,6 +16,11 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
+// Returns whether no rank in particular is awaited.
+bool names_none(const Verdict& verdict) {
+  return is_without_calls(verdict.kind) || all_wait(verdict.kind);
+}
+
 // Represents a verdict on a picture.
 struct Stall {
   Verdict verdict;
@@ -34,21 +39,15 @@ class Judge {
 
  private:
   Nanoseconds since(JobTime time) const { return picture_.now - time; }
-  // Calls `act` with each of these ranks that is in the picture.
-  template <typename Act>
-  void for_each(const std::vector<int>& ranks, const Act& act) const {
-    for (const int rank : ranks) {
-      if (const RankTimes* times = picture_.times_of(rank)) act(*times);
-    }
-  }
+  const RankTimes& times_of(int rank) const { return picture_.times.at(rank); }
   Nanoseconds age_of(const Verdict& verdict) const;
   bool may_be_resolved(const Verdict& verdict) const;
   std::optional<Stall> most_pressing() const;
   bool waits_itself(const Verdict& verdict) const;
   StallFacts facts_of(const Stall& stall) const;
   Nanoseconds ended_for(const Verdict& verdict) const;
-  Nanoseconds progress_age(const Stall& stall) const;
-  Nanoseconds awaited_for(const Stall& stall) const;
+  Nanoseconds progress_age(const Verdict& verdict, Nanoseconds age) const;
+  Nanoseconds awaited_for(const Verdict& verdict, Nanoseconds age) const;
   std::pair<std::vector<int>, bool> concerned_by(const Verdict& verdict) const;
   std::optional<Nanoseconds> still_for(const RankView& rank, const RankTimes& times, bool lives_by_data) const;
   std::optional<Nanoseconds> still_for(const Verdict& verdict) const;
@@ -63,10 +62,10 @@ class Judge {
 // certain before that. While a send or a receive stalls, other ranks may exchange data in its group.
 Nanoseconds Judge::age_of(const Verdict& verdict) const {
   Nanoseconds waited{0};
-  for_each(verdict.waiting, [&](const RankTimes& times) {
-    const Nanoseconds wait = since(times.may_wait_since(picture_.now));
-    waited = std::max(waited, verdict.is_transfer ? std::min(since(times.progress_at()), wait) : wait);
-  });
+  for (const int rank : verdict.waiting) {
+    const Nanoseconds wait = since(times_of(rank).may_wait_since(picture_.now));
+    waited = std::max(waited, verdict.is_transfer ? std::min(since(times_of(rank).progress_at()), wait) : wait);
+  }
   if (verdict.is_transfer) return waited;
   const auto group = picture_.groups.find(verdict.key());
   if (group == picture_.groups.end()) return waited;  // the rank waits in init(), before the group exists
@@ -76,10 +75,8 @@ Nanoseconds Judge::age_of(const Verdict& verdict) const {
 
 // Returns whether a rank that is waited for does something, so that it may still make the call.
 bool Judge::may_be_resolved(const Verdict& verdict) const {
-  bool one_acts = false;
-  for_each(verdict.culprits,
-           [&](const RankTimes& times) { one_acts = one_acts || since(times.sign_at()) < limits::kHangActivity; });
-  return one_acts;
+  return std::ranges::any_of(verdict.culprits,
+                             [this](int rank) { return since(times_of(rank).sign_at()) < limits::kHangActivity; });
 }
 
 // Prefers a verdict that nothing can resolve, then one that no active rank can resolve, then the oldest one.
@@ -132,8 +129,8 @@ StallFacts Judge::facts_of(const Stall& stall) const {
     facts.age = std::min(facts.age, Nanoseconds(static_cast<std::int64_t>(picture_.taken_at - verdict.called_at)));
   }
   facts.blamed_for = since(stall.blamed_since);
-  facts.progress_age = progress_age({verdict, facts.age});
-  facts.unawaited = facts.age - awaited_for({verdict, facts.age});
+  facts.progress_age = progress_age(verdict, facts.age);
+  facts.unawaited = facts.age - awaited_for(verdict, facts.age);
   // Ranks may rest for as long as they like until others wait for them.
   if (const auto still = still_for(verdict)) facts.still_for = std::min(*still, facts.age);
   facts.more_time = more_time(verdict);
@@ -144,45 +141,46 @@ StallFacts Judge::facts_of(const Stall& stall) const {
 // the verdict is doubtful, that time is subtracted, so that the pages are newer than the end of the rank.
 Nanoseconds Judge::ended_for(const Verdict& verdict) const {
   Nanoseconds least = Nanoseconds::max();
-  for_each(verdict.culprits,
-           [&](const RankTimes& times) { least = std::min(least, since(times.ended_at().value_or(picture_.now))); });
+  for (const int rank : verdict.culprits) {
+    least = std::min(least, since(times_of(rank).ended_at().value_or(picture_.now)));
+  }
   const Nanoseconds lag =
       verdict.is_doubtful && is_sampled(verdict, picture_.ranks) ? Nanoseconds(3 * limits::kTorchLook) : Nanoseconds(0);
   return std::max(least - lag, Nanoseconds(0));
 }
 
 // Returns the time since the awaited ranks last made progress, or the age if no rank in particular is awaited.
-Nanoseconds Judge::progress_age(const Stall& stall) const {
-  const Verdict& verdict = stall.verdict;
+Nanoseconds Judge::progress_age(const Verdict& verdict, Nanoseconds age) const {
+  if (names_none(verdict)) return age;
   std::vector<Nanoseconds> ages;
-  if (!is_without_calls(verdict.kind) && !all_wait(verdict.kind)) {
-    for_each(verdict.culprits, [&](const RankTimes& times) {
-      // If a page shows no collectives, all data that its rank moves counts.
-      const JobTime at = verdict.is_by_stack ? times.data_at() : times.exchange_at();
-      ages.push_back(std::min(since(at), since(times.settled_since())));
-    });
+  for (const int rank : verdict.culprits) {
+    const RankTimes& times = times_of(rank);
+    // If a page shows no collectives, all data that its rank moves counts.
+    const JobTime at = verdict.is_by_stack ? times.data_at() : times.exchange_at();
+    ages.push_back(std::min(since(at), since(times.settled_since())));
   }
-  Nanoseconds age = is_without_calls(verdict.kind) || all_wait(verdict.kind) ? stall.age : Nanoseconds(0);
+  Nanoseconds progress{0};
   // Any of several late ranks may be stuck. A circle is closed only when its last rank has stopped.
   const bool is_circle = verdict.kind == VerdictKind::each_other;
-  if (!ages.empty()) age = is_circle ? std::ranges::min(ages) : std::ranges::max(ages);
+  if (!ages.empty()) progress = is_circle ? std::ranges::min(ages) : std::ranges::max(ages);
   if (waits_itself(verdict)) {
-    for (std::size_t i = 0; i < picture_.ranks.size(); ++i) {
-      age = std::min(age, since(picture_.times[i].settled_since()));
-      if (!picture_.ranks[i].has_ended) age = std::min(age, since(picture_.times[i].progress_at()));
+    for (const RankView& rank : picture_.ranks) {
+      progress = std::min(progress, since(times_of(rank.rank).settled_since()));
+      if (!rank.has_ended) progress = std::min(progress, since(times_of(rank.rank).progress_at()));
     }
   }
-  return verdict.is_by_stack ? std::min(age, stall.age) : age;
+  return verdict.is_by_stack ? std::min(progress, age) : progress;
 }
 
 // Returns how long a rank has been known to wait. PyTorch's recorder shows a call from its beginning, and not whether a
 // thread waits for it. Returns 0 if all ranks do something else.
-Nanoseconds Judge::awaited_for(const Stall& stall) const {
-  if (stall.verdict.is_by_stack || stall.verdict.waiting.empty()) return stall.age;
+Nanoseconds Judge::awaited_for(const Verdict& verdict, Nanoseconds age) const {
+  if (verdict.is_by_stack || verdict.waiting.empty()) return age;
   Nanoseconds longest{0};
-  for_each(stall.verdict.waiting,
-           [&](const RankTimes& times) { longest = std::max(longest, since(times.here_since(picture_.now))); });
-  return std::min(stall.age, longest);
+  for (const int rank : verdict.waiting) {
+    longest = std::max(longest, since(times_of(rank).here_since(picture_.now)));
+  }
+  return std::min(age, longest);
 }
 
 // Returns the ranks whose signs of life count, and whether these only wait for data. If none in particular is awaited,
@@ -210,9 +208,8 @@ std::optional<Nanoseconds> Judge::still_for(const Verdict& verdict) const {
   const auto [concerned, waits_for_data] = concerned_by(verdict);
   const bool concerns_all = waits_itself(verdict);
   std::optional<Nanoseconds> still;
-  for (std::size_t i = 0; i < picture_.ranks.size(); ++i) {
-    const RankView& rank = picture_.ranks[i];
-    const RankTimes& times = picture_.times[i];
+  for (const RankView& rank : picture_.ranks) {
+    const RankTimes& times = times_of(rank.rank);
     const bool is_concerned = std::ranges::find(concerned, rank.rank) != concerned.end();
     if (!is_concerned && !concerns_all) continue;
     Nanoseconds own = since(times.settled_since());  // a rank that has just ended did something until then
@@ -228,10 +225,9 @@ std::optional<Nanoseconds> Judge::still_for(const Verdict& verdict) const {
 
 // Returns how much more time the awaited ranks have asked for or, if none is awaited, any rank.
 Nanoseconds Judge::more_time(const Verdict& verdict) const {
-  const bool none_is_awaited = is_without_calls(verdict.kind) || all_wait(verdict.kind);
   std::uint64_t until = 0;
   for (const RankView& rank : picture_.ranks) {
-    if (none_is_awaited || verdict.blames(rank.rank)) until = std::max(until, rank.page.more_time_until);
+    if (names_none(verdict) || verdict.blames(rank.rank)) until = std::max(until, rank.page.more_time_until);
   }
   constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the page may contain any number
   const std::uint64_t left = until - std::min(until, picture_.taken_at);
@@ -294,7 +290,7 @@ NextLook next_look(const Picture& picture, const HangPlan& plan) {
   for (const auto& [key, times] : picture.groups) {
     if (times.somebody_waits) longest = std::max(longest, picture.now - times.progress_at);
   }
-  for (const RankTimes& times : picture.times) {
+  for (const auto& [rank, times] : picture.times) {
     if (times.waits()) longest = std::max(longest, picture.now - times.progress_at());
   }
   if (longest < limits::kHangEvidence) return {SampleDepth::states, false};

@@ -33,8 +33,8 @@ bool silence_counts(const Picture& picture, const HangPlan& plan) {
 // Returns the time since the last progress of the running rank that has made none for longest.
 Nanoseconds longest_without_progress(const Picture& picture) {
   Nanoseconds longest{0};
-  for (std::size_t i = 0; i < picture.ranks.size(); ++i) {
-    if (!picture.ranks[i].has_ended) longest = std::max(longest, picture.now - picture.times[i].progress_at());
+  for (const RankView& rank : picture.ranks) {
+    if (!rank.has_ended) longest = std::max(longest, picture.now - picture.times.at(rank.rank).progress_at());
   }
   return longest;
 }
@@ -50,12 +50,11 @@ Silence find_ranks_behind(const Picture& picture) {
   std::size_t running = 0;
   std::vector<int> still;
   std::vector<int> with_fewest;
-  for (std::size_t i = 0; i < picture.ranks.size(); ++i) {
-    const RankView& rank = picture.ranks[i];
+  for (const RankView& rank : picture.ranks) {
     if (rank.has_ended) continue;
     ++running;
     // A rank is stuck even if it fell silent a step later than the others.
-    if (picture.now - picture.times[i].progress_at() > silence.age / 2) still.push_back(rank.rank);
+    if (picture.now - picture.times.at(rank.rank).progress_at() > silence.age / 2) still.push_back(rank.rank);
     if (rank.page.steps < fewest) with_fewest.clear();
     fewest = std::min(fewest, rank.page.steps);
     most = std::max(most, rank.page.steps);
@@ -74,13 +73,11 @@ Silence wait_for_others_to_come(const Picture& picture) {
   Verdict verdict;
   Nanoseconds waited{0};
   Nanoseconds unchanged = Nanoseconds::max();
-  for (std::size_t i = 0; i < picture.ranks.size(); ++i) {
-    const RankView& rank = picture.ranks[i];
+  for (const RankView& rank : picture.ranks) {
     // Any rank that does not wait may be the awaited one, so its last progress counts, and its end.
-    const RankTimes& times = picture.times[i];
+    const RankTimes& times = picture.times.at(rank.rank);
     unchanged = std::min(unchanged, picture.now - (rank.has_ended ? times.settled_since() : times.progress_at()));
-    if (rank.has_ended) continue;
-    if (rank.page.waiting_threads == 0) continue;
+    if (rank.has_ended || rank.page.waiting_threads == 0) continue;
     verdict.waiting.push_back(rank.rank);
     waited = std::max(waited, picture.now - times.may_wait_since(picture.now));
   }
@@ -103,9 +100,8 @@ Silence find_silent_ranks(const Picture& picture, const HangPlan& plan) {
   silence.reason = "no rank waits in a known operation";
   if (silence.age < limits::kHangFirstWord) return silence;
   Verdict verdict;
-  for (std::size_t i = 0; i < picture.ranks.size(); ++i) {
-    const RankView& rank = picture.ranks[i];
-    const RankTimes& times = picture.times[i];
+  for (const RankView& rank : picture.ranks) {
+    const RankTimes& times = picture.times.at(rank.rank);
     const Nanoseconds age = picture.now - last_sign_of(rank, times);
     if (age < silence.age) {
       silence.age = age;

@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::seconds kBetweenReasons{30};  // between two logs of the same reason, with other numbers
+
 // Returns CLOCK_MONOTONIC in nanoseconds, as on the pages.
 std::uint64_t nanoseconds_of(Clock::time_point time) {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
@@ -239,7 +241,7 @@ class RankWatchdog : public Watchdog {
     std::erase_if(reason, [](char letter) { return letter >= '0' && letter <= '9'; });
     if (reason == explained_ && Clock::now() < explain_again_) return;
     explained_ = std::move(reason);
-    explain_again_ = Clock::now() + limits::kHangLastWord;
+    explain_again_ = Clock::now() + kBetweenReasons;
     parts_.log({LogLevel::debug, LogSource::hangs, hangs_.explanation()});
   }
 

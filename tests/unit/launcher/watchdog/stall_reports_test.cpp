@@ -67,7 +67,7 @@ TEST_CASE("a stall that ends no job is reported again after its limit, then afte
   CHECK_FALSE(reports.has_ended_job());
 }
 
-TEST_CASE("what was reported goes on when nobody waits any more, and not while that is unsure") {
+TEST_CASE("what was reported goes on when no rank waits any more, and not while that is unsure") {
   StallReports reports{HangPlan()};
   reports.add(stall_of(6s), picture_at(6s));
   CHECK(kinds_of(reports.add({}, picture_at(7s))) == std::vector{Kind::goes_on});
