@@ -1,9 +1,11 @@
 """Tests PyTorch's own store client, of any version, against the server at 127.0.0.1:PORT, with all requests that it
 has.
 
-    torch_store_client.py PORT
+    torch_store_client.py PORT DDPLAUNCH
 """
 import datetime
+import json
+import subprocess
 import sys
 import threading
 import time
@@ -11,6 +13,7 @@ import time
 import torch.distributed as dist
 
 PORT = int(sys.argv[1])
+DDPLAUNCH = sys.argv[2]
 SHORT = datetime.timedelta(milliseconds=100)
 LONG = datetime.timedelta(seconds=30)
 
@@ -19,6 +22,12 @@ def connect(prefix: str = ""):
     """Returns a new client. With a prefix, no other client uses its keys."""
     store = dist.TCPStore("127.0.0.1", PORT, None, False, timeout=LONG)
     return dist.PrefixStore(prefix, store) if prefix else store
+
+
+def waiting_clients() -> int:
+    report = subprocess.run([DDPLAUNCH, "store", "--inspect", f"127.0.0.1:{PORT}", "--json"], check=True,
+                            stdout=subprocess.PIPE).stdout
+    return sum(client["waiting_ms"] is not None for client in json.loads(report)["clients"])
 
 
 def times_out(call) -> None:
@@ -161,11 +170,15 @@ def queues() -> None:
         pass
     threading.Timer(0.1, lambda: other.queue_push("q", "late")).start()
     assert store.queue_pop("q") == b"late"
-    # Several clients wait, and each value is sent to one of them.
+    # Several clients wait, and each value is sent to one of them. All wait before the first value is pushed: PyTorch's
+    # queue_pop waits for the queue and then takes from it, in two requests, and raises QueueEmptyError if another client,
+    # which did not wait, took the value in between.
     got = []
     waiting = [threading.Thread(target=lambda: got.append(connect("queues").queue_pop("shared"))) for _ in range(4)]
     for thread in waiting:
         thread.start()
+    while waiting_clients() < 4:
+        pass
     for i in range(4):
         other.queue_push("shared", str(i))
     for thread in waiting:

@@ -33,7 +33,7 @@ def run(*words) -> str:
 
 def client(python: str) -> None:
     with store_servers.ours(BIN) as server:
-        run(python, HERE / "torch_store_client.py", server.port)
+        run(python, HERE / "torch_store_client.py", server.port, BIN / "ddplaunch")
 
 
 def groups(python: str) -> None:
