@@ -179,7 +179,7 @@ void NodesRules::launcher_ends(std::size_t machine, int exit_code) {
   one.has_ended = true;
   if (!one.left_with) return violate(10, name(machine) + " ends before it leaves");
   const bool is_well = one.trouble + coordinator_trouble_ <= kHarmless;
-  const auto latest = one.told_at + ending_ + options_.nodes.node_timeout + kPatience;
+  const auto latest = std::max(one.told_at + ending_, last_trouble_at_) + options_.nodes.node_timeout + kPatience;
   if (one.times_told > 0 && is_well && now_ > latest) {
     violate(11, name(machine) + " was asked to end " +
                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - one.told_at).count()) +

@@ -16,6 +16,7 @@
 //    9 After the coordinator has received a user's request to end, no other attempt begins.
 //   10 A launcher that leaves ends, with the exit code of its cause. It ends no attempt before its workers have ended.
 //   11 A launcher that is asked to end has ended some seconds after its workers' time to end, whatever the others do.
+//      If a node falls silent meanwhile, the time in which it may be given up begins then.
 //   12 Only a launcher that is asked twice, or has lost its guardian, ends before it knows that the job is over. The
 //      coordinator's launcher waits until the others know, unless it is asked to end meanwhile.
 #pragma once
@@ -93,8 +94,15 @@ class NodesRules {
   void launcher_ends(std::size_t machine, int exit_code);
   void has_left_workers(std::size_t machine);
   // The node was cut off, frozen, or otherwise disturbed for this time.
-  void has_trouble(std::size_t machine, Duration time) { at(machine).trouble += time; }
-  void is_gone(std::size_t machine) { at(machine).is_gone = true; }  // the node is frozen forever, or dead
+  void has_trouble(std::size_t machine, Duration time) {
+    at(machine).trouble += time;
+    last_trouble_at_ = now_;
+  }
+  // The node is frozen forever, or dead.
+  void is_gone(std::size_t machine) {
+    at(machine).is_gone = true;
+    last_trouble_at_ = now_;
+  }
   void coordinator_has_trouble(Duration time) { coordinator_trouble_ += time; }
 
   // Checks the state at the end. `expects_success` is true if nothing has gone wrong.
@@ -148,6 +156,7 @@ class NodesRules {
   int ended_ = -1;  // the last attempt that the coordinator has ended
   std::optional<wire::Cause> fate_;
   Duration coordinator_trouble_{0};
+  TimePoint last_trouble_at_;
   bool is_asked_to_end_ = false;
   std::string violation_;
 };

@@ -355,7 +355,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
     for (const auto& [id, node] : roster_.all()) {
       if (id != kOwnNode) send(id, wire::NodeHeartbeat{});
     }
-    if (phase_ != Phase::over) look_for_silence(now);
+    look_for_silence(now);
   }
   if (settle_at_ && !stopped_at_ && now >= *settle_at_) settle(now);
   if (left_alone_at_ && !stopped_at_ && now >= *left_alone_at_) {

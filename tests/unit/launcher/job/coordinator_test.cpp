@@ -238,6 +238,17 @@ TEST_CASE("the first cause ends all nodes and the job with it") {
   CHECK(job.count<CoordinatorIsThrough>() == 1);
 }
 
+TEST_CASE("the end waits for a silent node until its silence is too long") {
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeEnded{0}).passes(6s);
+  job.says(kOwnNode, wire::NodeEnded{0});
+  REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
+  job.passes(3s);
+  CHECK(job.count<CoordinatorIsThrough>() == 0);
+  job.passes(1s);
+  CHECK(job.count<CoordinatorIsThrough>() == 1);
+}
+
 TEST_CASE("a secondary failure waits for a better cause") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)});
