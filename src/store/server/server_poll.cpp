@@ -37,8 +37,10 @@ void ServerPoll::change(int fd, std::uint64_t number, std::uint32_t interest) {
 void ServerPoll::set_timer(std::chrono::nanoseconds delay) {
   itimerspec when{};
   ::timerfd_gettime(timer_.get(), &when);
-  const auto set = std::chrono::seconds(when.it_value.tv_sec) + std::chrono::nanoseconds(when.it_value.tv_nsec);
-  if (set.count() > 0 && set < delay) return;
+  // This is 0 if the timer has expired. Setting it would clear the expiry.
+  const auto left = std::chrono::seconds(when.it_value.tv_sec) + std::chrono::nanoseconds(when.it_value.tv_nsec);
+  if (is_set_ && left < delay) return;
+  is_set_ = true;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay);
   when.it_value = {seconds.count(), (delay - seconds).count()};
   ::timerfd_settime(timer_.get(), 0, &when, nullptr);
@@ -46,7 +48,9 @@ void ServerPoll::set_timer(std::chrono::nanoseconds delay) {
 
 bool ServerPoll::take_timer() {
   std::uint64_t expirations = 0;
-  return ::read(timer_.get(), &expirations, sizeof expirations) > 0;
+  if (::read(timer_.get(), &expirations, sizeof expirations) <= 0) return false;
+  is_set_ = false;
+  return true;
 }
 
 std::span<const epoll_event> ServerPoll::ready() {

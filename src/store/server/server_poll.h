@@ -41,6 +41,7 @@ class ServerPoll {
  private:
   base::UniqueFd epoll_;
   base::UniqueFd timer_;
+  bool is_set_ = false;  // the timer runs, or its expiry is pending
   std::array<epoll_event, limits::kStoreTurnEvents> events_;
 };
 

@@ -67,3 +67,14 @@ TEST_CASE("the timer of a poll is due after the shortest of its delays, once") {
   CHECK_FALSE(poll.take_timer());
   CHECK(poll.ready().empty());
 }
+
+TEST_CASE("an expiry that is pending is not lost when the timer is set again") {
+  ServerPoll poll;
+  REQUIRE(poll.open(kTimer));
+  poll.set_timer(1ns);
+  REQUIRE(is_readable(poll.fd(), 10'000));
+  poll.set_timer(1h);
+  CHECK(poll.take_timer());
+  poll.set_timer(1ns);
+  CHECK(is_readable(poll.fd(), 10'000));
+}
