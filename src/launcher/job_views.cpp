@@ -165,7 +165,7 @@ bool JobViews::wants_records() const {
 
 JobSnapshot JobViews::snapshot() {
   for (int i = 0; i < parts_.plan.workers; ++i) {
-    builder_.set_values(placement_.first_rank + i, parts_.processes.progress_values(i));
+    builder_.set_values(placement_.first_rank + i, parts_.probe.progress_values(i));
   }
   JobSnapshot shot = builder_.snapshot(monotonic_now());
   const std::string own = node_name(parts_.plan.host_name, placement_);

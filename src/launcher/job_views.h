@@ -15,7 +15,7 @@
 #include "launcher/output/output_followers.h"
 #include "launcher/output/output_pump.h"
 #include "launcher/plan/launch_plan.h"
-#include "launcher/process/process_host.h"
+#include "launcher/ranks/rank_probe.h"
 #include "launcher/ranks/rank_sink.h"
 #include "launcher/report/trace_file.h"
 #include "launcher/top/view_server.h"
@@ -29,7 +29,7 @@ namespace ddp::launcher {
 struct JobViewsParts {
   net::EventLoop& loop;
   const LaunchPlan& plan;
-  ProcessHost& processes;
+  RankProbe& probe;
   OutputPump& output;
   LogWriter log;
 };

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "launcher/process/activity_meter.h"
+#include "launcher/ranks/activity_meter.h"
 #include "launcher/watchdog/hang_detector.h"
 
 namespace ddp::test {

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/process/process_activity.h"
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/process_activity.h"
+#include "launcher/ranks/rank_view.h"
 #include "launcher/ranks/shown_ranks.h"
 
 namespace ddp::net {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/process/activity_meter.h"
+#include "launcher/ranks/activity_meter.h"
 #include "launcher/watchdog/hang_detector.h"
 
 namespace ddp::launcher {

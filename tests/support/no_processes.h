@@ -7,10 +7,11 @@ namespace ddp::launcher {
 
 class NoProcesses : public ProcessHost {
  public:
-  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
+  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, const WorkerDescriptors&) override {
+    return StartFailure{125, ""};
+  }
   void on_exit(ExitCallback) override {}
   bool signal(int, int, SignalTarget) override { return true; }
-  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has exited", 0, {}, 0}; }
   std::vector<pid_t> end_leftovers() override { return {}; }
 };
 

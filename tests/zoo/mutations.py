@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 CXX = os.environ.get("CXX", "c++")
 SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/judge.cpp",
-           "src/launcher/ranks/waits.cpp", "src/launcher/process/activity_meter.cpp",
-           "src/launcher/process/worker_page.cpp", "src/launcher/ranks/root_causes.cpp",
+           "src/launcher/ranks/waits.cpp", "src/launcher/ranks/activity_meter.cpp",
+           "src/launcher/ranks/worker_page.cpp", "src/launcher/ranks/root_causes.cpp",
            "src/launcher/ranks/rank_times.cpp", "src/launcher/ranks/rank_book.cpp"]
 # The decision consists of these files, too.
 PARTS = [f"src/launcher/{name}.cpp" for name in (
@@ -29,7 +29,7 @@ REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/ranks/shown_ranks.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/silence", "watchdog/stall_reports",
          "watchdog/hang_detector", "watchdog/hang_detector_heartbeats", "watchdog/hang_detector_groups",
          "watchdog/hang_detector_gpu", "ranks/rank_book", "ranks/rank_times", "ranks/root_causes", "ranks/waits",
-         "process/activity_meter", "process/worker_page"]
+         "ranks/activity_meter", "ranks/worker_page"]
 POLICY, JUDGE, WAITS, METER, VIEW, ROOTS, TIMES, BOOK = SOURCES
 
 # Maps the name of a mutation to the file, a text that occurs in it once, and the replacement.

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "launcher/process/activity_meter.h"
+#include "launcher/ranks/activity_meter.h"
 #include "launcher/watchdog/hang_detector.h"
 #include "launcher/watchdog/verdict_text.h"
 #include "support/hang_trace_reader.h"

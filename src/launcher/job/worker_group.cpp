@@ -20,9 +20,10 @@ namespace {
 
 class LocalWorkers : public WorkerGroup {
  public:
-  LocalWorkers(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory, OutputPump& output,
-               std::function<void()> poll, LogWriter log)
+  LocalWorkers(ProcessHost& processes, RankProbe& probe, const LaunchPlan& plan, RunDirectory& directory,
+               OutputPump& output, std::function<void()> poll, LogWriter log)
       : processes_(processes),
+        probe_(probe),
         plan_(plan),
         directory_(directory),
         output_(output),
@@ -47,8 +48,11 @@ class LocalWorkers : public WorkerGroup {
                      {file("stdout.log"), file("stderr.log"), directory_.attempt_file("filtered_stdout.log"),
                       directory_.attempt_file("filtered_stderr.log")});
     if (!streams) return StartFailure{base::kExitOwnFault, streams.error().message};
-    const auto pid = processes_.spawn(local_rank, spec, streams.value().out.get(), streams.value().err.get());
+    const RankDescriptors shown = probe_.open(local_rank, spec);
+    const auto pid = processes_.spawn(local_rank, spec,
+                                      {streams.value().out.get(), streams.value().err.get(), shown.page, shown.ring});
     if (!pid) return pid.error();
+    probe_.started(local_rank, pid.value());
     running_[local_rank] = pid.value();
     return StartedWorker{pid.value(), std::move(spec.environment)};
   }
@@ -56,6 +60,7 @@ class LocalWorkers : public WorkerGroup {
   void on_exit(ProcessHost::ExitCallback callback) override {
     processes_.on_exit([this, callback = std::move(callback)](int local_rank, const WorkerExit& exit) {
       running_.erase(local_rank);
+      probe_.ended(local_rank);
       if (callback) callback(local_rank, exit);
     });
   }
@@ -63,8 +68,8 @@ class LocalWorkers : public WorkerGroup {
   bool signal(int local_rank, int signal, SignalTarget target) override {
     return processes_.signal(local_rank, signal, target);
   }
-  void mark_peer_lost(int rank) override { processes_.mark_peer_lost(rank); }
-  void request_stop() override { processes_.request_stop(); }
+  void mark_peer_lost(int rank) override { probe_.mark_peer_lost(rank); }
+  void request_stop() override { probe_.request_stop(); }
   std::optional<ErrorRecord> error_of(int local_rank) override {
     return read_error_record(directory_.file(local_rank, "error.json"));
   }
@@ -82,7 +87,7 @@ class LocalWorkers : public WorkerGroup {
   }
   std::string gpu_of(int local_rank) override {
     RankView view;
-    processes_.sample(local_rank, SampleDepth::pages, view);
+    probe_.sample(local_rank, SampleDepth::pages, view);
     return view.page.gpu_uuid;
   }
   std::optional<OomKill> new_oom_kill() override { return oom_->new_kill(); }
@@ -164,6 +169,7 @@ class LocalWorkers : public WorkerGroup {
   }
 
   ProcessHost& processes_;
+  RankProbe& probe_;
   const LaunchPlan& plan_;
   RunDirectory& directory_;
   OutputPump& output_;
@@ -186,9 +192,10 @@ bool another_failed_before(WorkerGroup& workers, std::span<const int> alive, con
   });
 }
 
-std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory,
-                                               OutputPump& output, std::function<void()> poll, LogWriter log) {
-  return std::make_unique<LocalWorkers>(processes, plan, directory, output, std::move(poll), std::move(log));
+std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, RankProbe& probe, const LaunchPlan& plan,
+                                               RunDirectory& directory, OutputPump& output, std::function<void()> poll,
+                                               LogWriter log) {
+  return std::make_unique<LocalWorkers>(processes, probe, plan, directory, output, std::move(poll), std::move(log));
 }
 
 }  // namespace ddp::launcher

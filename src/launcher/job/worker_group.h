@@ -21,6 +21,7 @@
 #include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
+#include "launcher/ranks/rank_probe.h"
 #include "store/server/store_ranks.h"
 
 namespace ddp::launcher {
@@ -89,7 +90,8 @@ class WorkerGroup {
 bool another_failed_before(WorkerGroup& workers, std::span<const int> alive, const std::optional<ErrorRecord>& record);
 
 // All arguments must outlive the group.
-std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory,
-                                               OutputPump& output, std::function<void()> poll, LogWriter log);
+std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, RankProbe& probe, const LaunchPlan& plan,
+                                               RunDirectory& directory, OutputPump& output, std::function<void()> poll,
+                                               LogWriter log);
 
 }  // namespace ddp::launcher

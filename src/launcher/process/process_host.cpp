@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,24 +15,16 @@
 #include "base/check.h"
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
+#include "launcher/process/process_sample.h"
 #include "launcher/process/process_tree.h"
-#include "launcher/process/record_ring.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/terminal_loan.h"
-#include "launcher/process/worker_page.h"
 
 namespace ddp::launcher {
 namespace {
 
-// Contains the data that is kept after a worker has ended.
-struct Remains {
-  int rank = 0;
-  pid_t pid = 0;  // also the id of its process group, which may outlive it
-  WorkerPage page;
-  RecordRing ring;
-};
-
-struct Child : Remains {
+struct Child {
+  pid_t pid = 0;                           // also the id of its process group, which may outlive it
   OwnedProcess process;                    // owned until it is reaped
   base::UniqueFd end;                      // see Spawned::end
   std::unique_ptr<net::Watch> watch;       // destroyed before the descriptor
@@ -69,16 +60,15 @@ class LinuxProcessHost : public ProcessHost {
     for (auto& [local_rank, child] : children_) child.process.detach();
   }
 
-  base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
+  base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec,
+                                          const WorkerDescriptors& inherited) override {
     SpawnContext context;
     std::unique_ptr<TerminalLoan> terminal = spec.reads_stdin ? std::make_unique<TerminalLoan>() : nullptr;
     if (!terminal || !terminal->is_granted()) context.in = nothing_.get();
-    if (out >= 0) context.out = out;
-    if (err >= 0) context.err = err;
-    WorkerPage page(spec.rank, local_rank, spec.attempt);
-    context.page = page.descriptor();
-    RecordRing ring(spec.recording, now());
-    context.ring = ring.descriptor();
+    if (inherited.out >= 0) context.out = inherited.out;
+    if (inherited.err >= 0) context.err = inherited.err;
+    context.page = inherited.page;
+    context.ring = inherited.ring;
     if (cgroup_ != nullptr) {
       context.cgroup_procs = cgroup_->procs_fd();
       context.cgroup = cgroup_->folder_fd();
@@ -87,64 +77,12 @@ class LinuxProcessHost : public ProcessHost {
     if (!spawned) return spawned.error();
     auto& [process, end] = spawned.value();
     const pid_t pid = process.id();
-    ended_.erase(local_rank);
-    Child child{{spec.rank, pid, std::move(page), std::move(ring)}, std::move(process), std::move(end)};
+    Child child{pid, std::move(process), std::move(end)};
     child.terminal = std::move(terminal);
     if (child.end)
       child.watch = loop_.watch_readable(child.end.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
     return pid;
-  }
-
-  void request_stop() override {
-    for (const auto& [local_rank, child] : children_) child.page.request_stop();
-  }
-  void mark_peer_lost(int rank) override {
-    for (const auto& [local_rank, child] : children_) child.page.mark_peer_lost(rank);
-  }
-
-  bool sample(int local_rank, SampleDepth depth, RankView& view) override {
-    const Remains* const found = find(local_rank);
-    if (found == nullptr) return false;
-    const Remains& worker = *found;
-    const bool has_ended = !children_.contains(local_rank);
-    const std::uint64_t version = worker.page.version(now());
-    const bool is_same = view.pid == worker.pid && view.has_ended == has_ended && view.version == version;
-    if (is_same && depth == SampleDepth::pages) {
-      view.process.reset();
-      view.activity.reset();
-      view.calls.clear();
-      return false;
-    }
-    view = view_of(worker, depth);
-    view.has_ended = has_ended;
-    view.version = version;
-    if (!has_ended && (depth == SampleDepth::states || depth == SampleDepth::all)) sample_processes(view, depth);
-    return true;
-  }
-
-  int page_of(int local_rank) override {
-    const Remains* const worker = find(local_rank);
-    return worker == nullptr ? -1 : worker->page.descriptor();
-  }
-  int ring_of(int local_rank) override {
-    const Remains* const worker = find(local_rank);
-    return worker == nullptr ? -1 : worker->ring.descriptor();
-  }
-
-  RankRecords take_records(int local_rank) override {
-    Remains* const worker = find(local_rank);
-    if (worker == nullptr) return {};
-    RankRecords records = worker->ring.take(worker->page.layout(), now(), !children_.contains(local_rank));
-    records.rank = worker->rank;
-    return records;
-  }
-  void discard_records(int local_rank) override {
-    if (Remains* const worker = find(local_rank)) worker->ring.discard();
-  }
-  std::vector<ProgressValue> progress_values(int local_rank) override {
-    const Remains* const worker = find(local_rank);
-    return worker == nullptr ? std::vector<ProgressValue>() : worker->ring.values();
   }
 
   std::vector<pid_t> processes_of(int local_rank) override {
@@ -158,43 +96,6 @@ class LinuxProcessHost : public ProcessHost {
     // Programs that the launcher starts for itself are in its session. Each worker leads a separate one.
     std::erase_if(processes, [own = ::getsid(0)](pid_t pid) { return ::getsid(pid) == own; });
     return processes;
-  }
-
-  StackRequest ask_for_stacks(int local_rank, StackMeans means) override {
-    const auto child = children_.find(local_rank);
-    if (child == children_.end()) return {"it has exited", 0, {}, 0};
-    StackRequest request{"", program_of(child->second.pid), {}, 0};
-    if (means != StackMeans::any) {
-      request.obstacle = "a signal may disturb the program";
-      return request;
-    }
-    const PageView page = child->second.page.view(now());
-    const int signal = child->second.page.stack_signal();
-    if (signal == 0) {
-      request.obstacle = page.is_written ? "it does not answer the signal for stacks" : "it does not use the runtime";
-      return request;
-    }
-    // The page is untrusted, so its data is checked before a signal is sent.
-    const std::vector<pid_t> tree = descendants(child->second.pid, {});
-    const bool is_ours = page.writer == child->second.pid || std::ranges::find(tree, page.writer) != tree.end();
-    if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(page.writer, signal)) {
-      request.obstacle = "its handler for stacks is no longer installed";
-      return request;
-    }
-    request.pid = page.writer;
-    child->second.page.request_stacks();
-    for (const ThreadSample& thread : sample_threads(request.pid, wire::kPageStacks)) {
-      if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) != 0) continue;
-      request.threads.push_back(thread.tid);
-      const bool is_held = thread.state == 'T' || thread.state == 't' || thread.state == 'D';
-      request.answers += is_held || blocks_signal(thread.tid, signal) ? 0 : 1;
-    }
-    return request;
-  }
-
-  std::vector<RawStack> stacks(int local_rank) override {
-    const auto child = children_.find(local_rank);
-    return child == children_.end() ? std::vector<RawStack>() : child->second.page.stacks();
   }
 
   void on_exit(ExitCallback callback) override { on_exit_ = std::move(callback); }
@@ -240,45 +141,12 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
-  // Returns the worker, or what is kept of it after its end, or null.
-  Remains* find(int local_rank) {
-    if (const auto child = children_.find(local_rank); child != children_.end()) return &child->second;
-    const auto ended = ended_.find(local_rank);
-    return ended == ended_.end() ? nullptr : &ended->second;
-  }
-
   // Returns the children of the launcher that are not left over from a worker.
   std::set<pid_t> not_left() const {
     std::set<pid_t> others = strangers_;
     for (const auto& [local_rank, child] : children_) others.insert(child.pid);  // unkillable, and reported already
     others.insert(loop_.children().begin(), loop_.children().end());
     return others;
-  }
-
-  // Returns CLOCK_MONOTONIC in nanoseconds, as on the pages.
-  static std::uint64_t now() {
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
-  }
-
-  static RankView view_of(const Remains& worker, SampleDepth depth) {
-    RankView view;
-    view.rank = worker.rank;
-    view.pid = worker.pid;
-    view.seen_at = now();
-    view.page = worker.page.view(view.seen_at);
-    for (const GroupView& group : view.page.groups) view.arrivals.push_back(worker.page.arrivals(group.place));
-    if (depth != SampleDepth::calls && depth != SampleDepth::all) return view;
-    for (const GroupView& group : view.page.groups) view.calls.push_back(worker.page.calls(group.place));
-    return view;
-  }
-
-  // The program is the process that writes the page. It may be a shell's child.
-  static void sample_processes(RankView& view, SampleDepth depth) {
-    const pid_t program = view.page.is_written ? view.page.writer : program_of(view.pid);
-    view.process = sample_process(program, depth == SampleDepth::all);
-    if (depth != SampleDepth::all || !view.process || view.page.blocked_threads == 0) return;
-    view.process->threads = count_free_threads(program, view.page.blocked_thread, wire::kPageStacks);
   }
 
   // A child has died: an orphan of a group that is waited for or, without pidfds, a leader.
@@ -339,7 +207,6 @@ class LinuxProcessHost : public ProcessHost {
       return;
     }
     const WorkerExit exit{*child.status, child.peak_rss_bytes};
-    ended_[local_rank] = std::move(static_cast<Remains&>(child));
     children_.erase(local_rank);
     if (on_exit_) on_exit_(local_rank, exit);
   }
@@ -379,7 +246,6 @@ class LinuxProcessHost : public ProcessHost {
   const base::UniqueFd nothing_;
   std::set<pid_t> strangers_;
   std::map<int, Child> children_;  // by local rank; erased when ended
-  std::map<int, Remains> ended_;
   mutable std::vector<pid_t> scanned_;
   mutable Clock::time_point scanned_at_{};
   std::unique_ptr<net::Watch> orphan_watch_;

@@ -1,4 +1,4 @@
-// ProcessHost starts, signals and observes the processes of this node. Tests have their own implementation.
+// ProcessHost starts, signals and ends the processes of this node. Tests have their own implementation.
 #pragma once
 
 #include <sys/types.h>
@@ -11,8 +11,6 @@
 #include "base/exit_status.h"
 #include "base/result.h"
 #include "launcher/plan/start_failure.h"
-#include "launcher/process/rank_records.h"
-#include "launcher/process/rank_view.h"
 #include "launcher/process/signal_target.h"
 #include "launcher/process/worker_cgroup.h"
 #include "launcher/process/worker_spec.h"
@@ -25,54 +23,36 @@ struct WorkerExit {
   std::uint64_t peak_rss_bytes = 0;  // peak of the largest of its processes that it waited for
 };
 
+// Contains descriptors that a worker inherits. -1 means the launcher's own for its output, and none for the others.
+struct WorkerDescriptors {
+  int out = -1;
+  int err = -1;
+  int page = -1;  // see RankProbe
+  int ring = -1;
+};
+
 class ProcessHost {
  public:
   using ExitCallback = std::function<void(int local_rank, const WorkerExit& exit)>;
 
   virtual ~ProcessHost() = default;
 
-  // Starts the worker. Its output goes to these descriptors (-1 means those of the launcher). The callback is called
-  // once when the worker has ended. A worker has ended when its first process has ended. If it had been asked to end
-  // (SIGTERM), the other processes of its group must have ended, too. They get SIGTERM when the first one is gone.
-  virtual base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) = 0;
+  // Starts the worker. The callback is called once when it has ended. A worker has ended when its first process has
+  // ended. If it had been asked to end (SIGTERM), the other processes of its group must have ended, too. They get
+  // SIGTERM when the first one is gone.
+  virtual base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec,
+                                                  const WorkerDescriptors& inherited) = 0;
   virtual void on_exit(ExitCallback callback) = 0;
 
   // Does nothing if the worker has ended: a pid is signalled only while it cannot belong to another process. Returns
   // false if the kernel refused the signal, because the worker runs as another user.
   virtual bool signal(int local_rank, int signal, SignalTarget target) = 0;
 
-  // Notifies all workers, through their pages, that the failure of this rank ends the job.
-  virtual void mark_peer_lost(int /*rank*/) {}
   // Returns processes of the job that run although the workers have ended.
   virtual std::vector<pid_t> leftovers() { return {}; }
-  // Asks all programs to save and to exit.
-  virtual void request_stop() {}
-
-  // Updates `view` to the state of the worker, now or at its end. `view` has no pid if the worker was never started.
-  // Returns false if only pages are sampled, and nothing has changed since the last update of `view`.
-  virtual bool sample(int /*local_rank*/, SampleDepth /*depth*/, RankView& /*view*/) { return false; }
-
-  // Returns the descriptor of its status page, or -1 if it has none. It works until the next worker of this local rank
-  // is started.
-  virtual int page_of(int /*local_rank*/) { return -1; }
-
-  // take_records() returns what the worker has recorded since the last call. It works until the next worker of this
-  // local rank is started. discard_records() removes the records, without counting them as dropped.
-  virtual RankRecords take_records(int /*local_rank*/) { return {}; }
-  virtual void discard_records(int /*local_rank*/) {}
-  // Returns the values that the program has reported with its progress.
-  virtual std::vector<ProgressValue> progress_values(int /*local_rank*/) { return {}; }
-  // Returns the descriptor of its ring of records as page_of() does.
-  virtual int ring_of(int /*local_rank*/) { return -1; }
-
   // Returns the running processes of the worker, or an empty list if it has ended. Processes whose parents have ended
   // are included for every worker, because it is unknown which worker left them.
   virtual std::vector<pid_t> processes_of(int /*local_rank*/) { return {}; }
-
-  // ask_for_stacks() asks all threads of the worker's program where they are, by a signal, if `means` allows that.
-  // stacks() returns the answers so far.
-  virtual StackRequest ask_for_stacks(int /*local_rank*/, StackMeans /*means*/) { return {"", 0, {}, 0}; }
-  virtual std::vector<RawStack> stacks(int /*local_rank*/) { return {}; }
 
   // Kills the processes that the workers left behind. Blocks for at most limits::kLeftoverWait. Returns those that
   // could not be killed.

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/activity_meter.h"
 #include "launcher/process/gpu_counters.h"
-#include "launcher/process/process_activity.h"
 #include "launcher/process/process_host.h"
-#include "launcher/process/rank_view.h"
 #include "launcher/process/tool_run.h"
+#include "launcher/ranks/activity_meter.h"
+#include "launcher/ranks/process_activity.h"
+#include "launcher/ranks/rank_view.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {

@@ -9,7 +9,7 @@
 
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/rank_view.h"
 
 namespace ddp::launcher {
 

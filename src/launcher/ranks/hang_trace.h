@@ -9,8 +9,8 @@
 #include <string>
 
 #include "launcher/output/log_file.h"
-#include "launcher/process/process_activity.h"
 #include "launcher/ranks/picture.h"
+#include "launcher/ranks/process_activity.h"
 
 namespace ddp::launcher {
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <vector>
 
-#include "launcher/process/rank_view.h"
 #include "launcher/ranks/job_clock.h"
 #include "launcher/ranks/rank_times.h"
+#include "launcher/ranks/rank_view.h"
 #include "launcher/ranks/verdict.h"
 #include "launcher/ranks/waits.h"
 

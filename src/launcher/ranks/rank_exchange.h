@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "launcher/plan/placement.h"
-#include "launcher/process/rank_view.h"
 #include "launcher/ranks/evidence.h"
+#include "launcher/ranks/rank_view.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {

@@ -1,8 +1,8 @@
 // RankSink receives all that the watchdog sees of the ranks, for the views of the job.
 #pragma once
 
-#include "launcher/process/rank_records.h"
 #include "launcher/ranks/picture.h"
+#include "launcher/ranks/rank_records.h"
 
 namespace ddp::launcher {
 

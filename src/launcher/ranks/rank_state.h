@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "launcher/process/worker_page.h"
+#include "launcher/ranks/worker_page.h"
 
 namespace ddp::launcher {
 

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <optional>
 
-#include "launcher/process/rank_view.h"
 #include "launcher/ranks/job_clock.h"
+#include "launcher/ranks/rank_view.h"
 
 namespace ddp::launcher {
 

@@ -21,10 +21,9 @@ void convert(std::uint64_t& time, std::int64_t ahead) {
 
 }  // namespace
 
-RecordCollector::RecordCollector(RankExchange& exchange, ProcessHost& processes, RankSink* sink,
-                                 const Placement& placement)
+RecordCollector::RecordCollector(RankExchange& exchange, RankProbe& probe, RankSink* sink, const Placement& placement)
     : exchange_(exchange),
-      processes_(processes),
+      probe_(probe),
       sink_(sink),
       placement_(placement),
       keeps_until_(Clock::now() + limits::kRecordKeep) {
@@ -53,10 +52,10 @@ void RecordCollector::take(Clock::time_point now) {
   const bool is_sent = is_wanted_elsewhere(now);
   for (const int local_rank : started_) {
     if (!is_sent && !is_wanted_here()) {
-      processes_.discard_records(local_rank);
+      probe_.discard_records(local_rank);
       continue;
     }
-    RankRecords records = processes_.take_records(local_rank);
+    RankRecords records = probe_.take_records(local_rank);
     const bool is_same = std::exchange(lost_[local_rank], records.dropped) == records.dropped;
     if (records.records.empty() && is_same) continue;
     if (is_wanted_here()) sink_->add_records(records);

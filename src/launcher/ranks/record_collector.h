@@ -8,9 +8,9 @@
 #include <set>
 
 #include "launcher/plan/placement.h"
-#include "launcher/process/process_host.h"
 #include "launcher/ranks/clock_offset.h"
 #include "launcher/ranks/rank_exchange.h"
+#include "launcher/ranks/rank_probe.h"
 #include "launcher/ranks/rank_sink.h"
 #include "launcher/ranks/shown_records.h"
 
@@ -22,7 +22,7 @@ class RecordCollector {
   using Clock = std::chrono::steady_clock;
 
   // `sink` may be null. All of these objects must outlive this one.
-  RecordCollector(RankExchange& exchange, ProcessHost& processes, RankSink* sink, const Placement& placement);
+  RecordCollector(RankExchange& exchange, RankProbe& probe, RankSink* sink, const Placement& placement);
   ~RecordCollector();
   RecordCollector(const RecordCollector&) = delete;
   RecordCollector& operator=(const RecordCollector&) = delete;
@@ -45,7 +45,7 @@ class RecordCollector {
   void shown(const Shown& shown);
 
   RankExchange& exchange_;
-  ProcessHost& processes_;
+  RankProbe& probe_;
   RankSink* const sink_;
   const Placement placement_;
   std::set<int> started_;              // local ranks of the started workers

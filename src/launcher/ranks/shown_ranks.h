@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/rank_view.h"
 #include "launcher/ranks/evidence.h"
+#include "launcher/ranks/rank_view.h"
 
 namespace ddp::launcher {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/rank_records.h"
+#include "launcher/ranks/rank_records.h"
 
 namespace ddp::launcher {
 

@@ -74,7 +74,7 @@ void StackWatch::look(Clock::time_point now) {
 }
 
 void StackWatch::follow(int local_rank, Program& program, Clock::time_point now) {
-  const StackRequest request = processes_.ask_for_stacks(local_rank, StackMeans::gentle);
+  const StackRequest request = probe_.ask_for_stacks(local_rank, StackMeans::gentle);
   const auto sample = request.pid > 0 ? sample_process(request.pid, true) : std::nullopt;
   if (sample && sample->state == 't') return;  // held by the tool that takes its stack
   const std::uint64_t waits = sample ? sample->waits : 0;

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "launcher/plan/placement.h"
-#include "launcher/process/process_host.h"
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/rank_probe.h"
+#include "launcher/ranks/rank_view.h"
+#include "launcher/ranks/stack_taker.h"
 #include "launcher/ranks/torch_stacks.h"
-#include "launcher/stacks/stack_taker.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -21,11 +21,8 @@ namespace ddp::launcher {
 // There is one object per attempt. It is used only from the event loop's thread.
 class StackWatch {
  public:
-  StackWatch(net::EventLoop& loop, ProcessHost& processes, const Placement& placement)
-      : processes_(processes),
-        taker_(loop, processes),
-        first_rank_(placement.first_rank),
-        size_(placement.world_size) {}
+  StackWatch(net::EventLoop& loop, RankProbe& probe, const Placement& placement)
+      : probe_(probe), taker_(loop, probe), first_rank_(placement.first_rank), size_(placement.world_size) {}
 
   // `file` is the prefix of the worker's files, or empty if it has none.
   void watches(int local_rank, const std::string& file);
@@ -87,7 +84,7 @@ class StackWatch {
   // On a busy computer a tool takes many seconds and little time of a CPU. A hang must still be found soon.
   static constexpr std::chrono::minutes kLongestPause{1};
 
-  ProcessHost& processes_;
+  RankProbe& probe_;
   StackTaker taker_;
   const int first_rank_;
   const int size_;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/rank_view.h"
 #include "launcher/ranks/verdict.h"
 #include "launcher/stacks/stack_text.h"
 

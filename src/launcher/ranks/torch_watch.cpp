@@ -65,11 +65,10 @@ void TorchWatch::start() {
   std::vector<std::string> arguments;
   const std::string our_descriptors = "/proc/" + std::to_string(::getpid()) + "/fd/";
   for (const auto& [local_rank, file] : files_) {
-    const int page = processes_.page_of(local_rank);
+    const auto [page, ring] = probe_.descriptors(local_rank);
     if (page < 0) continue;
     arguments.push_back(file);
     arguments.push_back(our_descriptors + std::to_string(page));
-    const int ring = processes_.ring_of(local_rank);
     arguments.push_back(ring < 0 ? "" : our_descriptors + std::to_string(ring));
   }
   if (arguments.empty()) return;

@@ -10,8 +10,8 @@
 
 #include "base/unique_fd.h"
 #include "launcher/log/log_line.h"
-#include "launcher/process/process_host.h"
 #include "launcher/process/tool_run.h"
+#include "launcher/ranks/rank_probe.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -20,8 +20,8 @@ namespace ddp::launcher {
 // removes the workers' files.
 class TorchWatch {
  public:
-  TorchWatch(net::EventLoop& loop, ProcessHost& processes, int first_rank, LogWriter log)
-      : loop_(loop), processes_(processes), first_rank_(first_rank), log_(std::move(log)) {}
+  TorchWatch(net::EventLoop& loop, RankProbe& probe, int first_rank, LogWriter log)
+      : loop_(loop), probe_(probe), first_rank_(first_rank), log_(std::move(log)) {}
   ~TorchWatch();
   TorchWatch(const TorchWatch&) = delete;
   TorchWatch& operator=(const TorchWatch&) = delete;
@@ -51,7 +51,7 @@ class TorchWatch {
   bool is_reader_stuck(std::chrono::steady_clock::time_point now);
 
   net::EventLoop& loop_;
-  ProcessHost& processes_;
+  RankProbe& probe_;
   const int first_rank_;
   const LogWriter log_;
   std::map<int, std::string> files_;  // by local rank

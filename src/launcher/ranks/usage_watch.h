@@ -13,9 +13,9 @@
 
 #include "launcher/limits.h"
 #include "launcher/process/process_host.h"
-#include "launcher/process/rank_view.h"
-#include "launcher/process/usage_meter.h"
 #include "launcher/ranks/activity_watch.h"
+#include "launcher/ranks/rank_view.h"
+#include "launcher/ranks/usage_meter.h"
 
 namespace ddp::launcher {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/rank_view.h"
 
 namespace ddp::launcher {
 

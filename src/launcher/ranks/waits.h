@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "launcher/process/rank_view.h"
 #include "launcher/ranks/group_members.h"
 #include "launcher/ranks/rank_state.h"
+#include "launcher/ranks/rank_view.h"
 #include "launcher/ranks/verdict.h"
 
 namespace ddp::launcher {

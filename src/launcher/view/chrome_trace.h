@@ -15,9 +15,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "launcher/process/rank_records.h"
-#include "launcher/process/rank_view.h"
 #include "launcher/ranks/picture.h"
+#include "launcher/ranks/rank_records.h"
+#include "launcher/ranks/rank_view.h"
 #include "launcher/view/collective_arrivals.h"
 #include "launcher/view/open_spans.h"
 #include "launcher/view/span_lanes.h"

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "launcher/process/rank_records.h"
+#include "launcher/ranks/rank_records.h"
 
 namespace ddp::launcher {
 

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "launcher/process/rank_records.h"
+#include "launcher/ranks/rank_records.h"
 #include "launcher/view/history_data.h"
 #include "launcher/view/quantile_sketch.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "launcher/plan/placement.h"
-#include "launcher/process/rank_records.h"
 #include "launcher/ranks/picture.h"
+#include "launcher/ranks/rank_records.h"
 #include "launcher/view/collective_table.h"
 #include "launcher/view/history_data.h"
 #include "launcher/view/quantile_sketch.h"

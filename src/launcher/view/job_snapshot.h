@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/rank_records.h"
+#include "launcher/ranks/rank_records.h"
 #include "launcher/ranks/rank_state.h"
 
 namespace ddp::launcher {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/rank_view.h"
 
 namespace ddp::launcher {
 

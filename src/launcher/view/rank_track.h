@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/rank_records.h"
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/rank_records.h"
+#include "launcher/ranks/rank_view.h"
 #include "launcher/ranks/waits.h"
 #include "launcher/view/job_snapshot.h"
 #include "launcher/view/step_rate.h"

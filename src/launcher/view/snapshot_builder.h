@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/rank_records.h"
 #include "launcher/ranks/picture.h"
+#include "launcher/ranks/rank_records.h"
 #include "launcher/view/job_snapshot.h"
 #include "launcher/view/rank_track.h"
 #include "launcher/view/step_rate.h"

@@ -10,7 +10,7 @@ namespace ddp::launcher {
 using Kind = HangNews::Kind;
 using wire::Subject;
 
-HangEvidence::HangEvidence(HangEvidenceParts parts) : parts_(std::move(parts)), taker_(parts_.loop, parts_.processes) {}
+HangEvidence::HangEvidence(HangEvidenceParts parts) : parts_(std::move(parts)), taker_(parts_.loop, parts_.probe) {}
 
 // A note contains stacks. A warning contains all evidence that can be taken without disturbing the job, and the report
 // that ends the job contains all evidence.

@@ -17,7 +17,7 @@ namespace ddp::launcher {
 
 struct HangEvidenceParts {
   net::EventLoop& loop;
-  ProcessHost& processes;
+  RankProbe& probe;
   int workers;
   int first_rank;
   HangAction action;

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/process/rank_view.h"
 #include "launcher/ranks/evidence.h"
+#include "launcher/ranks/rank_view.h"
 #include "launcher/ranks/straggler_report.h"
 #include "launcher/ranks/verdict.h"
 #include "launcher/watchdog/stall_policy.h"

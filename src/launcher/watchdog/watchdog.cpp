@@ -41,9 +41,9 @@ class RankWatchdog : public Watchdog {
                }),
         gpus_(parts.loop, parts.plan.node_has_gpus),
         gpu_check_(parts.plan, placement.first_rank, parts.log, [] { return find_gpus("/"); }),
-        torch_(parts.loop, parts.processes, placement.first_rank, parts.log),
-        stacks_(parts.loop, parts.processes, placement),
-        records_(parts.exchange, parts.processes, parts.sink, placement),
+        torch_(parts.loop, parts.probe, placement.first_rank, parts.log),
+        stacks_(parts.loop, parts.probe, placement),
+        records_(parts.exchange, parts.probe, parts.sink, placement),
         activity_(
             parts.processes, gpus_, placement.first_rank, placement.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
@@ -53,7 +53,7 @@ class RankWatchdog : public Watchdog {
         usage_(parts.processes, gpus_, placement.first_rank,
                [this](int local_rank) { return parts_.output.bytes_of(local_rank); }) {
     HangEvidenceParts of_hangs{parts.loop,
-                               parts.processes,
+                               parts.probe,
                                parts.plan.workers,
                                placement.first_rank,
                                parts.plan.hang.action,
@@ -138,7 +138,7 @@ class RankWatchdog : public Watchdog {
 
   std::optional<Verdict> unfinished(int local_rank, bool failed_too) override {
     RankView view;
-    parts_.processes.sample(local_rank, SampleDepth::calls, view);
+    parts_.probe.sample(local_rank, SampleDepth::calls, view);
     auto verdict = find_unfinished(view, failed_too);
     // A collective for which no other rank waits need not be finished.
     if (verdict && !failed_too) verdict->waiting = waiting_in(*verdict);
@@ -302,7 +302,7 @@ class RankWatchdog : public Watchdog {
     for (int i = 0; i < parts_.plan.workers; ++i) {
       RankView& view = ranks[static_cast<std::size_t>(i)];
       if (!started_.contains(i)) continue;
-      is_new = parts_.processes.sample(i, depth, view) || is_new;
+      is_new = parts_.probe.sample(i, depth, view) || is_new;
       is_new = stacks_.add_to(i, depth, view) || is_new;
     }
     std::erase_if(ranks, [](const RankView& view) { return view.pid == 0; });

@@ -14,6 +14,7 @@
 #include "launcher/plan/placement.h"
 #include "launcher/process/process_host.h"
 #include "launcher/ranks/rank_exchange.h"
+#include "launcher/ranks/rank_probe.h"
 #include "launcher/ranks/rank_sink.h"
 #include "launcher/watchdog/hang_detector.h"
 #include "net/event_loop.h"
@@ -71,6 +72,7 @@ class Watchdog {
 struct WatchdogParts {
   net::EventLoop& loop;
   ProcessHost& processes;
+  RankProbe& probe;
   const OutputPump& output;
   const LaunchPlan& plan;
   RankExchange& exchange;

@@ -12,7 +12,7 @@
 
 #include "base/side_thread.h"
 #include "launcher/ranks/evidence.h"
-#include "launcher/stacks/stack_taker.h"
+#include "launcher/ranks/stack_taker.h"
 #include "net/socket.h"
 
 namespace ddp::launcher {
@@ -31,7 +31,7 @@ class EvidenceTaker {
  public:
   using Done = std::function<void(Evidence evidence)>;
 
-  EvidenceTaker(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), stacks_(loop, processes) {}
+  EvidenceTaker(net::EventLoop& loop, RankProbe& probe) : loop_(loop), stacks_(loop, probe) {}
 
   // Must not be called while it is taking. `done` is called once, within limits::kStackTime, with an entry for each
   // target and each question that says what is missing. It is never called if this object is destroyed before.

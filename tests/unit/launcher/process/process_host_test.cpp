@@ -15,7 +15,6 @@
 #include "launcher/process/process_tree.h"
 #include "support/catch.h"
 #include "support/deadline.h"
-#include "support/ring_writer.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
@@ -39,7 +38,7 @@ class Host {
     spec.program = "/bin/sh";
     spec.arguments = {"sh", "-c", script};
     spec.environment = {"PATH=/usr/bin:/bin"};
-    const auto pid = processes_->spawn(local_rank, spec, -1, -1);
+    const auto pid = processes_->spawn(local_rank, spec, {});
     if (!pid) FAIL(pid.error().message);
     ++expected_;
     return pid.value();
@@ -202,36 +201,4 @@ TEST_CASE("the most memory that a worker held is known at its end") {
   CHECK(host.peak_of(0) > 100'000);
   CHECK(host.peak_of(1) >= host.peak_of(0));
   CHECK(host.peak_of(1) > 40'000'000);
-}
-
-TEST_CASE("records of a worker can be taken while it runs and after its end") {
-  Host host;
-  const pid_t pid = host.start(0, "test -e /proc/self/fd/196 && exec sleep 60");
-  const ddp::test::RingWriter writer(host.processes().ring_of(0));
-  CHECK(writer.ring->mode == ddp::wire::RecordMode::steps);
-  const auto program = [pid] {
-    return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe").filename();
-  };
-  CHECK(ddp::test::eventually([&] { return program() == "sleep"; }));
-  const auto write = [&](std::uint32_t number) {
-    const auto now = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-    ddp::test::RingWriter(host.processes().ring_of(0))
-        .write(ddp::wire::RecordKind::step, number, static_cast<std::uint64_t>(now), static_cast<std::uint64_t>(now));
-  };
-  write(1);
-  CHECK(host.processes().take_records(0).records.size() == 1);
-  write(2);
-  host.processes().discard_records(0);
-  write(3);
-  host.processes().signal(0, SIGKILL, SignalTarget::leader);
-  // The shell would have exited with 1 if it had not inherited the ring.
-  CHECK(host.run().at(0) == ExitStatus::killed(SIGKILL));
-  // What is written to the ring after the end is taken, too.
-  CHECK(host.processes().ring_of(0) >= 0);
-  write(4);
-  const RankRecords rest = host.processes().take_records(0);
-  REQUIRE(rest.records.size() == 2);
-  CHECK(rest.records[0].number == 3);
-  CHECK(rest.records[1].number == 4);
-  CHECK(host.processes().take_records(7).records.empty());
 }

@@ -6,7 +6,6 @@
 
 #include "launcher/limits.h"
 #include "support/catch.h"
-#include "support/no_processes.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -17,7 +16,7 @@ namespace {
 
 using Clock = RecordCollector::Clock;
 
-class Rings : public NoProcesses {
+class Rings : public RankProbe {
  public:
   RankRecords take_records(int local_rank) override {
     RankRecords records;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "support/catch.h"
-#include "support/no_processes.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -15,7 +14,7 @@ using Kind = HangNews::Kind;
 namespace {
 
 // Simulates two workers that have ended. Their stacks are gone, which takes a moment to find out.
-class Gone : public NoProcesses {
+class Gone : public RankProbe {
  public:
   StackRequest ask_for_stacks(int, StackMeans means) override {
     asked.push_back(means);
@@ -27,7 +26,7 @@ class Gone : public NoProcesses {
 
 struct Rig {
   explicit Rig(HangAction action = HangAction::kill)
-      : evidence({loop, processes, 2, 4, action, nullptr,
+      : evidence({loop, probe, 2, 4, action, nullptr,
                   [this](const HangNews& news) {
                     told.push_back(news);
                     loop.stop();
@@ -58,7 +57,7 @@ struct Rig {
   }
 
   net::EventLoop loop;
-  Gone processes;
+  Gone probe;
   std::vector<HangNews> told;
   int disturbed = 0;
   HangEvidence evidence;
@@ -78,13 +77,13 @@ TEST_CASE("a note comes with stacks that nobody was disturbed for, and the end w
   rig.considers(Kind::hung);
   rig.waits(2);
   CHECK(rig.told.back().kind == Kind::hung);
-  CHECK(rig.processes.asked == std::vector{StackMeans::gentle, StackMeans::gentle, StackMeans::any, StackMeans::any});
+  CHECK(rig.probe.asked == std::vector{StackMeans::gentle, StackMeans::gentle, StackMeans::any, StackMeans::any});
   CHECK(rig.disturbed == 1);
   // Nothing has changed since then.
   rig.considers(Kind::hung);
   REQUIRE(rig.told.size() == 3);
   CHECK(rig.told[2].evidence.stacks.size() == 2);
-  CHECK(rig.processes.asked.size() == 4);
+  CHECK(rig.probe.asked.size() == 4);
 }
 
 TEST_CASE("a look takes stacks without disturbing the program") {
@@ -95,7 +94,7 @@ TEST_CASE("a look takes stacks without disturbing the program") {
   CHECK_FALSE(rig.evidence.is_taking());
   REQUIRE(rig.kinds() == std::vector{Kind::asked});
   CHECK(rig.told[0].evidence.stacks.size() == 2);
-  CHECK(rig.processes.asked == std::vector{StackMeans::gentle, StackMeans::gentle});
+  CHECK(rig.probe.asked == std::vector{StackMeans::gentle, StackMeans::gentle});
   CHECK(rig.disturbed == 0);
 }
 
@@ -117,7 +116,7 @@ TEST_CASE("the end replaces the note that waits, and is told with all evidence")
   rig.considers(Kind::hung);
   rig.waits(1);
   CHECK(rig.kinds() == std::vector{Kind::hung});
-  CHECK(rig.processes.asked.back() == StackMeans::any);
+  CHECK(rig.probe.asked.back() == StackMeans::any);
 }
 
 TEST_CASE("who asks is told what the ranks are at, whatever waits") {
@@ -142,5 +141,5 @@ TEST_CASE("who only wants warnings, and a rank that is stopped, cost nothing") {
   Rig other;
   other.considers(Kind::stalled, VerdictKind::stopped);
   CHECK(other.told.size() == 1);
-  CHECK(other.processes.asked.empty());
+  CHECK(other.probe.asked.empty());
 }

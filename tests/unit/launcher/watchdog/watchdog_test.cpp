@@ -16,7 +16,7 @@ using Kind = HangNews::Kind;
 namespace {
 
 // Simulates two workers whose pages the test writes.
-class Pages : public NoProcesses {
+class Pages : public RankProbe {
  public:
   bool sample(int local_rank, SampleDepth, RankView& view) override {
     const bool is_new = view.version != ranks[static_cast<std::size_t>(local_rank)].version;
@@ -95,7 +95,7 @@ struct Rig {
     plan.hang = hang;
     place.node_count = nodes;
     place.world_size = 2 * nodes;
-    for (int i = 0; i < 2; ++i) processes.ranks.push_back(rank(i, 5, place.world_size));
+    for (int i = 0; i < 2; ++i) probe.ranks.push_back(rank(i, 5, place.world_size));
     channel.is_first = is_coordinator;
     channel.on_shown = [this] { loop.stop(); };
     exchange.begin(channel, place);
@@ -104,7 +104,7 @@ struct Rig {
       loop.stop();
     };
     watchdog = make_watchdog(
-        {loop, processes, output, plan, exchange, [](const LogLine&) {}, news, other == nullptr ? &sink : other},
+        {loop, processes, probe, output, plan, exchange, [](const LogLine&) {}, news, other == nullptr ? &sink : other},
         place);
     for (int i = 0; i < 2; ++i) watchdog->started(i, {});
   }
@@ -119,7 +119,8 @@ struct Rig {
   }
 
   net::EventLoop loop;
-  Pages processes;
+  NoProcesses processes;
+  Pages probe;
   LaunchPlan plan;
   Sink sink;
   Placement place;
@@ -233,14 +234,15 @@ TEST_CASE("what was seen of the ranks says whether they finished a step") {
   Rig rig(1);
   CHECK(rig.watchdog->finish().progress == wire::Progress::none);
   Rig other(1);
-  other.processes.ranks[1].page.steps = 3;
+  other.probe.ranks[1].page.steps = 3;
   CHECK(other.watchdog->finish().progress == wire::Progress::some);
 }
 
 TEST_CASE("a worker that was not started in this attempt has made no progress in it") {
   Rig rig(1);
-  rig.processes.ranks[1].page.steps = 3;  // this page is of the previous attempt
-  const auto next = make_watchdog({rig.loop, rig.processes, rig.output, rig.plan, rig.exchange, {}, {}}, rig.place);
+  rig.probe.ranks[1].page.steps = 3;  // this page is of the previous attempt
+  const auto next =
+      make_watchdog({rig.loop, rig.processes, rig.probe, rig.output, rig.plan, rig.exchange, {}, {}}, rig.place);
   next->started(0, {});
   CHECK(next->finish().progress == wire::Progress::none);
 }

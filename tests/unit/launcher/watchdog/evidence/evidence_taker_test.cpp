@@ -4,7 +4,6 @@
 
 #include "launcher/limits.h"
 #include "support/catch.h"
-#include "support/no_processes.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -13,7 +12,7 @@ namespace {
 
 Evidence take(std::vector<Question> questions) {
   net::EventLoop loop;
-  NoProcesses host;
+  RankProbe host;
   EvidenceTaker taker(loop, host);
   Evidence result;
   bool is_done = false;

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "launcher/process/rank_view.h"
+#include "launcher/ranks/rank_view.h"
 
 namespace ddp::launcher {
 

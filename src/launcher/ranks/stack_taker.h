@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "base/side_thread.h"
-#include "launcher/process/process_host.h"
 #include "launcher/process/tool_run.h"
+#include "launcher/ranks/rank_probe.h"
 #include "launcher/stacks/stack_capture.h"
 #include "launcher/stacks/stack_text.h"
 #include "net/event_loop.h"
@@ -37,7 +37,7 @@ class StackTaker {
  public:
   using Done = std::function<void(std::vector<RankStacks> stacks)>;
 
-  StackTaker(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), processes_(processes) {}
+  StackTaker(net::EventLoop& loop, RankProbe& probe) : loop_(loop), probe_(probe) {}
   ~StackTaker();
 
   // Must not be called while is_taking(). `means` must not disturb a program that may continue. `done` is called once,
@@ -75,7 +75,7 @@ class StackTaker {
   void finish();
 
   net::EventLoop& loop_;
-  ProcessHost& processes_;
+  RankProbe& probe_;
   Done done_;
   StackMeans means_ = StackMeans::any;
   std::vector<Asked> asked_;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "launcher/process/rank_records.h"
+#include "launcher/ranks/rank_records.h"
 #include "wire/record_ring_layout.h"
 #include "wire/status_page_layout.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/process/record_ring.h"
+#include "launcher/ranks/record_ring.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "launcher/process/usage_meter.h"
+#include "launcher/ranks/usage_meter.h"
 
 #include <unistd.h>
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "launcher/process/process_sample.h"
-#include "launcher/process/rank_activity.h"
-#include "launcher/process/worker_page.h"
+#include "launcher/ranks/rank_activity.h"
+#include "launcher/ranks/worker_page.h"
 
 namespace ddp::launcher {
 

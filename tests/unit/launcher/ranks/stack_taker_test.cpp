@@ -1,4 +1,4 @@
-#include "launcher/stacks/stack_taker.h"
+#include "launcher/ranks/stack_taker.h"
 
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,7 +11,6 @@
 
 #include "launcher/limits.h"
 #include "support/catch.h"
-#include "support/no_processes.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp;
@@ -20,7 +19,7 @@ using namespace ddp::launcher;
 namespace {
 
 // Simulates workers whose answers the test sets.
-class ScriptedHost : public NoProcesses {
+class ScriptedHost : public RankProbe {
  public:
   StackRequest ask_for_stacks(int local_rank, StackMeans) override { return requests.at(local_rank); }
   std::vector<RawStack> stacks(int local_rank) override { return answers[local_rank]; }

@@ -1,4 +1,4 @@
-#include "launcher/process/worker_page.h"
+#include "launcher/ranks/worker_page.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "launcher/process/process_activity.h"
-#include "launcher/process/rank_activity.h"
+#include "launcher/ranks/process_activity.h"
+#include "launcher/ranks/rank_activity.h"
 
 namespace ddp::launcher {
 

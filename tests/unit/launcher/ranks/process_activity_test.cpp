@@ -1,4 +1,4 @@
-#include "launcher/process/process_activity.h"
+#include "launcher/ranks/process_activity.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "launcher/stacks/stack_taker.h"
+#include "launcher/ranks/stack_taker.h"
 
 #include <algorithm>
 #include <array>
@@ -106,7 +106,7 @@ void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means,
   for (const StackTarget& target : targets) {
     Asked asked;
     asked.target = target;
-    asked.request = processes_.ask_for_stacks(target.local_rank, means);
+    asked.request = probe_.ask_for_stacks(target.local_rank, means);
     asked.result.rank = target.rank;
     asked_.push_back(std::move(asked));
   }
@@ -260,7 +260,7 @@ void StackTaker::look() {
       is_waiting = is_waiting || age < limits::kStackToolTime;
       continue;
     }
-    asked.raw = processes_.stacks(asked.target.local_rank);
+    asked.raw = probe_.stacks(asked.target.local_rank);
     asked.is_done = asked.raw.size() >= asked.request.threads.size();
     is_waiting = is_waiting || (asked.raw.size() < asked.request.answers && age < limits::kStackAnswerTime);
   }
@@ -282,7 +282,7 @@ void StackTaker::name_frames() {
     }
     // The program was asked by signal, too, so a tool that found nothing is no loss.
     if (asked.raw.empty() && asked.result.threads.empty() && has_signal(asked)) {
-      asked.raw = processes_.stacks(asked.target.local_rank);
+      asked.raw = probe_.stacks(asked.target.local_rank);
     }
     if (asked.raw.empty()) continue;
     raw.push_back(capture_of(asked.request.pid, asked.raw));

@@ -1,4 +1,4 @@
-#include "launcher/process/activity_meter.h"
+#include "launcher/ranks/activity_meter.h"
 
 #include <unistd.h>
 
