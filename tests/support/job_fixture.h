@@ -42,8 +42,7 @@ class JobFixture {
   JobFixture& guardian_dies() { return step(GuardianLost{}); }
   JobFixture& console_closes() { return step(ConsoleClosed{}); }
   JobFixture& launcher_gets(int signal) {
-    if (signal == SIGTSTP) coordinator_.stop_clocks(now_);
-    if (signal == SIGCONT) coordinator_.continue_clocks(now_);
+    if (signal == SIGTSTP || signal == SIGCONT) coordinator_.set_paused(signal == SIGTSTP, now_);
     return step(SignalArrived{signal});
   }
   // Lets time pass, and rings each alarm at its time.

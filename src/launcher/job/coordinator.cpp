@@ -24,7 +24,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimeP
     : options_(options),
       own_(std::move(own)),
       roster_(options.nodes.max, options.nodes.rank.has_value()),
-      next_heartbeat_(now + limits::kNodeHeartbeat) {
+      next_heartbeat_(now + limits::kNodeHeartbeat),
+      seen_(now) {
   roster_.add(kOwnNode, "", own_, now, now);
 }
 
@@ -35,6 +36,7 @@ std::vector<CoordinatorAction> Coordinator::begin(TimePoint now) {
 
 std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string& address,
                                                   const wire::ControlMessage& message, TimePoint now) {
+  pass_until(now);
   Node* const found = roster_.find(from);
   if (found == nullptr) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
@@ -72,8 +74,9 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   }
   if (const auto* left = std::get_if<wire::NodeLeft>(&message); left != nullptr && left->attempt == attempt_) {
     left_.insert(left->rank);
-    if (settle_at_ && cause_ && cause_->lost_peer == left->rank) settle_within(limits::kSecondaryWait, now);
-    if (phase_ == Phase::running && options_.exit_timeout.count() > 0) left_alone_at_ = now + options_.exit_timeout;
+    if (settle_at_ && cause_ && cause_->lost_peer == left->rank) settle_within(limits::kSecondaryWait);
+    if (phase_ == Phase::running && options_.exit_timeout.count() > 0)
+      left_alone_at_ = clock_.now() + options_.exit_timeout;
   }
   if (const auto* shows = std::get_if<wire::NodeShows>(&message)) {
     const bool is_of_this = shows->attempt == attempt_ && node.takes_part && !node.has_ended;
@@ -139,6 +142,7 @@ void Coordinator::gather(TimePoint now) {
   last_count_ = 0;
   cause_.reset();
   settle_at_.reset();
+  restart_at_.reset();
   left_.clear();
   still_run_ = 0;
   roster_.clear_seats();
@@ -219,11 +223,11 @@ void Coordinator::blame(const Node& node, Cause cause, TimePoint now) {
   cause_ = std::move(cause);
   const auto wait = wait_for_more(*cause_);
   if (wait.count() == 0) return end_attempt(now);
-  settle_within(left_.contains(cause_->lost_peer) ? limits::kSecondaryWait : wait, now);
+  settle_within(left_.contains(cause_->lost_peer) ? limits::kSecondaryWait : wait);
 }
 
-void Coordinator::settle_within(std::chrono::milliseconds wait, TimePoint now) {
-  settle_at_ = std::min(settle_at_.value_or(TimePoint::max()), now + wait);
+void Coordinator::settle_within(std::chrono::milliseconds wait) {
+  settle_at_ = std::min(settle_at_.value_or(JobTime::max()), clock_.now() + wait);
 }
 
 // No better cause than a secondary failure was reported. The rank that it lost may have exited with 0 in the middle of
@@ -237,7 +241,7 @@ void Coordinator::end_attempt(TimePoint now) {
   phase_ = Phase::ending;
   settle_at_.reset();
   left_alone_at_.reset();
-  stopped_at_.reset();  // any end of an attempt continues all clocks
+  clock_.set_standing_still(false);  // any end of an attempt continues the clock
   attempts_.push_back({now - started_at_});
   for (const auto& [id, node] : roster_.all()) {
     if (node.takes_part) send(id, wire::CoordinatorEnds{attempt_, *cause_});
@@ -272,7 +276,7 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   phase_ = Phase::pausing;
   ++attempt_;
   const auto delay = std::get<RestartAfter>(decision).delay;
-  go_on_at_ = now + delay;
+  restart_at_ = clock_.now() + delay;
   const wire::CoordinatorRestarts news{"restart " + std::to_string(attempt_) + " of " +
                                        std::to_string(options_.max_restarts) + " in " + base::human_duration(delay)};
   for (const auto& [id, node] : roster_.all()) send(id, news);
@@ -281,7 +285,8 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
 void Coordinator::finish(Cause cause, TimePoint now) {
   phase_ = Phase::over;
   left_alone_at_.reset();
-  go_on_at_ = now + options_.nodes.node_timeout;
+  restart_at_.reset();
+  leave_at_ = now + options_.nodes.node_timeout;
   for (const auto& [id, node] : roster_.all()) {
     const bool has_own = node.leaves && node.leaves->signal != 0;
     send(id, wire::CoordinatorIsDone{has_own ? *node.leaves : cause});
@@ -291,6 +296,7 @@ void Coordinator::finish(Cause cause, TimePoint now) {
 }
 
 std::vector<CoordinatorAction> Coordinator::lost(NodeId who, const std::string& why, TimePoint now) {
+  pass_until(now);
   lose(who, why, now);
   return take();
 }
@@ -341,15 +347,8 @@ std::vector<CoordinatorAction> Coordinator::ask(wire::Subject what) {
   return take();
 }
 
-void Coordinator::continue_clocks(TimePoint now) {
-  if (!stopped_at_) return;
-  const auto stood = now - *std::exchange(stopped_at_, std::nullopt);
-  if (settle_at_) *settle_at_ += stood;
-  if (left_alone_at_) *left_alone_at_ += stood;
-  if (phase_ == Phase::pausing) go_on_at_ += stood;
-}
-
 std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
+  pass_until(now);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + limits::kNodeHeartbeat;
     for (const auto& [id, node] : roster_.all()) {
@@ -357,8 +356,8 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
     }
     look_for_silence(now);
   }
-  if (settle_at_ && !stopped_at_ && now >= *settle_at_) settle(now);
-  if (left_alone_at_ && !stopped_at_ && now >= *left_alone_at_) {
+  if (is_due(settle_at_)) settle(now);
+  if (is_due(left_alone_at_)) {
     cause_ = Cause{.text = "ranks did not exit within " + base::human_duration(options_.exit_timeout) +
                            " after the last rank that exited (--exit-timeout): " + roster_.ranks_but(left_),
                    .exit_code = base::kExitHung,
@@ -376,22 +375,23 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
            now);
   }
   if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);
-  if (phase_ == Phase::pausing && !stopped_at_ && now >= go_on_at_) gather(now);
-  if (phase_ == Phase::over && now >= go_on_at_) actions_.emplace_back(CoordinatorIsThrough{});
+  if (phase_ == Phase::pausing && is_due(restart_at_)) gather(now);
+  if (phase_ == Phase::over && now >= leave_at_) actions_.emplace_back(CoordinatorIsThrough{});
   return take();
 }
 
 Coordinator::TimePoint Coordinator::alarm() const {
   // A single node sends no heartbeats.
   TimePoint next = roster_.size() > 1 ? next_heartbeat_ : TimePoint::max();
-  if (settle_at_ && !stopped_at_) next = std::min(next, *settle_at_);
-  if (left_alone_at_ && !stopped_at_) next = std::min(next, *left_alone_at_);
+  for (const auto& when : {settle_at_, left_alone_at_, restart_at_}) {
+    if (when && !clock_.stands_still()) next = std::min(next, seen_ + (*when - clock_.now()));
+  }
   if (phase_ == Phase::gathering) {
     next = std::min(
         {next, next_word_, roster_.look_again_at(),
          is_enough_ ? enough_since_ + options_.nodes.last_call : gathering_since_ + options_.nodes.join_timeout});
   }
-  if ((phase_ == Phase::pausing && !stopped_at_) || phase_ == Phase::over) next = std::min(next, go_on_at_);
+  if (phase_ == Phase::over) next = std::min(next, leave_at_);
   return next;
 }
 

@@ -17,6 +17,7 @@
 #include "launcher/job/stranger_lines.h"
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/ranks/job_clock.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
@@ -81,12 +82,12 @@ class Coordinator {
   std::optional<std::string> line_on_stranger(const std::string& address, const std::string& line) {
     return stranger_lines_.allow(address, line);
   }
-  // The coordinator's own node was stopped (Ctrl-Z) or continued. While it is stopped, these waits are suspended: for a
-  // better cause, for ranks to follow the others to the end, and before a restart.
-  void stop_clocks(TimePoint now) {
-    if (!stopped_at_) stopped_at_ = now;
+  // The coordinator's own node was stopped (Ctrl-Z) or continued. While it is stopped, the job's clock stands still for
+  // these waits: for a better cause, for ranks to follow the others to the end, and before a restart.
+  void set_paused(bool is_paused, TimePoint now) {
+    pass_until(now);
+    clock_.set_standing_still(is_paused);
   }
-  void continue_clocks(TimePoint now);
   // Must be called at alarm() or later.
   std::vector<CoordinatorAction> tick(TimePoint now);
   TimePoint alarm() const;
@@ -116,7 +117,12 @@ class Coordinator {
   void tell_who_is_missing(TimePoint now);
   void start(TimePoint now);
   void blame(const Node& node, wire::Cause cause, TimePoint now);
-  void settle_within(std::chrono::milliseconds wait, TimePoint now);
+  void settle_within(std::chrono::milliseconds wait);
+  void pass_until(TimePoint now) { clock_.pass(now - std::exchange(seen_, now)); }
+  // Returns whether this time of the job has come. It does not come while the clock stands still.
+  bool is_due(const std::optional<JobTime>& when) const {
+    return when && !clock_.stands_still() && clock_.now() >= *when;
+  }
   void settle(TimePoint now);
   void end_attempt(TimePoint now);
   void go_on_if_all_have_ended(TimePoint now);
@@ -151,11 +157,13 @@ class Coordinator {
   bool has_saved_ = false;             // a node's ranks of the current attempt were asked to save and to leave
   wire::Progress progress_{};          // progress of the current attempt, from the nodes that have ended
   std::optional<wire::Cause> cause_;
-  std::optional<TimePoint> settle_at_;
   std::set<int> left_;  // ranks that exited with 0
-  std::optional<TimePoint> left_alone_at_;
-  TimePoint go_on_at_;  // end of the pause; in phase `over`, the latest time to leave
-  std::optional<TimePoint> stopped_at_;
+  TimePoint leave_at_;  // the latest time to leave, in phase `over`
+  TimePoint seen_;      // time of the last event
+  JobClock clock_;      // the following times are those of the job
+  std::optional<JobTime> settle_at_;
+  std::optional<JobTime> left_alone_at_;
+  std::optional<JobTime> restart_at_;
   std::set<std::string> warned_of_;
   StrangerLines stranger_lines_;
   QuarantinedNodes quarantined_;

@@ -119,13 +119,8 @@ std::optional<std::string> CoordinatorNode::warning() const {
          "node (--rdzv-endpoint, --master-addr)";
 }
 
-void CoordinatorNode::stop_clocks() {
-  coordinator_.stop_clocks(Clock::now());
-  act_as_coordinator({});
-}
-
-void CoordinatorNode::continue_clocks() {
-  coordinator_.continue_clocks(Clock::now());
+void CoordinatorNode::set_paused(bool is_paused) {
+  coordinator_.set_paused(is_paused, Clock::now());
   act_as_coordinator({});
 }
 

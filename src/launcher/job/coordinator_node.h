@@ -25,8 +25,7 @@ class CoordinatorNode : public Node {
   bool is_coordinator() const override { return true; }
   void show(wire::Subject, const std::string&) override {}
   void ask(wire::Subject what) override { act_as_coordinator(coordinator_.ask(what)); }
-  void stop_clocks() override;
-  void continue_clocks() override;
+  void set_paused(bool is_paused) override;
   std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
   int print_descriptor() const override { return -1; }
   std::vector<std::string> spares() const override { return coordinator_.spares(); }

@@ -46,8 +46,7 @@ void JobDriver::handle(const Begin&) {
 
 void JobDriver::handle(const Event& event) {
   if (const auto* signal = std::get_if<SignalArrived>(&event); signal != nullptr && nodes_) {
-    if (signal->signal == SIGTSTP) nodes_->stop_clocks();
-    if (signal->signal == SIGCONT) nodes_->continue_clocks();
+    if (signal->signal == SIGTSTP || signal->signal == SIGCONT) nodes_->set_paused(signal->signal == SIGTSTP);
   }
   switch (phase_) {
     case Phase::running:

@@ -1,6 +1,7 @@
 #include "launcher/job/job_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/exit_code.h"
@@ -12,22 +13,23 @@
 namespace ddp::launcher {
 
 JobState::JobState(const JobOptions& options, TimePoint now)
-    : options_(options), start_(now), workers_(static_cast<std::size_t>(options.workers)) {}
+    : options_(options), start_(now), workers_(static_cast<std::size_t>(options.workers)), seen_(now) {}
 
 std::vector<Action> JobState::step(const Event& event, TimePoint now) {
   std::vector<Action> actions;
+  clock_.pass(now - std::exchange(seen_, now));
   if (finished()) return actions;
   std::visit([&](const auto& specific) { handle(specific, now, actions); }, event);
   return actions;
 }
 
 std::optional<TimePoint> JobState::alarm() const {
-  std::optional<TimePoint> next;
-  if (paused_at_) return next;
+  std::optional<JobTime> next;
   for (const auto& when : {tell_at_, escalate_at_, note_at_, save_until_}) {
     if (when && (!next || *when < *next)) next = when;
   }
-  return next;
+  if (!next || paused()) return std::nullopt;
+  return seen_ + (*next - clock_.now());
 }
 
 void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>&) {
@@ -54,7 +56,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   // A worker that is asked to end may do so in the middle of any operation.
   if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
   const bool is_done = event.status.success() && !ends_.back().verdict;
-  if (phase_ == Phase::running && is_done && !options_.has_exit_timeout) note_at_ = now + limits::kExitNote;
+  if (phase_ == Phase::running && is_done && !options_.has_exit_timeout) note_at_ = clock_.now() + limits::kExitNote;
   if (phase_ == Phase::running && !is_done) {
     // Some schedulers signal the workers and the launcher at the same moment. Then that signal is what ends the job.
     const bool may_be_asked = base::contains(options_.ending_signals, event.status.signal());
@@ -73,9 +75,9 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
 }
 
 void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
-  if (event.signal == SIGTSTP) return pause(now, actions);
-  if (event.signal == SIGCONT) return resume(now, actions);
-  if (asks_to_save(event)) return ask_to_save(event, now, actions);
+  if (event.signal == SIGTSTP) return pause(actions);
+  if (event.signal == SIGCONT) return resume(actions);
+  if (asks_to_save(event)) return ask_to_save(event, actions);
   if (!base::contains(options_.ending_signals, event.signal)) {
     if (event.signal == SIGQUIT) return;  // it asks the launcher what all ranks are doing
     return signal_workers(event.signal, SignalTarget::leader, actions);
@@ -87,8 +89,8 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
   } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
     // The user asks again and does not want to wait anymore. Signals close together are one request: a terminal that
     // closes and some service managers send several.
-    resume(now, actions);
-    begin_killing(KillReason::asked_to_end, now, actions);
+    resume(actions);
+    begin_killing(KillReason::asked_to_end, actions);
     actions.emplace_back(ReportUrgency{});
   }
 }
@@ -99,9 +101,9 @@ bool JobState::asks_to_save(const Event& event) const {
          base::contains(options_.save_signals, arrived->signal);
 }
 
-void JobState::ask_to_save(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
+void JobState::ask_to_save(const SignalArrived& event, std::vector<Action>& actions) {
   save_request_ = event;
-  save_until_ = now + options_.save_grace;
+  save_until_ = clock_.now() + options_.save_grace;
   actions.emplace_back(AskToSave{});
   const std::string why = event.reason.empty() ? base::signal_name(event.signal) : event.reason;
   actions.emplace_back(
@@ -112,7 +114,7 @@ void JobState::ask_to_save(const SignalArrived& event, TimePoint now, std::vecto
 
 void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ == Phase::running) begin_ending(event, now, actions);
-  if (phase_ == Phase::ending) begin_killing(KillReason::guardian_lost, now, actions);
+  if (phase_ == Phase::ending) begin_killing(KillReason::guardian_lost, actions);
   finish_if_done(now, actions);
 }
 
@@ -124,8 +126,8 @@ void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>&
 void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ == Phase::running) begin_ending(event, now, actions);
   if (phase_ == Phase::ending && event.cause.is_urgent) {
-    resume(now, actions);
-    begin_killing(KillReason::asked_to_end, now, actions);
+    resume(actions);
+    begin_killing(KillReason::asked_to_end, actions);
   }
   finish_if_done(now, actions);
 }
@@ -140,18 +142,15 @@ void JobState::handle(const SignalRefused& event, TimePoint, std::vector<Action>
   workers_.at(static_cast<std::size_t>(event.local_rank)).refuses_signals = true;
 }
 
-void JobState::pause(TimePoint now, std::vector<Action>& actions) {
-  if (paused_at_) return;
-  paused_at_ = now;
+void JobState::pause(std::vector<Action>& actions) {
+  if (paused()) return;
+  clock_.set_standing_still(true);
   signal_workers(SIGSTOP, SignalTarget::group, actions);
 }
 
-void JobState::resume(TimePoint now, std::vector<Action>& actions) {
-  if (!paused_at_) return;
-  for (auto* when : {&tell_at_, &escalate_at_, &note_at_, &save_until_}) {
-    if (*when) **when += now - *paused_at_;
-  }
-  paused_at_.reset();
+void JobState::resume(std::vector<Action>& actions) {
+  if (!paused()) return;
+  clock_.set_standing_still(false);
   signal_workers(SIGCONT, SignalTarget::group, actions);
 }
 
@@ -162,28 +161,28 @@ void JobState::signal_workers(int signal, SignalTarget target, std::vector<Actio
 }
 
 void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& actions) {
-  if (paused_at_) return;
-  if (note_at_ && now >= *note_at_) {
+  if (paused()) return;
+  if (note_at_ && clock_.now() >= *note_at_) {
     note_at_.reset();
     actions.emplace_back(Tell{{LogLevel::note, LogSource::job, describe_early_ends()}});
     actions.emplace_back(ReportState{});
   }
-  if (save_until_ && now >= *save_until_) {
+  if (save_until_ && clock_.now() >= *save_until_) {
     const bool ends = base::contains(options_.ending_signals, save_request_->signal);
     return end_for(SignalArrived{ends ? save_request_->signal : SIGTERM, "the time to save (--save-grace) has expired"},
                    now, actions);
   }
-  if (escalate_at_ && now >= *escalate_at_) {
+  if (escalate_at_ && clock_.now() >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
-    if (asked_with_.back() == SIGINT) return ask_to_end(SIGTERM, now, actions);
-    begin_killing(KillReason::grace_over, now, actions);
+    if (asked_with_.back() == SIGINT) return ask_to_end(SIGTERM, actions);
+    begin_killing(KillReason::grace_over, actions);
   }
-  if (!tell_at_ || now < *tell_at_) return;
+  if (!tell_at_ || clock_.now() < *tell_at_) return;
   tell_at_.reset();
-  actions.emplace_back(Tell{{LogLevel::warning, LogSource::job, describe_wait(now)}});
+  actions.emplace_back(Tell{{LogLevel::warning, LogSource::job, describe_wait()}});
 }
 
-std::string JobState::describe_wait(TimePoint now) const {
+std::string JobState::describe_wait() const {
   std::vector<int> refusing;
   for (const int local_rank : alive_local_ranks()) {
     if (workers_[static_cast<std::size_t>(local_rank)].refuses_signals) refusing.push_back(rank_of(local_rank));
@@ -194,7 +193,7 @@ std::string JobState::describe_wait(TimePoint now) const {
     parts.push_back(phase_ == Phase::killing
                         ? "SIGKILL sent"
                         : std::string(is_interrupt ? "SIGINT sent, SIGTERM" : "SIGTERM sent, SIGKILL") +
-                              " follows in " + base::human_duration(*escalate_at_ - now) +
+                              " follows in " + base::human_duration(*escalate_at_ - clock_.now()) +
                               (!std::holds_alternative<SignalArrived>(cause_) ? ""
                                : is_interrupt ? "; a second request sends SIGKILL at once"
                                               : ", or on a second request"));
@@ -238,23 +237,23 @@ void JobState::begin_ending(RootCause cause, TimePoint now, std::vector<Action>&
 }
 
 void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
-  resume(now, actions);
+  resume(actions);
   phase_ = Phase::ending;
   cause_time_ = now;
   doubt_.reset();
   note_at_.reset();
   save_until_.reset();
-  tell_at_ = now + limits::kQuietEnding;
+  tell_at_ = clock_.now() + limits::kQuietEnding;
   const auto* request = std::get_if<SignalArrived>(&cause_);
   const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_);
   const int asked_by = request != nullptr ? request->signal : elsewhere != nullptr ? elsewhere->cause.signal : 0;
-  ask_to_end(asked_by == SIGINT ? SIGINT : SIGTERM, now, actions);
+  ask_to_end(asked_by == SIGINT ? SIGINT : SIGTERM, actions);
   if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
 }
 
-void JobState::ask_to_end(int signal, TimePoint now, std::vector<Action>& actions) {
+void JobState::ask_to_end(int signal, std::vector<Action>& actions) {
   asked_with_.push_back(signal);
-  escalate_at_ = now + options_.grace;
+  escalate_at_ = clock_.now() + options_.grace;
   // SIGTERM is sent to the leader only. Its children get it when the leader has ended.
   const SignalTarget target = signal == SIGINT ? SignalTarget::group : SignalTarget::leader;
   for (int i = 0; i < options_.workers; ++i) {
@@ -267,11 +266,11 @@ void JobState::ask_to_end(int signal, TimePoint now, std::vector<Action>& action
   }
 }
 
-void JobState::begin_killing(KillReason why, TimePoint now, std::vector<Action>& actions) {
+void JobState::begin_killing(KillReason why, std::vector<Action>& actions) {
   phase_ = Phase::killing;
   needed_kill_ = true;
   kill_reason_ = why;
-  escalate_at_ = now + limits::kUnkillableWait;
+  escalate_at_ = clock_.now() + limits::kUnkillableWait;
   for (Worker& worker : workers_) worker.killed = true;
   signal_workers(SIGKILL, SignalTarget::group, actions);
 }
@@ -295,7 +294,7 @@ void JobState::finish(TimePoint now, std::vector<Action>& actions) {
   escalate_at_.reset();
   note_at_.reset();
   save_until_.reset();
-  paused_at_.reset();
+  clock_.set_standing_still(false);
   actions.emplace_back(Finish{});
 }
 

@@ -11,6 +11,7 @@
 
 #include "launcher/job/event.h"
 #include "launcher/job/outcome.h"
+#include "launcher/ranks/job_clock.h"
 
 namespace ddp::launcher {
 
@@ -48,7 +49,7 @@ class JobState {
   // Returns whether no more workers may be started.
   bool ending() const { return phase_ != Phase::running; }
   // Returns whether the job is stopped by Ctrl-Z, so that no rank makes progress.
-  bool paused() const { return paused_at_.has_value(); }
+  bool paused() const { return clock_.stands_still(); }
   bool finished() const { return phase_ == Phase::finished; }
 
   // The outcome is complete once finished().
@@ -69,7 +70,7 @@ class JobState {
   void handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
   void handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions);
   void handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
-  void ask_to_save(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
+  void ask_to_save(const SignalArrived& event, std::vector<Action>& actions);
   void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);
   void handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
@@ -82,18 +83,18 @@ class JobState {
   void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
   void handle(const SignalRefused& event, TimePoint now, std::vector<Action>& actions);
 
-  void pause(TimePoint now, std::vector<Action>& actions);
-  void resume(TimePoint now, std::vector<Action>& actions);
+  void pause(std::vector<Action>& actions);
+  void resume(std::vector<Action>& actions);
   void signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const;
   void end_for(RootCause cause, TimePoint now, std::vector<Action>& actions);
   void begin_ending(TimePoint now, std::vector<Action>& actions);
   void begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions);
-  void ask_to_end(int signal, TimePoint now, std::vector<Action>& actions);
-  void begin_killing(KillReason why, TimePoint now, std::vector<Action>& actions);
+  void ask_to_end(int signal, std::vector<Action>& actions);
+  void begin_killing(KillReason why, std::vector<Action>& actions);
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
   std::string describe_early_ends() const;
-  std::string describe_wait(TimePoint now) const;
+  std::string describe_wait() const;
   std::string describe_cause() const;
   // Sets the cause, the status and what depends on them.
   void add_cause(JobOutcome& outcome) const;
@@ -113,12 +114,13 @@ class JobState {
   TimePoint end_time_;
   std::optional<wire::Knowledge> doubt_;  // set while other ranks may know more about a failure
   bool expects_signal_ = false;           // the signal that ended a worker may also be sent to the launcher
-  std::optional<TimePoint> tell_at_;      // when to log what the launcher waits for
-  std::optional<TimePoint> escalate_at_;  // end of the grace period, then of the wait after SIGKILL
-  std::optional<TimePoint> note_at_;      // when to log which ranks have ended, if there is no exit timeout
-  std::optional<TimePoint> paused_at_;
+  TimePoint seen_;                        // time of the last event
+  JobClock clock_;                        // the following times are those of the job
+  std::optional<JobTime> tell_at_;        // when to log what the launcher waits for
+  std::optional<JobTime> escalate_at_;    // end of the grace period, then of the wait after SIGKILL
+  std::optional<JobTime> note_at_;        // when to log which ranks have ended, if there is no exit timeout
+  std::optional<JobTime> save_until_;
   std::optional<SignalArrived> save_request_;  // the program was asked to save and to leave
-  std::optional<TimePoint> save_until_;
 };
 
 }  // namespace ddp::launcher

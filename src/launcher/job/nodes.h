@@ -53,8 +53,7 @@ class Nodes : public RankChannel {
   virtual void rank_left(int rank) = 0;
   virtual void workers_ended(wire::Progress progress, bool was_asked_to_save) = 0;
   // The user has stopped or continued this node (Ctrl-Z): see Coordinator.
-  virtual void stop_clocks() {}
-  virtual void continue_clocks() {}
+  virtual void set_paused(bool /*is_paused*/) {}
 
   // Sends the workers' output to the coordinator. Returns how many bytes were accepted; after 0, the caller waits for
   // can_print(). Returns std::nullopt if there is no way to the coordinator. `what` is output or errors. The

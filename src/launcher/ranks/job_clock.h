@@ -19,12 +19,13 @@ class JobClock {
 
   // The caller passes time in steps. A longer step than `longest_step` counts as one of this length: the rest of it was
   // a suspension.
-  explicit JobClock(duration longest_step) : longest_step_(longest_step) {}
+  explicit JobClock(duration longest_step = duration::max()) : longest_step_(longest_step) {}
 
   void pass(duration time) {
     if (!stands_still_) now_ += std::min(time, longest_step_);
   }
   void set_standing_still(bool stands_still) { stands_still_ = stands_still; }
+  bool stands_still() const { return stands_still_; }
   time_point now() const { return now_; }
 
  private:

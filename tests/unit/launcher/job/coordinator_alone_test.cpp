@@ -104,10 +104,10 @@ TEST_CASE("ranks that do not end when others have are given the exit timeout, wh
   options.exit_timeout = 5min;
   JobAlone job(options);
   job.says(wire::NodeLeft{0, 0}).passes(4min);
-  job.coordinator.stop_clocks(job.now);
+  job.coordinator.set_paused(true, job.now);
   CHECK(job.coordinator.alarm() == kForEver);
   job.passes(10h);
-  job.coordinator.continue_clocks(job.now);
+  job.coordinator.set_paused(false, job.now);
   job.passes(59s);
   CHECK_FALSE(job.last<wire::CoordinatorEnds>());
   job.passes(1s);
@@ -129,10 +129,10 @@ TEST_CASE("the pause before a restart stands still with the job") {
   options.max_restarts = 1;
   JobAlone job(options);
   job.fails();
-  job.coordinator.stop_clocks(job.now);
+  job.coordinator.set_paused(true, job.now);
   job.passes(1h);
   CHECK(job.stores == 1);
-  job.coordinator.continue_clocks(job.now);
+  job.coordinator.set_paused(false, job.now);
   job.passes(250ms);
   CHECK(job.stores == 2);
 }
@@ -141,7 +141,7 @@ TEST_CASE("a job that fails while it is stopped is started again without being c
   CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
-  job.coordinator.stop_clocks(job.now);
+  job.coordinator.set_paused(true, job.now);
   job.fails().passes(250ms);
   CHECK(job.stores == 2);
 }
