@@ -102,20 +102,18 @@ def on_two_nodes() -> None:
 on_two_nodes()
 
 
-def leaves(name, *options, most, says, uploads):
+def leaves(name, *options, says, uploads):
     """The ranks end, while a process that each has started in its own session still writes."""
     with tempfile.TemporaryDirectory() as folder:
         upload = f"sleep 3; touch {folder}/uploaded$RANK"
-        begun = time.monotonic()
         job = subprocess.run([BIN / "ddplaunch", "--nproc-per-node=2", *options, "sh", "-c", f"setsid sh -c '{upload}' & exit 0"],
                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
-        took = time.monotonic() - begun
-        assert job.returncode == 0 and took < most, f"{name}: exit code {job.returncode} after {took:.1f} s\n{job.stdout}"
+        assert job.returncode == 0, f"{name}: exit code {job.returncode}\n{job.stdout}"
         assert re.search(says, job.stdout), f"{name}: {job.stdout}"
         assert len(list(pathlib.Path(folder).glob("uploaded*"))) == uploads, name
         print(f"{name}: ok", flush=True)
 
 
-leaves("processes that outlive a job are named and terminated", most=2.5, uploads=0,
+leaves("processes that outlive a job are named and terminated", uploads=0,
        says=r"still run although all ranks have exited: pid \d+ \(sh -c sleep 3; .*They were terminated; --let-finish waits")
-leaves("with --let-finish they are waited for", "--let-finish", most=20, uploads=2, says=r"Waiting for them \(--let-finish\)")
+leaves("with --let-finish they are waited for", "--let-finish", uploads=2, says=r"Waiting for them \(--let-finish\)")

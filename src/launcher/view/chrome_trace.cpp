@@ -196,7 +196,10 @@ void ChromeTrace::add_arrow(std::uint64_t id, const CollectiveArrival& from, con
 
 // Returns the thread that shows the slice, or std::nullopt if it crosses others. Such a slice is shown alone.
 template <typename Args>
-std::optional<int> ChromeTrace::add_slice(int number, Rank& rank, const Slice& slice, const Args& args) {
+std::optional<int> ChromeTrace::add_slice(int number, Rank& rank, Slice slice, const Args& args) {
+  // A clock of another node that is not known well may show times before the beginning of the trace.
+  slice.begin = std::max(slice.begin, job_.origin);
+  slice.end = std::max(slice.end, slice.begin);
   const auto thread = place(number, rank, slice.thread, slice.begin, slice.end);
   if (thread) {
     text_.begin('X', number, *thread).name_json(slice.name).category(slice.category).time(slice.begin);

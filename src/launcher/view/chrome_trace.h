@@ -94,7 +94,7 @@ class ChromeTrace {
   void label(int number, Rank& rank, const RankView& view);
   std::optional<int> place(int number, Rank& rank, TraceThread thread, std::uint64_t begin, std::uint64_t end);
   template <typename Args>
-  std::optional<int> add_slice(int number, Rank& rank, const Slice& slice, const Args& args);
+  std::optional<int> add_slice(int number, Rank& rank, Slice slice, const Args& args);
   void add_record(Rank& rank, const Record& record, Names& names, std::uint64_t now);
   void add_collective(Rank& rank, const Record& record, Names& names, std::uint64_t now);
   void add_arrows(const CollectiveId& id, std::vector<CollectiveArrival> arrivals);

@@ -106,6 +106,19 @@ TEST_CASE("collectives that cross have rows of their own and the rest is asynchr
   CHECK(ends[0].at("ts") == 14000);
 }
 
+TEST_CASE("a slice that began before the trace does not cross the one after it") {
+  ChromeTrace trace = a_trace();
+  trace.add_records(of_rank(0, {{RecordKind::phase, 1, 0, 0, 0, kOrigin - 8 * kMs, at(4), 0},
+                                {RecordKind::phase, 2, 0, 0, 0, at(4), at(9), 0},
+                                {RecordKind::phase, 3, 0, 0, 0, kOrigin - 9 * kMs, kOrigin - 8 * kMs, 0}}),
+                    at(10));
+  const auto slices = events(document(trace), "X");
+  REQUIRE(slices.size() == 3);
+  CHECK((slices[0].at("ts") == 0 && slices[0].at("dur") == 4000));
+  CHECK((slices[1].at("ts") == 4000 && slices[1].at("dur") == 5000));
+  CHECK((slices[2].at("ts") == 0 && slices[2].at("dur") == 0));
+}
+
 TEST_CASE("an arrow leads from the rank that came last to the one that has waited") {
   ChromeTrace trace = a_trace();
   trace.add_records(of_rank(0, {collective(1, 1, 9)}), at(10));
