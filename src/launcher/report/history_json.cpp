@@ -1,80 +1,89 @@
 #include "launcher/report/history_json.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
-#include <cmath>
+#include "launcher/view/history_limits.h"
+#include "launcher/view/json_fields.h"
 
 namespace ddp::launcher {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
+// Numbers of decimal digits: there is a time for each rank and state, and few of the others.
+constexpr int kRankDigits = 3;
+constexpr int kDigits = 9;
 
-// Nanoseconds are exact enough, and a number that is not finite has no JSON.
-double rounded(double seconds) {
-  return std::isfinite(seconds) ? std::round(seconds * 1e9) / 1e9 : 0;
+template <typename Fields, typename Row>
+void list_rank(Fields& fields, Row& rank) {
+  fields.add("rank", rank.rank);
+  fields.add("node", rank.node);
+  fields.add("strip", rank.strip);
+  fields.add_if_any("waited_for", rank.waited_for);
+  fields.add_numbers("seconds", rank.seconds, kRankDigits);
+  fields.add("waited_for_seconds", rank.waited_for_seconds, kRankDigits);
+  fields.add("steps", rank.steps);
+  fields.add_if_any("step_median_seconds", rank.step_median, kDigits);
+  fields.add_if_any("step_p99_seconds", rank.step_p99, kDigits);
+  fields.add_if_any("dropped", rank.dropped);
 }
 
-OrderedJson rank_json(const RankHistory& rank) {
-  OrderedJson json = {{"rank", rank.rank}, {"node", rank.node}, {"strip", rank.strip}};
-  if (!rank.waited_for.empty()) json["waited_for"] = rank.waited_for;
-  json["seconds"] = OrderedJson::array();
-  for (const double seconds : rank.seconds) json["seconds"].push_back(std::round(seconds * 1e3) / 1e3);
-  json["waited_for_seconds"] = std::round(rank.waited_for_seconds * 1e3) / 1e3;
-  json["steps"] = rank.steps;
-  if (rank.step_median) json["step_median_seconds"] = rounded(*rank.step_median);
-  if (rank.step_p99) json["step_p99_seconds"] = rounded(*rank.step_p99);
-  if (rank.dropped > 0) json["dropped"] = rank.dropped;
-  return json;
+template <typename Fields, typename Row>
+void list_collective(Fields& fields, Row& row) {
+  fields.add("operation", row.operation);
+  fields.add("name", row.name);
+  fields.add("group", row.group);
+  fields.add("size", row.size);
+  fields.add("count", row.count);
+  fields.add("matched", row.matched);
+  fields.add("bytes", row.bytes);
+  fields.add("median_seconds", row.median, kDigits);
+  fields.add("p99_seconds", row.p99, kDigits);
+  fields.add("longest_seconds", row.longest, kDigits);
+  fields.add_if_any("gpu_median_seconds", row.gpu_median, kDigits);
+  fields.add_if_any("transfer_median_seconds", row.transfer_median, kDigits);
+  fields.add_if_any("algorithm_bytes_per_second", row.algorithm_rate, 0);
+  fields.add_if_any("bus_bytes_per_second", row.bus_rate, 0);
+  fields.add_if_any("last_rank", row.last_rank);
+  fields.add_if_any("last_count", row.last_count);
 }
 
-OrderedJson collective_json(const CollectiveHistory& row) {
-  OrderedJson json = {{"operation", row.operation},
-                      {"name", row.name},
-                      {"group", row.group},
-                      {"size", row.size},
-                      {"count", row.count},
-                      {"matched", row.matched},
-                      {"bytes", row.bytes},
-                      {"median_seconds", rounded(row.median)},
-                      {"p99_seconds", rounded(row.p99)},
-                      {"longest_seconds", rounded(row.longest)}};
-  const auto add = [&](const char* name, const std::optional<double>& value) {
-    if (value) json[name] = rounded(*value);
-  };
-  add("gpu_median_seconds", row.gpu_median);
-  add("transfer_median_seconds", row.transfer_median);
-  if (row.algorithm_rate) json["algorithm_bytes_per_second"] = std::round(*row.algorithm_rate);
-  if (row.bus_rate) json["bus_bytes_per_second"] = std::round(*row.bus_rate);
-  if (row.last_rank) {
-    json["last_rank"] = *row.last_rank;
-    json["last_count"] = row.last_count;
-  }
-  return json;
+template <typename Fields, typename History>
+void list_attempt(Fields& fields, History& history) {
+  fields.add("attempt", history.attempt);
+  fields.add("seconds", history.seconds, kDigits);
+  fields.add("columns", history.columns);
+  fields.add("column_seconds", history.column_seconds, kDigits);
+  fields.add("waited_for_columns", history.waited_for_columns);
+  fields.add("waited_for_column_seconds", history.waited_for_column_seconds, kDigits);
+  fields.add_list("ranks", history.ranks, [](auto& members, auto& rank) { list_rank(members, rank); });
+  fields.add_list("collectives", history.collectives, [](auto& members, auto& row) { list_collective(members, row); });
+  fields.add("other_collectives", history.other_collectives);
+  fields.add("dropped", history.dropped);
+  fields.add("clock_error_seconds", history.clock_error, kDigits);
+  fields.add_if_any("ranks_left_out", history.left_out);
 }
 
 }  // namespace
 
 std::string history_line(const LaunchPlan& plan, const std::string& node, const AttemptHistory& history, WallTime now) {
-  OrderedJson json = {{"time", iso_time(now)},
-                      {"event", "history"},
-                      {"run_id", plan.run_id},
-                      {"node", node},
-                      {"attempt", history.attempt},
-                      {"recording", name_of(plan.recording)},
-                      {"seconds", rounded(history.seconds)},
-                      {"columns", history.columns},
-                      {"column_seconds", history.column_seconds},
-                      {"waited_for_columns", history.waited_for_columns},
-                      {"waited_for_column_seconds", history.waited_for_column_seconds},
-                      {"ranks", OrderedJson::array()},
-                      {"collectives", OrderedJson::array()},
-                      {"other_collectives", history.other_collectives},
-                      {"dropped", history.dropped},
-                      {"clock_error_seconds", rounded(history.clock_error)}};
-  if (history.left_out > 0) json["ranks_left_out"] = history.left_out;
-  for (const RankHistory& rank : history.ranks) json["ranks"].push_back(rank_json(rank));
-  for (const CollectiveHistory& row : history.collectives) json["collectives"].push_back(collective_json(row));
-  return json.dump(-1, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
+  std::string text;
+  FieldWriter::object(text, history, [&](auto& fields, auto& attempt) {
+    fields.add("time", iso_time(now));
+    fields.add("event", "history");
+    fields.add("run_id", plan.run_id);
+    fields.add("node", node);
+    fields.add("recording", name_of(plan.recording));
+    list_attempt(fields, attempt);
+  });
+  return text;
+}
+
+AttemptHistory read_history(const nlohmann::json& event) {
+  AttemptHistory history;
+  FieldReader::object(event, history, [](auto& fields, auto& attempt) { list_attempt(fields, attempt); });
+  history.columns = std::clamp(history.columns, 0, static_cast<int>(limits::kHistoryColumns));
+  history.waited_for_columns = std::clamp(history.waited_for_columns, 0, static_cast<int>(limits::kHistoryWaitColumns));
+  history.left_out = std::max(history.left_out, 0);
+  return history;
 }
 
 }  // namespace ddp::launcher

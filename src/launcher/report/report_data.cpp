@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "launcher/report/event_values.h"
-#include "launcher/report/history_reader.h"
+#include "launcher/report/history_json.h"
 
 namespace ddp::launcher {
 namespace {
