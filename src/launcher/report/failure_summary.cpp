@@ -12,7 +12,6 @@
 #include "launcher/plan/worker_variables.h"
 #include "launcher/ranks/root_causes.h"
 #include "launcher/report/hang_report.h"
-#include "launcher/report/known_errors.h"
 #include "launcher/watchdog/verdict_text.h"
 #include "net/address.h"
 
@@ -160,6 +159,47 @@ void quote_culprit(const WorkerEnd& end, bool is_explained, bool has_shown, cons
   if (is_explained || has_shown || evidence.last_lines.empty()) return;
   lines.emplace_back("  its last lines:");
   for (const std::string& line : evidence.last_lines) lines.push_back(kQuote + line);
+}
+
+// Describes an error of a Python program that depends on how it was started.
+struct KnownError {
+  std::string_view words;  // text that is part of one of the last lines
+  const char* remedy;
+};
+constexpr const char* kNoInput =
+    "workers have no standard input; --stdin=0 connects ddplaunch's standard input to local rank 0 (start one worker "
+    "to use a debugger)";
+constexpr KnownError kKnownErrors[] = {
+    {"bdb.BdbQuit", kNoInput},
+    {"EOFError: EOF when reading a line", kNoInput},
+    {"Duplicate GPU detected",
+     "two ranks use one GPU; call torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) before the first "
+     "collective, or start one worker per GPU"},
+    {"op.preamble.length <= op.nbytes",
+     "Gloo: this rank and another one called a collective with different numbers of bytes [DDP-H05]: compare shapes "
+     "and types of all ranks at this line. TORCH_DISTRIBUTED_DEBUG=DETAIL names them"},
+    {"unrecognized arguments: --local_rank=",
+     "this script declares --local-rank or reads LOCAL_RANK; use --use-env, or declare both spellings, "
+     "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},
+    {"unrecognized arguments: --local-rank=",
+     "this script declares --local_rank or reads LOCAL_RANK; declare both spellings, "
+     "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},
+};
+
+// Returns the remedy for the known error that these lines show, or an empty string if they show none.
+std::string what_to_try(const std::vector<std::string>& last_lines, const LaunchPlan& plan) {
+  const auto shows = [&](std::string_view words) {
+    return std::ranges::any_of(last_lines,
+                               [&](const std::string& line) { return line.find(words) != std::string::npos; });
+  };
+  for (const KnownError& error : kKnownErrors) {
+    if (shows(error.words)) return error.remedy;
+  }
+  if (shows("ModuleNotFoundError: No module named")) {
+    return "the workers ran " + plan.program +
+           "; activate the environment that has the module, or set PYTHON_EXEC to its Python";
+  }
+  return "";
 }
 
 void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,

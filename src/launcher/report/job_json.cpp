@@ -4,13 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
 #include "base/secrets.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "launcher/report/shared_variables.h"
 #include "launcher/report/stall_json.h"
 
 namespace ddp::launcher {
@@ -23,6 +23,23 @@ constexpr int kSchema = 1;  // see docs/reference/event-log.md on when it change
 // Workers may print any bytes, but JSON is UTF-8. The text is escaped, so that a terminal does not interpret it.
 std::string dump(const OrderedJson& document, int indent = -1) {
   return document.dump(indent, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
+}
+
+constexpr std::array<std::string_view, 13> kSharedPrefixes = {"CUDA_",    "DDP_",   "GLOO_",   "KMP_", "MASTER_",
+                                                              "MKL_",     "NCCL_",  "NVIDIA_", "OMP_", "PET_",
+                                                              "PYTORCH_", "SLURM_", "TORCH"};
+
+// Returns those "NAME=value" lines that matter for a distributed job, in alphabetical order. A report is passed on to
+// other people, so secrets are hidden.
+std::vector<std::string> shared_variables(const std::vector<std::string>& environment) {
+  std::vector<std::string> shared;
+  for (const std::string& line : environment) {
+    const auto matters = [&](std::string_view prefix) { return line.starts_with(prefix); };
+    if (line.find('=') == std::string::npos || std::ranges::none_of(kSharedPrefixes, matters)) continue;
+    shared.push_back(base::without_secrets(line));
+  }
+  std::ranges::sort(shared);
+  return shared;
 }
 
 OrderedJson begin(const char* event, const LaunchPlan& plan, const std::string& node, WallTime now) {

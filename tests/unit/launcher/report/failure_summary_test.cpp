@@ -329,6 +329,28 @@ TEST_CASE("a traceback that the console has shown is not printed again") {
                                      "last):\n  |   File \"train.py\", line 7, in main\n  | ValueError: bad"));
 }
 
+TEST_CASE("errors that come from how a Python program was started have a remedy") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
+  LaunchPlan plan = plan_of(1);
+  plan.program = "/usr/bin/python3";
+  const auto what_follows = [&](const std::vector<std::string>& last_lines) {
+    FailureEvidence evidence;
+    evidence.last_lines = last_lines;
+    const std::string text = ddp::base::join(failure_summary(outcome, plan, evidence), "\n");
+    const std::string quoted = last_lines.empty() ? "program /usr/bin/python3" : "  | " + last_lines.back();
+    return text.substr(text.find(quoted) + quoted.size());
+  };
+  CHECK_THAT(what_follows({"    breakpoint()", "[rank0]: bdb.BdbQuit"}), Catch::Contains("--stdin=0"));
+  CHECK_THAT(what_follows({"train.py: error: unrecognized arguments: --local_rank=1"}), Catch::Contains("--use-env"));
+  CHECK_THAT(what_follows({"ModuleNotFoundError: No module named 'torch'"}), Catch::Contains("/usr/bin/python3"));
+  CHECK_THAT(what_follows({"ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+                           "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 17000"}),
+             Catch::Contains("torch.cuda.set_device"));
+  CHECK(what_follows({"ValueError: bad"}).empty());
+  CHECK(what_follows({}).empty());
+}
+
 TEST_CASE("two failures are alike if rank, status and words are, numbers aside") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(2, ExitStatus::exited(1)), {}};

@@ -111,6 +111,16 @@ TEST_CASE("the beginning of a job is a line with its schema and command") {
   for (const char* name : {"log_directory", "directory", "system"}) CHECK_FALSE(bare.contains(name));
 }
 
+TEST_CASE("only variables that matter for a distributed job are reported, without secrets") {
+  LaunchPlan plan = plan_with(2);
+  plan.inherited_environment = {"PATH=/bin",          "NCCL_DEBUG=INFO", "HF_TOKEN=abc", "DDP_AUTH_TOKEN=abc",
+                                "TORCH_HOME=/t",      "SLURM_JWT=abc",   "NCCL_",        "CUDA_VISIBLE_DEVICES=0,1",
+                                "OMP_NUM_THREADS=4=5"};
+  CHECK(parse(job_started_line(plan, {}, kNow), "job_started").at("variables") ==
+        Json({"CUDA_VISIBLE_DEVICES=0,1", "DDP_AUTH_TOKEN=***", "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=4=5",
+              "SLURM_JWT=***", "TORCH_HOME=/t"}));
+}
+
 TEST_CASE("the beginning of an attempt is a line with its place in the job") {
   CHECK(parse(attempt_started_line(plan_with(2), placement(), kNow), "attempt_started") ==
         Json::object({{"attempt", 1},
