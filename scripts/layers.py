@@ -110,7 +110,6 @@ TESTED_ELSEWHERE = {
     "launcher/top/view_client.cpp": "unit/launcher/top/view_server_test.cpp",
     "launcher/view/job_header.cpp": "unit/launcher/view/top_frame_test.cpp",
     "launcher/view/rank_table.cpp": "unit/launcher/view/top_frame_test.cpp",
-    "launcher/view/state_look.cpp": "unit/launcher/view/styled_line_test.cpp",
     "launcher/watchdog/verdict_text.cpp": "unit/launcher/report/hang_report_test.cpp",
     "launcher/remote/host_job.cpp": "integration/ssh_hosts_test.py",
     "launcher/remote/controller_facts.cpp": "integration/ssh_hosts_test.py",

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "launcher/view/short_figures.h"
-#include "launcher/view/state_look.h"
 #include "launcher/view/styled_line.h"
 #include "launcher/view/text_columns.h"
 
@@ -15,6 +14,10 @@ namespace ddp::launcher {
 namespace {
 
 constexpr int kWideTable = 120;  // a terminal with these columns has space for figures beside the bars
+
+// By RankState.
+constexpr std::array<Style, kRankStates> kStyles = {Style::dim,     Style::green, Style::blue, Style::yellow,
+                                                    Style::magenta, Style::alert, Style::dim};
 
 struct TableCell {
   std::string text;
@@ -30,6 +33,10 @@ struct TableColumn {
   std::function<TableCell(const RankGroup&)> cell;  // null for a bar
 };
 
+Style style_of(RankState state) {
+  return kStyles.at(static_cast<std::size_t>(state));
+}
+
 std::string ranks_of(const RankGroup& group) {
   return base::short_rank_list(group.ranks);
 }
@@ -42,7 +49,7 @@ TableCell mark_cell(const RankGroup& group) {
 TableCell state_cell(const RankGroup& group) {
   const RankRow& row = group.figures;
   const bool has_phase = row.state == RankState::phase && !row.phase.empty();
-  return {has_phase ? clean_text(row.phase) : std::string(name_of(row.state)), look_of(row.state).style};
+  return {has_phase ? clean_text(row.phase) : std::string(name_of(row.state)), style_of(row.state)};
 }
 
 TableCell awaited_cell(const RankGroup& group) {
@@ -162,19 +169,20 @@ std::vector<TableColumn> fitting(std::vector<TableColumn> all, int columns, int 
 void add_bar(const RankRow& row, int width, FrameLook look, StyledLine& line) {
   struct Part {
     RankState state;
+    char letter;  // shown without colours
     double share;
   };
-  const std::array parts = {Part{RankState::computing, row.computing}, Part{RankState::collective, row.collective},
-                            Part{RankState::waiting, row.waiting}, Part{RankState::phase, row.in_phase}};
+  const std::array parts = {Part{RankState::computing, 'c', row.computing},
+                            Part{RankState::collective, 'r', row.collective},
+                            Part{RankState::waiting, 'w', row.waiting}, Part{RankState::phase, 'p', row.in_phase}};
   double sum = 0;
   int drawn = 0;
-  for (const auto& [state, share] : parts) {
+  for (const auto& [state, letter, share] : parts) {
     sum += std::isfinite(share) ? std::clamp(share, 0.0, 1.0) : 0;
     const int end = std::min(static_cast<int>(std::round(sum * width)), width);
-    const StateLook of_state = look_of(state);
     std::string cells;
-    for (; drawn < end; ++drawn) cells += look.has_colours && look.has_unicode ? "█" : std::string(1, of_state.letter);
-    line.add(cells, of_state.style);
+    for (; drawn < end; ++drawn) cells += look.has_colours && look.has_unicode ? "█" : std::string(1, letter);
+    line.add(cells, style_of(state));
   }
   line.spaces(width - drawn);
 }

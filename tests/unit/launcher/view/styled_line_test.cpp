@@ -1,6 +1,5 @@
 #include "launcher/view/styled_line.h"
 
-#include "launcher/view/state_look.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher;
@@ -18,10 +17,4 @@ TEST_CASE("a line has colours if the terminal has them, and is never too long") 
   CHECK(plain.left() == 2);
   CHECK(plain.selected() == "ab");
   CHECK(StyledLine(0, {true, true}).add("x", Style::red).text().empty());
-}
-
-TEST_CASE("each state has a letter of its own") {
-  std::string letters;
-  for (int state = 0; state < kRankStates; ++state) letters += look_of(static_cast<RankState>(state)).letter;
-  CHECK(letters == "?crwpTe");
 }
