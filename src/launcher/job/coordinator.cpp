@@ -129,7 +129,7 @@ void Coordinator::send_away(NodeId from, const Stranger& who, const std::string&
 }
 
 bool Coordinator::tell_of_stranger(const std::string& address, const std::string& line) {
-  const auto allowed = stranger_lines_.allow(address, line);
+  const auto allowed = line_on_stranger(address, line);
   if (allowed) tell(LogLevel::warning, *allowed);
   return allowed.has_value();
 }

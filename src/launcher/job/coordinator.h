@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,7 +15,7 @@
 
 #include "launcher/job/node_roster.h"
 #include "launcher/job/restart_policy.h"
-#include "launcher/job/stranger_lines.h"
+#include "launcher/limits.h"
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/ranks/job_clock.h"
@@ -77,10 +78,14 @@ class Coordinator {
   std::vector<CoordinatorAction> ask(wire::Subject what);
   // Returns the names of the nodes that wait until a place is free.
   std::vector<std::string> spares() const { return roster_.spares(); }
-  // Returns the line to log about a peer that has connected and does not belong to the job. Returns std::nullopt if
-  // that address was logged often enough.
+  // Returns the line to log about a peer that has connected and does not belong to the job, or std::nullopt if enough
+  // was logged. Such peers determine the text, and may connect repeatedly. The last line about an address says that it
+  // is the last one.
   std::optional<std::string> line_on_stranger(const std::string& address, const std::string& line) {
-    return stranger_lines_.allow(address, line);
+    if (!stranger_lines_.contains(address) && stranger_lines_.size() >= limits::kShownStrangers) return std::nullopt;
+    const int number = ++stranger_lines_[address];
+    if (number > limits::kLinesPerStranger) return std::nullopt;
+    return line + (number == limits::kLinesPerStranger ? " (further lines about this address are not shown)" : "");
   }
   // The coordinator's own node was stopped (Ctrl-Z) or continued. While it is stopped, the job's clock stands still for
   // these waits: for a better cause, for ranks to follow the others to the end, and before a restart.
@@ -165,7 +170,7 @@ class Coordinator {
   std::optional<JobTime> left_alone_at_;
   std::optional<JobTime> restart_at_;
   std::set<std::string> warned_of_;
-  StrangerLines stranger_lines_;
+  std::map<std::string, int> stranger_lines_;  // number of lines by address
   QuarantinedNodes quarantined_;
 };
 
