@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "launcher/output/worker_stream.h"
+#include "launcher/output/output_pump.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher;
