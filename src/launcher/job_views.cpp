@@ -12,7 +12,6 @@
 #include "launcher/limits.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
-#include "launcher/top/stack_lines.h"
 #include "launcher/top/top_command.h"
 #include "launcher/view/progress_line.h"
 #include "launcher/view/top_frame.h"

@@ -1,5 +1,5 @@
-// Represents stacks of a rank's threads, and parses the outputs of the tools that take them. These outputs are
-// untrusted. Each parser limits and cleans the parts that it understands, and ignores the rest.
+// Represents stacks of a rank's threads, parses the outputs of the tools that take them, and shows them as lines. The
+// outputs are untrusted. Each parser limits and cleans the parts that it understands, and ignores the rest.
 #pragma once
 
 #include <cstddef>
@@ -46,5 +46,8 @@ std::vector<ThreadStack> parse_gdb(std::string_view text);
 // Parses the output of eu-stack -s -m -p PID. Without -s or -m, less is known of places. The output does not contain
 // the threads' names.
 std::vector<ThreadStack> parse_eu_stack(std::string_view text);
+
+// Returns the lines that show these stacks in views: each thread with its frames.
+std::vector<std::string> stack_lines(const RankStacks& stacks);
 
 }  // namespace ddp::launcher

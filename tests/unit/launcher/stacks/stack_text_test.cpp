@@ -283,3 +283,14 @@ TEST_CASE("of our reader's answers the last whole one counts") {
     CHECK(parse_stack_reader(text).empty());
   }
 }
+
+TEST_CASE("the lines of a rank's stacks name its threads, its frames and what is missing") {
+  RankStacks stacks;
+  stacks.source = "py-spy";
+  stacks.threads = {{42, "python", {"wait (work.cpp:7)", "train (train.py:83)"}}, {0, "", {"?? (0x1)"}}};
+  stacks.missing = {"gdb: not found in PATH"};
+  CHECK(stack_lines(stacks) == std::vector<std::string>{"source: py-spy", "thread 42 (python):", "  wait (work.cpp:7)",
+                                                        "  train (train.py:83)", "thread:", "  ?? (0x1)",
+                                                        "not available: gdb: not found in PATH"});
+  CHECK(stack_lines({}).empty());
+}
