@@ -93,7 +93,6 @@ THIRD_PARTIES = {
 # Maps sources without a unit test of the same name to the tests that cover them.
 TESTED_ELSEWHERE = {
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",
-    "launcher/cli/command_page.cpp": "integration/reference_test.py",
     "wire/record_writer.cpp": "unit/runtime/progress/record_ring_test.cpp",
     "torch_reader/worker_server.cpp": "integration/torch_recorder_test.py",
     "launcher/ranks/stack_watch.cpp": "interop/torch_hang_test.py",

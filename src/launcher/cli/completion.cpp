@@ -8,7 +8,6 @@
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
-#include "launcher/cli/subcommands.h"
 #include "launcher/cli/top_options.h"
 
 namespace ddp::launcher {

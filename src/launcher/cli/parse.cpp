@@ -13,7 +13,6 @@
 
 #include "base/text.h"
 #include "bench/bench_options.h"
-#include "launcher/cli/command_page.h"
 #include "launcher/cli/command_words.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/config_file.h"

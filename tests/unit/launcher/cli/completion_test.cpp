@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "base/text.h"
+#include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
-#include "launcher/cli/subcommands.h"
 #include "launcher/cli/top_options.h"
 #include "support/catch.h"
 #include "support/temporary_directory.h"
