@@ -22,12 +22,11 @@ SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/judg
            "src/launcher/ranks/rank_times.cpp", "src/launcher/ranks/rank_book.cpp"]
 # The decision consists of these files, too.
 PARTS = [f"src/launcher/{name}.cpp" for name in (
-    "ranks/group_members", "ranks/rank_state", "watchdog/hang_detector", "watchdog/silence", "watchdog/stall_reports",
-    "watchdog/verdict_text")]
+    "ranks/group_members", "ranks/rank_state", "watchdog/hang_detector", "watchdog/silence", "watchdog/verdict_text")]
 # zoo_replay consists of these files and the ones above.
 REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/ranks/shown_ranks.cpp"]
-TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/silence", "watchdog/stall_reports",
-         "watchdog/hang_detector", "watchdog/hang_detector_heartbeats", "watchdog/hang_detector_groups",
+TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/silence", "watchdog/hang_detector",
+         "watchdog/hang_detector_reports", "watchdog/hang_detector_heartbeats", "watchdog/hang_detector_groups",
          "watchdog/hang_detector_gpu", "ranks/rank_book", "ranks/rank_times", "ranks/root_causes", "ranks/waits",
          "ranks/activity_meter", "ranks/worker_page"]
 POLICY, JUDGE, WAITS, METER, VIEW, ROOTS, TIMES, BOOK = SOURCES

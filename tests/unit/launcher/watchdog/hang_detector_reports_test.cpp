@@ -1,8 +1,8 @@
-#include "launcher/watchdog/stall_reports.h"
-
+// Tests what is reported of judgements, and how often.
 #include <set>
 #include <vector>
 
+#include "launcher/watchdog/hang_detector.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher;
