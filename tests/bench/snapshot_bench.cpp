@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/usage_meter.h"
+#include "launcher/ranks/usage_watch.h"
 #include "launcher/view/progress_line.h"
 #include "launcher/view/snapshot_builder.h"
 #include "support/made_picture.h"

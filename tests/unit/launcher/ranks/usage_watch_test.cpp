@@ -9,10 +9,12 @@
 
 using namespace ddp;
 using namespace ddp::launcher;
+using namespace std::chrono_literals;
 
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
+const auto kTicks = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
 
 // Both ranks consist of this process.
 class OneProcess : public NoProcesses {
@@ -42,6 +44,52 @@ struct Rig {
 };
 
 }  // namespace
+
+TEST_CASE("this process uses memory, and a process that is gone is left out") {
+  const std::vector<pid_t> processes = {::getpid(), 0};
+  const auto usage = sample_usage(processes);
+  REQUIRE(usage.size() == 1);
+  CHECK(usage[0].pid == ::getpid());
+  CHECK(usage[0].rss_bytes > 1'000'000);
+}
+
+TEST_CASE("the processors in use are known from the second sample on") {
+  UsageMeter meter;
+  meter.add({{1, 10, 500 * kTicks, 1000}, {2, 11, 0, 500}}, 10s);
+  CHECK(meter.usage().rss_bytes == 1500);
+  CHECK(meter.usage().cpus == std::nullopt);
+  meter.add({{1, 10, 503 * kTicks, 1000}, {2, 11, kTicks, 600}}, 12s);
+  CHECK(meter.usage().rss_bytes == 1600);
+  CHECK(meter.usage().cpus.value() == Approx(2.0).epsilon(0.001));
+}
+
+TEST_CASE("a process that is new, or has the pid of an earlier one, adds no time of before") {
+  UsageMeter meter;
+  meter.add({{1, 10, 500, 1000}}, 10s);
+  meter.add({{1, 10, 500, 1000}, {2, 11, 900 * kTicks, 1}}, 11s);
+  CHECK(meter.usage().cpus == 0);
+  meter.add({{1, 77, 900 * kTicks, 1000}}, 12s);
+  CHECK(meter.usage().cpus == 0);
+}
+
+TEST_CASE("the time of the last output is when its amount changed") {
+  UsageMeter meter;
+  meter.add_output(0, 5);
+  CHECK(meter.usage().printed_at == 0);
+  meter.add_output(7, 6);
+  meter.add_output(7, 9);
+  CHECK(meter.usage().printed_at == 6);
+  CHECK(meter.usage().output_bytes == 7);
+}
+
+TEST_CASE("a rank that has ended uses nothing, and its output is still known") {
+  UsageMeter meter;
+  meter.add({{1, 10, 0, 1000}}, 10s);
+  meter.set_gpu(0.5, 1000);
+  meter.add_output(7, 6);
+  meter.end();
+  CHECK(meter.usage() == RankUsage{.output_bytes = 7, .printed_at = 6});
+}
 
 TEST_CASE("each rank is measured about once per second, and its processes are searched for less often") {
   Rig rig;
