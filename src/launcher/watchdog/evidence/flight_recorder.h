@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/evidence_source.h"
+#include "launcher/ranks/evidence.h"
 #include "net/socket.h"
 
 namespace ddp::launcher {

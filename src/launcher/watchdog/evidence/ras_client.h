@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/ranks/evidence_source.h"
+#include "launcher/ranks/evidence.h"
 #include "net/socket.h"
 
 namespace ddp::launcher {
