@@ -48,9 +48,10 @@ class LocalWorkers : public WorkerGroup {
                      {file("stdout.log"), file("stderr.log"), directory_.attempt_file("filtered_stdout.log"),
                       directory_.attempt_file("filtered_stderr.log")});
     if (!streams) return StartFailure{base::kExitOwnFault, streams.error().message};
-    const RankDescriptors shown = probe_.open(local_rank, spec);
-    const auto pid = processes_.spawn(local_rank, spec,
-                                      {streams.value().out.get(), streams.value().err.get(), shown.page, shown.ring});
+    WorkerDescriptors inherited = probe_.open(local_rank, spec);
+    inherited.out = streams.value().out.get();
+    inherited.err = streams.value().err.get();
+    const auto pid = processes_.spawn(local_rank, spec, inherited);
     if (!pid) return pid.error();
     probe_.started(local_rank, pid.value());
     running_[local_rank] = pid.value();

@@ -23,14 +23,6 @@ struct WorkerExit {
   std::uint64_t peak_rss_bytes = 0;  // peak of the largest of its processes that it waited for
 };
 
-// Contains descriptors that a worker inherits. -1 means the launcher's own for its output, and none for the others.
-struct WorkerDescriptors {
-  int out = -1;
-  int err = -1;
-  int page = -1;  // see RankProbe
-  int ring = -1;
-};
-
 class ProcessHost {
  public:
   using ExitCallback = std::function<void(int local_rank, const WorkerExit& exit)>;

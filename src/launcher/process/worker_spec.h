@@ -23,6 +23,14 @@ struct WorkerSpec {
   bool reads_stdin = false;                              // reads the launcher's standard input; otherwise it has none
 };
 
+// Contains descriptors that a worker inherits. -1 means the launcher's own for its output, and none for the others.
+struct WorkerDescriptors {
+  int out = -1;
+  int err = -1;
+  int page = -1;  // see RankProbe
+  int ring = -1;
+};
+
 // The worker's environment is the launcher's own, plus the variables of torchrun and of ddplaunch
 // (docs/reference/environment.md).
 WorkerSpec make_worker_spec(const LaunchPlan& plan, const Placement& placement, const WorkerContext& worker);

@@ -55,17 +55,17 @@ void sample_processes(RankView& view, SampleDepth depth) {
 
 class PageProbe : public RankProbe {
  public:
-  RankDescriptors open(int local_rank, const WorkerSpec& spec) override {
+  WorkerDescriptors open(int local_rank, const WorkerSpec& spec) override {
     Worker& worker = workers_[local_rank];
     worker = {spec.rank, 0, false, {spec.rank, local_rank, spec.attempt}, {spec.recording, now()}};
-    return {worker.page.descriptor(), worker.ring.descriptor()};
+    return {.page = worker.page.descriptor(), .ring = worker.ring.descriptor()};
   }
   void started(int local_rank, pid_t pid) override { workers_.at(local_rank).pid = pid; }
   void ended(int local_rank) override { workers_.at(local_rank).has_ended = true; }
-  RankDescriptors descriptors(int local_rank) override {
+  WorkerDescriptors descriptors(int local_rank) override {
     const Worker* const worker = find(local_rank);
     if (worker == nullptr) return {};
-    return {worker->page.descriptor(), worker->ring.descriptor()};
+    return {.page = worker->page.descriptor(), .ring = worker->ring.descriptor()};
   }
 
   bool sample(int local_rank, SampleDepth depth, RankView& view) override {

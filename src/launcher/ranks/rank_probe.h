@@ -13,22 +13,17 @@
 
 namespace ddp::launcher {
 
-// Contains the descriptors of a worker's status page and of its ring of records. -1 means none.
-struct RankDescriptors {
-  int page = -1;
-  int ring = -1;
-};
-
 // What a worker has shown can be read after its end, too, until the next worker of its local rank is opened.
 class RankProbe {
  public:
   virtual ~RankProbe() = default;
 
-  // Makes the page and the ring of a worker that is started next. The worker inherits the descriptors.
-  virtual RankDescriptors open(int /*local_rank*/, const WorkerSpec& /*spec*/) { return {}; }
+  // Makes the page and the ring of a worker that is started next. descriptors() returns the same later. Their owner is
+  // the probe.
+  virtual WorkerDescriptors open(int /*local_rank*/, const WorkerSpec& /*spec*/) { return {}; }
   virtual void started(int /*local_rank*/, pid_t /*pid*/) {}
   virtual void ended(int /*local_rank*/) {}
-  virtual RankDescriptors descriptors(int /*local_rank*/) { return {}; }
+  virtual WorkerDescriptors descriptors(int /*local_rank*/) { return {}; }
 
   // Updates `view` to the state of the worker, now or at its end. `view` has no pid if the worker was never started.
   // Returns false if only pages are sampled, and nothing has changed since the last update of `view`.

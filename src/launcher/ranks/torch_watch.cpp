@@ -65,11 +65,11 @@ void TorchWatch::start() {
   std::vector<std::string> arguments;
   const std::string our_descriptors = "/proc/" + std::to_string(::getpid()) + "/fd/";
   for (const auto& [local_rank, file] : files_) {
-    const auto [page, ring] = probe_.descriptors(local_rank);
-    if (page < 0) continue;
+    const WorkerDescriptors shown = probe_.descriptors(local_rank);
+    if (shown.page < 0) continue;
     arguments.push_back(file);
-    arguments.push_back(our_descriptors + std::to_string(page));
-    arguments.push_back(ring < 0 ? "" : our_descriptors + std::to_string(ring));
+    arguments.push_back(our_descriptors + std::to_string(shown.page));
+    arguments.push_back(shown.ring < 0 ? "" : our_descriptors + std::to_string(shown.ring));
   }
   if (arguments.empty()) return;
   // If the reader ends, its data on the pages soon becomes too old to be used.

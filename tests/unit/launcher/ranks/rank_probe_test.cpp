@@ -29,7 +29,7 @@ const ddp::wire::StatusPageLayout& page_of(RankProbe& probe, int local_rank) {
 
 TEST_CASE("records of a worker can be taken while it runs and after its end") {
   const auto probe = make_rank_probe();
-  const RankDescriptors inherited = probe->open(0, {.rank = 3});
+  const WorkerDescriptors inherited = probe->open(0, {.rank = 3});
   CHECK(ddp::test::RingWriter(inherited.ring).ring->mode == ddp::wire::RecordMode::steps);
   probe->started(0, kNoProcess);
   write(*probe, 1);
