@@ -138,7 +138,6 @@ TESTED_ELSEWHERE = {
     "launcher/job/job_driver.cpp": "simulation/nodes_simulation_test.cpp",
     "launcher/job/worker_group.cpp": "integration/launch_test.cpp",
     "store/server/served_client.cpp": "unit/store/server/store_server_test.cpp",
-    "store/server/rank_search.cpp": "unit/store/server/store_server_test.cpp",
     "store/server/store_ranks.cpp": "unit/store/server/store_requests_test.cpp",
     "store/local/table_store.cpp": "unit/store/store_contract_test.cpp",
     "store/store.cpp": "unit/store/store_contract_test.cpp",

@@ -3,7 +3,11 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <utility>
 
+#include "store/limits.h"
+#include "store/server/gatekeeper.h"
+#include "store/server/store_table.h"
 #include "wire/limits.h"
 
 namespace ddp::store {
@@ -45,6 +49,28 @@ bool ServedClient::flush() {
 std::size_t ServedClient::held_bytes() const {
   const std::size_t held = parser_.held_bytes() + output_.capacity();
   return held > 2 * limits::kStoreIdleBytes ? held : 0;
+}
+
+std::vector<const ServedClient*> all_of(const Clients& clients) {
+  std::vector<const ServedClient*> all;
+  for (const auto& [id, client] : clients) all.push_back(client.get());
+  return all;
+}
+
+void introduce_ranks(Clients& clients, Gatekeeper& gatekeeper,
+                     const std::function<std::vector<RankedSocket>()>& sockets, StoreTable& table) {
+  std::unordered_map<std::uint64_t, ConnectionId> unknown;
+  for (const auto& [id, client] : clients) {
+    // A search has limited time and may have missed the client. An unknown client is not searched for without end.
+    if (table.ranks().find(id) != nullptr || client->rank_searches++ >= limits::kStoreNamingTries) continue;
+    if (const auto socket = gatekeeper.socket_of_peer(client->fd())) unknown.emplace(*socket, id);
+  }
+  if (unknown.empty()) return;
+  for (RankedSocket& socket : sockets()) {
+    // If several processes hold a socket, as after a fork, it belongs to the first.
+    const auto client = unknown.extract(socket.inode);
+    if (client) table.introduce(client.mapped(), std::move(socket.rank));
+  }
 }
 
 }  // namespace ddp::store

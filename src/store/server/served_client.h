@@ -1,16 +1,25 @@
-// ServedClient holds the input and output bytes of one client of the store.
+// ServedClient holds the input and output bytes of one client of the store. A search finds the ranks of the clients
+// that do not send their rank, such as PyTorch's, by the sockets that ranks hold.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "store/server/store_limits.h"
+#include "store/server/store_ranks.h"
 #include "store/server/store_waiters.h"
 #include "wire/store_parser.h"
 
 namespace ddp::store {
+
+class Gatekeeper;
+class StoreTable;
 
 // Its socket is non-blocking. It is not thread-safe.
 class ServedClient {
@@ -62,5 +71,13 @@ class ServedClient {
   std::size_t sent_ = 0;
   bool is_closing_ = false;
 };
+
+using Clients = std::unordered_map<ConnectionId, std::unique_ptr<ServedClient>>;
+
+std::vector<const ServedClient*> all_of(const Clients& clients);
+
+// Adds the ranks that are found to the table. Each client is searched for at most limits::kStoreNamingTries times.
+void introduce_ranks(Clients& clients, Gatekeeper& gatekeeper,
+                     const std::function<std::vector<RankedSocket>()>& sockets, StoreTable& table);
 
 }  // namespace ddp::store

@@ -13,10 +13,9 @@
 
 #include "base/random.h"
 #include "net/address.h"
-#include "net/listener.h"
+#include "net/socket.h"
 #include "store/limits.h"
 #include "store/server/gatekeeper.h"
-#include "store/server/rank_search.h"
 #include "store/server/served_client.h"
 #include "store/server/server_poll.h"
 #include "store/server/store_report_builder.h"
