@@ -98,7 +98,6 @@ TESTED_ELSEWHERE = {
     "launcher/ranks/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/ranks/torch_watch.cpp": "integration/torch_recorder_test.py",
     "runtime/backend/nccl/reduction_on_host.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
-    "runtime/backend/nccl/launch_order.cpp": "unit/runtime/backend/nccl/nccl_on_gpus_test.cpp",
     "launcher/facts/no_udev.cpp": "unit/launcher/facts/cpu_topology_test.cpp",
     "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",
     "launcher/process/terminal_loan.cpp": "integration/terminal_test.py",

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/backend/nccl/kernels/kernels_text.h"
+#include "runtime/backend/nccl/gpu_kernels.h"
 #include "runtime/ddp/hooks/compression_math.h"
 #include "support/gpu_arrays.h"
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/backend/nccl/kernels/kernels_text.h"
 #include "runtime/reduction/ordered.h"
 
 namespace ddp::internal {

@@ -19,6 +19,9 @@
 
 namespace ddp::internal {
 
+// The text of the kernels, of which CMake makes a source from kernels.ptx.
+extern const char* const kKernelsText;
+
 class GpuKernels : public GpuMath {
  public:
   // Loads the kernels into the GPU's context, for which the driver compiles them, unless `libraries` holds them

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/text.h"
-#include "runtime/backend/nccl/launch_order.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
 
@@ -104,6 +106,47 @@ auto on_own_thread(const NcclMembers& members, Function function) {
   std::thread(std::move(task)).detach();
   return result;
 }
+
+struct LaunchOrder {
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool is_taken = false;
+};
+
+LaunchOrder& order_of(int device) {
+  static std::mutex mutex;
+  static auto* orders = new std::map<int, LaunchOrder>;  // threads may be left behind at the end of the process
+  const std::lock_guard lock(mutex);
+  return (*orders)[device];
+}
+
+// NCCL demands that the launches of independent communicators on one GPU do not run at the same time on several
+// threads. A thread has its turn from the call of an operation until that is on its stream. If another thread's turn
+// lasts longer than a launch can take, this one begins all the same: a launch that waits for other ranks
+// (CUDA_LAUNCH_BLOCKING=1) must not stop the operation that they wait for.
+// See docs/development/decisions/0045-gpu-memory-and-launch-order.md.
+class LaunchTurn {
+ public:
+  explicit LaunchTurn(int device) : order_(order_of(device)) {
+    std::unique_lock lock(order_.mutex);
+    is_own_ = order_.ended.wait_for(lock, limits::kLaunchOrder, [this] { return !order_.is_taken; });
+    if (is_own_) order_.is_taken = true;
+  }
+  ~LaunchTurn() {
+    if (!is_own_) return;
+    {
+      const std::lock_guard lock(order_.mutex);
+      order_.is_taken = false;
+    }
+    order_.ended.notify_one();
+  }
+  LaunchTurn(const LaunchTurn&) = delete;
+  LaunchTurn& operator=(const LaunchTurn&) = delete;
+
+ private:
+  LaunchOrder& order_;
+  bool is_own_ = false;
+};
 
 }  // namespace
 

@@ -15,7 +15,7 @@
 #include "runtime/backend/nccl/gpu_heap.h"
 #include "runtime/backend/nccl/gpu_marks.h"
 #include "runtime/backend/nccl/nccl_communicator.h"
-#include "runtime/backend/nccl/nccl_connections.h"
+#include "runtime/backend/nccl/nccl_steps.h"
 
 namespace ddp::internal {
 

@@ -2,12 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "runtime/call/transfer_plan.h"
 #include "runtime/reduction/ordered.h"
 
 namespace ddp::internal {
 namespace {
+
+// A program with ever new sizes in its groups must not fill the memory. What is forgotten only takes the slower way
+// once more.
+constexpr std::size_t kMostGroups = 4096;
+
+bool is_transfer(const NcclStep& step) {
+  return step.function == NcclFunction::send || step.function == NcclFunction::receive;
+}
 
 NcclType type_of(DataType type) {
   // The entry of i16 has no meaning, because nccl_can() refuses i16.
@@ -191,6 +200,33 @@ StagedCall stage(const Call& call, int rank, int size, std::byte* base) {
     for (std::size_t i = 0; i < call.output_parts.size(); ++i) take(call.output_parts[i], staged.call.output_parts[i]);
   }
   return staged;
+}
+
+std::vector<NcclConnections::Kind> NcclConnections::collectives(std::span<const NcclStep> steps) {
+  std::vector<Kind> kinds;
+  for (const NcclStep& step : steps) {
+    if (is_transfer(step)) continue;
+    const auto digits = static_cast<std::size_t>(std::bit_width(step.count));
+    kinds.emplace_back(step.function, step.type, step.factor ? NcclOp::premultiplied_sum : step.op, digits);
+  }
+  std::ranges::sort(kinds);
+  return kinds;
+}
+
+bool NcclConnections::suffice_for(std::span<const NcclStep> steps) const {
+  const auto is_connected = [&](const NcclStep& step) {
+    return !is_transfer(step) || transfers_.contains({step.function, step.peer});
+  };
+  const std::vector<Kind> kinds = collectives(steps);
+  return std::ranges::all_of(steps, is_connected) && (kinds.empty() || groups_.contains(kinds));
+}
+
+void NcclConnections::add(std::span<const NcclStep> steps) {
+  for (const NcclStep& step : steps) {
+    if (is_transfer(step)) transfers_.insert({step.function, step.peer});
+  }
+  if (groups_.size() >= kMostGroups) groups_.clear();
+  if (std::vector<Kind> kinds = collectives(steps); !kinds.empty()) groups_.insert(std::move(kinds));
 }
 
 }  // namespace ddp::internal

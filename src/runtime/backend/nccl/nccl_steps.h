@@ -1,8 +1,12 @@
-// These pure functions describe the NCCL operations for a call.
+// These pure functions describe the NCCL operations for a call. NcclConnections remembers which of them need no new
+// connections between the ranks.
 #pragma once
 
 #include <cstddef>
 #include <optional>
+#include <set>
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "runtime/backend/nccl/nccl_api.h"
@@ -57,5 +61,32 @@ bool touches_host_memory(const Call& call);
 // Returns how many bytes of GPU memory stage() needs from `base` on.
 std::size_t staging_bytes(const Call& call);
 StagedCall stage(const Call& call, int rank, int size, std::byte* base);
+
+// Holds the connections of one communicator.
+//
+// NCCL connects the ranks at the first operation that needs it, and waits for all of them meanwhile. It does so per
+// algorithm. It chooses the algorithm by the function, the type, the reduction and the size, and adds up the sizes of
+// equal operations in a group. So collectives that are called together are known only together. Sends and receives use
+// one connection per rank and direction.
+//
+// One thread at a time may use it.
+class NcclConnections {
+ public:
+  // Returns whether operations like these have run before.
+  bool suffice_for(std::span<const NcclStep> steps) const;
+  // These operations have run.
+  void add(std::span<const NcclStep> steps);
+
+ private:
+  using Kind =
+      std::tuple<NcclFunction, NcclType, NcclOp, std::size_t>;  // the last one is the number of digits of a size
+  using Transfer = std::pair<NcclFunction, int>;
+
+  // Returns the kinds of the collectives among the steps, in an order that does not depend on theirs.
+  static std::vector<Kind> collectives(std::span<const NcclStep> steps);
+
+  std::set<std::vector<Kind>> groups_;
+  std::set<Transfer> transfers_;
+};
 
 }  // namespace ddp::internal

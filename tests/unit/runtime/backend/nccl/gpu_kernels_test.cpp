@@ -10,7 +10,6 @@
 #include <set>
 #include <sstream>
 
-#include "runtime/backend/nccl/kernels/kernels_text.h"
 #include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/hooks/compression_math.h"
 #include "runtime/ddp/update_rules.h"

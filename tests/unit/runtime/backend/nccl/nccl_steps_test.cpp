@@ -1,6 +1,7 @@
 #include "runtime/backend/nccl/nccl_steps.h"
 
 #include <array>
+#include <vector>
 
 #include "support/calls.h"
 #include "support/catch.h"
@@ -18,6 +19,17 @@ Buffer gpu(std::size_t first, std::size_t count, DataType type = DataType::f32) 
 }
 ConstBuffer host(std::size_t first, std::size_t count) {
   return {memory.data() + first, count, DataType::f32};
+}
+
+NcclStep reduction(std::size_t count, NcclType type = NcclType::f32, NcclOp op = NcclOp::sum) {
+  return {NcclFunction::all_reduce, nullptr, nullptr, count, type, op};
+}
+NcclStep transfer(NcclFunction function, int peer) {
+  return {function, nullptr, nullptr, 1, NcclType::u8, NcclOp::sum, peer};
+}
+
+bool suffice(const NcclConnections& connections, const std::vector<NcclStep>& steps) {
+  return connections.suffice_for(steps);
 }
 
 }  // namespace
@@ -125,4 +137,57 @@ TEST_CASE("what lies in gpu memory needs no stage") {
   CHECK_FALSE(touches_host_memory(barrier()));
   CHECK_FALSE(touches_host_memory(call_of(Operation::gather, gpu(0, 8), {}, 1)));
   CHECK(touches_host_memory(call_of(Operation::all_gather, host(0, 8), gpu(8, 16))));
+}
+
+TEST_CASE("collectives are known by function, type, reduction and the order of magnitude of their size") {
+  NcclConnections connections;
+  CHECK_FALSE(suffice(connections, {reduction(8)}));
+  connections.add(std::vector{reduction(8)});
+  CHECK(suffice(connections, {reduction(8)}));
+  CHECK(suffice(connections, {reduction(15)}));
+  CHECK_FALSE(suffice(connections, {reduction(16)}));
+  CHECK_FALSE(suffice(connections, {reduction(8, NcclType::f16)}));
+  CHECK_FALSE(suffice(connections, {reduction(8, NcclType::f32, NcclOp::max)}));
+  NcclStep premultiplied = reduction(8);
+  premultiplied.factor = 0.5;
+  CHECK_FALSE(suffice(connections, {premultiplied}));
+  connections.add(std::vector{premultiplied});
+  premultiplied.factor = 0.25;
+  CHECK(suffice(connections, {premultiplied}));
+  NcclStep gather = reduction(8);
+  gather.function = NcclFunction::all_gather;
+  CHECK_FALSE(suffice(connections, {gather}));
+}
+
+TEST_CASE("collectives that are called together are known only together, in any order") {
+  NcclConnections connections;
+  connections.add(std::vector{reduction(8)});
+  connections.add(std::vector{reduction(64)});
+  CHECK_FALSE(suffice(connections, {reduction(8), reduction(64)}));
+  CHECK_FALSE(suffice(connections, {reduction(8), reduction(8)}));
+  connections.add(std::vector{reduction(8), reduction(64)});
+  CHECK(suffice(connections, {reduction(64), reduction(8)}));
+}
+
+TEST_CASE("transfers are known by peer and direction") {
+  NcclConnections connections;
+  connections.add(std::vector{transfer(NcclFunction::send, 1), transfer(NcclFunction::receive, 1)});
+  CHECK(suffice(connections, {transfer(NcclFunction::receive, 1)}));
+  CHECK_FALSE(suffice(connections, {transfer(NcclFunction::send, 1), transfer(NcclFunction::send, 2)}));
+  CHECK(suffice(connections, {}));
+}
+
+TEST_CASE("groups of ever new sizes do not fill the memory, and the latest is known") {
+  NcclConnections connections;
+  for (std::size_t first = 0; first < 40; ++first) {
+    for (std::size_t second = first; second < 40; ++second) {
+      for (std::size_t third = second; third < 40; ++third) {
+        const std::vector steps = {reduction(std::size_t{1} << first), reduction(std::size_t{1} << second),
+                                   reduction(std::size_t{1} << third)};
+        connections.add(steps);
+        CHECK(connections.suffice_for(steps));
+      }
+    }
+  }
+  CHECK_FALSE(suffice(connections, {reduction(1), reduction(1), reduction(1)}));
 }
