@@ -151,7 +151,6 @@ TESTED_ELSEWHERE = {
     "runtime/checkpoint/on_rank_zero.cpp": "unit/runtime/checkpoint/checkpoint_manager_test.cpp",
     "runtime/ddp/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",
     "runtime/ddp/framework_adapter.cpp": "interop/torch_module.cpp",
-    "runtime/ddp/model_check.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
     "runtime/ddp/model_exchange.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
     "bench/collective_bench.cpp": "integration/bench_test.py",
     "bench/bench_options.cpp": "unit/launcher/cli/bench_options_test.cpp",

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "runtime/call/called_from.h"
 #include "runtime/ddp/data_parallel_engine.h"
-#include "runtime/ddp/model_check.h"
 #include "runtime/ddp/model_exchange.h"
 #include "runtime/ddp/shard_hook.h"
 #include "runtime/group/agreement.h"

@@ -58,4 +58,11 @@ class ElementMath {
 // subnormal or 0, as with PyTorch.
 ReduceOp prepare_mean(const ProcessGroup& group, const Buffer& buffer, double factor, Stream stream);
 
+// Returns the sum of the squares of the elements, which have a floating-point type and lie in host memory. The sum has
+// double precision and is computed in a fixed order.
+double sum_of_squares(const ConstBuffer& buffer);
+
+// Returns whether no element is infinite or NaN.
+bool is_finite(const ConstBuffer& buffer);
+
 }  // namespace ddp::internal

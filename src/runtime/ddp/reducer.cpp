@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "runtime/ddp/priority_plan.h"
 #include "runtime/ddp/step_sample.h"
 #include "runtime/group/group_core.h"
 #include "runtime/limits.h"

@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "runtime/ddp/gradient_norm.h"
+#include "runtime/ddp/element_math.h"
 #include "runtime/ddp/hooks/compression_math.h"
 #include "runtime/ddp/update_rules.h"
 #include "runtime/reduction/ordered.h"
