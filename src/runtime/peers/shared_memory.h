@@ -2,7 +2,10 @@
 // nothing is left behind, whatever kills the process. Only the node's memory limits its size.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "base/unique_fd.h"
@@ -37,5 +40,10 @@ class SharedMemory {
   std::size_t size_;
   std::byte* data_ = nullptr;
 };
+
+// Sleeps while `word` in shared memory is `expected`, but no longer than `limit`; may wake early.
+void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::nanoseconds limit);
+
+void futex_wake_all(const std::atomic<std::uint32_t>& word);
 
 }  // namespace ddp::internal

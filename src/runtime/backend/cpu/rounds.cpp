@@ -8,8 +8,8 @@
 
 #include "runtime/backend/late.h"
 #include "runtime/limits.h"
-#include "runtime/peers/futex.h"
 #include "runtime/peers/mismatch_check.h"
+#include "runtime/peers/shared_memory.h"
 
 namespace ddp::internal {
 namespace {
