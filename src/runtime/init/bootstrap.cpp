@@ -21,7 +21,6 @@
 #include "runtime/group/group_core.h"
 #include "runtime/init/process_context.h"
 #include "runtime/init/reach_store.h"
-#include "runtime/init/time_limits.h"
 #include "runtime/limits.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/peers/wait_for_ranks.h"

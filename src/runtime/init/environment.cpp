@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "runtime/init/start_environment.h"
+#include "runtime/limits.h"
 #include "wire/worker_env.h"
 
 namespace ddp {
@@ -104,6 +105,16 @@ StartEnvironment internal::read_environment(const Environment::Lookup& lookup) {
   if (!result.master_addr.empty()) {
     result.master_port = static_cast<std::uint16_t>(reader.integer(env::kMasterPort, 1, 65535));
   }
+  return result;
+}
+
+TimeLimits internal::time_limits(const InitOptions& options, bool is_watched) {
+  TimeLimits result;
+  result.connecting = options.timeout.value_or(limits::kConnecting);
+  result.store = options.store_timeout.value_or(limits::kStoreCall);
+  if (!is_watched || options.timeout) return result;
+  result.operation = limits::kNoTimeout;
+  if (!options.store_timeout) result.coming = limits::kNoTimeout;
   return result;
 }
 

@@ -5,11 +5,14 @@
 #include <map>
 
 #include "runtime/init/start_environment.h"
+#include "runtime/limits.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp::internal;
 using namespace ddp::test;
+using namespace ddp;
+using namespace std::chrono_literals;
 using ddp::ErrorKind;
 using Variables = std::map<std::string, std::string>;
 
@@ -152,4 +155,31 @@ TEST_CASE("a program's own environment takes the place of the variables but not 
   CHECK(environment.rank == 2);
   CHECK(environment.has_ranks);
   CHECK(environment.launcher_serves);
+}
+
+TEST_CASE("a rank that nobody watches gives up after some minutes") {
+  const TimeLimits limits = time_limits({}, false);
+  CHECK(limits.connecting == 10min);
+  CHECK(limits.store == 5min);
+  CHECK_FALSE(limits.operation);
+  CHECK_FALSE(limits.coming);
+}
+
+TEST_CASE("under ddplaunch ranks wait for each other without a limit of their own") {
+  const TimeLimits limits = time_limits({}, true);
+  CHECK(limits.connecting == 10min);  // all ranks have come, so only the network causes delays
+  CHECK(limits.store == 5min);
+  CHECK(limits.operation == limits::kNoTimeout);
+  CHECK(limits.coming == limits::kNoTimeout);
+}
+
+TEST_CASE("what the program sets holds under ddplaunch, too") {
+  InitOptions options;
+  options.store_timeout = 20s;
+  CHECK(time_limits(options, true).operation == limits::kNoTimeout);
+  CHECK_FALSE(time_limits(options, true).coming);
+  CHECK(time_limits(options, true).store == 20s);
+  options.timeout = 30s;
+  CHECK(time_limits(options, true).connecting == 30s);
+  CHECK_FALSE(time_limits(options, true).operation);
 }
