@@ -85,7 +85,7 @@ THIRD_PARTIES = {
     "nccl": [],  # loaded at run time, as the driver: docs/development/decisions/0015
     "cuda": [],
     "mpi.h": ["runtime/backend/mpi/mpi_communicator.h", "runtime/backend/mpi/mpi_plugin.cpp"],
-    "torch/": ["libtorch/distributed_data_parallel.cpp", "libtorch/collectives.cpp", "libtorch/gpu_streams.cpp", "libtorch/tensor_view.h",
+    "torch/": ["libtorch/distributed_data_parallel.cpp", "libtorch/collectives.cpp", "libtorch/gpu_streams.cpp",
                "ddp/libtorch.h"],
     "c10/": ["libtorch/gpu_streams.cpp", "libtorch/gpu_streams.h"],
 }
@@ -173,7 +173,6 @@ TESTED_ELSEWHERE = {
     "libtorch/collectives.cpp": "interop/torch_module.cpp",
     "libtorch/distributed_data_parallel.cpp": "interop",
     "libtorch/gpu_streams.cpp": "interop/torch_gpu_module.cpp",
-    "libtorch/tensor_view.cpp": "interop/torch_module.cpp",
 }
 
 

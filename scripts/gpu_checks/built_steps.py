@@ -16,7 +16,7 @@ from gpu_checks.results import Results
 from gpu_checks.runtime_steps import AHEAD_KIB, MOST_GROWTH, NOISE_KIB, ranks_text, training_steps, with_two
 
 FLAGS = ["-std=c++20", "-O1", "-fPIC", "-w"]
-LIBTORCH = ("collectives", "distributed_data_parallel", "gpu_streams", "tensor_view")
+LIBTORCH = ("collectives", "distributed_data_parallel", "gpu_streams")
 
 
 class Build:

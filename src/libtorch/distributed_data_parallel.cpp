@@ -6,6 +6,7 @@
 // On a GPU, the autograd engine runs the hook with the stream current on which it accumulates the gradient, and the
 // callback with the stream current on which the program called backward(). The runtime is given the current stream each
 // time, so that its reductions are between the two. No thread waits for the GPU.
+#include <ddp/buffer.h>
 #include <ddp/error.h>
 #include <ddp/extension/framework_adapter.h>
 #include <ddp/libtorch.h>
@@ -17,14 +18,51 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <unordered_set>
 #include <utility>
 
 #include "libtorch/gpu_streams.h"
-#include "libtorch/tensor_view.h"
 
 namespace ddp::libtorch {
 namespace {
+
+struct TypeName {
+  ::torch::ScalarType theirs;
+  DataType ours;
+};
+constexpr std::array kTypes = {TypeName{::torch::kHalf, DataType::f16},  TypeName{::torch::kBFloat16, DataType::bf16},
+                               TypeName{::torch::kFloat, DataType::f32}, TypeName{::torch::kDouble, DataType::f64},
+                               TypeName{::torch::kChar, DataType::i8},   TypeName{::torch::kShort, DataType::i16},
+                               TypeName{::torch::kInt, DataType::i32},   TypeName{::torch::kLong, DataType::i64},
+                               TypeName{::torch::kByte, DataType::u8},   TypeName{::torch::kBool, DataType::boolean}};
+
+// Returns a view of the tensor's elements. If the tensor is unsuitable, throws invalid_argument with its name, like
+// buffer_of().
+Tensor view_of(const std::string& name, const ::torch::Tensor& tensor) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::invalid_argument, (name.empty() ? "the tensor" : "'" + name + "'") + " " + why);
+  };
+  if (!tensor.defined()) refuse("is undefined: it has no elements");
+  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
+                                 [&](const TypeName& entry) { return entry.theirs == tensor.scalar_type(); });
+  if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) {
+    refuse("is on " + tensor.device().str() + "; this adapter works in host memory and on CUDA devices");
+  }
+  if (type == kTypes.end()) {
+    refuse(std::string("is of type ") + c10::toString(tensor.scalar_type()) + ", which cannot be sent");
+  }
+  if (!tensor.is_contiguous()) {
+    refuse(
+        "is not contiguous (a transposed view, or channels_last). Make it contiguous() before, for a module before it "
+        "is wrapped");
+  }
+  return {name,
+          {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), type->ours,
+           tensor.is_cuda() ? DeviceType::cuda : DeviceType::cpu},
+          {tensor.sizes().begin(), tensor.sizes().end()}};
+}
 
 // libtorch 1.13 returns a shared_ptr, libtorch 2.13 its own kind of pointer.
 using Accumulator = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const ::torch::Tensor&>()));
@@ -78,6 +116,10 @@ DataParallelOptions with_module(DataParallelOptions options, const ::torch::nn::
 }
 
 }  // namespace
+
+Buffer buffer_of(const ::torch::Tensor& tensor) {
+  return view_of("", tensor).data;
+}
 
 class ModuleReducer::Implementation : public std::enable_shared_from_this<Implementation> {
  public:
