@@ -94,7 +94,6 @@ THIRD_PARTIES = {
 TESTED_ELSEWHERE = {
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",
     "wire/record_writer.cpp": "unit/runtime/progress/record_ring_test.cpp",
-    "torch_reader/worker_server.cpp": "integration/torch_recorder_test.py",
     "launcher/ranks/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/ranks/torch_watch.cpp": "integration/torch_recorder_test.py",
     "runtime/backend/nccl/reduction_on_host.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",

@@ -12,30 +12,35 @@
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/uninterrupted.h"
 #include "base/unique_fd.h"
-#include "torch_reader/crash_pipe.h"
 #include "torch_reader/nccl_recorder.h"
 #include "torch_reader/page_writer.h"
 #include "torch_reader/recording.h"
 #include "torch_reader/ring_writer.h"
 #include "torch_reader/worker_ends.h"
-#include "torch_reader/worker_server.h"
 
 namespace {
 
@@ -72,6 +77,60 @@ ddp::torch_reader::Moment now() {
     return static_cast<std::uint64_t>(duration_cast<nanoseconds>(time.time_since_epoch()).count());
   };
   return {count(Clock::now()), count(std::chrono::system_clock::now())};
+}
+
+// These functions query the server that PyTorch runs in a worker (torch._C._distributed_c10d._WorkerServer), on a Unix
+// socket.
+
+struct Answer {
+  int status = 0;  // of HTTP; 404 if this PyTorch has no such handler
+  std::string body;
+};
+
+// For comparison, 2000 calls take one million bytes.
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+// The server ends an answer by closing the connection.
+std::optional<Answer> answer_of(std::string text) {
+  constexpr std::string_view kHttp = "HTTP/1.1 ";
+  const std::size_t end = text.find("\r\n\r\n");
+  Answer answer;
+  const char* const number = text.data() + std::min(kHttp.size(), text.size());
+  std::from_chars(number, text.data() + text.size(), answer.status);
+  if (end == std::string::npos || answer.status == 0) return std::nullopt;
+  text.erase(0, end + 4);
+  answer.body = std::move(text);
+  return answer;
+}
+
+// Returns the answer to a POST. `handler` is the name of a handler, which may be followed by parameters
+// ("name?key=value"). Returns std::nullopt if there is no answer within `time`. The call blocks.
+std::optional<Answer> post(const std::string& socket_path, const std::string& handler, std::chrono::milliseconds time) {
+  const auto until = Clock::now() + time;
+  const ddp::base::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return std::nullopt;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_path.size() >= sizeof address.sun_path) return std::nullopt;
+  std::memcpy(address.sun_path, socket_path.c_str(), socket_path.size() + 1);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return std::nullopt;
+  }
+  const std::string request =
+      "POST /handler/" + handler + " HTTP/1.1\r\nHost: worker\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+  if (::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) {
+    return std::nullopt;
+  }
+  std::string answer;
+  std::array<char, 65536> bytes;
+  while (answer.size() < kMostBytes) {
+    if (ddp::base::poll_until(socket.get(), POLLIN, until) <= 0) return std::nullopt;
+    const ssize_t length = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+    if (length == 0) return answer_of(std::move(answer));
+    if (length < 0 && errno != EAGAIN && errno != EINTR) return std::nullopt;
+    if (length > 0) answer.append(bytes.data(), static_cast<std::size_t>(length));
+  }
+  return std::nullopt;
 }
 
 class Worker {
@@ -127,10 +186,10 @@ class Worker {
     // A process that ends holds this lock, and must not be asked any more.
     const ddp::base::UniqueFd held = lock(".groups", LOCK_SH);
     if (!held) return "";
-    auto answer = ddp::torch_reader::ask(file_ + ".sock", handler, kLatest);
+    auto answer = post(file_ + ".sock", handler, kLatest);
     if (!answer) return "";
-    is_there = answer.value().status != 404 && answer.value().status != 400;
-    return answer.value().is_ok() ? std::move(answer.value().body) : "";
+    is_there = answer->status != 404 && answer->status != 400;
+    return answer->status == 200 ? std::move(answer->body) : "";
   }
 
   // The answer queries the GPU. A process that captures a CUDA graph holds this lock, because a query would spoil the

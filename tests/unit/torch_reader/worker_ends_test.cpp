@@ -1,20 +1,62 @@
 #include "torch_reader/worker_ends.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
+#include <string>
+#include <thread>
 
+#include "base/file.h"
+#include "base/uninterrupted.h"
 #include "base/unique_fd.h"
 #include "support/catch.h"
 #include "support/deadline.h"
+#include "support/temporary_directory.h"
 
 using namespace ddp::test;
 using namespace std::chrono_literals;
 using ddp::torch_reader::WorkerEnds;
 using Clock = std::chrono::steady_clock;
+using ddp::torch_reader::CrashPipe;
+
+namespace {
+
+// A worker whose pipe has room for one write, as the hook makes it.
+class Crashing {
+ public:
+  explicit Crashing(const std::string& path) : pipe_(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) {
+    REQUIRE(pipe_);
+    REQUIRE(::fcntl(pipe_.get(), F_SETPIPE_SZ, 1) >= 0);
+    REQUIRE(::fcntl(pipe_.get(), F_SETFL, O_WRONLY | O_DIRECT) == 0);
+    thread_ = std::jthread([this] {
+      for (const char* const word : {"Fatal Python error: ", "Aborted", "\n"}) {
+        written_ += ::write(pipe_.get(), word, std::string_view(word).size()) > 0 ? 1 : 0;
+      }
+    });
+  }
+
+  int written() const { return written_; }
+  void wait() { thread_.join(); }
+
+ private:
+  ddp::base::UniqueFd pipe_;
+  std::atomic<int> written_ = 0;
+  std::jthread thread_;
+};
+
+std::string pipe_in(const TemporaryDirectory& directory) {
+  std::string path = directory.path() + "/crash";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  return path;
+}
+
+}  // namespace
 
 TEST_CASE("the end of a process wakes the reader once") {
   WorkerEnds ends;
@@ -50,4 +92,38 @@ TEST_CASE("a descriptor that becomes readable wakes the reader, and is no end") 
   const auto begun = Clock::now();
   CHECK_FALSE(ends.wait_until(begun + kPatience, descriptors));
   CHECK(Clock::now() - begun < kPatience);
+}
+
+TEST_CASE("a worker that crashes does not go on before its text is taken") {
+  const TemporaryDirectory directory;
+  const std::string path = pipe_in(directory);
+  const std::string copy = directory.path() + "/stacks";
+  CrashPipe pipe(path, copy);
+  Crashing worker(path);
+  REQUIRE(ddp::base::poll_until(pipe.descriptor(), POLLIN, Clock::now() + kPatience) > 0);
+  ::usleep(20000);
+  CHECK(worker.written() == 1);
+  pipe.take();
+  worker.wait();
+  pipe.take();
+  CHECK(ddp::base::read_file(copy) == "Fatal Python error: Aborted\n");
+  // Although no process writes to the pipe any more, the pipe is not readable.
+  CHECK(ddp::base::poll_until(pipe.descriptor(), POLLIN, Clock::now()) == 0);
+}
+
+TEST_CASE("a crash is taken although there is no place for the copy") {
+  const TemporaryDirectory directory;
+  const std::string path = pipe_in(directory);
+  CrashPipe pipe(path, directory.path() + "/no/such/directory");
+  Crashing worker(path);
+  while (worker.written() < 3) pipe.take();
+  worker.wait();
+}
+
+TEST_CASE("without a pipe nothing is read") {
+  const TemporaryDirectory directory;
+  CrashPipe pipe(directory.path() + "/crash", directory.path() + "/stacks");
+  CHECK(pipe.descriptor() == -1);
+  pipe.take();
+  CHECK(ddp::base::read_file(directory.path() + "/stacks").empty());
 }
