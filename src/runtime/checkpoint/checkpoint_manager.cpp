@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "runtime/call/called_from.h"
 #include "runtime/checkpoint/checkpoint_file.h"
-#include "runtime/checkpoint/directory_lock.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/on_rank_zero.h"
 #include "runtime/checkpoint/shard_exchange.h"

@@ -1,13 +1,16 @@
-// The checkpoints of a training have one directory per step, which is written atomically. These functions run on one
-// rank.
+// The checkpoints of a training lie in one directory, which one job at a time may lock. They have one directory per
+// step, which is written atomically. All this happens on one rank.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/unique_fd.h"
 
 namespace ddp::internal {
 
@@ -42,5 +45,22 @@ void discard_staged(const std::string& directory, std::int64_t step) noexcept;
 void remove_step(const std::string& directory, std::int64_t step);
 // Removes the rest of steps that interrupted runs were writing or removing.
 void remove_leftovers(const std::string& directory);
+
+// Keeps two jobs from saving checkpoints into one directory. Holds a lock of the file `.lock` in the directory. The
+// kernel ends the lock with the process, so a job that died leaves none behind, although the file stays.
+class DirectoryLock {
+ public:
+  // Waits up to `patience` while another process or another DirectoryLock has the lock. Then it throws unavailable,
+  // naming the owner. On a file system without locks the object locks nothing, and prints a note.
+  DirectoryLock(const std::string& directory, std::chrono::milliseconds patience);
+  // Removes the file.
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  const std::string path_;
+  base::UniqueFd fd_;
+};
 
 }  // namespace ddp::internal
