@@ -1,11 +1,15 @@
 // At the boundary to C, exceptions become a status and the last error of this thread.
 #pragma once
 
+// Without these macros, which add the place in the program, the functions can be defined under their own names.
+#ifndef DDP_NO_CALL_SITES
+#define DDP_NO_CALL_SITES
+#endif
+#include <ddp/c.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
-
-#include "runtime/c/c_header.h"
 
 namespace ddp::internal {
 

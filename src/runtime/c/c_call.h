@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/c/c_header.h"
+#include "runtime/c/boundary.h"
 
 namespace ddp::internal {
 

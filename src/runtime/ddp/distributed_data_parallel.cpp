@@ -11,7 +11,6 @@
 #include "runtime/call/called_from.h"
 #include "runtime/ddp/data_parallel_engine.h"
 #include "runtime/ddp/model_exchange.h"
-#include "runtime/ddp/shard_hook.h"
 #include "runtime/group/agreement.h"
 
 namespace ddp {

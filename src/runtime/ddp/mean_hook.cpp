@@ -4,7 +4,7 @@
 
 #include "runtime/call/call.h"
 #include "runtime/ddp/element_math.h"
-#include "runtime/ddp/shard_hook.h"
+#include "runtime/ddp/parameter_shards.h"
 
 namespace ddp {
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <ddp/buffer.h>
+#include <ddp/extension/communication_hook.h>
 #include <ddp/memory.h>
 #include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>
 #include <ddp/stream.h>
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -62,5 +64,9 @@ class ParameterShards {
   std::vector<ParameterPiece> owned_;
   Memory staging_;  // values of one range
 };
+
+// Makes the hook that gives each rank the mean of its own share of every range (share_of()), and nothing else.
+// Afterwards, the other shares still hold this rank's own gradient. See mean_hook.cpp.
+std::shared_ptr<CommunicationHook> make_shard_hook();
 
 }  // namespace ddp::internal
