@@ -19,7 +19,7 @@ COMPONENTS = {
     "wire": ["base"],
     "net": ["base"],
     "store": ["base", "wire", "net", "ddp/store.h", "ddp/error.h"],  # the parts that several of its components need
-    **{component: ["base", "wire", "net", "store/limits.h", "store/handshake.h", "store/key_names.h", "store/key_requests.h", "ddp/store.h",
+    **{component: ["base", "wire", "net", "store/limits.h", "store/handshake.h", "store/key_names.h", "ddp/store.h",
               "ddp/error.h"] for component in ("store/server", "store/client", "store/local")},
     # These are the launcher's stages, in the order of the data: each may include the previous ones.
     **{component: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "net/address.h"
 #include "store/key_names.h"
-#include "store/key_requests.h"
 #include "store/limits.h"
 #include "wire/limits.h"
 

@@ -7,12 +7,34 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "store/client/store_connection.h"
 #include "store/limits.h"
+#include "wire/store_message.h"
 
 namespace ddp::store {
+
+// The following functions make a client's requests about keys.
+
+// PyTorch's clients put a slash before every key. This client does the same, so that both see the same keys.
+inline std::string wire_key(const std::string& key) {
+  return "/" + key;
+}
+
+inline wire::StoreRequest bare(wire::StoreOp op) {
+  return {.op = op, .keys = {}, .values = {}};
+}
+inline wire::StoreRequest about(wire::StoreOp op, const std::string& key, std::vector<std::string> values = {},
+                                std::int64_t delta = 0) {
+  return {.op = op, .keys = {wire_key(key)}, .values = std::move(values), .delta = delta};
+}
+inline wire::StoreRequest about(wire::StoreOp op, std::span<const std::string> keys) {
+  wire::StoreRequest request = bare(op);
+  for (const std::string& key : keys) request.keys.push_back(wire_key(key));
+  return request;
+}
 
 // Holds rank lists from the server's EXPLAIN: "0, 2-5", or "" for none.
 struct WaitReport {

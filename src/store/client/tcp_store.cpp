@@ -16,7 +16,6 @@
 #include "base/text.h"
 #include "store/client/store_session.h"
 #include "store/key_names.h"
-#include "store/key_requests.h"
 #include "store/limits.h"
 
 namespace ddp {

@@ -3,7 +3,6 @@
 
 #include <functional>
 
-#include "store/key_requests.h"
 #include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/scripted_store.h"
