@@ -141,7 +141,6 @@ TESTED_ELSEWHERE = {
     "store/store.cpp": "unit/store/store_contract_test.cpp",
     "runtime/init/bootstrap.cpp": "integration/train_test.cpp",
     "runtime/init/process_context.cpp": "integration/fault_test.py",
-    "runtime/call/names.cpp": "unit/runtime",
     "runtime/group/group_core.cpp": "unit/runtime/group/process_group_test.cpp",
     "runtime/reduction/kernels_avx2.cpp": "unit/runtime/reduction/reduction_test.cpp",
     "runtime/reduction/kernels_portable.cpp": "unit/runtime/reduction/reduction_test.cpp",

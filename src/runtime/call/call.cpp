@@ -1,12 +1,28 @@
 #include "runtime/call/call.h"
 
+#include <ddp/data_type.h>
+#include <ddp/reduce_op.h>
+
 #include <algorithm>
 #include <span>
 
 #include "base/hash.h"
 #include "wire/call_names.h"
 
-namespace ddp::internal {
+namespace ddp {
+
+static_assert(wire::kTypeNames.size() == kDataTypes.size());
+static_assert(wire::kReductionNames.size() == ReduceOp::premultiplied_sum + 1);
+
+std::string_view to_string(DataType type) {
+  return wire::kTypeNames[static_cast<std::size_t>(type)];
+}
+
+std::string_view to_string(ReduceOp::Kind kind) {
+  return wire::kReductionNames[kind];
+}
+
+namespace internal {
 namespace {
 
 template <typename Part>
@@ -131,4 +147,5 @@ std::string describe(const Call& call) {
   return text;
 }
 
-}  // namespace ddp::internal
+}  // namespace internal
+}  // namespace ddp
