@@ -113,7 +113,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const bool has_cgroup = shared.cgroup.make();
   const auto processes = make_process_host(loop, has_cgroup ? &shared.cgroup : nullptr);
   readers = processes.get();
-  const auto probe = make_rank_probe();
+  RankProbe probe;
   const auto detail = [&](const std::string& text) { log.write({LogLevel::debug, LogSource::launcher, text}); };
   detail("run " + shared.plan.run_id + ", supervisor pid " + std::to_string(::getpid()) + ", guardian pid " +
          std::to_string(::getppid()));
@@ -140,18 +140,18 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
   write = reporter.observer().log;
-  JobViews views({loop, shared.plan, *probe, output, write});
+  JobViews views({loop, shared.plan, probe, output, write});
   reporter.history = [&] { return views.history(); };
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   const auto workers = make_worker_group(
-      *processes, *probe, shared.plan, shared.directory, output, [&] { loop.poll(); },
+      *processes, probe, shared.plan, shared.directory, output, [&] { loop.poll(); },
       [&](const LogLine& line) { write(line); });
   const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
   const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
                                  std::function<void(const HangNews&)> news) {
     views.begin_watch(placement, exchange.is_coordinator());
     return make_watchdog(
-        {loop, *processes, *probe, output, shared.plan, exchange, reporter.observer().log, std::move(news), &views},
+        {loop, *processes, probe, output, shared.plan, exchange, reporter.observer().log, std::move(news), &views},
         placement);
   };
   views.begin();

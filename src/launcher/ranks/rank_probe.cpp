@@ -7,13 +7,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <map>
-#include <optional>
+#include <utility>
 
 #include "launcher/process/process_sample.h"
 #include "launcher/process/process_tree.h"
-#include "launcher/ranks/record_ring.h"
-#include "launcher/ranks/worker_page.h"
 
 namespace ddp::launcher {
 namespace {
@@ -25,15 +22,17 @@ std::uint64_t now() {
           .count());
 }
 
-struct Worker {
-  int rank = 0;
-  pid_t pid = 0;  // 0 until it is started
-  bool has_ended = false;
-  WorkerPage page;
-  RecordRing ring;
-};
+// The program is the process that writes the page. It may be a shell's child.
+void sample_processes(RankView& view, SampleDepth depth) {
+  const pid_t program = view.page.is_written ? view.page.writer : program_of(view.pid);
+  view.process = sample_process(program, depth == SampleDepth::all);
+  if (depth != SampleDepth::all || !view.process || view.page.blocked_threads == 0) return;
+  view.process->threads = count_free_threads(program, view.page.blocked_thread, wire::kPageStacks);
+}
 
-RankView view_of(const Worker& worker, SampleDepth depth) {
+}  // namespace
+
+RankView RankProbe::view_of(const Worker& worker, SampleDepth depth) {
   RankView view;
   view.rank = worker.rank;
   view.pid = worker.pid;
@@ -45,125 +44,108 @@ RankView view_of(const Worker& worker, SampleDepth depth) {
   return view;
 }
 
-// The program is the process that writes the page. It may be a shell's child.
-void sample_processes(RankView& view, SampleDepth depth) {
-  const pid_t program = view.page.is_written ? view.page.writer : program_of(view.pid);
-  view.process = sample_process(program, depth == SampleDepth::all);
-  if (depth != SampleDepth::all || !view.process || view.page.blocked_threads == 0) return;
-  view.process->threads = count_free_threads(program, view.page.blocked_thread, wire::kPageStacks);
+const RankProbe::Worker* RankProbe::find(int local_rank) const {
+  const auto entry = workers_.find(local_rank);
+  return entry == workers_.end() || entry->second.pid == 0 ? nullptr : &entry->second;
 }
 
-class PageProbe : public RankProbe {
- public:
-  WorkerDescriptors open(int local_rank, const WorkerSpec& spec) override {
-    Worker& worker = workers_[local_rank];
-    worker = {spec.rank, 0, false, {spec.rank, local_rank, spec.attempt}, {spec.recording, now()}};
-    return {.page = worker.page.descriptor(), .ring = worker.ring.descriptor()};
-  }
-  void started(int local_rank, pid_t pid) override { workers_.at(local_rank).pid = pid; }
-  void ended(int local_rank) override { workers_.at(local_rank).has_ended = true; }
-  WorkerDescriptors descriptors(int local_rank) override {
-    const Worker* const worker = find(local_rank);
-    if (worker == nullptr) return {};
-    return {.page = worker->page.descriptor(), .ring = worker->ring.descriptor()};
-  }
+WorkerDescriptors RankProbe::open(int local_rank, const WorkerSpec& spec) {
+  Worker& worker = workers_[local_rank];
+  worker = {spec.rank, 0, false, {spec.rank, local_rank, spec.attempt}, {spec.recording, now()}};
+  return {.page = worker.page.descriptor(), .ring = worker.ring.descriptor()};
+}
 
-  bool sample(int local_rank, SampleDepth depth, RankView& view) override {
-    const Worker* const found = find(local_rank);
-    if (found == nullptr) return false;
-    const Worker& worker = *found;
-    const std::uint64_t version = worker.page.version(now());
-    const bool is_same = view.pid == worker.pid && view.has_ended == worker.has_ended && view.version == version;
-    if (is_same && depth == SampleDepth::pages) {
-      view.process.reset();
-      view.activity.reset();
-      view.calls.clear();
-      return false;
-    }
-    view = view_of(worker, depth);
-    view.has_ended = worker.has_ended;
-    view.version = version;
-    if (!worker.has_ended && (depth == SampleDepth::states || depth == SampleDepth::all)) sample_processes(view, depth);
-    return true;
-  }
+WorkerDescriptors RankProbe::descriptors(int local_rank) const {
+  const Worker* const worker = find(local_rank);
+  if (worker == nullptr) return {};
+  return {.page = worker->page.descriptor(), .ring = worker->ring.descriptor()};
+}
 
-  RankRecords take_records(int local_rank) override {
-    Worker* const worker = find(local_rank);
-    if (worker == nullptr) return {};
-    RankRecords records = worker->ring.take(worker->page.layout(), now(), worker->has_ended);
-    records.rank = worker->rank;
-    return records;
+bool RankProbe::sample(int local_rank, SampleDepth depth, RankView& view) {
+  const Worker* const found = find(local_rank);
+  if (found == nullptr) return false;
+  const Worker& worker = *found;
+  const std::uint64_t version = worker.page.version(now());
+  const bool is_same = view.pid == worker.pid && view.has_ended == worker.has_ended && view.version == version;
+  if (is_same && depth == SampleDepth::pages) {
+    view.process.reset();
+    view.activity.reset();
+    view.calls.clear();
+    return false;
   }
-  void discard_records(int local_rank) override {
-    if (Worker* const worker = find(local_rank)) worker->ring.discard();
-  }
-  std::vector<ProgressValue> progress_values(int local_rank) override {
-    const Worker* const worker = find(local_rank);
-    return worker == nullptr ? std::vector<ProgressValue>() : worker->ring.values();
-  }
+  view = view_of(worker, depth);
+  view.has_ended = worker.has_ended;
+  view.version = version;
+  if (!worker.has_ended && (depth == SampleDepth::states || depth == SampleDepth::all)) sample_processes(view, depth);
+  return true;
+}
 
-  StackRequest ask_for_stacks(int local_rank, StackMeans means) override {
-    const Worker* const worker = find(local_rank);
-    if (worker == nullptr || worker->has_ended) return {"it has exited", 0, {}, 0};
-    StackRequest request{"", program_of(worker->pid), {}, 0};
-    if (means != StackMeans::any) {
-      request.obstacle = "a signal may disturb the program";
-      return request;
-    }
-    const PageView page = worker->page.view(now());
-    const int signal = worker->page.stack_signal();
-    if (signal == 0) {
-      request.obstacle = page.is_written ? "it does not answer the signal for stacks" : "it does not use the runtime";
-      return request;
-    }
-    // The page is untrusted, so its data is checked before a signal is sent.
-    const std::vector<pid_t> tree = descendants(worker->pid, {});
-    const bool is_ours = page.writer == worker->pid || std::ranges::find(tree, page.writer) != tree.end();
-    if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(page.writer, signal)) {
-      request.obstacle = "its handler for stacks is no longer installed";
-      return request;
-    }
-    request.pid = page.writer;
-    worker->page.request_stacks();
-    for (const ThreadSample& thread : sample_threads(request.pid, wire::kPageStacks)) {
-      if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) != 0) continue;
-      request.threads.push_back(thread.tid);
-      const bool is_held = thread.state == 'T' || thread.state == 't' || thread.state == 'D';
-      request.answers += is_held || blocks_signal(thread.tid, signal) ? 0 : 1;
-    }
+RankRecords RankProbe::take_records(int local_rank) {
+  const auto entry = workers_.find(local_rank);
+  if (entry == workers_.end()) return {};
+  Worker& worker = entry->second;
+  RankRecords records = worker.ring.take(worker.page.layout(), now(), worker.has_ended);
+  records.rank = worker.rank;
+  return records;
+}
+
+void RankProbe::discard_records(int local_rank) {
+  const auto entry = workers_.find(local_rank);
+  if (entry != workers_.end()) entry->second.ring.discard();
+}
+
+std::vector<ProgressValue> RankProbe::progress_values(int local_rank) const {
+  const Worker* const worker = find(local_rank);
+  return worker == nullptr ? std::vector<ProgressValue>() : worker->ring.values();
+}
+
+StackRequest RankProbe::ask_for_stacks(int local_rank, StackMeans means) {
+  const Worker* const worker = find(local_rank);
+  if (worker == nullptr || worker->has_ended) return {"it has exited", 0, {}, 0};
+  StackRequest request{"", program_of(worker->pid), {}, 0};
+  if (means != StackMeans::any) {
+    request.obstacle = "a signal may disturb the program";
     return request;
   }
-
-  std::vector<RawStack> stacks(int local_rank) override {
-    const Worker* const worker = find(local_rank);
-    return worker == nullptr || worker->has_ended ? std::vector<RawStack>() : worker->page.stacks();
+  const PageView page = worker->page.view(now());
+  const int signal = worker->page.stack_signal();
+  if (signal == 0) {
+    request.obstacle = page.is_written ? "it does not answer the signal for stacks" : "it does not use the runtime";
+    return request;
   }
-
-  void mark_peer_lost(int rank) override {
-    for (const auto& [local_rank, worker] : workers_) {
-      if (!worker.has_ended) worker.page.mark_peer_lost(rank);
-    }
+  // The page is untrusted, so its data is checked before a signal is sent.
+  const std::vector<pid_t> tree = descendants(worker->pid, {});
+  const bool is_ours = page.writer == worker->pid || std::ranges::find(tree, page.writer) != tree.end();
+  if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(page.writer, signal)) {
+    request.obstacle = "its handler for stacks is no longer installed";
+    return request;
   }
-  void request_stop() override {
-    for (const auto& [local_rank, worker] : workers_) {
-      if (!worker.has_ended) worker.page.request_stop();
-    }
+  request.pid = page.writer;
+  worker->page.request_stacks();
+  for (const ThreadSample& thread : sample_threads(request.pid, wire::kPageStacks)) {
+    if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) != 0) continue;
+    request.threads.push_back(thread.tid);
+    const bool is_held = thread.state == 'T' || thread.state == 't' || thread.state == 'D';
+    request.answers += is_held || blocks_signal(thread.tid, signal) ? 0 : 1;
   }
+  return request;
+}
 
- private:
-  // Returns the worker, which may have ended, or null if it was never started.
-  Worker* find(int local_rank) {
-    const auto entry = workers_.find(local_rank);
-    return entry == workers_.end() || entry->second.pid == 0 ? nullptr : &entry->second;
+std::vector<RawStack> RankProbe::stacks(int local_rank) {
+  const Worker* const worker = find(local_rank);
+  return worker == nullptr || worker->has_ended ? std::vector<RawStack>() : worker->page.stacks();
+}
+
+void RankProbe::mark_peer_lost(int rank) const {
+  for (const auto& [local_rank, worker] : workers_) {
+    if (!worker.has_ended) worker.page.mark_peer_lost(rank);
   }
+}
 
-  std::map<int, Worker> workers_;  // by local rank
-};
-
-}  // namespace
-
-std::unique_ptr<RankProbe> make_rank_probe() {
-  return std::make_unique<PageProbe>();
+void RankProbe::request_stop() const {
+  for (const auto& [local_rank, worker] : workers_) {
+    if (!worker.has_ended) worker.page.request_stop();
+  }
 }
 
 }  // namespace ddp::launcher

@@ -28,55 +28,55 @@ const ddp::wire::StatusPageLayout& page_of(RankProbe& probe, int local_rank) {
 }  // namespace
 
 TEST_CASE("records of a worker can be taken while it runs and after its end") {
-  const auto probe = make_rank_probe();
-  const WorkerDescriptors inherited = probe->open(0, {.rank = 3});
+  RankProbe probe;
+  const WorkerDescriptors inherited = probe.open(0, {.rank = 3});
   CHECK(ddp::test::RingWriter(inherited.ring).ring->mode == ddp::wire::RecordMode::steps);
-  probe->started(0, kNoProcess);
-  write(*probe, 1);
-  CHECK(probe->take_records(0).records.size() == 1);
-  write(*probe, 2);
-  probe->discard_records(0);
-  write(*probe, 3);
-  probe->ended(0);
-  write(*probe, 4);
-  const RankRecords rest = probe->take_records(0);
+  probe.started(0, kNoProcess);
+  write(probe, 1);
+  CHECK(probe.take_records(0).records.size() == 1);
+  write(probe, 2);
+  probe.discard_records(0);
+  write(probe, 3);
+  probe.ended(0);
+  write(probe, 4);
+  const RankRecords rest = probe.take_records(0);
   CHECK(rest.rank == 3);
   REQUIRE(rest.records.size() == 2);
   CHECK(rest.records[0].number == 3);
   CHECK(rest.records[1].number == 4);
-  CHECK(probe->take_records(7).records.empty());
+  CHECK(probe.take_records(7).records.empty());
 }
 
 TEST_CASE("a worker is seen from its start until the next one of its local rank is opened") {
-  const auto probe = make_rank_probe();
+  RankProbe probe;
   RankView view;
-  probe->open(0, {.rank = 3});
-  CHECK(!probe->sample(0, SampleDepth::all, view));
-  probe->started(0, kNoProcess);
-  CHECK(probe->sample(0, SampleDepth::pages, view));
+  probe.open(0, {.rank = 3});
+  CHECK(!probe.sample(0, SampleDepth::all, view));
+  probe.started(0, kNoProcess);
+  CHECK(probe.sample(0, SampleDepth::pages, view));
   CHECK(view.rank == 3);
   CHECK(view.pid == kNoProcess);
-  CHECK(!probe->sample(0, SampleDepth::pages, view));
-  probe->ended(0);
-  CHECK(probe->sample(0, SampleDepth::pages, view));
+  CHECK(!probe.sample(0, SampleDepth::pages, view));
+  probe.ended(0);
+  CHECK(probe.sample(0, SampleDepth::pages, view));
   CHECK(view.has_ended);
-  CHECK(probe->ask_for_stacks(0, StackMeans::any).obstacle == "it has exited");
-  probe->open(0, {.rank = 5});
-  CHECK(!probe->sample(0, SampleDepth::pages, view));
-  CHECK(probe->descriptors(0).page == -1);
+  CHECK(probe.ask_for_stacks(0, StackMeans::any).obstacle == "it has exited");
+  probe.open(0, {.rank = 5});
+  CHECK(!probe.sample(0, SampleDepth::pages, view));
+  CHECK(probe.descriptors(0).page == -1);
 }
 
 TEST_CASE("only running workers are told of a lost peer and of a request to stop") {
-  const auto probe = make_rank_probe();
-  probe->open(0, {.rank = 0});
-  probe->started(0, kNoProcess);
-  probe->open(1, {.rank = 1});
-  probe->started(1, kNoProcess);
-  probe->ended(1);
-  probe->mark_peer_lost(1);
-  probe->request_stop();
-  CHECK(page_of(*probe, 0).lost_rank == 1);
-  CHECK(page_of(*probe, 0).stop_request == 1);
-  CHECK(page_of(*probe, 1).lost_rank == ddp::wire::kNoRankLost);
-  CHECK(page_of(*probe, 1).stop_request == 0);
+  RankProbe probe;
+  probe.open(0, {.rank = 0});
+  probe.started(0, kNoProcess);
+  probe.open(1, {.rank = 1});
+  probe.started(1, kNoProcess);
+  probe.ended(1);
+  probe.mark_peer_lost(1);
+  probe.request_stop();
+  CHECK(page_of(probe, 0).lost_rank == 1);
+  CHECK(page_of(probe, 0).stop_request == 1);
+  CHECK(page_of(probe, 1).lost_rank == ddp::wire::kNoRankLost);
+  CHECK(page_of(probe, 1).stop_request == 0);
 }
