@@ -68,6 +68,8 @@ bool RankProbe::sample(int local_rank, SampleDepth depth, RankView& view) {
   const std::uint64_t version = worker.page.version(now());
   const bool is_same = view.pid == worker.pid && view.has_ended == worker.has_ended && view.version == version;
   if (is_same && depth == SampleDepth::pages) {
+    view.seen_at = now();
+    view.page.polled_at = worker.page.polled_at();
     view.process.reset();
     view.activity.reset();
     view.calls.clear();

@@ -194,6 +194,7 @@ class WorkerPage {
 
   // `now` is CLOCK_MONOTONIC in nanoseconds.
   std::uint64_t version(std::uint64_t now) const { return page_ == nullptr ? 1 : page_version(*page_, now); }
+  std::uint64_t polled_at() const { return page_ == nullptr ? 0 : page_->worker.polled_at.load(wire::kRelaxed); }
   PageView view(std::uint64_t now) const { return page_ == nullptr ? PageView() : read_page(*page_, now); }
   std::vector<CallView> calls(int place) const {
     return page_ == nullptr ? std::vector<CallView>() : read_calls(*page_, place);

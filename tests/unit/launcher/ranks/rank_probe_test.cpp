@@ -56,7 +56,9 @@ TEST_CASE("a worker is seen from its start until the next one of its local rank 
   CHECK(probe.sample(0, SampleDepth::pages, view));
   CHECK(view.rank == 3);
   CHECK(view.pid == kNoProcess);
+  const std::uint64_t seen_at = view.seen_at;
   CHECK(!probe.sample(0, SampleDepth::pages, view));
+  CHECK(view.seen_at > seen_at);  // others may have called meanwhile, and this rank has not
   probe.ended(0);
   CHECK(probe.sample(0, SampleDepth::pages, view));
   CHECK(view.has_ended);
