@@ -35,6 +35,7 @@ if(DDP_BUILD_LAUNCHER)
   # `ddplaunch bench` starts ddp_bench. The others read data of workers.
   install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader ddp_torch_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch
           COMPONENT launcher)
+  install(TARGETS ddp_call_times DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python COMPONENT launcher)
   install(FILES bindings/python/hook/sitecustomize.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python
           COMPONENT launcher)
   # This module sends heartbeats for programs without the runtime.

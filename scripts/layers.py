@@ -30,6 +30,7 @@ COMPONENTS = {
     "stack_reader": ["base", "launcher/stacks"],
     "gpu_reader": ["base", "launcher/process"],
     "torch_reader": ["base", "wire"],
+    "call_times": ["wire/call_times_layout.h"],  # it is loaded into any Python
     "main.cpp": ["launcher/commands.h"],
     # These are the runtime's layers, from the lowest on.
     "runtime/call": ["base", "wire", "ddp"],
@@ -93,6 +94,7 @@ THIRD_PARTIES = {
 # Maps sources without a unit test of the same name to the tests that cover them.
 TESTED_ELSEWHERE = {
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",
+    "call_times/call_times.cpp": "interop/torch_trace_test.py",
     "wire/record_writer.cpp": "unit/runtime/progress/record_ring_test.cpp",
     "launcher/ranks/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/ranks/torch_watch.cpp": "integration/torch_recorder_test.py",

@@ -108,6 +108,7 @@
 #define DDP_GROUP_AT_GPU_QUEUED 120          // u64, atomic
 #define DDP_GROUP_AT_GPU_STARTED 128         // u64, atomic
 #define DDP_GROUP_AT_GPU_FINISHED 136        // u64, atomic
+#define DDP_GROUP_AT_FOLLOWED_UNTIL 144      // u64, atomic
 #define DDP_GROUP_AT_CALLS 192               // blocks
 #define DDP_GROUP_CALLS 16
 #define DDP_GROUP_AT_TRANSFERS 3264          // blocks

@@ -36,6 +36,7 @@
 #include "base/file.h"
 #include "base/uninterrupted.h"
 #include "base/unique_fd.h"
+#include "torch_reader/call_times.h"
 #include "torch_reader/nccl_recorder.h"
 #include "torch_reader/page_writer.h"
 #include "torch_reader/recording.h"
@@ -55,6 +56,8 @@ using ddp::wire::StatusPageLayout;
 constexpr std::chrono::milliseconds kInterval{1000};
 constexpr std::chrono::milliseconds kLongestInterval{2000};
 constexpr int kShare = 50;
+// What the library in a worker has noted is in memory, and costs next to nothing.
+constexpr std::chrono::milliseconds kTimesInterval{20};
 // When a worker has ended, the launcher may wait for two seconds whether others show why.
 constexpr std::chrono::milliseconds kMoment{2000};
 constexpr std::chrono::milliseconds kIntervalInMoment{100};
@@ -160,6 +163,7 @@ class Worker {
     const auto lines = ddp::torch_reader::read_lines(ddp::base::read_file(file_ + ".groups"));
     pid_ = lines.pid;
     if (lines.pid == 0 || lines.groups.empty()) return;
+    if (lines.times >= 0) times_.open("/proc/" + std::to_string(lines.pid) + "/fd/" + std::to_string(lines.times));
     has_ended_ = lines.has_ended;
     // The time is taken before the query; the next query reports later events.
     const auto moment = now();
@@ -168,8 +172,23 @@ class Worker {
     if (has_ended_) next_ = Clock::time_point::max();
     if (groups.empty()) return;
     if (!write_to_page(*page_, lines.pid, groups, moment, has_ended_)) return;
+    shown_.clear();
+    for (const RecordedGroup& group : groups) shown_.push_back(group.identity);
     page_->other_progress.store(nccl_.completions(), ddp::wire::kRelaxed);
     ring_.write(*page_, lines.pid, groups, moment);
+  }
+
+  // Shows what the library in the worker has noted since then. Returns whether it can note anything.
+  bool look_at_times() {
+    if (has_ended_ || shown_.empty() || !times_.read()) return false;
+    const auto moment = now();
+    for (const std::uint64_t identity : shown_) {
+      const auto counters = times_.counters_of(identity);
+      if (!counters) continue;
+      const ddp::torch_reader::RecordedCall call{.sequence = counters->called, .made_at = counters->called_at};
+      write_counters(*page_, identity, call, counters->finished, moment);
+    }
+    return true;
   }
 
  private:
@@ -206,8 +225,10 @@ class Worker {
         std::ranges::any_of(lines.groups, [](const auto& line) { return may_use(line, Recorder::gloo); });
     if (!concerns || !lines.has_gloo || !has_gloo_) return {};
     const std::string text = has_ended_ ? last_answer(".gloo") : ask("fr_trace_json", has_gloo_);
-    const auto groups = read_recording(text, lines, Recorder::gloo);
-    return groups ? groups.value() : std::vector<RecordedGroup>();
+    auto groups = read_recording(text, lines, Recorder::gloo);
+    if (!groups) return {};
+    times_.add_to(groups.value());
+    return std::move(groups).value();
   }
 
   std::vector<RecordedGroup> groups_of_nccl(const WorkerLines& lines) {
@@ -234,8 +255,10 @@ class Worker {
   std::string file_;
   StatusPageLayout* page_;
   ddp::torch_reader::RingWriter ring_;
+  ddp::torch_reader::CallTimes times_;
   ddp::torch_reader::NcclRecorder nccl_;
   ddp::torch_reader::CrashPipe crash_;
+  std::vector<std::uint64_t> shown_;  // identities of the groups on the page
   bool has_gloo_ = true;
   bool has_nccl_ = true;
   bool has_ended_ = false;  // the worker's program has ended
@@ -267,8 +290,11 @@ int main(int argc, char** argv) {
       if (worker.pid() != 0) ends.follow(worker.pid());
       if (Clock::now() < moment_ends) worker.look_by(Clock::now() + kIntervalInMoment);
     }
-    const auto earliest = std::ranges::min_element(workers, {}, &Worker::next)->next();
-    const bool one_has_ended = ends.wait_until(std::min(earliest, Clock::now() + kInterval), crashes);
+    auto next = std::min(std::ranges::min_element(workers, {}, &Worker::next)->next(), Clock::now() + kInterval);
+    for (Worker& worker : workers) {
+      if (worker.look_at_times()) next = std::min(next, Clock::now() + kTimesInterval);
+    }
+    const bool one_has_ended = ends.wait_until(next, crashes);
     for (Worker& worker : workers) {
       if (ddp::base::poll_until(worker.crash_descriptor(), POLLIN, Clock::now()) > 0) worker.look_at_crash();
     }

@@ -9,6 +9,8 @@
 namespace ddp::torch_reader {
 namespace {
 
+// The time of a sample of a group in which only a background thread waits.
+constexpr std::uint64_t kBackground = 1;
 constexpr std::uint64_t kLately = 10'000'000'000;  // nanoseconds
 
 template <std::size_t N>
@@ -59,7 +61,7 @@ wire::PageGroup* place_of(wire::StatusPageLayout& page, const RecordedGroup& gro
   place.size = group.line.size;
   place.identity = group.identity;
   write_text(place.name, shown_name(group.line));
-  place.sampled_at.store(1, wire::kRelaxed);
+  place.sampled_at.store(kBackground, wire::kRelaxed);
   place.in_use.store(wire::kPageInUse, std::memory_order_release);
   page.places.store(static_cast<std::uint32_t>(places + 1), std::memory_order_release);
   return &place;
@@ -115,7 +117,7 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
       place->gpu_finished.store(group.finished, std::memory_order_release);
     }
     const bool is_waited_in = !is_in_background(group, groups, now);
-    const std::uint64_t sampled_at = is_waited_in ? now.monotonic : 1;
+    const std::uint64_t sampled_at = is_waited_in ? now.monotonic : kBackground;
     place->sampled_at.store(is_last ? wire::kSampledAtEnd : sampled_at, std::memory_order_release);
   }
   page.groups_not_shown.store(not_shown, wire::kRelaxed);
@@ -127,6 +129,22 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
     page.worker.changes.fetch_add(1, std::memory_order_acq_rel);
   }
   return true;
+}
+
+void write_counters(wire::StatusPageLayout& page, std::uint64_t identity, const RecordedCall& call,
+                    std::uint64_t finished, const Moment& now) {
+  const auto place = std::ranges::find(page.groups, identity, &wire::PageGroup::identity);
+  if (place == page.groups.end()) return;
+  const std::uint64_t sampled_at = place->sampled_at.load(wire::kRelaxed);
+  if (sampled_at <= kBackground || sampled_at == wire::kSampledAtEnd) return;
+  if (call.sequence < place->called.load(wire::kRelaxed) || finished < place->finished.load(wire::kRelaxed)) return;
+  wire::PageCall& shown = place->calls[(call.sequence - 1) % wire::kPageCalls];
+  if (shown.sequence.load(wire::kRelaxed) != call.sequence) write_call(call, place->rank, now, shown);
+  place->called.store(call.sequence, std::memory_order_release);
+  place->started.store(call.sequence, std::memory_order_release);
+  place->finished.store(finished, std::memory_order_release);
+  place->followed_until.store(now.monotonic, std::memory_order_release);
+  place->sampled_at.store(now.monotonic, std::memory_order_release);
 }
 
 }  // namespace ddp::torch_reader

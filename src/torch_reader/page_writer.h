@@ -29,4 +29,9 @@ constexpr std::uint64_t on_monotonic(const Moment& now, std::uint64_t realtime) 
 bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now,
                    bool is_last = false);
 
+// Writes newer counters of a group that write_to_page() has written and in which a thread of the program may wait.
+// `call` is its latest call, of which only number and time need to be known.
+void write_counters(wire::StatusPageLayout& page, std::uint64_t identity, const RecordedCall& call,
+                    std::uint64_t finished, const Moment& now);
+
 }  // namespace ddp::torch_reader

@@ -239,6 +239,7 @@ WorkerLines read_lines(std::string_view text) {
         const auto recorders = json.value("recorders", std::vector<std::string>{"gloo"});
         lines.has_gloo = std::ranges::find(recorders, "gloo") != recorders.end();
         lines.has_nccl = std::ranges::find(recorders, "nccl") != recorders.end();
+        lines.times = json.value("times", -1);
         lines.pid = json.at("pid").get<int>();
         continue;
       }

@@ -35,6 +35,7 @@ struct WorkerLines {
   bool has_ended = false;  // the program has ended, and its last records are in files
   bool has_gloo = false;   // the recorders that this version of PyTorch has
   bool has_nccl = false;
+  int times = -1;  // the program's descriptor of wire::CallTimesLayout; -1 if it has none
   std::vector<GroupLine> groups;
 };
 
@@ -48,7 +49,7 @@ struct RecordedCall {
   std::uint64_t count = 0;     // number of input elements
   std::uint64_t bytes = 0;     // size of the input; 0 if the page does not know the type
   std::uint64_t made_at = 0;   // CLOCK_REALTIME, nanoseconds
-  // CLOCK_REALTIME, nanoseconds: when PyTorch noticed its end; 0 if PyTorch does not record it.
+  // CLOCK_REALTIME, nanoseconds: when it ended (see CallTimes), or when PyTorch noticed its end; 0 if that is unknown.
   std::uint64_t finished_at = 0;
   // The fingerprint is the same on all ranks that make the same call. It covers only what must be equal on all ranks.
   // In gather and scatter, for example, some ranks pass no tensors. It is 0 if the call cannot be compared.

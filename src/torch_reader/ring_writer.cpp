@@ -93,6 +93,7 @@ void RingWriter::add(const RecordedGroup& group, std::uint8_t place, const Momen
   const wire::RecordMode mode = ring_->mode.load(wire::kRelaxed);
   for (const RecordedCall& call : group.calls) {
     if (call.sequence <= added || call.sequence > group.finished || !is_wanted(mode, call.sequence)) continue;
+    if (call.finished_at == 0) continue;
     const std::uint64_t begin = on_monotonic(now, call.made_at);
     const std::uint8_t operation = number_of(call.operation);
     const bool has_own_name =
@@ -106,7 +107,7 @@ void RingWriter::add(const RecordedGroup& group, std::uint8_t place, const Momen
                               .operation = operation,
                               .name = has_own_name ? std::string_view() : std::string_view(call.operation)});
   }
-  added = std::max(added, group.finished);
+  if (!group.calls.empty()) added = std::max(added, std::min(group.finished, group.calls.back().sequence));
 }
 
 }  // namespace ddp::torch_reader

@@ -24,8 +24,7 @@ class RingWriter {
   // the page of the worker with this pid, which write_to_page() has written. Adds nothing if the ring belongs to
   // another process. While the worker writes a record itself, the records wait for the next call.
   //
-  // PyTorch does not record when a collective of Gloo ended, so the end of its record is its begin. For NCCL, the end
-  // is when a thread of PyTorch noticed it.
+  // A collective whose end is unknown is left out. For NCCL, the end is when a thread of PyTorch noticed it.
   void write(const wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now);
 
  private:

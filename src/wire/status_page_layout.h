@@ -120,7 +120,10 @@ struct alignas(64) PageGroup {
   std::atomic<std::uint64_t> gpu_queued;
   std::atomic<std::uint64_t> gpu_started;
   std::atomic<std::uint64_t> gpu_finished;
-  std::array<std::uint64_t, 6> more;
+  // If the reader follows each call of the group, it writes the time until which it has done so, CLOCK_MONOTONIC,
+  // nanoseconds. Otherwise it is 0, and the counters show moments only.
+  std::atomic<std::uint64_t> followed_until;
+  std::array<std::uint64_t, 5> more;
   std::array<PageCall, kPageCalls> calls;              // call n lies at (n - 1) % kPageCalls
   std::array<PageTransfer, kPageTransfers> transfers;  // in no order; those without a free entry are not shown
 };

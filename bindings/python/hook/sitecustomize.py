@@ -27,6 +27,7 @@ _RECORDERS = [("gloo", "_dump_fr_trace_json"), ("nccl", "_dump_nccl_trace_json")
 _HANDLERS = {"gloo": "fr_trace_json", "nccl": "dump_nccl_trace_json?includecollectives=false"}
 _FOLDER = os.path.dirname(__file__)
 _observer = None
+_call_times = None  # the library that notes when collectives begin and end
 
 
 def _without_folder(paths):
@@ -62,6 +63,8 @@ class _Finder:
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
+        if name == "torch":
+            _load_call_times()
         if name != _MODULE:
             return None
         for finder in sys.meta_path:
@@ -85,6 +88,18 @@ class _Finder:
         except Exception as error:  # an unknown kind of loader: the program runs unobserved
             _report(error)
         return spec
+
+
+def _load_call_times():
+    """Loads the library that stands for two of PyTorch's functions. After PyTorch is loaded, it would not be called."""
+    global _call_times
+    try:
+        import ctypes
+
+        if _call_times is None:
+            _call_times = ctypes.CDLL(os.path.join(_FOLDER, "ddp_call_times.so"), ctypes.RTLD_GLOBAL)
+    except Exception:  # this Python cannot load it: the views show no collectives
+        pass
 
 
 def _has_buffer():
@@ -188,7 +203,8 @@ class _Observer:
             # does not have, which may not have begun, and which may wait for a client.
             _keep(server)
             self.recorders = recorders
-            self.append({"pid": self.pid, "recorders": recorders})
+            times = _call_times.ddp_call_times_open() if _call_times is not None else -1
+            self.append({"pid": self.pid, "recorders": recorders, "times": times})
         except Exception:
             os.unlink(self.file + ".groups")
             raise

@@ -18,10 +18,11 @@ void from_json(const nlohmann::json& json, TransferView& transfer) {
   transfer = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6), json.at(7)};
 }
 void to_json(nlohmann::json& json, const GroupView& group) {
+  const int sampling = !group.is_sampled ? 0 : group.is_live ? 2 : 1;
   json = std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
                   group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
-                  group.gpu_finished, group.identity, group.transfers, group.blocked, group.is_sampled,
-                  group.is_by_stack, group.is_final);
+                  group.gpu_finished, group.identity, group.transfers, group.blocked, sampling, group.is_by_stack,
+                  group.is_final);
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
   group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
@@ -29,7 +30,9 @@ void from_json(const nlohmann::json& json, GroupView& group) {
   group.identity = json.at(13);
   group.transfers = json.at(14).get<std::vector<TransferView>>();
   group.blocked = json.at(15);
-  group.is_sampled = json.at(16);
+  const int sampling = json.at(16);
+  group.is_sampled = sampling != 0;
+  group.is_live = sampling != 1;
   group.is_by_stack = json.at(17);
   group.is_final = json.at(18);
 }

@@ -305,6 +305,14 @@ std::map<GroupKey, Calls> calls_of(std::span<const RankView> ranks) {
   return calls;
 }
 
+// Returns whether the counters of a group show what the rank does now. Older samples do so only during a long wait.
+bool shows_now(const RankView& rank, std::size_t index) {
+  constexpr std::uint64_t kLong = 3'000'000'000;  // nanoseconds
+  const GroupView& group = rank.page.groups[index];
+  const std::uint64_t called_at = group.called > group.finished ? time_of_call(rank, index) : 0;
+  return group.is_live || group.is_by_stack || (called_at != 0 && called_at + kLong < rank.seen_at);
+}
+
 bool waits_for_transfer(const GroupView& group) {
   return std::ranges::any_of(group.transfers, [](const TransferView& transfer) { return transfer.is_waited_for; });
 }
@@ -314,9 +322,12 @@ RankState state_of(const RankView& rank, const std::map<GroupKey, Calls>& calls)
   if (is_stopped(rank)) return RankState::stopped;
   if (!rank.page.is_written) return RankState::unknown;
   bool is_in_collective = false;
+  bool is_known = true;
   for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
     const GroupView& group = rank.page.groups[i];
-    if (group.is_left) continue;
+    const bool shows = group.is_left || shows_now(rank, i);
+    is_known = is_known && shows;
+    if (!shows || group.is_left) continue;
     if (waits_for_transfer(group)) return RankState::waiting;
     // A collective in progress does not keep the program from computing, unless a thread waits for it.
     if (group.called == group.finished || (rank.page.waiting_threads == 0 && !group.is_sampled)) continue;
@@ -324,6 +335,7 @@ RankState state_of(const RankView& rank, const std::map<GroupKey, Calls>& calls)
     is_in_collective = true;
   }
   if (is_in_collective) return RankState::collective;
+  if (!is_known) return RankState::unknown;
   // A program that names no phase stays in the first one, and its steps show that it computes.
   if (rank.page.is_training || (rank.page.phase == "starting" && steps_of(rank.page) > 0)) return RankState::computing;
   return RankState::phase;
@@ -331,7 +343,7 @@ RankState state_of(const RankView& rank, const std::map<GroupKey, Calls>& calls)
 
 bool is_awaited(const RankView& rank, const std::map<GroupKey, Calls>& calls) {
   return std::ranges::any_of(rank.page.groups, [&](const GroupView& group) {
-    return !group.is_left && group.called < calls.at(key_of(group)).most_before(rank.seen_at);
+    return !group.is_left && group.is_live && group.called < calls.at(key_of(group)).most_before(rank.seen_at);
   });
 }
 

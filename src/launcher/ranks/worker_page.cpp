@@ -102,6 +102,13 @@ bool is_stale(const wire::PageGroup& group, std::uint64_t now) {
   return sampled_at != 0 && now > latest && sampled_at < now - latest;
 }
 
+// Returns whether a reader that follows the calls of a group has done so until now, or almost.
+bool is_recent(std::uint64_t followed_until, std::uint64_t now) {
+  const auto few_samples =
+      static_cast<std::uint64_t>(std::chrono::nanoseconds(6 * limits::kHangSampleInterval).count());
+  return followed_until != 0 && now - std::min(now, followed_until) <= few_samples;
+}
+
 // Before its first steps are done a rank may compile, allocate, and connect.
 bool is_at_first_step(const PageView& view) {
   const bool has_worked =
@@ -180,6 +187,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished, transfers_called,
                            transfers_finished, use == wire::kPageLeft || is_final || is_stale(group, now)});
     view.groups.back().is_sampled = sampled_at != 0;
+    view.groups.back().is_live = sampled_at == 0 || is_recent(group.followed_until.load(wire::kRelaxed), now);
     view.groups.back().is_final = is_final;
     view.groups.back().identity = group.identity;
     view.groups.back().blocked = static_cast<int>(std::min(group.blocked.load(wire::kRelaxed), kMostThreads));

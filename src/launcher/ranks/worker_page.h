@@ -75,6 +75,8 @@ struct GroupView {
   std::uint64_t identity = 0;  // the same on all ranks of the group; 0 if only its name is known
   // A reader has sampled these values, some seconds ago at most. It does not know what the GPU has started.
   bool is_sampled = false;
+  // The values are those of now: the worker itself writes them, or a reader that follows its calls.
+  bool is_live = true;
   // The program has ended by itself, and the values are those of its end. Without this, a rank that has ended may have
   // called and finished more than a sampled group shows.
   bool is_final = false;

@@ -177,3 +177,20 @@ TEST_CASE("a call that is finished is no longer compared") {
   REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
   CHECK(read_calls(*page, 0).back().fingerprint == 0);
 }
+
+TEST_CASE("counters of a group that is followed are of now") {
+  const auto page = zeros();
+  REQUIRE(write_to_page(*page, 7, std::vector{group_of(20, 19)}, kNow));
+  CHECK_FALSE(read_page(*page, kNow.monotonic).groups[0].is_live);
+  const Moment later{kNow.monotonic + kSecond / 10, kNow.realtime + kSecond / 10};
+  write_counters(*page, 5, {.sequence = 22, .made_at = kNow.realtime}, 21, later);
+  write_counters(*page, 6, {.sequence = 99, .made_at = kNow.realtime}, 99, later);  // it is not on the page
+  const auto world = read_page(*page, later.monotonic).groups[0];
+  CHECK(world.is_live);
+  CHECK((world.called == 22 && world.started == 22 && world.finished == 21));
+  CHECK(read_calls(*page, 0).back().called_at == kNow.monotonic);
+  CHECK_FALSE(read_page(*page, later.monotonic + kSecond).groups[0].is_live);
+  // The numbers of a group only grow.
+  write_counters(*page, 5, {.sequence = 21, .made_at = kNow.realtime}, 21, later);
+  CHECK(read_page(*page, later.monotonic).groups[0].called == 22);
+}

@@ -49,6 +49,24 @@ TEST_CASE("ranks that have all called a collective are in it if a thread waits")
   CHECK(states_of(ranks)[1] == RankState::collective);
 }
 
+TEST_CASE("a sample that is not of now says nothing of the state, unless the rank waits for long") {
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  std::vector<RankView> ranks = {training(0, 5, 4, 0), training(1, 4, 4, 0)};
+  for (RankView& rank : ranks) {
+    rank.page.groups[0].is_sampled = true;
+    rank.page.groups[0].is_live = false;
+    rank.arrivals = {{{rank.page.groups[0].called, 10 * kSecond}}};
+    rank.seen_at = 12 * kSecond;
+  }
+  CHECK(states_of(ranks) == States{RankState::unknown, RankState::unknown});
+  CHECK(waited_for(ranks) == std::vector<bool>{false, false});
+  for (RankView& rank : ranks) rank.seen_at = 14 * kSecond;
+  CHECK(states_of(ranks) == States{RankState::waiting, RankState::unknown});
+  for (RankView& rank : ranks) rank.page.groups[0].is_live = true;
+  CHECK(states_of(ranks) == States{RankState::waiting, RankState::computing});
+  CHECK(waited_for(ranks) == std::vector<bool>{false, true});
+}
+
 TEST_CASE("a rank of another node that was seen before a call is not waited for in it") {
   std::vector<RankView> ranks = {training(0, 5, 4, 1), training(1, 4, 4, 0)};
   ranks[0].seen_at = 1000;

@@ -49,6 +49,18 @@ TEST_CASE("what a node shows of a rank is seen on another with that one's clock"
   CHECK(seen[0].page.more_time_until == 0);  // 0 still means never
 }
 
+TEST_CASE("it is shown whether the counters of a group are of now") {
+  RankView view = rank_four();
+  view.page.groups.assign(3, view.page.groups[0]);
+  view.page.groups[1].is_sampled = view.page.groups[2].is_sampled = true;
+  view.page.groups[1].is_live = false;
+  const auto groups = read_ranks(show_ranks(std::vector{view}, ShownCalls::all), "b", 0s).at(0).page.groups;
+  REQUIRE(groups.size() == 3);
+  CHECK((!groups[0].is_sampled && groups[0].is_live));
+  CHECK((groups[1].is_sampled && !groups[1].is_live));
+  CHECK((groups[2].is_sampled && groups[2].is_live));
+}
+
 TEST_CASE("a rank of another node is seen training if it trains") {
   for (const char* phase : {"training", "first step", "evaluation", "starting"}) {
     RankView rank = rank_four();
