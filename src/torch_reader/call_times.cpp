@@ -11,15 +11,15 @@
 namespace ddp::torch_reader {
 namespace {
 
-// The recorder takes its time of a call in the function whose begin the library notes.
+// The recorder takes its time of a call in the function whose begin the library notes, some microseconds later.
 constexpr std::uint64_t kSameCall = 1'000'000;  // nanoseconds
 // PyTorch's recorder holds 2000 calls unless the user sets another number.
 constexpr std::size_t kKeptCalls = 4096;
 constexpr std::size_t kOpenCalls = 4096;
 constexpr std::size_t kGroups = 4096;
 
-std::uint64_t distance(std::uint64_t a, std::uint64_t b) {
-  return std::max(a, b) - std::min(a, b);
+bool is_same(std::uint64_t begun_at, const RecordedCall& call) {
+  return begun_at <= call.made_at && call.made_at - begun_at <= kSameCall;
 }
 
 }  // namespace
@@ -82,14 +82,28 @@ void CallTimes::take(const Time& time) {
 CallTimes::Group* CallTimes::find(const RecordedGroup& group) {
   const auto known = objects_.find(group.identity);
   if (known != objects_.end()) return &groups_[known->second];
+  std::map<std::uint64_t, std::size_t> votes;
+  std::size_t all = 0;
   for (const RecordedCall& call : group.calls) {
-    for (auto& [object, noted] : groups_) {
+    std::uint64_t nearest = 0;
+    std::uint64_t nearest_at = 0;
+    for (const auto& [object, noted] : groups_) {
       const auto same = noted.ended.find(call.sequence);
-      if (same == noted.ended.end() || distance(same->second.begun_at, call.made_at) > kSameCall) continue;
-      std::erase_if(objects_, [&](const auto& entry) { return entry.second == object; });
-      objects_[group.identity] = object;
-      return &noted;
+      if (same == noted.ended.end() || !is_same(same->second.begun_at, call) || same->second.begun_at <= nearest_at)
+        continue;
+      nearest = object;
+      nearest_at = same->second.begun_at;
     }
+    if (nearest == 0) continue;
+    ++votes[nearest];
+    ++all;
+  }
+  for (const auto& [object, count] : votes) {
+    // Threads may call the same number of two groups at one moment.
+    if (2 * count <= all) continue;
+    std::erase_if(objects_, [&](const auto& entry) { return entry.second == object; });
+    objects_[group.identity] = object;
+    return &groups_[object];
   }
   return nullptr;
 }
@@ -99,10 +113,22 @@ void CallTimes::add_to(std::vector<RecordedGroup>& groups) {
   for (RecordedGroup& group : groups) {
     Group* const noted = find(group);
     if (noted == nullptr) continue;
+    bool has_one = false;
+    bool has_same = false;
+    for (const RecordedCall& call : group.calls) {
+      const auto ended = noted->ended.find(call.sequence);
+      has_one = has_one || ended != noted->ended.end();
+      has_same = has_same || (ended != noted->ended.end() && is_same(ended->second.begun_at, call));
+    }
+    if (has_one && !has_same) {
+      objects_.erase(group.identity);  // it is another group by now
+      continue;
+    }
     for (RecordedCall& call : group.calls) {
       const auto ended = noted->ended.find(call.sequence);
-      const bool is_it = ended != noted->ended.end() && distance(ended->second.begun_at, call.made_at) <= kSameCall;
-      if (is_it) call.finished_at = std::max(call.made_at, ended->second.ended_at);
+      if (ended == noted->ended.end()) continue;
+      call.made_at = std::min(call.made_at, ended->second.begun_at);
+      call.finished_at = std::max(call.made_at, ended->second.ended_at);
     }
     // The end of a call that fails is not noted.
     std::erase_if(open_, [&](const auto& entry) {

@@ -17,10 +17,11 @@ struct Moment {
   std::uint64_t realtime = 0;
 };
 
-// Returns the monotonic time of a moment that is not after `now`. Returns 0 if `realtime` is too long ago.
+// Returns the monotonic time of a moment, which may be after `now`: a recorder answers with later calls, too. Returns 0
+// if `realtime` is too long ago.
 constexpr std::uint64_t on_monotonic(const Moment& now, std::uint64_t realtime) {
-  const std::uint64_t ago = now.realtime - std::min(now.realtime, realtime);
-  return now.monotonic - std::min(now.monotonic, ago);
+  if (realtime > now.realtime) return now.monotonic + (realtime - now.realtime);
+  return now.monotonic - std::min(now.monotonic, now.realtime - realtime);
 }
 
 // `pid` is that of the worker. Returns false and leaves the page unchanged if it belongs to another process, or to a

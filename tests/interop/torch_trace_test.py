@@ -21,13 +21,14 @@ PROGRAM = f"""
 import time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
-halves = dist.new_group([0, 1])
+groups = [dist.new_group([0, 1]) for _ in range(2)]  # whose calls follow each other closely
 for step in range({STEPS}):
     model(torch.randn(8, 64)).sum().backward()
     if dist.get_rank() == 1:
         time.sleep(0.03)
-    work = dist.all_reduce(torch.ones(4), group=halves, async_op=True)
-    work.wait()
+    works = [dist.all_reduce(torch.ones(4), group=group, async_op=True) for group in groups]
+    for work in works:
+        work.wait()
 time.sleep(2)
 dist.destroy_process_group()
 """
@@ -49,7 +50,7 @@ def main() -> None:
     for event in trace.of("X", cat="collective"):
         calls[event["args"]["group"], event["args"]["number"]].append(event)
     groups = collections.Counter(group for group, number in calls)
-    assert len(groups) == 2 and all(count >= STEPS for count in groups.values()), groups
+    assert len(groups) == 3 and all(count >= STEPS for count in groups.values()), groups
     for key, slices in calls.items():
         assert sorted(event["pid"] for event in slices) == [0, 1], (key, slices)
         last = max(event["ts"] for event in slices)

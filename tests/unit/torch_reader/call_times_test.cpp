@@ -106,6 +106,36 @@ TEST_CASE("the calls of different groups are told apart") {
   CHECK(ends_of(times, group_with({{1, 50 * kMs}}, 9)) == std::vector<std::uint64_t>{0});
 }
 
+TEST_CASE("groups whose calls follow each other closely are told apart") {
+  const TemporaryDirectory directory;
+  CallTimes times;
+  Worker worker(directory.path() + "/times");
+  times.open(directory.path() + "/times");
+  std::vector<RecordedGroup> groups = {group_with({}, 7), group_with({}, 8)};
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    const std::uint64_t at = 10 * i * kMs;
+    worker.begins(at, 0x1, i, 0xb0);
+    worker.begins(at + 40'000, 0x2, i, 0xa0);
+    worker.ends(at + kMs, 0x2);
+    worker.ends(at + 2 * kMs, 0x1);
+    for (RecordedGroup& group : groups) {
+      group.calls.emplace_back();
+      group.calls.back().sequence = i;
+      group.calls.back().made_at = at + (group.identity == 7 ? 20'000 : 60'000);
+    }
+  }
+  times.add_to(groups);
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    CHECK(groups[0].calls[i - 1].finished_at == (10 * i + 2) * kMs);
+    CHECK(groups[1].calls[i - 1].finished_at == (10 * i + 1) * kMs);
+  }
+  // What was taken for another group is found again.
+  groups[0].calls = {groups[1].calls.back()};
+  groups[0].calls[0].made_at += 500 * kMs;
+  times.add_to(groups);
+  CHECK_FALSE(times.counters_of(7));
+}
+
 TEST_CASE("times that were overwritten or are being written are left out") {
   const TemporaryDirectory directory;
   CallTimes times;
