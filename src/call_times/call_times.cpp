@@ -30,9 +30,13 @@ std::atomic<CallTimesLayout*> memory{nullptr};
 // Returns PyTorch's function. It is in libtorch_cpu.so, or in the library from which this one was called.
 void* original(const char* name, void* caller) {
   Dl_info info{};
-  void* library = ::dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr && ::dladdr(caller, &info) != 0) library = ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  return library == nullptr ? nullptr : ::dlsym(library, name);
+  ::dladdr(caller, &info);
+  for (const char* const file : {"libtorch_cpu.so", info.dli_fname}) {
+    void* const library = file == nullptr ? nullptr : ::dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+    void* const function = library == nullptr ? nullptr : ::dlsym(library, name);
+    if (function != nullptr) return function;
+  }
+  return nullptr;
 }
 
 void add(std::uint64_t work, std::uint64_t group, std::uint64_t sequence) {
