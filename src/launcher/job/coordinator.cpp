@@ -24,8 +24,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimeP
     : options_(options),
       own_(std::move(own)),
       roster_(options.nodes.max, options.nodes.rank.has_value()),
-      next_heartbeat_(now + limits::kNodeHeartbeat),
-      seen_(now) {
+      next_heartbeat_(now + limits::kNodeHeartbeat) {
+  clock_.pass_until(now);
   roster_.add(kOwnNode, "", own_, now, now);
 }
 
@@ -36,7 +36,7 @@ std::vector<CoordinatorAction> Coordinator::begin(TimePoint now) {
 
 std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string& address,
                                                   const wire::ControlMessage& message, TimePoint now) {
-  pass_until(now);
+  clock_.pass_until(now);
   Node* const found = roster_.find(from);
   if (found == nullptr) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
@@ -296,7 +296,7 @@ void Coordinator::finish(Cause cause, TimePoint now) {
 }
 
 std::vector<CoordinatorAction> Coordinator::lost(NodeId who, const std::string& why, TimePoint now) {
-  pass_until(now);
+  clock_.pass_until(now);
   lose(who, why, now);
   return take();
 }
@@ -348,7 +348,7 @@ std::vector<CoordinatorAction> Coordinator::ask(wire::Subject what) {
 }
 
 std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
-  pass_until(now);
+  clock_.pass_until(now);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + limits::kNodeHeartbeat;
     for (const auto& [id, node] : roster_.all()) {
@@ -384,7 +384,7 @@ Coordinator::TimePoint Coordinator::alarm() const {
   // A single node sends no heartbeats.
   TimePoint next = roster_.size() > 1 ? next_heartbeat_ : TimePoint::max();
   for (const auto& when : {settle_at_, left_alone_at_, restart_at_}) {
-    if (when && !clock_.stands_still()) next = std::min(next, seen_ + (*when - clock_.now()));
+    if (when && !clock_.stands_still()) next = std::min(next, clock_.when(*when));
   }
   if (phase_ == Phase::gathering) {
     next = std::min(

@@ -90,7 +90,7 @@ class Coordinator {
   // The coordinator's own node was stopped (Ctrl-Z) or continued. While it is stopped, the job's clock stands still for
   // these waits: for a better cause, for ranks to follow the others to the end, and before a restart.
   void set_paused(bool is_paused, TimePoint now) {
-    pass_until(now);
+    clock_.pass_until(now);
     clock_.set_standing_still(is_paused);
   }
   // Must be called at alarm() or later.
@@ -123,7 +123,6 @@ class Coordinator {
   void start(TimePoint now);
   void blame(const Node& node, wire::Cause cause, TimePoint now);
   void settle_within(std::chrono::milliseconds wait);
-  void pass_until(TimePoint now) { clock_.pass(now - std::exchange(seen_, now)); }
   // Returns whether this time of the job has come. It does not come while the clock stands still.
   bool is_due(const std::optional<JobTime>& when) const {
     return when && !clock_.stands_still() && clock_.now() >= *when;
@@ -164,7 +163,6 @@ class Coordinator {
   std::optional<wire::Cause> cause_;
   std::set<int> left_;  // ranks that exited with 0
   TimePoint leave_at_;  // the latest time to leave, in phase `over`
-  TimePoint seen_;      // time of the last event
   JobClock clock_;      // the following times are those of the job
   std::optional<JobTime> settle_at_;
   std::optional<JobTime> left_alone_at_;

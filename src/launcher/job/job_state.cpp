@@ -1,7 +1,6 @@
 #include "launcher/job/job_state.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/check.h"
 #include "base/exit_code.h"
@@ -13,11 +12,13 @@
 namespace ddp::launcher {
 
 JobState::JobState(const JobOptions& options, TimePoint now)
-    : options_(options), start_(now), workers_(static_cast<std::size_t>(options.workers)), seen_(now) {}
+    : options_(options), start_(now), workers_(static_cast<std::size_t>(options.workers)) {
+  clock_.pass_until(now);
+}
 
 std::vector<Action> JobState::step(const Event& event, TimePoint now) {
   std::vector<Action> actions;
-  clock_.pass(now - std::exchange(seen_, now));
+  clock_.pass_until(now);
   if (finished()) return actions;
   std::visit([&](const auto& specific) { handle(specific, now, actions); }, event);
   return actions;
@@ -29,7 +30,7 @@ std::optional<TimePoint> JobState::alarm() const {
     if (when && (!next || *when < *next)) next = when;
   }
   if (!next || paused()) return std::nullopt;
-  return seen_ + (*next - clock_.now());
+  return clock_.when(*next);
 }
 
 void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>&) {

@@ -114,7 +114,6 @@ class JobState {
   TimePoint end_time_;
   std::optional<wire::Knowledge> doubt_;  // set while other ranks may know more about a failure
   bool expects_signal_ = false;           // the signal that ended a worker may also be sent to the launcher
-  TimePoint seen_;                        // time of the last event
   JobClock clock_;                        // the following times are those of the job
   std::optional<JobTime> tell_at_;        // when to log what the launcher waits for
   std::optional<JobTime> escalate_at_;    // end of the grace period, then of the wait after SIGKILL

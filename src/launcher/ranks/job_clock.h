@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <ratio>
+#include <utility>
 
 namespace ddp::launcher {
 
@@ -24,6 +25,10 @@ class JobClock {
   void pass(duration time) {
     if (!stands_still_) now_ += std::min(time, longest_step_);
   }
+  // The same for callers that know the time of a clock that never stands still. when() is its time at a time of the
+  // job, if the job's clock does not stand still until then.
+  void pass_until(std::chrono::steady_clock::time_point now) { pass(now - std::exchange(seen_, now)); }
+  std::chrono::steady_clock::time_point when(time_point time) const { return seen_ + (time - now_); }
   void set_standing_still(bool stands_still) { stands_still_ = stands_still; }
   bool stands_still() const { return stands_still_; }
   time_point now() const { return now_; }
@@ -31,6 +36,7 @@ class JobClock {
  private:
   duration longest_step_;
   time_point now_{};
+  std::chrono::steady_clock::time_point seen_{};
   bool stands_still_ = false;
 };
 

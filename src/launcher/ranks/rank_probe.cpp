@@ -32,12 +32,12 @@ void sample_processes(RankView& view, SampleDepth depth) {
 
 }  // namespace
 
-RankView RankProbe::view_of(const Worker& worker, SampleDepth depth) {
+RankView RankProbe::view_of(const Worker& worker, SampleDepth depth, std::uint64_t seen_at) {
   RankView view;
   view.rank = worker.rank;
   view.pid = worker.pid;
-  view.seen_at = now();
-  view.page = worker.page.view(view.seen_at);
+  view.seen_at = seen_at;
+  view.page = worker.page.view(seen_at);
   for (const GroupView& group : view.page.groups) view.arrivals.push_back(worker.page.arrivals(group.place));
   if (depth != SampleDepth::calls && depth != SampleDepth::all) return view;
   for (const GroupView& group : view.page.groups) view.calls.push_back(worker.page.calls(group.place));
@@ -65,17 +65,18 @@ bool RankProbe::sample(int local_rank, SampleDepth depth, RankView& view) {
   const Worker* const found = find(local_rank);
   if (found == nullptr) return false;
   const Worker& worker = *found;
-  const std::uint64_t version = worker.page.version(now());
+  const std::uint64_t seen_at = now();
+  const std::uint64_t version = worker.page.version(seen_at);
   const bool is_same = view.pid == worker.pid && view.has_ended == worker.has_ended && view.version == version;
   if (is_same && depth == SampleDepth::pages) {
-    view.seen_at = now();
+    view.seen_at = seen_at;
     view.page.polled_at = worker.page.polled_at();
     view.process.reset();
     view.activity.reset();
     view.calls.clear();
     return false;
   }
-  view = view_of(worker, depth);
+  view = view_of(worker, depth, seen_at);
   view.has_ended = worker.has_ended;
   view.version = version;
   if (!worker.has_ended && (depth == SampleDepth::states || depth == SampleDepth::all)) sample_processes(view, depth);

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -57,7 +58,7 @@ class RankProbe {
     RecordRing ring;
   };
 
-  static RankView view_of(const Worker& worker, SampleDepth depth);
+  static RankView view_of(const Worker& worker, SampleDepth depth, std::uint64_t seen_at);
   // Returns the worker, which may have ended, or null if it was never started.
   const Worker* find(int local_rank) const;
 

@@ -92,7 +92,7 @@ TEST_CASE("calls get their ends by the time of their begin and their number") {
         std::vector<std::uint64_t>{11 * kMs, 9 * kMs, 14 * kMs});
 }
 
-TEST_CASE("the calls of different groups are told apart") {
+TEST_CASE("calls of different groups are not mixed up") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");
@@ -106,7 +106,7 @@ TEST_CASE("the calls of different groups are told apart") {
   CHECK(ends_of(times, group_with({{1, 50 * kMs}}, 9)) == std::vector<std::uint64_t>{0});
 }
 
-TEST_CASE("groups whose calls follow each other closely are told apart") {
+TEST_CASE("groups whose calls follow each other closely are not mixed up") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");

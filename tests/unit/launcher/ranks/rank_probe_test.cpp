@@ -68,7 +68,7 @@ TEST_CASE("a worker is seen from its start until the next one of its local rank 
   CHECK(probe.descriptors(0).page == -1);
 }
 
-TEST_CASE("only running workers are told of a lost peer and of a request to stop") {
+TEST_CASE("a lost peer and a request to stop are shown to running workers only") {
   RankProbe probe;
   probe.open(0, {.rank = 0});
   probe.started(0, kNoProcess);

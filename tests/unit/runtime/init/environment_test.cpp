@@ -157,7 +157,7 @@ TEST_CASE("a program's own environment takes the place of the variables but not 
   CHECK(environment.launcher_serves);
 }
 
-TEST_CASE("a rank that nobody watches gives up after some minutes") {
+TEST_CASE("a rank without a launcher that watches it gives up after some minutes") {
   const TimeLimits limits = time_limits({}, false);
   CHECK(limits.connecting == 10min);
   CHECK(limits.store == 5min);
