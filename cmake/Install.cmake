@@ -38,8 +38,9 @@ if(DDP_BUILD_LAUNCHER)
   install(TARGETS ddp_call_times DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python COMPONENT launcher)
   install(FILES bindings/python/hook/sitecustomize.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python
           COMPONENT launcher)
-  # This module sends heartbeats for programs without the runtime.
-  install(FILES bindings/python/ddp_page.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python COMPONENT launcher)
+  # The hook lets programs import this module, which reports progress for programs without the runtime.
+  install(FILES bindings/python/ddp_page.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python/modules
+          COMPONENT launcher)
 endif()
 
 install(TARGETS ddp_runtime EXPORT ddplaunchTargets

@@ -67,6 +67,7 @@
 #define DDP_PAGE_GPU_UUID_BYTES 16
 #define DDP_PAGE_AT_PROGRESS_DONE 88         // u64, atomic
 #define DDP_PAGE_AT_PROGRESS_TOTAL 96        // u64, atomic
+#define DDP_PAGE_AT_OPTIMIZER_STEPS 104      // u64, atomic
 #define DDP_PAGE_AT_WORKER 128               // bytes
 #define DDP_PAGE_AT_GROUPS 320               // blocks
 #define DDP_PAGE_GROUPS 32

@@ -54,6 +54,7 @@ _PAGE_AT_OTHER_PROGRESS = 48 // 8
 _PAGE_AT_STOP_REQUEST = 64 // 4
 _PAGE_AT_PROGRESS_DONE = 88 // 8
 _PAGE_AT_PROGRESS_TOTAL = 96 // 8
+_PAGE_AT_OPTIMIZER_STEPS = 104 // 8
 _WORKER_AT_CHANGES = 128 // 4
 _WORKER_AT_PHASE = 132 // 4
 _WORKER_AT_SINCE = 136 // 8
@@ -432,6 +433,25 @@ def progress(done, total=0, **values):
         page.u64[_PAGE_AT_PROGRESS_TOTAL] = total
         page.u64[_PAGE_AT_PROGRESS_DONE] = done
         page.u64[_PAGE_AT_OTHER_PROGRESS] += 1
+
+
+def _show_optimizer_steps(steps):
+    """Reports how many steps PyTorch's optimizers have done, or 0 if that is no longer known.
+
+    ddplaunch's observer of PyTorch programs calls this. It shows nothing before the process groups of this process are
+    shown, and records no steps of a program that reports them itself.
+    """
+    fd = _descriptor(_PAGE_VARIABLE)
+    if not _is_open and (fd < 0 or os.pread(fd, 4, 4 * _PAGE_AT_WRITER) != struct.pack("=i", _process)):
+        return
+    page = _mine()
+    if page is None:
+        return
+    with _lock:
+        is_reported = page.u64[_WORKER_AT_STEPS] > 0 or page.u64[_PAGE_AT_PROGRESS_DONE] > 0
+        if page.ring is not None and not is_reported:
+            page.ring.end_step(page, steps, is_recorded=steps > 0)
+        page.u64[_PAGE_AT_OPTIMIZER_STEPS] = steps
 
 
 def should_stop():

@@ -1,6 +1,8 @@
 // ProgressLine shows the progress of the training. In a terminal it rewrites one line; otherwise it prints plain lines
-// a few seconds apart.
+// a few seconds apart. It also reports the progress to ddplaunch.
 #pragma once
+
+#include <ddp/progress.h>
 
 #include <unistd.h>
 
@@ -22,15 +24,18 @@ class ProgressLine {
         total_(total),
         tokens_(tokens_per_step) {}
 
-  // Call it after each step. The printed loss is a running mean (a step counts 5 %).
+  // Call it after each step, on all ranks. The printed loss is a running mean (a step counts 5 %).
   void update(std::int64_t done, double loss) {
     mean_loss_ = done - first_ <= 1 ? loss : 0.95 * mean_loss_ + 0.05 * loss;
     const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    const double rate = static_cast<double>(done - first_) / seconds;
+    // ddplaunch shows these values in its views and in its report.
+    ddp::progress(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total_),
+                  {{"loss", mean_loss_}, {"tok/s", rate * static_cast<double>(tokens_)}});
     const auto interval = terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(2000);
     if (!enabled_ || (now - printed_ < interval && done != total_)) return;
     printed_ = now;
-    const double seconds = std::chrono::duration<double>(now - start_).count();
-    const double rate = static_cast<double>(done - first_) / seconds;
     const auto left = static_cast<std::int64_t>(std::llround(static_cast<double>(total_ - done) / rate));
     std::printf("%sstep %lld/%lld  loss %.3f  %s tok/s  eta %s%s", terminal_ ? "\r" : "", static_cast<long long>(done),
                 static_cast<long long>(total_), mean_loss_, thousands(rate * static_cast<double>(tokens_)).c_str(),

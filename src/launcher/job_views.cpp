@@ -10,11 +10,11 @@
 #include "base/process_stat.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
-#include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
 #include "launcher/top/top_command.h"
 #include "launcher/view/progress_line.h"
 #include "launcher/view/top_frame.h"
+#include "launcher/view/training_curves.h"
 
 namespace ddp::launcher {
 namespace {
@@ -135,16 +135,26 @@ void JobViews::end() {
 
 void JobViews::see(const Event& event) {
   if (trace_) trace_->event(event);
-  const auto* news = std::get_if<HangNews>(&event);
-  if (news == nullptr) return;
-  const std::vector<std::string> text = hang_report(*news, monotonic_now());
-  builder_.add_hang_news(news->kind, news->verdict.culprits, text.empty() ? "" : text.front());
+  if (const auto* news = std::get_if<HangNews>(&event)) builder_.add(*news, monotonic_now());
 }
 
 void JobViews::add(const Picture& picture) {
+  const TrainingMoment training = training_of(picture.ranks, reported_values());
   builder_.add(picture);
+  builder_.add(training, picture.taken_at);
   if (has_history()) history_.add(picture);
+  if (has_history()) history_.add(training, picture.taken_at);
   if (trace_) trace_->add(picture);
+  if (trace_) trace_->add(training, picture.taken_at);
+}
+
+// Returns the values of the lowest rank of this node that reports any.
+std::vector<ProgressValue> JobViews::reported_values() const {
+  for (int i = 0; i < parts_.plan.workers; ++i) {
+    auto values = parts_.probe.progress_values(i);
+    if (!values.empty()) return values;
+  }
+  return {};
 }
 
 void JobViews::add_records(const RankRecords& records) {
@@ -154,18 +164,16 @@ void JobViews::add_records(const RankRecords& records) {
 }
 
 bool JobViews::wants_processes() const {
-  return has_clients() || (parts_.plan.live && timer_ != nullptr);
+  const bool has_document = !parts_.plan.report_file.empty() || trace_;
+  return has_clients() || has_document || (parts_.plan.live && timer_ != nullptr);
 }
 
 bool JobViews::wants_records() const {
   if (parts_.plan.recording == Recording::off) return false;
-  return has_history() || trace_ || wants_processes();
+  return has_history() || wants_processes();
 }
 
 JobSnapshot JobViews::snapshot() {
-  for (int i = 0; i < parts_.plan.workers; ++i) {
-    builder_.set_values(placement_.first_rank + i, parts_.probe.progress_values(i));
-  }
   JobSnapshot shot = builder_.snapshot(monotonic_now());
   const std::string own = node_name(parts_.plan.host_name, placement_);
   for (RankRow& rank : shot.ranks) {

@@ -64,6 +64,7 @@ class JobViews : public RankSink {
   bool has_clients() const { return server_ && server_->has_clients(); }
   void see(const Event& event);
   JobSnapshot snapshot();
+  std::vector<ProgressValue> reported_values() const;
   void take_stacks(int rank, const ViewServer::Reply& reply);
   std::unique_ptr<net::Watch> follow(int rank, ViewServer::Sink sink);
   std::vector<std::string> lines(TerminalSize size);

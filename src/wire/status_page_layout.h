@@ -182,7 +182,9 @@ struct alignas(64) StatusPageLayout {
   // The worker writes the steps done and the total number of steps; 0 means unknown.
   std::atomic<std::uint64_t> progress_done;
   std::atomic<std::uint64_t> progress_total;
-  std::array<std::uint64_t, 3> more;
+  // What observes a program of PyTorch counts the steps of its optimizers here, for the views. It is 0 if it cannot.
+  std::atomic<std::uint64_t> optimizer_steps;
+  std::array<std::uint64_t, 2> more;
   PageWorker worker;
   std::array<PageGroup, kPageGroups> groups;
   PageStacks stacks;

@@ -99,7 +99,7 @@ def set_environment(home: pathlib.Path) -> None:
             del os.environ[name]
     torch = f"{pathlib.Path(NEW_TORCH).parent}:" if NEW_TORCH else ""
     os.environ.update(PATH=f"{PREFIX}/bin:{torch}{os.environ['PATH']}:/usr/sbin", HOME=str(home), CMAKE_PREFIX_PATH=str(PREFIX),
-                      PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=f"{PREFIX}/share/ddplaunch/python")
+                      PYTHONDONTWRITEBYTECODE="1")
 
 
 class Page:

@@ -117,7 +117,7 @@ for file in man/man1/ddplaunch.1.gz bash-completion/completions/ddplaunch zsh/si
             fish/vendor_completions.d/ddplaunch.fish; do
   [ -s "$work/prefix/share/$file" ] || { echo "share/$file is missing or empty"; exit 1; }
 done
-[ -s "$work/prefix/include/ddp_page.h" ] && [ -s "$work/prefix/share/ddplaunch/python/ddp_page.py" ]
+[ -s "$work/prefix/include/ddp_page.h" ] && [ -s "$work/prefix/libexec/ddplaunch/ddp_python/modules/ddp_page.py" ]
 usage=$("$work/prefix/libexec/ddplaunch/torchrun" --help | sed -n 1p)
 [ "$usage" = "Usage: torchrun [options] program [arguments ...]" ] || { echo "torchrun says: $usage"; exit 1; }
 [ ! -e "$work/prefix/bin/torchrun" ]

@@ -28,6 +28,15 @@ inline launcher::JobSnapshot training_job(int ranks, int per_node = 8) {
   job.eta = 704;
   job.values = {{"loss", 1.8421}, {"tok/s", 18'312}};
   job.bytes_per_second = 1.5e9;
+  launcher::Curve loss{"loss", {}, {}, {}};
+  launcher::Curve memory{"memory", {}, {}, {}};
+  for (int i = 0; i < 24; ++i) {
+    loss.mean.push_back(i == 3 ? std::nullopt : std::optional(2.0 + 0.125 * (23 - i)));
+    memory.mean.push_back(3.0 * (1 << 30));
+  }
+  memory.least = memory.most = memory.mean;
+  loss.least = loss.most = loss.mean;
+  job.curves = {loss, {"steps/s", memory.mean, {}, {}}, memory};
   for (int rank = 0; rank < ranks; ++rank) {
     launcher::RankRow row;
     row.rank = rank;
@@ -58,7 +67,8 @@ inline launcher::JobSnapshot training_job(int ranks, int per_node = 8) {
 inline void stall(launcher::JobSnapshot& job, int culprit) {
   job.stalls = 1;
   job.stall = "ranks wait in all_reduce of group world for rank " + std::to_string(culprit) +
-              ", which has not called it for 45 s and computes";
+              ", which has not called it and computes";
+  job.stall_seconds = 45;
   job.culprits = {culprit};
   job.steps_per_second = 0;
   job.eta.reset();

@@ -152,6 +152,7 @@ class _Observer:
         self.server = None  # PyTorch's server, if this process is observed
         self.recorders = []  # those of this PyTorch
         self.backends = set()  # of the groups, as PyTorch writes them
+        self.captures = {}  # of CUDA graphs that are in progress: the descriptor that holds a lock, by graph
         self.has_left = False  # it destroyed a group because of an exception, and has made no other one
 
     def made(self, group):
@@ -209,9 +210,48 @@ class _Observer:
             os.unlink(self.file + ".groups")
             raise
         self.server = server
+        try:
+            self.count_steps()
+        except Exception:  # a PyTorch version that this file does not know: the views show no steps
+            pass
         if "nccl" in recorders:
             self.watch_captures()
         self.watch_crashes()
+
+    def count_steps(self):
+        """Shows how many steps the optimizers have done.
+
+        A program may have one optimizer per model, or per parameter. A step ends with the first of them, and the others
+        belong to the same step. The next step has ended when one of them steps again.
+        """
+        is_compiling = getattr(getattr(sys.modules["torch"], "compiler", None), "is_compiling", None)
+        register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
+        if is_compiling is None or register is None:
+            return  # this PyTorch is too old
+        from ddp_page import _show_optimizer_steps
+
+        done = set()  # optimizers of this step
+        steps = 0
+        is_known = True  # a graph may repeat steps that Python does not see
+
+        def count(optimizer, *_):
+            nonlocal steps, is_known
+            if is_compiling() or self.pid != os.getpid() or not is_known:
+                return
+            number = id(optimizer)
+            if done and number not in done:
+                done.add(number)
+                return
+            done.clear()
+            done.add(number)
+            steps += 1
+            try:
+                is_known = not self.captures
+                _show_optimizer_steps(steps if is_known else 0)
+            except Exception:  # for example if the program has closed the page: the views show no more steps
+                is_known = False
+
+        register(count)
 
     def watch_crashes(self):
         """Lets the reader see the last calls and the stacks of this process when it gets a signal such as SIGABRT.
@@ -256,7 +296,7 @@ class _Observer:
         if not hasattr(kind, "capture_begin") or not hasattr(kind, "capture_end"):
             return  # this PyTorch cannot capture
         begin, end = kind.capture_begin, kind.capture_end
-        captures = {}  # the descriptor that holds the lock, by graph
+        captures = self.captures
         guard = threading.Lock()
 
         @functools.wraps(begin)

@@ -209,7 +209,7 @@ std::string help_text(const std::string& name) {
     text += "       ddplaunch launch [options] script [arguments ...]\n";
     text += "       ddplaunch top [--help] [options] [PID|RUN_ID]\n";
     text += "       ddplaunch store [--help] [options]\n";
-    text += "       ddplaunch report [--help] EVENT_LOG [options]\n";
+    text += "       ddplaunch report [--help] EVENT_LOG [EVENT_LOG] [options]\n";
     text += "       ddplaunch bench [--help] [options]\n";
   }
   text += "\n" + paragraph(kDescription, 0);
@@ -268,7 +268,7 @@ std::string store_help_text() {
 }
 
 std::string report_help_text() {
-  std::string text = "Usage: ddplaunch report EVENT_LOG [-o FILE] [--run-id ID]\n";
+  std::string text = "Usage: ddplaunch report EVENT_LOG [EVENT_LOG] [-o FILE] [--run-id ID]\n";
   text += "\n" + paragraph(kReportDescription, 0) + "\n";
   for (const OptionInfo& option : report_options()) text += option_lines(option);
   text += "\n" + paragraph(kReportExitCodes, 0);
@@ -360,7 +360,7 @@ std::string command_page() {
   page += "## ddplaunch store {#ddplaunch-store}\n\n" + page_paragraph(kStoreDescription) + "\n";
   for (const OptionInfo& option : store_options()) page += option_section(option, "store-");
   page += page_paragraph(kStoreExitCodes) + "\n## ddplaunch report {#ddplaunch-report}\n\n";
-  page += page_paragraph(kReportDescription) + "\n```text\nddplaunch report EVENT_LOG [options]\n```\n\n";
+  page += page_paragraph(kReportDescription) + "\n```text\nddplaunch report EVENT_LOG [EVENT_LOG] [options]\n```\n\n";
   for (const OptionInfo& option : report_options()) page += option_section(option, "report-");
   page += page_paragraph(kReportExitCodes) + "\n## ddplaunch bench {#ddplaunch-bench}\n\n";
   page += page_paragraph(kBenchDescription) + "\n";

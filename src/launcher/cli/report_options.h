@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/cli/command_words.h"
 #include "launcher/log/log_line.h"
@@ -10,9 +11,9 @@
 namespace ddp::launcher {
 
 struct ReportOptions {
-  std::string event_log;
-  std::string output;  // "-" for the standard output
-  std::string run_id;  // empty for the last run
+  std::vector<std::string> event_logs;  // one, or two to compare
+  std::string output;                   // "-" for the standard output
+  std::string run_id;                   // empty for the last run
   LogSettings log;
 
   friend bool operator==(const ReportOptions&, const ReportOptions&) = default;
@@ -21,7 +22,7 @@ struct ReportOptions {
 // Declares the options at `command`, which sets `options` when it parses.
 void declare_report_options(OptionSet& command, ReportOptions& options);
 
-// Takes the event log from the words, and chooses the output. Returns a sentence for the user if that is not possible.
+// Takes the event logs from the words, and chooses the output. Returns a sentence for the user if that is not possible.
 std::optional<std::string> check_together(const CommandWords& words, ReportOptions& options);
 
 // Returns the declared options, for code that does not parse.

@@ -77,6 +77,8 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   if (wants_hook && ::access((wanted.python_hook + "/sitecustomize.py").c_str(), R_OK) == 0) {
     facts.python_hook = wanted.python_hook;
   }
+  const std::string modules = wanted.python_hook + "/modules";
+  if (::access(modules.c_str(), X_OK) == 0) facts.python_modules = modules;
   if (wanted.topology) facts.topology = read_cpu_topology(cpus);
   return facts;
 }

@@ -38,6 +38,7 @@ struct NodeFacts {
   base::Result<std::shared_ptr<const store::Authenticator>> auth_token = {nullptr};
   std::optional<ClusterEnv> cluster;  // report of the launcher's scheduler; std::nullopt if there is none
   std::vector<std::string> cluster_warnings;
+  std::string python_modules;   // folder for PYTHONPATH with the modules that programs may import; may be empty
   std::string python_hook;      // folder for PYTHONPATH; empty if there is none, or if the user does not want it
   std::string cluster_failure;  // why the scheduler's variables cannot be used
 };

@@ -242,6 +242,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   }
   choose_omp_threads(facts, plan);
   const bool is_native = options.compatibility_mode == CompatibilityMode::native;
+  plan.python_modules = facts.python_modules;
   if (!plan.hang.is_off() && plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
   plan.is_native_program = runs_native_program(options, facts);
   plan.python_unbuffered = is_native && facts.runs_python;

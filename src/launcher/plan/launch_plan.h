@@ -82,6 +82,7 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   HangPlan hang;
   bool is_native_program = false;  // an executable that does not run Python, not under the name torchrun
   bool python_unbuffered = false;  // set PYTHONUNBUFFERED, because Python runs behind a wrapper without -u
+  std::string python_modules;      // folder for PYTHONPATH with modules that programs may import; may be empty
   std::string python_hook;  // folder for PYTHONPATH that makes PyTorch programs show their collectives; may be empty
   std::vector<wire::Fault> timed_faults;           // faults that the launcher injects
   std::vector<std::string> notes;                  // warnings and remarks, logged at the start unless quiet

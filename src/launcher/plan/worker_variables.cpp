@@ -104,10 +104,13 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (plan.python_unbuffered && !find_variable(plan.inherited_environment, env::kPythonUnbuffered)) {
     variables.emplace(env::kPythonUnbuffered, "1");
   }
-  if (!plan.python_hook.empty()) {
-    const auto path = find_variable(plan.inherited_environment, env::kPythonPath);
-    variables.emplace(env::kPythonPath, plan.python_hook + (path && !path->empty() ? ":" + *path : ""));
-    variables.emplace(env::kTorchFile, worker.torch_file);
+  if (!plan.python_hook.empty()) variables.emplace(env::kTorchFile, worker.torch_file);
+  // The hook comes before the user's folders, and the modules after them.
+  std::vector<std::string> folders = {
+      plan.python_hook, find_variable(plan.inherited_environment, env::kPythonPath).value_or(""), plan.python_modules};
+  std::erase(folders, "");
+  if (!plan.python_hook.empty() || !plan.python_modules.empty()) {
+    variables.emplace(env::kPythonPath, base::join(folders, ":"));
   }
   if (placement.attempt > 0) variables.emplace(env::kLastFailure, one_line(worker.last_failure));
   return variables;

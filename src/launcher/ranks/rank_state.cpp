@@ -11,7 +11,8 @@ std::string_view name_of(RankState state) {
 }
 
 std::uint64_t steps_of(const PageView& page) {
-  return page.steps > 0 ? page.steps : page.progress_done;
+  if (page.steps > 0) return page.steps;
+  return page.progress_done > 0 ? page.progress_done : page.optimizer_steps;
 }
 
 }  // namespace ddp::launcher

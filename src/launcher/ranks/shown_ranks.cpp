@@ -41,7 +41,7 @@ void from_json(const nlohmann::json& json, GroupView& group) {
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 DDP_FIELDS(PageView, is_written, writer, is_training, phase, phase_name, phase_place, phase_since, steps,
            more_time_until, calling_threads, waiting_threads, worlds_entered, awaited_world, progress_done,
-           progress_total, other_progress, blocked_threads, continuations, polled_at, groups)
+           progress_total, other_progress, optimizer_steps, blocked_threads, continuations, polled_at, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place, root)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)

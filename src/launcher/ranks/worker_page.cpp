@@ -160,6 +160,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
   view.progress_done = page.progress_done.load(wire::kRelaxed);
   view.progress_total = page.progress_total.load(wire::kRelaxed);
   view.other_progress = page.other_progress.load(wire::kRelaxed);
+  view.optimizer_steps = page.optimizer_steps.load(wire::kRelaxed);
   view.blocked_threads = static_cast<int>(std::min(page.blocked_threads.load(wire::kRelaxed), kMostThreads));
   view.blocked_thread = page.worker.blocked_thread.load(wire::kRelaxed);
   view.continuations = static_cast<int>(std::min(page.continuations.load(wire::kRelaxed), kMostThreads));
@@ -214,6 +215,7 @@ std::uint64_t page_version(const wire::StatusPageLayout& page, std::uint64_t now
   add(page.worlds_entered.load(wire::kRelaxed));
   add(page.awaited_world.load(wire::kRelaxed));
   add(page.other_progress.load(wire::kRelaxed));
+  add(page.optimizer_steps.load(wire::kRelaxed));
   add(page.blocked_threads.load(wire::kRelaxed));
   add(page.has_gpu_uuid.load(wire::kRelaxed));
   const std::size_t places = places_of(page);

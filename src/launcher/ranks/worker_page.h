@@ -119,13 +119,14 @@ struct PageView {
   std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds
   std::uint64_t steps = 0;
   std::uint64_t more_time_until = 0;
-  int calling_threads = 0;           // threads that have called operations
-  int waiting_threads = 0;           // threads that wait for an operation
-  int worlds_entered = 0;            // how often the worker has called init()
-  int awaited_world = 0;             // size of the world whose ranks it waits for in init(), or 0
-  std::uint64_t progress_done = 0;   // steps that are done, as the program counts them
-  std::uint64_t progress_total = 0;  // number of all steps; 0 if unknown
-  std::uint64_t other_progress = 0;  // steps and operations that nothing else here shows
+  int calling_threads = 0;            // threads that have called operations
+  int waiting_threads = 0;            // threads that wait for an operation
+  int worlds_entered = 0;             // how often the worker has called init()
+  int awaited_world = 0;              // size of the world whose ranks it waits for in init(), or 0
+  std::uint64_t progress_done = 0;    // steps that are done, as the program counts them
+  std::uint64_t progress_total = 0;   // number of all steps; 0 if unknown
+  std::uint64_t other_progress = 0;   // steps and operations that nothing else here shows
+  std::uint64_t optimizer_steps = 0;  // those of PyTorch's optimizers, for the views only; 0 if unknown
   // `blocked_threads` counts threads that wait for an operation without a time-out that the program has set.
   // `blocked_thread` is the last one that began to. `continuations` counts the runtime's own threads that run the
   // program's continuations.

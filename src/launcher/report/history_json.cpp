@@ -55,6 +55,8 @@ void list_attempt(Fields& fields, History& history) {
   fields.add("waited_for_columns", history.waited_for_columns);
   fields.add("waited_for_column_seconds", history.waited_for_column_seconds, kDigits);
   fields.add_list("ranks", history.ranks, [](auto& members, auto& rank) { list_rank(members, rank); });
+  fields.add_if_any("curve_column_seconds", history.curve_seconds, kDigits);
+  fields.add_list("curves", history.curves, [](auto& members, auto& curve) { list_curve(members, curve); });
   fields.add_list("collectives", history.collectives, [](auto& members, auto& row) { list_collective(members, row); });
   fields.add("other_collectives", history.other_collectives);
   fields.add("dropped", history.dropped);
@@ -82,6 +84,13 @@ AttemptHistory read_history(const nlohmann::json& event) {
   FieldReader::object(event, history, [](auto& fields, auto& attempt) { list_attempt(fields, attempt); });
   history.columns = std::clamp(history.columns, 0, static_cast<int>(limits::kHistoryColumns));
   history.waited_for_columns = std::clamp(history.waited_for_columns, 0, static_cast<int>(limits::kHistoryWaitColumns));
+  constexpr std::size_t kMostCurves = 32;
+  if (history.curves.size() > kMostCurves) history.curves.resize(kMostCurves);
+  for (Curve& curve : history.curves) {
+    for (Curve::Points* points : {&curve.mean, &curve.least, &curve.most}) {
+      if (points->size() > limits::kHistoryWaitColumns) points->resize(limits::kHistoryWaitColumns);
+    }
+  }
   history.left_out = std::max(history.left_out, 0);
   return history;
 }

@@ -109,17 +109,21 @@ int run_report_command(const ReportOptions& options, Log& log, const std::functi
     log.write({LogLevel::error, LogSource::launcher, text});
     return base::kExitOwnFault;
   };
-  if (would_overwrite(options.output, options.event_log)) {
-    return fail("the report would overwrite the event log '" + options.event_log + "'. Choose another file with -o.");
+  std::vector<RunRecord> runs;
+  for (const std::string& event_log : options.event_logs) {
+    if (would_overwrite(options.output, event_log)) {
+      return fail("the report would overwrite the event log '" + event_log + "'. Choose another file with -o.");
+    }
+    const auto lines = read_event_log(event_log, options.run_id);
+    if (!lines) return fail(lines.error().message);
+    auto run = read_run(lines.value(), options.run_id);
+    if (!run) {
+      return fail("the event log " + event_log + " contains no event" +
+                  (options.run_id.empty() ? "" : " of the run " + options.run_id) + ". Is it the file of --event-log?");
+    }
+    runs.push_back(std::move(*run));
   }
-  const auto lines = read_event_log(options.event_log, options.run_id);
-  if (!lines) return fail(lines.error().message);
-  const auto run = read_run(lines.value(), options.run_id);
-  if (!run) {
-    return fail("the event log " + options.event_log + " contains no event" +
-                (options.run_id.empty() ? "" : " of the run " + options.run_id) + ". Is it the file of --event-log?");
-  }
-  const std::string html = html_report(*run);
+  const std::string html = runs.size() == 1 ? html_report(runs.front()) : html_comparison(runs.front(), runs.back());
   if (options.output == "-") return print(html);
   if (const auto failure = write_report(options.output, html, options.output, Document::report))
     return fail(failure->message);

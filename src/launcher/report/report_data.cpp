@@ -142,6 +142,7 @@ class RunReader {
     const Json& json = value_at(event, "stall");
     StallRecord stall;
     stall.time = event_time_;
+    stall.age = number_at(json, "age_seconds");
     stall.state = text_at(event, "state");
     stall.code = text_at(json, "code");
     stall.culprits = integers_at(json, "culprits");

@@ -39,6 +39,7 @@ struct WorkerRecord {
 
 struct StallRecord {
   double time = 0;
+  double age = 0;                 // seconds
   std::string state;              // such as "hung"
   std::vector<std::string> text;  // as on the console; without it, a sentence about the verdict
   std::string code;               // such as "DDP-H03"

@@ -110,7 +110,7 @@ void TraceFile::attempt_ended(const JobOutcome& outcome, const std::string& next
   const std::uint64_t now = monotonic_now();
   const std::string failure = describe_failure(outcome);
   const std::string attempt = "attempt " + std::to_string(placement_.attempt);
-  trace_.end_attempt(attempt + (failure.empty() ? " has succeeded" : " has failed: " + failure), now);
+  trace_.end_attempt(failure.empty(), attempt + (failure.empty() ? " has succeeded" : " has failed: " + failure), now);
   if (!next.empty()) trace_.mark("restart", next, now);
   write(now);
 }
@@ -126,6 +126,10 @@ void TraceFile::add(const Picture& picture) {
   if (file_ == nullptr) return;
   trace_.add(picture);
   write_if_due(picture.taken_at);
+}
+
+void TraceFile::add(const TrainingMoment& moment, std::uint64_t now) {
+  if (file_ != nullptr) trace_.add(moment, now);
 }
 
 void TraceFile::add_records(const RankRecords& records) {

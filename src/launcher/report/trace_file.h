@@ -40,6 +40,7 @@ class TraceFile : public RankSink {
   void close();
 
   void add(const Picture& picture) override;
+  void add(const TrainingMoment& moment, std::uint64_t now);
   void add_records(const RankRecords& records) override;
   bool wants_processes() const override { return false; }
   bool wants_records() const override { return file_ != nullptr; }

@@ -1,6 +1,8 @@
 #include "launcher/view/chrome_trace.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "base/hash.h"
@@ -63,22 +65,23 @@ void ChromeTrace::begin_attempt(int number, int world_size, std::uint64_t now) {
   mark("attempt", "attempt " + std::to_string(number) + " begins with " + std::to_string(world_size) + " ranks", now);
 }
 
-void ChromeTrace::end_attempt(const std::string& how, std::uint64_t now) {
-  end_open_spans(now);
+void ChromeTrace::end_attempt(bool has_succeeded, const std::string& how, std::uint64_t now) {
+  end_open_spans(has_succeeded, now);
   mark("attempt", how, now);
 }
 
-void ChromeTrace::end_open_spans(std::uint64_t now) {
+void ChromeTrace::end_open_spans(bool has_succeeded, std::uint64_t now) {
   for (auto& [number, rank] : ranks_) {
     const std::uint64_t end = rank.ended_at.value_or(now);
     for (const OpenSpan& open : std::exchange(rank.open, {})) {
       const auto recorded = rank.recorded.find(open.group);
       const bool has_ended = !open.is_phase && recorded != rank.recorded.end() && recorded->second >= open.number;
-      if (has_ended || open.since >= end) continue;
-      const std::string name = json_string(open.name + " (unfinished)");
+      if (has_ended || open.since >= end || (has_succeeded && !open.is_phase)) continue;
+      const std::string name = json_string(open.name + (has_succeeded ? "" : " (unfinished)"));
       const std::string group = json_string(open.group);
       const auto thread = open.is_phase ? TraceThread::phases : TraceThread::collectives;
-      add_slice(number, rank, {thread, name, "unfinished", open.since, end}, [&](TraceText& text) {
+      const std::string_view category = has_succeeded ? "phase" : "unfinished";
+      add_slice(number, rank, {thread, name, category, open.since, end}, [&](TraceText& text) {
         if (!open.is_phase) text.begin_args().member("group", group).member("number", open.number);
       });
     }
@@ -94,6 +97,33 @@ void ChromeTrace::add(const Picture& picture) {
     shown_waiting_ = waiting;
   }
   count_bytes(picture.taken_at);
+}
+
+void ChromeTrace::add(const TrainingMoment& moment, std::uint64_t now) {
+  for (const ProgressValue& value : moment.values) show_number(value.name, "value", value.value, now);
+  rate_.add(now, moment.steps);
+  if (now - std::min(now, shown_training_at_) < kSecond) return;
+  shown_training_at_ = now;
+  const std::string rate(kStepsCurve);
+  if (moment.steps > 0) show_number(rate, "steps/s", rate_.per_second(now), now);
+  const auto show_bytes = [&](std::string_view name, const std::optional<std::uint64_t>& bytes) {
+    if (bytes) show_number(std::string(name), "bytes", static_cast<double>(*bytes), now);
+  };
+  show_bytes(kMemoryCurve, moment.memory_bytes);
+  show_bytes(kGpuMemoryCurve, moment.gpu_memory_bytes);
+}
+
+// Shows a number that has changed. All of them are on one row of the job, because a viewer tells counters apart by
+// their names.
+void ChromeTrace::show_number(const std::string& name, std::string_view unit, double number, std::uint64_t at) {
+  const auto shown = shown_training_.find(name);
+  if (!std::isfinite(number) || (shown != shown_training_.end() && shown->second == number)) return;
+  shown_training_[name] = number;
+  constexpr int kRow = 3;
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  text_.begin('C', kTraceJobProcess, kRow).name_json(json_string(name)).time(at).begin_args();
+  text_.member(unit, std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data()))).end();
 }
 
 void ChromeTrace::add_ranks(std::span<const RankView> ranks, std::uint64_t now) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -21,7 +22,9 @@
 #include "launcher/view/collective_arrivals.h"
 #include "launcher/view/open_spans.h"
 #include "launcher/view/span_lanes.h"
+#include "launcher/view/step_rate.h"
 #include "launcher/view/trace_text.h"
+#include "launcher/view/training_curves.h"
 
 namespace ddp::launcher {
 
@@ -47,9 +50,12 @@ class ChromeTrace {
   // Shows a moment of the job, in all rows. The category is one word, such as "failure".
   void mark(std::string_view category, const std::string& text, std::uint64_t now);
   void begin_attempt(int number, int world_size, std::uint64_t now);
-  // Shows what the ranks had begun and not ended.
-  void end_attempt(const std::string& how, std::uint64_t now);
+  // Shows what the ranks had begun and not ended. After a success, these are phases only: what the last samples showed
+  // of collectives is old.
+  void end_attempt(bool has_succeeded, const std::string& how, std::uint64_t now);
   void add(const Picture& picture);
+  // Shows the reported values when they change, and the rest once per second.
+  void add(const TrainingMoment& moment, std::uint64_t now);
   // Shows what these ranks are doing.
   void add_ranks(std::span<const RankView> ranks, std::uint64_t now);
   void add_records(const RankRecords& records, std::uint64_t now);
@@ -100,7 +106,8 @@ class ChromeTrace {
   void add_arrows(const CollectiveId& id, std::vector<CollectiveArrival> arrivals);
   void add_arrow(std::uint64_t id, const CollectiveArrival& from, const CollectiveArrival& to);
   void count(int thread, std::string_view name, std::string_view unit, std::uint64_t number, std::uint64_t at);
-  void end_open_spans(std::uint64_t now);
+  void show_number(const std::string& name, std::string_view unit, double number, std::uint64_t at);
+  void end_open_spans(bool has_succeeded, std::uint64_t now);
 
   const TraceJob job_;
   TraceText text_;
@@ -112,6 +119,9 @@ class ChromeTrace {
   std::uint64_t next_second_ = 0;                 // the first one that is not counted yet
   std::uint64_t shown_bytes_ = 0;
   std::optional<std::uint64_t> shown_waiting_;
+  StepRate rate_{std::chrono::seconds(2)};
+  std::uint64_t shown_training_at_ = 0;
+  std::map<std::string, double> shown_training_;
   std::map<std::string, std::uint64_t> clock_errors_;  // by node, the latest ones
 };
 

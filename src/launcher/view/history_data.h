@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/ranks/rank_state.h"
+#include "launcher/view/curve.h"
 
 namespace ddp::launcher {
 
@@ -63,6 +64,8 @@ struct AttemptHistory {
   int waited_for_columns = 0;
   int left_out = 0;  // ranks that the limits leave out
   std::vector<RankHistory> ranks;
+  double curve_seconds = 0;                    // of a column of the curves
+  std::vector<Curve> curves;                   // how the training went
   std::vector<CollectiveHistory> collectives;  // that with the longest time first
   std::uint64_t other_collectives = 0;         // records that the limits leave out of `collectives`
   std::uint64_t dropped = 0;                   // records of all ranks

@@ -48,17 +48,32 @@ std::string nodes_text(const JobSnapshot& job) {
   return job.has_all_ranks ? text : text + ", those of this node are shown";
 }
 
+// Returns a space and the curve with this name, or an empty text if there is none or no space for it.
+std::string curve_text(const JobSnapshot& job, std::string_view name, FrameSize most, FrameLook look) {
+  const auto curve = std::ranges::find(job.curves, name, &Curve::name);
+  if (most.columns < 60 || curve == job.curves.end()) return "";
+  const std::string line = sparkline(curve->mean, most.columns < 120 ? 12 : 24, look.has_unicode);
+  return line.empty() ? "" : " " + line;
+}
+
 // Returns the figures of the job, the most important ones first.
 std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameLook look) {
   std::vector<JobField> fields;
   if (job.step > 0 || job.total_steps) fields.push_back(steps_field(job, most, look));
-  if (job.steps_per_second > 0) fields.push_back({short_number(job.steps_per_second) + " steps/s"});
+  if (job.steps_per_second > 0) {
+    fields.push_back({short_number(job.steps_per_second) + " steps/s" + curve_text(job, kStepsCurve, most, look)});
+  }
   if (job.eta) fields.push_back({"eta " + job_duration(*job.eta)});
   for (const ProgressValue& value : job.values) {
     const std::string number = std::isfinite(value.value) ? short_number(value.value) : "not finite";
-    fields.push_back({clean_text(value.name) + " " + number, Style::cyan});
+    fields.push_back({clean_text(value.name) + " " + number + curve_text(job, value.name, most, look), Style::cyan});
   }
   if (job.stalls > 0) fields.push_back({base::counted(job.stalls, "stall"), Style::yellow});
+  for (const std::string_view name : {kMemoryCurve, kGpuMemoryCurve}) {
+    const auto curve = std::ranges::find(job.curves, name, &Curve::name);
+    if (curve == job.curves.end() || curve->mean.empty() || !curve->mean.back()) continue;
+    fields.push_back({std::string(name) + " " + short_bytes(*curve->mean.back()) + curve_text(job, name, most, look)});
+  }
   fields.push_back({nodes_text(job)});
   fields.push_back({"up " + job_duration(job.uptime)});
   if (job.max_restarts > 0 || job.attempt > 0) {
@@ -105,7 +120,7 @@ std::vector<std::string> broken_text(const std::string& text, int columns, int m
 }
 
 std::string stall_text_of(const JobSnapshot& job) {
-  if (!job.stall.empty()) return "STALL: " + clean_text(job.stall);
+  if (!job.stall.empty()) return "STALL for " + job_duration(job.stall_seconds) + ": " + clean_text(job.stall);
   if (job.culprits.empty()) return "";
   return std::string("culprit: ") + (job.culprits.size() == 1 ? "rank " : "ranks ") + base::rank_list(job.culprits);
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "launcher/view/history_limits.h"
 #include "launcher/view/strip_text.h"
 
 namespace ddp::launcher {
@@ -74,6 +73,10 @@ void JobHistory::add_records(const RankRecords& records) {
   }
 }
 
+void JobHistory::add(const TrainingMoment& moment, std::uint64_t now) {
+  if (is_open_) curves_.add(moment, now - std::min(now, begin_));
+}
+
 RankHistory JobHistory::history_of(std::size_t index) const {
   const Rank& rank = ranks_[index];
   RankHistory history;
@@ -136,6 +139,8 @@ AttemptHistory JobHistory::end_attempt(std::uint64_t now) {
   }
   add_strips(history);
   add_waited_for(history);
+  history.curve_seconds = history_seconds(curves_.width());
+  history.curves = curves_.curves();
   history.collectives = collectives_.rows();
   history.other_collectives = collectives_.left_out();
   history.clock_error = history_seconds(clock_error_);

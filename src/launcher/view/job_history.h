@@ -14,8 +14,10 @@
 #include "launcher/ranks/rank_records.h"
 #include "launcher/view/collective_table.h"
 #include "launcher/view/history_data.h"
+#include "launcher/view/history_limits.h"
 #include "launcher/view/quantile_sketch.h"
 #include "launcher/view/share_columns.h"
+#include "launcher/view/training_curves.h"
 
 namespace ddp::launcher {
 
@@ -31,6 +33,7 @@ class JobHistory {
   // These functions do nothing outside of an attempt. The ranks were in their states since the last call.
   void add(const Picture& picture);
   void add_records(const RankRecords& records);
+  void add(const TrainingMoment& moment, std::uint64_t now);
 
   // Returns the history of the attempt, whose texts fit into limits::kHistoryText. Returns no ranks if none was seen.
   AttemptHistory end_attempt(std::uint64_t now);
@@ -63,6 +66,7 @@ class JobHistory {
   std::vector<std::int8_t> waited_for_;
   ShareColumns strips_;
   ShareColumns waits_;
+  TrainingCurves curves_{limits::kHistoryWaitColumns};
   CollectiveTable collectives_;
   std::uint64_t clock_error_ = 0;  // nanoseconds
 };

@@ -9,6 +9,7 @@
 
 #include "launcher/ranks/rank_records.h"
 #include "launcher/ranks/rank_state.h"
+#include "launcher/view/curve.h"
 
 namespace ddp::launcher {
 
@@ -65,9 +66,11 @@ struct JobSnapshot {
   double steps_per_second = 0;
   std::optional<double> eta;          // seconds
   std::vector<ProgressValue> values;  // such as the loss, of the lowest rank that reports any
+  std::vector<Curve> curves;          // over the time of the attempt
   double bytes_per_second = 0;        // data of collectives, of all ranks
   int stalls = 0;                     // stalls reported so far
-  std::string stall;                  // the current one, as the console reports it; empty if there is none
+  std::string stall;                  // the verdict on the current one; empty if there is none
+  double stall_seconds = 0;           // how long it has lasted
   std::vector<int> culprits;          // ranks that it names
   // False at a node that is not the coordinator, which sees only its own ranks.
   bool has_all_ranks = true;

@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace ddp::launcher {
 
@@ -141,6 +142,12 @@ class FieldReader {
       if (json.is_object()) object(json, rows.emplace_back(), list);
     }
   }
+  void add_numbers(const char* name, std::vector<std::optional<double>>& numbers, int /*digits*/) const {
+    for (const nlohmann::json& json : items(name)) {
+      auto& number = numbers.emplace_back();
+      if (json.is_number()) set(json, number.emplace());
+    }
+  }
   template <typename Numbers, typename... Digits>
   void add_numbers(const char* name, Numbers& numbers, Digits... /*digits*/) const {
     std::size_t at = 0;
@@ -184,5 +191,15 @@ class FieldReader {
 
   const nlohmann::json& json_;
 };
+
+// Lists the fields of a Curve.
+template <typename Fields, typename Row>
+void list_curve(Fields& fields, Row& curve) {
+  constexpr int kDigits = 9;  // a learning rate is small
+  fields.add("name", curve.name);
+  fields.add_numbers("mean", curve.mean, kDigits);
+  fields.add_numbers("least", curve.least, kDigits);
+  fields.add_numbers("most", curve.most, kDigits);
+}
 
 }  // namespace ddp::launcher

@@ -49,7 +49,8 @@ TableCell mark_cell(const RankGroup& group) {
 TableCell state_cell(const RankGroup& group) {
   const RankRow& row = group.figures;
   const bool has_phase = row.state == RankState::phase && !row.phase.empty();
-  return {has_phase ? clean_text(row.phase) : std::string(name_of(row.state)), style_of(row.state)};
+  return {has_phase ? clean_text(row.phase) : std::string(name_of(row.state)),
+          group.is_culprit ? Style::red : style_of(row.state)};
 }
 
 TableCell awaited_cell(const RankGroup& group) {
@@ -166,7 +167,9 @@ std::vector<TableColumn> fitting(std::vector<TableColumn> all, int columns, int 
   return result;
 }
 
-void add_bar(const RankRow& row, int width, FrameLook look, StyledLine& line) {
+// The whole bar of a culprit is red: what it does is the cause of the stall.
+void add_bar(const RankGroup& group, int width, FrameLook look, StyledLine& line) {
+  const RankRow& row = group.figures;
   struct Part {
     RankState state;
     char letter;  // shown without colours
@@ -182,7 +185,7 @@ void add_bar(const RankRow& row, int width, FrameLook look, StyledLine& line) {
     const int end = std::min(static_cast<int>(std::round(sum * width)), width);
     std::string cells;
     for (; drawn < end; ++drawn) cells += look.has_colours && look.has_unicode ? "█" : std::string(1, letter);
-    line.add(cells, style_of(state));
+    line.add(cells, group.is_culprit ? Style::red : style_of(state));
   }
   line.spaces(width - drawn);
 }
@@ -210,7 +213,7 @@ std::vector<std::string> rank_table(std::span<const RankGroup> groups, std::opti
       if (&column != shown_columns.data()) line.spaces(gap);
       if (!column.cell) {
         // In a selected line, all cells have the same colour.
-        add_bar(group.figures, column.width, {look.has_colours, look.has_unicode && !is_selected}, line);
+        add_bar(group, column.width, {look.has_colours, look.has_unicode && !is_selected}, line);
         continue;
       }
       const TableCell cell = column.cell(group);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
+#include <string_view>
 
 namespace ddp::launcher {
 namespace {
@@ -72,6 +74,46 @@ std::string short_cpus(double cpus) {
 std::string short_percent(double share) {
   if (!std::isfinite(share)) return "?";
   return formatted_figure("%.0f%%", std::clamp(share, 0.0, 9.99) * 100);
+}
+
+std::string sparkline(const Curve::Points& points, int columns, bool has_unicode) {
+  using Bars = std::array<std::string_view, 8>;
+  constexpr Bars kUnicode = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr Bars kAscii = {"_", ".", "-", "=", "+", "*", "%", "#"};
+  const Bars& bars = has_unicode ? kUnicode : kAscii;
+  const std::size_t per_bar =
+      (points.size() + static_cast<std::size_t>(columns) - 1) / static_cast<std::size_t>(columns);
+  Curve::Points means;
+  for (std::size_t begin = 0; begin < points.size(); begin += per_bar) {
+    double sum = 0;
+    int count = 0;
+    for (std::size_t i = begin; i < std::min(begin + per_bar, points.size()); ++i) {
+      if (!points[i]) continue;
+      sum += *points[i];
+      ++count;
+    }
+    means.push_back(count == 0 ? std::nullopt : std::optional(sum / count));
+  }
+  double least = std::numeric_limits<double>::infinity();
+  double most = -least;
+  std::size_t known = 0;
+  for (const auto& mean : means) {
+    if (!mean) continue;
+    ++known;
+    least = std::min(least, *mean);
+    most = std::max(most, *mean);
+  }
+  if (known < 2) return "";
+  std::string text;
+  for (const auto& mean : means) {
+    if (!mean) {
+      text += ' ';
+      continue;
+    }
+    const double height = most > least ? (*mean - least) / (most - least) : 0;
+    text += bars[std::min(static_cast<std::size_t>(height * bars.size()), bars.size() - 1)];
+  }
+  return text;
 }
 
 }  // namespace ddp::launcher

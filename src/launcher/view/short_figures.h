@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "launcher/view/curve.h"
+
 namespace ddp::launcher {
 
 // Returns at most 6 columns: "85ms", "3.2s", "45s", "3m12s", "2h05m", "4d3h".
@@ -15,5 +17,8 @@ std::string short_number(double number);
 std::string short_cpus(double cpus);
 // Returns a share between 0 and 1 as "43%".
 std::string short_percent(double share);
+// Returns a curve in at most `columns` columns: "▇▆▄▃▂▂▁". The lowest point has the lowest bar, and what is not known
+// is a space. Returns an empty text if fewer than two points are known.
+std::string sparkline(const Curve::Points& points, int columns, bool has_unicode);
 
 }  // namespace ddp::launcher

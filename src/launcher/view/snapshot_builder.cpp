@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "launcher/watchdog/verdict_text.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -25,12 +27,10 @@ void SnapshotBuilder::begin_attempt(AttemptFacts facts, std::uint64_t now) {
   tracks_.assign(static_cast<std::size_t>(std::max(attempt_.world_size, 0)), RankTrack());
   bytes_ = {};
   seconds_ = {};
-  reporting_rank_ = -1;
-  step_ = 0;
-  total_steps_ = 0;
+  training_ = {};
+  curves_ = TrainingCurves(kSnapshotColumns);
   rate_ = StepRate(kViewWindow);
   rate_of_minute_ = StepRate(std::chrono::minutes(1));
-  values_.clear();
   stall_.clear();
   culprits_.clear();
 }
@@ -44,7 +44,6 @@ void SnapshotBuilder::add(const Picture& picture) {
       if (rank >= tracks_.size()) continue;
       bytes += tracks_[rank].add_view(picture.ranks[i], picture.moments[i], picture.taken_at);
     }
-    follow_steps(picture.ranks, picture.taken_at);
   }
   add_time(picture.elapsed);
 }
@@ -72,28 +71,16 @@ void SnapshotBuilder::add_time(std::chrono::nanoseconds elapsed) {
   }
 }
 
-void SnapshotBuilder::follow_steps(std::span<const RankView> ranks, std::uint64_t now) {
-  const RankView* reporting = nullptr;
-  std::uint64_t synchronised = 0;
-  for (const RankView& rank : ranks) {
-    if (!rank.page.groups.empty()) synchronised = std::max(synchronised, rank.page.steps);
-    const bool reports = rank.page.progress_done > 0 || rank.page.progress_total > 0;
-    if (reports && (reporting == nullptr || rank.rank < reporting->rank)) reporting = &rank;
+void SnapshotBuilder::add(const TrainingMoment& moment, std::uint64_t now) {
+  // Another count begins. The time before the first step is that of the start.
+  if (moment.is_reported != training_.is_reported || moment.steps == 0) {
+    rate_ = StepRate(kViewWindow);
+    rate_of_minute_ = StepRate(std::chrono::minutes(1));
   }
-  if (reporting != nullptr) {
-    // Another count begins.
-    if (reporting_rank_ < 0) {
-      rate_ = StepRate(kViewWindow);
-      rate_of_minute_ = StepRate(std::chrono::minutes(1));
-    }
-    reporting_rank_ = reporting->rank;
-    step_ = reporting->page.progress_done;
-    total_steps_ = reporting->page.progress_total;
-  } else {
-    step_ = synchronised;
-  }
-  rate_.add(now, step_);
-  rate_of_minute_.add(now, step_);
+  training_ = moment;
+  rate_.add(now, moment.steps);
+  rate_of_minute_.add(now, moment.steps);
+  curves_.add(moment, now - std::min(now, attempt_began_));
 }
 
 void SnapshotBuilder::add_records(const RankRecords& records) {
@@ -101,23 +88,16 @@ void SnapshotBuilder::add_records(const RankRecords& records) {
   if (rank < tracks_.size()) tracks_[rank].add_records(records);
 }
 
-void SnapshotBuilder::set_values(int rank, std::vector<ProgressValue> values) {
-  if (values.empty()) {
-    values_.erase(rank);
-  } else {
-    values_[rank] = std::move(values);
-  }
-}
-
-void SnapshotBuilder::add_hang_news(HangNews::Kind kind, const std::vector<int>& culprits, const std::string& text) {
+void SnapshotBuilder::add(const HangNews& news, std::uint64_t now) {
   using Kind = HangNews::Kind;
-  if (kind == Kind::goes_on) {
+  if (news.kind == Kind::goes_on) {
     stall_.clear();
     culprits_.clear();
-  } else if (kind == Kind::stalled || kind == Kind::warned || kind == Kind::hung) {
+  } else if (news.kind == Kind::stalled || news.kind == Kind::warned || news.kind == Kind::hung) {
     if (stall_.empty()) ++stalls_;
-    stall_ = text;
-    culprits_ = culprits;
+    stall_ = hang_headline(news.verdict);
+    stalled_since_ = now - std::min(now, static_cast<std::uint64_t>(std::max<std::int64_t>(news.age.count(), 0)));
+    culprits_ = news.verdict.culprits;
   }
 }
 
@@ -139,17 +119,21 @@ JobSnapshot SnapshotBuilder::snapshot(std::uint64_t now) const {
   shot.attempt_uptime = attempt_began_ == 0 ? 0 : seconds_between(attempt_began_, now);
   shot.world_size = attempt_.world_size;
   shot.nodes = attempt_.nodes;
-  shot.step = step_;
-  if (total_steps_ > 0) shot.total_steps = total_steps_;
+  const std::uint64_t step = training_.steps;
+  const std::uint64_t total = training_.total_steps;
+  shot.step = step;
+  if (total > 0) shot.total_steps = total;
   shot.steps_per_second = rate_.per_second(now);
-  if (total_steps_ > step_ && rate_of_minute_.span() >= kLeastSpan) {
+  if (total > step && rate_of_minute_.span() >= kLeastSpan) {
     const double rate = rate_of_minute_.per_second(now);
-    if (rate > 0) shot.eta = static_cast<double>(total_steps_ - step_) / rate;
+    if (rate > 0) shot.eta = static_cast<double>(total - step) / rate;
   }
-  if (!values_.empty()) shot.values = values_.begin()->second;
+  shot.values = training_.values;
+  shot.curves = curves_.curves();
   shot.bytes_per_second = bytes_per_second();
   shot.stalls = stalls_;
   shot.stall = stall_;
+  if (!stall_.empty()) shot.stall_seconds = seconds_between(stalled_since_, now);
   shot.culprits = culprits_;
   shot.has_all_ranks = attempt_.has_all_ranks;
   for (const RankTrack& track : tracks_) {

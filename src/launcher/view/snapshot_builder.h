@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "launcher/view/job_snapshot.h"
 #include "launcher/view/rank_track.h"
 #include "launcher/view/step_rate.h"
+#include "launcher/view/training_curves.h"
 #include "launcher/watchdog/hang_news.h"
 
 namespace ddp::launcher {
@@ -29,6 +29,9 @@ struct JobFacts {
   int launcher_pid = 0;
   int max_restarts = 0;
 };
+
+// The curves of a snapshot have at most this many columns.
+inline constexpr std::size_t kSnapshotColumns = 48;
 
 // Contains what stays the same for an attempt.
 struct AttemptFacts {
@@ -54,20 +57,18 @@ class SnapshotBuilder {
   // See RankSink. A rank outside of the world is ignored.
   void add(const Picture& picture);
   void add_records(const RankRecords& records);
-  // Replaces the values that the program reports on this rank. The snapshot has those of the lowest rank.
-  void set_values(int rank, std::vector<ProgressValue> values);
-  // `text` is the stall as the console reports it.
-  void add_hang_news(HangNews::Kind kind, const std::vector<int>& culprits, const std::string& text);
+  // Takes how the training goes at the time of the last picture.
+  void add(const TrainingMoment& moment, std::uint64_t now);
+  void add(const HangNews& news, std::uint64_t now);
 
   // Returns whether the program reports its progress or values.
-  bool reports_progress() const { return reporting_rank_ >= 0 || !values_.empty(); }
+  bool reports_progress() const { return training_.is_reported || !training_.values.empty(); }
 
   JobSnapshot snapshot(std::uint64_t now) const;
 
  private:
   void begin_bucket(std::uint64_t now);
   void add_time(std::chrono::nanoseconds elapsed);
-  void follow_steps(std::span<const RankView> ranks, std::uint64_t now);
   double bytes_per_second() const;
 
   JobFacts facts_;
@@ -78,14 +79,13 @@ class SnapshotBuilder {
   std::uint64_t bucket_second_ = 0;
   std::array<double, kViewBuckets> bytes_{};    // of collectives, by bucket
   std::array<double, kViewBuckets> seconds_{};  // sampled time, by bucket
-  int reporting_rank_ = -1;                     // the lowest rank that reports progress
-  std::uint64_t step_ = 0;
-  std::uint64_t total_steps_ = 0;
+  TrainingMoment training_;
+  TrainingCurves curves_{kSnapshotColumns};
   StepRate rate_{kViewWindow};
   StepRate rate_of_minute_{std::chrono::minutes(1)};
-  std::map<int, std::vector<ProgressValue>> values_;
   int stalls_ = 0;
   std::string stall_;
+  std::uint64_t stalled_since_ = 0;
   std::vector<int> culprits_;
 };
 

@@ -69,9 +69,11 @@ void list_snapshot(Fields& fields, Snapshot& snapshot) {
   fields.add("steps_per_second", snapshot.steps_per_second, kShareDigits);
   fields.add("eta_seconds", snapshot.eta, kTimeDigits);
   fields.add_list("values", snapshot.values, [](auto& members, auto& row) { list_value(members, row); });
+  fields.add_list("curves", snapshot.curves, [](auto& members, auto& curve) { list_curve(members, curve); });
   fields.add("bytes_per_second", snapshot.bytes_per_second, 0);
   fields.add("stalls", snapshot.stalls);
   fields.add("stall", snapshot.stall);
+  fields.add("stall_seconds", snapshot.stall_seconds, kTimeDigits);
   fields.add_numbers("culprits", snapshot.culprits);
   fields.add_list("nodes", snapshot.nodes, [](auto& members, auto& row) { list_node(members, row); });
   fields.add_list("ranks", snapshot.ranks, [](auto& members, auto& row) { list_rank(members, row); });

@@ -43,9 +43,10 @@ std::string header(const RunRecord& run) {
 
 // Lists the sections that exist.
 std::string navigation(const std::string& body) {
-  constexpr std::array<std::pair<const char*, const char*>, 11> kSections = {{{"verdict", "Verdict"},
+  constexpr std::array<std::pair<const char*, const char*>, 12> kSections = {{{"verdict", "Verdict"},
                                                                               {"missing", "What is missing"},
                                                                               {"course", "Attempts and nodes"},
+                                                                              {"training", "Training"},
                                                                               {"ranks", "What each rank did"},
                                                                               {"waits", "Who was waited for"},
                                                                               {"numbers", "Ranks in numbers"},
@@ -92,14 +93,23 @@ std::string page(const std::string& title, const std::string& body, const std::s
 std::string html_report(const RunRecord& run) {
   std::string main;
   for (const auto& section :
-       {verdict_section, missing_section, course_section, strips_section, waits_section, ranks_section,
-        collectives_section, environment_section, stacks_section, last_lines_section, start_section}) {
+       {verdict_section, missing_section, course_section, training_section, strips_section, waits_section,
+        ranks_section, collectives_section, environment_section, stacks_section, last_lines_section, start_section}) {
     main += section(run);
   }
   const std::string body = header(run) + navigation(main) + "<main>\n" + main + "</main>\n<footer>Made by ddplaunch " +
                            html_text(run.version) + " from the event log of run " + html_text(run.run_id) +
                            ".</footer>\n";
   return page(program_of(run) + " " + result_text(run) + " – ddplaunch report", body, script_data(run));
+}
+
+std::string html_comparison(const RunRecord& a, const RunRecord& b) {
+  const std::string body =
+      "<header>\n<p class=kicker>ddplaunch report</p>\n<h1>Two runs side by side</h1>\n</header>\n"
+      "<main>\n" +
+      comparison_sections(a, b) + "</main>\n<footer>Made by ddplaunch " + html_text(a.version) +
+      " from the event logs of the runs " + html_text(a.run_id) + " and " + html_text(b.run_id) + ".</footer>\n";
+  return page(program_of(a) + " and " + program_of(b) + " – ddplaunch report", body, "{}");
 }
 
 std::string html_report(std::span<const std::string> event_lines) {

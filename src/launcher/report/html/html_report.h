@@ -11,6 +11,9 @@ namespace ddp::launcher {
 
 std::string html_report(const RunRecord& run);
 
+// Shows two runs side by side.
+std::string html_comparison(const RunRecord& a, const RunRecord& b);
+
 // Makes the report from the lines of an event log, which may lack its end. Says so if there is no event at all.
 std::string html_report(std::span<const std::string> event_lines);
 

@@ -2,7 +2,10 @@
 // show. The functions are pure.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "launcher/report/report_data.h"
 
@@ -19,12 +22,13 @@ std::string result_text(const AttemptRecord& attempt);
 // Returns what the user started, such as "train.py".
 std::string program_of(const RunRecord& run);
 
-std::string verdict_section(const RunRecord& run);      // html_verdict.cpp
-std::string missing_section(const RunRecord& run);      // html_verdict.cpp
-std::string course_section(const RunRecord& run);       // html_course.cpp: attempts and nodes on a time line, events
-std::string strips_section(const RunRecord& run);       // html_strips.cpp: what each rank did
-std::string waits_section(const RunRecord& run);        // html_waits.cpp: for which ranks others waited
-std::string ranks_section(const RunRecord& run);        // html_tables.cpp: the ranks in numbers
+std::string verdict_section(const RunRecord& run);   // html_verdict.cpp
+std::string missing_section(const RunRecord& run);   // html_verdict.cpp
+std::string course_section(const RunRecord& run);    // html_course.cpp: attempts and nodes on a time line, events
+std::string strips_section(const RunRecord& run);    // html_strips.cpp: what each rank did
+std::string training_section(const RunRecord& run);  // html_training.cpp: loss, steps per second and memory over time
+std::string waits_section(const RunRecord& run);     // html_waits.cpp: for which ranks others waited
+std::string ranks_section(const RunRecord& run);     // html_tables.cpp: the ranks in numbers
 std::string collectives_section(const RunRecord& run);  // html_tables.cpp
 std::string environment_section(const RunRecord& run);  // html_details.cpp
 std::string stacks_section(const RunRecord& run);       // html_details.cpp
@@ -33,6 +37,22 @@ std::string start_section(const RunRecord& run);        // html_details.cpp
 
 extern const char* const kReportStyle;   // html_style.cpp
 extern const char* const kReportScript;  // html_script.cpp
+
+// Represents one curve of a chart. Curves that share a chart need a label.
+struct ChartLine {
+  const Curve* curve;
+  double column_seconds;
+  std::string label;
+};
+// Returns a chart of curves with the same name, or an empty string if nothing is known. `lines` is not empty.
+std::string curve_chart(std::span<const ChartLine> lines);       // html_training.cpp
+std::string curve_number(std::string_view name, double number);  // html_training.cpp
+
+// Returns the median of what is known.
+std::optional<double> median_of(const Curve::Points& points);  // html_training.cpp
+
+// Compares two runs: their results, figures, curves and collectives.
+std::string comparison_sections(const RunRecord& a, const RunRecord& b);  // html_comparison.cpp
 
 // Returns the ticks of a time axis of this length as HTML, at positions in percent.
 std::string axis_html(double seconds);  // html_strips.cpp

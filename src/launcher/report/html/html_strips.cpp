@@ -133,6 +133,25 @@ std::vector<Strips> strips_of(const RunRecord& run) {
   return result;
 }
 
+// Shows in the row of a culprit when the others were stalled because of it.
+std::string stall_marks(const AttemptRecord& attempt, int rank, double length) {
+  std::string html;
+  for (auto stall = attempt.stalls.begin(); stall != attempt.stalls.end(); ++stall) {
+    if (std::ranges::find(stall->culprits, rank) == stall->culprits.end()) continue;
+    const auto over = std::find_if(stall, attempt.stalls.end(), [](const StallRecord& later) {
+      return later.state == "goes_on" || later.state == "resumed";
+    });
+    const double end = over != attempt.stalls.end() ? over->time : attempt.end.value_or(attempt.begin + length);
+    const double begin = std::clamp(stall->time - stall->age - attempt.begin, 0.0, length);
+    const double width = std::clamp(end - attempt.begin, begin, length) - begin;
+    html += "<i class=stall style=\"left:" + plain_number(100 * begin / length) +
+            "%;width:" + plain_number(100 * width / length) + "%\" title=\"the others wait for this rank\"></i>";
+    if (over == attempt.stalls.end()) break;
+    stall = over;
+  }
+  return html;
+}
+
 double length_of(const AttemptHistory& history) {
   return std::max(history.column_seconds * history.columns, 1e-6);
 }
@@ -156,7 +175,8 @@ std::string chart(const Strips& strips, bool is_last) {
     html += "<div class=\"row" + std::string(is_culprit ? " culprit" : "") + "\" id=" + prefix + "rank-" + number +
             " data-rank=" + number + " data-node=\"" + html_text(rank.node) + "\"><div class=label><b>" + number +
             "</b> " + html_text(rank.node) + (is_culprit ? " <em>culprit</em>" : "") + "</div><div class=track>" +
-            strip_svg(strips.columns[i], label_of(rank)) + "</div></div>\n";
+            strip_svg(strips.columns[i], label_of(rank)) + stall_marks(*strips.attempt, rank.rank, length_of(history)) +
+            "</div></div>\n";
   }
   return html + "</div>\n";
 }
@@ -174,6 +194,7 @@ std::string legend() {
   for (const auto& [state, text] : kTexts) {
     html += std::string("<span><i class=\"swatch ") + letter_of(state) + "\"></i>" + text + "</span>";
   }
+  html += "<span><i class=\"swatch stalled\"></i>culprit of a stall</span>";
   return html + "</p>\n";
 }
 

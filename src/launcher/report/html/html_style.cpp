@@ -134,6 +134,8 @@ th[aria-sort=descending] button::after { content: " ↓"; }
 .bar.bad { background: var(--bad-back); color: var(--bad); }
 .bar.warn { background: var(--warn-back); color: var(--warn); }
 .mark { position: absolute; top: 0; bottom: 0; width: 3px; margin-left: -1px; background: var(--w); border-radius: 1px; }
+.stall { position: absolute; top: 1px; bottom: 1px; border-bottom: 3px solid var(--bad); background: color-mix(in srgb, var(--bad) 55%, transparent); }
+.stalled { background: var(--bad); }
 .tools { display: flex; flex-wrap: wrap; align-items: center; gap: .5rem 1rem; max-width: none; }
 .tools .zoom { margin-left: auto; display: flex; gap: .35rem; }
 .js { display: none; }
@@ -148,6 +150,20 @@ body.scripted .js { display: flex; }
   position: fixed; z-index: 9; display: none; max-width: 22rem; padding: .4rem .65rem; border-radius: 6px; background: var(--ink);
   color: var(--page); font-size: .8rem; line-height: 1.4; pointer-events: none; white-space: pre-line;
 }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); gap: 1.2rem 2rem; }
+.plot { margin: 0; min-width: 0; }
+.plot figcaption { margin-bottom: .3rem; overflow: hidden; white-space: nowrap; text-overflow: ellipsis; }
+.plot .area { position: relative; margin-right: 4.5rem; height: 8rem; border: solid var(--line); border-width: 0 0 1px 1px; }
+.plot svg { display: block; width: 100%; height: 100%; overflow: visible; }
+.plot .track { margin-right: 4.5rem; overflow: hidden; }
+.high, .low { position: absolute; left: 100%; padding-left: .4rem; color: var(--soft); font-size: .76rem; line-height: 1;
+  font-variant-numeric: tabular-nums; white-space: nowrap; }
+.high { top: 0; } .low { bottom: 0; }
+.curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.band { opacity: .22; }
+.curve.line0 { stroke: var(--k); } .band.line0 { fill: var(--k); }
+.curve.line1 { stroke: var(--w); } .band.line1 { fill: var(--w); }
+.sample0 { background: var(--k); } .sample1 { background: var(--w); }
 footer { margin-top: 2rem; color: var(--soft); font-size: .85rem; }
 [hidden] { display: none !important; }
 @media (max-width: 40rem) { :root { --label: 6.5rem; } .card { padding: 1rem; } }

@@ -50,6 +50,24 @@ std::string text_html(const std::vector<std::string>& text) {
          (rest.empty() ? "" : "<pre>" + html_lines(rest) + "</pre>\n");
 }
 
+// Names the rank for which the others waited much longer than for any other one.
+std::string straggler_sentence(const AttemptRecord& attempt) {
+  constexpr double kWorthASentence = 0.1;  // share of the time
+  constexpr double kLeastSeconds = 1;
+  if (!attempt.history || attempt.history->ranks.empty()) return "";
+  const auto longest = std::ranges::max_element(attempt.history->ranks, {}, &RankHistory::waited_for_seconds);
+  double next = 0;
+  for (const RankHistory& rank : attempt.history->ranks) {
+    if (&rank != &*longest) next = std::max(next, rank.waited_for_seconds);
+  }
+  const double seconds = longest->waited_for_seconds;
+  if (seconds < kLeastSeconds || seconds < kWorthASentence * attempt.history->seconds || seconds < 2 * next) return "";
+  return "<p>The others waited for " + rank_link(longest->rank) + " during " +
+         share_text(seconds, attempt.history->seconds) +
+         " of the time. See <a href=\"#waits\">who was waited "
+         "for</a>.</p>\n";
+}
+
 }  // namespace
 
 const char* class_of(ResultKind kind) {
@@ -113,7 +131,7 @@ std::string verdict_section(const RunRecord& run) {
   if (text.empty() && run.exit_code == 0) {
     html += "<p class=headline>The job succeeded.</p>\n<p>" +
             base::counted(static_cast<std::int64_t>(run.attempts.size()), "attempt") + ", " +
-            seconds_text(run.seconds) + "</p>\n";
+            seconds_text(run.seconds) + "</p>\n" + (last == nullptr ? "" : straggler_sentence(*last));
   } else if (text.empty() && stall != nullptr) {
     html += text_html({stall->text.empty() ? stall->state : stall->text.front()});
   } else if (text.empty()) {

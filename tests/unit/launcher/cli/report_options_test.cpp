@@ -31,19 +31,24 @@ std::string mistake(const Words& words) {
 }  // namespace
 
 TEST_CASE("a report is written beside its event log unless another file is given") {
-  CHECK(options({"run.jsonl"}).event_log == "run.jsonl");
+  CHECK(options({"run.jsonl"}).event_logs == Words{"run.jsonl"});
   CHECK(options({"run.jsonl"}).output == "run.html");
   CHECK(options({"/logs.d/run"}).output == "/logs.d/run.html");
   CHECK(options({"a/.jsonl"}).output == "a/.jsonl.html");
   CHECK(options({"run.jsonl", "-o", "x.html"}).output == "x.html");
   CHECK(options({"--output=-", "--run-id=r1", "run.jsonl"}).output == "-");
   CHECK(options({"--run-id=r1", "run.jsonl"}).run_id == "r1");
+  CHECK(options({"d/a.jsonl", "e/b.jsonl"}).event_logs == Words{"d/a.jsonl", "e/b.jsonl"});
+  CHECK(options({"d/a.jsonl", "e/b.jsonl"}).output == "d/a-b.html");
 }
 
 TEST_CASE("mistakes of ddplaunch report say what to do") {
-  CHECK(mistake({}).starts_with("no event log given. Usage: ddplaunch report EVENT_LOG."));
-  CHECK(mistake({"a", "b"}) ==
-        "ddplaunch report takes one event log, and 'b' is another one. Remove it. See ddplaunch report --help");
+  CHECK(mistake({}).starts_with("no event log given. Usage: ddplaunch report EVENT_LOG [EVENT_LOG]."));
+  CHECK(
+      mistake({"a", "b", "c"}) ==
+      "ddplaunch report compares at most two event logs, and 'c' is the third. Remove it. See ddplaunch report --help");
+  CHECK(mistake({"a", "b", "--run-id=r1"}).starts_with("--run-id selects a run of one event log"));
+  CHECK(mistake({"a", ""}).starts_with("the name of the event log is empty"));
   CHECK(mistake({""}).starts_with("the name of the event log is empty"));
   CHECK(mistake({"run.html"}).starts_with("the report would overwrite the event log 'run.html'"));
   CHECK(mistake({"a", "--max-restarts=1"}).starts_with("unknown option --max-restarts"));

@@ -138,6 +138,11 @@ TEST_CASE("a worker's Python gets the folder that lets PyTorch show its collecti
   CHECK(with("PYTHONPATH=").at("PYTHONPATH") == "/hook");
   CHECK(with("A=b").at("PYTHONPATH") == "/hook");
   CHECK(with("A=b").at("DDP_TORCH_FILE") == "/run/torch");
+  plan.python_modules = "/modules";
+  CHECK(with("PYTHONPATH=/user").at("PYTHONPATH") == "/hook:/user:/modules");
+  plan.python_hook = "";
+  CHECK(with("A=b").at("PYTHONPATH") == "/modules");
+  CHECK_FALSE(with("A=b").contains("DDP_TORCH_FILE"));
 }
 
 TEST_CASE("a restarted worker knows its attempt and why the last one ended") {

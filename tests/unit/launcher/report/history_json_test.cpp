@@ -36,6 +36,8 @@ TEST_CASE("a history is one line of JSON") {
   row.last_rank = 3;
   row.last_count = 5;
   history.collectives.push_back(row);
+  history.curve_seconds = 0.25;
+  history.curves = {{"loss", {2.5, std::nullopt, -1e-5}, {}, {}}};
   const std::string line = history_line(plan, "node0", history, WallTime(0ms));
   CHECK(line.find('\n') == std::string::npos);
   const Json json = Json::parse(line);
@@ -52,6 +54,9 @@ TEST_CASE("a history is one line of JSON") {
                                           {"step_median_seconds", 0.1},
                                           {"step_p99_seconds", nullptr},
                                           {"dropped", 4}}}));
+  CHECK(json.at("curves").at(0).at("mean") == Json::array({2.5, nullptr, -1e-5}));
+  CHECK(read_history(json).curves == history.curves);
+  CHECK(read_history(json).curve_seconds == 0.25);
   const Json collective = json.at("collectives").at(0);
   CHECK(collective.at("bus_bytes_per_second") == 1e9);
   CHECK(collective.at("last_rank") == 3);

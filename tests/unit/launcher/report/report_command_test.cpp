@@ -68,7 +68,7 @@ TEST_CASE("ddplaunch report writes the report or says why it cannot") {
     return 0;
   };
   ReportOptions options;
-  options.event_log = log;
+  options.event_logs = {log};
   options.output = file_in(directory, "run.html");
   CHECK(run_report_command(options, quiet, print) == 0);
   CHECK(content_of(options.output).find("The job succeeded.") != std::string::npos);
@@ -76,14 +76,18 @@ TEST_CASE("ddplaunch report writes the report or says why it cannot") {
   options.output = "-";
   CHECK(run_report_command(options, quiet, print) == 0);
   CHECK(printed.starts_with("<!DOCTYPE html>"));
+  options.event_logs = {log, log};
+  CHECK(run_report_command(options, quiet, print) == 0);
+  CHECK(printed.find("Two runs side by side") != std::string::npos);
+  options.event_logs = {log};
   options.run_id = "r2";
   CHECK(run_report_command(options, quiet, print) == 125);
   options.run_id = "";
   options.output = file_in(directory, "no/run.html");
   CHECK(run_report_command(options, quiet, print) == 125);
-  options.event_log = file_in(directory, "none");
+  options.event_logs = {log, file_in(directory, "none")};
   CHECK(run_report_command(options, quiet, print) == 125);
-  options.event_log = file_in(directory, "");  // a folder
+  options.event_logs = {file_in(directory, "")};  // a folder
   CHECK(run_report_command(options, quiet, print) == 125);
 }
 
@@ -95,7 +99,7 @@ TEST_CASE("a report does not overwrite its event log, whatever name is given") {
   std::filesystem::create_symlink("run.jsonl", file_in(directory, "link"));
   Log quiet({.level = LogLevel::answer});
   ReportOptions options;
-  options.event_log = log;
+  options.event_logs = {log};
   for (const char* name : {"run.jsonl", "./run.jsonl", "link"}) {
     options.output = file_in(directory, name);
     CHECK(run_report_command(options, quiet, [](const std::string&) { return 0; }) == 125);

@@ -142,7 +142,7 @@ TEST_CASE("ranks of another attempt do not complete a collective") {
   ChromeTrace trace = a_trace();
   trace.begin_attempt(0, 2, at(0));
   trace.add_records(of_rank(0, {collective(1, 1, 9)}), at(10));
-  trace.end_attempt("attempt 0 failed", at(11));
+  trace.end_attempt(false, "attempt 0 failed", at(11));
   trace.begin_attempt(1, 2, at(12));
   trace.add_records(of_rank(1, {collective(1, 15, 16)}), at(17));
   const Json whole = document(trace);
@@ -199,7 +199,7 @@ TEST_CASE("what a rank has begun and not ended is shown at the end of the attemp
   other.page.groups[0].called = 40;
   trace.add(made_picture({other, view}, {}, at(30)));
   trace.add(made_picture({other, view}, {}, at(31)));
-  trace.end_attempt("the job has failed", at(50));
+  trace.end_attempt(false, "the job has failed", at(50));
   const Json whole = document(trace);
   const auto slices = events(whole, "X");
   REQUIRE(slices.size() == 1);
@@ -228,8 +228,44 @@ TEST_CASE("a collective that was recorded after the last sample is not shown as 
   view.seen_at = at(20);
   trace.add(made_picture({view}, {}, at(30)));
   trace.add_records(of_rank(1, {collective(41, 20, 31)}), at(32));
-  trace.end_attempt("success", at(50));
+  trace.end_attempt(false, "failure", at(50));
   CHECK(events(document(trace), "X").size() == 1);
+}
+
+TEST_CASE("after a success nothing is unfinished") {
+  ChromeTrace trace = a_trace();
+  RankView view;
+  view.rank = 1;
+  view.pid = 123;
+  view.page.is_written = true;
+  view.page.phase = "evaluation";
+  view.page.phase_since = at(10);
+  view.page.groups.push_back({"world", 1, 2, 0, 41, 40, 40, 0, 0});
+  view.seen_at = at(20);
+  trace.add(made_picture({view}, {}, at(30)));
+  trace.end_attempt(true, "success", at(50));
+  const auto slices = events(document(trace), "X");
+  REQUIRE(slices.size() == 1);
+  CHECK(slices[0].at("name") == "evaluation");
+  CHECK(slices[0].at("cat") == "phase");
+}
+
+TEST_CASE("the training has counters, which show changes") {
+  ChromeTrace trace = a_trace();
+  TrainingMoment moment;
+  moment.memory_bytes = 1000;
+  for (std::uint64_t i = 0; i <= 40; ++i) {
+    moment.steps = i;
+    moment.values = {{"loss", i < 20 ? 2.5 : 1.5}, {"bad", std::numeric_limits<double>::quiet_NaN()}};
+    trace.add(moment, at(100 * (i + 1)));
+  }
+  std::map<std::string, std::vector<Json>> counters;
+  for (const Json& event : events(document(trace), "C")) counters[event.at("name")].push_back(event.at("args"));
+  CHECK(counters["loss"] == std::vector<Json>{{{"value", 2.5}}, {{"value", 1.5}}});
+  CHECK(counters["memory"] == std::vector<Json>{{{"bytes", 1000}}});
+  REQUIRE_FALSE(counters["steps/s"].empty());
+  CHECK(counters["steps/s"].back().at("steps/s").get<double>() == Approx(10).epsilon(0.1));
+  CHECK_FALSE(counters.contains("bad"));
 }
 
 TEST_CASE("clock errors and dropped records are said at the end") {

@@ -34,6 +34,17 @@ TEST_CASE("durations, sizes, numbers and shares are short") {
   CHECK(short_cpus(63.7) == "64");
 }
 
+TEST_CASE("a sparkline has a bar per column, from the lowest point to the highest") {
+  CHECK(sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, true) == "▁▂▃▄▅▆▇█");
+  CHECK(sparkline({0, 0, 7, 7}, 2, true) == "▁█");
+  CHECK(sparkline({7, std::nullopt, 0}, 8, true) == "█ ▁");
+  CHECK(sparkline({3, 3}, 8, true) == "▁▁");
+  CHECK(sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, false) == "_.-=+*%#");
+  CHECK(sparkline({3}, 8, true).empty());
+  CHECK(sparkline({}, 8, true).empty());
+  CHECK(sparkline({1, std::nullopt}, 8, true).empty());
+}
+
 TEST_CASE("no value is wider than its column") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double value : {0.0, 1e-9, 0.5, 9.96, 59.4, 99.9, 999.6, 1e4, 3.6e5, 1e7, 1e9, 1e15, 1e30, 1e300, -1.0,

@@ -29,12 +29,14 @@ struct Job {
   std::uint64_t now = 5 * kSecond;
   SnapshotBuilder builder{{"1.0", "run", "train.py", "node0", 42, 3}, now};
   std::vector<RankView> ranks = {view_of(0), view_of(1)};
+  std::vector<ProgressValue> values = {};
 
   Job() { builder.begin_attempt({1, 2, {{"node0", 0, 2}, {"spare", 0, 0}}, {{1, "3"}}, true}, now); }
 
   void sample() {
     now += std::chrono::nanoseconds(kInterval).count();
     builder.add(made_picture(ranks, kInterval, now));
+    builder.add(training_of(ranks, values), now);
   }
   void time_passes() {
     now += std::chrono::nanoseconds(kInterval).count();
@@ -176,16 +178,17 @@ TEST_CASE("heartbeats of a program without collectives are no synchronised steps
   CHECK(job.shot().ranks[0].steps == 8);
 }
 
-TEST_CASE("values are those of the lowest rank that reports any") {
+TEST_CASE("reported values have curves, which begin again with each attempt") {
   Job job;
-  job.builder.set_values(1, {{"loss", 2}});
+  job.values = {{"loss", 2}};
+  job.sample();
+  CHECK(job.builder.reports_progress());
   CHECK(job.shot().values == std::vector<ProgressValue>{{"loss", 2}});
-  job.builder.set_values(0, {{"loss", 1}});
-  CHECK(job.shot().values == std::vector<ProgressValue>{{"loss", 1}});
-  job.builder.set_values(0, {});
-  CHECK(job.shot().values == std::vector<ProgressValue>{{"loss", 2}});
+  REQUIRE(job.shot().curves.size() == 1);
+  CHECK(job.shot().curves[0].mean == Curve::Points{2});
   job.builder.begin_attempt({2, 2, {}, {}, true}, job.now);
   CHECK(job.shot().values.empty());
+  CHECK(job.shot().curves.empty());
 }
 
 TEST_CASE("bytes per second follow from the finished collectives and the mean size of the recorded ones") {
@@ -235,17 +238,30 @@ TEST_CASE("the age of a collective of another node counts from when the number c
 
 TEST_CASE("a stall is shown until it is over, and counted once") {
   Job job;
-  job.builder.add_hang_news(Kind::stalled, {1}, "rank 0 waits for rank 1");
-  job.builder.add_hang_news(Kind::warned, {1}, "rank 0 waits for rank 1 for long");
-  CHECK(job.shot().stall == "rank 0 waits for rank 1 for long");
+  const auto add = [&](Kind kind, std::vector<int> culprits, std::chrono::nanoseconds age) {
+    HangNews news;
+    news.kind = kind;
+    news.verdict.kind = VerdictKind::not_called;
+    news.verdict.call = "all_reduce";
+    news.verdict.culprits = std::move(culprits);
+    news.age = age;
+    job.builder.add(news, job.now);
+  };
+  add(Kind::stalled, {1}, 5s);
+  job.time_passes_for(2s);
+  add(Kind::warned, {1}, 7s);
+  job.time_passes_for(1s);
+  CHECK(job.shot().stall.starts_with("rank 1 has not called all_reduce"));
+  CHECK(job.shot().stall_seconds == Approx(8));
   CHECK(job.shot().culprits == std::vector{1});
   CHECK(job.shot().stalls == 1);
-  job.builder.add_hang_news(Kind::asked, {0}, "a request");
+  add(Kind::asked, {0}, 0s);
   CHECK(job.shot().culprits == std::vector{1});
-  job.builder.add_hang_news(Kind::goes_on, {}, "it goes on");
+  add(Kind::goes_on, {}, 0s);
   CHECK(job.shot().stall.empty());
+  CHECK(job.shot().stall_seconds == 0);
   CHECK(job.shot().culprits.empty());
-  job.builder.add_hang_news(Kind::hung, {0}, "hung");
+  add(Kind::hung, {0}, 1s);
   CHECK(job.shot().stalls == 2);
 }
 

@@ -221,3 +221,64 @@ TEST_CASE("the report of a thousand ranks is smaller than 5 MB") {
   CHECK_THAT(html, Contains("id=rank-999"));
   CHECK_THAT(html, Contains("Earlier attempts are left out"));
 }
+
+TEST_CASE("a report shows how the training went") {
+  RunRecord run = failed_run(2);
+  CHECK_THAT(html_report(run), !Contains("id=training"));
+  run.attempts[0].history->curve_seconds = 10;
+  run.attempts[0].history->curves = {
+      {"loss", {4, std::nullopt, 2, 1.5}, {3, std::nullopt, 2, 1}, {5, std::nullopt, 2, 2}},
+      {"steps/s", {std::nullopt, 10, 11, 2}, {}, {}},
+      {"memory", {1 << 20, 1 << 20, 1 << 21, 1 << 21}, {}, {}},
+      {kHostile, {1, 2}, {1, 2}, {1, 2}}};
+  const std::string html = html_report(run);
+  CHECK(unbalanced(html) == "");
+  CHECK_THAT(html, Contains("<b>loss</b> <span class=soft>last 1.5</span>"));
+  CHECK_THAT(html, Contains("<span class=high>5</span><span class=low>1</span>"));
+  CHECK_THAT(html, Contains("median 10"));
+  CHECK_THAT(html, Contains("last 2 MiB"));
+  CHECK_THAT(html, Contains("M0 25h250M625 75L875 87.5"));  // a gap, and a point that stands alone
+  CHECK_THAT(html, !Contains("<img"));
+}
+
+TEST_CASE("a run that succeeded says for which rank the others waited") {
+  RunRecord run = failed_run(2);
+  run.exit_code = 0;
+  run.text.clear();
+  run.attempts[0].cause.clear();
+  run.attempts[0].text.clear();
+  run.attempts[0].exit_code = 0;
+  run.attempts[0].stalls.clear();
+  CHECK_THAT(html_report(run),
+             Contains("The others waited for <a href=\"#rank-1\">rank 1</a> during 50 % of the time."));
+  run.attempts[0].history->ranks[0].waited_for_seconds = 15;
+  CHECK_THAT(html_report(run), !Contains("The others waited for"));
+}
+
+TEST_CASE("the row of a culprit shows when the others waited for it") {
+  RunRecord run = failed_run(2);
+  run.attempts[0].stalls[0].culprits = {1};
+  run.attempts[0].stalls[0].age = 10;
+  CHECK_THAT(html_report(run), Contains("<i class=stall style=\"left:50%;width:50%\""));
+  run.attempts[0].stalls.push_back({.time = 32, .state = "goes_on"});
+  CHECK_THAT(html_report(run), Contains("<i class=stall style=\"left:50%;width:30%\""));
+}
+
+TEST_CASE("two runs are shown side by side") {
+  RunRecord one = failed_run(2);
+  RunRecord other = failed_run(2);
+  one.attempts[0].history->curve_seconds = other.attempts[0].history->curve_seconds = 10;
+  one.attempts[0].history->curves = {{"loss", {4, 2}, {4, 2}, {4, 2}}};
+  other.attempts[0].history->curves = {{"loss", {4, 1}, {4, 1}, {4, 1}}};
+  for (RankHistory& rank : other.attempts[0].history->ranks) rank.step_median = 0.05;
+  other.run_id = kHostile;
+  const std::string html = html_comparison(one, other);
+  CHECK(unbalanced(html) == "");
+  CHECK_THAT(html, Contains("<td>step, median</td>"));
+  CHECK_THAT(html, Contains("−50 %"));
+  CHECK_THAT(html, Contains("A 2, B 1"));
+  CHECK_THAT(html, Contains("all_reduce &#39;bucket 0&#39; in world"));
+  CHECK_THAT(html, !Contains("<img"));
+  other.attempts[0].history.reset();
+  CHECK_THAT(html_comparison(one, other), Contains("The event log of run B contains no history"));
+}
