@@ -75,6 +75,18 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/ddplaunchConfigVersion.cmak
 install(FILES ${CMAKE_BINARY_DIR}/ddplaunchConfig.cmake ${CMAKE_BINARY_DIR}/ddplaunchConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT dev)
 
+# A project also finds this package in the build directory, if the directory `bin` of it is in PATH.
+export(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: FILE ${CMAKE_BINARY_DIR}/ddplaunchTargets.cmake)
+
+# This target builds what is installed, and no tests or examples (scripts/install).
+add_custom_target(ddp_installed)
+foreach(target ddplaunch ddp_share ddp_bench ddp_gpu_reader ddp_stack_reader ddp_torch_reader ddp_call_times
+        ddp_runtime ddp_runtime_static ddp_mpi ddp_libtorch)
+  if(TARGET ${target})
+    add_dependencies(ddp_installed ${target})
+  endif()
+endforeach()
+
 # This target removes the files that the last `cmake --install` of this build directory installed.
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake
                   WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)
