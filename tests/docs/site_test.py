@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """site_test.py SOURCE: builds the manual without a network, checks its links and its navigation, and opens it in Chromium:
-pages load without errors, the search finds pages, and menus lead to them. Skipped without MkDocs Material; without
-Chromium and Selenium only the first half runs.
+pages load without errors, the search finds pages, and menus lead to them, from a server and as files. Skipped without MkDocs
+Material; without Chromium and Selenium only the first half runs.
 
 With DDP_SCREENSHOTS=DIR pictures of some pages are written there.
 """
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
 
 from links_test import broken_links
 
@@ -57,6 +58,7 @@ class Reader:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{self.server.server_port}/"
+        self.files = site.as_uri() + "/"
         options = webdriver.ChromeOptions()
         for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,1000"):
             options.add_argument(word)
@@ -69,8 +71,8 @@ class Reader:
         self.browser.quit()
         self.server.shutdown()
 
-    def open(self, page: str) -> None:
-        self.browser.get(self.address + page)
+    def open(self, page: str, address: str = "") -> None:
+        self.browser.get((address or self.address) + page)
         errors = [entry for entry in self.browser.get_log("browser") if entry["level"] == "SEVERE"]
         assert not errors, (page, errors)
 
@@ -93,16 +95,44 @@ class Reader:
             self.browser.save_screenshot(str(pathlib.Path(folder, name + ".png")))
 
 
+def search(reader: Reader, words: str) -> list[str]:
+    """Returns the addresses that the search finds. Each of them contains the words, as soon as all are typed."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def found(browser):
+        links = browser.execute_script("return [...document.querySelectorAll('.md-search-result__item > a')].map(a => a.href)")
+        return links if links and all(f"h={urllib.parse.quote_plus(words)}" in link for link in links) else None
+    reader.find("input.md-search__input").send_keys(words)
+    return WebDriverWait(reader.browser, PATIENCE).until(found, f"nothing is found for {words}")
+
+
 def search_leads_to_a_page(reader: Reader) -> None:
     reader.open("index.html")
     reader.picture("front")
-    reader.find("input.md-search__input").send_keys("hang-timeout")
-    reader.find(".md-search-result__item a")
+    search(reader, "hang-timeout")
     reader.picture("search")
     reader.find(".md-search-result__item a").click()
     from selenium.webdriver.support.ui import WebDriverWait
     WebDriverWait(reader.browser, PATIENCE).until(lambda browser: "index.html" not in browser.current_url.split("?")[0])
     assert "hang" in reader.browser.page_source.lower()
+
+
+def search_finds_pages_for_users(reader: Reader) -> None:
+    for address in (reader.address, reader.files):
+        for words, page in (("显存", "zh-CN/common-mistakes"), ("wandb", "how-to/experiment-trackers"), ("kill", "how-to/")):
+            reader.open("index.html", address)
+            found = search(reader, words)
+            assert found[0].startswith(address + page), (words, found)
+            assert not any("/development/" in link for link in found), (words, found)
+
+
+def the_theme_is_that_of_the_system(reader: Reader) -> None:
+    for system, scheme in (("dark", "slate"), ("light", "default")):
+        media = {"features": [{"name": "prefers-color-scheme", "value": system}]}
+        reader.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        reader.browser.execute_script("localStorage.clear()")
+        reader.open("index.html")
+        reader.find(f"body[data-md-color-scheme={scheme}]")
 
 
 def menus_lead_to_pages(reader: Reader) -> None:
@@ -152,7 +182,8 @@ def main() -> int:
             print(f"Chromium does not start here, so the pages were not opened: {error.msg}")
             return 0
         try:
-            for check in (search_leads_to_a_page, menus_lead_to_pages, pages_are_readable, an_anchor_of_a_diagnosis_is_there):
+            for check in (search_leads_to_a_page, search_finds_pages_for_users, menus_lead_to_pages, pages_are_readable,
+                          an_anchor_of_a_diagnosis_is_there, the_theme_is_that_of_the_system):
                 check(reader)
                 print("ok:", check.__name__.replace("_", " "))
         finally:
