@@ -64,13 +64,16 @@ UNSEEN = {
 
 
 def sections() -> dict[str, dict[str, tuple[str, bool]]]:
-    """Maps a heading to its fields, and a field to (type, always present)."""
-    found = {}
+    """Maps a heading to its fields, and a field to (type, always present). A section may have all fields of another."""
+    found, same = {}, {}
     for part in re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]:
         part = re.split(r"^## ", part, flags=re.MULTILINE)[0]
         rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (yes|no) \|", part, re.MULTILINE)
-        found[part.split("\n")[0]] = {name: (kind, always == "yes") for name, kind, always in rows}
-    return found
+        name = part.split("\n")[0]
+        found[name] = {field: (kind, always == "yes") for field, kind, always in rows}
+        if other := re.search(r"has all\s+fields\s+of\s+\[(\w+)\]", part):
+            same[name] = other[1]
+    return {name: {**found.get(same.get(name), {}), **fields} for name, fields in found.items()}
 
 
 SECTIONS = sections()
