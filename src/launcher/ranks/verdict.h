@@ -1,5 +1,5 @@
-// Verdict says which ranks wait in an operation, and for which ranks. docs/explanation/hangs.md explains each kind to
-// users.
+// Verdict says which ranks wait in an operation, and for which ranks. docs/reference/diagnoses.md explains each kind
+// to users.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Judges what the ranks do: whether some make no progress, why, and what follows from it. Everything here is a pure
 // function of a picture and of the user's options.
-// docs/development/decisions/0026-three-classes-of-hangs.md, docs/explanation/hangs.md
+// docs/development/decisions/0026-three-classes-of-hangs.md, docs/reference/diagnoses.md
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // Decides what follows from a stall: when it is reported, and whether and when the job is terminated for it. The
 // decision is a pure function of the verdict, some ages and the user's options.
-// docs/development/decisions/0026-three-classes-of-hangs.md, docs/explanation/hangs.md
+// docs/development/decisions/0026-three-classes-of-hangs.md, docs/reference/diagnoses.md
 #pragma once
 
 #include <chrono>
