@@ -54,7 +54,7 @@ COMPONENTS = {
         "call", "progress", "peers", "backend", "group")]],
     "runtime/c": ["runtime/limits.h", "ddp"],  # uses only the public functions, like any program
     "libtorch": ["ddp"],
-    "bench": ["ddp"],
+    "bench": ["ddp", "base/duration.h"],
     "ddp": [],
 }
 

@@ -8,6 +8,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "base/duration.h"
+
 namespace ddp::bench {
 namespace {
 
@@ -32,10 +34,15 @@ Number number_of(const std::string& option, const std::string& text, Number leas
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !(number >= least)) {
-    const std::string from = least < 1 ? "0.001" : std::to_string(static_cast<int>(least));
-    throw CLI::ValidationError(option, "'" + text + "' is not a number from " + from + " up");
+    throw CLI::ValidationError(option, "'" + text + "' is not a number from " + std::to_string(least) + " up");
   }
   return number;
+}
+
+double seconds_of(const std::string& option, const std::string& text) {
+  const auto time = base::parse_duration(text);
+  if (time && *time >= std::chrono::milliseconds(1)) return time->count();
+  throw CLI::ValidationError(option, "'" + text + "' is not a time from 0.001 s up, such as 0.5, 500ms or 10m");
 }
 
 template <typename Target, typename Parse>
@@ -91,8 +98,7 @@ void declare_bench_options(CLI::App& app, BenchOptions& options) {
   const auto count = [](const std::string& option, const std::string& text) { return number_of(option, text, 1); };
   add_value(app, "--iterations", "N", options.iterations, count,
             "Repeat each size this many times. [default: as many as fit into --seconds]");
-  const auto time = [](const std::string& option, const std::string& text) { return number_of(option, text, 0.001); };
-  add_value(app, "--seconds", "S", options.seconds, time, "Measure each size for this long. [default: 0.3]");
+  add_value(app, "--seconds", "S", options.seconds, seconds_of, "Measure each size for this long. [default: 0.3]");
   app.add_flag("--own-buffers", options.own_buffers,
                "Use the program's own memory instead of ProcessGroup::allocate().");
   app.add_flag("--no-check", options.no_check, "Do not check the results.");

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/duration.h"
 #include "base/text.h"
 #include "wire/call_names.h"
 
@@ -31,23 +32,15 @@ std::string list(const Names& names) {
   return result;
 }
 
-// Parses text such as "5s" or "500ms".
-std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
-  double milliseconds = 1000;
-  if (text.ends_with("ms")) {
-    milliseconds = 1;
-    text.remove_suffix(2);
-  } else if (text.ends_with("s")) {
-    text.remove_suffix(1);
-  }
-  const auto number = base::parse_number(text);
-  if (!number || *number * milliseconds > 1e9) return std::nullopt;
-  return std::chrono::milliseconds(std::llround(*number * milliseconds));
+std::optional<std::chrono::milliseconds> parse_delay(std::string_view text) {
+  const auto time = base::parse_duration(text);
+  if (!time || time->count() > 1e6) return std::nullopt;
+  return std::chrono::round<std::chrono::milliseconds>(*time);
 }
 
 std::optional<Failure> set_place(Fault& fault, std::string_view value) {
   if (!value.empty() && value[0] >= '0' && value[0] <= '9') {
-    fault.after = parse_duration(value);
+    fault.after = parse_delay(value);
     if (fault.after) return std::nullopt;
   }
   const std::size_t colon = value.find(':');
@@ -72,7 +65,7 @@ std::optional<Failure> set_kind(Fault& fault, std::string_view value) {
   const std::string_view name = value.substr(0, value.find('='));
   const auto kind = std::find(kFaultNames.begin(), kFaultNames.end(), name);
   const bool is_delay = name == "delay";
-  const auto delay = name == value ? std::nullopt : parse_duration(value.substr(name.size() + 1));
+  const auto delay = name == value ? std::nullopt : parse_delay(value.substr(name.size() + 1));
   if (kind == kFaultNames.end() || is_delay != delay.has_value() || (!is_delay && name != value)) {
     return Failure{"'" + std::string(value) + "' is not a kind of fault. Kinds: " + list(kFaultNames) +
                    "; delay needs a time, as in kind=delay=5s"};

@@ -42,7 +42,7 @@ def a_mistake_is_told() -> None:
     for words, said in ((["--sizes", "abc"], "'abc' is not a size"), (["--sizes", "4,,5"], "'' is not a size"),
                         (["--sizes", "99999999999999999999"], "is not a size"), (["--sizes", "-5"], "'-5' is not a size"),
                         (["--min-bytes", "8", "--max-bytes", "4"], "--min-bytes 8 is more than --max-bytes 4"),
-                        (["--seconds", "-1"], "--seconds: '-1' is not a number"), (["--iterations", "0"], "from 1 up"),
+                        (["--seconds", "-1"], "--seconds: '-1' is not a time"), (["--iterations", "0"], "from 1 up"),
                         (["--step-factor", "1"], "from 2 up")):
         done = bench("--nproc-per-node=1", *words)
         assert done.returncode == 2 and said in done.stderr, (words, done)

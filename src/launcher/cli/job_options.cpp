@@ -23,8 +23,10 @@ const char* const kDescription =
 
 const char* const kProgramRule =
     "Options come before the program; everything after it is passed to the program. Option names may be written with "
-    "dashes or underscores, and values as --name value or --name=value. If an option is given several times, the last "
-    "one counts. Options that are not on the command line are read from PET_<NAME> variables (PET_NPROC_PER_NODE), "
+    "dashes or underscores, and values as --name value or --name=value. SECONDS is a number, or a time with units such "
+    "as "
+    "500ms, 90s, 10m or 1h30m. If an option is given several times, the last one counts. Options that are not on the "
+    "command line are read from PET_<NAME> variables (PET_NPROC_PER_NODE), "
     "then from --config.";
 
 const char* const kExitCodes =

@@ -1,9 +1,9 @@
 #include "launcher/cli/values.h"
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 
+#include "base/duration.h"
 #include "base/signals.h"
 #include "base/text.h"
 
@@ -62,7 +62,7 @@ struct RendezvousKey {
   bool for_several_nodes;
 };
 
-constexpr const char* kSeconds = "a number of seconds";
+constexpr const char* kSeconds = "a time such as 30, 90s or 10m";
 constexpr RendezvousKey kRendezvousKeys[] = {
     {"timeout", is_seconds, kSeconds, true},
     {"join_timeout", is_seconds, kSeconds, true},
@@ -310,11 +310,14 @@ Result<std::string> parse_tag(const std::string& text) {
 }
 
 Result<std::chrono::milliseconds> parse_seconds(const std::string& text) {
-  const auto seconds = base::parse_number(text);
-  if (!seconds || *seconds > kMaxSeconds)
-    return Failure{" is not a number of seconds. Use a number such as 30 or 0.5."};
+  const auto time = base::parse_duration(text);
+  if (!time || time->count() > kMaxSeconds) {
+    return Failure{
+        " is not a time from 0 to 1000000 seconds. Use a number of seconds such as 30 or 0.5, or units as in 500ms, "
+        "90s, 10m or 1h30m."};
+  }
   // The value is rounded up, because 0 has a special meaning, and a tenth of a millisecond is not 0.
-  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000.0)));
+  return std::chrono::ceil<std::chrono::milliseconds>(*time);
 }
 
 Result<std::chrono::milliseconds> parse_node_timeout(const std::string& text) {

@@ -70,7 +70,7 @@ base::Result<HostAndPort> parse_host_and_port(const std::string& text);
 // Parses any text whose ${…} are known fields.
 base::Result<std::string> parse_tag(const std::string& text);
 
-// Parses a number of seconds, including fractions.
+// Parses a number of seconds, including fractions, or a time with units such as "10m" or "1h30m".
 base::Result<std::chrono::milliseconds> parse_seconds(const std::string& text);
 
 // Does the same for a time that must be long enough for node heartbeats.

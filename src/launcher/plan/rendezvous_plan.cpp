@@ -16,12 +16,12 @@ StartFailure mistake(const std::string& text) {
   return {base::kExitUsage, text};
 }
 
-// Returns a setting of --rdzv-conf, which was already checked to be a number of seconds.
+// Returns a setting of --rdzv-conf, which was already checked to be a time.
 std::chrono::milliseconds setting(const Options& options, const std::string& name,
                                   std::chrono::milliseconds otherwise) {
   const auto found = options.rdzv_conf.find(name);
   if (found == options.rdzv_conf.end()) return otherwise;
-  return std::chrono::seconds(base::parse_integer(found->second, 0, 1 << 30).value_or(0));
+  return parse_seconds(found->second).value();
 }
 
 // These are torchrun's ports.

@@ -20,6 +20,7 @@ TEST_CASE("a fault is a rank, a place and a kind") {
 TEST_CASE("a delay says how long") {
   CHECK(parse_fault("rank=1,at=any,kind=delay=5s").value().delay == milliseconds(5000));
   CHECK(parse_fault("rank=1,at=any,kind=delay=250ms").value().delay == milliseconds(250));
+  CHECK(parse_fault("rank=1,at=1m,kind=delay=1m30s").value().delay == milliseconds(90'000));
   CHECK(parse_fault("rank=1,at=any,kind=delay=0.5").value().delay == milliseconds(500));
 }
 

@@ -78,6 +78,11 @@ TEST_CASE("ddp_bench reads what the launcher has checked") {
   CHECK((options.own_buffers && options.no_check && options.json));
 }
 
+TEST_CASE("the time of a benchmark may have units") {
+  CHECK(read({"ddp_bench", "--seconds", "0.1"}).seconds == 0.1);
+  CHECK(read({"ddp_bench", "--seconds", "500ms"}).seconds == 0.5);
+}
+
 TEST_CASE("the launcher refuses what ddp_bench would refuse") {
   struct Row {
     Words words;
@@ -89,7 +94,7 @@ TEST_CASE("the launcher refuses what ddp_bench would refuse") {
       {{"--sizes=99999999999999999999"}, "--sizes: '99999999999999999999' is not a size"},
       {{"--min-bytes", "-5"}, "--min-bytes: '-5' is not a size"},
       {{"--min-bytes=8", "--max-bytes=4"}, "--min-bytes 8 is more than --max-bytes 4. See"},
-      {{"--seconds", "-1"}, "--seconds: '-1' is not a number from 0.001 up"},
+      {{"--seconds", "-1"}, "--seconds: '-1' is not a time from 0.001 s up, such as 0.5, 500ms or 10m"},
       {{"--iterations=0"}, "--iterations: '0' is not a number from 1 up"},
       {{"--step-factor=1"}, "--step-factor: '1' is not a number from 2 up"},
       {{"gather"}, "unknown operation 'gather'"},

@@ -167,14 +167,32 @@ TEST_CASE("a JSON file says the same, and an empty TOML file nothing") {
   CHECK(options({"--config", ConfigFile("a.toml", "").path(), "p"}).grace == 5s);
 }
 
+TEST_CASE("times may have units, whatever their source is") {
+  CHECK(options({"--hang-timeout=10m", "--save-grace", "1h30m", "--exit-timeout=500ms", "p"}).hang_timeout == 10min);
+  CHECK(options({"--save-grace", "1h30m", "p"}).save_grace == 90min);
+  CHECK(options({"p"}, {"PET_HANG_TIMEOUT=90s"}).hang_timeout == 90s);
+  CHECK(options({"p"}, {"PET_HANG_TIMEOUT=90"}).hang_timeout == 90s);
+  const std::string torchrun = "torchrun";
+  CHECK(options({"--shutdown-timeout=2m", "--monitor-interval=0.1", "p"}, {}, torchrun).grace == 2min);
+  CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=1m"}, torchrun).grace == 1min);
+  const ConfigFile toml("job.toml", "grace = 2m\nhang-timeout = \"1h\"\nexit-timeout = 30\n");
+  CHECK(options({"--config", toml.path(), "p"}).grace == 2min);
+  CHECK(options({"--config", toml.path(), "p"}).hang_timeout == 1h);
+  CHECK(options({"--config", toml.path(), "p"}).exit_timeout == 30s);
+  const ConfigFile json("job.json", R"({"grace": "2m", "exit-timeout": 30})");
+  CHECK(options({"--config", json.path(), "p"}).grace == 2min);
+  CHECK(mistake({"--hang-timeout=10x", "p"}) ==
+        "--hang-timeout=10x is not a time from 0 to 1000000 seconds. Use a number of seconds such as 30 or 0.5, or "
+        "units as in 500ms, 90s, 10m or 1h30m. See ddplaunch --help");
+}
+
 TEST_CASE("mistakes name the variable or the line of the file") {
   CHECK(mistake({"p"}, {"PET_NNODES=x"}).starts_with("PET_NNODES=x is not a number of nodes."));
   CHECK(mistake({"p"}, {"PET_DEVICE_VISIBILITY=one"}) ==
         "PET_DEVICE_VISIBILITY=one is not known. Use own or all. See ddplaunch --help");
   CHECK(mistake({"p"}, {"PET_STANDALONE=yes"}).starts_with("PET_STANDALONE=yes is not a whole number."));
   const ConfigFile file("job.ini", "quiet\ngrace = soon\n");
-  CHECK(
-      mistake({"--config", file.path(), "p"}).starts_with(file.path() + ":2: grace=soon is not a number of seconds."));
+  CHECK(mistake({"--config", file.path(), "p"}).starts_with(file.path() + ":2: grace=soon is not a time from 0"));
   const ConfigFile section("job.toml", "[workers]\ngrace = 1\n");
   CHECK(mistake({"--config", section.path(), "p"}).find("sections are not supported") != std::string::npos);
   CHECK(mistake({"--config", "/nonexistent.toml", "p"}) ==
@@ -209,7 +227,7 @@ TEST_CASE("under the name torchrun its compatibility mode holds") {
   CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}, name).grace == 60s);
   CHECK(options({"--grace=1", "p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x"}, name).grace == 1s);
   CHECK(mistake({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x"}, name)
-            .starts_with("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x is not a number of seconds."));
+            .starts_with("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x is not a time from 0"));
   CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}).grace == 5s);
   CHECK(information({"--help"}, name).starts_with("Usage: torchrun "));
   CHECK(mistake({"--zzzzzz", "p"}, {}, name).ends_with("See torchrun --help"));

@@ -72,7 +72,8 @@ TEST_CASE("rendezvous settings have known keys and checked values") {
   CHECK(settings.at("is_host") == "true");
   CHECK(parse_rendezvous_settings("timeuot=3").error().message == ": unknown key timeuot. Did you mean timeout?");
   CHECK(parse_rendezvous_settings("zzzzzzzz=3").error().message.find("Known keys: timeout, ") != std::string::npos);
-  CHECK(parse_rendezvous_settings("timeout=x").error().message == ": timeout is not a number of seconds.");
+  CHECK(parse_rendezvous_settings("timeout=x").error().message == ": timeout is not a time such as 30, 90s or 10m.");
+  CHECK(parse_rendezvous_settings("timeout=15m").value().at("timeout") == "15m");
   CHECK(parse_rendezvous_settings("rank=-1").error().message == ": rank is not a number from 0.");
   CHECK(parse_rendezvous_settings("is_host=maybe").error().message == ": is_host is not true or false.");
   CHECK(parse_rendezvous_settings("store_type=file").error().message.find("tcp, the only supported store") !=
@@ -89,7 +90,7 @@ TEST_CASE("rendezvous settings have known keys and checked values") {
   }
   CHECK(parse_rendezvous_settings("protocol=https,timeout=9", UnknownKeys::kept).value().at("protocol") == "https");
   CHECK(parse_rendezvous_settings("timeout=x", UnknownKeys::kept).error().message ==
-        ": timeout is not a number of seconds.");
+        ": timeout is not a time such as 30, 90s or 10m.");
   CHECK(is_for_several_nodes("join_timeout"));
   CHECK_FALSE(is_for_several_nodes("is_host"));
   CHECK_FALSE(is_for_several_nodes("nonsense"));
@@ -131,9 +132,15 @@ TEST_CASE("seconds may have fractions and are never rounded to nothing") {
   CHECK(parse_seconds("0.25").value() == 250ms);
   CHECK(parse_seconds("0.0001").value() == 1ms);
   CHECK(parse_seconds("1e3").value() == 1000s);
-  for (const char* wrong : {"", "soon", "-1", "nan", "inf", "1e9", "5s", " 5"}) {
+  CHECK(parse_seconds("0.1ms").value() == 1ms);
+  CHECK(parse_seconds("500ms").value() == 500ms);
+  CHECK(parse_seconds("10m").value() == 600s);
+  CHECK(parse_seconds("1h30m").value() == 90min);
+  for (const char* wrong : {"", "soon", "-1", "nan", "inf", "1e9", "300h", "5x", " 5"}) {
     CAPTURE(wrong);
-    CHECK(parse_seconds(wrong).error().message.starts_with(" is not a number of seconds."));
+    CHECK(parse_seconds(wrong).error().message ==
+          " is not a time from 0 to 1000000 seconds. Use a number of seconds such as 30 or 0.5, or units as in 500ms, "
+          "90s, 10m or 1h30m.");
   }
 }
 
@@ -167,5 +174,7 @@ TEST_CASE("a run's name, a rendezvous and a node's time-out are known or fit") {
   CHECK(parse_rendezvous_backend("x").error().message.ends_with("Use static or c10d."));
   CHECK(parse_node_timeout("3").value() == 3s);
   CHECK(parse_node_timeout("2.9").error().message.starts_with(" is too short, because"));
-  CHECK(parse_node_timeout("x").error().message.starts_with(" is not a number of seconds."));
+  CHECK(parse_node_timeout("1m").value() == 60s);
+  CHECK(parse_node_timeout("500ms").error().message.starts_with(" is too short, because"));
+  CHECK(parse_node_timeout("x").error().message.starts_with(" is not a time from 0"));
 }

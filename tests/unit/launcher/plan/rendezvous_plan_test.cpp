@@ -229,4 +229,7 @@ TEST_CASE("times come from the settings of the rendezvous") {
   CHECK(plan_nodes(options, false).value().last_call == 5s);
   options.rdzv_conf["join_timeout"] = "20";
   CHECK(plan_nodes(options, false).value().join_timeout == 20s);
+  options.rdzv_conf = {{"timeout", "15m"}, {"last_call_timeout", "0.5"}};
+  CHECK(plan_nodes(options, false).value().join_timeout == 15min);
+  CHECK(plan_nodes(options, false).value().last_call == 500ms);
 }
