@@ -21,8 +21,8 @@ std::optional<std::uint64_t> parse_hex(std::string_view text);
 // Parses the whole `text` as a finite, non-negative decimal number. Returns std::nullopt for anything else.
 std::optional<double> parse_number(std::string_view text);
 
-// Returns the candidate with the smallest Levenshtein distance to `word`, if it is small enough for a typing mistake.
-// The limit is a third of the word's length, or 1, and never the whole word. The first one wins a tie.
+// Returns the candidate that differs least from `word` (inserted, missing, wrong and swapped letters), if that may be a
+// typing mistake: at most a third of the word's length, or 1, and never the whole word. The first one wins a tie.
 std::optional<std::string> nearest_match(std::string_view word, std::span<const std::string> candidates);
 
 std::vector<std::string> split(std::string_view text, char separator);

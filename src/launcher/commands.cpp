@@ -27,6 +27,7 @@
 #include "launcher/remote/host_job.h"
 #include "launcher/report/report_command.h"
 #include "launcher/store_command/store_command.h"
+#include "launcher/top/ls_command.h"
 #include "launcher/top/top_command.h"
 
 namespace ddp::launcher {
@@ -191,6 +192,10 @@ int run(int argc, const char* const* argv, const Controller* controller) {
   if (const auto* top = std::get_if<TopOptions>(&parsed)) {
     Log log(with_color({}, Color::automatic, environment));
     return run_top_command(*top, environment, log, print);
+  }
+  if (const auto* ls = std::get_if<LsOptions>(&parsed)) {
+    Log log(with_color({}, Color::automatic, environment));
+    return run_ls_command(*ls, environment, log, print);
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   auto options = std::get<Options>(parsed);

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/process_stat.h"
+#include "base/secrets.h"
+#include "base/text.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
 #include "launcher/report/job_json.h"
@@ -34,8 +36,18 @@ bool is_in_background() {
   return stat && stat->foreground >= 0 && stat->group != stat->foreground;
 }
 
+// Returns the program and its arguments as typed, without an interpreter and without secrets.
+std::string command_of(const LaunchPlan& plan) {
+  std::vector<std::string> words = base::without_secrets(plan.arguments);
+  const auto program = std::ranges::find(plan.arguments, plan.what);
+  if (program == plan.arguments.end()) return plan.what;
+  words.erase(words.begin(), words.begin() + (program - plan.arguments.begin()));
+  std::ranges::transform(words, words.begin(), base::shell_quoted);
+  return base::join(words, " ");
+}
+
 JobFacts facts_of(const LaunchPlan& plan) {
-  return {DDP_VERSION_STRING, plan.run_id, plan.what, plan.host_name, ::getppid(), plan.max_restarts};
+  return {DDP_VERSION_STRING, plan.run_id, command_of(plan), plan.host_name, ::getppid(), plan.max_restarts};
 }
 
 std::map<int, std::string> gpus_of(const LaunchPlan& plan, const Placement& placement) {

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import select
 import shutil
 import signal
@@ -121,6 +122,10 @@ def folders(mode: int = 0o700):
 def variables(folder: str, **more: str) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LC_ALL", "LC_CTYPE")}
     return {**clean, "DDP_SOCKET_DIR": folder, "TERM": "xterm-256color", "LANG": "C.UTF-8", **more}
+
+
+def ls(folder: str, *words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([LAUNCHER, "ls", *words], capture_output=True, text=True, timeout=PATIENCE, env=variables(folder))
 
 
 def top(folder: str, *words: str, via=(), **more: str) -> subprocess.CompletedProcess:
@@ -406,6 +411,41 @@ def documented() -> None:
     assert members == listed, sorted(members ^ listed)
 
 
+@test("ls", "the running jobs are listed, and the members of the JSON document are those of the manual")
+def listed() -> None:
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/reference/top.md").read_text()
+    table = page[page.index("## The list of jobs"):page.index("## The screen")]
+    documented = {line.split("`")[1] for line in table.splitlines() if line.startswith("| `")}
+    with folders() as folder:
+        assert ls(folder).stdout == "No job of this user is running on this node.\n"
+        assert json.loads(ls(folder, "--json").stdout) == {"schema": 1, "jobs": []}
+        with FakeLauncher(folder, 7), FakeLauncher(folder, 8, run_id="other", stall="ranks wait for rank 1") as stalled:
+            lines = ls(folder).stdout.splitlines()
+            assert [line.split()[:2] for line in lines] == [["PID", "RUN"], ["7", "night-run"], ["8", "other"]], lines
+            assert lines[1].split()[2:6] == ["8", "2", "1h02m", "running"] and "stalled" in lines[2], lines
+            document = json.loads(ls(folder, "--json").stdout)
+            assert {*document, *document["jobs"][0]} == documented, (document, documented)
+            assert [(job["pid"], job["run_id"], job["state"]) for job in document["jobs"]] == [
+                (7, "night-run", "running"), (8, "other", "stalled")], document
+            stalled.answers = lambda *_: []
+            assert "does not answer" in ls(folder).stdout
+        with subprocess.Popen([LAUNCHER, "-q", "--rdzv-id=real", "sleep", "100"], env=variables(folder)) as job:
+            eventually("the job in the list", lambda: re.search(" real .* running ", ls(folder).stdout))
+            row = next(line for line in ls(folder).stdout.splitlines() if " real " in line).split()
+            assert row[0] == str(job.pid) and row[2:4] == ["1", "1"] and row[5:] == ["running", "sleep", "100"], row
+            job.kill()  # the guardian cannot remove the socket
+        eventually("the end of the job", lambda: " real " not in ls(folder).stdout)
+
+
+@test("ls", "a directory of others is not used, and a word that is no option is refused")
+def refused() -> None:
+    with folders(0o777) as folder:
+        result = ls(folder)
+        assert result.returncode == 125 and "Forbid it with chmod 700" in result.stderr, result
+        result = ls(folder, "x")
+        assert result.returncode == 2 and "ddplaunch ls lists all jobs. Remove 'x'." in result.stderr, result
+
+
 @test("top", "a job is found by pid or run id, and several jobs are listed")
 def search() -> None:
     with folders() as folder:
@@ -414,7 +454,7 @@ def search() -> None:
         with FakeLauncher(folder, 7), FakeLauncher(folder, 8, run_id="other"):
             several = top(folder, "--once")
             assert several.returncode == 125 and "several jobs are running. Name one of them: ddplaunch top PID" in several.stderr, several
-            assert "  7  night-run  8 ranks" in several.stderr and "  8  other" in several.stderr, several
+            assert "  7    night-run  8      2" in several.stderr and "  8    other " in several.stderr, several
             assert "\n other  python" in "\n" + top(folder, "--once", "other").stdout
             assert "\n night-run  python" in "\n" + top(folder, "7", "--once").stdout
             assert "\n other  python" in "\n" + top(folder, "--once", f"{folder}/ddplaunch-8.sock").stdout
@@ -468,7 +508,7 @@ def silent_launcher() -> None:
         launcher.answers = lambda *_: []
         with FakeLauncher(folder, 8):
             several = top(folder, "--once")
-            assert "  7  (does not answer)" in several.stderr, several
+            assert re.search("  7 .* does not answer", several.stderr), several
         with Top(folder, "7") as view:
             view.wait_for("waiting for the launcher")
             view.wait_for("no news for")

@@ -152,7 +152,7 @@ def eight_views_find_a_place_and_the_next_one_hears_why_not(hosts: Hosts) -> Non
                                  env={**os.environ, "DDP_SOCKET_DIR": folder}) for i in range(2)]
         until(lambda: len(list(pathlib.Path(folder).glob("*.sock"))) == 2, "no sockets")
         lines = top(folder, "--once").stderr.splitlines()
-        assert len(lines) == 3 and "job0" in lines[1] and "job1" in lines[2], lines  # one line per job
+        assert len(lines) == 4 and "job0" in lines[2] and "job1" in lines[3], lines  # a title, and one line per job
         jobs[1].terminate()
         jobs[1].wait(PATIENCE)
         views = [View(folder) for _ in range(7)]

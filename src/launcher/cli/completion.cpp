@@ -4,11 +4,8 @@
 
 #include "base/text.h"
 #include "bench/bench_options.h"
-#include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
-#include "launcher/cli/report_options.h"
-#include "launcher/cli/store_options.h"
-#include "launcher/cli/top_options.h"
+#include "launcher/cli/subcommands.h"
 
 namespace ddp::launcher {
 namespace {
@@ -52,30 +49,60 @@ OptionList with(OptionList options, const OptionList& others) {
   return options;
 }
 
-OptionList bench_and_job_options() {
-  return with(bench_command_options(), job_options());
-}
-
-std::string subcommand_names() {
-  std::string names;
-  for (const Subcommand& each : kSubcommands) names += (names.empty() ? "" : " ") + std::string(each.name);
-  return names;
-}
-
 std::string operations() {
   return base::join(bench::BenchOptions().operations, " ");
 }
 
+// Lists what follows a subcommand that has options of its own.
+struct OptionScope {
+  std::string command;
+  OptionList options;
+  std::string words;  // other words that may follow
+  bool takes_files = false;
+};
+
+std::vector<OptionScope> option_scopes() {
+  std::vector<OptionScope> scopes;
+  for (const Subcommand& each : subcommands()) {
+    if (each.description == nullptr) continue;
+    OptionScope& scope = scopes.emplace_back(OptionScope{each.name, each.options(), "", false});
+    scope.takes_files = scope.command == "report";
+    if (scope.command != "bench") continue;
+    scope.options = with(scope.options, job_options());
+    scope.words = operations();
+  }
+  return scopes;
+}
+
+// Returns what may follow `ddplaunch help`.
+std::string help_topics() {
+  std::vector<std::string> topics;
+  for (const Subcommand& each : subcommands()) topics.emplace_back(each.name);
+  for (const OptionInfo& option : job_options()) topics.push_back(option.name());
+  return base::join(topics, " ");
+}
+
+std::string subcommand_names() {
+  std::vector<std::string> names;
+  for (const Subcommand& each : subcommands()) names.emplace_back(each.name);
+  return base::join(names, " ");
+}
+
 std::string bash() {
-  const OptionList job = job_options();
-  const OptionList store = store_options();
-  const OptionList report = report_options();
-  const OptionList top = top_options();
-  const OptionList bench = bench_and_job_options();
+  OptionList all = job_options();
+  std::string names;
+  std::string branches;
+  for (const OptionScope& scope : option_scopes()) {
+    all = with(std::move(all), scope.options);
+    names += (names.empty() ? "" : "|") + scope.command;
+    branches += "      " + scope.command + ") words='" + bash_words(scope.options, false) +
+                (scope.words.empty() ? "" : " " + scope.words) + "' spelled='" + bash_words(scope.options, true) +
+                "' ;;\n";
+  }
   std::string cases;
   std::string with_value;
   // An option that several commands have takes the same values.
-  for (const OptionInfo& option : with(with(with(bench, store), report), top)) {
+  for (const OptionInfo& option : all) {
     if (option.is_flag()) continue;
     std::string pattern;
     for (const auto& [text, takes_value] : words_of(option)) {
@@ -100,33 +127,23 @@ _ddplaunch() {
     if [[ -n $option ]]; then option=; continue; fi
     case $word in
     run|launch) ((i == 1)) || return ;;
-    top) ((i == 1)) || return; command=top ;;
-    store|report|bench) ((i == 1)) || [[ $command == bench ]] || return; command=${command:-$word} ;;
+    )" + names +
+         R"(|help) ((i == 1)) || [[ $command ]] || return; command=${command:-$word} ;;
     )" + with_value +
          R"() option=$word ;;
     -*) ;;
-    *) [[ $command == bench || $command == report || $command == top ]] || return ;;  # the program: files
+    *) [[ $command ]] || return ;;  # the program: files
     esac
   done
   if [[ $cur == = ]]; then cur=; fi
   case $option in
 )" + cases +
-         R"(    '') if [[ $command == store ]]; then
-        words=')" +
-         bash_words(store, false) + R"(' spelled=')" + bash_words(store, true) + R"('
-      elif [[ $command == report ]]; then
-        words=')" +
-         bash_words(report, false) + R"(' spelled=')" + bash_words(report, true) + R"('
-      elif [[ $command == top ]]; then
-        words=')" +
-         bash_words(top, false) + R"(' spelled=')" + bash_words(top, true) + R"('
-      elif [[ $command == bench ]]; then
-        words=')" +
-         bash_words(bench, false) + " " + operations() + R"(' spelled=')" + bash_words(bench, true) + R"('
-      else
-        words=')" +
-         bash_words(job, false) + R"(' spelled=')" + bash_words(job, true) + R"('
-      fi
+         R"(    '') case $command in
+)" + branches +
+         "      help) words='" + help_topics() + R"(' ;;
+      *) words=')" +
+         bash_words(job_options(), false) + R"(' spelled=')" + bash_words(job_options(), true) + R"(' ;;
+      esac
       if [[ $cur == --*_* ]]; then
         COMPREPLY=($(compgen -W "$spelled" -- "$cur"))
       elif [[ $command == report && $cur != -* ]]; then
@@ -187,7 +204,7 @@ std::string zsh_lines(const OptionList& options) {
 // Returns the words of an array: 'store:Serve a rendezvous store'.
 std::string zsh_commands() {
   std::string words;
-  for (const Subcommand& each : kSubcommands) {
+  for (const Subcommand& each : subcommands()) {
     const std::string_view help(each.help);
     words += (words.empty() ? "'" : " '") + std::string(each.name) + ":" +
              std::string(help.substr(0, help.find_first_of(".,;"))) + "'";
@@ -196,15 +213,18 @@ std::string zsh_commands() {
 }
 
 std::string zsh() {
-  const auto branch = [](const char* word, const OptionList& options, const std::string& rest) {
-    return std::string("  ") + word + ")\n    shift words\n    ((--CURRENT))\n    _arguments -S \\\n" +
-           zsh_lines(options) + "  " + rest + " && return\n    return 1 ;;\n";
-  };
+  std::string branches;
+  for (const OptionScope& scope : option_scopes()) {
+    const std::string rest = scope.takes_files     ? "'*:event log:_files'"
+                             : scope.words.empty() ? ""
+                                                   : "'*:operation:(" + scope.words + ")'";
+    branches += "  " + scope.command + ")\n    shift words\n    ((--CURRENT))\n    _arguments -S \\\n" +
+                zsh_lines(scope.options) + "  " + rest + " && return\n    return 1 ;;\n";
+  }
   return "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
          "if ((CURRENT > 2)); then\n  case $words[2] in\n" +
-         branch("store", store_options(), "") + branch("report", report_options(), "'*:event log:_files'") +
-         branch("top", top_options(), "") +
-         branch("bench", bench_and_job_options(), std::string("'*:operation:(") + operations() + ")'") +
+         branches + "  help) compadd " + help_topics() +
+         " && return\n    return 1 ;;\n"
          "  run|launch)\n    shift words\n    ((--CURRENT)) ;;\n  esac\nfi\n"
          "_ddplaunch_first() {\n  local -a commands=(" +
          zsh_commands() +
@@ -233,19 +253,23 @@ std::string fish_lines(const OptionList& options, const std::string& condition) 
 }
 
 std::string fish() {
-  const std::string in_store = "__fish_seen_subcommand_from store";
-  const std::string in_report = "__fish_seen_subcommand_from report";
-  const std::string in_top = "__fish_seen_subcommand_from top";
-  const std::string in_bench = "__fish_seen_subcommand_from bench";
+  const std::string seen = "__fish_seen_subcommand_from ";
   std::string script = "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n";
-  for (const Subcommand& each : kSubcommands) {
+  for (const Subcommand& each : subcommands()) {
     script +=
         std::string("complete -c ddplaunch -n __fish_use_subcommand -a ") + each.name + " -d '" + each.help + "'\n";
   }
-  script += "complete -c ddplaunch -n '" + in_bench + "' -x -a '" + operations() + "'\n";
-  return script + fish_lines(store_options(), in_store) + fish_lines(report_options(), in_report) +
-         fish_lines(top_options(), in_top) + fish_lines(bench_command_options(), in_bench) +
-         fish_lines(job_options(), "not " + in_store + " report top");
+  script += "complete -c ddplaunch -n '" + seen + "help' -x -a '" + help_topics() + "'\n";
+  std::string others;
+  for (const OptionScope& scope : option_scopes()) {
+    if (!scope.words.empty())
+      script += "complete -c ddplaunch -n '" + seen + scope.command + "' -x -a '" + scope.words + "'\n";
+    // The benchmark has the options of a job, too.
+    const bool is_bench = scope.command == "bench";
+    script += fish_lines(is_bench ? find_subcommand("bench")->options() : scope.options, seen + scope.command);
+    if (!is_bench) others += " " + scope.command;
+  }
+  return script + fish_lines(job_options(), "not " + seen + "help" + others);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace ddp::launcher {
 
 // Returns the script for "bash", "zsh" or "fish", or std::nullopt for another shell. Options complete to their names,
-// values to their choices or to files. `store` as the first word has its own options. The first other word is the
-// program. After it, files are offered, and in fish options as well.
+// values to their choices or to files. A subcommand has its own options. The first other word is the program. After it,
+// files are offered, and in fish options as well.
 std::optional<std::string> completion_script(const std::string& shell);
 
 }  // namespace ddp::launcher

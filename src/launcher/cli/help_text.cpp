@@ -1,16 +1,7 @@
 #include "launcher/cli/help_text.h"
 
-#include <ddp/version.h>
-
-#include <array>
-#include <span>
-
 #include "base/text.h"
-#include "bench/bench_options.h"
 #include "launcher/cli/job_options.h"
-#include "launcher/cli/report_options.h"
-#include "launcher/cli/store_options.h"
-#include "launcher/cli/top_options.h"
 
 namespace ddp::launcher {
 namespace {
@@ -29,99 +20,6 @@ std::string help_of(const OptionInfo& option) {
   if (option.choices.empty()) return option.help;
   const std::string known = option.choices_are_examples ? " [known values: " : " [possible values: ";
   return option.help + known + base::join(option.choices, ", ") + "]";
-}
-
-std::string option_lines(const OptionInfo& option) {
-  const std::string synopsis = "  " + option_synopsis(option);
-  std::string lines = paragraph(help_of(option), kHelpColumn);
-  if (synopsis.size() + 2 > kHelpColumn) return synopsis + "\n" + lines;
-  return synopsis + lines.substr(synopsis.size());
-}
-
-// Escapes text for troff: dashes can be copied, and no line begins with an accidental request.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\\') {
-      result += "\\e";
-    } else if (c == '-') {
-      result += "\\-";
-    } else if (c == '\'') {
-      result += "\\(aq";
-    } else {
-      result += c;
-    }
-  }
-  return text.starts_with('.') ? "\\&" + result : result;
-}
-
-std::string bold(std::string_view text) {
-  return "\\fB" + escaped(text) + "\\fR";
-}
-std::string italic(std::string_view text) {
-  return "\\fI" + escaped(text) + "\\fR";
-}
-
-struct ManEntry {
-  const char* name;
-  const char* text;
-};
-
-constexpr std::array kVariables = {
-    ManEntry{"PET_NAME",
-             "The value of the option --name (PET_NPROC_PER_NODE for --nproc-per-node), unless the command "
-             "line has it."},
-    ManEntry{"DDP_LOG", "The level of the lines of ddplaunch itself, unless --log-level, -q or -v is given."},
-    ManEntry{"DDP_AUTH_TOKEN", "The job's token, unless --auth-token-file is given."},
-    ManEntry{"DDP_TORCH", "0 stops ddplaunch from observing PyTorch's process groups."},
-    ManEntry{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "The value of --grace when ddplaunch is invoked as torchrun."},
-    ManEntry{"OMP_NUM_THREADS",
-             "Is passed to the workers. If it is not set, ddplaunch sets it to the worker's share of "
-             "the CPUs."},
-    ManEntry{"NO_COLOR", "If it is set, no colours are printed."},
-};
-
-constexpr std::array kSignals = {
-    ManEntry{"SIGINT",
-             "Is passed to the process groups of all workers, so that they can save; --grace later they get "
-             "SIGTERM, and --grace after that SIGKILL. A second SIGINT kills them at once, on all nodes."},
-    ManEntry{"SIGTERM, SIGHUP",
-             "Terminate the workers by SIGTERM, and --grace later by SIGKILL. With --save-grace, "
-             "SIGTERM and SIGUSR1 ask the program to save and to leave first."},
-    ManEntry{"SIGQUIT", "Prints what all ranks do, with their stacks. The job continues."},
-    ManEntry{"SIGTSTP, SIGCONT", "Stop and continue the whole job. No time limit runs while it is stopped."},
-};
-
-constexpr std::array kFiles = {
-    ManEntry{"LOG_DIR/RUN/attempt_N/LOCAL_RANK/",
-             "Output (stdout.log, stderr.log) and error file (error.json) of a "
-             "worker. RUN is the name of the run."},
-    ManEntry{"LOG_DIR/RUN/attempt_N/dump_N.json", "The stacks of all threads of a job that hangs."},
-    ManEntry{"/tmp/ddp-run-*", "Sockets and error files of a run without --log-dir. ddplaunch removes them."},
-};
-
-std::string section(const char* title, std::span<const ManEntry> entries) {
-  std::string text = std::string(".SH ") + title + "\n";
-  for (const ManEntry& entry : entries) {
-    text += ".IP \"" + bold(entry.name) + "\" 8\n" + escaped(entry.text) + "\n";
-  }
-  return text;
-}
-
-std::string option_entry(const OptionInfo& option) {
-  std::string heading = option.short_name.empty() ? "" : bold("-" + option.short_name) + ", ";
-  for (const std::string& name : option.names) {
-    if (name != option.name()) heading += ", ";
-    heading += bold("--" + name);
-    if (!option.is_flag() && !option.is_negation(name)) heading += " " + italic(option.value_name);
-  }
-  std::string text = ".TP\n" + heading + "\n" + escaped(option.help) + "\n";
-  if (!option.choices.empty()) {
-    text += option.choices_are_examples ? ".br\nKnown words: " : ".br\nChoices: ";
-    for (const std::string& choice : option.choices) text += (&choice == &option.choices[0] ? "" : ", ") + bold(choice);
-    text += ".\n";
-  }
-  return text;
 }
 
 constexpr std::size_t kPageWidth = 100;
@@ -203,14 +101,20 @@ std::string option_synopsis(const OptionInfo& option) {
   return (option.short_name.empty() ? "    " : "-" + option.short_name + ", ") + base::join(names, ", ");
 }
 
+std::string option_lines(const OptionInfo& option) {
+  const std::string synopsis = "  " + option_synopsis(option);
+  std::string lines = paragraph(help_of(option), kHelpColumn);
+  if (synopsis.size() + 2 > kHelpColumn) return synopsis + "\n" + lines;
+  return synopsis + lines.substr(synopsis.size());
+}
+
 std::string help_text(const std::string& name) {
   std::string text = "Usage: " + name + " [options] program [arguments ...]\n";
   if (name == "ddplaunch") {
-    text += "       ddplaunch launch [options] script [arguments ...]\n";
-    text += "       ddplaunch top [--help] [options] [PID|RUN_ID]\n";
-    text += "       ddplaunch store [--help] [options]\n";
-    text += "       ddplaunch report [--help] EVENT_LOG [EVENT_LOG] [options]\n";
-    text += "       ddplaunch bench [--help] [options]\n";
+    for (const Subcommand& each : subcommands()) {
+      const std::string_view usage(each.usage);
+      text += "       " + std::string(usage.substr(0, usage.find('\n'))) + "\n";
+    }
   }
   text += "\n" + paragraph(kDescription, 0);
   std::string group;
@@ -226,7 +130,7 @@ std::string help_text(const std::string& name) {
 
 std::string short_help_text() {
   return R"(Usage: ddplaunch [options] program [arguments ...]
-       ddplaunch top|store|report|bench|launch [options] ...
+       ddplaunch top|ls|store|report|bench|launch|help [options] ...
 
 Examples:
   ddplaunch train.py --epochs 3                 one worker per visible GPU
@@ -245,95 +149,30 @@ Common options:
       --hang-timeout SECONDS    terminate a job that hangs for this long
       --save-grace SECONDS      ask the program to save before it is terminated
       --log-dir DIR             write the workers' output to files, too
+      --live                    show the ranks on the terminal, below the output
+      --report FILE             write a report of the run as HTML
+      --trace FILE              write a timeline of all ranks for Perfetto
       --summary FILE            write a summary of the run as JSON
       --dry-run                 print the launch plan and exit
   -q, --quiet                   print only what goes wrong
   -V, --version                 print the version and exit
 
 To see what all ranks are doing: ddplaunch top, or Ctrl-\ (SIGQUIT).
-All options: ddplaunch --help. Manual page: ddplaunch --man | man -l -
+About one option or word: ddplaunch help grace. All options: ddplaunch --help
+Manual page: ddplaunch --man | man -l -
 )";
 }
 
-std::string store_help_text() {
-  std::string text =
-      "Usage: ddplaunch store [--host ADDR] [--port N] [options]\n"
-      "       ddplaunch store --inspect HOST[:PORT] [--json] [--auth-token-file FILE]\n"
-      "       ddplaunch store --join HOST[:PORT] --auth-token-file FILE\n";
-  text += "\n" + paragraph(kStoreDescription, 0) + "\n";
-  for (const OptionInfo& option : store_options()) text += option_lines(option);
-  text += "\n" + paragraph(kStoreExitCodes, 0);
-  text += "\nExample: ddplaunch store --inspect 127.0.0.1:29500\n";
-  return text;
-}
-
-std::string report_help_text() {
-  std::string text = "Usage: ddplaunch report EVENT_LOG [EVENT_LOG] [-o FILE] [--run-id ID]\n";
-  text += "\n" + paragraph(kReportDescription, 0) + "\n";
-  for (const OptionInfo& option : report_options()) text += option_lines(option);
-  text += "\n" + paragraph(kReportExitCodes, 0);
-  text += "\nExample: ddplaunch report run.jsonl -o run.html\n";
-  return text;
-}
-
-std::string top_help_text() {
-  std::string text = "Usage: ddplaunch top [options] [PID|RUN_ID]\n";
-  text += "\n" + paragraph(kTopDescription, 0) + "\n";
-  for (const OptionInfo& option : top_options()) text += option_lines(option);
-  text += "\n" + paragraph(kTopExitCodes, 0);
-  text += "\nExample: ddplaunch top --once --json | jq .steps_per_second\n";
-  return text;
-}
-
-const char* const kBenchDescription =
-    "Measures collectives between the workers that the options start, and prints the columns of nccl-tests: the time "
-    "in microseconds (median and minimum over the iterations of the slowest rank), algbw and busbw in GB/s. "
-    "Operations: all_reduce broadcast all_gather reduce_scatter all_to_all. [default: all of them]";
-
-OptionList bench_command_options() {
-  bench::BenchOptions options;
-  OptionSet command(false);
-  bench::declare_bench_options(command.app(), options);
-  return command.options();
-}
-
-std::string bench_help_text() {
-  std::string text = "Usage: ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]\n\n";
-  text += paragraph(kBenchDescription, 0) + "\n";
-  for (const OptionInfo& option : bench_command_options()) text += option_lines(option);
-  text += "\nExample: ddplaunch bench --nproc-per-node=4 all_reduce --sizes=4K,1M,25M\n";
-  return text;
-}
-
-std::string man_page() {
-  std::string page = ".TH DDPLAUNCH 1 \"\" \"ddplaunch " DDP_VERSION_STRING "\" \"User Commands\"\n";
-  page += ".SH NAME\nddplaunch \\- start the workers of a distributed program and watch over them\n";
-  page += ".SH SYNOPSIS\n" + bold("ddplaunch") + " [options] " + italic("program") + " [arguments ...]\n.br\n";
-  page += bold("ddplaunch launch") + " [options] " + italic("script") + " [arguments ...]\n.br\n";
-  page += bold("ddplaunch top") + " [options] [" + italic("pid") + "|" + italic("run_id") + "]\n.br\n";
-  page += bold("ddplaunch bench") + " [options] [operation ...]\n.br\n";
-  page += bold("ddplaunch report") + " " + italic("event_log") + " [options]\n.br\n";
-  page += bold("ddplaunch store") + " [options]\n";
-  page += ".SH DESCRIPTION\n" + escaped(kDescription) + "\n.PP\n" + escaped(kProgramRule) + "\n";
-  page += ".SH OPTIONS\n";
-  std::string group;
-  for (const OptionInfo& option : job_options()) {
-    if (option.group != group) page += ".SS \"" + escaped(group = option.group) + "\"\n";
-    page += option_entry(option);
-  }
-  page += ".SH \"DDPLAUNCH TOP\"\n" + escaped(kTopDescription) + "\n";
-  for (const OptionInfo& option : top_options()) page += option_entry(option);
-  page += ".PP\n" + escaped(kTopExitCodes) + "\n";
-  page += ".SH \"DDPLAUNCH STORE\"\n" + escaped(kStoreDescription) + "\n";
-  for (const OptionInfo& option : store_options()) page += option_entry(option);
-  page += ".PP\n" + escaped(kStoreExitCodes) + "\n";
-  page += ".SH \"DDPLAUNCH REPORT\"\n" + escaped(kReportDescription) + "\n";
-  for (const OptionInfo& option : report_options()) page += option_entry(option);
-  page += ".PP\n" + escaped(kReportExitCodes) + "\n";
-  page += ".SH \"EXIT STATUS\"\n" + escaped(kExitCodes) + "\n";
-  page += section("ENVIRONMENT", kVariables) + section("FILES", kFiles) + section("SIGNALS", kSignals);
-  page += ".SH EXAMPLE\n.EX\n" + escaped("ddplaunch --nproc-per-node=2 ./train --epochs 3") + "\n.EE\n";
-  return page;
+std::string subcommand_help(const Subcommand& command) {
+  const std::string name = std::string("ddplaunch ") + command.name;
+  if (command.description == nullptr) return help_text(std::string_view(command.name) == "launch" ? name : "ddplaunch");
+  std::string text;
+  for (const std::string& line : base::split(command.usage, '\n'))
+    text += (text.empty() ? "Usage: " : "       ") + line + "\n";
+  text += "\n" + paragraph(command.description, 0) + "\n";
+  for (const OptionInfo& option : command.options()) text += option_lines(option);
+  if (command.exit_codes != nullptr) text += "\n" + paragraph(command.exit_codes, 0);
+  return text + "\nExample: " + command.example + "\n";
 }
 
 std::string command_page() {
@@ -345,7 +184,7 @@ std::string command_page() {
       "[Rules and behaviour](command-line.md) says where values come from and how the launcher behaves.\n"
       "[Exit codes](exit-codes.md) lists what `ddplaunch` returns.\n\n";
   page += "## Subcommands\n\n| word | meaning |\n|---|---|\n";
-  for (const Subcommand& each : kSubcommands) {
+  for (const Subcommand& each : subcommands()) {
     page += std::string("| `") + each.name + "` | " + each.help + " |\n";
   }
   std::string group;
@@ -353,18 +192,15 @@ std::string command_page() {
     if (option.group != group) page += "\n## " + (group = option.group) + "\n\n";
     page += option_section(option, "");
   }
-  page += "## ddplaunch top {#ddplaunch-top}\n\n" + page_paragraph(kTopDescription) + "\n";
-  page += "[ddplaunch top](top.md) describes the screen, the keys and the JSON document.\n\n";
-  for (const OptionInfo& option : top_options()) page += option_section(option, "top-");
-  page += page_paragraph(kTopExitCodes) + "\n";
-  page += "## ddplaunch store {#ddplaunch-store}\n\n" + page_paragraph(kStoreDescription) + "\n";
-  for (const OptionInfo& option : store_options()) page += option_section(option, "store-");
-  page += page_paragraph(kStoreExitCodes) + "\n## ddplaunch report {#ddplaunch-report}\n\n";
-  page += page_paragraph(kReportDescription) + "\n```text\nddplaunch report EVENT_LOG [EVENT_LOG] [options]\n```\n\n";
-  for (const OptionInfo& option : report_options()) page += option_section(option, "report-");
-  page += page_paragraph(kReportExitCodes) + "\n## ddplaunch bench {#ddplaunch-bench}\n\n";
-  page += page_paragraph(kBenchDescription) + "\n";
-  for (const OptionInfo& option : bench_command_options()) page += option_section(option, "bench-");
+  for (const Subcommand& each : subcommands()) {
+    if (each.description == nullptr) continue;
+    const std::string name(each.name);
+    page += "## ddplaunch " + name + " {#ddplaunch-" + name + "}\n\n" + page_paragraph(each.description);
+    page += std::string("\n```text\n") + each.usage + "\n```\n\n";
+    if (name == "top") page += "[ddplaunch top](top.md) describes the screen, the keys and the JSON document.\n\n";
+    for (const OptionInfo& option : each.options()) page += option_section(option, name + "-");
+    if (each.exit_codes != nullptr) page += page_paragraph(each.exit_codes) + "\n";
+  }
   page.erase(page.find_last_not_of('\n') + 2);
   return page;
 }

@@ -17,8 +17,10 @@
 #include "launcher/cli/completion.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/help_text.h"
+#include "launcher/cli/help_topic.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/log_options.h"
+#include "launcher/cli/man_page.h"
 #include "launcher/cli/variables.h"
 
 namespace ddp::launcher {
@@ -96,13 +98,11 @@ class CommandLine {
   Outcome parse() {
     const std::string word = mode_ == CompatibilityMode::native && words_.size() > 1 ? words_[1] : "";
     const auto rest = std::span(words_).subspan(std::min<std::size_t>(2, words_.size()));
-    if (word == "help") {
-      const bool is_page = !rest.empty() && rest.front() == "--markdown";
-      return Information{is_page ? command_page() : help_text(name_)};
-    }
-    if (word == "store") return command_with_log(word, rest, declare_store_options, store_help_text, false);
-    if (word == "report") return command_with_log(word, rest, declare_report_options, report_help_text, true);
-    if (word == "top") return top(rest);
+    if (word == "help") return help(rest);
+    if (word == "store") return subcommand(word, rest, declare_store_options, false);
+    if (word == "report") return subcommand(word, rest, declare_report_options, true);
+    if (word == "top") return subcommand(word, rest, declare_top_options, true);
+    if (word == "ls") return subcommand(word, rest, declare_ls_options, true);
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};
     if (word == "doctor" || word == "replay") {
@@ -129,7 +129,7 @@ class CommandLine {
     const auto& [from_words, program, help] = words.value();
     if (help) {
       const bool is_short = from_words.back().subject == "-h" && mode_ == CompatibilityMode::native;
-      return Information{is_bench ? bench_help_text() : is_short ? short_help_text() : help_text(name_)};
+      return Information{is_bench ? bench_help() : is_short ? short_help_text() : help_text(name_)};
     }
     if (auto information = about_itself(from_words)) return *information;
 
@@ -170,18 +170,25 @@ class CommandLine {
 
   Outcome bench(std::span<const std::string> given) {
     name_ += " bench";
-    if (!given.empty() && given.front() == "help") return Information{bench_help_text()};
+    if (!given.empty() && given.front() == "help") return Information{bench_help()};
     // The user wants the table, without the launcher's own lines and tags.
     std::vector<std::string> words = {"--quiet", "--no-tag"};
     base::append(words, given);
     return job(words, true);
   }
 
-  // Parses the words after "store" or "report".
+  Outcome help(std::span<const std::string> given) const {
+    // `scripts/docs` asks for the reference page.
+    if (!given.empty() && given.front() == "--markdown") return Information{command_page()};
+    auto text = help_on(given);
+    if (!text) return mistake(text.error().message);
+    return Information{std::move(text).value()};
+  }
+
+  // Parses the words after a subcommand that starts no job.
   template <typename CommandOptions>
-  Outcome command_with_log(const std::string& word, std::span<const std::string> given,
-                           void (*declare)(OptionSet& command, CommandOptions& options), std::string (*help_text)(),
-                           bool options_follow) {
+  Outcome subcommand(const std::string& word, std::span<const std::string> given,
+                     void (*declare)(OptionSet& command, CommandOptions& options), bool options_follow) {
     name_ += " " + word;
     CommandOptions options;
     OptionSet command(false);
@@ -189,27 +196,18 @@ class CommandLine {
     const auto words = read_words(given, command.options(), CompatibilityMode::native, options_follow);
     if (!words) return mistake(words.error().message);
     const auto& [settings, others, help] = words.value();
-    if (help || (!given.empty() && given.front() == "help")) return Information{help_text()};
-    std::vector<Setting> all = log_level_of_variable(environment_, command.options());
+    if (help || (!given.empty() && given.front() == "help"))
+      return Information{subcommand_help(*find_subcommand(word))};
+    std::vector<Setting> all;
+    if constexpr (requires { options.log; }) all = log_level_of_variable(environment_, command.options());
     all.insert(all.end(), settings.begin(), settings.end());
     if (const auto wrong = command.parse(all, {})) return mistake(*wrong);
-    choose_log_level(all, options.log);
+    if constexpr (requires { options.log; }) choose_log_level(all, options.log);
     if (const auto wrong = check_together(words.value(), options)) return mistake(*wrong);
     return options;
   }
 
-  Outcome top(std::span<const std::string> given) {
-    name_ += " top";
-    TopOptions options;
-    OptionSet command(false);
-    declare_top_options(command, options);
-    const auto words = read_words(given, command.options(), CompatibilityMode::native, /*options_follow=*/true);
-    if (!words) return mistake(words.error().message);
-    if (words.value().help || (!given.empty() && given.front() == "help")) return Information{top_help_text()};
-    if (const auto wrong = command.parse(words.value().settings, {})) return mistake(*wrong);
-    if (const auto wrong = take_job(words.value(), options)) return mistake(*wrong);
-    return options;
-  }
+  static std::string bench_help() { return subcommand_help(*find_subcommand("bench")); }
 
   UsageError mistake(const std::string& what) const {
     return UsageError{what + (what.ends_with('.') || what.ends_with('?') ? "" : ".") + " See " + name_ + " --help"};

@@ -55,7 +55,7 @@ void declare_top_options(OptionSet& c, TopOptions& o) {
   declare_help(c, "Print this text and exit.");
 }
 
-std::optional<std::string> take_job(const CommandWords& words, TopOptions& options) {
+std::optional<std::string> check_together(const CommandWords& words, TopOptions& options) {
   if (words.program.size() > 1) return "ddplaunch top shows one job. Remove '" + words.program[1] + "'.";
   if (!words.program.empty()) options.job = words.program.front();
   return std::nullopt;

@@ -26,7 +26,7 @@ struct TopOptions {
 void declare_top_options(OptionSet& command, TopOptions& options);
 
 // Takes the words that are no options. Returns a sentence for the user if there are too many.
-std::optional<std::string> take_job(const CommandWords& words, TopOptions& options);
+std::optional<std::string> check_together(const CommandWords& words, TopOptions& options);
 
 // Returns the declared options, for code that does not parse.
 OptionList top_options();

@@ -60,7 +60,10 @@ TEST_CASE("the nearest match is offered for a typing mistake only") {
   CHECK_FALSE(nearest_match("", names));
   CHECK_FALSE(nearest_match("x", names));
   CHECK_FALSE(nearest_match("foo", names));
-  CHECK(nearest_match("golo", {{"gloo"}}) == std::nullopt);
+  CHECK(nearest_match("golo", {{"gloo"}}) == "gloo");
+  CHECK(nearest_match("gool", {{"gloo"}}) == std::nullopt);
+  CHECK(nearest_match("tpo", {{"top"}}) == "top");
+  CHECK(nearest_match("reprot", {{"report"}}) == "report");
   CHECK_FALSE(nearest_match("gloo", {}));
 }
 

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "base/text.h"
-#include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
+#include "launcher/cli/subcommands.h"
 #include "launcher/cli/top_options.h"
 #include "support/catch.h"
 #include "support/temporary_directory.h"
@@ -100,11 +100,21 @@ TEST_CASE("every subcommand is completed, and bench has its operations and both 
   CHECK(offered("bench --nnod") == "--nnodes ");
   CHECK(offered("--scheduler sl") == "slurm ");
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    for (const Subcommand& each : kSubcommands) {
+    for (const Subcommand& each : subcommands()) {
       INFO(shell << ": " << each.name);
       CHECK(completion_script(shell).value().find(each.name) != std::string::npos);
     }
   }
+}
+
+TEST_CASE("bash completes the option of ddplaunch ls and the topics of ddplaunch help") {
+  CHECK(offered("ls --j") == "--json ");
+  CHECK(offered("ls --onc") == " ");
+  CHECK(offered("l").find("ls ") != std::string::npos);
+  CHECK(offered("help max-r") == "max-restarts ");
+  CHECK(offered("help rep") == "report report ");
+  CHECK(offered("help --max") == " ");
+  CHECK(offered("top ls --on") == "--once ");
 }
 
 TEST_CASE("bash completes the options of ddplaunch top before and after the job") {

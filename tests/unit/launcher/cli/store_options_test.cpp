@@ -105,7 +105,7 @@ TEST_CASE("help of the store names each of its options, in at most 80 columns") 
   const auto help = parse({"--help", "--nonsense"});
   REQUIRE(std::holds_alternative<Information>(help));
   const std::string& text = std::get<Information>(help).text;
-  CHECK(text == store_help_text());
+  CHECK(text == subcommand_help(*find_subcommand("store")));
   for (const OptionInfo& option : store_options()) {
     CHECK(text.find("--" + option.name()) != std::string::npos);
   }

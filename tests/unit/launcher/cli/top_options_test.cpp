@@ -74,7 +74,7 @@ TEST_CASE("help of ddplaunch top names each of its options, in at most 80 column
   const auto help = parse({"--help"});
   REQUIRE(std::holds_alternative<Information>(help));
   const std::string& text = std::get<Information>(help).text;
-  CHECK(text == top_help_text());
+  CHECK(text == subcommand_help(*find_subcommand("top")));
   for (const OptionInfo& option : top_options()) CHECK(text.find("--" + option.name()) != std::string::npos);
   for (const std::string& line : ddp::base::split(text, '\n')) {
     CAPTURE(line);

@@ -1,0 +1,114 @@
+#include "launcher/cli/help_topic.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/cli/help_text.h"
+#include "launcher/cli/job_options.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr int kDiagnoses = 10;  // DDP-H01 to DDP-H10: see launcher/ranks/verdict.h
+
+std::string in_lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// Holds the options of a job or of a subcommand.
+struct OptionGroup {
+  std::string heading;
+  OptionList options;
+};
+
+std::vector<OptionGroup> all_options() {
+  std::vector<OptionGroup> groups = {{"Options of ddplaunch:", job_options()}};
+  for (const Subcommand& each : subcommands()) {
+    if (each.description == nullptr) continue;
+    groups.push_back({std::string("Options of ddplaunch ") + each.name + ":", each.options()});
+  }
+  return groups;
+}
+
+// Returns the entries of the options for which `matches` returns true. Returns an empty text if there are none.
+template <typename Matches>
+std::string entries(Matches matches) {
+  std::string text;
+  for (const OptionGroup& group : all_options()) {
+    std::string lines;
+    for (const OptionInfo& option : group.options) {
+      if (matches(option)) lines += option_lines(option);
+    }
+    if (!lines.empty()) text += (text.empty() ? "" : "\n") + group.heading + "\n" + lines;
+  }
+  return text;
+}
+
+std::string option_entries(const std::string& word) {
+  const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
+  const std::string name = with_dashes(word.substr(dashes, word.find('=') - dashes));
+  return entries([&](const OptionInfo& option) {
+    return std::ranges::find(option.names, name) != option.names.end() ||
+           (dashes < 2 && !name.empty() && option.short_name == name);
+  });
+}
+
+std::optional<std::string> diagnosis(const std::string& word) {
+  std::string code = in_lower_case(word);
+  if (code.starts_with("ddp-")) code = code.substr(4);
+  if (code.size() != 3 || code[0] != 'h') return std::nullopt;
+  const auto number = base::parse_integer(code.substr(1), 1, kDiagnoses);
+  if (!number) return std::nullopt;
+  return "DDP-H" + code.substr(1) +
+         " is a diagnosis of a job that hangs. The page \"Diagnoses\" of the manual\n"
+         "(docs/reference/diagnoses.md) explains what has happened and what to do.\n";
+}
+
+std::string found_entries(std::span<const std::string> words) {
+  return entries([&](const OptionInfo& option) {
+    const std::string text = in_lower_case(option_synopsis(option) + " " + option.help);
+    return std::ranges::all_of(words, [&](const std::string& word) {
+      return !word.empty() && text.find(in_lower_case(word)) != std::string::npos;
+    });
+  });
+}
+
+std::optional<std::string> nearest_topic(const std::string& word) {
+  std::vector<std::string> known;
+  for (const Subcommand& each : subcommands()) known.emplace_back(each.name);
+  for (const OptionGroup& group : all_options()) {
+    for (const OptionInfo& option : group.options) base::append(known, option.names);
+  }
+  return base::nearest_match(with_dashes(word.substr(std::min(word.find_first_not_of('-'), word.size()))), known);
+}
+
+}  // namespace
+
+base::Result<std::string> help_on(std::span<const std::string> words) {
+  if (words.empty()) return help_text("ddplaunch");
+  const std::string& first = words.front();
+  if (words.size() == 1) {
+    const Subcommand* command = find_subcommand(first);
+    std::string options = option_entries(first);
+    if (command != nullptr) {
+      const std::string hint =
+          options.empty() ? "" : "There is an option of this name, too: ddplaunch help --" + first + "\n";
+      return subcommand_help(*command) + hint;
+    }
+    if (!options.empty()) return options;
+    if (auto text = diagnosis(first)) return *text;
+  }
+  std::string found = found_entries(words);
+  if (!found.empty()) return found;
+  const auto nearest = words.size() == 1 ? nearest_topic(first) : std::nullopt;
+  return base::Failure{"no subcommand, option or diagnosis is named '" + base::join(words, " ") +
+                       "', and no help has these words." + (nearest ? " Did you mean " + *nearest + "?" : "")};
+}
+
+}  // namespace ddp::launcher
