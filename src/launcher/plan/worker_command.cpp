@@ -5,6 +5,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "launcher/cli/subcommands.h"
 #include "launcher/facts/stdin_program.h"
 
 namespace ddp::launcher {
@@ -61,6 +62,17 @@ Refusal check_format(const std::string& start, const ProgramFacts& program) {
   const std::string ending = missing.ends_with("\\r") ? " (its lines end as on Windows; try dos2unix)" : "";
   return StartFailure{kExitNotFound,
                       start + "the interpreter " + missing + " of its #! line is missing" + ending + "."};
+}
+
+// Returns "ddplaunch top" if the first word of the command line was probably meant to be this subcommand.
+std::string meant_subcommand(const Options& options) {
+  const std::vector<std::string>& line = options.command_line;
+  const std::string& word = options.command.front();
+  if (options.compatibility_mode != CompatibilityMode::native || line.size() < 2 || line[1] != word) return "";
+  std::vector<std::string> names;
+  for (const Subcommand& each : subcommands()) names.emplace_back(each.name);
+  const auto nearest = base::nearest_match(word, names);
+  return nearest ? "ddplaunch " + *nearest : "";
 }
 
 Refusal check_executable(const std::string& name, const ProgramFacts& program) {
@@ -139,7 +151,9 @@ base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& opt
   command.what = options.command.front();
   command.local_rank_macro = options.compatibility_mode != CompatibilityMode::native;
   if (kind == ProgramKind::executable) {
-    if (auto refusal = check_executable(command.what, facts.program)) return *refusal;
+    ProgramFacts program = facts.program;
+    if (program.suggestion.empty()) program.suggestion = meant_subcommand(options);
+    if (auto refusal = check_executable(command.what, program)) return *refusal;
     command.program = facts.program.path;
     command.arguments = options.command;
     return command;

@@ -227,3 +227,24 @@ TEST_CASE("the local rank macro is that of torchrun") {
     CHECK(substitute_local_rank(argument, 7) == expected);
   }
 }
+
+TEST_CASE("a program that is not found may have been meant as a subcommand") {
+  const auto message = [](std::vector<std::string> line, const std::string& suggestion = "") {
+    Situation situation;
+    situation.mode(CompatibilityMode::native).options.command_line = {"ddplaunch"};
+    situation.options.command_line.insert(situation.options.command_line.end(), line.begin(), line.end());
+    situation.options.command = {line.back()};
+    situation.facts.program = {};
+    situation.facts.program.suggestion = suggestion;
+    const StartFailure failure = situation.failure();
+    CHECK(failure.exit_code == 127);
+    return failure.message;
+  };
+  CHECK(message({"tpo"}) == "cannot start tpo: not found in PATH. Did you mean ddplaunch top?");
+  CHECK(message({"reprot"}) == "cannot start reprot: not found in PATH. Did you mean ddplaunch report?");
+  CHECK(message({"tpo"}, "./tpo") == "cannot start tpo: not found in PATH. Did you mean ./tpo?");
+  CHECK(message({"train"}) == "cannot start train: not found in PATH.");
+  // Only the first word may be a subcommand.
+  CHECK(message({"-q", "tpo"}) == "cannot start tpo: not found in PATH.");
+  CHECK(message({"./tpo"}) == "cannot start ./tpo: no such file.");
+}
