@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """nodes_test.py BIN_DIR [WORD]: tests jobs on several nodes. Without network namespaces, tests that need a cut cable
 are skipped."""
+import os
 import re
 import signal
 import subprocess
@@ -30,6 +31,31 @@ def numbers_that_are_given_are_kept(hosts: Hosts) -> None:
     job = Job(hosts, "--no-collapse", "--tag=", "--nproc-per-node=1", "sh", "-c", SHOW, nodes="3")
     ends = job.start(3, "--node-rank=1").start(2, "--node-rank=2").start(1, "--node-rank=0").ends()
     assert {number: out.split()[0] for number, (_, out, _) in ends.items()} == {1: "node=0", 2: "node=2", 3: "node=1"}, ends
+
+
+def notes_about_the_job_are_shown_by_the_first_node_only(hosts: Hosts) -> None:
+    about_job = ["--save-file=/none has no effect"] + (["using OMP_NUM_THREADS="] if "OMP_NUM_THREADS" not in os.environ else [])
+    about_node = re.compile(r"note: node (\S+): VIRTUAL_ENV=/nowhere has no bin/python")
+    for verbose in ((), ("--verbose",)):
+        job = Job(hosts, "--nproc-per-node=2", "--save-file=/none", "--module", "platform")
+        job.start(1, environment={"VIRTUAL_ENV": ""}).start(2, *verbose, environment={"VIRTUAL_ENV": "/nowhere"})
+        ends = job.ends()
+        all_well(ends)
+        errors = {number: err for number, (_, _, err) in ends.items()}
+        for text in about_job:
+            assert sum(err.count(f"note: {text}") for err in errors.values()) == 1, (text, errors)
+            if hosts.are_apart:  # the first node is host 1
+                assert f"note: {text}" in errors[1] and (text in errors[2]) == bool(verbose), (text, errors)
+        assert not about_node.search(errors[1]) and about_node.search(errors[2]), errors
+        assert not hosts.are_apart or about_node.search(errors[2])[1] == "host2", errors
+
+
+def a_node_that_does_not_find_the_first_one_shows_its_notes(hosts: Hosts) -> None:
+    if not hosts.are_apart:
+        return  # the only launcher would be the first node
+    job = Job(hosts, "--rdzv-conf=join_timeout=500ms", "--save-file=/none", "true").start(2)
+    code, _, err = job.ends()[2]
+    assert code == 125 and err.count("note: --save-file=/none has no effect") == 1, (code, err)
 
 
 def training_on_two_nodes_is_that_of_one(hosts: Hosts) -> None:
@@ -182,7 +208,9 @@ def eight_nodes_of_unequal_sizes(hosts: Hosts) -> None:
 
 if __name__ == "__main__":
     with Hosts(8) as rig:
-        run_tests(rig, [nodes_get_their_ranks, numbers_that_are_given_are_kept, training_on_two_nodes_is_that_of_one,
+        run_tests(rig, [nodes_get_their_ranks, numbers_that_are_given_are_kept,
+                        notes_about_the_job_are_shown_by_the_first_node_only,
+                        a_node_that_does_not_find_the_first_one_shows_its_notes, training_on_two_nodes_is_that_of_one,
                         a_failure_ends_all_nodes, a_hang_is_named_by_the_node_that_knows, a_signal_ends_all_nodes,
                         a_launcher_that_is_killed_ends_all_nodes, another_attempt_on_all_nodes,
                         a_spare_takes_the_place_of_a_node_that_is_lost, a_node_that_was_lost_returns,

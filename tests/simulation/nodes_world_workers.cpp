@@ -195,7 +195,7 @@ void NodesWorld::start_launcher(std::size_t id) {
     return std::make_unique<Looks>(*this);
   };
   JobObserver observer;
-  observer.looks_for_nodes = [] {};
+  observer.looks_for_nodes = [](bool) {};
   observer.attempt_begins = [](const Placement&) {};
   observer.event = [](const launcher::Event&) {};
   observer.attempt_ended = [](const JobOutcome&, const std::string&, bool) {};

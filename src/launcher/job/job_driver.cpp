@@ -39,7 +39,6 @@ void JobDriver::proceed() {
 }
 
 void JobDriver::handle(const Begin&) {
-  if (parts_.plan.nodes.several()) parts_.observer.looks_for_nodes();
   if (auto failure = open_nodes()) return end_with(*failure);
   if (parts_.plan.gather_output && !nodes_->is_coordinator()) send_output_to_coordinator();
 }
@@ -90,6 +89,7 @@ std::optional<base::Failure> JobDriver::open_nodes() {
   auto nodes = parts_.open_nodes(nodes_callbacks());
   if (!nodes) return nodes.error();
   nodes_ = std::move(nodes).value();
+  if (parts_.plan.nodes.several()) parts_.observer.looks_for_nodes(nodes_->is_coordinator());
   if (const auto warning = nodes_->warning()) log(LogLevel::warning, *warning);
   return std::nullopt;
 }

@@ -26,7 +26,9 @@ namespace ddp::launcher {
 // The driver calls these functions for the events of a job. They feed the console, the event log and the summary. None
 // may block unless its comment says that it does.
 struct JobObserver {
-  std::function<void()> looks_for_nodes;  // called only if the job has several nodes
+  // The launcher looks for the other nodes, or waits for them as the coordinator, which is node 0. Called only if the
+  // job has several nodes; twice if it turns out that this launcher is the coordinator.
+  std::function<void(bool is_coordinator)> looks_for_nodes;
   std::function<void(const Placement& placement)> attempt_begins;
   std::function<void(const Event& event)> event;
   // All of the attempt's processes have ended. `next` describes what follows, or is empty if nothing does. If

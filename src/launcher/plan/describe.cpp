@@ -26,6 +26,12 @@ std::string row(const std::string& label, const std::string& value) {
   return label + std::string(spaces, ' ') + base::printable(value) + "\n";
 }
 
+std::vector<std::string> notes_of(const LaunchPlan& plan) {
+  std::vector<std::string> notes = plan.notes;
+  base::append(notes, plan.node_notes);
+  return notes;
+}
+
 std::string argument_list(const LaunchPlan& plan) {
   std::vector<std::string> words;
   const std::vector<std::string> arguments = base::without_secrets(plan.arguments);
@@ -251,7 +257,7 @@ std::string describe(const LaunchPlan& plan) {
   if (!plan.trace_file.empty()) text += row("trace", plan.trace_file);
   if (plan.recording != Recording::steps) text += row("record", std::string(name_of(plan.recording)));
   text += environment_rows(plan);
-  for (const std::string& note : plan.notes) text += row("note", note);
+  for (const std::string& note : notes_of(plan)) text += row("note", note);
   return text;
 }
 
@@ -293,7 +299,7 @@ std::string describe_json(const LaunchPlan& plan) {
       {"trace_file", plan.trace_file},
       {"record", name_of(plan.recording)},
       {"workers", workers},
-      {"notes", plan.notes}};
+      {"notes", notes_of(plan)}};
   // A name that is not UTF-8 is shown with replacement characters instead of being left out.
   return result.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }

@@ -163,8 +163,8 @@ std::optional<StartFailure> plan_stdin(const Options& options, const NodeFacts& 
                                         base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
   }
   if (plan.stdin_local_rank && facts.standard_input == StandardInput::background_terminal) {
-    plan.notes.push_back("local rank " + std::to_string(*plan.stdin_local_rank) +
-                         " has no standard input, because the job runs in the background of its terminal");
+    plan.node_notes.push_back("local rank " + std::to_string(*plan.stdin_local_rank) +
+                              " has no standard input, because the job runs in the background of its terminal");
   }
   const bool is_alone = plan.workers == 1 && !plan.nodes.several();
   if (is_alone && facts.standard_input == StandardInput::terminal) plan.stdin_local_rank = 0;
@@ -205,7 +205,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan.notes = options.warnings;
   plan_from_environment(facts.environment, plan.hang);
   static_cast<WorkerCommand&>(plan) = std::move(command).value();
-  if (!plan.interpreter_note.empty()) plan.notes.push_back(plan.interpreter_note);
+  if (!plan.interpreter_note.empty()) plan.node_notes.push_back(plan.interpreter_note);
   plan.host_name = facts.host_name;
   plan.workers = devices.value().workers;
   const std::uint64_t descriptors =
@@ -222,7 +222,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
     plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
     plan.device_indices.push_back(gpu ? gpu->index : std::nullopt);
   }
-  if (!binding.note.empty()) plan.notes.push_back(binding.note);
+  if (!binding.note.empty()) plan.node_notes.push_back(binding.note);
   plan.nodes = rendezvous.value().nodes;
   if (auto failure = plan_stdin(options, facts, plan)) return *failure;
   if (auto failure = check_faults(plan)) return *failure;
@@ -246,7 +246,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   if (!plan.hang.is_off() && plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
   plan.is_native_program = runs_native_program(options, facts);
   plan.python_unbuffered = is_native && facts.runs_python;
-  base::append(plan.notes, limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
+  base::append(plan.node_notes, limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
   plan.inherited_environment = facts.environment;
   std::erase_if(plan.inherited_environment,
                 [](const std::string& line) { return line.starts_with(std::string(wire::env::kAuthToken) + "="); });

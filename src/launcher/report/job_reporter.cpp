@@ -97,7 +97,7 @@ std::optional<base::Failure> JobReporter::begin() {
 
 JobObserver JobReporter::observer() {
   JobObserver observer;
-  observer.looks_for_nodes = [this] { tell_notes(); };
+  observer.looks_for_nodes = [this](bool is_coordinator) { looks_for_nodes(is_coordinator); };
   observer.attempt_begins = [this](const Placement& placement) { attempt_began(placement); };
   observer.event = [this](const Event& event) { log_event(event); };
   observer.attempt_ended = [this](const JobOutcome& outcome, const std::string& next, bool is_last) {
@@ -115,8 +115,9 @@ void JobReporter::attempt_began(const Placement& placement) {
   if (attempts_++ == 0) {
     const std::string logs = log_directory();
     say(LogLevel::info, start_line(plan_, placement) + (logs.empty() ? "" : ", logs " + logs));
-    tell_notes();
-    if (const auto line = interface_line(plan_, placement.interface)) say(LogLevel::note, *line);
+    const LogLevel level = placement.node_rank == 0 ? LogLevel::note : LogLevel::debug;
+    tell_notes(level);
+    if (const auto line = interface_line(plan_, placement.interface)) say(level, *line);
   }
   const int last = placement.first_rank + plan_.workers - 1;
   say(LogLevel::debug, "attempt " + std::to_string(placement.attempt) + " begins: ranks " +
@@ -138,9 +139,22 @@ void JobReporter::write_html_report() {
   }
 }
 
-void JobReporter::tell_notes() {
+// The first node says the notes while it waits for the others, because they may explain what it waits for.
+void JobReporter::looks_for_nodes(bool is_coordinator) {
+  tell_node_notes();
+  if (is_coordinator) tell_notes(LogLevel::note);
+}
+
+void JobReporter::tell_notes(LogLevel level) {
+  tell_node_notes();
   if (std::exchange(has_told_notes_, true)) return;
-  for (const std::string& note : plan_.notes) say(LogLevel::note, note);
+  for (const std::string& note : plan_.notes) say(level, note);
+}
+
+void JobReporter::tell_node_notes() {
+  if (std::exchange(has_told_node_notes_, true)) return;
+  const std::string node = plan_.nodes.several() ? "node " + plan_.host_name + ": " : "";
+  for (const std::string& note : plan_.node_notes) say(LogLevel::note, node + note);
 }
 
 // If the console does not accept a note or a less important line now, the line is dropped: it is not worth a wait.
@@ -269,6 +283,8 @@ void JobReporter::job_failed(const base::Failure& failure) {
 }
 
 void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure) {
+  // If the nodes have not met, the notes may explain why.
+  if (plan_.nodes.several()) tell_notes(LogLevel::note);
   const JobEnd end{exit_code,
                    attempts_,
                    std::chrono::steady_clock::now() - start_,

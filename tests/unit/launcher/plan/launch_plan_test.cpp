@@ -34,7 +34,7 @@ TEST_CASE("a GPU that CUDA_VISIBLE_DEVICES names twice is reported") {
   Situation situation;
   situation.facts.environment.emplace_back("CUDA_VISIBLE_DEVICES=1,1");
   const std::string words = "CUDA_VISIBLE_DEVICES=1,1 names GPU 1 twice, so CUDA shows no GPU to the workers.";
-  CHECK(mentions(situation.plan().notes, words));
+  CHECK(mentions(situation.plan().node_notes, words));
   situation.options.backend = "nccl";
   CHECK(situation.failure().message.find(words) != std::string::npos);
 }
@@ -54,7 +54,7 @@ TEST_CASE("scripts may have more workers than there are GPUs, with a note") {
     Situation situation;
     situation.mode(mode).options.nproc_per_node = 8;
     CHECK(situation.plan().workers == 8);
-    CHECK(mentions(situation.plan().notes,
+    CHECK(mentions(situation.plan().node_notes,
                    "8 workers but 4 GPUs (0,1,2,3); the workers see all GPUs, which is correct only for a CPU job"));
     situation.options.backend = "nccl";
     CHECK(situation.failure().exit_code == 2);
@@ -216,7 +216,7 @@ TEST_CASE("a worker that is alone reads the terminal, unless the job is in its b
     situation.options.stdin_local_rank = one.asked;
     const LaunchPlan plan = situation.plan();
     CHECK(plan.stdin_local_rank == one.reader);
-    CHECK(mentions(plan.notes, "has no standard input") == one.is_noted);
+    CHECK(mentions(plan.node_notes, "has no standard input") == one.is_noted);
   }
 }
 

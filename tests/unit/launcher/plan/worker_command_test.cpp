@@ -120,7 +120,7 @@ TEST_CASE("a virtual environment without a Python is passed over with a note") {
     situation.facts.interpreter.path = one.path;
     const LaunchPlan plan = situation.plan();
     CHECK(plan.program == one.path);
-    CHECK(mentions(plan.notes, "VIRTUAL_ENV") == !one.note.empty());
+    CHECK(mentions(plan.node_notes, "VIRTUAL_ENV") == !one.note.empty());
     CHECK(plan.interpreter_note == one.note);
   }
 }
