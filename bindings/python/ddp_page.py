@@ -441,9 +441,10 @@ def _show_optimizer_steps(steps):
     ddplaunch's observer of PyTorch programs calls this. It shows nothing before the process groups of this process are
     shown, and records no steps of a program that reports them itself.
     """
-    fd = _descriptor(_PAGE_VARIABLE)
-    if not _is_open and (fd < 0 or os.pread(fd, 4, 4 * _PAGE_AT_WRITER) != struct.pack("=i", _process)):
-        return
+    if not _is_open:
+        fd = _descriptor(_PAGE_VARIABLE)
+        if fd < 0 or os.pread(fd, 4, 4 * _PAGE_AT_WRITER) != struct.pack("=i", _process):
+            return
     page = _mine()
     if page is None:
         return
