@@ -54,6 +54,8 @@ UNSEEN = {
     ("history_rank", "waited_for"): "needs a worker with the runtime: report_test.py",
     **{("history_rank", name): "needs a worker with the runtime: history_json_test.cpp"
        for name in ("step_median_seconds", "step_p99_seconds", "dropped")},
+    **{("history_curve", name): "needs a worker with the runtime: history_json_test.cpp"
+       for name in ("name", "mean", "least", "most")},
     **{("history_collective", name): "needs a worker with the runtime: history_json_test.cpp"
        for name in ("operation", "name", "group", "size", "count", "matched", "bytes", "median_seconds", "p99_seconds",
                     "longest_seconds", "gpu_median_seconds", "transfer_median_seconds", "algorithm_bytes_per_second",

@@ -38,7 +38,8 @@ def snapshot(**more) -> dict:
             "node": "node0", "launcher_pid": os.getpid(), "attempt": 0, "max_restarts": 3, "uptime_seconds": 3725,
             "attempt_uptime_seconds": 3725, "world_size": 8, "has_all_ranks": True, "step": 1200,
             "total_steps": 10000, "steps_per_second": 12.5, "eta_seconds": 704, "values": [{"name": "loss", "value": 1.8421}],
-            "bytes_per_second": 1.5e9, "stalls": 0, "stall": "", "culprits": [],
+            "curves": [{"name": "loss", "mean": [2.5, None, 1.5], "least": [2, None, 1], "most": [3, None, 2]}],
+            "bytes_per_second": 1.5e9, "stalls": 0, "stall": "", "stall_seconds": 0, "culprits": [],
             "nodes": [{"name": "node0", "first_rank": 0, "workers": 4}, {"name": "node1", "first_rank": 4, "workers": 4}],
             "ranks": [rank(i) for i in range(8)], **more}
 
@@ -107,8 +108,8 @@ class FakeLauncher:
             client.sendall(json.dumps({"output": {"rank": number, "lines": [line]}}).encode() + b"\n")
 
     def stall(self, culprit: int) -> None:
-        self.job = snapshot(stalls=1, culprits=[culprit], stall=f"ranks wait for rank {culprit}", ranks=[
-            rank(i, state="computing" if i == culprit else "waiting", waited_for=float(i == culprit)) for i in range(8)])
+        ranks = [rank(i, state="computing" if i == culprit else "waiting", waited_for=float(i == culprit)) for i in range(8)]
+        self.job = snapshot(stalls=1, culprits=[culprit], stall=f"ranks wait for rank {culprit}", stall_seconds=45, ranks=ranks)
 
 
 @contextlib.contextmanager
@@ -226,7 +227,7 @@ def culprit() -> None:
     with folders() as folder, FakeLauncher(folder, 7) as launcher:
         launcher.stall(5)
         with Top(folder, "--no-color") as view:
-            view.wait_for("STALL: ranks wait for rank 5")
+            view.wait_for("STALL for 45.0 s: ranks wait for rank 5")
             lines = view.screen.lines()
             title = next(i for i, line in enumerate(lines) if "RANK NODE" in line)
             assert lines[title + 1].startswith(" !    5 node1 computing"), view.screen.text()
@@ -407,7 +408,7 @@ def documented() -> None:
     listed = {word for line in table.splitlines() if line.startswith("| `") for word in line.split("|")[1].replace("`", "").replace(",", " ").split()}
     with folders() as folder, FakeLauncher(folder, 7):
         document = json.loads(top(folder, "--once", "--json").stdout)
-    members = {*document, *document["values"][0], *document["nodes"][0], *document["ranks"][0]}
+    members = {*document, *document["values"][0], *document["curves"][0], *document["nodes"][0], *document["ranks"][0]}
     assert members == listed, sorted(members ^ listed)
 
 

@@ -320,8 +320,8 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
     describe_culprit(*failed, outcome, plan, evidence, lines);
   } else if (const auto* hang = outcome.cause_as<HangNews>()) {
     const auto began = std::max(outcome.run_time - hang->age, std::chrono::nanoseconds(0));
-    lines.push_back("the job hung " + base::human_duration(began) + " after the start, and was terminated after " +
-                    when + ": " + hang_headline(hang->verdict));
+    lines.push_back("the job hung " + base::human_duration(began) + " after the start, and was terminated " +
+                    base::human_duration(outcome.run_time - began) + " later: " + hang_headline(hang->verdict));
     const bool is_silent = hang->verdict.kind == VerdictKind::silent;
     if (const auto odd = is_silent ? find_odd_ranks(hang->ranks) : std::vector<int>(); !odd.empty()) {
       lines.push_back("  " + ranks_text(odd) + (odd.size() == 1 ? " waits" : " wait") +
