@@ -2,7 +2,8 @@
 import re
 import unicodedata
 
-SEQUENCE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x18")
+# CAN (\x18) cancels a sequence that has begun. A signal may end a program in the middle of one.
+SEQUENCE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|(?:\x1b(?:\[[0-9;?]*)?)?\x18")
 
 
 class Screen:
