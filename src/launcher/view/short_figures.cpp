@@ -81,10 +81,12 @@ std::string sparkline(const Curve::Points& points, int columns, bool has_unicode
   constexpr Bars kUnicode = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   constexpr Bars kAscii = {"_", ".", "-", "=", "+", "*", "%", "#"};
   const Bars& bars = has_unicode ? kUnicode : kAscii;
+  const auto first = static_cast<std::size_t>(
+      std::ranges::find_if(points, [](const auto& point) { return point.has_value(); }) - points.begin());
   const std::size_t per_bar =
-      (points.size() + static_cast<std::size_t>(columns) - 1) / static_cast<std::size_t>(columns);
+      (points.size() - first + static_cast<std::size_t>(columns) - 1) / static_cast<std::size_t>(columns);
   Curve::Points means;
-  for (std::size_t begin = 0; begin < points.size(); begin += per_bar) {
+  for (std::size_t begin = first; begin < points.size(); begin += per_bar) {
     double sum = 0;
     int count = 0;
     for (std::size_t i = begin; i < std::min(begin + per_bar, points.size()); ++i) {

@@ -17,8 +17,8 @@ std::string short_number(double number);
 std::string short_cpus(double cpus);
 // Returns a share between 0 and 1 as "43%".
 std::string short_percent(double share);
-// Returns a curve in at most `columns` columns: "▇▆▄▃▂▂▁". The lowest point has the lowest bar, and what is not known
-// is a space. Returns an empty text if fewer than two points are known.
+// Returns a curve in at most `columns` columns: "▇▆▄▃▂▂▁". It begins with the first point that is known. The lowest
+// point has the lowest bar, and what is not known is a space. Returns an empty text if fewer than two points are known.
 std::string sparkline(const Curve::Points& points, int columns, bool has_unicode);
 
 }  // namespace ddp::launcher

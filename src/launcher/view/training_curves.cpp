@@ -72,11 +72,10 @@ void TrainingCurves::add(const TrainingMoment& moment, std::uint64_t now) {
   end_ = std::max(end_, now);
   while (end_ / width_ >= most_columns_) merge_columns();
   columns_ = static_cast<std::size_t>(end_ / width_) + 1;
-  if (steps_.empty() || moment.steps < steps_.back()) {  // another count begins
+  // The first count that a program reports may be that of a checkpoint. A smaller number begins another count.
+  if (steps_.empty() || steps_.back() == 0 || moment.steps < steps_.back()) {
     first_steps_ = moment.steps;
     steps_.assign(columns_, moment.steps);
-  } else if (steps_.back() == 0) {
-    first_steps_ = moment.steps;  // the first count that a program reports may be that of a checkpoint
   }
   steps_.resize(columns_, steps_.back());
   steps_.back() = moment.steps;
@@ -105,25 +104,36 @@ void TrainingCurves::merge_columns() {
   steps_.resize((steps_.size() + 1) / 2);
 }
 
-// Returns the rate of each column, over as many of its neighbours as have ten steps.
+// Returns the rate of each column between the first step and the last one, over as many of its neighbours as have ten
+// steps. The rate after the last step is 0 when the next one is overdue.
 Curve::Points TrainingCurves::step_rates() const {
   constexpr std::uint64_t kSteps = 10;
   const std::size_t count = steps_.size();
   Curve::Points rates(count);
   const auto before = [&](std::size_t column) { return column == 0 ? first_steps_ : steps_[column - 1]; };
-  const auto begin = static_cast<std::size_t>(
-      std::ranges::find_if(steps_, [&](std::uint64_t steps) { return steps > first_steps_; }) - steps_.begin());
-  for (std::size_t i = begin; i < count; ++i) {
+  const auto end_of = [&](std::size_t column) { return std::min((column + 1) * width_, end_); };
+  std::size_t begin = count;
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (steps_[i] == before(i)) continue;
+    begin = std::min(begin, i);
+    end = i + 1;
+  }
+  for (std::size_t i = begin; i < end; ++i) {
     std::size_t first = i;
     std::size_t last = i;
     for (std::size_t reach = 1; steps_[last] - before(first) < kSteps && reach <= count / 8; ++reach) {
       first = std::max(begin, i - std::min(i, reach));
-      last = std::min(count - 1, i + reach);
+      last = std::min(end - 1, i + reach);
     }
-    // The last column has not ended yet.
-    const std::uint64_t until = last + 1 == count ? end_ : (last + 1) * width_;
-    const double seconds = static_cast<double>(until - std::min(until, first * width_)) / 1e9;
+    const double seconds = static_cast<double>(end_of(last) - std::min(end_of(last), first * width_)) / 1e9;
     if (seconds > 0) rates[i] = rounded(static_cast<double>(steps_[last] - before(first)) / seconds);
+  }
+  const double mean = static_cast<double>(end_of(end - 1) - std::min(end_of(end - 1), begin * width_)) /
+                      static_cast<double>(steps_.back() - first_steps_);
+  for (std::size_t i = end; i < count; ++i) {
+    const bool is_overdue = static_cast<double>(end_of(i) - end_of(end - 1)) > 3 * mean;
+    rates[i] = is_overdue ? 0 : rates[i - 1];
   }
   return rates;
 }

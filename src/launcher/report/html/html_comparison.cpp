@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -54,7 +55,7 @@ Number most_of(const AttemptHistory& history, std::string_view name) {
 struct Figure {
   std::string name;
   std::function<Number(const AttemptHistory&)> value;
-  std::function<std::string(double)> text;
+  std::string (*text)(double);
 };
 
 std::string percent_text(double share) {
@@ -96,16 +97,22 @@ std::vector<Figure> figures() {
       {"most GPU memory of a rank", [](const AttemptHistory& h) { return most_of(h, kGpuMemoryCurve); }, memory}};
 }
 
-std::string change_cell(Number before, Number after) {
-  if (!before || !after || *before <= 0) return text_cell("–");
-  const double change = *after / *before - 1;
+using Text = std::string (*)(double);
+
+// Shares are compared by their difference in points.
+std::string change_cell(Number before, Number after, Text text) {
+  const bool is_share = text == percent_text;
+  if (!before || !after || (*before <= 0 && !is_share)) return text_cell("–");
+  const double change = is_share ? *after - *before : *after / *before - 1;
   const std::string sign = change > 0 ? "+" : change < 0 ? "−" : "";
-  return number_cell(change, sign + share_text(change < 0 ? -change : change, 1));
+  const double size = std::abs(change);
+  return number_cell(change,
+                     sign + (is_share ? short_number(std::round(100 * size)) + " points" : share_text(size, 1)));
 }
 
-std::string figure_row(const std::string& name, Number a, Number b, const std::function<std::string(double)>& text) {
+std::string figure_row(const std::string& name, Number a, Number b, Text text) {
   const auto cell = [&](const Number& number) { return number ? number_cell(*number, text(*number)) : text_cell("–"); };
-  return "<tr>" + text_cell(name) + cell(a) + cell(b) + change_cell(a, b) + "</tr>\n";
+  return "<tr>" + text_cell(name) + cell(a) + cell(b) + change_cell(a, b, text) + "</tr>\n";
 }
 
 std::string figures_table(const AttemptHistory& a, const AttemptHistory& b) {

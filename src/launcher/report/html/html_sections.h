@@ -54,7 +54,7 @@ std::optional<double> median_of(const Curve::Points& points);  // html_training.
 // Compares two runs: their results, figures, curves and collectives.
 std::string comparison_sections(const RunRecord& a, const RunRecord& b);  // html_comparison.cpp
 
-// Returns the ticks of a time axis of this length as HTML, at positions in percent.
-std::string axis_html(double seconds);  // html_strips.cpp
+// Returns the ticks of a time axis of this length as HTML, at positions in percent. A narrow axis has space for fewer.
+std::string axis_html(double seconds, bool is_narrow = false);  // html_strips.cpp
 
 }  // namespace ddp::launcher

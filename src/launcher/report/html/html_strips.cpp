@@ -200,9 +200,10 @@ std::string legend() {
 
 }  // namespace
 
-std::string axis_html(double seconds) {
-  constexpr int kMostTicks = 8;
-  const double least = std::max(seconds, 1e-6) / kMostTicks;
+std::string axis_html(double seconds, bool is_narrow) {
+  const int most_ticks = is_narrow ? 4 : 8;
+  const double last = is_narrow ? 0.86 : 0.97;  // share of the axis, so that the text fits
+  const double least = std::max(seconds, 1e-6) / most_ticks;
   const double power = std::pow(10, std::floor(std::log10(least)));
   std::vector<double> steps = {power, 2 * power, 5 * power, 10 * power};
   // Longer steps are round in minutes and hours.
@@ -210,7 +211,7 @@ std::string axis_html(double seconds) {
   const auto found = std::ranges::lower_bound(steps, least);
   const double step = found == steps.end() ? power * 10 : *found;
   std::string html;
-  for (int i = 0; i <= kMostTicks && step * i < seconds * 0.97; ++i) {
+  for (int i = 0; i <= most_ticks && step * i < seconds * last; ++i) {
     html += "<span class=tick style=\"left:" + plain_number(100 * step * i / seconds) + "%\">" +
             seconds_text(step * i) + "</span>";
   }

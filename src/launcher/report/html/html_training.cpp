@@ -139,7 +139,7 @@ std::string curve_chart(std::span<const ChartLine> lines) {
          "aria-label=\"" +
          html_text(name + " over time: " + facts) + "\">" + svg + "</svg><span class=high>" +
          html_text(curve_number(name, range.most)) + "</span><span class=low>" +
-         html_text(curve_number(name, range.least)) + "</span></div>\n<div class=track>" + axis_html(seconds) +
+         html_text(curve_number(name, range.least)) + "</span></div>\n<div class=track>" + axis_html(seconds, true) +
          "</div></figure>\n";
 }
 

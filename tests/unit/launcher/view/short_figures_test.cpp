@@ -39,6 +39,7 @@ TEST_CASE("a sparkline has a bar per column, from the lowest point to the highes
   CHECK(sparkline({0, 0, 7, 7}, 2, true) == "▁█");
   CHECK(sparkline({7, std::nullopt, 0}, 8, true) == "█ ▁");
   CHECK(sparkline({3, 3}, 8, true) == "▁▁");
+  CHECK(sparkline({std::nullopt, std::nullopt, 1, 2}, 2, true) == "▁█");
   CHECK(sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, false) == "_.-=+*%#");
   CHECK(sparkline({3}, 8, true).empty());
   CHECK(sparkline({}, 8, true).empty());

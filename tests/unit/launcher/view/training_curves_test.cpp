@@ -75,6 +75,18 @@ TEST_CASE("slow steps give a smooth rate") {
   }
 }
 
+TEST_CASE("after the last step the rate is 0, when another one would have ended long ago") {
+  TrainingCurves curves(64);
+  for (std::uint64_t i = 0; i < 40; ++i) curves.add(with_loss(std::min<std::uint64_t>(5 * i, 100), 1), i * kWidth);
+  const Curve steps = named(curves.curves(), kStepsCurve);
+  CHECK(steps.mean[20].value() == Approx(20).epsilon(0.01));
+  for (std::size_t i = 21; i < 39; ++i) CHECK(steps.mean[i] == 0);
+
+  TrainingCurves slow(64);
+  for (std::uint64_t i = 0; i < 20; ++i) slow.add(with_loss(i / 8, 1), i * kWidth);  // two seconds per step
+  CHECK(named(slow.curves(), kStepsCurve).mean[19].value() > 0.3);
+}
+
 TEST_CASE("a smaller number of steps begins another count") {
   TrainingCurves curves(16);
   for (std::uint64_t i = 0; i < 5; ++i) curves.add(with_loss(1000 + i, 1), i * kWidth);
