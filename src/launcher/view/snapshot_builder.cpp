@@ -124,7 +124,7 @@ JobSnapshot SnapshotBuilder::snapshot(std::uint64_t now) const {
   shot.step = step;
   if (total > 0) shot.total_steps = total;
   shot.steps_per_second = rate_.per_second(now);
-  if (total > step && rate_of_minute_.span() >= kLeastSpan) {
+  if (stall_.empty() && total > step && rate_of_minute_.span() >= kLeastSpan) {
     const double rate = rate_of_minute_.per_second(now);
     if (rate > 0) shot.eta = static_cast<double>(total - step) / rate;
   }

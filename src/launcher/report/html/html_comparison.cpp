@@ -77,7 +77,7 @@ std::vector<Figure> figures() {
       {"steps/s, median",
        [](const AttemptHistory& history) -> Number {
          const auto curve = std::ranges::find(history.curves, kStepsCurve, &Curve::name);
-         return curve == history.curves.end() ? std::nullopt : median_of(curve->mean);
+         return curve == history.curves.end() ? std::nullopt : usual_rate(*curve);
        },
        short_number},
       {"step, median",

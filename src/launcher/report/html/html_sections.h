@@ -51,6 +51,9 @@ std::string curve_number(std::string_view name, double number);  // html_trainin
 // Returns the median of what is known.
 std::optional<double> median_of(const Curve::Points& points);  // html_training.cpp
 
+// Returns the median rate while steps were done: a job may have hung, or ended with something else.
+std::optional<double> usual_rate(const Curve& steps);  // html_training.cpp
+
 // Compares two runs: their results, figures, curves and collectives.
 std::string comparison_sections(const RunRecord& a, const RunRecord& b);  // html_comparison.cpp
 

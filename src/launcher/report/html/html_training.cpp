@@ -105,6 +105,12 @@ std::optional<double> median_of(const Curve::Points& points) {
   return *middle;
 }
 
+std::optional<double> usual_rate(const Curve& steps) {
+  Curve::Points rates = steps.mean;
+  std::erase_if(rates, [](const auto& rate) { return rate == 0.0; });
+  return median_of(rates);
+}
+
 std::string curve_chart(std::span<const ChartLine> lines) {
   const std::string& name = lines.front().curve->name;
   Range range;
@@ -127,9 +133,8 @@ std::string curve_chart(std::span<const ChartLine> lines) {
     const std::string line = "line" + std::to_string(i);
     svg += "<path class=\"band " + line + "\" d=\"" + band_path(*curve, range, width) + "\"/><path class=\"curve " +
            line + "\" vector-effect=non-scaling-stroke d=\"" + line_path(curve->mean, range, width) + "\"/>";
-    // The rate of the last column is that of a part of a step, so the median stands for the steps.
     const bool is_rate = name == kStepsCurve;
-    const auto number = is_rate ? median_of(curve->mean) : last_of(curve->mean);
+    const auto number = is_rate ? usual_rate(*curve) : last_of(curve->mean);
     if (!number) continue;
     facts += (facts.empty() ? "" : ", ") + (label.empty() ? std::string(is_rate ? "median " : "last ") : label + " ") +
              curve_number(name, *number);
