@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/ranks/rank_state.h"
 #include "launcher/ranks/root_causes.h"
 #include "launcher/report/straggler_report.h"
 #include "launcher/stacks/stack_merge.h"
@@ -103,8 +104,10 @@ std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint6
   if (rank.page.is_written && has_phase) {
     text += rank.page.phase;
     if (!rank.page.phase_name.empty()) text += " '" + rank.page.phase_name + "'";
-    if (rank.page.phase == "training" && rank.page.steps > 0 && !rank.page.groups.empty())
-      text += ", " + base::counted(static_cast<std::int64_t>(rank.page.steps), "step") + " done";
+    const bool is_reported = rank.page.progress_done > 0;
+    const std::uint64_t steps = is_reported || rank.page.groups.empty() ? 0 : steps_of(rank.page);
+    if (rank.page.phase == "training" && steps > 0)
+      text += ", " + base::counted(static_cast<std::int64_t>(steps), "step") + " done";
     if (rank.page.phase != "training" && rank.page.phase_since > 0) text += " for " + since(rank.page.phase_since, now);
     if (!rank.page.phase_place.empty()) text += " at " + rank.page.phase_place;
     text += "; ";

@@ -73,6 +73,7 @@ TEST_CASE("the steps that a program counts, and roots that PyTorch does not tell
   news.ranks[0].page.progress_done = 1200;
   news.ranks[0].page.progress_total = 10000;
   CHECK_THAT(hang_report(news, 0)[2], Catch::Contains("step 1200 of 10000; "));
+  CHECK_THAT(hang_report(news, 0)[2], !Catch::Contains("steps done"));
   news.verdict.kind = VerdictKind::transport;
   news.verdict.call = "broadcast i64[1]";
   const auto asks_for_roots = [&] {
