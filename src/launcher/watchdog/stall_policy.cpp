@@ -72,7 +72,10 @@ Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
 Limit users_limit(const StallFacts& facts, const HangPlan& plan, Nanoseconds first_word) {
   Limit users{*plan.timeout, facts.progress_age, "--hang-timeout"};
   const bool is_awaited = facts.unawaited.count() == 0 || facts.unawaited < facts.age;
-  if (!is_awaited) users = {kUnawaited * users.time, users.passed, "4 times --hang-timeout"};
+  if (!is_awaited) {
+    users = {kUnawaited * users.time, users.passed,
+             "4 times --hang-timeout, as long as it is not certain that a rank waits"};
+  }
   // Reports the stall before it ends the job, even if the awaited rank has worked alone for longer than the limit.
   const auto after_report = std::min<Nanoseconds>(users.time, first_word + limits::kHangNotice);
   const Nanoseconds awaited_for = is_awaited ? facts.age - facts.unawaited : facts.age;
