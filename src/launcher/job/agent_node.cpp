@@ -1,5 +1,6 @@
 #include "launcher/job/agent_node.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -110,8 +111,10 @@ void AgentNode::search() {
 void AgentNode::tell_of_search() {
   const std::lock_guard lock(search_->mutex);
   const std::string& why = search_->last_try.empty() ? last_loss_ : search_->last_try;
+  const auto left = std::max(until_ - Clock::now(), Clock::duration(0));
   callbacks_.log({LogLevel::note, LogSource::nodes,
-                  "looking for the first node at " + endpoint() + (why.empty() ? "" : " (" + why + ")")});
+                  "looking for the first node at " + endpoint() + " for another " + base::human_duration(left) +
+                      (why.empty() ? "" : " (" + why + ")")});
   word_due_ = Clock::now() + limits::kNodeNextWord;
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
