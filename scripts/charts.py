@@ -73,8 +73,8 @@ ORDER = ["torchrun", "mpirun", "srun", "ddplaunch"]
 
 CHINESE = {
     "start of a job": "启动一个任务", "failure to the launcher's exit": "从失败到启动器退出",
-    "exit code of a worker that exits with 3": "worker 以 3 退出时的退出码", "a rank that hangs": "某个 rank 卡死",
-    "processes left after `kill -9` of the launcher": "`kill -9` 启动器之后的残留进程", "torn lines of 6000": "6000 行中被截断的行",
+    "exit code of a worker that exits with 3": "worker 以退出码 3 退出时，启动器的退出码", "a rank that hangs": "某个 rank 卡死",
+    "processes left after `kill -9` of the launcher": "`kill -9` 启动器之后的残留进程", "torn lines of 6000": "6000 行输出中相互混杂的行",
     "another user of the node writes to the store": "同一节点的其他用户写入 store", "several nodes": "多节点",
     "when the other worker exits": "等另一个 worker 退出", "nothing printed in 30 s": "30 秒内无任何提示",
     "accepted": "接受", "refused": "被拒绝", "has no store": "没有 store",
