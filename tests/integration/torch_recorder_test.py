@@ -109,8 +109,8 @@ with tempfile.TemporaryDirectory() as parent:
         FAKE_TORCH="stuck", says=["[DDP-H04 different collective]"])
 run("a healthy program is left alone, its children are as without ddplaunch, and a hidden sitecustomize runs", 0,
     f"time.sleep(3)\ndist.all_reduce(8)\nsubprocess.run([sys.executable, '-c', {CHILD!r}], check=True)\n"
-    "print(os.environ['THEIRS_RAN'], any('ddp_python' in path for path in sys.path))",
-    says=["yes False", f"child {FAKE_TORCH}:"], never=["DDP-H", "ddp_python"])
+    "print(os.environ['THEIRS_RAN'], any(path.endswith('ddp_python') for path in sys.path))",
+    says=["yes False", f"child {FAKE_TORCH}:"], never=["DDP-H", "ddp_python:"])
 run("an older version that records nothing runs as without, and no file of it is left", 0,
     "time.sleep(3)\ndist.all_reduce(8)\nprint(os.listdir(os.path.dirname(os.environ['DDP_TORCH_FILE'])))",
     FAKE_TORCH="old", says=["torch.unrecorded"], never=["DDP-H", "torch.groups"])
@@ -139,7 +139,7 @@ assert not any(os.fstat(file.fileno()).st_size for file in files)
 """
 run("no descriptor of the program is written to", 0, DAEMON)
 run("a program runs in a directory that does not exist any more", 0,
-    "print(os.environ['THEIRS_RAN'], any('ddp_python' in path for path in sys.path))", says=["yes False"],
+    "print(os.environ['THEIRS_RAN'], any(path.endswith('ddp_python') for path in sys.path))", says=["yes False"],
     never=["sitecustomize"], wrapper=["sh", "-c", 'd=$(mktemp -d); cd $d; rmdir $d; exec python3 "$0"'])
 run("signals go to the program's threads only", 0,
     "tasks = [open(f'/proc/self/task/{task}/status').read() for task in os.listdir('/proc/self/task')]\n"
@@ -150,7 +150,40 @@ for name, variables in {"has no buffer": {"TORCH_FR_BUFFER_SIZE": "0"}, "is 2.5"
         "time.sleep(2)\nprint(os.listdir(os.path.dirname(os.environ['DDP_TORCH_FILE'])))",
         says=["torch.unrecorded"], never=["DDP-H", "torch.groups"], **variables)
 run("it can be turned off", 0, "print(os.environ.get('DDP_TORCH_FILE'), os.environ['PYTHONPATH'])", DDP_TORCH="0",
-    says=[f"None {FAKE_TORCH}:"], never=["ddp_python"])
+    says=[f"None {FAKE_TORCH}:", "ddp_python/modules"], never=["ddp_python:"])
+STEPS = """
+import torch.compiler, torch.cuda, torch.optim.optimizer
+dist.new_group([0, 1])
+optimizers = [torch.optim.optimizer.Optimizer() for _ in range(2)]
+import ddp_page
+
+def steps():
+    for optimizer in optimizers:
+        optimizer.step()
+    return ddp_page._mine().u64[ddp_page._PAGE_AT_OPTIMIZER_STEPS]
+
+deadline = time.monotonic() + 20
+while steps() == 0 and time.monotonic() < deadline:
+    time.sleep(0.1)
+before = steps()
+assert steps() == before + 1
+torch.compiler.is_on = True
+assert steps() == before + 1
+torch.compiler.is_on = False
+child = os.fork()
+if child == 0:
+    steps()
+    os._exit(0)
+os.waitpid(child, 0)
+assert steps() == before + 2
+graph = torch.cuda.CUDAGraph()
+graph.capture_begin()
+assert steps() == 0
+graph.capture_end()
+assert steps() == 0
+print("all counted")
+"""
+run("steps of optimizers are counted, except in what is compiled or captured", 0, STEPS, says=["all counted"])
 # The reader's last report shows a rank that waits. It soon becomes too old to count. The program then computes for
 # longer than the limit.
 COMPUTES = """

@@ -128,7 +128,7 @@ DIFFERENCES = [
     Difference("DDP_RECORD_FD", None, r"196", "ours: the ring of records"),
     Difference("DDP_WATCHED", None, r"1", "ours: hangs end the job"),
     Difference("DDP_TORCH_FILE", None, ".+", "ours: where a PyTorch program shows its collectives"),
-    Difference("PYTHONPATH", None, ".*/ddp_python", "ours: the folder of what does so"),
+    Difference("PYTHONPATH", None, ".*/ddp_python:.*/ddp_python/modules", "ours: the folders of what does so, and of ddp_page"),
     Difference("DDP_LAST_FAILURE", None, ".+", "ours: why there was another attempt"),
     Difference("OMP_NUM_THREADS", "1", r"\d+", "CPUs divided by workers, where torchrun wastes all but one a worker",
                cpus=4),

@@ -141,7 +141,7 @@ def loads_by_fork_server() -> None:
 def has_children() -> None:
     start()
     environment = subprocess.check_output([sys.executable, "-c", "import os; print(os.environ.get('PYTHONPATH', ''))"])
-    assert b"ddp_python" not in environment, environment
+    assert b"ddp_python:" not in environment, environment
     pid = os.fork()
     if pid == 0:
         os._exit(0)
