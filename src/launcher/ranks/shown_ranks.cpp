@@ -39,9 +39,12 @@ void from_json(const nlohmann::json& json, GroupView& group) {
 
 // The macro generates both directions from one list of fields.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-DDP_FIELDS(PageView, is_written, writer, is_training, phase, phase_name, phase_place, phase_since, steps,
-           more_time_until, calling_threads, waiting_threads, worlds_entered, awaited_world, progress_done,
-           progress_total, other_progress, optimizer_steps, blocked_threads, continuations, polled_at, groups)
+// A page of an older version lacks fields, such as the pages of recorded traces.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PageView, is_written, writer, is_training, phase, phase_name,
+                                                phase_place, phase_since, steps, more_time_until, calling_threads,
+                                                waiting_threads, worlds_entered, awaited_world, progress_done,
+                                                progress_total, other_progress, optimizer_steps, blocked_threads,
+                                                continuations, polled_at, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place, root)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)
