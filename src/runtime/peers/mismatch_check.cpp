@@ -137,9 +137,13 @@ void compare_calls(const NodeGroup& node, const Call& call) {
   const std::optional<PartCounts> own_parts = part_counts(call, rank, node.group_size());
   for (std::size_t peer = 0; peer < node.size(); ++peer) {
     if (peer == node.own()) continue;
+    // The peer shows the record of a call before its print. So a record that is not there after its print was seen is
+    // gone, and not yet to come.
+    const bool was_shown =
+        print_of(node, peer, call.sequence).sequence.load(std::memory_order_acquire) == call.sequence;
     const CallRecord* theirs = record_of(node, peer, call.sequence);
     if (theirs == nullptr) {
-      compare_with_past_call(node, peer, call);
+      if (was_shown) compare_with_past_call(node, peer, call);
       continue;
     }
     const bool alike = theirs->fingerprint.load(std::memory_order_relaxed) == call.fingerprint;
