@@ -32,7 +32,10 @@ def until_said(job: Job, text: str) -> None:
 
 
 def until_hang(job: Job, state: str) -> dict:
-    return eventually(f"the event {state}", lambda: [event["stall"] for event in events(job, "hang") if event["state"] == state])[0]
+    try:
+        return eventually(f"the event {state}", lambda: [event["stall"] for event in events(job, "hang") if event["state"] == state])[0]
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{job.out()}\n{job.err()}") from None
 
 
 def leader_of(job: Job, rank: int) -> int:
