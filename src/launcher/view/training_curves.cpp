@@ -60,10 +60,15 @@ void TrainingCurves::Cell::merge(const Cell& other) {
   count += other.count;
 }
 
+bool TrainingCurves::reports(std::string_view name) const {
+  return std::ranges::any_of(series_, [&](const Series& each) { return each.is_reported && each.name == name; });
+}
+
 // Returns the cell of the last column.
-TrainingCurves::Cell& TrainingCurves::cell_of(std::string_view name) {
+TrainingCurves::Cell& TrainingCurves::cell_of(std::string_view name, bool is_reported) {
+  if (is_reported) std::erase_if(series_, [&](const Series& each) { return !each.is_reported && each.name == name; });
   auto series = std::ranges::find(series_, name, &Series::name);
-  if (series == series_.end()) series = series_.insert(series, {std::string(name), {}});
+  if (series == series_.end()) series = series_.insert(series, {std::string(name), is_reported, {}});
   series->cells.resize(columns_);
   return series->cells.back();
 }
@@ -80,11 +85,14 @@ void TrainingCurves::add(const TrainingMoment& moment, std::uint64_t now) {
   steps_.resize(columns_, steps_.back());
   steps_.back() = moment.steps;
   for (const ProgressValue& value : moment.values) {
-    const bool is_known = std::ranges::find(series_, value.name, &Series::name) != series_.end();
-    if (std::isfinite(value.value) && (is_known || series_.size() < kMostSeries)) cell_of(value.name).add(value.value);
+    const bool has_space = reports(value.name) || series_.size() < kMostSeries;
+    if (std::isfinite(value.value) && has_space) cell_of(value.name, true).add(value.value);
   }
-  if (moment.memory_bytes) cell_of(kMemoryCurve).add(static_cast<double>(*moment.memory_bytes));
-  if (moment.gpu_memory_bytes) cell_of(kGpuMemoryCurve).add(static_cast<double>(*moment.gpu_memory_bytes));
+  const auto add_own = [&](std::string_view name, const std::optional<std::uint64_t>& bytes) {
+    if (bytes && !reports(name)) cell_of(name, false).add(static_cast<double>(*bytes));
+  };
+  add_own(kMemoryCurve, moment.memory_bytes);
+  add_own(kGpuMemoryCurve, moment.gpu_memory_bytes);
 }
 
 void TrainingCurves::merge_columns() {
@@ -155,7 +163,7 @@ std::vector<Curve> TrainingCurves::curves() const {
   // The program's values come first, then the steps per second, and then the memory.
   const auto memory = std::ranges::stable_partition(
       curves, [](const Curve& curve) { return curve.name != kMemoryCurve && curve.name != kGpuMemoryCurve; });
-  if (!steps_.empty() && steps_.back() > first_steps_) {
+  if (!steps_.empty() && steps_.back() > first_steps_ && !reports(kStepsCurve)) {
     curves.insert(memory.begin(), {std::string(kStepsCurve), step_rates(), {}, {}});
   }
   return curves;

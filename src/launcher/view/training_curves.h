@@ -40,7 +40,8 @@ class TrainingCurves {
   // `most_columns` is even.
   explicit TrainingCurves(std::size_t most_columns) : most_columns_(most_columns) {}
 
-  // `now` counts from the beginning of the attempt, in nanoseconds, and only grows.
+  // `now` counts from the beginning of the attempt, in nanoseconds, and only grows. A reported value replaces the
+  // launcher's own curve of the same name.
   void add(const TrainingMoment& moment, std::uint64_t now);
 
   // Returns the curves in which anything was seen, all with columns() points.
@@ -60,10 +61,12 @@ class TrainingCurves {
   };
   struct Series {
     std::string name;
+    bool is_reported = false;  // by the program
     std::vector<Cell> cells;
   };
 
-  Cell& cell_of(std::string_view name);
+  bool reports(std::string_view name) const;
+  Cell& cell_of(std::string_view name, bool is_reported);
   void merge_columns();
   Curve::Points step_rates() const;
 

@@ -106,6 +106,22 @@ TEST_CASE("numbers that are not finite are unknown, and new names have a limit")
   CHECK(curves.curves().size() <= 12);
 }
 
+TEST_CASE("a value that the program reports replaces the launcher's curve of the same name") {
+  TrainingCurves curves(8);
+  TrainingMoment moment;
+  moment.memory_bytes = 1000;
+  curves.add(moment, 0);
+  moment.values = {{"memory", 12.5}, {"steps/s", 3}};
+  for (std::uint64_t i = 1; i < 4; ++i) {
+    moment.steps = i;
+    curves.add(moment, i * kWidth);
+  }
+  const auto all = curves.curves();
+  CHECK(all.size() == 2);
+  CHECK(named(all, "memory").mean == Curve::Points{std::nullopt, 12.5, 12.5, 12.5});
+  CHECK(named(all, "steps/s").mean.back() == 3);
+}
+
 TEST_CASE("points have five digits") {
   TrainingCurves curves(8);
   curves.add(with_loss(0, 1.23456789), 0);
