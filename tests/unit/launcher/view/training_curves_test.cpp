@@ -17,7 +17,7 @@ TrainingMoment with_loss(std::uint64_t steps, double loss) {
   return moment;
 }
 
-const Curve& named(const std::vector<Curve>& curves, std::string_view name) {
+Curve named(const std::vector<Curve>& curves, std::string_view name) {
   const auto found = std::ranges::find(curves, name, &Curve::name);
   REQUIRE(found != curves.end());
   return *found;
@@ -91,7 +91,8 @@ TEST_CASE("a smaller number of steps begins another count") {
   TrainingCurves curves(16);
   for (std::uint64_t i = 0; i < 5; ++i) curves.add(with_loss(1000 + i, 1), i * kWidth);
   for (std::uint64_t i = 5; i < 12; ++i) curves.add(with_loss(i, 1), i * kWidth);
-  for (const auto& rate : named(curves.curves(), kStepsCurve).mean) CHECK(rate.value_or(0) < 10);
+  const Curve steps = named(curves.curves(), kStepsCurve);
+  for (const auto& rate : steps.mean) CHECK(rate.value_or(0) < 10);
 }
 
 TEST_CASE("numbers that are not finite are unknown, and new names have a limit") {
