@@ -13,13 +13,6 @@
 namespace ddp::launcher {
 namespace {
 
-// The last attempt of a run whose history is known.
-const AttemptHistory* history_of(const RunRecord& run) {
-  const auto found = std::find_if(run.attempts.rbegin(), run.attempts.rend(),
-                                  [](const AttemptRecord& attempt) { return attempt.history.has_value(); });
-  return found == run.attempts.rend() ? nullptr : &*found->history;
-}
-
 using Number = std::optional<double>;
 
 // Returns the median over the ranks of what `value` returns, which may be std::nullopt.
@@ -33,8 +26,7 @@ Number over_ranks(const AttemptHistory& history, const Value& value) {
 // Returns the share of its time that the median rank was in the state.
 Number share_of(const AttemptHistory& history, RankState state) {
   return over_ranks(history, [&](const RankHistory& rank) -> Number {
-    double all = -rank.seconds[static_cast<std::size_t>(RankState::ended)];
-    for (const double seconds : rank.seconds) all += seconds;
+    const double all = seconds_of(rank);
     const double known = all - rank.seconds[static_cast<std::size_t>(RankState::unknown)];
     if (known <= 0) return std::nullopt;
     return rank.seconds[static_cast<std::size_t>(state)] / all;
@@ -176,13 +168,15 @@ std::string run_card(const char* letter, const RunRecord& run) {
 
 std::string comparison_sections(const RunRecord& a, const RunRecord& b) {
   std::string html = "<div class=plots>\n" + run_card("A", a) + run_card("B", b) + "</div>\n";
-  const AttemptHistory* one = history_of(a);
-  const AttemptHistory* other = history_of(b);
+  const AttemptRecord* const one = last_with_history(a);
+  const AttemptRecord* const other = last_with_history(b);
   if (one == nullptr || other == nullptr) {
     return html + "<section id=missing class=\"card note\"><h2>What this report lacks</h2><p>The event log of run " +
            (one == nullptr ? "A" : "B") + " contains no history, so nothing can be compared.</p></section>\n";
   }
-  return html + figures_table(*one, *other) + curves_section(*one, *other) + collectives_table(*one, *other);
+  const AttemptHistory& first = *one->history;
+  const AttemptHistory& second = *other->history;
+  return html + figures_table(first, second) + curves_section(first, second) + collectives_table(first, second);
 }
 
 }  // namespace ddp::launcher

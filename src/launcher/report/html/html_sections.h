@@ -19,6 +19,11 @@ ResultKind result_of(const AttemptRecord& attempt);
 std::string result_text(const RunRecord& run);
 std::string result_text(const AttemptRecord& attempt);
 
+// Returns the last attempt whose history is known, or null.
+const AttemptRecord* last_with_history(const RunRecord& run);  // html_tables.cpp
+// Returns the time in which the rank had not ended.
+double seconds_of(const RankHistory& rank);  // html_tables.cpp
+
 // Returns what the user started, such as "train.py".
 std::string program_of(const RunRecord& run);
 

@@ -83,12 +83,6 @@ std::string strip_svg(const Columns& columns, const std::string& label) {
   return svg + "</svg>";
 }
 
-double total(const RankHistory& rank) {
-  double sum = 0;
-  for (const double seconds : rank.seconds) sum += seconds;
-  return sum - rank.seconds[static_cast<std::size_t>(RankState::ended)];
-}
-
 // Returns text such as "rank 3: computing 60 %, waiting 40 %".
 std::string label_of(const RankHistory& rank) {
   std::string label = "rank " + std::to_string(rank.rank) + ":";
@@ -96,7 +90,8 @@ std::string label_of(const RankHistory& rank) {
   for (const RankState state : kDrawnStates) {
     const double seconds = rank.seconds[static_cast<std::size_t>(state)];
     if (seconds <= 0) continue;
-    label += std::string(is_first ? " " : ", ") + std::string(name_of(state)) + " " + share_text(seconds, total(rank));
+    label +=
+        std::string(is_first ? " " : ", ") + std::string(name_of(state)) + " " + share_text(seconds, seconds_of(rank));
     is_first = false;
   }
   return label;

@@ -40,9 +40,7 @@ std::string rank_row(int rank, const RankRow& row, bool is_target) {
   html += text_cell(worker.gpu.empty() ? "–" : worker.gpu);
   const RankHistory empty;
   const RankHistory& history = row.history == nullptr ? empty : *row.history;
-  double whole = 0;
-  for (const double seconds : history.seconds) whole += seconds;
-  whole -= history.seconds[static_cast<std::size_t>(RankState::ended)];
+  const double whole = seconds_of(history);
   html += number_cell(static_cast<double>(history.steps), std::to_string(history.steps));
   html += seconds_cell(history.step_median) + seconds_cell(history.step_p99);
   for (const RankState state : {RankState::computing, RankState::phase, RankState::collective, RankState::waiting}) {
@@ -94,12 +92,23 @@ std::string record_note(const AttemptRecord& attempt) {
 
 }  // namespace
 
+const AttemptRecord* last_with_history(const RunRecord& run) {
+  const auto found = std::find_if(run.attempts.rbegin(), run.attempts.rend(),
+                                  [](const AttemptRecord& each) { return each.history.has_value(); });
+  return found == run.attempts.rend() ? nullptr : &*found;
+}
+
+double seconds_of(const RankHistory& rank) {
+  double sum = 0;
+  for (const double seconds : rank.seconds) sum += seconds;
+  return sum - rank.seconds[static_cast<std::size_t>(RankState::ended)];
+}
+
 std::string ranks_section(const RunRecord& run) {
   if (run.attempts.empty()) return "";
   const AttemptRecord& attempt = run.attempts.back();
-  const auto with_history = std::find_if(run.attempts.rbegin(), run.attempts.rend(),
-                                         [](const AttemptRecord& each) { return each.history.has_value(); });
-  const bool has_strips = with_history != run.attempts.rend() && !with_history->history->ranks.empty();
+  const AttemptRecord* const with_history = last_with_history(run);
+  const bool has_strips = with_history != nullptr && !with_history->history->ranks.empty();
   std::map<int, RankRow> rows;
   for (const WorkerRecord& worker : attempt.workers) rows[worker.rank].worker = &worker;
   if (attempt.history) {

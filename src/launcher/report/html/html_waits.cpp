@@ -41,9 +41,8 @@ std::string map_svg(const std::vector<std::uint8_t>& tenths, int columns, const 
 }  // namespace
 
 std::string waits_section(const RunRecord& run) {
-  const auto last = std::find_if(run.attempts.rbegin(), run.attempts.rend(),
-                                 [](const AttemptRecord& attempt) { return attempt.history.has_value(); });
-  if (last == run.attempts.rend()) return "";
+  const AttemptRecord* const last = last_with_history(run);
+  if (last == nullptr) return "";
   const AttemptHistory& history = *last->history;
   std::vector<const RankHistory*> ranks;
   for (const RankHistory& rank : history.ranks) {
