@@ -104,10 +104,12 @@ void ChromeTrace::add(const TrainingMoment& moment, std::uint64_t now) {
   rate_.add(now, moment.steps);
   if (now - std::min(now, shown_training_at_) < kSecond) return;
   shown_training_at_ = now;
-  const std::string rate(kStepsCurve);
-  if (moment.steps > 0) show_number(rate, "steps/s", rate_.per_second(now), now);
+  if (moment.steps > 0 && !reports(moment.values, kStepsCurve)) {
+    show_number(std::string(kStepsCurve), "steps/s", rate_.per_second(now), now);
+  }
   const auto show_bytes = [&](std::string_view name, const std::optional<std::uint64_t>& bytes) {
-    if (bytes) show_number(std::string(name), "bytes", static_cast<double>(*bytes), now);
+    if (bytes && !reports(moment.values, name))
+      show_number(std::string(name), "bytes", static_cast<double>(*bytes), now);
   };
   show_bytes(kMemoryCurve, moment.memory_bytes);
   show_bytes(kGpuMemoryCurve, moment.gpu_memory_bytes);

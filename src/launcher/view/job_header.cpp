@@ -8,6 +8,7 @@
 #include "launcher/view/short_figures.h"
 #include "launcher/view/styled_line.h"
 #include "launcher/view/text_columns.h"
+#include "launcher/view/training_curves.h"
 
 namespace ddp::launcher {
 namespace {
@@ -71,7 +72,8 @@ std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameLoo
   if (job.stalls > 0) fields.push_back({base::counted(job.stalls, "stall"), Style::yellow});
   for (const std::string_view name : {kMemoryCurve, kGpuMemoryCurve}) {
     const auto curve = std::ranges::find(job.curves, name, &Curve::name);
-    if (curve == job.curves.end() || curve->mean.empty() || !curve->mean.back()) continue;
+    if (reports(job.values, name) || curve == job.curves.end()) continue;
+    if (curve->mean.empty() || !curve->mean.back()) continue;
     fields.push_back({std::string(name) + " " + short_bytes(*curve->mean.back()) + curve_text(job, name, most, look)});
   }
   fields.push_back({nodes_text(job)});

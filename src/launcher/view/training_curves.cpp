@@ -25,6 +25,10 @@ double rounded(double number) {
 
 }  // namespace
 
+bool reports(std::span<const ProgressValue> values, std::string_view name) {
+  return std::ranges::find(values, name, &ProgressValue::name) != values.end();
+}
+
 TrainingMoment training_of(std::span<const RankView> ranks, std::vector<ProgressValue> values) {
   TrainingMoment moment;
   moment.values = std::move(values);

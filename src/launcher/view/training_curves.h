@@ -28,6 +28,9 @@ struct TrainingMoment {
   friend bool operator==(const TrainingMoment&, const TrainingMoment&) = default;
 };
 
+// Returns whether the program reports a value of this name. It then takes the place of the launcher's own number.
+bool reports(std::span<const ProgressValue> values, std::string_view name);
+
 // Returns the moment that these ranks show. The steps are those of the lowest rank that reports its progress. Otherwise
 // the steps that ranks synchronise count, or those of PyTorch's optimizers. The memory is that of the rank with the
 // most. `values` are those of the lowest rank that reports any.

@@ -268,6 +268,15 @@ TEST_CASE("the training has counters, which show changes") {
   CHECK_FALSE(counters.contains("bad"));
 }
 
+TEST_CASE("a reported value named memory is not mixed with the launcher's") {
+  ChromeTrace trace = a_trace();
+  TrainingMoment moment;
+  moment.memory_bytes = 1000;
+  moment.values = {{"memory", 12.5}};
+  for (std::uint64_t i = 1; i <= 3; ++i) trace.add(moment, at(1500 * i));
+  CHECK(events(document(trace), "C").size() == 1);
+}
+
 TEST_CASE("clock errors and dropped records are said at the end") {
   ChromeTrace trace = a_trace();
   RankRecords records = of_rank(5, {collective(1, 1, 2)});
