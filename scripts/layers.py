@@ -12,7 +12,7 @@ MAX_LINES = 400
 
 # The longest prefix of a file's path determines its component. Each entry lists the files of this project that the
 # component may include. A component may always include its own files.
-LAUNCHER = ["launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/stacks", "launcher/ranks", "launcher/watchdog",
+LAUNCHER = ["launcher/causes", "launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/stacks", "launcher/ranks", "launcher/watchdog",
             "launcher/view", "launcher/job", "launcher/report", "launcher/top", "launcher/remote"]
 COMPONENTS = {
     "base": ["ddp/error.h", "ddp/version.h"],
@@ -24,7 +24,7 @@ COMPONENTS = {
     # These are the launcher's stages, in the order of the data: each may include the previous ones.
     **{component: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]
        for i, component in enumerate(LAUNCHER)},
-    "launcher/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/log", "launcher/facts", "bench/bench_options.h"],
+    "launcher/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/causes", "launcher/log", "launcher/facts", "bench/bench_options.h"],
     "launcher/store_command": ["launcher/limits.h", "base", "wire", "net", "store", *LAUNCHER[:-1]],
     "launcher": ["base", "net", "ddp/version.h", *LAUNCHER, "launcher/store_command"],
     "stack_reader": ["base", "launcher/stacks"],
@@ -93,6 +93,10 @@ THIRD_PARTIES = {
 
 # Maps sources without a unit test of the same name to the tests that cover them.
 TESTED_ELSEWHERE = {
+    "launcher/causes/causes_clusters.cpp": "unit/launcher/causes/cause_table_test.cpp",
+    "launcher/causes/causes_communication.cpp": "unit/launcher/causes/cause_table_test.cpp",
+    "launcher/causes/causes_data_parallel.cpp": "unit/launcher/causes/cause_table_test.cpp",
+    "launcher/causes/causes_programs.cpp": "unit/launcher/causes/cause_table_test.cpp",
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",
     "call_times/call_times.cpp": "interop/torch_trace_test.py",
     "wire/record_writer.cpp": "unit/runtime/progress/record_ring_test.cpp",

@@ -1,0 +1,111 @@
+#include "launcher/causes/cause_table.h"
+
+#include <algorithm>
+#include <string>
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::string_view kAnyText = "…";
+
+// Holds all rows, and the words by which they are found.
+class Table {
+ public:
+  Table() : finder_(fill()) {}
+
+  const std::vector<const Cause*>& rows() const { return rows_; }
+
+  const Cause* find(std::string_view line) const {
+    std::size_t best = rows_.size();
+    WordFinder::Place place;
+    while (const auto word = finder_.next(line, place)) {
+      const Key& key = keys_[*word];
+      if (key.row < best && matches(key.pattern, line)) best = key.row;
+    }
+    return best < rows_.size() ? rows_[best] : nullptr;
+  }
+
+ private:
+  struct Key {
+    std::string_view word;
+    std::string_view pattern;
+    std::size_t row = 0;
+  };
+
+  WordFinder fill() {
+    for (const auto part :
+         {causes_of_programs(), causes_of_data_parallel(), causes_of_communication(), causes_of_clusters()}) {
+      for (const Cause& cause : part) {
+        for (const std::string_view pattern : cause.patterns) {
+          if (!pattern.empty()) keys_.push_back({longest_part(pattern), pattern, rows_.size()});
+        }
+        rows_.push_back(&cause);
+      }
+    }
+    std::vector<std::string_view> words;
+    for (const Key& key : keys_) words.push_back(key.word);
+    return WordFinder(words);
+  }
+
+  std::vector<const Cause*> rows_;
+  std::vector<Key> keys_;
+  WordFinder finder_;
+};
+
+const Table& table() {
+  static const Table kTable;
+  return kTable;
+}
+
+}  // namespace
+
+std::span<const Cause* const> all_causes() {
+  return table().rows();
+}
+
+const Cause* find_cause_by_id(std::string_view id) {
+  const auto& rows = table().rows();
+  const auto found = std::ranges::find(rows, id, &Cause::id);
+  return found == rows.end() ? nullptr : *found;
+}
+
+bool matches(std::string_view pattern, std::string_view line) {
+  while (true) {
+    const std::size_t end = pattern.find(kAnyText);
+    const std::size_t at = line.find(pattern.substr(0, end));
+    if (at == std::string_view::npos) return false;
+    if (end == std::string_view::npos) return true;
+    line.remove_prefix(at + end);
+    pattern.remove_prefix(end + kAnyText.size());
+  }
+}
+
+std::string_view longest_part(std::string_view pattern) {
+  std::string_view longest;
+  while (true) {
+    const std::size_t end = pattern.find(kAnyText);
+    const std::string_view part = pattern.substr(0, end);
+    if (part.size() > longest.size()) longest = part;
+    if (end == std::string_view::npos) return longest;
+    pattern.remove_prefix(end + kAnyText.size());
+  }
+}
+
+const Cause* find_cause(std::string_view line) {
+  return table().find(line);
+}
+
+const Cause* find_cause_in(std::span<const std::string> lines) {
+  const Cause* found = nullptr;
+  for (const std::string& line : lines) found = better_cause(found, find_cause(line));
+  return found;
+}
+
+const Cause* better_cause(const Cause* one, const Cause* other) {
+  if (one == nullptr || other == nullptr) return one == nullptr ? other : one;
+  if (one->proof != other->proof) return one->proof < other->proof ? one : other;
+  const auto& rows = table().rows();
+  return std::ranges::find(rows, one) <= std::ranges::find(rows, other) ? one : other;
+}
+
+}  // namespace ddp::launcher
