@@ -13,7 +13,7 @@ MAX_LINES = 400
 # The longest prefix of a file's path determines its component. Each entry lists the files of this project that the
 # component may include. A component may always include its own files.
 LAUNCHER = ["launcher/causes", "launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/stacks", "launcher/ranks", "launcher/watchdog",
-            "launcher/view", "launcher/job", "launcher/report", "launcher/top", "launcher/remote"]
+            "launcher/view", "launcher/job", "launcher/report", "launcher/explain", "launcher/top", "launcher/remote"]
 COMPONENTS = {
     "base": ["ddp/error.h", "ddp/version.h"],
     "wire": ["base"],
@@ -77,7 +77,7 @@ THIRD_PARTIES = {
                   "launcher/report/stall_json.h", "wire/control_message.cpp", "launcher/report/event_values.h",
                   "launcher/report/history_json.cpp", "launcher/report/history_json.h", "launcher/report/report_data.cpp",
                   "launcher/remote/launch_request.cpp", "launcher/remote/host_plan.cpp",
-                  "launcher/store_command/inspection.cpp", "launcher/view/json_fields.h",
+                  "launcher/store_command/inspection.cpp", "launcher/explain/explanation_text.cpp", "launcher/explain/log_files.cpp", "launcher/view/json_fields.h",
                   "launcher/top/view_protocol.cpp", "runtime/progress/error_file.cpp",
                   "runtime/checkpoint/manifest.cpp", "runtime/checkpoint/on_rank_zero.cpp",
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],

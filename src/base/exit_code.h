@@ -3,6 +3,7 @@
 
 namespace ddp::base {
 
+inline constexpr int kExitNotExplained = 1;     // ddplaunch explain does not know the cause
 inline constexpr int kExitUsage = 2;            // the command line is wrong
 inline constexpr int kExitSaved = 75;           // the job has saved and exited, as requested
 inline constexpr int kExitHung = 124;           // ranks did not finish

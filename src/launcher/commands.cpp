@@ -13,6 +13,7 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/cli/parse.h"
+#include "launcher/explain/explain_command.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/facts/resource_limits.h"
 #include "launcher/launch.h"
@@ -196,6 +197,10 @@ int run(int argc, const char* const* argv, const Controller* controller) {
   if (const auto* ls = std::get_if<LsOptions>(&parsed)) {
     Log log(with_color({}, Color::automatic, environment));
     return run_ls_command(*ls, environment, log, print);
+  }
+  if (const auto* explain = std::get_if<ExplainOptions>(&parsed)) {
+    Log log(with_color({}, Color::automatic, environment));
+    return run_explain_command(*explain, log, print);
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   auto options = std::get<Options>(parsed);

@@ -103,6 +103,7 @@ class CommandLine {
     if (word == "report") return subcommand(word, rest, declare_report_options, true);
     if (word == "top") return subcommand(word, rest, declare_top_options, true);
     if (word == "ls") return subcommand(word, rest, declare_ls_options, true);
+    if (word == "explain") return subcommand(word, rest, declare_explain_options, true);
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};
     if (word == "doctor" || word == "replay") {

@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "launcher/cli/explain_options.h"
 #include "launcher/cli/ls_options.h"
 #include "launcher/cli/options.h"
 #include "launcher/cli/report_options.h"
@@ -29,8 +30,8 @@ struct OnHost {};
 // The command line takes precedence over PET_* variables, these over --config, and that over the defaults. The name in
 // argv[0] decides the compatibility mode: torchrun selects torchrun. `environment` has lines "NAME=value". Reads no
 // file except that of --config.
-using ParsedCommand =
-    std::variant<Options, StoreOptions, ReportOptions, TopOptions, LsOptions, OnHost, Information, UsageError>;
+using ParsedCommand = std::variant<Options, StoreOptions, ReportOptions, TopOptions, LsOptions, ExplainOptions, OnHost,
+                                   Information, UsageError>;
 ParsedCommand parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment);
 
 }  // namespace ddp::launcher

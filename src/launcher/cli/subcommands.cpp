@@ -4,6 +4,7 @@
 #include <array>
 
 #include "bench/bench_options.h"
+#include "launcher/cli/explain_options.h"
 #include "launcher/cli/ls_options.h"
 #include "launcher/cli/report_options.h"
 #include "launcher/cli/store_options.h"
@@ -45,6 +46,8 @@ std::span<const Subcommand> subcommands() {
       Subcommand{"report", "Make a report of a run from its event log.",
                  "ddplaunch report EVENT_LOG [EVENT_LOG] [-o FILE] [--run-id ID]", kReportDescription, report_options,
                  kReportExitCodes, "ddplaunch report run.jsonl -o run.html"},
+      Subcommand{"explain", "Explain from logs why a job has failed.", "ddplaunch explain FILE|DIR|- ... [--json]",
+                 kExplainDescription, explain_options, kExplainExitCodes, "ddplaunch explain slurm-4711.out"},
       Subcommand{"bench", "Measure collectives between the workers.",
                  "ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]", kBenchDescription, bench_options,
                  nullptr, "ddplaunch bench --nproc-per-node=4 all_reduce --sizes=4K,1M,25M"},

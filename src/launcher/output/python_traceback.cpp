@@ -80,13 +80,6 @@ std::string rich_place(std::string_view line, std::string& begun) {
   return place;
 }
 
-// Returns whether the line looks like "ValueError: words" or "KeyboardInterrupt".
-bool names_exception(std::string_view line) {
-  const std::string_view name = line.substr(0, line.find(": "));
-  return !name.empty() && name.find_first_of(" \t\"'()[]{}=/") == std::string_view::npos &&
-         name.find_first_of("0123456789") != 0 && static_cast<unsigned char>(name[0]) < 0x80;
-}
-
 // Reads one traceback, from the line of its header on. Removes it from `rest`.
 std::optional<PythonException> read_exception(std::string_view& rest) {
   std::string_view header = next_line(rest);
@@ -140,6 +133,12 @@ std::optional<PythonException> read_exception(std::string_view& rest) {
 }
 
 }  // namespace
+
+bool names_exception(std::string_view line) {
+  const std::string_view name = line.substr(0, line.find(": "));
+  return !name.empty() && name.find_first_of(" \t\"'()[]{}=/") == std::string_view::npos &&
+         name.find_first_of("0123456789") != 0 && static_cast<unsigned char>(name[0]) < 0x80;
+}
 
 bool is_library_file(std::string_view path) {
   return std::ranges::any_of(kLibraries,

@@ -25,6 +25,9 @@ struct PythonError {
       chain;  // __cause__ or __context__ comes before its exception, a group before its members
 };
 
+// Returns whether the line looks like the last one of a traceback: "ValueError: words" or "KeyboardInterrupt".
+bool names_exception(std::string_view line);
+
 // Returns whether a path belongs to Python's own library or to an installed package.
 bool is_library_file(std::string_view path);
 

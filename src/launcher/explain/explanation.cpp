@@ -1,0 +1,150 @@
+#include "launcher/explain/explanation.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/watchdog/verdict_text.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Exceptions that only report what was done to a program, or that one of its processes has failed.
+constexpr std::string_view kOfOthers[] = {"KeyboardInterrupt",      "ChildFailedError",
+                                          "SignalException",        "CalledProcessError: Command",
+                                          "ProcessExitedException", "ProcessRaisedException"};
+
+bool only_reports(const Failure& failure) {
+  return failure.is_exception && std::ranges::any_of(kOfOthers, [&](std::string_view words) {
+           return failure.message.find(words) != std::string::npos;
+         });
+}
+
+// Returns whether `one` came before `other`, or std::nullopt if that is unknown.
+std::optional<bool> came_before(const Failure& one, const Failure& other) {
+  if (one.time && other.time && one.time->clock == other.time->clock &&
+      one.time->microseconds != other.time->microseconds) {
+    return one.time->microseconds < other.time->microseconds;
+  }
+  if (one.at.file == other.at.file && one.at.line > 0 && other.at.line > 0) return one.at.line < other.at.line;
+  return std::nullopt;
+}
+
+std::string without_digits(std::string text) {
+  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+  return text;
+}
+
+bool are_alike(const Failure& one, const Failure& other) {
+  if (one.cause != nullptr || other.cause != nullptr) return one.cause == other.cause;
+  return without_digits(one.message) == without_digits(other.message);
+}
+
+void add_rank(FailureGroup& group, std::optional<int> rank) {
+  if (!rank) return;
+  const auto place = std::ranges::lower_bound(group.ranks, *rank);
+  if (place == group.ranks.end() || *place != *rank) group.ranks.insert(place, *rank);
+}
+
+// Puts failures that are alike together, in the order of their first ones.
+std::vector<FailureGroup> grouped(const std::vector<Failure>& failures) {
+  std::vector<FailureGroup> groups;
+  for (const Failure& failure : failures) {
+    auto group = std::ranges::find_if(groups, [&](const FailureGroup& one) { return are_alike(one.first, failure); });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), FailureGroup{.first = failure, .ranks = {}});
+    } else if (const auto before = came_before(failure, group->first)) {
+      if (*before) group->first = failure;
+    } else {
+      group->is_ordered = false;
+    }
+    add_rank(*group, failure.rank ? failure.rank : failure.local_rank);
+  }
+  return groups;
+}
+
+// Puts the group that came before all others first. Returns false if their order is unknown.
+bool put_first(std::vector<FailureGroup>& groups) {
+  for (auto group = groups.begin(); group != groups.end(); ++group) {
+    const bool is_first = std::ranges::all_of(groups, [&](const FailureGroup& other) {
+      return &other == &*group || came_before(group->first, other.first).value_or(false);
+    });
+    if (!is_first) continue;
+    std::rotate(groups.begin(), group, group + 1);
+    return true;
+  }
+  return groups.empty();
+}
+
+// Returns the failures of each rank up to the first one that it did not catch. What follows is a consequence.
+std::vector<Failure> first_of_each_rank(const std::vector<Failure>& failures) {
+  std::vector<Failure> first;
+  std::set<int> done;
+  for (const Failure& failure : failures) {
+    if (!failure.rank || done.insert(*failure.rank).second) first.push_back(failure);
+  }
+  return first;
+}
+
+}  // namespace
+
+const Cause* Explanation::cause() const {
+  return failures.empty() || !is_ordered ? nullptr : failures.front().first.cause;
+}
+
+bool Explanation::is_certain() const {
+  if (!failures.empty()) return cause() != nullptr;
+  return (hang && hang->is_certain) || (end && end->is_hang);
+}
+
+Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict> hang) {
+  std::vector<Failure> own;
+  std::vector<Failure> secondary;
+  std::vector<Failure> caught;
+  std::set<int> ranks;
+  Explanation result;
+  bool has_failed = false;
+  for (const LogFindings& log : logs) {
+    has_failed = has_failed || log.has_failed;
+    ranks.insert(log.ranks.begin(), log.ranks.end());
+    if (!result.end && log.has_failed && !log.ends.empty()) result.end = log.ends.front();
+    for (const Failure& failure : log.failures) {
+      if (failure.went_on) {
+        caught.push_back(failure);
+      } else if (failure.proof() == Proof::failure && !only_reports(failure)) {
+        own.push_back(failure);
+      } else {
+        secondary.push_back(failure);
+      }
+    }
+  }
+  // The other ranks of an output without tags may have gone on for a while.
+  if (own.empty() && secondary.empty() && has_failed) std::swap(own, caught);
+  result.failures = grouped(first_of_each_rank(own));
+  result.is_ordered = put_first(result.failures);
+  result.secondary = grouped(secondary);
+  result.caught = grouped(caught);
+  if (result.failures.size() == 1 && result.end && !result.end->is_hang) {
+    Failure& first = result.failures.front().first;
+    if (!first.rank && !first.local_rank) {
+      first.rank = result.end->rank;
+      first.local_rank = result.end->local_rank;
+      add_rank(result.failures.front(), first.rank ? first.rank : first.local_rank);
+    }
+  }
+  result.hang = std::move(hang);
+  if (result.is_certain()) return result;
+  if (result.hang) result.missing = result.hang->missing;
+  if (result.failures.empty() && !result.secondary.empty()) {
+    std::set<int> waiting;
+    for (const FailureGroup& group : result.secondary) waiting.insert(group.ranks.begin(), group.ranks.end());
+    std::vector<int> silent;
+    std::ranges::set_difference(ranks, waiting, std::back_inserter(silent));
+    result.missing.push_back(silent.empty() ? "an error of the rank that failed first: the output of the other ranks"
+                                            : "an error in the output of " + ranks_text(silent));
+  }
+  return result;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,120 @@
+#include "launcher/explain/launcher_lines.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/signals.h"
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kMostEnds = 64;
+constexpr int kTableLines = 12;
+constexpr std::size_t kTextBytes = 1000;
+
+std::optional<int> number_after(std::string_view text, std::string_view word) {
+  const std::size_t at = text.find(word);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + word.size());
+  const std::size_t sign = text.starts_with('-') ? 1 : 0;
+  const auto number = base::parse_integer(text.substr(0, text.find_first_not_of("0123456789", sign)), -1000, 1'000'000);
+  return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
+}
+
+// torchrun writes a negative number for a signal.
+std::string exit_text(int code) {
+  return code < 0 ? "killed by " + base::signal_name(-code) : "exit code " + std::to_string(code);
+}
+
+// "ddplaunch: error: rank 2 (pid 4712) failed: exit code 1, 3 s after the start"
+EndOfRank end_of_our_own(std::string_view text) {
+  constexpr std::string_view kFailed = " failed: ";
+  EndOfRank end;
+  const std::size_t failed = text.find(kFailed);
+  end.is_hang = text.find("[DDP-H") != std::string_view::npos;
+  end.rank = number_after(text, "rank ");
+  end.text = failed == std::string_view::npos || end.is_hang ? text : text.substr(failed + kFailed.size());
+  return end;
+}
+
+// "srun: error: node1: task 3: Exited with exit code 1"
+EndOfRank end_of_srun(std::string_view text) {
+  EndOfRank end;
+  const std::size_t task = text.find(": task ");
+  if (task == std::string_view::npos) return end;
+  end.rank = number_after(text, ": task ");
+  text.remove_prefix(task + 7);
+  const std::size_t colon = text.find(": ");
+  if (colon == std::string_view::npos) return end;
+  end.text = text.substr(colon + 2);
+  if (end.text.starts_with("Exited with ")) end.text.erase(0, 12);
+  return end;
+}
+
+struct Words {
+  std::string_view words;
+  bool ends_job;  // the job has failed if a line contains the words
+};
+constexpr Words kWords[] = {
+    {"ddplaunch: error: ", true},
+    {"srun: error: ", true},
+    {"slurmstepd: error: ", true},
+    {"ChildFailedError", true},
+    {"Root Cause (first observed failure)", true},
+    {"mpirun noticed that process rank ", true},
+    {"mpirun detected that one or more processes exited", true},
+    {"prterun detected that one or more processes exited", true},
+    {"failed (exitcode: ", false},
+};
+
+}  // namespace
+
+const std::vector<std::string_view>& words_of_launchers() {
+  static const std::vector<std::string_view> kAll = [] {
+    std::vector<std::string_view> all;
+    for (const Words& one : kWords) all.push_back(one.words);
+    return all;
+  }();
+  return kAll;
+}
+
+void LauncherLines::add(std::string_view text, const LogPlace& at) {
+  text = text.substr(0, kTextBytes);
+  const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
+  for (const Words& one : kWords) {
+    if (one.ends_job && has(one.words)) has_failed_ = true;
+  }
+  const auto keep = [&](EndOfRank end) {
+    end.at = at;
+    if (ends_.size() < kMostEnds && (end.rank || end.local_rank || end.is_hang)) ends_.push_back(std::move(end));
+  };
+  // torchrun writes one line per fact: "  rank      : 3 (local_rank: 3)", "  exitcode  : -9 (pid: 4711)".
+  if (lines_left_ > 0) {
+    --lines_left_;
+    if (has("rank      : ")) keep({.rank = number_after(text, "rank      : "), .text = "", .at = at});
+    const auto code = number_after(text, "exitcode  : ");
+    if (code && !ends_.empty() && ends_.back().text.empty()) ends_.back().text = exit_text(*code);
+    if (has("Process name: [[")) keep({.rank = number_after(text, "],"), .text = "", .at = at});
+    const std::size_t exit_code = text.find("Exit code: ");
+    if (exit_code != std::string_view::npos && !ends_.empty() && ends_.back().text.empty()) {
+      ends_.back().text = "exit code " + base::trimmed(text.substr(exit_code + 11));
+    }
+  }
+  if (has("Root Cause (first observed failure)") || has("detected that one or more processes exited")) {
+    lines_left_ = kTableLines;
+  } else if (const auto code = number_after(text, "failed (exitcode: ")) {
+    keep({.local_rank = number_after(text, "local_rank: "), .text = exit_text(*code), .at = at});
+  } else if (const std::size_t own = text.find("ddplaunch: error: "); own != std::string_view::npos) {
+    keep(end_of_our_own(text.substr(own + 18)));
+  } else if (const std::size_t srun = text.find("srun: error: "); srun != std::string_view::npos) {
+    keep(end_of_srun(text.substr(srun)));
+  } else if (const auto rank = number_after(text, "mpirun noticed that process rank ")) {
+    const std::size_t how = text.find(" exited on ");
+    keep({.rank = rank,
+          .text = how == std::string_view::npos ? "" : "killed by " + std::string(text.substr(how + 11)),
+          .at = at});
+  }
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,200 @@
+#include "launcher/explain/log_files.h"
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "launcher/report/report_command.h"
+#include "launcher/report/report_data.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{256} << 10;
+constexpr std::size_t kFirstBytes = 4096;  // by which the kind of a file is recognized
+constexpr std::size_t kMostFiles = 10'000;
+constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
+constexpr int kMostRanks = 1'000'000;
+
+enum class FileKind { text, event_log, torch_error, binary };
+
+std::optional<int> rank_of(std::string_view digits) {
+  const auto rank = base::parse_integer(digits, 0, kMostRanks);
+  return rank ? std::optional(static_cast<int>(*rank)) : std::nullopt;
+}
+
+// Takes the digits at the end of a name.
+std::string_view digits_at_end(std::string_view name) {
+  std::size_t begin = name.size();
+  while (begin > 0 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  return name.substr(begin);
+}
+
+// Reads "rank_3", "rank3", "log.3" and "3" (of a directory).
+std::optional<int> rank_in_name(std::string_view name, bool is_directory) {
+  const std::string_view digits = digits_at_end(name);
+  std::string_view before = name.substr(0, name.size() - digits.size());
+  if (before.empty()) return is_directory ? rank_of(digits) : std::nullopt;
+  if (!is_directory && before.size() > 1 && before.ends_with('.')) return rank_of(digits);
+  if (before.ends_with('_') || before.ends_with('-') || before.ends_with('.')) before.remove_suffix(1);
+  return before.ends_with("rank") ? rank_of(digits) : std::nullopt;
+}
+
+// An event log begins with an event of a run, and torchrun's error file is a JSON object with a message.
+FileKind kind_of(std::string_view first) {
+  if (first.starts_with('{')) {
+    const std::string_view line = first.substr(0, first.find('\n'));
+    if (line.find("\"run_id\":") != std::string_view::npos && line.find("\"event\":") != std::string_view::npos) {
+      return FileKind::event_log;
+    }
+    if (first.substr(0, 40).find("\"message\":") != std::string_view::npos) return FileKind::torch_error;
+  }
+  return first.find('\0') == std::string_view::npos ? FileKind::text : FileKind::binary;
+}
+
+// Reads from a descriptor until the end. Returns the reason if that fails.
+template <typename Take>
+std::optional<base::Failure> read_all(int fd, const std::string& path, Take take) {
+  std::string buffer(kReadBytes, '\0');
+  while (true) {
+    const ssize_t size = ::read(fd, buffer.data(), buffer.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return base::Failure{"cannot read " + path + ": " + std::strerror(errno) + ". Check its name"};
+    if (size == 0) return std::nullopt;
+    if (!take(std::string_view(buffer.data(), static_cast<std::size_t>(size)))) return std::nullopt;
+  }
+}
+
+// The text of an event log is read as if it had been printed.
+LogFindings read_events(const LogFile& file) {
+  LogReader reader(file.path, std::nullopt);
+  const auto lines = read_event_log(file.path, "");
+  const auto run = lines ? read_run(lines.value()) : std::nullopt;
+  if (run && !run->attempts.empty()) {
+    const AttemptRecord& last = run->attempts.back();
+    const std::string tag = last.culprits.size() == 1 ? "[" + std::to_string(last.culprits.front()) + "] " : "";
+    for (const std::string& line : last.last_lines) reader.add(tag + line + "\n");
+    for (const std::string& line : last.text) reader.add("ddplaunch: error: " + line + "\n");
+  }
+  LogFindings findings = reader.finish();
+  for (Failure& failure : findings.failures) failure.at.line = 0;
+  for (EndOfRank& end : findings.ends) end.at.line = 0;
+  return findings;
+}
+
+// {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback …", "timestamp": "1730721600"}}}
+LogFindings read_torch_error(const LogFile& file, const std::string& bytes) {
+  LogReader reader(file.path, file.rank);
+  const auto json = nlohmann::json::parse(bytes, nullptr, false);
+  if (json.is_object() && json.contains("message")) {
+    const auto& message = json["message"];
+    if (message.is_string()) reader.add(message.get<std::string>() + "\n");
+    if (message.is_object()) {
+      const auto extra = message.value("extraInfo", nlohmann::json::object());
+      if (extra.is_object()) reader.add(extra.value("py_callstack", "") + "\n");
+    }
+  }
+  LogFindings findings = reader.finish();
+  for (Failure& failure : findings.failures) failure.at.line = 0;
+  return findings;
+}
+
+}  // namespace
+
+std::optional<int> rank_in_path(std::string_view path) {
+  bool is_directory = false;
+  for (int part = 0; part < 2 && !path.empty(); ++part) {
+    const std::size_t slash = path.rfind('/');
+    std::string_view name = path.substr(slash == std::string_view::npos ? 0 : slash + 1);
+    path = path.substr(0, slash == std::string_view::npos ? 0 : slash);
+    if (const auto rank = rank_in_name(name, is_directory)) return rank;
+    if (const std::size_t dot = name.rfind('.'); !is_directory && dot != std::string_view::npos) {
+      if (const auto rank = rank_in_name(name.substr(0, dot), false)) return rank;
+    }
+    is_directory = true;
+  }
+  return std::nullopt;
+}
+
+base::Result<std::vector<LogFile>> find_log_files(std::span<const std::string> inputs) {
+  namespace fs = std::filesystem;
+  std::vector<LogFile> files;
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    if (input == "-" || !fs::is_directory(input, error)) {
+      if (input != "-" && !fs::exists(input, error)) {
+        return base::Failure{"there is no file or directory " + input + ". Check its name"};
+      }
+      files.push_back({input, rank_in_path(input), true});
+      continue;
+    }
+    std::vector<std::string> found;
+    for (auto entry = fs::recursive_directory_iterator(input, fs::directory_options::skip_permission_denied, error);
+         !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+      std::error_code of_file;
+      if (entry->is_regular_file(of_file)) found.push_back(entry->path().string());
+      if (files.size() + found.size() > kMostFiles) {
+        return base::Failure{"there are more than " + std::to_string(kMostFiles) + " files in " + input +
+                             ". Name the directory of one job"};
+      }
+    }
+    if (error) return base::Failure{"cannot read the directory " + input + ": " + error.message()};
+    if (found.empty()) return base::Failure{"there are no files in " + input + ". Name the directory of the logs"};
+    std::ranges::sort(found);
+    for (std::string& path : found) files.push_back({path, rank_in_path(path), false});
+  }
+  return files;
+}
+
+base::Result<FilesRead> read_log_files(std::span<const LogFile> files) {
+  FilesRead result;
+  for (const LogFile& file : files) {
+    const bool is_input = file.path == "-";
+    const std::string name = is_input ? "the standard input" : file.path;
+    const base::UniqueFd own(is_input ? -1 : ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+    if (!is_input && !own) {
+      const std::string why = "cannot read " + name + ": " + std::strerror(errno);
+      if (file.is_named) return base::Failure{why + ". Check its name and its permissions"};
+      result.notes.push_back(why);
+      continue;
+    }
+    LogReader reader(is_input ? "standard input" : file.path, file.rank);
+    FileKind kind = FileKind::text;
+    bool has_begun = false;
+    std::string bytes;
+    const auto failure = read_all(is_input ? STDIN_FILENO : own.get(), name, [&](std::string_view part) {
+      if (!std::exchange(has_begun, true)) kind = kind_of(part.substr(0, kFirstBytes));
+      if (kind == FileKind::text) reader.add(part);
+      if (kind == FileKind::torch_error) bytes += part.substr(0, kErrorFileBytes - bytes.size());
+      return kind == FileKind::text || (kind == FileKind::torch_error && bytes.size() < kErrorFileBytes);
+    });
+    if (failure) return *failure;
+    switch (kind) {
+      case FileKind::text:
+        result.logs.push_back(reader.finish());
+        break;
+      case FileKind::event_log:
+        result.logs.push_back(read_events(file));
+        break;
+      case FileKind::torch_error:
+        result.logs.push_back(read_torch_error(file, bytes));
+        break;
+      case FileKind::binary:
+        if (file.is_named) return base::Failure{name + " is no log: it contains bytes that are no text"};
+        break;
+    }
+  }
+  return result;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,300 @@
+#include "launcher/explain/log_line.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kLongestTag = 200;  // bytes
+constexpr int kMostRanks = 1'000'000;
+constexpr std::int64_t kSecond = 1'000'000;  // microseconds
+constexpr std::int64_t kDay = 24 * 3600 * kSecond;
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// Takes texts from the front of a line. A function that returns false or std::nullopt takes nothing.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view text) : rest_(text) {}
+
+  std::string_view rest() const { return rest_; }
+
+  bool take(std::string_view word) {
+    if (!rest_.starts_with(word)) return false;
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+
+  void skip(std::string_view any_of) { rest_.remove_prefix(std::min(rest_.find_first_not_of(any_of), rest_.size())); }
+
+  // Takes a number of `least` to `most` digits.
+  std::optional<int> number(std::size_t least = 1, std::size_t most = 6) {
+    std::size_t digits = 0;
+    int value = 0;
+    while (digits < rest_.size() && is_digit(rest_[digits]) && digits < most) {
+      value = value * 10 + (rest_[digits++] - '0');
+    }
+    if (digits < least) return std::nullopt;
+    rest_.remove_prefix(digits);
+    return value;
+  }
+
+  // Takes the text up to `end`, and `end`.
+  std::optional<std::string_view> until(std::string_view end, std::size_t most = kLongestTag) {
+    const std::size_t at = rest_.substr(0, most + end.size()).find(end);
+    if (at == std::string_view::npos) return std::nullopt;
+    const std::string_view text = rest_.substr(0, at);
+    rest_.remove_prefix(at + end.size());
+    return text;
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+// Takes "12:00:03", "12:00:03.123456" or "12:00:03,123". Returns microseconds.
+std::optional<std::int64_t> take_clock(Cursor& line) {
+  Cursor cursor = line;
+  const auto hours = cursor.number(2, 2);
+  if (!hours || !cursor.take(":")) return std::nullopt;
+  const auto minutes = cursor.number(2, 2);
+  if (!minutes || !cursor.take(":")) return std::nullopt;
+  const auto seconds = cursor.number(2, 2);
+  if (!seconds || *hours > 24 || *minutes > 59 || *seconds > 60) return std::nullopt;
+  std::int64_t time = ((*hours * 60 + *minutes) * 60 + std::int64_t{*seconds}) * kSecond;
+  Cursor fraction = cursor;
+  if (fraction.take(".") || fraction.take(",")) {
+    const std::string_view digits = fraction.rest();
+    if (fraction.number(1, 6)) {
+      std::int64_t unit = kSecond;
+      for (char c : digits.substr(0, digits.size() - fraction.rest().size())) time += (c - '0') * (unit /= 10);
+      fraction.skip("0123456789");
+      cursor = fraction;
+    }
+  }
+  line = cursor;
+  return time;
+}
+
+std::int64_t begin_of_day(int month, int day) {
+  return (month * 31 + std::int64_t{day}) * kDay;
+}
+
+// Takes "2026-11-04 12:00:03,123", "2026-11-04T12:00:03.1Z", "2026-11-04_12:00:03" or "12:00:03".
+std::optional<LogTime> take_time(Cursor& line) {
+  Cursor cursor = line;
+  LogTime time{LogTime::Clock::daily, 0};
+  if (cursor.number(4, 4) && (cursor.take("-") || cursor.take("/"))) {
+    const auto month = cursor.number(2, 2);
+    if (!month || !(cursor.take("-") || cursor.take("/"))) return std::nullopt;
+    const auto day = cursor.number(2, 2);
+    if (!day || !(cursor.take(" ") || cursor.take("T") || cursor.take("_"))) return std::nullopt;
+    time = {LogTime::Clock::local, begin_of_day(*month, *day)};
+  } else {
+    cursor = line;
+  }
+  const auto clock = take_clock(cursor);
+  if (!clock) return std::nullopt;
+  time.microseconds += *clock;
+  Cursor zone = cursor;
+  if (zone.take("Z")) {
+    time.clock = LogTime::Clock::utc;
+    cursor = zone;
+  } else if (const bool is_before = zone.take("-"); is_before || zone.take("+")) {
+    const auto hours = zone.number(2, 2);
+    if (hours && zone.take(":")) {
+      if (const auto minutes = zone.number(2, 2)) {
+        const std::int64_t offset = (*hours * 60 + std::int64_t{*minutes}) * 60 * kSecond;
+        time = {LogTime::Clock::utc, time.microseconds + (is_before ? offset : -offset)};
+        cursor = zone;
+      }
+    }
+  }
+  line = cursor;
+  return time;
+}
+
+// Takes the digits at the end of a name, as in "default3".
+std::optional<int> number_at_end(std::string_view name) {
+  std::size_t begin = name.size();
+  while (begin > 0 && is_digit(name[begin - 1])) --begin;
+  const auto number = base::parse_integer(name.substr(begin), 0, kMostRanks);
+  return number && begin > 0 ? std::optional(static_cast<int>(*number)) : std::nullopt;
+}
+
+bool is_name(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' || c == '.';
+  });
+}
+
+// Takes the tag of a launcher in brackets.
+bool take_bracket_tag(Cursor& cursor, LoggedLine& line) {
+  Cursor inside = cursor;
+  if (!inside.take("[")) return false;
+  const auto name = inside.until("]");
+  if (!name) return false;
+  // mpirun writes the number of the job and the rank, or a name before them.
+  if (inside.take("<stdout>:") || inside.take("<stderr>:")) {
+    const std::size_t comma = name->rfind(',');
+    const auto rank = base::parse_integer(name->substr(std::min(comma, name->size() - 1) + 1), 0, kMostRanks);
+    if (comma == std::string_view::npos || !rank) return false;
+    line.rank = static_cast<int>(*rank);
+    inside.take(" ");
+  } else if (name->starts_with("pod/")) {
+    inside.take(" ");
+  } else if (is_name(*name) && number_at_end(*name) && !name->starts_with("rank") && inside.take(":")) {
+    line.local_rank = number_at_end(*name);  // torchrun writes the name of the role
+  } else if (const auto rank = base::parse_integer(name->substr(0, name->find_first_of(",-")), 0, kMostRanks);
+             rank && name->find_first_not_of("0123456789,- ") == std::string_view::npos && inside.take(" ")) {
+    line.rank = static_cast<int>(*rank);
+  } else {
+    return false;
+  }
+  cursor = inside;
+  return true;
+}
+
+// Takes "  3: " of srun.
+bool take_srun_tag(Cursor& cursor, LoggedLine& line) {
+  Cursor inside = cursor;
+  inside.skip(" ");
+  const auto rank = inside.number();
+  if (!rank || !inside.take(":") || !(inside.take(" ") || inside.rest().empty())) return false;
+  line.rank = rank;
+  cursor = inside;
+  return true;
+}
+
+// Takes "worker-3  | " of Docker.
+bool take_docker_tag(Cursor& cursor) {
+  Cursor inside = cursor;
+  const auto name = inside.until(" ", 64);
+  if (!name || !is_name(*name) || !number_at_end(*name)) return false;
+  inside.skip(" ");
+  if (!inside.take("| ")) return false;
+  cursor = inside;
+  return true;
+}
+
+bool take_launcher_tag(Cursor& cursor, LoggedLine& line) {
+  const std::string_view before = cursor.rest();
+  if (before.empty()) return false;
+  const char first = before.front();
+  const bool taken = first == '['                      ? take_bracket_tag(cursor, line)
+                     : is_digit(first) || first == ' ' ? take_srun_tag(cursor, line)
+                                                       : take_docker_tag(cursor);
+  if (taken) line.tag = before.substr(0, before.size() - cursor.rest().size());
+  return taken;
+}
+
+// Takes "[rank3]:" or "[rank3]: ".
+bool take_rank_of_torch(Cursor& cursor, LoggedLine& line) {
+  Cursor inside = cursor;
+  if (!inside.take("[rank")) return false;
+  const auto rank = inside.number();
+  if (!rank || !inside.take("]:")) return false;
+  inside.take(" ");
+  line.rank = rank;
+  cursor = inside;
+  return true;
+}
+
+// Takes the prefix of PyTorch's C++ code or of glog: "[E1104 12:00:03.123 file.cpp:12] ", "[W socket.cpp:1] " or
+// "E1104 12:00:03.123 4711 file.py:12] ".
+void take_glog_prefix(Cursor& cursor, LoggedLine& line) {
+  Cursor inside = cursor;
+  const bool has_bracket = inside.take("[");
+  if (!inside.take("E") && !inside.take("W") && !inside.take("I") && !inside.take("F")) return;
+  const auto month = inside.number(2, 2);
+  const auto day = month ? inside.number(2, 2) : std::nullopt;
+  if ((month && !day) || (!month && !has_bracket) || !inside.take(" ")) return;
+  const auto clock = day ? take_clock(inside) : std::nullopt;
+  const auto file = inside.until("] ");
+  if (!file || file->find(':') == std::string_view::npos) return;
+  if (clock && !line.time) line.time = LogTime{LogTime::Clock::local, begin_of_day(*month, *day) + *clock};
+  cursor = inside;
+}
+
+// Takes "node1:4711:4720 [3] " of NCCL, if "NCCL" follows.
+void take_nccl_prefix(Cursor& cursor) {
+  const std::string_view text = cursor.rest();
+  const std::size_t at = text.substr(0, kLongestTag).find("] NCCL ");
+  if (at == std::string_view::npos || text.find(':') > at || text.substr(0, at).find('[') == std::string_view::npos)
+    return;
+  cursor.take(text.substr(0, at + 2));
+}
+
+}  // namespace
+
+LoggedLine read_line(std::string_view text) {
+  LoggedLine line;
+  Cursor cursor(text);
+  bool goes_on = true;
+  while (goes_on && !cursor.rest().empty()) {
+    goes_on = false;
+    if (line.tag.empty() && take_launcher_tag(cursor, line)) goes_on = true;
+    Cursor timed = cursor;
+    const bool has_bracket = timed.take("[");
+    if (!line.time && (line.time = take_time(timed))) {
+      if (has_bracket) timed.take("]");
+      timed.take(":");
+      timed.take(" ");
+      cursor = timed;
+      goes_on = true;
+    }
+  }
+  line.body = cursor.rest();
+  while (take_rank_of_torch(cursor, line)) {
+  }
+  take_glog_prefix(cursor, line);
+  take_nccl_prefix(cursor);
+  line.text = cursor.rest();
+  // torch.multiprocessing.spawn() quotes the traceback of a process.
+  if (Cursor spawned(line.text); spawned.take("-- Process ")) {
+    const auto process = spawned.number();
+    if (process && spawned.take(" terminated with ")) line.local_rank = process;
+  }
+  return line;
+}
+
+std::string without_controls(std::string_view line) {
+  std::string plain;
+  plain.reserve(line.size());
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(line[i]);
+    if (byte == '\x1b' && i + 1 < line.size() && line[i + 1] == '[') {
+      i += 2;
+      while (i < line.size() && (line[i] < '@' || line[i] > '~')) ++i;
+    } else if (byte == '\x1b' && i + 1 < line.size() && line[i + 1] == ']') {
+      while (i < line.size() && line[i] != '\a' && line.substr(i, 2) != "\x1b\\") ++i;
+      if (i < line.size() && line[i] != '\a') ++i;
+    } else if (byte >= ' ' || byte == '\t') {
+      plain += line[i];
+    }
+  }
+  return plain;
+}
+
+std::string time_text(const LogTime& time) {
+  const std::int64_t day = time.microseconds / kDay;
+  const std::int64_t second = time.microseconds % kDay / kSecond;
+  std::array<char, 32> text{};
+  const auto number = [](std::int64_t value) { return static_cast<int>(value); };
+  if (time.clock != LogTime::Clock::daily) {
+    const std::int64_t month = (day - 1) / 31;
+    std::snprintf(text.data(), text.size(), "%02d-%02d ", number(month), number(day - month * 31));
+  }
+  std::string result = text.data();
+  std::snprintf(text.data(), text.size(), "%02d:%02d:%02d", number(second / 3600), number(second / 60 % 60),
+                number(second % 60));
+  return result + text.data();
+}
+
+}  // namespace ddp::launcher

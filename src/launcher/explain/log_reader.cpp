@@ -1,0 +1,178 @@
+#include "launcher/explain/log_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "launcher/causes/cause_table.h"
+#include "launcher/causes/word_finder.h"
+#include "launcher/output/python_traceback.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kLineBytes = std::size_t{64} << 10;  // of a line. The rest counts as the next one
+constexpr std::size_t kMostStreams = 10'000;
+constexpr std::size_t kFailuresOfLog = 10'000;
+
+struct ReportBegin {
+  std::string_view words;
+  Report report;
+};
+constexpr std::array kReportBegins = {
+    ReportBegin{kTracebackBegin, Report::python},
+    ReportBegin{"terminate called after throwing an instance of", Report::cxx},
+    ReportBegin{"Fatal Python error: ", Report::fatal_error},
+};
+
+// What the words of a line say, apart from causes.
+struct Signs {
+  Report begins = Report::none;
+  bool is_of_launcher = false;
+};
+
+class SignFinder {
+ public:
+  SignFinder() : finder_(words()) {}
+
+  Signs find(std::string_view text) const {
+    Signs signs;
+    WordFinder::Place place;
+    while (const auto word = finder_.next(text, place)) {
+      if (*word < kReportBegins.size()) {
+        signs.begins = kReportBegins[*word].report;
+      } else {
+        signs.is_of_launcher = true;
+      }
+    }
+    return signs;
+  }
+
+ private:
+  static std::vector<std::string_view> words() {
+    std::vector<std::string_view> all;
+    for (const ReportBegin& begin : kReportBegins) all.push_back(begin.words);
+    all.insert(all.end(), words_of_launchers().begin(), words_of_launchers().end());
+    return all;
+  }
+
+  WordFinder finder_;
+};
+
+bool has_controls(std::string_view line) {
+  return std::ranges::any_of(line, [](char c) { return static_cast<unsigned char>(c) < ' ' && c != '\t'; });
+}
+
+}  // namespace
+
+LogReader::LogReader(std::string file, std::optional<int> rank) : file_(std::move(file)), rank_(rank) {}
+
+void LogReader::add(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    std::string_view part = bytes.substr(0, end);
+    if (rest_.size() + part.size() > kLineBytes) {
+      part = part.substr(0, kLineBytes - rest_.size());
+      rest_ += part;
+      add_line(rest_);
+      rest_.clear();
+      bytes.remove_prefix(part.size());
+      continue;
+    }
+    if (end == std::string_view::npos) {
+      rest_ += part;
+      return;
+    }
+    ++number_;
+    if (rest_.empty()) {
+      add_line(part);
+    } else {
+      rest_ += part;
+      add_line(rest_);
+      rest_.clear();
+    }
+    bytes.remove_prefix(end + 1);
+  }
+}
+
+// A progress bar overwrites its line: the parts between carriage returns are lines of their own.
+void LogReader::add_line(std::string_view line) {
+  while (true) {
+    const std::size_t end = line.find('\r');
+    const std::string_view part = line.substr(0, end);
+    if (!has_controls(part)) {
+      read(read_line(part));
+    } else {
+      const std::string plain = without_controls(part);
+      read(read_line(plain));
+    }
+    if (end == std::string_view::npos || end + 1 == line.size()) return;
+    line.remove_prefix(end + 1);
+  }
+}
+
+LogReader::Stream& LogReader::stream_of(const LoggedLine& line) {
+  const std::string key =
+      !line.tag.empty() || !line.rank ? std::string(line.tag) : "rank " + std::to_string(*line.rank);
+  if (last_ != nullptr && key == last_key_) return *last_;
+  auto found = streams_.find(key);
+  if (found == streams_.end()) {
+    const bool is_full = streams_.size() >= kMostStreams;
+    found = streams_.try_emplace(is_full ? "" : key).first;
+    found->second.program = &programs_[is_full ? "" : std::string(line.tag)];
+  }
+  last_key_ = key;
+  last_ = &found->second;
+  return *last_;
+}
+
+void LogReader::read(const LoggedLine& line) {
+  static const SignFinder kSigns;
+  const Cause* const cause = find_cause(line.text);
+  const Signs signs = kSigns.find(line.text);
+  if (signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
+  if (line.rank) ranks_.insert(*line.rank);
+  Stream& stream = stream_of(line);
+  const bool is_report = stream.log.is_in_report();
+  if (cause != nullptr || signs.begins != Report::none || stream.log.is_reading()) {
+    if (stream.log.add(line, {file_, number_}, cause, signs.begins)) {
+      stream.program->progress.begin();
+      stream.program->has_failed = true;
+      return;
+    }
+  }
+  if (stream.program->has_failed && !is_report && cause == nullptr && !signs.is_of_launcher) {
+    note_progress(*stream.program, line.text);
+  }
+}
+
+void LogReader::note_progress(Program& program, std::string_view text) {
+  if (!program.progress.add(text)) return;
+  program.has_failed = false;
+  program.went_on_at = number_;
+  launcher_.forget();
+}
+
+LogFindings LogReader::finish() {
+  if (!rest_.empty()) {
+    ++number_;
+    add_line(rest_);
+    rest_.clear();
+  }
+  LogFindings findings{
+      .ends = launcher_.ends(), .ranks = ranks_, .has_failed = launcher_.has_failed(), .lines = number_};
+  for (auto& [key, stream] : streams_) {
+    stream.log.finish();
+    for (Failure failure : stream.log.failures()) {
+      if (findings.failures.size() >= kFailuresOfLog) break;
+      failure.went_on = failure.at.line < stream.program->went_on_at;
+      if (!failure.rank) failure.rank = rank_;
+      findings.failures.push_back(std::move(failure));
+    }
+  }
+  if (rank_) findings.ranks.insert(*rank_);
+  std::ranges::stable_sort(findings.failures, {}, &Failure::at);
+  return findings;
+}
+
+}  // namespace ddp::launcher

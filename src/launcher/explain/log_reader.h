@@ -1,0 +1,68 @@
+// LogReader reads one log: it gives each line to the stream of its rank. It is pure, and keeps little of the log.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/explain/failure.h"
+#include "launcher/explain/launcher_lines.h"
+#include "launcher/explain/log_progress.h"
+#include "launcher/explain/log_stream.h"
+
+namespace ddp::launcher {
+
+// What one log shows.
+struct LogFindings {
+  std::vector<Failure> failures;  // of all streams, in the order of their lines
+  std::vector<EndOfRank> ends;
+  std::set<int> ranks;      // of which there are lines
+  bool has_failed = false;  // its launcher says that the job has failed
+  std::uint64_t lines = 0;
+};
+
+//   LogReader reader("train.log", std::nullopt);
+//   reader.add(bytes);
+//   reader.finish().failures
+class LogReader {
+ public:
+  // `file` is the name for messages. `rank` is the one whose output the file has, if it has only one.
+  LogReader(std::string file, std::optional<int> rank);
+
+  void add(std::string_view bytes);
+  LogFindings finish();
+
+ private:
+  // The output of a program, which may have a tag. PyTorch adds a rank to some of its lines.
+  struct Program {
+    LogProgress progress;
+    bool has_failed = false;       // and has not gone on yet
+    std::uint64_t went_on_at = 0;  // the line at which it was certain that the program had gone on
+  };
+  struct Stream {
+    LogStream log;
+    Program* program = nullptr;
+  };
+
+  void add_line(std::string_view line);
+  void read(const LoggedLine& line);
+  Stream& stream_of(const LoggedLine& line);
+  void note_progress(Program& program, std::string_view text);
+
+  std::string file_;
+  std::optional<int> rank_;
+  std::string rest_;  // the begin of a line whose end has not come yet
+  std::uint64_t number_ = 0;
+  std::map<std::string, Program, std::less<>> programs_;  // by tag
+  std::map<std::string, Stream, std::less<>> streams_;    // by tag, or by the rank that PyTorch writes
+  std::string last_key_;
+  Stream* last_ = nullptr;
+  LauncherLines launcher_;
+  std::set<int> ranks_;
+};
+
+}  // namespace ddp::launcher

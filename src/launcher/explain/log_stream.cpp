@@ -1,0 +1,116 @@
+#include "launcher/explain/log_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/causes/cause_table.h"
+#include "launcher/output/python_traceback.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kReportBytes = std::size_t{64} << 10;
+constexpr std::size_t kMessageBytes = 4096;
+constexpr std::size_t kFailuresOfStream = 16;  // of one stream: the first ones, and the last one
+constexpr std::string_view kOriginal =
+    "Original Traceback";  // PyTorch quotes the traceback of a thread or of a process
+
+bool links(std::string_view text) {
+  return text.starts_with("During handling of the above exception") ||
+         text.starts_with("The above exception was the direct cause");
+}
+
+}  // namespace
+
+bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cause, Report begins) {
+  if (line.rank) rank_ = line.rank;
+  if (line.local_rank) local_rank_ = line.local_rank;
+  if (!is_in_report()) time_ = line.time;
+  if (lines_since_ < kNearLines) ++lines_since_;
+  if (begins != Report::none) {
+    if (line.text.starts_with(kOriginal) && lines_since_ < kNearLines) is_linked_ = true;
+    end_report();
+    time_ = line.time;
+    begin_report(line, at, begins);
+    return false;
+  }
+  if (is_in_report()) return add_to_report(line.text, cause);
+  if (links(line.text)) is_linked_ = true;
+  if (cause == nullptr) return false;
+  if (lines_since_ < kNearLines && !failures_.empty() && failures_.back().is_exception) {
+    failures_.back().cause = better_cause(failures_.back().cause, cause);
+    return false;
+  }
+  keep({.at = at, .message = std::string(line.text.substr(0, kMessageBytes)), .place = "", .cause = cause});
+  return true;
+}
+
+void LogStream::begin_report(const LoggedLine& line, const LogPlace& at, Report report) {
+  report_ = report;
+  text_ = line.text;
+  begin_ = at;
+  cause_ = nullptr;
+  is_group_ = line.text.find("+ Exception Group ") != std::string_view::npos;
+  if (report == Report::fatal_error) lines_since_ = 0;
+}
+
+bool LogStream::add_to_report(std::string_view text, const Cause* cause) {
+  text_ += '\n';
+  text_ += text;
+  // Deeper lines of a traceback quote the source.
+  if (!text.starts_with("    ") || report_ != Report::python) cause_ = better_cause(cause_, cause);
+  bool is_last = text_.size() > kReportBytes;
+  switch (report_) {
+    case Report::python:
+      is_last |= is_group_ ? !text.starts_with("  ") : names_exception(text);
+      break;
+    case Report::cxx:
+      is_last = true;
+      break;
+    case Report::fatal_error:
+      is_last |= text.empty() && text_.find("  File ") != std::string::npos;
+      break;
+    case Report::none:
+      break;
+  }
+  if (is_last) end_report();
+  return is_last;
+}
+
+void LogStream::end_report() {
+  const Report report = std::exchange(report_, Report::none);
+  if (report == Report::none) return;
+  Failure failure{.at = begin_, .message = "", .place = "", .cause = cause_, .is_exception = true};
+  if (report == Report::fatal_error) {
+    failure.message = text_.substr(0, text_.find('\n'));
+    failure.place = place_of_crash(text_);
+  } else {
+    const auto error = report == Report::cxx ? last_cxx_error(text_) : last_python_error(text_);
+    failure.message = error ? error->message : "a traceback that is cut off";
+    if (error) failure.place = error->place;
+  }
+  failure.message.resize(std::min(failure.message.size(), kMessageBytes));
+  text_.clear();
+  const bool is_linked = std::exchange(is_linked_, false);
+  lines_since_ = 0;
+  if (!is_linked || failures_.empty() || !failures_.back().is_exception) return keep(std::move(failure));
+  // The later exception is the one that ended the program. The known one says more.
+  Failure& first = failures_.back();
+  if (first.cause != nullptr && better_cause(first.cause, failure.cause) == first.cause) return;
+  first.message = std::move(failure.message);
+  first.place = std::move(failure.place);
+  first.cause = failure.cause;
+}
+
+void LogStream::keep(Failure failure) {
+  failure.rank = rank_;
+  failure.local_rank = local_rank_;
+  failure.time = time_;
+  if (failures_.size() < kFailuresOfStream) {
+    failures_.push_back(std::move(failure));
+  } else {
+    failures_.back() = std::move(failure);
+  }
+}
+
+}  // namespace ddp::launcher

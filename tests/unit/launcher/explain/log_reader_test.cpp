@@ -1,0 +1,93 @@
+#include "launcher/explain/log_reader.h"
+
+#include <string>
+
+#include "support/catch.h"
+
+namespace ddp::launcher {
+namespace {
+
+LogFindings read(const std::string& text, std::size_t part = 7) {
+  LogReader reader("x.log", std::nullopt);
+  for (std::size_t at = 0; at < text.size(); at += part) reader.add(std::string_view(text).substr(at, part));
+  return reader.finish();
+}
+
+const std::string kTraceback =
+    "Traceback (most recent call last):\n"
+    "  File \"train.py\", line 83, in step\n"
+    "    raise ValueError(\"CUDA out of memory. \")\n";
+
+TEST_CASE("a traceback is a failure, with its place and its line") {
+  const auto found = read("begin\n" + kTraceback + "ValueError: no such column\nend");
+  REQUIRE(found.failures.size() == 1);
+  CHECK(found.failures[0].message == "ValueError: no such column");
+  CHECK(found.failures[0].place == "train.py:83 in step");
+  CHECK(found.failures[0].at == LogPlace{"x.log", 2});
+  CHECK(found.failures[0].cause == nullptr);
+  CHECK_FALSE(found.failures[0].went_on);
+  CHECK(found.lines == 6);
+}
+
+TEST_CASE("interleaved tracebacks are taken apart by their tags") {
+  std::string log;
+  const std::string lines[] = {"Traceback (most recent call last):", "  File \"t.py\", line ", "ValueError: of "};
+  for (const std::string& line : lines) {
+    for (const char* rank : {"0", "1"}) {
+      const std::string end = line.ends_with(":") ? "" : rank;
+      log += "\x1b[31m[rank" + std::string(rank) + "]:\x1b[0m " + line + end + "\r\n";
+    }
+  }
+  const auto found = read(log);
+  REQUIRE(found.failures.size() == 2);
+  CHECK(found.failures[0].rank == 0);
+  CHECK(found.failures[0].message == "ValueError: of 0");
+  CHECK(found.failures[0].place == "t.py:0");
+  CHECK(found.failures[1].rank == 1);
+  CHECK(found.failures[1].message == "ValueError: of 1");
+}
+
+TEST_CASE("a program that counts on has caught its failure") {
+  const std::string failed = kTraceback + "ValueError: x\n";
+  CHECK(read(failed + "step 1 loss 3.0\nstep 2 loss 2.9\n").failures.at(0).went_on);
+  CHECK_FALSE(read(failed + "saved 1 file\n").failures.at(0).went_on);
+  CHECK_FALSE(read("step 1\n" + failed + "step 2\n").failures.at(0).went_on);
+  const auto found = read("3: " + failed + "2: step 1\n2: step 2\n");
+  CHECK_FALSE(found.failures.at(0).went_on);
+  CHECK(found.ranks == std::set<int>{2, 3});
+}
+
+TEST_CASE("chained exceptions are one failure") {
+  const std::string log = kTraceback +
+                          "ValueError: x\n\nDuring handling of the above exception, another exception occurred:\n\n" +
+                          kTraceback + "KeyError: y\n";
+  const auto found = read(log);
+  REQUIRE(found.failures.size() == 1);
+  CHECK(found.failures[0].message == "KeyError: y");
+}
+
+TEST_CASE("an exception of C++ and a fatal error of Python are failures") {
+  const auto cxx = read("terminate called after throwing an instance of 'std::runtime_error'\n  what():  no file\n");
+  REQUIRE(cxx.failures.size() == 1);
+  CHECK(cxx.failures[0].message == "std::runtime_error: no file");
+  const auto fatal = read(
+      "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n  File \"a.py\", line 3 "
+      "in f\n\n");
+  REQUIRE(fatal.failures.size() == 1);
+  CHECK(fatal.failures[0].message == "Fatal Python error: Segmentation fault");
+  CHECK(fatal.failures[0].place == "a.py:3 in f");
+}
+
+TEST_CASE("a traceback that is cut off is a failure") {
+  CHECK(read("Traceback (most recent call last):\n  File \"a.py\", line 3, in f").failures.size() == 1);
+}
+
+TEST_CASE("garbage and long lines are read") {
+  std::string garbage;
+  for (int i = 0; i < 300'000; ++i) garbage += static_cast<char>(i % 1000 * 7919 % 256);
+  CHECK(read(garbage, 1000).failures.empty());
+  CHECK(read(std::string(1'000'000, 'x') + "\n" + kTraceback + "ValueError: x\n", 4096).failures.size() == 1);
+}
+
+}  // namespace
+}  // namespace ddp::launcher
