@@ -93,6 +93,9 @@ THIRD_PARTIES = {
 
 # Maps sources without a unit test of the same name to the tests that cover them.
 TESTED_ELSEWHERE = {
+    "launcher/explain/explain_command.cpp": "integration/explain_test.py",
+    "launcher/explain/explanation_text.cpp": "unit/launcher/explain/explanation_test.cpp",
+    "launcher/explain/log_stream.cpp": "unit/launcher/explain/log_reader_test.cpp",
     "launcher/causes/causes_clusters.cpp": "unit/launcher/causes/cause_table_test.cpp",
     "launcher/causes/causes_communication.cpp": "unit/launcher/causes/cause_table_test.cpp",
     "launcher/causes/causes_data_parallel.cpp": "unit/launcher/causes/cause_table_test.cpp",

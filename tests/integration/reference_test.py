@@ -29,6 +29,13 @@ def options_are_documented() -> None:
     assert page == (REFERENCE / "cli.md").read_text(), "docs/reference/cli.md is out of date: run scripts/docs cli"
 
 
+def known_errors_are_documented() -> None:
+    for words, path in (("known-errors", "reference/known-errors.md"), ("known-errors-zh", "zh-CN/known-errors.md")):
+        page = ddplaunch("help", "--markdown", words).stdout
+        assert page.count("\n### ") >= 60, page
+        assert page == read(f"docs/{path}"), f"docs/{path} is out of date: run scripts/docs errors"
+
+
 # Maps every option of torchrun to values that it accepts, or to None if it takes no value.
 TORCHRUN = {
     "--nnodes": ["1", "1:1"], "--nproc-per-node": ["2", "auto", "cpu"], "--rdzv-backend": ["static", "c10d"],

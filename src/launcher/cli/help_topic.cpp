@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "base/text.h"
+#include "launcher/causes/cause_table.h"
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/known_errors_page.h"
 
 namespace ddp::launcher {
 namespace {
@@ -103,8 +105,11 @@ base::Result<std::string> help_on(std::span<const std::string> words) {
     }
     if (!options.empty()) return options;
     if (auto text = diagnosis(first)) return *text;
+    if (const Cause* cause = find_cause_by_id(first)) return cause_help(*cause);
   }
   std::string found = found_entries(words);
+  if (const Cause* cause = find_cause(base::join(words, " ")))
+    found += (found.empty() ? "" : "\n") + cause_help(*cause);
   if (!found.empty()) return found;
   const auto nearest = words.size() == 1 ? nearest_topic(first) : std::nullopt;
   return base::Failure{"no subcommand, option or diagnosis is named '" + base::join(words, " ") +

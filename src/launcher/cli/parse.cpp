@@ -19,6 +19,7 @@
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/help_topic.h"
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/known_errors_page.h"
 #include "launcher/cli/log_options.h"
 #include "launcher/cli/man_page.h"
 #include "launcher/cli/variables.h"
@@ -179,8 +180,13 @@ class CommandLine {
   }
 
   Outcome help(std::span<const std::string> given) const {
-    // `scripts/docs` asks for the reference page.
-    if (!given.empty() && given.front() == "--markdown") return Information{command_page()};
+    // `scripts/docs` asks for the pages that are written from tables.
+    if (!given.empty() && given.front() == "--markdown") {
+      const std::string page = given.size() > 1 ? given[1] : "";
+      if (page == "known-errors") return Information{known_errors_page(Language::english)};
+      if (page == "known-errors-zh") return Information{known_errors_page(Language::chinese)};
+      return Information{command_page()};
+    }
     auto text = help_on(given);
     if (!text) return mistake(text.error().message);
     return Information{std::move(text).value()};

@@ -12,6 +12,7 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kLineBytes = std::size_t{64} << 10;  // of a line. The rest counts as the next one
+constexpr std::uint64_t kFirstLines = 1000;  // are read to know the ranks. Of the next ones, only those of interest are
 constexpr std::size_t kMostStreams = 10'000;
 constexpr std::size_t kFailuresOfLog = 10'000;
 
@@ -59,8 +60,9 @@ class SignFinder {
   WordFinder finder_;
 };
 
-bool has_controls(std::string_view line) {
-  return std::ranges::any_of(line, [](char c) { return static_cast<unsigned char>(c) < ' ' && c != '\t'; });
+// A traceback quotes the lines that failed. Their words are those of other errors, too.
+bool quotes_source(std::string_view text) {
+  return text.starts_with("    ") || text.starts_with("│");
 }
 
 }  // namespace
@@ -100,11 +102,10 @@ void LogReader::add_line(std::string_view line) {
   while (true) {
     const std::size_t end = line.find('\r');
     const std::string_view part = line.substr(0, end);
-    if (!has_controls(part)) {
-      read(read_line(part));
+    if (part.find('\x1b') == std::string_view::npos) {
+      read(part);
     } else {
-      const std::string plain = without_controls(part);
-      read(read_line(plain));
+      read(without_controls(part));
     }
     if (end == std::string_view::npos || end + 1 == line.size()) return;
     line.remove_prefix(end + 1);
@@ -112,24 +113,28 @@ void LogReader::add_line(std::string_view line) {
 }
 
 LogReader::Stream& LogReader::stream_of(const LoggedLine& line) {
-  const std::string key =
-      !line.tag.empty() || !line.rank ? std::string(line.tag) : "rank " + std::to_string(*line.rank);
-  if (last_ != nullptr && key == last_key_) return *last_;
+  const bool has_only_rank = line.tag.empty() && line.rank;
+  const std::string of_rank = has_only_rank ? "rank " + std::to_string(*line.rank) : "";
+  const std::string_view key = has_only_rank ? std::string_view(of_rank) : line.tag;
   auto found = streams_.find(key);
   if (found == streams_.end()) {
     const bool is_full = streams_.size() >= kMostStreams;
-    found = streams_.try_emplace(is_full ? "" : key).first;
-    found->second.program = &programs_[is_full ? "" : std::string(line.tag)];
+    found = streams_.try_emplace(std::string(is_full ? "" : key)).first;
+    found->second.program = &programs_[std::string(is_full ? "" : line.tag)];
   }
-  last_key_ = key;
-  last_ = &found->second;
-  return *last_;
+  return found->second;
 }
 
-void LogReader::read(const LoggedLine& line) {
+void LogReader::read(std::string_view plain) {
   static const SignFinder kSigns;
-  const Cause* const cause = find_cause(line.text);
-  const Signs signs = kSigns.find(line.text);
+  const Cause* cause = find_cause(plain);
+  const Signs signs = kSigns.find(plain);
+  const bool has_sign = cause != nullptr || signs.begins != Report::none || signs.is_of_launcher;
+  if (has_sign) is_watching_ = true;
+  if (!is_watching_ && number_ > kFirstLines) return;
+  if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
+  const LoggedLine line = read_line(plain);
+  if (quotes_source(line.text)) cause = nullptr;
   if (signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
   if (line.rank) ranks_.insert(*line.rank);
   Stream& stream = stream_of(line);
@@ -144,6 +149,12 @@ void LogReader::read(const LoggedLine& line) {
   if (stream.program->has_failed && !is_report && cause == nullptr && !signs.is_of_launcher) {
     note_progress(*stream.program, line.text);
   }
+}
+
+bool LogReader::needs_all_lines() const {
+  return launcher_.is_reading() ||
+         std::ranges::any_of(streams_, [](const auto& stream) { return stream.second.log.is_reading(); }) ||
+         std::ranges::any_of(programs_, [](const auto& program) { return program.second.has_failed; });
 }
 
 void LogReader::note_progress(Program& program, std::string_view text) {

@@ -49,7 +49,8 @@ class LogReader {
   };
 
   void add_line(std::string_view line);
-  void read(const LoggedLine& line);
+  void read(std::string_view plain);
+  bool needs_all_lines() const;
   Stream& stream_of(const LoggedLine& line);
   void note_progress(Program& program, std::string_view text);
 
@@ -57,10 +58,9 @@ class LogReader {
   std::optional<int> rank_;
   std::string rest_;  // the begin of a line whose end has not come yet
   std::uint64_t number_ = 0;
+  bool is_watching_ = false;  // a failure or a report may go on. Otherwise most lines need not be taken apart
   std::map<std::string, Program, std::less<>> programs_;  // by tag
   std::map<std::string, Stream, std::less<>> streams_;    // by tag, or by the rank that PyTorch writes
-  std::string last_key_;
-  Stream* last_ = nullptr;
   LauncherLines launcher_;
   std::set<int> ranks_;
 };

@@ -57,8 +57,7 @@ void LogStream::begin_report(const LoggedLine& line, const LogPlace& at, Report 
 bool LogStream::add_to_report(std::string_view text, const Cause* cause) {
   text_ += '\n';
   text_ += text;
-  // Deeper lines of a traceback quote the source.
-  if (!text.starts_with("    ") || report_ != Report::python) cause_ = better_cause(cause_, cause);
+  cause_ = better_cause(cause_, cause);
   bool is_last = text_.size() > kReportBytes;
   switch (report_) {
     case Report::python:

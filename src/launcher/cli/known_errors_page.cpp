@@ -1,0 +1,97 @@
+#include "launcher/cli/known_errors_page.h"
+
+#include <array>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/cli/help_text.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kWidth = 100;
+
+struct Group {
+  std::span<const Cause> (*causes)();
+  const char* anchor;
+  const char* title;
+  const char* title_zh;
+};
+constexpr std::array kGroups = {
+    Group{causes_of_programs, "programs", "Programs", "程序"},
+    Group{causes_of_data_parallel, "data-parallel", "Data parallelism", "数据并行"},
+    Group{causes_of_communication, "communication", "Communication", "通信"},
+    Group{causes_of_clusters, "clusters", "Launchers and clusters", "启动器与集群"},
+};
+
+// Chinese paragraphs have one line: a browser shows a break between two characters as a space.
+std::string paragraph(const std::string& text, Language language) {
+  return (language == Language::chinese ? text : base::join(wrapped(text, kWidth), "\n")) + "\n\n";
+}
+
+std::string code(std::string_view text) {
+  const std::string quote = text.find('`') == std::string_view::npos ? "`" : "``";
+  const std::string space = quote.size() > 1 ? " " : "";
+  return quote + space + base::trimmed(text) + space + quote;
+}
+
+std::string section(const Cause& cause, Language language) {
+  const bool is_chinese = language == Language::chinese;
+  std::string text = "### " + code(cause.patterns[0]) + " {#" + std::string(cause.id) + "}\n\n";
+  std::vector<std::string> others;
+  for (const std::string_view pattern : std::span(cause.patterns).subspan(1)) {
+    if (!pattern.empty()) others.push_back(code(pattern));
+  }
+  if (!others.empty()) {
+    text += paragraph((is_chinese ? "其他写法：" : "Also: ") + base::join(others, is_chinese ? "、" : ", "), language);
+  }
+  const std::string page(cause.page);
+  if (is_chinese) {
+    const std::string more = page.empty() ? "" : "[更多](../" + page + ")";
+    return text + "**原因。** " + std::string(cause.cause_zh) + "\n\n**解决办法。** " + std::string(cause.remedy_zh) +
+           more + "\n\n";
+  }
+  const std::string target = page.starts_with("reference/") ? page.substr(10) : "../" + page;
+  const std::string more = page.empty() ? "" : " ([more](" + target + "))";
+  return text + paragraph("**Cause.** " + std::string(cause.cause), language) +
+         paragraph("**Remedy.** " + std::string(cause.remedy) + more, language);
+}
+
+constexpr const char* kIntroduction =
+    "This page is for everyone who has the message of a job that failed. Search it for the words of your message, or "
+    "let "
+    "`ddplaunch explain` [search your log](../how-to/explain-a-log.md). In the messages, `…` stands for any text. "
+    "ddplaunch reads the same table, and writes this page from it.";
+constexpr const char* kIntroductionZh =
+    "训练任务失败时，可以在本页搜索报错里的文字，也可以让 `ddplaunch explain` "
+    "[直接分析日志](../how-to/explain-a-log.md)。"
+    "报错中的 `…` 表示任意文字。本页由 ddplaunch 使用的同一张表生成。";
+
+}  // namespace
+
+std::string known_errors_page(Language language) {
+  const bool is_chinese = language == Language::chinese;
+  std::string text = is_chinese ? "# 常见报错\n\n" : "# Known errors\n\n";
+  text += paragraph(is_chinese ? kIntroductionZh : kIntroduction, language);
+  for (const Group& group : kGroups) {
+    text += "## " + std::string(is_chinese ? group.title_zh : group.title) + " {#" + group.anchor + "}\n\n";
+    for (const Cause& cause : group.causes()) text += section(cause, language);
+  }
+  text.pop_back();
+  return text;
+}
+
+std::string cause_help(const Cause& cause) {
+  std::string text;
+  for (const std::string_view pattern : cause.patterns) {
+    if (!pattern.empty()) text += std::string(pattern) + "\n";
+  }
+  for (const std::string& line : wrapped("Cause: " + std::string(cause.cause), kWidth - 2)) text += "  " + line + "\n";
+  for (const std::string& line : wrapped("Remedy: " + std::string(cause.remedy), kWidth - 2))
+    text += "  " + line + "\n";
+  return text;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,122 @@
+#include "launcher/explain/explanation.h"
+
+#include <string>
+
+#include "launcher/explain/explanation_text.h"
+#include "support/catch.h"
+
+namespace ddp::launcher {
+namespace {
+
+const Cause kLostPeer{.id = "lost",
+                      .patterns = {},
+                      .proof = Proof::lost_peer,
+                      .cause = "It lost a rank.",
+                      .remedy = "Look there.",
+                      .cause_zh = "",
+                      .remedy_zh = ""};
+const Cause kKnown{.id = "known",
+                   .patterns = {},
+                   .proof = Proof::failure,
+                   .cause = "It is known.",
+                   .remedy = "Do it.",
+                   .cause_zh = "",
+                   .remedy_zh = ""};
+
+Failure failure(int rank, std::uint64_t line, const std::string& message, const Cause* cause = nullptr) {
+  return {.rank = rank, .at = {"x.log", line}, .message = message, .place = "", .cause = cause, .is_exception = true};
+}
+
+Explanation explain_one(const LogFindings& log, std::optional<HangVerdict> hang = {}) {
+  return explain({&log, 1}, std::move(hang));
+}
+
+TEST_CASE("the first failure of one file comes first, and lost peers after it") {
+  LogFindings log;
+  log.failures = {failure(0, 1, "Connection closed", &kLostPeer), failure(3, 2, "known words", &kKnown),
+                  failure(1, 9, "KeyError: 1")};
+  const auto explanation = explain_one(log);
+  CHECK(explanation.cause() == &kKnown);
+  CHECK(explanation.is_certain());
+  CHECK(explanation_text(explanation) ==
+        "rank 3 failed first: known words\n  in x.log:2\n  cause: It is known.\n  try: Do it.\n"
+        "  more: docs/reference/known-errors.md#known\n"
+        "then: rank 1: KeyError: 1 (x.log:9)\nthen: rank 0: Connection closed (x.log:1)\n");
+}
+
+TEST_CASE("an error of the program itself is shown, but is no known cause") {
+  LogFindings log;
+  log.failures = {failure(1, 5, "KeyError: 'a'")};
+  const auto explanation = explain_one(log);
+  CHECK(explanation.cause() == nullptr);
+  CHECK_FALSE(explanation.is_certain());
+  CHECK_THAT(explanation_text(explanation), Catch::StartsWith("rank 1 failed: KeyError: 'a'\n"));
+}
+
+TEST_CASE("ranks that failed in the same way are one group") {
+  LogFindings log;
+  for (const int rank : {2, 0, 1})
+    log.failures.push_back(failure(rank, static_cast<std::uint64_t>(10 - rank), "x " + std::to_string(rank)));
+  const auto explanation = explain_one(log);
+  REQUIRE(explanation.failures.size() == 1);
+  CHECK(explanation.failures[0].ranks == std::vector<int>{0, 1, 2});
+  CHECK(explanation.failures[0].first.rank == 2);
+  CHECK_THAT(explanation_text(explanation), Catch::Contains("ranks 0, 1 failed in the same way"));
+}
+
+TEST_CASE("failures of several files have an order only if they have times") {
+  LogFindings one;
+  LogFindings other;
+  one.failures = {failure(0, 1, "KeyError: 'a'", &kKnown)};
+  other.failures = {failure(1, 1, "ValueError: b")};
+  other.failures[0].at.file = "y.log";
+  std::vector<LogFindings> logs = {one, other};
+  CHECK_FALSE(explain(logs, {}).is_ordered);
+  CHECK(explain(logs, {}).cause() == nullptr);
+  CHECK_THAT(explanation_text(explain(logs, {})), Catch::StartsWith("these failures have no order"));
+  logs[0].failures[0].time = LogTime{LogTime::Clock::utc, 20};
+  logs[1].failures[0].time = LogTime{LogTime::Clock::utc, 10};
+  CHECK(explain(logs, {}).failures.front().first.rank == 1);
+  logs[1].failures[0].time->clock = LogTime::Clock::local;
+  CHECK_FALSE(explain(logs, {}).is_ordered);
+}
+
+TEST_CASE("the launcher says the rank if the failure does not") {
+  LogFindings log{.ends = {{.rank = 7, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
+  log.failures = {failure(0, 1, "known words", &kKnown)};
+  log.failures[0].rank.reset();
+  CHECK(explain_one(log).failures.front().first.rank == 7);
+}
+
+TEST_CASE("a failure after which the program went on is no cause, unless its launcher says that the job failed") {
+  LogFindings log;
+  log.failures = {failure(0, 1, "known words", &kKnown)};
+  log.failures[0].went_on = true;
+  CHECK(explain_one(log).cause() == nullptr);
+  CHECK_THAT(explanation_text(explain_one(log)), Catch::Contains("seen, but the program went on"));
+  log.has_failed = true;
+  CHECK(explain_one(log).cause() == &kKnown);
+}
+
+TEST_CASE("if all ranks only lost another one, its output is missing") {
+  LogFindings log{.ranks = {0, 1, 2}};
+  log.failures = {failure(0, 1, "closed", &kLostPeer), failure(2, 2, "closed", &kLostPeer)};
+  const auto explanation = explain_one(log);
+  CHECK_FALSE(explanation.is_certain());
+  CHECK_THAT(explanation_text(explanation), Catch::Contains("missing: an error in the output of rank 1"));
+  CHECK_THAT(explanation_text(explanation), Catch::Contains("seen: ranks 0, 2: closed (x.log:1)"));
+}
+
+TEST_CASE("records of collectives decide if no rank failed by itself") {
+  const HangVerdict hang{
+      .text = "rank 1 has not called all_reduce #5", .ranks = {1}, .is_certain = true, .missing = {}};
+  LogFindings log;
+  CHECK(explain_one(log, hang).is_certain());
+  CHECK_THAT(explanation_text(explain_one(log, hang)), Catch::StartsWith("rank 1 has not called"));
+  CHECK_THAT(explanation_json(explain_one(log, hang)), Catch::Contains("\"certain\": true"));
+  log.failures = {failure(0, 1, "known words", &kKnown)};
+  CHECK(explain_one(log, hang).cause() == &kKnown);
+}
+
+}  // namespace
+}  // namespace ddp::launcher

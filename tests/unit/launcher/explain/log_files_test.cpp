@@ -1,0 +1,71 @@
+#include "launcher/explain/log_files.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/catch.h"
+#include "support/temporary_directory.h"
+
+namespace ddp::launcher {
+namespace {
+
+TEST_CASE("paths name ranks") {
+  CHECK(rank_in_path("logs/attempt_0/3/stderr.log") == 3);
+  CHECK(rank_in_path("logs/rank_3.out") == 3);
+  CHECK(rank_in_path("rank3/stdout") == 3);
+  CHECK(rank_in_path("log.12") == 12);
+  CHECK(rank_in_path("job.12.out") == 12);
+  CHECK(rank_in_path("1/rank.7/stdout") == 7);
+  CHECK_FALSE(rank_in_path("slurm-4711.out"));
+  CHECK_FALSE(rank_in_path("2026/logs/train.log"));
+  CHECK_FALSE(rank_in_path(""));
+  CHECK_FALSE(rank_in_path("/"));
+}
+
+struct Files {
+  TemporaryDirectory directory;
+
+  std::string write(const std::string& name, const std::string& text) {
+    const std::string path = directory.path() + "/" + name;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+  FilesRead read(const std::string& input) {
+    const std::vector<std::string> inputs = {input};
+    return read_log_files(find_log_files(inputs).value()).value();
+  }
+};
+
+TEST_CASE_METHOD(Files, "a directory stands for its logs, and other files in it are left out") {
+  write("0/stderr.log", "fine\n");
+  write("1/stderr.log", "Traceback (most recent call last):\n  File \"a.py\", line 3, in f\nValueError: x\n");
+  write("model.pt", std::string("PK\0\0", 4));
+  const FilesRead read = this->read(directory.path());
+  REQUIRE(read.logs.size() == 2);
+  REQUIRE(read.logs[1].failures.size() == 1);
+  CHECK(read.logs[1].failures[0].rank == 1);
+}
+
+TEST_CASE_METHOD(Files, "an error file of torchrun is read") {
+  const std::string path =
+      write("0/error.json",
+            R"({"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback (most recent call )"
+            R"(last):\n  File \"a.py\", line 3, in f\nValueError: x\n", "timestamp": "1"}}})");
+  const FilesRead read = this->read(path);
+  REQUIRE(read.logs.at(0).failures.size() == 1);
+  CHECK(read.logs[0].failures[0].message == "ValueError: x");
+  CHECK(this->read(write("1/error.json", "{\"message\": 3}")).logs.at(0).failures.empty());
+}
+
+TEST_CASE_METHOD(Files, "files that cannot be read have a reason") {
+  const std::vector<std::string> missing = {directory.path() + "/none"};
+  CHECK_THAT(find_log_files(missing).error().message, Catch::Contains("there is no file or directory"));
+  const std::vector<std::string> empty = {directory.path()};
+  CHECK_THAT(find_log_files(empty).error().message, Catch::Contains("there are no files"));
+  const std::vector<LogFile> binary = {{write("x.bin", std::string(10, '\0')), {}, true}};
+  CHECK_THAT(read_log_files(binary).error().message, Catch::Contains("is no log"));
+}
+
+}  // namespace
+}  // namespace ddp::launcher
