@@ -132,7 +132,7 @@ def supervision_rows_name_tests_that_exist() -> None:
             assert (ROOT / f"tests/unit/launcher/{name}.cpp").exists(), f"supervision.md, row {number}: there is no {name}"
 
 
-CHECKS = [options_are_documented,
+CHECKS = [options_are_documented, known_errors_are_documented,
           torchrun_options_are_accepted_or_refused_as_documented, manual_page_is_well_formed, variables_are_documented, workers_get_what_is_documented, exit_codes_are_documented,
           requests_are_documented, supervision_rows_name_tests_that_exist]
 for check in CHECKS:

@@ -11,7 +11,7 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr std::size_t kWidth = 100;
+constexpr std::size_t kLineWidth = 100;
 
 struct Group {
   std::span<const Cause> (*causes)();
@@ -28,7 +28,7 @@ constexpr std::array kGroups = {
 
 // Chinese paragraphs have one line: a browser shows a break between two characters as a space.
 std::string paragraph(const std::string& text, Language language) {
-  return (language == Language::chinese ? text : base::join(wrapped(text, kWidth), "\n")) + "\n\n";
+  return (language == Language::chinese ? text : base::join(wrapped(text, kLineWidth), "\n")) + "\n\n";
 }
 
 std::string code(std::string_view text) {
@@ -88,8 +88,8 @@ std::string cause_help(const Cause& cause) {
   for (const std::string_view pattern : cause.patterns) {
     if (!pattern.empty()) text += std::string(pattern) + "\n";
   }
-  for (const std::string& line : wrapped("Cause: " + std::string(cause.cause), kWidth - 2)) text += "  " + line + "\n";
-  for (const std::string& line : wrapped("Remedy: " + std::string(cause.remedy), kWidth - 2))
+  for (const std::string& line : wrapped("Cause: " + std::string(cause.cause), kLineWidth - 2)) text += "  " + line + "\n";
+  for (const std::string& line : wrapped("Remedy: " + std::string(cause.remedy), kLineWidth - 2))
     text += "  " + line + "\n";
   return text;
 }
