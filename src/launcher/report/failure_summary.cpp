@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/causes/cause_table.h"
 #include "launcher/plan/used_gpu.h"
 #include "launcher/plan/worker_variables.h"
 #include "launcher/ranks/root_causes.h"
@@ -22,6 +23,7 @@ constexpr std::size_t kMessageLines = 10;
 constexpr std::size_t kMessageBytes = 2000;  // of all lines
 constexpr const char* kLeftOut = "…";
 constexpr const char* kQuote = "  | ";
+constexpr std::string_view kMissingModule = "missing-module";  // a known error
 
 // Returns the size to which the lines must be cut, so that all of them have at most kMessageBytes. Short lines stay
 // whole, because only the long ones are cut.
@@ -161,45 +163,23 @@ void quote_culprit(const WorkerEnd& end, bool is_explained, bool has_shown, cons
   for (const std::string& line : evidence.last_lines) lines.push_back(kQuote + line);
 }
 
-// Describes an error of a Python program that depends on how it was started.
-struct KnownError {
-  std::string_view words;  // text that is part of one of the last lines
-  const char* remedy;
-};
-constexpr const char* kNoInput =
-    "workers have no standard input; --stdin=0 connects ddplaunch's standard input to local rank 0 (start one worker "
-    "to use a debugger)";
-constexpr KnownError kKnownErrors[] = {
-    {"bdb.BdbQuit", kNoInput},
-    {"EOFError: EOF when reading a line", kNoInput},
-    {"Duplicate GPU detected",
-     "two ranks use one GPU; call torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) before the first "
-     "collective, or start one worker per GPU"},
-    {"op.preamble.length <= op.nbytes",
-     "Gloo: this rank and another one called a collective with different numbers of bytes [DDP-H05]: compare shapes "
-     "and types of all ranks at this line. TORCH_DISTRIBUTED_DEBUG=DETAIL names them"},
-    {"unrecognized arguments: --local_rank=",
-     "this script declares --local-rank or reads LOCAL_RANK; use --use-env, or declare both spellings, "
-     "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},
-    {"unrecognized arguments: --local-rank=",
-     "this script declares --local_rank or reads LOCAL_RANK; declare both spellings, "
-     "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},
-};
+// Returns the known error that the worker shows, or null. Its own error message is more certain than its output, in
+// which an error before the last traceback may be one that it has caught.
+const Cause* known_error(const WorkerEnd& end, const std::vector<std::string>& last_lines) {
+  if (end.error) {
+    if (const Cause* cause = find_cause_in(base::split(end.error->message, '\n'))) return cause;
+  }
+  const auto traceback = std::find_if(last_lines.rbegin(), last_lines.rend(), [](const std::string& line) {
+    return line.find(kTracebackBegin) != std::string::npos;
+  });
+  return find_cause_in({traceback == last_lines.rend() ? last_lines.begin() : std::prev(traceback.base()), last_lines.end()});
+}
 
-// Returns the remedy for the known error that these lines show, or an empty string if they show none.
-std::string what_to_try(const std::vector<std::string>& last_lines, const LaunchPlan& plan) {
-  const auto shows = [&](std::string_view words) {
-    return std::ranges::any_of(last_lines,
-                               [&](const std::string& line) { return line.find(words) != std::string::npos; });
-  };
-  for (const KnownError& error : kKnownErrors) {
-    if (shows(error.words)) return error.remedy;
-  }
-  if (shows("ModuleNotFoundError: No module named")) {
-    return "the workers ran " + plan.program +
-           "; activate the environment that has the module, or set PYTHON_EXEC to its Python";
-  }
-  return "";
+// Returns the cause and the remedy of a known error. The summary itself says which rank was lost.
+std::vector<std::string> lines_of(const Cause* cause, const LaunchPlan& plan) {
+  if (cause == nullptr || cause->proof == Proof::lost_peer) return {};
+  const std::string program = cause->id == kMissingModule ? " (the workers ran " + plan.program + ")" : "";
+  return {"  cause: " + std::string(cause->cause), "  try: " + std::string(cause->remedy) + program};
 }
 
 void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,
@@ -228,8 +208,8 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   quote_culprit(end, is_explained, has_shown_traceback(end, plan, evidence), evidence, lines);
   if (evidence.gpu_memory) {
     for (const std::string& line : gpu_memory_lines(*evidence.gpu_memory)) lines.push_back("  " + line);
-  } else if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty() && !is_explained) {
-    lines.push_back("  " + remedy);
+  } else if (!is_explained && !evidence.shared_memory) {
+    base::append(lines, lines_of(known_error(end, evidence.last_lines), plan));
   }
   if (evidence.shared_memory) {
     lines.push_back(
