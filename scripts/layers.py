@@ -98,6 +98,7 @@ TESTED_ELSEWHERE = {
     "launcher/explain/log_stream.cpp": "unit/launcher/explain/log_reader_test.cpp",
     "launcher/causes/causes_clusters.cpp": "unit/launcher/causes/cause_table_test.cpp",
     "launcher/causes/causes_communication.cpp": "unit/launcher/causes/cause_table_test.cpp",
+    "launcher/causes/causes_data.cpp": "unit/launcher/causes/cause_table_test.cpp",
     "launcher/causes/causes_data_parallel.cpp": "unit/launcher/causes/cause_table_test.cpp",
     "launcher/causes/causes_programs.cpp": "unit/launcher/causes/cause_table_test.cpp",
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",

@@ -32,8 +32,9 @@ struct Cause {
 };
 
 // The rows, by the program or system that prints the text.
-std::span<const Cause> causes_of_programs();       // Python, PyTorch and its DataLoader
-std::span<const Cause> causes_of_data_parallel();  // DistributedDataParallel and DataParallel
+std::span<const Cause> causes_of_programs();       // Python, PyTorch and frameworks
+std::span<const Cause> causes_of_data();           // the DataLoader, processes and checkpoints
+std::span<const Cause> causes_of_data_parallel();  // DistributedDataParallel, DataParallel and autograd
 std::span<const Cause> causes_of_communication();  // c10d, NCCL, Gloo and the store
 std::span<const Cause> causes_of_clusters();       // launchers, schedulers, drivers and the operating system
 

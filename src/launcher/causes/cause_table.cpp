@@ -33,8 +33,8 @@ class Table {
   };
 
   WordFinder fill() {
-    for (const auto part :
-         {causes_of_programs(), causes_of_data_parallel(), causes_of_communication(), causes_of_clusters()}) {
+    for (const auto part : {causes_of_programs(), causes_of_data(), causes_of_data_parallel(),
+                            causes_of_communication(), causes_of_clusters()}) {
       for (const Cause& cause : part) {
         for (const std::string_view pattern : cause.patterns) {
           if (!pattern.empty()) keys_.push_back({longest_part(pattern), pattern, rows_.size()});

@@ -1,0 +1,8 @@
+# cause: attribute-of-wrapper
+# torch: 1.13 2.13
+# ranks: 1
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+print(torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1)).in_features)

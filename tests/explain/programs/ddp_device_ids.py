@@ -1,0 +1,8 @@
+# cause: ddp-device-ids
+# torch: 1.13 2.13
+# ranks: 1
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1), device_ids=[0])

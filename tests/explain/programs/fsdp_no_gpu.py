@@ -1,0 +1,9 @@
+# cause: fsdp-without-gpu
+# torch: 2.13
+# ranks: 1
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+FullyShardedDataParallel(torch.nn.Linear(2, 1))(torch.ones(1, 2))

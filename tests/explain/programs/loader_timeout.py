@@ -1,0 +1,17 @@
+# cause: loader-timeout
+# torch: 1.13 2.13
+# ranks: 1
+import time
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Samples(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        time.sleep(3)
+
+
+list(DataLoader(Samples(), num_workers=1, timeout=1))

@@ -1,0 +1,7 @@
+# cause: group-ranks
+# torch: 1.13 2.13
+# ranks: 1
+import torch.distributed as dist
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+dist.new_group([1])
