@@ -23,10 +23,10 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{256} << 10;
 constexpr std::size_t kFirstBytes = 4096;  // by which the kind of a file is recognized
 constexpr std::size_t kMostFiles = 10'000;
-constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
+constexpr std::size_t kDocumentBytes = std::size_t{16} << 20;  // of a file that is one JSON document
 constexpr int kMostRanks = 1'000'000;
 
-enum class FileKind { text, event_log, torch_error, binary };
+enum class FileKind { text, event_log, stall, hang_trace, torch_error, binary };
 
 std::optional<int> rank_of(std::string_view digits) {
   const auto rank = base::parse_integer(digits, 0, kMostRanks);
@@ -50,13 +50,16 @@ std::optional<int> rank_in_name(std::string_view name, bool is_directory) {
   return before.ends_with("rank") ? rank_of(digits) : std::nullopt;
 }
 
-// An event log begins with an event of a run, and torchrun's error file is a JSON object with a message.
+// An event log begins with an event of a run, the file about a stall is such an event on several lines, and torchrun's
+// error file is a JSON object with a message.
 FileKind kind_of(std::string_view first) {
   if (first.starts_with('{')) {
     const std::string_view line = first.substr(0, first.find('\n'));
     if (line.find("\"run_id\":") != std::string_view::npos && line.find("\"event\":") != std::string_view::npos) {
       return FileKind::event_log;
     }
+    if (line.starts_with("{\"elapsed\":") || line.starts_with("{\"explanation\":")) return FileKind::hang_trace;
+    if (first.find("\"event\": \"hang\"") != std::string_view::npos) return FileKind::stall;
     if (first.substr(0, 40).find("\"message\":") != std::string_view::npos) return FileKind::torch_error;
   }
   return first.find('\0') == std::string_view::npos ? FileKind::text : FileKind::binary;
@@ -75,21 +78,40 @@ std::optional<base::Failure> read_all(int fd, const std::string& path, Take take
   }
 }
 
-// The text of an event log is read as if it had been printed.
-LogFindings read_events(const LogFile& file) {
+// Ends the reading of text that was made from a file of another kind, which has no such lines.
+LogFindings without_lines(LogReader& reader) {
+  LogFindings findings = reader.finish();
+  for (Failure& failure : findings.failures) failure.at.line = 0;
+  for (EndOfRank& end : findings.ends) end.at.line = 0;
+  return findings;
+}
+
+// The texts of events are read as if they had been printed.
+LogFindings read_events(const LogFile& file, std::span<const std::string> lines) {
   LogReader reader(file.path, std::nullopt);
-  const auto lines = read_event_log(file.path, "");
-  const auto run = lines ? read_run(lines.value()) : std::nullopt;
+  const auto run = read_run(lines);
   if (run && !run->attempts.empty()) {
     const AttemptRecord& last = run->attempts.back();
     const std::string tag = last.culprits.size() == 1 ? "[" + std::to_string(last.culprits.front()) + "] " : "";
     for (const std::string& line : last.last_lines) reader.add(tag + line + "\n");
     for (const std::string& line : last.text) reader.add("ddplaunch: error: " + line + "\n");
+    // The launcher may have been killed before it said how the attempt ended.
+    if (last.text.empty() && !last.stalls.empty() && !last.stalls.back().text.empty()) {
+      reader.add("ddplaunch: error: " + last.stalls.back().text.front() + " [" + last.stalls.back().code + "]\n");
+    }
   }
-  LogFindings findings = reader.finish();
-  for (Failure& failure : findings.failures) failure.at.line = 0;
-  for (EndOfRank& end : findings.ends) end.at.line = 0;
-  return findings;
+  return without_lines(reader);
+}
+
+// A hang trace has lines such as {"explanation": "rank 1 has not called …"}. The last one is the verdict.
+LogFindings read_hang_trace(const LogFile& file, const std::string& last_explanation) {
+  LogReader reader(file.path, std::nullopt);
+  const auto json = nlohmann::json::parse(last_explanation, nullptr, false);
+  if (json.is_object() && json.contains("explanation") && json["explanation"].is_string()) {
+    const auto text = json["explanation"].get<std::string>();
+    if (text.find("[DDP-H") != std::string::npos) reader.add("ddplaunch: error: " + text + "\n");
+  }
+  return without_lines(reader);
 }
 
 // {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback …", "timestamp": "1730721600"}}}
@@ -101,13 +123,85 @@ LogFindings read_torch_error(const LogFile& file, const std::string& bytes) {
     if (message.is_string()) reader.add(message.get<std::string>() + "\n");
     if (message.is_object()) {
       const auto extra = message.value("extraInfo", nlohmann::json::object());
-      if (extra.is_object()) reader.add(extra.value("py_callstack", "") + "\n");
+      const auto stack = extra.is_object() ? extra.value("py_callstack", nlohmann::json()) : nlohmann::json();
+      if (stack.is_string()) reader.add(stack.get<std::string>() + "\n");
     }
   }
-  LogFindings findings = reader.finish();
-  for (Failure& failure : findings.failures) failure.at.line = 0;
-  return findings;
+  return without_lines(reader);
 }
+
+// Keeps what is needed of a file of each kind, while it is read.
+class FileContent {
+ public:
+  explicit FileContent(const LogFile& file, const std::string& name) : file_(file), reader_(name, file.rank) {}
+
+  // Returns whether more of the file is needed.
+  bool add(std::string_view part) {
+    if (!std::exchange(has_begun_, true)) kind_ = kind_of(part.substr(0, kFirstBytes));
+    switch (kind_) {
+      case FileKind::text:
+        reader_.add(part);
+        return true;
+      case FileKind::hang_trace:
+        add_trace(part);
+        return true;
+      case FileKind::stall:
+      case FileKind::torch_error:
+        bytes_ += part.substr(0, kDocumentBytes - bytes_.size());
+        return bytes_.size() < kDocumentBytes;
+      case FileKind::event_log:
+      case FileKind::binary:
+        break;
+    }
+    return false;
+  }
+
+  // Returns std::nullopt if the file is no log.
+  std::optional<LogFindings> finish() {
+    switch (kind_) {
+      case FileKind::text:
+        break;
+      case FileKind::hang_trace:
+        return read_hang_trace(file_, bytes_);
+      case FileKind::torch_error:
+        return read_torch_error(file_, bytes_);
+      case FileKind::stall: {
+        const auto json = nlohmann::json::parse(bytes_, nullptr, false);
+        const std::vector<std::string> lines = {json.is_object() ? json.dump(-1, ' ', false, kReplace) : ""};
+        return read_events(file_, lines);
+      }
+      case FileKind::event_log: {
+        const auto lines = read_event_log(file_.path, "");
+        return read_events(file_, lines ? lines.value() : std::vector<std::string>());
+      }
+      case FileKind::binary:
+        return std::nullopt;
+    }
+    return reader_.finish();
+  }
+
+ private:
+  static constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+
+  // Keeps the last line with an explanation.
+  void add_trace(std::string_view part) {
+    while (!part.empty()) {
+      const std::size_t end = part.find('\n');
+      if (line_.size() < kFirstBytes) line_ += part.substr(0, end);
+      if (end == std::string_view::npos) return;
+      if (line_.starts_with("{\"explanation\":")) bytes_ = line_;
+      line_.clear();
+      part.remove_prefix(end + 1);
+    }
+  }
+
+  const LogFile& file_;
+  LogReader reader_;
+  FileKind kind_ = FileKind::text;
+  bool has_begun_ = false;
+  std::string bytes_;  // of the document, or the last explanation of a trace
+  std::string line_;   // of a trace, so far
+};
 
 }  // namespace
 
@@ -168,30 +262,15 @@ base::Result<FilesRead> read_log_files(std::span<const LogFile> files) {
       result.notes.push_back(why);
       continue;
     }
-    LogReader reader(is_input ? "standard input" : file.path, file.rank);
-    FileKind kind = FileKind::text;
-    bool has_begun = false;
-    std::string bytes;
-    const auto failure = read_all(is_input ? STDIN_FILENO : own.get(), name, [&](std::string_view part) {
-      if (!std::exchange(has_begun, true)) kind = kind_of(part.substr(0, kFirstBytes));
-      if (kind == FileKind::text) reader.add(part);
-      if (kind == FileKind::torch_error) bytes += part.substr(0, kErrorFileBytes - bytes.size());
-      return kind == FileKind::text || (kind == FileKind::torch_error && bytes.size() < kErrorFileBytes);
-    });
+    FileContent content(file, is_input ? "standard input" : file.path);
+    const auto failure =
+        read_all(is_input ? STDIN_FILENO : own.get(), name, [&](std::string_view part) { return content.add(part); });
     if (failure) return *failure;
-    switch (kind) {
-      case FileKind::text:
-        result.logs.push_back(reader.finish());
-        break;
-      case FileKind::event_log:
-        result.logs.push_back(read_events(file));
-        break;
-      case FileKind::torch_error:
-        result.logs.push_back(read_torch_error(file, bytes));
-        break;
-      case FileKind::binary:
-        if (file.is_named) return base::Failure{name + " is no log: it contains bytes that are no text"};
-        break;
+    auto findings = content.finish();
+    if (findings) {
+      result.logs.push_back(std::move(*findings));
+    } else if (file.is_named) {
+      return base::Failure{name + " is no log: it contains bytes that are no text"};
     }
   }
   return result;

@@ -172,7 +172,8 @@ const Cause* known_error(const WorkerEnd& end, const std::vector<std::string>& l
   const auto traceback = std::find_if(last_lines.rbegin(), last_lines.rend(), [](const std::string& line) {
     return line.find(kTracebackBegin) != std::string::npos;
   });
-  return find_cause_in({traceback == last_lines.rend() ? last_lines.begin() : std::prev(traceback.base()), last_lines.end()});
+  return find_cause_in(
+      {traceback == last_lines.rend() ? last_lines.begin() : std::prev(traceback.base()), last_lines.end()});
 }
 
 // Returns the cause and the remedy of a known error. The summary itself says which rank was lost.
