@@ -1,7 +1,5 @@
 // Known errors of launchers, schedulers, drivers and the operating system. A specific row stands before a general one.
 // General errors of NCCL come last, because an error of CUDA or of the system explains them.
-#include <array>
-
 #include "launcher/causes/cause.h"
 
 namespace ddp::launcher {
@@ -190,7 +188,8 @@ constexpr std::array kClusterCauses = {
         .remedy_zh = "重启节点，或者重新加载驱动：sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia。"},
     Cause{.id = "cuda-no-driver",
           .patterns = {"Error: libcuda.so.1: cannot open shared object file",
-                       "libraries: libcuda.so.1: cannot open shared object file"},
+                       "libraries: libcuda.so.1: cannot open shared object file",
+                       "RuntimeError: Found no NVIDIA driver on your system"},
           .cause = "This node or container has no NVIDIA driver.",
           .remedy = "Run nvidia-smi. Start the container with docker run --gpus all.",
           .cause_zh = "本节点或容器中没有 NVIDIA 驱动。",
@@ -217,6 +216,18 @@ constexpr std::array kClusterCauses = {
           .remedy = "Remove it from the path: unset LD_LIBRARY_PATH; pip list | grep cudnn.",
           .cause_zh = "程序加载的 cuDNN 版本与编译时不同。",
           .remedy_zh = "把它从路径中去掉：unset LD_LIBRARY_PATH；pip list | grep cudnn。"},
+    Cause{.id = "cuda-assert",
+          .patterns = {"CUDA error: device-side assert triggered"},
+          .cause = "A GPU kernel found an invalid value, such as a label or an index out of range.",
+          .remedy = "Run with CUDA_LAUNCH_BLOCKING=1, so that the line is right, or on the CPU, which names the value.",
+          .cause_zh = "GPU kernel 发现了无效值，例如标签或下标越界。",
+          .remedy_zh = "设置 CUDA_LAUNCH_BLOCKING=1，使报错行准确；或者在 CPU 上运行，会指出具体的值。"},
+    Cause{.id = "cuda-illegal-access",
+          .patterns = {"an illegal memory access was encountered"},
+          .cause = "A GPU kernel accessed memory that does not belong to it.",
+          .remedy = "Find it: CUDA_LAUNCH_BLOCKING=1 ddplaunch train.py, then compute-sanitizer python3 train.py.",
+          .cause_zh = "GPU kernel 访问了不属于它的显存。",
+          .remedy_zh = "定位：先 CUDA_LAUNCH_BLOCKING=1 ddplaunch train.py，再 compute-sanitizer python3 train.py。"},
     Cause{.id = "cuda-busy",
           .patterns = {"all CUDA-capable devices are busy or unavailable",
                        "CUDA-capable device(s) is/are busy or unavailable"},
@@ -225,11 +236,20 @@ constexpr std::array kClusterCauses = {
           .cause_zh = "GPU 不接受这个进程。",
           .remedy_zh = "用 nvidia-smi 查看其他进程和 Compute Mode：sudo nvidia-smi -c DEFAULT。"},
     Cause{.id = "open-files",
-          .patterns = {"[Errno 24] Too many open files", "(os error 24)"},
+          .patterns = {"[Errno 24] Too many open files", "received 0 items of ancdata",
+                       "unable to open shared memory object …Too many open files"},
           .cause = "A process has as many open files as it may have.",
           .remedy = "Raise the limit: ulimit -n 65535. Or torch.multiprocessing.set_sharing_strategy(\"file_system\").",
           .cause_zh = "进程打开的文件数达到了上限。",
           .remedy_zh = "提高上限：ulimit -n 65535；或者 torch.multiprocessing.set_sharing_strategy(\"file_system\")。"},
+    Cause{.id = "host-memory",
+          .patterns = {"[Errno 12] Cannot allocate memory", "DefaultCPUAllocator: can't allocate memory",
+                       "fork: Cannot allocate memory"},
+          .cause = "The node has no memory left for this process.",
+          .remedy = "Look at free -g and ulimit -v. Use fewer DataLoader workers: num_workers=2.",
+          .cause_zh = "节点没有足够的内存供这个进程使用。",
+          .remedy_zh = "查看 free -g 和 ulimit -v；减少 DataLoader 的 worker：num_workers=2。",
+          .page = "how-to/common-mistakes.md#out-of-memory"},
     Cause{.id = "disk-full",
           .patterns = {"[Errno 28] No space left on device", "[Errno 122] Disk quota exceeded",
                        "No space left on device (os error 28)", "Disk quota exceeded (os error 122)"},

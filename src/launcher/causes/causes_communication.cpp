@@ -1,12 +1,17 @@
 // Known errors of c10d, NCCL, Gloo and the store. A specific row stands before a general one.
-#include <array>
-
 #include "launcher/causes/cause.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::array kCommunicationCauses = {
+    Cause{.id = "c10d-collective-mismatch",
+          .patterns = {"Detected mismatch between collectives on ranks", "op.preamble.length <= op.nbytes"},
+          .cause = "The ranks called different collectives, or the same one with different sizes.",
+          .remedy = "Let PyTorch compare all calls: TORCH_DISTRIBUTED_DEBUG=DETAIL ddplaunch train.py.",
+          .cause_zh = "各 rank 调用了不同的集合通信，或者同一个集合通信的大小不一致。",
+          .remedy_zh = "让 PyTorch 逐次比对调用：TORCH_DISTRIBUTED_DEBUG=DETAIL ddplaunch train.py。",
+          .page = "reference/diagnoses.md#h05"},
     Cause{
         .id = "port-in-use",
         .patterns = {"Error: The server socket has failed to listen on any local network address…ddress already in use",
@@ -43,9 +48,16 @@ constexpr std::array kCommunicationCauses = {
         .remedy = "List the interfaces with ip -brief address, then name one: export GLOO_SOCKET_IFNAME=eth0.",
         .cause_zh = "Gloo 找不到该网卡或主机名的可用地址。",
         .remedy_zh = "用 ip -brief address 列出网卡，再指定一个：export GLOO_SOCKET_IFNAME=eth0。"},
+    Cause{.id = "launcher-missing",
+          .patterns = {"Error initializing torch.distributed using env:// rendezvous: environment variable "},
+          .cause = "The script needs variables that a launcher sets, such as RANK.",
+          .remedy = "Start it with a launcher: ddplaunch --nproc-per-node=2 train.py.",
+          .cause_zh = "脚本需要由启动器设置的环境变量，例如 RANK。",
+          .remedy_zh = "用启动器来运行：ddplaunch --nproc-per-node=2 train.py。"},
     Cause{
         .id = "world-size-mismatch",
-        .patterns = {"Bootstrap Root : mismatch in ", "Invalid rank requested : "},
+        .patterns = {"Bootstrap Root : mismatch in ",
+                     "Invalid rank requested : ", "ValueError: Invalid rank …, rank should be in the interval ["},
         .cause = "A rank does not fit the world size, or the ranks have different world sizes.",
         .remedy =
             "Print echo \"$RANK of $WORLD_SIZE\" in each task. Use the same --nnodes and --nproc-per-node everywhere.",
@@ -58,6 +70,17 @@ constexpr std::array kCommunicationCauses = {
           .remedy = "Give each node its own number, --node-rank=0 and --node-rank=1, and start the job only once.",
           .cause_zh = "有两个进程的 rank 相同。",
           .remedy_zh = "每个节点使用不同的编号：--node-rank=0、--node-rank=1，并且不要重复启动任务。"},
+    Cause{
+        .id = "nccl-not-built",
+        .patterns = {"Distributed package doesn't have NCCL built in"},
+        .cause = "This build of PyTorch does not contain NCCL.",
+        .remedy =
+            "Install a build for CUDA: pip install torch --index-url https://download.pytorch.org/whl/cu126; for CPUs: "
+            "init_process_group(\"gloo\").",
+        .cause_zh = "这个 PyTorch 版本没有编译 NCCL。",
+        .remedy_zh =
+            "安装 CUDA 版：pip install torch --index-url https://download.pytorch.org/whl/cu126；只用 CPU 就写 "
+            "init_process_group(\"gloo\")。"},
     Cause{
         .id = "nccl-no-gpu",
         .patterns = {"ProcessGroupNCCL is only supported with GPUs, no GPUs found"},
@@ -237,6 +260,14 @@ constexpr std::array kCommunicationCauses = {
           .remedy_zh = "查看进程停在哪里：py-spy dump --native --pid PID。如果只是较慢："
                        "export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800。",
           .page = "how-to/debug-a-hang.md"},
+    Cause{.id = "c10d-monitored-barrier",
+          .patterns = {"failed to pass monitoredBarrier in "},
+          .proof = Proof::timeout,
+          .cause = "The ranks that the line names did not reach a monitored_barrier in time.",
+          .remedy = "Read the output of these ranks; ddplaunch --hang-timeout=60 train.py shows their stacks.",
+          .cause_zh = "该行列出的 rank 没有按时到达 monitored_barrier。",
+          .remedy_zh = "查看这些 rank 的输出；ddplaunch --hang-timeout=60 train.py 会显示它们的调用栈。",
+          .page = "how-to/debug-a-hang.md"},
     Cause{.id = "gloo-timeout",
           .patterns = {"] Timed out waiting …ms for recv operation", "] Timed out waiting …ms for send operation",
                        "gloo/transport/…] Read timeout [", "gloo/transport/…] Write timeout [",
@@ -300,7 +331,8 @@ constexpr std::array kCommunicationCauses = {
           .remedy_zh = "先出错的是那个 rank 或它的节点。先看它的输出：ddplaunch explain LOG_DIR。"},
     Cause{.id = "gloo-lost-peer",
           .patterns = {"gloo/transport/…Connection closed by peer [", "gloo/transport/…Connection reset by peer",
-                       "gloo/transport/…Broken pipe", "gloo/transport/…] Socket closed ["},
+                       "gloo/transport/…Broken pipe", "gloo/transport/…] Socket closed [",
+                       "reached monitoredBarrier, but received errors while waiting for send/recv from rank 0"},
           .proof = Proof::lost_peer,
           .cause = "Gloo lost the connection to another rank.",
           .remedy = "That rank or its node failed before. Read its output first: ddplaunch explain LOG_DIR.",
