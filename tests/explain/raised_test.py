@@ -26,7 +26,7 @@ import environments  # noqa: E402  (it is in another folder)
 
 ENVIRONMENT_OF = {"1.13": "debian", "2.13": "pytorch"}
 FRAMEWORKS = ("accelerate", "lightning", "transformers")
-ROWS = ("programs", "data", "data_parallel")
+ROWS = ("programs", "data", "data_parallel", "communication", "clusters")
 LIMIT = 120  # seconds for one program on a busy computer; they take less than ten
 # These may be set where the tests are run, and would change what the programs print.
 UNWANTED = re.compile(r"PET_|TORCH|DDP_|PYTHON|OMP_|SLURM_|ACCELERATE_|(MASTER|LOCAL|GROUP|ROLE)_|(RANK|WORLD_SIZE)$")

@@ -9,11 +9,12 @@ namespace {
 constexpr auto kDataParallel = std::to_array<Cause>({
     {.id = "replica-without-input",
      .patterns = {"Caught TypeError in replica "},
-     .cause = "forward() of a replica of DataParallel raised TypeError; a missing argument means that the batch had "
-              "fewer samples than GPUs.",
+     .cause = "forward() of a replica of DataParallel raised TypeError; if it lacks an argument that replica 0 got, "
+              "the batch had fewer samples than GPUs.",
      .remedy = "Write DataLoader(data, batch_size=12, drop_last=True) with at least one sample per GPU, or use "
                "DistributedDataParallel.",
-     .cause_zh = "DataParallel 某个副本的 forward() 抛出了 TypeError；如果是缺少参数，说明 batch 的样本数少于 GPU 数。",
+     .cause_zh = "DataParallel 某个副本的 forward() 抛出了 TypeError；如果副本 0 有这个参数而它没有，说明 batch "
+                 "的样本数少于 GPU 数。",
      .remedy_zh = "写成 DataLoader(data, batch_size=12, drop_last=True)，让每张 GPU 至少分到一个样本，或者改用 "
                   "DistributedDataParallel。",
      .page = "how-to/common-mistakes.md#data-parallel"},
@@ -161,7 +162,8 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy_zh =
          "只在 GPU 上转换：if device.type == \"cuda\": model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)。"},
     {.id = "no-backend-for-device",
-     .patterns = {"No backend type associated with device type", "Tensors must be CUDA and dense"},
+     .patterns = {"No backend type associated with device type", "Tensors must be CUDA and dense",
+                  "Only CUDA dense tensor is supported for NCCL collective operations"},
      .cause = "The process group has no backend for the device of this tensor.",
      .remedy =
          "Move it before the collective: x = x.to(device); or write dist.init_process_group(\"cpu:gloo,cuda:nccl\").",
@@ -183,38 +185,6 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy = "Write dist.new_group(list(range(dist.get_world_size()))), or start more ranks.",
      .cause_zh = "传给 new_group() 的 rank 超出了任务的范围，或者 rank 数多于任务的 rank 数。",
      .remedy_zh = "写成 dist.new_group(list(range(dist.get_world_size())))，或者启动更多 rank。"},
-    {.id = "gloo-sizes",
-     .patterns = {"op.preamble.length <= op.nbytes"},
-     .cause = "Two ranks called one collective of Gloo with different numbers of bytes.",
-     .remedy = "Compare shapes and types of all ranks at this line; TORCH_DISTRIBUTED_DEBUG=DETAIL names the calls.",
-     .cause_zh = "两个 rank 调用了同一个 Gloo 集合通信，但字节数不同。",
-     .remedy_zh = "对照所有 rank 在这一行的形状和类型；设置 TORCH_DISTRIBUTED_DEBUG=DETAIL 会列出各次调用。",
-     .page = "reference/diagnoses.md#h05"},
-    {.id = "collective-mismatch",
-     .patterns = {"Detected mismatch between collectives on ranks"},
-     .cause = "Two ranks called different collectives, or one collective with different shapes or types.",
-     .remedy = "Compare the two calls in the message; put no collective under if rank == 0:.",
-     .cause_zh = "两个 rank 调用了不同的集合通信，或者同一个集合通信的形状或类型不同。",
-     .remedy_zh = "对照报错信息里的两次调用；不要把集合通信写在 if rank == 0: 下面。",
-     .page = "reference/diagnoses.md#h04"},
-    {.id = "monitored-barrier",
-     .patterns = {"failed to pass monitoredBarrier in", "timed out in monitoredBarrier after"},
-     .proof = Proof::timeout,
-     .cause = "The ranks that the message names did not reach monitored_barrier(): they were late, or they had ended.",
-     .remedy = "Look at what they do: py-spy dump --pid PID; or raise the limit: "
-               "dist.monitored_barrier(timeout=datetime.timedelta(minutes=30)).",
-     .cause_zh = "报错中列出的 rank 没有到达 monitored_barrier()：要么来得太晚，要么已经退出。",
-     .remedy_zh = "用 py-spy dump --pid PID "
-                  "查看它们在做什么；或者调大超时：dist.monitored_barrier(timeout=datetime.timedelta(minutes=30))。",
-     .page = "how-to/debug-a-hang.md"},
-    {.id = "monitored-barrier-lost-peer",
-     .patterns = {"successfully reached monitoredBarrier, but received errors while waiting"},
-     .proof = Proof::lost_peer,
-     .cause = "Another rank ended while this one waited for it in monitored_barrier().",
-     .remedy = "Look at the output of the rank that the message names.",
-     .cause_zh = "这个 rank 在 monitored_barrier() 中等待时，另一个 rank 退出了。",
-     .remedy_zh = "查看报错信息中所指 rank 的输出。",
-     .page = "how-to/debug-a-crash.md"},
     {.id = "uneven-inputs",
      .patterns = {"Detected at least one rank that exhausted inputs", "RuntimeError: Rank … exhausted all inputs"},
      .cause = "The ranks have different numbers of batches, and join() was asked to raise an error then.",

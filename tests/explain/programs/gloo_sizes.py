@@ -1,4 +1,4 @@
-# cause: gloo-sizes
+# cause: c10d-collective-mismatch
 # torch: 1.13 2.13
 # ranks: 2
 import torch

@@ -1,4 +1,4 @@
-# cause: host-out-of-memory
+# cause: host-memory
 # torch: 1.13 2.13
 # ranks: 1
 import torch

@@ -1,4 +1,4 @@
-# cause: monitored-barrier
+# cause: c10d-monitored-barrier
 # torch: 1.13 2.13
 # ranks: 2
 import datetime

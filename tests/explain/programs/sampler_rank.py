@@ -1,4 +1,4 @@
-# cause: sampler-rank
+# cause: world-size-mismatch
 # torch: 1.13 2.13
 # ranks: 1
 from torch.utils.data import DistributedSampler

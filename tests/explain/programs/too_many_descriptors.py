@@ -1,4 +1,4 @@
-# cause: too-many-shared-tensors
+# cause: open-files
 # torch: 1.13 2.13
 # ranks: 1
 import resource

@@ -1,4 +1,4 @@
-# cause: variable-not-set
+# cause: launcher-missing
 # torch: 1.13 2.13
 # ranks: 1
 import os
