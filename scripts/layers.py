@@ -24,6 +24,7 @@ COMPONENTS = {
     # These are the launcher's stages, in the order of the data: each may include the previous ones.
     **{component: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]
        for i, component in enumerate(LAUNCHER)},
+    "launcher/explain": ["base", "launcher/causes"],  # pure functions on texts and dumps
     "launcher/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/causes", "launcher/log", "launcher/facts", "bench/bench_options.h"],
     "launcher/store_command": ["launcher/limits.h", "base", "wire", "net", "store", *LAUNCHER[:-1]],
     "launcher": ["base", "net", "ddp/version.h", *LAUNCHER, "launcher/store_command"],
@@ -69,7 +70,8 @@ THIRD_PARTIES = {
     "hwloc": ["launcher/facts/cpu_topology.cpp"],
     "sodium": ["store/store_token.cpp"],
     "elfutils/": ["stack_reader/frame_names.cpp", "stack_reader/process_files.cpp", "stack_reader/unwinder.cpp"],
-    "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe.cpp", "launcher/job/error_record.cpp",
+    "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe.cpp", "launcher/explain/json_value.cpp",
+                  "launcher/job/error_record.cpp",
                   "launcher/ranks/hang_trace.cpp", "launcher/stacks/stack_capture.cpp",
                   "launcher/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp",
                   "launcher/process/gpu_counters.cpp", "launcher/report/job_json.cpp",
@@ -107,6 +109,7 @@ TESTED_ELSEWHERE = {
     "launcher/ranks/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/ranks/torch_watch.cpp": "integration/torch_recorder_test.py",
     "runtime/backend/nccl/reduction_on_host.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
+    "launcher/explain/hang_text.cpp": "unit/launcher/explain/hang_records_test.cpp",
     "launcher/facts/no_udev.cpp": "unit/launcher/facts/cpu_topology_test.cpp",
     "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",
     "launcher/process/terminal_loan.cpp": "integration/terminal_test.py",

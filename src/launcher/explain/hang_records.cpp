@@ -1,0 +1,347 @@
+#include "launcher/explain/hang_records.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/explain/hang_choice.h"
+#include "launcher/explain/hang_groups.h"
+
+namespace ddp::launcher {
+namespace {
+
+// The inputs of these have the same number of elements on all ranks.
+constexpr std::array<std::string_view, 8> kEqualSizes = {
+    "all_reduce",       "allreduce_coalesced",  "broadcast",          "reduce",
+    "_all_gather_base", "_reduce_scatter_base", "all_reduce_barrier", "_broadcast_oop"};
+
+// These can end on no rank before all ranks have called them.
+constexpr std::array<std::string_view, 14> kOfAllRanks = {"all_reduce",
+                                                          "allreduce_coalesced",
+                                                          "allreduce",
+                                                          "all_reduce_barrier",
+                                                          "barrier",
+                                                          "all_gather",
+                                                          "_all_gather_base",
+                                                          "all_to_all",
+                                                          "alltoall_base",
+                                                          "reduce_scatter",
+                                                          "allgather",
+                                                          "_reduce_scatter_base",
+                                                          "reduce_scatter_tensor_coalesced",
+                                                          "all_gather_into_tensor_coalesced"};
+
+bool has_equal_sizes(std::string_view operation) {
+  return std::find(kEqualSizes.begin(), kEqualSizes.end(), operation) != kEqualSizes.end();
+}
+
+bool needs_all_ranks(std::string_view operation) {
+  return std::find(kOfAllRanks.begin(), kOfAllRanks.end(), operation) != kOfAllRanks.end();
+}
+
+HangFinding about(const HangGroup& group, HangKind kind) {
+  HangFinding finding;
+  finding.kind = kind;
+  finding.group = group.name;
+  finding.description = group.description;
+  finding.ranks_in_group = static_cast<int>(group.ranks.size());
+  finding.has_ranks_of_group = group.has_own_ranks;
+  return finding;
+}
+
+std::string missing_records(const std::vector<int>& ranks, const HangGroup& group) {
+  if (ranks.empty()) return "";
+  std::string text = "the records of " + std::string(ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
+  if (group.knows_all_ranks) text += " of " + std::to_string(group.ranks.size());
+  return text;
+}
+
+// Returns what the ranks called under the number, if it differs. `with_sizes` compares the inputs, too.
+std::vector<CallOfRanks> different_calls(const HangGroup& group, std::int64_t number, bool with_sizes) {
+  std::map<std::tuple<bool, std::string, std::int64_t, std::string>, CallOfRanks> by_call;
+  std::size_t kinds[2] = {0, 0};
+  for (const auto& [rank, member] : group.members) {
+    const RecordedCall* call = member.call(number);
+    if (call == nullptr || call->operation.empty()) continue;
+    const bool compares = with_sizes && has_equal_sizes(call->operation) && call->numel_in;
+    const auto added = by_call.try_emplace(
+        {member.is_dump, call->operation, compares ? *call->numel_in : -1, compares ? call->type : std::string()});
+    if (added.second) ++kinds[member.is_dump ? 1 : 0];
+    added.first->second.call = *call;
+    added.first->second.ranks.push_back(rank);
+  }
+  std::vector<CallOfRanks> calls;
+  for (const bool is_dump : {true, false}) {  // the names of lines and dumps are not compared with each other
+    if (kinds[is_dump ? 1 : 0] < 2) continue;
+    for (auto& [key, one] : by_call) {
+      if (std::get<0>(key) == is_dump) calls.push_back(std::move(one));
+    }
+    return calls;
+  }
+  return calls;
+}
+
+std::optional<HangFinding> mismatch_in(const HangGroup& group, std::int64_t last) {
+  std::set<std::int64_t> numbers;
+  for (const auto& [rank, member] : group.members) {
+    for (const RecordedCall& call : member.calls) {
+      if (!call.is_p2p && call.number <= last) numbers.insert(call.number);
+    }
+  }
+  for (const std::int64_t number : numbers) {
+    std::vector<CallOfRanks> calls = different_calls(group, number, number == last);
+    if (calls.empty()) continue;
+    HangFinding finding = about(group, HangKind::mismatch);
+    std::stable_sort(calls.begin(), calls.end(),
+                     [](const CallOfRanks& a, const CallOfRanks& b) { return a.ranks.size() > b.ranks.size(); });
+    std::size_t count = 0;
+    for (const CallOfRanks& one : calls) count += one.ranks.size();
+    finding.call = calls.front().call;
+    const bool has_majority = 2 * calls.front().ranks.size() > count;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      std::vector<int>& ranks = has_majority && i > 0 ? finding.culprits : finding.waiting;
+      ranks.insert(ranks.end(), calls[i].ranks.begin(), calls[i].ranks.end());
+    }
+    std::sort(finding.waiting.begin(), finding.waiting.end());
+    std::sort(finding.culprits.begin(), finding.culprits.end());
+    finding.calls = std::move(calls);
+    return finding;
+  }
+  return std::nullopt;
+}
+
+// PyTorch 2.1 and 2.2 do not print the group of a call, so that calls of several groups can't be distinguished.
+HangFinding judge_nameless(const HangGroup& group) {
+  HangFinding finding = about(group, HangKind::cannot_be_decided);
+  std::optional<RecordedCall> call;
+  bool is_same = true;
+  for (const auto& [rank, member] : group.members) {
+    const auto number = member.pending();
+    if (!number) continue;
+    const RecordedCall* one = member.call(*number);
+    is_same =
+        is_same && one != nullptr && (!call || (call->number == one->number && call->operation == one->operation));
+    if (one != nullptr && !call) call = *one;
+    finding.waiting.push_back(rank);
+  }
+  if (finding.waiting.empty()) return about(group, HangKind::none);
+  if (call && is_same) finding.call = *call;
+  finding.ranks_in_group = 0;
+  finding.missing = "the process group, which this version of PyTorch does not print";
+  return finding;
+}
+
+// A call that needs all ranks can't have ended if one of them has not called it: it has failed. The recorder of Gloo
+// does not tell these apart. Returns the number of the first such call.
+std::optional<std::int64_t> first_failed(const HangGroup& group) {
+  std::optional<std::int64_t> least;
+  for (const auto& [rank, member] : group.members) {
+    if (member.is_dump && member.last_enqueued)
+      least = std::min(least.value_or(*member.last_enqueued), *member.last_enqueued);
+  }
+  std::optional<std::int64_t> number;
+  for (const auto& [rank, member] : group.members) {
+    for (const RecordedCall& call : member.calls) {
+      const bool is_later = least && !call.is_p2p && call.number > *least && needs_all_ranks(call.operation);
+      if (is_later) number = std::min(number.value_or(call.number), call.number);
+    }
+  }
+  return number;
+}
+
+// Where the ranks of a group stand with respect to the call with a number.
+struct Standing {
+  std::vector<int> culprits;     // have not called it
+  std::vector<int> waiting;      // have called it, and it has not ended there
+  std::vector<int> not_started;  // have called it, but their GPU has not started it, as that of others has
+  std::vector<int> without;      // left no records
+  std::int64_t completed = 0;    // the last call that has ended on a waiting rank
+  RecordedCall call;
+};
+
+Standing standing_at(const HangGroup& group, std::int64_t number, bool has_failed) {
+  Standing all;
+  all.call.number = number;
+  bool has_started = false;
+  for (const int rank : group.ranks) {
+    const auto found = group.members.find(rank);
+    if (found == group.members.end() || !found->second.last_enqueued) {
+      all.without.push_back(rank);
+      continue;
+    }
+    const HangMember& member = found->second;
+    if (*member.last_enqueued < number) {
+      all.culprits.push_back(rank);
+      continue;
+    }
+    const RecordedCall* call = member.call(number);
+    if (call != nullptr && call->state == CallState::started) has_started = true;
+    if (call != nullptr && call->state == CallState::enqueued) all.not_started.push_back(rank);
+    const auto pending = member.pending();
+    const bool is_open = call == nullptr ? pending && *pending <= number : call->state != CallState::completed;
+    if (!is_open && !(has_failed && call != nullptr)) continue;
+    all.waiting.push_back(rank);
+    all.completed = std::max(all.completed, member.last_completed.value_or(0));
+    if (all.call.operation.empty() && call != nullptr) all.call = *call;
+  }
+  if (!has_started) all.not_started.clear();
+  return all;
+}
+
+HangFinding judge_collectives(const HangGroup& group) {
+  const std::optional<std::int64_t> failed = first_failed(group);
+  std::optional<std::int64_t> first = failed;
+  std::optional<std::int64_t> last = failed;
+  bool is_mixed = false;
+  for (const auto& [rank, member] : group.members) {
+    const auto pending = member.pending();
+    if (pending && (!first || *pending < *first)) first = pending;
+    raise_to(last, pending);
+    is_mixed = is_mixed || member.has_mixed_numbers;
+  }
+  if (!first) return about(group, HangKind::none);
+  if (group.name.empty() && !group.is_report) return judge_nameless(group);
+
+  Standing all = standing_at(group, *first, failed == first);
+  // If all ranks have called the first open call, another one may be behind it that not all have called.
+  for (const std::optional<std::int64_t> later : {failed, last}) {
+    if (!all.culprits.empty() || !later || *later <= *first) continue;
+    Standing behind = standing_at(group, *later, failed == later);
+    if (!behind.culprits.empty()) all = std::move(behind);
+  }
+  HangFinding finding = about(group, HangKind::cannot_be_decided);
+  finding.call = all.call;
+  finding.waiting = all.waiting;
+  if (is_mixed) {
+    finding.missing = "separate numbers of collectives and point-to-point calls, which PyTorch mixes here";
+    return finding;
+  }
+  if (auto mismatch = mismatch_in(group, all.call.number)) return *mismatch;
+  for (const int rank : all.culprits) {
+    const HangMember& member = group.members.at(rank);
+    if (member.is_dump || *member.last_enqueued >= all.completed) continue;
+    finding.missing = "consistent numbers: rank " + std::to_string(rank) + " has called only " +
+                      std::to_string(*member.last_enqueued) + ", but #" + std::to_string(all.completed) + " has ended";
+    return finding;
+  }
+  finding.missing = missing_records(all.without, group);
+  finding.not_started = all.not_started;
+  if (!all.culprits.empty()) {
+    finding.kind = HangKind::not_called;
+    finding.culprits = all.culprits;
+  } else if (group.knows_all_ranks && all.without.empty()) {
+    finding.kind = HangKind::all_called;
+  } else if (finding.missing.empty()) {
+    finding.missing = "how many ranks the group has, or the records of its other ranks";
+  } else if (!group.knows_all_ranks) {
+    finding.missing += ", and how many ranks the group has";
+  }
+  return finding;
+}
+
+struct P2pName {
+  bool is_send = false;
+  int from = 0;
+  int to = 0;
+};
+std::optional<P2pName> p2p_name(std::string_view operation) {
+  const bool is_send = operation.starts_with("send ");
+  if (!is_send && !operation.starts_with("recv ")) return std::nullopt;
+  operation.remove_prefix(5);
+  const std::size_t arrow = operation.find(is_send ? "->" : "<-");
+  if (arrow == std::string_view::npos) return std::nullopt;
+  const auto first = base::parse_integer(operation.substr(0, arrow), 0, 1'000'000);
+  const auto second = base::parse_integer(operation.substr(arrow + 2), 0, 1'000'000);
+  if (!first || !second) return std::nullopt;
+  const int a = static_cast<int>(*first);
+  const int b = static_cast<int>(*second);
+  return is_send ? P2pName{true, a, b} : P2pName{false, b, a};
+}
+
+std::string opposite_of(const P2pName& name) {
+  const std::string from = std::to_string(name.from);
+  const std::string to = std::to_string(name.to);
+  return name.is_send ? "recv " + to + "<-" + from : "send " + from + "->" + to;
+}
+
+std::size_t count_of(const std::vector<RecordedCall>& calls, const std::string& operation) {
+  return static_cast<std::size_t>(
+      std::count_if(calls.begin(), calls.end(), [&](const RecordedCall& call) { return call.operation == operation; }));
+}
+
+// The n-th send of a rank to another one belongs to the n-th receive there.
+std::optional<HangFinding> judge_p2p(const HangGroup& group, int rank, const HangMember& member) {
+  std::map<std::string, std::size_t> counts;
+  for (const RecordedCall& call : member.calls) {
+    const auto name = call.is_p2p ? p2p_name(call.operation) : std::nullopt;
+    if (!name) continue;
+    const std::size_t count = ++counts[call.operation];
+    if (call.state == CallState::completed) continue;
+    HangFinding finding = about(group, HangKind::cannot_be_decided);
+    finding.call = call;
+    finding.waiting = {rank};
+    const int own_peer = name->is_send ? name->to : name->from;
+    const bool is_known = static_cast<std::size_t>(own_peer) < group.ranks_of_the_job.size();
+    const bool is_default = group.name == kDefaultGroup;
+    const int peer = is_known ? group.ranks_of_the_job[static_cast<std::size_t>(own_peer)] : is_default ? own_peer : -1;
+    const auto found = group.members.find(peer);
+    if (peer < 0 || found == group.members.end() || !found->second.is_dump) {
+      finding.missing = peer < 0 ? "the ranks of the group" : "the records of rank " + std::to_string(peer);
+    } else if (!member.has_all_calls || !found->second.has_all_calls) {
+      finding.missing = "the first calls, which the flight recorder no longer has";
+    } else if (count_of(found->second.calls, opposite_of(*name)) < count) {
+      finding.kind = HangKind::not_called;
+      finding.call.operation = opposite_of(*name);
+      finding.call.number = static_cast<std::int64_t>(count);
+      finding.culprits = {peer};
+    } else {
+      finding.kind = HangKind::all_called;
+    }
+    return finding;
+  }
+  return std::nullopt;
+}
+
+// No recorded call waits. A rank without records may.
+HangFinding without_hang(const std::vector<HangGroup>& groups) {
+  for (const HangGroup& group : groups) {
+    std::vector<int> without;
+    for (const int rank : group.ranks) {
+      if (!group.members.contains(rank)) without.push_back(rank);
+    }
+    if (without.empty() || group.has_own_ranks) continue;
+    HangFinding finding = about(group, HangKind::cannot_be_decided);
+    finding.missing = missing_records(without, group);
+    return finding;
+  }
+  return {};
+}
+
+}  // namespace
+
+HangFinding judge_hang(std::span<const RankRecords> records, std::optional<int> world_size) {
+  std::vector<HangFinding> findings;
+  const auto add = [&](HangFinding finding) {
+    if (finding.kind == HangKind::none) return;
+    const std::string text = hang_text(finding);  // several ranks print PyTorch's report about the same group
+    const bool is_known =
+        std::any_of(findings.begin(), findings.end(), [&](const HangFinding& one) { return hang_text(one) == text; });
+    if (!is_known) findings.push_back(std::move(finding));
+  };
+  const std::vector<HangGroup> groups = hang_groups(records, world_size);
+  for (const HangGroup& group : groups) {
+    add(judge_collectives(group));
+    for (const auto& [rank, member] : group.members) {
+      if (auto finding = judge_p2p(group, rank, member)) add(std::move(*finding));
+    }
+  }
+  if (findings.empty()) return without_hang(groups);
+  return choose_hang(std::move(findings));
+}
+
+}  // namespace ddp::launcher
