@@ -24,7 +24,6 @@ COMPONENTS = {
     # These are the launcher's stages, in the order of the data: each may include the previous ones.
     **{component: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]
        for i, component in enumerate(LAUNCHER)},
-    "launcher/explain": ["base", "launcher/causes"],  # pure functions on texts and dumps
     "launcher/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/causes", "launcher/log", "launcher/facts", "bench/bench_options.h"],
     "launcher/store_command": ["launcher/limits.h", "base", "wire", "net", "store", *LAUNCHER[:-1]],
     "launcher": ["base", "net", "ddp/version.h", *LAUNCHER, "launcher/store_command"],

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/explain/flight_dump.h"
 #include "launcher/report/report_command.h"
 #include "launcher/report/report_data.h"
 
@@ -26,7 +27,7 @@ constexpr std::size_t kMostFiles = 10'000;
 constexpr std::size_t kDocumentBytes = std::size_t{16} << 20;  // of a file that is one JSON document
 constexpr int kMostRanks = 1'000'000;
 
-enum class FileKind { text, event_log, stall, hang_trace, torch_error, binary };
+enum class FileKind { text, flight_dump, event_log, stall, hang_trace, torch_error, binary };
 
 std::optional<int> rank_of(std::string_view digits) {
   const auto rank = base::parse_integer(digits, 0, kMostRanks);
@@ -62,6 +63,7 @@ FileKind kind_of(std::string_view first) {
     if (first.find("\"event\": \"hang\"") != std::string_view::npos) return FileKind::stall;
     if (first.substr(0, 40).find("\"message\":") != std::string_view::npos) return FileKind::torch_error;
   }
+  if (may_be_flight_dump(first)) return FileKind::flight_dump;
   return first.find('\0') == std::string_view::npos ? FileKind::text : FileKind::binary;
 }
 
@@ -145,6 +147,7 @@ class FileContent {
       case FileKind::hang_trace:
         add_trace(part);
         return true;
+      case FileKind::flight_dump:
       case FileKind::stall:
       case FileKind::torch_error:
         bytes_ += part.substr(0, kDocumentBytes - bytes_.size());
@@ -156,9 +159,16 @@ class FileContent {
     return false;
   }
 
-  // Returns std::nullopt if the file is no log.
-  std::optional<LogFindings> finish() {
+  // Returns the reason if the file is no log.
+  base::Result<LogFindings> finish() {
     switch (kind_) {
+      case FileKind::flight_dump: {
+        auto records = read_flight_dump(bytes_, file_.path);
+        if (!records) return base::Failure{records.error().message};
+        LogFindings findings{.records = std::move(records).value()};
+        for (RankRecords& record : findings.records) record.source = file_.path;
+        return findings;
+      }
       case FileKind::text:
         break;
       case FileKind::hang_trace:
@@ -175,7 +185,7 @@ class FileContent {
         return read_events(file_, lines ? lines.value() : std::vector<std::string>());
       }
       case FileKind::binary:
-        return std::nullopt;
+        return base::Failure{"it contains bytes that are no text"};
     }
     return reader_.finish();
   }
@@ -268,9 +278,9 @@ base::Result<FilesRead> read_log_files(std::span<const LogFile> files) {
     if (failure) return *failure;
     auto findings = content.finish();
     if (findings) {
-      result.logs.push_back(std::move(*findings));
+      result.logs.push_back(std::move(findings).value());
     } else if (file.is_named) {
-      return base::Failure{name + " is no log: it contains bytes that are no text"};
+      return base::Failure{name + " is no log: " + findings.error().message};
     }
   }
   return result;

@@ -30,6 +30,7 @@ constexpr std::array kReportBegins = {
 struct Signs {
   Report begins = Report::none;
   bool is_of_launcher = false;
+  bool is_of_watchdog = false;
 };
 
 class SignFinder {
@@ -42,8 +43,10 @@ class SignFinder {
     while (const auto word = finder_.next(text, place)) {
       if (*word < kReportBegins.size()) {
         signs.begins = kReportBegins[*word].report;
-      } else {
+      } else if (*word < kReportBegins.size() + words_of_launchers().size()) {
         signs.is_of_launcher = true;
+      } else {
+        signs.is_of_watchdog = true;
       }
     }
     return signs;
@@ -54,6 +57,7 @@ class SignFinder {
     std::vector<std::string_view> all;
     for (const ReportBegin& begin : kReportBegins) all.push_back(begin.words);
     all.insert(all.end(), words_of_launchers().begin(), words_of_launchers().end());
+    all.insert(all.end(), watchdog_words().begin(), watchdog_words().end());
     return all;
   }
 
@@ -129,13 +133,15 @@ void LogReader::read(std::string_view plain) {
   static const SignFinder kSigns;
   const Cause* cause = find_cause(plain);
   const Signs signs = kSigns.find(plain);
-  const bool has_sign = cause != nullptr || signs.begins != Report::none || signs.is_of_launcher;
+  const bool has_sign =
+      cause != nullptr || signs.begins != Report::none || signs.is_of_launcher || signs.is_of_watchdog;
   if (has_sign) is_watching_ = true;
   if (!is_watching_ && number_ > kFirstLines) return;
   if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
   const LoggedLine line = read_line(plain);
   if (quotes_source(line.text)) cause = nullptr;
   if (signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
+  if (signs.is_of_watchdog) watchdog_.add(line.rank ? line.rank : rank_, line.body);
   if (line.rank) ranks_.insert(*line.rank);
   Stream& stream = stream_of(line);
   const bool is_report = stream.log.is_in_report();
@@ -170,8 +176,11 @@ LogFindings LogReader::finish() {
     add_line(rest_);
     rest_.clear();
   }
-  LogFindings findings{
-      .ends = launcher_.ends(), .ranks = ranks_, .has_failed = launcher_.has_failed(), .lines = number_};
+  LogFindings findings{.ends = launcher_.ends(),
+                       .records = watchdog_.records(),
+                       .ranks = ranks_,
+                       .has_failed = launcher_.has_failed(),
+                       .lines = number_};
   for (auto& [key, stream] : streams_) {
     stream.log.finish();
     for (Failure failure : stream.log.failures()) {

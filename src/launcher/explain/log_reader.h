@@ -9,10 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/explain/collective_records.h"
 #include "launcher/explain/failure.h"
 #include "launcher/explain/launcher_lines.h"
 #include "launcher/explain/log_progress.h"
 #include "launcher/explain/log_stream.h"
+#include "launcher/explain/watchdog_lines.h"
 
 namespace ddp::launcher {
 
@@ -20,6 +22,7 @@ namespace ddp::launcher {
 struct LogFindings {
   std::vector<Failure> failures;  // of all streams, in the order of their lines
   std::vector<EndOfRank> ends;
+  std::vector<RankRecords> records;  // of collectives
   std::set<int> ranks;      // of which there are lines
   bool has_failed = false;  // its launcher says that the job has failed
   std::uint64_t lines = 0;
@@ -62,6 +65,7 @@ class LogReader {
   std::map<std::string, Program, std::less<>> programs_;  // by tag
   std::map<std::string, Stream, std::less<>> streams_;    // by tag, or by the rank that PyTorch writes
   LauncherLines launcher_;
+  WatchdogLines watchdog_;
   std::set<int> ranks_;
 };
 
