@@ -51,6 +51,17 @@ std::optional<int> rank_in_name(std::string_view name, bool is_directory) {
   return before.ends_with("rank") ? rank_of(digits) : std::nullopt;
 }
 
+// A log may contain colours and other control characters, and zeros where a file system has lost it. A checkpoint has
+// more of them.
+bool is_binary(std::string_view first) {
+  const auto controls = std::ranges::count_if(first, [](char c) {
+    return static_cast<unsigned char>(c) < ' ' && c != '\0' &&
+           std::string_view("\t\n\r\b\a\f\x1b").find(c) == std::string_view::npos;
+  });
+  return first.starts_with("PK\x03\x04") || first.starts_with("\177ELF") ||
+         static_cast<std::size_t>(controls) * 50 > first.size();
+}
+
 // An event log begins with an event of a run, the file about a stall is such an event on several lines, and torchrun's
 // error file is a JSON object with a message.
 FileKind kind_of(std::string_view first) {
@@ -64,7 +75,7 @@ FileKind kind_of(std::string_view first) {
     if (first.substr(0, 40).find("\"message\":") != std::string_view::npos) return FileKind::torch_error;
   }
   if (may_be_flight_dump(first)) return FileKind::flight_dump;
-  return first.find('\0') == std::string_view::npos ? FileKind::text : FileKind::binary;
+  return is_binary(first) ? FileKind::binary : FileKind::text;
 }
 
 // Reads from a descriptor until the end. Returns the reason if that fails.

@@ -64,11 +64,6 @@ class SignFinder {
   WordFinder finder_;
 };
 
-// A traceback quotes the lines that failed. Their words are those of other errors, too.
-bool quotes_source(std::string_view text) {
-  return text.starts_with("    ") || text.starts_with("│");
-}
-
 }  // namespace
 
 LogReader::LogReader(std::string file, std::optional<int> rank) : file_(std::move(file)), rank_(rank) {}
@@ -131,7 +126,7 @@ LogReader::Stream& LogReader::stream_of(const LoggedLine& line) {
 
 void LogReader::read(std::string_view plain) {
   static const SignFinder kSigns;
-  const Cause* cause = find_cause(plain);
+  const Cause* const cause = find_cause(plain);
   const Signs signs = kSigns.find(plain);
   const bool has_sign =
       cause != nullptr || signs.begins != Report::none || signs.is_of_launcher || signs.is_of_watchdog;
@@ -139,7 +134,6 @@ void LogReader::read(std::string_view plain) {
   if (!is_watching_ && number_ > kFirstLines) return;
   if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
   const LoggedLine line = read_line(plain);
-  if (quotes_source(line.text)) cause = nullptr;
   if (signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
   if (signs.is_of_watchdog) watchdog_.add(line.rank ? line.rank : rank_, line.body);
   if (line.rank) ranks_.insert(*line.rank);

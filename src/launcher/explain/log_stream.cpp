@@ -20,6 +20,11 @@ bool links(std::string_view text) {
          text.starts_with("The above exception was the direct cause");
 }
 
+// A traceback quotes the lines that failed. Their words are those of other errors, too.
+bool quotes_source(std::string_view text) {
+  return text.starts_with("    ") || text.starts_with("│");
+}
+
 }  // namespace
 
 bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cause, Report begins) {
@@ -57,7 +62,7 @@ void LogStream::begin_report(const LoggedLine& line, const LogPlace& at, Report 
 bool LogStream::add_to_report(std::string_view text, const Cause* cause) {
   text_ += '\n';
   text_ += text;
-  cause_ = better_cause(cause_, cause);
+  if (!quotes_source(text)) cause_ = better_cause(cause_, cause);
   bool is_last = text_.size() > kReportBytes;
   switch (report_) {
     case Report::python:

@@ -40,7 +40,7 @@ struct Files {
 TEST_CASE_METHOD(Files, "a directory stands for its logs, and other files in it are left out") {
   write("0/stderr.log", "fine\n");
   write("1/stderr.log", "Traceback (most recent call last):\n  File \"a.py\", line 3, in f\nValueError: x\n");
-  write("model.pt", std::string("PK\0\0", 4));
+  write("model.pt", "PK\x03\x04");
   const FilesRead read = this->read(directory.path());
   REQUIRE(read.logs.size() == 2);
   REQUIRE(read.logs[1].failures.size() == 1);
@@ -63,7 +63,7 @@ TEST_CASE_METHOD(Files, "files that cannot be read have a reason") {
   CHECK_THAT(find_log_files(missing).error().message, Catch::Contains("there is no file or directory"));
   const std::vector<std::string> empty = {directory.path()};
   CHECK_THAT(find_log_files(empty).error().message, Catch::Contains("there are no files"));
-  const std::vector<LogFile> binary = {{write("x.bin", std::string(10, '\0')), {}, true}};
+  const std::vector<LogFile> binary = {{write("x.bin", std::string(10, '\1')), {}, true}};
   CHECK_THAT(read_log_files(binary).error().message, Catch::Contains("is no log"));
 }
 

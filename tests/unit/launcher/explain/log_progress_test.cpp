@@ -23,7 +23,7 @@ TEST_CASE("lines about the end do not show progress") {
   LogProgress progress;
   for (int i = 0; i < 100; ++i) {
     const std::string number = std::to_string(i);
-    for (const char* words : {"error ", "pid ", "Warning: ", "[W", "  File ", "received signal "}) {
+    for (const char* words : {"error ", "pid ", "Warning: ", "[W", "  File ", "received signal ", "frame #"}) {
       CHECK_FALSE(progress.add(words + number));
     }
   }
