@@ -21,6 +21,7 @@ struct Group {
 };
 constexpr std::array kGroups = {
     Group{causes_of_programs, "programs", "Programs", "程序"},
+    Group{causes_of_data, "data", "Data and checkpoints", "数据与 checkpoint"},
     Group{causes_of_data_parallel, "data-parallel", "Data parallelism", "数据并行"},
     Group{causes_of_communication, "communication", "Communication", "通信"},
     Group{causes_of_clusters, "clusters", "Launchers and clusters", "启动器与集群"},
@@ -88,7 +89,8 @@ std::string cause_help(const Cause& cause) {
   for (const std::string_view pattern : cause.patterns) {
     if (!pattern.empty()) text += std::string(pattern) + "\n";
   }
-  for (const std::string& line : wrapped("Cause: " + std::string(cause.cause), kLineWidth - 2)) text += "  " + line + "\n";
+  for (const std::string& line : wrapped("Cause: " + std::string(cause.cause), kLineWidth - 2))
+    text += "  " + line + "\n";
   for (const std::string& line : wrapped("Remedy: " + std::string(cause.remedy), kLineWidth - 2))
     text += "  " + line + "\n";
   return text;

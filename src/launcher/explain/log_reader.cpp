@@ -100,7 +100,8 @@ void LogReader::add(std::string_view bytes) {
 void LogReader::add_line(std::string_view line) {
   while (true) {
     const std::size_t end = line.find('\r');
-    const std::string_view part = line.substr(0, end);
+    std::string_view part = line.substr(0, end);
+    if (part.starts_with('\0')) part.remove_prefix(1);  // PyTorch's DataLoader writes one after some lines
     if (part.find('\x1b') == std::string_view::npos) {
       read(part);
     } else {

@@ -47,6 +47,16 @@ TEST_CASE_METHOD(Files, "a directory stands for its logs, and other files in it 
   CHECK(read.logs[1].failures[0].rank == 1);
 }
 
+TEST_CASE_METHOD(Files, "a log of a DataLoader may have zero bytes at the begin of a line") {
+  const std::string worker("ERROR: Unexpected segmentation fault encountered in worker.\n\0", 61);
+  const FilesRead read = this->read(write("a.log", "begin\n" + worker + worker + "ValueError: x\n"));
+  CHECK(read.logs.at(0).lines == 4);
+  const std::string crashed = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Segmentation fault. \n";
+  const auto failures = this->read(write("b.log", worker + crashed)).logs.at(0).failures;
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].message == crashed.substr(0, crashed.size() - 1));
+}
+
 TEST_CASE_METHOD(Files, "an error file of torchrun is read") {
   const std::string path =
       write("0/error.json",

@@ -29,6 +29,19 @@ TEST_CASE("a traceback is a failure, with its place and its line") {
   CHECK(found.lines == 6);
 }
 
+TEST_CASE("the words of a message may be indented, and those of a source line do not count") {
+  const std::string words = "        An attempt has been made to start a new process before the\n";
+  const auto found =
+      read("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    f()\nRuntimeError: \n" + words);
+  REQUIRE(found.failures.size() == 1);
+  REQUIRE(found.failures[0].cause != nullptr);
+  CHECK(found.failures[0].cause->id == "main-not-protected");
+  const auto quoted =
+      read("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n" + words + "ValueError: x\n");
+  REQUIRE(quoted.failures.size() == 1);
+  CHECK(quoted.failures[0].cause == nullptr);
+}
+
 TEST_CASE("interleaved tracebacks are taken apart by their tags") {
   std::string log;
   const std::string lines[] = {"Traceback (most recent call last):", "  File \"t.py\", line ", "ValueError: of "};
