@@ -33,6 +33,6 @@ int main(int count, char** words) {
     std::printf("%s: %d inputs\n", words[1], inputs);
     return inputs > 0 ? 0 : 1;
   }
-  std::fprintf(stderr, "usage: %s parser_legacy|parser_current|report|server FOLDER|FILE...\n", words[0]);
+  std::fprintf(stderr, "usage: %s TARGET FOLDER|FILE...\n", words[0]);
   return 2;
 }

@@ -21,11 +21,21 @@ void report(Input input);
 // Tests a whole server with several clients.
 void server(Input input);
 
+// Test what `ddplaunch explain` reads: pickles, dumps of PyTorch's flight recorder, and lines of its watchdog.
+void explain_pickle(Input input);
+void explain_dump(Input input);
+void explain_lines(Input input);
+
 struct Target {
   std::string_view name;
   void (*run)(Input);
 };
-inline constexpr Target kTargets[] = {
-    {"parser_legacy", parser_legacy}, {"parser_current", parser_current}, {"report", report}, {"server", server}};
+inline constexpr Target kTargets[] = {{"parser_legacy", parser_legacy},
+                                      {"parser_current", parser_current},
+                                      {"report", report},
+                                      {"server", server},
+                                      {"explain_pickle", explain_pickle},
+                                      {"explain_dump", explain_dump},
+                                      {"explain_lines", explain_lines}};
 
 }  // namespace ddp::fuzz

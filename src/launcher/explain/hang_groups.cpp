@@ -17,10 +17,10 @@ void merge(HangMember& member, const RankRecords& records) {
   raise_to(member.last_enqueued, records.last_enqueued);
   raise_to(member.last_completed, records.last_completed);
   for (const RecordedCall& call : records.calls) {
-    const auto known = std::find_if(member.calls.begin(), member.calls.end(), [&](const RecordedCall& one) {
-      return !records.is_dump && one.number == call.number && one.is_p2p == call.is_p2p;
-    });
-    if (known == member.calls.end()) {
+    const auto known =
+        std::find_if(member.calls.begin(), records.is_dump ? member.calls.begin() : member.calls.end(),
+                     [&](const RecordedCall& one) { return one.number == call.number && one.is_p2p == call.is_p2p; });
+    if (records.is_dump || known == member.calls.end()) {
       member.calls.push_back(call);
     } else if (known->operation.empty()) {
       *known = call;

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -61,56 +62,82 @@ std::string missing_records(const std::vector<int>& ranks, const HangGroup& grou
   return text;
 }
 
-// Returns what the ranks called under the number, if it differs. `with_sizes` compares the inputs, too.
-std::vector<CallOfRanks> different_calls(const HangGroup& group, std::int64_t number, bool with_sizes) {
-  std::map<std::tuple<bool, std::string, std::int64_t, std::string>, CallOfRanks> by_call;
-  std::size_t kinds[2] = {0, 0};
-  for (const auto& [rank, member] : group.members) {
-    const RecordedCall* call = member.call(number);
-    if (call == nullptr || call->operation.empty()) continue;
-    const bool compares = with_sizes && has_equal_sizes(call->operation) && call->numel_in;
-    const auto added = by_call.try_emplace(
-        {member.is_dump, call->operation, compares ? *call->numel_in : -1, compares ? call->type : std::string()});
-    if (added.second) ++kinds[member.is_dump ? 1 : 0];
-    added.first->second.call = *call;
-    added.first->second.ranks.push_back(rank);
-  }
-  std::vector<CallOfRanks> calls;
-  for (const bool is_dump : {true, false}) {  // the names of lines and dumps are not compared with each other
-    if (kinds[is_dump ? 1 : 0] < 2) continue;
-    for (auto& [key, one] : by_call) {
-      if (std::get<0>(key) == is_dump) calls.push_back(std::move(one));
-    }
-    return calls;
-  }
-  return calls;
-}
+struct Called {
+  int rank = 0;
+  bool is_dump = false;
+  const RecordedCall* call = nullptr;
+};
 
-std::optional<HangFinding> mismatch_in(const HangGroup& group, std::int64_t last) {
-  std::set<std::int64_t> numbers;
+// Returns the collectives of all ranks, by number and then by rank.
+std::vector<Called> calls_by_number(const HangGroup& group, std::int64_t last) {
+  std::vector<Called> all;
   for (const auto& [rank, member] : group.members) {
     for (const RecordedCall& call : member.calls) {
-      if (!call.is_p2p && call.number <= last) numbers.insert(call.number);
+      if (!call.is_p2p && call.number <= last && !call.operation.empty()) all.push_back({rank, member.is_dump, &call});
     }
   }
-  for (const std::int64_t number : numbers) {
-    std::vector<CallOfRanks> calls = different_calls(group, number, number == last);
-    if (calls.empty()) continue;
-    HangFinding finding = about(group, HangKind::mismatch);
-    std::stable_sort(calls.begin(), calls.end(),
-                     [](const CallOfRanks& a, const CallOfRanks& b) { return a.ranks.size() > b.ranks.size(); });
-    std::size_t count = 0;
-    for (const CallOfRanks& one : calls) count += one.ranks.size();
-    finding.call = calls.front().call;
-    const bool has_majority = 2 * calls.front().ranks.size() > count;
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      std::vector<int>& ranks = has_majority && i > 0 ? finding.culprits : finding.waiting;
-      ranks.insert(ranks.end(), calls[i].ranks.begin(), calls[i].ranks.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Called& a, const Called& b) { return a.call->number < b.call->number; });
+  return all;
+}
+
+// Returns what the ranks called under one number, if it differs. `with_sizes` compares the inputs, too.
+std::vector<CallOfRanks> different_calls(std::span<const Called> calls, bool with_sizes) {
+  // PyTorch's report about all ranks has no sizes, and lines have no types.
+  with_sizes =
+      with_sizes && std::all_of(calls.begin(), calls.end(), [](const Called& one) { return one.call->numel_in; });
+  const bool has_types =
+      std::all_of(calls.begin(), calls.end(), [](const Called& one) { return !one.call->type.empty(); });
+  std::map<std::tuple<bool, std::string, std::int64_t, std::string>, CallOfRanks> by_call;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const bool is_several =
+        (i > 0 && calls[i - 1].rank == calls[i].rank) || (i + 1 < calls.size() && calls[i + 1].rank == calls[i].rank);
+    if (is_several) continue;  // they were started together
+    const RecordedCall& call = *calls[i].call;
+    const bool compares = with_sizes && has_equal_sizes(call.operation);
+    CallOfRanks& same = by_call[{calls[i].is_dump, call.operation, compares ? *call.numel_in : -1,
+                                 compares && has_types ? call.type : std::string()}];
+    same.call = call;
+    same.ranks.push_back(calls[i].rank);
+  }
+  for (const bool is_dump : {true, false}) {  // the names of lines and dumps are not compared with each other
+    std::vector<CallOfRanks> different;
+    for (const auto& [key, one] : by_call) {
+      if (std::get<0>(key) == is_dump) different.push_back(one);
     }
-    std::sort(finding.waiting.begin(), finding.waiting.end());
-    std::sort(finding.culprits.begin(), finding.culprits.end());
-    finding.calls = std::move(calls);
-    return finding;
+    if (different.size() >= 2) return different;
+  }
+  return {};
+}
+
+HangFinding mismatch_of(const HangGroup& group, std::vector<CallOfRanks> calls) {
+  HangFinding finding = about(group, HangKind::mismatch);
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const CallOfRanks& a, const CallOfRanks& b) { return a.ranks.size() > b.ranks.size(); });
+  std::size_t count = 0;
+  for (const CallOfRanks& one : calls) count += one.ranks.size();
+  finding.call = calls.front().call;
+  const bool has_majority = 2 * calls.front().ranks.size() > count;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    std::vector<int>& ranks = has_majority && i > 0 ? finding.culprits : finding.waiting;
+    ranks.insert(ranks.end(), calls[i].ranks.begin(), calls[i].ranks.end());
+  }
+  std::sort(finding.waiting.begin(), finding.waiting.end());
+  std::sort(finding.culprits.begin(), finding.culprits.end());
+  finding.calls = std::move(calls);
+  return finding;
+}
+
+// Returns the first number under which the ranks called different operations, up to the last one, whose inputs are
+// compared, too.
+std::optional<HangFinding> mismatch_in(const HangGroup& group, std::int64_t last) {
+  const std::vector<Called> all = calls_by_number(group, last);
+  for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    const std::int64_t number = all[begin].call->number;
+    while (end < all.size() && all[end].call->number == number) ++end;
+    const std::span<const Called> of_number(all.data() + begin, end - begin);
+    std::vector<CallOfRanks> different = different_calls(of_number, number == last);
+    if (!different.empty()) return mismatch_of(group, std::move(different));
   }
   return std::nullopt;
 }
@@ -132,7 +159,7 @@ HangFinding judge_nameless(const HangGroup& group) {
   if (finding.waiting.empty()) return about(group, HangKind::none);
   if (call && is_same) finding.call = *call;
   finding.ranks_in_group = 0;
-  finding.missing = "the process group, which this version of PyTorch does not print";
+  finding.missing = "the process group, which the lines do not name";
   return finding;
 }
 
@@ -218,6 +245,11 @@ HangFinding judge_collectives(const HangGroup& group) {
   finding.call = all.call;
   finding.waiting = all.waiting;
   if (is_mixed) {
+    for (const auto& [rank, member] : group.members) {
+      for (const RecordedCall& call : member.calls) {
+        if (call.is_p2p && call.number == *first) finding.call = call;
+      }
+    }
     finding.missing = "separate numbers of collectives and point-to-point calls, which PyTorch mixes here";
     return finding;
   }
@@ -326,12 +358,10 @@ HangFinding without_hang(const std::vector<HangGroup>& groups) {
 
 HangFinding judge_hang(std::span<const RankRecords> records, std::optional<int> world_size) {
   std::vector<HangFinding> findings;
+  std::set<std::string> texts;  // several ranks print PyTorch's report about the same group
   const auto add = [&](HangFinding finding) {
-    if (finding.kind == HangKind::none) return;
-    const std::string text = hang_text(finding);  // several ranks print PyTorch's report about the same group
-    const bool is_known =
-        std::any_of(findings.begin(), findings.end(), [&](const HangFinding& one) { return hang_text(one) == text; });
-    if (!is_known) findings.push_back(std::move(finding));
+    if (finding.kind == HangKind::none || !texts.insert(hang_text(finding)).second) return;
+    findings.push_back(std::move(finding));
   };
   const std::vector<HangGroup> groups = hang_groups(records, world_size);
   for (const HangGroup& group : groups) {

@@ -11,15 +11,16 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout: WorkNCCL(";
-constexpr std::array<std::string_view, 9> kWords = {
+constexpr std::array<std::string_view, 10> kWords = {
     "Watchdog caught collective operation timeout: ",  // 2.1 and newer
     "ast enqueued NCCL work: ",                        // 2.3 to 2.5, and the line of a dump
-    "PG status: last enqueued work: ",                 // 2.6 and newer
+    "detected by watchdog at work",                    // 2.4 and newer
     // The report of TORCH_NCCL_DESYNC_DEBUG:
     "Timeout at collective: ",
     "are the lagging ranks that caused this timeout",
     "ed collective #",
-    "d ranks:",
+    "started ranks:",
+    "finished ranks:",
     "] started ",
     "] finished ",
 };
@@ -184,20 +185,21 @@ void WatchdogLines::add_call(Process& process, const Prefix& prefix, std::string
 void WatchdogLines::add_status(Process& process, const Prefix& prefix, std::string_view line) {
   auto enqueued = number_behind(line, "ast enqueued NCCL work: ");
   if (!enqueued) enqueued = number_behind(line, "PG status: last enqueued work: ");
-  if (!enqueued || prefix.group.empty()) return;
-  enqueued = count(enqueued, kLargestNumber);
-  auto completed = number_behind(line, "last completed NCCL work: ");
-  if (!completed) completed = number_behind(line, "last completed work: ");
-  Status& status = process.groups[prefix.group];
-  status.prefix = prefix;
-  raise_to(status.enqueued, enqueued);
-  raise_to(status.completed, count(completed, *enqueued));
-  raise_to(status.started, count(number_behind(line, "last started work: "), *enqueued));
-
   auto failed = number_behind(line, "Timeout at NCCL work: ");
   if (!failed) failed = number_behind(line, "detected by watchdog at work: ");
   if (!failed) failed = number_behind(line, "detected by watchdog at work sequence id: ");
-  if (!failed || *failed < 0 || *failed > *enqueued || status.calls.size() >= kMostCalls) return;
+  if (prefix.group.empty() || (!enqueued && !failed)) return;
+  Status& status = process.groups[prefix.group];
+  status.prefix = prefix;
+  if (enqueued) {  // a terminal may have wrapped the line before it
+    enqueued = count(enqueued, kLargestNumber);
+    auto completed = number_behind(line, "last completed NCCL work: ");
+    if (!completed) completed = number_behind(line, "last completed work: ");
+    raise_to(status.enqueued, enqueued);
+    raise_to(status.completed, count(completed, *enqueued));
+    raise_to(status.started, count(number_behind(line, "last started work: "), *enqueued));
+  }
+  if (!failed || *failed < 0 || (enqueued && *failed > *enqueued) || status.calls.size() >= kMostCalls) return;
   RecordedCall& call = status.calls[*failed];
   call.number = *failed;
   if (call.state == CallState::unknown) call.state = CallState::enqueued;
@@ -216,6 +218,7 @@ bool WatchdogLines::add_desync(const std::string& process, std::string_view line
     report.process = process;
     report.number = *number;
     report.operation = operation_name(call->substr(0, std::min<std::size_t>(hash, 64)));
+    report.reporter = take_ranks(line);
     open_reports_[process] = reports_.size();
     reports_.push_back(std::move(report));
     return true;
@@ -286,19 +289,24 @@ void WatchdogLines::append_process(const Process& process, std::vector<RankRecor
 }
 
 // The report counts ranks within its group, which it does not name. If one group of the process has timed out at the
-// same number, it is that group.
+// same number, it is that group. Lines without a tag do not tell the process.
+std::set<std::string> WatchdogLines::groups_of(const Desync& report) const {
+  std::set<std::string> groups;
+  for (const auto& [key, process] : processes_) {
+    for (const auto& [group, status] : process.groups) {
+      const bool is_reporter = key == report.process || (report.process.empty() && status.prefix.rank_of_group &&
+                                                         report.reporter == std::vector{*status.prefix.rank_of_group});
+      if (is_reporter && status.calls.contains(report.number)) groups.insert(name_of(status.prefix));
+    }
+  }
+  return groups;
+}
+
 void WatchdogLines::append_desync(const Desync& report, int index, std::vector<RankRecords>& all) const {
   RankRecords base;
   base.report = index;
-  const auto process = processes_.find(report.process);
-  if (process != processes_.end()) {
-    std::vector<const Status*> fitting;
-    for (const auto& [group, status] : process->second.groups) {
-      if (status.calls.contains(report.number)) fitting.push_back(&status);
-    }
-    if (fitting.size() == 1) base.group = name_of(fitting.front()->prefix);
-    if (fitting.size() == 1) base.description = fitting.front()->prefix.description;
-  }
+  const std::set<std::string> groups = groups_of(report);
+  if (groups.size() == 1) base.group = *groups.begin();
   if (!base.group.empty()) base.report = 0;
   if (!report.states.empty() && report.operations.size() == report.states.size()) {  // the list has all ranks
     base.group_size = static_cast<int>(report.states.size());
@@ -310,7 +318,11 @@ void WatchdogLines::append_desync(const Desync& report, int index, std::vector<R
     one.last_started = 0;
     one.last_completed = 0;
   }
-  for (const auto& [rank, state] : report.states) {
+  std::map<int, std::pair<std::int64_t, bool>> states = report.states;
+  if (!report.never_joined.empty()) {  // without a list of the other ranks
+    for (const int rank : report.reporter) states[rank] = {report.number, false};
+  }
+  for (const auto& [rank, state] : states) {
     RankRecords& one = all.emplace_back(base);
     one.rank_of_group = rank;
     one.last_enqueued = state.first;
@@ -320,6 +332,7 @@ void WatchdogLines::append_desync(const Desync& report, int index, std::vector<R
     RecordedCall call;
     call.number = state.first;
     if (operation != report.operations.end()) call.operation = operation->second;
+    if (state.first == report.number && call.operation.empty() && !state.second) call.operation = report.operation;
     call.state = state.second ? CallState::completed : CallState::started;
     one.calls.push_back(std::move(call));
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,8 +59,9 @@ class WatchdogLines {
   // PyTorch's own report about the ranks of a group, with TORCH_NCCL_DESYNC_DEBUG.
   struct Desync {
     std::string process;
-    std::int64_t number = 0;                              // of the call that timed out
-    std::string operation;                                //
+    std::int64_t number = 0;  // of the call that timed out
+    std::string operation;
+    std::vector<int> reporter;                            // rank of the group
     std::vector<int> never_joined;                        // ranks of the group
     std::map<int, std::pair<std::int64_t, bool>> states;  // by rank of the group: its last call, and whether it ended
     std::map<int, std::string> operations;
@@ -71,6 +73,7 @@ class WatchdogLines {
   void add_status(Process& process, const Prefix& prefix, std::string_view line);
   bool add_desync(const std::string& process, std::string_view line);
   std::string name_of(const Prefix& prefix) const;
+  std::set<std::string> groups_of(const Desync& report) const;
   void append_process(const Process& process, std::vector<RankRecords>& all) const;
   void append_desync(const Desync& report, int index, std::vector<RankRecords>& all) const;
 

@@ -185,7 +185,7 @@ TEST_CASE("lines without a process group decide nothing") {
   CHECK(finding.kind == HangKind::cannot_be_decided);
   CHECK(hang_text(finding) ==
         "ranks 0, 1 wait in all_reduce #5 (NumelIn 8) of an unnamed process group, but it cannot be decided "
-        "why: what is missing is the process group, which this version of PyTorch does not print");
+        "why: what is missing is the process group, which the lines do not name");
 }
 
 TEST_CASE("nothing hangs") {

@@ -99,6 +99,19 @@ TEST_CASE("the status of PyTorch 2.6 to 2.14 is read") {
   CHECK(records[2].calls.empty());
 }
 
+TEST_CASE("a line that a terminal has wrapped still names the group") {
+  const auto records = read({"[rank4]:[E430 05:09:48.8 ProcessGroupNCCL.cpp:632] [Rank 4] " + kCaught,
+                             "[rank4]:[E430 05:09:48.8 ProcessGroupNCCL.cpp:2268] [PG ID 0 PG GUID 0(default_pg) Rank "
+                             "4]  failure detected by "
+                             "watchdog at work sequence id: 5 PG status: ",
+                             "last enqueued work: 5, last completed work: 4"});
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].group == "0");
+  CHECK(records[0].last_enqueued == 5);
+  CHECK_FALSE(records[0].last_completed.has_value());
+  CHECK(records[0].calls[0].operation == "all_reduce");
+}
+
 TEST_CASE("PyTorch 2.14 names the group in the first line") {
   const auto records =
       read({"[rank3]:[E1104 12:00:00.1 ProcessGroupNCCL.cpp:757] [PG GUID 4(mesh_(dp)) Rank 1] " + kCaught});
@@ -156,9 +169,12 @@ TEST_CASE("ranks that never joined anything are read") {
             "\t - To our best knowledge, ranks [1, 2] are the lagging ranks that caused this timeout. They "
             "never joined any collectives"},
            0);
-  REQUIRE(records.size() == 2);
+  REQUIRE(records.size() == 3);
   CHECK(records[0].rank_of_group == 1);
   CHECK(records[0].last_enqueued == 0);
+  CHECK(records[2].rank_of_group == 0);  // which waits
+  CHECK(records[2].last_enqueued == 1);
+  CHECK(records[2].last_completed == 0);
   CHECK_FALSE(records[0].group_size.has_value());
 }
 
