@@ -78,7 +78,7 @@ THIRD_PARTIES = {
                   "launcher/report/stall_json.h", "wire/control_message.cpp", "launcher/report/event_values.h",
                   "launcher/report/history_json.cpp", "launcher/report/history_json.h", "launcher/report/report_data.cpp",
                   "launcher/remote/launch_request.cpp", "launcher/remote/host_plan.cpp",
-                  "launcher/store_command/inspection.cpp", "launcher/explain/explanation_text.cpp", "launcher/explain/log_files.cpp", "launcher/view/json_fields.h",
+                  "launcher/store_command/inspection.cpp", "launcher/explain/explanation_text.cpp", "launcher/explain/log_inputs.cpp", "launcher/view/json_fields.h",
                   "launcher/top/view_protocol.cpp", "runtime/progress/error_file.cpp",
                   "runtime/checkpoint/manifest.cpp", "runtime/checkpoint/on_rank_zero.cpp",
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],
@@ -218,8 +218,33 @@ def check_includes(name: str, text: str) -> list[str]:
     return faults
 
 
-def main() -> int:
+def types_of(text: str) -> set[str]:
+    """Returns the types that a header defines, with their namespace."""
+    namespace, types = "", set()
+    for line in text.splitlines():
+        if match := re.match(r"namespace ([\w:]+) \{", line):
+            namespace = match[1]
+        elif match := re.match(r"(?:struct|class|enum class) (?:\[\[\w+\]\] |DDP_\w+ )?(\w+)(?: final)?(?: : [\w:<> ]+)?(?: \{|$)", line):
+            types.add(f"{namespace}::{match[1]}")
+    return types
+
+
+def check_types() -> list[str]:
+    """Two types of one name and namespace would be one type for the linker, which reports nothing."""
+    owners: dict[str, str] = {}
     faults = []
+    for path in files("src", "include"):
+        if path.suffix != ".h":
+            continue
+        for name in sorted(types_of(path.read_text())):
+            first = owners.setdefault(name, str(path.relative_to(ROOT)))
+            if first != str(path.relative_to(ROOT)):
+                faults.append(f"{path.relative_to(ROOT)}: defines {name}, and so does {first}")
+    return faults
+
+
+def main() -> int:
+    faults = check_types()
     for path in files("src"):
         name = str(path.relative_to(ROOT / "src"))
         faults += check_includes(name, path.read_text())

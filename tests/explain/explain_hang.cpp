@@ -48,7 +48,7 @@ int main(int count, char** words) {
       files.erase(files.begin());
     }
   }
-  std::vector<RankRecords> records;
+  std::vector<CollectiveRecords> records;
   WatchdogLines lines;
   for (const std::string& name : files) {
     std::ifstream file(name, std::ios::binary);
@@ -59,12 +59,12 @@ int main(int count, char** words) {
         std::fprintf(stderr, "%s\n", dump.error().message.c_str());
         return 1;
       }
-      for (RankRecords& one : dump.value()) records.push_back(std::move(one));
+      for (CollectiveRecords& one : dump.value()) records.push_back(std::move(one));
     } else {
       for (const std::string& line : ddp::base::split(bytes, '\n')) lines.add(std::nullopt, line);
     }
   }
-  for (RankRecords& one : lines.records()) records.push_back(std::move(one));
+  for (CollectiveRecords& one : lines.records()) records.push_back(std::move(one));
   std::printf("%s\n", described(judge_hang(records, world_size)).dump().c_str());
   return 0;
 }

@@ -18,7 +18,7 @@ std::string_view text_of(Input input) {
 }
 
 // A rank without records is never blamed, and every finding can be put into words.
-void judge(const std::vector<launcher::RankRecords>& records) {
+void judge(const std::vector<launcher::CollectiveRecords>& records) {
   for (const std::optional<int> world_size : {std::optional<int>(), std::optional(4)}) {
     const launcher::HangFinding finding = launcher::judge_hang(records, world_size);
     DDP_CHECK(launcher::hang_text(finding).empty() == (finding.kind == launcher::HangKind::none), records.size());
@@ -26,7 +26,7 @@ void judge(const std::vector<launcher::RankRecords>& records) {
     DDP_CHECK(!finding.culprits.empty(), records.size());
     for (const int culprit : finding.culprits) {
       DDP_CHECK(std::any_of(records.begin(), records.end(),
-                            [&](const launcher::RankRecords& one) { return one.rank == culprit || one.rank < 0; }),
+                            [&](const launcher::CollectiveRecords& one) { return one.rank == culprit || one.rank < 0; }),
                 culprit);
     }
   }

@@ -33,7 +33,7 @@ inline void raise_to(std::optional<std::int64_t>& number, std::optional<std::int
 // The default process group, which has all ranks.
 inline constexpr std::string_view kDefaultGroup = "0";
 
-struct RankRecords {
+struct CollectiveRecords {
   int rank = -1;                     // of the job. -1 if only `rank_of_group` is known
   std::optional<int> rank_of_group;  // of the process group
   std::string group;                 // PyTorch's name of the process group. Empty if it is unknown
@@ -53,7 +53,7 @@ struct RankRecords {
   bool has_mixed_numbers = false;  // point-to-point calls may have moved the numbers
   std::string source;              // file
 
-  friend bool operator==(const RankRecords&, const RankRecords&) = default;
+  friend bool operator==(const CollectiveRecords&, const CollectiveRecords&) = default;
 };
 
 }  // namespace ddp::launcher

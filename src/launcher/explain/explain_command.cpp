@@ -8,7 +8,7 @@
 #include "launcher/explain/explanation.h"
 #include "launcher/explain/explanation_text.h"
 #include "launcher/explain/hang_records.h"
-#include "launcher/explain/log_files.h"
+#include "launcher/explain/log_inputs.h"
 
 namespace ddp::launcher {
 
@@ -16,7 +16,7 @@ namespace {
 
 // Returns what the records of collectives of all logs say, or std::nullopt if there are none.
 std::optional<HangVerdict> verdict_on(std::span<const LogFindings> logs) {
-  std::vector<RankRecords> records;
+  std::vector<CollectiveRecords> records;
   for (const LogFindings& log : logs) records.insert(records.end(), log.records.begin(), log.records.end());
   if (records.empty()) return std::nullopt;
   const HangFinding finding = judge_hang(records, std::nullopt);
@@ -33,9 +33,9 @@ int run_explain_command(const ExplainOptions& options, Log& log, const std::func
     log.write({LogLevel::error, LogSource::launcher, text});
     return base::kExitOwnFault;
   };
-  const auto files = find_log_files(options.inputs);
+  const auto files = find_log_inputs(options.inputs);
   if (!files) return fail(files.error().message);
-  const auto read = read_log_files(files.value());
+  const auto read = read_log_inputs(files.value());
   if (!read) return fail(read.error().message);
   for (const std::string& note : read.value().notes) log.write({LogLevel::warning, LogSource::launcher, note});
   const Explanation explanation = explain(read.value().logs, verdict_on(read.value().logs));

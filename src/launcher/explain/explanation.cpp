@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/causes/cause_table.h"
 #include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
@@ -87,6 +88,49 @@ std::vector<Failure> first_of_each_rank(const std::vector<Failure>& failures) {
   return first;
 }
 
+// A process aborts because of a failure that it has reported before. `earlier` are in the order of their lines.
+bool follows(const Failure& abort, const std::vector<Failure>& earlier) {
+  return abort.is_abort && abort.cause == nullptr && std::ranges::any_of(earlier, [&](const Failure& failure) {
+           return failure.at.file == abort.at.file && failure.at.line < abort.at.line && !failure.went_on &&
+                  (failure.rank == abort.rank || !failure.rank || !abort.rank);
+         });
+}
+
+// The output of several ranks may be mixed without tags. Of two causes that are near each other, one says more.
+void merge_near_causes(std::vector<Failure>& failures) {
+  constexpr std::uint64_t kNearLines = 40;
+  for (std::size_t i = 1; i < failures.size();) {
+    Failure& before = failures[i - 1];
+    const Failure& failure = failures[i];
+    const bool is_near = !before.rank && !failure.rank && before.at.file == failure.at.file &&
+                         failure.at.line - before.at.line <= kNearLines && before.cause != nullptr &&
+                         failure.cause != nullptr;
+    if (!is_near) {
+      ++i;
+      continue;
+    }
+    if (better_cause(before.cause, failure.cause) == failure.cause && failure.cause != before.cause) {
+      before.cause = failure.cause;
+      before.message = failure.message;
+      before.place = failure.place;
+    }
+    failures.erase(failures.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+// Returns what the launchers say about the first failure: that with the first time, if there are times.
+std::optional<EndOfRank> first_end(std::span<const LogFindings> logs) {
+  std::optional<EndOfRank> first;
+  for (const LogFindings& log : logs) {
+    if (!log.has_failed) continue;
+    for (const EndOfRank& end : log.ends) {
+      const bool is_earlier = first && end.time && (!first->time || end.time->microseconds < first->time->microseconds);
+      if (!first || is_earlier) first = end;
+    }
+  }
+  return first;
+}
+
 }  // namespace
 
 const Cause* Explanation::cause() const {
@@ -102,41 +146,48 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   std::vector<Failure> own;
   std::vector<Failure> secondary;
   std::vector<Failure> caught;
+  std::vector<Failure> reports;  // they say nothing about a cause, and are shown if there is nothing else
   std::set<int> ranks;
   Explanation result;
   bool has_failed = false;
   for (const LogFindings& log : logs) {
     has_failed = has_failed || log.has_failed;
     ranks.insert(log.ranks.begin(), log.ranks.end());
-    if (!result.end && log.has_failed && !log.ends.empty()) result.end = log.ends.front();
     for (const Failure& failure : log.failures) {
       if (failure.went_on) {
         caught.push_back(failure);
-      } else if (failure.proof() == Proof::failure && !only_reports(failure)) {
-        own.push_back(failure);
+      } else if (follows(failure, log.failures)) {
+        continue;
+      } else if (only_reports(failure) || (failure.is_cut_off && failure.cause == nullptr)) {
+        reports.push_back(failure);
       } else {
-        secondary.push_back(failure);
+        (failure.proof() == Proof::failure ? own : secondary).push_back(failure);
       }
     }
   }
   // The other ranks of an output without tags may have gone on for a while.
   if (own.empty() && secondary.empty() && has_failed) std::swap(own, caught);
+  if (own.empty()) secondary.insert(secondary.end(), reports.begin(), reports.end());
+  merge_near_causes(own);
+  result.end = first_end(logs);
   result.failures = grouped(first_of_each_rank(own));
   result.is_ordered = put_first(result.failures);
   result.secondary = grouped(secondary);
   result.caught = grouped(caught);
   if (result.failures.size() == 1 && result.end && !result.end->is_hang) {
     Failure& first = result.failures.front().first;
-    if (!first.rank && !first.local_rank) {
+    const bool may_be_same = !first.local_rank || first.local_rank == result.end->local_rank;
+    if (!first.rank && may_be_same) {
       first.rank = result.end->rank;
       first.local_rank = result.end->local_rank;
+      result.failures.front().ranks.clear();
       add_rank(result.failures.front(), first.rank ? first.rank : first.local_rank);
     }
   }
   result.hang = std::move(hang);
   if (result.is_certain()) return result;
   if (result.hang) result.missing = result.hang->missing;
-  if (result.failures.empty() && !result.secondary.empty()) {
+  if (result.failures.empty() && !result.secondary.empty() && result.missing.empty()) {
     std::set<int> waiting;
     for (const FailureGroup& group : result.secondary) waiting.insert(group.ranks.begin(), group.ranks.end());
     std::vector<int> silent;

@@ -25,11 +25,12 @@ std::string place_in_log(const LogPlace& at) {
   return base::printable(at.file) + (at.line > 0 ? ":" + std::to_string(at.line) : "");
 }
 
-// "rank 3", "local rank 3", or "a rank" if it is unknown.
-std::string rank_name(const Failure& failure) {
-  if (failure.rank) return "rank " + std::to_string(*failure.rank);
-  if (failure.local_rank) return "local rank " + std::to_string(*failure.local_rank);
-  return "a rank";
+// "rank 3 failed first: ", or "first failure: " if the rank is unknown.
+std::string headline(const Failure& failure, bool is_first) {
+  if (!failure.rank && !failure.local_rank) return is_first ? "first failure: " : "failure: ";
+  const std::string name =
+      failure.rank ? "rank " + std::to_string(*failure.rank) : "local rank " + std::to_string(*failure.local_rank);
+  return name + (is_first ? " failed first: " : " failed: ");
 }
 
 std::vector<int> other_ranks(const FailureGroup& group) {
@@ -78,15 +79,14 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
   if (!failures.empty() && explanation.is_ordered) {
     const FailureGroup& group = failures.front();
     const bool is_alone = failures.size() == 1 && other_ranks(group).empty() && explanation.secondary.empty();
-    const std::string how = is_alone || !group.is_ordered ? " failed: " : " failed first: ";
-    add_failure(group, rank_name(group.first) + how, lines);
+    add_failure(group, headline(group.first, !is_alone && group.is_ordered), lines);
     if (group.first.cause == nullptr)
       lines.emplace_back("  no known error has these words: it is an error of the program itself");
     add_short_lines(failures, 1, "then: ", lines);
   } else if (!failures.empty()) {
     lines.emplace_back("these failures have no order in the logs, so that the first one is unknown:");
     for (std::size_t i = 0; i < std::min(failures.size(), kMostGroups); ++i) {
-      add_failure(failures[i], rank_name(failures[i].first) + " failed: ", lines);
+      add_failure(failures[i], headline(failures[i].first, false), lines);
     }
   } else if (explanation.end && explanation.end->is_hang) {
     lines.push_back("ddplaunch found: " + first_line(explanation.end->text));

@@ -27,6 +27,8 @@ struct Failure {
   std::string place;            // in the program, such as "train.py:83 in step"; empty if unknown
   const Cause* cause = nullptr;
   bool is_exception = false;  // it was an exception of Python or C++, and not only words
+  bool is_abort = false;      // the process aborted, which often follows another failure
+  bool is_cut_off = false;    // its traceback is cut off
   bool went_on = false;       // the program went on afterwards
 
   // Returns what the failure proves about its rank. A failure of an unknown kind is one of the rank itself.
@@ -40,6 +42,7 @@ struct EndOfRank {
   std::string text;               // "exit code 1", "killed by signal 9", or a verdict of ddplaunch on a hang
   bool is_hang = false;           // the text is a verdict on a hang
   LogPlace at;
+  std::optional<LogTime> time = {};  // of the failure, as torchrun says it
 };
 
 }  // namespace ddp::launcher

@@ -79,7 +79,7 @@ class DumpReader {
  public:
   DumpReader(const PlainData& data, int rank, std::string_view file) : root_(data), rank_(rank), file_(file) {}
 
-  std::vector<RankRecords> read() {
+  std::vector<CollectiveRecords> read() {
     read_groups();
     const PlainValue entries = root_.is(PlainValue::Kind::list) ? root_ : root_["entries"];
     for (std::size_t i = 0; i < std::min(entries.size(), kMostEntries); ++i) read_entry(entries.item(i));
@@ -87,7 +87,7 @@ class DumpReader {
     const bool has_all = is_empty || (first_record_ == 0 && last_record_ + 1 == entry_count_);
     if (has_all) record(std::string(kDefaultGroup), "default_pg");  // every rank belongs to it
     for (auto& [key, one] : records_) finish(one, has_all);
-    std::vector<RankRecords> all;
+    std::vector<CollectiveRecords> all;
     for (auto& [key, one] : records_) {
       if (one.last_enqueued || !one.calls.empty()) all.push_back(std::move(one));
     }
@@ -95,8 +95,8 @@ class DumpReader {
   }
 
  private:
-  RankRecords& record(const std::string& key, std::string_view description) {
-    RankRecords& one = records_[key];
+  CollectiveRecords& record(const std::string& key, std::string_view description) {
+    CollectiveRecords& one = records_[key];
     one.rank = rank_;
     one.is_dump = true;
     one.source = file_;
@@ -127,7 +127,7 @@ class DumpReader {
         if (id == 0) description = "default_pg";
         old_names_[id] = key;
       }
-      RankRecords& one = record(key, description);
+      CollectiveRecords& one = record(key, description);
       one.group_size = static_cast<int>(members.size());
       one.members = std::move(members);
     }
@@ -145,7 +145,7 @@ class DumpReader {
     const std::int64_t id = entry["pg_id"].integer(-1);
     const bool is_named = names.size() == 2;
     const std::string key = is_named ? std::string(names.item(0).text()) : old_key(id);
-    RankRecords& one = record(key, is_named ? names.item(1).text() : id == 0 ? "default_pg" : "undefined");
+    CollectiveRecords& one = record(key, is_named ? names.item(1).text() : id == 0 ? "default_pg" : "undefined");
     if (one.group.empty()) one.description = "PG " + std::to_string(id) + " of rank " + std::to_string(rank_);
     ids_[id] = key;
 
@@ -183,7 +183,7 @@ class DumpReader {
   }
 
   // Fills in the numbers of the last calls, and whether `calls` has all of them.
-  void finish(RankRecords& one, bool has_all) const {
+  void finish(CollectiveRecords& one, bool has_all) const {
     std::optional<std::int64_t> first;
     std::int64_t enqueued = 0;
     std::int64_t started = 0;
@@ -212,7 +212,7 @@ class DumpReader {
     if (one.group == kDefaultGroup && !one.last_enqueued) read_status(one, 0);
   }
 
-  void read_status(RankRecords& one, std::int64_t id) const {
+  void read_status(CollectiveRecords& one, std::int64_t id) const {
     const PlainValue status = root_["pg_status"][std::to_string(id)];
     const auto enqueued = number_in(status["last_enqueued_collective"]);
     if (!enqueued) return;
@@ -228,9 +228,9 @@ class DumpReader {
   PlainValue root_;
   int rank_;
   std::string file_;
-  std::map<std::string, RankRecords> records_;     // by name of the group
-  std::map<std::int64_t, std::string> old_names_;  // PyTorch 2.3: the names by number of the group
-  std::map<std::int64_t, std::string> ids_;        // the names by number of the group, as the entries have them
+  std::map<std::string, CollectiveRecords> records_;  // by name of the group
+  std::map<std::int64_t, std::string> old_names_;     // PyTorch 2.3: the names by number of the group
+  std::map<std::int64_t, std::string> ids_;           // the names by number of the group, as the entries have them
   std::int64_t first_record_ = -1;
   std::int64_t last_record_ = -1;
   std::int64_t entry_count_ = 0;
@@ -270,7 +270,7 @@ std::optional<int> rank_of_dump(std::string_view file_name) {
   return integer_at(file_name, last == std::string_view::npos ? 0 : last + 1);
 }
 
-base::Result<std::vector<RankRecords>> read_flight_dump(std::string_view bytes, std::string_view file_name) {
+base::Result<std::vector<CollectiveRecords>> read_flight_dump(std::string_view bytes, std::string_view file_name) {
   const auto rank = rank_of_dump(file_name);
   if (!rank) return base::Failure{"the name of the dump \"" + std::string(file_name) + "\" does not end in its rank"};
   const auto data = is_json(bytes) ? read_json(bytes) : read_pickle(bytes);

@@ -18,6 +18,6 @@ std::optional<int> rank_of_dump(std::string_view file_name);
 
 // Returns the records of one rank, one for each process group. Fails with the reason if the bytes are no dump, or if
 // the file's name does not contain the rank.
-base::Result<std::vector<RankRecords>> read_flight_dump(std::string_view bytes, std::string_view file_name);
+base::Result<std::vector<CollectiveRecords>> read_flight_dump(std::string_view bytes, std::string_view file_name);
 
 }  // namespace ddp::launcher

@@ -11,7 +11,7 @@ namespace {
 constexpr int kMostRanks = 1'000'000;
 
 // A dump knows more than lines do, and is not mixed with them.
-void merge(HangMember& member, const RankRecords& records) {
+void merge(HangMember& member, const CollectiveRecords& records) {
   if (member.is_dump && !records.is_dump) return;
   if (records.is_dump && (!member.is_dump || records.last_enqueued > member.last_enqueued)) member = {};
   raise_to(member.last_enqueued, records.last_enqueued);
@@ -32,9 +32,9 @@ void merge(HangMember& member, const RankRecords& records) {
 }
 
 // Maps the ranks of a group to those of the job, as far as the records say it.
-std::map<int, int> ranks_of_job(const std::vector<const RankRecords*>& records, bool is_world) {
+std::map<int, int> ranks_of_job(const std::vector<const CollectiveRecords*>& records, bool is_world) {
   std::map<int, int> ranks;
-  for (const RankRecords* one : records) {
+  for (const CollectiveRecords* one : records) {
     if (is_world && one->rank_of_group) ranks[*one->rank_of_group] = *one->rank_of_group;
     if (one->rank >= 0 && one->rank_of_group) ranks[*one->rank_of_group] = one->rank;
     for (std::size_t i = 0; i < one->members.size() && i < kMostRanks; ++i) {
@@ -44,12 +44,12 @@ std::map<int, int> ranks_of_job(const std::vector<const RankRecords*>& records, 
   return ranks;
 }
 
-HangGroup group_of(const std::vector<const RankRecords*>& records, std::optional<int> world_size) {
+HangGroup group_of(const std::vector<const CollectiveRecords*>& records, std::optional<int> world_size) {
   HangGroup group;
   group.name = records.front()->group;
   group.is_report = records.front()->report > 0;
   std::optional<int> size;
-  for (const RankRecords* one : records) {
+  for (const CollectiveRecords* one : records) {
     if (group.description.empty()) group.description = one->description;
     if (one->group_size) size = one->group_size;
     if (!one->members.empty()) size = static_cast<int>(one->members.size());
@@ -60,11 +60,11 @@ HangGroup group_of(const std::vector<const RankRecords*>& records, std::optional
   const bool is_world = is_default || (size && size == world_size);
   const std::map<int, int> mapped = ranks_of_job(records, is_world);
 
-  for (const RankRecords* one : records) {
+  for (const CollectiveRecords* one : records) {
     if (one->rank < 0 && one->rank_of_group && !mapped.contains(*one->rank_of_group)) group.has_own_ranks = true;
   }
   std::set<int> ranks;
-  for (const RankRecords* one : records) {
+  for (const CollectiveRecords* one : records) {
     int rank = one->rank;
     if (group.has_own_ranks) {
       rank = one->rank_of_group.value_or(-1);
@@ -116,9 +116,9 @@ const RecordedCall* HangMember::call(std::int64_t number) const {
   return found;
 }
 
-std::vector<HangGroup> hang_groups(std::span<const RankRecords> records, std::optional<int> world_size) {
-  std::map<std::pair<std::string, int>, std::vector<const RankRecords*>> by_group;
-  for (const RankRecords& one : records) {
+std::vector<HangGroup> hang_groups(std::span<const CollectiveRecords> records, std::optional<int> world_size) {
+  std::map<std::pair<std::string, int>, std::vector<const CollectiveRecords*>> by_group;
+  for (const CollectiveRecords& one : records) {
     const bool is_report = one.group.empty() && one.report > 0;
     by_group[{one.group, is_report ? one.report : 0}].push_back(&one);
   }

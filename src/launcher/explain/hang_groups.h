@@ -41,6 +41,6 @@ struct HangGroup {
 
 // The world size is that of the job, if it is known. Records of groups without a name become one group, except
 // PyTorch's reports about all ranks of a group.
-std::vector<HangGroup> hang_groups(std::span<const RankRecords> records, std::optional<int> world_size);
+std::vector<HangGroup> hang_groups(std::span<const CollectiveRecords> records, std::optional<int> world_size);
 
 }  // namespace ddp::launcher

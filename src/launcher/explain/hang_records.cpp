@@ -356,7 +356,7 @@ HangFinding without_hang(const std::vector<HangGroup>& groups) {
 
 }  // namespace
 
-HangFinding judge_hang(std::span<const RankRecords> records, std::optional<int> world_size) {
+HangFinding judge_hang(std::span<const CollectiveRecords> records, std::optional<int> world_size) {
   std::vector<HangFinding> findings;
   std::set<std::string> texts;  // several ranks print PyTorch's report about the same group
   const auto add = [&](HangFinding finding) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/explain/log_line.h"
 
 namespace ddp::launcher {
 namespace {
@@ -20,6 +22,16 @@ std::optional<int> number_after(std::string_view text, std::string_view word) {
   const std::size_t sign = text.starts_with('-') ? 1 : 0;
   const auto number = base::parse_integer(text.substr(0, text.find_first_not_of("0123456789", sign)), -1000, 1'000'000);
   return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
+}
+
+// Returns the value of "  rank      : 3 (local_rank: 3)". Formatters and mail programs change the number of spaces.
+std::optional<std::string_view> field(std::string_view text, std::string_view name) {
+  text.remove_prefix(std::min(text.find_first_not_of(" |"), text.size()));
+  if (!text.starts_with(name)) return std::nullopt;
+  text.remove_prefix(name.size());
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  if (!text.starts_with(": ")) return std::nullopt;
+  return text.substr(2);
 }
 
 // torchrun writes a negative number for a signal.
@@ -92,8 +104,16 @@ void LauncherLines::add(std::string_view text, const LogPlace& at) {
   // torchrun writes one line per fact: "  rank      : 3 (local_rank: 3)", "  exitcode  : -9 (pid: 4711)".
   if (lines_left_ > 0) {
     --lines_left_;
-    if (has("rank      : ")) keep({.rank = number_after(text, "rank      : "), .text = "", .at = at});
-    const auto code = number_after(text, "exitcode  : ");
+    if (const auto time = field(text, "time")) time_ = read_line(*time).time;
+    if (const auto rank = field(text, "rank")) {
+      keep({.rank = number_after(*rank, ""),
+            .local_rank = number_after(*rank, "(local_rank: "),
+            .text = "",
+            .at = at,
+            .time = std::exchange(time_, {})});
+    }
+    const auto exit = field(text, "exitcode");
+    const auto code = exit ? number_after(*exit, "") : std::nullopt;
     if (code && !ends_.empty() && ends_.back().text.empty()) ends_.back().text = exit_text(*code);
     if (has("Process name: [[")) keep({.rank = number_after(text, "],"), .text = "", .at = at});
     const std::size_t exit_code = text.find("Exit code: ");

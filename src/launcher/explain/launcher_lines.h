@@ -30,7 +30,8 @@ class LauncherLines {
  private:
   std::vector<EndOfRank> ends_;
   bool has_failed_ = false;
-  int lines_left_ = 0;  // of the table of torchrun or mpirun
+  std::optional<LogTime> time_;  // in the table of torchrun
+  int lines_left_ = 0;           // of the table of torchrun or mpirun
 };
 
 }  // namespace ddp::launcher

@@ -183,9 +183,25 @@ bool take_docker_tag(Cursor& cursor) {
   return true;
 }
 
+// Takes "fa88a9df [rank=4] || " of Determined.
+bool take_determined_tag(Cursor& cursor, LoggedLine& line) {
+  Cursor inside = cursor;
+  const auto name = inside.until("[rank=", 40);
+  if (!name) return false;
+  const auto rank = inside.number();
+  if (!rank || !inside.take("] || ")) return false;
+  line.rank = rank;
+  cursor = inside;
+  return true;
+}
+
 bool take_launcher_tag(Cursor& cursor, LoggedLine& line) {
   const std::string_view before = cursor.rest();
   if (before.empty()) return false;
+  if (take_determined_tag(cursor, line)) {
+    line.tag = before.substr(0, before.size() - cursor.rest().size());
+    return true;
+  }
   const char first = before.front();
   const bool taken = first == '['                      ? take_bracket_tag(cursor, line)
                      : is_digit(first) || first == ' ' ? take_srun_tag(cursor, line)
@@ -249,6 +265,12 @@ LoggedLine read_line(std::string_view text) {
       cursor = timed;
       goes_on = true;
     }
+  }
+  // A progress bar may stand before PyTorch's tag, without a line's end.
+  if (const std::size_t tag = cursor.rest().find("[rank"); tag != std::string_view::npos && tag > 0) {
+    Cursor behind(cursor.rest().substr(tag));
+    LoggedLine tagged;
+    if (take_rank_of_torch(behind, tagged)) cursor = Cursor(cursor.rest().substr(tag));
   }
   line.body = cursor.rest();
   while (take_rank_of_torch(cursor, line)) {

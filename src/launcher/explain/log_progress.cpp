@@ -12,8 +12,8 @@ constexpr std::size_t kManyLines = 60;
 constexpr std::size_t kShapeBytes = 80;  // of the begin of a line
 
 // Several ranks may print these after a failure, one after the other.
-constexpr std::string_view kOfFailures[] = {"rror", "arning", "WARN",   "xception", "ailed",
-                                            "exit", "pid",    "signal", "SIG", "frame", "0x",      "terminat"};
+constexpr std::string_view kOfFailures[] = {"rror",   "arning", "WARN",  "xception", "ailed", "exit",    "pid",
+                                            "signal", "SIG",    "frame", "0x",       "NCCL",  "terminat"};
 
 bool is_ordinary(std::string_view text) {
   if (text.empty() || text.front() == ' ' || text.front() == '\t' || text.front() == '[') return false;

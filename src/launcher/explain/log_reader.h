@@ -22,9 +22,9 @@ namespace ddp::launcher {
 struct LogFindings {
   std::vector<Failure> failures;  // of all streams, in the order of their lines
   std::vector<EndOfRank> ends;
-  std::vector<RankRecords> records;  // of collectives
-  std::set<int> ranks;      // of which there are lines
-  bool has_failed = false;  // its launcher says that the job has failed
+  std::vector<CollectiveRecords> records;  // of collectives
+  std::set<int> ranks;                     // of which there are lines
+  bool has_failed = false;                 // its launcher says that the job has failed
   std::uint64_t lines = 0;
 };
 

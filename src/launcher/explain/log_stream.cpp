@@ -87,10 +87,13 @@ void LogStream::end_report() {
   Failure failure{.at = begin_, .message = "", .place = "", .cause = cause_, .is_exception = true};
   if (report == Report::fatal_error) {
     failure.message = text_.substr(0, text_.find('\n'));
+    failure.is_abort = failure.message.ends_with(": Aborted");
     failure.place = place_of_crash(text_);
   } else {
     const auto error = report == Report::cxx ? last_cxx_error(text_) : last_python_error(text_);
     failure.message = error ? error->message : "a traceback that is cut off";
+    failure.is_abort = report == Report::cxx;
+    failure.is_cut_off = !error;
     if (error) failure.place = error->place;
   }
   failure.message.resize(std::min(failure.message.size(), kMessageBytes));

@@ -260,11 +260,11 @@ std::string WatchdogLines::name_of(const Prefix& prefix) const {
   return is_local ? "" : prefix.group;
 }
 
-void WatchdogLines::append_process(const Process& process, std::vector<RankRecords>& all) const {
-  RankRecords base;
+void WatchdogLines::append_process(const Process& process, std::vector<CollectiveRecords>& all) const {
+  CollectiveRecords base;
   base.rank = process.rank;
   for (const auto& [group, status] : process.groups) {
-    RankRecords& one = all.emplace_back(base);
+    CollectiveRecords& one = all.emplace_back(base);
     one.group = name_of(status.prefix);
     one.description = status.prefix.description;
     if (one.group.empty()) one.description = "PG " + group;
@@ -279,7 +279,7 @@ void WatchdogLines::append_process(const Process& process, std::vector<RankRecor
     }
   }
   if (process.without_group.empty()) return;
-  RankRecords& one = all.emplace_back(base);
+  CollectiveRecords& one = all.emplace_back(base);
   one.rank_of_group = process.rank_without_group;
   for (const auto& [number, call] : process.without_group) {
     one.has_mixed_numbers = one.has_mixed_numbers || call.is_p2p;
@@ -302,8 +302,8 @@ std::set<std::string> WatchdogLines::groups_of(const Desync& report) const {
   return groups;
 }
 
-void WatchdogLines::append_desync(const Desync& report, int index, std::vector<RankRecords>& all) const {
-  RankRecords base;
+void WatchdogLines::append_desync(const Desync& report, int index, std::vector<CollectiveRecords>& all) const {
+  CollectiveRecords base;
   base.report = index;
   const std::set<std::string> groups = groups_of(report);
   if (groups.size() == 1) base.group = *groups.begin();
@@ -312,7 +312,7 @@ void WatchdogLines::append_desync(const Desync& report, int index, std::vector<R
     base.group_size = static_cast<int>(report.states.size());
   }
   for (const int rank : report.never_joined) {
-    RankRecords& one = all.emplace_back(base);
+    CollectiveRecords& one = all.emplace_back(base);
     one.rank_of_group = rank;
     one.last_enqueued = 0;
     one.last_started = 0;
@@ -323,7 +323,7 @@ void WatchdogLines::append_desync(const Desync& report, int index, std::vector<R
     for (const int rank : report.reporter) states[rank] = {report.number, false};
   }
   for (const auto& [rank, state] : states) {
-    RankRecords& one = all.emplace_back(base);
+    CollectiveRecords& one = all.emplace_back(base);
     one.rank_of_group = rank;
     one.last_enqueued = state.first;
     one.last_started = state.first;
@@ -338,8 +338,8 @@ void WatchdogLines::append_desync(const Desync& report, int index, std::vector<R
   }
 }
 
-std::vector<RankRecords> WatchdogLines::records() const {
-  std::vector<RankRecords> all;
+std::vector<CollectiveRecords> WatchdogLines::records() const {
+  std::vector<CollectiveRecords> all;
   for (const auto& [key, process] : processes_) append_process(process, all);
   int index = 0;
   for (const Desync& report : reports_) append_desync(report, ++index, all);

@@ -32,7 +32,7 @@ class WatchdogLines {
   void add(std::optional<int> rank, std::string_view line);
 
   // Returns what the lines say, one item for each rank and process group.
-  std::vector<RankRecords> records() const;
+  std::vector<CollectiveRecords> records() const;
 
  private:
   // "[PG ID 1 PG GUID 3(dp) Rank 0]" or an older form of it.
@@ -74,8 +74,8 @@ class WatchdogLines {
   bool add_desync(const std::string& process, std::string_view line);
   std::string name_of(const Prefix& prefix) const;
   std::set<std::string> groups_of(const Desync& report) const;
-  void append_process(const Process& process, std::vector<RankRecords>& all) const;
-  void append_desync(const Desync& report, int index, std::vector<RankRecords>& all) const;
+  void append_process(const Process& process, std::vector<CollectiveRecords>& all) const;
+  void append_desync(const Desync& report, int index, std::vector<CollectiveRecords>& all) const;
 
   std::map<std::string, Process> processes_;
   std::vector<Desync> reports_;

@@ -27,7 +27,7 @@ std::string dump(const std::string& entries) {
          entries + "]}";
 }
 
-std::vector<RankRecords> read(const std::string& bytes, std::string_view name = "trace_rank_2") {
+std::vector<CollectiveRecords> read(const std::string& bytes, std::string_view name = "trace_rank_2") {
   auto records = read_flight_dump(bytes, name);
   REQUIRE(records.ok());
   return std::move(records).value();

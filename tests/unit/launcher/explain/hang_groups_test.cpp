@@ -8,8 +8,8 @@ using namespace ddp::launcher;
 
 namespace {
 
-RankRecords of(int rank, std::string group, std::int64_t enqueued) {
-  RankRecords one;
+CollectiveRecords of(int rank, std::string group, std::int64_t enqueued) {
+  CollectiveRecords one;
   one.rank = rank;
   one.group = std::move(group);
   one.last_enqueued = enqueued;
@@ -53,7 +53,7 @@ TEST_CASE("reports about groups without a name are kept apart") {
   std::vector records = {of(-1, "", 5), of(-1, "", 5), of(0, "", 5)};
   records[0].report = 1;
   records[1].report = 2;
-  for (RankRecords& one : records) one.rank_of_group = 0;
+  for (CollectiveRecords& one : records) one.rank_of_group = 0;
   CHECK(hang_groups(records, 2).size() == 3);
 }
 

@@ -21,9 +21,9 @@ RecordedCall call(std::int64_t number, std::string operation, CallState state, s
 }
 
 // A dump of a rank that has ended `ended` calls of all_reduce in the group, and then made the others.
-RankRecords dump(int rank, std::string group, int ended, std::vector<RecordedCall> others = {},
-                 std::vector<int> members = {}) {
-  RankRecords one;
+CollectiveRecords dump(int rank, std::string group, int ended, std::vector<RecordedCall> others = {},
+                       std::vector<int> members = {}) {
+  CollectiveRecords one;
   one.rank = rank;
   one.group = std::move(group);
   one.description = one.group == "0" ? "default_pg" : "";
@@ -39,8 +39,8 @@ RankRecords dump(int rank, std::string group, int ended, std::vector<RecordedCal
   return one;
 }
 
-RankRecords line(int rank, std::int64_t enqueued, std::int64_t completed, std::string group = "0") {
-  RankRecords one;
+CollectiveRecords line(int rank, std::int64_t enqueued, std::int64_t completed, std::string group = "0") {
+  CollectiveRecords one;
   one.rank = rank;
   one.group = std::move(group);
   one.last_enqueued = enqueued;
@@ -177,7 +177,7 @@ TEST_CASE("a receive without its send names the sender") {
 
 TEST_CASE("lines without a process group decide nothing") {
   std::vector records = {line(0, 5, 4, ""), line(1, 5, 4, "")};
-  for (RankRecords& one : records) {
+  for (CollectiveRecords& one : records) {
     one.last_completed.reset();
     one.calls = {call(5, "all_reduce", CallState::timed_out)};
   }
@@ -197,7 +197,7 @@ TEST_CASE("nothing hangs") {
 TEST_CASE("many ranks are judged quickly") {
   std::vector<int> members(1000);
   std::iota(members.begin(), members.end(), 0);
-  std::vector<RankRecords> records;
+  std::vector<CollectiveRecords> records;
   for (const int rank : members) {
     records.push_back(rank == 700 ? dump(rank, "0", 50, {}, members)
                                   : dump(rank, "0", 50, {call(51, "all_reduce", CallState::started)}, members));

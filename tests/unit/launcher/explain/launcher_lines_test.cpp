@@ -53,6 +53,16 @@ TEST_CASE("srun, mpirun and ddplaunch name the rank that failed") {
   CHECK(first("ddplaunch: error: rank 1 has not called all_reduce  [DDP-H03 not called]").is_hang);
 }
 
+TEST_CASE("the table of torchrun is read with other spaces, and with its time") {
+  const auto lines = read(
+      "Root Cause (first observed failure):\ntime : 2026-11-04_12:00:00\nrank : 4 (local_rank: 0)\nexitcode : 1 (pid: "
+      "3)");
+  REQUIRE(lines.ends().size() == 1);
+  CHECK(lines.ends()[0].rank == 4);
+  CHECK(lines.ends()[0].text == "exit code 1");
+  CHECK(lines.ends()[0].time.has_value());
+}
+
 TEST_CASE("what says nothing about a rank is left out") {
   CHECK(read("srun: error: Unable to create step\nsrun: error: node1: tasks 0-2: Killed\nddplaunch: error: x")
             .ends()

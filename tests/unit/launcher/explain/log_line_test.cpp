@@ -17,6 +17,8 @@ TEST_CASE("the tags of launchers say the rank") {
   CHECK(rank("[3] Traceback") == 3);
   CHECK(rank("[0-3] Traceback") == 0);
   CHECK(rank("[default3]:[rank11]: Traceback") == 11);
+  CHECK(rank("fa88a9df [rank=4] || Traceback") == 4);
+  CHECK(rank(" 50%|#####     | 5/10 [00:01<00:01][rank7]:[E1104 12:00:03 a.cpp:1] x") == 7);
   CHECK_FALSE(rank("Traceback"));
   CHECK_FALSE(rank("[default3]:Traceback"));
   CHECK_FALSE(rank("[pod/train-worker-3/pytorch] Traceback"));

@@ -9,7 +9,7 @@ using namespace ddp::launcher;
 
 namespace {
 
-std::vector<RankRecords> read(const std::vector<std::string>& lines, std::optional<int> rank = std::nullopt) {
+std::vector<CollectiveRecords> read(const std::vector<std::string>& lines, std::optional<int> rank = std::nullopt) {
   WatchdogLines reader;
   for (const std::string& line : lines) reader.add(rank, line);
   return reader.records();
@@ -154,7 +154,7 @@ TEST_CASE("PyTorch's own report about all ranks is read") {
   REQUIRE(records.size() == 5);
   const auto of_rank = [&](int rank) {
     return *std::find_if(records.begin(), records.end(),
-                         [&](const RankRecords& one) { return one.report == 1 && one.rank_of_group == rank; });
+                         [&](const CollectiveRecords& one) { return one.report == 1 && one.rank_of_group == rank; });
   };
   CHECK(of_rank(1).last_enqueued == 4);
   CHECK(of_rank(1).last_completed == 4);

@@ -1,4 +1,4 @@
-#include "launcher/explain/log_files.h"
+#include "launcher/explain/log_inputs.h"
 
 #include <filesystem>
 #include <fstream>
@@ -33,7 +33,7 @@ struct Files {
   }
   FilesRead read(const std::string& input) {
     const std::vector<std::string> inputs = {input};
-    return read_log_files(find_log_files(inputs).value()).value();
+    return read_log_inputs(find_log_inputs(inputs).value()).value();
   }
 };
 
@@ -70,11 +70,11 @@ TEST_CASE_METHOD(Files, "an error file of torchrun is read") {
 
 TEST_CASE_METHOD(Files, "files that cannot be read have a reason") {
   const std::vector<std::string> missing = {directory.path() + "/none"};
-  CHECK_THAT(find_log_files(missing).error().message, Catch::Contains("there is no file or directory"));
+  CHECK_THAT(find_log_inputs(missing).error().message, Catch::Contains("there is no file or directory"));
   const std::vector<std::string> empty = {directory.path()};
-  CHECK_THAT(find_log_files(empty).error().message, Catch::Contains("there are no files"));
-  const std::vector<LogFile> binary = {{write("x.bin", std::string(10, '\1')), {}, true}};
-  CHECK_THAT(read_log_files(binary).error().message, Catch::Contains("is no log"));
+  CHECK_THAT(find_log_inputs(empty).error().message, Catch::Contains("there are no files"));
+  const std::vector<LogInput> binary = {{write("x.bin", std::string(10, '\1')), {}, true}};
+  CHECK_THAT(read_log_inputs(binary).error().message, Catch::Contains("is no log"));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace ddp::launcher {
 
-struct LogFile {
+struct LogInput {
   std::string path;         // "-" for the standard input
   std::optional<int> rank;  // the one whose output the file has, as its name says
   bool is_named = false;    // the user has named it, and not only its directory
@@ -22,7 +22,7 @@ struct LogFile {
 std::optional<int> rank_in_path(std::string_view path);
 
 // Returns the files: those of a directory in the order of their names. Returns the reason if one cannot be found.
-base::Result<std::vector<LogFile>> find_log_files(std::span<const std::string> inputs);
+base::Result<std::vector<LogInput>> find_log_inputs(std::span<const std::string> inputs);
 
 // What the files show.
 struct FilesRead {
@@ -31,6 +31,6 @@ struct FilesRead {
 };
 
 // Reads all files. Returns the reason if a file that the user has named cannot be read.
-base::Result<FilesRead> read_log_files(std::span<const LogFile> files);
+base::Result<FilesRead> read_log_inputs(std::span<const LogInput> files);
 
 }  // namespace ddp::launcher

@@ -1,4 +1,4 @@
-#include "launcher/explain/log_files.h"
+#include "launcher/explain/log_inputs.h"
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -100,7 +100,7 @@ LogFindings without_lines(LogReader& reader) {
 }
 
 // The texts of events are read as if they had been printed.
-LogFindings read_events(const LogFile& file, std::span<const std::string> lines) {
+LogFindings read_events(const LogInput& file, std::span<const std::string> lines) {
   LogReader reader(file.path, std::nullopt);
   const auto run = read_run(lines);
   if (run && !run->attempts.empty()) {
@@ -117,7 +117,7 @@ LogFindings read_events(const LogFile& file, std::span<const std::string> lines)
 }
 
 // A hang trace has lines such as {"explanation": "rank 1 has not called …"}. The last one is the verdict.
-LogFindings read_hang_trace(const LogFile& file, const std::string& last_explanation) {
+LogFindings read_hang_trace(const LogInput& file, const std::string& last_explanation) {
   LogReader reader(file.path, std::nullopt);
   const auto json = nlohmann::json::parse(last_explanation, nullptr, false);
   if (json.is_object() && json.contains("explanation") && json["explanation"].is_string()) {
@@ -128,7 +128,7 @@ LogFindings read_hang_trace(const LogFile& file, const std::string& last_explana
 }
 
 // {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback …", "timestamp": "1730721600"}}}
-LogFindings read_torch_error(const LogFile& file, const std::string& bytes) {
+LogFindings read_torch_error(const LogInput& file, const std::string& bytes) {
   LogReader reader(file.path, file.rank);
   const auto json = nlohmann::json::parse(bytes, nullptr, false);
   if (json.is_object() && json.contains("message")) {
@@ -146,7 +146,7 @@ LogFindings read_torch_error(const LogFile& file, const std::string& bytes) {
 // Keeps what is needed of a file of each kind, while it is read.
 class FileContent {
  public:
-  explicit FileContent(const LogFile& file, const std::string& name) : file_(file), reader_(name, file.rank) {}
+  explicit FileContent(const LogInput& file, const std::string& name) : file_(file), reader_(name, file.rank) {}
 
   // Returns whether more of the file is needed.
   bool add(std::string_view part) {
@@ -177,7 +177,7 @@ class FileContent {
         auto records = read_flight_dump(bytes_, file_.path);
         if (!records) return base::Failure{records.error().message};
         LogFindings findings{.records = std::move(records).value()};
-        for (RankRecords& record : findings.records) record.source = file_.path;
+        for (CollectiveRecords& record : findings.records) record.source = file_.path;
         return findings;
       }
       case FileKind::text:
@@ -216,7 +216,7 @@ class FileContent {
     }
   }
 
-  const LogFile& file_;
+  const LogInput& file_;
   LogReader reader_;
   FileKind kind_ = FileKind::text;
   bool has_begun_ = false;
@@ -241,9 +241,9 @@ std::optional<int> rank_in_path(std::string_view path) {
   return std::nullopt;
 }
 
-base::Result<std::vector<LogFile>> find_log_files(std::span<const std::string> inputs) {
+base::Result<std::vector<LogInput>> find_log_inputs(std::span<const std::string> inputs) {
   namespace fs = std::filesystem;
-  std::vector<LogFile> files;
+  std::vector<LogInput> files;
   for (const std::string& input : inputs) {
     std::error_code error;
     if (input == "-" || !fs::is_directory(input, error)) {
@@ -271,9 +271,9 @@ base::Result<std::vector<LogFile>> find_log_files(std::span<const std::string> i
   return files;
 }
 
-base::Result<FilesRead> read_log_files(std::span<const LogFile> files) {
+base::Result<FilesRead> read_log_inputs(std::span<const LogInput> files) {
   FilesRead result;
-  for (const LogFile& file : files) {
+  for (const LogInput& file : files) {
     const bool is_input = file.path == "-";
     const std::string name = is_input ? "the standard input" : file.path;
     const base::UniqueFd own(is_input ? -1 : ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
