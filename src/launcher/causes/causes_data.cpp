@@ -165,15 +165,14 @@ constexpr auto kData = std::to_array<Cause>({
      .remedy_zh = "保存和加载都用内层模型（compiled._orig_mod），或者去掉前缀：{k.removeprefix(\"_orig_mod.\"): v for "
                   "k, v in state.items()}。"},
     {.id = "checkpoint-of-other-model",
-     .patterns = {"size mismatch for …: copying a param with shape",
-                  "Missing key(s) in state_dict: ", "Unexpected key(s) in state_dict: "},
+     .patterns = {"RuntimeError: Error(s) in loading state_dict for "},
      .cause = "The checkpoint is of a model with other layers or other sizes.",
      .remedy = "Build the model with the options of the saved one, and compare: for k, v in state.items(): print(k, "
                "tuple(v.shape)).",
      .cause_zh = "checkpoint 来自层或尺寸不同的另一个模型。",
      .remedy_zh = "用保存时的选项构建模型，并对照：for k, v in state.items(): print(k, tuple(v.shape))。"},
     {.id = "optimizer-of-other-model",
-     .patterns = {"loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
+     .patterns = {"a parameter group that doesn't match the size of optimizer",
                   "loaded state dict has a different number of parameter groups"},
      .cause = "The saved optimizer has other parameters than this one.",
      .remedy = "Freeze the same layers and make the same groups before optimizer.load_state_dict(state).",

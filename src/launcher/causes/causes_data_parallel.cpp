@@ -27,7 +27,7 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy_zh = "用 x.device 代替 next(self.parameters()).device，或者改用 DistributedDataParallel。",
      .page = "how-to/common-mistakes.md#data-parallel"},
     {.id = "module-on-other-device",
-     .patterns = {"module must have its parameters and buffers on device … but found one of them on device"},
+     .patterns = {"module must have its parameters and buffers on device"},
      .cause = "DataParallel needs the whole model on its first GPU, and a part of it is elsewhere.",
      .remedy = "Write model.to(\"cuda:0\") before torch.nn.DataParallel(model), where device_ids[0] is 0.",
      .cause_zh = "DataParallel 要求整个模型都在第一张 GPU 上，而有一部分不在。",
@@ -55,8 +55,7 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy_zh = "用 model.module.NAME 代替 model.NAME。",
      .page = "how-to/common-mistakes.md#saving"},
     {.id = "ddp-static-graph",
-     .patterns = {"This error indicates that your training graph has changed in this iteration",
-                  "Your training graph has changed in this iteration"},
+     .patterns = {"our training graph has changed in this iteration"},
      .cause = "The model was wrapped with static_graph=True, and it used other parameters than in the first step.",
      .remedy = "Write DistributedDataParallel(model, find_unused_parameters=True) without static_graph.",
      .cause_zh = "模型用 static_graph=True 包装，但用到的参数与第一步不同。",
@@ -80,19 +79,19 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy_zh = "写成 checkpoint(block, x, use_reentrant=False) 并去掉 find_unused_parameters，或者写 "
                   "DistributedDataParallel(model, static_graph=True)。"},
     {.id = "ddp-no-parameters",
-     .patterns = {"DistributedDataParallel is not needed when a module doesn't have any parameter"},
+     .patterns = {"DistributedDataParallel is not needed when a module"},
      .cause = "The wrapped model has no parameter that requires a gradient.",
      .remedy = "Call the frozen model without the wrapper, or write model.requires_grad_(True) before it.",
      .cause_zh = "被包装的模型没有需要梯度的参数。",
      .remedy_zh = "冻结的模型不要包装，直接调用；或者在包装之前写 model.requires_grad_(True)。"},
     {.id = "ddp-lazy-parameters",
-     .patterns = {"Modules with uninitialized parameters can't be used with `DistributedDataParallel`"},
+     .patterns = {"Modules with uninitialized parameters can't be used with"},
      .cause = "The model has lazy layers, whose parameters do not exist before the first forward.",
      .remedy = "Run one batch before you wrap the model: model(x); DistributedDataParallel(model).",
      .cause_zh = "模型里有 lazy 层，第一次前向计算之前还没有参数。",
      .remedy_zh = "先跑一个 batch 再包装：model(x); DistributedDataParallel(model)。"},
     {.id = "ddp-device-ids",
-     .patterns = {"device_ids and output_device arguments only work with single-device/multiple-device GPU modules",
+     .patterns = {"device_ids and output_device arguments only work with",
                   "device_ids can only be None or contain a single element"},
      .cause = "device_ids does not fit the model, which is on the CPU or on several devices, or it names several GPUs.",
      .remedy = "Write model.to(local_rank), then DistributedDataParallel(model, device_ids=[local_rank]); on CPUs "
@@ -102,7 +101,7 @@ constexpr auto kDataParallel = std::to_array<Cause>({
                   "时不要传 device_ids。",
      .page = "how-to/common-mistakes.md#script"},
     {.id = "ddp-mixed-devices",
-     .patterns = {"input module must be on the same type of devices, but input module parameters locate in"},
+     .patterns = {"input module must be on the same type of devices"},
      .cause = "Parts of the model are on different kinds of devices, such as a GPU and the CPU.",
      .remedy = "Move all of it before you wrap it: model.to(local_rank).",
      .cause_zh = "模型的各部分位于不同类型的设备上，例如 GPU 和 CPU。",
@@ -119,7 +118,7 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy_zh =
          "所有 rank 用同样的选项构建模型，并对照：print(rank, [tuple(p.shape) for p in model.parameters()])。"},
     {.id = "changed-in-place",
-     .patterns = {"one of the variables needed for gradient computation has been modified by an inplace operation"},
+     .patterns = {"gradient computation has been modified by an inplace operation"},
      .cause = "A tensor that backward() needs was changed in place after forward(), such as a buffer by a second "
               "forward() under DDP.",
      .remedy = "Find the operation with torch.autograd.set_detect_anomaly(True); for buffers, "
@@ -136,7 +135,7 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy_zh = "每次 backward() 之前重新做前向计算，跨 step 保留的张量要 detach()；或者写 "
                   "loss.backward(retain_graph=True)。"},
     {.id = "loss-without-gradient",
-     .patterns = {"element 0 of tensors does not require grad and does not have a grad_fn"},
+     .patterns = {"does not require grad and does not have a grad_fn"},
      .cause = "backward() was called on a tensor that depends on no parameter with a gradient.",
      .remedy = "Run forward outside of torch.no_grad(), without detach(), and write model.requires_grad_(True) if "
                "layers are frozen.",
@@ -144,7 +143,7 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy_zh =
          "前向计算不要放在 torch.no_grad() 里，也不要 detach()；如果层被冻结，就写 model.requires_grad_(True)。"},
     {.id = "recomputation-differs",
-     .patterns = {"A different number of tensors was saved during the original forward and recomputation",
+     .patterns = {"tensors was saved during the original forward and recomputation",
                   "Recomputed values for the following tensors have different metadata"},
      .cause = "A block with activation checkpointing did other operations when it was computed again.",
      .remedy = "Let the block depend on its arguments only; torch.utils.checkpoint.set_checkpoint_debug_enabled(True) "
@@ -170,7 +169,7 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .cause_zh = "进程组没有支持该张量所在设备的后端。",
      .remedy_zh = "在集合通信之前移动张量：x = x.to(device)；或者写 dist.init_process_group(\"cpu:gloo,cuda:nccl\")。"},
     {.id = "collective-sizes",
-     .patterns = {"invalid tensor size at index",
+     .patterns = {"ProcessGroupGloo::…: invalid tensor size at index",
                   "Tensor list input to scatter/gather must match number of collective participants"},
      .cause = "The list of tensors that a collective got does not fit it: each rank needs one, and all need one size.",
      .remedy = "Write out = [torch.empty_like(x) for _ in range(dist.get_world_size())], then dist.all_gather(out, x).",
@@ -209,7 +208,7 @@ constexpr auto kDataParallel = std::to_array<Cause>({
      .remedy_zh =
          "用 nvidia-smi -L 查看 GPU；用 CPU 就写 FullyShardedDataParallel(model, device_id=torch.device(\"cpu\"))。"},
     {.id = "deepspeed-no-sync",
-     .patterns = {"no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage"},
+     .patterns = {"no_sync context manager is incompatible with gradient"},
      .cause = "ZeRO stages 2 and 3 divide the gradients in each backward, so no_sync() cannot delay that.",
      .remedy = "Remove no_sync(), or write \"zero_optimization\": {\"stage\": 1} into the configuration of DeepSpeed.",
      .cause_zh = "ZeRO stage 2 和 3 在每次反向传播中都会切分梯度，no_sync() 无法推迟这一步。",

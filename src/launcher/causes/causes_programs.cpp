@@ -80,8 +80,9 @@ constexpr auto kPrograms = std::to_array<Cause>({
      .cause_zh = "torchvision 的编译部分与当前的 PyTorch 不匹配，没有加载。",
      .remedy_zh = "安装互相匹配的版本：python3 -m pip install --upgrade torch torchvision。"},
     {.id = "extension-mismatch",
-     .patterns = {"undefined symbol: _ZN3c10", "undefined symbol: _ZNK3c10", "undefined symbol: _ZN2at",
-                  "undefined symbol: _ZNK2at", "undefined symbol: _ZN5torch"},
+     .patterns = {"Error: …undefined symbol: _ZN3c10", "Error: …undefined symbol: _ZNK3c10",
+                  "Error: …undefined symbol: _ZN2at", "Error: …undefined symbol: _ZNK2at",
+                  "Error: …undefined symbol: _ZN5torch"},
      .cause = "An extension was compiled for another build of PyTorch.",
      .remedy = "Compile it again for the installed one: python3 -m pip install --force-reinstall --no-build-isolation "
                "--no-binary NAME NAME.",
@@ -105,7 +106,7 @@ constexpr auto kPrograms = std::to_array<Cause>({
          "在该节点上对照 nvidia-smi -L 与 echo $CUDA_VISIBLE_DEVICES 的输出；容器要加上 docker run --gpus all。",
      .page = "how-to/containers.md#gpus"},
     {.id = "cuda-unknown-error",
-     .patterns = {"RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"},
+     .patterns = {"RuntimeError: CUDA unknown error - this may be due to"},
      .cause = "The driver of the GPU did not answer, or the program changed CUDA_VISIBLE_DEVICES after its start.",
      .remedy = "nvidia-smi has to work on that node; sudo modprobe nvidia_uvm loads what may be missing. Set the "
                "variable before the start.",
@@ -199,7 +200,7 @@ constexpr auto kPrograms = std::to_array<Cause>({
      .cause_zh = "程序又用不同的选项创建了一个 Accelerator。",
      .remedy_zh = "只在开头创建一次 accelerator = Accelerator(mixed_precision=\"bf16\")，之后一直传递它。"},
     {.id = "accelerate-device-map",
-     .patterns = {"You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"},
+     .patterns = {"a model that has been loaded with `device_map='auto'` in any"},
      .cause = "The model is spread over several GPUs, so the ranks cannot have a copy each.",
      .remedy =
          "Leave device_map out of from_pretrained(), or write device_map={\"\": int(os.environ[\"LOCAL_RANK\"])}.",
