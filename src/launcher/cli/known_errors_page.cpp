@@ -1,6 +1,7 @@
 #include "launcher/cli/known_errors_page.h"
 
 #include <array>
+#include <cctype>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,19 @@ std::string code(std::string_view text) {
   return quote + space + base::trimmed(text) + space + quote;
 }
 
+// Returns text in which Markdown finds no emphasis. An underscore within a word is none.
+std::string unemphasized(std::string_view text) {
+  const auto is_of_word = [&](std::size_t at) {
+    return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+  };
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '_' && !(is_of_word(i - 1) && is_of_word(i + 1))) result += '\\';
+    result += text[i];
+  }
+  return result;
+}
+
 std::string section(const Cause& cause, Language language) {
   const bool is_chinese = language == Language::chinese;
   std::string text = "### " + code(cause.patterns[0]) + " {#" + std::string(cause.id) + "}\n\n";
@@ -51,13 +65,13 @@ std::string section(const Cause& cause, Language language) {
   const std::string page(cause.page);
   if (is_chinese) {
     const std::string more = page.empty() ? "" : "[更多](../" + page + ")";
-    return text + "**原因。** " + std::string(cause.cause_zh) + "\n\n**解决办法。** " + std::string(cause.remedy_zh) +
+    return text + "**原因。** " + unemphasized(cause.cause_zh) + "\n\n**解决办法。** " + unemphasized(cause.remedy_zh) +
            more + "\n\n";
   }
   const std::string target = page.starts_with("reference/") ? page.substr(10) : "../" + page;
   const std::string more = page.empty() ? "" : " ([more](" + target + "))";
-  return text + paragraph("**Cause.** " + std::string(cause.cause), language) +
-         paragraph("**Remedy.** " + std::string(cause.remedy) + more, language);
+  return text + paragraph("**Cause.** " + unemphasized(cause.cause), language) +
+         paragraph("**Remedy.** " + unemphasized(cause.remedy) + more, language);
 }
 
 constexpr const char* kIntroduction =

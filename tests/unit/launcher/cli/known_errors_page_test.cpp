@@ -14,8 +14,11 @@ TEST_CASE("the pages of known errors have all causes, in both languages") {
     const std::string anchor = " {#" + std::string(cause->id) + "}\n";
     CHECK_THAT(english, Catch::Contains(anchor));
     CHECK_THAT(chinese, Catch::Contains(anchor));
-    CHECK_THAT(chinese, Catch::Contains(std::string(cause->cause_zh)));
+    if (cause->cause_zh.find('_') == std::string_view::npos) {
+      CHECK_THAT(chinese, Catch::Contains(std::string(cause->cause_zh)));
+    }
   }
+  CHECK_THAT(english, Catch::Contains("if \\_\\_name\\_\\_ == \"\\_\\_main\\_\\_\":"));
   CHECK_THAT(english, Catch::StartsWith("# Known errors\n"));
   CHECK(english.ends_with("\n"));
   CHECK_FALSE(english.ends_with("\n\n"));
