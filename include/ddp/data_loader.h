@@ -4,6 +4,7 @@
 #include <ddp/distributed_sampler.h>
 #include <ddp/export.h>
 #include <ddp/prefetch_queue.h>
+#include <ddp/rehearsal.h>
 
 #include <concepts>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -34,6 +36,7 @@ struct LoaderOptions {
   int prefetch = 2;             // batches that are ready or being loaded, in addition to the one in use
   int threads = 1;  // each thread makes whole batches; with 0 the loop itself loads them, and none in advance
   LastBatch last_batch = LastBatch::keep;
+  Rehearsal* rehearse_last_batch = nullptr;  // if set, the first loop runs the last batch first, and undoes its step
 };
 
 // Returns how many batches a loader makes of so many samples. Throws invalid_argument unless batch_size is 1 or more.
@@ -79,6 +82,29 @@ DDP_EXPORT std::span<const std::int64_t> batch_indices(std::span<const std::int6
 // Throws, in an exception handler, an Error whose message is `where` followed by the message of the handled exception.
 [[noreturn]] DDP_EXPORT void rethrow_from(const std::string& where);
 
+// Runs the rehearsal of one pass.
+class DDP_EXPORT RehearsalOfPass {
+ public:
+  RehearsalOfPass(const LoaderOptions& options, const DistributedSampler& sampler,
+                  std::span<const std::int64_t> indices);
+  // Ends a rehearsal that is running.
+  ~RehearsalOfPass();
+  RehearsalOfPass(const RehearsalOfPass&) = delete;
+  RehearsalOfPass& operator=(const RehearsalOfPass&) = delete;
+
+  // Returns true, once, if the pass begins with the last batch.
+  bool begin();
+  // Undoes the step. Throws invalid_argument if the sampler has changed.
+  void end();
+
+ private:
+  Rehearsal* rehearsal_ = nullptr;  // null if there is none, or it has ended
+  const DistributedSampler& sampler_;
+  const SamplerState position_;
+  const int exceptions_;
+  std::string what_;
+};
+
 }  // namespace detail
 
 // A loop over it gets the batches that the sampler has left in its epoch when the loop begins. The batches come in the
@@ -108,6 +134,9 @@ DDP_EXPORT std::span<const std::int64_t> batch_indices(std::span<const std::int6
 // If the data set or collate throws, the loop gets an Error in place of that batch. Its message names the sample
 // ("sample 1234: cannot open …"). Its kind is that of the exception if it was an Error, and otherwise `unavailable`.
 // The exception itself is nested (std::rethrow_if_nested). Afterwards the program can begin a new loop.
+//
+// With LoaderOptions::rehearse_last_batch, the first loop begins with the last batch, and undoes its step (Rehearsal).
+// It does so if this batch has another size than batch_size and is not the only one. size() does not count it.
 template <Dataset Data, typename Collate = NoCollate>
 class DataLoader {
  public:
@@ -158,7 +187,7 @@ class DataLoader<Data, Collate>::Iterator {
   // Waits for the next batch.
   Iterator& operator++() {
     batch_.reset();
-    batch_ = std::static_pointer_cast<BatchType>(pass_->queue.next());
+    batch_ = pass_->next();
     return *this;
   }
   void operator++(int) { ++*this; }
@@ -181,9 +210,27 @@ struct DataLoader<Data, Collate>::Pass {
         collate(loader.collate_),
         options(loader.options_),
         indices(loader.sampler_->indices()),
-        queue(
-            {.jobs = batch_count(std::ssize(indices), options), .ahead = options.prefetch, .threads = options.threads},
-            [this](std::int64_t number, const std::stop_token& stop) { return load(number, stop); }) {}
+        rehearsal(options, *loader.sampler_, indices) {}
+
+  std::shared_ptr<BatchType> next() {
+    const std::int64_t count = batch_count(std::ssize(indices), options);
+    if (!queue) {
+      if (rehearsal.begin()) return load_last(count - 1);
+      rehearsal.end();
+      queue.emplace(PrefetchQueue::Options{.jobs = count, .ahead = options.prefetch, .threads = options.threads},
+                    [this](std::int64_t number, const std::stop_token& stop) { return load(number, stop); });
+    }
+    return std::static_pointer_cast<BatchType>(queue->next());
+  }
+
+  std::shared_ptr<BatchType> load_last(std::int64_t number) {
+    try {
+      return load(number, {});
+    } catch (...) {
+      rehearsal.end();
+      detail::rethrow_from("rehearsal of the last batch");
+    }
+  }
 
   std::shared_ptr<BatchType> load(std::int64_t number, const std::stop_token& stop) const {
     const std::span<const std::int64_t> own = detail::batch_indices(indices, number, options);
@@ -213,7 +260,8 @@ struct DataLoader<Data, Collate>::Pass {
   const std::shared_ptr<const Collate> collate;
   const LoaderOptions options;
   const std::vector<std::int64_t> indices;
-  PrefetchQueue queue;
+  detail::RehearsalOfPass rehearsal;
+  std::optional<PrefetchQueue> queue;  // set when the rehearsal has ended, because loading may change what it restores
 };
 
 }  // namespace ddp

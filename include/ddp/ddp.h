@@ -37,6 +37,7 @@
 #include <ddp/process_group.h>
 #include <ddp/progress.h>
 #include <ddp/reduce_op.h>
+#include <ddp/rehearsal.h>
 #include <ddp/step_statistics.h>
 #include <ddp/store.h>
 #include <ddp/stream.h>

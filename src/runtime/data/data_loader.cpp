@@ -2,6 +2,7 @@
 #include <ddp/data_loader.h>
 #include <ddp/error.h>
 
+#include <cstdio>
 #include <exception>
 
 #include "base/text.h"
@@ -57,6 +58,47 @@ std::span<const std::int64_t> batch_indices(std::span<const std::int64_t> indice
   const bool takes_rest = is_last && options.last_batch != LastBatch::drop;
   const std::int64_t count = takes_rest ? std::ssize(indices) - first : options.batch_size;
   return indices.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+}
+
+RehearsalOfPass::RehearsalOfPass(const LoaderOptions& options, const DistributedSampler& sampler,
+                                 std::span<const std::int64_t> indices)
+    : sampler_(sampler), position_(sampler.state()), exceptions_(std::uncaught_exceptions()) {
+  const std::int64_t count = batch_count(std::ssize(indices), options);
+  if (options.rehearse_last_batch == nullptr || options.rehearse_last_batch->was_made() || count < 2) return;
+  const std::span<const std::int64_t> last = batch_indices(indices, count - 1, options);
+  if (std::ssize(last) == options.batch_size) return;
+  rehearsal_ = options.rehearse_last_batch;
+  what_ = base::counted(std::ssize(last), "sample") + " in place of " + std::to_string(options.batch_size) +
+          ", from sample " + std::to_string(last.front());
+}
+
+RehearsalOfPass::~RehearsalOfPass() {
+  if (rehearsal_ == nullptr || !rehearsal_->is_running()) return;
+  if (std::uncaught_exceptions() > exceptions_) {
+    std::fprintf(stderr,
+                 "ddp: error: the step failed in the rehearsal of the last batch (%s). Without rehearse_last_batch, it "
+                 "would fail at the end of the epoch.\n",
+                 what_.c_str());
+  }
+  try {
+    rehearsal_->end();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ddp: error: cannot undo the rehearsal of the last batch: %s\n", error.what());
+  }
+}
+
+bool RehearsalOfPass::begin() {
+  if (rehearsal_ == nullptr || rehearsal_->was_made()) return false;
+  rehearsal_->begin(what_);
+  return true;
+}
+
+void RehearsalOfPass::end() {
+  if (rehearsal_ == nullptr) return;
+  std::exchange(rehearsal_, nullptr)->end();
+  require_loader(sampler_.state() == position_,
+                 "the loop called consume() in the rehearsal of the last batch. Write `if (rehearsal.is_running()) "
+                 "continue;` before it, or name the sampler in the Rehearsal.");
 }
 
 void rethrow_from(const std::string& where) {

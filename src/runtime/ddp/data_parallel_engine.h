@@ -15,6 +15,10 @@
 #include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
 
+namespace ddp {
+class Optimizer;
+}  // namespace ddp
+
 namespace ddp::internal {
 
 [[noreturn]] void refuse(const std::string& what);
@@ -68,6 +72,9 @@ class DataParallelEngine {
   // Takes part in a synchronised step of other ranks. Contributes the gradients that were not synchronised yet, or
   // gradients of 0.
   void shadow_step(std::int64_t steps);
+  // Between these calls, steps are undone by Rehearsal and leave no other trace.
+  void begin_rehearsal();
+  void end_rehearsal();
   void broadcast_parameters(int root) { broadcast_all(group, parameters, root, stream); }
 
   // Returns the arithmetic for parameters and gradients, in the order of the program's stream. `what` is the caller,
@@ -104,6 +111,10 @@ class DataParallelEngine {
   // Counts the steps since zero_gradients() or the last synchronised step.
   std::int64_t local_steps = 0;
   bool is_synchronized = false;
+
+  std::vector<Optimizer*> optimizers;  // those that live
+  bool is_rehearsal = false;
+  bool was_synchronized = false;  // before the rehearsal
 };
 
 }  // namespace ddp::internal

@@ -60,7 +60,7 @@ void Accumulation::begin(bool is_last) {
   ++done_;
   is_open_ = true;
   finished_before_ = data_parallel_.engine().finished_steps;
-  synchronizes_ = is_last || done_ == micro_steps_;
+  synchronizes_ = is_last || done_ == micro_steps_ || data_parallel_.engine().is_rehearsal;
   data_parallel_.engine().plan_step(synchronizes_, done_);
 }
 

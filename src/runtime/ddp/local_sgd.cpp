@@ -32,6 +32,7 @@ LocalSgd::~LocalSgd() {
 
 bool LocalSgd::step(CallSite site) {
   const CalledFrom here(site);
+  if (data_parallel_.engine().is_rehearsal) return false;
   ++steps_[0];
   follow();
   const std::int64_t local_steps = steps_[0] - options_.warmup_steps;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/call/called_from.h"
+#include "runtime/ddp/data_parallel_engine.h"
 
 namespace ddp {
 
@@ -51,7 +52,9 @@ bool LossScaler::unscale(DistributedDataParallel& data_parallel, CallSite site) 
 }
 
 double LossScaler::adapt(DistributedDataParallel& data_parallel) {
-  if (!data_parallel.gradients_are_finite()) {
+  const bool is_finite = data_parallel.gradients_are_finite();
+  if (data_parallel.engine().is_rehearsal) return is_finite ? 1 / scale() : 0;
+  if (!is_finite) {
     state_ = {std::max(scale() * options_.backoff, kLeastScale), 0};
     return 0;
   }

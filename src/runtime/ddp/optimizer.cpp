@@ -184,9 +184,13 @@ class Optimizer::Implementation {
 };
 
 Optimizer::Optimizer(DistributedDataParallel& data_parallel, Options options)
-    : implementation_(std::make_unique<Implementation>(data_parallel, options)) {}
+    : implementation_(std::make_unique<Implementation>(data_parallel, options)) {
+  data_parallel.engine().optimizers.push_back(this);
+}
 
-Optimizer::~Optimizer() = default;
+Optimizer::~Optimizer() {
+  std::erase(data_parallel().engine().optimizers, this);
+}
 
 void Optimizer::step(CallSite site) {
   const CalledFrom here(site);

@@ -101,7 +101,9 @@ void Reducer::adopt(std::vector<Bucket> plan) {
 GradientBucket Reducer::view(std::size_t bucket, Stream stream) const {
   const BucketViews& views = views_[bucket];
   // Ranks compare the name, so a rank that has skipped a step is found at its next bucket.
-  const std::string name = views.name + ", step " + std::to_string(steps_done_ + 1);
+  const std::string step =
+      before_rehearsal_ ? "rehearsal of the last batch" : "step " + std::to_string(steps_done_ + 1);
+  const std::string name = views.name + ", " + step;
   return {bucket, name, views.gradients, views.ranges, step_.factor, stream};
 }
 
@@ -192,18 +194,48 @@ void Reducer::finish() {
   if (step_.synchronizes) {
     wait_for_buckets(under_way_.size());
     if (finds_unused() || (is_static() && !rebuilt_)) find_unused();
-    const auto left = Clock::now();
-    count(entered, left);
-    if (!rebuilt_) rebuild();
-    step_began_ = Clock::now();
-    ++steps_done_;
-    group_.core().ring().end_step(group_.core().page().count_step());
-  } else {
+    if (before_rehearsal_) {
+      if (gpu_) gpu_->abandon();  // leaves the step out of the statistics
+    } else {
+      end_counted_step(entered, Clock::now());
+    }
+  }
+  if (!step_.synchronizes || before_rehearsal_) {
     group_.core().page().count_other_progress();
   }
   const std::lock_guard lock(mutex_);
   under_way_.clear();
   tracker_.begin();
+}
+
+void Reducer::end_counted_step(Clock::time_point entered, Clock::time_point left) {
+  count(entered, left);
+  if (!rebuilt_) rebuild();
+  step_began_ = Clock::now();
+  ++steps_done_;
+  group_.core().ring().end_step(group_.core().page().count_step());
+}
+
+void Reducer::begin_rehearsal() {
+  const std::lock_guard lock(mutex_);
+  before_rehearsal_ = {options_.hook, used_, unused_, dropped_, tracker_.is_learning()};
+  options_.hook = make_mean_hook();
+}
+
+// If a step has begun, abandon() must follow.
+void Reducer::end_rehearsal() {
+  const std::lock_guard lock(mutex_);
+  const BeforeRehearsal before = *std::exchange(before_rehearsal_, std::nullopt);
+  options_.hook = before.hook;
+  used_ = before.used;
+  unused_ = before.unused;
+  dropped_ = before.dropped;
+  if (tracker_.began()) return;
+  if (before.is_learning) tracker_.expect({});
+  tracker_.begin();
+  if (gpu_) gpu_->abandon();
+  if (!gpu_marked_.empty()) gpu_step_began_ = gpu_->mark_ready();
+  step_began_ = Clock::now();
 }
 
 void Reducer::abandon() {

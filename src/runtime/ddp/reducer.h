@@ -90,6 +90,10 @@ class Reducer {
   // Ends the step as if it had not begun, after the work under way has ended.
   void abandon();
 
+  // Between these calls, steps use the plain mean, and what the reducer learns from steps and counts does not change.
+  void begin_rehearsal();
+  void end_rehearsal();
+
   // Returns the parameters that no rank has used since the synchronised step before the last one. The list is empty
   // unless unused parameters are allowed.
   const std::vector<std::size_t>& unused() const { return unused_; }
@@ -118,6 +122,15 @@ class Reducer {
     bool is_finished = false;
   };
 
+  // Holds what a rehearsal may change.
+  struct BeforeRehearsal {
+    std::shared_ptr<CommunicationHook> hook;
+    std::vector<std::uint8_t> used;
+    std::vector<std::size_t> unused;
+    std::vector<std::size_t> dropped;
+    bool is_learning = false;
+  };
+
   void adopt(std::vector<Bucket> plan);
   std::vector<Bucket> prioritised(std::span<const std::size_t> order);
   // Blocks until the work that is on the program's stream now is done.
@@ -131,6 +144,7 @@ class Reducer {
   void zero_unused();
   void find_unused();
   void rebuild();
+  void end_counted_step(Clock::time_point entered, Clock::time_point left);
   void count(Clock::time_point entered, Clock::time_point left);
 
   const ProcessGroup group_;
@@ -160,8 +174,9 @@ class Reducer {
   SideStream::Mark gpu_step_began_;
   std::vector<SideStream::Mark> gpu_marked_;
   std::vector<UnderWay> under_way_;  // the first buckets of the plan
-  std::exception_ptr failure_;       // failure of a hook's start(), after which no step follows
-  std::optional<GpuSteps> gpu_;      // set if parameters are in GPU memory
+  std::optional<BeforeRehearsal> before_rehearsal_;
+  std::exception_ptr failure_;   // failure of a hook's start(), after which no step follows
+  std::optional<GpuSteps> gpu_;  // set if parameters are in GPU memory
 };
 
 }  // namespace ddp::internal
