@@ -111,6 +111,20 @@ void resume(const ddp::ProcessGroup& world, ddp::DistributedDataParallel& data_p
   // [/checkpoint]
 }
 
+void rehearse(const Dataset& dataset, ddp::DistributedDataParallel& data_parallel, ddp::DistributedSampler& sampler,
+              std::mt19937& dropout, std::int64_t& step, void (*train_step)(const ddp::Batch<Point>&)) {
+  // [rehearsal]
+  ddp::Rehearsal rehearsal(data_parallel, dropout);
+  ddp::DataLoader loader(dataset, sampler, {.batch_size = 32, .rehearse_last_batch = &rehearsal});
+  for (const auto& batch : loader) {
+    train_step(batch);
+    if (rehearsal.is_running()) continue;
+    sampler.consume(std::ssize(batch.indices));
+    ++step;
+  }
+  // [/rehearsal]
+}
+
 // `Kernels` is a model whose functions start CUDA kernels.
 template <typename Kernels>
 void train_on_gpu(const ddp::ProcessGroup& world, Kernels& model, CUstream_st* stream) {
