@@ -279,6 +279,22 @@ TEST_CASE("values, tensors and what functions save are restored, also if the loo
   CHECK(rehearsal.was_made());
 }
 
+TEST_CASE("an optimizer that steps as gradients arrive steps again after the rehearsal") {
+  Alone alone;
+  Optimizer optimizer(alone.data_parallel, SgdOptions{.learning_rate = 1, .momentum = 0.5});
+  Rehearsal rehearsal(alone.data_parallel);
+  const DataLoader loader(alone.numbers, alone.sampler, {.batch_size = 2, .rehearse_last_batch = &rehearsal});
+  std::vector<float> weights;
+  for ([[maybe_unused]] const auto& batch : loader) {
+    alone.data_parallel.gradient<float>(0)[0] = 1;
+    alone.data_parallel.mark_ready(0);
+    optimizer.step(0);
+    alone.data_parallel.finish();
+    weights.push_back(alone.weight[0]);
+  }
+  CHECK(weights == std::vector<float>{0, 0, -1.5F});
+}
+
 TEST_CASE("a loop that consumes the rehearsal is told so, unless the sampler is named") {
   Alone alone;
   const bool is_named = GENERATE(false, true);
