@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""healthy_test.py DDPLAUNCH: `ddplaunch explain` finds no known error where there is none.
+
+healthy.tar.xz has logs of jobs that ended with success. tracebacks.tar.xz has logs of programs that failed for a reason of
+their own: its index.json says for each log which rank and which message the explanation must have. record_logs.py makes
+both.
+"""
+import concurrent.futures
+import json
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+LAUNCHER = sys.argv[1]
+UNEXPLAINED = 1  # the exit code if no cause is certain
+
+
+def explain(log):
+    job = subprocess.run([LAUNCHER, "explain", "--json", str(log)], capture_output=True, text=True, timeout=60, check=False)
+    try:
+        return job.returncode, json.loads(job.stdout)
+    except json.JSONDecodeError:
+        raise RuntimeError(f"{log.name}: exit code {job.returncode}, {job.stdout}{job.stderr}") from None
+
+
+def explain_all(folder, archive):
+    with tarfile.open(HERE / archive) as tar:
+        tar.extractall(folder)
+    logs = sorted(folder.glob("*.log"))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return dict(zip((log.stem for log in logs), pool.map(explain, logs)))
+
+
+def faults_of_healthy(code, found):
+    if found["cause"] is not None or code == 0:
+        yield f"exit code {code}, cause {found['cause']}: {found['failures'] or found['hang']}"
+
+
+def faults_of_traceback(code, found, wanted):
+    yield from faults_of_healthy(code, found)
+    if wanted["message"] is None:
+        return
+    first = found["failures"][0] if found["failures"] else {"rank": None, "local_rank": None, "message": None}
+    if not (first["message"] or "").startswith(wanted["message"]):
+        yield f"the failure is {first['message']!r} and not {wanted['message']!r}"
+    if wanted["rank"] is not None and wanted["rank"] not in (first["rank"], first["local_rank"]):
+        yield f"the rank is {first['rank']}, {first['local_rank']} and not {wanted['rank']}"
+
+
+def main():
+    faults = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "healthy").mkdir()
+        healthy = explain_all(folder / "healthy", "healthy.tar.xz")
+        faults += [f"healthy {log}: {fault}" for log, found in healthy.items() for fault in faults_of_healthy(*found)]
+        (folder / "tracebacks").mkdir()
+        failed = explain_all(folder / "tracebacks", "tracebacks.tar.xz")
+        index = json.loads((folder / "tracebacks/index.json").read_text(encoding="utf-8"))
+        assert index.keys() == failed.keys()
+        faults += [f"traceback {log}: {fault}" for log, found in failed.items()
+                   for fault in faults_of_traceback(*found, index[log])]
+    print(*faults, sep="\n")
+    print(f"{len(healthy)} healthy logs, {len(failed)} tracebacks, {len(faults)} faults")
+    assert len(healthy) >= 300 and len(failed) >= 100
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
