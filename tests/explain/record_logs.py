@@ -38,13 +38,13 @@ STYLES = {
     "torchrun": [PYTHON, *TORCHRUN],
     "torchrun-tee": [PYTHON, *TORCHRUN, "--tee=3", "--log_dir=FOLDER/logs"],
     "torchrun-files": [PYTHON, *TORCHRUN, "--redirects=3", "--log_dir=FOLDER/logs"],
-    "debian": [*DDPLAUNCH, "-q", "--tag=[default${rank}]:", DEBIAN],  # PyTorch 1.13
+    "debian": [*DDPLAUNCH, "-q", "--no-collapse", "--tag=[default${rank}]:", DEBIAN],  # PyTorch 1.13
     "ddplaunch": [*DDPLAUNCH, PYTHON],
     "ddplaunch-time": [*DDPLAUNCH, "--tag=${time} [${rank}] ", PYTHON],
     "ddplaunch-default": [*DDPLAUNCH, "--tag=[${role}${rank}]:", PYTHON],
-    "srun": [*DDPLAUNCH, "-q", "--tag=${rank}: ", PYTHON],
-    "kubectl": [*DDPLAUNCH, "-q", "--tag=[pod/job-worker-${rank}/pytorch] ", PYTHON],
-    "docker": [*DDPLAUNCH, "-q", "--tag=worker-${rank}  | ", PYTHON],
+    "srun": [*DDPLAUNCH, "-q", "--no-collapse", "--tag=${rank}: ", PYTHON],
+    "kubectl": [*DDPLAUNCH, "-q", "--no-collapse", "--tag=[pod/job-worker-${rank}/pytorch] ", PYTHON],
+    "docker": [*DDPLAUNCH, "-q", "--no-collapse", "--tag=worker-${rank}  | ", PYTHON],
     "mpirun": [*MPIRUN, "--tag-output", PYTHON],
     "mpirun-time": [*MPIRUN, "--timestamp-output", "--tag-output", PYTHON],
     "alone": [PYTHON],
@@ -169,7 +169,7 @@ def record_project(recorder):
         if (BIN / program).exists():
             words = [str(BIN / program), *arguments]
             recorder.keep(f"example-{name}", [*DDPLAUNCH, *words])
-            recorder.keep(f"example-{name}-srun", [*DDPLAUNCH, "--verbose", "--tag=${rank}: ", *words])
+            recorder.keep(f"example-{name}-srun", [*DDPLAUNCH, "--verbose", "--no-collapse", "--tag=${rank}: ", *words])
     for page, name in (("docs/tutorials/pytorch.md", "train.py"), ("docs/how-to/common-mistakes.md", "train.py")):
         for title, block in titled_blocks(page):
             if title == name:
