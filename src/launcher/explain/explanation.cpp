@@ -170,6 +170,11 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   if (own.empty()) secondary.insert(secondary.end(), reports.begin(), reports.end());
   merge_near_causes(own);
   result.end = first_end(logs);
+  if (own.empty() && result.end && !result.end->quoted.empty() &&
+      (result.end->cause == nullptr || result.end->cause->proof == Proof::failure)) {
+    const EndOfRank& end = *result.end;
+    own.push_back({.rank = end.rank, .at = end.at, .message = end.quoted, .place = "", .cause = end.cause});
+  }
   result.failures = grouped(first_of_each_rank(own));
   result.is_ordered = put_first(result.failures);
   result.secondary = grouped(secondary);

@@ -40,6 +40,8 @@ struct EndOfRank {
   std::optional<int> rank;        // of the job
   std::optional<int> local_rank;  // if only that is known
   std::string text;               // "exit code 1", "killed by signal 9", or a verdict of ddplaunch on a hang
+  std::string quoted = {};        // the last exception or line of the rank that ddplaunch quotes
+  const Cause* cause = nullptr;   // what the quoted lines show
   bool is_hang = false;           // the text is a verdict on a hang
   LogPlace at;
   std::optional<LogTime> time = {};  // of the failure, as torchrun says it

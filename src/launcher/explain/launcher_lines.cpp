@@ -6,7 +6,9 @@
 
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/causes/cause_table.h"
 #include "launcher/explain/log_line.h"
+#include "launcher/output/python_traceback.h"
 
 namespace ddp::launcher {
 namespace {
@@ -78,6 +80,7 @@ constexpr Words kWords[] = {
     {"mpirun detected that one or more processes exited", true},
     {"prterun detected that one or more processes exited", true},
     {"failed (exitcode: ", false},
+    {"will restart worker group", false},
 };
 
 }  // namespace
@@ -91,16 +94,34 @@ const std::vector<std::string_view>& words_of_launchers() {
   return kAll;
 }
 
+void LauncherLines::keep(EndOfRank end, const LogPlace& at) {
+  end.at = at;
+  if (ends_.size() < kMostEnds && (end.rank || end.local_rank || end.is_hang)) ends_.push_back(std::move(end));
+}
+
+// The lines after an error tell more about it: "  | ValueError: x" quotes the rank.
+void LauncherLines::add_own(std::string_view text, const LogPlace& at) {
+  constexpr std::string_view kError = "ddplaunch: error: ";
+  constexpr std::string_view kQuoted = "ddplaunch:   | ";
+  if (text.starts_with(kError)) {
+    keep(end_of_our_own(text.substr(kError.size())), at);
+  } else if (text.starts_with("ddplaunch:   restart ")) {
+    has_restarted_ = true;
+  } else if (text.starts_with(kQuoted) && !ends_.empty()) {
+    text.remove_prefix(kQuoted.size());
+    EndOfRank& end = ends_.back();
+    end.cause = better_cause(end.cause, find_cause(text));
+    if (end.quoted.empty() || names_exception(text)) end.quoted = text;
+  }
+}
+
 void LauncherLines::add(std::string_view text, const LogPlace& at) {
   text = text.substr(0, kTextBytes);
   const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
   for (const Words& one : kWords) {
     if (one.ends_job && has(one.words)) has_failed_ = true;
   }
-  const auto keep = [&](EndOfRank end) {
-    end.at = at;
-    if (ends_.size() < kMostEnds && (end.rank || end.local_rank || end.is_hang)) ends_.push_back(std::move(end));
-  };
+  if (is_own_line(text)) return add_own(text, at);
   // torchrun writes one line per fact: "  rank      : 3 (local_rank: 3)", "  exitcode  : -9 (pid: 4711)".
   if (lines_left_ > 0) {
     --lines_left_;
@@ -110,30 +131,29 @@ void LauncherLines::add(std::string_view text, const LogPlace& at) {
             .local_rank = number_after(*rank, "(local_rank: "),
             .text = "",
             .at = at,
-            .time = std::exchange(time_, {})});
+            .time = std::exchange(time_, {})},
+           at);
     }
     const auto exit = field(text, "exitcode");
     const auto code = exit ? number_after(*exit, "") : std::nullopt;
     if (code && !ends_.empty() && ends_.back().text.empty()) ends_.back().text = exit_text(*code);
-    if (has("Process name: [[")) keep({.rank = number_after(text, "],"), .text = "", .at = at});
+    if (has("Process name: [[")) keep({.rank = number_after(text, "],"), .text = ""}, at);
     const std::size_t exit_code = text.find("Exit code: ");
     if (exit_code != std::string_view::npos && !ends_.empty() && ends_.back().text.empty()) {
       ends_.back().text = "exit code " + base::trimmed(text.substr(exit_code + 11));
     }
   }
+  if (has("will restart worker group")) has_restarted_ = true;
   if (has("Root Cause (first observed failure)") || has("detected that one or more processes exited")) {
     lines_left_ = kTableLines;
   } else if (const auto code = number_after(text, "failed (exitcode: ")) {
-    keep({.local_rank = number_after(text, "local_rank: "), .text = exit_text(*code), .at = at});
-  } else if (const std::size_t own = text.find("ddplaunch: error: "); own != std::string_view::npos) {
-    keep(end_of_our_own(text.substr(own + 18)));
+    keep({.local_rank = number_after(text, "local_rank: "), .text = exit_text(*code)}, at);
   } else if (const std::size_t srun = text.find("srun: error: "); srun != std::string_view::npos) {
-    keep(end_of_srun(text.substr(srun)));
+    keep(end_of_srun(text.substr(srun)), at);
   } else if (const auto rank = number_after(text, "mpirun noticed that process rank ")) {
     const std::size_t how = text.find(" exited on ");
-    keep({.rank = rank,
-          .text = how == std::string_view::npos ? "" : "killed by " + std::string(text.substr(how + 11)),
-          .at = at});
+    keep({.rank = rank, .text = how == std::string_view::npos ? "" : "killed by " + std::string(text.substr(how + 11))},
+         at);
   }
 }
 

@@ -4,18 +4,24 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "launcher/explain/failure.h"
 
 namespace ddp::launcher {
 
+// Returns whether the line is one of ddplaunch itself.
+inline bool is_own_line(std::string_view text) {
+  return text.starts_with("ddplaunch: ");
+}
+
 // Returns texts, one of which is in each line that begins to say something.
 const std::vector<std::string_view>& words_of_launchers();
 
 class LauncherLines {
  public:
-  // Takes a line that contains one of the words, or any line while is_reading() is true.
+  // Takes a line that contains one of the words, a line of ddplaunch, or any line while is_reading() is true.
   void add(std::string_view text, const LogPlace& at);
   // Returns whether the next lines belong to what has begun.
   bool is_reading() const { return lines_left_ > 0; }
@@ -24,12 +30,21 @@ class LauncherLines {
   const std::vector<EndOfRank>& ends() const { return ends_; }
   // Returns whether the job has failed, according to its launcher.
   bool has_failed() const { return has_failed_; }
+  // Returns whether the launcher has said that it starts the program again since the last call.
+  bool take_restart() { return std::exchange(has_restarted_, false); }
   // The launcher has started the program again, or another job follows in the log.
-  void forget() { has_failed_ = false; }
+  void forget() {
+    has_failed_ = false;
+    ends_.clear();
+  }
 
  private:
+  void add_own(std::string_view text, const LogPlace& at);
+  void keep(EndOfRank end, const LogPlace& at);
+
   std::vector<EndOfRank> ends_;
   bool has_failed_ = false;
+  bool has_restarted_ = false;
   std::optional<LogTime> time_;  // in the table of torchrun
   int lines_left_ = 0;           // of the table of torchrun or mpirun
 };

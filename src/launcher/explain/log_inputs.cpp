@@ -107,7 +107,11 @@ LogFindings read_events(const LogInput& file, std::span<const std::string> lines
     const AttemptRecord& last = run->attempts.back();
     const std::string tag = last.culprits.size() == 1 ? "[" + std::to_string(last.culprits.front()) + "] " : "";
     for (const std::string& line : last.last_lines) reader.add(tag + line + "\n");
-    for (const std::string& line : last.text) reader.add("ddplaunch: error: " + line + "\n");
+    std::string tag_of_text = "ddplaunch: error: ";
+    for (const std::string& line : last.text) {
+      reader.add(tag_of_text + line + "\n");
+      tag_of_text = "ddplaunch: ";
+    }
     // The launcher may have been killed before it said how the attempt ended.
     if (last.text.empty() && !last.stalls.empty() && !last.stalls.back().text.empty()) {
       reader.add("ddplaunch: error: " + last.stalls.back().text.front() + " [" + last.stalls.back().code + "]\n");

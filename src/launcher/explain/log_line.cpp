@@ -86,6 +86,14 @@ std::int64_t begin_of_day(int month, int day) {
   return (month * 31 + std::int64_t{day}) * kDay;
 }
 
+// Skips "Wed Nov  4 12:00:03 2026" of mpirun --timestamp-output, if a tag follows.
+void skip_ctime(Cursor& line) {
+  constexpr std::size_t kBytes = 24;
+  const std::string_view text = line.rest();
+  if (text.size() <= kBytes || text[kBytes] != '[' || text[3] != ' ' || text[13] != ':' || text[16] != ':') return;
+  line.take(text.substr(0, kBytes));
+}
+
 // Takes "2026-11-04 12:00:03,123", "2026-11-04T12:00:03.1Z", "2026-11-04_12:00:03" or "12:00:03".
 std::optional<LogTime> take_time(Cursor& line) {
   Cursor cursor = line;
@@ -146,7 +154,7 @@ bool take_bracket_tag(Cursor& cursor, LoggedLine& line) {
     const auto rank = base::parse_integer(name->substr(std::min(comma, name->size() - 1) + 1), 0, kMostRanks);
     if (comma == std::string_view::npos || !rank) return false;
     line.rank = static_cast<int>(*rank);
-    inside.take(" ");
+    if (name->find('@') != std::string_view::npos) inside.take(" ");  // Open MPI 5
   } else if (name->starts_with("pod/")) {
     inside.take(" ");
   } else if (is_name(*name) && number_at_end(*name) && !name->starts_with("rank") && inside.take(":")) {
@@ -252,6 +260,7 @@ void take_nccl_prefix(Cursor& cursor) {
 LoggedLine read_line(std::string_view text) {
   LoggedLine line;
   Cursor cursor(text);
+  skip_ctime(cursor);
   bool goes_on = true;
   while (goes_on && !cursor.rest().empty()) {
     goes_on = false;

@@ -9,6 +9,7 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kManyLines = 60;
+constexpr std::size_t kManyAfterWords = 5;
 constexpr std::size_t kShapeBytes = 80;  // of the begin of a line
 
 // Several ranks may print these after a failure, one after the other.
@@ -23,9 +24,14 @@ bool is_ordinary(std::string_view text) {
 
 }  // namespace
 
+void LogProgress::begin(bool is_exception) {
+  *this = {};
+  is_exception_ = is_exception;
+}
+
 bool LogProgress::add(std::string_view text) {
   if (!is_ordinary(text)) return false;
-  if (++lines_ >= kManyLines) return true;
+  if (++lines_ >= (is_exception_ ? kManyLines : kManyAfterWords)) return true;
   text = text.substr(0, kShapeBytes);
   std::string shape;
   for (const char c : text) {

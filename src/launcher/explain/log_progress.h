@@ -10,8 +10,8 @@ namespace ddp::launcher {
 
 class LogProgress {
  public:
-  // A failure was printed. What was printed before does not count.
-  void begin() { *this = {}; }
+  // A failure was printed. What was printed before does not count. An exception weighs more than words.
+  void begin(bool is_exception);
 
   // Takes a line that came after the failure, and belongs to no report of one. Returns whether it is certain from the
   // lines so far that the program went on: they have counted up in two equal lines, or there are many of them.
@@ -26,6 +26,7 @@ class LogProgress {
   std::array<Shape, 32> shapes_ = {};  // of the latest lines
   std::size_t next_ = 0;
   std::size_t lines_ = 0;
+  bool is_exception_ = true;
 };
 
 }  // namespace ddp::launcher

@@ -33,6 +33,16 @@ struct Signs {
   bool is_of_watchdog = false;
 };
 
+// A report begins at the begin of a line, behind a frame that rich draws, or behind a progress bar or a tag. In
+// IPython, the name of the exception comes first.
+bool begins_report(std::string_view text, std::string_view words) {
+  std::string_view before = text.substr(0, text.find(words));
+  while (before.ends_with(' ')) before.remove_suffix(1);
+  if (before.empty() || before.ends_with(']') || before.ends_with('|') || before.ends_with("─")) return true;
+  if (before.ends_with("Original") || before.ends_with("+ Exception Group")) return true;
+  return before.size() < text.find(words) - 1 && before.find(' ') == std::string_view::npos;
+}
+
 class SignFinder {
  public:
   SignFinder() : finder_(words()) {}
@@ -42,7 +52,7 @@ class SignFinder {
     WordFinder::Place place;
     while (const auto word = finder_.next(text, place)) {
       if (*word < kReportBegins.size()) {
-        signs.begins = kReportBegins[*word].report;
+        if (begins_report(text, kReportBegins[*word].words)) signs.begins = kReportBegins[*word].report;
       } else if (*word < kReportBegins.size() + words_of_launchers().size()) {
         signs.is_of_launcher = true;
       } else {
@@ -120,7 +130,12 @@ LogReader::Stream& LogReader::stream_of(const LoggedLine& line) {
   if (found == streams_.end()) {
     const bool is_full = streams_.size() >= kMostStreams;
     found = streams_.try_emplace(std::string(is_full ? "" : key)).first;
-    found->second.program = &programs_[std::string(is_full ? "" : line.tag)];
+    // A launcher may merge equal lines of several ranks, or have a tag for each output of a rank.
+    const std::string program = line.tag.empty() || is_full ? ""
+                                : line.local_rank           ? "local " + std::to_string(*line.local_rank)
+                                : line.rank                 ? "rank " + std::to_string(*line.rank)
+                                                            : std::string(line.tag);
+    found->second.program = &programs_[program];
   }
   return found->second;
 }
@@ -135,14 +150,18 @@ void LogReader::read(std::string_view plain) {
   if (!is_watching_ && number_ > kFirstLines) return;
   if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
   const LoggedLine line = read_line(plain);
-  if (signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
+  const bool is_own = is_own_line(line.text);
+  if (is_own || signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
+  if (launcher_.take_restart()) note_restart();
+  if (is_own) return;
   if (signs.is_of_watchdog) watchdog_.add(line.rank ? line.rank : rank_, line.body);
   if (line.rank) ranks_.insert(*line.rank);
   Stream& stream = stream_of(line);
   const bool is_report = stream.log.is_in_report();
   if (cause != nullptr || signs.begins != Report::none || stream.log.is_reading()) {
     if (stream.log.add(line, {file_, number_}, cause, signs.begins)) {
-      stream.program->progress.begin();
+      const Failure& failure = stream.log.failures().back();
+      stream.program->progress.begin(failure.is_exception);
       stream.program->has_failed = true;
       return;
     }
@@ -156,6 +175,15 @@ bool LogReader::needs_all_lines() const {
   return launcher_.is_reading() ||
          std::ranges::any_of(streams_, [](const auto& stream) { return stream.second.log.is_reading(); }) ||
          std::ranges::any_of(programs_, [](const auto& program) { return program.second.has_failed; });
+}
+
+// What failed before has not ended the job.
+void LogReader::note_restart() {
+  for (auto& [tag, program] : programs_) {
+    program.has_failed = false;
+    program.went_on_at = number_;
+  }
+  launcher_.forget();
 }
 
 void LogReader::note_progress(Program& program, std::string_view text) {

@@ -55,6 +55,7 @@ class LogReader {
   void read(std::string_view plain);
   bool needs_all_lines() const;
   Stream& stream_of(const LoggedLine& line);
+  void note_restart();
   void note_progress(Program& program, std::string_view text);
 
   std::string file_;

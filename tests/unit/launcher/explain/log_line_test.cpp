@@ -13,6 +13,7 @@ TEST_CASE("the tags of launchers say the rank") {
   CHECK(rank("3: Traceback") == 3);
   CHECK(rank(" 12: Traceback") == 12);
   CHECK(rank("[1,3]<stderr>: Traceback") == 3);
+  CHECK(rank("Sat Nov 28 03:37:54 2026[1,1]<stdout>:Traceback") == 1);
   CHECK(rank("[prterun-node-1234@1,3]<stderr>: Traceback") == 3);
   CHECK(rank("[3] Traceback") == 3);
   CHECK(rank("[0-3] Traceback") == 0);

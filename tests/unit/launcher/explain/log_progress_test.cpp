@@ -37,8 +37,10 @@ TEST_CASE("many lines show progress, and a new failure forgets them") {
     return lines;
   };
   const int lines = lines_until_progress();
-  progress.begin();
+  progress.begin(true);
   CHECK(lines_until_progress() == lines);
+  progress.begin(false);
+  CHECK(lines_until_progress() < lines / 4);
 }
 
 }  // namespace
