@@ -2,11 +2,24 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::string_view kAnyText = "…";
+
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// Returns whether what follows `before` is quoted, or is the name of an error within a sentence.
+bool is_quoted(std::string_view before, bool names_error) {
+  if (before.empty()) return false;
+  if (std::string_view("'\"`").find(before.back()) != std::string_view::npos) return true;
+  if (before.find("='") != std::string_view::npos || before.find("=\"") != std::string_view::npos) return true;
+  return names_error && before.size() > 1 && before.back() == ' ' && is_letter(before[before.size() - 2]);
+}
 
 // Holds all rows, and the words by which they are found.
 class Table {
@@ -70,10 +83,13 @@ const Cause* find_cause_by_id(std::string_view id) {
 }
 
 bool matches(std::string_view pattern, std::string_view line) {
+  bool is_first = !line.starts_with('{');  // a log of JSON objects quotes everything
+  const bool names_error = pattern.substr(0, pattern.find(' ')).ends_with("Error:");
   while (true) {
     const std::size_t end = pattern.find(kAnyText);
     const std::size_t at = line.find(pattern.substr(0, end));
     if (at == std::string_view::npos) return false;
+    if (std::exchange(is_first, false) && is_quoted(line.substr(0, at), names_error)) return false;
     if (end == std::string_view::npos) return true;
     line.remove_prefix(at + end);
     pattern.remove_prefix(end + kAnyText.size());

@@ -16,7 +16,8 @@ std::span<const Cause* const> all_causes();
 // Returns null if there is none.
 const Cause* find_cause_by_id(std::string_view id);
 
-// Returns whether the line contains the parts of the pattern between "…", in this order.
+// Returns whether the line contains the parts of the pattern between "…", in this order. Words that the line quotes, as in
+// text='…', or that are part of a sentence, do not count.
 bool matches(std::string_view pattern, std::string_view line);
 
 // Returns the longest part of a pattern between "…".

@@ -118,6 +118,22 @@ void merge_near_causes(std::vector<Failure>& failures) {
   }
 }
 
+// Returns the last exception of the rank that ended with the exit code of an exception, or of each rank if it is
+// unknown.
+std::vector<Failure> last_exceptions(const std::vector<Failure>& caught, const std::optional<EndOfRank>& end) {
+  std::vector<Failure> last;
+  for (const Failure& failure : caught) {
+    const bool is_other = end && ((end->rank && failure.rank && end->rank != failure.rank) ||
+                                  (end->local_rank && failure.local_rank && end->local_rank != failure.local_rank));
+    if (!failure.is_exception || is_other) continue;
+    std::erase_if(last, [&](const Failure& other) {
+      return other.rank == failure.rank && other.local_rank == failure.local_rank;
+    });
+    last.push_back(failure);
+  }
+  return last;
+}
+
 // Returns what the launchers say about the first failure: that with the first time, if there are times.
 std::optional<EndOfRank> first_end(std::span<const LogFindings> logs) {
   std::optional<EndOfRank> first;
@@ -165,11 +181,13 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
       }
     }
   }
-  // The other ranks of an output without tags may have gone on for a while.
-  if (own.empty() && secondary.empty() && has_failed) std::swap(own, caught);
   if (own.empty()) secondary.insert(secondary.end(), reports.begin(), reports.end());
   merge_near_causes(own);
   result.end = first_end(logs);
+  // Python prints what was buffered after its traceback, and other ranks go on for a while.
+  if (own.empty() && has_failed && (!result.end || result.end->text.starts_with("exit code 1"))) {
+    own = last_exceptions(caught, result.end);
+  }
   if (own.empty() && result.end && !result.end->quoted.empty() &&
       (result.end->cause == nullptr || result.end->cause->proof == Proof::failure)) {
     const EndOfRank& end = *result.end;

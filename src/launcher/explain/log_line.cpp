@@ -142,6 +142,14 @@ bool is_name(std::string_view text) {
   });
 }
 
+// torchrun writes the role and the local rank, and accepts a template such as [${node}:${local_rank}].
+bool is_name_of_worker(std::string_view name) {
+  const std::size_t colon = name.find(':');
+  const std::string_view begin = name.substr(0, colon);
+  return is_name(begin) && !name.starts_with("rank") && number_at_end(name) &&
+         (colon == std::string_view::npos || name.find_first_not_of("0123456789", colon + 1) == std::string_view::npos);
+}
+
 // Takes the tag of a launcher in brackets.
 bool take_bracket_tag(Cursor& cursor, LoggedLine& line) {
   Cursor inside = cursor;
@@ -157,8 +165,8 @@ bool take_bracket_tag(Cursor& cursor, LoggedLine& line) {
     if (name->find('@') != std::string_view::npos) inside.take(" ");  // Open MPI 5
   } else if (name->starts_with("pod/")) {
     inside.take(" ");
-  } else if (is_name(*name) && number_at_end(*name) && !name->starts_with("rank") && inside.take(":")) {
-    line.local_rank = number_at_end(*name);  // torchrun writes the name of the role
+  } else if (is_name_of_worker(*name) && inside.take(":")) {
+    line.local_rank = number_at_end(*name);
   } else if (const auto rank = base::parse_integer(name->substr(0, name->find_first_of(",-")), 0, kMostRanks);
              rank && name->find_first_not_of("0123456789,- ") == std::string_view::npos && inside.take(" ")) {
     line.rank = static_cast<int>(*rank);

@@ -13,6 +13,8 @@ class LogProgress {
   // A failure was printed. What was printed before does not count. An exception weighs more than words.
   void begin(bool is_exception);
 
+  bool is_after_exception() const { return is_exception_; }
+
   // Takes a line that came after the failure, and belongs to no report of one. Returns whether it is certain from the
   // lines so far that the program went on: they have counted up in two equal lines, or there are many of them.
   bool add(std::string_view text);

@@ -35,12 +35,15 @@ struct Signs {
 
 // A report begins at the begin of a line, behind a frame that rich draws, or behind a progress bar or a tag. In
 // IPython, the name of the exception comes first.
-bool begins_report(std::string_view text, std::string_view words) {
-  std::string_view before = text.substr(0, text.find(words));
+bool begins_report(std::string_view text, Report report) {
+  const auto begin = std::ranges::find(kReportBegins, report, &ReportBegin::report);
+  if (begin == kReportBegins.end()) return false;
+  const std::size_t at = text.find(begin->words);
+  std::string_view before = text.substr(0, at);
   while (before.ends_with(' ')) before.remove_suffix(1);
   if (before.empty() || before.ends_with(']') || before.ends_with('|') || before.ends_with("─")) return true;
   if (before.ends_with("Original") || before.ends_with("+ Exception Group")) return true;
-  return before.size() < text.find(words) - 1 && before.find(' ') == std::string_view::npos;
+  return before.size() + 1 < at && before.find(' ') == std::string_view::npos;
 }
 
 class SignFinder {
@@ -52,7 +55,7 @@ class SignFinder {
     WordFinder::Place place;
     while (const auto word = finder_.next(text, place)) {
       if (*word < kReportBegins.size()) {
-        if (begins_report(text, kReportBegins[*word].words)) signs.begins = kReportBegins[*word].report;
+        signs.begins = kReportBegins[*word].report;
       } else if (*word < kReportBegins.size() + words_of_launchers().size()) {
         signs.is_of_launcher = true;
       } else {
@@ -143,13 +146,14 @@ LogReader::Stream& LogReader::stream_of(const LoggedLine& line) {
 void LogReader::read(std::string_view plain) {
   static const SignFinder kSigns;
   const Cause* const cause = find_cause(plain);
-  const Signs signs = kSigns.find(plain);
+  Signs signs = kSigns.find(plain);
   const bool has_sign =
       cause != nullptr || signs.begins != Report::none || signs.is_of_launcher || signs.is_of_watchdog;
   if (has_sign) is_watching_ = true;
   if (!is_watching_ && number_ > kFirstLines) return;
   if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
   const LoggedLine line = read_line(plain);
+  if (!begins_report(line.text, signs.begins)) signs.begins = Report::none;
   const bool is_own = is_own_line(line.text);
   if (is_own || signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
   if (launcher_.take_restart()) note_restart();
@@ -166,8 +170,12 @@ void LogReader::read(std::string_view plain) {
       return;
     }
   }
-  if (stream.program->has_failed && !is_report && cause == nullptr && !signs.is_of_launcher) {
-    note_progress(*stream.program, line.text);
+  if (is_report || cause != nullptr || signs.is_of_launcher) return;
+  if (stream.program->has_failed) note_progress(*stream.program, line.text);
+  // Words without a tag may be of any program.
+  Program& untagged = programs_[""];
+  if (&untagged != stream.program && untagged.has_failed && !untagged.progress.is_after_exception()) {
+    note_progress(untagged, line.text);
   }
 }
 

@@ -18,6 +18,10 @@ TEST_CASE("a pattern matches the parts of a line in their order") {
   CHECK(matches("rank … failed", "the rank 3 has failed"));
   CHECK(matches("rank …failed", "rank failed"));
   CHECK_FALSE(matches("rank … failed", "failed rank "));
+  CHECK_FALSE(matches("ValueError: a", "how do I fix ValueError: a"));
+  CHECK(matches("ValueError: a", "[1] ValueError: a"));
+  CHECK_FALSE(matches("out of memory", "text='out of memory'"));
+  CHECK(matches("out of memory", "{\"level\": \"error\", \"text\": \"out of memory\"}"));
   CHECK(longest_part("rank … has failed … on") == " has failed ");
 }
 

@@ -28,6 +28,7 @@ TEST_CASE("the tags of launchers say the rank") {
   CHECK_FALSE(rank("[]<stdout>:x"));
   CHECK(read_line("[default3]:Traceback").local_rank == 3);
   CHECK(read_line("[trainer0]: x").local_rank == 0);
+  CHECK(read_line("[node187:2]:x").local_rank == 2);
   CHECK(read_line("-- Process 2 terminated with the following error:").local_rank == 2);
 }
 
