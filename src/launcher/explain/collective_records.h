@@ -9,7 +9,14 @@
 
 namespace ddp::launcher {
 
-enum class CallState : std::uint8_t { unknown, enqueued, started, completed, timed_out };
+enum class CallState : std::uint8_t {
+  unknown,
+  enqueued,
+  started,
+  completed,
+  timed_out,
+  ended,  // completed or failed. The recorder of Gloo does not distinguish these
+};
 
 struct RecordedCall {
   // PyTorch's number of the call in its process group. Collectives and point-to-point calls are counted separately.
@@ -22,6 +29,7 @@ struct RecordedCall {
   CallState state = CallState::unknown;
   bool is_p2p = false;
 
+  bool is_open() const { return state != CallState::completed && state != CallState::ended; }
   friend bool operator==(const RecordedCall&, const RecordedCall&) = default;
 };
 

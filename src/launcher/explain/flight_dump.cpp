@@ -176,8 +176,7 @@ class DumpReader {
     const std::string_view state = entry["state"].text();
     if (state == "completed") return CallState::completed;
     const bool is_retired = entry["retired"].integer(0) != 0;
-    // Gloo leaves the state at "scheduled". A call that has failed looks like one that has ended.
-    if (is_retired && is_gloo) return CallState::completed;
+    if (is_retired && is_gloo) return CallState::ended;  // the state stays at "scheduled"
     if (is_retired) return CallState::timed_out;
     return state == "started" ? CallState::started : CallState::enqueued;
   }
@@ -192,10 +191,8 @@ class DumpReader {
       if (call.is_p2p) continue;
       first = std::min(first.value_or(call.number), call.number);
       enqueued = std::max(enqueued, call.number);
-      if (call.state == CallState::completed) completed = std::max(completed, call.number);
-      if (call.state == CallState::completed || call.state == CallState::started) {
-        started = std::max(started, call.number);
-      }
+      if (!call.is_open()) completed = std::max(completed, call.number);
+      if (!call.is_open() || call.state == CallState::started) started = std::max(started, call.number);
     }
     // The recorder can be reset, so that its first record is not that of the first call. PyTorch 2.2 numbers no
     // records.

@@ -99,7 +99,7 @@ HangGroup group_of(const std::vector<const CollectiveRecords*>& records, std::op
 std::optional<std::int64_t> HangMember::pending() const {
   std::optional<std::int64_t> first;
   for (const RecordedCall& call : calls) {
-    if (call.is_p2p || call.state == CallState::completed) continue;
+    if (call.is_p2p || !call.is_open()) continue;
     first = std::min(first.value_or(call.number), call.number);
   }
   if (first || is_dump || !last_enqueued || !last_completed || *last_enqueued <= *last_completed) return first;
@@ -125,6 +125,16 @@ std::vector<HangGroup> hang_groups(std::span<const CollectiveRecords> records, s
   std::vector<HangGroup> groups;
   for (const auto& [key, of_group] : by_group) groups.push_back(group_of(of_group, world_size));
   return groups;
+}
+
+HangFinding finding_about(const HangGroup& group, HangKind kind) {
+  HangFinding finding;
+  finding.kind = kind;
+  finding.group = group.name;
+  finding.description = group.description;
+  finding.ranks_in_group = static_cast<int>(group.ranks.size());
+  finding.has_ranks_of_group = group.has_own_ranks;
+  return finding;
 }
 
 }  // namespace ddp::launcher

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/explain/collective_records.h"
+#include "launcher/explain/hang_records.h"
 
 namespace ddp::launcher {
 
@@ -42,5 +43,8 @@ struct HangGroup {
 // The world size is that of the job, if it is known. Records of groups without a name become one group, except
 // PyTorch's reports about all ranks of a group.
 std::vector<HangGroup> hang_groups(std::span<const CollectiveRecords> records, std::optional<int> world_size);
+
+// Returns a finding that names the group, and nothing else.
+HangFinding finding_about(const HangGroup& group, HangKind kind);
 
 }  // namespace ddp::launcher

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "launcher/explain/hang_choice.h"
 #include "launcher/explain/hang_groups.h"
+#include "launcher/explain/hang_p2p.h"
 
 namespace ddp::launcher {
 namespace {
@@ -45,19 +46,9 @@ bool needs_all_ranks(std::string_view operation) {
   return std::find(kOfAllRanks.begin(), kOfAllRanks.end(), operation) != kOfAllRanks.end();
 }
 
-HangFinding about(const HangGroup& group, HangKind kind) {
-  HangFinding finding;
-  finding.kind = kind;
-  finding.group = group.name;
-  finding.description = group.description;
-  finding.ranks_in_group = static_cast<int>(group.ranks.size());
-  finding.has_ranks_of_group = group.has_own_ranks;
-  return finding;
-}
-
 std::string missing_records(const std::vector<int>& ranks, const HangGroup& group) {
   if (ranks.empty()) return "";
-  std::string text = "the records of " + std::string(ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
+  std::string text = "the records of " + named_ranks(ranks);
   if (group.knows_all_ranks) text += " of " + std::to_string(group.ranks.size());
   return text;
 }
@@ -111,7 +102,7 @@ std::vector<CallOfRanks> different_calls(std::span<const Called> calls, bool wit
 }
 
 HangFinding mismatch_of(const HangGroup& group, std::vector<CallOfRanks> calls) {
-  HangFinding finding = about(group, HangKind::mismatch);
+  HangFinding finding = finding_about(group, HangKind::mismatch);
   std::stable_sort(calls.begin(), calls.end(),
                    [](const CallOfRanks& a, const CallOfRanks& b) { return a.ranks.size() > b.ranks.size(); });
   std::size_t count = 0;
@@ -144,7 +135,7 @@ std::optional<HangFinding> mismatch_in(const HangGroup& group, std::int64_t last
 
 // PyTorch 2.1 and 2.2 do not print the group of a call, so that calls of several groups can't be distinguished.
 HangFinding judge_nameless(const HangGroup& group) {
-  HangFinding finding = about(group, HangKind::cannot_be_decided);
+  HangFinding finding = finding_about(group, HangKind::cannot_be_decided);
   std::optional<RecordedCall> call;
   bool is_same = true;
   for (const auto& [rank, member] : group.members) {
@@ -156,15 +147,15 @@ HangFinding judge_nameless(const HangGroup& group) {
     if (one != nullptr && !call) call = *one;
     finding.waiting.push_back(rank);
   }
-  if (finding.waiting.empty()) return about(group, HangKind::none);
+  if (finding.waiting.empty()) return finding_about(group, HangKind::none);
   if (call && is_same) finding.call = *call;
   finding.ranks_in_group = 0;
   finding.missing = "the process group, which the lines do not name";
   return finding;
 }
 
-// A call that needs all ranks can't have ended if one of them has not called it: it has failed. The recorder of Gloo
-// does not tell these apart. Returns the number of the first such call.
+// A call that needs all ranks can't have completed if one of them has not called it. It has failed, or the records of
+// that rank are older. Returns the number of the first such call of Gloo, whose recorder does not distinguish these.
 std::optional<std::int64_t> first_failed(const HangGroup& group) {
   std::optional<std::int64_t> least;
   for (const auto& [rank, member] : group.members) {
@@ -174,8 +165,8 @@ std::optional<std::int64_t> first_failed(const HangGroup& group) {
   std::optional<std::int64_t> number;
   for (const auto& [rank, member] : group.members) {
     for (const RecordedCall& call : member.calls) {
-      const bool is_later = least && !call.is_p2p && call.number > *least && needs_all_ranks(call.operation);
-      if (is_later) number = std::min(number.value_or(call.number), call.number);
+      const bool is_later = least && !call.is_p2p && call.number > *least && call.state == CallState::ended;
+      if (is_later && needs_all_ranks(call.operation)) number = std::min(number.value_or(call.number), call.number);
     }
   }
   return number;
@@ -187,14 +178,30 @@ struct Standing {
   std::vector<int> waiting;      // have called it, and it has not ended there
   std::vector<int> not_started;  // have called it, but their GPU has not started it, as that of others has
   std::vector<int> without;      // left no records
+  std::vector<int> older;        // have called later ones since their records were written
+  bool may_have_failed = false;  // the call is open on no rank
   std::int64_t completed = 0;    // the last call that has ended on a waiting rank
   RecordedCall call;
 };
 
+// Returns the last call that all ranks have called for certain, because it needs all of them and has completed.
+std::int64_t last_of_all(const HangGroup& group) {
+  std::int64_t last = 0;
+  for (const auto& [rank, member] : group.members) {
+    for (const RecordedCall& call : member.calls) {
+      const bool is_of_all = member.is_dump && call.state == CallState::completed && needs_all_ranks(call.operation);
+      if (is_of_all && !call.is_p2p) last = std::max(last, call.number);
+    }
+  }
+  return last;
+}
+
 Standing standing_at(const HangGroup& group, std::int64_t number, bool has_failed) {
+  const std::int64_t of_all = last_of_all(group);
   Standing all;
   all.call.number = number;
   bool has_started = false;
+  bool has_open = false;
   for (const int rank : group.ranks) {
     const auto found = group.members.find(rank);
     if (found == group.members.end() || !found->second.last_enqueued) {
@@ -202,6 +209,10 @@ Standing standing_at(const HangGroup& group, std::int64_t number, bool has_faile
       continue;
     }
     const HangMember& member = found->second;
+    if (member.is_dump && *member.last_enqueued < of_all) {
+      all.older.push_back(rank);
+      continue;
+    }
     if (*member.last_enqueued < number) {
       all.culprits.push_back(rank);
       continue;
@@ -210,13 +221,15 @@ Standing standing_at(const HangGroup& group, std::int64_t number, bool has_faile
     if (call != nullptr && call->state == CallState::started) has_started = true;
     if (call != nullptr && call->state == CallState::enqueued) all.not_started.push_back(rank);
     const auto pending = member.pending();
-    const bool is_open = call == nullptr ? pending && *pending <= number : call->state != CallState::completed;
+    const bool is_open = call == nullptr ? pending && *pending <= number : call->is_open();
     if (!is_open && !(has_failed && call != nullptr)) continue;
+    has_open = has_open || is_open;
     all.waiting.push_back(rank);
     all.completed = std::max(all.completed, member.last_completed.value_or(0));
     if (all.call.operation.empty() && call != nullptr) all.call = *call;
   }
   if (!has_started) all.not_started.clear();
+  all.may_have_failed = !has_open;
   return all;
 }
 
@@ -231,7 +244,7 @@ HangFinding judge_collectives(const HangGroup& group) {
     raise_to(last, pending);
     is_mixed = is_mixed || member.has_mixed_numbers;
   }
-  if (!first) return about(group, HangKind::none);
+  if (!first) return finding_about(group, HangKind::none);
   if (group.name.empty() && !group.is_report) return judge_nameless(group);
 
   Standing all = standing_at(group, *first, failed == first);
@@ -241,7 +254,7 @@ HangFinding judge_collectives(const HangGroup& group) {
     Standing behind = standing_at(group, *later, failed == later);
     if (!behind.culprits.empty()) all = std::move(behind);
   }
-  HangFinding finding = about(group, HangKind::cannot_be_decided);
+  HangFinding finding = finding_about(group, HangKind::cannot_be_decided);
   finding.call = all.call;
   finding.waiting = all.waiting;
   if (is_mixed) {
@@ -262,11 +275,16 @@ HangFinding judge_collectives(const HangGroup& group) {
     return finding;
   }
   finding.missing = missing_records(all.without, group);
+  if (!all.older.empty()) {
+    finding.missing +=
+        (finding.missing.empty() ? "" : ", and ") + std::string("newer records of ") + named_ranks(all.older);
+  }
   finding.not_started = all.not_started;
   if (!all.culprits.empty()) {
     finding.kind = HangKind::not_called;
     finding.culprits = all.culprits;
-  } else if (group.knows_all_ranks && all.without.empty()) {
+    finding.may_have_failed = all.may_have_failed;
+  } else if (group.knows_all_ranks && all.without.empty() && all.older.empty()) {
     finding.kind = HangKind::all_called;
   } else if (finding.missing.empty()) {
     finding.missing = "how many ranks the group has, or the records of its other ranks";
@@ -274,69 +292,6 @@ HangFinding judge_collectives(const HangGroup& group) {
     finding.missing += ", and how many ranks the group has";
   }
   return finding;
-}
-
-struct P2pName {
-  bool is_send = false;
-  int from = 0;
-  int to = 0;
-};
-std::optional<P2pName> p2p_name(std::string_view operation) {
-  const bool is_send = operation.starts_with("send ");
-  if (!is_send && !operation.starts_with("recv ")) return std::nullopt;
-  operation.remove_prefix(5);
-  const std::size_t arrow = operation.find(is_send ? "->" : "<-");
-  if (arrow == std::string_view::npos) return std::nullopt;
-  const auto first = base::parse_integer(operation.substr(0, arrow), 0, 1'000'000);
-  const auto second = base::parse_integer(operation.substr(arrow + 2), 0, 1'000'000);
-  if (!first || !second) return std::nullopt;
-  const int a = static_cast<int>(*first);
-  const int b = static_cast<int>(*second);
-  return is_send ? P2pName{true, a, b} : P2pName{false, b, a};
-}
-
-std::string opposite_of(const P2pName& name) {
-  const std::string from = std::to_string(name.from);
-  const std::string to = std::to_string(name.to);
-  return name.is_send ? "recv " + to + "<-" + from : "send " + from + "->" + to;
-}
-
-std::size_t count_of(const std::vector<RecordedCall>& calls, const std::string& operation) {
-  return static_cast<std::size_t>(
-      std::count_if(calls.begin(), calls.end(), [&](const RecordedCall& call) { return call.operation == operation; }));
-}
-
-// The n-th send of a rank to another one belongs to the n-th receive there.
-std::optional<HangFinding> judge_p2p(const HangGroup& group, int rank, const HangMember& member) {
-  std::map<std::string, std::size_t> counts;
-  for (const RecordedCall& call : member.calls) {
-    const auto name = call.is_p2p ? p2p_name(call.operation) : std::nullopt;
-    if (!name) continue;
-    const std::size_t count = ++counts[call.operation];
-    if (call.state == CallState::completed) continue;
-    HangFinding finding = about(group, HangKind::cannot_be_decided);
-    finding.call = call;
-    finding.waiting = {rank};
-    const int own_peer = name->is_send ? name->to : name->from;
-    const bool is_known = static_cast<std::size_t>(own_peer) < group.ranks_of_the_job.size();
-    const bool is_default = group.name == kDefaultGroup;
-    const int peer = is_known ? group.ranks_of_the_job[static_cast<std::size_t>(own_peer)] : is_default ? own_peer : -1;
-    const auto found = group.members.find(peer);
-    if (peer < 0 || found == group.members.end() || !found->second.is_dump) {
-      finding.missing = peer < 0 ? "the ranks of the group" : "the records of rank " + std::to_string(peer);
-    } else if (!member.has_all_calls || !found->second.has_all_calls) {
-      finding.missing = "the first calls, which the flight recorder no longer has";
-    } else if (count_of(found->second.calls, opposite_of(*name)) < count) {
-      finding.kind = HangKind::not_called;
-      finding.call.operation = opposite_of(*name);
-      finding.call.number = static_cast<std::int64_t>(count);
-      finding.culprits = {peer};
-    } else {
-      finding.kind = HangKind::all_called;
-    }
-    return finding;
-  }
-  return std::nullopt;
 }
 
 // No recorded call waits. A rank without records may.
@@ -347,7 +302,7 @@ HangFinding without_hang(const std::vector<HangGroup>& groups) {
       if (!group.members.contains(rank)) without.push_back(rank);
     }
     if (without.empty() || group.has_own_ranks) continue;
-    HangFinding finding = about(group, HangKind::cannot_be_decided);
+    HangFinding finding = finding_about(group, HangKind::cannot_be_decided);
     finding.missing = missing_records(without, group);
     return finding;
   }

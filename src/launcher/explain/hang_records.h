@@ -37,15 +37,20 @@ struct HangFinding {
   // not_called: have not called it. mismatch: called something else than most ranks, empty if there is no majority.
   std::vector<int> culprits;
   std::vector<int> waiting;
-  std::vector<int> not_started;     // all_called: their GPU has not started it, as that of others has
-  std::vector<CallOfRanks> calls;   // mismatch: what the ranks called
-  std::string missing;              // what the decision lacks, or what is unknown besides
+  std::vector<int> not_started;    // all_called: their GPU has not started it, as that of others has
+  std::vector<CallOfRanks> calls;  // mismatch: what the ranks called
+  bool may_have_failed =
+      false;            // not_called: the call has ended on the ranks that "wait", which can't be, unless it failed
+  std::string missing;  // what the decision lacks, or what is unknown besides
   std::vector<HangFinding> waits;   // hangs of other groups, whose culprits wait in this one
   std::vector<HangFinding> others;  // that do not depend on this one
 };
 
 // The world size is that of the job, if it is known.
 HangFinding judge_hang(std::span<const CollectiveRecords> records, std::optional<int> world_size);
+
+// Formats ranks for users: "rank 1", "ranks 0-2, 5". Expects ascending order.
+std::string named_ranks(const std::vector<int>& ranks);
 
 // Returns sentences for users, without a full stop: "rank 1 has not called all_reduce #5 (NumelIn 1024) of group 0
 // (default_pg), in which ranks 0, 2, 3 wait". Empty if there is no hang.

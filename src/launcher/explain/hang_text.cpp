@@ -6,10 +6,6 @@
 namespace ddp::launcher {
 namespace {
 
-std::string ranks_text(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
-}
-
 std::string size_text(const RecordedCall& call) {
   return call.numel_in ? " (NumelIn " + std::to_string(*call.numel_in) + ")" : "";
 }
@@ -31,13 +27,17 @@ std::string note_text(const HangFinding& finding) {
 }
 
 std::string wait_text(const std::vector<int>& ranks) {
-  return ranks_text(ranks) + (ranks.size() == 1 ? " waits" : " wait");
+  return named_ranks(ranks) + (ranks.size() == 1 ? " waits" : " wait");
 }
 
 std::string not_called_text(const HangFinding& finding) {
-  std::string text = ranks_text(finding.culprits) + (finding.culprits.size() == 1 ? " has" : " have") + " not called " +
-                     call_text(finding.call) + " of " + group_text(finding);
-  if (!finding.waiting.empty()) text += ", in which " + wait_text(finding.waiting);
+  std::string text = named_ranks(finding.culprits) + (finding.culprits.size() == 1 ? " has" : " have") +
+                     " not called " + call_text(finding.call) + " of " + group_text(finding);
+  if (finding.may_have_failed) {
+    text += ", without which it cannot have completed on " + named_ranks(finding.waiting) +
+            ": it has failed there, or their records are newer";
+  } else if (!finding.waiting.empty())
+    text += ", in which " + wait_text(finding.waiting);
   if (!finding.missing.empty()) text += "; " + finding.missing + " are missing";
   return text;
 }
@@ -47,7 +47,8 @@ std::string mismatch_text(const HangFinding& finding) {
   const RecordedCall& first = finding.calls.front().call;
   for (std::size_t i = 0; i < finding.calls.size(); ++i) {
     const RecordedCall& call = finding.calls[i].call;
-    text += (i == 0 ? ": " : ", ") + ranks_text(finding.calls[i].ranks) + " called " + call.operation + size_text(call);
+    text +=
+        (i == 0 ? ": " : ", ") + named_ranks(finding.calls[i].ranks) + " called " + call.operation + size_text(call);
     const bool only_type = i > 0 && call.operation == first.operation && call.numel_in == first.numel_in;
     if ((only_type || i == 0) && !call.type.empty()) text += " of " + call.type;
   }
@@ -59,9 +60,9 @@ std::string all_called_text(const HangFinding& finding) {
   text += finding.call.is_p2p ? " have made the calls of " : " of " + group_text(finding) + " have called ";
   text += call_text(finding.call);
   if (finding.call.is_p2p) text += " of " + group_text(finding);
-  text += ", but it does not end on " + ranks_text(finding.waiting);
+  text += ", but it does not end on " + named_ranks(finding.waiting);
   if (!finding.not_started.empty()) {
-    return text + ": the GPU of " + ranks_text(finding.not_started) + " has not started it";
+    return text + ": the GPU of " + named_ranks(finding.not_started) + " has not started it";
   }
   return text + ": the connection between the ranks, or the GPU or the process of one of them, is at fault";
 }
@@ -86,7 +87,7 @@ std::string own_text(const HangFinding& finding) {
     case HangKind::all_called:
       return all_called_text(finding);
     case HangKind::circular_wait:
-      return ranks_text(finding.waiting) + " wait for each other";
+      return named_ranks(finding.waiting) + " wait for each other";
     case HangKind::cannot_be_decided:
       return undecided_text(finding);
   }
@@ -94,6 +95,10 @@ std::string own_text(const HangFinding& finding) {
 }
 
 }  // namespace
+
+std::string named_ranks(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
+}
 
 std::string hang_text(const HangFinding& finding) {
   constexpr std::size_t kMostWaits = 4;

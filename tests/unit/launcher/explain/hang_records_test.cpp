@@ -132,10 +132,20 @@ TEST_CASE("numbers that contradict each other decide nothing") {
 }
 
 TEST_CASE("a failed call of Gloo is not taken for one that has ended") {
-  const RecordedCall failed = call(5, "all_reduce", CallState::completed);
+  const RecordedCall failed = call(5, "all_reduce", CallState::ended);
   CHECK(judge_hang({{dump(0, "0", 4, {failed}), dump(1, "0", 4)}}, 2).culprits == std::vector{1});
-  const RecordedCall sent = call(5, "broadcast", CallState::completed);
+  const RecordedCall sent = call(5, "broadcast", CallState::ended);
   CHECK(judge_hang({{dump(0, "0", 4, {sent}), dump(1, "0", 4)}}, 2).kind == HangKind::none);
+}
+
+TEST_CASE("a rank whose dump is older is not blamed") {
+  std::vector records = {dump(0, "0", 7, {call(8, "all_reduce", CallState::started)}), dump(1, "0", 5),
+                         dump(2, "0", 7, {call(8, "all_reduce", CallState::started)})};
+  const HangFinding finding = judge_hang(records, 3);
+  CHECK(finding.kind == HangKind::cannot_be_decided);
+  CHECK(finding.missing == "newer records of rank 1");
+  records[1] = dump(1, "0", 7);
+  CHECK(judge_hang(records, 3).culprits == std::vector{1});
 }
 
 TEST_CASE("a rank that waits in another group is not the culprit") {
