@@ -9,6 +9,8 @@ namespace ddp::launcher {
 namespace {
 
 constexpr int kMostRanks = 1'000'000;
+constexpr int kMostRanksWithoutRecords = 1024;
+constexpr int kMostRanksPerRecord = 64;
 
 // A dump knows more than lines do, and is not mixed with them.
 void merge(HangMember& member, const CollectiveRecords& records) {
@@ -37,7 +39,7 @@ std::map<int, int> ranks_of_job(const std::vector<const CollectiveRecords*>& rec
   for (const CollectiveRecords* one : records) {
     if (is_world && one->rank_of_group) ranks[*one->rank_of_group] = *one->rank_of_group;
     if (one->rank >= 0 && one->rank_of_group) ranks[*one->rank_of_group] = one->rank;
-    for (std::size_t i = 0; i < one->members.size() && i < kMostRanks; ++i) {
+    for (std::size_t i = 0; i < one->members.size() && i < std::size_t{kMostRanks}; ++i) {
       ranks[static_cast<int>(i)] = one->members[i];
     }
   }
@@ -80,8 +82,10 @@ HangGroup group_of(const std::vector<const CollectiveRecords*>& records, std::op
     ranks.insert(group.ranks_of_the_job.begin(), group.ranks_of_the_job.end());
   }
   if ((is_world || group.has_own_ranks) && !ranks.empty() && size.value_or(0) < kMostRanks) {
-    // There are no gaps between these ranks.
-    const int count = std::min(std::max(size.value_or(0), *ranks.rbegin() + 1), kMostRanks);
+    // There are no gaps between these ranks. A damaged line may have any rank, so that very large gaps are not filled.
+    const int most = kMostRanksWithoutRecords + kMostRanksPerRecord * static_cast<int>(records.size());
+    const int seen = *ranks.rbegin() < most ? *ranks.rbegin() + 1 : 0;
+    const int count = std::max(size.value_or(0), seen);
     std::vector<int> all(static_cast<std::size_t>(count));
     std::iota(all.begin(), all.end(), 0);
     ranks.insert(all.begin(), all.end());

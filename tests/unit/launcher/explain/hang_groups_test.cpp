@@ -30,6 +30,13 @@ TEST_CASE("the default group has all ranks of the job") {
   CHECK_FALSE(unknown[0].knows_all_ranks);
 }
 
+TEST_CASE("a rank that cannot be right does not make the group large") {
+  const std::vector records = {of(0, "0", 5), of(9'000'000, "0", 4)};
+  const auto groups = hang_groups(records, std::nullopt);
+  CHECK(groups[0].ranks == std::vector{0, 9'000'000});
+  CHECK_FALSE(groups[0].knows_all_ranks);
+}
+
 TEST_CASE("the members of another group are known from a dump, or not at all") {
   std::vector records = {of(4, "7", 5), of(6, "7", 5)};
   CHECK_FALSE(hang_groups(records, 8)[0].knows_all_ranks);
