@@ -27,6 +27,7 @@ class Table {
   Table() : finder_(fill()) {}
 
   const std::vector<const Cause*>& rows() const { return rows_; }
+  const std::vector<std::string_view>& words() const { return words_; }
 
   const Cause* find(std::string_view line) const {
     std::size_t best = rows_.size();
@@ -55,13 +56,13 @@ class Table {
         rows_.push_back(&cause);
       }
     }
-    std::vector<std::string_view> words;
-    for (const Key& key : keys_) words.push_back(key.word);
-    return WordFinder(words);
+    for (const Key& key : keys_) words_.push_back(key.word);
+    return WordFinder(words_);
   }
 
   std::vector<const Cause*> rows_;
   std::vector<Key> keys_;
+  std::vector<std::string_view> words_;  // of the keys
   WordFinder finder_;
 };
 
@@ -80,6 +81,10 @@ const Cause* find_cause_by_id(std::string_view id) {
   const auto& rows = table().rows();
   const auto found = std::ranges::find(rows, id, &Cause::id);
   return found == rows.end() ? nullptr : *found;
+}
+
+std::span<const std::string_view> words_of_causes() {
+  return table().words();
 }
 
 bool matches(std::string_view pattern, std::string_view line) {

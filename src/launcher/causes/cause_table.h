@@ -20,6 +20,9 @@ const Cause* find_cause_by_id(std::string_view id);
 // text='…', or that are part of a sentence, do not count.
 bool matches(std::string_view pattern, std::string_view line);
 
+// Returns texts, one of which is in each line that shows a cause.
+std::span<const std::string_view> words_of_causes();
+
 // Returns the longest part of a pattern between "…".
 std::string_view longest_part(std::string_view pattern);
 

@@ -78,12 +78,22 @@ bool put_first(std::vector<FailureGroup>& groups) {
   return groups.empty();
 }
 
-// Returns the failures of each rank up to the first one that it did not catch. What follows is a consequence.
+bool are_of_one_rank(const Failure& one, const Failure& other) {
+  if (one.rank || other.rank) return one.rank == other.rank;
+  return one.local_rank && one.local_rank == other.local_rank && one.at.file == other.at.file;
+}
+
+// Returns the first failure of each rank that it did not catch. What follows is a consequence.
 std::vector<Failure> first_of_each_rank(const std::vector<Failure>& failures) {
   std::vector<Failure> first;
-  std::set<int> done;
   for (const Failure& failure : failures) {
-    if (!failure.rank || done.insert(*failure.rank).second) first.push_back(failure);
+    const auto same =
+        std::ranges::find_if(first, [&](const Failure& other) { return are_of_one_rank(other, failure); });
+    if (same == first.end()) {
+      first.push_back(failure);
+    } else if (same->is_exception && !same->is_from_main && failure.is_from_main && same->at.file == failure.at.file) {
+      *same = failure;  // the program has printed the other traceback itself, and went on
+    }
   }
   return first;
 }

@@ -27,9 +27,11 @@ struct Failure {
   std::string place;            // in the program, such as "train.py:83 in step"; empty if unknown
   const Cause* cause = nullptr;
   bool is_exception = false;  // it was an exception of Python or C++, and not only words
-  bool is_abort = false;      // the process aborted, which often follows another failure
-  bool is_cut_off = false;    // its traceback is cut off
-  bool went_on = false;       // the program went on afterwards
+  bool is_from_main =
+      false;                // its traceback begins in the main module, as that of an exception that nothing has caught
+  bool is_abort = false;    // the process aborted, which often follows another failure
+  bool is_cut_off = false;  // its traceback is cut off
+  bool went_on = false;     // the program went on afterwards
 
   // Returns what the failure proves about its rank. A failure of an unknown kind is one of the rank itself.
   Proof proof() const { return cause == nullptr ? Proof::failure : cause->proof; }

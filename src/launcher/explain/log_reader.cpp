@@ -48,7 +48,13 @@ bool begins_report(std::string_view text, Report report) {
 
 class SignFinder {
  public:
-  SignFinder() : finder_(words()) {}
+  SignFinder() : finder_(words()), all_finder_(all_words()) {}
+
+  // Returns where the text contains the first word of a sign or a cause, or npos.
+  std::size_t first_word(std::string_view text) const {
+    WordFinder::Place place;
+    return all_finder_.next(text, place) ? place.at : std::string_view::npos;
+  }
 
   Signs find(std::string_view text) const {
     Signs signs;
@@ -74,8 +80,21 @@ class SignFinder {
     return all;
   }
 
+  static std::vector<std::string_view> all_words() {
+    std::vector<std::string_view> all = words();
+    const auto of_causes = words_of_causes();
+    all.insert(all.end(), of_causes.begin(), of_causes.end());
+    return all;
+  }
+
   WordFinder finder_;
+  WordFinder all_finder_;
 };
+
+const SignFinder& sign_finder() {
+  static const SignFinder kFinder;
+  return kFinder;
+}
 
 }  // namespace
 
@@ -83,6 +102,12 @@ LogReader::LogReader(std::string file, std::optional<int> rank) : file_(std::mov
 
 void LogReader::add(std::string_view bytes) {
   while (!bytes.empty()) {
+    if (rest_.empty() && !is_watching_ && number_ > kFirstLines) {
+      const std::string_view skipped = bytes.substr(0, skippable(bytes));
+      for (std::size_t at = skipped.find('\n'); at != std::string_view::npos; at = skipped.find('\n', at + 1))
+        ++number_;
+      bytes.remove_prefix(skipped.size());
+    }
     const std::size_t end = bytes.find('\n');
     std::string_view part = bytes.substr(0, end);
     if (rest_.size() + part.size() > kLineBytes) {
@@ -107,6 +132,13 @@ void LogReader::add(std::string_view bytes) {
     }
     bytes.remove_prefix(end + 1);
   }
+}
+
+// Returns how many bytes at the front are whole lines in which nothing is of interest. Colours may be within a word, so
+// that lines with them are read.
+std::size_t LogReader::skippable(std::string_view bytes) const {
+  const std::size_t end = std::min(sign_finder().first_word(bytes.substr(0, bytes.find('\x1b'))), bytes.find('\x1b'));
+  return bytes.substr(0, end).rfind('\n') + 1;  // 0 if there is none
 }
 
 // A progress bar overwrites its line: the parts between carriage returns are lines of their own.
@@ -144,9 +176,8 @@ LogReader::Stream& LogReader::stream_of(const LoggedLine& line) {
 }
 
 void LogReader::read(std::string_view plain) {
-  static const SignFinder kSigns;
   const Cause* const cause = find_cause(plain);
-  Signs signs = kSigns.find(plain);
+  Signs signs = sign_finder().find(plain);
   const bool has_sign =
       cause != nullptr || signs.begins != Report::none || signs.is_of_launcher || signs.is_of_watchdog;
   if (has_sign) is_watching_ = true;

@@ -51,6 +51,7 @@ class LogReader {
     Program* program = nullptr;
   };
 
+  std::size_t skippable(std::string_view bytes) const;
   void add_line(std::string_view line);
   void read(std::string_view plain);
   bool needs_all_lines() const;

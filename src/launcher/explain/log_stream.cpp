@@ -20,6 +20,15 @@ bool links(std::string_view text) {
          text.starts_with("The above exception was the direct cause");
 }
 
+// Returns whether the first frame of a traceback is that of a program. One that a program prints itself begins in the
+// function that has caught the exception.
+bool begins_in_main(std::string_view traceback) {
+  const std::size_t frame = traceback.find("\n  File ");
+  if (frame == std::string_view::npos) return false;
+  const std::string_view line = traceback.substr(frame + 1, traceback.find('\n', frame + 1) - frame - 1);
+  return line.ends_with(", in <module>") || line.find("<frozen runpy>") != std::string_view::npos;
+}
+
 // A traceback quotes the lines that failed. Their words are those of other errors, too.
 bool quotes_source(std::string_view text) {
   return text.starts_with("    ") || text.starts_with("│");
@@ -94,6 +103,7 @@ void LogStream::end_report() {
     failure.message = error ? error->message : "a traceback that is cut off";
     failure.is_abort = report == Report::cxx;
     failure.is_cut_off = !error;
+    failure.is_from_main = begins_in_main(text_);
     if (error) failure.place = error->place;
   }
   failure.message.resize(std::min(failure.message.size(), kMessageBytes));
@@ -103,6 +113,7 @@ void LogStream::end_report() {
   if (!is_linked || failures_.empty() || !failures_.back().is_exception) return keep(std::move(failure));
   // The later exception is the one that ended the program. The known one says more.
   Failure& first = failures_.back();
+  first.is_from_main |= failure.is_from_main;
   if (first.cause != nullptr && better_cause(first.cause, failure.cause) == first.cause) return;
   first.message = std::move(failure.message);
   first.place = std::move(failure.place);

@@ -53,6 +53,16 @@ TEST_CASE("an error of the program itself is shown, but is no known cause") {
   CHECK_THAT(explanation_text(explanation), Catch::StartsWith("rank 1 failed: KeyError: 'a'\n"));
 }
 
+TEST_CASE("of two tracebacks of a rank, the one that nothing has caught counts") {
+  LogFindings log;
+  log.failures = {failure(1, 5, "ConnectionError: x"), failure(1, 9, "KeyError: 'a'")};
+  CHECK(explain_one(log).failures.front().first.at.line == 5);
+  log.failures[1].is_from_main = true;
+  CHECK(explain_one(log).failures.front().first.at.line == 9);
+  log.failures[0].is_from_main = true;
+  CHECK(explain_one(log).failures.front().first.at.line == 5);
+}
+
 TEST_CASE("ranks that failed in the same way are one group") {
   LogFindings log;
   for (const int rank : {2, 0, 1})
