@@ -5,8 +5,11 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "fuzz/fuzz_targets.h"
+#include "launcher/explain/explanation.h"
+#include "launcher/explain/explanation_text.h"
 #include "launcher/explain/flight_dump.h"
 #include "launcher/explain/hang_records.h"
+#include "launcher/explain/log_reader.h"
 #include "launcher/explain/pickle.h"
 #include "launcher/explain/watchdog_lines.h"
 
@@ -52,6 +55,21 @@ void explain_lines(Input input) {
   std::string_view text = text_of(input);
   while (!text.empty()) lines.add(std::nullopt, base::take_line(text));
   judge(lines.records());
+}
+
+// The parts in which a log is read do not matter, and each answer can be printed.
+void explain_log(Input input) {
+  const std::string_view text = text_of(input);
+  launcher::LogReader whole("x.log", std::nullopt);
+  launcher::LogReader parts("x.log", std::nullopt);
+  whole.add(text);
+  for (std::size_t at = 0; at < text.size(); at += 13) parts.add(text.substr(at, 13));
+  const launcher::LogFindings findings = whole.finish();
+  const launcher::LogFindings same = parts.finish();
+  DDP_CHECK(findings.lines == same.lines && findings.failures.size() == same.failures.size(), findings.lines);
+  const launcher::Explanation explanation = launcher::explain({&findings, 1}, std::nullopt);
+  DDP_CHECK(!launcher::explanation_text(explanation).empty() && !launcher::explanation_json(explanation).empty(),
+            findings.lines);
 }
 
 }  // namespace ddp::fuzz

@@ -21,10 +21,11 @@ void report(Input input);
 // Tests a whole server with several clients.
 void server(Input input);
 
-// Test what `ddplaunch explain` reads: pickles, dumps of PyTorch's flight recorder, and lines of its watchdog.
+// Test what `ddplaunch explain` reads: pickles, dumps of PyTorch's flight recorder, lines of its watchdog, and logs.
 void explain_pickle(Input input);
 void explain_dump(Input input);
 void explain_lines(Input input);
+void explain_log(Input input);
 
 struct Target {
   std::string_view name;
@@ -36,6 +37,7 @@ inline constexpr Target kTargets[] = {{"parser_legacy", parser_legacy},
                                       {"server", server},
                                       {"explain_pickle", explain_pickle},
                                       {"explain_dump", explain_dump},
-                                      {"explain_lines", explain_lines}};
+                                      {"explain_lines", explain_lines},
+                                      {"explain_log", explain_log}};
 
 }  // namespace ddp::fuzz

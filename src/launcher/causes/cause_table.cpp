@@ -89,7 +89,8 @@ std::span<const std::string_view> words_of_causes() {
 
 bool matches(std::string_view pattern, std::string_view line) {
   bool is_first = !line.starts_with('{');  // a log of JSON objects quotes everything
-  const bool names_error = pattern.substr(0, pattern.find(' ')).ends_with("Error:");
+  const std::string_view first_word = pattern.substr(0, pattern.find(' '));
+  const bool names_error = first_word.ends_with("Error:") && first_word != "Error:";
   while (true) {
     const std::size_t end = pattern.find(kAnyText);
     const std::size_t at = line.find(pattern.substr(0, end));
