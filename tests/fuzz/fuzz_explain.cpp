@@ -28,9 +28,10 @@ void judge(const std::vector<launcher::CollectiveRecords>& records) {
     if (finding.has_ranks_of_group || finding.kind != launcher::HangKind::not_called) continue;
     DDP_CHECK(!finding.culprits.empty(), records.size());
     for (const int culprit : finding.culprits) {
-      DDP_CHECK(std::any_of(records.begin(), records.end(),
-                            [&](const launcher::CollectiveRecords& one) { return one.rank == culprit || one.rank < 0; }),
-                culprit);
+      DDP_CHECK(
+          std::any_of(records.begin(), records.end(),
+                      [&](const launcher::CollectiveRecords& one) { return one.rank == culprit || one.rank < 0; }),
+          culprit);
     }
   }
 }

@@ -17,7 +17,12 @@ bool is_letter(char c) {
 bool is_quoted(std::string_view before, bool names_error) {
   if (before.empty()) return false;
   if (std::string_view("'\"`").find(before.back()) != std::string_view::npos) return true;
-  if (before.find("='") != std::string_view::npos || before.find("=\"") != std::string_view::npos) return true;
+  for (const std::string_view opening : {"='", "=\""}) {
+    const std::size_t at = before.rfind(opening);
+    if (at != std::string_view::npos && before.find(opening.back(), at + opening.size()) == std::string_view::npos) {
+      return true;
+    }
+  }
   return names_error && before.size() > 1 && before.back() == ' ' && is_letter(before[before.size() - 2]);
 }
 

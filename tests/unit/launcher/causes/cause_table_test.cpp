@@ -21,6 +21,8 @@ TEST_CASE("a pattern matches the parts of a line in their order") {
   CHECK_FALSE(matches("ValueError: a", "how do I fix ValueError: a"));
   CHECK(matches("ValueError: a", "[1] ValueError: a"));
   CHECK_FALSE(matches("out of memory", "text='out of memory'"));
+  CHECK_FALSE(matches("out of memory", "text='see: out of memory'"));
+  CHECK(matches("out of memory", "pid='7', out of memory"));
   CHECK(matches("out of memory", "{\"level\": \"error\", \"text\": \"out of memory\"}"));
   CHECK(longest_part("rank … has failed … on") == " has failed ");
 }
