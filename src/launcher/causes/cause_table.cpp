@@ -93,7 +93,7 @@ std::span<const std::string_view> words_of_causes() {
 }
 
 bool matches(std::string_view pattern, std::string_view line) {
-  bool is_first = !line.starts_with('{');  // a log of JSON objects quotes everything
+  bool is_first = line.find_first_of("{\"") != line.find_first_not_of(' ');  // JSON quotes everything
   const std::string_view first_word = pattern.substr(0, pattern.find(' '));
   const bool names_error = first_word.ends_with("Error:") && first_word != "Error:";
   while (true) {
