@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "launcher/report/event_values.h"
 #include "launcher/report/history_json.h"
+#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -136,6 +137,18 @@ class RunReader {
     worker.peak_memory = count_at(event, "peak_rss_bytes");
   }
 
+  // "rank 1: not called: all_reduce f32[8] (#1 of world), ranks 0, 2 wait", for an event without text.
+  static std::string sentence_about(const Json& stall) {
+    const std::string call = text_at(stall, "call");
+    const std::vector<int> waiting = integers_at(stall, "waiting");
+    std::string text = ranks_text(integers_at(stall, "culprits")) + ": " + text_at(stall, "verdict");
+    if (!call.empty()) {
+      text += ": " + call + " (#" + std::to_string(count_at(stall, "number")) + " of " + text_at(stall, "group") + ")";
+    }
+    if (!waiting.empty()) text += ", " + ranks_text(waiting) + (waiting.size() == 1 ? " waits" : " wait");
+    return text;
+  }
+
   void hang(const Json& event) {
     AttemptRecord* attempt = attempt_of(event);
     if (attempt == nullptr) return;
@@ -148,7 +161,7 @@ class RunReader {
     stall.culprits = integers_at(json, "culprits");
     stall.text = texts_at(event, "text");
     if (stall.text.empty()) {
-      stall.text.push_back("ranks " + base::rank_list(stall.culprits) + ": " + text_at(json, "verdict"));
+      stall.text.push_back(sentence_about(json));
     }
     stall.stacks = read_stacks(json);
     attempt->stalls.push_back(std::move(stall));
