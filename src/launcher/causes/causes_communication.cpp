@@ -14,23 +14,26 @@ constexpr std::array kCommunicationCauses = {
           .page = "reference/diagnoses.md#h05"},
     Cause{
         .id = "port-in-use",
-        .patterns = {"Error: The server socket has failed to listen on any local network address…ddress already in use",
-                     "RuntimeError: Address already in use", "OSError: [Errno 98] Address already in use",
+        .patterns = {"RuntimeError: Address already in use", "OSError: [Errno 98] Address already in use",
+                     "Error: The server socket has failed to listen on any local network address…ddress already in use",
                      "[Errno 98] error while attempting to bind on address", "] bind: Address already in use",
                      "Tried to launch distributed communication on port "},
         .cause = "Another process already uses the port.",
-        .remedy = "Leave --master-port out, so that a free port is chosen; ss -ltnp shows who uses the port.",
+        .remedy = "Leave --master-port out (with torchrun, write --standalone), so that a free port is chosen; ss "
+                  "-ltnp shows who uses the port.",
         .cause_zh = "端口已被另一个进程占用。",
-        .remedy_zh = "不要指定 --master-port，让启动器自动选空闲端口；ss -ltnp 可以查出是谁占用了端口。",
+        .remedy_zh = "不要指定 --master-port（torchrun 要写 --standalone），让启动器自动选空闲端口；ss -ltnp "
+                     "可以查出是谁占用了端口。",
         .page = "how-to/common-mistakes.md#address-in-use"},
     Cause{.id = "name-not-resolved",
           .patterns = {"ValueError: host not found: ", "socket.gaierror: [Errno -", "ssh: Could not resolve hostname ",
                        "failed to connect to any network address of (…(gai error: "},
           .cause = "A host name could not be resolved to an address.",
-          .remedy =
-              "Check it on this node: getent hosts NAME. If that prints nothing, use an address: MASTER_ADDR=10.0.0.1.",
+          .remedy = "Check it on this node: getent hosts NAME. If that prints nothing for the first node, use its "
+                    "address: MASTER_ADDR=10.0.0.1.",
           .cause_zh = "主机名无法解析成地址。",
-          .remedy_zh = "在本节点检查：getent hosts 主机名。如果没有输出，就直接写地址：MASTER_ADDR=10.0.0.1。",
+          .remedy_zh =
+              "在本节点检查：getent hosts 主机名。如果查不到第一个节点，就直接写它的地址：MASTER_ADDR=10.0.0.1。",
           .page = "how-to/troubleshooting.md#nodes-do-not-meet"},
     Cause{.id = "store-version",
           .patterns = {"Ping failed, invalid value returned from server. Expected: "},
@@ -50,11 +53,11 @@ constexpr std::array kCommunicationCauses = {
         .remedy_zh = "用 ip -brief address 列出网卡，再指定一个：export GLOO_SOCKET_IFNAME=eth0。"},
     Cause{
         .id = "launcher-missing",
-        .patterns = {"Error initializing torch.distributed using env:// rendezvous: environment variable ",
-                     "KeyError: 'LOCAL_RANK'", "KeyError: 'RANK'", "KeyError: 'WORLD_SIZE'", "KeyError: 'MASTER_ADDR'"},
-        .cause = "The script needs variables that a launcher sets, such as RANK.",
+        .patterns = {"KeyError: 'RANK'", "KeyError: 'LOCAL_RANK'", "KeyError: 'WORLD_SIZE'", "KeyError: 'MASTER_ADDR'",
+                     "Error initializing torch.distributed using env:// rendezvous: environment variable "},
+        .cause = "The script looks for a variable that launchers set, such as RANK, and does not find it.",
         .remedy = "Start it with a launcher: ddplaunch --nproc-per-node=2 train.py.",
-        .cause_zh = "脚本需要由启动器设置的环境变量，例如 RANK。",
+        .cause_zh = "脚本要读取由启动器设置的环境变量（例如 RANK），但没有找到。",
         .remedy_zh = "用启动器来运行：ddplaunch --nproc-per-node=2 train.py。"},
     Cause{
         .id = "world-size-mismatch",
@@ -77,12 +80,9 @@ constexpr std::array kCommunicationCauses = {
         .patterns = {"Distributed package doesn't have NCCL built in"},
         .cause = "This build of PyTorch does not contain NCCL.",
         .remedy =
-            "Install a build for CUDA: pip install torch --index-url https://download.pytorch.org/whl/cu126; for CPUs: "
-            "init_process_group(\"gloo\").",
+            "Install a build of PyTorch for CUDA: see pytorch.org. For CPUs, write dist.init_process_group(\"gloo\").",
         .cause_zh = "这个 PyTorch 版本没有编译 NCCL。",
-        .remedy_zh =
-            "安装 CUDA 版：pip install torch --index-url https://download.pytorch.org/whl/cu126；只用 CPU 就写 "
-            "init_process_group(\"gloo\")。"},
+        .remedy_zh = "安装 CUDA 版 PyTorch（见 pytorch.org）。只用 CPU 就写 dist.init_process_group(\"gloo\")。"},
     Cause{
         .id = "nccl-no-gpu",
         .patterns = {"ProcessGroupNCCL is only supported with GPUs, no GPUs found"},
@@ -127,17 +127,16 @@ constexpr std::array kCommunicationCauses = {
           .remedy_zh = "用 ip -brief address 列出网卡，再指定一个：export NCCL_SOCKET_IFNAME=eth0。"},
     Cause{.id = "nccl-shared-memory",
           .patterns = {"Error while creating shared memory segment ", "Error while attaching to shared memory segment ",
-                       "Error: failed to extend /dev/shm/nccl-", "Error: failed to create shared memory file ",
+                       "failed to extend /dev/shm/nccl-", "failed to create shared memory file /dev/shm/nccl-",
                        "NCCL WARN Call to posix_fallocate failed : ", "NCCL WARN Call to shm_open failed : "},
           .cause = "NCCL could not create or open a file of shared memory in /dev/shm.",
           .remedy = "Look at df -h /dev/shm; remove old files with rm /dev/shm/nccl-*; docker run --shm-size=1g.",
           .cause_zh = "NCCL 无法在 /dev/shm 中创建或打开共享内存文件。",
           .remedy_zh = "查看 df -h /dev/shm；用 rm /dev/shm/nccl-* 删除旧文件；容器要加 docker run --shm-size=1g。",
-          .page = "how-to/containers.md#gpus"},
+          .page = "how-to/containers.md#docker-and-podman"},
     Cause{
         .id = "nccl-gpu-memory",
-        .patterns = {"Cuda failure 'out of memory'", "Cuda failure 2 'out of memory'", "Failed to CUDA malloc ",
-                     "Failed to CUDA calloc "},
+        .patterns = {"Cuda failure 'out of memory'", "Cuda failure 2 'out of memory'"},
         .cause = "There was no GPU memory left for the buffers of NCCL.",
         .remedy =
             "See who uses the GPU with nvidia-smi; use a smaller batch; call torch.cuda.set_device(local_rank) first.",
@@ -166,11 +165,12 @@ constexpr std::array kCommunicationCauses = {
                        "Call to ibv_reg_mr…failed with error Cannot allocate memory",
                        "NCCL WARN Call to ibv_create_qp failed", "NCCL WARN Call to ibv_create_cq failed",
                        "(did you run into the locked memory limit?)"},
-          .cause = "InfiniBand could not get the locked memory that it needs.",
+          .cause =
+              "InfiniBand could not create a queue or register memory, as when the limit of locked memory is too low.",
           .remedy =
               "Raise the limit: ulimit -l unlimited; in Slurm also PropagateResourceLimitsExcept=MEMLOCK; in Docker "
               "--ulimit memlock=-1.",
-          .cause_zh = "InfiniBand 申请不到所需的锁页内存。",
+          .cause_zh = "InfiniBand 无法创建队列或注册内存，例如锁页内存的限额太小。",
           .remedy_zh =
               "提高上限：ulimit -l unlimited；Slurm 还要设置 PropagateResourceLimitsExcept=MEMLOCK；Docker 要加 "
               "--ulimit memlock=-1。"},
@@ -262,14 +262,15 @@ constexpr std::array kCommunicationCauses = {
           .remedy_zh = "查看进程停在哪里：py-spy dump --native --pid PID。如果只是较慢："
                        "export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800。",
           .page = "how-to/debug-a-hang.md"},
-    Cause{.id = "c10d-monitored-barrier",
-          .patterns = {"failed to pass monitoredBarrier in ", "timed out in monitoredBarrier after "},
-          .proof = Proof::timeout,
-          .cause = "The ranks that the line names did not reach a monitored_barrier in time.",
-          .remedy = "Read the output of these ranks; ddplaunch --hang-timeout=60 train.py shows their stacks.",
-          .cause_zh = "该行列出的 rank 没有按时到达 monitored_barrier。",
-          .remedy_zh = "查看这些 rank 的输出；ddplaunch --hang-timeout=60 train.py 会显示它们的调用栈。",
-          .page = "how-to/debug-a-hang.md"},
+    Cause{
+        .id = "c10d-monitored-barrier",
+        .patterns = {"failed to pass monitoredBarrier in ", "timed out in monitoredBarrier after "},
+        .proof = Proof::timeout,
+        .cause = "Not all ranks reached a monitored_barrier in time.",
+        .remedy = "Read the output of the ranks that did not; ddplaunch --hang-timeout=60 train.py shows their stacks.",
+        .cause_zh = "有 rank 没有按时到达 monitored_barrier。",
+        .remedy_zh = "查看没有到达的 rank 的输出；ddplaunch --hang-timeout=60 train.py 会显示它们的调用栈。",
+        .page = "how-to/debug-a-hang.md"},
     Cause{.id = "gloo-timeout",
           .patterns = {"] Timed out waiting …ms for recv operation", "] Timed out waiting …ms for send operation",
                        "gloo/transport/…] Read timeout [", "gloo/transport/…] Write timeout [",
@@ -315,7 +316,7 @@ constexpr std::array kCommunicationCauses = {
                        "init_process_group(timeout=timedelta(hours=1))。",
           .page = "how-to/debug-a-hang.md"},
     Cause{.id = "c10d-operation-failed",
-          .patterns = {"Some NCCL operations have failed or timed out. Due to the asynchronous nature"},
+          .patterns = {"Some NCCL operations have failed or timed out."},
           .proof = Proof::timeout,
           .cause = "The watchdog of c10d ended this process, because a collective had failed or timed out.",
           .remedy = "Read the lines before it, of all ranks: grep -h ProcessGroupNCCL *.log.",
@@ -341,9 +342,10 @@ constexpr std::array kCommunicationCauses = {
           .cause_zh = "Gloo 与另一个 rank 的连接断开。",
           .remedy_zh = "先出错的是那个 rank 或它的节点。先看它的输出：ddplaunch explain LOG_DIR。"},
     Cause{.id = "store-lost",
-          .patterns = {"NetworkError: Connection reset by peer", "NetworkError: Broken pipe",
-                       "NetworkError: …ailed to recv, got 0 bytes", "store->get('…got error: Connection reset by peer",
-                       "store->get('…got error: Broken pipe", "RuntimeError: Connection reset by peer"},
+          .patterns = {"DistNetworkError: Connection reset by peer", "DistNetworkError: Broken pipe",
+                       "DistNetworkError: …ailed to recv, got 0 bytes",
+                       "store->get('…got error: Connection reset by peer", "store->get('…got error: Broken pipe",
+                       "RuntimeError: Connection reset by peer"},
           .proof = Proof::lost_peer,
           .cause = "The connection to the store broke.",
           .remedy = "The store is in rank 0 or in the launcher of the first node. Read their output first.",

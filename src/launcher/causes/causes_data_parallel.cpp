@@ -63,19 +63,20 @@ constexpr auto kDataParallel = std::to_array<Cause>({
     {.id = "ddp-unused-parameters",
      .patterns = {"Expected to have finished reduction in the prior iteration",
                   "has parameters that were not used in producing the loss"},
-     .cause = "Some parameters got no gradient in the last step, because its loss did not depend on them.",
+     .cause = "Some parameters got no gradient in the last backward, as when the loss does not depend on them.",
      .remedy = "Write DistributedDataParallel(model, find_unused_parameters=True); TORCH_DISTRIBUTED_DEBUG=DETAIL "
                "names the parameters.",
-     .cause_zh = "上一步有些参数没有梯度，因为 loss 没有用到它们。",
+     .cause_zh = "上一次反向传播中有些参数没有得到梯度，例如 loss 没有用到它们。",
      .remedy_zh = "写成 DistributedDataParallel(model, find_unused_parameters=True)；设置 "
                   "TORCH_DISTRIBUTED_DEBUG=DETAIL 会列出这些参数。"},
     {.id = "ddp-ready-twice",
      .patterns = {"Expected to mark a variable ready only once"},
-     .cause = "A parameter got its gradient twice in one backward, by reentrant checkpoints or by a use outside of "
+     .cause = "A parameter got its gradient twice in one backward, as with reentrant checkpoints or a use outside of "
               "forward().",
      .remedy = "Write checkpoint(block, x, use_reentrant=False) and leave find_unused_parameters out, or "
                "DistributedDataParallel(model, static_graph=True).",
-     .cause_zh = "一次反向传播中，同一个参数两次得到梯度：用了可重入的 checkpoint，或者在 forward() 之外使用了参数。",
+     .cause_zh =
+         "一次反向传播中，同一个参数两次得到梯度，例如用了可重入的 checkpoint，或者在 forward() 之外使用了参数。",
      .remedy_zh = "写成 checkpoint(block, x, use_reentrant=False) 并去掉 find_unused_parameters，或者写 "
                   "DistributedDataParallel(model, static_graph=True)。"},
     {.id = "ddp-no-parameters",
@@ -154,19 +155,19 @@ constexpr auto kDataParallel = std::to_array<Cause>({
     {.id = "sync-batchnorm-on-cpu",
      .patterns = {"SyncBatchNorm expected input tensor to be on GPU",
                   "SyncBatchNorm layers only work with GPU modules"},
-     .cause = "SyncBatchNorm works on GPUs only, and this model is on the CPU.",
+     .cause = "SyncBatchNorm works on GPUs only, and the model or its input is on the CPU.",
      .remedy = "Convert it on GPUs only: if device.type == \"cuda\": model = "
                "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model).",
-     .cause_zh = "SyncBatchNorm 只能在 GPU 上使用，而这个模型在 CPU 上。",
+     .cause_zh = "SyncBatchNorm 只能在 GPU 上使用，而模型或它的输入在 CPU 上。",
      .remedy_zh =
          "只在 GPU 上转换：if device.type == \"cuda\": model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)。"},
     {.id = "no-backend-for-device",
      .patterns = {"No backend type associated with device type", "Tensors must be CUDA and dense",
                   "Only CUDA dense tensor is supported for NCCL collective operations"},
-     .cause = "The process group has no backend for the device of this tensor.",
+     .cause = "The process group has no backend for the device of this tensor, or the tensor is sparse.",
      .remedy =
          "Move it before the collective: x = x.to(device); or write dist.init_process_group(\"cpu:gloo,cuda:nccl\").",
-     .cause_zh = "进程组没有支持该张量所在设备的后端。",
+     .cause_zh = "进程组没有支持该张量所在设备的后端，或者这个张量是稀疏的。",
      .remedy_zh = "在集合通信之前移动张量：x = x.to(device)；或者写 dist.init_process_group(\"cpu:gloo,cuda:nccl\")。"},
     {.id = "collective-sizes",
      .patterns = {"ProcessGroupGloo::…: invalid tensor size at index",

@@ -42,21 +42,23 @@ constexpr auto kPrograms = std::to_array<Cause>({
          "写成 if not dist.is_initialized(): dist.init_process_group(\"nccl\")；进程组可能已经由所用的框架创建。"},
     {.id = "local-rank-underscore",
      .patterns = {"unrecognized arguments:… --local_rank"},
-     .cause = "The launcher passes --local_rank, and the script does not declare this option.",
-     .remedy = "Read os.environ[\"LOCAL_RANK\"] and start with --use-env, or declare both: "
-               "add_argument(\"--local-rank\", \"--local_rank\", type=int).",
-     .cause_zh = "启动器传入了 --local_rank，而脚本没有声明这个选项。",
-     .remedy_zh = "改为读取 os.environ[\"LOCAL_RANK\"] 并加上 "
-                  "--use-env，或者两种写法都声明：add_argument(\"--local-rank\", \"--local_rank\", type=int)。",
+     .cause =
+         "The script was started with --local_rank, which some launchers pass, and it does not declare this option.",
+     .remedy = "Declare both spellings: add_argument(\"--local-rank\", \"--local_rank\", type=int); or read "
+               "os.environ[\"LOCAL_RANK\"] and start with torchrun or ddplaunch, which pass no option.",
+     .cause_zh = "脚本启动时带有 --local_rank（某些启动器会传入），而脚本没有声明这个选项。",
+     .remedy_zh = "两种写法都声明：add_argument(\"--local-rank\", \"--local_rank\", type=int)；或者读取 "
+                  "os.environ[\"LOCAL_RANK\"]，并用不传这个选项的 torchrun 或 ddplaunch 启动。",
      .page = "how-to/migrate.md#from-torchrun"},
     {.id = "local-rank-dash",
      .patterns = {"unrecognized arguments:… --local-rank"},
-     .cause = "The launcher passes --local-rank, and the script does not declare this option.",
-     .remedy = "Read os.environ[\"LOCAL_RANK\"] and start with --use-env, or declare both: "
-               "add_argument(\"--local-rank\", \"--local_rank\", type=int).",
-     .cause_zh = "启动器传入了 --local-rank，而脚本没有声明这个选项。",
-     .remedy_zh = "改为读取 os.environ[\"LOCAL_RANK\"] 并加上 "
-                  "--use-env，或者两种写法都声明：add_argument(\"--local-rank\", \"--local_rank\", type=int)。",
+     .cause =
+         "The script was started with --local-rank, which some launchers pass, and it does not declare this option.",
+     .remedy = "Declare both spellings: add_argument(\"--local-rank\", \"--local_rank\", type=int); or read "
+               "os.environ[\"LOCAL_RANK\"] and start with torchrun or ddplaunch, which pass no option.",
+     .cause_zh = "脚本启动时带有 --local-rank（某些启动器会传入），而脚本没有声明这个选项。",
+     .remedy_zh = "两种写法都声明：add_argument(\"--local-rank\", \"--local_rank\", type=int)；或者读取 "
+                  "os.environ[\"LOCAL_RANK\"]，并用不传这个选项的 torchrun 或 ddplaunch 启动。",
      .page = "how-to/migrate.md#from-torchrun"},
     {.id = "missing-module",
      .patterns = {"ModuleNotFoundError: No module named '"},
@@ -75,27 +77,29 @@ constexpr auto kPrograms = std::to_array<Cause>({
      .remedy_zh = "安装匹配的版本：python3 -m pip install \"numpy<2\"，或者升级按旧版本编译的模块。"},
     {.id = "torchvision-mismatch",
      .patterns = {"operator torchvision::nms does not exist"},
-     .cause = "The compiled part of torchvision was not loaded, because it does not fit this PyTorch.",
+     .cause = "The compiled part of torchvision was not loaded, as when it does not fit this PyTorch.",
      .remedy = "Install versions that fit: python3 -m pip install --upgrade torch torchvision.",
-     .cause_zh = "torchvision 的编译部分与当前的 PyTorch 不匹配，没有加载。",
+     .cause_zh = "torchvision 的编译部分没有加载，例如它与当前的 PyTorch 不匹配。",
      .remedy_zh = "安装互相匹配的版本：python3 -m pip install --upgrade torch torchvision。"},
     {.id = "extension-mismatch",
      .patterns = {"Error: …undefined symbol: _ZN3c10", "Error: …undefined symbol: _ZNK3c10",
                   "Error: …undefined symbol: _ZN2at", "Error: …undefined symbol: _ZNK2at",
                   "Error: …undefined symbol: _ZN5torch"},
-     .cause = "An extension was compiled for another build of PyTorch.",
-     .remedy = "Compile it again for the installed one: python3 -m pip install --force-reinstall --no-build-isolation "
-               "--no-binary NAME NAME.",
-     .cause_zh = "某个扩展是按另一个版本的 PyTorch 编译的。",
-     .remedy_zh =
-         "针对当前版本重新编译：python3 -m pip install --force-reinstall --no-build-isolation --no-binary NAME NAME。"},
+     .cause = "An extension needs a function that the loaded PyTorch does not have, as when it was compiled for "
+              "another one.",
+     .remedy = "Compile it again for the installed one: python3 -m pip install --force-reinstall --no-deps "
+               "--no-cache-dir --no-build-isolation --no-binary NAME NAME.",
+     .cause_zh = "某个扩展需要的函数在已加载的 PyTorch 中不存在，例如它是按另一个版本的 PyTorch 编译的。",
+     .remedy_zh = "针对当前版本重新编译：python3 -m pip install --force-reinstall --no-deps --no-cache-dir "
+                  "--no-build-isolation --no-binary NAME NAME。"},
     {.id = "torch-without-cuda",
      .patterns = {"Torch not compiled with CUDA enabled"},
      .cause = "The program uses a GPU, and this build of PyTorch is for CPUs.",
-     .remedy =
-         "Install the build for CUDA; python3 -c \"import torch; print(torch.version.cuda)\" must print a version.",
+     .remedy = "Install a build of PyTorch for CUDA: see pytorch.org. Then python3 -c \"import torch; "
+               "print(torch.version.cuda)\" prints a version.",
      .cause_zh = "程序要使用 GPU，而当前安装的是 CPU 版 PyTorch。",
-     .remedy_zh = "安装 CUDA 版；python3 -c \"import torch; print(torch.version.cuda)\" 应当输出版本号。"},
+     .remedy_zh = "安装 CUDA 版 PyTorch（见 pytorch.org）。之后 python3 -c \"import torch; print(torch.version.cuda)\" "
+                  "会输出版本号。"},
     {.id = "no-visible-gpu",
      .patterns = {"RuntimeError: No CUDA GPUs are available"},
      .cause = "This process sees no GPU.",
@@ -104,15 +108,15 @@ constexpr auto kPrograms = std::to_array<Cause>({
      .cause_zh = "这个进程看不到任何 GPU。",
      .remedy_zh =
          "在该节点上对照 nvidia-smi -L 与 echo $CUDA_VISIBLE_DEVICES 的输出；容器要加上 docker run --gpus all。",
-     .page = "how-to/containers.md#gpus"},
+     .page = "how-to/containers.md#docker-and-podman"},
     {.id = "cuda-unknown-error",
      .patterns = {"RuntimeError: CUDA unknown error - this may be due to"},
-     .cause = "The driver of the GPU did not answer, or the program changed CUDA_VISIBLE_DEVICES after its start.",
-     .remedy = "nvidia-smi has to work on that node; sudo modprobe nvidia_uvm loads what may be missing. Set the "
-               "variable before the start.",
-     .cause_zh = "GPU 驱动没有响应，或者程序启动之后才修改 CUDA_VISIBLE_DEVICES。",
+     .cause = "CUDA could not be initialized, and the driver gave no reason.",
+     .remedy = "nvidia-smi has to work on that node; sudo modprobe nvidia_uvm loads what may be missing. Set "
+               "CUDA_VISIBLE_DEVICES before the start, never in the program.",
+     .cause_zh = "CUDA 初始化失败，而驱动没有给出原因。",
      .remedy_zh = "先确认该节点上的 nvidia-smi 正常；sudo modprobe nvidia_uvm "
-                  "可加载缺失的内核模块；CUDA_VISIBLE_DEVICES 要在启动之前设置。",
+                  "可加载缺失的内核模块；CUDA_VISIBLE_DEVICES 要在启动之前设置，不要在程序里设置。",
      .page = "how-to/common-mistakes.md#visible-devices"},
     {.id = "invalid-device-ordinal",
      .patterns = {"CUDA error: invalid device ordinal"},
@@ -126,25 +130,27 @@ constexpr auto kPrograms = std::to_array<Cause>({
     {.id = "cuda-out-of-memory",
      .patterns = {"CUDA out of memory. Tried to allocate", "CUDA error: out of memory",
                   "HIP out of memory. Tried to allocate"},
-     .cause = "A GPU had less free memory than the program asked for.",
+     .cause = "The program asked for more GPU memory than was left for it.",
      .remedy = "Lower batch_size, validate under torch.no_grad(), and add up loss.item() instead of loss. If only GPU "
                "0 is full: torch.cuda.set_device(local_rank), and torch.load(path, map_location=\"cpu\").",
-     .cause_zh = "GPU 的空闲显存少于程序申请的显存（爆显存）。",
+     .cause_zh = "程序申请的显存多于它还能得到的显存（爆显存）。",
      .remedy_zh = "减小 batch_size；验证时加 torch.no_grad()；累加 loss.item() 而不是 loss。如果只有 GPU 0 "
                   "爆显存：先调用 torch.cuda.set_device(local_rank)，再用 torch.load(path, map_location=\"cpu\")。",
      .page = "how-to/common-mistakes.md#out-of-memory"},
     {.id = "cublas-out-of-memory",
      .patterns = {"CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUSOLVER_STATUS_ALLOC_FAILED"},
-     .cause = "A library of CUDA could not allocate memory on the GPU, of which PyTorch's cache may hold the rest.",
-     .remedy = "Lower batch_size, or leave memory to the library: torch.cuda.set_per_process_memory_fraction(0.9).",
-     .cause_zh = "CUDA 的库（如 cuBLAS）在 GPU 上申请不到显存，其余显存可能被 PyTorch 的缓存占用。",
-     .remedy_zh = "减小 batch_size，或者给这些库留出显存：torch.cuda.set_per_process_memory_fraction(0.9)。",
+     .cause = "A library of CUDA, such as cuBLAS, could not allocate memory on the GPU.",
+     .remedy = "Lower batch_size. If PyTorch's cache holds the memory, limit it: "
+               "torch.cuda.set_per_process_memory_fraction(0.9).",
+     .cause_zh = "CUDA 的库（如 cuBLAS）在 GPU 上申请不到显存。",
+     .remedy_zh =
+         "减小 batch_size；如果显存被 PyTorch 的缓存占用，就限制它：torch.cuda.set_per_process_memory_fraction(0.9)。",
      .page = "how-to/common-mistakes.md#out-of-memory"},
     {.id = "index-out-of-range",
      .patterns = {"IndexError: Target … is out of bounds", "IndexError: index out of range in self"},
-     .cause = "A class label or an index lies outside the classes or rows of the layer.",
+     .cause = "A class label or an index lies outside the classes of the model, or the rows of a layer or tensor.",
      .remedy = "Compare print(labels.min(), labels.max()) with the size of the layer; classes count from 0.",
-     .cause_zh = "类别标签或索引超出了该层的类别数或行数。",
+     .cause_zh = "类别标签或索引超出了模型的类别数，或者某层、某个张量的行数。",
      .remedy_zh = "用 print(labels.min(), labels.max()) 与该层的大小对照；类别从 0 开始编号。"},
     {.id = "different-devices",
      .patterns = {"Expected all tensors to be on the same device", "Tensor on device … is not on the expected device",
@@ -180,9 +186,9 @@ constexpr auto kPrograms = std::to_array<Cause>({
      .remedy_zh = "写成 x.detach().cpu().numpy()。"},
     {.id = "batch-of-one",
      .patterns = {"Expected more than 1 value per channel when training"},
-     .cause = "Batch normalization got one value per channel, as from a batch of one sample.",
+     .cause = "A layer that normalizes got only one value per channel, as from a batch of one sample.",
      .remedy = "Give the DataLoader drop_last=True, and each rank at least two samples per batch.",
-     .cause_zh = "BatchNorm 的每个通道只有一个值，例如 batch 里只有一个样本。",
+     .cause_zh = "归一化层（如 BatchNorm）的每个通道只有一个值，例如 batch 里只有一个样本。",
      .remedy_zh = "给 DataLoader 传 drop_last=True，并让每个 rank 的 batch 至少有两个样本。",
      .page = "how-to/common-mistakes.md#small-batch"},
     {.id = "half-gradients",
@@ -201,12 +207,28 @@ constexpr auto kPrograms = std::to_array<Cause>({
      .remedy_zh = "只在开头创建一次 accelerator = Accelerator(mixed_precision=\"bf16\")，之后一直传递它。"},
     {.id = "accelerate-device-map",
      .patterns = {"a model that has been loaded with `device_map='auto'` in any"},
-     .cause = "The model is spread over several GPUs, so the ranks cannot have a copy each.",
+     .cause = "The model was loaded with a device_map of several parts, and each rank of a distributed job needs a "
+              "whole copy.",
      .remedy =
          "Leave device_map out of from_pretrained(), or write device_map={\"\": int(os.environ[\"LOCAL_RANK\"])}.",
-     .cause_zh = "模型被拆分到多张 GPU 上，无法让每个 rank 各有一份。",
-     .remedy_zh = "from_pretrained() 不要传 device_map，或者写成 device_map={\"\": int(os.environ[\"LOCAL_RANK\"])}。",
+     .cause_zh = "模型加载时被 device_map 拆成了几部分，而分布式任务的每个 rank 都需要完整的一份。",
+     .remedy_zh = "from_pretrained() 不要传 device_map，或者写成 device_map={\"\": int(os.environ[\"LOCAL_RANK\"])}。"},
+    {.id = "accelerate-processes",
+     .patterns = {"You need to use at least 2 processes to use `--multi_gpu`",
+                  "Less than two GPU ids were configured and tried to run ",
+                  "You can only use one of `--cpu`, `--multi_gpu`, "},
+     .cause = "The options of accelerate contradict each other.",
+     .remedy = "Write the configuration again with accelerate config; accelerate env shows it.",
+     .cause_zh = "accelerate 的选项互相矛盾。",
+     .remedy_zh = "用 accelerate config 重新生成配置；accelerate env 可以查看配置。",
      .page = "how-to/migrate.md#from-accelerate"},
+    {.id = "accelerate-precision",
+     .patterns = {"Error: fp16 mixed precision requires a ", "Error: bf16 mixed precision requires PyTorch >= 1.10"},
+     .cause = "accelerate found no device that supports the chosen precision.",
+     .remedy = "Check torch.cuda.is_available() and nvidia-smi; without GPUs: accelerate launch --mixed_precision=no.",
+     .cause_zh = "accelerate 找不到支持所选精度的设备。",
+     .remedy_zh =
+         "检查 torch.cuda.is_available() 和 nvidia-smi；没有 GPU 时：accelerate launch --mixed_precision=no。"},
     {.id = "lightning-no-gpu",
      .patterns = {"MisconfigurationException: No supported gpu backend found",
                   "MisconfigurationException: You requested gpu: ", "`CUDAAccelerator` can not run on your system"},
