@@ -128,6 +128,11 @@ void merge_near_causes(std::vector<Failure>& failures) {
   }
 }
 
+// Python exits with 1 after an exception.
+bool ended_by_exception(const EndOfRank& end) {
+  return end.text == "exit code 1" || end.text.starts_with("exit code 1,");
+}
+
 // Returns the last exception of the rank that ended with the exit code of an exception, or of each rank if it is
 // unknown.
 std::vector<Failure> last_exceptions(const std::vector<Failure>& caught, const std::optional<EndOfRank>& end) {
@@ -195,7 +200,7 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   merge_near_causes(own);
   result.end = first_end(logs);
   // Python prints what was buffered after its traceback, and other ranks go on for a while.
-  if (own.empty() && has_failed && (!result.end || result.end->text.starts_with("exit code 1"))) {
+  if (own.empty() && has_failed && (!result.end || ended_by_exception(*result.end))) {
     own = last_exceptions(caught, result.end);
   }
   if (own.empty() && result.end && !result.end->quoted.empty() &&

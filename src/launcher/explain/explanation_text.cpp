@@ -152,8 +152,8 @@ std::string explanation_json(const Explanation& explanation) {
     json["remedy"] = cause->remedy;
   }
   if (!explanation.failures.empty() && explanation.is_ordered) {
-    const Failure& first = explanation.failures.front().first;
-    if (first.rank) json["rank"] = *first.rank;
+    const FailureGroup& group = explanation.failures.front();
+    if (group.first.rank && (group.is_ordered || group.ranks.size() < 2)) json["rank"] = *group.first.rank;
   }
   json["failures"] = json_of(explanation.failures);
   json["secondary"] = json_of(explanation.secondary);
