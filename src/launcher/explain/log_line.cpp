@@ -303,24 +303,6 @@ LoggedLine read_line(std::string_view text) {
   return line;
 }
 
-std::string without_controls(std::string_view line) {
-  std::string plain;
-  plain.reserve(line.size());
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(line[i]);
-    if (byte == '\x1b' && i + 1 < line.size() && line[i + 1] == '[') {
-      i += 2;
-      while (i < line.size() && (line[i] < '@' || line[i] > '~')) ++i;
-    } else if (byte == '\x1b' && i + 1 < line.size() && line[i + 1] == ']') {
-      while (i < line.size() && line[i] != '\a' && line.substr(i, 2) != "\x1b\\") ++i;
-      if (i < line.size() && line[i] != '\a') ++i;
-    } else if (byte >= ' ' || byte == '\t') {
-      plain += line[i];
-    }
-  }
-  return plain;
-}
-
 std::string time_text(const LogTime& time) {
   const std::int64_t day = time.microseconds / kDay;
   const std::int64_t second = time.microseconds % kDay / kSecond;

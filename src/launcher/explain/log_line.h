@@ -37,10 +37,6 @@ struct LoggedLine {
 // srun ("3: "), mpirun ("[1,3]<stdout>: "), kubectl ("[pod/…] ") and Docker ("worker-3  | ").
 LoggedLine read_line(std::string_view line);
 
-// Returns the line without the sequences that colour a terminal or move its cursor, and without other control
-// characters except tabs.
-std::string without_controls(std::string_view line);
-
 // Formats the time for people: "11-04 12:00:03" or "12:00:03".
 std::string time_text(const LogTime& time);
 

@@ -7,12 +7,15 @@
 #include "launcher/causes/cause_table.h"
 #include "launcher/causes/word_finder.h"
 #include "launcher/output/python_traceback.h"
+#include "launcher/output/terminal_text.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kLineBytes = std::size_t{64} << 10;  // of a line. The rest counts as the next one
 constexpr std::uint64_t kFirstLines = 1000;  // are read to know the ranks. Of the next ones, only those of interest are
+constexpr char kEscape = '\x1b';
+constexpr std::size_t kSequenceBytes = 4096;  // of an escape sequence whose end has not come yet
 constexpr std::size_t kMostStreams = 10'000;
 constexpr std::size_t kFailuresOfLog = 10'000;
 
@@ -101,6 +104,28 @@ const SignFinder& sign_finder() {
 LogReader::LogReader(std::string file, std::optional<int> rank) : file_(std::move(file)), rank_(rank) {}
 
 void LogReader::add(std::string_view bytes) {
+  if (sequence_.empty() && bytes.find(kEscape) == std::string_view::npos) return add_plain(bytes);
+  const std::string text = std::exchange(sequence_, "") + std::string(bytes);
+  std::string plain;
+  plain.reserve(text.size());
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t escape = std::min(rest.find(kEscape), rest.size());
+    plain += rest.substr(0, escape);
+    rest.remove_prefix(escape);
+    if (rest.empty()) break;
+    std::size_t length = sequence_length(rest);
+    length = std::min(rest.substr(0, length).find('\n'), length);  // a line's end ends a damaged one
+    if (length == rest.size() && length < kSequenceBytes) {
+      sequence_ = rest;  // it may go on
+      break;
+    }
+    rest.remove_prefix(length);
+  }
+  add_plain(plain);
+}
+
+void LogReader::add_plain(std::string_view bytes) {
   while (!bytes.empty()) {
     if (rest_.empty() && !is_watching_ && number_ > kFirstLines) {
       const std::string_view skipped = bytes.substr(0, skippable(bytes));
@@ -134,11 +159,9 @@ void LogReader::add(std::string_view bytes) {
   }
 }
 
-// Returns how many bytes at the front are whole lines in which nothing is of interest. Colours may be within a word, so
-// that lines with them are read.
+// Returns how many bytes at the front are whole lines in which nothing is of interest.
 std::size_t LogReader::skippable(std::string_view bytes) const {
-  const std::size_t end = std::min(sign_finder().first_word(bytes.substr(0, bytes.find('\x1b'))), bytes.find('\x1b'));
-  return bytes.substr(0, end).rfind('\n') + 1;  // 0 if there is none
+  return bytes.substr(0, sign_finder().first_word(bytes)).rfind('\n') + 1;  // 0 if there is none
 }
 
 // A progress bar overwrites its line: the parts between carriage returns are lines of their own.
@@ -147,11 +170,7 @@ void LogReader::add_line(std::string_view line) {
     const std::size_t end = line.find('\r');
     std::string_view part = line.substr(0, end);
     if (part.starts_with('\0')) part.remove_prefix(1);  // PyTorch's DataLoader writes one after some lines
-    if (part.find('\x1b') == std::string_view::npos) {
-      read(part);
-    } else {
-      read(without_controls(part));
-    }
+    read(part);
     if (end == std::string_view::npos || end + 1 == line.size()) return;
     line.remove_prefix(end + 1);
   }
@@ -233,6 +252,7 @@ void LogReader::note_progress(Program& program, std::string_view text) {
 }
 
 LogFindings LogReader::finish() {
+  sequence_.clear();
   if (!rest_.empty()) {
     ++number_;
     add_line(rest_);

@@ -51,6 +51,7 @@ class LogReader {
     Program* program = nullptr;
   };
 
+  void add_plain(std::string_view bytes);
   std::size_t skippable(std::string_view bytes) const;
   void add_line(std::string_view line);
   void read(std::string_view plain);
@@ -61,7 +62,8 @@ class LogReader {
 
   std::string file_;
   std::optional<int> rank_;
-  std::string rest_;  // the begin of a line whose end has not come yet
+  std::string sequence_;  // the begin of an escape sequence whose end has not come yet
+  std::string rest_;      // the begin of a line whose end has not come yet
   std::uint64_t number_ = 0;
   bool is_watching_ = false;  // a failure or a report may go on. Otherwise most lines need not be taken apart
   std::map<std::string, Program, std::less<>> programs_;  // by tag

@@ -66,13 +66,5 @@ TEST_CASE("times can be compared if they have the same clock") {
   CHECK_FALSE(read_line("99:99:99 a").time);
 }
 
-TEST_CASE("colours and cursor movements are removed") {
-  CHECK(without_controls("\x1b[31mred\x1b[0m\x1b[K") == "red");
-  CHECK(without_controls("\x1b]0;title\aa\x1b]8;;x\x1b\\b") == "ab");
-  CHECK(without_controls("a\tb\x01\xff") == "a\tb\xff");
-  CHECK(without_controls("\x1b[").empty());
-  CHECK(without_controls("\x1b").empty());
-}
-
 }  // namespace
 }  // namespace ddp::launcher

@@ -60,6 +60,16 @@ TEST_CASE("interleaved tracebacks are taken apart by their tags") {
   CHECK(found.failures[1].message == "ValueError: of 1");
 }
 
+TEST_CASE("colours, links and cursor movements are no part of a line") {
+  for (const std::size_t part : {1, 2, 3, 1000}) {
+    const auto found = read(
+        "\x1b]0;title\aTrace\x1b[31mback (most recent\x1b[K call last):\n\x1b]8;;x\x1b\\ValueError: x\x1b[0m\n", part);
+    REQUIRE(found.failures.size() == 1);
+    CHECK(found.failures[0].message == "ValueError: x");
+  }
+  CHECK(read("\x1b]never ends\n" + kTraceback + "ValueError: x\x1b[").failures.size() == 1);
+}
+
 TEST_CASE("a program that counts on has caught its failure") {
   const std::string failed = kTraceback + "ValueError: x\n";
   CHECK(read(failed + "step 1 loss 3.0\nstep 2 loss 2.9\n").failures.at(0).went_on);
