@@ -105,24 +105,21 @@ LogReader::LogReader(std::string file, std::optional<int> rank) : file_(std::mov
 
 void LogReader::add(std::string_view bytes) {
   if (sequence_.empty() && bytes.find(kEscape) == std::string_view::npos) return add_plain(bytes);
-  const std::string text = std::exchange(sequence_, "") + std::string(bytes);
-  std::string plain;
-  plain.reserve(text.size());
-  std::string_view rest = text;
+  sequence_ += bytes;
+  std::string_view rest = sequence_;
+  plain_.clear();
   while (true) {
     const std::size_t escape = std::min(rest.find(kEscape), rest.size());
-    plain += rest.substr(0, escape);
+    plain_ += rest.substr(0, escape);
     rest.remove_prefix(escape);
     if (rest.empty()) break;
     std::size_t length = sequence_length(rest);
     length = std::min(rest.substr(0, length).find('\n'), length);  // a line's end ends a damaged one
-    if (length == rest.size() && length < kSequenceBytes) {
-      sequence_ = rest;  // it may go on
-      break;
-    }
+    if (length == rest.size() && length < kSequenceBytes) break;  // it may go on
     rest.remove_prefix(length);
   }
-  add_plain(plain);
+  sequence_.erase(0, sequence_.size() - rest.size());
+  add_plain(plain_);
 }
 
 void LogReader::add_plain(std::string_view bytes) {

@@ -63,6 +63,7 @@ class LogReader {
   std::string file_;
   std::optional<int> rank_;
   std::string sequence_;  // the begin of an escape sequence whose end has not come yet
+  std::string plain_;     // the bytes that came last, without escape sequences
   std::string rest_;      // the begin of a line whose end has not come yet
   std::uint64_t number_ = 0;
   bool is_watching_ = false;  // a failure or a report may go on. Otherwise most lines need not be taken apart
