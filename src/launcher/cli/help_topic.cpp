@@ -112,7 +112,7 @@ base::Result<std::string> help_on(std::span<const std::string> words) {
     found += (found.empty() ? "" : "\n") + cause_help(*cause);
   if (!found.empty()) return found;
   const auto nearest = words.size() == 1 ? nearest_topic(first) : std::nullopt;
-  return base::Failure{"no subcommand, option or diagnosis is named '" + base::join(words, " ") +
+  return base::Failure{"no subcommand, option, diagnosis or known error is named '" + base::join(words, " ") +
                        "', and no help has these words." + (nearest ? " Did you mean " + *nearest + "?" : "")};
 }
 

@@ -72,7 +72,7 @@ TEST_CASE("other words are searched in the help of all options") {
   CHECK_THAT(help({"perfetto"}), Catch::Contains("--trace FILE"));
   CHECK_THAT(help({"core", "dumps"}), Catch::Contains("--core LIMIT") && !Catch::Contains("--gpus"));
   CHECK_THAT(mistake({"core", "perfetto"}),
-             Catch::StartsWith("no subcommand, option or diagnosis is named 'core perfetto'"));
+             Catch::StartsWith("no subcommand, option, diagnosis or known error is named 'core perfetto'"));
 }
 
 TEST_CASE("an unknown word is an error that names the nearest topic") {
