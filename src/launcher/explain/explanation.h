@@ -22,6 +22,7 @@ struct FailureGroup {
 // What the records of collectives say. See hang_records.h.
 struct HangVerdict {
   std::string text;        // "rank 1 has not called all_reduce #5 of group 0, in which ranks 0, 2, 3 wait"
+  std::string remedy;      // empty if it is not certain
   std::vector<int> ranks;  // the culprits; empty if none is certain
   bool is_certain = false;
   std::vector<std::string> missing;  // what would be needed to be certain

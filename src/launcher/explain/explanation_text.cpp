@@ -93,6 +93,7 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
     lines.push_back("  in " + place_in_log(explanation.end->at));
   } else if (explanation.hang && explanation.hang->is_certain) {
     lines.push_back(explanation.hang->text);
+    lines.push_back("  try: " + explanation.hang->remedy);
   } else {
     lines.emplace_back("the cause is not in these logs");
     if (explanation.hang && !explanation.hang->text.empty()) lines.push_back("  seen: " + explanation.hang->text);

@@ -115,7 +115,7 @@ void LogReader::add(std::string_view bytes) {
     if (rest.empty()) break;
     std::size_t length = sequence_length(rest);
     length = std::min(rest.substr(0, length).find('\n'), length);  // a line's end ends a damaged one
-    if (length == rest.size() && length < kSequenceBytes) break;  // it may go on
+    if (length == rest.size() && length < kSequenceBytes) break;   // it may go on
     rest.remove_prefix(length);
   }
   sequence_.erase(0, sequence_.size() - rest.size());

@@ -118,11 +118,15 @@ TEST_CASE("if all ranks only lost another one, its output is missing") {
 }
 
 TEST_CASE("records of collectives decide if no rank failed by itself") {
-  const HangVerdict hang{
-      .text = "rank 1 has not called all_reduce #5", .ranks = {1}, .is_certain = true, .missing = {}};
+  const HangVerdict hang{.text = "rank 1 has not called all_reduce #5",
+                         .remedy = "Look.",
+                         .ranks = {1},
+                         .is_certain = true,
+                         .missing = {}};
   LogFindings log;
   CHECK(explain_one(log, hang).is_certain());
-  CHECK_THAT(explanation_text(explain_one(log, hang)), Catch::StartsWith("rank 1 has not called"));
+  CHECK_THAT(explanation_text(explain_one(log, hang)),
+             Catch::StartsWith("rank 1 has not called all_reduce #5\n  try: Look.\n"));
   CHECK_THAT(explanation_json(explain_one(log, hang)), Catch::Contains("\"certain\": true"));
   log.failures = {failure(0, 1, "known words", &kKnown)};
   CHECK(explain_one(log, hang).cause() == &kKnown);
