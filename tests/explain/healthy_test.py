@@ -39,8 +39,10 @@ def faults_of_healthy(code, found):
         yield f"exit code {code}, cause {found['cause']}: {found['failures'] or found['hang']}"
 
 
-def faults_of_traceback(code, found, wanted):
-    yield from faults_of_healthy(code, found)
+def faults_of_traceback(log, code, found, wanted):
+    # A crash is no traceback, and has a row of its own.
+    if not (log.startswith("segmentation_fault") and found["cause"] == "worker-segmentation-fault"):
+        yield from faults_of_healthy(code, found)
     if wanted["message"] is None:
         return
     first = found["failures"][0] if found["failures"] else {"rank": None, "local_rank": None, "message": None}
@@ -62,7 +64,7 @@ def main():
         index = json.loads((folder / "tracebacks/index.json").read_text(encoding="utf-8"))
         assert index.keys() == failed.keys()
         faults += [f"traceback {log}: {fault}" for log, found in failed.items()
-                   for fault in faults_of_traceback(*found, index[log])]
+                   for fault in faults_of_traceback(log, *found, index[log])]
     print(*faults, sep="\n")
     print(f"{len(healthy)} healthy logs, {len(failed)} tracebacks, {len(faults)} faults")
     assert len(healthy) >= 300 and len(failed) >= 100

@@ -37,7 +37,11 @@ class Table {
   const Cause* find(std::string_view line) const {
     std::size_t best = rows_.size();
     WordFinder::Place place;
+    std::vector<bool> done;  // patterns that have been compared. A line may repeat its words
     while (const auto word = finder_.next(line, place)) {
+      done.resize(keys_.size());
+      if (done[*word]) continue;
+      done[*word] = true;
       const Key& key = keys_[*word];
       if (key.row < best && matches(key.pattern, line)) best = key.row;
     }

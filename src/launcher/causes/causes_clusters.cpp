@@ -35,6 +35,12 @@ constexpr std::array kClusterCauses = {
           .remedy = "Ask why: scontrol show node NODE | grep Reason. Start again without it: sbatch --exclude=NODE.",
           .cause_zh = "Slurm 失去了作业的一个节点。",
           .remedy_zh = "查询原因：scontrol show node 节点名 | grep Reason；排除它再提交：sbatch --exclude=节点名。"},
+    Cause{.id = "slurm-cancelled",
+          .patterns = {"error: *** JOB …CANCELLED AT ", "error: *** STEP …CANCELLED AT "},
+          .cause = "The job was cancelled, as with scancel.",
+          .remedy = "See its state and the time: sacct -j JOBID --format=JobID,State,ExitCode,End,Comment.",
+          .cause_zh = "作业被取消了，例如有人执行了 scancel。",
+          .remedy_zh = "查看状态和时间：sacct -j 作业号 --format=JobID,State,ExitCode,End,Comment。"},
     Cause{
         .id = "slurm-request",
         .patterns = {"Invalid generic resource (gres) specification",

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "launcher/causes/cause_table.h"
+#include "launcher/output/python_traceback.h"
 #include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
@@ -60,6 +61,7 @@ std::vector<FailureGroup> grouped(const std::vector<Failure>& failures) {
     } else {
       group->is_ordered = false;
     }
+    ++group->count;
     add_rank(*group, failure.rank ? failure.rank : failure.local_rank);
   }
   return groups;
@@ -133,6 +135,44 @@ bool ended_by_exception(const EndOfRank& end) {
   return end.text == "exit code 1" || end.text.starts_with("exit code 1,");
 }
 
+// Returns whether the failure is not the one that ended the rank of which the launcher speaks. An exception that
+// nothing has caught ends with exit code 1, and is known by its traceback. Anything else may have been handled.
+bool contradicts(const EndOfRank& end, const Failure& failure) {
+  if (failure.is_of_launcher || failure.is_abort || failure.proof() != Proof::failure || end.is_hang ||
+      end.text.empty()) {
+    return false;
+  }
+  const bool is_other = (end.rank && failure.rank && end.rank != failure.rank) ||
+                        (!end.rank && end.local_rank && failure.local_rank && end.local_rank != failure.local_rank);
+  if (is_other) return end.is_own || !failure.is_from_main;
+  const bool is_signal =
+      failure.message.starts_with("Fatal Python error: ") || end.text.find("SIGABRT") != std::string::npos;
+  return failure.is_exception && !is_signal && !ended_by_exception(end);
+}
+
+// Returns the failure that the launcher itself describes, or std::nullopt if it says nothing about the reason.
+std::optional<Failure> failure_of(const EndOfRank& end) {
+  struct BySignal {
+    const char* signal;
+    const char* cause;
+  };
+  constexpr BySignal kBySignal[] = {
+      {"SIGKILL", "worker-killed"}, {"SIGBUS", "worker-bus-error"}, {"SIGSEGV", "worker-segmentation-fault"}};
+  Failure failure{.rank = end.rank, .local_rank = end.local_rank, .at = end.at, .message = end.text, .place = ""};
+  failure.cause = end.cause;
+  if (failure.cause != nullptr && failure.cause->proof != Proof::failure) return std::nullopt;
+  for (const BySignal& one : kBySignal) {
+    if (end.text.find(one.signal) != std::string::npos) failure.cause = find_cause_by_id(one.cause);
+  }
+  if (failure.cause == nullptr && end.quoted.empty()) return std::nullopt;
+  if (end.is_error_quoted || (ended_by_exception(end) && names_exception(end.quoted))) {
+    failure.message = end.quoted;
+  } else if (!end.quoted.empty()) {
+    failure.message += "; its last line: " + end.quoted;
+  }
+  return failure;
+}
+
 // Returns the last exception of the rank that ended with the exit code of an exception, or of each rank if it is
 // unknown.
 std::vector<Failure> last_exceptions(const std::vector<Failure>& caught, const std::optional<EndOfRank>& end) {
@@ -180,12 +220,13 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   std::vector<Failure> reports;  // they say nothing about a cause, and are shown if there is nothing else
   std::set<int> ranks;
   Explanation result;
+  result.end = first_end(logs);
   bool has_failed = false;
   for (const LogFindings& log : logs) {
     has_failed = has_failed || log.has_failed;
     ranks.insert(log.ranks.begin(), log.ranks.end());
     for (const Failure& failure : log.failures) {
-      if (failure.went_on) {
+      if (failure.went_on || failure.is_of_thread || (result.end && contradicts(*result.end, failure))) {
         caught.push_back(failure);
       } else if (follows(failure, log.failures)) {
         continue;
@@ -196,17 +237,19 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
       }
     }
   }
-  if (own.empty()) secondary.insert(secondary.end(), reports.begin(), reports.end());
+  if (own.empty() && secondary.empty()) secondary = reports;
   merge_near_causes(own);
-  result.end = first_end(logs);
   // Python prints what was buffered after its traceback, and other ranks go on for a while.
   if (own.empty() && has_failed && (!result.end || ended_by_exception(*result.end))) {
     own = last_exceptions(caught, result.end);
   }
-  if (own.empty() && result.end && !result.end->quoted.empty() &&
-      (result.end->cause == nullptr || result.end->cause->proof == Proof::failure)) {
-    const EndOfRank& end = *result.end;
-    own.push_back({.rank = end.rank, .at = end.at, .message = end.quoted, .place = "", .cause = end.cause});
+  if (own.empty() && secondary.empty() && !result.end) {
+    std::ranges::copy_if(caught, std::back_inserter(own), [](const Failure& failure) {
+      return failure.is_of_thread && !failure.went_on && failure.cause == nullptr;
+    });
+  }
+  if (own.empty() && result.end) {
+    if (auto failure = failure_of(*result.end)) own.push_back(std::move(*failure));
   }
   result.failures = grouped(first_of_each_rank(own));
   result.is_ordered = put_first(result.failures);
@@ -214,8 +257,11 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   result.caught = grouped(caught);
   if (result.failures.size() == 1 && result.end && !result.end->is_hang) {
     Failure& first = result.failures.front().first;
-    const bool may_be_same = !first.local_rank || first.local_rank == result.end->local_rank;
-    if (!first.rank && may_be_same) {
+    const bool is_alone = result.failures.front().count == 1;
+    const bool is_of_end =
+        first.is_of_launcher || first.is_abort || (first.is_exception && ended_by_exception(*result.end));
+    const bool is_known = first.local_rank ? first.local_rank == result.end->local_rank : is_of_end;
+    if (!first.rank && is_known && is_alone) {
       first.rank = result.end->rank;
       first.local_rank = result.end->local_rank;
       result.failures.front().ranks.clear();
@@ -230,8 +276,10 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
     for (const FailureGroup& group : result.secondary) waiting.insert(group.ranks.begin(), group.ranks.end());
     std::vector<int> silent;
     std::ranges::set_difference(ranks, waiting, std::back_inserter(silent));
-    result.missing.push_back(silent.empty() ? "an error of the rank that failed first: the output of the other ranks"
-                                            : "an error in the output of " + ranks_text(silent));
+    result.missing.push_back(silent.empty()
+                                 ? "the error of the rank that failed first. Give the logs of all ranks, as a directory"
+                                 : "an error of " + ranks_text(silent) + ", which printed none. Look at what " +
+                                       (silent.size() == 1 ? "it" : "they") + " did last");
   }
   return result;
 }

@@ -16,6 +16,7 @@ namespace ddp::launcher {
 struct FailureGroup {
   Failure first;           // the first one, or one of them if their order is unknown
   std::vector<int> ranks;  // all of them, ascending, as far as they are known
+  std::size_t count = 0;   // failures
   bool is_ordered = true;  // `first` was the first one
 };
 

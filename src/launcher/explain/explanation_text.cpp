@@ -13,12 +13,13 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kShownBytes = 300;
+constexpr std::size_t kShortBytes = 120;  // of a failure that is not the first one
 constexpr std::size_t kMostGroups = 8;
 
 using Json = nlohmann::ordered_json;
 
-std::string first_line(const std::string& text) {
-  return base::printable(text.substr(0, text.find('\n')), kShownBytes);
+std::string first_line(const std::string& text, std::size_t most = kShownBytes) {
+  return base::printable(text.substr(0, text.find('\n')), most);
 }
 
 std::string place_in_log(const LogPlace& at) {
@@ -59,7 +60,7 @@ void add_failure(const FailureGroup& group, const std::string& what, std::vector
 // Returns a line about failures that are not the first one.
 std::string short_line(const FailureGroup& group, const std::string& what) {
   const std::string who = group.ranks.empty() ? "" : ranks_text(group.ranks) + ": ";
-  return what + who + first_line(group.first.message) + " (" + place_in_log(group.first.at) + ")";
+  return what + who + first_line(group.first.message, kShortBytes) + " (" + place_in_log(group.first.at) + ")";
 }
 
 void add_short_lines(const std::vector<FailureGroup>& groups, std::size_t from, const std::string& what,

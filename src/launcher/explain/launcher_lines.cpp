@@ -1,6 +1,7 @@
 #include "launcher/explain/launcher_lines.h"
 
 #include <algorithm>
+#include <csignal>
 #include <string>
 #include <utility>
 
@@ -8,7 +9,6 @@
 #include "base/text.h"
 #include "launcher/causes/cause_table.h"
 #include "launcher/explain/log_line.h"
-#include "launcher/output/python_traceback.h"
 
 namespace ddp::launcher {
 namespace {
@@ -104,14 +104,20 @@ void LauncherLines::add_own(std::string_view text, const LogPlace& at) {
   constexpr std::string_view kError = "ddplaunch: error: ";
   constexpr std::string_view kQuoted = "ddplaunch:   | ";
   if (text.starts_with(kError)) {
-    keep(end_of_our_own(text.substr(kError.size())), at);
+    EndOfRank end = end_of_our_own(text.substr(kError.size()));
+    end.is_own = true;
+    keep(std::move(end), at);
   } else if (text.starts_with("ddplaunch:   restart ")) {
-    has_restarted_ = true;
+    restarted_at_ = at.line;
   } else if (text.starts_with(kQuoted) && !ends_.empty()) {
     text.remove_prefix(kQuoted.size());
     EndOfRank& end = ends_.back();
-    end.cause = better_cause(end.cause, find_cause(text));
-    if (end.quoted.empty() || names_exception(text)) end.quoted = text;
+    // An error that is not the last one may have been handled. Indented lines continue a message.
+    const Cause* const cause = only_tells(text) ? nullptr : find_cause(text);
+    if (cause != nullptr || (!end.is_error_quoted && !text.starts_with(' '))) end.cause = cause;
+    if (!end.is_error_quoted || end.quoted.empty()) end.quoted = text;
+  } else if (text.starts_with("ddplaunch:   its error:") && !ends_.empty()) {
+    ends_.back().is_error_quoted = true;
   }
 }
 
@@ -143,10 +149,13 @@ void LauncherLines::add(std::string_view text, const LogPlace& at) {
       ends_.back().text = "exit code " + base::trimmed(text.substr(exit_code + 11));
     }
   }
-  if (has("will restart worker group")) has_restarted_ = true;
+  if (has("will restart worker group")) restarted_at_ = at.line;
   if (has("Root Cause (first observed failure)") || has("detected that one or more processes exited")) {
     lines_left_ = kTableLines;
   } else if (const auto code = number_after(text, "failed (exitcode: ")) {
+    // Without more words, torchrun starts the workers again after it. The workers of other nodes get SIGTERM.
+    if (failed_at_ > 0 && *code != -SIGTERM) restarted_at_ = failed_at_;
+    failed_at_ = at.line;
     keep({.local_rank = number_after(text, "local_rank: "), .text = exit_text(*code)}, at);
   } else if (const std::size_t srun = text.find("srun: error: "); srun != std::string_view::npos) {
     keep(end_of_srun(text.substr(srun)), at);

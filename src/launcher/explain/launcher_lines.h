@@ -30,12 +30,13 @@ class LauncherLines {
   const std::vector<EndOfRank>& ends() const { return ends_; }
   // Returns whether the job has failed, according to its launcher.
   bool has_failed() const { return has_failed_; }
-  // Returns whether the launcher has said that it starts the program again since the last call.
-  bool take_restart() { return std::exchange(has_restarted_, false); }
-  // The launcher has started the program again, or another job follows in the log.
-  void forget() {
+  // Returns the line before which an attempt has failed, if the launcher has started the program again, or 0. It
+  // returns each restart once.
+  std::uint64_t take_restart() { return std::exchange(restarted_at_, 0); }
+  // The launcher has started the program again after this line, or another job follows in the log.
+  void forget(std::uint64_t line) {
     has_failed_ = false;
-    ends_.clear();
+    std::erase_if(ends_, [&](const EndOfRank& end) { return end.at.line <= line; });
   }
 
  private:
@@ -44,7 +45,8 @@ class LauncherLines {
 
   std::vector<EndOfRank> ends_;
   bool has_failed_ = false;
-  bool has_restarted_ = false;
+  std::uint64_t restarted_at_ = 0;
+  std::uint64_t failed_at_ = 0;  // the line in which torchrun has said that an attempt failed
   std::optional<LogTime> time_;  // in the table of torchrun
   int lines_left_ = 0;           // of the table of torchrun or mpirun
 };

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -245,6 +246,29 @@ std::optional<int> rank_in_path(std::string_view path) {
   return std::nullopt;
 }
 
+// Launchers write each attempt into a directory of its own: what failed before the last one has not ended the job.
+static void leave_out_earlier_attempts(std::vector<std::string>& paths) {
+  constexpr std::string_view kAttempt = "/attempt_";
+  std::map<std::string, std::int64_t> last;  // by the directory of the attempts
+  const auto attempt_of = [&](const std::string& path) -> std::optional<std::pair<std::string, std::int64_t>> {
+    const std::size_t at = path.rfind(kAttempt);
+    if (at == std::string::npos) return std::nullopt;
+    const std::size_t begin = at + kAttempt.size();
+    const auto number =
+        base::parse_integer(std::string_view(path).substr(begin, path.find('/', begin) - begin), 0, kMostRanks);
+    return number ? std::optional(std::pair(path.substr(0, at), *number)) : std::nullopt;
+  };
+  for (const std::string& path : paths) {
+    if (const auto attempt = attempt_of(path)) {
+      last[attempt->first] = std::max(last[attempt->first], attempt->second);
+    }
+  }
+  std::erase_if(paths, [&](const std::string& path) {
+    const auto attempt = attempt_of(path);
+    return attempt && attempt->second < last[attempt->first];
+  });
+}
+
 base::Result<std::vector<LogInput>> find_log_inputs(std::span<const std::string> inputs) {
   namespace fs = std::filesystem;
   std::vector<LogInput> files;
@@ -270,6 +294,7 @@ base::Result<std::vector<LogInput>> find_log_inputs(std::span<const std::string>
     if (error) return base::Failure{"cannot read the directory " + input + ": " + error.message()};
     if (found.empty()) return base::Failure{"there are no files in " + input + ". Name the directory of the logs"};
     std::ranges::sort(found);
+    leave_out_earlier_attempts(found);
     for (std::string& path : found) files.push_back({path, rank_in_path(path), false});
   }
   return files;

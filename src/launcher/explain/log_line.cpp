@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::size_t kLongestTag = 200;  // bytes
 constexpr int kMostRanks = 1'000'000;
+constexpr std::size_t kLevelBytes = 60;  // of the begin of a line, where a program writes its level
+constexpr std::string_view kLevels[] = {"INFO ",    "INFO:",  "[INFO]",    "DEBUG",  "WARNING ",
+                                        "Warning:", "ERROR ", "[WARNING]", "- ERROR"};
+constexpr std::string_view kTelling[] = {"caught: ", "- retry",  "retrying", ", trying",     "skipping",
+                                         "skipped",  "ignoring", "disabled", "falling back", "warnings.warn("};
 constexpr std::int64_t kSecond = 1'000'000;  // microseconds
 constexpr std::int64_t kDay = 24 * 3600 * kSecond;
 
@@ -301,6 +306,15 @@ LoggedLine read_line(std::string_view text) {
     if (process && spawned.take(" terminated with ")) line.local_rank = process;
   }
   return line;
+}
+
+bool only_tells(std::string_view text) {
+  const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
+  if (has("NCCL WARN") || has("torch.distributed.") || has("WARNING:torch.")) return false;
+  const std::string_view begin = text.substr(0, kLevelBytes);
+  return std::ranges::any_of(kLevels,
+                             [&](std::string_view level) { return begin.find(level) != std::string_view::npos; }) ||
+         std::ranges::any_of(kTelling, has);
 }
 
 std::string time_text(const LogTime& time) {

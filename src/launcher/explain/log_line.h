@@ -37,6 +37,10 @@ struct LoggedLine {
 // srun ("3: "), mpirun ("[1,3]<stdout>: "), kubectl ("[pod/…] ") and Docker ("worker-3  | ").
 LoggedLine read_line(std::string_view line);
 
+// Returns whether the line only tells about an error that the program has handled, or may have: "INFO … out of memory,
+// the batch is halved", "UserWarning: …".
+bool only_tells(std::string_view text);
+
 // Formats the time for people: "11-04 12:00:03" or "12:00:03".
 std::string time_text(const LogTime& time);
 

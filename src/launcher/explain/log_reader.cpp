@@ -29,11 +29,16 @@ constexpr std::array kReportBegins = {
     ReportBegin{"Fatal Python error: ", Report::fatal_error},
 };
 
+// Lines before the traceback of an exception that does not end the program.
+constexpr std::array kOfThreads = {std::string_view("Exception in thread "), std::string_view("Exception ignored in"),
+                                   std::string_view("Error in atexit._run_exitfuncs")};
+
 // What the words of a line say, apart from causes.
 struct Signs {
   Report begins = Report::none;
   bool is_of_launcher = false;
   bool is_of_watchdog = false;
+  bool announces_thread = false;
 };
 
 // A report begins at the begin of a line, behind a frame that rich draws, or behind a progress bar or a tag. In
@@ -44,7 +49,8 @@ bool begins_report(std::string_view text, Report report) {
   const std::size_t at = text.find(begin->words);
   std::string_view before = text.substr(0, at);
   while (before.ends_with(' ')) before.remove_suffix(1);
-  if (before.empty() || before.ends_with(']') || before.ends_with('|') || before.ends_with("─")) return true;
+  if (before.empty() || before == "^C" || before.ends_with(']') || before.ends_with('|') || before.ends_with("─"))
+    return true;
   if (before.ends_with("Original") || before.ends_with("+ Exception Group")) return true;
   return before.size() + 1 < at && before.find(' ') == std::string_view::npos;
 }
@@ -67,8 +73,10 @@ class SignFinder {
         signs.begins = kReportBegins[*word].report;
       } else if (*word < kReportBegins.size() + words_of_launchers().size()) {
         signs.is_of_launcher = true;
-      } else {
+      } else if (*word < kReportBegins.size() + words_of_launchers().size() + watchdog_words().size()) {
         signs.is_of_watchdog = true;
+      } else {
+        signs.announces_thread = true;
       }
     }
     return signs;
@@ -80,6 +88,7 @@ class SignFinder {
     for (const ReportBegin& begin : kReportBegins) all.push_back(begin.words);
     all.insert(all.end(), words_of_launchers().begin(), words_of_launchers().end());
     all.insert(all.end(), watchdog_words().begin(), watchdog_words().end());
+    all.insert(all.end(), kOfThreads.begin(), kOfThreads.end());
     return all;
   }
 
@@ -194,8 +203,8 @@ LogReader::Stream& LogReader::stream_of(const LoggedLine& line) {
 void LogReader::read(std::string_view plain) {
   const Cause* const cause = find_cause(plain);
   Signs signs = sign_finder().find(plain);
-  const bool has_sign =
-      cause != nullptr || signs.begins != Report::none || signs.is_of_launcher || signs.is_of_watchdog;
+  const bool has_sign = cause != nullptr || signs.begins != Report::none || signs.is_of_launcher ||
+                        signs.is_of_watchdog || signs.announces_thread;
   if (has_sign) is_watching_ = true;
   if (!is_watching_ && number_ > kFirstLines) return;
   if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
@@ -203,14 +212,15 @@ void LogReader::read(std::string_view plain) {
   if (!begins_report(line.text, signs.begins)) signs.begins = Report::none;
   const bool is_own = is_own_line(line.text);
   if (is_own || signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
-  if (launcher_.take_restart()) note_restart();
+  if (const std::uint64_t restarted_at = launcher_.take_restart(); restarted_at > 0) note_restart(restarted_at);
   if (is_own) return;
   if (signs.is_of_watchdog) watchdog_.add(line.rank ? line.rank : rank_, line.body);
   if (line.rank) ranks_.insert(*line.rank);
   Stream& stream = stream_of(line);
+  if (signs.announces_thread) stream.log.announce_thread();
   const bool is_report = stream.log.is_in_report();
   if (cause != nullptr || signs.begins != Report::none || stream.log.is_reading()) {
-    if (stream.log.add(line, {file_, number_}, cause, signs.begins)) {
+    if (stream.log.add(line, {file_, number_}, cause, signs.begins, signs.is_of_launcher)) {
       const Failure& failure = stream.log.failures().back();
       stream.program->progress.begin(failure.is_exception);
       stream.program->has_failed = true;
@@ -233,19 +243,16 @@ bool LogReader::needs_all_lines() const {
 }
 
 // What failed before has not ended the job.
-void LogReader::note_restart() {
-  for (auto& [tag, program] : programs_) {
-    program.has_failed = false;
-    program.went_on_at = number_;
-  }
-  launcher_.forget();
+void LogReader::note_restart(std::uint64_t line) {
+  for (auto& [tag, program] : programs_) program.went_on_at = std::max(program.went_on_at, line);
+  launcher_.forget(line);
 }
 
 void LogReader::note_progress(Program& program, std::string_view text) {
   if (!program.progress.add(text)) return;
   program.has_failed = false;
   program.went_on_at = number_;
-  launcher_.forget();
+  launcher_.forget(number_);
 }
 
 LogFindings LogReader::finish() {
@@ -264,7 +271,7 @@ LogFindings LogReader::finish() {
     stream.log.finish();
     for (Failure failure : stream.log.failures()) {
       if (findings.failures.size() >= kFailuresOfLog) break;
-      failure.went_on = failure.at.line < stream.program->went_on_at;
+      failure.went_on |= failure.at.line < stream.program->went_on_at;
       if (!failure.rank) failure.rank = rank_;
       findings.failures.push_back(std::move(failure));
     }

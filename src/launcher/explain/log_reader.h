@@ -57,7 +57,7 @@ class LogReader {
   void read(std::string_view plain);
   bool needs_all_lines() const;
   Stream& stream_of(const LoggedLine& line);
-  void note_restart();
+  void note_restart(std::uint64_t line);
   void note_progress(Program& program, std::string_view text);
 
   std::string file_;

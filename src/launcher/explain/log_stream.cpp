@@ -36,7 +36,8 @@ bool quotes_source(std::string_view text) {
 
 }  // namespace
 
-bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cause, Report begins) {
+bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cause, Report begins,
+                    bool is_of_launcher) {
   if (line.rank) rank_ = line.rank;
   if (line.local_rank) local_rank_ = line.local_rank;
   if (!is_in_report()) time_ = line.time;
@@ -50,12 +51,16 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
   }
   if (is_in_report()) return add_to_report(line.text, cause);
   if (links(line.text)) is_linked_ = true;
-  if (cause == nullptr) return false;
+  if (cause == nullptr || (!is_of_launcher && only_tells(line.text))) return false;
   if (lines_since_ < kNearLines && !failures_.empty() && failures_.back().is_exception) {
     failures_.back().cause = better_cause(failures_.back().cause, cause);
     return false;
   }
-  keep({.at = at, .message = std::string(line.text.substr(0, kMessageBytes)), .place = "", .cause = cause});
+  keep({.at = at,
+        .message = std::string(line.text.substr(0, kMessageBytes)),
+        .place = "",
+        .cause = cause,
+        .is_of_launcher = is_of_launcher});
   return true;
 }
 
@@ -94,6 +99,7 @@ void LogStream::end_report() {
   const Report report = std::exchange(report_, Report::none);
   if (report == Report::none) return;
   Failure failure{.at = begin_, .message = "", .place = "", .cause = cause_, .is_exception = true};
+  failure.is_of_thread = std::exchange(is_of_thread_, false);
   if (report == Report::fatal_error) {
     failure.message = text_.substr(0, text_.find('\n'));
     failure.is_abort = failure.message.ends_with(": Aborted");
@@ -114,6 +120,8 @@ void LogStream::end_report() {
   // The later exception is the one that ended the program. The known one says more.
   Failure& first = failures_.back();
   first.is_from_main |= failure.is_from_main;
+  // What is done about an exception, such as a last barrier, may fail because of it.
+  if (first.proof() == Proof::failure && failure.proof() != Proof::failure) return;
   if (first.cause != nullptr && better_cause(first.cause, failure.cause) == first.cause) return;
   first.message = std::move(failure.message);
   first.place = std::move(failure.place);

@@ -24,8 +24,12 @@ enum class Report : std::uint8_t {
 class LogStream {
  public:
   // Takes the next line of the stream. `cause` is what the line shows by itself, or null. `begins` is the report that
-  // begins with the line. Returns whether a failure ends with this line.
-  bool add(const LoggedLine& line, const LogPlace& at, const Cause* cause, Report begins);
+  // begins with the line. `is_of_launcher` says that a launcher has printed it. Returns whether a failure ends with
+  // this line.
+  bool add(const LoggedLine& line, const LogPlace& at, const Cause* cause, Report begins, bool is_of_launcher);
+
+  // The next traceback is that of a thread, or of a function at the end of the program, which goes on after it.
+  void announce_thread() { is_of_thread_ = true; }
 
   // Returns whether the next line belongs to a report that has begun.
   bool is_in_report() const { return report_ != Report::none; }
@@ -50,6 +54,7 @@ class LogStream {
   std::string text_;                        // of the report so far
   LogPlace begin_;                          // its first line
   const Cause* cause_ = nullptr;            // what its lines show
+  bool is_of_thread_ = false;               // the program goes on after it
   bool is_group_ = false;                   // it is that of an exception group
   bool is_linked_ = false;                  // the next traceback belongs to the last exception
   std::uint64_t lines_since_ = kNearLines;  // since the last exception

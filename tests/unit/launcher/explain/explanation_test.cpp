@@ -108,12 +108,42 @@ TEST_CASE("a failure after which the program went on is no cause, unless its lau
   CHECK(explain_one(log).cause() == &kKnown);
 }
 
+TEST_CASE("an error that does not fit the end of the rank has been handled") {
+  LogFindings log{.ends = {{.rank = 2, .text = "killed by SIGKILL", .at = {"x.log", 30}}}, .has_failed = true};
+  log.failures = {failure(2, 1, "known words", &kKnown)};
+  CHECK(explain_one(log).cause()->id == "worker-killed");
+  CHECK_FALSE(explain_one(log).caught.empty());
+  log.ends[0].text = "exit code 6";
+  CHECK(explain_one(log).cause() == nullptr);
+  log.ends[0].text = "exit code 1";
+  CHECK(explain_one(log).cause() == &kKnown);
+}
+
+TEST_CASE("an error of another rank than that of the launcher counts only if nothing has caught it") {
+  LogFindings log{.ends = {{.rank = 1, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
+  log.failures = {failure(3, 1, "known words", &kKnown)};
+  CHECK(explain_one(log).cause() == nullptr);
+  log.failures[0].is_from_main = true;
+  CHECK(explain_one(log).cause() == &kKnown);
+  log.ends[0].is_own = true;
+  CHECK(explain_one(log).cause() == nullptr);
+}
+
+TEST_CASE("the exception of a thread does not end the program") {
+  LogFindings log;
+  log.failures = {failure(0, 1, "known words", &kKnown)};
+  log.failures[0].is_of_thread = true;
+  CHECK(explain_one(log).cause() == nullptr);
+  log.failures[0].cause = nullptr;
+  CHECK(explain_one(log).failures.size() == 1);
+}
+
 TEST_CASE("if all ranks only lost another one, its output is missing") {
   LogFindings log{.ranks = {0, 1, 2}};
   log.failures = {failure(0, 1, "closed", &kLostPeer), failure(2, 2, "closed", &kLostPeer)};
   const auto explanation = explain_one(log);
   CHECK_FALSE(explanation.is_certain());
-  CHECK_THAT(explanation_text(explanation), Catch::Contains("missing: an error in the output of rank 1"));
+  CHECK_THAT(explanation_text(explanation), Catch::Contains("missing: an error of rank 1, which printed none"));
   CHECK_THAT(explanation_text(explanation), Catch::Contains("seen: ranks 0, 2: closed (x.log:1)"));
 }
 

@@ -63,13 +63,34 @@ TEST_CASE("the table of torchrun is read with other spaces, and with its time") 
   CHECK(lines.ends()[0].time.has_value());
 }
 
+TEST_CASE("what ddplaunch quotes is the error of the rank, or its last line") {
+  const auto end = [](const std::string& text) {
+    return read("ddplaunch: error: rank 1 (pid 2) failed: exit code 1\n" + text).ends().at(0);
+  };
+  const auto error = end("ddplaunch:   its error:\nddplaunch:   | ValueError: x\nddplaunch:   | more");
+  CHECK(error.quoted == "ValueError: x");
+  CHECK(error.is_error_quoted);
+  const auto lines = end("ddplaunch:   its last lines:\nddplaunch:   | step 1\nddplaunch:   | bad file");
+  CHECK(lines.quoted == "bad file");
+  CHECK_FALSE(lines.is_error_quoted);
+}
+
+TEST_CASE("a restart is said, or follows from a second failure of torchrun") {
+  CHECK(read("ddplaunch:   restart 1 of 1 in 0.2 s").take_restart() == 1);
+  CHECK(read("Worker group FAILED; will restart worker group").take_restart() == 1);
+  auto lines = read("failed (exitcode: 1) local_rank: 1 (pid: 3)\nx\nfailed (exitcode: 1) local_rank: 3 (pid: 5)");
+  CHECK(lines.take_restart() == 1);
+  CHECK(lines.take_restart() == 0);
+  CHECK(read("failed (exitcode: 1) local_rank: 1\nfailed (exitcode: -15) local_rank: 3").take_restart() == 0);
+}
+
 TEST_CASE("what says nothing about a rank is left out") {
   CHECK(read("srun: error: Unable to create step\nsrun: error: node1: tasks 0-2: Killed\nddplaunch: error: x")
             .ends()
             .empty());
   CHECK(read("rank      : 9 (local_rank: 1)").ends().empty());
   auto lines = read("srun: error: x");
-  lines.forget();
+  lines.forget(1);
   CHECK_FALSE(lines.has_failed());
   CHECK_FALSE(read("failed (exitcode: 1) local_rank: 0").has_failed());
 }

@@ -68,6 +68,16 @@ TEST_CASE_METHOD(Files, "an error file of torchrun is read") {
   CHECK(this->read(write("1/error.json", "{\"message\": 3}")).logs.at(0).failures.empty());
 }
 
+TEST_CASE_METHOD(Files, "of several attempts, the last one is read") {
+  write("run/attempt_0/0/stderr.log", "a\n");
+  write("run/attempt_1/0/stderr.log", "a\nb\n");
+  write("other/attempt_0/0/stderr.log", "a\nb\nc\n");
+  const FilesRead read = this->read(directory.path());
+  REQUIRE(read.logs.size() == 2);
+  CHECK(read.logs[0].lines == 3);
+  CHECK(read.logs[1].lines == 2);
+}
+
 TEST_CASE_METHOD(Files, "files that cannot be read have a reason") {
   const std::vector<std::string> missing = {directory.path() + "/none"};
   CHECK_THAT(find_log_inputs(missing).error().message, Catch::Contains("there is no file or directory"));

@@ -53,6 +53,16 @@ TEST_CASE("the text of a line has neither tag nor time nor prefix") {
   CHECK(read_line("[rank3]:[E1104 12:00:03 x.cpp:1] [Rank 3] a").body == "[rank3]:[E1104 12:00:03 x.cpp:1] [Rank 3] a");
 }
 
+TEST_CASE("a line that tells about an error is no failure") {
+  CHECK(only_tells("2026-11-04 12:00:03 - INFO - out of memory, the batch is halved"));
+  CHECK(only_tells("UserWarning: libcuda.so.1: cannot open shared object file"));
+  CHECK(only_tells("caught: CUDA out of memory. - retry"));
+  CHECK(only_tells("ERROR save failed: [Errno 28] No space left on device, trying /scratch"));
+  CHECK_FALSE(only_tells("RuntimeError: CUDA out of memory."));
+  CHECK_FALSE(only_tells("NCCL WARN Call to connect failed, retrying"));
+  CHECK_FALSE(only_tells("slurmstepd: error: Detected 1 oom-kill event(s)"));
+}
+
 TEST_CASE("times can be compared if they have the same clock") {
   const auto at = [](std::string_view line) { return read_line(line).time.value(); };
   CHECK(at("2026-11-04 12:00:03,5 a").microseconds + 1'500'000 == at("2026-11-04 12:00:05.0 a").microseconds);
