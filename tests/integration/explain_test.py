@@ -105,7 +105,11 @@ def what_cannot_be_read_has_a_reason(folder: pathlib.Path) -> None:
                           ([folder / "empty"], "there are no files"), ([], "no log given"), (["--jsn"], "unknown option")):
         done = explain(*words)
         assert done.returncode in (2, 125) and reason in done.stderr.decode() and not done.stdout, (words, done)
-    assert explain(folder / "empty.log").returncode == 1
+    empty = explain(folder / "empty.log")
+    assert empty.returncode == 1 and b"no line at all" in empty.stdout, empty
+    assert b"no error in 2 lines" in explain("-", given=b"step 1\nstep 2\n").stdout
+    for given, reason in ((b"\xff\xfea\0", b"iconv"), (b"\x1f\x8b\x08", b"gunzip")):
+        assert reason in explain("-", given=given).stderr, given
     for given in (bytes(range(256)) * 1000, b"\x80\x04garbage\n", b"PK\x03\x04"):
         done = explain("-", given=given)
         assert done.returncode == 125 and b"the standard input is no log: " in done.stderr, done

@@ -224,6 +224,7 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   bool has_failed = false;
   for (const LogFindings& log : logs) {
     has_failed = has_failed || log.has_failed;
+    result.lines += log.lines;
     ranks.insert(log.ranks.begin(), log.ranks.end());
     for (const Failure& failure : log.failures) {
       if (failure.went_on || failure.is_of_thread || (result.end && contradicts(*result.end, failure))) {

@@ -1,6 +1,7 @@
 // Decides from what the logs of a job show: which rank failed first, and why. It is pure, and never guesses.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <span>
@@ -37,6 +38,7 @@ struct Explanation {
   std::optional<HangVerdict> hang;
   std::optional<EndOfRank> end;      // what the launcher says
   std::vector<std::string> missing;  // what would be needed to be certain
+  std::uint64_t lines = 0;           // of all logs
 
   // Returns the cause of the first failure, or null if it is unknown.
   const Cause* cause() const;

@@ -109,6 +109,10 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
   const bool is_open = failures.empty() && !explanation.is_certain();
   add_short_lines(explanation.secondary, 0, is_open ? "  seen: " : "then: ", lines);
   if (is_open || failures.empty()) add_short_lines(explanation.caught, 0, "  seen, but the program went on: ", lines);
+  if (lines.size() == 1 && is_open) {
+    const auto count = static_cast<std::int64_t>(explanation.lines);
+    lines.push_back(count == 0 ? "  seen: no line at all" : "  seen: no error in " + base::counted(count, "line"));
+  }
   for (const std::string& missing : explanation.missing) lines.push_back("  missing: " + missing);
   return lines;
 }

@@ -59,8 +59,28 @@ bool is_binary(std::string_view first) {
     return static_cast<unsigned char>(c) < ' ' && c != '\0' &&
            std::string_view("\t\n\r\b\a\f\x1b").find(c) == std::string_view::npos;
   });
-  return first.starts_with("PK\x03\x04") || first.starts_with("\177ELF") ||
-         static_cast<std::size_t>(controls) * 50 > first.size();
+  return static_cast<std::size_t>(controls) * 50 > first.size();
+}
+
+struct NoLog {
+  std::string_view begin;
+  const char* reason;
+};
+constexpr NoLog kNoLogs[] = {
+    {"\xff\xfe", "it is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE | ddplaunch explain -"},
+    {"\xfe\xff", "it is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE | ddplaunch explain -"},
+    {"\x1f\x8b", "it is compressed. Write gunzip -c FILE | ddplaunch explain -"},
+    {"\x28\xb5\x2f\xfd", "it is compressed. Write zstd -dc FILE | ddplaunch explain -"},
+    {"PK\x03\x04", "it is an archive or a checkpoint"},
+    {"\177ELF", "it is a program or a core dump"},
+};
+
+// Returns why the file is no log, or an empty text if it may be one.
+std::string why_no_log(std::string_view first) {
+  for (const NoLog& one : kNoLogs) {
+    if (first.starts_with(one.begin)) return one.reason;
+  }
+  return is_binary(first) ? "it contains bytes that are no text" : "";
 }
 
 // An event log begins with an event of a run, the file about a stall is such an event on several lines, and torchrun's
@@ -76,7 +96,7 @@ FileKind kind_of(std::string_view first) {
     if (first.substr(0, 40).find("\"message\":") != std::string_view::npos) return FileKind::torch_error;
   }
   if (may_be_flight_dump(first)) return FileKind::flight_dump;
-  return is_binary(first) ? FileKind::binary : FileKind::text;
+  return why_no_log(first).empty() ? FileKind::text : FileKind::binary;
 }
 
 // Reads from a descriptor until the end. Returns the reason if that fails.
@@ -156,6 +176,7 @@ class FileContent {
   // Returns whether more of the file is needed.
   bool add(std::string_view part) {
     if (!std::exchange(has_begun_, true)) kind_ = kind_of(part.substr(0, kFirstBytes));
+    if (kind_ == FileKind::binary) bytes_ = part.substr(0, kFirstBytes);
     switch (kind_) {
       case FileKind::text:
         reader_.add(part);
@@ -201,7 +222,7 @@ class FileContent {
         return read_events(file_, lines ? lines.value() : std::vector<std::string>());
       }
       case FileKind::binary:
-        return base::Failure{"it contains bytes that are no text"};
+        return base::Failure{why_no_log(bytes_)};
     }
     return reader_.finish();
   }
