@@ -1,6 +1,6 @@
 """Programs that hang, each a function of the rank, with the answer that is expected of their dumps.
 
-Gloo's dumps do not list the ranks of a group. If none of them has called anything there, nobody can know who is missing.
+Gloo's dumps do not list the ranks of a group. If none of them has called anything there, it cannot be known which rank is missing.
 """
 import datetime
 import threading
@@ -346,7 +346,7 @@ def other_dump_is_missing(rank):
 
 @case(4, kind="cannot_be_decided", no_dump=[3], told_world=None)
 def world_size_is_unknown(rank):
-    """Without the world size, nobody knows that rank 3 exists."""
+    """Without the world size, it is unknown that rank 3 exists."""
     steps(2)
     if rank == 3:
         never()
@@ -390,7 +390,7 @@ def rank_exits(rank):
 
 @case(3, kind="cannot_be_decided", no_dump=[1])
 def rank_exits_without_dump(rank):
-    """Rank 1 leaves, and nobody has asked it for its dump."""
+    """Rank 1 leaves, and it was not asked for its dump."""
     rank_exits(rank)
 
 

@@ -1,13 +1,22 @@
 #include "launcher/causes/cause_table.h"
 
 #include <algorithm>
-#include <string>
+#include <array>
 #include <utility>
+#include <vector>
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::string_view kAnyText = "…";
+
+constexpr std::array kGroups = {
+    CauseGroup{causes_of_programs, "programs", "Programs", "程序"},
+    CauseGroup{causes_of_data, "data", "Data and checkpoints", "数据与 checkpoint"},
+    CauseGroup{causes_of_data_parallel, "data-parallel", "Data parallelism", "数据并行"},
+    CauseGroup{causes_of_communication, "communication", "Communication", "通信"},
+    CauseGroup{causes_of_clusters, "clusters", "Launchers and clusters", "启动器与集群"},
+};
 
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -56,9 +65,8 @@ class Table {
   };
 
   WordFinder fill() {
-    for (const auto part : {causes_of_programs(), causes_of_data(), causes_of_data_parallel(),
-                            causes_of_communication(), causes_of_clusters()}) {
-      for (const Cause& cause : part) {
+    for (const CauseGroup& group : kGroups) {
+      for (const Cause& cause : group.causes()) {
         for (const std::string_view pattern : cause.patterns) {
           if (!pattern.empty()) keys_.push_back({longest_part(pattern), pattern, rows_.size()});
         }
@@ -81,6 +89,10 @@ const Table& table() {
 }
 
 }  // namespace
+
+std::span<const CauseGroup> cause_groups() {
+  return kGroups;
+}
 
 std::span<const Cause* const> all_causes() {
   return table().rows();

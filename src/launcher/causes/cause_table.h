@@ -2,22 +2,32 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
-#include <vector>
 
 #include "launcher/causes/cause.h"
 #include "launcher/causes/word_finder.h"
 
 namespace ddp::launcher {
 
-// Returns all rows. Where several fit, the first one of them is the more specific one.
+// Rows with a heading on the page of known errors.
+struct CauseGroup {
+  std::span<const Cause> (*causes)();
+  const char* anchor;
+  const char* title;
+  const char* title_zh;
+};
+
+std::span<const CauseGroup> cause_groups();
+
+// Returns the rows of all groups. Where several fit, the first one of them is the more specific one.
 std::span<const Cause* const> all_causes();
 
 // Returns null if there is none.
 const Cause* find_cause_by_id(std::string_view id);
 
-// Returns whether the line contains the parts of the pattern between "…", in this order. Words that the line quotes, as in
-// text='…', or that are part of a sentence, do not count.
+// Returns whether the line contains the parts of the pattern between "…", in this order. Words that the line quotes, as
+// in text='…', or that are part of a sentence, do not count.
 bool matches(std::string_view pattern, std::string_view line);
 
 // Returns texts, one of which is in each line that shows a cause.

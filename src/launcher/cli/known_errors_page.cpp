@@ -1,32 +1,18 @@
 #include "launcher/cli/known_errors_page.h"
 
-#include <array>
 #include <cctype>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/text.h"
+#include "launcher/causes/cause_table.h"
 #include "launcher/cli/help_text.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kLineWidth = 100;
-
-struct Group {
-  std::span<const Cause> (*causes)();
-  const char* anchor;
-  const char* title;
-  const char* title_zh;
-};
-constexpr std::array kGroups = {
-    Group{causes_of_programs, "programs", "Programs", "程序"},
-    Group{causes_of_data, "data", "Data and checkpoints", "数据与 checkpoint"},
-    Group{causes_of_data_parallel, "data-parallel", "Data parallelism", "数据并行"},
-    Group{causes_of_communication, "communication", "Communication", "通信"},
-    Group{causes_of_clusters, "clusters", "Launchers and clusters", "启动器与集群"},
-};
 
 // Chinese paragraphs have one line: a browser shows a break between two characters as a space.
 std::string paragraph(const std::string& text, Language language) {
@@ -90,7 +76,7 @@ std::string known_errors_page(Language language) {
   const bool is_chinese = language == Language::chinese;
   std::string text = is_chinese ? "# 常见报错\n\n" : "# Known errors\n\n";
   text += paragraph(is_chinese ? kIntroductionZh : kIntroduction, language);
-  for (const Group& group : kGroups) {
+  for (const CauseGroup& group : cause_groups()) {
     text += "## " + std::string(is_chinese ? group.title_zh : group.title) + " {#" + group.anchor + "}\n\n";
     for (const Cause& cause : group.causes()) text += section(cause, language);
   }

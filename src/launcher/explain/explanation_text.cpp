@@ -6,7 +6,6 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "launcher/causes/cause_table.h"
 #include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {

@@ -26,9 +26,8 @@ struct Failure {
   std::string message;          // the exception, or the line
   std::string place;            // in the program, such as "train.py:83 in step"; empty if unknown
   const Cause* cause = nullptr;
-  bool is_exception = false;  // it was an exception of Python or C++, and not only words
-  bool is_from_main =
-      false;  // its traceback begins in the main module, as that of an exception that nothing has caught
+  bool is_exception = false;    // it was an exception of Python or C++, and not only words
+  bool is_from_main = false;    // its traceback begins in the main module, as if nothing has caught the exception
   bool is_of_launcher = false;  // a launcher says it, and not the program
   bool is_of_thread = false;    // of a thread other than the main one, or of the end of the program
   bool is_abort = false;        // the process aborted, which often follows another failure

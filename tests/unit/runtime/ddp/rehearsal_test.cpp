@@ -295,7 +295,7 @@ TEST_CASE("an optimizer that steps as gradients arrive steps again after the reh
   CHECK(weights == std::vector<float>{0, 0, -1.5F});
 }
 
-TEST_CASE("a loop that consumes the rehearsal is told so, unless the sampler is named") {
+TEST_CASE("a loop that consumes the rehearsal gets an error, unless the sampler is named") {
   Alone alone;
   const bool is_named = GENERATE(false, true);
   const auto train = [&](Rehearsal& rehearsal) {
