@@ -52,6 +52,8 @@ def jobs_of_ddplaunch_are_explained(folder: pathlib.Path) -> None:
         assert (found["cause"], found["rank"]) == ("batch-of-one", 1), (log, found)
         assert found["explanation"] in summary[0] and found["remedy"] in summary[1], (log, found, summary)
     assert answer("-", given=printed)["rank"] == 1
+    done = explain("-", given=(folder / "run.jsonl").read_bytes())
+    assert done.returncode == 125 and b"it is an event log. Name its file" in done.stderr, done
 
 
 def a_hang_of_ddplaunch_is_explained(folder: pathlib.Path) -> None:

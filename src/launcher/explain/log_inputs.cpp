@@ -218,8 +218,10 @@ class FileContent {
         return read_events(file_, lines);
       }
       case FileKind::event_log: {
+        if (file_.path == "-") return base::Failure{"it is an event log. Name its file: ddplaunch explain FILE"};
         const auto lines = read_event_log(file_.path, "");
-        return read_events(file_, lines ? lines.value() : std::vector<std::string>());
+        if (!lines) return base::Failure{lines.error().message};
+        return read_events(file_, lines.value());
       }
       case FileKind::binary:
         return base::Failure{why_no_log(bytes_)};
