@@ -13,7 +13,9 @@ NOISE_KIB = 2048  # peaks of two equal runs differ by less
 AHEAD_KIB = 8192  # 1024 operations that have begun ahead of the GPU need less
 MOST_GROWTH = 1000  # bytes of host memory per step; a step that leaves its CUDA events needs several times as many
 LEAST_OF_COPY = 0.85  # the share of the driver's copy that a kernel is expected to reach
-KERNEL_TESTS = ("gpu_kernels_test", "compression_math_test", "gpu_data_parallel_test")
+KERNEL_TESTS = ("gpu_kernels_test", "compression_math_test", "gpu_data_parallel_test", "half_hook_test",
+                "power_sgd_hook_test", "top_k_hook_test", "optimizer_test", "loss_scaler_test", "mixed_precision_test",
+                "local_sgd_test", "gradient_accumulation_test", "rehearsal_test")
 NCCL_MODES = {"nonblocking": "0", "blocking": "1"}
 RUNTIME_MODES = {"the runtime": {}, "the runtime, nonblocking": {"NCCL_COMM_BLOCKING": "0"},
                  "the runtime, without marks": {"DDP_GPU_MARKS": "0"}}

@@ -216,16 +216,22 @@ std::vector<std::string> hint_lines(const HangNews& news) {
         "  check that all ranks name the same src or dst in this call (PyTorch does not record it); otherwise try "
         "GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME or, for GPUs, NCCL_P2P_DISABLE=1"};
   }
+  std::vector<std::string> lines;
+  if (is_sampled(news.verdict, news.ranks)) {
+    lines.push_back(
+        "  if the ranks use GPUs, one of them may still run earlier work: PyTorch does not record what a GPU has "
+        "begun");
+  }
   const bool on_gpus =
       std::ranges::any_of(news.ranks, [&](const RankView& rank) { return !gpu_text(rank, news.verdict).empty(); });
-  if (!on_gpus) {
-    return {
-        "  try GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes>; for GPUs, try "
-        "NCCL_P2P_DISABLE=1 and NCCL_DEBUG=INFO"};
-  }
-  return {
-      "  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU blocks peer access between GPUs; disable ACS or "
-      "boot with iommu=pt. NCCL_DEBUG=INFO makes NCCL log what it does"};
+  lines.push_back(
+      on_gpus
+          ? "  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU blocks peer access between GPUs; disable ACS "
+            "or boot with iommu=pt. NCCL_DEBUG=INFO makes NCCL log what it does"
+          : "  try GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes>; for GPUs, "
+            "try "
+            "NCCL_P2P_DISABLE=1 and NCCL_DEBUG=INFO");
+  return lines;
 }
 
 // Describes programs whose collectives are not known, and why no more is known.

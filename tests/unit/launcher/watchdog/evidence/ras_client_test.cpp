@@ -66,6 +66,40 @@ const Lines kEssence = {"DEAD",
                         "  6 ranks have launched up to operation 6649",
                         "  Rank 0 -- GPU 0 managed by process 483072 on node 172.16.64.210"};
 
+// NCCL 2.28.9 answered this on an H200 while a rank of two was stopped.
+constexpr std::string_view kStopped = R"(NCCL version 2.28.9 compiled with CUDA 13.0
+CUDA runtime version 13000, driver version 13000
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      1          2            1          2        2
+
+Communicators... (0.000s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         1         1         2         1   RUNNING  INCOMPLETE
+
+Errors
+======
+
+INCOMPLETE
+  Missing communicator data from 1 job process
+  Process 734 on node 127.0.0.1 managing GPU 0
+
+#0-0 (526b40a379f6f4ad) INCOMPLETE
+  Missing communicator data from 1 rank
+  Rank 1 -- GPU 0 managed by process 734 on node 127.0.0.1
+
+Warnings
+========
+
+)";
+
 // Plays the service on the test's own thread, because Catch2's assertions must be called from one thread. Another
 // thread asks.
 class Service {
@@ -305,4 +339,15 @@ TEST_CASE("the essence of binary rubbish is printable and short") {
   CHECK(essence[2] == "… and 1 more line");
   CHECK(ras_essence("Errors\n=\n" + std::string(1 << 20, '='), 10).size() == 1);
   CHECK(ras_essence("Errors\n=\n" + std::string(1 << 20, '\n'), 10).empty());
+}
+
+TEST_CASE("the answer of NCCL 2.28 about a stopped rank is understood") {
+  Service service;
+  test::RawPeer peer = service.is_asked_for_status();
+  peer.says(kStopped).vanishes();
+  const EvidenceSource source = service.source();
+  CHECK(source.essence == Lines{"INCOMPLETE", "  Missing communicator data from 1 job process",
+                                "  Process 734 on node 127.0.0.1 managing GPU 0", "#0-0 (526b40a379f6f4ad) INCOMPLETE",
+                                "  Missing communicator data from 1 rank",
+                                "  Rank 1 -- GPU 0 managed by process 734 on node 127.0.0.1"});
 }
