@@ -13,12 +13,22 @@ namespace ddp::launcher {
 namespace {
 
 // Exceptions that only report what was done to a program, or that one of its processes has failed.
-constexpr std::string_view kOfOthers[] = {"KeyboardInterrupt",      "ChildFailedError",
-                                          "SignalException",        "CalledProcessError: Command",
+constexpr std::string_view kOfOthers[] = {"KeyboardInterrupt", "ChildFailedError", "SignalException",
                                           "ProcessExitedException", "ProcessRaisedException"};
 
+// accelerate and deepspeed start Python, and report that it failed.
+bool reports_python(std::string_view message) {
+  constexpr std::string_view kCommand = "CalledProcessError: Command '['";
+  const std::size_t at = message.find(kCommand);
+  if (at == std::string_view::npos) return false;
+  message.remove_prefix(at + kCommand.size());
+  const std::string_view program = message.substr(0, message.find('\''));
+  return program.substr(program.rfind('/') + 1).starts_with("python");
+}
+
 bool only_reports(const Failure& failure) {
-  return failure.is_exception && std::ranges::any_of(kOfOthers, [&](std::string_view words) {
+  if (failure.form == Form::words) return false;
+  return reports_python(failure.message) || std::ranges::any_of(kOfOthers, [&](std::string_view words) {
            return failure.message.find(words) != std::string::npos;
          });
 }
@@ -85,27 +95,41 @@ bool are_of_one_rank(const Failure& one, const Failure& other) {
   return one.local_rank && one.local_rank == other.local_rank && one.at.file == other.at.file;
 }
 
-// Returns the first failure of each rank that it did not catch. What follows is a consequence.
+bool may_be_of_one_rank(const Failure& one, const Failure& other) {
+  return one.at.file == other.at.file && (one.rank == other.rank || !one.rank || !other.rank);
+}
+
+// Returns the first failure of each rank. What follows is a consequence.
 std::vector<Failure> first_of_each_rank(const std::vector<Failure>& failures) {
   std::vector<Failure> first;
   for (const Failure& failure : failures) {
-    const auto same =
-        std::ranges::find_if(first, [&](const Failure& other) { return are_of_one_rank(other, failure); });
-    if (same == first.end()) {
-      first.push_back(failure);
-    } else if (same->is_exception && !same->is_from_main && failure.is_from_main && same->at.file == failure.at.file) {
-      *same = failure;  // the program has printed the other traceback itself, and went on
-    }
+    const bool has_one =
+        std::ranges::any_of(first, [&](const Failure& other) { return are_of_one_rank(other, failure); });
+    if (!has_one) first.push_back(failure);
   }
   return first;
 }
 
 // A process aborts because of a failure that it has reported before. `earlier` are in the order of their lines.
 bool follows(const Failure& abort, const std::vector<Failure>& earlier) {
-  return abort.is_abort && abort.cause == nullptr && std::ranges::any_of(earlier, [&](const Failure& failure) {
-           return failure.at.file == abort.at.file && failure.at.line < abort.at.line && !failure.went_on &&
-                  (failure.rank == abort.rank || !failure.rank || !abort.rank);
+  return abort.form == Form::abort && abort.cause == nullptr &&
+         std::ranges::any_of(earlier, [&](const Failure& failure) {
+           return failure.at.line < abort.at.line && failure.standing != Standing::went_on &&
+                  may_be_of_one_rank(failure, abort);
          });
+}
+
+// Moves failures that a program has printed to `others` if another failure ended that program.
+void leave_uncaught(std::vector<Failure>& failures, std::vector<Failure>& others) {
+  std::vector<Failure> left;
+  for (const Failure& failure : failures) {
+    const bool is_other =
+        failure.standing == Standing::printed && std::ranges::any_of(failures, [&](const Failure& end) {
+          return end.standing == Standing::uncaught && may_be_of_one_rank(failure, end);
+        });
+    (is_other ? others : left).push_back(failure);
+  }
+  failures = std::move(left);
 }
 
 // The output of several ranks may be mixed without tags. Of two causes that are near each other, one says more.
@@ -126,6 +150,7 @@ void merge_near_causes(std::vector<Failure>& failures) {
       before.message = failure.message;
       before.place = failure.place;
     }
+    before.standing = std::max(before.standing, failure.standing);
     failures.erase(failures.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
@@ -138,16 +163,15 @@ bool ended_by_exception(const EndOfRank& end) {
 // Returns whether the failure is not the one that ended the rank of which the launcher speaks. An exception that
 // nothing has caught ends with exit code 1, and is known by its traceback. Anything else may have been handled.
 bool contradicts(const EndOfRank& end, const Failure& failure) {
-  if (failure.is_of_launcher || failure.is_abort || failure.proof() != Proof::failure || end.is_hang ||
-      end.text.empty()) {
-    return false;
-  }
+  const bool is_known =
+      failure.form == Form::abort || (failure.form == Form::words && failure.standing == Standing::uncaught);
+  if (is_known || failure.proof() != Proof::failure || end.is_hang || end.text.empty()) return false;
   const bool is_other = (end.rank && failure.rank && end.rank != failure.rank) ||
                         (!end.rank && end.local_rank && failure.local_rank && end.local_rank != failure.local_rank);
-  if (is_other) return end.is_own || !failure.is_from_main;
+  if (is_other) return end.is_own || failure.standing != Standing::uncaught;
   const bool is_signal =
       failure.message.starts_with("Fatal Python error: ") || end.text.find("SIGABRT") != std::string::npos;
-  return failure.is_exception && !is_signal && !ended_by_exception(end);
+  return failure.form != Form::words && !is_signal && !ended_by_exception(end);
 }
 
 // Returns the failure that the launcher itself describes, or std::nullopt if it says nothing about the reason.
@@ -168,7 +192,7 @@ std::optional<Failure> failure_of(const EndOfRank& end) {
   if (end.is_error_quoted || (ended_by_exception(end) && names_exception(end.quoted))) {
     failure.message = end.quoted;
   } else if (!end.quoted.empty()) {
-    failure.message += "; its last line: " + end.quoted;
+    failure.message += (end.is_own ? "; its last line: " : "; the last line before it: ") + end.quoted;
   }
   return failure;
 }
@@ -180,7 +204,7 @@ std::vector<Failure> last_exceptions(const std::vector<Failure>& caught, const s
   for (const Failure& failure : caught) {
     const bool is_other = end && ((end->rank && failure.rank && end->rank != failure.rank) ||
                                   (end->local_rank && failure.local_rank && end->local_rank != failure.local_rank));
-    if (!failure.is_exception || is_other) continue;
+    if (failure.form == Form::words || is_other) continue;
     std::erase_if(last, [&](const Failure& other) {
       return other.rank == failure.rank && other.local_rank == failure.local_rank;
     });
@@ -227,31 +251,35 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
     result.lines += log.lines;
     ranks.insert(log.ranks.begin(), log.ranks.end());
     for (const Failure& failure : log.failures) {
-      if (failure.went_on || failure.is_of_thread || (result.end && contradicts(*result.end, failure))) {
+      if (failure.standing < Standing::printed || (result.end && contradicts(*result.end, failure))) {
         caught.push_back(failure);
       } else if (follows(failure, log.failures)) {
         continue;
-      } else if (only_reports(failure) || (failure.is_cut_off && failure.cause == nullptr)) {
+      } else if (only_reports(failure) || (failure.form == Form::fragment && failure.cause == nullptr)) {
         reports.push_back(failure);
       } else {
         (failure.proof() == Proof::failure ? own : secondary).push_back(failure);
       }
     }
   }
-  if (own.empty() && secondary.empty()) secondary = reports;
   merge_near_causes(own);
+  leave_uncaught(own, caught);
   // Python prints what was buffered after its traceback, and other ranks go on for a while.
   if (own.empty() && has_failed && (!result.end || ended_by_exception(*result.end))) {
     own = last_exceptions(caught, result.end);
   }
   if (own.empty() && secondary.empty() && !result.end) {
     std::ranges::copy_if(caught, std::back_inserter(own), [](const Failure& failure) {
-      return failure.is_of_thread && !failure.went_on && failure.cause == nullptr;
+      return failure.standing == Standing::in_thread && failure.cause == nullptr;
     });
   }
-  if (own.empty() && result.end) {
+  const bool has_waited = result.end && std::ranges::any_of(secondary, [&](const Failure& failure) {
+                            return failure.rank && failure.rank == result.end->rank;
+                          });
+  if (own.empty() && result.end && !has_waited) {
     if (auto failure = failure_of(*result.end)) own.push_back(std::move(*failure));
   }
+  if (own.empty() && secondary.empty() && !result.end) secondary = std::move(reports);
   result.failures = grouped(first_of_each_rank(own));
   result.is_ordered = put_first(result.failures);
   result.secondary = grouped(secondary);
@@ -259,8 +287,8 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   if (result.failures.size() == 1 && result.end && !result.end->is_hang) {
     Failure& first = result.failures.front().first;
     const bool is_alone = result.failures.front().count == 1;
-    const bool is_of_end =
-        first.is_of_launcher || first.is_abort || (first.is_exception && ended_by_exception(*result.end));
+    const bool is_of_end = (first.form == Form::words && first.standing == Standing::uncaught) ||
+                           first.form == Form::abort || (first.form != Form::words && ended_by_exception(*result.end));
     const bool is_known = first.local_rank ? first.local_rank == result.end->local_rank : is_of_end;
     if (!first.rank && is_known && is_alone) {
       first.rank = result.end->rank;

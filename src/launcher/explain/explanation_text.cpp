@@ -107,7 +107,8 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
   }
   const bool is_open = failures.empty() && !explanation.is_certain();
   add_short_lines(explanation.secondary, 0, is_open ? "  seen: " : "then: ", lines);
-  if (is_open || failures.empty()) add_short_lines(explanation.caught, 0, "  seen, but the program went on: ", lines);
+  if (!explanation.is_certain())
+    add_short_lines(explanation.caught, 0, "  seen, but it did not end the program: ", lines);
   if (lines.size() == 1 && is_open) {
     const auto count = static_cast<std::int64_t>(explanation.lines);
     lines.push_back(count == 0 ? "  seen: no line at all" : "  seen: no error in " + base::counted(count, "line"));

@@ -18,6 +18,21 @@ struct LogPlace {
   friend auto operator<=>(const LogPlace&, const LogPlace&) = default;
 };
 
+enum class Form : std::uint8_t {
+  words,      // a line by itself
+  exception,  // of Python or C++, or a crash that Python reports
+  abort,      // the process aborted, which often follows another failure
+  fragment,   // a traceback that is cut off
+};
+
+// Says whether a failure ended its program. Of several, the highest one did.
+enum class Standing : std::uint8_t {
+  went_on,    // no: the program went on afterwards
+  in_thread,  // no: it was in a thread other than the main one, or in a function at the end of the program
+  printed,    // perhaps: the program may have caught it, and printed it
+  uncaught,   // yes: its traceback begins in the main module, the process crashed, or a launcher says it
+};
+
 struct Failure {
   std::optional<int> rank;        // of the job
   std::optional<int> local_rank;  // if only that is known
@@ -26,13 +41,8 @@ struct Failure {
   std::string message;          // the exception, or the line
   std::string place;            // in the program, such as "train.py:83 in step"; empty if unknown
   const Cause* cause = nullptr;
-  bool is_exception = false;    // it was an exception of Python or C++, and not only words
-  bool is_from_main = false;    // its traceback begins in the main module, as if nothing has caught the exception
-  bool is_of_launcher = false;  // a launcher says it, and not the program
-  bool is_of_thread = false;    // of a thread other than the main one, or of the end of the program
-  bool is_abort = false;        // the process aborted, which often follows another failure
-  bool is_cut_off = false;      // its traceback is cut off
-  bool went_on = false;         // the program went on afterwards
+  Form form = Form::words;
+  Standing standing = Standing::printed;
 
   // Returns what the failure proves about its rank. A failure of an unknown kind is one of the rank itself.
   Proof proof() const { return cause == nullptr ? Proof::failure : cause->proof; }

@@ -17,6 +17,7 @@ constexpr std::uint64_t kFirstLines = 1000;  // are read to know the ranks. Of t
 constexpr char kEscape = '\x1b';
 constexpr std::size_t kSequenceBytes = 4096;  // of an escape sequence whose end has not come yet
 constexpr std::size_t kMostStreams = 10'000;
+constexpr std::size_t kWordsBytes = 500;
 constexpr std::size_t kFailuresOfLog = 10'000;
 
 struct ReportBegin {
@@ -32,6 +33,16 @@ constexpr std::array kReportBegins = {
 // Lines before the traceback of an exception that does not end the program.
 constexpr std::array kOfThreads = {std::string_view("Exception in thread "), std::string_view("Exception ignored in"),
                                    std::string_view("Error in atexit._run_exitfuncs")};
+
+// Of lines that launchers print around the end of a job.
+constexpr std::string_view kAroundEnds[] = {"torch/distributed/",
+                                            "torch.distributed.",
+                                            "srun: ",
+                                            "slurmstepd: ",
+                                            "-----",
+                                            "=====",
+                                            "Primary job  terminated normally",
+                                            "a non-zero exit code. Per user-direction"};
 
 // What the words of a line say, apart from causes.
 struct Signs {
@@ -137,6 +148,7 @@ void LogReader::add_plain(std::string_view bytes) {
       const std::string_view skipped = bytes.substr(0, skippable(bytes));
       for (std::size_t at = skipped.find('\n'); at != std::string_view::npos; at = skipped.find('\n', at + 1))
         ++number_;
+      if (!skipped.empty()) note_words(skipped);
       bytes.remove_prefix(skipped.size());
     }
     const std::size_t end = bytes.find('\n');
@@ -206,12 +218,18 @@ void LogReader::read(std::string_view plain) {
   const bool has_sign = cause != nullptr || signs.begins != Report::none || signs.is_of_launcher ||
                         signs.is_of_watchdog || signs.announces_thread;
   if (has_sign) is_watching_ = true;
-  if (!is_watching_ && number_ > kFirstLines) return;
+  if (!is_watching_ && number_ > kFirstLines) return note_words(plain);
   if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
   const LoggedLine line = read_line(plain);
   if (!begins_report(line.text, signs.begins)) signs.begins = Report::none;
   const bool is_own = is_own_line(line.text);
-  if (is_own || signs.is_of_launcher || launcher_.is_reading()) launcher_.add(line.text, {file_, number_});
+  if (is_own || signs.is_of_launcher || launcher_.is_reading()) {
+    const bool is_first = launcher_.ends().empty() && !launcher_.has_failed();
+    launcher_.add(line.text, {file_, number_});
+    if (is_first && (!launcher_.ends().empty() || launcher_.has_failed())) words_of_end_ = words_;
+  } else if (!stream_of(line).log.is_in_report() && signs.begins == Report::none) {
+    note_words(plain);
+  }
   if (const std::uint64_t restarted_at = launcher_.take_restart(); restarted_at > 0) note_restart(restarted_at);
   if (is_own) return;
   if (signs.is_of_watchdog) watchdog_.add(line.rank ? line.rank : rank_, line.body);
@@ -222,7 +240,7 @@ void LogReader::read(std::string_view plain) {
   if (cause != nullptr || signs.begins != Report::none || stream.log.is_reading()) {
     if (stream.log.add(line, {file_, number_}, cause, signs.begins, signs.is_of_launcher)) {
       const Failure& failure = stream.log.failures().back();
-      stream.program->progress.begin(failure.is_exception);
+      stream.program->progress.begin(failure.form != Form::words);
       stream.program->has_failed = true;
       return;
     }
@@ -242,10 +260,39 @@ bool LogReader::needs_all_lines() const {
          std::ranges::any_of(programs_, [](const auto& program) { return program.second.has_failed; });
 }
 
+// Keeps the last line of the text that a program has printed.
+void LogReader::note_words(std::string_view plain) {
+  constexpr std::size_t kMostLines = 16;
+  for (std::size_t i = 0; i < kMostLines && !plain.empty(); ++i) {
+    while (!plain.empty() && std::string_view("\n\r ").find(plain.back()) != std::string_view::npos)
+      plain.remove_suffix(1);
+    const std::string_view line = plain.substr(plain.find_last_of("\n\r") + 1);  // all of it if there is none
+    plain.remove_suffix(line.size());
+    const bool is_of_program = !line.empty() && std::ranges::none_of(kAroundEnds, [&](std::string_view words) {
+      return line.find(words) != std::string_view::npos;
+    });
+    if (!is_of_program) continue;
+    words_ = line.substr(0, kWordsBytes);
+    return;
+  }
+}
+
+// A launcher that quotes nothing has often been told why by the last line before its own.
+void LogReader::quote_words(std::vector<EndOfRank>& ends) const {
+  const LoggedLine line = read_line(words_of_end_);
+  if (line.text.empty()) return;
+  for (EndOfRank& end : ends) {
+    const bool is_of_other = (line.rank && line.rank != end.rank) ||
+                             (line.local_rank && end.local_rank && line.local_rank != end.local_rank);
+    if (end.quoted.empty() && !end.is_own && !is_of_other) end.quoted = line.text;
+  }
+}
+
 // What failed before has not ended the job.
 void LogReader::note_restart(std::uint64_t line) {
   for (auto& [tag, program] : programs_) program.went_on_at = std::max(program.went_on_at, line);
   launcher_.forget(line);
+  words_of_end_.clear();
 }
 
 void LogReader::note_progress(Program& program, std::string_view text) {
@@ -271,11 +318,12 @@ LogFindings LogReader::finish() {
     stream.log.finish();
     for (Failure failure : stream.log.failures()) {
       if (findings.failures.size() >= kFailuresOfLog) break;
-      failure.went_on |= failure.at.line < stream.program->went_on_at;
+      if (failure.at.line < stream.program->went_on_at) failure.standing = Standing::went_on;
       if (!failure.rank) failure.rank = rank_;
       findings.failures.push_back(std::move(failure));
     }
   }
+  quote_words(findings.ends);
   if (rank_) findings.ranks.insert(*rank_);
   std::ranges::stable_sort(findings.failures, {}, &Failure::at);
   return findings;

@@ -59,6 +59,8 @@ class LogReader {
   Stream& stream_of(const LoggedLine& line);
   void note_restart(std::uint64_t line);
   void note_progress(Program& program, std::string_view text);
+  void note_words(std::string_view plain);
+  void quote_words(std::vector<EndOfRank>& ends) const;
 
   std::string file_;
   std::optional<int> rank_;
@@ -72,6 +74,8 @@ class LogReader {
   LauncherLines launcher_;
   WatchdogLines watchdog_;
   std::set<int> ranks_;
+  std::string words_;         // the line that a program printed last
+  std::string words_of_end_;  // the same, before the launcher said that a rank has failed
 };
 
 }  // namespace ddp::launcher

@@ -23,10 +23,10 @@ bool links(std::string_view text) {
 // Returns whether the first frame of a traceback is that of a program. One that a program prints itself begins in the
 // function that has caught the exception.
 bool begins_in_main(std::string_view traceback) {
-  const std::size_t frame = traceback.find("\n  File ");
+  const std::size_t frame = std::min(traceback.find("File \""), traceback.find("\n│ /"));  // rich prints no "File"
   if (frame == std::string_view::npos) return false;
-  const std::string_view line = traceback.substr(frame + 1, traceback.find('\n', frame + 1) - frame - 1);
-  return line.ends_with(", in <module>") || line.find("<frozen runpy>") != std::string_view::npos;
+  const std::string_view line = traceback.substr(frame, traceback.find('\n', frame + 1) - frame);
+  return line.find(" in <module>") != std::string_view::npos || line.find("<frozen runpy>") != std::string_view::npos;
 }
 
 // A traceback quotes the lines that failed. Their words are those of other errors, too.
@@ -52,7 +52,9 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
   if (is_in_report()) return add_to_report(line.text, cause);
   if (links(line.text)) is_linked_ = true;
   if (cause == nullptr || (!is_of_launcher && only_tells(line.text))) return false;
-  if (lines_since_ < kNearLines && !failures_.empty() && failures_.back().is_exception) {
+  // The message of an exception may go on. A line with a prefix of its own is another message.
+  if (lines_since_ < kNearLines && !failures_.empty() && failures_.back().form != Form::words &&
+      (failures_.back().cause != nullptr || line.text.data() == line.body.data())) {
     failures_.back().cause = better_cause(failures_.back().cause, cause);
     return false;
   }
@@ -60,7 +62,8 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
         .message = std::string(line.text.substr(0, kMessageBytes)),
         .place = "",
         .cause = cause,
-        .is_of_launcher = is_of_launcher});
+        .form = Form::words,
+        .standing = is_of_launcher ? Standing::uncaught : Standing::printed});
   return true;
 }
 
@@ -98,28 +101,30 @@ bool LogStream::add_to_report(std::string_view text, const Cause* cause) {
 void LogStream::end_report() {
   const Report report = std::exchange(report_, Report::none);
   if (report == Report::none) return;
-  Failure failure{.at = begin_, .message = "", .place = "", .cause = cause_, .is_exception = true};
-  failure.is_of_thread = std::exchange(is_of_thread_, false);
+  Failure failure{.at = begin_, .message = "", .place = "", .cause = cause_, .form = Form::exception};
   if (report == Report::fatal_error) {
     failure.message = text_.substr(0, text_.find('\n'));
-    failure.is_abort = failure.message.ends_with(": Aborted");
+    if (failure.message.ends_with(": Aborted")) failure.form = Form::abort;
     failure.place = place_of_crash(text_);
   } else {
     const auto error = report == Report::cxx ? last_cxx_error(text_) : last_python_error(text_);
     failure.message = error ? error->message : "a traceback that is cut off";
-    failure.is_abort = report == Report::cxx;
-    failure.is_cut_off = !error;
-    failure.is_from_main = begins_in_main(text_);
+    if (report == Report::cxx) failure.form = Form::abort;
+    if (!error) failure.form = Form::fragment;
     if (error) failure.place = error->place;
   }
+  const bool ended = report != Report::python || begins_in_main(text_);
+  failure.standing = std::exchange(is_of_thread_, false) ? Standing::in_thread
+                     : ended                             ? Standing::uncaught
+                                                         : Standing::printed;
   failure.message.resize(std::min(failure.message.size(), kMessageBytes));
   text_.clear();
   const bool is_linked = std::exchange(is_linked_, false);
   lines_since_ = 0;
-  if (!is_linked || failures_.empty() || !failures_.back().is_exception) return keep(std::move(failure));
+  if (!is_linked || failures_.empty() || failures_.back().form == Form::words) return keep(std::move(failure));
   // The later exception is the one that ended the program. The known one says more.
   Failure& first = failures_.back();
-  first.is_from_main |= failure.is_from_main;
+  first.standing = std::max(first.standing, failure.standing);
   // What is done about an exception, such as a last barrier, may fail because of it.
   if (first.proof() == Proof::failure && failure.proof() != Proof::failure) return;
   if (first.cause != nullptr && better_cause(first.cause, failure.cause) == first.cause) return;

@@ -24,7 +24,8 @@ const Cause kKnown{.id = "known",
                    .remedy_zh = ""};
 
 Failure failure(int rank, std::uint64_t line, const std::string& message, const Cause* cause = nullptr) {
-  return {.rank = rank, .at = {"x.log", line}, .message = message, .place = "", .cause = cause, .is_exception = true};
+  return {
+      .rank = rank, .at = {"x.log", line}, .message = message, .place = "", .cause = cause, .form = Form::exception};
 }
 
 Explanation explain_one(const LogFindings& log, std::optional<HangVerdict> hang = {}) {
@@ -57,10 +58,52 @@ TEST_CASE("of two tracebacks of a rank, the one that nothing has caught counts")
   LogFindings log;
   log.failures = {failure(1, 5, "ConnectionError: x"), failure(1, 9, "KeyError: 'a'")};
   CHECK(explain_one(log).failures.front().first.at.line == 5);
-  log.failures[1].is_from_main = true;
+  log.failures[1].standing = Standing::uncaught;
   CHECK(explain_one(log).failures.front().first.at.line == 9);
-  log.failures[0].is_from_main = true;
+  log.failures[0].standing = Standing::uncaught;
   CHECK(explain_one(log).failures.front().first.at.line == 5);
+}
+
+TEST_CASE("words before an exception that nothing has caught are its cause only if it has a known one, too") {
+  LogFindings log;
+  log.failures = {failure(1, 5, "known words", &kKnown), failure(1, 9, "AssertionError: a")};
+  log.failures[0].form = Form::words;
+  log.failures[1].standing = Standing::uncaught;
+  for (const std::optional<int> rank : {std::optional(1), std::optional<int>()}) {
+    log.failures[0].rank = rank;
+    const auto explanation = explain_one(log);
+    CHECK(explanation.cause() == nullptr);
+    CHECK(explanation.failures.front().first.message == "AssertionError: a");
+    CHECK_THAT(explanation_text(explanation), Catch::Contains("did not end the program: rank 1: known words") ||
+                                                  Catch::Contains("did not end the program: known words"));
+  }
+  log.failures[0].rank = 0;  // of another rank
+  CHECK(explain_one(log).cause() == &kKnown);
+  log.failures[0].standing = Standing::uncaught;  // a launcher says it
+  log.failures[0].rank.reset();
+  CHECK(explain_one(log).cause() == &kKnown);
+}
+
+TEST_CASE("the line before the launcher's is shown if nothing else is known, and the launcher's own error is not") {
+  LogFindings log{.ends = {{.rank = 2, .text = "exit code 2", .quoted = "t.py: error: bad", .at = {"x.log", 30}}},
+                  .has_failed = true};
+  log.failures = {failure(0, 40, "ChildFailedError: ")};
+  const auto explanation = explain_one(log);
+  CHECK_FALSE(explanation.is_certain());
+  CHECK(explanation.failures.front().first.message == "exit code 2; the last line before it: t.py: error: bad");
+  CHECK(explanation.secondary.empty());
+  // A rank that has lost another one says so itself.
+  log.failures = {failure(2, 20, "Connection closed", &kLostPeer)};
+  CHECK(explain_one(log).failures.empty());
+}
+
+TEST_CASE("a program that a rank ran is an error of the rank, and a Python that a launcher ran is none") {
+  LogFindings log;
+  log.failures = {failure(0, 1, "subprocess.CalledProcessError: Command '['/bin/sh', '-c', 'x']' returned 4.")};
+  CHECK(explain_one(log).failures.size() == 1);
+  log.failures = {
+      failure(0, 1, "subprocess.CalledProcessError: Command '['/opt/bin/python3.11', 't.py']' returned 1.")};
+  CHECK(explain_one(log).failures.empty());
 }
 
 TEST_CASE("ranks that failed in the same way are one group") {
@@ -101,9 +144,9 @@ TEST_CASE("the launcher says the rank if the failure does not") {
 TEST_CASE("a failure after which the program went on is no cause, unless its launcher says that the job failed") {
   LogFindings log;
   log.failures = {failure(0, 1, "known words", &kKnown)};
-  log.failures[0].went_on = true;
+  log.failures[0].standing = Standing::went_on;
   CHECK(explain_one(log).cause() == nullptr);
-  CHECK_THAT(explanation_text(explain_one(log)), Catch::Contains("seen, but the program went on"));
+  CHECK_THAT(explanation_text(explain_one(log)), Catch::Contains("seen, but it did not end the program"));
   log.has_failed = true;
   CHECK(explain_one(log).cause() == &kKnown);
 }
@@ -123,7 +166,7 @@ TEST_CASE("an error of another rank than that of the launcher counts only if not
   LogFindings log{.ends = {{.rank = 1, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
   log.failures = {failure(3, 1, "known words", &kKnown)};
   CHECK(explain_one(log).cause() == nullptr);
-  log.failures[0].is_from_main = true;
+  log.failures[0].standing = Standing::uncaught;
   CHECK(explain_one(log).cause() == &kKnown);
   log.ends[0].is_own = true;
   CHECK(explain_one(log).cause() == nullptr);
@@ -132,7 +175,7 @@ TEST_CASE("an error of another rank than that of the launcher counts only if not
 TEST_CASE("the exception of a thread does not end the program") {
   LogFindings log;
   log.failures = {failure(0, 1, "known words", &kKnown)};
-  log.failures[0].is_of_thread = true;
+  log.failures[0].standing = Standing::in_thread;
   CHECK(explain_one(log).cause() == nullptr);
   log.failures[0].cause = nullptr;
   CHECK(explain_one(log).failures.size() == 1);

@@ -25,7 +25,7 @@ TEST_CASE("a traceback is a failure, with its place and its line") {
   CHECK(found.failures[0].place == "train.py:83 in step");
   CHECK(found.failures[0].at == LogPlace{"x.log", 2});
   CHECK(found.failures[0].cause == nullptr);
-  CHECK_FALSE(found.failures[0].went_on);
+  CHECK(found.failures[0].standing != Standing::went_on);
   CHECK(found.lines == 6);
 }
 
@@ -40,6 +40,41 @@ TEST_CASE("the words of a message may be indented, and those of a source line do
       read("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n" + words + "ValueError: x\n");
   REQUIRE(quoted.failures.size() == 1);
   CHECK(quoted.failures[0].cause == nullptr);
+}
+
+TEST_CASE("a message of NCCL behind an exception is none of the exception") {
+  const std::string warning = "node1:7:9 [1] NCCL WARN Cuda failure 2 'out of memory'\n";
+  const auto found = read(kTraceback + "AssertionError: x\n" + warning);
+  REQUIRE(found.failures.size() == 2);
+  CHECK(found.failures[0].cause == nullptr);
+  CHECK(found.failures[1].cause->id == "nccl-gpu-memory");
+}
+
+TEST_CASE("the traceback of a main module is uncaught, and that of a function is printed") {
+  const std::string end = "ValueError: x\n";
+  CHECK(read(kTraceback + end).failures.at(0).standing == Standing::printed);
+  const std::string main = "  File \"t.py\", line 9, in <module>\n    main()\n";
+  CHECK(read("Traceback (most recent call last):\n" + main + end).failures.at(0).standing == Standing::uncaught);
+  CHECK(read("Exception in thread T:\nTraceback (most recent call last):\n" + main + end).failures.at(0).standing ==
+        Standing::in_thread);
+}
+
+TEST_CASE("the line that a program prints last before its launcher's is kept") {
+  const std::string failed =
+      "E1128 04:23:01.311000 1 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
+      "(exitcode: 2) local_rank: 0 (pid: 9) of binary: python\n";
+  const std::string warned =
+      "W1128 04:23:01.3 1 torch/distributed/elastic/multiprocessing/api.py:10] Sending process 7 "
+      "closing signal SIGTERM\n";
+  for (const std::string before : {"", "step 1\n", "usage: t.py\r\n"}) {
+    std::string log;
+    for (int i = 0; i < 2000; ++i) log += before;  // more than what is read line by line
+    const auto found = read(log + "t.py: error: bad\n\n" + warned + failed);
+    REQUIRE(found.ends.size() == 1);
+    CHECK(found.ends[0].quoted == "t.py: error: bad");
+  }
+  CHECK(read(failed).ends.at(0).quoted.empty());
+  CHECK(read("[default3]: bad\n" + failed).ends.at(0).quoted.empty());  // of another rank
 }
 
 TEST_CASE("interleaved tracebacks are taken apart by their tags") {
@@ -72,11 +107,11 @@ TEST_CASE("colours, links and cursor movements are no part of a line") {
 
 TEST_CASE("a program that counts on has caught its failure") {
   const std::string failed = kTraceback + "ValueError: x\n";
-  CHECK(read(failed + "step 1 loss 3.0\nstep 2 loss 2.9\n").failures.at(0).went_on);
-  CHECK_FALSE(read(failed + "saved 1 file\n").failures.at(0).went_on);
-  CHECK_FALSE(read("step 1\n" + failed + "step 2\n").failures.at(0).went_on);
+  CHECK(read(failed + "step 1 loss 3.0\nstep 2 loss 2.9\n").failures.at(0).standing == Standing::went_on);
+  CHECK(read(failed + "saved 1 file\n").failures.at(0).standing != Standing::went_on);
+  CHECK(read("step 1\n" + failed + "step 2\n").failures.at(0).standing != Standing::went_on);
   const auto found = read("3: " + failed + "2: step 1\n2: step 2\n");
-  CHECK_FALSE(found.failures.at(0).went_on);
+  CHECK(found.failures.at(0).standing != Standing::went_on);
   CHECK(found.ranks == std::set<int>{2, 3});
 }
 
