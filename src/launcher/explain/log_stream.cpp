@@ -42,7 +42,8 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
   if (line.local_rank) local_rank_ = line.local_rank;
   if (!is_in_report()) time_ = line.time;
   if (lines_since_ < kNearLines) ++lines_since_;
-  if (begins != Report::none) {
+  const bool is_member = is_in_report() && is_group_ && line.text.starts_with("    ");  // of an exception group
+  if (begins != Report::none && !is_member) {
     if (line.text.starts_with(kOriginal) && lines_since_ < kNearLines) is_linked_ = true;
     end_report();
     time_ = line.time;

@@ -42,6 +42,17 @@ TEST_CASE("the words of a message may be indented, and those of a source line do
   CHECK(quoted.failures[0].cause == nullptr);
 }
 
+TEST_CASE("an exception group is its first exception") {
+  const auto found = read(
+      "  + Exception Group Traceback (most recent call last):\n  |   File \"t.py\", line 8, in <module>\n  |     f()\n"
+      "  | ExceptionGroup: two errors (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n"
+      "    | Traceback (most recent call last):\n    |   File \"t.py\", line 3, in f\n    | ValueError: bad\n"
+      "    +---------------- 2 ----------------\n    | KeyError: 7\n    +------------------------------------\n");
+  REQUIRE(found.failures.size() == 1);
+  CHECK(found.failures[0].message == "ValueError: bad");
+  CHECK(found.failures[0].standing == Standing::uncaught);
+}
+
 TEST_CASE("a message of NCCL behind an exception is none of the exception") {
   const std::string warning = "node1:7:9 [1] NCCL WARN Cuda failure 2 'out of memory'\n";
   const auto found = read(kTraceback + "AssertionError: x\n" + warning);
