@@ -226,6 +226,27 @@ std::optional<EndOfRank> first_end(std::span<const LogFindings> logs) {
   return first;
 }
 
+// PyTorch's rank 0 names those for which it waited: "[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 4000 ms".
+std::optional<HangVerdict> verdict_of_barrier(const std::vector<Failure>& secondary) {
+  for (const Failure& failure : secondary) {
+    std::string_view names = failure.message;
+    names = names.substr(0, names.find(" failed to pass monitoredBarrier"));
+    const std::size_t begin = names.rfind("Rank");
+    if (names.size() == failure.message.size() || begin == std::string_view::npos) continue;
+    HangVerdict verdict{.remedy = "Look at what the rank does instead, while the job hangs: py-spy dump --pid PID.",
+                        .is_certain = true};
+    for (const std::string_view name : base::split(names.substr(names.find(' ', begin) + 1), ',')) {
+      if (const auto rank = base::parse_integer(base::trimmed(name), 0, 1'000'000))
+        verdict.ranks.push_back(static_cast<int>(*rank));
+    }
+    if (verdict.ranks.empty()) continue;
+    verdict.text = ranks_text(verdict.ranks) + (verdict.ranks.size() == 1 ? " has" : " have") +
+                   " not reached the monitored barrier in which rank 0 waited";
+    return verdict;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 const Cause* Explanation::cause() const {
@@ -297,7 +318,7 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
       add_rank(result.failures.front(), first.rank ? first.rank : first.local_rank);
     }
   }
-  result.hang = std::move(hang);
+  result.hang = hang ? std::move(hang) : verdict_of_barrier(secondary);
   if (result.is_certain()) return result;
   if (result.hang) result.missing = result.hang->missing;
   if (result.failures.empty() && !result.secondary.empty() && result.missing.empty()) {

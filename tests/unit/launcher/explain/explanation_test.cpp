@@ -106,6 +106,19 @@ TEST_CASE("a program that a rank ran is an error of the rank, and a Python that 
   CHECK(explain_one(log).failures.empty());
 }
 
+TEST_CASE("the ranks that a monitored barrier names are the culprits") {
+  LogFindings log;
+  log.failures = {
+      failure(1, 1, "Connection closed", &kLostPeer),
+      failure(0, 2, "RuntimeError: [Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 4000 ms", &kLostPeer)};
+  const auto explanation = explain_one(log);
+  REQUIRE(explanation.hang);
+  CHECK(explanation.hang->ranks == std::vector<int>{2, 3});
+  CHECK_THAT(explanation_text(explanation), Catch::StartsWith("ranks 2, 3 have not reached the monitored barrier"));
+  log.failures[1].message = "RuntimeError: Rank failed to pass monitoredBarrier in";
+  CHECK_FALSE(explain_one(log).hang);
+}
+
 TEST_CASE("ranks that failed in the same way are one group") {
   LogFindings log;
   for (const int rank : {2, 0, 1})
