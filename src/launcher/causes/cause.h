@@ -20,7 +20,7 @@ struct Cause {
   std::string_view id;
   // Texts of one line. One of them is enough. "…" stands for any text, also for none. Lines are compared without the
   // tags of launchers, times and colours. Unused entries are empty.
-  std::array<std::string_view, 6> patterns;
+  std::array<std::string_view, 8> patterns;
   Proof proof = Proof::failure;
   // One sentence each. The remedy contains the command or the line to type.
   std::string_view cause;

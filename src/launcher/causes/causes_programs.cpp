@@ -60,6 +60,13 @@ constexpr auto kPrograms = std::to_array<Cause>({
      .remedy_zh = "两种写法都声明：add_argument(\"--local-rank\", \"--local_rank\", type=int)；或者读取 "
                   "os.environ[\"LOCAL_RANK\"]，并用不传这个选项的 torchrun 或 ddplaunch 启动。",
      .page = "how-to/migrate.md#from-torchrun"},
+    {.id = "arguments-refused",
+     .patterns = {": error: unrecognized arguments: ", ": error: the following arguments are required: ",
+                  ": error: argument …: invalid ", ": error: argument …: expected "},
+     .cause = "The program refused its arguments, and its line says which one.",
+     .remedy = "See what it accepts: python train.py --help. Options of a launcher stand before the script.",
+     .cause_zh = "程序拒绝了它的参数，该行指出了是哪一个。",
+     .remedy_zh = "查看它接受哪些参数：python train.py --help。启动器的选项要写在脚本之前。"},
     {.id = "missing-module",
      .patterns = {"ModuleNotFoundError: No module named '"},
      .cause = "The Python that runs the program does not have this module.",

@@ -96,7 +96,8 @@ bool are_of_one_rank(const Failure& one, const Failure& other) {
 }
 
 bool may_be_of_one_rank(const Failure& one, const Failure& other) {
-  return one.at.file == other.at.file && (one.rank == other.rank || !one.rank || !other.rank);
+  const auto may_equal = [](std::optional<int> a, std::optional<int> b) { return !a || !b || a == b; };
+  return one.at.file == other.at.file && may_equal(one.rank, other.rank) && may_equal(one.local_rank, other.local_rank);
 }
 
 // Returns the first failure of each rank. What follows is a consequence.
@@ -151,6 +152,22 @@ void merge_near_causes(std::vector<Failure>& failures) {
       before.place = failure.place;
     }
     before.standing = std::max(before.standing, failure.standing);
+    failures.erase(failures.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+// A launcher says again that a process has crashed which Python itself has reported.
+void merge_crashes(std::vector<Failure>& failures) {
+  for (std::size_t i = 0; i < failures.size();) {
+    const Failure& said = failures[i];
+    const auto crash = std::ranges::find_if(failures, [&](const Failure& failure) {
+      return failure.form == Form::crash && failure.at.line < said.at.line && may_be_of_one_rank(failure, said);
+    });
+    if (said.form != Form::words || said.standing != Standing::uncaught || crash == failures.end()) {
+      ++i;
+      continue;
+    }
+    crash->cause = better_cause(crash->cause, said.cause);
     failures.erase(failures.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
@@ -284,6 +301,7 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
     }
   }
   merge_near_causes(own);
+  merge_crashes(own);
   leave_uncaught(own, caught);
   // Python prints what was buffered after its traceback, and other ranks go on for a while.
   if (own.empty() && has_failed && (!result.end || ended_by_exception(*result.end))) {
@@ -312,6 +330,7 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
                            first.form == Form::abort || (first.form != Form::words && ended_by_exception(*result.end));
     const bool is_known = first.local_rank ? first.local_rank == result.end->local_rank : is_of_end;
     if (!first.rank && is_known && is_alone) {
+      if (first.message.starts_with("failed (exitcode: ")) first.message = result.end->text;
       first.rank = result.end->rank;
       first.local_rank = result.end->local_rank;
       result.failures.front().ranks.clear();

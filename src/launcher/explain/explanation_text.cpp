@@ -107,6 +107,11 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
   }
   const bool is_open = failures.empty() && !explanation.is_certain();
   add_short_lines(explanation.secondary, 0, is_open ? "  seen: " : "then: ", lines);
+  if (const Cause* const seen =
+          is_open && !explanation.secondary.empty() ? explanation.secondary[0].first.cause : nullptr) {
+    lines.push_back("  it means: " + std::string(seen->cause));
+    lines.push_back("  try: " + std::string(seen->remedy));
+  }
   if (!explanation.is_certain())
     add_short_lines(explanation.caught, 0, "  seen, but it did not end the program: ", lines);
   if (lines.size() == 1 && is_open) {

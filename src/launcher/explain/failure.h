@@ -20,7 +20,8 @@ struct LogPlace {
 
 enum class Form : std::uint8_t {
   words,      // a line by itself
-  exception,  // of Python or C++, or a crash that Python reports
+  exception,  // of Python
+  crash,      // the process ended by a signal in compiled code
   abort,      // the process aborted, which often follows another failure
   fragment,   // a traceback that is cut off
 };

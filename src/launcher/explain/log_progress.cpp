@@ -13,8 +13,8 @@ constexpr std::size_t kManyAfterWords = 5;
 constexpr std::size_t kShapeBytes = 80;  // of the begin of a line
 
 // Several ranks may print these after a failure, one after the other.
-constexpr std::string_view kOfFailures[] = {"rror",   "arning", "WARN",  "xception", "ailed", "exit",    "pid",
-                                            "signal", "SIG",    "frame", "0x",       "NCCL",  "terminat"};
+constexpr std::string_view kOfFailures[] = {"rror",   "arning", "WARN",  "xception", "ailed", "exit",     "pid",
+                                            "signal", "SIG",    "frame", "0x",       "NCCL",  "terminat", "illing "};
 
 bool is_ordinary(std::string_view text) {
   if (text.empty() || text.front() == ' ' || text.front() == '\t' || text.front() == '[') return false;

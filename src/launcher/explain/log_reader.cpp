@@ -17,7 +17,8 @@ constexpr std::uint64_t kFirstLines = 1000;  // are read to know the ranks. Of t
 constexpr char kEscape = '\x1b';
 constexpr std::size_t kSequenceBytes = 4096;  // of an escape sequence whose end has not come yet
 constexpr std::size_t kMostStreams = 10'000;
-constexpr std::size_t kWordsBytes = 500;
+constexpr std::size_t kWordsBytes = 4096;
+constexpr std::size_t kPrefixBytes = 80;  // of a line, where a logger writes its name
 constexpr std::size_t kFailuresOfLog = 10'000;
 
 struct ReportBegin {
@@ -227,7 +228,8 @@ void LogReader::read(std::string_view plain) {
     const bool is_first = launcher_.ends().empty() && !launcher_.has_failed();
     launcher_.add(line.text, {file_, number_});
     if (is_first && (!launcher_.ends().empty() || launcher_.has_failed())) words_of_end_ = words_;
-  } else if (!stream_of(line).log.is_in_report() && signs.begins == Report::none) {
+  } else if (!stream_of(line).log.is_in_report() && signs.begins == Report::none &&
+             (cause == nullptr || cause->proof == Proof::failure)) {
     note_words(plain);
   }
   if (const std::uint64_t restarted_at = launcher_.take_restart(); restarted_at > 0) note_restart(restarted_at);
@@ -269,12 +271,28 @@ void LogReader::note_words(std::string_view plain) {
     const std::string_view line = plain.substr(plain.find_last_of("\n\r") + 1);  // all of it if there is none
     plain.remove_suffix(line.size());
     const bool is_of_program = !line.empty() && std::ranges::none_of(kAroundEnds, [&](std::string_view words) {
-      return line.find(words) != std::string_view::npos;
+      return line.substr(0, kPrefixBytes).find(words) != std::string_view::npos;
     });
     if (!is_of_program) continue;
     words_ = line.substr(0, kWordsBytes);
     return;
   }
+}
+
+// Returns the exception of a traceback that a line of JSON contains, or nothing.
+std::string error_in_json(std::string_view line) {
+  const std::size_t begin = line.find(kTracebackBegin);
+  if (!line.starts_with('{') || begin == std::string_view::npos) return "";
+  std::string traceback;
+  for (std::size_t at = begin; at < line.size() && line[at] != '"'; ++at) {
+    if (line[at] != '\\') {
+      traceback += line[at];
+    } else if (++at < line.size()) {
+      traceback += line[at] == 'n' ? '\n' : line[at];
+    }
+  }
+  const auto error = last_python_error(traceback);
+  return error ? error->message : "";
 }
 
 // A launcher that quotes nothing has often been told why by the last line before its own.
@@ -284,13 +302,16 @@ void LogReader::quote_words(std::vector<EndOfRank>& ends) const {
   for (EndOfRank& end : ends) {
     const bool is_of_other = (line.rank && line.rank != end.rank) ||
                              (line.local_rank && end.local_rank && line.local_rank != end.local_rank);
-    if (end.quoted.empty() && !end.is_own && !is_of_other) end.quoted = line.text;
+    if (!end.quoted.empty() || end.is_own || is_of_other) continue;
+    end.quoted = error_in_json(line.text);
+    end.is_error_quoted = !end.quoted.empty();
+    if (!end.is_error_quoted) end.quoted = line.text;
   }
 }
 
 // What failed before has not ended the job.
 void LogReader::note_restart(std::uint64_t line) {
-  for (auto& [tag, program] : programs_) program.went_on_at = std::max(program.went_on_at, line);
+  for (auto& [tag, program] : programs_) program.restarted_at = std::max(program.restarted_at, line);
   launcher_.forget(line);
   words_of_end_.clear();
 }
@@ -318,7 +339,10 @@ LogFindings LogReader::finish() {
     stream.log.finish();
     for (Failure failure : stream.log.failures()) {
       if (findings.failures.size() >= kFailuresOfLog) break;
-      if (failure.at.line < stream.program->went_on_at) failure.standing = Standing::went_on;
+      // What a crashed program had printed before may appear after it.
+      const bool has_crashed = failure.form == Form::crash || failure.form == Form::abort;
+      const std::uint64_t went_on_at = has_crashed ? 0 : stream.program->went_on_at;
+      if (failure.at.line < std::max(went_on_at, stream.program->restarted_at)) failure.standing = Standing::went_on;
       if (!failure.rank) failure.rank = rank_;
       findings.failures.push_back(std::move(failure));
     }

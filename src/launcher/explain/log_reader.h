@@ -45,6 +45,7 @@ class LogReader {
     LogProgress progress;
     bool has_failed = false;       // and has not gone on yet
     std::uint64_t went_on_at = 0;  // the line at which it was certain that the program had gone on
+    std::uint64_t restarted_at = 0;
   };
   struct Stream {
     LogStream log;

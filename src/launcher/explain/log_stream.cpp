@@ -48,6 +48,7 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
     end_report();
     time_ = line.time;
     begin_report(line, at, begins);
+    cause_ = cause;
     return false;
   }
   if (is_in_report()) return add_to_report(line.text, cause);
@@ -72,7 +73,6 @@ void LogStream::begin_report(const LoggedLine& line, const LogPlace& at, Report 
   report_ = report;
   text_ = line.text;
   begin_ = at;
-  cause_ = nullptr;
   is_group_ = line.text.find("+ Exception Group ") != std::string_view::npos;
   if (report == Report::fatal_error) lines_since_ = 0;
 }
@@ -105,7 +105,7 @@ void LogStream::end_report() {
   Failure failure{.at = begin_, .message = "", .place = "", .cause = cause_, .form = Form::exception};
   if (report == Report::fatal_error) {
     failure.message = text_.substr(0, text_.find('\n'));
-    if (failure.message.ends_with(": Aborted")) failure.form = Form::abort;
+    failure.form = failure.message.ends_with(": Aborted") ? Form::abort : Form::crash;
     failure.place = place_of_crash(text_);
   } else {
     const auto error = report == Report::cxx ? last_cxx_error(text_) : last_python_error(text_);
@@ -128,6 +128,7 @@ void LogStream::end_report() {
   first.standing = std::max(first.standing, failure.standing);
   // What is done about an exception, such as a last barrier, may fail because of it.
   if (first.proof() == Proof::failure && failure.proof() != Proof::failure) return;
+  if (first.cause != nullptr && first.proof() == failure.proof()) return;
   if (first.cause != nullptr && better_cause(first.cause, failure.cause) == first.cause) return;
   first.message = std::move(failure.message);
   first.place = std::move(failure.place);

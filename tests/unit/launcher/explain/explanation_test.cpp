@@ -119,6 +119,37 @@ TEST_CASE("the ranks that a monitored barrier names are the culprits") {
   CHECK_FALSE(explain_one(log).hang);
 }
 
+TEST_CASE("a process of one local rank does not abort because of another one's failure") {
+  LogFindings log;
+  log.failures = {failure(1, 1, "Connection closed", &kLostPeer), failure(2, 2, "std::out_of_range: x")};
+  log.failures[1].form = Form::abort;
+  log.failures[1].rank.reset();
+  CHECK(explain_one(log).failures.empty());
+  log.failures[0].local_rank = 1;
+  log.failures[1].local_rank = 2;
+  CHECK(explain_one(log).failures.size() == 1);
+}
+
+TEST_CASE("a launcher's words about a crash that Python has reported are its cause, and no second failure") {
+  LogFindings log;
+  log.failures = {failure(2, 1, "Fatal Python error: Segmentation fault"),
+                  failure(0, 9, "failed (exitcode: -11)", &kKnown)};
+  log.failures[0].form = Form::crash;
+  log.failures[1].form = Form::words;
+  log.failures[1].rank.reset();
+  log.failures[0].standing = log.failures[1].standing = Standing::uncaught;
+  const auto explanation = explain_one(log);
+  REQUIRE(explanation.failures.size() == 1);
+  CHECK(explanation.failures[0].first.rank == 2);
+  CHECK(explanation.cause() == &kKnown);
+}
+
+TEST_CASE("what a lost peer or a time-out means is said if nothing is certain") {
+  LogFindings log;
+  log.failures = {failure(1, 1, "Connection closed", &kLostPeer)};
+  CHECK_THAT(explanation_text(explain_one(log)), Catch::Contains("\n  it means: ") && Catch::Contains("\n  try: "));
+}
+
 TEST_CASE("ranks that failed in the same way are one group") {
   LogFindings log;
   for (const int rank : {2, 0, 1})

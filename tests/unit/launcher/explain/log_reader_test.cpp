@@ -53,6 +53,28 @@ TEST_CASE("an exception group is its first exception") {
   CHECK(found.failures[0].standing == Standing::uncaught);
 }
 
+TEST_CASE("a crashed program has not gone on, whatever is printed behind its crash") {
+  const std::string later = "step 1\nstep 2\nstep 3\n";
+  CHECK(read("Fatal Python error: Segmentation fault\n\n  File \"t.py\", line 3 in f\n\n" + later)
+            .failures.at(0)
+            .standing == Standing::uncaught);
+  const std::string abort = "terminate called after throwing an instance of 'E'\n  what():  bad\n";
+  CHECK(read(abort + later).failures.at(0).standing == Standing::uncaught);
+  CHECK(read(abort + "torch/elastic: 3 will restart worker group; 1 attempts left\n").failures.at(0).standing ==
+        Standing::went_on);
+}
+
+TEST_CASE("of exceptions that belong together, the first known one is the cause") {
+  const std::string begin = "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n";
+  const auto found =
+      read(begin +
+           "OSError: [Errno 28] No space left on device\n\nDuring handling of the above exception, "
+           "another exception occurred:\n\n" +
+           begin + "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598\n");
+  REQUIRE(found.failures.size() == 1);
+  CHECK(found.failures[0].cause->id == "disk-full");
+}
+
 TEST_CASE("a message of NCCL behind an exception is none of the exception") {
   const std::string warning = "node1:7:9 [1] NCCL WARN Cuda failure 2 'out of memory'\n";
   const auto found = read(kTraceback + "AssertionError: x\n" + warning);
@@ -84,6 +106,10 @@ TEST_CASE("the line that a program prints last before its launcher's is kept") {
     REQUIRE(found.ends.size() == 1);
     CHECK(found.ends[0].quoted == "t.py: error: bad");
   }
+  const std::string json =
+      R"({"level": "ERROR", "exc": "Traceback (most recent call last):\n  File \"t.py\", line 8, in f\nIndexError: \"x\" is bad", "rank": 1})";
+  CHECK(read(json + "\n" + failed).ends.at(0).quoted == "IndexError: \"x\" is bad");
+  CHECK(read(json + "\n" + failed).ends.at(0).is_error_quoted);
   CHECK(read(failed).ends.at(0).quoted.empty());
   CHECK(read("[default3]: bad\n" + failed).ends.at(0).quoted.empty());  // of another rank
 }
