@@ -43,11 +43,12 @@ std::string_view digits_at_end(std::string_view name) {
 }
 
 // Reads "rank_3", "rank3", "log.3" and "3" (of a directory).
-std::optional<int> rank_in_name(std::string_view name, bool is_directory) {
+std::optional<int> rank_in_name(std::string_view name, bool is_directory, bool has_extension = false) {
   const std::string_view digits = digits_at_end(name);
   std::string_view before = name.substr(0, name.size() - digits.size());
   if (before.empty()) return is_directory ? rank_of(digits) : std::nullopt;
-  if (!is_directory && before.size() > 1 && before.ends_with('.')) return rank_of(digits);
+  // "job.4711.out" and "run.2.13.log" name a job and a version.
+  if (!is_directory && !has_extension && before.size() > 1 && before.ends_with('.')) return rank_of(digits);
   if (before.ends_with('_') || before.ends_with('-') || before.ends_with('.')) before.remove_suffix(1);
   return before.ends_with("rank") ? rank_of(digits) : std::nullopt;
 }
@@ -262,7 +263,7 @@ std::optional<int> rank_in_path(std::string_view path) {
     path = path.substr(0, slash == std::string_view::npos ? 0 : slash);
     if (const auto rank = rank_in_name(name, is_directory)) return rank;
     if (const std::size_t dot = name.rfind('.'); !is_directory && dot != std::string_view::npos) {
-      if (const auto rank = rank_in_name(name.substr(0, dot), false)) return rank;
+      if (const auto rank = rank_in_name(name.substr(0, dot), false, true)) return rank;
     }
     is_directory = true;
   }

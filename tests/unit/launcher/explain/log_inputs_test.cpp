@@ -14,9 +14,11 @@ TEST_CASE("paths name ranks") {
   CHECK(rank_in_path("logs/rank_3.out") == 3);
   CHECK(rank_in_path("rank3/stdout") == 3);
   CHECK(rank_in_path("log.12") == 12);
-  CHECK(rank_in_path("job.12.out") == 12);
+  CHECK(rank_in_path("job.rank.12.out") == 12);
   CHECK(rank_in_path("1/rank.7/stdout") == 7);
   CHECK_FALSE(rank_in_path("slurm-4711.out"));
+  CHECK_FALSE(rank_in_path("job.12.out"));
+  CHECK_FALSE(rank_in_path("run.2.13.log"));
   CHECK_FALSE(rank_in_path("2026/logs/train.log"));
   CHECK_FALSE(rank_in_path(""));
   CHECK_FALSE(rank_in_path("/"));
