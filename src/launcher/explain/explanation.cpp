@@ -161,13 +161,14 @@ void merge_crashes(std::vector<Failure>& failures) {
   for (std::size_t i = 0; i < failures.size();) {
     const Failure& said = failures[i];
     const auto crash = std::ranges::find_if(failures, [&](const Failure& failure) {
-      return failure.form == Form::crash && failure.at.line < said.at.line && may_be_of_one_rank(failure, said);
+      return failure.form == Form::crash && failure.at.line < said.at.line && may_be_of_one_rank(failure, said) &&
+             (failure.cause == nullptr || failure.cause == said.cause);
     });
     if (said.form != Form::words || said.standing != Standing::uncaught || crash == failures.end()) {
       ++i;
       continue;
     }
-    crash->cause = better_cause(crash->cause, said.cause);
+    crash->cause = said.cause;
     failures.erase(failures.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }

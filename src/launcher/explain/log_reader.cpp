@@ -120,6 +120,22 @@ const SignFinder& sign_finder() {
   return kFinder;
 }
 
+// Returns the exception of a traceback that a line of JSON contains, or nothing.
+std::string error_in_json(std::string_view line) {
+  const std::size_t begin = line.find(kTracebackBegin);
+  if (!line.starts_with('{') || begin == std::string_view::npos) return "";
+  std::string traceback;
+  for (std::size_t at = begin; at < line.size() && line[at] != '"'; ++at) {
+    if (line[at] != '\\') {
+      traceback += line[at];
+    } else if (++at < line.size()) {
+      traceback += line[at] == 'n' ? '\n' : line[at];
+    }
+  }
+  const auto error = last_python_error(traceback);
+  return error ? error->message : "";
+}
+
 }  // namespace
 
 LogReader::LogReader(std::string file, std::optional<int> rank) : file_(std::move(file)), rank_(rank) {}
@@ -277,22 +293,6 @@ void LogReader::note_words(std::string_view plain) {
     words_ = line.substr(0, kWordsBytes);
     return;
   }
-}
-
-// Returns the exception of a traceback that a line of JSON contains, or nothing.
-std::string error_in_json(std::string_view line) {
-  const std::size_t begin = line.find(kTracebackBegin);
-  if (!line.starts_with('{') || begin == std::string_view::npos) return "";
-  std::string traceback;
-  for (std::size_t at = begin; at < line.size() && line[at] != '"'; ++at) {
-    if (line[at] != '\\') {
-      traceback += line[at];
-    } else if (++at < line.size()) {
-      traceback += line[at] == 'n' ? '\n' : line[at];
-    }
-  }
-  const auto error = last_python_error(traceback);
-  return error ? error->message : "";
 }
 
 // A launcher that quotes nothing has often been told why by the last line before its own.
