@@ -80,8 +80,11 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
     const FailureGroup& group = failures.front();
     const bool is_alone = failures.size() == 1 && other_ranks(group).empty() && explanation.secondary.empty();
     add_failure(group, headline(group.first, !is_alone && group.is_ordered), lines);
-    if (group.first.cause == nullptr)
-      lines.emplace_back("  no known error has these words: it is an error of the program itself");
+    if (group.first.cause == nullptr) {
+      const bool is_exception = group.first.form != Form::words;
+      lines.push_back(std::string("  no known error has these words") +
+                      (is_exception ? ": it is an error of the program itself" : ""));
+    }
     add_short_lines(failures, 1, "then: ", lines);
   } else if (!failures.empty()) {
     lines.emplace_back("these failures have no order in the logs, so that the first one is unknown:");
