@@ -34,7 +34,7 @@ struct Explanation {
   std::vector<FailureGroup> failures;   // of ranks that failed by themselves. The first one is the cause if is_ordered
   bool is_ordered = true;               // the first group came before the others
   std::vector<FailureGroup> secondary;  // of ranks that lost another one, or that waited in vain
-  std::vector<FailureGroup> caught;     // failures that did not end a program
+  std::vector<FailureGroup> caught;     // failures that a program has or may have handled
   std::optional<HangVerdict> hang;
   std::optional<EndOfRank> end;      // what the launcher says
   std::vector<std::string> missing;  // what would be needed to be certain

@@ -116,7 +116,7 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
     lines.push_back("  try: " + std::string(seen->remedy));
   }
   if (!explanation.is_certain())
-    add_short_lines(explanation.caught, 0, "  seen, but it did not end the program: ", lines);
+    add_short_lines(explanation.caught, 0, "  seen, but it was or may have been handled: ", lines);
   if (lines.size() == 1 && is_open) {
     const auto count = static_cast<std::int64_t>(explanation.lines);
     lines.push_back(count == 0 ? "  seen: no line at all" : "  seen: no error in " + base::counted(count, "line"));

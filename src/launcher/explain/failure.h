@@ -30,6 +30,7 @@ enum class Form : std::uint8_t {
 enum class Standing : std::uint8_t {
   went_on,    // no: the program went on afterwards
   in_thread,  // no: it was in a thread other than the main one, or in a function at the end of the program
+  logged,     // perhaps: the program has caught it, and its logger has printed it
   printed,    // perhaps: the program may have caught it, and printed it
   uncaught,   // yes: its traceback begins in the main module, the process crashed, or a launcher says it
 };

@@ -17,7 +17,12 @@ constexpr std::string_view kOfFailures[] = {"rror",   "arning", "WARN",  "xcepti
                                             "signal", "SIG",    "frame", "0x",       "NCCL",  "terminat", "illing "};
 
 bool is_ordinary(std::string_view text) {
-  if (text.empty() || text.front() == ' ' || text.front() == '\t' || text.front() == '[') return false;
+  if (text.empty() || text.front() == ' ' || text.front() == '\t') return false;
+  // A program may write "[INFO] ". PyTorch and torchrun begin other lines with a bracket.
+  if (text.front() == '[' && (text.find("] ") == std::string_view::npos || text.starts_with("[PG ID") ||
+                              text.starts_with("[Rank ") || text.starts_with("[c10d]"))) {
+    return false;
+  }
   return std::ranges::none_of(kOfFailures,
                               [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }

@@ -254,6 +254,10 @@ void LogReader::read(std::string_view plain) {
   if (line.rank) ranks_.insert(*line.rank);
   Stream& stream = stream_of(line);
   if (signs.announces_thread) stream.log.announce_thread();
+  if (signs.begins == Report::python && words_line_ + 1 == number_) {
+    const LoggedLine before = read_line(words_);
+    if (before.tag == line.tag && logs_error(before.body)) stream.log.announce_logged();
+  }
   const bool is_report = stream.log.is_in_report();
   if (cause != nullptr || signs.begins != Report::none || stream.log.is_reading()) {
     if (stream.log.add(line, {file_, number_}, cause, signs.begins, signs.is_of_launcher)) {
@@ -281,9 +285,12 @@ bool LogReader::needs_all_lines() const {
 // Keeps the last line of the text that a program has printed.
 void LogReader::note_words(std::string_view plain) {
   constexpr std::size_t kMostLines = 16;
+  std::uint64_t number = number_;
   for (std::size_t i = 0; i < kMostLines && !plain.empty(); ++i) {
-    while (!plain.empty() && std::string_view("\n\r ").find(plain.back()) != std::string_view::npos)
-      plain.remove_suffix(1);
+    const std::size_t end = plain.find_last_not_of("\n\r ") + 1;  // 0 if there is no other byte
+    const auto breaks = static_cast<std::uint64_t>(std::ranges::count(plain.substr(end), '\n'));
+    number -= i == 0 && breaks > 0 ? breaks - 1 : breaks;
+    plain = plain.substr(0, end);
     const std::string_view line = plain.substr(plain.find_last_of("\n\r") + 1);  // all of it if there is none
     plain.remove_suffix(line.size());
     const bool is_of_program = !line.empty() && std::ranges::none_of(kAroundEnds, [&](std::string_view words) {
@@ -291,6 +298,7 @@ void LogReader::note_words(std::string_view plain) {
     });
     if (!is_of_program) continue;
     words_ = line.substr(0, kWordsBytes);
+    words_line_ = number;
     return;
   }
 }

@@ -52,11 +52,15 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
     return false;
   }
   if (is_in_report()) return add_to_report(line.text, cause);
+  if (line.text.empty())
+    message_ = std::min(message_, Message::after_gap);
+  else if (message_ == Message::after_gap && !line.text.starts_with(' '))
+    message_ = Message::over;
   if (links(line.text)) is_linked_ = true;
   if (cause == nullptr || (!is_of_launcher && only_tells(line.text))) return false;
-  // The message of an exception may go on. A line with a prefix of its own is another message.
+  // The message of an exception may go on. A line with a prefix of its own, or behind an empty one, is another message.
   if (lines_since_ < kNearLines && !failures_.empty() && failures_.back().form != Form::words &&
-      (failures_.back().cause != nullptr || line.text.data() == line.body.data())) {
+      (failures_.back().cause != nullptr || (message_ != Message::over && line.text.data() == line.body.data()))) {
     failures_.back().cause = better_cause(failures_.back().cause, cause);
     return false;
   }
@@ -115,17 +119,21 @@ void LogStream::end_report() {
     if (error) failure.place = error->place;
   }
   const bool ended = report != Report::python || begins_in_main(text_);
+  const bool is_logged = std::exchange(is_logged_, false);
   failure.standing = std::exchange(is_of_thread_, false) ? Standing::in_thread
                      : ended                             ? Standing::uncaught
+                     : is_logged                         ? Standing::logged
                                                          : Standing::printed;
   failure.message.resize(std::min(failure.message.size(), kMessageBytes));
   text_.clear();
   const bool is_linked = std::exchange(is_linked_, false);
   lines_since_ = 0;
+  message_ = Message::goes_on;
   if (!is_linked || failures_.empty() || failures_.back().form == Form::words) return keep(std::move(failure));
   // The later exception is the one that ended the program. The known one says more.
   Failure& first = failures_.back();
-  first.standing = std::max(first.standing, failure.standing);
+  const bool has_ended = failure.standing == Standing::uncaught;
+  if (has_ended || first.standing != Standing::logged) first.standing = std::max(first.standing, failure.standing);
   // What is done about an exception, such as a last barrier, may fail because of it.
   if (first.proof() == Proof::failure && failure.proof() != Proof::failure) return;
   if (first.cause != nullptr && first.proof() == failure.proof()) return;

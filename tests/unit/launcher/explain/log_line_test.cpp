@@ -58,6 +58,8 @@ TEST_CASE("a line that tells about an error is no failure") {
   CHECK(only_tells("UserWarning: libcuda.so.1: cannot open shared object file"));
   CHECK(only_tells("caught: CUDA out of memory. - retry"));
   CHECK(only_tells("ERROR save failed: [Errno 28] No space left on device, trying /scratch"));
+  CHECK(only_tells("ERROR:io:Retrying save in 0.05 seconds as it raised OSError: [Errno 28] No space left on device."));
+  CHECK_FALSE(only_tells("ERROR: Unexpected bus error encountered in worker"));
   CHECK_FALSE(only_tells("RuntimeError: CUDA out of memory."));
   CHECK_FALSE(only_tells("NCCL WARN Call to connect failed, retrying"));
   CHECK_FALSE(only_tells("slurmstepd: error: Detected 1 oom-kill event(s)"));

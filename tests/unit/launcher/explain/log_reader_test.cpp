@@ -92,6 +92,37 @@ TEST_CASE("the traceback of a main module is uncaught, and that of a function is
         Standing::in_thread);
 }
 
+TEST_CASE("words behind an empty line belong to no exception, unless they are indented") {
+  const std::string words = "test2: FAILED (ModuleNotFoundError: No module named 'x')\n";
+  const std::string error = kTraceback + "AssertionError\n";
+  CHECK(read(error + words).failures.at(0).cause->id == "missing-module");
+  CHECK(read(error + "\n  " + words).failures.at(0).cause->id == "missing-module");
+  CHECK(read(error + "\n" + words).failures.at(0).cause == nullptr);
+  CHECK(read(error + "\nmore\n  " + words).failures.at(0).cause == nullptr);
+}
+
+TEST_CASE("a traceback of a function behind a line of a logger is logged") {
+  const std::string error = "2026-11-28 07:44:15,509 ERROR [fetch] download failed\n";
+  CHECK(read(error + kTraceback + "ValueError: x\n").failures.at(0).standing == Standing::logged);
+  CHECK(read("step 1\n" + kTraceback + "ValueError: x\n").failures.at(0).standing == Standing::printed);
+  CHECK(read(error + "\n" + kTraceback + "ValueError: x\n").failures.at(0).standing == Standing::printed);
+  const std::string glog = "E1128 07:49:58.424457 1405 run.py:7] the data is exhausted\n";
+  CHECK(read(glog + kTraceback + "ValueError: x\n").failures.at(0).standing == Standing::logged);
+  const std::string worker = "ERROR: Unexpected segmentation fault encountered in worker.\n";
+  CHECK(read(worker + kTraceback + "ValueError: x\n").failures.at(0).standing == Standing::printed);
+  std::string long_log;
+  for (int i = 0; i < 2000; ++i) long_log += "step\n";
+  CHECK(read(long_log + error + kTraceback + "ValueError: x\n").failures.at(0).standing == Standing::logged);
+  CHECK(read(long_log + error + "\n" + kTraceback + "ValueError: x\n").failures.at(0).standing == Standing::printed);
+  CHECK(read("1: " + error +
+             "2: Traceback (most recent call last):\n2:   File \"t.py\", line 1, in f\n2: ValueError: x\n")
+            .failures.at(0)
+            .standing == Standing::printed);
+  const std::string main = "Traceback (most recent call last):\n  File \"t.py\", line 9, in <module>\nValueError: x\n";
+  CHECK(read(error + main).failures.at(0).standing == Standing::uncaught);
+  CHECK(read(error + main + "[INFO] step 1\n[INFO] step 2\n").failures.at(0).standing == Standing::went_on);
+}
+
 TEST_CASE("the line that a program prints last before its launcher's is kept") {
   const std::string failed =
       "E1128 04:23:01.311000 1 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
