@@ -248,6 +248,13 @@ constexpr auto kData = std::to_array<Cause>({
      .remedy = "Write os.makedirs(path, exist_ok=True), or make it on rank 0 only, and then dist.barrier().",
      .cause_zh = "程序要创建的目录或文件已经存在，例如多个 rank 都去创建它。",
      .remedy_zh = "写成 os.makedirs(path, exist_ok=True)，或者只在 rank 0 上创建，之后执行 dist.barrier()。"},
+    {.id = "disk-full",
+     .patterns = {"[Errno 28] No space left on device", "[Errno 122] Disk quota exceeded",
+                  "No space left on device (os error 28)", "Disk quota exceeded (os error 122)"},
+     .cause = "The file system, or the quota of the user, is full.",
+     .remedy = "See which one: df -h . /tmp /dev/shm; quota -s. Write to another one: export TMPDIR=/scratch.",
+     .cause_zh = "文件系统已满，或者用户配额已用完。",
+     .remedy_zh = "查看是哪一个：df -h . /tmp /dev/shm；quota -s。换一个位置：export TMPDIR=/scratch。"},
 });
 
 }  // namespace

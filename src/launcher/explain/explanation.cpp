@@ -115,7 +115,7 @@ std::vector<Failure> first_of_each_rank(const std::vector<Failure>& failures) {
 bool follows(const Failure& abort, const std::vector<Failure>& earlier) {
   return abort.form == Form::abort && abort.cause == nullptr &&
          std::ranges::any_of(earlier, [&](const Failure& failure) {
-           return failure.at.line < abort.at.line && failure.standing != Standing::went_on &&
+           return failure.at.line < abort.at.line && failure.standing > Standing::went_on &&
                   may_be_of_one_rank(failure, abort);
          });
 }
@@ -131,6 +131,19 @@ void leave_uncaught(std::vector<Failure>& failures, std::vector<Failure>& others
     (is_other ? others : left).push_back(failure);
   }
   failures = std::move(left);
+}
+
+// An exception whose rank is unknown was printed by its program if the rank that ended first has said why.
+void leave_first_to_end(std::vector<Failure>& failures, std::vector<Failure>& others, const EndOfRank& end) {
+  const bool is_said = end.rank && std::ranges::any_of(failures, [&](const Failure& failure) {
+                         return failure.rank == end.rank && failure.standing == Standing::uncaught;
+                       });
+  if (!is_said) return;
+  const auto left = std::ranges::stable_partition(failures, [](const Failure& failure) {
+    return failure.rank || failure.local_rank || failure.form != Form::exception;
+  });
+  others.insert(others.end(), left.begin(), left.end());
+  failures.erase(left.begin(), left.end());
 }
 
 // The output of several ranks may be mixed without tags. Of two causes that are near each other, one says more.
@@ -198,8 +211,12 @@ std::optional<Failure> failure_of(const EndOfRank& end) {
     const char* signal;
     const char* cause;
   };
-  constexpr BySignal kBySignal[] = {
-      {"SIGKILL", "worker-killed"}, {"SIGBUS", "worker-bus-error"}, {"SIGSEGV", "worker-segmentation-fault"}};
+  constexpr BySignal kBySignal[] = {{"SIGKILL", "worker-killed"},
+                                    {"SIGBUS", "worker-bus-error"},
+                                    {"SIGSEGV", "worker-segmentation-fault"},
+                                    {"Killed", "worker-killed"},
+                                    {"Bus error", "worker-bus-error"},
+                                    {"Segmentation fault", "worker-segmentation-fault"}};
   Failure failure{.rank = end.rank, .local_rank = end.local_rank, .at = end.at, .message = end.text, .place = ""};
   failure.cause = end.cause;
   if (failure.cause != nullptr && failure.cause->proof != Proof::failure) return std::nullopt;
@@ -222,7 +239,9 @@ std::vector<Failure> last_exceptions(const std::vector<Failure>& caught, const s
   for (const Failure& failure : caught) {
     const bool is_other = end && ((end->rank && failure.rank && end->rank != failure.rank) ||
                                   (end->local_rank && failure.local_rank && end->local_rank != failure.local_rank));
-    if (failure.form == Form::words || is_other) continue;
+    const bool may_have_ended =
+        failure.form != Form::words && failure.proof() == Proof::failure && failure.standing > Standing::restarted;
+    if (!may_have_ended || is_other) continue;
     std::erase_if(last, [&](const Failure& other) {
       return other.rank == failure.rank && other.local_rank == failure.local_rank;
     });
@@ -304,6 +323,7 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   merge_near_causes(own);
   merge_crashes(own);
   leave_uncaught(own, caught);
+  if (result.end) leave_first_to_end(own, caught, *result.end);
   // Python prints what was buffered after its traceback, and other ranks go on for a while.
   if (own.empty() && has_failed && (!result.end || ended_by_exception(*result.end))) {
     own = last_exceptions(caught, result.end);
@@ -314,7 +334,7 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
     });
   }
   const bool has_waited = result.end && std::ranges::any_of(secondary, [&](const Failure& failure) {
-                            return failure.rank && failure.rank == result.end->rank;
+                            return failure.form != Form::words && failure.rank && failure.rank == result.end->rank;
                           });
   if (own.empty() && result.end && !has_waited) {
     if (auto failure = failure_of(*result.end)) own.push_back(std::move(*failure));
@@ -328,7 +348,8 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
     Failure& first = result.failures.front().first;
     const bool is_alone = result.failures.front().count == 1;
     const bool is_of_end = (first.form == Form::words && first.standing == Standing::uncaught) ||
-                           first.form == Form::abort || (first.form != Form::words && ended_by_exception(*result.end));
+                           first.form == Form::abort || first.form == Form::crash ||
+                           (first.form != Form::words && ended_by_exception(*result.end));
     const bool is_known = first.local_rank ? first.local_rank == result.end->local_rank : is_of_end;
     if (!first.rank && is_known && is_alone) {
       if (first.message.starts_with("failed (exitcode: ")) first.message = result.end->text;

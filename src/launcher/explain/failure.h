@@ -28,6 +28,7 @@ enum class Form : std::uint8_t {
 
 // Says whether a failure ended its program. Of several, the highest one did.
 enum class Standing : std::uint8_t {
+  restarted,  // no: the launcher started the program again
   went_on,    // no: the program went on afterwards
   in_thread,  // no: it was in a thread other than the main one, or in a function at the end of the program
   logged,     // perhaps: the program has caught it, and its logger has printed it

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <utility>
 
 #include "launcher/causes/cause_table.h"
@@ -293,9 +294,10 @@ void LogReader::note_words(std::string_view plain) {
     plain = plain.substr(0, end);
     const std::string_view line = plain.substr(plain.find_last_of("\n\r") + 1);  // all of it if there is none
     plain.remove_suffix(line.size());
-    const bool is_of_program = !line.empty() && std::ranges::none_of(kAroundEnds, [&](std::string_view words) {
-      return line.substr(0, kPrefixBytes).find(words) != std::string_view::npos;
-    });
+    const bool has_word = std::ranges::any_of(line, [](unsigned char c) { return std::isalnum(c) != 0; });
+    const bool is_of_program = has_word && std::ranges::none_of(kAroundEnds, [&](std::string_view words) {
+                                 return line.substr(0, kPrefixBytes).find(words) != std::string_view::npos;
+                               });
     if (!is_of_program) continue;
     words_ = line.substr(0, kWordsBytes);
     words_line_ = number;
@@ -350,7 +352,8 @@ LogFindings LogReader::finish() {
       // What a crashed program had printed before may appear after it.
       const bool has_crashed = failure.form == Form::crash || failure.form == Form::abort;
       const std::uint64_t went_on_at = has_crashed ? 0 : stream.program->went_on_at;
-      if (failure.at.line < std::max(went_on_at, stream.program->restarted_at)) failure.standing = Standing::went_on;
+      if (failure.at.line < went_on_at) failure.standing = Standing::went_on;
+      if (failure.at.line < stream.program->restarted_at) failure.standing = Standing::restarted;
       if (!failure.rank) failure.rank = rank_;
       findings.failures.push_back(std::move(failure));
     }

@@ -154,6 +154,31 @@ TEST_CASE("what a program has logged counts only if a launcher says that the job
   CHECK(explain_one(log).cause() == &kKnown);
 }
 
+TEST_CASE("an exception of an unknown rank has been handled if the rank that ended first has one of its own") {
+  LogFindings log{.ends = {{.rank = 0, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
+  log.failures = {failure(7, 1, "FileNotFoundError: a"), failure(0, 9, "TypeError: b")};
+  log.failures[0].rank.reset();
+  log.failures[0].standing = log.failures[1].standing = Standing::uncaught;
+  CHECK(explain_one(log).failures.front().first.message == "TypeError: b");
+  log.ends[0].rank = 1;
+  CHECK(explain_one(log).failures.front().first.message == "FileNotFoundError: a");
+}
+
+TEST_CASE("a lost peer is no cause, and what failed before a restart is none either") {
+  LogFindings log{.ends = {{.rank = 1, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
+  log.failures = {failure(1, 1, "Connection closed", &kLostPeer), failure(1, 9, "known words", &kKnown)};
+  log.failures[0].standing = Standing::went_on;
+  log.failures[1].standing = Standing::restarted;
+  CHECK(explain_one(log).cause() == nullptr);
+  log.failures[1].standing = Standing::went_on;
+  CHECK(explain_one(log).cause() == &kKnown);
+}
+
+TEST_CASE("a task that srun calls killed was killed") {
+  const LogFindings log{.ends = {{.rank = 1, .text = "Killed", .at = {"x.log", 30}}}, .has_failed = true};
+  CHECK(explain_one(log).cause()->id == "worker-killed");
+}
+
 TEST_CASE("what a lost peer or a time-out means is said if nothing is certain") {
   LogFindings log;
   log.failures = {failure(1, 1, "Connection closed", &kLostPeer)};

@@ -61,7 +61,7 @@ TEST_CASE("a crashed program has not gone on, whatever is printed behind its cra
   const std::string abort = "terminate called after throwing an instance of 'E'\n  what():  bad\n";
   CHECK(read(abort + later).failures.at(0).standing == Standing::uncaught);
   CHECK(read(abort + "torch/elastic: 3 will restart worker group; 1 attempts left\n").failures.at(0).standing ==
-        Standing::went_on);
+        Standing::restarted);
 }
 
 TEST_CASE("of exceptions that belong together, the first known one is the cause") {
