@@ -61,7 +61,8 @@ def run_here(path, log):
         pass
     except BaseException as error:
         # PyTorch changes the hook, so that it prints the rank.
-        sys.excepthook(type(error), error, error.__traceback__.tb_next)
+        error = error.with_traceback(error.__traceback__.tb_next)  # without this function
+        sys.excepthook(type(error), error, error.__traceback__)
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(0)

@@ -125,7 +125,7 @@ void leave_uncaught(std::vector<Failure>& failures, std::vector<Failure>& others
   std::vector<Failure> left;
   for (const Failure& failure : failures) {
     const bool is_other =
-        failure.standing == Standing::printed && std::ranges::any_of(failures, [&](const Failure& end) {
+        failure.standing < Standing::uncaught && std::ranges::any_of(failures, [&](const Failure& end) {
           return end.standing == Standing::uncaught && may_be_of_one_rank(failure, end);
         });
     (is_other ? others : left).push_back(failure);
@@ -303,13 +303,13 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   std::set<int> ranks;
   Explanation result;
   result.end = first_end(logs);
-  bool has_failed = false;
+  const bool has_failed = std::ranges::any_of(logs, &LogFindings::has_failed);
+  const Standing least = has_failed ? Standing::printed : Standing::said;
   for (const LogFindings& log : logs) {
-    has_failed = has_failed || log.has_failed;
     result.lines += log.lines;
     ranks.insert(log.ranks.begin(), log.ranks.end());
     for (const Failure& failure : log.failures) {
-      if (failure.standing < Standing::printed || (result.end && contradicts(*result.end, failure))) {
+      if (failure.standing < least || (result.end && contradicts(*result.end, failure))) {
         caught.push_back(failure);
       } else if (follows(failure, log.failures)) {
         continue;

@@ -31,8 +31,8 @@ enum class Standing : std::uint8_t {
   restarted,  // no: the launcher started the program again
   went_on,    // no: the program went on afterwards
   in_thread,  // no: it was in a thread other than the main one, or in a function at the end of the program
-  logged,     // perhaps: the program has caught it, and its logger has printed it
-  printed,    // perhaps: the program may have caught it, and printed it
+  printed,    // perhaps: a traceback of a function, which the program itself has printed
+  said,       // perhaps: words, which may be those of an error that was handled
   uncaught,   // yes: its traceback begins in the main module, the process crashed, or a launcher says it
 };
 
@@ -45,7 +45,7 @@ struct Failure {
   std::string place;            // in the program, such as "train.py:83 in step"; empty if unknown
   const Cause* cause = nullptr;
   Form form = Form::words;
-  Standing standing = Standing::printed;
+  Standing standing = Standing::said;
 
   // Returns what the failure proves about its rank. A failure of an unknown kind is one of the rank itself.
   Proof proof() const { return cause == nullptr ? Proof::failure : cause->proof; }

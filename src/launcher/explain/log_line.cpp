@@ -323,18 +323,6 @@ bool only_tells(std::string_view text) {
          std::ranges::any_of(kTelling, has);
 }
 
-bool logs_error(std::string_view text) {
-  constexpr std::string_view kErrors[] = {"ERROR", "WARNING", "CRITICAL"};
-  constexpr std::string_view kDigits = "0123456789";
-  const std::string_view begin = text.substr(0, kLevelBytes);
-  if (begin.starts_with("ERROR: Unexpected ")) return false;
-  // glog and absl write "E1104 12:00:03".
-  const bool has_letter = begin.starts_with('E') || begin.starts_with('W');
-  if (has_letter && begin.find_first_not_of(kDigits, 1) == 5) return true;
-  return std::ranges::any_of(kErrors,
-                             [&](std::string_view level) { return begin.find(level) != std::string_view::npos; });
-}
-
 std::string time_text(const LogTime& time) {
   const std::int64_t day = time.microseconds / kDay;
   const std::int64_t second = time.microseconds % kDay / kSecond;

@@ -41,10 +41,6 @@ LoggedLine read_line(std::string_view line);
 // the batch is halved", "UserWarning: …".
 bool only_tells(std::string_view text);
 
-// Returns whether the line is that of a logger with level ERROR or WARNING, such as one before a traceback. PyTorch's
-// "ERROR: Unexpected …" is printed by a signal handler.
-bool logs_error(std::string_view text);
-
 // Formats the time for people: "11-04 12:00:03" or "12:00:03".
 std::string time_text(const LogTime& time);
 

@@ -255,10 +255,6 @@ void LogReader::read(std::string_view plain) {
   if (line.rank) ranks_.insert(*line.rank);
   Stream& stream = stream_of(line);
   if (signs.announces_thread) stream.log.announce_thread();
-  if (signs.begins == Report::python && words_line_ + 1 == number_) {
-    const LoggedLine before = read_line(words_);
-    if (before.tag == line.tag && logs_error(before.body)) stream.log.announce_logged();
-  }
   const bool is_report = stream.log.is_in_report();
   if (cause != nullptr || signs.begins != Report::none || stream.log.is_reading()) {
     if (stream.log.add(line, {file_, number_}, cause, signs.begins, signs.is_of_launcher)) {
@@ -286,12 +282,8 @@ bool LogReader::needs_all_lines() const {
 // Keeps the last line of the text that a program has printed.
 void LogReader::note_words(std::string_view plain) {
   constexpr std::size_t kMostLines = 16;
-  std::uint64_t number = number_;
   for (std::size_t i = 0; i < kMostLines && !plain.empty(); ++i) {
-    const std::size_t end = plain.find_last_not_of("\n\r ") + 1;  // 0 if there is no other byte
-    const auto breaks = static_cast<std::uint64_t>(std::ranges::count(plain.substr(end), '\n'));
-    number -= i == 0 && breaks > 0 ? breaks - 1 : breaks;
-    plain = plain.substr(0, end);
+    plain = plain.substr(0, plain.find_last_not_of("\n\r ") + 1);                // nothing if there is no other byte
     const std::string_view line = plain.substr(plain.find_last_of("\n\r") + 1);  // all of it if there is none
     plain.remove_suffix(line.size());
     const bool has_word = std::ranges::any_of(line, [](unsigned char c) { return std::isalnum(c) != 0; });
@@ -300,7 +292,6 @@ void LogReader::note_words(std::string_view plain) {
                                });
     if (!is_of_program) continue;
     words_ = line.substr(0, kWordsBytes);
-    words_line_ = number;
     return;
   }
 }

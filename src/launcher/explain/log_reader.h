@@ -75,8 +75,7 @@ class LogReader {
   LauncherLines launcher_;
   WatchdogLines watchdog_;
   std::set<int> ranks_;
-  std::string words_;  // the line that a program printed last
-  std::uint64_t words_line_ = 0;
+  std::string words_;         // the line that a program printed last
   std::string words_of_end_;  // the same, before the launcher said that a rank has failed
 };
 

@@ -20,13 +20,19 @@ bool links(std::string_view text) {
          text.starts_with("The above exception was the direct cause");
 }
 
-// Returns whether the first frame of a traceback is that of a program. One that a program prints itself begins in the
-// function that has caught the exception.
+// Returns whether the first frame of a traceback is that of a program, of a notebook's cell or of a process of
+// multiprocessing. One that a program prints itself begins in the function that has caught the exception.
 bool begins_in_main(std::string_view traceback) {
-  const std::size_t frame = std::min(traceback.find("File \""), traceback.find("\n│ /"));  // rich prints no "File"
-  if (frame == std::string_view::npos) return false;
-  const std::string_view line = traceback.substr(frame, traceback.find('\n', frame + 1) - frame);
-  return line.find(" in <module>") != std::string_view::npos || line.find("<frozen runpy>") != std::string_view::npos;
+  constexpr std::string_view kMains[] = {" in <module>",   "<frozen runpy>",  "Cell In[",
+                                         "<ipython-input", ", in _bootstrap", ", in _wrap"};
+  const std::size_t head = traceback.find('\n');
+  if (head == std::string_view::npos) return false;
+  // rich and IPython write no "File".
+  const std::size_t file = traceback.find("File \"");
+  const std::size_t frame = file == std::string_view::npos ? head + 1 : file;
+  const std::string_view line = traceback.substr(frame, traceback.find('\n', frame) - frame);
+  return std::ranges::any_of(kMains,
+                             [&](std::string_view words) { return line.find(words) != std::string_view::npos; });
 }
 
 // A traceback quotes the lines that failed. Their words are those of other errors, too.
@@ -69,7 +75,7 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
         .place = "",
         .cause = cause,
         .form = Form::words,
-        .standing = is_of_launcher ? Standing::uncaught : Standing::printed});
+        .standing = is_of_launcher ? Standing::uncaught : Standing::said});
   return true;
 }
 
@@ -119,10 +125,8 @@ void LogStream::end_report() {
     if (error) failure.place = error->place;
   }
   const bool ended = report != Report::python || begins_in_main(text_);
-  const bool is_logged = std::exchange(is_logged_, false);
   failure.standing = std::exchange(is_of_thread_, false) ? Standing::in_thread
                      : ended                             ? Standing::uncaught
-                     : is_logged                         ? Standing::logged
                                                          : Standing::printed;
   failure.message.resize(std::min(failure.message.size(), kMessageBytes));
   text_.clear();
@@ -132,8 +136,7 @@ void LogStream::end_report() {
   if (!is_linked || failures_.empty() || failures_.back().form == Form::words) return keep(std::move(failure));
   // The later exception is the one that ended the program. The known one says more.
   Failure& first = failures_.back();
-  const bool has_ended = failure.standing == Standing::uncaught;
-  if (has_ended || first.standing != Standing::logged) first.standing = std::max(first.standing, failure.standing);
+  first.standing = std::max(first.standing, failure.standing);
   // What is done about an exception, such as a last barrier, may fail because of it.
   if (first.proof() == Proof::failure && failure.proof() != Proof::failure) return;
   if (first.cause != nullptr && first.proof() == failure.proof()) return;

@@ -31,9 +31,6 @@ class LogStream {
   // The next traceback is that of a thread, or of a function at the end of the program, which goes on after it.
   void announce_thread() { is_of_thread_ = true; }
 
-  // The program's logger has written the line before the next traceback.
-  void announce_logged() { is_logged_ = true; }
-
   // Returns whether the next line belongs to a report that has begun.
   bool is_in_report() const { return report_ != Report::none; }
   // Returns whether the next line may be of interest although it has no cause and begins nothing.
@@ -61,7 +58,6 @@ class LogStream {
   const Cause* cause_ = nullptr;  // what its lines show
   bool is_of_thread_ = false;     // the program goes on after it
   Message message_ = Message::over;
-  bool is_logged_ = false;                  // a logger prints it
   bool is_group_ = false;                   // it is that of an exception group
   bool is_linked_ = false;                  // the next traceback belongs to the last exception
   std::uint64_t lines_since_ = kNearLines;  // since the last exception

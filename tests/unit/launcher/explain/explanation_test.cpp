@@ -24,8 +24,13 @@ const Cause kKnown{.id = "known",
                    .remedy_zh = ""};
 
 Failure failure(int rank, std::uint64_t line, const std::string& message, const Cause* cause = nullptr) {
-  return {
-      .rank = rank, .at = {"x.log", line}, .message = message, .place = "", .cause = cause, .form = Form::exception};
+  return {.rank = rank,
+          .at = {"x.log", line},
+          .message = message,
+          .place = "",
+          .cause = cause,
+          .form = Form::exception,
+          .standing = Standing::said};
 }
 
 Explanation explain_one(const LogFindings& log, std::optional<HangVerdict> hang = {}) {
@@ -144,10 +149,10 @@ TEST_CASE("a launcher's words about a crash that Python has reported are its cau
   CHECK(explanation.cause() == &kKnown);
 }
 
-TEST_CASE("what a program has logged counts only if a launcher says that the job failed") {
+TEST_CASE("a traceback that a program has printed counts only if a launcher says that the job failed") {
   LogFindings log;
   log.failures = {failure(0, 1, "known words", &kKnown)};
-  log.failures[0].standing = Standing::logged;
+  log.failures[0].standing = Standing::printed;
   CHECK(explain_one(log).cause() == nullptr);
   CHECK(explain_one(log).failures.empty());
   log.has_failed = true;
