@@ -139,11 +139,11 @@ void leave_first_to_end(std::vector<Failure>& failures, std::vector<Failure>& ot
                          return failure.rank == end.rank && failure.standing == Standing::uncaught;
                        });
   if (!is_said) return;
-  const auto left = std::ranges::stable_partition(failures, [](const Failure& failure) {
+  const auto left = std::stable_partition(failures.begin(), failures.end(), [](const Failure& failure) {
     return failure.rank || failure.local_rank || failure.form != Form::exception;
   });
-  others.insert(others.end(), left.begin(), left.end());
-  failures.erase(left.begin(), left.end());
+  others.insert(others.end(), left, failures.end());
+  failures.erase(left, failures.end());
 }
 
 // The output of several ranks may be mixed without tags. Of two causes that are near each other, one says more.
