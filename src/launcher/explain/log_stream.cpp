@@ -83,6 +83,7 @@ void LogStream::begin_report(const LoggedLine& line, const LogPlace& at, Report 
   report_ = report;
   text_ = line.text;
   begin_ = at;
+  is_of_hook_ = line.body.starts_with("[rank");
   is_group_ = line.text.find("+ Exception Group ") != std::string_view::npos;
   if (report == Report::fatal_error) lines_since_ = 0;
 }
@@ -124,7 +125,7 @@ void LogStream::end_report() {
     if (!error) failure.form = Form::fragment;
     if (error) failure.place = error->place;
   }
-  const bool ended = report != Report::python || begins_in_main(text_);
+  const bool ended = report != Report::python || is_of_hook_ || begins_in_main(text_);
   failure.standing = std::exchange(is_of_thread_, false) ? Standing::in_thread
                      : ended                             ? Standing::uncaught
                                                          : Standing::printed;

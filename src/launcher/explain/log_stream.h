@@ -58,6 +58,7 @@ class LogStream {
   const Cause* cause_ = nullptr;  // what its lines show
   bool is_of_thread_ = false;     // the program goes on after it
   Message message_ = Message::over;
+  bool is_of_hook_ = false;                 // PyTorch prints it for an exception that nothing has caught
   bool is_group_ = false;                   // it is that of an exception group
   bool is_linked_ = false;                  // the next traceback belongs to the last exception
   std::uint64_t lines_since_ = kNearLines;  // since the last exception

@@ -88,6 +88,8 @@ TEST_CASE("the traceback of a main module is uncaught, and that of a function is
   CHECK(read(kTraceback + end).failures.at(0).standing == Standing::printed);
   const std::string main = "  File \"t.py\", line 9, in <module>\n    main()\n";
   CHECK(read("Traceback (most recent call last):\n" + main + end).failures.at(0).standing == Standing::uncaught);
+  const std::string tagged = "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 9, in f\n";
+  CHECK(read(tagged + "[rank1]: " + end).failures.at(0).standing == Standing::uncaught);
   const std::string cell = "Traceback (most recent call last):\n  Cell In[3], line 1\n    f()\n";
   CHECK(read(cell + end).failures.at(0).standing == Standing::uncaught);
   CHECK(read("Exception in thread T:\nTraceback (most recent call last):\n" + main + end).failures.at(0).standing ==
