@@ -95,8 +95,11 @@ bool are_of_one_rank(const Failure& one, const Failure& other) {
   return one.local_rank && one.local_rank == other.local_rank && one.at.file == other.at.file;
 }
 
+bool may_equal(std::optional<int> one, std::optional<int> other) {
+  return !one || !other || one == other;
+}
+
 bool may_be_of_one_rank(const Failure& one, const Failure& other) {
-  const auto may_equal = [](std::optional<int> a, std::optional<int> b) { return !a || !b || a == b; };
   return one.at.file == other.at.file && may_equal(one.rank, other.rank) && may_equal(one.local_rank, other.local_rank);
 }
 
@@ -120,17 +123,20 @@ bool follows(const Failure& abort, const std::vector<Failure>& earlier) {
          });
 }
 
+// Moves those failures to `others` for which `is_other` is true. It is called before any has moved.
+void move_to(std::vector<Failure>& others, std::vector<Failure>& failures, auto is_other) {
+  std::vector<Failure> left;
+  for (const Failure& failure : failures) (is_other(failure) ? others : left).push_back(failure);
+  failures = std::move(left);
+}
+
 // Moves failures that a program has printed to `others` if another failure ended that program.
 void leave_uncaught(std::vector<Failure>& failures, std::vector<Failure>& others) {
-  std::vector<Failure> left;
-  for (const Failure& failure : failures) {
-    const bool is_other =
-        failure.standing < Standing::uncaught && std::ranges::any_of(failures, [&](const Failure& end) {
-          return end.standing == Standing::uncaught && may_be_of_one_rank(failure, end);
-        });
-    (is_other ? others : left).push_back(failure);
-  }
-  failures = std::move(left);
+  move_to(others, failures, [&](const Failure& failure) {
+    return failure.standing < Standing::uncaught && std::ranges::any_of(failures, [&](const Failure& end) {
+             return end.standing == Standing::uncaught && may_be_of_one_rank(failure, end);
+           });
+  });
 }
 
 // An exception whose rank is unknown was printed by its program if the rank that ended first has said why.
@@ -139,11 +145,9 @@ void leave_first_to_end(std::vector<Failure>& failures, std::vector<Failure>& ot
                          return failure.rank == end.rank && failure.standing == Standing::uncaught;
                        });
   if (!is_said) return;
-  const auto left = std::stable_partition(failures.begin(), failures.end(), [](const Failure& failure) {
-    return failure.rank || failure.local_rank || failure.form != Form::exception;
+  move_to(others, failures, [](const Failure& failure) {
+    return !failure.rank && !failure.local_rank && failure.form == Form::exception;
   });
-  others.insert(others.end(), left, failures.end());
-  failures.erase(left, failures.end());
 }
 
 // The output of several ranks may be mixed without tags. Of two causes that are near each other, one says more.
@@ -177,7 +181,7 @@ void merge_crashes(std::vector<Failure>& failures) {
       return failure.form == Form::crash && failure.at.line < said.at.line && may_be_of_one_rank(failure, said) &&
              (failure.cause == nullptr || failure.cause == said.cause);
     });
-    if (said.form != Form::words || said.standing != Standing::uncaught || crash == failures.end()) {
+    if (!said.is_of_launcher() || crash == failures.end()) {
       ++i;
       continue;
     }
@@ -194,8 +198,7 @@ bool ended_by_exception(const EndOfRank& end) {
 // Returns whether the failure is not the one that ended the rank of which the launcher speaks. An exception that
 // nothing has caught ends with exit code 1, and is known by its traceback. Anything else may have been handled.
 bool contradicts(const EndOfRank& end, const Failure& failure) {
-  const bool is_known =
-      failure.form == Form::abort || (failure.form == Form::words && failure.standing == Standing::uncaught);
+  const bool is_known = failure.form == Form::abort || failure.is_of_launcher();
   if (is_known || failure.proof() != Proof::failure || end.is_hang || end.text.empty()) return false;
   const bool is_other = (end.rank && failure.rank && end.rank != failure.rank) ||
                         (!end.rank && end.local_rank && failure.local_rank && end.local_rank != failure.local_rank);
@@ -237,8 +240,8 @@ std::optional<Failure> failure_of(const EndOfRank& end) {
 std::vector<Failure> last_exceptions(const std::vector<Failure>& caught, const std::optional<EndOfRank>& end) {
   std::vector<Failure> last;
   for (const Failure& failure : caught) {
-    const bool is_other = end && ((end->rank && failure.rank && end->rank != failure.rank) ||
-                                  (end->local_rank && failure.local_rank && end->local_rank != failure.local_rank));
+    const bool is_other =
+        end && !(may_equal(end->rank, failure.rank) && may_equal(end->local_rank, failure.local_rank));
     const bool may_have_ended =
         failure.form != Form::words && failure.proof() == Proof::failure && failure.standing > Standing::restarted;
     if (!may_have_ended || is_other) continue;
@@ -347,8 +350,7 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
   if (result.failures.size() == 1 && result.end && !result.end->is_hang) {
     Failure& first = result.failures.front().first;
     const bool is_alone = result.failures.front().count == 1;
-    const bool is_of_end = (first.form == Form::words && first.standing == Standing::uncaught) ||
-                           first.form == Form::abort || first.form == Form::crash ||
+    const bool is_of_end = first.is_of_launcher() || first.form == Form::abort || first.form == Form::crash ||
                            (first.form != Form::words && ended_by_exception(*result.end));
     const bool is_known = first.local_rank ? first.local_rank == result.end->local_rank : is_of_end;
     if (!first.rank && is_known && is_alone) {

@@ -18,6 +18,7 @@ struct LogPlace {
   friend auto operator<=>(const LogPlace&, const LogPlace&) = default;
 };
 
+// Says what a failure looks like in the log.
 enum class Form : std::uint8_t {
   words,      // a line by itself
   exception,  // of Python
@@ -47,6 +48,8 @@ struct Failure {
   Form form = Form::words;
   Standing standing = Standing::said;
 
+  // Returns whether a launcher says it, and not the program.
+  bool is_of_launcher() const { return form == Form::words && standing == Standing::uncaught; }
   // Returns what the failure proves about its rank. A failure of an unknown kind is one of the rank itself.
   Proof proof() const { return cause == nullptr ? Proof::failure : cause->proof; }
 };

@@ -14,6 +14,8 @@ constexpr int kMostRanks = 1'000'000;
 constexpr std::size_t kLevelBytes = 60;  // of the begin of a line, where a program writes its level
 constexpr std::string_view kLevels[] = {"INFO ",    "INFO:",  "[INFO]",    "DEBUG",  "WARNING ",
                                         "Warning:", "ERROR ", "[WARNING]", "- ERROR"};
+// Python's logging writes "ERROR:name:message".
+constexpr std::string_view kLevelsOfLogging[] = {"ERROR:", "WARNING:", "CRITICAL:"};
 constexpr std::string_view kTelling[] = {"caught: ", "- retry",  "retrying", ", trying",     "skipping",
                                          "skipped",  "ignoring", "disabled", "falling back", "warnings.warn("};
 constexpr std::int64_t kSecond = 1'000'000;  // microseconds
@@ -312,13 +314,11 @@ bool only_tells(std::string_view text) {
   const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
   if (has("NCCL WARN") || has("torch.distributed.") || has("WARNING:torch.")) return false;
   const std::string_view begin = text.substr(0, kLevelBytes);
-  // Python's logging writes "ERROR:name:message".
-  const std::size_t colon = begin.find(':');
-  const bool has_name = colon + 1 < begin.size() && begin[colon + 1] != ' ';
-  if (has_name && (begin.starts_with("ERROR:") || begin.starts_with("WARNING:") || begin.starts_with("CRITICAL:"))) {
-    return true;
-  }
-  return std::ranges::any_of(kLevels,
+  const auto is_of_logging = [&](std::string_view level) {
+    return begin.starts_with(level) && begin.size() > level.size() && begin[level.size()] != ' ';
+  };
+  return std::ranges::any_of(kLevelsOfLogging, is_of_logging) ||
+         std::ranges::any_of(kLevels,
                              [&](std::string_view level) { return begin.find(level) != std::string_view::npos; }) ||
          std::ranges::any_of(kTelling, has);
 }

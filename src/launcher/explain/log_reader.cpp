@@ -18,8 +18,8 @@ constexpr std::uint64_t kFirstLines = 1000;  // are read to know the ranks. Of t
 constexpr char kEscape = '\x1b';
 constexpr std::size_t kSequenceBytes = 4096;  // of an escape sequence whose end has not come yet
 constexpr std::size_t kMostStreams = 10'000;
-constexpr std::size_t kWordsBytes = 4096;
-constexpr std::size_t kPrefixBytes = 80;  // of a line, where a logger writes its name
+constexpr std::size_t kWordsBytes = 4096;  // of a program's last line
+constexpr std::size_t kPrefixBytes = 80;   // of a line, where a logger writes its name
 constexpr std::size_t kFailuresOfLog = 10'000;
 
 struct ReportBegin {
@@ -241,13 +241,11 @@ void LogReader::read(std::string_view plain) {
   const LoggedLine line = read_line(plain);
   if (!begins_report(line.text, signs.begins)) signs.begins = Report::none;
   const bool is_own = is_own_line(line.text);
-  if (is_own || signs.is_of_launcher || launcher_.is_reading()) {
+  const bool is_of_launcher = is_own || signs.is_of_launcher || launcher_.is_reading();
+  if (is_of_launcher) {
     const bool is_first = launcher_.ends().empty() && !launcher_.has_failed();
     launcher_.add(line.text, {file_, number_});
     if (is_first && (!launcher_.ends().empty() || launcher_.has_failed())) words_of_end_ = words_;
-  } else if (!stream_of(line).log.is_in_report() && signs.begins == Report::none &&
-             (cause == nullptr || cause->proof == Proof::failure)) {
-    note_words(plain);
   }
   if (const std::uint64_t restarted_at = launcher_.take_restart(); restarted_at > 0) note_restart(restarted_at);
   if (is_own) return;
@@ -256,6 +254,8 @@ void LogReader::read(std::string_view plain) {
   Stream& stream = stream_of(line);
   if (signs.announces_thread) stream.log.announce_thread();
   const bool is_report = stream.log.is_in_report();
+  const bool is_of_other_rank = cause != nullptr && cause->proof != Proof::failure;
+  if (!is_of_launcher && !is_report && signs.begins == Report::none && !is_of_other_rank) note_words(plain);
   if (cause != nullptr || signs.begins != Report::none || stream.log.is_reading()) {
     if (stream.log.add(line, {file_, number_}, cause, signs.begins, signs.is_of_launcher)) {
       const Failure& failure = stream.log.failures().back();

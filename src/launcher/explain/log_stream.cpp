@@ -53,8 +53,7 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
     if (line.text.starts_with(kOriginal) && lines_since_ < kNearLines) is_linked_ = true;
     end_report();
     time_ = line.time;
-    begin_report(line, at, begins);
-    cause_ = cause;
+    begin_report(line, at, begins, cause);
     return false;
   }
   if (is_in_report()) return add_to_report(line.text, cause);
@@ -79,10 +78,11 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
   return true;
 }
 
-void LogStream::begin_report(const LoggedLine& line, const LogPlace& at, Report report) {
+void LogStream::begin_report(const LoggedLine& line, const LogPlace& at, Report report, const Cause* cause) {
   report_ = report;
   text_ = line.text;
   begin_ = at;
+  cause_ = cause;
   is_of_hook_ = line.body.starts_with("[rank");
   is_group_ = line.text.find("+ Exception Group ") != std::string_view::npos;
   if (report == Report::fatal_error) lines_since_ = 0;
@@ -139,9 +139,9 @@ void LogStream::end_report() {
   Failure& first = failures_.back();
   first.standing = std::max(first.standing, failure.standing);
   // What is done about an exception, such as a last barrier, may fail because of it.
-  if (first.proof() == Proof::failure && failure.proof() != Proof::failure) return;
-  if (first.cause != nullptr && first.proof() == failure.proof()) return;
-  if (first.cause != nullptr && better_cause(first.cause, failure.cause) == first.cause) return;
+  const bool stays = first.cause == nullptr ? failure.proof() != Proof::failure
+                                            : failure.cause == nullptr || first.proof() <= failure.proof();
+  if (stays) return;
   first.message = std::move(failure.message);
   first.place = std::move(failure.place);
   first.cause = failure.cause;

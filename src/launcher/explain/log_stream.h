@@ -46,7 +46,7 @@ class LogStream {
 
   enum class Message : std::uint8_t { over, after_gap, goes_on };  // of the last exception
 
-  void begin_report(const LoggedLine& line, const LogPlace& at, Report report);
+  void begin_report(const LoggedLine& line, const LogPlace& at, Report report, const Cause* cause);
   bool add_to_report(std::string_view text, const Cause* cause);
   void end_report();
   void keep(Failure failure);

@@ -229,8 +229,7 @@ std::vector<std::string> hint_lines(const HangNews& news) {
           ? "  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU blocks peer access between GPUs; disable ACS "
             "or boot with iommu=pt. NCCL_DEBUG=INFO makes NCCL log what it does"
           : "  try GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes>; for GPUs, "
-            "try "
-            "NCCL_P2P_DISABLE=1 and NCCL_DEBUG=INFO");
+            "try NCCL_P2P_DISABLE=1 and NCCL_DEBUG=INFO");
   return lines;
 }
 
