@@ -73,6 +73,14 @@ void add_short_lines(const std::vector<FailureGroup>& groups, std::size_t from, 
   }
 }
 
+// Says what the first failure means, although it is not certain that it was the first one of the job.
+void add_meaning(const std::vector<FailureGroup>& groups, std::vector<std::string>& lines) {
+  const Cause* const cause = groups.empty() ? nullptr : groups.front().first.cause;
+  if (cause == nullptr) return;
+  lines.push_back("  it means: " + std::string(cause->cause));
+  lines.push_back("  try: " + std::string(cause->remedy));
+}
+
 std::vector<std::string> lines_of(const Explanation& explanation) {
   std::vector<std::string> lines;
   const auto& failures = explanation.failures;
@@ -110,13 +118,10 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
   }
   const bool is_open = failures.empty() && !explanation.is_certain();
   add_short_lines(explanation.secondary, 0, is_open ? "  seen: " : "then: ", lines);
-  if (const Cause* const seen =
-          is_open && !explanation.secondary.empty() ? explanation.secondary[0].first.cause : nullptr) {
-    lines.push_back("  it means: " + std::string(seen->cause));
-    lines.push_back("  try: " + std::string(seen->remedy));
-  }
+  if (is_open) add_meaning(explanation.secondary, lines);
   if (!explanation.is_certain())
     add_short_lines(explanation.caught, 0, "  seen, but it was or may have been handled: ", lines);
+  if (is_open && explanation.secondary.empty()) add_meaning(explanation.caught, lines);
   if (lines.size() == 1 && is_open) {
     const auto count = static_cast<std::int64_t>(explanation.lines);
     lines.push_back(count == 0 ? "  seen: no line at all" : "  seen: no error in " + base::counted(count, "line"));

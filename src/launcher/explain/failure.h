@@ -34,7 +34,8 @@ enum class Standing : std::uint8_t {
   in_thread,  // no: it was in a thread other than the main one, or in a function at the end of the program
   printed,    // perhaps: a traceback of a function, which the program itself has printed
   said,       // perhaps: words, which may be those of an error that was handled
-  uncaught,   // yes: its traceback begins in the main module, the process crashed, or a launcher says it
+  in_main,    // yes, if nothing but more about failures came after it: its traceback begins in the main module
+  uncaught,   // yes: the process crashed, PyTorch's hook for uncaught exceptions has printed it, or a launcher says it
 };
 
 struct Failure {

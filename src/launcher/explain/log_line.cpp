@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kLongestTag = 200;  // bytes
 constexpr int kMostRanks = 1'000'000;
 constexpr std::size_t kLevelBytes = 60;  // of the begin of a line, where a program writes its level
-constexpr std::string_view kLevels[] = {"INFO ",    "INFO:",  "[INFO]",    "DEBUG",  "WARNING ",
-                                        "Warning:", "ERROR ", "[WARNING]", "- ERROR"};
+constexpr std::string_view kLevels[] = {"INFO ", "INFO:", "[INFO]", "DEBUG"};
+constexpr std::string_view kLevelsOfTrouble[] = {"WARNING ", "Warning:", "[WARNING]", "ERROR ", "- ERROR"};
 // Python's logging writes "ERROR:name:message".
 constexpr std::string_view kLevelsOfLogging[] = {"ERROR:", "WARNING:", "CRITICAL:"};
 constexpr std::string_view kTelling[] = {"caught: ", "- retry",  "retrying", ", trying",     "skipping",
@@ -218,6 +218,20 @@ bool take_determined_tag(Cursor& cursor, LoggedLine& line) {
   return true;
 }
 
+// Takes "trainer-0 trainer [default3]:". stern and other readers of Kubernetes write the pod and the container first.
+bool take_pod_tag(Cursor& cursor, LoggedLine& line) {
+  Cursor inside = cursor;
+  const auto names = inside.until(" [", 128);
+  if (!names) return false;
+  const std::size_t space = names->find(' ');
+  const bool are_names =
+      is_name(names->substr(0, space)) && (space == std::string_view::npos || is_name(names->substr(space + 1)));
+  inside = Cursor(cursor.rest().substr(names->size() + 1));
+  if (!are_names || !take_bracket_tag(inside, line) || !line.local_rank) return false;
+  cursor = inside;
+  return true;
+}
+
 bool take_launcher_tag(Cursor& cursor, LoggedLine& line) {
   const std::string_view before = cursor.rest();
   if (before.empty()) return false;
@@ -228,7 +242,7 @@ bool take_launcher_tag(Cursor& cursor, LoggedLine& line) {
   const char first = before.front();
   const bool taken = first == '['                      ? take_bracket_tag(cursor, line)
                      : is_digit(first) || first == ' ' ? take_srun_tag(cursor, line)
-                                                       : take_docker_tag(cursor);
+                                                       : take_docker_tag(cursor) || take_pod_tag(cursor, line);
   if (taken) line.tag = before.substr(0, before.size() - cursor.rest().size());
   return taken;
 }
@@ -310,14 +324,21 @@ LoggedLine read_line(std::string_view text) {
   return line;
 }
 
-bool only_tells(std::string_view text) {
-  const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
-  if (has("NCCL WARN") || has("torch.distributed.") || has("WARNING:torch.")) return false;
+bool logs_trouble(std::string_view text) {
   const std::string_view begin = text.substr(0, kLevelBytes);
   const auto is_of_logging = [&](std::string_view level) {
     return begin.starts_with(level) && begin.size() > level.size() && begin[level.size()] != ' ';
   };
   return std::ranges::any_of(kLevelsOfLogging, is_of_logging) ||
+         std::ranges::any_of(kLevelsOfTrouble,
+                             [&](std::string_view level) { return begin.find(level) != std::string_view::npos; });
+}
+
+bool only_tells(std::string_view text) {
+  const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
+  if (has("NCCL WARN") || has("torch.distributed.") || has("WARNING:torch.")) return false;
+  const std::string_view begin = text.substr(0, kLevelBytes);
+  return logs_trouble(text) ||
          std::ranges::any_of(kLevels,
                              [&](std::string_view level) { return begin.find(level) != std::string_view::npos; }) ||
          std::ranges::any_of(kTelling, has);

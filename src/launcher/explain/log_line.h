@@ -37,6 +37,9 @@ struct LoggedLine {
 // srun ("3: "), mpirun ("[1,3]<stdout>: "), kubectl ("[pod/…] ") and Docker ("worker-3  | ").
 LoggedLine read_line(std::string_view line);
 
+// Returns whether a logger of the program has written the line, as an error or a warning.
+bool logs_trouble(std::string_view text);
+
 // Returns whether the line only tells about an error that the program has handled, or may have: "INFO … out of memory,
 // the batch is halved", "UserWarning: …".
 bool only_tells(std::string_view text);

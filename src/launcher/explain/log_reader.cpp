@@ -137,6 +137,14 @@ std::string error_in_json(std::string_view line) {
   return error ? error->message : "";
 }
 
+// Returns which lines after the failure cannot be more of its message.
+Outside outside_of(const Failure& failure, const LoggedLine& last) {
+  if (failure.form == Form::crash || (failure.form == Form::words && !names_exception(failure.message)))
+    return Outside::all_lines;
+  // A launcher may write a time before each line.
+  return last.time ? Outside::no_line : Outside::timed_lines;
+}
+
 }  // namespace
 
 LogReader::LogReader(std::string file, std::optional<int> rank) : file_(std::move(file)), rank_(rank) {}
@@ -241,6 +249,7 @@ void LogReader::read(std::string_view plain) {
   const LoggedLine line = read_line(plain);
   if (!begins_report(line.text, signs.begins)) signs.begins = Report::none;
   const bool is_own = is_own_line(line.text);
+  if (line.local_rank && !line.tag.empty()) signs.is_of_launcher = false;  // a worker has printed it
   const bool is_of_launcher = is_own || signs.is_of_launcher || launcher_.is_reading();
   if (is_of_launcher) {
     const bool is_first = launcher_.ends().empty() && !launcher_.has_failed();
@@ -253,6 +262,11 @@ void LogReader::read(std::string_view plain) {
   if (line.rank) ranks_.insert(*line.rank);
   Stream& stream = stream_of(line);
   if (signs.announces_thread) stream.log.announce_thread();
+  if (signs.begins == Report::python) {
+    // A logger writes its message before a traceback that the program has caught.
+    const LoggedLine before = read_line(words_);
+    if (before.tag == line.tag && logs_trouble(before.text)) stream.program->may_have_gone_at = number_ + 1;
+  }
   const bool is_report = stream.log.is_in_report();
   const bool is_of_other_rank = cause != nullptr && cause->proof != Proof::failure;
   if (!is_of_launcher && !is_report && signs.begins == Report::none && !is_of_other_rank) note_words(plain);
@@ -261,15 +275,16 @@ void LogReader::read(std::string_view plain) {
       const Failure& failure = stream.log.failures().back();
       stream.program->progress.begin(failure.form != Form::words);
       stream.program->has_failed = true;
+      stream.program->outside = outside_of(failure, line);
       return;
     }
   }
-  if (is_report || cause != nullptr || signs.is_of_launcher) return;
-  if (stream.program->has_failed) note_progress(*stream.program, line.text);
+  if (is_report || signs.begins != Report::none || cause != nullptr || signs.is_of_launcher) return;
+  note_progress(*stream.program, line);
   // Words without a tag may be of any program.
   Program& untagged = programs_[""];
   if (&untagged != stream.program && untagged.has_failed && !untagged.progress.is_after_exception()) {
-    note_progress(untagged, line.text);
+    note_progress(untagged, line);
   }
 }
 
@@ -317,11 +332,29 @@ void LogReader::note_restart(std::uint64_t line) {
   words_of_end_.clear();
 }
 
-void LogReader::note_progress(Program& program, std::string_view text) {
-  if (!program.progress.add(text)) return;
+void LogReader::note_progress(Program& program, const LoggedLine& line) {
+  const bool is_outside =
+      program.outside == Outside::all_lines || (program.outside == Outside::timed_lines && line.time);
+  const Progress progress = program.progress.add(line.text, is_outside);
+  if (!program.has_failed || progress == Progress::none) return;
+  program.may_have_gone_at = number_;
+  if (progress == Progress::perhaps) return;
   program.has_failed = false;
   program.went_on_at = number_;
   launcher_.forget(number_);
+}
+
+Standing LogReader::standing_of(const Failure& failure, const Program& program) const {
+  if (failure.at.line < program.restarted_at) return Standing::restarted;
+  // If no launcher says it, only the last thing in the log has ended its program for certain.
+  const bool is_last = launcher_.has_failed() || failure.at.line > program.may_have_gone_at;
+  const bool has_crashed = failure.form == Form::crash || failure.form == Form::abort;
+  // What a crashed program had printed before may appear after it.
+  if (has_crashed) return is_last ? failure.standing : Standing::printed;
+  if (failure.at.line < program.went_on_at) return Standing::went_on;
+  if (failure.standing == Standing::in_main) return is_last ? Standing::uncaught : Standing::printed;
+  if (failure.standing == Standing::said && !is_last) return Standing::printed;
+  return failure.standing;
 }
 
 LogFindings LogReader::finish() {
@@ -340,11 +373,7 @@ LogFindings LogReader::finish() {
     stream.log.finish();
     for (Failure failure : stream.log.failures()) {
       if (findings.failures.size() >= kFailuresOfLog) break;
-      // What a crashed program had printed before may appear after it.
-      const bool has_crashed = failure.form == Form::crash || failure.form == Form::abort;
-      const std::uint64_t went_on_at = has_crashed ? 0 : stream.program->went_on_at;
-      if (failure.at.line < went_on_at) failure.standing = Standing::went_on;
-      if (failure.at.line < stream.program->restarted_at) failure.standing = Standing::restarted;
+      failure.standing = standing_of(failure, *stream.program);
       if (!failure.rank) failure.rank = rank_;
       findings.failures.push_back(std::move(failure));
     }

@@ -28,6 +28,9 @@ struct LogFindings {
   std::uint64_t lines = 0;
 };
 
+// Says which lines do not belong to the message of a failure.
+enum class Outside : std::uint8_t { no_line, timed_lines, all_lines };
+
 //   LogReader reader("train.log", std::nullopt);
 //   reader.add(bytes);
 //   reader.finish().failures
@@ -43,8 +46,10 @@ class LogReader {
   // The output of a program, which may have a tag. PyTorch adds a rank to some of its lines.
   struct Program {
     LogProgress progress;
-    bool has_failed = false;       // and has not gone on yet
-    std::uint64_t went_on_at = 0;  // the line at which it was certain that the program had gone on
+    bool has_failed = false;             // and has not gone on yet
+    Outside outside = Outside::no_line;  // of the message of its failure
+    std::uint64_t went_on_at = 0;        // the line at which it was certain that the program had gone on
+    std::uint64_t may_have_gone_at = 0;  // the last line that shows it perhaps
     std::uint64_t restarted_at = 0;
   };
   struct Stream {
@@ -57,9 +62,10 @@ class LogReader {
   void add_line(std::string_view line);
   void read(std::string_view plain);
   bool needs_all_lines() const;
+  Standing standing_of(const Failure& failure, const Program& program) const;
   Stream& stream_of(const LoggedLine& line);
   void note_restart(std::uint64_t line);
-  void note_progress(Program& program, std::string_view text);
+  void note_progress(Program& program, const LoggedLine& line);
   void note_words(std::string_view plain);
   void quote_words(std::vector<EndOfRank>& ends) const;
 

@@ -101,7 +101,8 @@ bool LogStream::add_to_report(std::string_view text, const Cause* cause) {
       is_last = true;
       break;
     case Report::fatal_error:
-      is_last |= text.empty() && text_.find("  File ") != std::string::npos;
+      is_last |= !text.starts_with("  ") && text.find("hread 0x") == std::string_view::npos &&
+                 text_.find("  File ") != std::string::npos;
       break;
     case Report::none:
       break;
@@ -125,10 +126,10 @@ void LogStream::end_report() {
     if (!error) failure.form = Form::fragment;
     if (error) failure.place = error->place;
   }
-  const bool ended = report != Report::python || is_of_hook_ || begins_in_main(text_);
-  failure.standing = std::exchange(is_of_thread_, false) ? Standing::in_thread
-                     : ended                             ? Standing::uncaught
-                                                         : Standing::printed;
+  failure.standing = std::exchange(is_of_thread_, false)       ? Standing::in_thread
+                     : report != Report::python || is_of_hook_ ? Standing::uncaught
+                     : begins_in_main(text_)                   ? Standing::in_main
+                                                               : Standing::printed;
   failure.message.resize(std::min(failure.message.size(), kMessageBytes));
   text_.clear();
   const bool is_linked = std::exchange(is_linked_, false);

@@ -190,6 +190,16 @@ TEST_CASE("what a lost peer or a time-out means is said if nothing is certain") 
   CHECK_THAT(explanation_text(explain_one(log)), Catch::Contains("\n  it means: ") && Catch::Contains("\n  try: "));
 }
 
+TEST_CASE("what an error means that the program may have handled is said if nothing else is known") {
+  LogFindings log;
+  log.failures = {failure(1, 1, "bad", &kKnown)};
+  log.failures[0].standing = Standing::printed;
+  const auto explanation = explain_one(log);
+  CHECK_FALSE(explanation.is_certain());
+  CHECK_THAT(explanation_text(explanation), Catch::Contains("may have been handled: rank 1: bad (x.log:1)\n"
+                                                            "  it means: It is known.\n  try: Do it.\n"));
+}
+
 TEST_CASE("ranks that failed in the same way are one group") {
   LogFindings log;
   for (const int rank : {2, 0, 1})

@@ -28,6 +28,8 @@ TEST_CASE("the tags of launchers say the rank") {
   CHECK_FALSE(rank("[]<stdout>:x"));
   CHECK(read_line("[default3]:Traceback").local_rank == 3);
   CHECK(read_line("[trainer0]: x").local_rank == 0);
+  CHECK(read_line("train-worker-0 trainer [default3]:x").local_rank == 3);
+  CHECK_FALSE(read_line("saved part 1 of [default3]:x").local_rank);
   CHECK(read_line("[node187:2]:x").local_rank == 2);
   CHECK(read_line("-- Process 2 terminated with the following error:").local_rank == 2);
 }
@@ -51,6 +53,12 @@ TEST_CASE("the text of a line has neither tag nor time nor prefix") {
   CHECK(text("").empty());
   CHECK(read_line("[default3]:  File \"a.py\"").text == "  File \"a.py\"");
   CHECK(read_line("[rank3]:[E1104 12:00:03 x.cpp:1] [Rank 3] a").body == "[rank3]:[E1104 12:00:03 x.cpp:1] [Rank 3] a");
+}
+
+TEST_CASE("a logger of the program writes its level") {
+  CHECK(logs_trouble("ERROR train: the batch does not fit"));
+  CHECK(logs_trouble("WARNING:root:slow"));
+  CHECK_FALSE(logs_trouble("INFO train: step 3"));
 }
 
 TEST_CASE("a line that tells about an error is no failure") {

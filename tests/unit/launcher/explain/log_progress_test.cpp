@@ -9,38 +9,68 @@ namespace {
 
 TEST_CASE("a program that counts has gone on") {
   LogProgress progress;
-  CHECK_FALSE(progress.add("step 9 loss 1.5"));
-  CHECK_FALSE(progress.add("saved"));
-  CHECK(progress.add("step 10 loss 1.25"));
+  progress.begin(true);
+  CHECK(progress.add("step 9 loss 1.5", false) == Progress::none);
+  CHECK(progress.add("saved", false) == Progress::none);
+  CHECK(progress.add("step 10 loss 1.25", false) == Progress::certain);
+}
+
+TEST_CASE("a program that goes on counting may have gone on") {
+  LogProgress progress;
+  progress.add("step 9 loss 1.5", false);
+  progress.begin(true);
+  CHECK(progress.add("see page 7", false) == Progress::none);
+  CHECK(progress.add("step 10 loss 1.25", false) == Progress::perhaps);
+}
+
+TEST_CASE("a line outside of the message may show progress") {
+  LogProgress progress;
+  progress.begin(true);
+  CHECK(progress.add("INFO the batch is halved", true) == Progress::perhaps);
 }
 
 TEST_CASE("equal lines of several ranks do not show progress") {
   LogProgress progress;
-  for (int rank = 0; rank < 8; ++rank) CHECK_FALSE(progress.add("leaked 3 objects"));
+  progress.begin(true);
+  for (int rank = 0; rank < 8; ++rank) CHECK(progress.add("leaked 3 objects", false) == Progress::none);
 }
 
 TEST_CASE("lines about the end do not show progress") {
   LogProgress progress;
+  progress.begin(true);
   for (int i = 0; i < 100; ++i) {
     const std::string number = std::to_string(i);
     for (const char* words : {"error ", "pid ", "Warning: ", "[W", "  File ", "received signal ", "frame #"}) {
-      CHECK_FALSE(progress.add(words + number));
+      CHECK(progress.add(words + number, true) == Progress::none);
     }
   }
 }
 
+TEST_CASE("a rule does not show progress") {
+  LogProgress progress;
+  progress.begin(false);
+  for (int i = 0; i < 100; ++i) CHECK(progress.add("=====", true) == Progress::none);
+}
+
+TEST_CASE("a value in a progress bar is no failure") {
+  LogProgress progress;
+  progress.begin(false);
+  CHECK(progress.add("train: 33% 20/60, error=0, loss=1.5", false) == Progress::none);
+  CHECK(progress.add("train: 42% 25/60, error=0, loss=1.4", false) == Progress::certain);
+}
+
 TEST_CASE("many lines show progress, and a new failure forgets them") {
   LogProgress progress;
-  const auto lines_until_progress = [&] {
+  const auto lines_until_progress = [&](bool is_exception) {
+    progress.begin(is_exception);
     int lines = 1;
-    while (!progress.add("line " + std::string(static_cast<std::size_t>(lines), 'x'))) ++lines;
+    const auto line = [&] { return "line " + std::string(static_cast<std::size_t>(lines), 'x'); };
+    while (progress.add(line(), false) != Progress::certain) ++lines;
     return lines;
   };
-  const int lines = lines_until_progress();
-  progress.begin(true);
-  CHECK(lines_until_progress() == lines);
-  progress.begin(false);
-  CHECK(lines_until_progress() < lines / 4);
+  const int lines = lines_until_progress(true);
+  CHECK(lines_until_progress(true) == lines);
+  CHECK(lines_until_progress(false) < lines / 4);
 }
 
 }  // namespace

@@ -53,13 +53,16 @@ TEST_CASE("an exception group is its first exception") {
   CHECK(found.failures[0].standing == Standing::uncaught);
 }
 
-TEST_CASE("a crashed program has not gone on, whatever is printed behind its crash") {
+TEST_CASE("a crashed program has not gone on if its launcher says so, whatever is printed behind its crash") {
   const std::string later = "step 1\nstep 2\nstep 3\n";
-  CHECK(read("Fatal Python error: Segmentation fault\n\n  File \"t.py\", line 3 in f\n\n" + later)
-            .failures.at(0)
-            .standing == Standing::uncaught);
+  const std::string end = "srun: error: node1: task 0: Segmentation fault\n";
+  const auto standing = [](const std::string& log) { return read(log).failures.at(0).standing; };
+  const std::string crash = "Fatal Python error: Segmentation fault\n\n  File \"t.py\", line 3 in f\n";
+  CHECK(standing(crash + later) == Standing::printed);  // it may be the crash of another process
+  CHECK(standing(crash + later + end) == Standing::uncaught);
   const std::string abort = "terminate called after throwing an instance of 'E'\n  what():  bad\n";
-  CHECK(read(abort + later).failures.at(0).standing == Standing::uncaught);
+  CHECK(standing(abort + later) == Standing::printed);
+  CHECK(standing(abort + later + end) == Standing::uncaught);
   CHECK(read(abort + "torch/elastic: 3 will restart worker group; 1 attempts left\n").failures.at(0).standing ==
         Standing::restarted);
 }
@@ -94,6 +97,42 @@ TEST_CASE("the traceback of a main module is uncaught, and that of a function is
   CHECK(read(cell + end).failures.at(0).standing == Standing::uncaught);
   CHECK(read("Exception in thread T:\nTraceback (most recent call last):\n" + main + end).failures.at(0).standing ==
         Standing::in_thread);
+}
+
+TEST_CASE("if no launcher says that the job failed, only the last thing in the log has ended its program for certain") {
+  const auto standing = [](const std::string& log) { return read(log).failures.at(0).standing; };
+  const std::string error = "Traceback (most recent call last):\n  File \"t.py\", line 9, in <module>\nValueError: x\n";
+  const std::string logged = "2026-11-04 12:00:03,123 INFO going on\n";
+  CHECK(standing(error + "of the message\n\nMore of it, in 7 words.\n") == Standing::uncaught);
+  CHECK(standing(error + logged) == Standing::printed);
+  CHECK(standing(error + logged + "srun: error: node1: task 0: Exited with exit code 1\n") == Standing::uncaught);
+  CHECK(standing("2026-11-04 12:00:03,123 ERROR it does not fit\n" + error) == Standing::printed);
+  CHECK(standing("step 1\n" + error + "\nstep 2\n") == Standing::printed);
+  const std::string words = "CUDA out of memory. Tried to allocate 2.00 GiB\n";
+  CHECK(standing(words) == Standing::said);
+  CHECK(standing(words + "saved\n") == Standing::printed);
+  // Its own excepthook of PyTorch is called only if nothing has caught the exception.
+  CHECK(standing("[rank0]: Traceback (most recent call last):\n[rank0]: ValueError: x\n" + logged) ==
+        Standing::uncaught);
+}
+
+TEST_CASE("what a worker prints is none of its launcher's words") {
+  CHECK_FALSE(read("[default0]:srun: error: node1: task 3: Killed\n").has_failed);
+  CHECK(read("srun: error: node1: task 3: Killed\n").has_failed);
+}
+
+TEST_CASE("the rank that failed first is that of torchrun's root cause") {
+  const auto found = read(
+      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\nt.py "
+      "FAILED\n-----\nFailures:\n[1]:\n"
+      "  time      : 2026-11-04_13:03:29\n  rank      : 0 (local_rank: 0)\n  exitcode  : -9 (pid: 14689)\n-----\n"
+      "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-04_13:02:58\n"
+      "  rank      : 1 (local_rank: 1)\n  exitcode  : 1 (pid: 14690)\n=====\n");
+  REQUIRE(found.ends.size() == 1);
+  CHECK(found.ends[0].rank == 1);
+  CHECK(found.ends[0].text == "exit code 1");
+  CHECK(found.ends[0].quoted.empty());
+  for (const Failure& failure : found.failures) CHECK(failure.proof() != Proof::failure);
 }
 
 TEST_CASE("words behind an empty line belong to no exception, unless they are indented") {
