@@ -68,20 +68,25 @@ EndOfRank end_of_srun(std::string_view text) {
 
 struct Words {
   std::string_view words;
-  bool ends_job;  // the job has failed if a line contains the words
+  bool begin_line = true;  // behind tags and times; otherwise they may be anywhere in it
+  bool end_job = true;     // the job has failed if a launcher says them
 };
 constexpr Words kWords[] = {
-    {"ddplaunch: error: ", true},
-    {"srun: error: ", true},
-    {"slurmstepd: error: ", true},
-    {"ChildFailedError", true},
-    {"Root Cause (first observed failure)", true},
-    {"mpirun noticed that process rank ", true},
-    {"mpirun detected that one or more processes exited", true},
-    {"prterun detected that one or more processes exited", true},
-    {"failed (exitcode: ", false},
-    {"will restart worker group", false},
+    {.words = "ddplaunch: error: "},
+    {.words = "srun: error: "},
+    {.words = "slurmstepd: error: "},
+    {.words = "mpirun noticed that process rank "},
+    {.words = "mpirun detected that one or more processes exited"},
+    {.words = "prterun detected that one or more processes exited"},
+    {.words = "ChildFailedError", .begin_line = false},
+    {.words = "Root Cause (first observed failure)", .begin_line = false},
+    {.words = "failed (exitcode: ", .begin_line = false, .end_job = false},
+    {.words = "will restart worker group", .begin_line = false, .end_job = false},
 };
+
+bool are_said(const Words& one, std::string_view text) {
+  return one.begin_line ? text.starts_with(one.words) : text.find(one.words) != std::string_view::npos;
+}
 
 }  // namespace
 
@@ -92,6 +97,10 @@ const std::vector<std::string_view>& words_of_launchers() {
     return all;
   }();
   return kAll;
+}
+
+bool is_said_by_launcher(std::string_view text) {
+  return std::ranges::any_of(kWords, [&](const Words& one) { return are_said(one, text); });
 }
 
 void LauncherLines::keep(EndOfRank end, const LogPlace& at) {
@@ -125,7 +134,7 @@ void LauncherLines::add(std::string_view text, const LogPlace& at) {
   text = text.substr(0, kTextBytes);
   const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
   for (const Words& one : kWords) {
-    if (one.ends_job && has(one.words)) has_failed_ = true;
+    if (one.end_job && are_said(one, text)) has_failed_ = true;
   }
   if (is_own_line(text)) return add_own(text, at);
   // torchrun writes one line per fact: "  rank      : 3 (local_rank: 3)", "  exitcode  : -9 (pid: 4711)".

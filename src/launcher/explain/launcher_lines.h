@@ -19,6 +19,9 @@ inline bool is_own_line(std::string_view text) {
 // Returns texts, one of which is in each line that begins to say something.
 const std::vector<std::string_view>& words_of_launchers();
 
+// Returns whether a launcher has written the line, and not a program that quotes one.
+bool is_said_by_launcher(std::string_view text);
+
 class LauncherLines {
  public:
   // Takes a line that contains one of the words, a line of ddplaunch, or any line while is_reading() is true.

@@ -249,7 +249,8 @@ void LogReader::read(std::string_view plain) {
   const LoggedLine line = read_line(plain);
   if (!begins_report(line.text, signs.begins)) signs.begins = Report::none;
   const bool is_own = is_own_line(line.text);
-  if (line.local_rank && !line.tag.empty()) signs.is_of_launcher = false;  // a worker has printed it
+  const bool is_of_worker = line.local_rank && !line.tag.empty();
+  signs.is_of_launcher = signs.is_of_launcher && !is_of_worker && is_said_by_launcher(line.text);
   const bool is_of_launcher = is_own || signs.is_of_launcher || launcher_.is_reading();
   if (is_of_launcher) {
     const bool is_first = launcher_.ends().empty() && !launcher_.has_failed();

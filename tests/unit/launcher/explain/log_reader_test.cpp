@@ -118,7 +118,9 @@ TEST_CASE("if no launcher says that the job failed, only the last thing in the l
 
 TEST_CASE("what a worker prints is none of its launcher's words") {
   CHECK_FALSE(read("[default0]:srun: error: node1: task 3: Killed\n").has_failed);
+  CHECK_FALSE(read("step 7, sample: srun: error: node1: task 3: Killed\n").has_failed);
   CHECK(read("srun: error: node1: task 3: Killed\n").has_failed);
+  CHECK(read("2026-11-04T12:00:03Z srun: error: node1: task 3: Killed\n").has_failed);
 }
 
 TEST_CASE("the rank that failed first is that of torchrun's root cause") {
