@@ -36,8 +36,8 @@ if(DDP_BUILD_LAUNCHER)
   install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader ddp_torch_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch
           COMPONENT launcher)
   install(TARGETS ddp_call_times DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python COMPONENT launcher)
-  install(FILES bindings/python/hook/sitecustomize.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python
-          COMPONENT launcher)
+  install(FILES bindings/python/hook/sitecustomize.py bindings/python/hook/ddp_preload.py
+          DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python COMPONENT launcher)
   # The hook lets programs import this module, which reports progress for programs without the runtime.
   install(FILES bindings/python/ddp_page.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python/modules
           COMPONENT launcher)

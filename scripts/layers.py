@@ -104,6 +104,7 @@ TESTED_ELSEWHERE = {
     "launcher/causes/causes_programs.cpp": "unit/launcher/causes/cause_table_test.cpp",
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",
     "call_times/call_times.cpp": "interop/torch_trace_test.py",
+    "launcher/process/preloader.cpp": "interop/preload_test.py",
     "wire/record_writer.cpp": "unit/runtime/progress/record_ring_test.cpp",
     "launcher/ranks/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/ranks/torch_watch.cpp": "integration/torch_recorder_test.py",

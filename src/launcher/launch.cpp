@@ -16,6 +16,8 @@
 #include "launcher/output/output_pump.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/launcher_signals.h"
+#include "launcher/process/preload_spec.h"
+#include "launcher/process/preloader.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/report/job_reporter.h"
@@ -111,7 +113,19 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   });
   if (!events) return own_fault(log, events.error());
   const bool has_cgroup = shared.cgroup.make();
-  const auto processes = make_process_host(loop, has_cgroup ? &shared.cgroup : nullptr);
+  std::optional<Preloader> preloader;
+  if (!shared.plan.preload.empty()) {
+    const auto tell = [&](LogLevel level, const std::string& text) { write({level, LogSource::launcher, text}); };
+    preloader.emplace(loop, make_preload_spec(shared.plan),
+                      PreloaderCallbacks{.note = [tell](const std::string& text) { tell(LogLevel::note, text); },
+                                         .prints =
+                                             [tell](const std::string& line) {
+                                               tell(LogLevel::note, "printed by an import (--preload): " + line);
+                                             },
+                                         .is_decided = [&] { loop.stop(); }});
+  }
+  const auto processes =
+      make_process_host(loop, has_cgroup ? &shared.cgroup : nullptr, preloader ? &*preloader : nullptr);
   readers = processes.get();
   RankProbe probe;
   const auto detail = [&](const std::string& text) { log.write({LogLevel::debug, LogSource::launcher, text}); };

@@ -113,9 +113,12 @@ inline constexpr auto kNodeShowShare = 500us;  // added per node, as the coordin
 // These limits are for launchers that are started over ssh.
 inline constexpr auto kHostFirstWord = 10s;                               // time until missing hosts are reported
 inline constexpr std::size_t kLaunchRequestBytes = std::size_t{8} << 20;  // longest launch request
-inline constexpr auto kHelperEnd = 2s;                                    // time from SIGTERM to SIGKILL for ssh
-inline constexpr int kHostEarlyLines = 200;                               // most lines shown before the launcher starts
-inline constexpr std::size_t kHostEarlyBytes = std::size_t{64} << 10;     // most bytes of these lines
+inline constexpr auto kForkTime = 5s;                                  // until a worker is forked; then it is started
+inline constexpr auto kPreloadLook = 1s;                               // between two looks whether it was stopped
+inline constexpr auto kPreloadTime = 5min;                             // for the import before the workers are forked
+inline constexpr auto kHelperEnd = 2s;                                 // time from SIGTERM to SIGKILL for ssh
+inline constexpr int kHostEarlyLines = 200;                            // most lines shown before the launcher starts
+inline constexpr std::size_t kHostEarlyBytes = std::size_t{64} << 10;  // most bytes of these lines
 inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts to reach the coordinator
 // These limits are for restarts and for the end of a job.
 inline constexpr auto kRestartDelay = 250ms;  // doubled by each attempt in a row without progress

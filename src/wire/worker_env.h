@@ -51,6 +51,9 @@ inline constexpr const char* kWatched = "DDP_WATCHED";
 // kTorch to "0" to disable that.
 inline constexpr const char* kTorchFile = "DDP_TORCH_FILE";
 inline constexpr const char* kTorch = "DDP_TORCH";
+// These are for the process from which workers are forked: the modules to import, and the variables that it lacks.
+inline constexpr const char* kPreload = "DDP_PRELOADER";
+inline constexpr const char* kPreloadUnknown = "DDP_PRELOADER_UNKNOWN";
 inline constexpr const char* kPythonPath = "PYTHONPATH";
 inline constexpr const char* kPythonUnbuffered = "PYTHONUNBUFFERED";
 inline constexpr const char* kStackSignal = "DDP_STACK_SIGNAL";

@@ -53,6 +53,7 @@ struct JobWishes {
   std::string save_file;                                        // --save-file
   std::string save_command;                                     // --save-command
   bool let_finish = false;                                      // --let-finish
+  std::string preload;                                          // --preload: modules; empty if none
   CoreDumps core = CoreDumps::inherit;                          // RLIMIT_CORE
   bool virtual_local_rank = false;                              // LOCAL_RANK is always 0, and each worker sees one GPU
   std::string backend;                  // such as "gloo" or "nccl,gloo"; empty if the workers choose

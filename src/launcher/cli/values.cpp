@@ -1,6 +1,7 @@
 #include "launcher/cli/values.h"
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 
 #include "base/duration.h"
@@ -262,6 +263,18 @@ bool is_known_rendezvous_key(const std::string& name) {
 bool is_for_several_nodes(const std::string& rendezvous_key) {
   const RendezvousKey* key = find_rendezvous_key(rendezvous_key);
   return key != nullptr && key->for_several_nodes;
+}
+
+Result<std::string> parse_preload(const std::string& text) {
+  if (text == "off") return std::string();
+  const auto is_name = [](const std::string& name) {
+    const auto is_letter = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; };
+    return !name.empty() && std::ranges::all_of(name, is_letter);
+  };
+  if (!std::ranges::all_of(base::split(text, ','), is_name)) {
+    return Failure{" is no list of Python modules. Use --preload=torch, --preload=torch,lightning or off."};
+  }
+  return text;
 }
 
 Result<std::string> parse_endpoint(const std::string& text) {

@@ -28,6 +28,8 @@ base::Result<std::vector<std::string>> parse_forwarded(const std::string& text);
 
 // Parses a name that can be part of a folder's name.
 base::Result<std::string> parse_run_id(const std::string& text);
+// Returns the names of Python modules, separated by commas, or an empty text for "off".
+base::Result<std::string> parse_preload(const std::string& text);
 
 base::Result<RdzvBackend> parse_rendezvous_backend(const std::string& text);
 

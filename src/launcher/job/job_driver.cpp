@@ -35,7 +35,7 @@ void JobDriver::proceed() {
   if (phase_ == Phase::leaving && nodes_->is_through()) return finish();
   if (phase_ != Phase::waiting) return;
   if (leave_) return leave();
-  if (start_) begin_attempt(*std::exchange(start_, std::nullopt));
+  if (start_ && !parts_.workers.is_preparing()) begin_attempt(*std::exchange(start_, std::nullopt));
 }
 
 void JobDriver::handle(const Begin&) {

@@ -58,6 +58,7 @@ class LocalWorkers : public WorkerGroup {
     return StartedWorker{pid.value(), std::move(spec.environment)};
   }
 
+  bool is_preparing() const override { return processes_.is_preparing(); }
   void on_exit(ProcessHost::ExitCallback callback) override {
     processes_.on_exit([this, callback = std::move(callback)](int local_rank, const WorkerExit& exit) {
       running_.erase(local_rank);

@@ -46,6 +46,8 @@ class WorkerGroup {
   // workers. It is empty in the first attempt.
   virtual std::optional<base::Failure> begin(const Placement& placement, const std::string& last_failure) = 0;
   virtual base::Result<StartedWorker, StartFailure> start(int local_rank) = 0;
+  // Returns whether the attempt should not begin yet.
+  virtual bool is_preparing() const { return false; }
   // The callback is called once for each worker that was started, when it has ended.
   virtual void on_exit(ProcessHost::ExitCallback callback) = 0;
   // Returns false if the kernel refused the signal, because the worker runs as another user.

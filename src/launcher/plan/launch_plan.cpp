@@ -9,6 +9,7 @@
 #include "launcher/plan/cluster_options.h"
 #include "launcher/plan/cpu_binding.h"
 #include "launcher/plan/device_binding.h"
+#include "launcher/plan/preload_plan.h"
 #include "launcher/plan/rendezvous_plan.h"
 #include "launcher/plan/worker_command.h"
 #include "wire/worker_env.h"
@@ -250,6 +251,10 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan.inherited_environment = facts.environment;
   std::erase_if(plan.inherited_environment,
                 [](const std::string& line) { return line.starts_with(std::string(wire::env::kAuthToken) + "="); });
+  if (!plan.preload.empty()) {
+    const bool is_program = program_kind(options) == ProgramKind::executable;
+    plan.preload_refused = no_preload_reason(plan, is_program ? facts.program : facts.interpreter);
+  }
   return plan;
 }
 

@@ -31,7 +31,9 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
 
   error_code start(const HelperOptions& options) {
     const std::vector<const char*> words = null_terminated(options.command);
+    const std::vector<const char*> environment = null_terminated(options.environment);
     CloneLauncher launch;
+    if (!options.environment.empty()) launch.env = environment.data();
     launch.request.searches_path = true;
     launch.request.leads_session = is_group_ = options.is_interactive;
     launch.request.death_signal = options.is_interactive ? SIGTERM : SIGKILL;
@@ -49,7 +51,8 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
                                                         : run({nullptr, output.pipe, nullptr})) {
       return error;
     }
-    loop_.children.insert(process_->id());
+    pid_ = process_->id();
+    loop_.children.insert(pid_);
     is_running_ = true;
     if (launch.pidfd >= 0) {
       process_->async_wait([self = shared_from_this()](error_code failure, int) { self->has_ended(failure); });
@@ -59,6 +62,8 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     resume();
     return {};
   }
+
+  pid_t pid() const { return pid_; }
 
   void write_line(const std::string& line) {
     unwritten_ += line + "\n";
@@ -181,6 +186,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
   net::EventLoopAsio& loop_;
   HelperCallbacks callbacks_;
   std::optional<OwnedProcess> process_;
+  pid_t pid_ = 0;
   bool is_group_ = false;
   bool is_running_ = false;  // the process is not reaped yet
   bool is_ending_ = false;
@@ -209,6 +215,10 @@ base::Result<std::unique_ptr<Helper>> Helper::start(net::EventLoop& loop, const 
 
 Helper::~Helper() {
   process_->abandon();
+}
+
+pid_t Helper::pid() const {
+  return process_->pid();
 }
 
 void Helper::write_line(const std::string& line) {

@@ -2,6 +2,8 @@
 // (docs/development/decisions/0034-boost-process-owns-children.md).
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -22,6 +24,7 @@ struct HelperOptions {
   // standard output alone, and is killed when the launcher dies.
   bool is_interactive = false;
   int input = -1;  // standard input of a helper that is not interactive; -1 means nothing to read
+  std::vector<std::string> environment = {};  // "NAME=value" lines; empty for the launcher's own
 };
 
 struct HelperCallbacks {
@@ -44,6 +47,8 @@ class Helper {
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
 
+  // Returns its pid, which may belong to another process once it has ended.
+  pid_t pid() const;
   // Queues a line, which is written as an interactive helper reads.
   void write_line(const std::string& line);
   // Sends SIGTERM, and SIGKILL after limits::kHelperEnd. The signals of an interactive helper go to its process group.

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
+#include "launcher/process/preloader.h"
 #include "launcher/process/process_sample.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/spawn.h"
@@ -45,8 +46,8 @@ base::ExitStatus status_from(const siginfo_t& info) {
 
 class LinuxProcessHost : public ProcessHost {
  public:
-  LinuxProcessHost(net::EventLoop& loop, const WorkerCgroup* cgroup)
-      : loop_(loop), cgroup_(cgroup), nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+  LinuxProcessHost(net::EventLoop& loop, const WorkerCgroup* cgroup, Preloader* preloader)
+      : loop_(loop), cgroup_(cgroup), preloader_(preloader), nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
     become_subreaper();
     // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are not part of the
     // job.
@@ -73,9 +74,13 @@ class LinuxProcessHost : public ProcessHost {
       context.cgroup_procs = cgroup_->procs_fd();
       context.cgroup = cgroup_->folder_fd();
     }
-    auto spawned = spawn_worker(loop_, spec, context);
-    if (!spawned) return spawned.error();
-    auto& [process, end] = spawned.value();
+    std::optional<Spawned> spawned = preloader_ != nullptr ? preloader_->fork(spec, context) : std::nullopt;
+    if (!spawned) {
+      auto started = spawn_worker(loop_, spec, context);
+      if (!started) return started.error();
+      spawned = std::move(started).value();
+    }
+    auto& [process, end] = *spawned;
     const pid_t pid = process.id();
     Child child{pid, std::move(process), std::move(end)};
     child.terminal = std::move(terminal);
@@ -99,6 +104,7 @@ class LinuxProcessHost : public ProcessHost {
   }
 
   void on_exit(ExitCallback callback) override { on_exit_ = std::move(callback); }
+  bool is_preparing() const override { return preloader_ != nullptr && preloader_->is_importing(); }
 
   bool signal(int local_rank, int signal, SignalTarget target) override {
     const auto entry = children_.find(local_rank);
@@ -243,6 +249,7 @@ class LinuxProcessHost : public ProcessHost {
 
   net::EventLoop& loop_;
   const WorkerCgroup* const cgroup_;
+  Preloader* const preloader_;
   const base::UniqueFd nothing_;
   std::set<pid_t> strangers_;
   std::map<int, Child> children_;  // by local rank; erased when ended
@@ -254,8 +261,8 @@ class LinuxProcessHost : public ProcessHost {
 
 }  // namespace
 
-std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop, const WorkerCgroup* cgroup) {
-  return std::make_unique<LinuxProcessHost>(loop, cgroup);
+std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop, const WorkerCgroup* cgroup, Preloader* preloader) {
+  return std::make_unique<LinuxProcessHost>(loop, cgroup, preloader);
 }
 
 }  // namespace ddp::launcher

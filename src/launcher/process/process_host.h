@@ -18,6 +18,8 @@
 
 namespace ddp::launcher {
 
+class Preloader;
+
 struct WorkerExit {
   base::ExitStatus status;
   std::uint64_t peak_rss_bytes = 0;  // peak of the largest of its processes that it waited for
@@ -35,6 +37,8 @@ class ProcessHost {
   virtual base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec,
                                                   const WorkerDescriptors& inherited) = 0;
   virtual void on_exit(ExitCallback callback) = 0;
+  // Returns whether workers should not be started yet.
+  virtual bool is_preparing() const { return false; }
 
   // Does nothing if the worker has ended: a pid is signalled only while it cannot belong to another process. Returns
   // false if the kernel refused the signal, because the worker runs as another user.
@@ -55,7 +59,8 @@ class ProcessHost {
 };
 
 // Returns a host for processes of this node. It waits for them by pidfd on `loop` (by SIGCHLD if the kernel has no
-// pidfds). They join `cgroup`, unless it is null.
-std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop, const WorkerCgroup* cgroup);
+// pidfds). They join `cgroup`, unless it is null. They are forked from `preloader`, unless it is null or cannot do so.
+std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop, const WorkerCgroup* cgroup,
+                                               Preloader* preloader = nullptr);
 
 }  // namespace ddp::launcher

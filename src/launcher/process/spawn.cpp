@@ -57,12 +57,7 @@ class RaisedOomScore {
 class WorkerSetup {
  public:
   WorkerSetup(const WorkerSpec& spec, const SpawnContext& context)
-      : context_(context), ignored_signals_(spec.ignored_signals), launcher_(::getpid()) {
-    ::getrlimit(RLIMIT_CORE, &core_);
-    if (spec.core != CoreDumps::inherit) core_.rlim_cur = spec.core == CoreDumps::off ? 0 : core_.rlim_max;
-    // 1024 descriptors are too few for NCCL on many ranks. A million slows down programs that close all of them.
-    ::getrlimit(RLIMIT_NOFILE, &descriptors_);
-    descriptors_.rlim_cur = std::min<rlim_t>(descriptors_.rlim_max, limits::kWorkerDescriptors);
+      : context_(context), ignored_signals_(spec.ignored_signals), launcher_(::getpid()), limits_(limits_of(spec)) {
     moves_ = {{{context.in, STDIN_FILENO},
                {context.out, STDOUT_FILENO},
                {context.err, STDERR_FILENO},
@@ -78,8 +73,8 @@ class WorkerSetup {
     ::prctl(PR_SET_PTRACER, launcher_);
     const bool joins = context_.cgroup_procs >= 0 && !launch.is_in_cgroup;
     if (joins && ::write(context_.cgroup_procs, "0", 1) != 1) return failure("cannot join the job's cgroup", "");
-    ::setrlimit(RLIMIT_NOFILE, &descriptors_);
-    ::setrlimit(RLIMIT_CORE, &core_);
+    ::setrlimit(RLIMIT_NOFILE, &limits_.descriptors);
+    ::setrlimit(RLIMIT_CORE, &limits_.core);
     for (const int signal : ignored_signals_) ::signal(signal, SIG_IGN);
     if (binds_cpus_ && ::sched_setaffinity(0, sizeof cpus_, &cpus_) != 0) {
       return failure("cannot bind it to its CPUs", " See --numa-binding.");
@@ -104,7 +99,7 @@ class WorkerSetup {
 
   // A worker that may not have so many descriptors runs without the page or the ring.
   int if_allowed(int descriptor, int number) const {
-    return descriptors_.rlim_cur > static_cast<rlim_t>(number) ? descriptor : -1;
+    return limits_.descriptors.rlim_cur > static_cast<rlim_t>(number) ? descriptor : -1;
   }
 
   void bind(const WorkerSpec& spec) {
@@ -121,9 +116,8 @@ class WorkerSetup {
   const SpawnContext& context_;
   const std::vector<int>& ignored_signals_;
   const pid_t launcher_;
-  rlimit descriptors_{};
+  const WorkerLimits limits_;
   std::array<DescriptorMove, 5> moves_{};
-  rlimit core_{};
   cpu_set_t cpus_{};
   bool binds_cpus_ = false;
   std::array<unsigned long, 16> memory_nodes_{};
@@ -182,6 +176,16 @@ StartFailure explain(const std::string& program, StartStage stage, const WorkerS
 }
 
 }  // namespace
+
+WorkerLimits limits_of(const WorkerSpec& spec) {
+  WorkerLimits limits;
+  ::getrlimit(RLIMIT_CORE, &limits.core);
+  if (spec.core != CoreDumps::inherit) limits.core.rlim_cur = spec.core == CoreDumps::off ? 0 : limits.core.rlim_max;
+  // 1024 descriptors are too few for NCCL on many ranks. A million slows down programs that close all of them.
+  ::getrlimit(RLIMIT_NOFILE, &limits.descriptors);
+  limits.descriptors.rlim_cur = std::min<rlim_t>(limits.descriptors.rlim_max, limits::kWorkerDescriptors);
+  return limits;
+}
 
 base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const WorkerSpec& spec,
                                                  const SpawnContext& context) {

@@ -1,6 +1,8 @@
 // Starts one worker (docs/development/decisions/0006-own-spawn.md).
 #pragma once
 
+#include <sys/resource.h>
+
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/plan/start_failure.h"
@@ -25,6 +27,12 @@ struct SpawnContext {
   int ring = -1;          // becomes wire::kRingDescriptor in the same way
   int cgroup = -1;        // folder of the cgroup to join, open; -1 means to join by cgroup_procs, which takes longer
 };
+
+struct WorkerLimits {
+  rlimit descriptors{};
+  rlimit core{};
+};
+WorkerLimits limits_of(const WorkerSpec& spec);
 
 // Starts the worker as the leader of a new session and process group, with default signal dispositions and an empty
 // signal mask. It has no descriptors of the launcher except the first three, the page and the ring. It is killed when

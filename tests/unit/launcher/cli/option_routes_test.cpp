@@ -27,6 +27,7 @@ const std::map<std::string, std::string> kValues = {
     {"remote-launcher", "/a b/c"},
     {"forward-env", "A,B*,C=3"},
     {"start-method", "fork"},
+    {"preload", "torch"},
     {"stdin", "1"},
     {"rdzv-backend", "c10d"},
     {"rdzv-endpoint", "[::1]:29400"},

@@ -166,6 +166,11 @@ TEST_CASE("hosts, names to forward and a program are not empty") {
 }
 
 TEST_CASE("a run's name, a rendezvous and a node's time-out are known or fit") {
+  CHECK(parse_preload("torch,lightning.pytorch").value() == "torch,lightning.pytorch");
+  CHECK(parse_preload("off").value().empty());
+  for (const char* wrong : {"", "torch,", "a b", "os;x"}) {
+    CHECK(parse_preload(wrong).error().message.find("--preload=torch,lightning") != std::string::npos);
+  }
   CHECK(parse_run_id("run 7").value() == "run 7");
   CHECK(parse_run_id("").error().message.starts_with(" is empty. Name the run"));
   CHECK(parse_run_id("a/b").error().message == " has a slash. Use a name without one.");

@@ -1,0 +1,330 @@
+"""Forks workers from an interpreter that has imported the modules of DDP_PRELOADER.
+
+ddplaunch starts the preloader with the command of a worker. `sitecustomize` calls serve(), which returns in each forked
+worker and nowhere else. The interpreter then goes on with its start. See
+docs/development/decisions/0073-workers-are-forked-from-an-interpreter-that-has-imported.md.
+
+The standard input is a socket of the launcher. The preloader sends one answer to the import there: "ready", or
+"refused" and a reason. Each request comes with descriptors: a channel that only the new worker has, a file with what
+the worker needs, and those that the worker keeps.
+"""
+import os
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_MM, _PR_SET_MM_MAP = 35, 14
+_PR_SET_PTRACER = 0x59616D61
+_PROT_READ, _PROT_WRITE, _MAP_PRIVATE, _MAP_ANONYMOUS = 1, 2, 2, 32
+_MPOL_PREFERRED = 1
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}  # numbers of the system call
+_MOST_DESCRIPTORS = 16  # of one request
+# Files of drivers. A process that has opened one cannot fork a worker that uses the GPU.
+_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/davinci", "/dev/hl")
+
+
+class _Refused(Exception):
+    """Says why no worker can be forked from this process."""
+
+
+def serve():
+    """Imports, and forks workers until the launcher ends. Returns in each worker."""
+    import socket
+
+    launcher = os.getppid()
+    control = socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(1, 2)
+    # A Python that a module starts is no preloader.
+    names, unknown = (os.environ.pop(name).split(",") for name in ("DDP_PRELOADER", "DDP_PRELOADER_UNKNOWN"))
+    try:
+        _import(names, unknown)
+        _check_that_workers_can_be_forked()
+    except _Refused as reason:
+        _end(control, f"refused {reason}")
+    except BaseException as error:  # also SystemExit: a module may end the program
+        _end(control, f"refused {type(error).__name__}: {error}")
+    try:
+        control.send(b"ready")
+        while True:
+            data, ancillary, _, _ = control.recvmsg(64, socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
+            if not data:
+                os._exit(0)  # the launcher has ended
+            descriptors = []
+            for level, kind, content in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    descriptors += memoryview(content[: len(content) // 4 * 4]).cast("i").tolist()
+            if _fork():
+                control.close()
+                return _become_worker(launcher, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+    except OSError:
+        os._exit(1)
+
+
+def _end(control, answer):
+    try:
+        control.send(answer.encode(errors="backslashreplace")[:4000])
+    finally:
+        os._exit(0)
+
+
+def _import(names, unknown):
+    """Imports the modules as the script would."""
+    before = list(sys.path)
+    folder = _folder_of_program()
+    if folder is not None:
+        sys.path.insert(0, folder)
+    usual = os.environ.__class__
+    asked = {}
+
+    class Environment(usual):
+        """Notes who asks for variables that the preloader does not know."""
+
+        def __getitem__(self, name):
+            if name in unknown and name not in asked:
+                asked[name] = _place_outside_of_python(sys._getframe(1))
+            return super().__getitem__(name)
+
+    os.environ.__class__ = Environment
+    try:
+        for name in names:
+            __import__(name)
+    finally:
+        os.environ.__class__ = usual
+        if sys.path[:1] == [folder]:
+            del sys.path[0]
+    if sys.path != before:
+        raise _Refused("a module changes sys.path when it is imported")
+    for name, place in asked.items():
+        raise _Refused(f"{place} reads {name} when it is imported")
+
+
+def _place_outside_of_python(frame):
+    import _collections_abc
+
+    own = (os.__file__, _collections_abc.__file__, os.__spec__.origin)
+    while frame.f_back is not None and (frame.f_code.co_filename in own or frame.f_code.co_filename.startswith("<frozen ")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _folder_of_program():
+    """Returns what Python will put in front of sys.path, or None."""
+    if getattr(sys.flags, "safe_path", False):
+        return None
+    program = sys.argv[0]
+    if program in ("-c", "-m", "-", ""):
+        return os.getcwd() if program == "-m" else ""
+    path = os.path.realpath(program)
+    return path if os.path.isdir(path) else os.path.dirname(path)
+
+
+def _threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def _check_that_workers_can_be_forked():
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:
+            continue
+        if path.startswith(_DEVICES):
+            raise _Refused(f"a module opens {path} when it is imported")
+    # Some pools of threads stop for a fork and start again when they are used.
+    child = os.fork()
+    if child == 0:
+        os._exit(1 if _is_gpu_lost() else 0)
+    if os.waitpid(child, 0)[1] != 0:
+        raise _Refused("a module uses CUDA when it is imported")
+    if _threads() > 1:
+        raise _Refused("a module starts threads when it is imported")
+
+
+def _is_gpu_lost():
+    """Returns whether PyTorch in this forked process refuses to use a GPU."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    is_in_bad_fork = getattr(cuda, "_is_in_bad_fork", lambda: False)
+    return bool(is_in_bad_fork())
+
+
+def _fork():
+    """Forks a process that becomes a child of the launcher. Returns whether this is that process."""
+    import ctypes
+    import gc
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).fflush(None)
+    gc.collect()
+    gc.freeze()  # a collection in a worker does not write to objects that it shares
+    between = os.fork()
+    if between != 0:
+        os.waitpid(between, 0)
+        return False
+    try:
+        if os.fork() != 0:
+            os._exit(0)
+    except OSError:
+        os._exit(1)
+    return True
+
+
+def _become_worker(launcher, descriptors):
+    channel, file, *kept = descriptors
+    try:
+        values = _values_of(file)
+        _set_up_process(launcher, values, kept)
+        _set_up_interpreter(values)
+    except BaseException as error:
+        _say(channel, f"failed {type(error).__name__}: {error}")
+        os._exit(1)
+    _say(channel, f"ready {os.getpid()}")
+    if os.read(channel, 16) != b"go":
+        os._exit(1)  # the launcher has started this worker in another way
+    os.close(channel)
+
+
+def _say(channel, text):
+    try:
+        os.write(channel, text.encode(errors="backslashreplace")[:4000])
+    except OSError:
+        os._exit(1)
+
+
+def _values_of(file):
+    """Reads the file of the request: a name, a count and that many texts, again and again, separated by zero bytes."""
+    os.lseek(file, 0, os.SEEK_SET)
+    content = b""
+    while True:
+        part = os.read(file, 1 << 20)
+        if not part:
+            break
+        content += part
+    os.close(file)
+    words = content.split(b"\0")
+    values = {}
+    at = 0
+    while at + 1 < len(words):
+        count = int(words[at + 1])
+        values[words[at].decode()] = words[at + 2 : at + 2 + count]
+        at += 2 + count
+    return values
+
+
+def _set_up_process(launcher, values, kept):
+    """Does what the launcher does for a worker that it starts, in the same order. See WorkerSetup in spawn.cpp."""
+    import ctypes
+    import platform
+    import resource
+    import signal
+    import time
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    while os.getppid() != launcher:
+        try:
+            os.kill(launcher, 0)
+        except ProcessLookupError:
+            os._exit(1)
+        time.sleep(0.0005)  # the process in between exits now
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != launcher:
+        os._exit(1)
+    os.setsid()
+    libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(launcher), 0, 0, 0)
+    named = dict(zip((name.decode() for name in values["descriptors"]), kept))
+    with open("/proc/self/oom_score_adj", "wb") as score:
+        score.write(values["oom_score"][0])
+    if "cgroup" in named:
+        os.write(named["cgroup"], b"0")
+        os.close(named.pop("cgroup"))
+    for limit in ("NOFILE", "CORE"):
+        most, hard = (int(number) for number in values[limit])
+        kind = getattr(resource, "RLIMIT_" + limit)
+        resource.setrlimit(kind, (most, hard))
+    for number in values["ignored_signals"]:
+        signal.signal(int(number), signal.SIG_IGN)
+    if values["cpus"]:
+        os.sched_setaffinity(0, [int(cpu) for cpu in values["cpus"]])
+    if values["memory_nodes"] and platform.machine() in _SET_MEMPOLICY:
+        mask = (ctypes.c_ulong * 16)()
+        for node in map(int, values["memory_nodes"]):
+            mask[node // 64] |= 1 << node % 64
+        libc.syscall(_SET_MEMPOLICY[platform.machine()], _MPOL_PREFERRED, mask, 1024)
+    for name, number in zip(("in", "out", "err"), range(3)):
+        if name in named:
+            os.dup2(named[name], number)
+            os.close(named.pop(name))
+    for name, descriptor in named.items():  # the page and the ring, named by their numbers
+        os.dup2(descriptor, int(name))
+        os.close(descriptor)
+
+
+def _set_up_interpreter(values):
+    environment = values["environment"]
+    for name in list(os.environb):
+        del os.environb[name]
+    for line in environment:
+        name, _, value = line.partition(b"=")
+        os.environb[name] = value
+    arguments = [os.fsdecode(word) for word in values["arguments"]]
+    original = getattr(sys, "orig_argv", arguments)
+    # The options of the interpreter are the same in all workers. What follows them may contain the local rank.
+    options = len(original) - len(sys.argv)
+    sys.argv[1:] = arguments[options + 1 :]
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv[:] = arguments
+    _show_to_other_processes(values["arguments"], environment)
+    _seed()
+    _set_up_streams()
+    for name in ("ddp_preload", "_ddp_preload"):
+        sys.modules.pop(name, None)
+
+
+def _seed():
+    """Seeds what its module has seeded from the system when it was imported. Python itself seeds `random` after a fork."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    if generator is not None:
+        generator.seed()
+
+
+def _show_to_other_processes(arguments, environment):
+    """Lets /proc show the worker's command line and environment, for instance to ps.
+
+    Kernels without checkpoints show those of the preloader.
+    """
+    import ctypes
+
+    class Map(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_uint64) for name in (
+            "start_code", "end_code", "start_data", "end_data", "start_brk", "brk", "start_stack", "arg_start",
+            "arg_end", "env_start", "env_end", "auxv")] + [("auxv_size", ctypes.c_uint32), ("exe_fd", ctypes.c_uint32)]
+
+    try:
+        texts = [b"".join(word + b"\0" for word in words) for words in (arguments, environment)]
+        libc = ctypes.CDLL(None)
+        libc.sbrk.restype = libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+        content = b"".join(texts)
+        begin = libc.mmap(None, len(content) + 1, _PROT_READ | _PROT_WRITE, _MAP_PRIVATE | _MAP_ANONYMOUS, -1, 0)
+        ctypes.memmove(begin, content, len(content))
+        with open("/proc/self/stat", "rb") as file:
+            stat = file.read().rpartition(b")")[2].split()
+        field = lambda number: int(stat[number - 3])  # as proc(5) counts them
+        middle = begin + len(texts[0])
+        shown = Map(field(26), field(27), field(45), field(46), field(47), libc.sbrk(0), field(28), begin, middle, middle,
+                    middle + len(texts[1]), 0, 0, 0xFFFFFFFF)
+        libc.prctl(_PR_SET_MM, _PR_SET_MM_MAP, ctypes.byref(shown), ctypes.c_ulong(ctypes.sizeof(shown)), 0)
+    except Exception:
+        pass
+
+
+def _set_up_streams():
+    """Python has made its standard output for that of the preloader, which is never a terminal."""
+    if sys.stdout is not None and not sys.stdout.write_through:
+        sys.stdout.reconfigure(line_buffering=os.isatty(1))

@@ -1,0 +1,81 @@
+#include "launcher/plan/preload_plan.h"
+
+#include <vector>
+
+#include "launcher/facts/stdin_program.h"
+#include "launcher/plan/worker_command.h"
+#include "wire/worker_env.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Describes the command line "python -u -X dev train.py …".
+struct PythonOptions {
+  std::string without_site;  // the option with which Python does not run ddplaunch's code; empty if there is none
+  std::size_t program = 0;   // where the script is, or the word after -m or -c
+};
+
+PythonOptions read_options(const std::vector<std::string>& arguments) {
+  PythonOptions options;
+  std::size_t i = 1;
+  for (; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (!word.starts_with('-') || word == "-") break;
+    if (word.starts_with("--")) {
+      if (word == "--check-hash-based-pycs") ++i;
+      continue;
+    }
+    bool is_last = false;
+    for (std::size_t letter = 1; letter < word.size() && !is_last; ++letter) {
+      switch (word[letter]) {
+        case 'I':
+        case 'E':
+        case 'S':
+          options.without_site = std::string("-") + word[letter];
+          break;
+        case 'm':
+        case 'c':
+          options.program = letter + 1 < word.size() ? i : i + 1;
+          return options;
+        case 'W':
+        case 'X':
+          if (letter + 1 == word.size()) ++i;
+          is_last = true;
+          break;
+        default:
+          break;
+      }
+    }
+  }
+  options.program = i;
+  return options;
+}
+
+}  // namespace
+
+std::string no_preload_reason(const LaunchPlan& plan, const ProgramFacts& python) {
+  const std::string file = plan.program.substr(plan.program.rfind('/') + 1);
+  const PythonOptions options = read_options(plan.arguments);
+  if (!file.starts_with("python")) return plan.what + " is not started by Python itself";
+  if (python.format != FileFormat::elf) return plan.program + " is no Python, but a program that starts one";
+  if (!options.without_site.empty()) return "with " + options.without_site + ", Python does not run ddplaunch's code";
+  if (options.program >= plan.arguments.size() || names_stdin(plan.arguments[options.program])) {
+    return "Python reads the program from its standard input";
+  }
+  if (plan.python_hook.empty()) {
+    return std::string("ddplaunch's code does not run in Python (") + wire::env::kTorch +
+           "=0, --hang-timeout=0 or --log-dir=/dev/null)";
+  }
+  if (!plan.bindings.empty() && !plan.omp_threads &&
+      !find_variable(plan.inherited_environment, wire::env::kOmpNumThreads)) {
+    return "OMP_NUM_THREADS is not set, and each worker is bound to other CPUs";
+  }
+  for (std::size_t i = 0; i <= options.program && plan.local_rank_macro; ++i) {
+    const std::string& word = plan.arguments[i];
+    if (substitute_local_rank(word, 0) != substitute_local_rank(word, 1))
+      return "the name of the program depends on the local rank";
+  }
+  return "";
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,257 @@
+#include "launcher/process/preloader.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "base/printable.h"
+#include "base/process_stat.h"
+#include "base/text.h"
+#include "launcher/limits.h"
+#include "net/event_loop_asio.h"
+#include "wire/record_ring_layout.h"
+#include "wire/status_page_layout.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kAnswerBytes = 4096;
+
+struct Pair {
+  base::UniqueFd own;
+  base::UniqueFd other;
+};
+
+Pair make_sockets() {
+  std::array<int, 2> ends{-1, -1};
+  ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data());
+  return {base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
+}
+
+// Returns the next message, or nothing if the other end is closed or `until` has come.
+std::string receive(int socket, std::chrono::steady_clock::time_point until) {
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+    pollfd entry{socket, POLLIN, 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return "";
+    std::string text(kAnswerBytes, '\0');
+    const ssize_t size = ::recv(socket, text.data(), text.size(), MSG_DONTWAIT);
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    return text;
+  }
+}
+
+bool send_with_descriptors(int socket, std::string_view text, const std::vector<int>& descriptors) {
+  iovec part{const_cast<char*>(text.data()), text.size()};  // NOLINT(cppcoreguidelines-pro-type-const-cast): sendmsg's
+  std::vector<char> control(CMSG_SPACE(descriptors.size() * sizeof(int)));
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size() * sizeof(int));
+  return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+// Writes names with lists of texts, as ddp_preload.py reads them.
+class Request {
+ public:
+  void add(std::string_view name, const std::vector<std::string>& texts) {
+    word(name);
+    word(std::to_string(texts.size()));
+    for (const std::string& text : texts) word(text);
+  }
+  void add(std::string_view name, const std::vector<int>& numbers) {
+    std::vector<std::string> texts;
+    for (const int number : numbers) texts.push_back(std::to_string(number));
+    add(name, texts);
+  }
+  void add(std::string_view name, const rlimit& limit) {
+    const auto text = [](rlim_t value) { return value == RLIM_INFINITY ? "-1" : std::to_string(value); };
+    add(name, std::vector{text(limit.rlim_cur), text(limit.rlim_max)});
+  }
+
+  // Returns a file in memory, which is empty if the kernel has none.
+  base::UniqueFd file() const {
+    base::UniqueFd file(::memfd_create("ddplaunch worker", MFD_CLOEXEC));
+    const bool is_whole = file && ::write(file.get(), text_.data(), text_.size()) == std::ssize(text_);
+    return is_whole ? std::move(file) : base::UniqueFd();
+  }
+
+ private:
+  void word(std::string_view text) {
+    text_ += text;
+    text_ += '\0';
+  }
+
+  std::string text_;
+};
+
+std::string oom_score_of_worker() {
+  int own = 0;
+  std::ifstream("/proc/self/oom_score_adj") >> own;
+  return std::to_string(std::min(1000, own + limits::kOomScoreRaise));
+}
+
+// Opens the process if it is a child of this one.
+base::UniqueFd open_child(std::string_view pid) {
+  const auto number = base::parse_integer(pid, 1, 1 << 30);
+  if (!number) return {};
+  base::UniqueFd file(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(*number), 0)));
+  siginfo_t info{};
+  constexpr auto kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which glibc has since 2.36
+  const bool is_child =
+      file && ::waitid(kPidfd, static_cast<id_t>(file.get()), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+  return is_child ? std::move(file) : base::UniqueFd();
+}
+
+}  // namespace
+
+Preloader::Preloader(net::EventLoop& loop, const PreloadSpec& spec, PreloaderCallbacks callbacks)
+    : loop_(loop), callbacks_(std::move(callbacks)), begun_at_(std::chrono::steady_clock::now()) {
+  if (!spec.refused.empty()) {
+    give_up(spec.refused);
+    return;
+  }
+  Pair sockets = make_sockets();
+  auto process = Helper::start(
+      loop, {.command = spec.command, .input = sockets.other.get(), .environment = spec.environment},
+      {.read = [this](std::size_t /*stream*/, std::string_view bytes) { read(bytes); },
+       .may_read = nullptr,
+       .ended = [this](const base::ExitStatus& status) { give_up("its preloader has ended: " + status.describe()); }});
+  if (!process) {
+    give_up(process.error().message);
+    return;
+  }
+  process_ = std::move(process).value();
+  control_ = std::move(sockets.own);
+  watch_ = loop.watch_readable(control_.get(), [this] { hear(); });
+  look();
+}
+
+// A preloader that was stopped, or whose import does not end, must not stop the job.
+void Preloader::look() {
+  const auto stat = base::read_process_stat(process_->pid());
+  if (stat && stat->state == 'T') return give_up("the import was stopped by a signal");
+  const auto now = std::chrono::steady_clock::now();
+  if (now - begun_at_ >= limits::kPreloadTime) {
+    return give_up("the import has taken " + base::human_duration(limits::kPreloadTime));
+  }
+  alarm_ = loop_.at(now + limits::kPreloadLook, [this] { look(); });
+}
+
+void Preloader::hear() {
+  const std::string answer = receive(control_.get(), std::chrono::steady_clock::now());
+  constexpr std::string_view kRefused = "refused ";
+  if (answer == "ready") {
+    watch_.reset();
+    alarm_.reset();
+    state_ = State::ready;
+    callbacks_.is_decided();
+  } else if (answer.starts_with(kRefused)) {
+    give_up(base::printable(answer.substr(kRefused.size())));
+  } else {
+    watch_.reset();  // it has ended, which its process shows
+  }
+}
+
+void Preloader::read(std::string_view bytes) {
+  line_ += bytes;
+  for (std::size_t end = line_.find('\n'); end != std::string::npos; end = line_.find('\n')) {
+    callbacks_.prints(base::printable(line_.substr(0, end)));
+    line_.erase(0, end + 1);
+  }
+  line_.resize(std::min(line_.size(), kAnswerBytes));
+}
+
+void Preloader::give_up(const std::string& why) {
+  if (state_ == State::over) return;
+  const bool was_importing = std::exchange(state_, State::over) == State::importing;
+  watch_.reset();
+  alarm_.reset();
+  control_.reset();
+  if (process_) process_->end();
+  callbacks_.note("workers are started without --preload: " + why);
+  if (was_importing) callbacks_.is_decided();
+}
+
+std::optional<Spawned> Preloader::fork(const WorkerSpec& spec, const SpawnContext& context) {
+  if (state_ != State::ready) return std::nullopt;
+  const auto until = std::chrono::steady_clock::now() + limits::kForkTime;
+  const WorkerLimits worker_limits = limits_of(spec);
+  Pair channel = make_sockets();
+  std::vector<std::string> names;
+  std::vector<int> descriptors = {channel.other.get(), -1};
+  const auto pass = [&](const std::string& name, int descriptor) {
+    if (descriptor < 0) return;
+    names.push_back(name);
+    descriptors.push_back(descriptor);
+  };
+  pass("in", context.in);
+  pass("out", context.out);
+  pass("err", context.err);
+  pass("cgroup", context.cgroup_procs);
+  for (const auto& [descriptor, number] :
+       {std::pair(context.page, wire::kPageDescriptor), std::pair(context.ring, wire::kRingDescriptor)}) {
+    if (worker_limits.descriptors.rlim_cur > static_cast<rlim_t>(number)) pass(std::to_string(number), descriptor);
+  }
+  Request request;
+  request.add("descriptors", names);
+  request.add("arguments", spec.arguments);
+  request.add("environment", spec.environment);
+  request.add("cpus", spec.cpus);
+  request.add("memory_nodes", spec.memory_nodes);
+  request.add("ignored_signals", spec.ignored_signals);
+  request.add("NOFILE", worker_limits.descriptors);
+  request.add("CORE", worker_limits.core);
+  request.add("oom_score", std::vector{oom_score_of_worker()});
+  const base::UniqueFd file = request.file();
+  descriptors[1] = file.get();
+  if (!channel.own || !file || !send_with_descriptors(control_.get(), "fork", descriptors)) {
+    give_up(std::string("a worker could not be forked (") + std::strerror(errno) + ")");
+    return std::nullopt;
+  }
+  channel.other.reset();
+  const std::string answer = receive(channel.own.get(), until);
+  constexpr std::string_view kReady = "ready ";
+  if (!answer.starts_with(kReady)) {
+    give_up(answer.empty() ? "a worker could not be forked" : base::printable(answer));
+    return std::nullopt;
+  }
+  const std::string pid = answer.substr(kReady.size());
+  base::UniqueFd end = open_child(pid);
+  base::UniqueFd own(end ? ::fcntl(end.get(), F_DUPFD_CLOEXEC, 0) : -1);
+  if (!own) {
+    give_up("the kernel has no descriptors of processes");
+    return std::nullopt;
+  }
+  OwnedProcess process(loop_.asio().context.get_executor(), std::atoi(pid.c_str()), own.release());
+  if (::send(channel.own.get(), "go", 2, MSG_NOSIGNAL) != 2) {
+    give_up("a worker has ended while it was forked");
+    return std::nullopt;  // the destructor kills and reaps it
+  }
+  return Spawned{std::move(process), std::move(end)};
+}
+
+}  // namespace ddp::launcher

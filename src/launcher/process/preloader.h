@@ -1,0 +1,59 @@
+// Preloader forks workers from a Python that has imported modules
+// (docs/development/decisions/0073-workers-are-forked-from-an-interpreter-that-has-imported.md).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "launcher/process/helper.h"
+#include "launcher/process/preload_spec.h"
+#include "launcher/process/spawn.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+struct PreloaderCallbacks {
+  std::function<void(const std::string& text)> note;    // workers are started from now on, and why
+  std::function<void(const std::string& line)> prints;  // a line that a module has printed when it was imported
+  std::function<void()> is_decided;                     // is_importing() has become false
+};
+
+// Used only from the event loop's thread.
+class Preloader {
+ public:
+  // Starts the preloader. It is killed when the launcher ends.
+  Preloader(net::EventLoop& loop, const PreloadSpec& spec, PreloaderCallbacks callbacks);
+  Preloader(const Preloader&) = delete;
+  Preloader& operator=(const Preloader&) = delete;
+
+  // Returns whether it is not yet known if workers can be forked.
+  bool is_importing() const { return state_ == State::importing; }
+
+  // Forks the worker as spawn_worker() would start it. The same holds for the result. Returns std::nullopt if the
+  // worker has to be started: then nothing of it is left. Blocks for limits::kForkTime at most.
+  std::optional<Spawned> fork(const WorkerSpec& spec, const SpawnContext& context);
+
+ private:
+  enum class State : std::uint8_t { importing, ready, over };
+
+  void hear();
+  void look();
+  void read(std::string_view bytes);
+  void give_up(const std::string& why);
+
+  net::EventLoop& loop_;
+  const PreloaderCallbacks callbacks_;
+  State state_ = State::importing;
+  base::UniqueFd control_;
+  std::unique_ptr<net::Watch> watch_;
+  std::unique_ptr<net::Watch> alarm_;  // while it imports
+  std::chrono::steady_clock::time_point begun_at_;
+  std::unique_ptr<Helper> process_;
+  std::string line_;  // the begin of a line that it prints
+};
+
+}  // namespace ddp::launcher
