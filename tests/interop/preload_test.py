@@ -74,6 +74,22 @@ def a_forked_worker_is_like_a_started_one(folder: pathlib.Path) -> None:
             assert forked[0][key] != forked[1][key], (name, key)
 
 
+def a_crash_right_after_the_start_has_its_place(folder: pathlib.Path) -> None:
+    write(folder, train="""
+import ctypes, os, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+dist.barrier()
+def crash():
+    ctypes.string_at(0)
+if os.environ["RANK"] == "1":
+    crash()
+time.sleep(99)
+""")
+    printed = run(environments.need("pytorch"), folder, "--preload=torch", "train.py", code=139)
+    assert "train.py:7 in crash" in printed, printed
+
+
 def a_restart_imports_nothing(folder: pathlib.Path) -> None:
     write(folder, slow="import time\ntime.sleep(1)\nprint('imported')\n", train="""
 import os, sys, time
@@ -90,10 +106,10 @@ def what_cannot_be_forked_is_started(folder: pathlib.Path) -> None:
     write(folder, train="print('runs', __name__)\n", reads="import os\nos.environ.get('LOCAL_RANK')\n",
           threads="import threading, time\nthreading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
           fails="1 / 0\n", leaves="import os\nos._exit(3)\n", exits="import sys\nsys.exit('bye')\n",
-          path="import sys\nsys.path.append('/tmp')\n")
+          path="import sys\nsys.path.append('/tmp')\n", traces="import sys\nsys.settrace(lambda *words: None)\n")
     for module, why in (("reads", "reads.py:2 reads LOCAL_RANK when it is imported"), ("threads", "a module starts threads"),
                         ("fails", "ZeroDivisionError"), ("leaves", "exit code 3"), ("exits", "SystemExit: bye"),
-                        ("path", "a module changes sys.path"), ("absent", "No module named 'absent'")):
+                        ("path", "a module changes sys.path"), ("traces", "a tool measures this Python"), ("absent", "No module named 'absent'")):
         printed = run(sys.executable, folder, f"--preload={module}", "train.py")
         assert f"workers are started without --preload: " in printed and why in printed, (module, printed)
         assert "runs __main__" in printed, (module, printed)
@@ -156,7 +172,7 @@ def a_job_ends_while_it_imports(folder: pathlib.Path) -> None:
 
 
 for test in (a_restart_imports_nothing, what_cannot_be_forked_is_started, a_job_goes_on_without_its_preloader,
-             a_job_ends_while_it_imports, a_forked_worker_is_like_a_started_one):
+             a_job_ends_while_it_imports, a_crash_right_after_the_start_has_its_place, a_forked_worker_is_like_a_started_one):
     with tempfile.TemporaryDirectory() as scratch:
         test(pathlib.Path(scratch))
     print(f"{test.__name__}: ok", flush=True)

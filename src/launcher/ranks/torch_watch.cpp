@@ -32,13 +32,17 @@ TorchWatch::~TorchWatch() {
 }
 
 void TorchWatch::watches(int local_rank, const std::string& file) {
-  if (!file.empty()) files_[local_rank] = file;
+  if (file.empty()) return;
+  files_[local_rank] = file;
+  // A forked worker may crash within its first second.
+  const std::string path = file + kCrash;
+  if (::mkfifo(path.c_str(), 0600) != 0) return;  // this worker ends without a stack
+  pipes_[local_rank].pipe.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
 void TorchWatch::look(std::chrono::steady_clock::time_point now) {
   if (files_.empty() || now < next_) return;
   next_ = now + limits::kTorchLook;
-  if (!std::exchange(has_begun_, true)) make_pipes();
   report_failure();
   if (reader_ && is_reader_stuck(now)) {
     reader_.reset();
@@ -84,14 +88,6 @@ void TorchWatch::start() {
 void TorchWatch::end() {
   has_ended_ = true;
   if (!reader_) remove_pipes();
-}
-
-void TorchWatch::make_pipes() {
-  for (const auto& [local_rank, file] : files_) {
-    const std::string path = file + kCrash;
-    if (::mkfifo(path.c_str(), 0600) != 0) continue;  // this worker ends without a stack
-    pipes_[local_rank].pipe.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  }
 }
 
 // A worker that waits there goes on, and others find no pipe.

@@ -26,7 +26,7 @@ class TorchWatch {
   TorchWatch(const TorchWatch&) = delete;
   TorchWatch& operator=(const TorchWatch&) = delete;
 
-  // `file` is the prefix of the worker's files, or empty if it has none.
+  // `file` is the prefix of the worker's files, or empty if it has none. Call this as soon as the worker is started.
   void watches(int local_rank, const std::string& file);
 
   // Call this often. While no reader runs, it checks for the files at intervals.
@@ -46,7 +46,6 @@ class TorchWatch {
   };
 
   void start();
-  void make_pipes();
   void remove_pipes();
   bool is_reader_stuck(std::chrono::steady_clock::time_point now);
 
@@ -58,7 +57,6 @@ class TorchWatch {
   std::map<int, CrashPipe> pipes_;    // by local rank
   std::chrono::steady_clock::time_point next_{};
   std::unique_ptr<ToolRun> reader_;
-  bool has_begun_ = false;
   bool has_ended_ = false;
   bool has_failed_ = false;
   bool has_reported_ = false;
