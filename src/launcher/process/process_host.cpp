@@ -50,8 +50,8 @@ class LinuxProcessHost : public ProcessHost {
       : loop_(loop), cgroup_(cgroup), preloader_(preloader), nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
     become_subreaper();
     // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are not part of the
-    // job.
-    for (const pid_t pid : descendants(::getpid(), {})) strangers_.insert(pid);
+    // job. The loop reaps its own helpers, such as the preloader.
+    for (const pid_t pid : descendants(::getpid(), loop.children())) strangers_.insert(pid);
     const std::array signals = {SIGCHLD};
     orphan_watch_ = loop_.on_signals(signals, [this](int) { child_ended(); });
   }
