@@ -13,6 +13,7 @@ A name is an operation and a way, such as "gather.late". Each way is tried with 
 
 Without names, two programs run, because importing PyTorch takes about two seconds of CPU time per rank.
 """
+import atexit
 import os
 import pathlib
 import re
@@ -148,5 +149,9 @@ def main():
 
 if sys.argv[1] == "--worker":
     work(*sys.argv[2:])
+    # Ends as Python does, without the rest of its shutdown, in which PyTorch 2.13 sometimes aborts, also under torchrun:
+    # see torch_train.py.
+    atexit._run_exitfuncs()
+    os._exit(0)
 else:
     sys.exit(main())
