@@ -8,8 +8,14 @@ The standard input is a socket of the launcher. The preloader sends one answer t
 "refused" and a reason. Each request comes with descriptors: a channel that only the new worker has, a file with what
 the worker needs, and those that the worker keeps.
 """
+import ctypes
+import gc
 import os
+import resource
+import signal
+import socket
 import sys
+import time
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_MM, _PR_SET_MM_MAP = 35, 14
@@ -28,8 +34,6 @@ class _Refused(Exception):
 
 def serve():
     """Imports, and forks workers until the launcher ends. Returns in each worker."""
-    import socket
-
     launcher = os.getppid()
     control = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -41,6 +45,8 @@ def serve():
     try:
         _import(names, unknown)
         _check_that_workers_can_be_forked()
+        gc.collect()
+        gc.freeze()  # a collection in a worker does not write to objects that it shares
     except _Refused as reason:
         _end(control, f"refused {reason}")
     except BaseException as error:  # also SystemExit: a module may end the program
@@ -122,10 +128,6 @@ def _folder_of_program():
     return path if os.path.isdir(path) else os.path.dirname(path)
 
 
-def _threads():
-    return len(os.listdir("/proc/self/task"))
-
-
 def _check_that_workers_can_be_forked():
     if sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules:
         raise _Refused("a tool measures this Python")
@@ -142,7 +144,7 @@ def _check_that_workers_can_be_forked():
         os._exit(1 if _is_gpu_lost() else 0)
     if os.waitpid(child, 0)[1] != 0:
         raise _Refused("a module uses CUDA when it is imported")
-    if _threads() > 1:
+    if len(os.listdir("/proc/self/task")) > 1:
         raise _Refused("a module starts threads when it is imported")
 
 
@@ -155,14 +157,9 @@ def _is_gpu_lost():
 
 def _fork():
     """Forks a process that becomes a child of the launcher. Returns whether this is that process."""
-    import ctypes
-    import gc
-
     sys.stdout.flush()
     sys.stderr.flush()
     ctypes.CDLL(None).fflush(None)
-    gc.collect()
-    gc.freeze()  # a collection in a worker does not write to objects that it shares
     between = os.fork()
     if between != 0:
         os.waitpid(between, 0)
@@ -199,7 +196,6 @@ def _say(channel, text):
 
 def _values_of(file):
     """Reads the file of the request: a name, a count and that many texts, again and again, separated by zero bytes."""
-    os.lseek(file, 0, os.SEEK_SET)
     content = b""
     while True:
         part = os.read(file, 1 << 20)
@@ -219,13 +215,7 @@ def _values_of(file):
 
 def _set_up_process(launcher, values, kept):
     """Does what the launcher does for a worker that it starts, in the same order. See WorkerSetup in spawn.cpp."""
-    import ctypes
-    import platform
-    import resource
-    import signal
-    import time
-
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None)
     while os.getppid() != launcher:
         try:
             os.kill(launcher, 0)
@@ -251,11 +241,11 @@ def _set_up_process(launcher, values, kept):
         signal.signal(int(number), signal.SIG_IGN)
     if values["cpus"]:
         os.sched_setaffinity(0, [int(cpu) for cpu in values["cpus"]])
-    if values["memory_nodes"] and platform.machine() in _SET_MEMPOLICY:
+    if values["memory_nodes"] and os.uname().machine in _SET_MEMPOLICY:
         mask = (ctypes.c_ulong * 16)()
         for node in map(int, values["memory_nodes"]):
             mask[node // 64] |= 1 << node % 64
-        libc.syscall(_SET_MEMPOLICY[platform.machine()], _MPOL_PREFERRED, mask, 1024)
+        libc.syscall(_SET_MEMPOLICY[os.uname().machine], _MPOL_PREFERRED, mask, 1024)
     for name, number in zip(("in", "out", "err"), range(3)):
         if name in named:
             os.dup2(named[name], number)
@@ -282,8 +272,7 @@ def _set_up_interpreter(values):
     _show_to_other_processes(values["arguments"], environment)
     _seed()
     _set_up_streams()
-    for name in ("ddp_preload", "_ddp_preload"):
-        sys.modules.pop(name, None)
+    del sys.modules["ddp_preload"]
 
 
 def _seed():
@@ -300,8 +289,6 @@ def _show_to_other_processes(arguments, environment):
 
     Kernels without checkpoints show those of the preloader.
     """
-    import ctypes
-
     class Map(ctypes.Structure):
         _fields_ = [(name, ctypes.c_uint64) for name in (
             "start_code", "end_code", "start_data", "end_data", "start_brk", "brk", "start_stack", "arg_start",

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -21,7 +20,9 @@
 #include "base/printable.h"
 #include "base/process_stat.h"
 #include "base/text.h"
+#include "base/uninterrupted.h"
 #include "launcher/limits.h"
+#include "launcher/process/tool_run.h"
 #include "net/event_loop_asio.h"
 #include "wire/record_ring_layout.h"
 #include "wire/status_page_layout.h"
@@ -44,18 +45,11 @@ Pair make_sockets() {
 
 // Returns the next message, or nothing if the other end is closed or `until` has come.
 std::string receive(int socket, std::chrono::steady_clock::time_point until) {
-  while (true) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
-    pollfd entry{socket, POLLIN, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return "";
-    std::string text(kAnswerBytes, '\0');
-    const ssize_t size = ::recv(socket, text.data(), text.size(), MSG_DONTWAIT);
-    text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-    return text;
-  }
+  std::string text(kAnswerBytes, '\0');
+  const ssize_t size =
+      base::poll_until(socket, POLLIN, until) > 0 ? ::recv(socket, text.data(), text.size(), MSG_DONTWAIT) : 0;
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return text;
 }
 
 bool send_with_descriptors(int socket, std::string_view text, const std::vector<int>& descriptors) {
@@ -92,12 +86,7 @@ class Request {
     add(name, std::vector{text(limit.rlim_cur), text(limit.rlim_max)});
   }
 
-  // Returns a file in memory, which is empty if the kernel has none.
-  base::UniqueFd file() const {
-    base::UniqueFd file(::memfd_create("ddplaunch worker", MFD_CLOEXEC));
-    const bool is_whole = file && ::write(file.get(), text_.data(), text_.size()) == std::ssize(text_);
-    return is_whole ? std::move(file) : base::UniqueFd();
-  }
+  const std::string& text() const { return text_; }
 
  private:
   void word(std::string_view text) {
@@ -226,7 +215,7 @@ std::optional<Spawned> Preloader::fork(const WorkerSpec& spec, const SpawnContex
   request.add("NOFILE", worker_limits.descriptors);
   request.add("CORE", worker_limits.core);
   request.add("oom_score", std::vector{oom_score_of_worker()});
-  const base::UniqueFd file = request.file();
+  const base::UniqueFd file = file_with(request.text());
   descriptors[1] = file.get();
   if (!channel.own || !file || !send_with_descriptors(control_.get(), "fork", descriptors)) {
     give_up(std::string("a worker could not be forked (") + std::strerror(errno) + ")");
