@@ -62,6 +62,13 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def kill_all(pids: collections.abc.Iterable[int], what: signal.Signals) -> None:
+    """Sends a signal to processes, of which some may end meanwhile."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, what)
+
+
 class Hosts:
     """Manages hosts 1, 2, … on one switch, or this computer several times."""
 
@@ -119,9 +126,7 @@ class Hosts:
 
     def remove(self) -> None:
         for number in self.numbers if self.are_apart else []:
-            for pid in self.pids(number):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self.kill(number, signal.SIGKILL)
         self.remove_network()
         self.folder.cleanup()
 
@@ -154,9 +159,7 @@ class Hosts:
         return [int(pid) for pid in sh("ip", "netns", "pids", self.namespace(number)).split()]
 
     def kill(self, number: int, what: signal.Signals) -> None:
-        for pid in self.pids(number):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, what)
+        kill_all(self.pids(number), what)
 
     def free_port(self) -> int:
         # Each host has all ports for itself.
@@ -214,8 +217,8 @@ class Job:
     def kill(self, number: int) -> None:
         """Kills launcher and guardian together. They take no further part in the job."""
         launcher = self.launchers.pop(number)
-        for pid in subprocess.run(["pgrep", "-P", str(launcher.pid)], capture_output=True, text=True).stdout.split():
-            os.kill(int(pid), signal.SIGKILL)
+        children = subprocess.run(["pgrep", "-P", str(launcher.pid)], capture_output=True, text=True).stdout.split()
+        kill_all(map(int, children), signal.SIGKILL)
         launcher.kill()
         launcher.communicate()
 

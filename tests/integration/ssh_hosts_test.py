@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from node_rig import BIN, Hosts
+from node_rig import BIN, Hosts, kill_all
 
 LAUNCHER = BIN / "ddplaunch"
 CONTROLLER = 4  # number of the host on which jobs are started
@@ -61,7 +61,7 @@ SetEnv SHLVL=1
             private = f"mount -t tmpfs none '{self.missing}'; " if number == 3 else ""
             script = f"hostname host{number}; {private}exec /usr/sbin/sshd -D -e -f {folder}/sshd_config"
             self.servers.append(subprocess.Popen([*hosts.inside(number), "unshare", "--uts", "--mount", "sh", "-c", script],
-                                                 stderr=open(folder / f"sshd{number}.log", "w")))
+                                                 stdout=subprocess.DEVNULL, stderr=open(folder / f"sshd{number}.log", "w")))
         for address in self.addresses:
             end = time.monotonic() + 60
             while subprocess.run([*self.ssh(), address, "true"], capture_output=True).returncode != 0:
@@ -112,8 +112,7 @@ SetEnv SHLVL=1
 
     def close(self) -> None:
         for number in (1, 2, 3, CONTROLLER):  # this loop kills the remains of a failed check
-            for pid in self.processes(number):
-                os.kill(pid, signal.SIGKILL)
+            kill_all(self.processes(number), signal.SIGKILL)
         for server in self.servers:
             server.kill()
             server.wait()
@@ -260,8 +259,7 @@ def a_connection_that_dies_ends_all(lab: Lab) -> None:
     until_lines(launcher, 3)
     sessions = [pid for pid, command in lab.commands(2).items() if command.startswith("sshd: ")]
     assert sessions, lab.commands(2)
-    for pid in sessions:
-        os.kill(pid, signal.SIGKILL)
+    kill_all(sessions, signal.SIGKILL)
     code, out, err = lab.end(launcher)
     assert code == 128 + signal.SIGHUP, (code, out, err)
     assert f"ddplaunch: error: the connection to {b} is lost (ssh: exit code 255)" in err, err
