@@ -192,6 +192,7 @@ JobSnapshot JobViews::snapshot() {
     if (rank.node.empty()) rank.node = own;
   }
   shot.node = own;
+  if (parts_.preloader != nullptr) shot.preloader_pid = parts_.preloader->pid();
   shot.nodes = nodes_of(shot.ranks);
   if (driver_ != nullptr) {
     for (const std::string& spare : driver_->spares()) shot.nodes.push_back({spare, 0, 0});

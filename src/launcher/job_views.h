@@ -15,6 +15,7 @@
 #include "launcher/output/output_followers.h"
 #include "launcher/output/output_pump.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/process/preloader.h"
 #include "launcher/ranks/rank_probe.h"
 #include "launcher/ranks/rank_sink.h"
 #include "launcher/report/trace_file.h"
@@ -32,6 +33,7 @@ struct JobViewsParts {
   RankProbe& probe;
   OutputPump& output;
   LogWriter log;
+  const Preloader* preloader = nullptr;  // null if there is none
 };
 
 // Belongs to the event loop's thread.

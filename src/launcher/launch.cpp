@@ -115,12 +115,10 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const bool has_cgroup = shared.cgroup.make();
   std::optional<Preloader> preloader;
   if (!shared.plan.preload.empty()) {
-    const auto tell = [&](LogLevel level, const std::string& text) { write({level, LogSource::launcher, text}); };
     preloader.emplace(loop, make_preload_spec(shared.plan),
-                      PreloaderCallbacks{.note = [tell](const std::string& text) { tell(LogLevel::note, text); },
-                                         .prints =
-                                             [tell](const std::string& line) {
-                                               tell(LogLevel::note, "printed by an import (--preload): " + line);
+                      PreloaderCallbacks{.note =
+                                             [&](const std::string& text) {
+                                               write({LogLevel::note, LogSource::workers, text});
                                              },
                                          .is_decided = [&] { loop.stop(); }});
   }
@@ -154,7 +152,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
   write = reporter.observer().log;
-  JobViews views({loop, shared.plan, probe, output, write});
+  JobViews views({loop, shared.plan, probe, output, write, preloader ? &*preloader : nullptr});
   reporter.history = [&] { return views.history(); };
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   const auto workers = make_worker_group(

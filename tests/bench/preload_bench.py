@@ -2,12 +2,14 @@
 
 preload_bench.py DDPLAUNCH [ROUNDS [RANKS...]]. Uses the Python of the environment "pytorch". Prints one line of JSON with
 medians: seconds from the start of the launcher to the end of the first all_reduce of the slowest rank, seconds from the
-death of a rank to the same in the next attempt (null for torchrun), and the mean of the ranks' proportional memory (PSS) after it.
+death of a rank to the same in the next attempt (null for torchrun), and the mean of the ranks' proportional memory (PSS) after
+it. If strace is installed, one more run counts the files that the workers open until their first attempt ends.
 """
 import json
 import os
 import pathlib
 import statistics
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,8 +58,20 @@ def measure(command: list, ranks: int, python: str) -> dict:
                 "mebibytes": statistics.mean(memory)}
 
 
+def opened_files(command: list, ranks: int, python: str) -> int:
+    """Returns how many files a job opens in one attempt, the launcher included."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "program.py")
+        program.write_text(PROGRAM.replace('"0" and rank == "0"', '"no"').replace("time.sleep(60)", "os._exit(0)"))
+        calls = pathlib.Path(folder, "calls")
+        subprocess.run(["strace", "-f", "-qq", "-e", "trace=open,openat", "-e", "status=successful", "-o", str(calls), *command,
+                        f"--nproc-per-node={ranks}", str(program), folder], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, env={**os.environ, "PYTHON_EXEC": python})
+        return sum("open" in line for line in calls.read_text(errors="replace").splitlines())
+
+
 python = environments.need("pytorch")
-# The second attempt of torchrun with Gloo often fails, or hangs for half an hour.
+# The second attempt of torchrun with Gloo finds the addresses of the first one in its store, and fails or hangs.
 commands = {"torchrun": [python, "-m", "torch.distributed.run", "--standalone"],
             "started": [str(LAUNCHER), "--max-restarts=1"],
             "forked": [str(LAUNCHER), "--max-restarts=1", "--preload=torch"]}
@@ -67,5 +81,8 @@ for ranks in RANKS:
     medians = {name: {key: statistics.median(one[name][key] for one in rounds) for key in rounds[0][name]} for name in commands}
     result[ranks] = {name: {key: round(value, 2) if value < float("inf") else None for key, value in values.items()}
                      for name, values in medians.items()}
+    if shutil.which("strace"):
+        for name, command in commands.items():
+            result[ranks][name]["files"] = opened_files(command, ranks, python)
     print(json.dumps({ranks: result[ranks]}), file=sys.stderr)
 print(json.dumps({"rounds": ROUNDS, "ranks": result}))

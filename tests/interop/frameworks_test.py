@@ -134,10 +134,13 @@ def resumed_by_torchrun(bench: Bench) -> str:
 def check_common(bench: Bench, wanted: str) -> None:
     """Checks everything that holds for all frameworks whose script is started by a launcher. A training that fails and
     is resumed under ddplaunch, by the name of torchrun, gives the parameters `wanted`, which are torchrun's own."""
-    result = bench.run("torchrun", "--standalone", "--nproc_per_node", "2", "--max-restarts", "1", arguments=FAILING)
-    assert bench.trained(result, attempt=1, resumed_at=4) == wanted
-    fault_is_shown(result)
-    assert "restart 1 of 1" in result.stderr, result.stderr
+    for preload in ("off", "torch"):
+        result = bench.run("torchrun", "--standalone", "--nproc_per_node", "2", "--max-restarts", "1", arguments=FAILING,
+                           environment={"DDP_PRELOAD": preload})
+        assert bench.trained(result, attempt=1, resumed_at=4) == wanted, preload
+        fault_is_shown(result)
+        assert "restart 1 of 1" in result.stderr, result.stderr
+        assert ("workers are forked from pid" in result.stderr) == (preload == "torch"), result.stderr
 
     # The grace is long for slow computers; here a checkpoint takes milliseconds.
     code, text, folder = bench.is_interrupted(signal.SIGINT, "ddplaunch", "--nproc-per-node=2", "--grace=100", "--no-collapse")
@@ -210,12 +213,14 @@ def check_llama_factory(bench: Bench) -> None:
     assert train(*command, folder=folder, PATH=path, PYTHONPATH=fault)[0].returncode == 1
     reference, wanted = train(*command, folder=folder, PATH=path)
     assert reference.returncode == 0 and wanted, "torchrun itself cannot run this"
-    again, found = train(*command, PYTHONPATH=fault, MAX_RESTARTS="1", RDZV_ID="job")
-    assert again.returncode == 0 and found == wanted, (wanted, found)
-    assert "world size: 2" in again.stdout + again.stderr
-    assert "ddplaunch: 0." in again.stderr, "another torchrun was called"
-    fault_is_shown(again)
-    assert re.search(r"Loading model from \S+/checkpoint-4", again.stdout + again.stderr)
+    for preload in ("off", "torch"):
+        again, found = train(*command, PYTHONPATH=fault, MAX_RESTARTS="1", RDZV_ID="job", DDP_PRELOAD=preload)
+        assert again.returncode == 0 and found == wanted, (preload, wanted, found)
+        assert "world size: 2" in again.stdout + again.stderr
+        assert "ddplaunch: 0." in again.stderr, "another torchrun was called"
+        fault_is_shown(again)
+        assert re.search(r"Loading model from \S+/checkpoint-4", again.stdout + again.stderr)
+        assert ("workers are forked from pid" in again.stderr) == (preload == "torch"), again.stderr
 
 
 FRAMEWORKS = {

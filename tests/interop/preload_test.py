@@ -1,77 +1,15 @@
-"""Compares forked workers (--preload) with started ones, and ends preloaders in every way.
+"""Ends preloaders (--preload) in every way, and lets them refuse.
 
-preload_test.py DDPLAUNCH. The comparison uses the Pythons of the environments "debian" and "pytorch".
+preload_test.py DDPLAUNCH. preload_likeness_test.py compares forked workers with started ones.
 """
-import json
 import os
 import pathlib
-import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/support"))
-import environments  # noqa: E402  (it is in another folder)
-
-LAUNCHER = pathlib.Path(sys.argv[1]).resolve()
-PROBE = ROOT / "tests/interop/process_properties.py"
-PATIENCE = 240  # seconds
-# docs/how-to/start-faster.md lists these differences.
-DIFFERENCES = {"frozen objects"}
-RANDOM = {"random state differs", "numpy random state differs", "seed of torch"}
-# These may be set where the tests are run.
-UNWANTED = re.compile(r"PET_|TORCH|DDP_|PYTHON|OMP_|SLURM_|(MASTER|LOCAL|GROUP|ROLE)_|(RANK|WORLD_SIZE)$")
-
-
-def start(python: str, folder: pathlib.Path, *words: object, **variables: str) -> subprocess.Popen:
-    usual = {name: value for name, value in os.environ.items() if not UNWANTED.match(name)}
-    return subprocess.Popen([str(word) for word in (LAUNCHER, "--nproc-per-node=2", *words)], cwd=folder, text=True,
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            env={**usual, "PYTHON_EXEC": python, **variables})
-
-
-def run(python: str, folder: pathlib.Path, *words: object, code: int = 0, **variables: str) -> str:
-    job = start(python, folder, *words, **variables)
-    try:
-        printed = job.communicate(timeout=PATIENCE)[0]
-    finally:
-        job.kill()
-    assert job.returncode == code, (words, job.returncode, printed)
-    return printed
-
-
-def write(folder: pathlib.Path, **programs: str) -> None:
-    for name, text in programs.items():
-        (folder / f"{name}.py").write_text(text)
-
-
-def properties(python: str, folder: pathlib.Path, name: str, *words: object) -> list:
-    printed = run(python, folder, "--rdzv-id=probe", f"--log-dir={folder}/{name}.d", *words, PROBE, f"{folder}/{name}")
-    assert "without --preload" not in printed, printed
-    return [json.loads((folder / f"{name}{rank}").read_text()) for rank in range(2)]
-
-
-def without_names(value: object, name: str) -> str:
-    """Replaces the names of this job. Its port is the only other number that differs."""
-    text = json.dumps(value).replace(name, "NAME")
-    return re.sub(r"ddp-run-\w+|probe_\w+|ddplaunch-job-\w+-\d+|(?<=MASTER_PORT=)\d+|(?<=MASTER_PORT\": \")\d+", "RUN", text)
-
-
-def a_forked_worker_is_like_a_started_one(folder: pathlib.Path) -> None:
-    for name in ("debian", "pytorch"):
-        python = environments.need(name)
-        started = properties(python, folder, "started")
-        forked = properties(python, folder, "forked", "--preload=torch")
-        assert len(started[0]) >= 60, len(started[0])
-        for one, other in zip(started, forked):
-            sides = {key: (without_names(one[key], "started"), without_names(other[key], "forked")) for key in one}
-            different = {key: values for key, values in sides.items() if values[0] != values[1] and key not in RANDOM}
-            assert set(different) == DIFFERENCES, (name, different)
-        for key in RANDOM:
-            assert forked[0][key] != forked[1][key], (name, key)
+from preloaded_job import PATIENCE, environments, run, start, write
 
 
 def a_crash_right_after_the_start_has_its_place(folder: pathlib.Path) -> None:
@@ -106,13 +44,77 @@ def what_cannot_be_forked_is_started(folder: pathlib.Path) -> None:
     write(folder, train="print('runs', __name__)\n", reads="import os\nos.environ.get('LOCAL_RANK')\n",
           threads="import threading, time\nthreading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
           fails="1 / 0\n", leaves="import os\nos._exit(3)\n", exits="import sys\nsys.exit('bye')\n",
-          path="import sys\nsys.path.append('/tmp')\n", traces="import sys\nsys.settrace(lambda *words: None)\n")
+          sets="import os\nos.environ['LOCAL_RANK'] = '7'\n", path="import sys\nsys.path.append('/tmp')\n", traces="import sys\nsys.settrace(lambda *words: None)\n")
     for module, why in (("reads", "reads.py:2 reads LOCAL_RANK when it is imported"), ("threads", "a module starts threads"),
-                        ("fails", "ZeroDivisionError"), ("leaves", "exit code 3"), ("exits", "SystemExit: bye"),
+                        ("sets", "a module sets LOCAL_RANK"), ("fails", "ZeroDivisionError"), ("leaves", "exit code 3"), ("exits", "SystemExit: bye"),
                         ("path", "a module changes sys.path"), ("traces", "a tool measures this Python"), ("absent", "No module named 'absent'")):
         printed = run(sys.executable, folder, f"--preload={module}", "train.py")
         assert f"workers are started without --preload: " in printed and why in printed, (module, printed)
         assert "runs __main__" in printed, (module, printed)
+
+
+def auto_finds_imports_of_pytorch(folder: pathlib.Path) -> None:
+    (folder / "package").mkdir()
+    (folder / "package/__init__.py").write_text("raise SystemExit('imported')\n")
+    write(folder, torch="", torchvision="", lazy="def main():\n    import torch\n    print('runs')\nmain()\n",
+          wide="try:\n    from torchvision import *\nfinally:\n    print('runs')\n", none="import json\nprint('runs')\n",
+          typed="import typing\nif typing.TYPE_CHECKING:\n    import torch\nprint('runs')\n", wrong="import torch\nprint(\n")
+    write(folder / "package", train="import torch\nprint('runs')\n")
+    (folder / "folder").mkdir()
+    write(folder / "folder", __main__="import torch\nprint('runs')\n")
+    forked, started = "workers are forked from pid", "without --preload"
+    for words, expected in ((["lazy.py"], forked), (["wide.py"], forked), (["none.py"], ""), (["typed.py"], ""),
+                            (["-m", "lazy"], forked), ([sys.executable, "-uc", "import torch; print('runs')"], forked),
+                            ([sys.executable, "-cimport torch; print('runs')"], forked), ([sys.executable, "-mlazy"], forked),
+                            ([sys.executable, "folder"], forked), (["echo", "runs"], "")):
+        printed = run(sys.executable, folder, "--preload=auto", *words, PYTHONPATH=str(folder))
+        assert "runs" in printed and started not in printed, (words, printed)
+        assert (forked in printed) == (expected == forked), (words, printed)
+    printed = run(sys.executable, folder, "--preload=auto", "wrong.py", code=1)
+    assert "SyntaxError" in printed and "--preload" not in printed, printed
+    # Only the worker imports the package.
+    printed = run(sys.executable, folder, "--preload=auto", "-m", "package.train", code=1)
+    assert forked in printed and printed.count("imported") <= 2, printed
+
+
+def variables_of_the_program_count(folder: pathlib.Path) -> None:
+    write(folder, reads="import os\nos.environ.get('OWN')\nos.environ['MADE'] = 'by the import'\n")
+    for line, refused in (("os.environ['OWN'] = '1'", "OWN"), ("os.environ.setdefault('OMP_NUM_THREADS', '3')", "OMP_NUM_THREADS"),
+                          ("environ.update({'OWN': '1'})", "OWN"), ("os.environ |= dict(OWN='1')", "variables"),
+                          ("os.environ.update(OMP_PROC_BIND='1')", "OMP_PROC_BIND"), ("os.putenv('OWN', '1')", "OWN"),
+                          ("os.environ['UNREAD'] = '1'", ""), ("pass", "")):
+        for late in (False, True):
+            lines = ["import os", "from os import environ", *([line] if not late else []), "import reads", *([line] if late else []),
+                     "print('made', os.environ['MADE'])"]
+            write(folder, train="\n".join(lines) + "\n")
+            printed = run(sys.executable, folder, "--preload=reads", "train.py")
+            assert "made by the import" in printed, printed
+            wanted = f"train.py:3 sets {refused} before the import" if refused and not late else "workers are forked"
+            assert wanted in printed, (line, late, printed)
+
+
+def uv_may_start_python(folder: pathlib.Path) -> None:
+    """A program of that name stands in for it: a parent of Python that sets variables."""
+    write(folder, train="""
+import os, sys, time
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+print("attempt", attempt, sys.argv, os.environ["OF_UV"], flush=True)
+time.sleep(0.5)
+sys.exit(attempt == "0")
+""")
+    (folder / "uv").write_text(f'#!/bin/sh\nshift 3\nexport OF_UV=set\n{sys.executable} "$@"\nexit $?\n')
+    (folder / "uv").chmod(0o755)
+    words = ("--preload=json", "--max-restarts=1", "./uv", "run", "--extra=cpu", "--", "train.py", "a")
+    for is_killed in (False, True):
+        job = start(sys.executable, folder, *words)
+        preloader = preloader_of(job.pid)
+        while is_killed and "attempt 0" not in job.stdout.readline():
+            assert job.poll() is None
+        if is_killed:
+            os.kill(preloader, signal.SIGKILL)
+        printed = job.communicate(timeout=PATIENCE)[0]
+        assert job.returncode == 0 and "attempt 1 ['train.py', 'a'] set" in printed, printed
+        assert ("without --preload: its preloader has ended" in printed) == is_killed, printed
 
 
 def preloader_of(launcher: int) -> int:
@@ -172,7 +174,8 @@ def a_job_ends_while_it_imports(folder: pathlib.Path) -> None:
 
 
 for test in (a_restart_imports_nothing, what_cannot_be_forked_is_started, a_job_goes_on_without_its_preloader,
-             a_job_ends_while_it_imports, a_crash_right_after_the_start_has_its_place, a_forked_worker_is_like_a_started_one):
+             a_job_ends_while_it_imports, a_crash_right_after_the_start_has_its_place,
+             uv_may_start_python, auto_finds_imports_of_pytorch, variables_of_the_program_count):
     with tempfile.TemporaryDirectory() as scratch:
         test(pathlib.Path(scratch))
     print(f"{test.__name__}: ok", flush=True)

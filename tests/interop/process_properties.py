@@ -115,7 +115,7 @@ PROPERTIES = {
     "children": lambda: own(f"task/{os.getpid()}/children").decode(),
     "dumpable": lambda: os.stat("/proc/self").st_uid,
     "age is small": lambda: time.process_time() < 60,
-    "environment": lambda: dict(os.environ),
+    "environment": lambda: sorted(f"{name}={value}" for name, value in os.environ.items()),
     "os.environb": lambda: len(os.environb) == len(os.environ),
     "environment of a child": lambda: sorted(os.popen("env").read().splitlines()),
     "kind of os.environ": lambda: os.environ.__class__.__module__ + os.environ.__class__.__name__,

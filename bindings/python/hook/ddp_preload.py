@@ -10,6 +10,7 @@ the worker needs, and those that the worker keeps.
 """
 import ctypes
 import gc
+import marshal
 import os
 import resource
 import signal
@@ -26,6 +27,9 @@ _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}  # numbers of the system call
 _MOST_DESCRIPTORS = 16  # of one request
 # Files of drivers. A process that has opened one cannot fork a worker that uses the GPU.
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/davinci", "/dev/hl")
+# Begins of the names of variables that libraries in C and C++ read when they are loaded.
+_READ_IN_C = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "DNNL_", "ONEDNN_", "TORCH", "PYTORCH_", "C10_",
+              "ATEN_", "MALLOC_", "LD_")
 
 
 class _Refused(Exception):
@@ -34,16 +38,21 @@ class _Refused(Exception):
 
 def serve():
     """Imports, and forks workers until the launcher ends. Returns in each worker."""
-    launcher = os.getppid()
     control = socket.socket(fileno=os.dup(0))
+    launcher = _launcher_of(control)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(1, 2)
+    environment = dict(os.environb)
     # A Python that a module starts is no preloader.
     names, unknown = (os.environ.pop(name).split(",") for name in ("DDP_PRELOADER", "DDP_PRELOADER_UNKNOWN"))
     try:
-        _import(names, unknown)
+        is_auto = names == ["auto"]
+        program = _Program(["torch"] if is_auto else names)
+        if is_auto and not program.imports_torch():
+            _end(control, "unneeded")
+        _import(program, unknown)
         _check_that_workers_can_be_forked()
         gc.collect()
         gc.freeze()  # a collection in a worker does not write to objects that it shares
@@ -52,7 +61,7 @@ def serve():
     except BaseException as error:  # also SystemExit: a module may end the program
         _end(control, f"refused {type(error).__name__}: {error}")
     try:
-        control.send(b"ready")
+        control.send(b"ready %d" % os.getpid())
         while True:
             data, ancillary, _, _ = control.recvmsg(64, socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
             if not data:
@@ -63,11 +72,22 @@ def serve():
                     descriptors += memoryview(content[: len(content) // 4 * 4]).cast("i").tolist()
             if _fork():
                 control.close()
-                return _become_worker(launcher, descriptors)
+                return _become_worker(launcher, environment, unknown, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
     except OSError:
         os._exit(1)
+
+
+def _launcher_of(control):
+    """Returns the pid of the process that made the socket. A wrapper may run between it and this process."""
+    launcher = int.from_bytes(control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+    parent = os.getppid()
+    if parent != launcher:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+    return launcher
 
 
 def _end(control, answer):
@@ -77,8 +97,40 @@ def _end(control, answer):
         os._exit(0)
 
 
-def _import(names, unknown):
-    """Imports the modules as the script would."""
+class _Program:
+    """Manages a child process that reads the program. So what it needs for that is not in the workers."""
+
+    def __init__(self, modules):
+        self.modules = modules
+        self.answer = None
+        self.reader, writer = os.pipe()
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                sys.path.insert(0, os.path.dirname(__file__))
+                import ddp_preload_program
+
+                os.write(writer, marshal.dumps(ddp_preload_program.look(_folder_of_program(), modules)))
+            finally:
+                os._exit(0)  # a program that cannot be read will show that itself
+        os.close(writer)
+
+    def result(self):
+        if self.answer is None:
+            with open(self.reader, "rb") as answer:
+                self.answer = marshal.loads(answer.read() or marshal.dumps((False, [])))
+            os.waitpid(self.child, 0)
+        return self.answer
+
+    def imports_torch(self):
+        return self.result()[0]
+
+    def sets_variables(self):
+        return self.result()[1]
+
+
+def _import(program, unknown):
+    """Imports the modules as the program would."""
     before = list(sys.path)
     folder = _folder_of_program()
     if folder is not None:
@@ -87,16 +139,16 @@ def _import(names, unknown):
     asked = {}
 
     class Environment(usual):
-        """Notes who asks for variables that the preloader does not know."""
+        """Notes who asks for variables."""
 
         def __getitem__(self, name):
-            if name in unknown and name not in asked:
+            if name not in asked:
                 asked[name] = _place_outside_of_python(sys._getframe(1))
             return super().__getitem__(name)
 
     os.environ.__class__ = Environment
     try:
-        for name in names:
+        for name in program.modules:
             __import__(name)
     finally:
         os.environ.__class__ = usual
@@ -104,8 +156,16 @@ def _import(names, unknown):
             del sys.path[0]
     if sys.path != before:
         raise _Refused("a module changes sys.path when it is imported")
-    for name, place in asked.items():
-        raise _Refused(f"{place} reads {name} when it is imported")
+    for name in unknown:
+        if name in asked:
+            raise _Refused(f"{asked[name]} reads {name} when it is imported")
+        if name in os.environ:
+            raise _Refused(f"a module sets {name} when it is imported")
+    for place, name in program.sets_variables():
+        if not name:
+            raise _Refused(f"{place} sets variables before the import")
+        if name in asked or name.startswith(_READ_IN_C):
+            raise _Refused(f"{place} sets {name} before the import, which reads it")
 
 
 def _place_outside_of_python(frame):
@@ -172,12 +232,12 @@ def _fork():
     return True
 
 
-def _become_worker(launcher, descriptors):
+def _become_worker(launcher, environment, unknown, descriptors):
     channel, file, *kept = descriptors
     try:
         values = _values_of(file)
         _set_up_process(launcher, values, kept)
-        _set_up_interpreter(values)
+        _set_up_interpreter(values, environment, unknown)
     except BaseException as error:
         _say(channel, f"failed {type(error).__name__}: {error}")
         os._exit(1)
@@ -255,21 +315,22 @@ def _set_up_process(launcher, values, kept):
         os.close(descriptor)
 
 
-def _set_up_interpreter(values):
-    environment = values["environment"]
-    for name in list(os.environb):
-        del os.environb[name]
-    for line in environment:
+def _set_up_interpreter(values, environment, unknown):
+    """`environment` is that with which the preloader was started: its own, or that of the wrapper that has started it."""
+    for line in values["environment"]:
         name, _, value = line.partition(b"=")
-        os.environb[name] = value
-    arguments = [os.fsdecode(word) for word in values["arguments"]]
-    original = getattr(sys, "orig_argv", arguments)
-    # The options of the interpreter are the same in all workers. What follows them may contain the local rank.
-    options = len(original) - len(sys.argv)
-    sys.argv[1:] = arguments[options + 1 :]
+        if os.fsdecode(name) in unknown:  # the others are as they were, or as a module has set them
+            os.environb[name] = environment[name] = value
+    # What follows the options of the interpreter may contain the local rank.
+    arguments = values["arguments"][len(values["arguments"]) - len(sys.argv) + 1 :]
+    with open("/proc/self/cmdline", "rb") as file:
+        words = file.read().split(b"\0")[:-1]
+    words[len(words) - len(arguments) :] = arguments
+    sys.argv[1:] = map(os.fsdecode, arguments)
     if hasattr(sys, "orig_argv"):
-        sys.orig_argv[:] = arguments
-    _show_to_other_processes(values["arguments"], environment)
+        sys.orig_argv[:] = map(os.fsdecode, words)
+    names = [name for name in environment if name not in (b"DDP_PRELOADER", b"DDP_PRELOADER_UNKNOWN")]
+    _show_to_other_processes(words, [name + b"=" + environment[name] for name in sorted(names)])
     _seed()
     _set_up_streams()
     del sys.modules["ddp_preload"]

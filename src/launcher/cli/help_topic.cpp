@@ -16,6 +16,26 @@ namespace {
 
 constexpr int kDiagnoses = 10;  // DDP-H01 to DDP-H10: see launcher/ranks/verdict.h
 
+// What `ddplaunch help` says of an option that needs more than one sentence.
+struct OptionTopic {
+  std::string_view option;  // without dashes
+  std::string_view text;
+};
+constexpr OptionTopic kOptionTopics[] = {
+    {"preload",
+     "One process per node, the preloader, is started with the command of a worker. It\n"
+     "imports the modules and forks the workers within milliseconds, also after a\n"
+     "restart. They share the memory of the import; nothing else is shared. A worker\n"
+     "is like a started one: sys.argv, __main__, -m, environment, limits and CPUs.\n"
+     "\n"
+     "Workers are started as without the option, and a note says why, if a module opens\n"
+     "a GPU, starts threads, or asks for RANK or LOCAL_RANK when it is imported, if the\n"
+     "program sets variables before the import that reads them, and if Python is not\n"
+     "started by ddplaunch itself (uv run, a shell).\n"
+     "\n"
+     "It cannot speed up C++ programs, and the time after the import. The page \"Start\n"
+     "faster\" of the manual (docs/how-to/start-faster.md) has more.\n"}};
+
 std::string in_lower_case(std::string text) {
   for (char& c : text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -55,10 +75,12 @@ std::string entries(Matches matches) {
 std::string option_entries(const std::string& word) {
   const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
   const std::string name = with_dashes(word.substr(dashes, word.find('=') - dashes));
-  return entries([&](const OptionInfo& option) {
+  std::string text = entries([&](const OptionInfo& option) {
     return std::ranges::find(option.names, name) != option.names.end() ||
            (dashes < 2 && !name.empty() && option.short_name == name);
   });
+  const auto* topic = std::ranges::find(kOptionTopics, name, &OptionTopic::option);
+  return topic == std::end(kOptionTopics) ? text : text + "\n" + std::string(topic->text);
 }
 
 std::optional<std::string> diagnosis(const std::string& word) {

@@ -116,9 +116,9 @@ void program(OptionSet& c, Options& o) {
            o.local_rank_argument = o.compatibility_mode == CompatibilityMode::torch_launch && on == "0";
          }),
          "Do not pass --local_rank to the script, which reads LOCAL_RANK instead; only for ddplaunch launch.");
-  c.value("--preload", "MODULE,...|off", parsed_as(parse_preload, o.preload),
+  c.value("--preload", "MODULE,...|auto|off", parsed_as(parse_preload, o.preload),
           "Import these Python modules once per node, and fork the workers from the process that has imported them. "
-          "[default: off]")
+          "auto: torch, if the program imports it. [default: off]")
       ->envname("DDP_PRELOAD");
   c.value("--stdin", "LOCAL_RANK", integer(o.stdin_local_rank, 0, limits::kWorkersPerNode - 1),
           "Connect the launcher's standard input to this worker. [default: a terminal to the only worker, if there "

@@ -53,7 +53,7 @@ struct JobWishes {
   std::string save_file;                                        // --save-file
   std::string save_command;                                     // --save-command
   bool let_finish = false;                                      // --let-finish
-  std::string preload;                                          // --preload: modules; empty if none
+  std::string preload;                                          // --preload: modules, or kPreloadAuto; empty if none
   CoreDumps core = CoreDumps::inherit;                          // RLIMIT_CORE
   bool virtual_local_rank = false;                              // LOCAL_RANK is always 0, and each worker sees one GPU
   std::string backend;                  // such as "gloo" or "nccl,gloo"; empty if the workers choose
@@ -72,6 +72,9 @@ struct JobWishes {
 
   friend bool operator==(const JobWishes&, const JobWishes&) = default;
 };
+
+// The value of --preload with which the preloader looks for PyTorch in the program's imports.
+inline constexpr std::string_view kPreloadAuto = "auto";
 
 struct Options : JobWishes {
   CompatibilityMode compatibility_mode = CompatibilityMode::native;

@@ -272,7 +272,7 @@ Result<std::string> parse_preload(const std::string& text) {
     return !name.empty() && std::ranges::all_of(name, is_letter);
   };
   if (!std::ranges::all_of(base::split(text, ','), is_name)) {
-    return Failure{" is no list of Python modules. Use --preload=torch, --preload=torch,lightning or off."};
+    return Failure{" is no list of Python modules. Use --preload=torch, --preload=torch,lightning, auto or off."};
   }
   return text;
 }

@@ -241,6 +241,10 @@ std::string describe(const LaunchPlan& plan) {
   }
   text += row("workers", std::to_string(plan.workers));
   text += worker_rows(plan);
+  if (!plan.preload.empty()) {
+    const std::string& refused = plan.preload_refused;
+    text += row("preload", plan.preload + (refused.empty() ? "" : ", but workers are started: " + refused));
+  }
   text += row("backend", plan.backend.empty() ? "chosen by the workers" : plan.backend);
   text += row("store", store_place(plan.store));
   if (plan.store.token) text += row("store token", plan.store.token_source);
@@ -298,6 +302,7 @@ std::string describe_json(const LaunchPlan& plan) {
       {"report_file", plan.report_file},
       {"trace_file", plan.trace_file},
       {"record", name_of(plan.recording)},
+      {"preload", {{"modules", plan.preload}, {"refused", plan.preload_refused}}},
       {"workers", workers},
       {"notes", notes_of(plan)}};
   // A name that is not UTF-8 is shown with replacement characters instead of being left out.

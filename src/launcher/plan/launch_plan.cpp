@@ -251,8 +251,9 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan.inherited_environment = facts.environment;
   std::erase_if(plan.inherited_environment,
                 [](const std::string& line) { return line.starts_with(std::string(wire::env::kAuthToken) + "="); });
+  const bool is_program = program_kind(options) == ProgramKind::executable;
+  if (plan.preload == kPreloadAuto && is_program && !facts.runs_python) plan.preload.clear();
   if (!plan.preload.empty()) {
-    const bool is_program = program_kind(options) == ProgramKind::executable;
     plan.preload_refused = no_preload_reason(plan, is_program ? facts.program : facts.interpreter);
   }
   return plan;

@@ -15,9 +15,9 @@ struct PythonOptions {
   std::size_t program = 0;   // where the script is, or the word after -m or -c
 };
 
-PythonOptions read_options(const std::vector<std::string>& arguments) {
+PythonOptions read_options(const std::vector<std::string>& arguments, std::size_t python) {
   PythonOptions options;
-  std::size_t i = 1;
+  std::size_t i = python + 1;
   for (; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (!word.starts_with('-') || word == "-") break;
@@ -51,13 +51,33 @@ PythonOptions read_options(const std::vector<std::string>& arguments) {
   return options;
 }
 
+std::string file_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+// Returns where the program is in "uv run --extra=cpu -- python train.py", or what is taken for it.
+std::size_t program_of_uv(const std::vector<std::string>& arguments) {
+  std::size_t i = 2;
+  while (i < arguments.size() && arguments[i].starts_with("--")) {
+    if (arguments[i++] == "--") break;
+  }
+  return i;
+}
+
 }  // namespace
 
 std::string no_preload_reason(const LaunchPlan& plan, const ProgramFacts& python) {
-  const std::string file = plan.program.substr(plan.program.rfind('/') + 1);
-  const PythonOptions options = read_options(plan.arguments);
-  if (!file.starts_with("python")) return plan.what + " is not started by Python itself";
-  if (python.format != FileFormat::elf) return plan.program + " is no Python, but a program that starts one";
+  const bool is_uv = file_name(plan.program) == "uv" && plan.arguments.size() > 2 && plan.arguments[1] == "run";
+  const std::size_t begin = is_uv ? program_of_uv(plan.arguments) : 0;
+  const std::string first = begin < plan.arguments.size() ? plan.arguments[begin] : "";
+  const bool is_python = file_name(is_uv ? first : plan.program).starts_with("python");
+  const bool is_script = is_uv && first.ends_with(".py");
+  if (is_uv && !is_python && !is_script) {
+    return "uv run starts " + first + ", or this is the value of an option (write --option=value)";
+  }
+  if (!is_python && !is_script) return plan.what + " is not started by Python itself";
+  if (!is_uv && python.format != FileFormat::elf) return plan.program + " is no Python, but a program that starts one";
+  const PythonOptions options = is_script ? PythonOptions{.program = begin} : read_options(plan.arguments, begin);
   if (!options.without_site.empty()) return "with " + options.without_site + ", Python does not run ddplaunch's code";
   if (options.program >= plan.arguments.size() || names_stdin(plan.arguments[options.program])) {
     return "Python reads the program from its standard input";

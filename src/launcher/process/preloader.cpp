@@ -31,6 +31,7 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kAnswerBytes = 4096;
+constexpr std::string_view kReady = "ready ";  // of the preloader and of a worker, each with its pid
 
 struct Pair {
   base::UniqueFd own;
@@ -97,10 +98,48 @@ class Request {
   std::string text_;
 };
 
+// Holds descriptors that a worker gets, and what each is for.
+struct Kept {
+  std::vector<std::string> names;
+  std::vector<int> descriptors;
+};
+
+Kept kept_descriptors(const WorkerSpec& spec, const SpawnContext& context) {
+  Kept kept;
+  const auto keep = [&](const std::string& name, int descriptor) {
+    if (descriptor < 0) return;
+    kept.names.push_back(name);
+    kept.descriptors.push_back(descriptor);
+  };
+  keep("in", context.in);
+  keep("out", context.out);
+  keep("err", context.err);
+  keep("cgroup", context.cgroup_procs);
+  const rlim_t most = limits_of(spec).descriptors.rlim_cur;
+  if (most > static_cast<rlim_t>(wire::kPageDescriptor)) keep(std::to_string(wire::kPageDescriptor), context.page);
+  if (most > static_cast<rlim_t>(wire::kRingDescriptor)) keep(std::to_string(wire::kRingDescriptor), context.ring);
+  return kept;
+}
+
 std::string oom_score_of_worker() {
   int own = 0;
   std::ifstream("/proc/self/oom_score_adj") >> own;
   return std::to_string(std::min(1000, own + limits::kOomScoreRaise));
+}
+
+std::string request_for(const WorkerSpec& spec, const std::vector<std::string>& descriptors) {
+  const WorkerLimits limits = limits_of(spec);
+  Request request;
+  request.add("descriptors", descriptors);
+  request.add("arguments", spec.arguments);
+  request.add("environment", spec.environment);
+  request.add("cpus", spec.cpus);
+  request.add("memory_nodes", spec.memory_nodes);
+  request.add("ignored_signals", spec.ignored_signals);
+  request.add("NOFILE", limits.descriptors);
+  request.add("CORE", limits.core);
+  request.add("oom_score", std::vector{oom_score_of_worker()});
+  return request.text();
 }
 
 // Opens the process if it is a child of this one.
@@ -153,11 +192,17 @@ void Preloader::look() {
 void Preloader::hear() {
   const std::string answer = receive(control_.get(), std::chrono::steady_clock::now());
   constexpr std::string_view kRefused = "refused ";
-  if (answer == "ready") {
+  if (answer.starts_with(kReady)) {
     watch_.reset();
     alarm_.reset();
     state_ = State::ready;
+    pid_ = static_cast<pid_t>(base::parse_integer(answer.substr(kReady.size()), 1, 1 << 30).value_or(0));
+    callbacks_.note("workers are forked from pid " + std::to_string(pid_) + ", after an import of " +
+                    base::human_duration(std::chrono::duration_cast<std::chrono::milliseconds>(
+                        std::chrono::steady_clock::now() - begun_at_)));
     callbacks_.is_decided();
+  } else if (answer == "unneeded") {
+    end();
   } else if (answer.starts_with(kRefused)) {
     give_up(base::printable(answer.substr(kRefused.size())));
   } else {
@@ -168,7 +213,7 @@ void Preloader::hear() {
 void Preloader::read(std::string_view bytes) {
   line_ += bytes;
   for (std::size_t end = line_.find('\n'); end != std::string::npos; end = line_.find('\n')) {
-    callbacks_.prints(base::printable(line_.substr(0, end)));
+    callbacks_.note("printed by an import (--preload): " + base::printable(line_.substr(0, end)));
     line_.erase(0, end + 1);
   }
   line_.resize(std::min(line_.size(), kAnswerBytes));
@@ -176,67 +221,49 @@ void Preloader::read(std::string_view bytes) {
 
 void Preloader::give_up(const std::string& why) {
   if (state_ == State::over) return;
+  callbacks_.note("workers are started without --preload: " + why);
+  end();
+}
+
+void Preloader::end() {
   const bool was_importing = std::exchange(state_, State::over) == State::importing;
   watch_.reset();
   alarm_.reset();
   control_.reset();
   if (process_) process_->end();
-  callbacks_.note("workers are started without --preload: " + why);
   if (was_importing) callbacks_.is_decided();
 }
 
 std::optional<Spawned> Preloader::fork(const WorkerSpec& spec, const SpawnContext& context) {
   if (state_ != State::ready) return std::nullopt;
   const auto until = std::chrono::steady_clock::now() + limits::kForkTime;
-  const WorkerLimits worker_limits = limits_of(spec);
   Pair channel = make_sockets();
-  std::vector<std::string> names;
-  std::vector<int> descriptors = {channel.other.get(), -1};
-  const auto pass = [&](const std::string& name, int descriptor) {
-    if (descriptor < 0) return;
-    names.push_back(name);
-    descriptors.push_back(descriptor);
-  };
-  pass("in", context.in);
-  pass("out", context.out);
-  pass("err", context.err);
-  pass("cgroup", context.cgroup_procs);
-  for (const auto& [descriptor, number] :
-       {std::pair(context.page, wire::kPageDescriptor), std::pair(context.ring, wire::kRingDescriptor)}) {
-    if (worker_limits.descriptors.rlim_cur > static_cast<rlim_t>(number)) pass(std::to_string(number), descriptor);
-  }
-  Request request;
-  request.add("descriptors", names);
-  request.add("arguments", spec.arguments);
-  request.add("environment", spec.environment);
-  request.add("cpus", spec.cpus);
-  request.add("memory_nodes", spec.memory_nodes);
-  request.add("ignored_signals", spec.ignored_signals);
-  request.add("NOFILE", worker_limits.descriptors);
-  request.add("CORE", worker_limits.core);
-  request.add("oom_score", std::vector{oom_score_of_worker()});
-  const base::UniqueFd file = file_with(request.text());
-  descriptors[1] = file.get();
+  const Kept kept = kept_descriptors(spec, context);
+  const base::UniqueFd file = file_with(request_for(spec, kept.names));
+  std::vector<int> descriptors = {channel.other.get(), file.get()};
+  descriptors.insert(descriptors.end(), kept.descriptors.begin(), kept.descriptors.end());
   if (!channel.own || !file || !send_with_descriptors(control_.get(), "fork", descriptors)) {
     give_up(std::string("a worker could not be forked (") + std::strerror(errno) + ")");
     return std::nullopt;
   }
   channel.other.reset();
   const std::string answer = receive(channel.own.get(), until);
-  constexpr std::string_view kReady = "ready ";
-  if (!answer.starts_with(kReady)) {
-    give_up(answer.empty() ? "a worker could not be forked" : base::printable(answer));
-    return std::nullopt;
-  }
-  const std::string pid = answer.substr(kReady.size());
+  if (answer.starts_with(kReady)) return let_go(channel.own.get(), answer.substr(kReady.size()));
+  give_up(answer.empty() ? "a worker could not be forked" : base::printable(answer));
+  return std::nullopt;
+}
+
+// The worker waits at its end of the channel, and exits if it is not let go.
+std::optional<Spawned> Preloader::let_go(int channel, std::string_view pid) {
   base::UniqueFd end = open_child(pid);
   base::UniqueFd own(end ? ::fcntl(end.get(), F_DUPFD_CLOEXEC, 0) : -1);
   if (!own) {
     give_up("the kernel has no descriptors of processes");
     return std::nullopt;
   }
-  OwnedProcess process(loop_.asio().context.get_executor(), std::atoi(pid.c_str()), own.release());
-  if (::send(channel.own.get(), "go", 2, MSG_NOSIGNAL) != 2) {
+  const auto number = static_cast<pid_t>(*base::parse_integer(pid, 1, 1 << 30));
+  OwnedProcess process(loop_.asio().context.get_executor(), number, own.release());
+  if (::send(channel, "go", 2, MSG_NOSIGNAL) != 2) {
     give_up("a worker has ended while it was forked");
     return std::nullopt;  // the destructor kills and reaps it
   }

@@ -17,9 +17,8 @@
 namespace ddp::launcher {
 
 struct PreloaderCallbacks {
-  std::function<void(const std::string& text)> note;    // workers are started from now on, and why
-  std::function<void(const std::string& line)> prints;  // a line that a module has printed when it was imported
-  std::function<void()> is_decided;                     // is_importing() has become false
+  std::function<void(const std::string& text)> note;  // for the user: how workers are started from now on, and why
+  std::function<void()> is_decided;                   // is_importing() has become false
 };
 
 // Used only from the event loop's thread.
@@ -32,6 +31,8 @@ class Preloader {
 
   // Returns whether it is not yet known if workers can be forked.
   bool is_importing() const { return state_ == State::importing; }
+  // Returns the process from which workers are forked, or 0 if they are started.
+  pid_t pid() const { return state_ == State::ready ? pid_ : 0; }
 
   // Forks the worker as spawn_worker() would start it. The same holds for the result. Returns std::nullopt if the
   // worker has to be started: then nothing of it is left. Blocks for limits::kForkTime at most.
@@ -44,10 +45,13 @@ class Preloader {
   void look();
   void read(std::string_view bytes);
   void give_up(const std::string& why);
+  void end();
+  std::optional<Spawned> let_go(int channel, std::string_view pid);
 
   net::EventLoop& loop_;
   const PreloaderCallbacks callbacks_;
   State state_ = State::importing;
+  pid_t pid_ = 0;
   base::UniqueFd control_;
   std::unique_ptr<net::Watch> watch_;
   std::unique_ptr<net::Watch> alarm_;  // while it imports

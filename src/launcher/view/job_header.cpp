@@ -82,6 +82,7 @@ std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameLoo
     fields.push_back({"restart " + std::to_string(job.attempt) + " of " + std::to_string(job.max_restarts),
                       job.attempt > 0 ? Style::yellow : Style::plain});
   }
+  if (job.preloader_pid != 0) fields.push_back({"forked from pid " + std::to_string(job.preloader_pid)});
   if (job.attempt > 0) fields.push_back({"this attempt " + job_duration(job.attempt_uptime)});
   if (job.bytes_per_second > 0)
     fields.push_back(

@@ -54,6 +54,7 @@ struct JobSnapshot {
   std::string program;  // as typed
   std::string node;     // where the launcher runs that took the snapshot
   int launcher_pid = 0;
+  int preloader_pid = 0;  // process on this node that forks workers (--preload); 0 if there is none
   int attempt = 0;
   int max_restarts = 0;
   double uptime = 0;          // since the start of the job

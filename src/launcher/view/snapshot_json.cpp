@@ -58,6 +58,7 @@ void list_snapshot(Fields& fields, Snapshot& snapshot) {
   fields.add("program", snapshot.program);
   fields.add("node", snapshot.node);
   fields.add("launcher_pid", snapshot.launcher_pid);
+  fields.add("preloader_pid", snapshot.preloader_pid);
   fields.add("attempt", snapshot.attempt);
   fields.add("max_restarts", snapshot.max_restarts);
   fields.add("uptime_seconds", snapshot.uptime, kTimeDigits);

@@ -47,6 +47,8 @@ TEST_CASE("help on an option is its entry in --help, however it is written") {
     CAPTURE(word);
     CHECK(help({word}) == entry);
   }
+  CHECK_THAT(help({"preload"}), Catch::StartsWith("Options of ddplaunch:\n      --preload MODULE,...|auto|off") &&
+                                    Catch::Contains("docs/how-to/start-faster.md"));
   CHECK_THAT(help({"--report"}), Catch::Contains("--report FILE") && !Catch::Contains("Usage"));
   CHECK_THAT(help({"-m"}), Catch::Contains("-m, --module"));
   CHECK_THAT(help({"no-tag"}), Catch::Contains("--tag TEMPLATE, --no-tag"));

@@ -167,6 +167,7 @@ TEST_CASE("hosts, names to forward and a program are not empty") {
 
 TEST_CASE("a run's name, a rendezvous and a node's time-out are known or fit") {
   CHECK(parse_preload("torch,lightning.pytorch").value() == "torch,lightning.pytorch");
+  CHECK(parse_preload("auto").value() == kPreloadAuto);
   CHECK(parse_preload("off").value().empty());
   for (const char* wrong : {"", "torch,", "a b", "os;x"}) {
     CHECK(parse_preload(wrong).error().message.find("--preload=torch,lightning") != std::string::npos);

@@ -74,6 +74,15 @@ TEST_CASE("the plan as JSON is the golden one") {
   check_golden("plan_two_gpus.json", describe_json(situation.plan()));
 }
 
+TEST_CASE("the plan says whether workers can be forked") {
+  Situation situation;
+  situation.options.preload = "torch";
+  CHECK(describe(situation.plan()).find("\npreload      torch, but workers are started: ./train is not") !=
+        std::string::npos);
+  situation.options.preload = kPreloadAuto;  // which is for programs of Python
+  CHECK(describe(situation.plan()).find("preload") == std::string::npos);
+}
+
 TEST_CASE("a name that is no UTF-8 can be shown as JSON") {
   Situation situation;
   situation.options.command = {"./train", "\xff\xfe"};

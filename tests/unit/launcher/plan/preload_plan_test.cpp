@@ -29,7 +29,7 @@ TEST_CASE("options with which Python does not run ddplaunch's code are refused")
 }
 
 TEST_CASE("other programs are refused") {
-  CHECK_THAT(reason({"uv", "run", "train.py"}, "/usr/bin/uv"), Catch::Contains("not started by Python itself"));
+  CHECK_THAT(reason({"bash", "train.sh"}, "/usr/bin/bash"), Catch::Contains("not started by Python itself"));
   CHECK_THAT(reason({"python3"}), Catch::Contains("standard input"));
   CHECK_THAT(reason({"python3", "-"}), Catch::Contains("standard input"));
   LaunchPlan plan;
@@ -38,6 +38,23 @@ TEST_CASE("other programs are refused") {
   ProgramFacts script;
   script.format = FileFormat::script;
   CHECK_THAT(no_preload_reason(plan, script), Catch::Contains("a program that starts one"));
+}
+
+TEST_CASE("workers that uv starts can be forked, if their program is recognized") {
+  const auto reason_of = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"uv", "run"});
+    return reason(words, "/usr/bin/uv");
+  };
+  CHECK(reason_of({"train.py"}).empty());
+  CHECK(reason_of({"--extra=cpu", "--", "src/train.py", "-I"}).empty());
+  CHECK(reason_of({"--active", "python3.12", "-u", "-m", "train"}).empty());
+  CHECK_THAT(reason_of({"python", "-I", "train.py"}), Catch::Contains("with -I"));
+  CHECK_THAT(reason_of({"python", "-"}), Catch::Contains("standard input"));
+  for (const char* first : {"torch", "bash", "-m", "-"}) {
+    CHECK_THAT(reason_of({"--with", first, "train.py"}), Catch::StartsWith(std::string("uv run starts ") + first));
+  }
+  CHECK_THAT(reason_of({"--with"}), Catch::StartsWith("uv run starts "));
+  CHECK_THAT(reason({"uv", "pip", "train.py"}, "/usr/bin/uv"), Catch::Contains("not started by Python itself"));
 }
 
 TEST_CASE("a plan whose workers differ before their program begins is refused") {

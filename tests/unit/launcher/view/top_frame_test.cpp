@@ -74,6 +74,16 @@ TEST_CASE("the frames of a job on two nodes are the golden ones") {
   check_golden("top_colours.txt", visible(text_of(top_frame(job, {}, {100, 16}, kColours))));
 }
 
+TEST_CASE("a frame shows from which process the workers are forked") {
+  JobSnapshot job = training_job(2);
+  const auto shows = [&] {
+    return text_of(top_frame(job, {}, {200, 20}, kPlain)).find("forked from pid 4711") != std::string::npos;
+  };
+  CHECK_FALSE(shows());
+  job.preloader_pid = 4711;
+  CHECK(shows());
+}
+
 TEST_CASE("the frames of a job that hangs are the golden ones") {
   const JobSnapshot job = hanging_nodes();
   check_golden("top_stall_80x24.txt", text_of(top_frame(job, {}, {80, 24}, kPlain)));
