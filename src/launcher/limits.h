@@ -121,7 +121,7 @@ inline constexpr int kHostEarlyLines = 200;                            // most l
 inline constexpr std::size_t kHostEarlyBytes = std::size_t{64} << 10;  // most bytes of these lines
 inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts to reach the coordinator
 // These limits are for restarts and for the end of a job.
-inline constexpr auto kRestartDelay = 250ms;  // doubled by each attempt in a row without progress
+inline constexpr auto kRestartDelay = 100ms;  // tripled by each attempt in a row without progress
 inline constexpr auto kLongestRestartDelay = 30s;
 // An attempt makes no progress if it fails before a step. If the program does not use the runtime, it makes none if
 // it fails within this time.

@@ -3,11 +3,12 @@
 preload_bench.py DDPLAUNCH [ROUNDS [RANKS...]]. Uses the Python of the environment "pytorch". Prints one line of JSON with
 medians: seconds from the start of the launcher to the end of the first all_reduce of the slowest rank, seconds from the
 death of a rank to the same in the next attempt (null for torchrun), and the mean of the ranks' proportional memory (PSS) after
-it. If strace is installed, one more run counts the files that the workers open until their first attempt ends.
+it. If strace is installed, one more run counts how often the job opens a file, without those of the kernel and of the run.
 """
 import json
 import os
 import pathlib
+import re
 import statistics
 import shutil
 import subprocess
@@ -59,7 +60,7 @@ def measure(command: list, ranks: int, python: str) -> dict:
 
 
 def opened_files(command: list, ranks: int, python: str) -> int:
-    """Returns how many files a job opens in one attempt, the launcher included."""
+    """Returns how often a job opens a file of the installation in one attempt, the launcher included."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "program.py")
         program.write_text(PROGRAM.replace('"0" and rank == "0"', '"no"').replace("time.sleep(60)", "os._exit(0)"))
@@ -67,7 +68,8 @@ def opened_files(command: list, ranks: int, python: str) -> int:
         subprocess.run(["strace", "-f", "-qq", "-e", "trace=open,openat", "-e", "status=successful", "-o", str(calls), *command,
                         f"--nproc-per-node={ranks}", str(program), folder], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHON_EXEC": python})
-        return sum("open" in line for line in calls.read_text(errors="replace").splitlines())
+        paths = re.findall(r"open(?:at\(\w+, |\()\"([^\"]*)", calls.read_text(errors="replace"))
+        return sum(not re.match(r"/proc/|/sys/|/dev/|.*/ddp-run-", path) for path in paths)
 
 
 python = environments.need("pytorch")

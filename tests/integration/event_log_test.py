@@ -297,7 +297,7 @@ def a_stop(folder: pathlib.Path) -> None:
 
 def a_signal_between_attempts(folder: pathlib.Path) -> None:
     run = Run(folder, "--max-restarts=100", *shell("exit 5"))
-    # The delays start at 250 ms and grow; the fourth one is 2 s.
+    # The delays start at 0.1 s and grow; the fourth one is 2.7 s.
     wait_until(lambda: run.count("attempt_ended") >= 4, "no fourth attempt")
     run.process.send_signal(signal.SIGINT)
     run.finish(-signal.SIGINT)

@@ -30,7 +30,7 @@ RestartDecision decide_restart(std::span<const PastAttempt> attempts, int max_re
   }
   std::chrono::milliseconds delay = limits::kRestartDelay;
   for (int i = 1; i < in_vain; ++i)
-    delay = std::min<std::chrono::milliseconds>(2 * delay, limits::kLongestRestartDelay);
+    delay = std::min<std::chrono::milliseconds>(3 * delay, limits::kLongestRestartDelay);
   return RestartAfter{delay};
 }
 

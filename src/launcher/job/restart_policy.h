@@ -27,7 +27,7 @@ struct PastAttempt {
 
 // `attempts` holds all attempts so far. An attempt was in vain if none of its ranks finished a step. If the program
 // does not use the runtime, its steps cannot be seen. Such an attempt was in vain if it failed within
-// limits::kProgressTime. Each further attempt in vain doubles the delay, from limits::kRestartDelay to
+// limits::kProgressTime. Each further attempt in vain triples the delay, from limits::kRestartDelay to
 // limits::kLongestRestartDelay. After limits::kAttemptsWithoutProgress of them in a row, the job is given up.
 RestartDecision decide_restart(std::span<const PastAttempt> attempts, int max_restarts);
 

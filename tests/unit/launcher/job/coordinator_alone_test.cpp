@@ -65,7 +65,7 @@ TEST_CASE("a job of one node is started again with an empty store, and is over w
   options.max_restarts = 1;
   JobAlone job(options);
   job.fails();
-  CHECK(job.last<wire::CoordinatorRestarts>() == wire::CoordinatorRestarts{"restart 1 of 1 in 0.2 s"});
+  CHECK(job.last<wire::CoordinatorRestarts>() == wire::CoordinatorRestarts{"restart 1 of 1 in 0.1 s"});
   job.passes(249ms);
   CHECK(job.stores == 1);
   job.passes(1ms);

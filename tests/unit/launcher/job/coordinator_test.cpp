@@ -290,7 +290,7 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
   job.comes(7, node("b")).comes(8, node("c"));
   CHECK(job.to<wire::CoordinatorWaits>(8).size() == 1);
   job.loses(7).says(kOwnNode, wire::NodeEnded{0});
-  CHECK(job.to<wire::CoordinatorRestarts>(8) == std::vector{wire::CoordinatorRestarts{"restart 1 of 1 in 0.2 s"}});
+  CHECK(job.to<wire::CoordinatorRestarts>(8) == std::vector{wire::CoordinatorRestarts{"restart 1 of 1 in 0.1 s"}});
   job.passes(1s, {8});
   REQUIRE(job.to<wire::CoordinatorBegins>(8).size() == 1);
   CHECK(job.to<wire::CoordinatorBegins>(8)[0].attempt == 1);
