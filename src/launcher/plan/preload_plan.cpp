@@ -55,29 +55,45 @@ std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Returns where the program is in "uv run --extra=cpu -- python train.py", or what is taken for it.
-std::size_t program_of_uv(const std::vector<std::string>& arguments) {
-  std::size_t i = 2;
-  while (i < arguments.size() && arguments[i].starts_with("--")) {
-    if (arguments[i++] == "--") break;
+// Returns whether the file is one with which pyenv or asdf executes the Python of a project.
+bool is_shim(const std::string& path) {
+  return path.substr(0, path.rfind('/')).ends_with("/shims");
+}
+
+// Says where Python is in the command line of a worker.
+struct PythonPlace {
+  std::string unknown;     // why the place is not known
+  std::size_t at = 0;      // the word that Python's own command line begins with
+  bool is_script = false;  // that word is the script, because a wrapper adds Python
+};
+
+// Finds the program in "uv run --extra=cpu -- python train.py". It is not known which options have a value.
+PythonPlace find_python_of_uv(const std::vector<std::string>& words) {
+  std::size_t at = 2;
+  while (at < words.size() && words[at].starts_with("--")) {
+    if (words[at++] == "--") break;
   }
-  return i;
+  const std::string first = at < words.size() ? words[at] : "";
+  if (first.ends_with(".py")) return {.at = at, .is_script = true};
+  if (file_name(first).starts_with("python")) return {.at = at};
+  return {"uv run starts " + first + ", or this is the value of an option (write --option=value)"};
+}
+
+PythonPlace find_python(const LaunchPlan& plan, const ProgramFacts& python) {
+  const std::string name = file_name(plan.program);
+  if (name == "uv" && plan.arguments.size() > 2 && plan.arguments[1] == "run") return find_python_of_uv(plan.arguments);
+  if (!name.starts_with("python")) return {plan.what + " is not started by Python itself"};
+  if (python.format == FileFormat::elf || is_shim(plan.program)) return {};
+  return {plan.program + " is no Python, but a program that starts one"};
 }
 
 }  // namespace
 
 std::string no_preload_reason(const LaunchPlan& plan, const ProgramFacts& python) {
-  const bool is_uv = file_name(plan.program) == "uv" && plan.arguments.size() > 2 && plan.arguments[1] == "run";
-  const std::size_t begin = is_uv ? program_of_uv(plan.arguments) : 0;
-  const std::string first = begin < plan.arguments.size() ? plan.arguments[begin] : "";
-  const bool is_python = file_name(is_uv ? first : plan.program).starts_with("python");
-  const bool is_script = is_uv && first.ends_with(".py");
-  if (is_uv && !is_python && !is_script) {
-    return "uv run starts " + first + ", or this is the value of an option (write --option=value)";
-  }
-  if (!is_python && !is_script) return plan.what + " is not started by Python itself";
-  if (!is_uv && python.format != FileFormat::elf) return plan.program + " is no Python, but a program that starts one";
-  const PythonOptions options = is_script ? PythonOptions{.program = begin} : read_options(plan.arguments, begin);
+  const PythonPlace place = find_python(plan, python);
+  if (!place.unknown.empty()) return place.unknown;
+  const PythonOptions options =
+      place.is_script ? PythonOptions{.program = place.at} : read_options(plan.arguments, place.at);
   if (!options.without_site.empty()) return "with " + options.without_site + ", Python does not run ddplaunch's code";
   if (options.program >= plan.arguments.size() || names_stdin(plan.arguments[options.program])) {
     return "Python reads the program from its standard input";

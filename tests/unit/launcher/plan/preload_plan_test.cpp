@@ -33,11 +33,14 @@ TEST_CASE("other programs are refused") {
   CHECK_THAT(reason({"python3"}), Catch::Contains("standard input"));
   CHECK_THAT(reason({"python3", "-"}), Catch::Contains("standard input"));
   LaunchPlan plan;
-  plan.program = "/home/me/.pyenv/shims/python3";
+  plan.program = "/opt/site/python3";
   plan.arguments = {"python3", "train.py"};
   ProgramFacts script;
   script.format = FileFormat::script;
   CHECK_THAT(no_preload_reason(plan, script), Catch::Contains("a program that starts one"));
+  plan.python_hook = "/hook";
+  plan.program = "/home/me/.pyenv/shims/python3";
+  CHECK(no_preload_reason(plan, script).empty());
 }
 
 TEST_CASE("workers that uv starts can be forked, if their program is recognized") {
