@@ -63,9 +63,9 @@ def properties(python: str, folder: pathlib.Path, name: str, way: dict, *words: 
 
 
 def without_names(value: object, name: str) -> str:
-    """Replaces names of this job, its port, and addresses of objects."""
+    """Replaces names of this job, its port, numbers of terminals, and addresses of objects."""
     text = json.dumps(value).replace(name, "NAME")
-    return re.sub(r"ddp-run-\w+|probe_\w+|ddplaunch-job-\w+-\d+|(?<=MASTER_PORT=)\d+|(?<= at )0x\w+", "RUN", text)
+    return re.sub(r"ddp-run-\w+|probe_\w+|ddplaunch-job-\w+-\d+|(?<=MASTER_PORT=)\d+|(?<= at )0x\w+|(?<=/dev/pts/)\d+", "RUN", text)
 
 
 def differing_words(one: str, other: str) -> tuple[set[str], set[str]]:
