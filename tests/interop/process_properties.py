@@ -154,6 +154,8 @@ PROPERTIES = {
     "loader of torch": lambda: [type(torch.__spec__.loader).__name__, torch.__file__],
     "main thread": lambda: [threading.current_thread() is threading.main_thread(), threading.main_thread().name,
                             threading.get_native_id() == os.getpid(), threading.active_count()],
+    "native ID of the main thread": lambda: threading.main_thread().native_id == os.getpid(),
+    "standard input can be searched": lambda: sys.stdin.seekable(),
     "thread": in_thread,
     "exit code of a forked child": in_child,
     "faulthandler": faulthandler.is_enabled,

@@ -25,21 +25,58 @@ _PROT_READ, _PROT_WRITE, _MAP_PRIVATE, _MAP_ANONYMOUS = 1, 2, 2, 32
 _MPOL_PREFERRED = 1
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}  # numbers of the system call
 _MOST_DESCRIPTORS = 16  # of one request
-# Files of drivers. A process that has opened one cannot fork a worker that uses the GPU.
-_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/davinci", "/dev/hl")
+# The preloader imports these, and so a file of the program with such a name would be hidden.
+_OWN_MODULES = ("array", "ctypes", "gc", "marshal", "math", "resource", "select", "selectors", "signal", "socket", "struct")
+_HARMLESS_FILES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 # Begins of the names of variables that libraries in C and C++ read when they are loaded.
 _READ_IN_C = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "DNNL_", "ONEDNN_", "TORCH", "PYTORCH_", "C10_",
-              "ATEN_", "MALLOC_", "LD_")
+              "ATEN_", "MALLOC_", "LD_", "NPY_")
 
 
-class _Refused(Exception):
-    """Says why no worker can be forked from this process."""
+_control = None  # the socket
+_launcher = 0  # pid
+
+
+def is_preloader():
+    """Returns whether the launcher has started this process as its preloader. If it only asks for that, the process ends.
+
+    A Python that another one has started has the same variables and the same standard input.
+    """
+    global _control, _launcher
+    try:
+        _control = socket.socket(fileno=os.dup(0))
+        _launcher = int.from_bytes(_control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+    except OSError:
+        return False
+    if not _is_child_of_launcher():
+        _control.close()
+        return False
+    if not os.environ["DDP_PRELOADER"]:
+        _end("hello")
+    return True
+
+
+def _is_child_of_launcher():
+    parent = os.getppid()
+    if parent == _launcher:
+        return True
+    with open(f"/proc/{parent}/stat") as file:
+        name, _, fields = file.read().partition("(")[2].rpartition(")")
+    if name != "uv" or int(fields.split()[1]) != _launcher:
+        return False
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return os.getppid() == parent
 
 
 def serve():
     """Imports, and forks workers until the launcher ends. Returns in each worker."""
-    control = socket.socket(fileno=os.dup(0))
-    launcher = _launcher_of(control)
+    try:
+        _serve()
+    except BaseException:  # whatever a module's signal handlers raise: the preloader must not run the program
+        os._exit(1)
+
+
+def _serve():
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -48,53 +85,62 @@ def serve():
     # A Python that a module starts is no preloader.
     names, unknown = (os.environ.pop(name).split(",") for name in ("DDP_PRELOADER", "DDP_PRELOADER_UNKNOWN"))
     try:
+        before = _State()
         is_auto = names == ["auto"]
         program = _Program(["torch"] if is_auto else names)
         if is_auto and not program.imports_torch():
-            _end(control, "unneeded")
+            _end("unneeded")
         _import(program, unknown)
-        _check_that_workers_can_be_forked()
+        _check_that_workers_can_be_forked(before)
         gc.collect()
         gc.freeze()  # a collection in a worker does not write to objects that it shares
-    except _Refused as reason:
-        _end(control, f"refused {reason}")
     except BaseException as error:  # also SystemExit: a module may end the program
-        _end(control, f"refused {type(error).__name__}: {error}")
+        _refuse(f"{type(error).__name__}: {error}")
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGTERM})
+    _control.send(b"ready %d" % os.getpid())
+    while True:
+        data, ancillary, _, _ = _control.recvmsg(64, socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
+        if not data:
+            os._exit(0)  # the launcher has ended
+        descriptors = []
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors += memoryview(content[: len(content) // 4 * 4]).cast("i").tolist()
+        if _fork():
+            _control.close()
+            _become_worker(environment, unknown, before, descriptors)
+            signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _end(answer):
     try:
-        control.send(b"ready %d" % os.getpid())
-        while True:
-            data, ancillary, _, _ = control.recvmsg(64, socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
-            if not data:
-                os._exit(0)  # the launcher has ended
-            descriptors = []
-            for level, kind, content in ancillary:
-                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    descriptors += memoryview(content[: len(content) // 4 * 4]).cast("i").tolist()
-            if _fork():
-                control.close()
-                return _become_worker(launcher, environment, unknown, descriptors)
-            for descriptor in descriptors:
-                os.close(descriptor)
-    except OSError:
-        os._exit(1)
-
-
-def _launcher_of(control):
-    """Returns the pid of the process that made the socket. A wrapper may run between it and this process."""
-    launcher = int.from_bytes(control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
-    parent = os.getppid()
-    if parent != launcher:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-    return launcher
-
-
-def _end(control, answer):
-    try:
-        control.send(answer.encode(errors="backslashreplace")[:4000])
+        _control.send(answer.encode(errors="backslashreplace")[:4000])
     finally:
         os._exit(0)
+
+
+def _refuse(why):
+    _end(f"refused {why}")
+
+
+class _State:
+    """What an import may change in this process, and what the workers would then share or lose."""
+
+    def __init__(self):
+        self.files = {}
+        for descriptor in os.listdir("/proc/self/fd"):
+            try:
+                self.files[descriptor] = os.readlink(f"/proc/self/fd/{descriptor}")
+            except OSError:  # the directory itself
+                pass
+        with open("/proc/self/maps") as maps:
+            fields = [line.split(maxsplit=5) for line in maps]
+        self.shared = {(line[0], line[5].strip() if len(line) > 5 else "memory") for line in fields if line[1] == "rw-s"}
+        self.folder = os.getcwd()
+        self.limits = {limit: resource.getrlimit(getattr(resource, "RLIMIT_" + limit)) for limit in ("NOFILE", "CORE")}
 
 
 class _Program:
@@ -144,6 +190,8 @@ def _import(program, unknown):
         def __getitem__(self, name):
             if name not in asked:
                 asked[name] = _place_outside_of_python(sys._getframe(1))
+                if name in unknown:  # what the module would do with a wrong answer must not be seen
+                    _refuse(f"{asked[name]} reads {name} when it is imported")
             return super().__getitem__(name)
 
     os.environ.__class__ = Environment
@@ -155,17 +203,15 @@ def _import(program, unknown):
         if sys.path[:1] == [folder]:
             del sys.path[0]
     if sys.path != before:
-        raise _Refused("a module changes sys.path when it is imported")
+        _refuse("a module changes sys.path when it is imported")
     for name in unknown:
-        if name in asked:
-            raise _Refused(f"{asked[name]} reads {name} when it is imported")
         if name in os.environ:
-            raise _Refused(f"a module sets {name} when it is imported")
+            _refuse(f"a module sets {name} when it is imported")
     for place, name in program.sets_variables():
         if not name:
-            raise _Refused(f"{place} sets variables before the import")
+            _refuse(f"{place} sets variables before the import")
         if name in asked or name.startswith(_READ_IN_C):
-            raise _Refused(f"{place} sets {name} before the import, which reads it")
+            _refuse(f"{place} sets {name} before the import, which reads it")
 
 
 def _place_outside_of_python(frame):
@@ -188,24 +234,35 @@ def _folder_of_program():
     return path if os.path.isdir(path) else os.path.dirname(path)
 
 
-def _check_that_workers_can_be_forked():
+def _check_that_workers_can_be_forked(before):
+    after = _State()
     if sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules:
-        raise _Refused("a tool measures this Python")
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            path = os.readlink(f"/proc/self/fd/{descriptor}")
-        except OSError:
-            continue
-        if path.startswith(_DEVICES):
-            raise _Refused(f"a module opens {path} when it is imported")
+        _refuse("a tool measures this Python")
+    # The workers would share its position, or a driver's state.
+    for descriptor, path in after.files.items():
+        if before.files.get(descriptor) != path and path not in _HARMLESS_FILES:
+            _refuse(f"a module opens {path} when it is imported, and keeps it open")
+    for _, path in after.shared - before.shared:
+        _refuse(f"a module makes shared memory ({path}) when it is imported")
+    if after.folder != before.folder:
+        _refuse("a module changes the directory when it is imported")
+    if signal.getitimer(signal.ITIMER_REAL)[0] or signal.getsignal(signal.SIGCHLD) is not signal.SIG_DFL:
+        _refuse("a module starts a timer or handles SIGCHLD when it is imported")
+    with open(f"/proc/self/task/{os.getpid()}/children") as children:
+        if children.read():
+            _refuse("a module starts a process when it is imported")
+    for name in _OWN_MODULES:
+        path = os.path.join(_folder_of_program() or "", name)
+        if os.path.exists(path + ".py") or os.path.isdir(path):
+            _refuse(f"{path} has the name of a module that the preloader needs")
     # Some pools of threads stop for a fork and start again when they are used.
     child = os.fork()
     if child == 0:
         os._exit(1 if _is_gpu_lost() else 0)
     if os.waitpid(child, 0)[1] != 0:
-        raise _Refused("a module uses CUDA when it is imported")
+        _refuse("a module uses CUDA when it is imported")
     if len(os.listdir("/proc/self/task")) > 1:
-        raise _Refused("a module starts threads when it is imported")
+        _refuse("a module starts threads when it is imported")
 
 
 def _is_gpu_lost():
@@ -217,8 +274,11 @@ def _is_gpu_lost():
 
 def _fork():
     """Forks a process that becomes a child of the launcher. Returns whether this is that process."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # a module has replaced or closed it
+            pass
     ctypes.CDLL(None).fflush(None)
     between = os.fork()
     if between != 0:
@@ -232,11 +292,11 @@ def _fork():
     return True
 
 
-def _become_worker(launcher, environment, unknown, descriptors):
+def _become_worker(environment, unknown, before, descriptors):
     channel, file, *kept = descriptors
     try:
         values = _values_of(file)
-        _set_up_process(launcher, values, kept)
+        _set_up_process(values, before, kept)
         _set_up_interpreter(values, environment, unknown)
     except BaseException as error:
         _say(channel, f"failed {type(error).__name__}: {error}")
@@ -273,30 +333,30 @@ def _values_of(file):
     return values
 
 
-def _set_up_process(launcher, values, kept):
+def _set_up_process(values, before, kept):
     """Does what the launcher does for a worker that it starts, in the same order. See WorkerSetup in spawn.cpp."""
     libc = ctypes.CDLL(None)
-    while os.getppid() != launcher:
+    while os.getppid() != _launcher:
         try:
-            os.kill(launcher, 0)
+            os.kill(_launcher, 0)
         except ProcessLookupError:
             os._exit(1)
         time.sleep(0.0005)  # the process in between exits now
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != launcher:
+    if os.getppid() != _launcher:
         os._exit(1)
     os.setsid()
-    libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(launcher), 0, 0, 0)
+    libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(_launcher), 0, 0, 0)
     named = dict(zip((name.decode() for name in values["descriptors"]), kept))
     with open("/proc/self/oom_score_adj", "wb") as score:
         score.write(values["oom_score"][0])
     if "cgroup" in named:
         os.write(named["cgroup"], b"0")
         os.close(named.pop("cgroup"))
-    for limit in ("NOFILE", "CORE"):
-        most, hard = (int(number) for number in values[limit])
+    for limit, usual in before.limits.items():
         kind = getattr(resource, "RLIMIT_" + limit)
-        resource.setrlimit(kind, (most, hard))
+        if resource.getrlimit(kind) == usual:  # otherwise, a module has set it
+            resource.setrlimit(kind, tuple(int(number) for number in values[limit]))
     for number in values["ignored_signals"]:
         signal.signal(int(number), signal.SIG_IGN)
     if values["cpus"]:
@@ -321,18 +381,13 @@ def _set_up_interpreter(values, environment, unknown):
         name, _, value = line.partition(b"=")
         if os.fsdecode(name) in unknown:  # the others are as they were, or as a module has set them
             os.environb[name] = environment[name] = value
-    # What follows the options of the interpreter may contain the local rank.
-    arguments = values["arguments"][len(values["arguments"]) - len(sys.argv) + 1 :]
-    with open("/proc/self/cmdline", "rb") as file:
-        words = file.read().split(b"\0")[:-1]
-    words[len(words) - len(arguments) :] = arguments
-    sys.argv[1:] = map(os.fsdecode, arguments)
-    if hasattr(sys, "orig_argv"):
-        sys.orig_argv[:] = map(os.fsdecode, words)
     names = [name for name in environment if name not in (b"DDP_PRELOADER", b"DDP_PRELOADER_UNKNOWN")]
-    _show_to_other_processes(words, [name + b"=" + environment[name] for name in sorted(names)])
+    _show_environment([name + b"=" + environment[name] for name in sorted(names)])
     _seed()
-    _set_up_streams()
+    _set_up_streams("in" in [name.decode() for name in values["descriptors"]])
+    main_thread = getattr(sys.modules.get("threading"), "main_thread", lambda: None)()
+    if hasattr(main_thread, "_set_native_id"):
+        main_thread._set_native_id()  # Python does not always do so after a fork
     del sys.modules["ddp_preload"]
 
 
@@ -345,36 +400,41 @@ def _seed():
         generator.seed()
 
 
-def _show_to_other_processes(arguments, environment):
-    """Lets /proc show the worker's command line and environment, for instance to ps.
-
-    Kernels without checkpoints show those of the preloader.
-    """
+def _show_environment(lines):
+    """Lets /proc show the worker's environment. Kernels without checkpoints show that of the preloader."""
     class Map(ctypes.Structure):
         _fields_ = [(name, ctypes.c_uint64) for name in (
             "start_code", "end_code", "start_data", "end_data", "start_brk", "brk", "start_stack", "arg_start",
             "arg_end", "env_start", "env_end", "auxv")] + [("auxv_size", ctypes.c_uint32), ("exe_fd", ctypes.c_uint32)]
 
     try:
-        texts = [b"".join(word + b"\0" for word in words) for words in (arguments, environment)]
+        content = b"".join(line + b"\0" for line in lines)
         libc = ctypes.CDLL(None)
         libc.sbrk.restype = libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-        content = b"".join(texts)
         begin = libc.mmap(None, len(content) + 1, _PROT_READ | _PROT_WRITE, _MAP_PRIVATE | _MAP_ANONYMOUS, -1, 0)
         ctypes.memmove(begin, content, len(content))
         with open("/proc/self/stat", "rb") as file:
             stat = file.read().rpartition(b")")[2].split()
         field = lambda number: int(stat[number - 3])  # as proc(5) counts them
-        middle = begin + len(texts[0])
-        shown = Map(field(26), field(27), field(45), field(46), field(47), libc.sbrk(0), field(28), begin, middle, middle,
-                    middle + len(texts[1]), 0, 0, 0xFFFFFFFF)
+        shown = Map(field(26), field(27), field(45), field(46), field(47), libc.sbrk(0), field(28), field(48), field(49),
+                    begin, begin + len(content), 0, 0, 0xFFFFFFFF)
         libc.prctl(_PR_SET_MM, _PR_SET_MM_MAP, ctypes.byref(shown), ctypes.c_ulong(ctypes.sizeof(shown)), 0)
     except Exception:
         pass
 
 
-def _set_up_streams():
-    """Python has made its standard output for that of the preloader, which is never a terminal."""
-    if sys.stdout is not None and not sys.stdout.write_through:
-        sys.stdout.reconfigure(line_buffering=os.isatty(1))
+def _set_up_streams(has_input):
+    """Python has made its streams for those of the preloader: never a terminal, and a socket."""
+    output = sys.__stdout__
+    if output is not None and not getattr(output, "write_through", True):
+        output.reconfigure(line_buffering=os.isatty(1))
+    if has_input and sys.stdin is not None and sys.stdin is sys.__stdin__:
+        import io
+
+        raw = io.FileIO(0, "r", closefd=False)
+        raw.name = "<stdin>"
+        usual = sys.stdin
+        sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(raw), usual.encoding, usual.errors, "\n",
+                                                      write_through=getattr(usual, "write_through", False))
+        sys.stdin.mode = "r"

@@ -7,22 +7,28 @@ import sys
 # Packages that import PyTorch when they are imported.
 _IMPORT_TORCH = {"torch", "torchvision", "torchaudio", "accelerate", "lightning", "pytorch_lightning"}
 _ENVIRONMENTS = ("environ", "environb")
+_ONE_NAME = ("setdefault", "pop", "__setitem__", "__delitem__")
 
 
 def look(folder, modules):
     """Returns whether the program imports PyTorch, and where it sets variables before it imports the modules.
 
-    The places are pairs of a place and a name, which is empty if the program computes it. `folder` is that of the program.
+    The places are pairs of a place and a name, which is empty if it is not known. `folder` is that of the program.
     """
     path, text = _program(folder)
-    nodes = list(_nodes(ast.parse(text, path)))
-    imports = [(node.lineno, name) for node in nodes for name in _imported(node)]
+    tree = ast.parse(text, path)
+    nodes = list(_nodes(tree))
     wanted = {name.partition(".")[0] for name in modules}
     wanted |= _IMPORT_TORCH if "torch" in wanted else set()
-    # If the program does not name the modules, another module imports them for it.
-    begin = min((line for line, name in imports if name in wanted), default=max((line for line, _ in imports), default=0))
-    places = [(f"{path}:{node.lineno}", name) for node in nodes for name in _set_variables(node) if node.lineno < begin]
-    return any(name in _IMPORT_TORCH for _, name in imports), places
+    # Only an import that is no part of another statement certainly precedes what is below it.
+    begins = [_position(node) for node in tree.body for name in _imported(node) if name in wanted]
+    begin = min(begins, default=(float("inf"), 0))
+    places = [(f"{path}:{node.lineno}", name) for node in nodes for name in _set_variables(node) if _position(node) < begin]
+    return any(name in _IMPORT_TORCH for node in nodes for name in _imported(node)), places
+
+
+def _position(node):
+    return node.lineno, node.col_offset
 
 
 def _program(folder):
@@ -39,6 +45,8 @@ def _program(folder):
         path = _file_of_module(word, [folder, *sys.path])
     elif os.path.isdir(path):
         path = os.path.join(path, "__main__.py")
+    if not os.path.isfile(path):
+        raise ValueError("a pipe can be read only once")
     with open(path, "rb") as file:
         return path, file.read()
 
@@ -71,23 +79,29 @@ def _imported(node):
 
 
 def _set_variables(node):
-    """Returns the names of environment variables that a node sets."""
-    if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    """Returns the names of environment variables that a node sets or removes."""
+    if isinstance(node, ast.ImportFrom):  # under another name, what is done with it is not seen
+        return ["" for alias in node.names if alias.name in _ENVIRONMENTS and alias.asname]
+    if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
+        targets = getattr(node, "targets", None) or [node.target]
+        targets = [one for target in targets for one in (target.elts if isinstance(target, ast.Tuple) else [target])]
         names = [_text(target.slice) for target in targets if isinstance(target, ast.Subscript) and _is_environment(target.value)]
-        return names + [name for target in targets if _is_environment(target) for name in _keys(node.value)]
+        names += [name for target in targets if _is_environment(target) for name in _keys(node.value)]
+        return names + ([""] if _is_environment(getattr(node, "value", None)) else [])
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return []
     method = node.func.attr
-    if method == "putenv" or method == "setdefault" and _is_environment(node.func.value):
+    if method in ("putenv", "unsetenv") or method in _ONE_NAME and _is_environment(node.func.value):
         return [_text(node.args[0]) if node.args else ""]
+    if method in ("clear", "popitem") and _is_environment(node.func.value):
+        return [""]
     if method == "update" and _is_environment(node.func.value):
         return [name for value in node.args for name in _keys(value)] + [word.arg or "" for word in node.keywords]
     return []
 
 
 def _is_environment(node):
-    return getattr(node, "attr", getattr(node, "id", None)) in _ENVIRONMENTS
+    return isinstance(node, (ast.Attribute, ast.Name)) and getattr(node, "attr", getattr(node, "id", "")) in _ENVIRONMENTS
 
 
 def _keys(node):

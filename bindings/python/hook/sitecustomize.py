@@ -585,14 +585,19 @@ def _end():
 
 
 _preloads = "DDP_PRELOADER" in os.environ
+if _preloads:
+    try:
+        import ddp_preload
+
+        _preloads = ddp_preload.is_preloader()
+    except BaseException:  # the preloader must not run the program
+        os._exit(1)
 if _preloads or os.environ.get("DDP_TORCH_FILE"):
     import atexit
 
     # The first handler at exit that is registered runs after those of the program, so that their collectives are shown.
     atexit.register(_end)
     sys.meta_path.insert(0, _Finder)
-if _preloads:
-    import ddp_preload
 sys.path[:] = _without_folder(sys.path)
 if _preloads:
     ddp_preload.serve()  # returns in each worker that it has forked

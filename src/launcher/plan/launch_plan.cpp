@@ -253,9 +253,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
                 [](const std::string& line) { return line.starts_with(std::string(wire::env::kAuthToken) + "="); });
   const bool is_program = program_kind(options) == ProgramKind::executable;
   if (plan.preload == kPreloadAuto && is_program && !facts.runs_python) plan.preload.clear();
-  if (!plan.preload.empty()) {
-    plan.preload_refused = no_preload_reason(plan, is_program ? facts.program : facts.interpreter);
-  }
+  if (!plan.preload.empty()) plan.preload_refused = no_preload_reason(plan);
   return plan;
 }
 

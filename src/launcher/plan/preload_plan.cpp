@@ -1,7 +1,12 @@
 #include "launcher/plan/preload_plan.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "launcher/facts/stdin_program.h"
 #include "launcher/plan/worker_command.h"
 #include "wire/worker_env.h"
@@ -55,11 +60,6 @@ std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Returns whether the file is one with which pyenv or asdf executes the Python of a project.
-bool is_shim(const std::string& path) {
-  return path.substr(0, path.rfind('/')).ends_with("/shims");
-}
-
 // Says where Python is in the command line of a worker.
 struct PythonPlace {
   std::string unknown;     // why the place is not known
@@ -67,30 +67,39 @@ struct PythonPlace {
   bool is_script = false;  // that word is the script, because a wrapper adds Python
 };
 
-// Finds the program in "uv run --extra=cpu -- python train.py". It is not known which options have a value.
-PythonPlace find_python_of_uv(const std::vector<std::string>& words) {
-  std::size_t at = 2;
-  while (at < words.size() && words[at].starts_with("--")) {
-    if (words[at++] == "--") break;
-  }
-  const std::string first = at < words.size() ? words[at] : "";
+PythonPlace place_in_uv(const std::vector<std::string>& words, std::size_t at) {
+  const std::string first = at < words.size() ? words[at] : "nothing";
   if (first.ends_with(".py")) return {.at = at, .is_script = true};
   if (file_name(first).starts_with("python")) return {.at = at};
-  return {"uv run starts " + first + ", or this is the value of an option (write --option=value)"};
+  return {"uv run starts " + first};
 }
 
-PythonPlace find_python(const LaunchPlan& plan, const ProgramFacts& python) {
+// Finds the program in "uv run --extra=cpu -- python train.py". A word behind another option might be its value.
+PythonPlace find_python_of_uv(const std::vector<std::string>& words) {
+  constexpr std::array<std::string_view, 7> kFlags = {"--active",  "--frozen",     "--isolated", "--locked",
+                                                      "--no-sync", "--no-project", "--offline"};
+  std::size_t at = 2;
+  for (; at < words.size() && words[at].starts_with('-'); ++at) {
+    const std::string& word = words[at];
+    if (word == "--") return place_in_uv(words, at + 1);
+    if (word.find('=') == std::string::npos && std::ranges::find(kFlags, word) == kFlags.end()) {
+      return {"it is not known whether " + word + " of uv run has a value (write --option=value, or -- before python)"};
+    }
+  }
+  return place_in_uv(words, at);
+}
+
+PythonPlace find_python(const LaunchPlan& plan) {
   const std::string name = file_name(plan.program);
   if (name == "uv" && plan.arguments.size() > 2 && plan.arguments[1] == "run") return find_python_of_uv(plan.arguments);
   if (!name.starts_with("python")) return {plan.what + " is not started by Python itself"};
-  if (python.format == FileFormat::elf || is_shim(plan.program)) return {};
-  return {plan.program + " is no Python, but a program that starts one"};
+  return {};
 }
 
 }  // namespace
 
-std::string no_preload_reason(const LaunchPlan& plan, const ProgramFacts& python) {
-  const PythonPlace place = find_python(plan, python);
+std::string no_preload_reason(const LaunchPlan& plan) {
+  const PythonPlace place = find_python(plan);
   if (!place.unknown.empty()) return place.unknown;
   const PythonOptions options =
       place.is_script ? PythonOptions{.program = place.at} : read_options(plan.arguments, place.at);
@@ -106,12 +115,23 @@ std::string no_preload_reason(const LaunchPlan& plan, const ProgramFacts& python
       !find_variable(plan.inherited_environment, wire::env::kOmpNumThreads)) {
     return "OMP_NUM_THREADS is not set, and each worker is bound to other CPUs";
   }
-  for (std::size_t i = 0; i <= options.program && plan.local_rank_macro; ++i) {
-    const std::string& word = plan.arguments[i];
-    if (substitute_local_rank(word, 0) != substitute_local_rank(word, 1))
-      return "the name of the program depends on the local rank";
+  const auto depends_on_rank = [](const std::string& word) {
+    return substitute_local_rank(word, 0) != substitute_local_rank(word, 1);
+  };
+  if (plan.local_rank_argument || (plan.local_rank_macro && std::ranges::any_of(plan.arguments, depends_on_rank))) {
+    return "the arguments depend on the local rank";
   }
   return "";
+}
+
+std::vector<std::string> python_probe(const LaunchPlan& plan) {
+  const PythonPlace place = find_python(plan);
+  const auto end = plan.arguments.begin() + static_cast<std::ptrdiff_t>(place.at + (place.is_script ? 0 : 1));
+  std::vector<std::string> words(plan.arguments.begin(), end);
+  words.front() = plan.program;
+  if (place.is_script) words.emplace_back("python");
+  words.insert(words.end(), {"-c", ""});
+  return words;
 }
 
 }  // namespace ddp::launcher

@@ -3,14 +3,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "launcher/facts/node_facts.h"
 #include "launcher/plan/launch_plan.h"
 
 namespace ddp::launcher {
 
-// Returns why the workers cannot be forked, without a full stop, or an empty string. `python` describes the file that a
-// worker executes.
-std::string no_preload_reason(const LaunchPlan& plan, const ProgramFacts& python);
+// Returns why the workers cannot be forked, without a full stop, or an empty string.
+std::string no_preload_reason(const LaunchPlan& plan);
+
+// Returns a command that starts the workers' Python with no program. Only a plan whose workers can be forked has one.
+std::vector<std::string> python_probe(const LaunchPlan& plan);
 
 }  // namespace ddp::launcher

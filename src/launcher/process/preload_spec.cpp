@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "launcher/plan/preload_plan.h"
 #include "launcher/process/worker_spec.h"
 #include "wire/worker_env.h"
 
@@ -32,7 +33,7 @@ WorkerSpec example(const LaunchPlan& plan, int which) {
 }  // namespace
 
 PreloadSpec make_preload_spec(const LaunchPlan& plan) {
-  PreloadSpec result{.refused = plan.preload_refused, .command = {}, .environment = {}};
+  PreloadSpec result{.refused = plan.preload_refused, .modules = plan.preload};
   if (!result.refused.empty()) return result;
   const WorkerSpec one = example(plan, 1);
   const WorkerSpec other = example(plan, 2);
@@ -48,9 +49,9 @@ PreloadSpec make_preload_spec(const LaunchPlan& plan) {
   for (const std::string& line : other.environment) {
     if (std::ranges::find(one.environment, line) == one.environment.end()) unknown.insert(name_of(line));
   }
+  result.probe = python_probe(plan);
   result.command = one.arguments;
   result.command.front() = plan.program;
-  result.environment.push_back(wire::env::kPreload + ("=" + plan.preload));
   result.environment.push_back(wire::env::kPreloadUnknown +
                                ("=" + base::join(std::vector<std::string>(unknown.begin(), unknown.end()), ",")));
   return result;

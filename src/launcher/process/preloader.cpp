@@ -26,6 +26,7 @@
 #include "net/event_loop_asio.h"
 #include "wire/record_ring_layout.h"
 #include "wire/status_page_layout.h"
+#include "wire/worker_env.h"
 
 namespace ddp::launcher {
 namespace {
@@ -131,7 +132,6 @@ std::string request_for(const WorkerSpec& spec, const std::vector<std::string>& 
   const WorkerLimits limits = limits_of(spec);
   Request request;
   request.add("descriptors", descriptors);
-  request.add("arguments", spec.arguments);
   request.add("environment", spec.environment);
   request.add("cpus", spec.cpus);
   request.add("memory_nodes", spec.memory_nodes);
@@ -157,25 +157,38 @@ base::UniqueFd open_child(std::string_view pid) {
 }  // namespace
 
 Preloader::Preloader(net::EventLoop& loop, const PreloadSpec& spec, PreloaderCallbacks callbacks)
-    : loop_(loop), callbacks_(std::move(callbacks)), begun_at_(std::chrono::steady_clock::now()) {
-  if (!spec.refused.empty()) {
+    : loop_(loop), spec_(spec), callbacks_(std::move(callbacks)), begun_at_(std::chrono::steady_clock::now()) {
+  if (spec.refused.empty()) {
+    start(spec.probe, "");
+  } else {
     give_up(spec.refused);
-    return;
   }
+  if (state_ != State::over) look();
+}
+
+void Preloader::start(const std::vector<std::string>& command, const std::string& modules) {
   Pair sockets = make_sockets();
-  auto process = Helper::start(
-      loop, {.command = spec.command, .input = sockets.other.get(), .environment = spec.environment},
-      {.read = [this](std::size_t /*stream*/, std::string_view bytes) { read(bytes); },
-       .may_read = nullptr,
-       .ended = [this](const base::ExitStatus& status) { give_up("its preloader has ended: " + status.describe()); }});
-  if (!process) {
-    give_up(process.error().message);
-    return;
-  }
+  std::vector<std::string> environment = spec_.environment;
+  environment.push_back(wire::env::kPreload + ("=" + modules));
+  auto process =
+      Helper::start(loop_, {.command = command, .input = sockets.other.get(), .environment = std::move(environment)},
+                    {.read = [this](std::size_t /*stream*/, std::string_view bytes) { read(bytes); },
+                     .may_read = nullptr,
+                     .ended = [this](const base::ExitStatus& status) { ended(status); }});
+  if (!process) return give_up(process.error().message);
   process_ = std::move(process).value();
   control_ = std::move(sockets.own);
-  watch_ = loop.watch_readable(control_.get(), [this] { hear(); });
-  look();
+}
+
+// A program that does not run ddplaunch's code must not be started: it would be one worker too many.
+void Preloader::ended(const base::ExitStatus& status) {
+  if (state_ != State::asking) return give_up("its preloader has ended: " + status.describe());
+  if (receive(control_.get(), std::chrono::steady_clock::now()) != "hello") {
+    return give_up(spec_.probe.front() + " does not run ddplaunch's code at its start");
+  }
+  state_ = State::importing;
+  start(spec_.command, spec_.modules);
+  if (state_ != State::over) watch_ = loop_.watch_readable(control_.get(), [this] { hear(); });
 }
 
 // A preloader that was stopped, or whose import does not end, must not stop the job.
@@ -226,7 +239,8 @@ void Preloader::give_up(const std::string& why) {
 }
 
 void Preloader::end() {
-  const bool was_importing = std::exchange(state_, State::over) == State::importing;
+  const bool was_importing = is_importing();
+  state_ = State::over;
   watch_.reset();
   alarm_.reset();
   control_.reset();

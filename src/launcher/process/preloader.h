@@ -30,7 +30,7 @@ class Preloader {
   Preloader& operator=(const Preloader&) = delete;
 
   // Returns whether it is not yet known if workers can be forked.
-  bool is_importing() const { return state_ == State::importing; }
+  bool is_importing() const { return state_ == State::asking || state_ == State::importing; }
   // Returns the process from which workers are forked, or 0 if they are started.
   pid_t pid() const { return state_ == State::ready ? pid_ : 0; }
 
@@ -39,8 +39,11 @@ class Preloader {
   std::optional<Spawned> fork(const WorkerSpec& spec, const SpawnContext& context);
 
  private:
-  enum class State : std::uint8_t { importing, ready, over };
+  // It asks whether Python runs ddplaunch's code, starts the preloader if so, and waits for the end of its import.
+  enum class State : std::uint8_t { asking, importing, ready, over };
 
+  void start(const std::vector<std::string>& command, const std::string& modules);
+  void ended(const base::ExitStatus& status);
   void hear();
   void look();
   void read(std::string_view bytes);
@@ -49,8 +52,9 @@ class Preloader {
   std::optional<Spawned> let_go(int channel, std::string_view pid);
 
   net::EventLoop& loop_;
+  const PreloadSpec spec_;
   const PreloaderCallbacks callbacks_;
-  State state_ = State::importing;
+  State state_ = State::asking;
   pid_t pid_ = 0;
   base::UniqueFd control_;
   std::unique_ptr<net::Watch> watch_;

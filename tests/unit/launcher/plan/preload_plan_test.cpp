@@ -11,9 +11,7 @@ std::string reason(const std::vector<std::string>& arguments, const std::string&
   plan.program = program;
   plan.arguments = arguments;
   plan.python_hook = "/hook";
-  ProgramFacts python;
-  python.format = FileFormat::elf;
-  return no_preload_reason(plan, python);
+  return no_preload_reason(plan);
 }
 
 TEST_CASE("workers that Python itself starts can be forked") {
@@ -32,15 +30,6 @@ TEST_CASE("other programs are refused") {
   CHECK_THAT(reason({"bash", "train.sh"}, "/usr/bin/bash"), Catch::Contains("not started by Python itself"));
   CHECK_THAT(reason({"python3"}), Catch::Contains("standard input"));
   CHECK_THAT(reason({"python3", "-"}), Catch::Contains("standard input"));
-  LaunchPlan plan;
-  plan.program = "/opt/site/python3";
-  plan.arguments = {"python3", "train.py"};
-  ProgramFacts script;
-  script.format = FileFormat::script;
-  CHECK_THAT(no_preload_reason(plan, script), Catch::Contains("a program that starts one"));
-  plan.python_hook = "/hook";
-  plan.program = "/home/me/.pyenv/shims/python3";
-  CHECK(no_preload_reason(plan, script).empty());
 }
 
 TEST_CASE("workers that uv starts can be forked, if their program is recognized") {
@@ -53,29 +42,43 @@ TEST_CASE("workers that uv starts can be forked, if their program is recognized"
   CHECK(reason_of({"--active", "python3.12", "-u", "-m", "train"}).empty());
   CHECK_THAT(reason_of({"python", "-I", "train.py"}), Catch::Contains("with -I"));
   CHECK_THAT(reason_of({"python", "-"}), Catch::Contains("standard input"));
-  for (const char* first : {"torch", "bash", "-m", "-"}) {
-    CHECK_THAT(reason_of({"--with", first, "train.py"}), Catch::StartsWith(std::string("uv run starts ") + first));
+  for (const char* option : {"--with", "--python", "-m", "-p"}) {
+    CHECK_THAT(reason_of({option, "python3.11", "train.py"}),
+               Catch::StartsWith(std::string("it is not known whether ") + option));
   }
-  CHECK_THAT(reason_of({"--with"}), Catch::StartsWith("uv run starts "));
+  CHECK_THAT(reason_of({"--active", "bash"}), Catch::StartsWith("uv run starts bash"));
+  CHECK_THAT(reason_of({"--active"}), Catch::StartsWith("uv run starts nothing"));
   CHECK_THAT(reason({"uv", "pip", "train.py"}, "/usr/bin/uv"), Catch::Contains("not started by Python itself"));
+}
+
+TEST_CASE("Python is asked without the program") {
+  const auto probe = [](const std::string& program, const std::vector<std::string>& arguments) {
+    LaunchPlan plan;
+    plan.program = program;
+    plan.arguments = arguments;
+    return python_probe(plan);
+  };
+  using Words = std::vector<std::string>;
+  CHECK(probe("/usr/bin/python3", {"python3", "-u", "train.py"}) == Words{"/usr/bin/python3", "-c", ""});
+  CHECK(probe("/bin/uv", {"uv", "run", "--a=b", "train.py"}) == Words{"/bin/uv", "run", "--a=b", "python", "-c", ""});
+  CHECK(probe("/bin/uv", {"uv", "run", "--", "python3.12", "-m", "train"}) ==
+        Words{"/bin/uv", "run", "--", "python3.12", "-c", ""});
 }
 
 TEST_CASE("a plan whose workers differ before their program begins is refused") {
   LaunchPlan plan;
   plan.program = "/usr/bin/python3";
   plan.arguments = {"python3", "-u", "train_${local_rank}.py"};
-  ProgramFacts python;
-  python.format = FileFormat::elf;
-  CHECK_THAT(no_preload_reason(plan, python), Catch::Contains("DDP_TORCH=0"));
+  CHECK_THAT(no_preload_reason(plan), Catch::Contains("DDP_TORCH=0"));
   plan.python_hook = "/hook";
-  CHECK(no_preload_reason(plan, python).empty());
+  CHECK(no_preload_reason(plan).empty());
   plan.local_rank_macro = true;
-  CHECK_THAT(no_preload_reason(plan, python), Catch::Contains("depends on the local rank"));
+  CHECK_THAT(no_preload_reason(plan), Catch::Contains("the arguments depend on the local rank"));
   plan.local_rank_macro = false;
   plan.bindings.resize(2);
-  CHECK_THAT(no_preload_reason(plan, python), Catch::StartsWith("OMP_NUM_THREADS is not set"));
+  CHECK_THAT(no_preload_reason(plan), Catch::StartsWith("OMP_NUM_THREADS is not set"));
   plan.inherited_environment = {"OMP_NUM_THREADS=4"};
-  CHECK(no_preload_reason(plan, python).empty());
+  CHECK(no_preload_reason(plan).empty());
 }
 
 }  // namespace

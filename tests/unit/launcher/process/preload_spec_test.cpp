@@ -26,9 +26,12 @@ TEST_CASE("the preloader has the command of a worker, and the variables that all
   const auto has_name = [&](const std::string& name) {
     return std::ranges::any_of(spec.environment, [&](const std::string& line) { return line.starts_with(name + "="); });
   };
-  for (const char* line : {"HOME=/root", "OMP_NUM_THREADS=1", "TORCHELASTIC_RUN_ID=run", "DDP_PRELOADER=torch,numpy"}) {
+  for (const char* line : {"HOME=/root", "OMP_NUM_THREADS=1", "TORCHELASTIC_RUN_ID=run"}) {
     CHECK(has(line));
   }
+  CHECK(spec.modules == "torch,numpy");
+  CHECK_FALSE(has_name("DDP_PRELOADER"));
+  CHECK(spec.probe == std::vector<std::string>{"/usr/bin/python3", "-c", ""});
   const auto unknown = std::ranges::find_if(
       spec.environment, [](const std::string& line) { return line.starts_with("DDP_PRELOADER_UNKNOWN="); });
   REQUIRE(unknown != spec.environment.end());
