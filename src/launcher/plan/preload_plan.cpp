@@ -83,7 +83,7 @@ PythonPlace find_python_of_uv(const std::vector<std::string>& words) {
     const std::string& word = words[at];
     if (word == "--") return place_in_uv(words, at + 1);
     if (word.find('=') == std::string::npos && std::ranges::find(kFlags, word) == kFlags.end()) {
-      return {"it is not known whether " + word + " of uv run has a value (write --option=value, or -- before python)"};
+      return {"it is not known whether " + word + " of uv run has a value (write --option=value)"};
     }
   }
   return place_in_uv(words, at);
