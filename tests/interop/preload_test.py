@@ -2,16 +2,37 @@
 
 preload_test.py DDPLAUNCH. preload_likeness_test.py compares forked workers with started ones.
 """
-import contextlib
 import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 
 from preloaded_job import PATIENCE, environments, run, start, write
+
+
+# Programs and modules wait for the test, which makes and removes a file.
+HELD = """
+import os, time
+while os.path.exists("hold"):
+    time.sleep(0.02)
+"""
+# It writes its attempt or rank before that.
+NOTED = """
+import os
+open("ran", "a").write(os.environ.get({0!r}, "none") + " ")
+""".format
+
+
+def until_ran(folder: pathlib.Path, job: subprocess.Popen, count: int) -> None:
+    """Waits until so many workers run."""
+    ran = folder / "ran"
+    while not ran.exists() or len(ran.read_text().split()) < count:
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.01)
 
 
 def a_crash_right_after_the_start_has_its_place(folder: pathlib.Path) -> None:
@@ -103,36 +124,31 @@ def variables_of_the_program_count(folder: pathlib.Path) -> None:
 
 def uv_may_start_python(folder: pathlib.Path) -> None:
     """A program of that name stands in for it: a parent of Python that sets variables."""
-    write(folder, train="""
-import os, sys, time
-attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-print("attempt", attempt, sys.argv, os.environ["OF_UV"], flush=True)
-time.sleep(0.5)
-sys.exit(attempt == "0")
+    write(folder, train=NOTED("TORCHELASTIC_RESTART_COUNT") + HELD + """
+import sys
+print("ends", sys.argv, os.environ["OF_UV"])
+sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
 """)
-    (folder / "uv").write_text(f'#!/bin/sh\nshift 3\nexport OF_UV=set\n{sys.executable} "$@"\nexit $?\n')
+    (folder / "uv").write_text(f'#!/bin/sh\nshift 3\n[ "$1" != python ] || shift\nexport OF_UV=set\n{sys.executable} "$@"\nexit $?\n')
     (folder / "uv").chmod(0o755)
-    words = ("--preload=json", "--max-restarts=1", "./uv", "run", "--extra=cpu", "--", "train.py", "a")
     for is_killed in (False, True):
-        job = start(sys.executable, folder, *words)
-        preloader = preloader_of(job.pid)
-        while is_killed and "attempt 0" not in job.stdout.readline():
-            assert job.poll() is None
+        (folder / "hold").touch()
+        (folder / "ran").unlink(missing_ok=True)
+        job = start(sys.executable, folder, "--preload=json", "--max-restarts=1", "./uv", "run", "--extra=cpu", "--", "train.py", "a")
+        until_ran(folder, job, 2)
         if is_killed:
-            os.kill(preloader, signal.SIGKILL)
+            os.kill(preloader_of(job.pid), signal.SIGKILL)
+        (folder / "hold").unlink()
         printed = job.communicate(timeout=PATIENCE)[0]
-        assert job.returncode == 0 and "attempt 1 ['train.py', 'a'] set" in printed, printed
+        assert job.returncode == 0 and "ends ['train.py', 'a'] set" in printed, printed
+        assert sorted((folder / "ran").read_text().split()) == ["0", "0", "1", "1"], printed
         assert ("without --preload" in printed) == is_killed, printed
 
 
 def the_preloader_never_runs_the_program(folder: pathlib.Path) -> None:
     (folder / "other").mkdir()
     write(folder / "other", ctypes="raise ImportError('there is none')\n")
-    write(folder, train="""
-import os, time
-open("ran", "a").write(f"{os.environ.get('RANK')} ")
-time.sleep(0.5)
-""", raises="import signal\nsignal.signal(signal.SIGUSR1, lambda *words: 1 / 0)\n",
+    write(folder, train=NOTED("RANK") + HELD, raises="import signal\nsignal.signal(signal.SIGUSR1, lambda *words: 1 / 0)\n",
           replaces="import sys\nclass Tee:\n    flush = lambda self: None\nsys.stdout = Tee()\n", closes="import sys\nsys.stdout.close()\n")
     (folder / "python-like").symlink_to("/bin/sh")
     (folder / "train.sh").write_text("echo -n $RANK >> ran; echo -n ' ' >> ran\n")
@@ -142,16 +158,18 @@ time.sleep(0.5)
         (folder / "ran").unlink(missing_ok=True)
         run(sys.executable, folder, f"--preload={module}", *words, **variables)
         assert sorted((folder / "ran").read_text().split()) == ["0", "1"], (module, words, (folder / "ran").read_text())
-    (folder / "ran").unlink()
+    ran, hold = folder / "ran", folder / "hold"
+    ran.unlink()
+    hold.touch()
     job = start(sys.executable, folder, "--preload=raises", "train.py")
     preloader = preloader_of(job.pid)
-    while job.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            if not job.returncode and (folder / "ran").exists():
-                os.kill(preloader, signal.SIGUSR1)
-        time.sleep(0.05)
-    assert job.wait() == 0 and sorted((folder / "ran").read_text().split()) == ["0", "1"], (folder / "ran").read_text()
-    job.communicate()
+    until_ran(folder, job, 2)
+    for _ in range(20):
+        os.kill(preloader, signal.SIGUSR1)
+        time.sleep(0.01)
+    hold.unlink()
+    printed = job.communicate(timeout=PATIENCE)[0]
+    assert job.returncode == 0 and sorted(ran.read_text().split()) == ["0", "1"], (printed, ran.read_text())
 
 
 def preloader_of(launcher: int) -> int:
@@ -175,23 +193,24 @@ def preloader_of(launcher: int) -> int:
 
 
 def a_job_goes_on_without_its_preloader(folder: pathlib.Path) -> None:
-    write(folder, slow="import time\ntime.sleep(2)\n", train="""
-import os, time
-print("attempt", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
-time.sleep(0.5)
+    write(folder, slow=HELD, train=NOTED("TORCHELASTIC_RESTART_COUNT") + HELD + """
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
     raise ValueError("again")
 """)
     for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
         for module in ("slow", "json"):  # it imports, or it has forked the first workers
+            (folder / "hold").touch()
+            (folder / "ran").unlink(missing_ok=True)
             job = start(sys.executable, folder, f"--preload={module}", "--max-restarts=1", "train.py")
             preloader = preloader_of(job.pid)
             if module == "json":
-                while "attempt 0" not in job.stdout.readline():
-                    assert job.poll() is None
+                until_ran(folder, job, 2)
             os.kill(preloader, number)
+            if module == "slow":
+                until_ran(folder, job, 2)  # they wait, too
+            (folder / "hold").unlink()
             printed = job.communicate(timeout=PATIENCE)[0]
-            assert job.returncode == 0 and "attempt 1" in printed, (number, module, printed)
+            assert job.returncode == 0 and "1" in (folder / "ran").read_text().split(), (number, module, printed)
             assert "workers are started without --preload" in printed, (number, module, printed)
             assert not pathlib.Path(f"/proc/{preloader}").exists(), (number, module)
 

@@ -194,11 +194,15 @@ def _import(program, unknown):
                     _refuse(f"{asked[name]} reads {name} when it is imported")
             return super().__getitem__(name)
 
+    main = sys.modules["__main__"]
+    if os.path.isfile(sys.argv[0]):
+        main.__file__ = os.path.abspath(sys.argv[0])  # as it will be, for modules that look for a program
     os.environ.__class__ = Environment
     try:
         for name in program.modules:
             __import__(name)
     finally:
+        main.__dict__.pop("__file__", None)
         os.environ.__class__ = usual
         if sys.path[:1] == [folder]:
             del sys.path[0]

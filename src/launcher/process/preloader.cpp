@@ -224,6 +224,7 @@ void Preloader::hear() {
 }
 
 void Preloader::read(std::string_view bytes) {
+  if (state_ == State::asking) return;  // code of .pth files prints the same again
   line_ += bytes;
   for (std::size_t end = line_.find('\n'); end != std::string::npos; end = line_.find('\n')) {
     callbacks_.note("printed by an import (--preload): " + base::printable(line_.substr(0, end)));
