@@ -66,7 +66,7 @@ TEST_CASE("a job of one node is started again with an empty store, and is over w
   JobAlone job(options);
   job.fails();
   CHECK(job.last<wire::CoordinatorRestarts>() == wire::CoordinatorRestarts{"restart 1 of 1 in 0.1 s"});
-  job.passes(249ms);
+  job.passes(ddp::limits::kRestartDelay - 1ms);
   CHECK(job.stores == 1);
   job.passes(1ms);
   REQUIRE(job.last<wire::CoordinatorBegins>());
@@ -133,7 +133,7 @@ TEST_CASE("the pause before a restart stands still with the job") {
   job.passes(1h);
   CHECK(job.stores == 1);
   job.coordinator.set_paused(false, job.now);
-  job.passes(250ms);
+  job.passes(ddp::limits::kRestartDelay);
   CHECK(job.stores == 2);
 }
 
@@ -142,6 +142,6 @@ TEST_CASE("a job that fails while it is stopped is started again without being c
   options.max_restarts = 1;
   JobAlone job(options);
   job.coordinator.set_paused(true, job.now);
-  job.fails().passes(250ms);
+  job.fails().passes(ddp::limits::kRestartDelay);
   CHECK(job.stores == 2);
 }
