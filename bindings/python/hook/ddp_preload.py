@@ -4,8 +4,8 @@ ddplaunch starts the preloader with the command of a worker. `sitecustomize` cal
 worker and nowhere else. The interpreter then goes on with its start. See
 docs/development/decisions/0073-workers-are-forked-from-an-interpreter-that-has-imported.md.
 
-The standard input is a socket of the launcher. The preloader sends one answer to the import there: "ready", or
-"refused" and a reason. Each request comes with descriptors: a channel that only the new worker has, a file with what
+The standard input is a socket of the launcher. If DDP_PRELOADER is empty, this process only says "hello" there. Otherwise
+it answers once: "ready" and its pid, "unneeded", or "refused" and a reason. Each request comes with descriptors: a channel that only the new worker has, a file with what
 the worker needs, and those that the worker keeps.
 """
 import ctypes
@@ -31,7 +31,6 @@ _HARMLESS_FILES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 # Begins of the names of variables that libraries in C and C++ read when they are loaded.
 _READ_IN_C = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "DNNL_", "ONEDNN_", "TORCH", "PYTORCH_", "C10_",
               "ATEN_", "MALLOC_", "LD_", "NPY_")
-
 
 _control = None  # the socket
 _launcher = 0  # pid
@@ -255,8 +254,9 @@ def _check_that_workers_can_be_forked(before):
     with open(f"/proc/self/task/{os.getpid()}/children") as children:
         if children.read():
             _refuse("a module starts a process when it is imported")
+    folder = _folder_of_program() or ""
     for name in _OWN_MODULES:
-        path = os.path.join(_folder_of_program() or "", name)
+        path = os.path.join(folder, name)
         if os.path.exists(path + ".py") or os.path.isdir(path):
             _refuse(f"{path} has the name of a module that the preloader needs")
     # Some pools of threads stop for a fork and start again when they are used.
@@ -388,7 +388,7 @@ def _set_up_interpreter(values, environment, unknown):
     names = [name for name in environment if name not in (b"DDP_PRELOADER", b"DDP_PRELOADER_UNKNOWN")]
     _show_environment([name + b"=" + environment[name] for name in sorted(names)])
     _seed()
-    _set_up_streams("in" in [name.decode() for name in values["descriptors"]])
+    _set_up_streams(b"in" in values["descriptors"])
     main_thread = getattr(sys.modules.get("threading"), "main_thread", lambda: None)()
     if hasattr(main_thread, "_set_native_id"):
         main_thread._set_native_id()  # Python does not always do so after a fork

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text.h"
 #include "launcher/facts/stdin_program.h"
 #include "launcher/plan/worker_command.h"
 #include "wire/worker_env.h"
