@@ -126,10 +126,12 @@ StackRequest RankProbe::ask_for_stacks(int local_rank, StackMeans means) {
   request.pid = page.writer;
   worker->page.request_stacks();
   for (const ThreadSample& thread : sample_threads(request.pid, wire::kPageStacks)) {
+    // A handler that runs blocks its own signal, so this is read before the signal is sent. A thread that waits for a
+    // disk ('D') answers soon, as a rule.
+    const bool answers = thread.state != 'T' && thread.state != 't' && !blocks_signal(thread.tid, signal);
     if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) != 0) continue;
     request.threads.push_back(thread.tid);
-    const bool is_held = thread.state == 'T' || thread.state == 't' || thread.state == 'D';
-    request.answers += is_held || blocks_signal(thread.tid, signal) ? 0 : 1;
+    request.answers += answers ? 1 : 0;
   }
   return request;
 }

@@ -63,7 +63,7 @@ struct StackRequest {
   std::string obstacle;  // why it could not be asked; empty if it was
   pid_t pid = 0;         // process of the program
   std::vector<pid_t> threads;
-  std::size_t answers = 0;  // number that can be expected: some threads are stopped, in the kernel, or block the signal
+  std::size_t answers = 0;  // number that can be expected: some threads are stopped or block the signal
 };
 
 }  // namespace ddp::launcher

@@ -1,8 +1,14 @@
 #include "launcher/ranks/rank_probe.h"
 
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigaction is POSIX
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <latch>
+#include <thread>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/ring_writer.h"
@@ -19,11 +25,20 @@ void write(RankProbe& probe, std::uint32_t number) {
       .write(ddp::wire::RecordKind::step, number, static_cast<std::uint64_t>(now), static_cast<std::uint64_t>(now));
 }
 
-const ddp::wire::StatusPageLayout& page_of(RankProbe& probe, int local_rank) {
+ddp::wire::StatusPageLayout& page_of(RankProbe& probe, int local_rank) {
   const int page = probe.descriptors(local_rank).page;
-  return *static_cast<const ddp::wire::StatusPageLayout*>(
-      ::mmap(nullptr, sizeof(ddp::wire::StatusPageLayout), PROT_READ, MAP_SHARED, page, 0));
+  return *static_cast<ddp::wire::StatusPageLayout*>(
+      ::mmap(nullptr, sizeof(ddp::wire::StatusPageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, page, 0));
 }
+
+std::atomic<bool> may_handlers_return = false;
+
+void wait_in_handler(int) {
+  while (!may_handlers_return) {
+  }
+}
+
+void return_from_handler(int) {}
 
 }  // namespace
 
@@ -81,4 +96,42 @@ TEST_CASE("a lost peer and a request to stop are shown to running workers only")
   CHECK(page_of(probe, 0).stop_request == 1);
   CHECK(page_of(probe, 1).lost_rank == ddp::wire::kNoRankLost);
   CHECK(page_of(probe, 1).stop_request == 0);
+}
+
+// A handler that runs blocks its own signal, so its thread looks as if it could not answer.
+TEST_CASE("every thread whose handler runs is expected to answer") {
+  constexpr int kThreads = 8;
+  RankProbe probe;
+  probe.open(0, {.rank = 0});
+  probe.started(0, ::getpid());
+  const int signal = SIGRTMIN + 5;
+  struct sigaction action {};
+  action.sa_handler = wait_in_handler;
+  ::sigaction(signal, &action, nullptr);
+  ddp::wire::StatusPageLayout& page = page_of(probe, 0);
+  page.writer = ::getpid();
+  page.stacks.signal = signal;
+  sigset_t asked;
+  ::sigemptyset(&asked);
+  ::sigaddset(&asked, signal);
+  std::vector<std::jthread> threads;
+  std::latch have_begun(kThreads);  // a thread blocks all signals until it has begun
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      have_begun.count_down();
+      while (!may_handlers_return) {
+      }
+    });
+  }
+  // The thread of the test blocks the signal, so it is not expected to answer.
+  ::pthread_sigmask(SIG_BLOCK, &asked, nullptr);
+  have_begun.wait();
+  const StackRequest request = probe.ask_for_stacks(0, StackMeans::any);
+  CHECK(request.threads.size() == kThreads + 1);
+  CHECK(request.answers == kThreads);
+  may_handlers_return = true;
+  threads.clear();
+  action.sa_handler = return_from_handler;
+  ::sigaction(signal, &action, nullptr);
+  ::pthread_sigmask(SIG_UNBLOCK, &asked, nullptr);
 }
