@@ -25,9 +25,17 @@ const Verdict* latest_difference(std::span<const WorkerEnd> ends) {
   return seen == ends.rend() ? nullptr : &*seen->verdict;
 }
 
-// Returns the difference because of which this worker failed, or null if it failed because of something else.
-const Verdict* difference_behind(const WorkerEnd& failed, std::span<const WorkerEnd> ends) {
-  return failed.found_mismatch() || is_difference(failed.verdict) ? latest_difference(ends) : nullptr;
+bool shows_difference(const WorkerEnd& end) {
+  return failed_by_itself(end) && (end.found_mismatch() || is_difference(end.verdict));
+}
+
+// Returns the difference because of which the job failed, or null if it failed because of something else. Ranks that
+// had lost another one before a difference was seen show nothing else.
+const Verdict* difference_behind(std::span<const WorkerEnd> ends) {
+  const auto first = std::ranges::find_if(ends, [](const WorkerEnd& end) {
+    return shows_difference(end) || (failed_by_itself(end) && !end.is_secondary());
+  });
+  return first != ends.end() && shows_difference(*first) ? latest_difference(ends) : nullptr;
 }
 
 // Returns whether `end` has lost `rank`. Gloo and NCCL do not report which rank was lost. If exactly one rank has
@@ -88,10 +96,10 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
     const auto found = std::ranges::find_if(ends, condition);
     return found == ends.end() ? nullptr : &*found;
   };
-  if (const Verdict* difference = difference_behind(*first, ends); difference != nullptr) {
+  if (const Verdict* difference = difference_behind(ends); difference != nullptr) {
     const WorkerEnd* differs =
         find([&](const WorkerEnd& end) { return failed_by_itself(end) && difference->blames(end.rank); });
-    return differs == nullptr ? first : differs;
+    return differs == nullptr ? find(shows_difference) : differs;
   }
   const bool names_peer = first->is_secondary() && first->error->peer;
   const WorkerEnd* cause = find([&](const WorkerEnd& end) {
@@ -116,7 +124,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
 }
 
 std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends) {
-  if (const Verdict* difference = difference_behind(culprit, ends); difference != nullptr) return *difference;
+  if (const Verdict* difference = difference_behind(ends); difference != nullptr) return *difference;
   if (!culprit.status.success()) return culprit.gave_up() ? culprit.verdict : std::nullopt;
   if (culprit.verdict) return culprit.verdict;
   Verdict verdict;
@@ -131,9 +139,9 @@ std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const Work
   return verdict;
 }
 
-wire::Knowledge knowledge_of(const WorkerEnd& culprit) {
-  if (culprit.is_secondary()) return Knowledge::secondary;
-  return culprit.error && culprit.error->is_mismatch ? Knowledge::disputed : Knowledge::certain;
+wire::Knowledge knowledge_of(const WorkerEnd& culprit, std::span<const WorkerEnd> ends) {
+  if (culprit.found_mismatch() || (culprit.is_secondary() && difference_behind(ends))) return Knowledge::disputed;
+  return culprit.is_secondary() ? Knowledge::secondary : Knowledge::certain;
 }
 
 bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known) {

@@ -79,7 +79,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);
 std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends);
 
 // Returns how much this culprit's end shows if no other rank has reported more.
-wire::Knowledge knowledge_of(const WorkerEnd& culprit);
+wire::Knowledge knowledge_of(const WorkerEnd& culprit, std::span<const WorkerEnd> ends);
 
 // --- These functions compare the causes of nodes. Each cause is the culprit of its own node.
 

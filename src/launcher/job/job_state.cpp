@@ -328,7 +328,7 @@ void JobState::add_cause(JobOutcome& outcome) const {
     outcome.status = ExitStatus::exited(base::kExitHung);
   } else if (const WorkerEnd* culprit = find_culprit(ends_)) {
     outcome.cause = WorkerFailed{*culprit, verdict_on(*culprit, ends_)};
-    outcome.knowledge = std::min(knowledge_of(*culprit), doubt_.value_or(wire::Knowledge::certain));
+    outcome.knowledge = std::min(knowledge_of(*culprit, ends_), doubt_.value_or(wire::Knowledge::certain));
     // It is not known how this worker would have ended, and when.
     const WorkerEnd& known = culprit->is_our_doing() ? *find_first_failure(ends_) : *culprit;
     outcome.run_time = known.when - start_;  // excludes the wait after a secondary failure

@@ -201,9 +201,8 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
                   (plan.what.empty() ? plan.program : plan.what));
   if (const std::string hint = why_killed_hint(end); !hint.empty()) lines.push_back(hint);
   if (!evidence.core.empty()) lines.push_back("  core: " + evidence.core);
-  if (end.error && end.error->is_secondary) {
-    lines.push_back("  " + whom_it_lost(end, outcome));
-  }
+  const bool is_named_by_difference = failed.verdict && differs(failed.verdict->kind);
+  if (end.is_secondary() && !is_named_by_difference) lines.push_back("  " + whom_it_lost(end, outcome));
   // The headline of a mismatch contains everything that the culprit's own error does.
   const bool is_explained = end.error && end.error->is_mismatch && failed.verdict && failed.verdict->is_described();
   quote_culprit(end, is_explained, has_shown_traceback(end, plan, evidence), evidence, lines);

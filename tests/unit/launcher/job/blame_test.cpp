@@ -82,6 +82,26 @@ TEST_CASE("a rank that found a mismatch waits for calls of others that name the 
   CHECK(verdict_in(outcome)->culprits == Ranks{2});
 }
 
+// PyTorch's last calls are read a moment after a rank has ended, in any order.
+TEST_CASE("the calls that differ are reported whichever rank ends before they have been seen") {
+  WorkerEnded lost = ended(2, 1);
+  lost.error = ErrorRecord{.message = "lost", .is_secondary = true};
+  WorkerEnded lost_and_seen = ended_by_mismatch(1, {2}, false);
+  lost_and_seen.error = lost.error;
+  const bool culprit_is_first = GENERATE(true, false);
+  CAPTURE(culprit_is_first);
+  JobState state = three_ranks();
+  if (culprit_is_first) state.step(lost, kBegin);
+  state.step(aborted_by_gloo(0), kBegin + 10ms);
+  if (!culprit_is_first) state.step(lost, kBegin + 20ms);
+  state.step(lost_and_seen, kBegin + 30ms);
+  const JobOutcome outcome = state.outcome();
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 2);
+  REQUIRE(verdict_in(outcome));
+  CHECK(verdict_in(outcome)->culprits == Ranks{2});
+}
+
 TEST_CASE("a rank that found a mismatch is the cause if no calls of others are seen") {
   JobState state = three_ranks();
   state.step(aborted_by_gloo(0), kBegin);
