@@ -115,5 +115,5 @@ def leaves(name, *options, says, uploads):
 
 
 leaves("processes that outlive a job are named and terminated", uploads=0,
-       says=r"still run although all ranks have exited: pid \d+ \(sh -c sleep 3; .*They were terminated; --let-finish waits")
+       says=r"still run although all ranks have exited: pid \d+ \((setsid )?sh -c sleep 3; .*They were terminated; --let-finish waits")
 leaves("with --let-finish they are waited for", "--let-finish", uploads=2, says=r"Waiting for them \(--let-finish\)")

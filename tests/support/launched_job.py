@@ -164,8 +164,9 @@ class Job:
 
     def supervisor(self) -> int:
         def find() -> list[int]:
-            return [pid for pid, (_, parent) in processes(self.mark).items()
-                    if parent == self.pid and LAUNCHER in command_of(pid)]
+            assert self.process.poll() is None, (self.out(), self.err())
+            children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            return [pid for pid in map(int, children) if LAUNCHER in command_of(pid)]
         return eventually("the supervisor", find)[0]
 
     def signal(self, number: int) -> None:
