@@ -36,6 +36,7 @@ if(DDP_BUILD_LAUNCHER)
   install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader ddp_torch_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch
           COMPONENT launcher)
   install(TARGETS ddp_call_times DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python COMPONENT launcher)
+  install(TARGETS ddp_nccl_profiler DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch COMPONENT launcher)
   install(FILES bindings/python/hook/sitecustomize.py bindings/python/hook/ddp_preload.py
           DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python COMPONENT launcher)
   # The hook lets programs import this module, which reports progress for programs without the runtime.
@@ -81,7 +82,7 @@ export(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: FILE ${CMAKE_BINARY_DIR}/dd
 # This target builds what is installed, and no tests or examples (scripts/install).
 add_custom_target(ddp_installed)
 foreach(target ddplaunch ddp_share ddp_bench ddp_gpu_reader ddp_stack_reader ddp_torch_reader ddp_call_times
-        ddp_runtime ddp_runtime_static ddp_mpi ddp_libtorch)
+        ddp_nccl_profiler ddp_runtime ddp_runtime_static ddp_mpi ddp_libtorch)
   if(TARGET ${target})
     add_dependencies(ddp_installed ${target})
   endif()

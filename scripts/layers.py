@@ -31,6 +31,7 @@ COMPONENTS = {
     "gpu_reader": ["base", "launcher/process"],
     "torch_reader": ["base", "wire"],
     "call_times": ["wire/call_times_layout.h"],  # it is loaded into any Python
+    "nccl_profiler": ["base/hash.h", "wire"],  # NCCL loads it into any program
     "main.cpp": ["launcher/commands.h"],
     # These are the runtime's layers, from the lowest on.
     "runtime/call": ["base", "wire", "ddp"],
@@ -84,7 +85,7 @@ THIRD_PARTIES = {
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],
     "gloo/": [f"runtime/backend/gloo/{name}" for name in ("gloo_context.cpp", "gloo_device.h", "gloo_watch.h",
                                                           "gloo_watch.cpp")],
-    "nccl": [],  # loaded at run time, as the driver: docs/development/decisions/0015
+    "nccl.h": [],  # loaded at run time, as the driver: docs/development/decisions/0015
     "cuda": [],
     "mpi.h": ["runtime/backend/mpi/mpi_communicator.h", "runtime/backend/mpi/mpi_plugin.cpp"],
     "torch/": ["libtorch/distributed_data_parallel.cpp", "libtorch/collectives.cpp", "libtorch/gpu_streams.cpp",

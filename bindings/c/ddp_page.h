@@ -68,6 +68,7 @@
 #define DDP_PAGE_AT_PROGRESS_DONE 88         // u64, atomic
 #define DDP_PAGE_AT_PROGRESS_TOTAL 96        // u64, atomic
 #define DDP_PAGE_AT_OPTIMIZER_STEPS 104      // u64, atomic
+#define DDP_PAGE_AT_RECORDS_LAUNCHES 112     // u64, atomic
 #define DDP_PAGE_AT_WORKER 128               // bytes
 #define DDP_PAGE_AT_GROUPS 320               // blocks
 #define DDP_PAGE_GROUPS 32
@@ -110,6 +111,9 @@
 #define DDP_GROUP_AT_GPU_STARTED 128         // u64, atomic
 #define DDP_GROUP_AT_GPU_FINISHED 136        // u64, atomic
 #define DDP_GROUP_AT_FOLLOWED_UNTIL 144      // u64, atomic
+#define DDP_GROUP_AT_LAUNCHES 152            // u64, atomic
+#define DDP_GROUP_AT_WAITS_FOR_ALL 160       // u64, atomic
+#define DDP_GROUP_AT_WAITS_FOR_ONE 168       // u64, atomic
 #define DDP_GROUP_AT_CALLS 192               // blocks
 #define DDP_GROUP_CALLS 16
 #define DDP_GROUP_AT_TRANSFERS 3264          // blocks

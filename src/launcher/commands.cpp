@@ -123,6 +123,7 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   Log log(with_color(options.log, options.color, environment));
   FactsWanted wanted = facts_wanted(options);
   wanted.python_hook = our_program("ddp_python");
+  wanted.nccl_profiler = our_program("libnccl-profiler-ddplaunch.so");
   if (wanted.kind != ProgramKind::executable) {
     wanted.virtual_environment = own_virtual_environment(invoked_as, environment);
   }

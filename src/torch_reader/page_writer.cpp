@@ -49,13 +49,20 @@ void write_call(const RecordedCall& call, int own_rank, const Moment& now, wire:
   to.sequence.store(call.sequence, std::memory_order_release);
 }
 
+bool counts_launches(const wire::PageGroup& group) {
+  return group.launches.load(wire::kRelaxed) != static_cast<std::uint64_t>(wire::Launches::none);
+}
+
 // Returns the group's entry, or a free one, or null if there is none.
 wire::PageGroup* place_of(wire::StatusPageLayout& page, const RecordedGroup& group) {
-  const std::size_t places = std::min<std::size_t>(page.places.load(wire::kRelaxed), wire::kPageGroups);
+  std::uint32_t places = std::min<std::uint32_t>(page.places.load(wire::kRelaxed), wire::kPageGroups);
   for (std::size_t i = 0; i < places; ++i) {
-    if (page.groups[i].identity == group.identity) return &page.groups[i];
+    if (page.groups[i].identity == group.identity && !counts_launches(page.groups[i])) return &page.groups[i];
   }
-  if (places == wire::kPageGroups) return nullptr;
+  // The worker may take places for communicators of NCCL at the same time.
+  while (places < wire::kPageGroups && !page.places.compare_exchange_weak(places, places + 1)) {
+  }
+  if (places >= wire::kPageGroups) return nullptr;
   wire::PageGroup& place = page.groups[places];
   place.rank = group.line.rank;
   place.size = group.line.size;
@@ -63,14 +70,14 @@ wire::PageGroup* place_of(wire::StatusPageLayout& page, const RecordedGroup& gro
   write_text(place.name, shown_name(group.line));
   place.sampled_at.store(kBackground, wire::kRelaxed);
   place.in_use.store(wire::kPageInUse, std::memory_order_release);
-  page.places.store(static_cast<std::uint32_t>(places + 1), std::memory_order_release);
   return &place;
 }
 
 bool has_the_runtime(const wire::StatusPageLayout& page) {
   if (page.worlds_entered.load(wire::kRelaxed) > 0) return true;
   return std::ranges::any_of(page.groups, [](const wire::PageGroup& group) {
-    return group.in_use.load(wire::kRelaxed) != wire::kPageFree && group.sampled_at.load(wire::kRelaxed) == 0;
+    return group.in_use.load(wire::kRelaxed) != wire::kPageFree && group.sampled_at.load(wire::kRelaxed) == 0 &&
+           !counts_launches(group);
   });
 }
 
@@ -121,6 +128,9 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
     place->sampled_at.store(is_last ? wire::kSampledAtEnd : sampled_at, std::memory_order_release);
   }
   page.groups_not_shown.store(not_shown, wire::kRelaxed);
+  const bool shows_nccl = std::ranges::any_of(
+      groups, [](const RecordedGroup& group) { return group.recorder == Recorder::nccl && group.called > 0; });
+  if (shows_nccl) page.records_launches.store(1, wire::kRelaxed);
   const bool has_called = std::ranges::any_of(groups, [](const RecordedGroup& group) { return group.called > 0; });
   if (page.worker.phase == 0 && has_called) {
     page.worker.changes.fetch_add(1, std::memory_order_acq_rel);

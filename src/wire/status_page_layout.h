@@ -93,6 +93,11 @@ inline constexpr std::uint32_t kPageLeft = 2;
 
 inline constexpr std::uint64_t kSampledAtEnd = ~std::uint64_t{0};
 
+// `none` means that the entry counts more than launches. Calls that CUDA graphs repeat are not counted, so once a graph
+// has captured a call, the counts of the group show nothing (`incomplete`).
+enum class Launches : std::uint64_t { none, all, incomplete };
+inline constexpr unsigned kPeerShift = 48;
+
 // Describes one process group of the worker. Its numbers only grow.
 struct alignas(64) PageGroup {
   std::atomic<std::uint32_t> in_use;  // kPageFree, kPageInUse or kPageLeft
@@ -123,7 +128,13 @@ struct alignas(64) PageGroup {
   // If the reader follows each call of the group, it writes the time until which it has done so, CLOCK_MONOTONIC,
   // nanoseconds. Otherwise it is 0, and the counters show moments only.
   std::atomic<std::uint64_t> followed_until;
-  std::array<std::uint64_t, 5> more;
+  // A profiler plug-in of NCCL sees which collectives the worker calls, and not when they are done. It writes a member
+  // of enum Launches, and `finished` stays 0. The next two are numbers of collectives: the newest one that waits for all
+  // members, and the newest one that waits for one other member, whose rank + 1 is in the upper 16 bits.
+  std::atomic<std::uint64_t> launches;
+  std::atomic<std::uint64_t> waits_for_all;
+  std::atomic<std::uint64_t> waits_for_one;
+  std::array<std::uint64_t, 2> more;
   std::array<PageCall, kPageCalls> calls;              // call n lies at (n - 1) % kPageCalls
   std::array<PageTransfer, kPageTransfers> transfers;  // in no order; those without a free entry are not shown
 };
@@ -184,7 +195,10 @@ struct alignas(64) StatusPageLayout {
   std::atomic<std::uint64_t> progress_total;
   // What observes a program of PyTorch counts the steps of its optimizers here, for the views. It is 0 if it cannot.
   std::atomic<std::uint64_t> optimizer_steps;
-  std::array<std::uint64_t, 2> more;
+  // ddp_torch_reader writes 1 if it shows the collectives that PyTorch puts on GPUs. Then groups that count launches
+  // show the same collectives a second time.
+  std::atomic<std::uint64_t> records_launches;
+  std::array<std::uint64_t, 1> more;
   PageWorker worker;
   std::array<PageGroup, kPageGroups> groups;
   PageStacks stacks;

@@ -32,6 +32,7 @@ inline constexpr const char* kGlooInterface = "GLOO_SOCKET_IFNAME";
 inline constexpr const char* kNcclInterface = "NCCL_SOCKET_IFNAME";
 inline constexpr const char* kNcclRasAddress = "NCCL_RAS_ADDR";
 inline constexpr const char* kNcclRasEnable = "NCCL_RAS_ENABLE";
+inline constexpr const char* kNcclProfiler = "NCCL_PROFILER_PLUGIN";
 inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
 inline constexpr const char* kCudaConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
 

@@ -77,6 +77,7 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   if (wants_hook && ::access((wanted.python_hook + "/sitecustomize.py").c_str(), R_OK) == 0) {
     facts.python_hook = wanted.python_hook;
   }
+  if (::access(wanted.nccl_profiler.c_str(), R_OK) == 0) facts.nccl_profiler = wanted.nccl_profiler;
   const std::string modules = wanted.python_hook + "/modules";
   if (::access(modules.c_str(), X_OK) == 0) facts.python_modules = modules;
   if (wanted.topology) facts.topology = read_cpu_topology(cpus);

@@ -40,6 +40,7 @@ struct NodeFacts {
   std::vector<std::string> cluster_warnings;
   std::string python_modules;   // folder for PYTHONPATH with the modules that programs may import; may be empty
   std::string python_hook;      // folder for PYTHONPATH; empty if there is none, or if the user does not want it
+  std::string nccl_profiler;    // file of the plug-in for NCCL; empty if there is none
   std::string cluster_failure;  // why the scheduler's variables cannot be used
 };
 
@@ -51,6 +52,7 @@ struct FactsWanted {
   std::string scheduler = "auto";  // see ClusterRequest
   bool topology = false;
   std::string python_hook = {};          // folder where the hook is installed
+  std::string nccl_profiler = {};        // where the plug-in for NCCL is installed
   std::string virtual_environment = {};  // the launcher's own; empty if there is none
 };
 

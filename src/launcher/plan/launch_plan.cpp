@@ -132,6 +132,17 @@ void choose_omp_threads(const NodeFacts& facts, LaunchPlan& plan) {
                        "); export it to override");
 }
 
+// NCCL loads one plug-in. The user's own comes first, and "none" switches it off.
+void choose_nccl_profiler(const NodeFacts& facts, LaunchPlan& plan) {
+  const auto own = find_variable(facts.environment, wire::env::kNcclProfiler);
+  if (!own || *own == facts.nccl_profiler) {
+    plan.nccl_profiler = facts.nccl_profiler;
+  } else if (!own->empty() && *own != "none") {
+    plan.node_notes.push_back(std::string(wire::env::kNcclProfiler) + "=" + *own +
+                              ": NCCL loads this plug-in, so ddplaunch sees the calls of NCCL only by other means");
+  }
+}
+
 // A fault of a rank that does not exist would test nothing. A note mentions the faults, so that the user does not
 // forget them.
 std::optional<StartFailure> check_faults(LaunchPlan& plan) {
@@ -245,6 +256,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   const bool is_native = options.compatibility_mode == CompatibilityMode::native;
   plan.python_modules = facts.python_modules;
   if (!plan.hang.is_off() && plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
+  if (!plan.hang.is_off() && (!facts.gpus.empty() || facts.has_uncounted_gpus)) choose_nccl_profiler(facts, plan);
   plan.is_native_program = runs_native_program(options, facts);
   plan.python_unbuffered = is_native && facts.runs_python;
   base::append(plan.node_notes, limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));

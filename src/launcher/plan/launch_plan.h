@@ -84,6 +84,7 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   bool python_unbuffered = false;  // set PYTHONUNBUFFERED, because Python runs behind a wrapper without -u
   std::string python_modules;      // folder for PYTHONPATH with modules that programs may import; may be empty
   std::string python_hook;  // folder for PYTHONPATH that makes PyTorch programs show their collectives; may be empty
+  std::string nccl_profiler;              // plug-in that makes NCCL show its collectives; empty if there is none
   std::string preload_refused;            // why no worker can be forked; empty if it can, or if none should
   std::vector<wire::Fault> timed_faults;  // faults that the launcher injects
   // Warnings and remarks, logged at the start unless quiet. Those about the job are alike on all nodes, so that only

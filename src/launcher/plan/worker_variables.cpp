@@ -86,6 +86,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (has_gpus && !find_variable(plan.inherited_environment, env::kNcclRasAddress)) {
     variables.emplace(env::kNcclRasAddress, ras_address(plan, placement));
   }
+  if (!plan.nccl_profiler.empty()) variables.emplace(env::kNcclProfiler, plan.nccl_profiler);
   // A GPU has 8 hardware queues by default, and further streams share them. A kernel that waits for another rank then
   // blocks what is queued behind it, which can be what that rank waits for. Python programs get no value, because
   // torchrun sets none and frameworks choose their own.

@@ -61,6 +61,8 @@ bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequ
   verdict.is_open = nobody_knows && callers < static_cast<std::size_t>(members.front().group->size);
   verdict.culprits = ranks_that(culprits, [](const Member&) { return true; });
   verdict.sides = {{one.rank->rank, *call_of(one, sequence)}, {other.rank->rank, *call_of(other, sequence)}};
+  // NCCL does not compare the calls of ranks, so such a collective may end, with wrong results.
+  verdict.is_doubtful = members.front().group->launches.has_value();
   verdict.kind = compare_calls(verdict.sides[0].call, verdict.sides[1].call);
   add_calls_around(one, other, sequence, verdict);
   return true;

@@ -35,6 +35,8 @@ void RankBook::pass(std::chrono::nanoseconds elapsed, std::uint64_t taken_at) {
 }
 
 void RankBook::add(std::vector<RankView> ranks, SampleDepth depth) {
+  differences_ = differences_of(ranks, depth == SampleDepth::calls || depth == SampleDepth::all, differences_);
+  complete_launches(ranks, differences_);
   const std::vector<RankView> before = std::exchange(picture_.ranks, std::move(ranks));
   picture_.depth = depth;
   picture_.has_news = true;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "launcher/ranks/launches.h"
 #include "launcher/ranks/picture.h"
 
 namespace ddp::launcher {
@@ -45,6 +46,7 @@ class RankBook {
   std::map<GroupKey, std::vector<GroupView>> groups_;  // as they were seen last
   std::map<int, ProcessSample> traced_;                // stopped processes at the last sample of processes
   std::map<int, Blame> blamed_;
+  LaunchDifferences differences_;
 };
 
 }  // namespace ddp::launcher

@@ -17,12 +17,19 @@ void to_json(nlohmann::json& json, const TransferView& transfer) {
 void from_json(const nlohmann::json& json, TransferView& transfer) {
   transfer = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6), json.at(7)};
 }
+void to_json(nlohmann::json& json, const LaunchView& launches) {
+  json = {launches.is_complete, launches.waits_for_all, launches.waits_for_one, launches.root};
+}
+void from_json(const nlohmann::json& json, LaunchView& launches) {
+  launches = {json.at(0), json.at(1), json.at(2), json.at(3)};
+}
 void to_json(nlohmann::json& json, const GroupView& group) {
   const int sampling = !group.is_sampled ? 0 : group.is_live ? 2 : 1;
   json = std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
                   group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
                   group.gpu_finished, group.identity, group.transfers, group.blocked, sampling, group.is_by_stack,
                   group.is_final);
+  if (group.launches) json.push_back(*group.launches);
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
   group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
@@ -35,6 +42,7 @@ void from_json(const nlohmann::json& json, GroupView& group) {
   group.is_live = sampling != 1;
   group.is_by_stack = json.at(17);
   group.is_final = json.at(18);
+  if (json.size() > 19) group.launches = json.at(19).get<LaunchView>();
 }
 
 // The macro generates both directions from one list of fields.

@@ -101,7 +101,8 @@ struct Verdict {
   bool is_by_stack = false;  // read from stacks, so the group and the number are unknown and nothing is certain
   bool is_held = false;      // called within a CollectiveBatch, and not begun (only for not_called)
   // For `ended`: it is unknown whether the culprits called the operation before their end, or whether others need them
-  // in it. Such a verdict is reported, and proves nothing.
+  // in it. For calls that differ: it is unknown whether that keeps them from being done. Such a verdict is reported, and
+  // proves nothing.
   bool is_doubtful = false;
   // For `not_called`: ranks that have not called it either, because they wait for a culprit in these operations, which
   // stacks show.

@@ -86,8 +86,8 @@ class WaitedFor {
   };
 
   End end_of(const Member& member) const {
-    const bool is_sampled = first_.group->is_sampled;
-    if (member.group == nullptr) return is_sampled ? End::unknown : End::calls_no_more;
+    if (member.group == nullptr) return first_.group->is_sampled ? End::unknown : End::calls_no_more;
+    if (member.group->launches && !needs(call_, first_.group->rank, member.group->rank)) return End::unknown;
     if (!member.group->is_sampled) return has_called(member) ? End::left_it : End::calls_no_more;
     // PyTorch marks a call as finished a moment after its thread has gone on.
     return member.group->is_final && !has_called(member) ? End::calls_no_more : End::unknown;

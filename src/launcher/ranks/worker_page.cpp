@@ -109,6 +109,26 @@ bool is_recent(std::uint64_t followed_until, std::uint64_t now) {
   return followed_until != 0 && now - std::min(now, followed_until) <= few_samples;
 }
 
+std::optional<LaunchView> launches_of(const wire::PageGroup& group) {
+  const auto launches = static_cast<wire::Launches>(group.launches.load(wire::kRelaxed));
+  if (launches == wire::Launches::none) return std::nullopt;
+  constexpr std::uint64_t kNumber = (std::uint64_t{1} << wire::kPeerShift) - 1;
+  const std::uint64_t one = group.waits_for_one.load(wire::kRelaxed);
+  return LaunchView{launches == wire::Launches::all, group.waits_for_all.load(wire::kRelaxed), one & kNumber,
+                    static_cast<int>(one >> wire::kPeerShift) - 1};
+}
+
+// Nothing is known of what is done, so the launches count as done until the other ranks are looked at.
+void show_launches(GroupView& group, const LaunchView& launches) {
+  group.launches = launches;
+  group.is_sampled = true;
+  group.started = group.called;
+  group.finished = group.called;
+  group.gpu_queued = group.called;
+  group.gpu_started = group.called;
+  group.gpu_finished = group.called;
+}
+
 // Before its first steps are done a rank may compile, allocate, and connect.
 bool is_at_first_step(const PageView& view) {
   const bool has_worked =
@@ -174,6 +194,8 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     const int size = group.size;
     const int rank = group.rank;
     if (size < 1 || rank < 0 || rank >= size) continue;
+    const auto launches = launches_of(group);
+    if (launches && page.records_launches.load(wire::kRelaxed) != 0) continue;
     // Later numbers are read first, because a finished collective was called before.
     const std::uint64_t gpu_finished = group.gpu_finished.load(std::memory_order_acquire);
     const std::uint64_t gpu_started = group.gpu_started.load(std::memory_order_acquire);
@@ -193,6 +215,10 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     view.groups.back().identity = group.identity;
     view.groups.back().blocked = static_cast<int>(std::min(group.blocked.load(wire::kRelaxed), kMostThreads));
     if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
+    if (launches) {
+      show_launches(view.groups.back(), *launches);
+      continue;
+    }
     // A GPU that had hung may write values that belong to an earlier group in this place.
     if (gpu_finished > gpu_started || gpu_started > gpu_queued || gpu_queued > called) continue;
     GroupView& seen = view.groups.back();

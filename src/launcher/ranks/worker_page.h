@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -55,6 +56,17 @@ std::string describe_with_place(const CallView& call);  // such as "all_reduce f
 // Returns text such as "recv f32[8] from rank 2". The rank is that in the group.
 std::string describe(const TransferView& transfer);
 
+// Says which calls of a communicator of NCCL wait for other ranks. The plug-in in the worker sees when a collective is
+// called, and not when it is done (wire::Launches).
+struct LaunchView {
+  bool is_complete = true;          // false if CUDA graphs repeat calls that are not counted
+  std::uint64_t waits_for_all = 0;  // number of the newest collective that waits for all members
+  std::uint64_t waits_for_one = 0;  // number of the newest collective that waits for the member `root`
+  int root = -1;
+
+  friend bool operator==(const LaunchView&, const LaunchView&) = default;
+};
+
 struct GroupView {
   std::string name;
   int rank = 0;
@@ -83,6 +95,8 @@ struct GroupView {
   // This entry was read from the stack of the rank's first thread, which waits for an operation of a PyTorch process
   // group. The group and the number of the operation are unknown, so `called` is 1.
   bool is_by_stack = false;
+  // Only launches are counted. `finished` then follows from what all members have called (complete_launches()).
+  std::optional<LaunchView> launches = {};
   std::vector<TransferView> transfers = {};  // the newest ones; unfinished ones come first
 
   // Does not compare which threads wait.

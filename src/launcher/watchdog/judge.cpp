@@ -85,8 +85,8 @@ std::optional<Stall> Judge::most_pressing() const {
   std::tuple<bool, bool, Nanoseconds> key_of_most;
   for (const Wait& wait : picture_.waits) {
     const Verdict& verdict = wait.verdict;
-    const bool has_ended = verdict.kind == VerdictKind::ended && !verdict.is_doubtful;
-    const bool is_certain = has_ended || differs(verdict.kind) || verdict.is_proven_circle();
+    const bool proves = verdict.kind == VerdictKind::ended || differs(verdict.kind);
+    const bool is_certain = (proves && !verdict.is_doubtful) || verdict.is_proven_circle();
     const std::tuple key(is_certain, !may_be_resolved(verdict), age_of(verdict));
     if (most && key <= key_of_most) continue;
     most = {verdict, std::get<2>(key), wait.blamed_since, wait.proofs};

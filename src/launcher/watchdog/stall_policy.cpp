@@ -26,7 +26,8 @@ struct Limit {
 // Returns the limit for a hang that nothing can resolve, or std::nullopt if this is no such hang.
 std::optional<Limit> certain_limit(const StallFacts& facts) {
   if (facts.is_by_stack) return std::nullopt;
-  if (differs(facts.kind)) return Limit{limits::kHangConclusive, facts.age, "the ranks cannot continue"};
+  if (differs(facts.kind) && !facts.is_doubtful)
+    return Limit{limits::kHangConclusive, facts.age, "the ranks cannot continue"};
   // Data that the ended rank sent last may still be on its way.
   if (facts.kind == VerdictKind::ended && !facts.is_doubtful)
     return Limit{limits::kHangFirstWord, facts.age, "an exited rank cannot make this call"};

@@ -30,7 +30,7 @@ struct StallFacts {
   bool is_proven = false;           // no thread is left that could resolve the hang (only for `each_other`)
   bool is_open = false;             // a stack that is read soon may show that an awaited rank waits itself
   bool is_by_stack = false;         // the verdict comes from stacks, which prove nothing
-  bool is_doubtful = false;         // it is not known whether the ended rank is needed (only for `ended`)
+  bool is_doubtful = false;         // it is not known whether the ended rank is needed, or whether calls that differ do harm
   std::chrono::nanoseconds age{0};  // time since the last progress of the group or, if no rank waits in one, of the job
   // This is the first part of `age`, in which all ranks that began the operation did something else than to wait for
   // it.

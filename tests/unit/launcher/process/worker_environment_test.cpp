@@ -348,6 +348,23 @@ TEST_CASE("ranks with gpus have a place of the job's own to ask nccl at") {
   CHECK(address([](Situation& s) { inherit(s, "NCCL_RAS_ADDR=localhost:1"); }) == "localhost:1");
 }
 
+TEST_CASE("ranks with gpus get the plug-in that shows what nccl launches unless the user has one") {
+  const auto plugin = [](const std::function<void(Situation&)>& change) {
+    Situation situation;
+    situation.facts.nccl_profiler = "/ours.so";
+    change(situation);
+    const LaunchPlan plan = situation.plan();
+    const std::string note = mentions(plan.node_notes, "NCCL_PROFILER_PLUGIN=") ? " (noted)" : "";
+    const WorkerSpec spec = make_worker_spec(plan, Placement(), {});
+    return find_variable(spec.environment, "NCCL_PROFILER_PLUGIN").value_or("") + note;
+  };
+  CHECK(plugin([](Situation&) {}) == "/ours.so");
+  CHECK(plugin([](Situation& s) { s.without_gpus().options.nproc_per_node = 2; }).empty());
+  CHECK(plugin([](Situation& s) { s.options.hang_timeout = std::chrono::milliseconds(0); }).empty());
+  CHECK(plugin([](Situation& s) { inherit(s, "NCCL_PROFILER_PLUGIN=inspector"); }) == "inspector (noted)");
+  CHECK(plugin([](Situation& s) { inherit(s, "NCCL_PROFILER_PLUGIN=none"); }) == "none");
+}
+
 TEST_CASE("native programs with gpus get as many hardware queues as there are") {
   const auto queues = [](const std::function<void(Situation&)>& change) {
     Situation situation;

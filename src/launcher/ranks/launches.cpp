@@ -1,0 +1,150 @@
+#include "launcher/ranks/launches.h"
+
+#include <algorithm>
+
+#include "wire/status_page_layout.h"
+
+namespace ddp::launcher {
+namespace {
+
+struct Launcher {
+  RankView* rank;
+  GroupView* group;
+  std::size_t index;
+};
+using Members = std::vector<Launcher>;
+
+std::map<GroupKey, Members> members_of(std::vector<RankView>& ranks) {
+  std::map<GroupKey, Members> groups;
+  for (RankView& rank : ranks) {
+    for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
+      GroupView& group = rank.page.groups[i];
+      // Until NCCL 2.26, the size of a communicator is unknown.
+      if (group.launches) groups[{group.identity, "", 0}].push_back({&rank, &group, i});
+    }
+  }
+  return groups;
+}
+
+std::uint64_t least_called(const Members& members) {
+  std::uint64_t least = UINT64_MAX;
+  for (const Launcher& member : members) least = std::min(least, member.group->called);
+  return least;
+}
+
+const Launcher* member_with(const Members& members, int rank) {
+  const auto found = std::ranges::find_if(members, [&](const Launcher& one) { return one.group->rank == rank; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+// Returns how many sends from this member to the other one have been called, or std::nullopt if its page may lack them.
+std::optional<std::uint64_t> sent(const Launcher& from, int to) {
+  std::uint64_t shown = 0;
+  for (const TransferView& transfer : from.group->transfers) {
+    if (transfer.is_send && transfer.peer == to) return transfer.number;
+    shown += transfer.number;
+  }
+  return shown == from.group->transfers_called ? std::optional<std::uint64_t>(0) : std::nullopt;
+}
+
+// A send may be done before the other side has called: NCCL has room for small messages.
+void complete_transfers(const Launcher& member, const Members& members) {
+  std::uint64_t pending = 0;
+  for (TransferView& transfer : member.group->transfers) {
+    transfer.is_done = true;
+    if (transfer.is_send) continue;
+    const Launcher* const peer = member_with(members, transfer.peer);
+    const auto number = peer == nullptr ? std::nullopt : sent(*peer, member.group->rank);
+    if (!number || *number >= transfer.number) continue;
+    pending += transfer.number - *number;
+    transfer.number = *number + 1;
+    transfer.is_done = false;
+    transfer.is_waited_for = true;
+  }
+  member.group->transfers_finished = member.group->transfers_called - std::min(pending, member.group->transfers_called);
+}
+
+std::uint64_t finished_of(const Launcher& member, const Members& members, std::uint64_t least) {
+  const LaunchView& launches = *member.group->launches;
+  std::uint64_t finished = member.group->called;
+  if (launches.waits_for_all > least) finished = least;
+  const Launcher* const root = launches.waits_for_one == 0 ? nullptr : member_with(members, launches.root);
+  if (root != nullptr && launches.waits_for_one > root->group->called) {
+    finished = std::min(finished, root->group->called);
+  }
+  return finished;
+}
+
+void complete(const Members& members, std::uint64_t difference) {
+  const std::uint64_t least = least_called(members);
+  int size = 0;
+  for (const Launcher& member : members) size = std::max(size, member.group->size);
+  for (const Launcher& member : members) {
+    GroupView& group = *member.group;
+    group.size = size;
+    group.is_final = member.rank->has_ended;
+    group.finished = std::min(finished_of(member, members, least), difference - 1);
+    group.gpu_started = group.finished;
+    group.gpu_finished = group.finished;
+    complete_transfers(member, members);
+  }
+}
+
+void complete_as_if_done(const Members& members) {
+  for (const Launcher& member : members) {
+    for (TransferView& transfer : member.group->transfers) transfer.is_done = true;
+    member.group->transfers_finished = member.group->transfers_called;
+  }
+}
+
+// Returns whether each member is known once, and the counts of all of them are complete.
+bool can_be_compared(const Members& members) {
+  return std::ranges::all_of(members, [&](const Launcher& member) {
+    return member.group->launches->is_complete && member_with(members, member.group->rank) == &member;
+  });
+}
+
+// Returns 0 if the calls that are shown do not differ.
+std::uint64_t first_difference(const Members& members) {
+  std::map<std::uint64_t, std::uint64_t> fingerprints;
+  std::uint64_t first = 0;
+  for (const Launcher& member : members) {
+    if (member.index >= member.rank->calls.size()) continue;
+    for (const CallView& call : member.rank->calls[member.index]) {
+      if (call.fingerprint == 0) continue;
+      const bool is_same = fingerprints.try_emplace(call.sequence, call.fingerprint).first->second == call.fingerprint;
+      if (!is_same && (first == 0 || call.sequence < first)) first = call.sequence;
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+LaunchDifferences differences_of(const std::vector<RankView>& ranks, bool has_calls, const LaunchDifferences& known) {
+  LaunchDifferences differences;
+  const bool counts_launches = std::ranges::any_of(ranks, [](const RankView& rank) {
+    return std::ranges::any_of(rank.page.groups, [](const GroupView& group) { return group.launches.has_value(); });
+  });
+  if (!counts_launches || (!has_calls && known.empty())) return differences;
+  std::vector<RankView> copies = ranks;
+  for (const auto& [key, members] : members_of(copies)) {
+    const auto before = known.find(key);
+    const std::uint64_t first = has_calls ? first_difference(members) : before == known.end() ? 0 : before->second;
+    if (first != 0 && least_called(members) < first + wire::kPageCalls) differences[key] = first;
+  }
+  return differences;
+}
+
+void complete_launches(std::vector<RankView>& ranks, const LaunchDifferences& differences) {
+  for (const auto& [key, members] : members_of(ranks)) {
+    const auto difference = differences.find(key);
+    if (!can_be_compared(members)) {
+      complete_as_if_done(members);
+    } else {
+      complete(members, difference == differences.end() ? UINT64_MAX : difference->second);
+    }
+  }
+}
+
+}  // namespace ddp::launcher

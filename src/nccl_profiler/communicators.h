@@ -1,0 +1,57 @@
+// Shows the calls of NCCL's communicators on the worker's status page. docs/development/decisions/
+// 0074-nccl-says-what-is-launched.md
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/call_names.h"
+#include "wire/status_page_layout.h"
+
+namespace ddp::nccl_profiler {
+
+// A worker sends to and receives from few ranks in one communicator, unless it exchanges data with all of them.
+inline constexpr std::size_t kPeers = wire::kPageTransfers / 2;
+
+// Represents a communicator of this process. NCCL may report an event of one that is gone, so entries are never freed:
+// a new communicator gets the entry of the one that was left first. `busy` guards the other members.
+struct Communicator {
+  std::atomic_flag busy = ATOMIC_FLAG_INIT;
+  wire::PageGroup* place = nullptr;  // null if it has never been shown
+  std::uint64_t id = 0;              // 0 if it is not shown
+  bool is_taken = false;
+  std::uint64_t left_at = 0;  // how many had been left when this one was left; 0 if it is in use
+  int version = 0;            // of NCCL's interface
+  // NCCL's number of the last launch of each function, counted from 1.
+  std::array<std::uint64_t, wire::kOperationNames.size() + 1> launched = {};
+};
+
+struct Call {
+  std::uint8_t operation = 0;  // a number of wire::kOperationNames, or their count
+  std::uint8_t type = 0;       // a number of wire::kTypeNames, or their count
+  std::uint64_t count = 0;     // elements
+  std::uint64_t bytes = 0;     // 0 if the type is not known
+  int peer = -1;               // the root of a collective, or the other side of a transfer; -1 if there is none
+};
+
+// Returns whether this process shows its communicators at all: ddplaunch has started it, and it does not use the
+// runtime. The first call opens the page. Any thread may call it.
+bool is_shown();
+
+// Returns an entry for a new communicator, and never null. If `id` is 0, show() follows. Takes a lock.
+Communicator* take(int version);
+// Shows the communicator, with `ranks` = 0 if its size is not known. Takes a lock.
+void show(Communicator& communicator, std::uint64_t id, const char* name, int ranks, int rank);
+void leave(Communicator& communicator);
+
+// These are for any thread. They allocate nothing and wait for no other communicator.
+void add_collective(Communicator& communicator, const Call& call);
+void add_transfer(Communicator& communicator, const Call& call);
+// Returns whether a CUDA graph repeats this call: NCCL does not count it, so it has the number of another one.
+bool is_repeated(Communicator& communicator, std::uint8_t operation, std::uint64_t sequence);
+// A CUDA graph repeats calls of this communicator, so they are not all counted.
+void miss_calls(Communicator& communicator);
+
+}  // namespace ddp::nccl_profiler

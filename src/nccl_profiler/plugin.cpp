@@ -1,0 +1,185 @@
+// This library is a profiler plug-in of NCCL: NCCL loads it into a program and calls it before each collective. It
+// shows the calls of a program that ddplaunch has started, whatever the program is written in. It must never take the
+// program down, so it uses no part of the C++ library, throws nothing, and returns no error. It stays loaded when NCCL
+// unloads it. See docs/development/decisions/0074-nccl-says-what-is-launched.md.
+#include <string.h>  // NOLINT(modernize-deprecated-headers): the C library's functions only
+
+#include "nccl_profiler/abi.h"
+#include "nccl_profiler/communicators.h"
+
+namespace ddp::nccl_profiler {
+namespace {
+
+struct Name {
+  const char* nccl;
+  std::uint8_t number;
+  std::uint8_t bytes = 0;  // size of an element
+};
+
+// The numbers are those of wire::kOperationNames and wire::kTypeNames. The table is in the order in which version 1 of
+// the interface counts.
+constexpr std::uint8_t kOtherOperation = 11;
+constexpr Name kFunctions[] = {{"Broadcast", 2}, {"Reduce", 1},    {"AllGather", 3}, {"ReduceScatter", 6},
+                               {"AllReduce", 0}, {"SendRecv", 11}, {"Send", 9},      {"Recv", 10},
+                               {"AlltoAll", 7},  {"Gather", 4},    {"Scatter", 5}};
+constexpr std::uint8_t kOtherType = 10;
+constexpr Name kTypes[] = {{"ncclInt8", 4, 1},     {"ncclUint8", 8, 1},       {"ncclInt32", 6, 4},
+                           {"ncclUint32", 10, 4},  {"ncclInt64", 7, 8},       {"ncclUint64", 10, 8},
+                           {"ncclFloat16", 0, 2},  {"ncclFloat32", 2, 4},     {"ncclFloat64", 3, 8},
+                           {"ncclBfloat16", 1, 2}, {"ncclFloat8e4m3", 10, 1}, {"ncclFloat8e5m2", 10, 1}};
+
+template <std::size_t N>
+Name find(const Name (&names)[N], const char* name, std::uint8_t other) {
+  if (name == nullptr) return {"", other};
+  for (const Name& one : names) {
+    if (::strcmp(one.nccl, name) == 0) return one;
+  }
+  return {"", other};
+}
+template <std::size_t N>
+Name find(const Name (&names)[N], std::uint8_t number, std::uint8_t other) {
+  return number < N ? names[number] : Name{"", other};
+}
+
+Call call_of(const Name& function, const Name& type, std::size_t count, int peer) {
+  return {.operation = function.number, .type = type.number, .count = count, .bytes = count * type.bytes, .peer = peer};
+}
+
+// Only operations with a root have one: NCCL gives a number for all of them.
+int root_of(const Name& function, int root) {
+  return function.number == 1 || function.number == 2 || function.number == 4 || function.number == 5 ? root : -1;
+}
+
+template <typename Function, typename Type>
+void collective(Communicator& to, Function function, Type type, std::size_t count, int root) {
+  const Name operation = find(kFunctions, function, kOtherOperation);
+  add_collective(to, call_of(operation, find(kTypes, type, kOtherType), count, root_of(operation, root)));
+}
+
+template <typename Function, typename Type>
+void transfer(Communicator& to, Function function, Type type, std::size_t count, int peer) {
+  const Name operation = find(kFunctions, function, kOtherOperation);
+  const bool is_known = operation.number == 9 || operation.number == 10;
+  if (is_known) add_transfer(to, call_of(operation, find(kTypes, type, kOtherType), count, peer));
+}
+
+// Until version 3, the first call says which communicator it belongs to.
+template <typename Descriptor>
+void name(Communicator& communicator, const Descriptor& call) {
+  show(communicator, call.communicator, call.name, 0, call.event.rank);
+}
+
+// From version 5 on, the program's calls are counted. NCCL merges some before it launches them.
+void take_event_v5(Communicator& to, const Event& event) {
+  if (event.type == kCollApi) {
+    const auto& call = reinterpret_cast<const CollApi&>(event);
+    if (call.is_captured) return miss_calls(to);
+    collective(to, call.function, call.type, call.count, call.root);
+  } else if (event.type == kP2pApi) {
+    if (reinterpret_cast<const P2pApi&>(event).is_captured) miss_calls(to);
+  } else if (event.type == kP2p) {
+    const auto& call = reinterpret_cast<const P2p&>(event);
+    transfer(to, call.function, call.type, call.count, call.peer);
+  }
+}
+
+// NCCL does not count the calls that a CUDA graph repeats, so their sequence numbers do not grow.
+template <typename Descriptor>
+void take_launch(Communicator& to, const Descriptor& call) {
+  if (is_repeated(to, find(kFunctions, call.function, kOtherOperation).number, call.sequence)) return miss_calls(to);
+  collective(to, call.function, call.type, call.count, call.root);
+}
+
+void take_event_v4(Communicator& to, const Event& event) {
+  const std::uint64_t type = event.type & 0xffU;
+  if (type == kColl) take_launch(to, reinterpret_cast<const Coll&>(event));
+  if (type != kP2p) return;
+  const auto& call = reinterpret_cast<const P2p&>(event);
+  transfer(to, call.function, call.type, call.count, call.peer);
+}
+
+template <typename Collective, typename Transfer>
+void take_named_event(Communicator& to, const Event& event) {
+  const std::uint64_t type = event.type & 0xffU;
+  if (type == kColl) {
+    const auto& call = reinterpret_cast<const Collective&>(event);
+    name(to, call);
+    take_launch(to, call);
+  } else if (type == kP2p) {
+    const auto& call = reinterpret_cast<const Transfer&>(event);
+    name(to, call);
+    transfer(to, call.function, call.type, call.count, call.peer);
+  }
+}
+
+using TakeEvent = void(Communicator& to, const Event& event);
+
+// NCCL then reports nothing more of this event. Until version 4 it asks for the parts of a group only if the group has
+// a handle.
+template <TakeEvent* take_event, bool names_groups>
+int start(void* context, void** handle, const Event* event) {
+  static char group;
+  if (handle != nullptr)
+    *handle = names_groups && event != nullptr && (event->type & 0xffU) == kGroup ? &group : nullptr;
+  if (context != nullptr && event != nullptr) take_event(*static_cast<Communicator*>(context), *event);
+  return kSuccess;
+}
+int stop(void* /*handle*/) {
+  return kSuccess;
+}
+int record(void* /*handle*/, int /*state*/, void* /*arguments*/) {
+  return kSuccess;
+}
+int finalize(void* context) {
+  if (context != nullptr) leave(*static_cast<Communicator*>(context));
+  return kSuccess;
+}
+
+// The mask is one for all communicators. If nothing is shown, it is left alone, and NCCL reports nothing.
+Communicator* begin(void** context, int* mask, int version) {
+  if (context == nullptr || mask == nullptr) return nullptr;
+  *context = nullptr;
+  if (!is_shown()) return nullptr;
+  Communicator* const taken = take(version);
+  *context = taken;
+  __atomic_store_n(mask, static_cast<int>(version >= 5 ? kCollApi | kP2pApi | kP2p : kColl | kP2p), __ATOMIC_RELAXED);
+  return taken;
+}
+
+template <int version>
+int init_v1(void** context, int* mask) {
+  begin(context, mask, version);
+  return kSuccess;
+}
+int init_v4(void** context, int* mask, const char* name, std::uint64_t id, int /*nodes*/, int ranks, int rank, Log*) {
+  Communicator* const taken = begin(context, mask, 4);
+  if (taken != nullptr) show(*taken, id, name, ranks, rank);
+  return kSuccess;
+}
+template <int version>
+int init_v5(void** context, std::uint64_t id, int* mask, const char* name, int /*nodes*/, int ranks, int rank, Log*) {
+  Communicator* const taken = begin(context, mask, version);
+  if (taken != nullptr) show(*taken, id, name, ranks, rank);
+  return kSuccess;
+}
+
+constexpr const char* kName = "ddplaunch";
+
+}  // namespace
+}  // namespace ddp::nccl_profiler
+
+// NCCL looks up the newest of these that it knows.
+extern "C" {
+#define DDP_PLUGIN(Init) __attribute__((visibility("default"))) ddp::nccl_profiler::Plugin<ddp::nccl_profiler::Init>
+using namespace ddp::nccl_profiler;
+DDP_PLUGIN(InitV1)
+ncclProfiler_v1 = {kName, init_v1<1>, start<take_named_event<CollV1, P2pV1>, true>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV1)
+ncclProfiler_v2 = {kName, init_v1<2>, start<take_named_event<CollV2, P2pV2>, true>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV1)
+ncclProfiler_v3 = {kName, init_v1<3>, start<take_named_event<CollV2, P2pV2>, true>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV4) ncclProfiler_v4 = {kName, init_v4, start<take_event_v4, true>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV5) ncclProfiler_v5 = {kName, init_v5<5>, start<take_event_v5, false>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV5) ncclProfiler_v6 = {kName, init_v5<6>, start<take_event_v5, false>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV5) ncclProfiler_v7 = {kName, init_v5<7>, start<take_event_v5, false>, stop, record, finalize, {}};
+}
