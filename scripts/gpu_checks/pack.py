@@ -15,6 +15,7 @@ SYSTEM_LIBRARIES = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so
                     "libcublas", "libcudart", "libcuda.so", "libnccl", "libfake_gpu")
 COMPILER_LIBRARIES = ("libstdc++", "libgcc_s")
 # What is built on the machine if it could not be built here.
+PLUGIN = "libnccl-profiler-ddplaunch.so"  # the launcher has NCCL load it
 SOURCES = ["include", "src/libtorch", "examples/charlm", "examples/train_cuda.cu"]
 MOST_MIB = 60
 
@@ -43,6 +44,7 @@ def pack(folder: pathlib.Path, train_cuda: pathlib.Path) -> None:
     (folder / "lib/libddp_runtime.so").write_text(f"INPUT({runtime.name})\n")
     # Without its hook, the launcher sees nothing of PyTorch's programs.
     shutil.copytree(BUILD / "bin/ddp_python", folder / "bin/ddp_python", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(BUILD / "bin" / PLUGIN, folder / "bin")
     for source in SOURCES:
         if (ROOT / source).is_dir():
             shutil.copytree(ROOT / source, folder / "source" / source)

@@ -59,6 +59,8 @@ STEPS = [
          "which calls wait for kernels, what calls cost, captures, many groups and their memory", "costs under load"),
     Step("b", "capture", 45, 20, TORCH, torch_steps.capture, "ddplaunch does not spoil the capture of a graph",
          "captures that begin outside of Python"),
+    Step("b", "plugin", 80, 40, TORCH + ("two ranks",), torch_steps.plugin,
+         "NCCL's profiler plug-in shows a hang without PyTorch's recorder, and what it costs", "CUDA graphs on several GPUs"),
     Step("b", "train", 115, 40, GPU, built_steps.train, "a model is trained as on the host, and leaves nothing behind",
          "mixed precision, days of training"),
     Step("b", "adapter", 120, 30, TORCH, built_steps.adapter, "ddp::libtorch trains on a GPU, beside PyTorch's step",

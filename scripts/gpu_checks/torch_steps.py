@@ -5,7 +5,7 @@ import re
 
 from gpu_checks.machine import Machine
 from gpu_checks.results import Results
-from gpu_checks.runtime_steps import evidence, ranks_text, with_two
+from gpu_checks.runtime_steps import evidence, ranks_text, show_calls, with_two
 
 HANG_LIMIT = 8  # seconds
 
@@ -68,6 +68,24 @@ def capture(machine: Machine, results: Results) -> None:
                   f"captured for {line.get('captured_seconds')} s", bool(line), figures=line)
 
 
+def show_named(results: Results, what: str, done) -> None:
+    named = re.search(r"^.*rank 1.*DDP-H.*$", done.err, re.M)
+    ok = done.code == 124 and named is not None and not done.is_late
+    results.note(what, ok,
+                 f"exit code {done.code} after {done.seconds:.1f} s: {named[0]}" if ok else done.last_lines(12))
+
+
+def plugin(machine: Machine, results: Results) -> None:
+    """Without PyTorch's recorder, NCCL's profiler plug-in shows the collectives. What a call costs with it."""
+    done = machine.torch(2, "hang", options=(f"--hang-timeout={HANG_LIMIT}",), seconds=45, DDP_TORCH="0")
+    show_named(results, "a hang is named by what NCCL is called for", done)
+    for who, variables in (("no plug-in", {"NCCL_PROFILER_PLUGIN": "none"}), ("the plug-in", {})):
+        seconds = 0.05 if machine.found["simulated"] else 1.2
+        done = machine.launch(2, "raw_nccl_bench", machine.files / f"id_{who}".replace(" ", "_"), seconds, 4, 65536,
+                              seconds=25, NCCL_COMM_BLOCKING="1", **variables)
+        show_calls(results, f"NCCL with {who}", 2, done)
+
+
 def hang(machine: Machine, results: Results) -> None:
     """The launcher names the rank that a job of nccl waits for."""
     variables = {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{machine.files}/pipe_", "TORCH_FR_BUFFER_SIZE": "2000",
@@ -78,8 +96,5 @@ def hang(machine: Machine, results: Results) -> None:
             results.note(f"pg_status of rank {line['rank']}, {line['what']}", True,
                          f"{line['answer']} {line['milliseconds']} ms {line['pg_status']} {line['pg_config']}",
                          figures=line)
-    named = re.search(r"^.*rank 1.*DDP-H.*$", done.err, re.M)
-    ok = done.code == 124 and named is not None and not done.is_late
-    results.note("a hang of a PyTorch job is named", ok,
-                 f"exit code {done.code} after {done.seconds:.1f} s: {named[0]}" if ok else done.last_lines(12))
+    show_named(results, "a hang of a PyTorch job is named", done)
     evidence(machine, results, done, "flight recorder", "it is PyTorch's", True)

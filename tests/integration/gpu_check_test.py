@@ -125,7 +125,7 @@ def steps_do_not_depend_on_others_and_those_left_out_are_listed(folder: pathlib.
     check = Check(folder / "pack", "b", "--only=train", PATIENCE, FAKE_GPU_COUNT="1")
     assert check.result("train_cuda, 2 ranks")["ok"], check.text
     left_out = [step for step, state in check.states.items() if state == "left out by --only"]
-    assert left_out == ["build", "faults", "probes", "capture", "adapter", "sanitizer"], check.states
+    assert left_out == ["build", "faults", "probes", "capture", "plugin", "adapter", "sanitizer"], check.states
     assert check.summary.count("left out by --only") >= 2 * len(left_out), check.summary
 
 
@@ -280,7 +280,7 @@ def steps_that_no_longer_fit_are_listed(folder: pathlib.Path) -> None:
     assert "not run: " in check.states["calls_2"] and check.states["facts"] == "done", check.states
     assert check.seconds < 60, check.seconds
     listed = subprocess.run([folder / "pack/gpu_check", "list"], capture_output=True, text=True, check=True).stdout
-    assert len(listed.splitlines()) == 19, listed
+    assert len(listed.splitlines()) == 20, listed
 
 
 def answers_of_nccl_and_pytorch_are_recognised(folder: pathlib.Path) -> None:

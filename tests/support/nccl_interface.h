@@ -117,6 +117,10 @@ struct CollApi {
   void* stream;
   bool graph_captured;
 };
+struct KernelChannel {
+  std::uint8_t channel;
+  std::uint64_t timer;
+};
 struct P2pApi {
   const char* func;
   std::size_t count;

@@ -34,7 +34,8 @@ class NcclPlayer {
   NcclPlayer& operator=(const NcclPlayer&) = delete;
 
   int version() const { return version_; }
-  int mask() const { return mask_; }
+  // NCCL reads it in the same way.
+  int mask() const { return __atomic_load_n(&mask_, __ATOMIC_RELAXED); }
 
   struct Communicator {
     void* context = nullptr;
@@ -48,10 +49,12 @@ class NcclPlayer {
     Communicator made{nullptr, id, name, rank};
     if (version_ < 4) check(static_cast<nccl::PluginV1*>(plugin_)->init(&made.context, &mask_));
     if (version_ == 4) {
-      check(static_cast<nccl::PluginV4*>(plugin_)->init(&made.context, &mask_, name, id, 1, ranks, rank, nullptr));
+      check(static_cast<nccl::PluginV4*>(plugin_)->init(&made.context, &mask_, name, id, 1, ranks, rank,
+                                                        reinterpret_cast<void*>(log)));
     }
     if (version_ > 4) {
-      check(static_cast<nccl::PluginV5*>(plugin_)->init(&made.context, id, &mask_, name, 1, ranks, rank, nullptr));
+      check(static_cast<nccl::PluginV5*>(plugin_)->init(&made.context, id, &mask_, name, 1, ranks, rank,
+                                                        reinterpret_cast<void*>(log)));
     }
     return made;
   }
@@ -73,7 +76,7 @@ class NcclPlayer {
     void* const group = begin_group(on);
     const std::uint64_t number =
         by_graph && version_ > 2 ? on.sequences[number_of(function)] : on.sequences[number_of(function)]++;
-    if (has_parts(group) && (mask_ & nccl::coll) != 0) {
+    if (has_parts(group) && (mask() & nccl::coll) != 0) {
       void* handle = nullptr;
       if (version_ == 1) {
         handle = start(on, nccl::coll,
@@ -91,6 +94,7 @@ class NcclPlayer {
                   nccl::v4::Coll{number, function, nullptr, nullptr, count, root, type, 1, 1, "RING", "LL"}, on.rank);
       }
       stop(handle);
+      run_kernel(on, handle);
     }
     stop(group);
   }
@@ -102,7 +106,7 @@ class NcclPlayer {
     }
     if (is_captured) return;
     void* const group = begin_group(on);
-    if (has_parts(group) && (mask_ & nccl::p2p) != 0) {
+    if (has_parts(group) && (mask() & nccl::p2p) != 0) {
       void* handle = nullptr;
       if (version_ == 1) {
         handle = start(on, nccl::p2p,
@@ -123,35 +127,47 @@ class NcclPlayer {
   const nccl::Functions& functions() const { return functions_; }
 
  private:
+  static void log(int, unsigned long, const char*, int, const char*, ...) {}
   // Until version 4, the type has one byte, and what is behind it is undefined.
   template <typename Body>
-  void* start(Communicator& on, std::uint64_t kind, const Body& body, int rank) {
+  void* start(Communicator& on, std::uint64_t kind, const Body& body, int rank, void* parent = nullptr) {
     void* handle = reinterpret_cast<void*>(0x10);
     if (version_ < 5) {
       nccl::Event<std::uint8_t, Body> event;
       std::memset(static_cast<void*>(&event), 0xa5, sizeof event);
       event.type = static_cast<std::uint8_t>(kind);
-      event.parent = nullptr;
+      event.parent = parent;
       event.rank = rank;
       event.body = body;
       check(functions_.start(on.context, &handle, &event));
     } else {
       nccl::Event<std::uint64_t, Body> event;
       event.type = kind;
+      event.parent = parent;
       event.rank = rank;
       event.body = body;
       check(functions_.start(on.context, &handle, &event));
     }
     return handle;
   }
+  // The kernel runs in one channel. From version 4 on, the GPU's times are shown.
+  void run_kernel(Communicator& on, void* collective) {
+    constexpr int kStopped = 22;
+    if (version_ < 4 || collective == nullptr || (mask() & nccl::kernel_channel) == 0) return;
+    void* const handle = start(on, nccl::kernel_channel, nccl::v5::KernelChannel{0, ++timer_}, on.rank, collective);
+    if (handle == nullptr) return;
+    std::uint64_t time = ++timer_;
+    check(functions_.record(handle, kStopped, &time));
+    stop(handle);
+  }
   // NCCL 2.23 stops events without a handle, too.
   void stop(void* handle) {
     if (handle != nullptr || version_ == 1) check(functions_.stop(handle));
   }
-  bool asks_for(int kinds) const { return version_ >= 5 && (mask_ & kinds) != 0; }
+  bool asks_for(int kinds) const { return version_ >= 5 && (mask() & kinds) != 0; }
   void* begin_group(Communicator& on) {
     constexpr int kParts = nccl::group | nccl::coll | nccl::p2p | nccl::proxy_op | nccl::kernel_channel;
-    return (mask_ & kParts) == 0 ? nullptr : start(on, nccl::group, nccl::v5::GroupApi{}, 0);
+    return (mask() & kParts) == 0 ? nullptr : start(on, nccl::group, nccl::v5::GroupApi{}, 0);
   }
   // Until version 4, NCCL reports the parts of a group only if the group has a handle.
   bool has_parts(const void* group) const { return version_ > 4 || group != nullptr; }
@@ -181,6 +197,7 @@ class NcclPlayer {
   void* plugin_ = nullptr;
   nccl::Functions functions_{};
   int mask_ = 0;
+  std::uint64_t timer_ = 0;
 };
 
 }  // namespace ddp::test

@@ -19,6 +19,7 @@
 
 #include "runtime/reduction/reduction.h"
 #include "support/fake_gpu/fake_gpu.h"
+#include "support/fake_gpu/fake_profiler.h"
 
 namespace fake_gpu {
 namespace {
@@ -161,6 +162,7 @@ void join(Comm& comm, const std::string& place) {
   try {
     comm.until([&] { return comm.meeting->joined >= static_cast<std::uint32_t>(comm.size); });
     if (has_duplicate_gpu(comm)) comm.failure = kInvalidUsage;
+    begin_profile(comm, std::hash<std::string>()(place));
     comm.connected = true;
   } catch (const Aborted&) {
   }

@@ -9,6 +9,7 @@
 
 #include "support/fake_gpu/fake_comm.h"
 #include "support/fake_gpu/fake_gpu.h"
+#include "support/fake_gpu/fake_profiler.h"
 
 using namespace fake_gpu;
 
@@ -197,7 +198,10 @@ EXPORT int ncclCommFinalize(void* handle) {
   return kSuccess;
 }
 EXPORT int ncclCommDestroy(void* handle) {
-  return usable_comm(handle).finalized ? kSuccess : kInvalidUsage;
+  Comm& comm = usable_comm(handle);
+  if (!comm.finalized) return kInvalidUsage;
+  end_profile(comm);
+  return kSuccess;
 }
 EXPORT int ncclCommAbort(void* handle) {
   Comm& comm = usable_comm(handle);
@@ -208,6 +212,7 @@ EXPORT int ncclCommAbort(void* handle) {
     comm.called.clear();
   }
   while (comm.pending > 0) std::this_thread::yield();
+  end_profile(comm);
   return kSuccess;
 }
 EXPORT int ncclGroupStart() {
@@ -247,6 +252,7 @@ EXPORT int ncclRedOpDestroy(int op, void* handle) {
 EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int type, int op, void* handle,
                          void* stream) {
   const Reduction reduction(usable_comm(handle), type, op);
+  profile_collective(usable_comm(handle), "AllReduce", count, type, 0, stream);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
@@ -262,6 +268,7 @@ EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int
 EXPORT int ncclReduce(const void* send, void* receive, std::size_t count, int type, int op, int root, void* handle,
                       void* stream) {
   const Reduction reduction(usable_comm(handle), type, op);
+  profile_collective(usable_comm(handle), "Reduce", count, type, root, stream);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
@@ -277,6 +284,7 @@ EXPORT int ncclReduce(const void* send, void* receive, std::size_t count, int ty
 EXPORT int ncclReduceScatter(const void* send, void* receive, std::size_t count, int type, int op, void* handle,
                              void* stream) {
   const Reduction reduction(usable_comm(handle), type, op);
+  profile_collective(usable_comm(handle), "ReduceScatter", count, type, 0, stream);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
@@ -294,6 +302,7 @@ EXPORT int ncclReduceScatter(const void* send, void* receive, std::size_t count,
 }
 EXPORT int ncclBroadcast(const void* send, void* receive, std::size_t count, int type, int root, void* handle,
                          void* stream) {
+  profile_collective(usable_comm(handle), "Broadcast", count, type, root, stream);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
@@ -307,6 +316,7 @@ EXPORT int ncclBroadcast(const void* send, void* receive, std::size_t count, int
               fake_gpu::broadcast});
 }
 EXPORT int ncclAllGather(const void* send, void* receive, std::size_t count, int type, void* handle, void* stream) {
+  profile_collective(usable_comm(handle), "AllGather", count, type, 0, stream);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
@@ -325,6 +335,7 @@ EXPORT int ncclAllGather(const void* send, void* receive, std::size_t count, int
               fake_gpu::all_gather});
 }
 EXPORT int ncclSend(const void* send, std::size_t count, int type, int peer, void* handle, void* stream) {
+  profile_transfer(usable_comm(handle), "Send", count, type, peer, stream);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream, {[=](Comm& comm) {
                comm.require_use(send, bytes);
@@ -332,6 +343,7 @@ EXPORT int ncclSend(const void* send, std::size_t count, int type, int peer, voi
              }});
 }
 EXPORT int ncclRecv(void* receive, std::size_t count, int type, int peer, void* handle, void* stream) {
+  profile_transfer(usable_comm(handle), "Recv", count, type, peer, stream);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream, {[=](Comm& comm) {
                comm.require_use(receive, bytes);
