@@ -144,14 +144,10 @@ bool is_world(int ranks) {
   return size != nullptr && ::atoi(size) == ranks;
 }
 
-void write_name(wire::PageGroup& place, std::uint64_t id, const char* name, int ranks) {
-  if (name != nullptr && *name != '\0') {
-    ::snprintf(place.name.data(), place.name.size(), "%s", name);
-  } else if (is_world(ranks)) {
-    ::snprintf(place.name.data(), place.name.size(), "world");
-  } else {
-    ::snprintf(place.name.data(), place.name.size(), "communicator %08x", static_cast<unsigned>(id >> 32U));
-  }
+// If NCCL knows no name, the launcher gives one: it knows which ranks are in the communicator.
+void write_name(wire::PageGroup& place, const char* name, int ranks) {
+  const bool is_named = name != nullptr && *name != '\0';
+  ::snprintf(place.name.data(), place.name.size(), "%s", is_named ? name : is_world(ranks) ? "world" : "");
 }
 
 void set_launches(wire::PageGroup& place, wire::Launches launches) {
@@ -262,7 +258,7 @@ void show(Communicator& communicator, std::uint64_t id, const char* name, int ra
   place.identity = id;
   place.sampled_at.store(0, kRelaxed);
   set_launches(place, communicator.version >= kShowsGraphs ? wire::Launches::all : wire::Launches::incomplete);
-  write_name(place, id, name, ranks);
+  write_name(place, name, ranks);
   place.in_use.store(wire::kPageInUse, std::memory_order_release);
 }
 

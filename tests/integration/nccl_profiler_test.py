@@ -28,7 +28,7 @@ HANGS = [
     ("skip", 20, 3, "DDP-H03", [1], REDUCE),
     ("leave", 20, 3, "DDP-H01", [1], REDUCE),
     ("different", 20, 3, "DDP-H04", [1], REDUCE),
-    ("grid", 20, 8, "DDP-H03", [1], REDUCE),
+    ("grid", 20, 8, "DDP-H03", [1], REDUCE + " (#21 of ranks "),
     ("broadcast", 20, 3, "DDP-H03", [1], "broadcast root 1 f32[1024]"),
     ("chain", 20, 4, "DDP-H03", [1], "send f32[1024] to rank 2"),
 ]

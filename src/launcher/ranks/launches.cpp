@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
@@ -75,6 +76,19 @@ std::uint64_t finished_of(const Launcher& member, const Members& members, std::u
   return finished;
 }
 
+// Names a communicator by its ranks, if all of them are known and the list is short.
+void name_by_ranks(const Members& members) {
+  const GroupView& first = *members.front().group;
+  if (first.launches->is_named || members.size() != static_cast<std::size_t>(first.size)) return;
+  std::vector<int> ranks;
+  for (const Launcher& member : members) ranks.push_back(member.rank->rank);
+  std::ranges::sort(ranks);
+  const std::string list = base::rank_list(ranks);
+  constexpr std::size_t kLongest = 32;
+  if (list.size() > kLongest) return;
+  for (const Launcher& member : members) member.group->name = "ranks " + list;
+}
+
 void complete(const Members& members, std::uint64_t difference) {
   const std::uint64_t least = least_called(members);
   int size = 0;
@@ -88,6 +102,7 @@ void complete(const Members& members, std::uint64_t difference) {
     group.gpu_finished = group.finished;
     complete_transfers(member, members);
   }
+  name_by_ranks(members);
 }
 
 void complete_as_if_done(const Members& members) {

@@ -121,7 +121,8 @@ std::uint16_t RecordRing::group_at(std::uint8_t place, const wire::StatusPageLay
   // The entry of a group that the program has left keeps its data until another group needs it.
   if (size < 1) return 0;
   index = static_cast<std::uint16_t>(taken.groups.size());
-  taken.groups.push_back({group.identity, ring_text(group.name), size});
+  const std::string name = ring_text(group.name);
+  taken.groups.push_back({group.identity, name.empty() ? name_of_communicator(group.identity) : name, size});
   return index;
 }
 

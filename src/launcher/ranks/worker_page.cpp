@@ -121,6 +121,8 @@ std::optional<LaunchView> launches_of(const wire::PageGroup& group) {
 // Nothing is known of what is done, so the launches count as done until the other ranks are looked at.
 void show_launches(GroupView& group, const LaunchView& launches) {
   group.launches = launches;
+  group.launches->is_named = !group.name.empty();
+  if (group.name.empty()) group.name = name_of_communicator(group.identity);
   group.is_sampled = true;
   group.started = group.called;
   group.finished = group.called;
@@ -153,6 +155,10 @@ std::string describe(const TransferView& transfer) {
 
 GroupKey key_of(std::uint64_t identity, const std::string& name, int size) {
   return identity != 0 ? GroupKey{identity, "", 0} : GroupKey{0, name, size};
+}
+
+std::string name_of_communicator(std::uint64_t identity) {
+  return "communicator " + base::hex64(identity).substr(0, 8);
 }
 
 wire::Progress progress_of(const PageView& page) {

@@ -63,6 +63,7 @@ struct LaunchView {
   std::uint64_t waits_for_all = 0;  // number of the newest collective that waits for all members
   std::uint64_t waits_for_one = 0;  // number of the newest collective that waits for the member `root`
   int root = -1;
+  bool is_named = true;  // false if the name was made from the identity
 
   friend bool operator==(const LaunchView&, const LaunchView&) = default;
 };
@@ -119,6 +120,8 @@ struct GroupKey {
   friend auto operator<=>(const GroupKey&, const GroupKey&) = default;
 };
 GroupKey key_of(std::uint64_t identity, const std::string& name, int size);
+// Returns a name for a communicator of NCCL that has none, such as "communicator 89e86cd5".
+std::string name_of_communicator(std::uint64_t identity);
 inline GroupKey key_of(const GroupView& group) {
   return key_of(group.identity, group.name, group.size);
 }

@@ -39,7 +39,8 @@ TEST_CASE("a rank waits for its root only in what the root sends") {
   auto comm = player.init(id, kRanks, 1);
   player.collective(comm, "Broadcast", 5, "ncclInt8", 3);
   REQUIRE(worker().group(id));
-  CHECK(*worker().group(id)->launches == LaunchView{worker().group(id)->launches->is_complete, 0, 1, 3});
+  CHECK(*worker().group(id)->launches ==
+        LaunchView{worker().group(id)->launches->is_complete, 0, 1, 3, worker().group(id)->launches->is_named});
   CHECK(worker().calls(id)[0].root == 3);
   player.collective(comm, "Broadcast", 5, "ncclInt8", 1);
   player.collective(comm, "Reduce", 5, "ncclInt8", 0);

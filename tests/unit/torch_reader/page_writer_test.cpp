@@ -194,3 +194,25 @@ TEST_CASE("counters of a group that is followed are of now") {
   write_counters(*page, 5, {.sequence = 21, .made_at = kNow.realtime}, 21, later);
   CHECK(read_page(*page, later.monotonic).groups[0].called == 22);
 }
+
+TEST_CASE("what NCCL's plug-in shows on the page is no runtime, and a recorder of GPUs replaces it") {
+  const auto page = zeros();
+  page->places = 1;
+  page->groups[0].identity = 5;
+  page->groups[0].size = 2;
+  page->groups[0].called = 4;
+  page->groups[0].launches = static_cast<std::uint64_t>(ddp::wire::Launches::all);
+  page->groups[0].in_use = ddp::wire::kPageInUse;
+  page->writer = 7;
+  RecordedGroup group = group_of(20, 19);
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  CHECK(page->places == 2);
+  CHECK(page->records_launches == 0);
+  CHECK(read_page(*page, kNow.monotonic).groups.size() == 2);
+  group.recorder = Recorder::nccl;
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  CHECK(page->records_launches == 1);
+  const auto view = read_page(*page, kNow.monotonic);
+  REQUIRE(view.groups.size() == 1);
+  CHECK_FALSE(view.groups[0].launches);
+}

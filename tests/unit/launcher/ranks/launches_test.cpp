@@ -168,6 +168,18 @@ TEST_CASE("of the size of a communicator only what its members show is known unt
   CHECK_FALSE(found[0].is_partial);
 }
 
+TEST_CASE("a communicator without a name gets one from its ranks") {
+  Launched ranks(3);
+  ranks.at(0, 7, kWorld, 1, 2).at(2, 6, kWorld, 0, 2);
+  ranks.group(0).launches->is_named = false;
+  ranks.group(2).launches->is_named = false;
+  const auto found = ranks.verdicts();
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].group == "ranks 0, 2");
+  ranks.group(0).size = 3;  // one of them is not known
+  CHECK(ranks.verdicts().at(0).group == "world");
+}
+
 TEST_CASE("in a grid the group of the rank that is missing is named") {
   // Rows {0 1 2 3} and {4 5 6 7}, and columns {0 4}, {1 5}, {2 6}, {3 7}. Rank 6 is missing in its row, so rank 2 waits
   // for it in the column.

@@ -87,10 +87,10 @@ TEST_CASE("what stacks tell of a PyTorch program is shown, too") {
 TEST_CASE("what NCCL has launched is shown, too") {
   RankView rank = rank_four();
   rank.page.groups[0].is_sampled = true;
-  rank.page.groups[0].launches = LaunchView{false, 7, 6, 2};
+  rank.page.groups[0].launches = LaunchView{false, 7, 6, 2, false};
   const auto seen = read_ranks(show_ranks(std::vector{rank, rank_four()}, ShownCalls::all), "b", 0s);
   REQUIRE(seen.size() == 2);
-  CHECK(seen[0].page.groups[0].launches == LaunchView{false, 7, 6, 2});
+  CHECK(seen[0].page.groups[0].launches == LaunchView{false, 7, 6, 2, false});
   CHECK_FALSE(seen[1].page.groups[0].launches);
 }
 
