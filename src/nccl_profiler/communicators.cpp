@@ -1,7 +1,10 @@
 #include "nccl_profiler/communicators.h"
 
+#include <fcntl.h>
+#include <limits.h>  // NOLINT(modernize-deprecated-headers): PATH_MAX is POSIX
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>  // NOLINT(modernize-deprecated-headers): strchrnul() is of GNU
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>  // NOLINT(modernize-deprecated-headers): clock_gettime is POSIX
@@ -83,6 +86,24 @@ void open() {
 wire::StatusPageLayout* page() {
   wire::StatusPageLayout* const of = shown_page.load(std::memory_order_acquire);
   return of == nullptr || of->worlds_entered.load(kRelaxed) > 0 ? nullptr : of;
+}
+
+// Returns whether PyTorch's recorder shows this process's collectives of NCCL. Code in the worker's Python writes that
+// to a file before it creates a communicator, as a rule (bindings/python/hook/sitecustomize.py).
+bool is_recorded() {
+  const char* const prefix = ::getenv(wire::env::kTorchFile);  // NOLINT(concurrency-mt-unsafe)
+  char path[PATH_MAX];
+  if (prefix == nullptr || *prefix == '\0') return false;
+  if (::snprintf(path, sizeof path, "%s.groups", prefix) >= static_cast<int>(sizeof path)) return false;
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  char text[1024];
+  const ssize_t size = ::read(file, text, sizeof text - 1);
+  ::close(file);
+  text[size > 0 ? size : 0] = '\0';
+  const char* const recorders = ::strstr(text, "\"recorders\"");
+  const char* const name = recorders == nullptr ? nullptr : ::strstr(recorders, "\"nccl\"");
+  return name != nullptr && name < ::strchrnul(recorders, ']');
 }
 
 class Lock {
@@ -219,7 +240,7 @@ void show_training(wire::StatusPageLayout& of, std::uint64_t at) {
 
 bool is_shown() {
   ::pthread_once(&opened, open);
-  return page() != nullptr;
+  return page() != nullptr && !is_recorded();
 }
 
 Communicator* take(int version) {
@@ -243,7 +264,8 @@ Communicator* take(int version) {
 
 void show(Communicator& communicator, std::uint64_t id, const char* name, int ranks, int rank) {
   wire::StatusPageLayout* const of = page();
-  if (of == nullptr || rank < 0) return;
+  constexpr int kAlone = 1;  // NCCL reports no call of such a communicator
+  if (of == nullptr || rank < 0 || ranks == kAlone) return;
   const Lock lock;
   const Held held(communicator);
   if (communicator.id != 0) return;

@@ -36,8 +36,8 @@ struct Call {
   int peer = -1;               // the root of a collective, or the other side of a transfer; -1 if there is none
 };
 
-// Returns whether this process shows its communicators at all: ddplaunch has started it, and it does not use the
-// runtime. The first call opens the page. Any thread may call it.
+// Returns whether this process shows a new communicator: ddplaunch has started it, it does not use the runtime, and
+// PyTorch's recorder does not show it. The first call opens the page. Any thread may call it.
 bool is_shown();
 
 // Returns an entry for a new communicator, and never null. If `id` is 0, show() follows. Takes a lock.

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <thread>
 #include <vector>
 
 #include "support/nccl_worker.h"
+#include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
 using namespace ddp::test;
@@ -192,6 +194,34 @@ TEST_CASE("the runtime shows its groups itself") {
   player.collective(next, "AllReduce", 8);
   worker().memory().worlds_entered = 0;
   CHECK(worker().group(id)->called == 1);
+  player.finalize(comm);
+}
+
+TEST_CASE("what PyTorch's recorder of NCCL shows is not shown a second time") {
+  const TemporaryDirectory folder;
+  const std::string prefix = folder.path() + "/rank0";
+  ::setenv("DDP_TORCH_FILE", prefix.c_str(), 1);
+  NcclPlayer player = played(5);
+  const auto is_shown = [&](const std::string& line) {
+    std::ofstream(prefix + ".groups") << line << "\n";
+    auto comm = player.init(new_id(), kRanks, 1);
+    const bool shown = comm.context != nullptr;
+    player.collective(comm, "AllReduce", 8);
+    if (shown) player.finalize(comm);
+    return shown;
+  };
+  CHECK_FALSE(is_shown(R"({"pid": 7, "recorders": ["gloo", "nccl"], "times": -1})"));
+  CHECK(is_shown(R"({"pid": 7, "recorders": ["gloo"], "times": -1, "backend": "nccl"})"));
+  CHECK(is_shown(R"({"pid": 7, "recorders": ["gloo)"));
+  CHECK(is_shown(""));
+  ::unsetenv("DDP_TORCH_FILE");
+}
+
+TEST_CASE("a communicator of one rank takes no place") {
+  NcclPlayer player = played(7);
+  const std::uint64_t id = new_id();
+  auto comm = player.init(id, 1, 0);
+  CHECK_FALSE(worker().group(id));
   player.finalize(comm);
 }
 
