@@ -265,7 +265,7 @@ Communicator* take(int version) {
 void show(Communicator& communicator, std::uint64_t id, const char* name, int ranks, int rank) {
   wire::StatusPageLayout* const of = page();
   constexpr int kAlone = 1;  // NCCL reports no call of such a communicator
-  if (of == nullptr || rank < 0 || ranks == kAlone) return;
+  if (of == nullptr || rank < 0 || rank >= kMostPeer || ranks == kAlone) return;
   const Lock lock;
   const Held held(communicator);
   if (communicator.id != 0) return;

@@ -13,7 +13,11 @@ struct Launcher {
   GroupView* group;
   std::size_t index;
 };
-using Members = std::vector<Launcher>;
+using Members = std::vector<Launcher>;  // ordered by their rank in the group
+
+int rank_of(const Launcher& member) {
+  return member.group->rank;
+}
 
 std::map<GroupKey, Members> members_of(std::vector<RankView>& ranks) {
   std::map<GroupKey, Members> groups;
@@ -24,6 +28,7 @@ std::map<GroupKey, Members> members_of(std::vector<RankView>& ranks) {
       if (group.launches) groups[{group.identity, "", 0}].push_back({&rank, &group, i});
     }
   }
+  for (auto& [key, members] : groups) std::ranges::sort(members, {}, rank_of);
   return groups;
 }
 
@@ -34,8 +39,8 @@ std::uint64_t least_called(const Members& members) {
 }
 
 const Launcher* member_with(const Members& members, int rank) {
-  const auto found = std::ranges::find_if(members, [&](const Launcher& one) { return one.group->rank == rank; });
-  return found == members.end() ? nullptr : &*found;
+  const auto found = std::ranges::lower_bound(members, rank, {}, rank_of);
+  return found == members.end() || rank_of(*found) != rank ? nullptr : &*found;
 }
 
 // Returns how many sends from this member to the other one have been called, or std::nullopt if its page may lack them.
@@ -114,9 +119,8 @@ void complete_as_if_done(const Members& members) {
 
 // Returns whether each member is known once, and the counts of all of them are complete.
 bool can_be_compared(const Members& members) {
-  return std::ranges::all_of(members, [&](const Launcher& member) {
-    return member.group->launches->is_complete && member_with(members, member.group->rank) == &member;
-  });
+  const auto is_complete = [](const Launcher& member) { return member.group->launches->is_complete; };
+  return std::ranges::all_of(members, is_complete) && std::ranges::adjacent_find(members, {}, rank_of) == members.end();
 }
 
 // Returns 0 if the calls that are shown do not differ.

@@ -1,5 +1,9 @@
 // Plays NCCL: calls the plug-in as each version of NCCL does, and reads what the launcher would see.
 
+#include <climits>
+#include <thread>
+#include <utility>
+
 #include "support/nccl_worker.h"
 
 using namespace ddp::launcher;
@@ -173,4 +177,74 @@ TEST_CASE("events that make no sense change nothing") {
   player.finalize(comm);
   CHECK(functions.finalize(comm.context) == 0);
   player.collective(comm, "AllReduce", 8);
+}
+
+TEST_CASE("all functions of NCCL are known") {
+  NcclPlayer player = played(any_version());
+  const std::uint64_t id = new_id();
+  auto comm = player.init(id, kRanks, 1);
+  const std::vector<std::pair<const char*, const char*>> names = {
+      {"AlltoAll", "all_to_all"}, {"Gather", "gather"}, {"Scatter", "scatter"}, {"Reduce", "reduce"}};
+  for (const auto& [function, name] : names) player.collective(comm, function, 3, "ncclFloat64", 2);
+  const auto calls = worker().calls(id);
+  REQUIRE(calls.size() == names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) CHECK(calls[i].what.starts_with(names[i].second));
+  CHECK(worker().group(id)->launches->waits_for_all == 1);
+  CHECK(worker().group(id)->launches->waits_for_one == 3);
+  player.finalize(comm);
+}
+
+TEST_CASE("numbers out of range harm nothing") {
+  NcclPlayer player = played(any_version());
+  const std::uint64_t id = new_id();
+  auto comm = player.init(id, kRanks, 1);
+  for (const int peer : {-1, -1000, 70'000, INT_MAX, INT_MIN}) {
+    player.collective(comm, "Broadcast", SIZE_MAX, "ncclFloat64", peer);
+    player.transfer(comm, "Send", SIZE_MAX, peer);
+    player.transfer(comm, "Recv", 0, peer);
+  }
+  CHECK(worker().group(id)->called == 5);
+  CHECK(worker().group(id)->transfers_called == 10);
+  CHECK(worker().group(id)->launches->waits_for_one == 0);
+  player.finalize(comm);
+}
+
+TEST_CASE("communicators of any size and with any name harm nothing") {
+  NcclPlayer player = played(GENERATE(4, 5, 7));
+  const std::string name(100'000, 'n');
+  const int ranks = GENERATE(-1, 0, 2, INT_MAX);
+  const int rank = GENERATE(-1, 0, 5, INT_MAX);
+  auto comm = player.init(new_id(), ranks, rank, name.c_str());
+  player.collective(comm, "AllReduce", 8);
+  worker().page.view(0);
+  player.finalize(comm);
+}
+
+TEST_CASE("a communicator that is aborted before its first call has none") {
+  NcclPlayer player = played(any_version());
+  auto comm = player.init(new_id(), kRanks, 1);
+  player.finalize(comm);
+  player.finalize(comm);
+}
+
+TEST_CASE("a group of calls is counted call by call") {
+  NcclPlayer player = played(any_version());
+  const std::uint64_t id = new_id();
+  auto comm = player.init(id, kRanks, 1);
+  for (int i = 0; i < 40; ++i) player.collective(comm, i % 2 == 0 ? "AllReduce" : "AllGather", 8);
+  CHECK(worker().group(id)->called == 40);
+  const auto calls = worker().calls(id);
+  REQUIRE(calls.size() == wire::kPageCalls);
+  CHECK((calls.front().sequence == 25 && calls.back().sequence == 40));
+  player.finalize(comm);
+}
+
+TEST_CASE("another thread may make the communicator, as for one that does not block") {
+  NcclPlayer player = played(any_version());
+  const std::uint64_t id = new_id();
+  NcclPlayer::Communicator comm;
+  std::thread([&] { comm = player.init(id, kRanks, 1); }).join();
+  player.collective(comm, "AllReduce", 8);
+  CHECK(worker().group(id)->called == 1);
+  player.finalize(comm);
 }

@@ -159,6 +159,21 @@ TEST_CASE("once a graph repeats calls, the counts show nothing") {
   CHECK(ranks.verdicts().empty());
 }
 
+TEST_CASE("two ranks with one number in a communicator show that something is wrong with it") {
+  Launched ranks(3);
+  ranks.at(0, 7, kWorld, 0).at(1, 6, kWorld, 0).at(2, 9, kWorld, 1);
+  CHECK(ranks.finished() == Numbers{7, 6, 9});
+  CHECK(ranks.verdicts().empty());
+}
+
+TEST_CASE("ten thousand ranks are completed at once") {
+  constexpr int kMany = 10'000;
+  Launched ranks(kMany);
+  for (int rank = 0; rank < kMany; ++rank) ranks.at(rank, rank == 77 ? 6 : 7, kWorld, kMany - 1 - rank);
+  const auto completed = ranks.completed();
+  CHECK(std::ranges::all_of(completed, [](const RankView& rank) { return rank.page.groups[0].finished == 6; }));
+}
+
 TEST_CASE("of the size of a communicator only what its members show is known until NCCL 2.26") {
   Launched ranks(3);
   ranks.at(0, 7, kWorld, 0, 1).at(1, 7, kWorld, 1, 2).at(2, 6, kWorld, 2, 3);
