@@ -47,6 +47,7 @@ Communicator entries[wire::kPageGroups];
 Communicator hidden;  // stands for those that find no entry
 std::uint64_t left = 0;
 constexpr int kMostPeer = 0xfffe;
+constexpr int kAlone = 1;        // NCCL reports no call of a communicator of one rank
 constexpr int kShowsGraphs = 3;  // earlier versions do not show which calls a CUDA graph repeats
 
 // Returns the shared memory behind the descriptor that a variable names, or null if it is not as expected.
@@ -243,7 +244,8 @@ bool is_shown() {
   return page() != nullptr && !is_recorded();
 }
 
-Communicator* take(int version) {
+Communicator* take(int version, int ranks) {
+  if (ranks == kAlone) return &hidden;
   const Lock lock;
   Communicator* taken = nullptr;
   for (Communicator& one : entries) {
@@ -251,11 +253,15 @@ Communicator* take(int version) {
     // Those that were left stay visible for as long as possible.
     if (taken == nullptr || one.left_at < taken->left_at) taken = &one;
   }
-  if (taken == nullptr) return &hidden;
+  if (taken == nullptr) {
+    if (wire::StatusPageLayout* const of = page(); of != nullptr) of->groups_not_shown.fetch_add(1, kRelaxed);
+    return &hidden;
+  }
   const Held held(*taken);
   if (taken->place != nullptr) clear(*taken->place);
   taken->id = 0;
   taken->is_taken = true;
+  taken->is_named.store(false, kRelaxed);
   taken->left_at = 0;
   taken->version = version;
   taken->launched = {};
@@ -264,12 +270,11 @@ Communicator* take(int version) {
 
 void show(Communicator& communicator, std::uint64_t id, const char* name, int ranks, int rank) {
   wire::StatusPageLayout* const of = page();
-  constexpr int kAlone = 1;  // NCCL reports no call of such a communicator
-  if (of == nullptr || rank < 0 || rank >= kMostPeer || ranks == kAlone) return;
+  if (of == nullptr || &communicator == &hidden || rank < 0 || rank >= kMostPeer) return;
   const Lock lock;
   const Held held(communicator);
-  if (communicator.id != 0) return;
-  if (&communicator == &hidden || has_twin(communicator, id) || !has_place(communicator, *of)) {
+  if (communicator.is_named.exchange(true, kRelaxed)) return;
+  if (has_twin(communicator, id) || !has_place(communicator, *of)) {
     of->groups_not_shown.fetch_add(1, kRelaxed);
     return;
   }

@@ -22,8 +22,9 @@ struct Communicator {
   wire::PageGroup* place = nullptr;  // null if it has never been shown
   std::uint64_t id = 0;              // 0 if it is not shown
   bool is_taken = false;
-  std::uint64_t left_at = 0;  // how many had been left when this one was left; 0 if it is in use
-  int version = 0;            // of NCCL's interface
+  std::atomic<bool> is_named = false;  // show() has been called
+  std::uint64_t left_at = 0;           // how many had been left when this one was left; 0 if it is in use
+  int version = 0;                     // of NCCL's interface
   // NCCL's number of the last launch of each function, counted from 1.
   std::array<std::uint64_t, wire::kOperationNames.size() + 1> launched = {};
 };
@@ -40,9 +41,9 @@ struct Call {
 // PyTorch's recorder does not show it. The first call opens the page. Any thread may call it.
 bool is_shown();
 
-// Returns an entry for a new communicator, and never null. If `id` is 0, show() follows. Takes a lock.
-Communicator* take(int version);
-// Shows the communicator, with `ranks` = 0 if its size is not known. Takes a lock.
+// Returns an entry for a new communicator of so many ranks (0 if that is not known), and never null. Takes a lock.
+Communicator* take(int version, int ranks);
+// Shows the communicator. Only the first call counts. Takes a lock.
 void show(Communicator& communicator, std::uint64_t id, const char* name, int ranks, int rank);
 void leave(Communicator& communicator);
 

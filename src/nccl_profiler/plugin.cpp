@@ -66,6 +66,7 @@ void transfer(Communicator& to, Function function, Type type, std::size_t count,
 // Until version 3, the first call says which communicator it belongs to.
 template <typename Descriptor>
 void name(Communicator& communicator, const Descriptor& call) {
+  if (communicator.is_named.load(std::memory_order_relaxed)) return;
   show(communicator, call.communicator, call.name, 0, call.event.rank);
 }
 
@@ -136,11 +137,11 @@ int finalize(void* context) {
 }
 
 // The mask is one for all communicators. If nothing is shown, it is left alone, and NCCL reports nothing.
-Communicator* begin(void** context, int* mask, int version) {
+Communicator* begin(void** context, int* mask, int version, int ranks = 0) {
   if (context == nullptr || mask == nullptr) return nullptr;
   *context = nullptr;
   if (!is_shown()) return nullptr;
-  Communicator* const taken = take(version);
+  Communicator* const taken = take(version, ranks);
   *context = taken;
   __atomic_store_n(mask, static_cast<int>(version >= 5 ? kCollApi | kP2pApi | kP2p : kColl | kP2p), __ATOMIC_RELAXED);
   return taken;
@@ -152,13 +153,13 @@ int init_v1(void** context, int* mask) {
   return kSuccess;
 }
 int init_v4(void** context, int* mask, const char* name, std::uint64_t id, int /*nodes*/, int ranks, int rank, Log*) {
-  Communicator* const taken = begin(context, mask, 4);
+  Communicator* const taken = begin(context, mask, 4, ranks);
   if (taken != nullptr) show(*taken, id, name, ranks, rank);
   return kSuccess;
 }
 template <int version>
 int init_v5(void** context, std::uint64_t id, int* mask, const char* name, int /*nodes*/, int ranks, int rank, Log*) {
-  Communicator* const taken = begin(context, mask, version);
+  Communicator* const taken = begin(context, mask, version, ranks);
   if (taken != nullptr) show(*taken, id, name, ranks, rank);
   return kSuccess;
 }

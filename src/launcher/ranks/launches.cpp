@@ -101,7 +101,7 @@ void complete(const Members& members, std::uint64_t difference) {
   for (const Launcher& member : members) {
     GroupView& group = *member.group;
     group.size = size;
-    group.is_final = member.rank->has_ended;
+    group.is_final = member.rank->has_ended && group.is_live;  // RAS may have been asked before the last calls
     group.finished = std::min(finished_of(member, members, least), difference - 1);
     group.gpu_started = group.finished;
     group.gpu_finished = group.finished;

@@ -65,6 +65,12 @@ std::string last_call(const RankView& rank) {
   if (last == nullptr && !rank.page.is_written) {
     return rank.is_torch ? "waits in no collective" : "does not show its collectives";
   }
+  // NCCL's RAS counts calls and shows none.
+  std::uint64_t launched = 0;
+  for (const GroupView& group : rank.page.groups) launched += group.launches ? group.called : 0;
+  if (last == nullptr && launched > 0) {
+    return "has called " + base::counted(static_cast<std::int64_t>(launched), "collective");
+  }
   if (last == nullptr)
     return rank.page.phase == wire::kPhaseNames.back() ? "has left its process groups" : "has called no collective yet";
   return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +

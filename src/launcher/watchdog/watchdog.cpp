@@ -14,6 +14,7 @@
 #include "launcher/ranks/straggler_table.h"
 #include "launcher/ranks/torch_watch.h"
 #include "launcher/ranks/usage_watch.h"
+#include "launcher/watchdog/evidence/ras_watch.h"
 #include "launcher/watchdog/hang_evidence.h"
 #include "wire/worker_env.h"
 
@@ -74,6 +75,7 @@ class RankWatchdog : public Watchdog {
     started_.insert(local_rank);
     records_.started(local_rank);
     evidence_->set_environment(environment);
+    ras_.set_environment(environment);
     const std::string torch_file = find_variable(environment, wire::env::kTorchFile).value_or("");
     torch_.watches(local_rank, torch_file);
     stacks_.watches(local_rank, torch_file);
@@ -213,10 +215,13 @@ class RankWatchdog : public Watchdog {
     if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
     // Most samples contain nothing new, and should cost nothing.
     const bool usage_is_new = take_usage(now);
-    if (!ours_are_new && !others_are_new && !usage_is_new) return see_picture();
+    const bool ras_is_new = !is_judged_elsewhere() && ras_.look(Clock::now(), ranks_);
+    if (!ours_are_new && !others_are_new && !usage_is_new && !ras_is_new) return see_picture();
     // Asks other nodes for more than their pages show. The next sample uses the answers.
     if (sees_others() && look.depth == SampleDepth::all) parts_.exchange.ask_for_ranks();
-    const std::vector<HangNews> all_news = hangs_.add(with_others(ranks_), look.depth);
+    std::vector<RankView> all = with_others(ranks_);
+    ras_.add_to(all);
+    const std::vector<HangNews> all_news = hangs_.add(std::move(all), look.depth);
     see_picture();
     explain();
     for (const HangNews& news : all_news) {
@@ -349,6 +354,7 @@ class RankWatchdog : public Watchdog {
   GpuWatch gpus_;
   GpuCheck gpu_check_;
   TorchWatch torch_;
+  RasWatch ras_;
   StackWatch stacks_;
   RecordCollector records_;
   ActivityWatch activity_;

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <utility>
 
-#include "base/text.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
 #include "launcher/watchdog/evidence/flight_recorder.h"
@@ -16,15 +14,10 @@ namespace ddp::launcher {
 
 namespace {
 
-Question question_to_ras(const std::string& address) {
-  const std::size_t colon = std::min(address.rfind(':'), address.size());
-  const auto port =
-      base::parse_integer(std::string_view(address).substr(std::min(colon + 1, address.size())), 1, 65535);
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+Question question_to_ras(const RasAddress& address, const std::string& variable) {
   return {"NCCL RAS", [=](net::Deadline deadline) {
-            if (port) return ask_ras(host, static_cast<std::uint16_t>(*port), deadline);
-            return EvidenceSource{"NCCL RAS", "", {}, {"NCCL_RAS_ADDR=" + address + " is not of the form HOST:PORT"}};
+            if (address.port != 0) return ask_ras(address.host, address.port, deadline);
+            return EvidenceSource{"NCCL RAS", "", {}, {"NCCL_RAS_ADDR=" + variable + " is not of the form HOST:PORT"}};
           }};
 }
 
@@ -32,9 +25,9 @@ Question question_to_ras(const std::string& address) {
 
 std::vector<Question> questions_for(std::span<const std::string> environment, std::vector<int> ranks) {
   std::vector<Question> questions;
-  const auto address = find_variable(environment, wire::env::kNcclRasAddress);
-  const bool has_ras = find_variable(environment, wire::env::kNcclRasEnable) != "0";
-  if (address && has_ras) questions.push_back(question_to_ras(*address));
+  if (const auto address = ras_address_in(environment)) {
+    questions.push_back(question_to_ras(*address, *find_variable(environment, wire::env::kNcclRasAddress)));
+  }
   if (auto recorders = find_flight_recorders(environment)) {
     questions.push_back({"flight recorder", [recorders = *recorders, ranks = std::move(ranks)](net::Deadline deadline) {
                            return ask_flight_recorders(recorders, ranks, deadline);

@@ -13,7 +13,9 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/stacks/function_name.h"
+#include "wire/worker_env.h"
 
 namespace ddp::launcher {
 namespace {
@@ -192,6 +194,27 @@ EvidenceSource ask_ras(const std::string& host, std::uint16_t port, net::Deadlin
   if (!why.empty()) source.missing.push_back(why);
   source.essence = ras_essence(source.text, kRasEssenceLines);
   return source;
+}
+
+std::string ask_ras_status(const RasAddress& address, net::Deadline deadline) {
+  const Connection connection = connect(address.host, address.port, place_of(address.host, address.port), deadline);
+  if (connection.conversation == nullptr || !limit_time(*connection.conversation, deadline)) return "";
+  const auto consent = connection.conversation->ask("SET FORMAT json");
+  if (!consent || ::strcasecmp(consent.value().c_str(), "OK") != 0) return "";
+  std::string text;
+  return connection.conversation->ask_all("VERBOSE STATUS", text).empty() ? text : "";
+}
+
+std::optional<RasAddress> ras_address_in(std::span<const std::string> environment) {
+  const auto address = find_variable(environment, wire::env::kNcclRasAddress);
+  if (!address || find_variable(environment, wire::env::kNcclRasEnable) == "0") return std::nullopt;
+  const std::size_t colon = std::min(address->rfind(':'), address->size());
+  const std::string_view port = std::string_view(*address).substr(std::min(colon + 1, address->size()));
+  RasAddress found{address->substr(0, colon),
+                   static_cast<std::uint16_t>(base::parse_integer(port, 1, 65535).value_or(0))};
+  if (found.host.starts_with('[') && found.host.ends_with(']'))
+    found.host = found.host.substr(1, found.host.size() - 2);
+  return found;
 }
 
 std::vector<std::string> ras_essence(std::string_view text, std::size_t most_lines) {

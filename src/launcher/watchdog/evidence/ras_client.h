@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +30,19 @@ inline constexpr std::size_t kRasEssenceBytes = 160;  // limit of a line
 //
 //   const EvidenceSource source = ask_ras("localhost", 28028, std::chrono::steady_clock::now() + 5s);
 EvidenceSource ask_ras(const std::string& host, std::uint16_t port, net::Deadline deadline);
+
+struct RasAddress {
+  std::string host;
+  std::uint16_t port = 0;  // 0 if NCCL_RAS_ADDR has another form
+};
+
+// Returns where the RAS of a worker with this environment listens. Returns std::nullopt if it has none, or if the user
+// has switched it off (NCCL_RAS_ENABLE=0).
+std::optional<RasAddress> ras_address_in(std::span<const std::string> environment);
+
+// Asks for the status in JSON, as ask_ras() does. Returns an empty text if there is no complete answer, or if NCCL is
+// older than 2.28.7, which has no JSON.
+std::string ask_ras_status(const RasAddress& address, net::Deadline deadline);
 
 // Returns the lines under the headings "Errors" and "Warnings" of a status text. A heading is a line above a line of
 // '='. Each line is printable and cut to kRasEssenceBytes. If there are more than `most_lines`, one more line says how

@@ -1,0 +1,193 @@
+#include "launcher/watchdog/evidence/ras_status.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <optional>
+#include <set>
+
+#include "launcher/ranks/worker_page.h"
+#include "wire/status_page_layout.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+// All members wait for each other in these.
+constexpr std::array<std::string_view, 4> kOfAll = {"AllReduce", "AllGather", "ReduceScatter", "AlltoAll"};
+
+bool ends_value(char letter) {
+  return letter == '"' || letter == '}' || letter == ']' || (letter >= '0' && letter <= '9') || letter == 'e' ||
+         letter == 'l';
+}
+
+// NCCL 2.28.9 leaves out the comma at the end of some lines. No valid JSON has a value at the end of a line and a
+// string or an object at the beginning of the next one.
+std::string with_commas(std::string_view json) {
+  std::string text;
+  char last = '\0';
+  bool is_new_line = false;
+  for (const char letter : json) {
+    const bool is_space = letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n';
+    is_new_line = is_new_line || letter == '\n';
+    if (!is_space) {
+      if (is_new_line && ends_value(last) && (letter == '"' || letter == '{')) text += ',';
+      is_new_line = false;
+      last = letter;
+    }
+    text += letter;
+  }
+  return text;
+}
+
+std::optional<std::int64_t> number_in(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found == json.end() || !found->is_number_integer() ? std::nullopt : std::optional(found->get<std::int64_t>());
+}
+
+bool is_set(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && (*found == true || (found->is_number_integer() && *found != 0));
+}
+
+// A member that leaves its communicator calls nothing more in it.
+bool is_leaving(const Json& member) {
+  const auto status = member.find("status");
+  if (status == member.end() || !status->is_object()) return false;
+  return std::ranges::any_of(std::array{"init_state", "finalize_called", "destroy_flag", "abort_flag"},
+                             [&](const char* name) { return is_set(*status, name); });
+}
+
+std::optional<RasMember> member_of(const Json& json) {
+  if (!json.is_object() || is_leaving(json)) return std::nullopt;
+  const auto rank = number_in(json, "rank");
+  const auto pid = number_in(json, "pid");
+  if (!rank || !pid || *rank < 0 || *rank > INT32_MAX || *pid <= 0 || *pid > INT32_MAX) return std::nullopt;
+  RasMember member{static_cast<int>(*rank), static_cast<pid_t>(*pid), {}};
+  // The name of this object may change.
+  for (const auto& [name, value] : json.get_ref<const Json::object_t&>()) {
+    if (!value.is_object() || name.find("count") == std::string::npos) continue;
+    for (const auto& [function, count] : value.get_ref<const Json::object_t&>()) {
+      if (count.is_number_unsigned()) member.launched[function] = count.get<std::uint64_t>();
+    }
+  }
+  return member;
+}
+
+std::optional<RasCommunicator> communicator_of(const Json& json) {
+  if (!json.is_object()) return std::nullopt;
+  const auto hash = json.find("hash");
+  const auto size = number_in(json, "size");
+  const auto ranks = json.find("ranks");
+  if (hash == json.end() || !hash->is_string() || !size || *size < 2 || *size > INT32_MAX) return std::nullopt;
+  RasCommunicator communicator;
+  communicator.hash = std::strtoull(hash->get_ref<const std::string&>().c_str(), nullptr, 16);
+  communicator.size = static_cast<int>(*size);
+  if (communicator.hash == 0 || ranks == json.end() || !ranks->is_array()) return std::nullopt;
+  for (const Json& each : *ranks) {
+    auto member = member_of(each);
+    if (member && member->rank < communicator.size) communicator.members.push_back(std::move(*member));
+  }
+  return communicator;
+}
+
+std::uint64_t least_of(const RasCommunicator& communicator, const std::string& function) {
+  std::uint64_t least = UINT64_MAX;
+  for (const RasMember& member : communicator.members) {
+    const auto count = member.launched.find(function);
+    least = std::min(least, count == member.launched.end() ? 0 : count->second);
+  }
+  return least;
+}
+
+GroupView group_of(const RasCommunicator& communicator, const RasMember& member, int place) {
+  GroupView group;
+  group.name = name_of_communicator(communicator.hash);
+  group.identity = communicator.hash;
+  group.rank = member.rank;
+  group.size = communicator.size;
+  group.place = place;
+  LaunchView launches;
+  launches.is_named = false;
+  for (const auto& [function, count] : member.launched) {
+    group.called += count;
+    const bool is_of_all = std::ranges::find(kOfAll, function) != kOfAll.end();
+    if (is_of_all && count > least_of(communicator, function)) launches.waits_for_all = 1;
+  }
+  // The order of the calls is not known, so a rank that is ahead waits in its last one.
+  if (launches.waits_for_all != 0) launches.waits_for_all = group.called;
+  group.started = group.finished = group.called;
+  group.gpu_queued = group.gpu_started = group.gpu_finished = group.called;
+  group.is_sampled = true;
+  group.is_live = false;
+  group.launches = launches;
+  return group;
+}
+
+bool is_unknown(const RankView& rank) {
+  return rank.page.groups.empty() && rank.page.worlds_entered == 0;
+}
+
+}  // namespace
+
+base::Result<RasStatus> read_ras_status(std::string_view text) {
+  Json json = Json::parse(with_commas(text), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return base::Failure{"NCCL's RAS status is no JSON"};
+  RasStatus status;
+  const auto communicators = json.find("communicators");
+  if (communicators == json.end() || !communicators->is_array()) return status;
+  for (const Json& each : *communicators) {
+    auto communicator = communicator_of(each);
+    if (communicator) status.push_back(std::move(*communicator));
+  }
+  return status;
+}
+
+void keep_silent_members(const RasStatus& before, RasStatus& now) {
+  for (RasCommunicator& communicator : now) {
+    const auto same = std::ranges::find(before, communicator.hash, &RasCommunicator::hash);
+    if (same == before.end()) continue;
+    for (const RasMember& member : same->members) {
+      const bool is_there =
+          std::ranges::find(communicator.members, member.rank, &RasMember::rank) != communicator.members.end();
+      if (!is_there) communicator.members.push_back(member);
+    }
+  }
+}
+
+bool add_launches(const RasStatus& status, std::vector<RankView>& ranks) {
+  std::map<pid_t, RankView*> by_pid;
+  std::set<pid_t> twice;
+  for (RankView& rank : ranks) {
+    if (!by_pid.emplace(rank.pid, &rank).second) twice.insert(rank.pid);
+  }
+  for (auto entry = by_pid.begin(); entry != by_pid.end();) {
+    const bool is_wanted = is_unknown(*entry->second) && !twice.contains(entry->first);
+    entry = is_wanted ? std::next(entry) : by_pid.erase(entry);
+  }
+  bool has_added = false;
+  for (const RasCommunicator& communicator : status) {
+    for (const RasMember& member : communicator.members) {
+      const auto found = by_pid.find(member.pid);
+      if (found == by_pid.end()) continue;
+      RankView& rank = *found->second;
+      rank.page.is_written = true;
+      rank.page.is_training = true;
+      rank.page.phase = wire::kPhaseNames[wire::kTraining];
+      rank.page.groups.push_back(group_of(communicator, member, static_cast<int>(rank.page.groups.size())));
+      rank.calls.resize(rank.page.groups.size());
+      rank.arrivals.resize(rank.page.groups.size());
+      has_added = true;
+    }
+  }
+  return has_added;
+}
+
+bool has_unknown_rank(const std::vector<RankView>& ranks) {
+  return std::ranges::any_of(ranks, [](const RankView& rank) { return !rank.has_ended && is_unknown(rank); });
+}
+
+}  // namespace ddp::launcher

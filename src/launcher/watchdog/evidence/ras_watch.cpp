@@ -1,0 +1,51 @@
+#include "launcher/watchdog/evidence/ras_watch.h"
+
+#include <utility>
+
+namespace ddp::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kInterval = 2s;
+constexpr auto kIntervalOfSilence = 10s;  // as long as nothing answers: there may be no NCCL
+constexpr auto kTooOld = 20s;             // an older answer is not used
+// RAS waits for ranks that do not answer. Ranks that are only slow must not make an answer useless.
+constexpr auto kPatience = 4s;
+
+}  // namespace
+
+void RasWatch::set_environment(std::span<const std::string> environment) {
+  address_ = ras_address_in(environment);
+}
+
+bool RasWatch::look(Clock::time_point now, const std::vector<RankView>& ranks) {
+  const bool has_news = take_answer(now) || forget_old(now);
+  if (!question_ && address_ && now >= next_ && has_unknown_rank(ranks)) {
+    next_ = now + 2 * kPatience;
+    question_.emplace([address = *address_] { return ask_ras_status(address, Clock::now() + kPatience); });
+  }
+  return has_news;
+}
+
+// An answer that is missing or broken changes nothing.
+bool RasWatch::take_answer(Clock::time_point now) {
+  if (!question_) return false;
+  const auto answer = question_->result();
+  if (!answer && now < next_) return false;
+  question_.reset();  // if there is no answer yet, no thread could be started, or it hangs
+  auto status = read_ras_status(answer.value_or(""));
+  next_ = now + (status ? kInterval : kIntervalOfSilence);
+  if (!status) return false;
+  keep_silent_members(status_, status.value());
+  answered_at_ = now;
+  return std::exchange(status_, std::move(status).value()) != status_;
+}
+
+bool RasWatch::forget_old(Clock::time_point now) {
+  if (status_.empty() || now - answered_at_ < kTooOld) return false;
+  status_.clear();
+  return true;
+}
+
+}  // namespace ddp::launcher

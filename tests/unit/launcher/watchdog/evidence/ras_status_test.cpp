@@ -1,0 +1,161 @@
+#include "launcher/watchdog/evidence/ras_status.h"
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "launcher/ranks/launches.h"
+#include "launcher/ranks/root_causes.h"
+#include "support/catch.h"
+#include "support/paths.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+// What NCCL 2.28.9 answered on an H200, while rank 1 (pid 825) did not call.
+std::string recorded() {
+  return ddp::base::read_file(ddp::test::source_directory() + "/tests/recorded/nccl_ras_skip.json");
+}
+
+RasStatus status_of(const std::string& json) {
+  auto status = read_ras_status(json);
+  REQUIRE(status);
+  return std::move(status).value();
+}
+
+std::vector<RankView> ranks_with(const std::vector<pid_t>& pids) {
+  std::vector<RankView> ranks(pids.size());
+  for (std::size_t i = 0; i < pids.size(); ++i) {
+    ranks[i].rank = static_cast<int>(i);
+    ranks[i].pid = pids[i];
+  }
+  return ranks;
+}
+
+std::vector<Verdict> verdicts(std::vector<RankView> ranks) {
+  complete_launches(ranks, {});
+  return find_verdicts(ranks);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the status of NCCL 2.28.9 says what each rank has launched") {
+  const RasStatus status = status_of(recorded());
+  REQUIRE(status.size() == 1);
+  CHECK(status[0].hash == 0x764630317c048e16);
+  CHECK(status[0].size == 2);
+  REQUIRE(status[0].members.size() == 2);
+  CHECK((status[0].members[0].rank == 0 && status[0].members[0].pid == 824));
+  CHECK(status[0].members[0].launched.at("AllReduce") == 8);
+  CHECK(status[0].members[1].launched.at("AllReduce") == 6);
+}
+
+TEST_CASE("a rank that has launched less than the others is named") {
+  auto ranks = ranks_with({824, 825});
+  REQUIRE(add_launches(status_of(recorded()), ranks));
+  const auto found = verdicts(ranks);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].kind == VerdictKind::not_called);
+  CHECK(found[0].culprits == std::vector{1});
+  CHECK(found[0].waiting == std::vector{0});
+  CHECK(found[0].group == "ranks 0, 1");
+}
+
+TEST_CASE("what RAS says of a rank that has ended is never proof") {
+  auto ranks = ranks_with({824, 825});
+  ranks[1].has_ended = true;
+  REQUIRE(add_launches(status_of(recorded()), ranks));
+  const auto found = verdicts(ranks);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].is_doubtful);
+}
+
+TEST_CASE("equal counts and counts of broadcasts prove nothing") {
+  auto ranks = ranks_with({824, 825});
+  REQUIRE(add_launches(status_of(replaced(recorded(), "\"AllReduce\": 6", "\"AllReduce\": 8")), ranks));
+  CHECK(verdicts(ranks).empty());
+  auto roots = ranks_with({824, 825});
+  REQUIRE(add_launches(status_of(replaced(recorded(), "AllReduce", "Broadcast_")), roots));
+  CHECK(verdicts(roots).empty());
+}
+
+TEST_CASE("commas that NCCL forgets are added") {
+  const std::string broken =
+      replaced(replaced(recorded(), "\"pid\": 824,", "\"pid\": 824"), "},\n        {", "}\n        {");
+  CHECK(broken != recorded());
+  CHECK(status_of(broken) == status_of(recorded()));
+}
+
+TEST_CASE("the object of the counts may have another name") {
+  CHECK(status_of(replaced(recorded(), "collective_counts", "operation_counts")) == status_of(recorded()));
+}
+
+TEST_CASE("members that leave their communicator do not count") {
+  const RasStatus status = status_of(replaced(recorded(), "\"finalize_called\": false", "\"finalize_called\": true"));
+  REQUIRE(status.size() == 1);
+  CHECK(status[0].members.empty());
+}
+
+TEST_CASE("a member that does not answer stays as it was") {
+  const RasStatus before = status_of(recorded());
+  RasStatus now = before;
+  now[0].members.pop_back();
+  keep_silent_members(before, now);
+  CHECK(now == before);
+  RasStatus other = before;
+  other[0].hash = 1;
+  other[0].members.clear();
+  keep_silent_members(before, other);
+  CHECK(other[0].members.empty());
+}
+
+TEST_CASE("a lying or broken server does no harm") {
+  CHECK_FALSE(read_ras_status(""));
+  CHECK_FALSE(read_ras_status("NCCL version 2.27"));
+  CHECK_FALSE(read_ras_status("[1, 2"));
+  CHECK(status_of("{}").empty());
+  for (const char* text :
+       {R"({"communicators": 5})", R"({"communicators": [5, null, {}, {"hash": 3, "size": 2, "ranks": []}]})",
+        R"({"communicators": [{"hash": "0x0", "size": 2, "ranks": []}]})",
+        R"({"communicators": [{"hash": "0x1", "size": 1, "ranks": []}]})",
+        R"({"communicators": [{"hash": "0x1", "size": 99999999999, "ranks": []}]})"}) {
+    CHECK(status_of(text).empty());
+  }
+  const RasStatus odd = status_of(
+      R"({"communicators": [{"hash": "0x1", "size": 2, "ranks": [7, {"rank": -1, "pid": 1}, {"rank": 5, "pid": 1},
+          {"rank": 0, "pid": -3}, {"rank": 0}, {"rank": 1, "pid": 4, "collective_counts": {"AllReduce": -2, "x": "y"}}]}]})");
+  REQUIRE(odd.size() == 1);
+  REQUIRE(odd[0].members.size() == 1);
+  CHECK(odd[0].members[0].launched.empty());
+  const std::string whole = recorded();
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    const bool is_read = read_ras_status(whole.substr(0, length)).ok();
+    CHECK(is_read == (length > whole.rfind('}')));
+  }
+}
+
+TEST_CASE("only ranks of which nothing else is known are shown, if their pid is theirs alone") {
+  const RasStatus status = status_of(recorded());
+  auto twice = ranks_with({824, 824, 825});
+  CHECK(add_launches(status, twice));
+  CHECK(twice[0].page.groups.empty());
+  CHECK(twice[1].page.groups.empty());
+  CHECK(twice[2].page.groups.size() == 1);
+  auto known = ranks_with({824, 825});
+  known[0].page.groups.emplace_back();
+  known[1].page.worlds_entered = 1;
+  CHECK_FALSE(add_launches(status, known));
+  CHECK_FALSE(has_unknown_rank(known));
+  known[1].page.worlds_entered = 0;
+  CHECK(has_unknown_rank(known));
+  known[1].has_ended = true;
+  CHECK_FALSE(has_unknown_rank(known));
+}
