@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "wire/call_names.h"
+#include "wire/page_phase.h"
 #include "wire/record_ring_layout.h"
 #include "wire/record_writer.h"
 #include "wire/worker_env.h"
@@ -24,20 +24,6 @@ namespace ddp::nccl_profiler {
 namespace {
 
 using wire::kRelaxed;
-
-// The operations in the order of wire::kOperationNames.
-enum Operation : std::uint8_t {
-  all_reduce,
-  reduce,
-  broadcast,
-  all_gather,
-  gather,
-  scatter,
-  reduce_scatter,
-  all_to_all
-};
-constexpr std::uint8_t kSend = 9;
-static_assert(wire::kOperationNames[all_to_all] == "all_to_all" && wire::kOperationNames[kSend] == "send");
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_once_t opened = PTHREAD_ONCE_INIT;
@@ -181,7 +167,7 @@ bool has_twin(const Communicator& communicator, std::uint64_t id) {
   for (Communicator& one : entries) {
     if (&one == &communicator) continue;
     const Held held(one);
-    if (one.id != id || one.left_at != 0) continue;
+    if (one.id != id || !one.is_in_use) continue;
     set_launches(*one.place, wire::Launches::incomplete);
     return true;
   }
@@ -198,7 +184,7 @@ bool has_place(Communicator& communicator, wire::StatusPageLayout& of) {
 // Two calls fit together if their fingerprints are equal. An operation that only copies may have another type with the
 // same number of bytes.
 std::uint64_t fingerprint_of(const Call& call) {
-  const bool adds = call.operation == all_reduce || call.operation == reduce || call.operation == reduce_scatter;
+  const bool adds = call.operation == kAllReduce || call.operation == kReduce || call.operation == kReduceScatter;
   std::uint64_t hash = base::mix(0xcbf29ce484222325ULL, call.operation);
   hash = base::mix(hash, adds || call.bytes == 0 ? call.count : call.bytes);
   hash = base::mix(hash, adds || call.bytes == 0 ? call.type : ~0ULL);
@@ -228,15 +214,6 @@ void record(const wire::StatusPageLayout& of, const wire::PageGroup& place, wire
                            .operation = call.operation});
 }
 
-// Training begins with the first call, if the program does not say what it does.
-void show_training(wire::StatusPageLayout& of, std::uint64_t at) {
-  if (of.worker.phase != 0) return;
-  of.worker.changes.fetch_add(1, std::memory_order_acq_rel);
-  of.worker.phase = wire::kTraining;
-  of.worker.since = at;
-  of.worker.changes.fetch_add(1, std::memory_order_acq_rel);
-}
-
 }  // namespace
 
 bool is_shown() {
@@ -249,7 +226,7 @@ Communicator* take(int version, int ranks) {
   const Lock lock;
   Communicator* taken = nullptr;
   for (Communicator& one : entries) {
-    if (one.is_taken && one.left_at == 0) continue;
+    if (one.is_in_use) continue;
     // Those that were left stay visible for as long as possible.
     if (taken == nullptr || one.left_at < taken->left_at) taken = &one;
   }
@@ -260,9 +237,8 @@ Communicator* take(int version, int ranks) {
   const Held held(*taken);
   if (taken->place != nullptr) clear(*taken->place);
   taken->id = 0;
-  taken->is_taken = true;
+  taken->is_in_use = true;
   taken->is_named.store(false, kRelaxed);
-  taken->left_at = 0;
   taken->version = version;
   taken->launched = {};
   return taken;
@@ -293,7 +269,8 @@ void leave(Communicator& communicator) {
   if (page() == nullptr) return;
   const Lock lock;
   const Held held(communicator);
-  if (&communicator == &hidden || !communicator.is_taken || communicator.left_at != 0) return;
+  if (!communicator.is_in_use) return;
+  communicator.is_in_use = false;
   communicator.left_at = ++left;
   if (communicator.id != 0) communicator.place->in_use.store(wire::kPageLeft, std::memory_order_release);
 }
@@ -322,8 +299,8 @@ void add_collective(Communicator& communicator, const Call& call) {
   to.file[0] = '\0';
   to.sequence.store(number, std::memory_order_release);
   // The root of a broadcast waits for no rank, and neither does a rank that only gives its part to the root.
-  const bool is_from_root = call.operation == broadcast || call.operation == scatter;
-  const bool is_to_root = call.operation == reduce || call.operation == gather;
+  const bool is_from_root = call.operation == kBroadcast || call.operation == kScatter;
+  const bool is_to_root = call.operation == kReduce || call.operation == kGather;
   const bool is_root = call.peer == place.rank;
   if (is_to_root ? is_root : !is_from_root) place.waits_for_all.store(number, std::memory_order_release);
   if (is_from_root && !is_root && call.peer >= 0 && call.peer < kMostPeer) {
@@ -332,7 +309,7 @@ void add_collective(Communicator& communicator, const Call& call) {
   }
   place.called.store(number, std::memory_order_release);
   record(*of, place, wire::RecordKind::collective, call, number, at);
-  show_training(*of, at);
+  wire::begin_training(*of, at);
 }
 
 // There is one entry for each direction and peer, which holds the number of the newest transfer.
@@ -363,7 +340,7 @@ void add_transfer(Communicator& communicator, const Call& call) {
     record(*of, place, wire::RecordKind::transfer, call, before + 1, at);
     break;
   }
-  show_training(*of, at);
+  wire::begin_training(*of, at);
 }
 
 bool is_repeated(Communicator& communicator, std::uint8_t operation, std::uint64_t sequence) {

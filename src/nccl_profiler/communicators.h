@@ -21,13 +21,24 @@ struct Communicator {
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
   wire::PageGroup* place = nullptr;  // null if it has never been shown
   std::uint64_t id = 0;              // 0 if it is not shown
-  bool is_taken = false;
+  bool is_in_use = false;
   std::atomic<bool> is_named = false;  // show() has been called
-  std::uint64_t left_at = 0;           // how many had been left when this one was left; 0 if it is in use
+  std::uint64_t left_at = 0;           // how many had been left when this one was left last; 0 if it never was
   int version = 0;                     // of NCCL's interface
   // NCCL's number of the last launch of each function, counted from 1.
   std::array<std::uint64_t, wire::kOperationNames.size() + 1> launched = {};
 };
+
+// Numbers of wire::kOperationNames.
+inline constexpr std::uint8_t kAllReduce = wire::number_of(wire::kOperationNames, "all_reduce");
+inline constexpr std::uint8_t kReduce = wire::number_of(wire::kOperationNames, "reduce");
+inline constexpr std::uint8_t kBroadcast = wire::number_of(wire::kOperationNames, "broadcast");
+inline constexpr std::uint8_t kGather = wire::number_of(wire::kOperationNames, "gather");
+inline constexpr std::uint8_t kScatter = wire::number_of(wire::kOperationNames, "scatter");
+inline constexpr std::uint8_t kReduceScatter = wire::number_of(wire::kOperationNames, "reduce_scatter");
+inline constexpr std::uint8_t kSend = wire::number_of(wire::kOperationNames, "send");
+inline constexpr std::uint8_t kRecv = wire::number_of(wire::kOperationNames, "recv");
+static_assert(kRecv < wire::kOperationNames.size());
 
 struct Call {
   std::uint8_t operation = 0;  // a number of wire::kOperationNames, or their count

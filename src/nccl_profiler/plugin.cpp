@@ -16,17 +16,33 @@ struct Name {
   std::uint8_t bytes = 0;  // size of an element
 };
 
-// The numbers are those of wire::kOperationNames and wire::kTypeNames. The table is in the order in which version 1 of
-// the interface counts.
-constexpr std::uint8_t kOtherOperation = 11;
-constexpr Name kFunctions[] = {{"Broadcast", 2}, {"Reduce", 1},    {"AllGather", 3}, {"ReduceScatter", 6},
-                               {"AllReduce", 0}, {"SendRecv", 11}, {"Send", 9},      {"Recv", 10},
-                               {"AlltoAll", 7},  {"Gather", 4},    {"Scatter", 5}};
-constexpr std::uint8_t kOtherType = 10;
-constexpr Name kTypes[] = {{"ncclInt8", 4, 1},     {"ncclUint8", 8, 1},       {"ncclInt32", 6, 4},
-                           {"ncclUint32", 10, 4},  {"ncclInt64", 7, 8},       {"ncclUint64", 10, 8},
-                           {"ncclFloat16", 0, 2},  {"ncclFloat32", 2, 4},     {"ncclFloat64", 3, 8},
-                           {"ncclBfloat16", 1, 2}, {"ncclFloat8e4m3", 10, 1}, {"ncclFloat8e5m2", 10, 1}};
+constexpr Name function(const char* nccl, std::string_view name) {
+  return {nccl, wire::number_of(wire::kOperationNames, name)};
+}
+constexpr Name type(const char* nccl, std::string_view name, std::uint8_t bytes) {
+  return {nccl, wire::number_of(wire::kTypeNames, name), bytes};
+}
+
+// The tables are in the order in which version 1 of the interface counts. What has no name on the page gets the number
+// behind the last name.
+constexpr std::uint8_t kOtherOperation = wire::kOperationNames.size();
+constexpr Name kFunctions[] = {function("Broadcast", "broadcast"),
+                               function("Reduce", "reduce"),
+                               function("AllGather", "all_gather"),
+                               function("ReduceScatter", "reduce_scatter"),
+                               function("AllReduce", "all_reduce"),
+                               function("SendRecv", ""),
+                               function("Send", "send"),
+                               function("Recv", "recv"),
+                               function("AlltoAll", "all_to_all"),
+                               function("Gather", "gather"),
+                               function("Scatter", "scatter")};
+constexpr std::uint8_t kOtherType = wire::kTypeNames.size();
+constexpr Name kTypes[] = {
+    type("ncclInt8", "i8", 1),       type("ncclUint8", "u8", 1),    type("ncclInt32", "i32", 4),
+    type("ncclUint32", "", 4),       type("ncclInt64", "i64", 8),   type("ncclUint64", "", 8),
+    type("ncclFloat16", "f16", 2),   type("ncclFloat32", "f32", 4), type("ncclFloat64", "f64", 8),
+    type("ncclBfloat16", "bf16", 2), type("ncclFloat8e4m3", "", 1), type("ncclFloat8e5m2", "", 1)};
 
 template <std::size_t N>
 Name find(const Name (&names)[N], const char* name, std::uint8_t other) {
@@ -47,7 +63,8 @@ Call call_of(const Name& function, const Name& type, std::size_t count, int peer
 
 // Only operations with a root have one: NCCL gives a number for all of them.
 int root_of(const Name& function, int root) {
-  return function.number == 1 || function.number == 2 || function.number == 4 || function.number == 5 ? root : -1;
+  const std::uint8_t number = function.number;
+  return number == kReduce || number == kBroadcast || number == kGather || number == kScatter ? root : -1;
 }
 
 template <typename Function, typename Type>
@@ -59,7 +76,7 @@ void collective(Communicator& to, Function function, Type type, std::size_t coun
 template <typename Function, typename Type>
 void transfer(Communicator& to, Function function, Type type, std::size_t count, int peer) {
   const Name operation = find(kFunctions, function, kOtherOperation);
-  const bool is_known = operation.number == 9 || operation.number == 10;
+  const bool is_known = operation.number == kSend || operation.number == kRecv;
   if (is_known) add_transfer(to, call_of(operation, find(kTypes, type, kOtherType), count, peer));
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "wire/call_names.h"
+#include "wire/page_phase.h"
 
 namespace ddp::torch_reader {
 namespace {
@@ -18,13 +19,8 @@ void write_text(std::array<char, N>& to, std::string_view text) {
   to[text.copy(to.data(), N - 1)] = '\0';
 }
 
-template <std::size_t N>
-std::uint8_t number_of(const std::array<std::string_view, N>& names, std::string_view name) {
-  return static_cast<std::uint8_t>(std::ranges::find(names, name) - names.begin());
-}
-
 bool is_unknown(std::string_view operation) {
-  return number_of(wire::kOperationNames, operation) == wire::kOperationNames.size();
+  return wire::number_of(wire::kOperationNames, operation) == wire::kOperationNames.size();
 }
 
 std::string_view shown_name(const GroupLine& line) {
@@ -41,8 +37,8 @@ void write_call(const RecordedCall& call, int own_rank, const Moment& now, wire:
   to.count = call.count;
   to.peer = call.is_root ? own_rank : -1;
   to.line = 0;
-  to.operation = number_of(wire::kOperationNames, call.operation);
-  to.type = number_of(wire::kTypeNames, call.type);
+  to.operation = wire::number_of(wire::kOperationNames, call.operation);
+  to.type = wire::number_of(wire::kTypeNames, call.type);
   to.op = wire::kReductionNames.size();  // the recorder does not record it
   write_text(to.name, is_unknown(call.operation) ? std::string_view(call.operation) : std::string_view());
   to.file[0] = '\0';
@@ -132,12 +128,7 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
       groups, [](const RecordedGroup& group) { return group.recorder == Recorder::nccl && group.called > 0; });
   if (shows_nccl) page.records_launches.store(1, wire::kRelaxed);
   const bool has_called = std::ranges::any_of(groups, [](const RecordedGroup& group) { return group.called > 0; });
-  if (page.worker.phase == 0 && has_called) {
-    page.worker.changes.fetch_add(1, std::memory_order_acq_rel);
-    page.worker.phase = wire::kTraining;
-    page.worker.since = now.monotonic;
-    page.worker.changes.fetch_add(1, std::memory_order_acq_rel);
-  }
+  if (has_called) wire::begin_training(page, now.monotonic);
   return true;
 }
 

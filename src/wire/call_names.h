@@ -25,4 +25,12 @@ constexpr std::string_view name_of(const std::array<std::string_view, N>& names,
   return number < N ? names[number] : "?";
 }
 
+// Returns the number of a name, or the count of the names if it is none of them.
+template <std::size_t N>
+constexpr std::uint8_t number_of(const std::array<std::string_view, N>& names, std::string_view name) {
+  std::size_t number = 0;
+  while (number < N && names[number] != name) ++number;
+  return static_cast<std::uint8_t>(number);
+}
+
 }  // namespace ddp::wire

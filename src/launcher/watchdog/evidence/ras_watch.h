@@ -3,8 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
