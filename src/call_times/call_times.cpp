@@ -101,8 +101,10 @@ DDP_PUBLIC void ddp_enqueue(void* group, void* const* work) {
     own.store(reinterpret_cast<Enqueue*>(original(DDP_ENQUEUE, caller)));
   }
   Sequence* const number = sequence.load();
-  if (number != nullptr) add(address_of(*work), address_of(group), number(*work));
+  const std::uint64_t its_number = number == nullptr ? 0 : number(*work);
+  if (its_number != 0) add(address_of(*work), address_of(group), its_number);
   own.load()(group, work);
+  if (its_number != 0) add(0, address_of(group), its_number);
 }
 
 // Stands for void c10d::ProcessGroupGloo::AsyncWork::finishWorkGloo().

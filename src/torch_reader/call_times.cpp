@@ -11,16 +11,10 @@
 namespace ddp::torch_reader {
 namespace {
 
-// The recorder takes its time of a call in the function whose begin the library notes, some microseconds later.
-constexpr std::uint64_t kSameCall = 1'000'000;  // nanoseconds
 // PyTorch's recorder holds 2000 calls unless the user sets another number.
 constexpr std::size_t kKeptCalls = 4096;
 constexpr std::size_t kOpenCalls = 4096;
 constexpr std::size_t kGroups = 4096;
-
-bool is_same(std::uint64_t begun_at, const RecordedCall& call) {
-  return begun_at <= call.made_at && call.made_at - begun_at <= kSameCall;
-}
 
 }  // namespace
 
@@ -59,53 +53,69 @@ bool CallTimes::read() {
 }
 
 void CallTimes::take(const Time& time) {
-  if (time.group != 0) {
-    if (open_.size() >= kOpenCalls || groups_.size() >= kGroups) return;
-    Group& group = groups_[time.group];
-    // PyTorch has made another group in the memory of one that is gone.
-    if (time.sequence <= group.latest.sequence) group = {};
-    if (group.first == 0) group.first = time.sequence;
-    group.latest = {time.group, time.sequence, time.at, 0};
-    open_[time.work] = group.latest;
+  if (time.group == 0) {
+    const auto begun = open_.find(time.work);
+    if (begun == open_.end()) return;
+    auto& calls = groups_[begun->second.group].calls;
+    const auto call = calls.find(begun->second.sequence);
+    if (call != calls.end()) call->second.ended_at = std::max(time.at, call->second.begun_at);
+    open_.erase(begun);
     return;
   }
-  const auto begun = open_.find(time.work);
-  if (begun == open_.end()) return;
-  Call call = begun->second;
-  open_.erase(begun);
-  call.ended_at = std::max(time.at, call.begun_at);
-  auto& ended = groups_[call.group].ended;
-  ended[call.sequence] = call;
-  if (ended.size() > kKeptCalls) ended.erase(ended.begin());
+  if (time.work == 0) {
+    const auto group = groups_.find(time.group);
+    if (group == groups_.end()) return;
+    const auto call = group->second.calls.find(time.sequence);
+    if (call != group->second.calls.end()) call->second.goes_on_at = time.at;
+    return;
+  }
+  if (open_.size() >= kOpenCalls || groups_.size() >= kGroups) return;
+  Group& group = groups_[time.group];
+  // PyTorch has made another group in the memory of one that is gone.
+  if (!group.calls.empty() && time.sequence <= group.calls.rbegin()->first) group = {};
+  if (group.first == 0) group.first = time.sequence;
+  group.calls[time.sequence] = {.begun_at = time.at};
+  if (group.calls.size() > kKeptCalls) group.calls.erase(group.calls.begin());
+  open_[time.work] = {time.group, time.sequence};
+}
+
+// The recorder takes its time of a call after the begin, and before the caller goes on.
+bool CallTimes::may_be_same(const Call& noted, const RecordedCall& call) {
+  return noted.begun_at <= call.made_at && (noted.goes_on_at == 0 || call.made_at <= noted.goes_on_at);
+}
+
+CallTimes::Likeness CallTimes::likeness_of(const Group& noted, const RecordedGroup& group) {
+  Likeness likeness;
+  for (const RecordedCall& call : group.calls) {
+    const auto found = noted.calls.find(call.sequence);
+    if (found == noted.calls.end()) continue;
+    ++likeness.both;
+    if (may_be_same(found->second, call)) ++likeness.same;
+  }
+  return likeness;
 }
 
 CallTimes::Group* CallTimes::find(const RecordedGroup& group) {
   const auto known = objects_.find(group.identity);
-  if (known != objects_.end()) return &groups_[known->second];
-  std::map<std::uint64_t, std::size_t> votes;
-  std::size_t all = 0;
-  for (const RecordedCall& call : group.calls) {
-    std::uint64_t nearest = 0;
-    std::uint64_t nearest_at = 0;
-    for (const auto& [object, noted] : groups_) {
-      const auto same = noted.ended.find(call.sequence);
-      if (same == noted.ended.end() || !is_same(same->second.begun_at, call) || same->second.begun_at <= nearest_at)
-        continue;
-      nearest = object;
-      nearest_at = same->second.begun_at;
-    }
-    if (nearest == 0) continue;
-    ++votes[nearest];
-    ++all;
+  if (known != objects_.end()) {
+    Group& noted = groups_[known->second];
+    const Likeness likeness = likeness_of(noted, group);
+    if (likeness.both == 0 || likeness.is_close()) return &noted;
+    objects_.erase(known);  // it is another group by now
   }
-  for (const auto& [object, count] : votes) {
-    // Threads may call the same number of two groups at one moment.
-    if (2 * count <= all) continue;
-    std::erase_if(objects_, [&](const auto& entry) { return entry.second == object; });
-    objects_[group.identity] = object;
-    return &groups_[object];
+  std::uint64_t best = 0;
+  std::size_t most = 0;
+  for (const auto& [object, noted] : groups_) {
+    const Likeness likeness = likeness_of(noted, group);
+    if (!likeness.is_close() || likeness.same < most) continue;
+    // Threads may call the same number of two groups at one moment. Later calls then tell them apart.
+    best = likeness.same > most ? object : 0;
+    most = likeness.same;
   }
-  return nullptr;
+  if (best == 0) return nullptr;
+  std::erase_if(objects_, [&](const auto& entry) { return entry.second == best; });
+  objects_[group.identity] = best;
+  return &groups_[best];
 }
 
 void CallTimes::add_to(std::vector<RecordedGroup>& groups) {
@@ -113,28 +123,13 @@ void CallTimes::add_to(std::vector<RecordedGroup>& groups) {
   for (RecordedGroup& group : groups) {
     Group* const noted = find(group);
     if (noted == nullptr) continue;
-    bool has_one = false;
-    bool has_same = false;
-    for (const RecordedCall& call : group.calls) {
-      const auto ended = noted->ended.find(call.sequence);
-      has_one = has_one || ended != noted->ended.end();
-      has_same = has_same || (ended != noted->ended.end() && is_same(ended->second.begun_at, call));
-    }
-    if (has_one && !has_same) {
-      objects_.erase(group.identity);  // it is another group by now
-      continue;
-    }
     for (RecordedCall& call : group.calls) {
-      const auto ended = noted->ended.find(call.sequence);
-      if (ended == noted->ended.end()) continue;
-      call.made_at = std::min(call.made_at, ended->second.begun_at);
-      call.finished_at = std::max(call.made_at, ended->second.ended_at);
+      const auto found = noted->calls.find(call.sequence);
+      if (found == noted->calls.end() || found->second.ended_at == 0) continue;
+      call.made_at = std::min(call.made_at, found->second.begun_at);
+      call.finished_at = std::max(call.made_at, found->second.ended_at);
     }
-    // The end of a call that fails is not noted.
-    std::erase_if(open_, [&](const auto& entry) {
-      return entry.second.group == objects_[group.identity] && entry.second.sequence <= group.finished;
-    });
-    noted->is_complete = noted->is_complete || (noted->first != 0 && noted->first <= group.finished + 1);
+    noted->finished = std::max(noted->finished, group.finished);
     const auto counters = counters_of(group.identity);
     if (!counters) continue;
     group.called = std::max(group.called, counters->called);
@@ -145,11 +140,15 @@ void CallTimes::add_to(std::vector<RecordedGroup>& groups) {
 std::optional<CallTimes::Counters> CallTimes::counters_of(std::uint64_t identity) const {
   const auto object = objects_.find(identity);
   const auto group = object == objects_.end() ? groups_.end() : groups_.find(object->second);
-  if (group == groups_.end() || !group->second.is_complete) return std::nullopt;
-  const Call& latest = group->second.latest;
-  Counters counters{latest.sequence, latest.sequence, latest.begun_at};
-  for (const auto& [work, call] : open_) {
-    if (call.group == object->second) counters.finished = std::min(counters.finished, call.sequence - 1);
+  if (group == groups_.end() || group->second.calls.empty()) return std::nullopt;
+  const Group& noted = group->second;
+  if (noted.first > noted.finished + 1) return std::nullopt;  // an earlier call may be in progress
+  const auto& [latest, call] = *noted.calls.rbegin();
+  Counters counters{latest, latest, call.begun_at};
+  for (const auto& [work, place] : open_) {
+    // The end of a call that fails is not noted.
+    const bool is_open = place.group == object->second && place.sequence > noted.finished;
+    if (is_open) counters.finished = std::min(counters.finished, place.sequence - 1);
   }
   return counters;
 }

@@ -43,25 +43,36 @@ class CallTimes {
     std::uint64_t sequence;
   };
   struct Call {
-    std::uint64_t group = 0;
+    std::uint64_t begun_at = 0;    // CLOCK_REALTIME, nanoseconds, as the others
+    std::uint64_t goes_on_at = 0;  // when its caller went on; 0 if that was not noted yet
+    std::uint64_t ended_at = 0;    // 0 if that was not noted yet
+  };
+  struct Place {
+    std::uint64_t group = 0;  // PyTorch's object for it
     std::uint64_t sequence = 0;
-    std::uint64_t begun_at = 0;  // CLOCK_REALTIME, nanoseconds
-    std::uint64_t ended_at = 0;
   };
   struct Group {
-    std::map<std::uint64_t, Call> ended;  // by sequence
-    Call latest;
-    std::uint64_t first = 0;   // number of the first call that was noted
-    bool is_complete = false;  // the recorder has shown that no earlier call is in progress
+    std::map<std::uint64_t, Call> calls;  // by sequence
+    std::uint64_t first = 0;              // number of the first call that was noted
+    std::uint64_t finished = 0;           // as the recorder has shown it
+  };
+  struct Likeness {
+    std::size_t same = 0;  // number of calls that may be the same
+    std::size_t both = 0;  // number of calls that both know
+
+    // The clock may have been set during a call.
+    bool is_close() const { return 2 * same > both; }
   };
 
   void take(const Time& time);
+  static bool may_be_same(const Call& noted, const RecordedCall& call);
+  static Likeness likeness_of(const Group& noted, const RecordedGroup& group);
   // Returns what was noted of this group, or null if it is not known what that is.
   Group* find(const RecordedGroup& group);
 
   std::unique_ptr<const wire::CallTimesLayout, Unmap> memory_;
   std::uint64_t next_ = 0;                          // number of entries that were read
-  std::map<std::uint64_t, Call> open_;              // calls that have not ended, by PyTorch's object for the call
+  std::map<std::uint64_t, Place> open_;             // calls that have not ended, by PyTorch's object for the call
   std::map<std::uint64_t, Group> groups_;           // by PyTorch's object for the group
   std::map<std::uint64_t, std::uint64_t> objects_;  // PyTorch's object for a group, by the group's identity
 };

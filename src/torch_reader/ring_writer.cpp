@@ -89,11 +89,16 @@ void RingWriter::write(const wire::StatusPageLayout& page, int pid, std::span<co
 }
 
 void RingWriter::add(const RecordedGroup& group, std::uint8_t place, const Moment& now) {
-  std::uint64_t& added = added_[group.identity];
+  Added& added = added_[group.identity];
   const wire::RecordMode mode = ring_->mode.load(wire::kRelaxed);
   for (const RecordedCall& call : group.calls) {
-    if (call.sequence <= added || call.sequence > group.finished || !is_wanted(mode, call.sequence)) continue;
-    if (call.finished_at == 0) continue;
+    if (call.sequence > group.finished || !is_wanted(mode, call.sequence)) continue;
+    if (call.sequence <= added.latest && !added.missing.contains(call.sequence)) continue;
+    if (call.finished_at == 0) {
+      added.missing.insert(call.sequence);
+      continue;
+    }
+    added.missing.erase(call.sequence);
     const std::uint64_t begin = on_monotonic(now, call.made_at);
     const std::uint8_t operation = number_of(call.operation);
     const bool has_own_name =
@@ -107,7 +112,9 @@ void RingWriter::add(const RecordedGroup& group, std::uint8_t place, const Momen
                               .operation = operation,
                               .name = has_own_name ? std::string_view() : std::string_view(call.operation)});
   }
-  if (!group.calls.empty()) added = std::max(added, std::min(group.finished, group.calls.back().sequence));
+  if (group.calls.empty()) return;
+  added.latest = std::max(added.latest, std::min(group.finished, group.calls.back().sequence));
+  added.missing.erase(added.missing.begin(), added.missing.lower_bound(group.calls.front().sequence));
 }
 
 }  // namespace ddp::torch_reader

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 
 #include "base/unique_fd.h"
@@ -24,7 +25,7 @@ class RingWriter {
   // the page of the worker with this pid, which write_to_page() has written. Adds nothing if the ring belongs to
   // another process. While the worker writes a record itself, the records wait for the next call.
   //
-  // A collective whose end is unknown is left out. For NCCL, the end is when a thread of PyTorch noticed it.
+  // A collective waits until its end is known. For NCCL, the end is when a thread of PyTorch noticed it.
   void write(const wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now);
 
  private:
@@ -32,11 +33,16 @@ class RingWriter {
     void operator()(wire::RecordRingLayout* ring) const;
   };
 
+  struct Added {
+    std::uint64_t latest = 0;         // number of the latest finished collective
+    std::set<std::uint64_t> missing;  // numbers up to that whose ends are unknown as yet
+  };
+
   void add(const RecordedGroup& group, std::uint8_t place, const Moment& now);
 
   base::UniqueFd file_;
   std::unique_ptr<wire::RecordRingLayout, Unmap> ring_;
-  std::map<std::uint64_t, std::uint64_t> added_;  // by the group's identity: number of the latest collective
+  std::map<std::uint64_t, Added> added_;  // by the group's identity
 };
 
 }  // namespace ddp::torch_reader

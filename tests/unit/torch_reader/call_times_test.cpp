@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kGroup = 0xa0;
+constexpr std::uint64_t kEnqueued = 30'000;  // nanoseconds
 
 // Writes a file as the library in the worker does.
 class Worker {
@@ -33,7 +34,13 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  void begins(std::uint64_t at, std::uint64_t work, std::uint64_t sequence, std::uint64_t group = kGroup) {
+  // The caller goes on after kEnqueued, unless another time is given.
+  void begins(std::uint64_t at, std::uint64_t work, std::uint64_t sequence, std::uint64_t group = kGroup,
+              std::uint64_t takes = kEnqueued) {
+    write(at, work, group, sequence);
+    write(at + takes, 0, group, sequence);
+  }
+  void begins_and_is_stopped(std::uint64_t at, std::uint64_t work, std::uint64_t sequence, std::uint64_t group) {
     write(at, work, group, sequence);
   }
   void ends(std::uint64_t at, std::uint64_t work) { write(at, work, 0, 0); }
@@ -134,6 +141,38 @@ TEST_CASE("groups whose calls follow each other closely are not mixed up") {
   groups[0].calls[0].made_at += 500 * kMs;
   times.add_to(groups);
   CHECK_FALSE(times.counters_of(7));
+}
+
+TEST_CASE("a caller may be stopped for any time before the recorder takes its own") {
+  const TemporaryDirectory directory;
+  CallTimes times;
+  Worker worker(directory.path() + "/times");
+  times.open(directory.path() + "/times");
+  worker.begins(5 * kMs, 0x1, 1, 0xa0);
+  worker.ends(8 * kMs, 0x1);
+  worker.begins(10 * kMs, 0x2, 1, 0xb0, 900 * kMs);
+  worker.ends(950 * kMs, 0x2);
+  worker.begins_and_is_stopped(2000 * kMs, 0x3, 1, 0xc0);
+  CHECK(ends_of(times, group_with({{1, 800 * kMs}}, 8)) == std::vector<std::uint64_t>{950 * kMs});
+  CHECK(ends_of(times, group_with({{1, 2900 * kMs}}, 9)) == std::vector<std::uint64_t>{0});
+  worker.ends(3000 * kMs, 0x3);
+  CHECK(ends_of(times, group_with({{1, 2900 * kMs}}, 9)) == std::vector<std::uint64_t>{3000 * kMs});
+}
+
+TEST_CASE("groups that threads call at one moment are told apart by later calls") {
+  const TemporaryDirectory directory;
+  CallTimes times;
+  Worker worker(directory.path() + "/times");
+  times.open(directory.path() + "/times");
+  worker.begins(5 * kMs, 0x1, 1, 0xa0, 2 * kMs);
+  worker.begins(5 * kMs, 0x2, 1, 0xb0, 2 * kMs);
+  worker.ends(8 * kMs, 0x1);
+  worker.ends(9 * kMs, 0x2);
+  CHECK(ends_of(times, group_with({{1, 6 * kMs}}, 8)) == std::vector<std::uint64_t>{0});
+  worker.begins(20 * kMs, 0x1, 2, 0xa0);
+  worker.begins(30 * kMs, 0x2, 2, 0xb0);
+  worker.ends(40 * kMs, 0x2);
+  CHECK(ends_of(times, group_with({{1, 6 * kMs}, {2, 30 * kMs}}, 8)) == std::vector<std::uint64_t>{9 * kMs, 40 * kMs});
 }
 
 TEST_CASE("times that were overwritten or are being written are left out") {

@@ -82,13 +82,19 @@ TEST_CASE("each finished collective is recorded once") {
   CHECK(made.ring->records[8].group == kNoRingGroup);
 }
 
-TEST_CASE("a collective whose end is unknown is left out") {
+TEST_CASE("a collective is recorded when its end is known") {
   const Made made;
+  RingWriter writer(made.path.c_str());
   RecordedGroup group = group_of(2, 2);
-  group.calls[0].finished_at = 0;
-  RingWriter(made.path.c_str()).write(*made.page, kWorker, std::vector{group}, kNow);
+  const std::uint64_t end = std::exchange(group.calls[0].finished_at, 0);
+  writer.write(*made.page, kWorker, std::vector{group}, kNow);
   REQUIRE(made.ring->claimed == 1);
   CHECK(made.ring->records[0].number == 2);
+  group.calls[0].finished_at = end;
+  writer.write(*made.page, kWorker, std::vector{group}, kNow);
+  writer.write(*made.page, kWorker, std::vector{group}, kNow);
+  REQUIRE(made.ring->claimed == 2);
+  CHECK(made.ring->records[1].number == 1);
 }
 
 TEST_CASE("an operation that PyTorch names otherwise keeps that name beside its number") {
