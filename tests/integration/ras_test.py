@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """ras_test.py BIN_DIR: tests what is said of ranks that only NCCL's RAS knows. The ranks sleep, and a server at
-NCCL_RAS_ADDR answers as the RAS of NCCL 2.28.7 and newer does, with counts that the test sets."""
+NCCL_RAS_ADDR answers as the RAS of NCCL 2.28.7 and newer does, or in the text of NCCL 2.24 to 2.28.6, with counts that
+the test sets."""
+import collections
 import concurrent.futures
 import json
 import os
@@ -31,6 +33,7 @@ class Ras(socketserver.ThreadingTCPServer):
         self.pids: dict[int, int] = {}
         self.communicators: list[tuple[int, dict[int, int]]] = []
         self.broken = ""  # what it answers instead
+        self.floods = False  # whether it answers 10,000 lines a second, without an end
         self.asked = 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -48,6 +51,25 @@ class Ras(socketserver.ThreadingTCPServer):
                            "communicators": communicators}, indent=2) + "\n"
 
 
+    def text(self) -> str:
+        text = "NCCL version 2.27.7 compiled with CUDA 12.9\n\nErrors\n======\n\nWarnings\n========\n\n"
+        for number, counts in self.communicators:
+            if len(set(counts.values())) < 2:
+                continue
+            text += (f"#0-0 ({number:016x}) MISMATCH\n"
+                     "  Communicator ranks have different AllReduce operation counts\n")
+            for count, ranks in sorted(collections.Counter(counts.values()).items(), key=lambda item: -item[1]):
+                listed = [f"  Rank {own}%s -- GPU 0 managed by process {self.pids[rank]} on node 127.0.0.1\n"
+                          for own, (rank, of_rank) in enumerate(counts.items()) if of_rank == count]
+                if ranks == 1:
+                    text += listed[0] % f" has launched up to operation {count}"
+                    continue
+                text += f"  {ranks} ranks have launched up to operation {count}\n"
+                text += "".join(line % "" for line in listed) if ranks < len(counts) / 2 else ""
+            text += "\n"
+        return text
+
+
 class Conversation(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         has_json = False
@@ -61,7 +83,10 @@ class Conversation(socketserver.StreamRequestHandler):
                 has_json, answer = True, "OK\n"
             elif command == "VERBOSE STATUS":
                 self.server.asked += 1
-                self.wfile.write((self.server.broken or (self.server.status() if has_json else "Job summary\n")).encode())
+                while self.server.floods:
+                    self.wfile.write(b"rank 1 has launched up to operation 7\n" * 1000)
+                    time.sleep(0.1)
+                self.wfile.write((self.server.broken or (self.server.status() if has_json else self.server.text())).encode())
                 return
             else:
                 answer = f"ERROR: Unknown command {command}\n"
@@ -114,16 +139,18 @@ def in_a_grid_the_rank_that_is_missing_is_named() -> None:
 
 
 def a_slow_step_is_no_hang() -> None:
-    """Every five steps the ranks differ for seconds, and then go on."""
+    """Every five steps the ranks differ for 18 s, and then go on."""
     ras = Ras()
-    job = Job(ras, 2, "--hang-timeout=15")
-    step, until = 0, time.monotonic() + 30
+    job = Job(ras, 2)
+    step, until = 0, time.monotonic() + 45
     while time.monotonic() < until:
         step += 1
         ras.communicators = [(0xabc, {0: step + 1, 1: step if step % 5 == 0 else step + 1})]
-        time.sleep(9 if step % 5 == 0 else 0.3)
+        time.sleep(18 if step % 5 == 0 else 0.3)
     assert job.process.poll() is None, job.process.communicate()
     assert ras.asked >= 5, ras.asked
+    states = {event["state"] for event in read_events(job.log) if event["event"] == "hang"}
+    assert states <= {"stalled", "goes_on"}, states  # notes
     job.end()
 
 
@@ -142,6 +169,9 @@ def a_server_that_lies_or_leaves_does_no_harm() -> None:
     for answer in ("{", "[]\n", '{"communicators": [{"hash": "0x1"}]}\n', "x" * 2_000_000, "\n" * 10_000):
         ras.broken = answer
         time.sleep(2.5)
+    ras.floods = True
+    time.sleep(10)
+    ras.floods = False
     ras.shutdown()
     ras.server_close()
     time.sleep(5)
@@ -149,18 +179,45 @@ def a_server_that_lies_or_leaves_does_no_harm() -> None:
     job.end()
 
 
-def an_old_nccl_is_asked_only_on_a_stall() -> None:
+def a_report_on_request_shows_the_counts() -> None:
+    ras = Ras()
+    job = Job(ras, 2)
+    ras.communicators = [(0xabc, {0: 8, 1: 8})]
+    eventually_event(lambda: ras.asked > 0, job.process, "a question")
+    time.sleep(2)
+    job.process.send_signal(signal.SIGQUIT)
+    asked = lambda: [event for event in read_events(job.log) if event["event"] == "hang" and event["state"] == "asked"]
+    text = " ".join(eventually_event(asked, job.process, "a report")[0]["text"])
+    assert text.count("has called 8 collectives") == 2, text
+    job.end()
+
+
+def an_old_nccl_names_the_rank_in_text() -> None:
+    ras = Ras(has_json=False)
+    job = Job(ras, 4, "--hang-timeout=12")
+    ras.communicators = [(0xabc, {0: 8, 1: 6, 2: 8, 3: 8})]
+    time.sleep(4)
+    ras.communicators = [(0xabc, {0: 9, 1: 9, 2: 9, 3: 9})]
+    time.sleep(4)
+    ras.communicators = [(0xabc, {0: 12, 1: 12, 2: 10, 3: 12})]
+    err = job.process.communicate(timeout=90)[1]
+    assert job.process.returncode == 124, err
+    assert "rank 2 has not called collective (#11 of ranks 0-3), in which ranks 0, 1, 3 wait" in err, err
+
+
+def an_old_nccl_is_asked_on_request() -> None:
     ras = Ras(has_json=False)
     job = Job(ras, 2)
     time.sleep(6)
     assert job.process.poll() is None and not job.stalls(), job.stalls()
     job.process.send_signal(signal.SIGQUIT)
-    eventually_event(lambda: "Job summary" in pathlib.Path(job.log).read_text(), job.process, "what RAS says")
+    eventually_event(lambda: "NCCL version 2.27.7" in pathlib.Path(job.log).read_text(), job.process, "what RAS says")
     job.end()
 
 
 TESTS = [a_rank_that_launches_less_is_named, in_a_grid_the_rank_that_is_missing_is_named, a_slow_step_is_no_hang,
-         equal_counts_prove_nothing, a_server_that_lies_or_leaves_does_no_harm, an_old_nccl_is_asked_only_on_a_stall]
+         equal_counts_prove_nothing, a_server_that_lies_or_leaves_does_no_harm, an_old_nccl_names_the_rank_in_text,
+         a_report_on_request_shows_the_counts, an_old_nccl_is_asked_on_request]
 with concurrent.futures.ThreadPoolExecutor(len(TESTS)) as pool:
     running = {pool.submit(test): test.__name__ for test in TESTS}
     for done in concurrent.futures.as_completed(running):

@@ -342,7 +342,9 @@ class RankWatchdog : public Watchdog {
   }
 
   HangNews what_they_are_at() {
-    HangNews news = hangs_.describe(with_others(measure_own()));
+    std::vector<RankView> all = with_others(measure_own());
+    ras_.add_to(all);
+    HangNews news = hangs_.describe(std::move(all));
     news.stragglers = stragglers_.report();
     return news;
   }

@@ -40,8 +40,8 @@ struct RasAddress {
 // has switched it off (NCCL_RAS_ENABLE=0).
 std::optional<RasAddress> ras_address_in(std::span<const std::string> environment);
 
-// Asks for the status in JSON, as ask_ras() does. Returns an empty text if there is no complete answer, or if NCCL is
-// older than 2.28.7, which has no JSON.
+// Asks for the status in JSON, as ask_ras() does. NCCL 2.24 to 2.28.6 answers in text. Returns an empty text if there
+// is no complete answer.
 std::string ask_ras_status(const RasAddress& address, net::Deadline deadline);
 
 // Returns the lines under the headings "Errors" and "Warnings" of a status text. A heading is a line above a line of

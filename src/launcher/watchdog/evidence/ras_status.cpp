@@ -9,12 +9,14 @@
 #include <set>
 
 #include "launcher/ranks/worker_page.h"
+#include "launcher/watchdog/evidence/ras_text.h"
 #include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
 namespace {
 
 using Json = nlohmann::json;
+using Counts = std::map<std::string, std::uint64_t>;
 
 // All members wait for each other in these.
 constexpr std::array<std::string_view, 4> kOfAll = {"AllReduce", "AllGather", "ReduceScatter", "AlltoAll"};
@@ -127,6 +129,33 @@ GroupView group_of(const RasCommunicator& communicator, const RasMember& member,
   return group;
 }
 
+// Returns the most that a member has launched, by function.
+Counts greatest_counts(const RasCommunicator& communicator) {
+  Counts greatest = communicator.unlisted.value_or(Counts{});
+  for (const RasMember& member : communicator.members) {
+    for (const auto& [function, count] : member.launched) greatest[function] = std::max(greatest[function], count);
+  }
+  return greatest;
+}
+
+// Returns the communicator with the members that a text does not list, or without members if they are not known.
+RasCommunicator with_all_members(const RasCommunicator& communicator, const std::vector<RankView>& ranks) {
+  if (!communicator.unlisted) return communicator;
+  RasCommunicator whole{communicator.hash, communicator.size, {}};
+  if (static_cast<std::size_t>(communicator.size) != ranks.size()) return whole;
+  for (const RankView& rank : ranks) {
+    RasMember member{rank.rank, rank.pid, *communicator.unlisted};
+    const auto listed = std::ranges::find(communicator.members, rank.rank, &RasMember::rank);
+    const bool is_listed = listed != communicator.members.end();
+    if (is_listed && listed->pid != rank.pid) return {communicator.hash, communicator.size, {}};
+    if (is_listed) {
+      for (const auto& [function, count] : listed->launched) member.launched[function] = count;
+    }
+    whole.members.push_back(std::move(member));
+  }
+  return whole;
+}
+
 bool is_unknown(const RankView& rank) {
   return rank.page.groups.empty() && rank.page.worlds_entered == 0;
 }
@@ -134,6 +163,7 @@ bool is_unknown(const RankView& rank) {
 }  // namespace
 
 base::Result<RasStatus> read_ras_status(std::string_view text) {
+  if (is_ras_text(text)) return read_ras_text(text);
   Json json = Json::parse(with_commas(text), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return base::Failure{"NCCL's RAS status is no JSON"};
   RasStatus status;
@@ -146,14 +176,21 @@ base::Result<RasStatus> read_ras_status(std::string_view text) {
   return status;
 }
 
-void keep_silent_members(const RasStatus& before, RasStatus& now) {
-  for (RasCommunicator& communicator : now) {
-    const auto same = std::ranges::find(before, communicator.hash, &RasCommunicator::hash);
-    if (same == before.end()) continue;
-    for (const RasMember& member : same->members) {
-      const bool is_there =
-          std::ranges::find(communicator.members, member.rank, &RasMember::rank) != communicator.members.end();
-      if (!is_there) communicator.members.push_back(member);
+void keep_what_is_left_out(const RasStatus& before, RasStatus& now) {
+  for (const RasCommunicator& old : before) {
+    auto same = std::ranges::find(now, old.hash, &RasCommunicator::hash);
+    // In text, this means that all members have launched the same.
+    if (old.unlisted && same == now.end()) same = now.insert(now.end(), {old.hash, old.size, {}, Counts{}});
+    if (same == now.end() || old.unlisted.has_value() != same->unlisted.has_value()) continue;
+    if (old.unlisted && same->size == 0) {
+      *same = old;
+    } else if (old.unlisted) {
+      for (const auto& [function, count] : greatest_counts(old)) same->unlisted->try_emplace(function, count);
+    }
+    if (old.unlisted) continue;
+    for (const RasMember& member : old.members) {
+      const bool is_there = std::ranges::find(same->members, member.rank, &RasMember::rank) != same->members.end();
+      if (!is_there) same->members.push_back(member);
     }
   }
 }
@@ -169,7 +206,8 @@ bool add_launches(const RasStatus& status, std::vector<RankView>& ranks) {
     entry = is_wanted ? std::next(entry) : by_pid.erase(entry);
   }
   bool has_added = false;
-  for (const RasCommunicator& communicator : status) {
+  for (const RasCommunicator& listed : status) {
+    const RasCommunicator communicator = with_all_members(listed, ranks);
     for (const RasMember& member : communicator.members) {
       const auto found = by_pid.find(member.pid);
       if (found == by_pid.end()) continue;

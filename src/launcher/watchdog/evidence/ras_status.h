@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,22 +25,26 @@ struct RasMember {
 
 struct RasCommunicator {
   std::uint64_t hash = 0;
-  int size = 0;
+  int size = 0;                    // 0 if a text does not say enough of it
   std::vector<RasMember> members;  // those that answered, and are not being destroyed
+  // A status in text lists only members that differ from most others. The others have launched this, by function.
+  std::optional<std::map<std::string, std::uint64_t>> unlisted = std::nullopt;
 
   friend bool operator==(const RasCommunicator&, const RasCommunicator&) = default;
 };
 using RasStatus = std::vector<RasCommunicator>;
 
-// Reads the JSON of NCCL 2.28.7 and newer. Commas that NCCL 2.28.9 forgets are added. What is missing or has another
-// type is left out; the status of a communicator without a hash, too.
-base::Result<RasStatus> read_ras_status(std::string_view json);
+// Reads the JSON of NCCL 2.28.7 and newer, or the text of an older one. Commas that NCCL 2.28.9 forgets are added. What
+// is missing or has another type is left out; the status of a communicator without a hash, too.
+base::Result<RasStatus> read_ras_status(std::string_view status);
 
-// Adds to `now` the members that did not answer this time, as they were before. RAS leaves out those that are stopped.
-void keep_silent_members(const RasStatus& before, RasStatus& now);
+// Adds to `now` what it leaves out, as it was before: members that did not answer, because they are stopped. In text,
+// also the functions and communicators in which all members have caught up with the others.
+void keep_what_is_left_out(const RasStatus& before, RasStatus& now);
 
 // Adds to each rank without groups those of its communicators. A rank is recognised by its pid, so ranks of different
-// nodes with one pid get none. Returns whether it has added any.
+// nodes with one pid get none. The members that a text does not list are known if all ranks of the job are members, in
+// the job's order. Returns whether it has added any.
 bool add_launches(const RasStatus& status, std::vector<RankView>& ranks);
 
 // Returns whether a rank runs of which no group is known.

@@ -37,7 +37,7 @@ bool RasWatch::take_answer(Clock::time_point now) {
   auto status = read_ras_status(answer.value_or(""));
   next_ = now + (status ? kInterval : kIntervalOfSilence);
   if (!status) return false;
-  keep_silent_members(status_, status.value());
+  keep_what_is_left_out(status_, status.value());
   answered_at_ = now;
   return std::exchange(status_, std::move(status).value()) != status_;
 }
