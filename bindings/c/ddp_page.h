@@ -114,6 +114,7 @@
 #define DDP_GROUP_AT_LAUNCHES 152            // u64, atomic
 #define DDP_GROUP_AT_WAITS_FOR_ALL 160       // u64, atomic
 #define DDP_GROUP_AT_WAITS_FOR_ONE 168       // u64, atomic
+#define DDP_GROUP_AT_KERNELS_FROM 176        // u64, atomic
 #define DDP_GROUP_AT_CALLS 192               // blocks
 #define DDP_GROUP_CALLS 16
 #define DDP_GROUP_AT_TRANSFERS 3264          // blocks

@@ -9,13 +9,15 @@
 namespace ddp::nccl_profiler {
 
 // The bits of the event mask have the same meaning in all versions.
-inline constexpr std::uint64_t kGroup = 1U;          // NCCL launches what was called between two calls of the program
-inline constexpr std::uint64_t kColl = 1U << 1U;     // a collective was put on its stream
-inline constexpr std::uint64_t kP2p = 1U << 2U;      // a send or a receive was put on its stream
-inline constexpr std::uint64_t kCollApi = 1U << 9U;  // the program calls a collective (from version 5 on)
-inline constexpr std::uint64_t kP2pApi = 1U << 10U;  // the program calls a send or a receive (from version 5 on)
+inline constexpr std::uint64_t kGroup = 1U;           // NCCL launches what was called between two calls of the program
+inline constexpr std::uint64_t kColl = 1U << 1U;      // a collective was put on its stream
+inline constexpr std::uint64_t kP2p = 1U << 2U;       // a send or a receive was put on its stream
+inline constexpr std::uint64_t kKernelCh = 1U << 6U;  // a kernel begins on a channel (its end is a state)
+inline constexpr std::uint64_t kCollApi = 1U << 9U;   // the program calls a collective (from version 5 on)
+inline constexpr std::uint64_t kP2pApi = 1U << 10U;   // the program calls a send or a receive (from version 5 on)
 
 inline constexpr int kSuccess = 0;
+inline constexpr int kKernelChStop = 22;  // the state of a kernel that has ended on a channel
 
 // Every event begins like this. Until version 4 only the first byte of `type` is written.
 struct Event {
@@ -53,6 +55,7 @@ struct Coll {
   std::size_t count;
   int root;
   const char* type;
+  std::uint8_t channels;  // on which its kernel runs
 };
 struct P2p {
   Event event;

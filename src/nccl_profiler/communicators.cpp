@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <limits.h>  // NOLINT(modernize-deprecated-headers): PATH_MAX is POSIX
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>  // NOLINT(modernize-deprecated-headers): strchrnul() is of GNU
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -29,7 +28,7 @@ pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_once_t opened = PTHREAD_ONCE_INIT;
 std::atomic<wire::StatusPageLayout*> shown_page{nullptr};
 std::atomic<wire::RecordRingLayout*> shown_ring{nullptr};
-Communicator entries[wire::kPageGroups];
+std::array<Communicator, wire::kPageGroups> entries;
 Communicator hidden;  // stands for those that find no entry
 std::uint64_t left = 0;
 constexpr int kMostPeer = 0xfffe;
@@ -101,21 +100,6 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
-// Holds a communicator for less than a microsecond. Programs call one communicator from one thread at a time, so it is
-// nearly always free.
-class Held {
- public:
-  explicit Held(Communicator& communicator) : communicator_(communicator) {
-    while (communicator_.busy.test_and_set(std::memory_order_acquire)) ::sched_yield();
-  }
-  ~Held() { communicator_.busy.clear(std::memory_order_release); }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-
- private:
-  Communicator& communicator_;
-};
-
 std::uint64_t now() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
@@ -133,9 +117,9 @@ wire::PageGroup* take_place(wire::StatusPageLayout& of) {
 
 void clear(wire::PageGroup& place) {
   place.in_use.store(wire::kPageFree, std::memory_order_release);
-  for (auto* number :
-       {&place.called, &place.started, &place.finished, &place.transfers_called, &place.transfers_finished,
-        &place.gpu_queued, &place.gpu_started, &place.gpu_finished, &place.waits_for_all, &place.waits_for_one}) {
+  for (auto* number : {&place.called, &place.started, &place.finished, &place.transfers_called,
+                       &place.transfers_finished, &place.gpu_queued, &place.gpu_started, &place.gpu_finished,
+                       &place.waits_for_all, &place.waits_for_one, &place.kernels_from}) {
     number->store(0, kRelaxed);
   }
   for (wire::PageCall& call : place.calls) call.sequence.store(0, kRelaxed);
@@ -241,6 +225,7 @@ Communicator* take(int version, int ranks) {
   taken->is_named.store(false, kRelaxed);
   taken->version = version;
   taken->launched = {};
+  taken->kernels = {};
   return taken;
 }
 
@@ -275,11 +260,11 @@ void leave(Communicator& communicator) {
   if (communicator.id != 0) communicator.place->in_use.store(wire::kPageLeft, std::memory_order_release);
 }
 
-void add_collective(Communicator& communicator, const Call& call) {
+std::uint64_t add_collective(Communicator& communicator, const Call& call) {
   wire::StatusPageLayout* const of = page();
-  if (of == nullptr) return;
+  if (of == nullptr) return 0;
   const Held held(communicator);
-  if (communicator.id == 0) return;
+  if (communicator.id == 0) return 0;
   wire::PageGroup& place = *communicator.place;
   learn_size(communicator, call.peer);
   const std::uint64_t at = now();
@@ -310,6 +295,7 @@ void add_collective(Communicator& communicator, const Call& call) {
   place.called.store(number, std::memory_order_release);
   record(*of, place, wire::RecordKind::collective, call, number, at);
   wire::begin_training(*of, at);
+  return number;
 }
 
 // There is one entry for each direction and peer, which holds the number of the newest transfer.
@@ -348,6 +334,10 @@ bool is_repeated(Communicator& communicator, std::uint8_t operation, std::uint64
   if (operation >= communicator.launched.size()) return false;
   std::uint64_t& last = communicator.launched[operation];
   return std::exchange(last, sequence + 1) == sequence + 1;
+}
+
+std::array<Communicator, wire::kPageGroups>& communicators() {
+  return entries;
 }
 
 void miss_calls(Communicator& communicator) {

@@ -2,6 +2,8 @@
 // 0074-nccl-says-what-is-launched.md
 #pragma once
 
+#include <sched.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -15,6 +17,13 @@ namespace ddp::nccl_profiler {
 // A worker sends to and receives from few ranks in one communicator, unless it exchanges data with all of them.
 inline constexpr std::size_t kPeers = wire::kPageTransfers / 2;
 
+// Represents the kernel of a collective.
+struct Kernel {
+  std::uint64_t number = 0;   // of the collective
+  std::uint8_t channels = 0;  // on which it runs
+  std::uint8_t ended = 0;     // channels on which it has ended
+};
+
 // Represents a communicator of this process. NCCL may report an event of one that is gone, so entries are never freed:
 // a new communicator gets the entry of the one that was left first. `busy` guards the other members.
 struct Communicator {
@@ -27,6 +36,8 @@ struct Communicator {
   int version = 0;                     // of NCCL's interface
   // NCCL's number of the last launch of each function, counted from 1.
   std::array<std::uint64_t, wire::kOperationNames.size() + 1> launched = {};
+  bool follows_kernels = false;
+  std::array<Kernel, 64> kernels = {};  // by the number of the collective; NCCL follows so many of a channel
 };
 
 // Numbers of wire::kOperationNames.
@@ -59,11 +70,30 @@ void show(Communicator& communicator, std::uint64_t id, const char* name, int ra
 void leave(Communicator& communicator);
 
 // These are for any thread. They allocate nothing and wait for no other communicator.
-void add_collective(Communicator& communicator, const Call& call);
+// Returns the number of the collective, or 0 if it is not shown.
+std::uint64_t add_collective(Communicator& communicator, const Call& call);
 void add_transfer(Communicator& communicator, const Call& call);
 // Returns whether a CUDA graph repeats this call: NCCL does not count it, so it has the number of another one.
 bool is_repeated(Communicator& communicator, std::uint8_t operation, std::uint64_t sequence);
 // A CUDA graph repeats calls of this communicator, so they are not all counted.
 void miss_calls(Communicator& communicator);
+
+// Holds a communicator for less than a microsecond. Programs call one communicator from one thread at a time, so it is
+// nearly always free.
+class Held {
+ public:
+  explicit Held(Communicator& communicator) : communicator_(communicator) {
+    while (communicator_.busy.test_and_set(std::memory_order_acquire)) ::sched_yield();
+  }
+  ~Held() { communicator_.busy.clear(std::memory_order_release); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  Communicator& communicator_;
+};
+
+// All communicators of this process that can be shown.
+std::array<Communicator, wire::kPageGroups>& communicators();
 
 }  // namespace ddp::nccl_profiler

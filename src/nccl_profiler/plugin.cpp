@@ -6,6 +6,7 @@
 
 #include "nccl_profiler/abi.h"
 #include "nccl_profiler/communicators.h"
+#include "nccl_profiler/kernels.h"
 
 namespace ddp::nccl_profiler {
 namespace {
@@ -68,9 +69,9 @@ int root_of(const Name& function, int root) {
 }
 
 template <typename Function, typename Type>
-void collective(Communicator& to, Function function, Type type, std::size_t count, int root) {
+std::uint64_t collective(Communicator& to, Function function, Type type, std::size_t count, int root) {
   const Name operation = find(kFunctions, function, kOtherOperation);
-  add_collective(to, call_of(operation, find(kTypes, type, kOtherType), count, root_of(operation, root)));
+  return add_collective(to, call_of(operation, find(kTypes, type, kOtherType), count, root_of(operation, root)));
 }
 
 template <typename Function, typename Type>
@@ -87,37 +88,65 @@ void name(Communicator& communicator, const Descriptor& call) {
   show(communicator, call.communicator, call.name, 0, call.event.rank);
 }
 
+// These return what NCCL keeps for the event.
+
 // From version 5 on, the program's calls are counted. NCCL merges some before it launches them.
-void take_event_v5(Communicator& to, const Event& event) {
+void* take_event_v5(Communicator& to, const Event& event) {
   if (event.type == kCollApi) {
     const auto& call = reinterpret_cast<const CollApi&>(event);
-    if (call.is_captured) return miss_calls(to);
-    collective(to, call.function, call.type, call.count, call.root);
-  } else if (event.type == kP2pApi) {
-    if (reinterpret_cast<const P2pApi&>(event).is_captured) miss_calls(to);
-  } else if (event.type == kP2p) {
-    const auto& call = reinterpret_cast<const P2p&>(event);
-    transfer(to, call.function, call.type, call.count, call.peer);
+    if (call.is_captured) {
+      miss_calls(to);
+      return nullptr;
+    }
+    return handle_of(to, collective(to, call.function, call.type, call.count, call.root));
   }
+  if (event.type == kColl) queue_kernel(event.parent, reinterpret_cast<const Coll&>(event).channels);
+  if (event.type == kKernelCh) begin_kernel(event.parent);
+  if (event.type == kColl || event.type == kKernelCh) return event.parent;
+  if (event.type == kP2pApi && reinterpret_cast<const P2pApi&>(event).is_captured) miss_calls(to);
+  if (event.type != kP2p) return nullptr;
+  const auto& call = reinterpret_cast<const P2p&>(event);
+  transfer(to, call.function, call.type, call.count, call.peer);
+  return nullptr;
 }
 
 // NCCL does not count the calls that a CUDA graph repeats, so their sequence numbers do not grow.
 template <typename Descriptor>
-void take_launch(Communicator& to, const Descriptor& call) {
-  if (is_repeated(to, find(kFunctions, call.function, kOtherOperation).number, call.sequence)) return miss_calls(to);
-  collective(to, call.function, call.type, call.count, call.root);
+std::uint64_t take_launch(Communicator& to, const Descriptor& call) {
+  if (is_repeated(to, find(kFunctions, call.function, kOtherOperation).number, call.sequence)) {
+    miss_calls(to);
+    return 0;
+  }
+  return collective(to, call.function, call.type, call.count, call.root);
 }
 
-void take_event_v4(Communicator& to, const Event& event) {
+// Until version 4, NCCL asks for the parts of a group only if the group has a handle.
+void* handle_of_group() {
+  static char group;
+  return &group;
+}
+
+void* take_event_v4(Communicator& to, const Event& event) {
   const std::uint64_t type = event.type & 0xffU;
-  if (type == kColl) take_launch(to, reinterpret_cast<const Coll&>(event));
-  if (type != kP2p) return;
+  if (type == kGroup) return handle_of_group();
+  if (type == kKernelCh) {
+    begin_kernel(event.parent);
+    return event.parent;
+  }
+  if (type == kColl) {
+    const auto& call = reinterpret_cast<const Coll&>(event);
+    void* const handle = handle_of(to, take_launch(to, call));
+    queue_kernel(handle, call.channels);
+    return handle;
+  }
+  if (type != kP2p) return nullptr;
   const auto& call = reinterpret_cast<const P2p&>(event);
   transfer(to, call.function, call.type, call.count, call.peer);
+  return nullptr;
 }
 
 template <typename Collective, typename Transfer>
-void take_named_event(Communicator& to, const Event& event) {
+void* take_named_event(Communicator& to, const Event& event) {
   const std::uint64_t type = event.type & 0xffU;
   if (type == kColl) {
     const auto& call = reinterpret_cast<const Collective&>(event);
@@ -128,30 +157,33 @@ void take_named_event(Communicator& to, const Event& event) {
     name(to, call);
     transfer(to, call.function, call.type, call.count, call.peer);
   }
+  return type == kGroup ? handle_of_group() : nullptr;
 }
 
-using TakeEvent = void(Communicator& to, const Event& event);
+using TakeEvent = void*(Communicator& to, const Event& event);
 
-// NCCL then reports nothing more of this event. Until version 4 it asks for the parts of a group only if the group has
-// a handle.
-template <TakeEvent* take_event, bool names_groups>
+// NCCL reports nothing more of an event without a handle.
+template <TakeEvent* take_event>
 int start(void* context, void** handle, const Event* event) {
-  static char group;
-  if (handle != nullptr)
-    *handle = names_groups && event != nullptr && (event->type & 0xffU) == kGroup ? &group : nullptr;
-  if (context != nullptr && event != nullptr) take_event(*static_cast<Communicator*>(context), *event);
+  void* taken = nullptr;
+  if (context != nullptr && event != nullptr) taken = take_event(*static_cast<Communicator*>(context), *event);
+  if (handle != nullptr) *handle = taken;
   return kSuccess;
 }
 int stop(void* /*handle*/) {
   return kSuccess;
 }
-int record(void* /*handle*/, int /*state*/, void* /*arguments*/) {
+int record(void* handle, int state, void* /*arguments*/) {
+  if (state == kKernelChStop) end_kernel(handle);
   return kSuccess;
 }
 int finalize(void* context) {
   if (context != nullptr) leave(*static_cast<Communicator*>(context));
   return kSuccess;
 }
+
+constexpr int kShowsCalls = 5;    // the first version that shows the program's calls, and not only launches
+constexpr int kShowsKernels = 4;  // the first version whose kernels are followed
 
 // The mask is one for all communicators. If nothing is shown, it is left alone, and NCCL reports nothing.
 Communicator* begin(void** context, int* mask, int version, int ranks = 0) {
@@ -160,7 +192,10 @@ Communicator* begin(void** context, int* mask, int version, int ranks = 0) {
   if (!is_shown()) return nullptr;
   Communicator* const taken = take(version, ranks);
   *context = taken;
-  __atomic_store_n(mask, static_cast<int>(version >= 5 ? kCollApi | kP2pApi | kP2p : kColl | kP2p), __ATOMIC_RELAXED);
+  taken->follows_kernels = version >= kShowsKernels && follows_kernels();
+  std::uint64_t events = version >= kShowsCalls ? kCollApi | kP2pApi | kP2p : kColl | kP2p;
+  if (taken->follows_kernels) events |= kKernelCh;
+  __atomic_store_n(mask, static_cast<int>(events), __ATOMIC_RELAXED);
   return taken;
 }
 
@@ -191,13 +226,13 @@ extern "C" {
 #define DDP_PLUGIN(Init) __attribute__((visibility("default"))) ddp::nccl_profiler::Plugin<ddp::nccl_profiler::Init>
 using namespace ddp::nccl_profiler;
 DDP_PLUGIN(InitV1)
-ncclProfiler_v1 = {kName, init_v1<1>, start<take_named_event<CollV1, P2pV1>, true>, stop, record, finalize, {}};
+ncclProfiler_v1 = {kName, init_v1<1>, start<take_named_event<CollV1, P2pV1>>, stop, record, finalize, {}};
 DDP_PLUGIN(InitV1)
-ncclProfiler_v2 = {kName, init_v1<2>, start<take_named_event<CollV2, P2pV2>, true>, stop, record, finalize, {}};
+ncclProfiler_v2 = {kName, init_v1<2>, start<take_named_event<CollV2, P2pV2>>, stop, record, finalize, {}};
 DDP_PLUGIN(InitV1)
-ncclProfiler_v3 = {kName, init_v1<3>, start<take_named_event<CollV2, P2pV2>, true>, stop, record, finalize, {}};
-DDP_PLUGIN(InitV4) ncclProfiler_v4 = {kName, init_v4, start<take_event_v4, true>, stop, record, finalize, {}};
-DDP_PLUGIN(InitV5) ncclProfiler_v5 = {kName, init_v5<5>, start<take_event_v5, false>, stop, record, finalize, {}};
-DDP_PLUGIN(InitV5) ncclProfiler_v6 = {kName, init_v5<6>, start<take_event_v5, false>, stop, record, finalize, {}};
-DDP_PLUGIN(InitV5) ncclProfiler_v7 = {kName, init_v5<7>, start<take_event_v5, false>, stop, record, finalize, {}};
+ncclProfiler_v3 = {kName, init_v1<3>, start<take_named_event<CollV2, P2pV2>>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV4) ncclProfiler_v4 = {kName, init_v4, start<take_event_v4>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV5) ncclProfiler_v5 = {kName, init_v5<5>, start<take_event_v5>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV5) ncclProfiler_v6 = {kName, init_v5<6>, start<take_event_v5>, stop, record, finalize, {}};
+DDP_PLUGIN(InitV5) ncclProfiler_v7 = {kName, init_v5<7>, start<take_event_v5>, stop, record, finalize, {}};
 }

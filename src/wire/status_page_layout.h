@@ -129,12 +129,15 @@ struct alignas(64) PageGroup {
   // nanoseconds. Otherwise it is 0, and the counters show moments only.
   std::atomic<std::uint64_t> followed_until;
   // A profiler plug-in of NCCL sees which collectives the worker calls, and not when they are done. It writes a member
-  // of enum Launches, and `finished` stays 0. The next two are numbers of collectives: the newest one that waits for all
-  // members, and the newest one that waits for one other member, whose rank + 1 is in the upper 16 bits.
+  // of enum Launches, and `finished` stays 0. The next two are numbers of collectives: the newest one that waits for
+  // all members, and the newest one that waits for one other member, whose rank + 1 is in the upper 16 bits.
   std::atomic<std::uint64_t> launches;
   std::atomic<std::uint64_t> waits_for_all;
   std::atomic<std::uint64_t> waits_for_one;
-  std::array<std::uint64_t, 2> more;
+  // If it is not 0, the plug-in also follows kernels, from this collective on: it counts `gpu_queued`, `gpu_started`
+  // and `gpu_finished`.
+  std::atomic<std::uint64_t> kernels_from;
+  std::array<std::uint64_t, 1> more;
   std::array<PageCall, kPageCalls> calls;              // call n lies at (n - 1) % kPageCalls
   std::array<PageTransfer, kPageTransfers> transfers;  // in no order; those without a free entry are not shown
 };

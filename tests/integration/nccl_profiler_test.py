@@ -29,17 +29,18 @@ HANGS = [
     ("leave", 20, 3, "DDP-H01", [1], REDUCE),
     ("different", 20, 3, "DDP-H04", [1], REDUCE),
     ("grid", 20, 8, "DDP-H03", [1], REDUCE + " (#21 of ranks "),
+    ("grid", 20, 4, "DDP-H03", [1], REDUCE + " (#21 of ranks "),
     ("broadcast", 20, 3, "DDP-H03", [1], "broadcast root 1 f32[1024]"),
     ("chain", 20, 4, "DDP-H03", [1], "send f32[1024] to rank 2"),
 ]
 # Programs that end by themselves. In "count", rank 1 reduces half as much, and this NCCL does not mind.
-HEALTHY = [("none", 20, 3), ("count", 20, 3), ("slow", 2, 2), ("graph", 20, 3), ("root", 20, 3)]
+HEALTHY = [("none", 20, 3), ("count", 20, 3), ("slow", 2, 2), ("slow_grid", 2, 4), ("graph", 20, 3), ("root", 20, 3)]
 
 
-def launch(folder: str, kind: str, step: int, ranks: int, version: int, *options: str, program: str = "ddplaunch"):
-    environment = {**os.environ, "HANG_FOLDER": folder, "FAKE_NCCL_PROFILER": str(version),
+def launch(folder: str, kind: str, step: int, ranks: int, version: int, *options: str, **variables: str):
+    environment = {**os.environ, **variables, "HANG_FOLDER": folder, "FAKE_NCCL_PROFILER": str(version),
                    "NCCL_PROFILER_PLUGIN": str(PLUGIN)}
-    return subprocess.Popen([BIN / program, f"--nproc-per-node={ranks}", LIMIT, f"--event-log={folder}/events", *options,
+    return subprocess.Popen([BIN / "ddplaunch", f"--nproc-per-node={ranks}", LIMIT, f"--event-log={folder}/events", *options,
                              BIN / "nccl_program", kind, str(step)],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
@@ -79,6 +80,28 @@ def kill_is_a_failure() -> str:
         _, err = job.communicate(timeout=100)
     assert job.returncode == 137 and "rank 1" in err and "SIGKILL" in err, (job.returncode, err)
     return "kill       v6  the rank that was killed is named"
+
+
+def a_kernel_that_hangs_is_named_in_the_next_attempt(version: int) -> str:
+    """All ranks have called #21, and the kernel of rank 1 does not end. In the attempt after that, kernels are followed."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = launch(folder, "none", 0, 3, version, "--max-restarts=1", FAKE_NCCL_HANG="1:21:2")
+        _, err = job.communicate(timeout=100)
+        seen = stalls_of(pathlib.Path(folder) / "events")
+    assert job.returncode == 124, (version, err)
+    assert seen[-1]["code"] == "DDP-H07", (version, seen[-1])
+    assert f"all ranks have called {REDUCE} (#21 of world), which is done on ranks 0, 2 only" in err, err
+    assert f"waits in {REDUCE} #21; its GPU is executing #21" in err, err
+    assert "PyTorch" not in err, err
+    return f"kernel     v{version}  DDP-H07  done on ranks 0, 2 only  {REDUCE}"
+
+
+def a_healthy_attempt_after_a_hang_is_not_disturbed(version: int) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        job = launch(folder, "slow", 2, 3, version, "--max-restarts=1", FAKE_NCCL_HANG="1:21:1")
+        out, err = job.communicate(timeout=100)
+    assert job.returncode == 0 and "done" in out and "DDP-H03" in err, (version, job.returncode, err)
+    return f"slow       v{version}  healthy, with kernels followed"
 
 
 def a_stopped_rank_is_reported() -> str:
@@ -136,6 +159,8 @@ def main() -> None:
              for version in (range(3, NEWEST + 1) if row[0] == "skip" else (3, NEWEST))]
     tasks += [lambda row=row, version=version: is_not_disturbed(row, version) for row in HEALTHY
               for version in (range(1, NEWEST + 1) if row[0] == "none" else (4, NEWEST))]
+    tasks += [lambda version=version: a_kernel_that_hangs_is_named_in_the_next_attempt(version) for version in (4, NEWEST)]
+    tasks += [lambda version=version: a_healthy_attempt_after_a_hang_is_not_disturbed(version) for version in (4, NEWEST)]
     tasks += [kill_is_a_failure, a_stopped_rank_is_reported, two_nodes_see_one_communicator, without_a_launcher_nothing_happens,
               report_and_trace_show_the_calls]
     with concurrent.futures.ThreadPoolExecutor(10) as pool:

@@ -1,6 +1,7 @@
-// nccl_program KIND [STEP]: a program that uses NCCL and not the runtime. Its ranks all-reduce again and again; from
-// STEP on, rank 1 behaves according to KIND. integration/nccl_profiler_test.py starts it. The ranks exchange the IDs of
-// their communicators through files in the folder HANG_FOLDER.
+// nccl_program KIND [STEP [STEPS [MS]]]: a program that uses NCCL and not the runtime. Its ranks all-reduce again and
+// again, in steps that take MS milliseconds; from STEP on, rank 1 behaves according to KIND. The program is started by
+// integration/nccl_profiler_test.py and bench/nccl_hang_time.py. The ranks exchange the IDs of their communicators
+// through files in the folder HANG_FOLDER.
 #include <fcntl.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): raise() with SIGSTOP is POSIX
 #include <unistd.h>
@@ -69,7 +70,8 @@ float* memory = nullptr;
 
 // Makes a communicator with a name that is new in the job.
 void* make(const std::string& name, int size, int own) {
-  const std::string file = std::string(std::getenv("HANG_FOLDER")) + "/" + name;
+  const std::string attempt = std::to_string(number_in("TORCHELASTIC_RESTART_COUNT"));
+  const std::string file = std::string(std::getenv("HANG_FOLDER")) + "/" + name + "." + attempt;
   UniqueId id{};
   if (own == 0) {
     check(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -93,6 +95,9 @@ void synchronise() {
 }
 
 [[noreturn]] void wait_for_ever() {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  std::printf("rank %d calls nothing from %.3f on\n", rank, now.count());
+  std::fflush(stdout);
   while (true) ::pause();
 }
 
@@ -124,6 +129,7 @@ int main(int argc, char** argv) {
   const std::string kind = argc > 1 ? argv[1] : "";
   const int step_of_fault = argc > 2 ? std::atoi(argv[2]) : 20;
   const int steps = argc > 3 ? std::atoi(argv[3]) : 40;
+  const std::chrono::milliseconds pace(argc > 4 ? std::atoi(argv[4]) : 0);
   int device = 0;
   void* context = nullptr;
   check(cuInit(0), "cuInit");
@@ -133,17 +139,21 @@ int main(int argc, char** argv) {
   check(cuStreamCreate(&stream, 1), "cuStreamCreate");
   check(ncclMemAlloc(reinterpret_cast<void**>(&memory), kCount * 16 * sizeof(float)), "ncclMemAlloc");
   void* const world = make("world", ranks, rank);
-  const int columns = 4;
+  const bool is_grid = kind == "grid" || kind == "slow_grid";
+  const int columns = ranks / 2;
   void* row = nullptr;
   void* column = nullptr;
-  if (kind == "grid") {
+  if (is_grid) {
     row = make("row" + std::to_string(rank / columns), columns, rank % columns);
     column = make("column" + std::to_string(rank % columns), ranks / columns, rank / columns);
   }
   for (int step = 0; step < steps; ++step) {
     const bool is_faulty = step == step_of_fault && rank == 1;
-    if (kind == "grid") {
-      if (is_faulty) wait_for_ever();
+    const bool is_slow = kind.starts_with("slow") && rank == 1 && step % 5 == 4;
+    if (is_slow) std::this_thread::sleep_for(std::chrono::seconds(step_of_fault));
+    std::this_thread::sleep_for(pace);
+    if (is_grid) {
+      if (is_faulty && kind == "grid") wait_for_ever();
       all_reduce(row);
       synchronise();
       all_reduce(column);
@@ -169,7 +179,6 @@ int main(int argc, char** argv) {
       std::this_thread::sleep_for(std::chrono::seconds(12 - rank));
       break;
     }
-    if (kind == "slow" && rank == 1 && step % 5 == 4) std::this_thread::sleep_for(std::chrono::seconds(step_of_fault));
     // The root goes on with something else: it has sent, and waits for no rank. All ranks connect before that.
     if (kind == "root" && step == 0) {
       check(ncclBroadcast(memory, memory, 8, kFloat, 0, world, stream), "ncclBroadcast");

@@ -37,6 +37,8 @@ class NcclPlayer {
   // NCCL reads it in the same way.
   int mask() const { return __atomic_load_n(&mask_, __ATOMIC_RELAXED); }
 
+  std::uint8_t channels = 1;  // on which kernels run that are launched from now on
+
   struct Communicator {
     void* context = nullptr;
     std::uint64_t id = 0;
@@ -60,24 +62,28 @@ class NcclPlayer {
   }
   void finalize(Communicator& communicator) { check(functions_.finalize(communicator.context)); }
 
-  // Plays a call outside of a group. `is_captured` means that a CUDA graph records it.
-  void collective(Communicator& on, const char* function, std::size_t count, const char* type = "ncclFloat32",
-                  int root = 0, bool is_captured = false) {
+  // Plays a call outside of a group. `is_captured` means that a CUDA graph records it. Returns what NCCL keeps for the
+  // collective. Its kernel runs at once, unless `runs` is false.
+  void* collective(Communicator& on, const char* function, std::size_t count, const char* type = "ncclFloat32",
+                   int root = 0, bool is_captured = false, bool runs = true) {
     void* api = nullptr;
-    if (asks_for(nccl::coll_api | nccl::coll)) {
+    if (asks_for(nccl::coll_api | nccl::coll | nccl::kernel_channel)) {
       api = start(on, nccl::coll_api, nccl::v5::CollApi{function, count, type, root, nullptr, is_captured}, 0);
       stop(api);
     }
-    if (!is_captured) launch(on, function, count, type, root, false);
+    void* const handle = is_captured ? nullptr : launch(on, function, count, type, root, false, api);
+    for (int channel = 0; runs && channel < channels; ++channel) end_kernel(begin_kernel(on, handle));
+    return handle;
   }
 
   // Plays what NCCL does when a kernel is launched. It counts no launch that a CUDA graph repeats.
-  void launch(Communicator& on, const char* function, std::size_t count, const char* type, int root, bool by_graph) {
+  void* launch(Communicator& on, const char* function, std::size_t count, const char* type, int root, bool by_graph,
+               void* api = nullptr) {
     void* const group = begin_group(on);
     const std::uint64_t number =
         by_graph && version_ > 2 ? on.sequences[number_of(function)] : on.sequences[number_of(function)]++;
-    if (has_parts(group) && (mask() & nccl::coll) != 0) {
-      void* handle = nullptr;
+    void* handle = nullptr;
+    if (has_parts(group) && (mask() & (nccl::coll | nccl::kernel_channel)) != 0) {
       if (version_ == 1) {
         handle = start(on, nccl::coll,
                        nccl::v1::Coll{on.name, on.id, number, static_cast<std::uint8_t>(number_of(function)), nullptr,
@@ -89,14 +95,27 @@ class NcclPlayer {
                                       "RING", "LL"},
                        on.rank);
       } else {
-        handle =
-            start(on, nccl::coll,
-                  nccl::v4::Coll{number, function, nullptr, nullptr, count, root, type, 1, 1, "RING", "LL"}, on.rank);
+        handle = start(on, nccl::coll,
+                       nccl::v4::Coll{number, function, nullptr, nullptr, count, root, type, channels, 1, "RING", "LL"},
+                       on.rank, version_ == 4 ? group : api);
       }
       stop(handle);
-      run_kernel(on, handle);
     }
     stop(group);
+    return handle;
+  }
+
+  // Plays a kernel on one of its channels. Returns what NCCL keeps for it.
+  void* begin_kernel(Communicator& on, void* collective) {
+    if (version_ < 4 || collective == nullptr || (mask() & nccl::kernel_channel) == 0) return nullptr;
+    return start(on, nccl::kernel_channel, nccl::v5::KernelChannel{0, ++timer_}, on.rank, collective);
+  }
+  void end_kernel(void* kernel) {
+    constexpr int kStopped = 22;
+    if (kernel == nullptr) return;
+    std::uint64_t time = ++timer_;
+    check(functions_.record(kernel, kStopped, &time));
+    stop(kernel);
   }
 
   void transfer(Communicator& on, const char* function, std::size_t count, int peer, const char* type = "ncclFloat32",
@@ -149,16 +168,6 @@ class NcclPlayer {
       check(functions_.start(on.context, &handle, &event));
     }
     return handle;
-  }
-  // The kernel runs in one channel. From version 4 on, the GPU's times are shown.
-  void run_kernel(Communicator& on, void* collective) {
-    constexpr int kStopped = 22;
-    if (version_ < 4 || collective == nullptr || (mask() & nccl::kernel_channel) == 0) return;
-    void* const handle = start(on, nccl::kernel_channel, nccl::v5::KernelChannel{0, ++timer_}, on.rank, collective);
-    if (handle == nullptr) return;
-    std::uint64_t time = ++timer_;
-    check(functions_.record(handle, kStopped, &time));
-    stop(handle);
   }
   // NCCL 2.23 stops events without a handle, too.
   void stop(void* handle) {

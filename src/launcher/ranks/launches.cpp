@@ -81,6 +81,26 @@ std::uint64_t finished_of(const Launcher& member, const Members& members, std::u
   return finished;
 }
 
+// Returns the newest collective whose kernel has begun on a member's GPU, as far as kernels are followed; 0 if none.
+std::uint64_t newest_begun(const Members& members) {
+  std::uint64_t newest = 0;
+  for (const Launcher& member : members) {
+    if (member.group->launches->kernels_from > 0) newest = std::max(newest, member.group->gpu_started);
+  }
+  return newest;
+}
+
+// A kernel that has begun on a member's own GPU, or on another one, is not done there before its end is shown. Of older
+// kernels, and of those that no GPU has begun, an event may be missing: NCCL does not follow each kind of kernel.
+std::uint64_t shown_finished(const Launcher& member, std::uint64_t finished, std::uint64_t newest) {
+  const GroupView& group = *member.group;
+  if (group.launches->kernels_from == 0) return finished;
+  for (const std::uint64_t begun : {group.gpu_started, newest}) {
+    if (begun >= group.launches->kernels_from && group.gpu_finished < begun) return std::min(finished, begun - 1);
+  }
+  return finished;
+}
+
 // Names a communicator by its ranks, if all of them are known and the list is short.
 void name_by_ranks(const Members& members) {
   const GroupView& first = *members.front().group;
@@ -96,14 +116,15 @@ void name_by_ranks(const Members& members) {
 
 void complete(const Members& members, std::uint64_t difference) {
   const std::uint64_t least = least_called(members);
+  const std::uint64_t newest = newest_begun(members);
   int size = 0;
   for (const Launcher& member : members) size = std::max(size, member.group->size);
   for (const Launcher& member : members) {
     GroupView& group = *member.group;
     group.size = size;
     group.is_final = member.rank->has_ended && group.is_live;  // RAS may have been asked before the last calls
-    group.finished = std::min(finished_of(member, members, least), difference - 1);
-    group.gpu_started = group.finished;
+    group.finished = shown_finished(member, std::min(finished_of(member, members, least), difference - 1), newest);
+    group.gpu_started = group.launches->kernels_from > 0 ? std::max(group.gpu_started, group.finished) : group.finished;
     group.gpu_finished = group.finished;
     complete_transfers(member, members);
   }

@@ -20,6 +20,7 @@ LaunchDifferences differences_of(const std::vector<RankView>& ranks, bool has_ca
 // for all members is not done until all have called it, and one that waits for its root is not done until the root has.
 // A receive is not done until the other side has sent. All other calls count as done, and so do those from the first
 // difference on until `differences` says so. Equal counts prove nothing: a kernel may hang although all have called it.
+// If kernels are followed, the newest that has begun on a GPU is not done where its end was not shown.
 void complete_launches(std::vector<RankView>& ranks, const LaunchDifferences& differences);
 
 }  // namespace ddp::launcher

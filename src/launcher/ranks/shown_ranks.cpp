@@ -18,10 +18,11 @@ void from_json(const nlohmann::json& json, TransferView& transfer) {
   transfer = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6), json.at(7)};
 }
 void to_json(nlohmann::json& json, const LaunchView& launches) {
-  json = {launches.is_complete, launches.waits_for_all, launches.waits_for_one, launches.root, launches.is_named};
+  json = {launches.is_complete, launches.waits_for_all, launches.waits_for_one,
+          launches.root,        launches.is_named,      launches.kernels_from};
 }
 void from_json(const nlohmann::json& json, LaunchView& launches) {
-  launches = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4)};
+  launches = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5)};
 }
 void to_json(nlohmann::json& json, const GroupView& group) {
   const int sampling = !group.is_sampled ? 0 : group.is_live ? 2 : 1;

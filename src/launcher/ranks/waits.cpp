@@ -139,13 +139,13 @@ class WaitedFor {
       std::erase_if(verdict.waiting, [&](int rank) { return verdict.blames(rank); });
       return;
     }
-    verdict.culprits = ranks_that(members_, [this](const Member& m) {
-      if (m.group->is_sampled) return false;  // PyTorch's recorder does not show what a GPU has started
-      return waits(m) && m.group->gpu_queued >= sequence_ && m.group->gpu_started < sequence_;
-    });
+    verdict.culprits =
+        ranks_that(members_, [this](const Member& m) { return waits(m) && m.group->is_behind_on_gpu(sequence_); });
     if (!verdict.culprits.empty()) verdict.kind = VerdictKind::gpu_behind;
+    if (!verdict.culprits.empty()) return;
+    verdict.finished = ranks_that(members_, [this](const Member& m) { return m.group->finished >= sequence_; });
     // The root of a broadcast may have done its part, and wait in a later operation for the same ranks.
-    if (verdict.culprits.empty()) verdict.waiting = ranks_that(members_, waits);
+    verdict.waiting = ranks_that(members_, waits);
   }
 
   const Member& first_;

@@ -114,8 +114,10 @@ std::optional<LaunchView> launches_of(const wire::PageGroup& group) {
   if (launches == wire::Launches::none) return std::nullopt;
   constexpr std::uint64_t kNumber = (std::uint64_t{1} << wire::kPeerShift) - 1;
   const std::uint64_t one = group.waits_for_one.load(wire::kRelaxed);
-  return LaunchView{launches == wire::Launches::all, group.waits_for_all.load(wire::kRelaxed), one & kNumber,
-                    static_cast<int>(one >> wire::kPeerShift) - 1};
+  LaunchView view{launches == wire::Launches::all, group.waits_for_all.load(wire::kRelaxed), one & kNumber,
+                  static_cast<int>(one >> wire::kPeerShift) - 1};
+  view.kernels_from = group.kernels_from.load(wire::kRelaxed);
+  return view;
 }
 
 // Nothing is known of what is done, so the launches count as done until the other ranks are looked at.
@@ -129,6 +131,13 @@ void show_launches(GroupView& group, const LaunchView& launches) {
   group.gpu_queued = group.called;
   group.gpu_started = group.called;
   group.gpu_finished = group.called;
+}
+
+// Kernels are followed if they are asked for (kernels_from).
+void show_kernels(GroupView& group, std::uint64_t started, std::uint64_t finished) {
+  if (group.launches->kernels_from == 0) return;
+  group.gpu_started = std::min(started, group.called);
+  group.gpu_finished = std::min(finished, group.gpu_started);
 }
 
 // Before its first steps are done a rank may compile, allocate, and connect.
@@ -223,6 +232,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
     if (launches) {
       show_launches(view.groups.back(), *launches);
+      show_kernels(view.groups.back(), gpu_started, gpu_finished);
       continue;
     }
     // A GPU that had hung may write values that belong to an earlier group in this place.

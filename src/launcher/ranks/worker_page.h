@@ -63,7 +63,8 @@ struct LaunchView {
   std::uint64_t waits_for_all = 0;  // number of the newest collective that waits for all members
   std::uint64_t waits_for_one = 0;  // number of the newest collective that waits for the member `root`
   int root = -1;
-  bool is_named = true;  // false if the name was made from the identity
+  bool is_named = true;            // false if the name was made from the identity
+  std::uint64_t kernels_from = 0;  // the plug-in follows kernels from this collective on; 0 if it does not
 
   friend bool operator==(const LaunchView&, const LaunchView&) = default;
 };
@@ -99,6 +100,13 @@ struct GroupView {
   // Only launches are counted. `finished` then follows from what all members have called (complete_launches()).
   std::optional<LaunchView> launches = {};
   std::vector<TransferView> transfers = {};  // the newest ones; unfinished ones come first
+
+  // Returns whether it is known what the GPU has started. A reader that samples does not know it.
+  bool shows_gpu() const { return launches ? launches->kernels_from > 0 : !is_sampled; }
+  // Returns whether the GPU is known not to have begun this collective, which is on its stream.
+  bool is_behind_on_gpu(std::uint64_t number) const {
+    return shows_gpu() && gpu_queued >= number && gpu_started < number;
+  }
 
   // Does not compare which threads wait.
   friend bool operator==(const GroupView& a, const GroupView& b) {

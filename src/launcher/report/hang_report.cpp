@@ -82,7 +82,7 @@ std::string gpu_text(const RankView& rank, const Verdict& verdict) {
   for (const GroupView& group : rank.page.groups) {
     const std::uint64_t number = verdict.sequence;
     if (key_of(group) != verdict.key() || verdict.is_transfer || group.gpu_queued < number) continue;
-    if (group.is_sampled) continue;  // PyTorch's recorder does not know it
+    if (!group.shows_gpu()) continue;
     const std::string what = group.gpu_finished >= number  ? " has finished #"
                              : group.gpu_started >= number ? " is executing #"
                                                            : " has not started #";
@@ -207,10 +207,19 @@ std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources
   return lines;
 }
 
+// Returns whether PyTorch's recorder has shown the verdict's collective.
+bool is_recorded(const HangNews& news) {
+  return std::ranges::any_of(news.ranks, [&](const RankView& rank) {
+    return std::ranges::any_of(rank.page.groups, [&](const GroupView& group) {
+      return group.is_sampled && !group.launches && news.verdict.is_under_way_in(group);
+    });
+  });
+}
+
 // PyTorch's recorder does not record the root of a collective, so ranks may name different roots.
 bool may_differ_in_root(const HangNews& news) {
   constexpr std::array<std::string_view, 4> kWithRoot = {"broadcast", "reduce ", "gather", "scatter"};
-  return is_sampled(news.verdict, news.ranks) &&
+  return is_recorded(news) &&
          std::ranges::any_of(kWithRoot, [&](std::string_view name) { return news.verdict.call.starts_with(name); });
 }
 
@@ -223,7 +232,7 @@ std::vector<std::string> hint_lines(const HangNews& news) {
         "GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME or, for GPUs, NCCL_P2P_DISABLE=1"};
   }
   std::vector<std::string> lines;
-  if (is_sampled(news.verdict, news.ranks)) {
+  if (is_recorded(news)) {
     lines.push_back(
         "  if the ranks use GPUs, one of them may still run earlier work: PyTorch does not record what a GPU has "
         "begun");

@@ -54,7 +54,7 @@ OrderedJson describe_rank(const RankView& view) {
                                                     {"waited_for", transfer.is_waited_for},
                                                     {"place", transfer.place}});
     }
-    if (group.gpu_queued == 0 || group.is_sampled) continue;
+    if (group.gpu_queued == 0 || !group.shows_gpu()) continue;
     json["groups"].back()["gpu"] = {
         {"queued", group.gpu_queued}, {"started", group.gpu_started}, {"finished", group.gpu_finished}};
   }

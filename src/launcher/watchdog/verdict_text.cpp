@@ -118,6 +118,9 @@ std::string transport_text(const Verdict& verdict) {
            (verdict.is_partial ? ", on a rank of which this node knows nothing"
                                : ", which was called but does not complete");
   }
+  if (!verdict.is_partial && !verdict.finished.empty()) {
+    return "all ranks have called " + call + ", which is done on " + ranks_text(verdict.finished) + " only";
+  }
   if (!verdict.is_partial) return "all ranks are in " + call + ", which makes no progress";
   return waiting_text(verdict) + " in " + call +
          " for ranks of which this node knows nothing, or for the network to them";

@@ -252,15 +252,17 @@ EXPORT int ncclRedOpDestroy(int op, void* handle) {
 EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int type, int op, void* handle,
                          void* stream) {
   const Reduction reduction(usable_comm(handle), type, op);
-  profile_collective(usable_comm(handle), "AllReduce", count, type, 0, stream);
+  void* const kernel = profile_collective(usable_comm(handle), "AllReduce", count, type, 0, stream);
   const std::size_t bytes = count * size_of_type(type);
   return add(handle, stream,
              {[=](Comm& comm) {
-                in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
-                  reduction.fill(comm, static_cast<const std::byte*>(send) + first, piece);
-                  comm.barrier();
-                  reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
-                  comm.barrier();
+                profile_kernel(comm, kernel, [&] {
+                  in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                    reduction.fill(comm, static_cast<const std::byte*>(send) + first, piece);
+                    comm.barrier();
+                    reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
+                    comm.barrier();
+                  });
                 });
               },
               fake_gpu::all_reduce});

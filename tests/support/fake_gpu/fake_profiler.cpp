@@ -1,5 +1,7 @@
 #include "support/fake_gpu/fake_profiler.h"
 
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -73,11 +75,36 @@ void end_profile(Comm& comm) {
 }
 
 // As with NCCL, a communicator of one rank calls nothing.
-void profile_collective(Comm& comm, const char* function, std::size_t count, int type, int root, void* stream) {
-  if (comm.size == 1) return;
+void* profile_collective(Comm& comm, const char* function, std::size_t count, int type, int root, void* stream) {
+  void* made = nullptr;
+  if (comm.size == 1) return made;
   play(comm, [&](NcclPlayer& plugin, NcclPlayer::Communicator& on) {
-    plugin.collective(on, function, count, name_of_type(type), root, is_captured(stream));
+    made = plugin.collective(on, function, count, name_of_type(type), root, is_captured(stream), /*runs=*/false);
   });
+  return made;
+}
+
+void* begin_kernel(Comm& comm, void* collective) {
+  void* kernel = nullptr;
+  play(comm, [&](NcclPlayer& plugin, NcclPlayer::Communicator& on) { kernel = plugin.begin_kernel(on, collective); });
+  return kernel;
+}
+
+void hang_if_asked(Comm& comm) {
+  static std::atomic<int> calls{0};
+  const char* const text = std::getenv("FAKE_NCCL_HANG");
+  const char* const rank = std::getenv("RANK");
+  const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  int who = 0;
+  int number = 0;
+  int attempts = 0;
+  if (text == nullptr || std::sscanf(text, "%d:%d:%d", &who, &number, &attempts) != 3) return;
+  if (rank == nullptr || std::atoi(rank) != who || attempt == nullptr || std::atoi(attempt) >= attempts) return;
+  if (++calls == number) comm.until([] { return false; });
+}
+
+void end_kernel(Comm& comm, void* kernel) {
+  play(comm, [&](NcclPlayer& plugin, NcclPlayer::Communicator&) { plugin.end_kernel(kernel); });
 }
 
 void profile_transfer(Comm& comm, const char* function, std::size_t count, int type, int peer, void* stream) {

@@ -1,5 +1,7 @@
 // Plays what NCCL 2.28.9 reported on an H200 (version 5 of the interface). Two processes shared the GPU. The lines were
 // written by a plug-in that asked for all events: time, thread, and the event with its members.
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -36,24 +38,40 @@ struct Line {
   std::size_t number(const std::string& name) const { return std::stoul(values.at(name), nullptr, 0); }
 };
 
+std::vector<Line> lines_of(const std::string& name) {
+  std::ifstream file(std::string(DDP_TEST_SOURCE_DIR) + "/tests/recorded/nccl_profiler/" + name);
+  REQUIRE(file);
+  std::vector<Line> lines;
+  for (std::string text; std::getline(file, text);) lines.emplace_back(text);
+  return lines;
+}
+
 // Plays the lines of one rank, with other IDs of the communicators. Returns these IDs. A call belongs to the
 // communicator that was made last, as it did in the program.
 std::vector<std::uint64_t> play(const std::string& name) {
   NcclPlayer player = played(5);
   std::vector<std::uint64_t> ids;
   std::vector<NcclPlayer::Communicator> comms;
-  std::ifstream file(std::string(DDP_TEST_SOURCE_DIR) + "/tests/recorded/nccl_profiler/" + name);
-  REQUIRE(file);
-  for (std::string text; std::getline(file, text);) {
-    const Line line(text);
+  const std::vector<Line> lines = lines_of(name);
+  std::map<std::string, void*> handles;  // of the plug-in, by those that were recorded
+  for (const Line& line : lines) {
     if (line.words.size() > 2 && line.words[2] == "init") {
       ids.push_back(new_id());
       comms.push_back(
           player.init(ids.back(), static_cast<int>(line.number("n")), static_cast<int>(line.number("rank"))));
     } else if (line.is("CollApi")) {
       const bool is_captured = line.values.at("captured").starts_with('1');
-      player.collective(comms.back(), line.words[4].c_str(), line.number("count"), line.words[5].c_str(),
-                        static_cast<int>(line.number("root")), is_captured);
+      const auto launch = std::ranges::find_if(
+          lines, [&](const Line& one) { return one.is("Coll") && one.values.at("parent") == line.values.at("h"); });
+      if (launch != lines.end()) player.channels = static_cast<std::uint8_t>(launch->number("ch"));
+      void* const made =
+          player.collective(comms.back(), line.words[4].c_str(), line.number("count"), line.words[5].c_str(),
+                            static_cast<int>(line.number("root")), is_captured, /*runs=*/false);
+      if (launch != lines.end()) handles[launch->values.at("h")] = made;
+    } else if (line.is("KernelCh")) {
+      handles[line.values.at("h")] = player.begin_kernel(comms.back(), handles[line.values.at("parent")]);
+    } else if (line.words.size() > 3 && line.words[2] == "state" && line.words[3] == "22") {
+      player.end_kernel(handles[line.values.at("h")]);
     } else if (line.is("P2p")) {
       player.transfer(comms.back(), line.words[4].c_str(), line.number("count"), static_cast<int>(line.number("peer")),
                       line.words[5].c_str());
@@ -77,6 +95,18 @@ TEST_CASE("what NCCL reported on an H200 is on the page") {
   CHECK(worker().group(ids[1])->transfers_called == 1);
   CHECK(worker().group(ids[2])->called == 2);
   CHECK_FALSE(worker().group(ids[2])->launches->is_complete);  // the program captured a graph
+}
+
+TEST_CASE("what NCCL reported of kernels on an H200 is on the page") {
+  ::setenv("DDP_LAST_FAILURE", "[DDP-H07 transport]", 1);
+  const auto ids = play("events.0.txt");
+  ::unsetenv("DDP_LAST_FAILURE");
+  REQUIRE(ids.size() == 3);
+  const auto group = worker().group(ids[0]);
+  CHECK(group->launches->kernels_from == 1);
+  CHECK(group->gpu_started == 4);
+  CHECK(group->gpu_finished == 4);
+  CHECK(worker().group(ids[2])->gpu_finished > 0);
 }
 
 TEST_CASE("a hang on an H200 is named by what NCCL reported") {

@@ -260,3 +260,55 @@ TEST_CASE("what is not counted by launches stays as it is") {
   complete_launches(ranks, {});
   CHECK(ranks[0].page == before);
 }
+
+TEST_CASE("a kernel that does not end is named if kernels are followed") {
+  Launched ranks(3);
+  ranks.at(0, 8).at(1, 7).at(2, 8);
+  const auto follow = [&](int rank, std::uint64_t from, std::uint64_t started, std::uint64_t finished) {
+    GroupView& group = ranks.group(rank);
+    group.launches->kernels_from = from;
+    group.gpu_started = started;
+    group.gpu_finished = finished;
+  };
+  // The kernels of #7 have begun on all GPUs, and ended on two of them. Both have begun #8.
+  follow(0, 3, 8, 7);
+  follow(1, 3, 7, 6);
+  follow(2, 3, 8, 7);
+  CHECK(ranks.finished() == Numbers{7, 6, 7});
+  const auto verdicts = ranks.verdicts();
+  REQUIRE(verdicts.size() == 1);
+  CHECK(verdicts[0].kind == VerdictKind::transport);
+  CHECK(verdicts[0].sequence == 7);
+  CHECK(verdicts[0].waiting == std::vector<int>{0, 1, 2});  // two of them in #8
+  CHECK(verdicts[0].finished == std::vector<int>{0, 2});
+}
+
+TEST_CASE("a kernel that has not begun on one GPU makes that GPU the culprit") {
+  Launched ranks(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.at(rank, 7);
+    ranks.group(rank).launches->kernels_from = 1;
+    ranks.group(rank).gpu_started = rank == 2 ? 6 : 7;
+    ranks.group(rank).gpu_finished = 6;
+  }
+  const auto verdicts = ranks.verdicts();
+  REQUIRE(verdicts.size() == 1);
+  CHECK(verdicts[0].kind == VerdictKind::gpu_behind);
+  CHECK(verdicts[0].culprits == std::vector<int>{2});
+}
+
+TEST_CASE("a kernel of which no GPU shows anything counts as done") {
+  Launched ranks(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.at(rank, 9);
+    ranks.group(rank).launches->kernels_from = 1;
+    ranks.group(rank).gpu_started = ranks.group(rank).gpu_finished = 5;  // NCCL does not follow #6 to #9
+  }
+  CHECK(ranks.finished() == Numbers{9, 9});
+  CHECK(ranks.verdicts().empty());
+  // One rank has followed its kernels only since #8.
+  ranks.group(0).gpu_started = ranks.group(0).gpu_finished = 7;
+  ranks.group(1).launches->kernels_from = 8;
+  ranks.group(1).gpu_started = ranks.group(1).gpu_finished = 0;
+  CHECK(ranks.finished() == Numbers{9, 9});
+}

@@ -263,7 +263,7 @@ TEST_CASE("a rank's gpu is told where it says how far it is") {
     return false;
   };
   CHECK(has("the GPU of rank 1 has not started all_reduce"));
-  CHECK_FALSE(has("its GPU"));
+  CHECK_FALSE(has("NCCL_P2P_DISABLE=1: if it helps"));
   for (RankView& rank : news.ranks) rank.page.groups[0].gpu_queued = 7;
   CHECK(has("its GPU has not started #7"));
   news.ranks[0].page.groups[0].gpu_started = 7;
@@ -289,6 +289,17 @@ TEST_CASE("where all ranks have called what to try is told") {
   CHECK(has("  try GLOO_SOCKET_IFNAME"));
   news.ranks[0].page.groups[0].gpu_queued = 7;
   CHECK(has("  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU"));
+  CHECK(has("all ranks are in "));
+  news.verdict.finished = {0, 2};
+  CHECK(has(", which is done on ranks 0, 2 only  [DDP-H07 transport]"));
+  // A profiler plug-in of NCCL shows what the GPU has begun if it follows kernels.
+  GroupView& group = news.ranks[0].page.groups[0];
+  group.is_sampled = true;
+  group.launches = LaunchView{};
+  CHECK_FALSE(has("NCCL_P2P_DISABLE=1: if it helps"));
+  group.launches->kernels_from = 1;
+  CHECK(has("NCCL_P2P_DISABLE=1: if it helps"));
+  CHECK_FALSE(has("PyTorch"));
 }
 
 TEST_CASE("who asks is told what all ranks are at") {
