@@ -75,10 +75,29 @@ def show_named(results: Results, what: str, done) -> None:
                  f"exit code {done.code} after {done.seconds:.1f} s: {named[0]}" if ok else done.last_lines(12))
 
 
+def programs_on_nccl(machine: Machine, results: Results) -> None:
+    """A C++ program uses NCCL and not the runtime: rank 1 does something else, or all of them capture a graph."""
+    # The launcher sets it if the machine has a GPU.
+    simulated = {"NCCL_PROFILER_PLUGIN": str(machine.bin / "libnccl-profiler-ddplaunch.so")}
+    variables = simulated if machine.found["simulated"] else {}
+    for kind, options, code, wanted in (
+            ("skip", ("--max-restarts=1",), 124, r"rank 1 has not called all_reduce .*DDP-H03"),
+            ("different", (), 124, r"rank 1 called all_gather .*DDP-H04"), ("kill", (), 137, "rank 1 .*SIGKILL"),
+            ("graph", (), 0, "")):
+        folder = machine.files / f"nccl_{kind}"
+        folder.mkdir(exist_ok=True)
+        done = machine.launch(2, "nccl_program", kind, 20, options=(f"--hang-timeout={HANG_LIMIT}", *options),
+                              seconds=60, HANG_FOLDER=str(folder), **variables)
+        ok = done.code == code and re.search(wanted, done.err) is not None and not done.is_late
+        results.note(f"a program on NCCL, {kind}", ok, f"exit code {done.code} after {done.seconds:.1f} s"
+                     + ("" if ok else f": {done.last_lines(12)}"))
+
+
 def plugin(machine: Machine, results: Results) -> None:
     """Without PyTorch's recorder, NCCL's profiler plug-in shows the collectives. What a call costs with it."""
     done = machine.torch(2, "hang", options=(f"--hang-timeout={HANG_LIMIT}",), seconds=45, DDP_TORCH="0")
     show_named(results, "a hang is named by what NCCL is called for", done)
+    programs_on_nccl(machine, results)
     for who, variables in (("no plug-in", {"NCCL_PROFILER_PLUGIN": "none"}), ("the plug-in", {})):
         seconds = 0.05 if machine.found["simulated"] else 1.2
         done = machine.launch(2, "raw_nccl_bench", machine.files / f"id_{who}".replace(" ", "_"), seconds, 4, 65536,

@@ -2,6 +2,7 @@
 // again, in steps that take MS milliseconds; from STEP on, rank 1 behaves according to KIND. The program is started by
 // integration/nccl_profiler_test.py and bench/nccl_hang_time.py. The ranks exchange the IDs of their communicators
 // through files in the folder HANG_FOLDER.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): raise() with SIGSTOP is POSIX
 #include <unistd.h>
@@ -15,8 +16,8 @@
 #include <string>
 #include <thread>
 
-// NCCL and the driver; the tests link fakes of both.
-extern "C" {
+namespace {
+
 struct UniqueId {
   char bytes[128];
 };
@@ -26,27 +27,37 @@ struct Config {
   unsigned version = 21400;
   int blocking = 1;
 };
-int ncclGetUniqueId(UniqueId* id);
-int ncclCommInitRankConfig(void** comm, int size, UniqueId id, int rank, const Config* config);
-int ncclCommFinalize(void* comm);
-int ncclCommDestroy(void* comm);
-int ncclMemAlloc(void** memory, std::size_t bytes);
-int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int op, void* comm, void* stream);
-int ncclAllGather(const void* from, void* to, std::size_t count, int type, void* comm, void* stream);
-int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, void* comm, void* stream);
-int ncclSend(const void* from, std::size_t count, int type, int peer, void* comm, void* stream);
-int ncclRecv(void* to, std::size_t count, int type, int peer, void* comm, void* stream);
-int cuInit(unsigned flags);
-int cuDeviceGet(int* device, int ordinal);
-int cuDevicePrimaryCtxRetain(void** context, int device);
-int cuCtxSetCurrent(void* context);
-int cuStreamCreate(void** stream, unsigned flags);
-int cuStreamSynchronize(void* stream);
-int cuStreamBeginCapture_v2(void* stream, int mode);
-int cuStreamEndCapture(void* stream, void** graph);
-}
 
-namespace {
+// NCCL and the driver, or the fakes of both.
+void* function_of(const char* library, const char* name) {
+  void* const handle = ::dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+  void* const function = handle == nullptr ? nullptr : ::dlsym(handle, name);
+  if (function != nullptr) return function;
+  std::fprintf(stderr, "nccl_program: %s\n", ::dlerror());
+  std::_Exit(3);
+}
+#define DDP_FUNCTION(library, name, ...) \
+  int (*const name)(__VA_ARGS__) = reinterpret_cast<int (*)(__VA_ARGS__)>(function_of(library, #name))
+#define DDP_NCCL(name, ...) DDP_FUNCTION("libnccl.so.2", name, __VA_ARGS__)
+#define DDP_CUDA(name, ...) DDP_FUNCTION("libcuda.so.1", name, __VA_ARGS__)
+DDP_CUDA(cuInit, unsigned);
+DDP_CUDA(cuDeviceGet, int*, int);
+DDP_CUDA(cuDevicePrimaryCtxRetain, void**, int);
+DDP_CUDA(cuCtxSetCurrent, void*);
+DDP_CUDA(cuStreamCreate, void**, unsigned);
+DDP_CUDA(cuStreamSynchronize, void*);
+DDP_CUDA(cuStreamBeginCapture_v2, void*, int);
+DDP_CUDA(cuStreamEndCapture, void*, void**);
+DDP_NCCL(ncclGetUniqueId, UniqueId*);
+DDP_NCCL(ncclCommInitRankConfig, void**, int, UniqueId, int, const Config*);
+DDP_NCCL(ncclCommFinalize, void*);
+DDP_NCCL(ncclCommDestroy, void*);
+DDP_NCCL(ncclMemAlloc, void**, std::size_t);
+DDP_NCCL(ncclAllReduce, const void*, void*, std::size_t, int, int, void*, void*);
+DDP_NCCL(ncclAllGather, const void*, void*, std::size_t, int, void*, void*);
+DDP_NCCL(ncclBroadcast, const void*, void*, std::size_t, int, int, void*, void*);
+DDP_NCCL(ncclSend, const void*, std::size_t, int, int, void*, void*);
+DDP_NCCL(ncclRecv, void*, std::size_t, int, int, void*, void*);
 
 constexpr int kFloat = 7;
 constexpr int kSum = 0;
@@ -133,7 +144,8 @@ int main(int argc, char** argv) {
   int device = 0;
   void* context = nullptr;
   check(cuInit(0), "cuInit");
-  check(cuDeviceGet(&device, rank), "cuDeviceGet");
+  // If the rank sees one GPU, that is its own.
+  if (cuDeviceGet(&device, rank) != 0) check(cuDeviceGet(&device, 0), "cuDeviceGet");
   check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
   check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
   check(cuStreamCreate(&stream, 1), "cuStreamCreate");
