@@ -3,9 +3,18 @@
 #include <utility>
 
 #include "launcher/limits.h"
+#include "launcher/watchdog/evidence/ras_agreement.h"
 #include "launcher/watchdog/stack_verdict.h"
 
 namespace ddp::launcher {
+namespace {
+
+void join(HangNews& news) {
+  name_suspects_by_stacks(news);
+  join_ras(news);
+}
+
+}  // namespace
 
 using Kind = HangNews::Kind;
 using wire::Subject;
@@ -41,7 +50,7 @@ void HangEvidence::consider(const HangNews& news) {
   // The evidence was taken when the limit passed for the first time, and nothing has made progress since.
   HangNews told = news;
   told.evidence = taken_;
-  name_suspects_by_stacks(told);
+  join(told);
   parts_.tell(told);
 }
 
@@ -63,7 +72,7 @@ std::optional<HangNews> HangEvidence::take_decided() {
   if (!waits(Kind::hung) || !waiting_->ends_job) return std::nullopt;
   HangNews decided = *std::exchange(waiting_, std::nullopt);
   decided.evidence = shown_;
-  name_suspects_by_stacks(decided);
+  join(decided);
   return decided;
 }
 
@@ -100,7 +109,7 @@ void HangEvidence::tell_if_complete() {
   }
   if (told.kind == Kind::asked) return tell_what_they_are_at(std::move(evidence));
   told.evidence = std::move(evidence);
-  name_suspects_by_stacks(told);
+  join(told);
   (told.kind == Kind::hung ? taken_ : shown_) = told.evidence;
   parts_.tell(told);
 }

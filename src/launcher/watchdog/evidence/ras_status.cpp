@@ -129,15 +129,6 @@ GroupView group_of(const RasCommunicator& communicator, const RasMember& member,
   return group;
 }
 
-// Returns the most that a member has launched, by function.
-Counts greatest_counts(const RasCommunicator& communicator) {
-  Counts greatest = communicator.unlisted.value_or(Counts{});
-  for (const RasMember& member : communicator.members) {
-    for (const auto& [function, count] : member.launched) greatest[function] = std::max(greatest[function], count);
-  }
-  return greatest;
-}
-
 // Returns the communicator with the members that a text does not list, or without members if they are not known.
 RasCommunicator with_all_members(const RasCommunicator& communicator, const std::vector<RankView>& ranks) {
   if (!communicator.unlisted) return communicator;
@@ -174,6 +165,14 @@ base::Result<RasStatus> read_ras_status(std::string_view text) {
     if (communicator) status.push_back(std::move(*communicator));
   }
   return status;
+}
+
+std::map<std::string, std::uint64_t> greatest_counts(const RasCommunicator& communicator) {
+  std::map<std::string, std::uint64_t> greatest = communicator.unlisted.value_or(Counts{});
+  for (const RasMember& member : communicator.members) {
+    for (const auto& [function, count] : member.launched) greatest[function] = std::max(greatest[function], count);
+  }
+  return greatest;
 }
 
 void keep_what_is_left_out(const RasStatus& before, RasStatus& now) {

@@ -47,6 +47,9 @@ void keep_what_is_left_out(const RasStatus& before, RasStatus& now);
 // the job's order. Returns whether it has added any.
 bool add_launches(const RasStatus& status, std::vector<RankView>& ranks);
 
+// Returns the most that a member has launched, by function.
+std::map<std::string, std::uint64_t> greatest_counts(const RasCommunicator& communicator);
+
 // Returns whether a rank runs of which no group is known.
 bool has_unknown_rank(const std::vector<RankView>& ranks);
 

@@ -64,7 +64,7 @@ class Mismatch {
  private:
   void begin(std::string_view line) {
     end_function();
-    const bool counts = line.ends_with(kHeadingEnd);  // others differ in their status
+    const bool counts = counts_of_ras_begin(line);  // others differ in their status
     line.remove_prefix(kHeading.size());
     function_ = counts ? line.substr(0, line.size() - kHeadingEnd.size()) : "";
     members_ = 0;
@@ -125,6 +125,10 @@ class Mismatch {
 
 bool is_ras_text(std::string_view status) {
   return status.starts_with("NCCL version ");
+}
+
+bool counts_of_ras_begin(std::string_view line) {
+  return line.starts_with(kHeading) && line.ends_with(kHeadingEnd);
 }
 
 RasStatus read_ras_text(std::string_view text) {
