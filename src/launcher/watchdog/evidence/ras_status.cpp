@@ -69,6 +69,7 @@ std::optional<RasMember> member_of(const Json& json) {
   const auto pid = number_in(json, "pid");
   if (!rank || !pid || *rank < 0 || *rank > INT32_MAX || *pid <= 0 || *pid > INT32_MAX) return std::nullopt;
   RasMember member{static_cast<int>(*rank), static_cast<pid_t>(*pid), {}};
+  if (const auto host = json.find("host"); host != json.end() && host->is_string()) member.host = *host;
   // The name of this object may change.
   for (const auto& [name, value] : json.get_ref<const Json::object_t&>()) {
     if (!value.is_object() || name.find("count") == std::string::npos) continue;
@@ -151,6 +152,53 @@ bool is_unknown(const RankView& rank) {
   return rank.page.groups.empty() && rank.page.worlds_entered == 0;
 }
 
+// Finds the ranks that members of communicators are.
+class RankFinder {
+ public:
+  RankFinder(const RasStatus& status, const std::vector<RankView>& ranks) : ranks_(ranks) {
+    for (std::size_t i = 0; i < ranks.size(); ++i) by_pid_.emplace(ranks[i].pid, i);
+    for (const RasCommunicator& communicator : status) {
+      std::set<pid_t> pids;
+      for (const RasMember& member : communicator.members) {
+        if (!pids.insert(member.pid).second) repeated_.insert(member.pid);
+      }
+    }
+    for (const RasCommunicator& communicator : status) {
+      for (const RasMember& member : communicator.members) {
+        if (const auto index = find_without_host(communicator, member)) nodes_[member.host].insert(ranks[*index].node);
+      }
+    }
+  }
+
+  std::optional<std::size_t> find(const RasCommunicator& communicator, const RasMember& member) const {
+    if (const auto index = find_without_host(communicator, member)) return index;
+    const auto nodes = nodes_.find(member.host);
+    std::optional<std::size_t> found;
+    const auto [first, last] = by_pid_.equal_range(member.pid);
+    for (auto one = first; one != last; ++one) {
+      if (nodes == nodes_.end() || !nodes->second.contains(ranks_[one->second].node)) continue;
+      if (found) return std::nullopt;
+      found = one->second;
+    }
+    return found;
+  }
+
+ private:
+  std::optional<std::size_t> find_without_host(const RasCommunicator& communicator, const RasMember& member) const {
+    const auto [first, last] = by_pid_.equal_range(member.pid);
+    if (first != last && std::next(first) == last && !repeated_.contains(member.pid)) return first->second;
+    if (static_cast<std::size_t>(communicator.size) != ranks_.size()) return std::nullopt;
+    const auto same =
+        std::find_if(first, last, [&](const auto& one) { return ranks_[one.second].rank == member.rank; });
+    return same == last ? std::nullopt : std::optional(same->second);
+  }
+
+  const std::vector<RankView>& ranks_;
+  std::set<pid_t> repeated_;                            // pids of several members of one communicator
+  std::multimap<pid_t, std::size_t> by_pid_;            // indexes of ranks
+  std::map<std::string, std::set<std::string>> nodes_;  // by RAS's name of the host
+};
+
 }  // namespace
 
 base::Result<RasStatus> read_ras_status(std::string_view text) {
@@ -195,22 +243,17 @@ void keep_what_is_left_out(const RasStatus& before, RasStatus& now) {
 }
 
 bool add_launches(const RasStatus& status, std::vector<RankView>& ranks) {
-  std::map<pid_t, RankView*> by_pid;
-  std::set<pid_t> twice;
-  for (RankView& rank : ranks) {
-    if (!by_pid.emplace(rank.pid, &rank).second) twice.insert(rank.pid);
-  }
-  for (auto entry = by_pid.begin(); entry != by_pid.end();) {
-    const bool is_wanted = is_unknown(*entry->second) && !twice.contains(entry->first);
-    entry = is_wanted ? std::next(entry) : by_pid.erase(entry);
-  }
+  RasStatus whole;
+  for (const RasCommunicator& communicator : status) whole.push_back(with_all_members(communicator, ranks));
+  const RankFinder finder(whole, ranks);
+  std::vector<bool> is_wanted;
+  for (const RankView& rank : ranks) is_wanted.push_back(is_unknown(rank));
   bool has_added = false;
-  for (const RasCommunicator& listed : status) {
-    const RasCommunicator communicator = with_all_members(listed, ranks);
+  for (const RasCommunicator& communicator : whole) {
     for (const RasMember& member : communicator.members) {
-      const auto found = by_pid.find(member.pid);
-      if (found == by_pid.end()) continue;
-      RankView& rank = *found->second;
+      const auto index = finder.find(communicator, member);
+      if (!index || !is_wanted[*index]) continue;
+      RankView& rank = ranks[*index];
       rank.page.is_written = true;
       rank.page.is_training = true;
       rank.page.phase = wire::kPhaseNames[wire::kTraining];

@@ -19,6 +19,7 @@ struct RasMember {
   int rank = 0;  // in the communicator
   pid_t pid = 0;
   std::map<std::string, std::uint64_t> launched;  // by function, such as "AllReduce"
+  std::string host = {};                          // as RAS calls it; empty if a text does not list the member
 
   friend bool operator==(const RasMember&, const RasMember&) = default;
 };
@@ -42,9 +43,10 @@ base::Result<RasStatus> read_ras_status(std::string_view status);
 // also the functions and communicators in which all members have caught up with the others.
 void keep_what_is_left_out(const RasStatus& before, RasStatus& now);
 
-// Adds to each rank without groups those of its communicators. A rank is recognised by its pid, so ranks of different
-// nodes with one pid get none. The members that a text does not list are known if all ranks of the job are members, in
-// the job's order. Returns whether it has added any.
+// Adds to each rank without groups those of its communicators. A rank is recognised by its pid. In containers, ranks of
+// several nodes may have the same one: then its number in a communicator of all ranks counts, or its host, if another
+// rank of that host was recognised. The members that a text does not list are known if all ranks of the job are members,
+// in the job's order. Returns whether it has added any.
 bool add_launches(const RasStatus& status, std::vector<RankView>& ranks);
 
 // Returns the most that a member has launched, by function.

@@ -159,3 +159,27 @@ TEST_CASE("only ranks of which nothing else is known are shown, if their pid is 
   known[1].has_ended = true;
   CHECK_FALSE(has_unknown_rank(known));
 }
+
+TEST_CASE("in containers, ranks of several nodes with one pid are told apart") {
+  const auto member = [](int rank, pid_t pid, const char* host) {
+    return RasMember{rank, pid, {{"AllReduce", 8}}, host};
+  };
+  std::vector<RankView> ranks = ranks_with({20, 21, 20, 21});
+  for (int i = 0; i < 4; ++i) ranks[static_cast<std::size_t>(i)].node = i < 2 ? "a" : "b";
+  const std::vector<RasMember> all = {member(0, 20, "10.0.0.1"), member(1, 21, "10.0.0.1"), member(2, 20, "10.0.0.2"),
+                                      member(3, 21, "10.0.0.2")};
+  // Their numbers in the communicator of all ranks show which host is which node, and so those of smaller ones.
+  const RasStatus status = {{1, 4, all}, {2, 2, {member(0, 20, "10.0.0.1"), member(1, 20, "10.0.0.2")}}};
+  CHECK(add_launches(status, ranks));
+  CHECK(ranks[0].page.groups.size() == 2);
+  CHECK(ranks[1].page.groups.size() == 1);
+  REQUIRE(ranks[2].page.groups.size() == 2);
+  CHECK(ranks[2].page.groups[0].rank == 2);
+  CHECK(ranks[2].page.groups[1].rank == 1);
+  // Without the communicator of all ranks, nothing tells them apart.
+  std::vector<RankView> unknown = ranks_with({20, 21, 20, 21});
+  CHECK_FALSE(add_launches({status[1]}, unknown));
+  // A rank whose node is not known yet is not taken for another one.
+  std::vector<RankView> half = ranks_with({20, 21});
+  CHECK_FALSE(add_launches({status[0]}, half));
+}
