@@ -205,7 +205,7 @@ bool is_shown() {
   return page() != nullptr && !is_recorded();
 }
 
-Communicator* take(int version, int ranks) {
+Communicator* take(int version, int ranks, bool shows_kernels) {
   if (ranks == kAlone) return &hidden;
   const Lock lock;
   Communicator* taken = nullptr;
@@ -225,6 +225,7 @@ Communicator* take(int version, int ranks) {
   taken->is_named.store(false, kRelaxed);
   taken->version = version;
   taken->launched = {};
+  taken->shows_kernels = shows_kernels;
   taken->kernels = {};
   return taken;
 }

@@ -36,7 +36,7 @@ struct Communicator {
   int version = 0;                     // of NCCL's interface
   // NCCL's number of the last launch of each function, counted from 1.
   std::array<std::uint64_t, wire::kOperationNames.size() + 1> launched = {};
-  bool follows_kernels = false;
+  bool shows_kernels = false;
   std::array<Kernel, 64> kernels = {};  // by the number of the collective; NCCL follows so many of a channel
 };
 
@@ -64,7 +64,7 @@ struct Call {
 bool is_shown();
 
 // Returns an entry for a new communicator of so many ranks (0 if that is not known), and never null. Takes a lock.
-Communicator* take(int version, int ranks);
+Communicator* take(int version, int ranks, bool shows_kernels);
 // Shows the communicator. Only the first call counts. Takes a lock.
 void show(Communicator& communicator, std::uint64_t id, const char* name, int ranks, int rank);
 void leave(Communicator& communicator);

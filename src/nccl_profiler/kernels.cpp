@@ -46,7 +46,7 @@ bool follows_kernels() {
 }
 
 void* handle_of(const Communicator& communicator, std::uint64_t number) {
-  if (!communicator.follows_kernels || number == 0 || number > kNumber) return nullptr;
+  if (!communicator.shows_kernels || number == 0 || number > kNumber) return nullptr;
   return reinterpret_cast<void*>(id_of(communicator) | number);  // NOLINT(performance-no-int-to-ptr)
 }
 

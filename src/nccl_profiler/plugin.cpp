@@ -190,11 +190,11 @@ Communicator* begin(void** context, int* mask, int version, int ranks = 0) {
   if (context == nullptr || mask == nullptr) return nullptr;
   *context = nullptr;
   if (!is_shown()) return nullptr;
-  Communicator* const taken = take(version, ranks);
+  const bool shows_kernels = version >= kShowsKernels && follows_kernels();
+  Communicator* const taken = take(version, ranks, shows_kernels);
   *context = taken;
-  taken->follows_kernels = version >= kShowsKernels && follows_kernels();
   std::uint64_t events = version >= kShowsCalls ? kCollApi | kP2pApi | kP2p : kColl | kP2p;
-  if (taken->follows_kernels) events |= kKernelCh;
+  if (shows_kernels) events |= kKernelCh;
   __atomic_store_n(mask, static_cast<int>(events), __ATOMIC_RELAXED);
   return taken;
 }

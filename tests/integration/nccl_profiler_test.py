@@ -18,6 +18,7 @@ from ports import free_port  # noqa: E402
 
 BIN = pathlib.Path(sys.argv[1])
 PLUGIN = BIN / "libnccl-profiler-ddplaunch.so"
+os.environ.setdefault("LD_LIBRARY_PATH", str(BIN.parent / "tests/fake_gpu"))
 NEWEST = 7
 # What hangs is terminated for the user's limit, unless it is certain that it hangs.
 LIMIT = "--hang-timeout=8"

@@ -120,7 +120,8 @@ TEST_CASE("threads call their own communicators, and make new ones meanwhile") {
 }
 
 TEST_CASE("threads may share a communicator, and one may abort it during their calls") {
-  NcclPlayer player = played(GENERATE(4, 5, 7));
+  // Until version 4, NCCL numbers the launches of all threads in one order, which the copies of `comm` do not.
+  NcclPlayer player = played(GENERATE(5, 6, 7));
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
   std::vector<std::jthread> threads;

@@ -43,6 +43,10 @@ TEST_CASE("kernels are followed only after a hang, from version 4 on") {
   NcclPlayer player = played(version);
   auto comm = player.init(new_id(), kRanks, 1);
   CHECK(((player.mask() & nccl::kernel_channel) != 0) == (version >= 4));
+  // The mask is one for all communicators. One that is not shown does not change it.
+  auto alone = player.init(new_id(), 1, 0);
+  CHECK(((player.mask() & nccl::kernel_channel) != 0) == (version >= 4));
+  player.finalize(alone);
   player.finalize(comm);
 }
 
