@@ -32,6 +32,8 @@ class Ras(socketserver.ThreadingTCPServer):
         self.has_json = has_json
         self.pids: dict[int, int] = {}
         self.communicators: list[tuple[int, dict[int, int]]] = []
+        self.gathers: dict[int, int] = {}  # number of all_gathers, by rank in the job
+        self.silent: set[int] = set()  # ranks that do not answer RAS
         self.broken = ""  # what it answers instead
         self.floods = False  # whether it answers 10,000 lines a second, without an end
         self.asked = 0
@@ -43,9 +45,10 @@ class Ras(socketserver.ThreadingTCPServer):
             members = [{"rank": own, "host": "127.0.0.1", "pid": self.pids[rank], "cuda_dev": 0, "nvml_dev": 0,
                         "status": {"init_state": 0, "async_error": 0, "finalize_called": False, "destroy_flag": False,
                                    "abort_flag": False},
-                        "collective_counts": {name: count if name == "AllReduce" else 0 for name in NAMES}}
-                       for own, (rank, count) in enumerate(counts.items())]
-            communicators.append({"hash": hex(number), "size": len(members), "ranks_count": len(members),
+                        "collective_counts": {**{name: 0 for name in NAMES}, "AllReduce": count,
+                                               "AllGather": self.gathers.get(rank, 0)}}
+                       for own, (rank, count) in enumerate(counts.items()) if rank not in self.silent]
+            communicators.append({"hash": hex(number), "size": len(counts), "ranks_count": len(members),
                                   "missing_ranks_count": 0, "ranks": members, "missing_ranks": []})
         return json.dumps({"nccl_version": "2.28.9", "communicators_count": len(communicators),
                            "communicators": communicators}, indent=2) + "\n"
@@ -139,6 +142,28 @@ def in_a_grid_the_rank_that_is_missing_is_named() -> None:
     job.end()
 
 
+def a_different_call_is_named() -> None:
+    ras = Ras()
+    job = Job(ras, 3, "--hang-timeout=12")
+    ras.communicators = [(0xabc, {0: 8, 1: 7, 2: 8})]
+    ras.gathers = {1: 1}
+    err = job.process.communicate(timeout=90)[1]
+    assert job.process.returncode == 124, err
+    assert "rank 1 called all_gather as #8 of ranks 0-2, and the other ranks called all_reduce" in err, err
+
+
+def a_stopped_and_a_killed_rank_are_named() -> None:
+    ras = Ras()
+    job = Job(ras, 3)
+    ras.communicators = [(0xabc, {0: 8, 1: 7, 2: 8})]
+    ras.silent = {1}
+    os.kill(ras.pids[1], signal.SIGSTOP)
+    assert job.named("DDP-H02")["culprits"] == [1]
+    os.kill(ras.pids[1], signal.SIGKILL)
+    err = job.process.communicate(timeout=90)[1]
+    assert job.process.returncode == 137 and "rank 1 " in err and "SIGKILL" in err, err
+
+
 def a_slow_step_is_no_hang() -> None:
     """Every five steps the ranks differ for 18 s, and then go on."""
     ras = Ras()
@@ -216,7 +241,7 @@ def an_old_nccl_is_asked_on_request() -> None:
     job.end()
 
 
-TESTS = [a_rank_that_launches_less_is_named, in_a_grid_the_rank_that_is_missing_is_named, a_slow_step_is_no_hang,
+TESTS = [a_different_call_is_named, a_stopped_and_a_killed_rank_are_named, a_rank_that_launches_less_is_named, in_a_grid_the_rank_that_is_missing_is_named, a_slow_step_is_no_hang,
          equal_counts_prove_nothing, a_server_that_lies_or_leaves_does_no_harm, an_old_nccl_names_the_rank_in_text,
          a_report_on_request_shows_the_counts, an_old_nccl_is_asked_on_request]
 with concurrent.futures.ThreadPoolExecutor(len(TESTS)) as pool:

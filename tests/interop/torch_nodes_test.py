@@ -50,7 +50,8 @@ try:
         script.write_text(SCRIPT)
         alone = subprocess.run([node_rig.BIN / "ddplaunch", "--nproc-per-node=4", PYTHON, script], capture_output=True,
                                text=True, timeout=120)
-        ends = node_rig.Job(rig, "--nproc-per-node=2", PYTHON, script).start(1).start(2).ends()
+        # The import of PyTorch takes seconds, in four processes.
+        ends = node_rig.Job(rig, "--nproc-per-node=2", PYTHON, script).start(1).start(2).ends(seconds=120)
         assert all(code == 0 for code, _, _ in ends.values()), ends
         losses = [loss([alone.stdout]), loss([out for _, out, _ in ends.values()])]
         assert len(set(losses)) == 1, losses

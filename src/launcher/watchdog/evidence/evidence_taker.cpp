@@ -25,8 +25,13 @@ Question question_to_ras(const RasAddress& address, const std::string& variable)
 
 std::vector<Question> questions_for(std::span<const std::string> environment, std::vector<int> ranks) {
   std::vector<Question> questions;
+  const auto variable = find_variable(environment, wire::env::kNcclRasAddress);
   if (const auto address = ras_address_in(environment)) {
-    questions.push_back(question_to_ras(*address, *find_variable(environment, wire::env::kNcclRasAddress)));
+    questions.push_back(question_to_ras(*address, *variable));
+  } else if (variable) {
+    questions.push_back({"NCCL RAS", [](net::Deadline) {
+                           return EvidenceSource{"NCCL RAS", "", {}, {"NCCL_RAS_ENABLE=0 has switched it off"}};
+                         }});
   }
   if (auto recorders = find_flight_recorders(environment)) {
     questions.push_back({"flight recorder", [recorders = *recorders, ranks = std::move(ranks)](net::Deadline deadline) {

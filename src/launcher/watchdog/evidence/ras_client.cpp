@@ -59,9 +59,9 @@ class Conversation {
   // Sends a command. Returns the line that answers it.
   base::Result<std::string> ask(const std::string& command);
 
-  // Sends the last command and stores its answer in `text`. Returns why the answer is incomplete, or an empty text if
-  // it is complete.
-  std::string ask_all(const std::string& command, std::string& text);
+  // Sends the last command and stores up to `most` bytes of its answer in `text`. Returns why the answer is incomplete,
+  // or an empty text if it is complete.
+  std::string ask_all(const std::string& command, std::size_t most, std::string& text);
 
   base::Failure is_no_ras(std::string_view said) const {
     return {place_ + " does not use NCCL's RAS protocol ('" + frame_text(said, 40) + "')"};
@@ -111,14 +111,14 @@ base::Result<std::string> Conversation::ask(const std::string& command) {
   return line;
 }
 
-std::string Conversation::ask_all(const std::string& command, std::string& text) {
+std::string Conversation::ask_all(const std::string& command, std::size_t most, std::string& text) {
   if (const auto said = say(command); !said) return no_answer(said.error(), command).message;
   auto more = hear();
-  while (more && heard_.size() <= kRasTextBytes) more = hear();
+  while (more && heard_.size() <= most) more = hear();
   text = std::move(heard_);
-  if (text.size() > kRasTextBytes) {
-    text.resize(kRasTextBytes);
-    return place_ + " sent more than " + base::human_bytes(kRasTextBytes) + "; the rest is omitted";
+  if (text.size() > most) {
+    text.resize(most);
+    return place_ + " sent more than " + base::human_bytes(most) + "; the rest is omitted";
   }
   const SocketFailure& end = more.error();
   if (text.empty()) return no_answer(end, command).message;
@@ -190,7 +190,8 @@ EvidenceSource ask_ras(const std::string& host, std::uint16_t port, net::Deadlin
   }
   Conversation& conversation = *connection.conversation;
   const auto agreed = limit_time(conversation, deadline);
-  const std::string why = agreed ? conversation.ask_all("VERBOSE STATUS", source.text) : agreed.error().message;
+  const std::string why =
+      agreed ? conversation.ask_all("VERBOSE STATUS", kRasTextBytes, source.text) : agreed.error().message;
   if (!why.empty()) source.missing.push_back(why);
   source.essence = ras_essence(source.text, kRasEssenceLines);
   return source;
@@ -202,7 +203,7 @@ std::string ask_ras_status(const RasAddress& address, net::Deadline deadline) {
   // An NCCL older than 2.28.7 answers that it does not know this, and then speaks text.
   if (!connection.conversation->ask("SET FORMAT json")) return "";
   std::string text;
-  return connection.conversation->ask_all("VERBOSE STATUS", text).empty() ? text : "";
+  return connection.conversation->ask_all("VERBOSE STATUS", kRasStatusBytes, text).empty() ? text : "";
 }
 
 std::optional<RasAddress> ras_address_in(std::span<const std::string> environment) {

@@ -17,7 +17,9 @@
 
 namespace ddp::launcher {
 
-inline constexpr std::size_t kRasTextBytes = std::size_t{1} << 20;  // limit of the answer; a note replaces the rest
+inline constexpr std::size_t kRasTextBytes = std::size_t{1} << 20;  // limit of a report; a note replaces the rest
+// limit of a status: 250 bytes per rank and communicator in JSON, so 50,000 ranks in five communicators each
+inline constexpr std::size_t kRasStatusBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kRasLineBytes = 1024;  // limit of a line before the answer; a longer line is invalid
 inline constexpr int kRasConnections = 3;           // most attempts to find a rank that answers
 inline constexpr std::size_t kRasEssenceLines = 12;

@@ -18,8 +18,16 @@ namespace {
 using Json = nlohmann::json;
 using Counts = std::map<std::string, std::uint64_t>;
 
-// All members wait for each other in these.
-constexpr std::array<std::string_view, 4> kOfAll = {"AllReduce", "AllGather", "ReduceScatter", "AlltoAll"};
+// All members wait for each other in these. They have other names on the page.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOfAll = {{{"AllReduce", "all_reduce"},
+                                                                                  {"AllGather", "all_gather"},
+                                                                                  {"ReduceScatter", "reduce_scatter"},
+                                                                                  {"AlltoAll", "all_to_all"}}};
+
+std::string name_of_function(const std::string& function) {
+  const auto* const found = std::ranges::find(kOfAll, function, &std::pair<std::string_view, std::string_view>::first);
+  return found == kOfAll.end() ? function : std::string(found->second);
+}
 
 bool ends_value(char letter) {
   return letter == '"' || letter == '}' || letter == ']' || (letter >= '0' && letter <= '9') || letter == 'e' ||
@@ -97,28 +105,48 @@ std::optional<RasCommunicator> communicator_of(const Json& json) {
   return communicator;
 }
 
-std::uint64_t least_of(const RasCommunicator& communicator, const std::string& function) {
-  std::uint64_t least = UINT64_MAX;
-  for (const RasMember& member : communicator.members) {
-    const auto count = member.launched.find(function);
-    least = std::min(least, count == member.launched.end() ? 0 : count->second);
-  }
-  return least;
+std::uint64_t calls_of(const RasMember& member) {
+  std::uint64_t calls = 0;
+  for (const auto& [function, count] : member.launched) calls += count;
+  return calls;
 }
 
-GroupView group_of(const RasCommunicator& communicator, const RasMember& member, int place) {
+// Says what the members of a communicator have in common.
+struct Common {
+  Counts least;          // what all have launched, by function
+  bool is_even = false;  // all have made as many calls, and the counts stand still
+};
+
+Common common_of(const RasCommunicator& communicator) {
+  Common common{{}, communicator.is_still};
+  std::map<std::string, std::size_t> known;
+  for (const RasMember& member : communicator.members) {
+    for (const auto& [function, count] : member.launched) {
+      const auto least = common.least.try_emplace(function, count).first;
+      least->second = std::min(least->second, count);
+      ++known[function];
+    }
+    common.is_even = common.is_even && calls_of(member) == calls_of(communicator.members.front());
+  }
+  for (const auto& [function, members] : known) {
+    if (members < communicator.members.size()) common.least[function] = 0;
+  }
+  return common;
+}
+
+GroupView group_of(const RasCommunicator& communicator, const Common& common, const RasMember& member, int place) {
   GroupView group;
   group.name = name_of_communicator(communicator.hash);
   group.identity = communicator.hash;
   group.rank = member.rank;
   group.size = communicator.size;
   group.place = place;
+  group.called = calls_of(member);
   LaunchView launches;
   launches.is_named = false;
   for (const auto& [function, count] : member.launched) {
-    group.called += count;
-    const bool is_of_all = std::ranges::find(kOfAll, function) != kOfAll.end();
-    if (is_of_all && count > least_of(communicator, function)) launches.waits_for_all = 1;
+    const bool is_of_all = std::ranges::any_of(kOfAll, [&](const auto& one) { return one.first == function; });
+    if (is_of_all && count > common.least.at(function)) launches.waits_for_all = 1;
   }
   // The order of the calls is not known, so a rank that is ahead waits in its last one.
   if (launches.waits_for_all != 0) launches.waits_for_all = group.called;
@@ -130,10 +158,25 @@ GroupView group_of(const RasCommunicator& communicator, const RasMember& member,
   return group;
 }
 
+// The counts of a member only grow, and all members call in one order. So if a member is ahead of others in a function,
+// and has not made more calls than they have, it has called another one than they have.
+std::optional<CallView> different_call(const Common& common, const RasMember& member) {
+  if (!common.is_even) return std::nullopt;
+  for (const auto& [function, count] : member.launched) {
+    if (count <= common.least.at(function)) continue;
+    CallView call;
+    call.sequence = calls_of(member);
+    call.what = name_of_function(function);
+    call.fingerprint = std::hash<std::string>()(function) | 1U;
+    return call;
+  }
+  return std::nullopt;
+}
+
 // Returns the communicator with the members that a text does not list, or without members if they are not known.
 RasCommunicator with_all_members(const RasCommunicator& communicator, const std::vector<RankView>& ranks) {
   if (!communicator.unlisted) return communicator;
-  RasCommunicator whole{communicator.hash, communicator.size, {}};
+  RasCommunicator whole{communicator.hash, communicator.size, {}, std::nullopt, communicator.is_still};
   if (static_cast<std::size_t>(communicator.size) != ranks.size()) return whole;
   for (const RankView& rank : ranks) {
     RasMember member{rank.rank, rank.pid, *communicator.unlisted};
@@ -231,14 +274,17 @@ void keep_what_is_left_out(const RasStatus& before, RasStatus& now) {
     if (same == now.end() || old.unlisted.has_value() != same->unlisted.has_value()) continue;
     if (old.unlisted && same->size == 0) {
       *same = old;
-    } else if (old.unlisted) {
+      same->is_still = false;
+      continue;
+    }
+    if (old.unlisted) {
       for (const auto& [function, count] : greatest_counts(old)) same->unlisted->try_emplace(function, count);
     }
-    if (old.unlisted) continue;
     for (const RasMember& member : old.members) {
       const bool is_there = std::ranges::find(same->members, member.rank, &RasMember::rank) != same->members.end();
-      if (!is_there) same->members.push_back(member);
+      if (!is_there && !old.unlisted) same->members.push_back(member);
     }
+    same->is_still = same->members == old.members && same->unlisted == old.unlisted;
   }
 }
 
@@ -250,6 +296,7 @@ bool add_launches(const RasStatus& status, std::vector<RankView>& ranks) {
   for (const RankView& rank : ranks) is_wanted.push_back(is_unknown(rank));
   bool has_added = false;
   for (const RasCommunicator& communicator : whole) {
+    const Common common = common_of(communicator);
     for (const RasMember& member : communicator.members) {
       const auto index = finder.find(communicator, member);
       if (!index || !is_wanted[*index]) continue;
@@ -257,8 +304,10 @@ bool add_launches(const RasStatus& status, std::vector<RankView>& ranks) {
       rank.page.is_written = true;
       rank.page.is_training = true;
       rank.page.phase = wire::kPhaseNames[wire::kTraining];
-      rank.page.groups.push_back(group_of(communicator, member, static_cast<int>(rank.page.groups.size())));
+      const auto place = static_cast<int>(rank.page.groups.size());
+      rank.page.groups.push_back(group_of(communicator, common, member, place));
       rank.calls.resize(rank.page.groups.size());
+      if (const auto call = different_call(common, member)) rank.calls.back() = {*call};
       rank.arrivals.resize(rank.page.groups.size());
       has_added = true;
     }

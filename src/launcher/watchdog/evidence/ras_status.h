@@ -30,6 +30,7 @@ struct RasCommunicator {
   std::vector<RasMember> members;  // those that answered, and are not being destroyed
   // A status in text lists only members that differ from most others. The others have launched this, by function.
   std::optional<std::map<std::string, std::uint64_t>> unlisted = std::nullopt;
+  bool is_still = false;  // the last answer was the same
 
   friend bool operator==(const RasCommunicator&, const RasCommunicator&) = default;
 };
@@ -40,13 +41,14 @@ using RasStatus = std::vector<RasCommunicator>;
 base::Result<RasStatus> read_ras_status(std::string_view status);
 
 // Adds to `now` what it leaves out, as it was before: members that did not answer, because they are stopped. In text,
-// also the functions and communicators in which all members have caught up with the others.
+// also the functions and communicators in which all members have caught up with the others. Then sets `is_still`.
 void keep_what_is_left_out(const RasStatus& before, RasStatus& now);
 
-// Adds to each rank without groups those of its communicators. A rank is recognised by its pid. In containers, ranks of
-// several nodes may have the same one: then its number in a communicator of all ranks counts, or its host, if another
-// rank of that host was recognised. The members that a text does not list are known if all ranks of the job are members,
-// in the job's order. Returns whether it has added any.
+// Adds to each rank without groups those of its communicators. If members have made as many calls, but of different
+// functions, these are shown as their last calls, unless the counts still change: RAS does not read them all at once. A
+// rank is recognised by its pid. In containers, ranks of several nodes may have the same one: then its number in a
+// communicator of all ranks counts, or its host, if another rank of that host was recognised. The members that a text
+// does not list are known if all ranks of the job are members, in the job's order. Returns whether it has added any.
 bool add_launches(const RasStatus& status, std::vector<RankView>& ranks);
 
 // Returns the most that a member has launched, by function.

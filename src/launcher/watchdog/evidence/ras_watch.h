@@ -33,8 +33,9 @@ class RasWatch {
   bool forget_old(Clock::time_point now);
 
   std::optional<RasAddress> address_;
-  std::optional<base::SideThread<std::string>> question_;
+  std::optional<base::SideThread<std::optional<RasStatus>>> question_;
   RasStatus status_;
+  Clock::time_point asked_at_{};
   Clock::time_point answered_at_{};
   Clock::time_point next_{};
 };

@@ -83,7 +83,9 @@ TEST_CASE("who is asked stands in the workers' environment") {
   using Lines = std::vector<std::string>;
   CHECK(questions_for(Lines{"HOME=/root"}, {0}).empty());
   CHECK(names_of(questions_for(Lines{"NCCL_RAS_ADDR=127.1.2.3:28028"}, {0})) == Lines{"NCCL RAS"});
-  CHECK(questions_for(Lines{"NCCL_RAS_ADDR=127.1.2.3:28028", "NCCL_RAS_ENABLE=0"}, {0}).empty());
+  const auto off = questions_for(Lines{"NCCL_RAS_ADDR=127.1.2.3:28028", "NCCL_RAS_ENABLE=0"}, {0});
+  REQUIRE(off.size() == 1);
+  CHECK(off[0].ask({}) == EvidenceSource{"NCCL RAS", "", {}, {"NCCL_RAS_ENABLE=0 has switched it off"}});
   CHECK(names_of(questions_for(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/p", "NCCL_RAS_ADDR=[::1]:1"}, {0})) ==
         Lines{"NCCL RAS", "flight recorder"});
 }

@@ -155,7 +155,7 @@ TEST_CASE("members that a text lists no more have caught up") {
   REQUIRE(found.size() == 1);
   CHECK(found[0].culprits == std::vector<int>{1});
   CHECK(found[0].sequence == 10);
-  // If the text does not say enough now, what it said before counts.
+  // If the text does not say enough now, what it said before counts, and may have changed.
   RasStatus unknown = read_ras_text(text_with("#0-0 (764630317c048e16) MISMATCH\n"));
   keep_what_is_left_out(before, unknown);
   CHECK(unknown == before);
