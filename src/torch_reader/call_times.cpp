@@ -71,8 +71,10 @@ void CallTimes::take(const Time& time) {
   }
   if (open_.size() >= kOpenCalls || groups_.size() >= kGroups) return;
   Group& group = groups_[time.group];
-  // PyTorch has made another group in the memory of one that is gone.
-  if (!group.calls.empty() && time.sequence <= group.calls.rbegin()->first) group = {};
+  // PyTorch has made another group in the memory of one that is gone. Threads that call one group may be noted in
+  // another order than they have got their numbers.
+  const bool is_known = !group.calls.empty() && group.calls.begin()->first <= time.sequence;
+  if (group.first != 0 && (!is_known || group.calls.contains(time.sequence))) group = {};
   if (group.first == 0) group.first = time.sequence;
   group.calls[time.sequence] = {.begun_at = time.at};
   if (group.calls.size() > kKeptCalls) group.calls.erase(group.calls.begin());

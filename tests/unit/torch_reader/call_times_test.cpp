@@ -175,6 +175,20 @@ TEST_CASE("groups that threads call at one moment are told apart by later calls"
   CHECK(ends_of(times, group_with({{1, 6 * kMs}, {2, 30 * kMs}}, 8)) == std::vector<std::uint64_t>{9 * kMs, 40 * kMs});
 }
 
+TEST_CASE("threads that call one group may be noted in another order") {
+  const TemporaryDirectory directory;
+  CallTimes times;
+  Worker worker(directory.path() + "/times");
+  times.open(directory.path() + "/times");
+  worker.begins(5 * kMs, 0x1, 1);
+  worker.begins(7 * kMs, 0x3, 3);
+  worker.begins(6 * kMs, 0x2, 2);
+  for (const std::uint64_t work : {1, 2, 3}) worker.ends((20 + work) * kMs, work);
+  CHECK(ends_of(times, group_with({{1, 5 * kMs}, {2, 6 * kMs}, {3, 7 * kMs}})) ==
+        std::vector<std::uint64_t>{21 * kMs, 22 * kMs, 23 * kMs});
+  CHECK(times.counters_of(7)->called == 3);
+}
+
 TEST_CASE("times that were overwritten or are being written are left out") {
   const TemporaryDirectory directory;
   CallTimes times;
