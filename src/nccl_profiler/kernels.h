@@ -12,8 +12,8 @@ namespace ddp::nccl_profiler {
 // Returns whether the kernels of new communicators are to be followed.
 bool follows_kernels();
 
-// NCCL keeps this for a collective, and passes it with what happens to its kernel. It is null for the number 0. A
-// handle of a communicator that is gone changes nothing.
+// NCCL keeps this for a collective, and passes it with what happens to its kernel. It is null for the number 0, and if
+// the communicator's kernels are not followed. A handle of a communicator that is gone changes nothing.
 void* handle_of(const Communicator& communicator, std::uint64_t number);
 
 void queue_kernel(void* handle, std::uint8_t channels);  // it is on the stream, and will run on so many channels

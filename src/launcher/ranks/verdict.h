@@ -84,7 +84,7 @@ struct Verdict {
   std::string call;            // as a waiting rank calls it: "all_reduce sum f32[10] ('bucket 0')"; may be empty
   std::vector<int> culprits;   // ranks, ascending; empty for `transport` and `silent`
   std::vector<int> waiting;    // ranks, ascending
-  std::vector<int> finished;   // ranks on which it is done, ascending (only for `transport`)
+  std::vector<int> finished;   // ranks on which it is done, ascending (only for `transport` and `gpu_behind`)
   // For different_call and different_arguments, these are the first calls that differ: the call of most ranks, and the
   // call of a culprit. If both sides have as many ranks, it is unknown which is wrong, and all of them are culprits.
   std::vector<RankCall> sides;

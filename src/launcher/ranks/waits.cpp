@@ -142,10 +142,9 @@ class WaitedFor {
     verdict.culprits =
         ranks_that(members_, [this](const Member& m) { return waits(m) && m.group->is_behind_on_gpu(sequence_); });
     if (!verdict.culprits.empty()) verdict.kind = VerdictKind::gpu_behind;
-    if (!verdict.culprits.empty()) return;
     verdict.finished = ranks_that(members_, [this](const Member& m) { return m.group->finished >= sequence_; });
     // The root of a broadcast may have done its part, and wait in a later operation for the same ranks.
-    verdict.waiting = ranks_that(members_, waits);
+    if (verdict.culprits.empty()) verdict.waiting = ranks_that(members_, waits);
   }
 
   const Member& first_;

@@ -120,8 +120,11 @@ std::optional<LaunchView> launches_of(const wire::PageGroup& group) {
   return view;
 }
 
-// Nothing is known of what is done, so the launches count as done until the other ranks are looked at.
-void show_launches(GroupView& group, const LaunchView& launches) {
+// Nothing is known of what is done, so the launches count as done until the other ranks are looked at. What a GPU has
+// begun and ended is known if kernels are followed.
+void show_launches(GroupView& group, const LaunchView& launches, std::uint64_t gpu_started,
+                   std::uint64_t gpu_finished) {
+  const bool shows_kernels = launches.kernels_from > 0;
   group.launches = launches;
   group.launches->is_named = !group.name.empty();
   if (group.name.empty()) group.name = name_of_communicator(group.identity);
@@ -129,15 +132,8 @@ void show_launches(GroupView& group, const LaunchView& launches) {
   group.started = group.called;
   group.finished = group.called;
   group.gpu_queued = group.called;
-  group.gpu_started = group.called;
-  group.gpu_finished = group.called;
-}
-
-// Kernels are followed if they are asked for (kernels_from).
-void show_kernels(GroupView& group, std::uint64_t started, std::uint64_t finished) {
-  if (group.launches->kernels_from == 0) return;
-  group.gpu_started = std::min(started, group.called);
-  group.gpu_finished = std::min(finished, group.gpu_started);
+  group.gpu_started = shows_kernels ? std::min(gpu_started, group.called) : group.called;
+  group.gpu_finished = shows_kernels ? std::min(gpu_finished, group.gpu_started) : group.called;
 }
 
 // Before its first steps are done a rank may compile, allocate, and connect.
@@ -231,8 +227,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     view.groups.back().blocked = static_cast<int>(std::min(group.blocked.load(wire::kRelaxed), kMostThreads));
     if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
     if (launches) {
-      show_launches(view.groups.back(), *launches);
-      show_kernels(view.groups.back(), gpu_started, gpu_finished);
+      show_launches(view.groups.back(), *launches, gpu_started, gpu_finished);
       continue;
     }
     // A GPU that had hung may write values that belong to an earlier group in this place.

@@ -159,7 +159,7 @@ TEST_CASE("a caller may be stopped for any time before the recorder takes its ow
   CHECK(ends_of(times, group_with({{1, 2900 * kMs}}, 9)) == std::vector<std::uint64_t>{3000 * kMs});
 }
 
-TEST_CASE("groups that threads call at one moment are told apart by later calls") {
+TEST_CASE("groups that threads call at one moment are distinguished by later calls") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");

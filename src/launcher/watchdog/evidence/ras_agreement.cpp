@@ -1,7 +1,6 @@
 #include "launcher/watchdog/evidence/ras_agreement.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>

@@ -45,14 +45,19 @@ TEST_CASE("what RAS repeats of the verdict is one line") {
 }
 
 TEST_CASE("if RAS counts otherwise, or the verdict names no rank, all of it stays") {
-  for (HangNews news : {news_of(2), news_of(1), news_of(1), news_of(1)}) {
-    static int number = 0;
-    if (number == 1) news.verdict.culprits = {};
-    if (number == 2) news.verdict.culprits = {1, 3};
-    if (number == 3) news.ranks[1].pid = 999;
-    ++number;
+  const auto stays = [](HangNews news) {
     const auto before = news.evidence.sources;
     join_ras(news);
-    CHECK(news.evidence.sources == before);
-  }
+    return news.evidence.sources == before;
+  };
+  CHECK(stays(news_of(2)));
+  HangNews without = news_of(1);
+  without.verdict.culprits = {};
+  CHECK(stays(without));
+  HangNews several = news_of(1);
+  several.verdict.culprits = {1, 3};
+  CHECK(stays(several));
+  HangNews other = news_of(1);
+  other.ranks[1].pid = 999;
+  CHECK(stays(other));
 }

@@ -161,7 +161,7 @@ TEST_CASE("only ranks of which nothing else is known are shown, if their pid is 
   CHECK_FALSE(has_unknown_rank(known));
 }
 
-TEST_CASE("in containers, ranks of several nodes with one pid are told apart") {
+TEST_CASE("in containers, ranks of several nodes with one pid are distinguished") {
   const auto member = [](int rank, pid_t pid, const char* host) {
     return RasMember{rank, pid, {{"AllReduce", 8}}, host};
   };
