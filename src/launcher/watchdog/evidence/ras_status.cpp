@@ -289,6 +289,7 @@ void keep_what_is_left_out(const RasStatus& before, RasStatus& now) {
 }
 
 bool add_launches(const RasStatus& status, std::vector<RankView>& ranks) {
+  if (status.empty()) return false;  // as in nearly every job, for each sample
   RasStatus whole;
   for (const RasCommunicator& communicator : status) whole.push_back(with_all_members(communicator, ranks));
   const RankFinder finder(whole, ranks);
