@@ -40,7 +40,7 @@ if(DDP_BUILD_LAUNCHER)
   install(FILES bindings/python/hook/sitecustomize.py bindings/python/hook/ddp_preload.py
           DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python COMPONENT launcher)
   # The hook lets programs import this module, which reports progress for programs without the runtime.
-  install(FILES bindings/python/ddp_page.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python/modules
+  install(FILES bindings/python/ddp_page.py bindings/python/ddp_state.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python/modules
           COMPONENT launcher)
 endif()
 

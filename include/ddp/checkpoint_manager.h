@@ -96,8 +96,20 @@ class DDP_EXPORT CheckpointManager {
   // They are empty if there were fewer ranks. Tensors that the checkpoint has and the state does not are ignored.
   // Throws unavailable, corrupt, or mismatch (names the tensor). If it throws, tensors may be partly filled.
   void load(std::int64_t step, CheckpointState& state, CallSite site = CallSite::current());
-  // Calls latest(), then load() for that step.
+  // Calls latest(), then load() for that step. If the launcher has kept a later step in memory (finish_step), that one
+  // is loaded.
   std::optional<std::int64_t> load_latest(CheckpointState& state, CallSite site = CallSite::current());
+
+  // Says that `step` steps are finished, and what the state is now. The tensors must be the same in all steps. It
+  // copies none of them, and takes some microseconds. If another rank is lost later, and ddplaunch may restart the job
+  // (--max-restarts), the ranks that are left keep their tensors in memory, and load_latest() of the next attempt loads
+  // them. They can do so while they wait for the lost rank in a collective, but not between Optimizer::step() and
+  // finish_step(). The tensors are to be changed by one Optimizer::step() per step, or by Optimizer::step(index).
+  // Without such a launcher, and for a group that has not all ranks of the job, it does nothing. Not collective.
+  void finish_step(std::int64_t step, const CheckpointState& state);
+  // If the state has rank_values, a program calls it before its gradients are averaged, with the rank_values that
+  // finish_step() will get. Otherwise, a rank that is lost after it has contributed its gradients may cost a step more.
+  void announce_step(std::int64_t step, const CheckpointState& state);
 
   // Returns the directory of a step's files, for example "run1/step-000000001200".
   std::string step_directory(std::int64_t step) const;

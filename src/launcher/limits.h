@@ -121,6 +121,10 @@ inline constexpr int kHostEarlyLines = 200;                            // most l
 inline constexpr std::size_t kHostEarlyBytes = std::size_t{64} << 10;  // most bytes of these lines
 inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts to reach the coordinator
 // These limits are for restarts and for the end of a job.
+// How long the workers may take to keep their state after a failure, before they are terminated.
+inline constexpr auto kStateTime = 30s;
+inline constexpr auto kStateLook = 1ms;                                    // between looks whether they have done so
+inline constexpr std::uint64_t kOwnStateBytes = std::uint64_t{64} << 20;  // of what a rank has of its own
 inline constexpr auto kRestartDelay = 100ms;  // tripled by each attempt in a row without progress
 inline constexpr auto kLongestRestartDelay = 30s;
 // An attempt makes no progress if it fails before a step. If the program does not use the runtime, it makes none if

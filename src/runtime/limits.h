@@ -54,6 +54,11 @@ inline constexpr auto kNoTimeout = std::chrono::hours(24 * 365);  // limit for o
 inline constexpr auto kBackendTrial = 60s;  // limit for the first collective when the ranks connect
 // Processes that a killed worker had forked, such as PyTorch's data loaders, notice its end only after 5 s.
 inline constexpr auto kDirectoryLockWait = 10s;
-inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit; also for a manifest
+// These limits are for states in the launcher's memory. A program tries to keep its state for a shorter time than the
+// launcher waits.
+inline constexpr auto kStatePatience = 25s;
+inline constexpr std::uint64_t kOwnStateBytes = std::uint64_t{64} << 20;  // of what a rank has of its own
+inline constexpr std::uint64_t kStateChunk = std::uint64_t{64} << 20;     // bytes of a message between nodes
+inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;        // safetensors' own limit; also for a manifest
 
 }  // namespace ddp::limits

@@ -27,6 +27,12 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
 NLOHMANN_JSON_SERIALIZE_ENUM(Progress,
                              {{Progress::unknown, "unknown"}, {Progress::none, "none"}, {Progress::some, "some"}})
 
+NLOHMANN_JSON_SERIALIZE_ENUM(StateKind, {{StateKind::none, "none"},
+                                         {StateKind::early, "early"},
+                                         {StateKind::final, "final"},
+                                         {StateKind::final_moved, "final, moved"},
+                                         {StateKind::whole, "whole"}})
+
 // Each field is listed once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted, exit_timed_out,
@@ -34,11 +40,16 @@ DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_resta
 DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day)
 DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)
-DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save)
+DDP_FIELDS(KeptState, step, bytes, key, kind, attempt, rank, world, area, place)
+DDP_FIELDS(StatePlace, area, place)
+DDP_FIELDS(RankRestore, own, shared, whole)
+DDP_FIELDS(StateTransfer, from, to, from_place, to_place, bytes)
+DDP_FIELDS(RestorePlan, attempt, step, ranks, transfers)
+DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save, kept)
 DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
 DDP_FIELDS(CoordinatorRefuses, why)
 DDP_FIELDS(CoordinatorWaits, text, is_spare)
-DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name)
+DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name, restore)
 DDP_FIELDS(CoordinatorAsks, attempt, what, sent_at)
 DDP_FIELDS(CoordinatorEnds, attempt, cause)
 DDP_FIELDS(CoordinatorRestarts, text)

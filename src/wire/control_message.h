@@ -8,10 +8,13 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
+
+#include "wire/kept_state.h"
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 10;
+inline constexpr int kControlVersion = 11;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -77,6 +80,7 @@ struct NodeEnded {
   int attempt = 0;
   Progress progress = Progress::unknown;
   bool was_asked_to_save = false;  // its ranks were asked to save and to leave
+  std::vector<KeptState> kept;     // what its memory holds of the ranks' states
 
   friend bool operator==(const NodeEnded&, const NodeEnded&) = default;
 };
@@ -123,8 +127,9 @@ struct CoordinatorBegins {
   int node_count = 1;
   int first_rank = 0;
   int world_size = 1;
-  std::string nodes;  // "a (ranks 0-3), b (ranks 4-7)"
-  std::string name;   // this node's name in the job if another node has the same host name; else empty
+  std::string nodes;    // "a (ranks 0-3), b (ranks 4-7)"
+  std::string name;     // this node's name in the job if another node has the same host name; else empty
+  RestorePlan restore;  // the kept state to begin with
 
   friend bool operator==(const CoordinatorBegins&, const CoordinatorBegins&) = default;
 };

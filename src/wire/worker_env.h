@@ -47,6 +47,7 @@ inline constexpr const char* kPluginDir = "DDP_PLUGIN_DIR";
 inline constexpr const char* kDebug = "DDP_DEBUG";
 inline constexpr const char* kStatusPage = "DDP_PAGE_FD";
 inline constexpr const char* kRecordRing = "DDP_RECORD_FD";
+inline constexpr const char* kStateMemory = "DDP_STATE_MEMORY";
 inline constexpr const char* kWatched = "DDP_WATCHED";
 // kTorchFile names the file in which code in a worker's Python writes how its PyTorch can be queried. The user can set
 // kTorch to "0" to disable that.

@@ -59,7 +59,8 @@ class FalseFirstNode:
 
 
 def a_false_first_node_says_nothing_to_the_terminal(_: Hosts) -> None:
-    begins = {"attempt": 0, "node_rank": 1, "node_count": 2, "first_rank": 1, "world_size": 2, "nodes": ACTING}
+    begins = {"attempt": 0, "node_rank": 1, "node_count": 2, "first_rank": 1, "world_size": 2, "nodes": ACTING,
+              "restore": {"attempt": 0, "step": 0, "ranks": [], "transfers": []}}
     for code, messages, words in (
             (125, [message("waits", text=ACTING, is_spare=False), message("refuses", why=ACTING)], "does not accept this node"),
             (3, [message("waits", text=LONG, is_spare=True), message("done", cause=cause(text=LONG, node=LONG, exit_code=3))],
@@ -85,7 +86,7 @@ def end_with_a_bad_node(*messages: bytes) -> tuple[int, str, str]:
     with connected(job) as bad:
         bad.sendall(bytes([CONTROL]) + text(hello(host=ACTING)))
         job.until(1, "worker_started")
-        bad.sendall(b"".join(bytes([CONTROL]) + text(each) for each in (*messages, message("ended", attempt=0, progress="none"))))
+        bad.sendall(b"".join(bytes([CONTROL]) + text(each) for each in (*messages, message("ended", attempt=0, progress="none", kept=[]))))
         read_to_end(bad)  # returns when the job is over
     end = job.end_of(1)
     job.nothing_survives()

@@ -99,7 +99,7 @@ def what_is_no_hello_is_not_answered(_: Hosts) -> None:
     nonsense = [b"", b"\n", ACTING.encode(), b"\xff\xfe\x9b", b"{}", b"[]", b"null", b"[" * 100_000, b'{"is":"hello"}',
                 message(LONG), message("hello", job=ACTING), message("heartbeat"), message("done", cause=why),
                 message("failed", attempt=0, cause=why), message("left", attempt=0, rank=0),
-                message("ended", attempt=0, progress="some"), message("ends", attempt=0, cause=why),
+                message("ended", attempt=0, progress="some", kept=[]), message("ends", attempt=0, cause=why),
                 message("shows", attempt=0, what="output") + b"\n" + LONG.encode(), hello(workers=ACTING),
                 hello(monotonic="1e999"), hello()[:-1], hello() + b"}"]
     for _ in range(50):

@@ -126,8 +126,8 @@ class NodesWorld::Link : public Nodes {
   void ask(wire::Subject) override {}
   void failed(const wire::Cause& cause) override { world_.agent_acts(id_, agent().failed(cause)); }
   void rank_left(int rank) override { world_.agent_acts(id_, agent().rank_left(rank)); }
-  void workers_ended(wire::Progress progress, bool was_asked_to_save) override {
-    world_.agent_acts(id_, agent().workers_ended(progress, was_asked_to_save));
+  void workers_ended(wire::NodeEnded end) override {
+    world_.agent_acts(id_, agent().workers_ended(std::move(end)));
   }
   std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
   int print_descriptor() const override { return -1; }

@@ -11,8 +11,8 @@ from ddp_page import PHASES, extend, heartbeat, phase, progress, should_stop
 
 from .version import __version__
 
-__all__ = ["PHASES", "__version__", "cmake_prefix", "command", "extend", "heartbeat", "phase", "progress", "should_stop",
-           "status_page"]
+__all__ = ["PHASES", "__version__", "cmake_prefix", "command", "extend", "heartbeat", "nothing_lost", "phase", "progress",
+           "should_stop", "status_page"]
 
 
 def command():
@@ -23,6 +23,13 @@ def command():
 def cmake_prefix():
     """Returns the value for -DCMAKE_PREFIX_PATH=, so that find_package(ddplaunch) finds the C++ library."""
     return sysconfig.get_path("data")
+
+
+def nothing_lost(**parts):
+    """Keeps the state of a PyTorch program in memory that outlives it, and loads it after a restart: see ddp_state."""
+    import ddp_state  # it imports PyTorch
+
+    return ddp_state.nothing_lost(**parts)
 
 
 def status_page():

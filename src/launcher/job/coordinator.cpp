@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "launcher/job/blame.h"
 #include "launcher/job/node_hello.h"
+#include "launcher/job/restore_plan.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
@@ -87,6 +88,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     progress_ = std::max(progress_, ended->progress);
     if (ended->was_asked_to_save && !node.leaves) node.leaves = Cause{.has_saved = true};
     has_saved_ = has_saved_ || ended->was_asked_to_save;
+    node.kept = ended->kept;
     go_on_if_all_have_ended(now);
   }
   return take();
@@ -183,11 +185,19 @@ void Coordinator::start(TimePoint now) {
   progress_ = wire::Progress::unknown;
   has_saved_ = false;
   actions_.emplace_back(EmptyStore{});
+  std::vector<RestoringNode> nodes;
+  for (const NodeId id : seating.seated) {
+    const Node& node = roster_.at(id);
+    nodes.push_back({node.first_rank, node.hello.workers, node.kept});
+  }
+  std::vector<wire::RestorePlan> restores = plan_restore(nodes);
+  restores.resize(nodes.size());
   for (int i = 0; i < count; ++i) {
     const NodeId id = seating.seated[static_cast<std::size_t>(i)];
     const Node& node = roster_.at(id);
-    send(id, wire::CoordinatorBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
-                                     node.name == node.hello.host ? "" : node.name});
+    send(id,
+         wire::CoordinatorBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
+                                 node.name == node.hello.host ? "" : node.name, restores[static_cast<std::size_t>(i)]});
   }
   for (const NodeId id : seating.left_over) {
     if (options_.max_restarts > 0) {
@@ -278,7 +288,8 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   const auto delay = std::get<RestartAfter>(decision).delay;
   restart_at_ = clock_.now() + delay;
   const wire::CoordinatorRestarts news{"restart " + std::to_string(attempt_) + " of " +
-                                       std::to_string(options_.max_restarts) + " in " + base::human_duration(delay)};
+                                       std::to_string(options_.max_restarts) +
+                                       (delay.count() == 0 ? " at once" : " in " + base::human_duration(delay))};
   for (const auto& [id, node] : roster_.all()) send(id, news);
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "base/exit_status.h"
 #include "base/signals.h"
@@ -84,8 +85,13 @@ struct Settled {};
 // Ranks have exited with 0, and the others have not followed within --exit-timeout.
 struct ExitTimedOut {};
 
+// The workers have kept their state, as far as they can. `whole` are the whole states of this attempt.
+struct StatesKept {
+  std::vector<wire::KeptState> whole;
+};
+
 using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
-                           ConsoleClosed, HangNews, EndedElsewhere, Settled, ExitTimedOut, SignalRefused>;
+                           ConsoleClosed, HangNews, EndedElsewhere, Settled, ExitTimedOut, SignalRefused, StatesKept>;
 
 // Returns the request to end the job, if the event is one. The loss of the guardian is one too, because no process
 // would clean up after the launcher.
@@ -123,6 +129,11 @@ struct AskToSave {
   friend bool operator==(const AskToSave&, const AskToSave&) = default;
 };
 
+// Asks the workers to keep the state of the last finished step. StatesKept follows.
+struct AskForStates {
+  friend bool operator==(const AskForStates&, const AskForStates&) = default;
+};
+
 // Reports what the ranks of this node do, with their stacks, as if the user had asked for it.
 struct ReportState {
   friend bool operator==(const ReportState&, const ReportState&) = default;
@@ -138,6 +149,6 @@ struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };
 
-using Action = std::variant<SendSignal, Tell, ReportState, AskToSave, ReportCause, ReportUrgency, Finish>;
+using Action = std::variant<SendSignal, Tell, ReportState, AskToSave, AskForStates, ReportCause, ReportUrgency, Finish>;
 
 }  // namespace ddp::launcher

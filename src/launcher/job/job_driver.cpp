@@ -6,6 +6,7 @@
 
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/job/restore_plan.h"
 #include "launcher/limits.h"
 #include "launcher/watchdog/verdict_text.h"
 
@@ -141,7 +142,7 @@ void JobDriver::begin_attempt(const Placement& place) {
   parts_.observer.attempt_begins(place);
   const LaunchPlan& plan = parts_.plan;
   state_.emplace(JobOptions{plan.workers, place.first_rank, plan.grace, plan.exit_timeout.count() > 0,
-                            plan.ending_signals, plan.save_grace, plan.save_signals},
+                            plan.ending_signals, plan.save_grace, plan.save_signals, may_restart()},
                  parts_.timers.now());
   watchdog_ = parts_.open_watchdog(exchange_, place, [this](const HangNews& news) { post(Event(news)); });
   phase_ = Phase::running;
@@ -202,6 +203,24 @@ void JobDriver::carry_out(const ReportCause&) {
   nodes_->failed(launcher::cause_of(state_->outcome()));
 }
 
+void JobDriver::carry_out(const AskForStates&) {
+  parts_.workers.ask_for_states();
+  look_for_states();
+}
+
+void JobDriver::look_for_states() {
+  states_look_.reset();
+  if (phase_ != Phase::running) return;
+  if (parts_.workers.have_kept_states(state_->alive_local_ranks())) {
+    StatesKept kept{parts_.workers.kept_states()};
+    std::erase_if(kept.whole, [&](const wire::KeptState& state) {
+      return state.kind != wire::StateKind::whole || state.attempt != place_.attempt;
+    });
+    return post(Event(kept));
+  }
+  states_look_ = parts_.timers.at(parts_.timers.now() + limits::kStateLook, [this] { look_for_states(); });
+}
+
 void JobDriver::show_calls_once_ending() {
   if (std::exchange(has_shown_end_, true)) return;
   watchdog_->end();
@@ -246,7 +265,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
 
 void JobDriver::handle(const EndWorkers& turn) {
   // The attempt is over before a worker could be started.
-  if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended(wire::Progress::unknown, false);
+  if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended({});
   if (phase_ == Phase::draining || phase_ == Phase::ended) return learn(turn.cause);
   if (phase_ != Phase::running) return;
   if (turn.cause.is_urgent) return step(EndedElsewhere{turn.cause});
@@ -290,7 +309,10 @@ void JobDriver::handle(const OutputShown&) {
   last_ = outcome_;
   what_follows_.clear();
   phase_ = Phase::ended;
-  nodes_->workers_ended(progress_, outcome_.was_asked_to_save);
+  wire::NodeEnded end{.progress = progress_, .was_asked_to_save = outcome_.was_asked_to_save};
+  if (may_restart()) end.kept = parts_.workers.kept_states();
+  if (has_finished_step(end.kept, place_.attempt)) end.progress = wire::Progress::some;
+  nodes_->workers_ended(std::move(end));
   end_when_known();
 }
 

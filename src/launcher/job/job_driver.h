@@ -137,7 +137,11 @@ class JobDriver {
   void carry_out(const ReportUrgency&) { nodes_->failed(urgent_cause_of(*request_)); }
   void carry_out(const ReportCause&);
   void carry_out(const AskToSave&) { parts_.workers.request_stop(); }
+  void carry_out(const AskForStates&);
   void carry_out(const Finish&) {}
+  void look_for_states();
+  // Returns whether a failure of this attempt may be followed by another one.
+  bool may_restart() const { return place_.attempt < parts_.plan.max_restarts; }
   void show_calls_once_ending();
   void worker_has_ended(int local_rank, const WorkerExit& exit);
   void end_attempt();
@@ -173,6 +177,7 @@ class JobDriver {
   std::unique_ptr<Watchdog> watchdog_;
   std::optional<TimedFaults> faults_;
   std::unique_ptr<net::Watch> alarm_;
+  std::unique_ptr<net::Watch> states_look_;
   bool has_reported_ = false;   // a cause was reported to the coordinator
   bool knows_cause_ = false;    // the coordinator has reported one after the workers' end
   bool has_shown_end_ = false;  // the ranks' calls were shown when the ranks were asked to end

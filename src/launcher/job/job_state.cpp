@@ -26,7 +26,7 @@ std::vector<Action> JobState::step(const Event& event, TimePoint now) {
 
 std::optional<TimePoint> JobState::alarm() const {
   std::optional<JobTime> next;
-  for (const auto& when : {tell_at_, escalate_at_, note_at_, save_until_}) {
+  for (const auto& when : {tell_at_, escalate_at_, note_at_, save_until_, keep_until_}) {
     if (when && (!next || *when < *next)) next = when;
   }
   if (!next || paused()) return std::nullopt;
@@ -69,6 +69,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
           end.is_secondary() || event.another_failed_before || (end.found_mismatch() && !end.verdict);
       doubt_ = knows_little ? wire::Knowledge::secondary : wire::Knowledge::disputed;
       expects_signal_ = may_be_asked;
+      if (options_.may_restart) actions.emplace_back(AskForStates{});
       actions.emplace_back(ReportCause{});
     }
   }
@@ -139,6 +140,12 @@ void JobState::handle(const Settled&, TimePoint now, std::vector<Action>& action
   finish_if_done(now, actions);
 }
 
+void JobState::handle(const StatesKept&, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::ending || !keep_until_) return;
+  end_workers(actions);
+  finish_if_done(now, actions);
+}
+
 void JobState::handle(const SignalRefused& event, TimePoint, std::vector<Action>&) {
   workers_.at(static_cast<std::size_t>(event.local_rank)).refuses_signals = true;
 }
@@ -173,6 +180,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
     return end_for(SignalArrived{ends ? save_request_->signal : SIGTERM, "the time to save (--save-grace) has expired"},
                    now, actions);
   }
+  if (keep_until_ && clock_.now() >= *keep_until_) return end_workers(actions);
   if (escalate_at_ && clock_.now() >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
     if (asked_with_.back() == SIGINT) return ask_to_end(SIGTERM, actions);
@@ -244,12 +252,30 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
   doubt_.reset();
   note_at_.reset();
   save_until_.reset();
+  if (may_keep_states()) {
+    keep_until_ = clock_.now() + limits::kStateTime;
+    actions.emplace_back(AskForStates{});
+  } else {
+    end_workers(actions);
+  }
+  if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
+}
+
+// A request to end the job is no failure, unless the other nodes go on.
+bool JobState::may_keep_states() const {
+  if (!options_.may_restart) return false;
+  if (const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_)) return elsewhere->cause.may_restart;
+  return std::holds_alternative<std::monostate>(cause_) || std::holds_alternative<HangNews>(cause_) ||
+         std::holds_alternative<ExitTimedOut>(cause_);
+}
+
+void JobState::end_workers(std::vector<Action>& actions) {
+  keep_until_.reset();
   tell_at_ = clock_.now() + limits::kQuietEnding;
   const auto* request = std::get_if<SignalArrived>(&cause_);
   const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_);
   const int asked_by = request != nullptr ? request->signal : elsewhere != nullptr ? elsewhere->cause.signal : 0;
   ask_to_end(asked_by == SIGINT ? SIGINT : SIGTERM, actions);
-  if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
 }
 
 void JobState::ask_to_end(int signal, std::vector<Action>& actions) {
@@ -269,6 +295,7 @@ void JobState::ask_to_end(int signal, std::vector<Action>& actions) {
 
 void JobState::begin_killing(KillReason why, std::vector<Action>& actions) {
   phase_ = Phase::killing;
+  keep_until_.reset();
   needed_kill_ = true;
   kill_reason_ = why;
   escalate_at_ = clock_.now() + limits::kUnkillableWait;
@@ -295,6 +322,7 @@ void JobState::finish(TimePoint now, std::vector<Action>& actions) {
   escalate_at_.reset();
   note_at_.reset();
   save_until_.reset();
+  keep_until_.reset();
   clock_.set_standing_still(false);
   actions.emplace_back(Finish{});
 }

@@ -23,10 +23,12 @@ struct JobOptions {
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   std::chrono::milliseconds save_grace{0};  // 0 if the program is not asked to save
   std::vector<int> save_signals;
+  bool may_restart = false;  // another attempt may follow a failure
 };
 
 // The phases are: running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶
-// finished. Upon SIGINT, the workers' process groups first get SIGINT, as from a terminal, so that Python programs save
+// finished. If another attempt may follow, the workers keep their state first, for at most limits::kStateTime. Upon
+// SIGINT, the workers' process groups first get SIGINT, as from a terminal, so that Python programs save
 // upon KeyboardInterrupt. SIGTERM follows after the grace period, and another grace period follows SIGTERM. A signal
 // within limits::kSecondRequest of the beginning of the end belongs to the first request. SIGTSTP stops the workers and
 // all clocks, and SIGCONT continues both. Any end of the job continues them as well.
@@ -81,6 +83,7 @@ class JobState {
   void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions);
   void handle(const Settled& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
+  void handle(const StatesKept&, TimePoint now, std::vector<Action>& actions);
   void handle(const SignalRefused& event, TimePoint now, std::vector<Action>& actions);
 
   void pause(std::vector<Action>& actions);
@@ -89,6 +92,8 @@ class JobState {
   void end_for(RootCause cause, TimePoint now, std::vector<Action>& actions);
   void begin_ending(TimePoint now, std::vector<Action>& actions);
   void begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions);
+  bool may_keep_states() const;
+  void end_workers(std::vector<Action>& actions);
   void ask_to_end(int signal, std::vector<Action>& actions);
   void begin_killing(KillReason why, std::vector<Action>& actions);
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
@@ -119,6 +124,7 @@ class JobState {
   std::optional<JobTime> escalate_at_;    // end of the grace period, then of the wait after SIGKILL
   std::optional<JobTime> note_at_;        // when to log which ranks have ended, if there is no exit timeout
   std::optional<JobTime> save_until_;
+  std::optional<JobTime> keep_until_;          // set while the workers keep their state, before they are asked to end
   std::optional<SignalArrived> save_request_;  // the program was asked to save and to leave
 };
 

@@ -41,9 +41,7 @@ class Node : public Nodes {
 
   void failed(const wire::Cause& cause) override { act(agent_.failed(cause)); }
   void rank_left(int rank) override { act(agent_.rank_left(rank)); }
-  void workers_ended(wire::Progress progress, bool was_asked_to_save) override {
-    act(agent_.workers_ended(progress, was_asked_to_save));
-  }
+  void workers_ended(wire::NodeEnded end) override { act(agent_.workers_ended(std::move(end))); }
 
  protected:
   virtual void send(const wire::ControlMessage& message) = 0;

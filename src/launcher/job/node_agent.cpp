@@ -77,12 +77,13 @@ std::vector<NodeAction> NodeAgent::show(wire::Subject what, std::string text) {
   return take();
 }
 
-std::vector<NodeAction> NodeAgent::workers_ended(wire::Progress progress, bool was_asked_to_save) {
+std::vector<NodeAction> NodeAgent::workers_ended(wire::NodeEnded end) {
   if (!std::exchange(runs_, false)) return {};
   if (last_) {
     leave(*last_);
   } else {
-    add(SendToCoordinator{wire::NodeEnded{attempt_, progress, was_asked_to_save}});
+    end.attempt = attempt_;
+    add(SendToCoordinator{std::move(end)});
   }
   return take();
 }

@@ -71,7 +71,7 @@ class NodeAgent {
   // Shows information about workers that run.
   std::vector<NodeAction> show(wire::Subject what, std::string text);
   // Reports that no worker of the attempt runs anymore.
-  std::vector<NodeAction> workers_ended(wire::Progress progress, bool was_asked_to_save);
+  std::vector<NodeAction> workers_ended(wire::NodeEnded end);
   // Must be called at alarm() or later.
   std::vector<NodeAction> tick(TimePoint now);
   TimePoint alarm() const { return next_heartbeat_; }

@@ -33,6 +33,7 @@ class NodeRoster {
     bool takes_part = false;
     bool has_ended = false;
     int first_rank = 0;
+    std::vector<wire::KeptState> kept;  // what its memory held at the end of the last attempt
     std::optional<wire::Cause> leaves;  // it was asked to end, or to save, and leaves with this when it has ended
   };
 

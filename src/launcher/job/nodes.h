@@ -51,7 +51,7 @@ class Nodes : public RankChannel {
   // See NodeAgent.
   virtual void failed(const wire::Cause& cause) = 0;
   virtual void rank_left(int rank) = 0;
-  virtual void workers_ended(wire::Progress progress, bool was_asked_to_save) = 0;
+  virtual void workers_ended(wire::NodeEnded end) = 0;
   // The user has stopped or continued this node (Ctrl-Z): see Coordinator.
   virtual void set_paused(bool /*is_paused*/) {}
 

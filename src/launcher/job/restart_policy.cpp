@@ -28,6 +28,7 @@ RestartDecision decide_restart(std::span<const PastAttempt> attempts, int max_re
                               : "within " + base::human_duration(limits::kProgressTime) + " of their start") +
                      " (" + base::counted(max_restarts - restarts, "restart") + " of --max-restarts left)"};
   }
+  if (in_vain == 0) return RestartAfter{std::chrono::milliseconds(0)};
   std::chrono::milliseconds delay = limits::kRestartDelay;
   for (int i = 1; i < in_vain; ++i)
     delay = std::min<std::chrono::milliseconds>(3 * delay, limits::kLongestRestartDelay);

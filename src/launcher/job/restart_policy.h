@@ -27,8 +27,9 @@ struct PastAttempt {
 
 // `attempts` holds all attempts so far. An attempt was in vain if none of its ranks finished a step. If the program
 // does not use the runtime, its steps cannot be seen. Such an attempt was in vain if it failed within
-// limits::kProgressTime. Each further attempt in vain triples the delay, from limits::kRestartDelay to
-// limits::kLongestRestartDelay. After limits::kAttemptsWithoutProgress of them in a row, the job is given up.
+// limits::kProgressTime. After an attempt that was not, there is no delay. Each further attempt in vain
+// triples it, from limits::kRestartDelay to limits::kLongestRestartDelay. After limits::kAttemptsWithoutProgress of
+// them in a row, the job is given up.
 RestartDecision decide_restart(std::span<const PastAttempt> attempts, int max_restarts);
 
 }  // namespace ddp::launcher

@@ -28,7 +28,8 @@ class LocalWorkers : public WorkerGroup {
         directory_(directory),
         output_(output),
         poll_(std::move(poll)),
-        log_(std::move(log)) {}
+        log_(std::move(log)),
+        states_(plan.max_restarts > 0 ? StateMemory(plan.workers) : StateMemory()) {}
 
   std::optional<base::Failure> begin(const Placement& placement, const std::string& last_failure) override {
     placement_ = placement;
@@ -36,6 +37,7 @@ class LocalWorkers : public WorkerGroup {
     last_failure_ = last_failure;
     running_.clear();
     oom_.emplace();
+    states_.begin(placement.restore);
     return directory_.begin_attempt(placement.attempt, plan_.workers);
   }
 
@@ -51,6 +53,7 @@ class LocalWorkers : public WorkerGroup {
     WorkerDescriptors inherited = probe_.open(local_rank, spec);
     inherited.out = streams.value().out.get();
     inherited.err = streams.value().err.get();
+    inherited.states = states_.descriptor();
     const auto pid = processes_.spawn(local_rank, spec, inherited);
     if (!pid) return pid.error();
     probe_.started(local_rank, pid.value());
@@ -72,6 +75,11 @@ class LocalWorkers : public WorkerGroup {
   }
   void mark_peer_lost(int rank) override { probe_.mark_peer_lost(rank); }
   void request_stop() override { probe_.request_stop(); }
+  void ask_for_states() override { states_.ask(); }
+  bool have_kept_states(std::span<const int> local_ranks) override {
+    return states_.have_answered(local_ranks, placement_.attempt);
+  }
+  std::vector<wire::KeptState> kept_states() override { return states_.kept(); }
   std::optional<ErrorRecord> error_of(int local_rank) override {
     return read_error_record(directory_.file(local_rank, "error.json"));
   }
@@ -177,6 +185,7 @@ class LocalWorkers : public WorkerGroup {
   OutputPump& output_;
   const std::function<void()> poll_;
   const LogWriter log_;
+  StateMemory states_;
   GatheredLines gathered_{[this](int which, std::string_view line) { output_.show_gathered(which, line); }};
   Placement placement_;
   std::string last_failure_;

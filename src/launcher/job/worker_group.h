@@ -21,6 +21,7 @@
 #include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
+#include "launcher/process/state_memory.h"
 #include "launcher/ranks/rank_probe.h"
 #include "store/server/store_ranks.h"
 
@@ -56,6 +57,11 @@ class WorkerGroup {
   virtual void mark_peer_lost(int rank) = 0;
   // Asks the programs to save and to leave.
   virtual void request_stop() = 0;
+  // Asks the programs to keep the state of the last finished step, and returns whether all of these workers have done
+  // so, as far as they can. kept_states() returns what is kept.
+  virtual void ask_for_states() {}
+  virtual bool have_kept_states(std::span<const int> /*local_ranks*/) { return true; }
+  virtual std::vector<wire::KeptState> kept_states() { return {}; }
   // Returns what a worker has written about its failure.
   virtual std::optional<ErrorRecord> error_of(int local_rank) = 0;
   // The same for a worker that has ended, which may have printed its exception instead, or may have been terminated

@@ -6,6 +6,7 @@
 
 #include "base/printable.h"
 #include "launcher/limits.h"
+#include "wire/kept_state.h"
 
 namespace ddp::launcher {
 
@@ -21,6 +22,7 @@ struct Placement {
   // The name is safe for a terminal, and has a number if another node has the same host name. It is empty if it is not
   // known yet.
   std::string node_name;
+  wire::RestorePlan restore;  // the kept state to begin with
 };
 
 // Returns the name of this node in reports. It is the plan's `host_name`, unless the job has another name for this

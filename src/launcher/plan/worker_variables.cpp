@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
 #include "wire/record_ring_layout.h"
+#include "wire/state_memory_layout.h"
 #include "wire/status_page_layout.h"
 #include "wire/worker_env.h"
 
@@ -35,6 +36,43 @@ std::string ras_address(const LaunchPlan& plan, const Placement& placement) {
   hash.update(plan.run_id + "\n" + placement.master_addr + "\n" + std::to_string(placement.master_port));
   const auto part = [value = hash.value()](int shift) { return std::to_string(1 + (value >> shift) % 254); };
   return "127." + part(40) + "." + part(48) + "." + part(56) + ":28028";
+}
+
+std::string json_list(const std::vector<int>& numbers) {
+  std::vector<std::string> texts;
+  for (const int number : numbers) texts.push_back(std::to_string(number));
+  return "[" + base::join(texts, ",") + "]";
+}
+
+// Returns JSON that says where the worker's state is to be kept, and where the one is with which it begins.
+std::string state_memory_of(const LaunchPlan& plan, const Placement& placement, int local_rank) {
+  const wire::RestorePlan& restore = placement.restore;
+  std::string json = "{";
+  const auto number = [&](const char* name, std::int64_t value) {
+    json += std::string(json.size() > 1 ? "," : "") + '"' + name + "\":" + std::to_string(value);
+  };
+  number("fd", wire::kStateDescriptor);
+  number("area", local_rank);
+  number("areas", plan.workers);
+  number("rank", placement.first_rank + local_rank);
+  number("world", placement.world_size);
+  number("attempt", placement.attempt);
+  number("restarts_left", plan.max_restarts - placement.attempt);
+  if (static_cast<std::size_t>(local_rank) >= restore.ranks.size()) return json + "}";
+  number("step", restore.step);
+  const auto place = [&](const char* name, const wire::StatePlace& where) {
+    if (where.area >= 0) json += std::string(",\"") + name + "\":" + json_list({where.area, where.place});
+  };
+  const wire::RankRestore& rank = restore.ranks[static_cast<std::size_t>(local_rank)];
+  place("own", rank.own);
+  place("shared", rank.shared);
+  place("whole", rank.whole);
+  std::vector<std::string> transfers;
+  for (const wire::StateTransfer& one : restore.transfers) {
+    transfers.push_back(json_list(
+        {one.from, one.to, one.from_place.area, one.from_place.place, one.to_place.area, one.to_place.place}));
+  }
+  return json + ",\"transfers\":[" + base::join(transfers, ",") + "]}";
 }
 
 }  // namespace
@@ -112,6 +150,9 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   std::erase(folders, "");
   if (!plan.python_hook.empty() || !plan.python_modules.empty()) {
     variables.emplace(env::kPythonPath, base::join(folders, ":"));
+  }
+  if (plan.max_restarts > 0) {
+    variables.emplace(env::kStateMemory, state_memory_of(plan, placement, worker.local_rank));
   }
   if (placement.attempt > 0) variables.emplace(env::kLastFailure, one_line(worker.last_failure));
   return variables;

@@ -25,6 +25,7 @@
 #include "launcher/process/tool_run.h"
 #include "net/event_loop_asio.h"
 #include "wire/record_ring_layout.h"
+#include "wire/state_memory_layout.h"
 #include "wire/status_page_layout.h"
 #include "wire/worker_env.h"
 
@@ -119,6 +120,7 @@ Kept kept_descriptors(const WorkerSpec& spec, const SpawnContext& context) {
   const rlim_t most = limits_of(spec).descriptors.rlim_cur;
   if (most > static_cast<rlim_t>(wire::kPageDescriptor)) keep(std::to_string(wire::kPageDescriptor), context.page);
   if (most > static_cast<rlim_t>(wire::kRingDescriptor)) keep(std::to_string(wire::kRingDescriptor), context.ring);
+  if (most > static_cast<rlim_t>(wire::kStateDescriptor)) keep(std::to_string(wire::kStateDescriptor), context.states);
   return kept;
 }
 

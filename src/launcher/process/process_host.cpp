@@ -70,6 +70,7 @@ class LinuxProcessHost : public ProcessHost {
     if (inherited.err >= 0) context.err = inherited.err;
     context.page = inherited.page;
     context.ring = inherited.ring;
+    context.states = inherited.states;
     if (cgroup_ != nullptr) {
       context.cgroup_procs = cgroup_->procs_fd();
       context.cgroup = cgroup_->folder_fd();

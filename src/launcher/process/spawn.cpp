@@ -23,6 +23,7 @@
 #include "launcher/process/descriptor_moves.h"
 #include "net/event_loop_asio.h"
 #include "wire/record_ring_layout.h"
+#include "wire/state_memory_layout.h"
 #include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
@@ -62,7 +63,8 @@ class WorkerSetup {
                {context.out, STDOUT_FILENO},
                {context.err, STDERR_FILENO},
                {if_allowed(context.page, wire::kPageDescriptor), wire::kPageDescriptor},
-               {if_allowed(context.ring, wire::kRingDescriptor), wire::kRingDescriptor}}};
+               {if_allowed(context.ring, wire::kRingDescriptor), wire::kRingDescriptor},
+               {if_allowed(context.states, wire::kStateDescriptor), wire::kStateDescriptor}}};
     bind(spec);
   }
 
@@ -117,7 +119,7 @@ class WorkerSetup {
   const std::vector<int>& ignored_signals_;
   const pid_t launcher_;
   const WorkerLimits limits_;
-  std::array<DescriptorMove, 5> moves_{};
+  std::array<DescriptorMove, 6> moves_{};
   cpu_set_t cpus_{};
   bool binds_cpus_ = false;
   std::array<unsigned long, 16> memory_nodes_{};

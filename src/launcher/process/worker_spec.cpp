@@ -27,8 +27,9 @@ std::vector<std::string> environment_of(const LaunchPlan& plan, std::map<std::st
     const std::size_t equals = line.find('=');
     if (equals == std::string::npos || equals == 0) continue;
     const std::string name = line.substr(0, equals);
-    // If this launcher runs inside a worker of another launcher, the failure of the other job is not part of this one.
-    if (name == wire::env::kLastFailure) continue;
+    // If this launcher runs inside a worker of another launcher, the failure and the memory of the other job are no part
+    // of this one.
+    if (name == wire::env::kLastFailure || name == wire::env::kStateMemory) continue;
     variables.emplace(name, line.substr(equals + 1));
   }
   std::vector<std::string> lines;

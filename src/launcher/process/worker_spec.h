@@ -29,6 +29,7 @@ struct WorkerDescriptors {
   int err = -1;
   int page = -1;  // see RankProbe
   int ring = -1;
+  int states = -1;  // see StateMemory
 };
 
 // The worker's environment is the launcher's own, plus the variables of torchrun and of ddplaunch

@@ -42,6 +42,15 @@ struct EventText {
   Line operator()(const Settled&) const {
     return debug(LogSource::job, "no other rank reports more about the failure, so the attempt ends");
   }
+  Line operator()(const StatesKept& event) const {
+    if (event.whole.empty()) return std::nullopt;
+    std::vector<std::string> states;
+    for (const wire::KeptState& state : event.whole) {
+      states.push_back("that of step " + std::to_string(state.step) + " by rank " + std::to_string(state.rank) + ", " +
+                       base::human_bytes(state.bytes));
+    }
+    return debug(LogSource::workers, "states are kept in memory: " + base::join(states, "; "));
+  }
   Line operator()(const ExitTimedOut&) const {
     return debug(LogSource::job, "ranks are still running after --exit-timeout, so the attempt ends");
   }

@@ -198,6 +198,16 @@ struct EventToJson {
     return json;
   }
   OrderedJson operator()(const AlarmRang&) const { return nullptr; }
+  OrderedJson operator()(const StatesKept& event) const {
+    if (event.whole.empty()) return nullptr;
+    OrderedJson json = of_node("states_kept");
+    json["attempt"] = placement.attempt;
+    json["states"] = OrderedJson::array();
+    for (const wire::KeptState& state : event.whole) {
+      json["states"].push_back({{"step", state.step}, {"rank", state.rank}, {"bytes", state.bytes}});
+    }
+    return json;
+  }
   // The line about the attempt's end covers these events.
   OrderedJson operator()(const Settled&) const { return nullptr; }
   OrderedJson operator()(const SignalRefused&) const { return nullptr; }

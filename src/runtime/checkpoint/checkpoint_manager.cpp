@@ -18,6 +18,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/on_rank_zero.h"
 #include "runtime/checkpoint/shard_exchange.h"
+#include "runtime/checkpoint/state_keeper.h"
 #include "runtime/checkpoint/step_directory.h"
 #include "runtime/checkpoint/write_plan.h"
 #include "runtime/group/agreement.h"
@@ -71,7 +72,8 @@ class CheckpointManager::Implementation {
   Implementation(std::string directory_, const ProcessGroup& group_, const CheckpointOptions& options_)
       : directory(std::move(directory_)),
         options(options_),
-        group(group_.new_group(all_ranks(group_.size()), "checkpoints of " + directory)) {
+        group(group_.new_group(all_ranks(group_.size()), "checkpoints of " + directory)),
+        keeper(StateKeeper::open(group)) {
     if (options.keep_last < 0) {
       throw Error(ErrorKind::invalid_argument,
                   "CheckpointManager: keep_last must be 0 or more, not " + std::to_string(options.keep_last));
@@ -165,6 +167,7 @@ class CheckpointManager::Implementation {
   std::vector<std::string> damaged;
 
  private:
+  friend class CheckpointManager;
   // Names the files. Before, each piece names the rank that writes it. Afterwards, each piece names its file.
   void name_files(Manifest& manifest, bool is_full) {
     if (is_full) {
@@ -267,8 +270,9 @@ class CheckpointManager::Implementation {
   }
 
   const CheckpointOptions options;
-  ProcessGroup group;                   // separate, because the writer uses it while the program uses its own group
-  std::unique_ptr<DirectoryLock> lock;  // rank 0 has it from its first save on
+  ProcessGroup group;  // separate, because the writer uses it while the program uses its own group
+  const std::unique_ptr<StateKeeper> keeper;  // null if the launcher keeps no states
+  std::unique_ptr<DirectoryLock> lock;        // rank 0 has it from its first save on
   std::thread writer;
   std::exception_ptr failure;  // thrown in the writer thread
 };
@@ -310,8 +314,22 @@ void CheckpointManager::load(std::int64_t step, CheckpointState& state, CallSite
 std::optional<std::int64_t> CheckpointManager::load_latest(CheckpointState& state, CallSite site) {
   const CalledFrom here(site);
   const std::optional<std::int64_t> step = latest();
+  const auto& keeper = implementation_->keeper;
+  const std::optional<std::int64_t> kept = keeper ? keeper->step() : std::nullopt;
+  if (kept && kept > step) {
+    keeper->load(state);
+    return kept;
+  }
   if (step) load(*step, state);
   return step;
+}
+
+void CheckpointManager::finish_step(std::int64_t step, const CheckpointState& state) {
+  if (implementation_->keeper) implementation_->keeper->finish_step(step, state);
+}
+
+void CheckpointManager::announce_step(std::int64_t step, const CheckpointState& state) {
+  if (implementation_->keeper) implementation_->keeper->announce_step(step, state);
 }
 
 std::string CheckpointManager::step_directory(std::int64_t step) const {

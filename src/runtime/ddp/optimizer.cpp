@@ -9,6 +9,7 @@
 #include "runtime/call/called_from.h"
 #include "runtime/ddp/data_parallel_engine.h"
 #include "runtime/ddp/update_rules.h"
+#include "runtime/progress/state_gate.h"
 
 namespace ddp {
 
@@ -59,6 +60,7 @@ class Optimizer::Implementation {
     data_parallel.require_synchronized("Optimizer::step");
     const auto alone = std::find(stepped_in.begin(), stepped_in.end(), data_parallel.engine().finished_steps - 1);
     if (alone != stepped_in.end()) refuse_again(static_cast<std::size_t>(alone - stepped_in.begin()));
+    StateGate::of_process().begin_change();
     follow_rate();
     const auto unused = data_parallel.unused_parameters();
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -81,6 +83,7 @@ class Optimizer::Implementation {
     }
     data_parallel.wait(index);
     if (stepped_in[index] == data_parallel.engine().finished_steps) refuse_again(index);
+    StateGate::of_process().begin_change();
     stepped_in[index] = data_parallel.engine().finished_steps;
     follow_rate();
     ++steps[index];

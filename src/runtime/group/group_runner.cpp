@@ -10,6 +10,7 @@
 #include "runtime/peers/mismatch_check.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/progress/error_file.h"
+#include "runtime/progress/state_gate.h"
 
 namespace ddp::internal {
 namespace {
@@ -185,6 +186,7 @@ void GroupRunner::fail(const Call& call, const Error& error) {
   // operation is not recorded, because it has another cause.
   if (failure.kind() != ErrorKind::aborted)
     record_error(failure.kind(), failure.what(), world_rank_of(told.peer(), world_ranks_));
+  if (failure.kind() == ErrorKind::peer_lost) StateGate::of_process().before_failure();
   throw failure;
 }
 

@@ -1,5 +1,7 @@
 #include "launcher/job/job_state.h"
 
+#include <algorithm>
+
 #include "launcher/limits.h"
 #include "support/catch.h"
 #include "support/job_fixture.h"
@@ -285,4 +287,81 @@ TEST_CASE("a hang that is to end the job does and other news do not") {
   REQUIRE(outcome.cause_as<HangNews>());
   CHECK(outcome.cause_as<HangNews>()->verdict.culprits == std::vector<int>{1});
   CHECK(outcome.ended_ranks == Ranks{0, 1});
+}
+
+namespace {
+
+JobState start_job_that_may_restart(int workers) {
+  JobState state({.workers = workers, .grace = 5s, .may_restart = true}, {});
+  for (int rank = 0; rank < workers; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
+  return state;
+}
+
+template <typename Wanted>
+bool has(const std::vector<Action>& actions) {
+  return std::ranges::any_of(actions, [](const Action& action) { return std::holds_alternative<Wanted>(action); });
+}
+
+const WorkerEnded kKilledRank{1, ddp::base::ExitStatus::killed(SIGKILL)};
+
+}  // namespace
+
+TEST_CASE("if another attempt may follow, the workers keep their state before they are ended") {
+  JobState state = start_job_that_may_restart(3);
+  const auto actions = state.step(kKilledRank, {});
+  CHECK(has<AskForStates>(actions));
+  CHECK(has<ReportCause>(actions));
+  CHECK_FALSE(has<SendSignal>(actions));
+  // A rank that fails meanwhile because it lost the first one changes nothing.
+  state.step(WorkerEnded{2, ddp::base::ExitStatus::exited(1), ErrorRecord{"lost a peer", true}}, {});
+  CHECK(has<SendSignal>(state.step(StatesKept{}, {})));
+  CHECK(state.step(StatesKept{}, {}).empty());
+  state.step(WorkerEnded{0, ddp::base::ExitStatus::killed(SIGTERM)}, {});
+  REQUIRE(state.finished());
+  CHECK(state.outcome().culprit()->rank == 1);
+}
+
+TEST_CASE("workers that do not keep their state in time are ended") {
+  JobState state = start_job_that_may_restart(2);
+  state.step(kKilledRank, {});
+  REQUIRE(state.alarm());
+  const auto late = TimePoint() + ddp::limits::kStateTime;
+  CHECK(has<SendSignal>(state.step(AlarmRang{}, late)));
+  CHECK(state.step(StatesKept{}, late).empty());
+}
+
+TEST_CASE("the state is asked for as soon as a rank fails although others may know more") {
+  JobState state = start_job_that_may_restart(2);
+  const auto actions =
+      state.step(WorkerEnded{1, ddp::base::ExitStatus::exited(1), ErrorRecord{"lost a peer", true}}, {});
+  CHECK(has<AskForStates>(actions));
+  CHECK_FALSE(state.ending());
+  CHECK(state.step(StatesKept{}, {}).empty());
+  CHECK(has<AskForStates>(state.step(Settled{}, {})));
+  CHECK(has<SendSignal>(state.step(StatesKept{}, {})));
+}
+
+TEST_CASE("nothing is kept when a user ends the job or when no attempt may follow") {
+  JobState asked = start_job_that_may_restart(2);
+  const auto of_user = asked.step(SignalArrived{SIGTERM}, {});
+  CHECK(has<SendSignal>(of_user));
+  CHECK_FALSE(has<AskForStates>(of_user));
+  JobState last({.workers = 2, .grace = 5s}, {});
+  for (int rank = 0; rank < 2; ++rank) last.step(WorkerStarted{rank, 1000 + rank}, {});
+  CHECK_FALSE(has<AskForStates>(last.step(kKilledRank, {})));
+  for (const bool may_restart : {false, true}) {
+    JobState other = start_job_that_may_restart(2);
+    const auto actions = other.step(EndedElsewhere{{.text = "lost", .exit_code = 1, .may_restart = may_restart}}, {});
+    CHECK(has<AskForStates>(actions) == may_restart);
+    CHECK(has<SendSignal>(actions) != may_restart);
+  }
+}
+
+TEST_CASE("a second request kills workers that keep their state") {
+  JobState state = start_job_that_may_restart(2);
+  state.step(kKilledRank, {});
+  const auto actions = state.step(SignalArrived{SIGTERM}, TimePoint() + ddp::limits::kSecondRequest);
+  REQUIRE(has<SendSignal>(actions));
+  CHECK(std::get<SendSignal>(actions.front()).signal == SIGKILL);
+  CHECK(state.step(StatesKept{}, TimePoint() + 2 * ddp::limits::kSecondRequest).empty());
 }

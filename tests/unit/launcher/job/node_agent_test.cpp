@@ -29,9 +29,9 @@ TEST_CASE("a node starts its workers when the coordinator begins and says when t
   CHECK(only<StartWorkers>(begun).place.first_rank == 4);
   // A repeated message has no effect.
   CHECK(agent.heard(wire::CoordinatorBegins{0, 1, 2, 4, 8, "a, b"}, kStart).empty());
-  const auto ended = agent.workers_ended(wire::Progress::some, false);
+  const auto ended = agent.workers_ended({.progress = wire::Progress::some});
   CHECK(std::get<wire::NodeEnded>(only<SendToCoordinator>(ended).message).attempt == 0);
-  CHECK(agent.workers_ended(wire::Progress::some, false).empty());
+  CHECK(agent.workers_ended({.progress = wire::Progress::some}).empty());
   CHECK(only<LeaveJob>(agent.heard(wire::CoordinatorIsDone{}, kStart)).cause.exit_code == 0);
   CHECK(agent.has_left());
 }
@@ -42,7 +42,7 @@ TEST_CASE("a node ends its workers when the coordinator says so and waits for wh
   agent.heard(wire::CoordinatorBegins{}, kStart);
   CHECK(agent.heard(wire::CoordinatorEnds{7, rank_5()}, kStart).empty());
   CHECK(only<EndWorkers>(agent.heard(wire::CoordinatorEnds{0, rank_5()}, kStart)).cause == rank_5());
-  agent.workers_ended(wire::Progress::some, false);
+  agent.workers_ended({.progress = wire::Progress::some});
   CHECK(only<AttemptFollows>(agent.heard(wire::CoordinatorRestarts{"restart 1 of 3"}, kStart)).line ==
         "restart 1 of 3");
   // If the launcher is asked to end meanwhile, the whole job ends.
@@ -61,7 +61,7 @@ TEST_CASE("a node that loses its coordinator ends its workers and leaves") {
   CHECK(only<EndWorkers>(lost).cause.text == "the first node (a:29400) is lost: connection reset by peer");
   CHECK(agent.coordinator_lost("again").empty());
   CHECK(agent.failed(rank_5()).empty());
-  CHECK(only<LeaveJob>(agent.workers_ended(wire::Progress::some, false)).cause.exit_code == 125);
+  CHECK(only<LeaveJob>(agent.workers_ended({.progress = wire::Progress::some})).cause.exit_code == 125);
   CHECK(agent.heard(wire::CoordinatorIsDone{}, kStart).empty());
 }
 

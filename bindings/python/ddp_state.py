@@ -1,0 +1,379 @@
+"""Keeps the state of a PyTorch program where the next attempt finds it, so that a lost rank costs no step.
+
+    run = ddp_state.nothing_lost(model=model, optimizer=optimizer, scheduler=scheduler)
+    for step in run.steps(3000):  # from the first step that is not finished
+        ...
+
+docs/how-to/lose-no-step.md shows how to use it. docs/reference/in-memory-checkpoints.md has the promises and their
+limits. docs/development/protocol.md, section 11, describes the memory.
+"""
+import atexit
+import collections
+import ctypes
+import fcntl
+import hashlib
+import io
+import json
+import os
+import pickle
+import random
+import struct
+import sys
+import threading
+import time
+import zlib
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["NothingLost", "nothing_lost"]
+
+_AREA, _REGION, _ENTRIES_AT, _ENTRY_BYTES = 1 << 42, 1 << 38, 256, 64
+_RECENT, _PINNED, _WHOLE = range(0, 8), range(8, 10), range(10, 12)  # places of entries
+_KEEPS_AT, _ANSWERED_AT, _RESTORED_AT = 8, 12, 16
+_REQUEST_AT = 1 << 62  # a lock of this byte is the launcher's; those after it are of the ranks that copy
+_EARLY, _FINAL, _FINAL_MOVED, _STATE = 1, 2, 3, 4  # kinds of entries
+_FIELDS = struct.Struct("=qQQiiiiI")
+_CHUNK, _SMALL_BUFFER, _PATIENCE = 1 << 26, 1 << 16, 25
+
+_Entry = collections.namedtuple("_Entry", "step bytes key kind attempt rank world check area place")
+
+
+class _Memory:
+    """The state memory of this node, which has an area for each local rank."""
+
+    def __init__(self, fd, area):
+        self.fd, self.area = fd, area
+
+    def entry(self, area, place):
+        """Returns the entry, or None if there is none."""
+        raw = os.pread(self.fd, _FIELDS.size + 4, area * _AREA + _ENTRIES_AT + place * _ENTRY_BYTES)
+        is_valid = len(raw) == _FIELDS.size + 4 and any(raw) and struct.pack("=I", zlib.crc32(raw[:-4])) == raw[-4:]
+        return _Entry(*_FIELDS.unpack(raw[:-4]), area, place) if is_valid else None
+
+    def write(self, entry, parts):
+        """Writes the parts, then the entry. If this process is killed meanwhile, the place has no entry."""
+        at = entry.area * _AREA + _ENTRIES_AT + entry.place * _ENTRY_BYTES
+        os.pwrite(self.fd, bytes(_ENTRY_BYTES), at)
+        begin = end = entry.area * _AREA + (entry.place + 1) * _REGION
+        for part in parts:
+            end += self._move(os.pwrite, part, end)
+        fields = _FIELDS.pack(*entry._replace(bytes=end - begin)[:8])
+        os.pwrite(self.fd, fields + struct.pack("=I", zlib.crc32(fields)), at)
+
+    def read(self, entry, at, into):
+        self._move(lambda fd, rest, where: os.preadv(fd, [rest], where), into,
+                   entry.area * _AREA + (entry.place + 1) * _REGION + at)
+        return into
+
+    def _move(self, call, data, at):
+        rest = memoryview(data).cast("B")
+        while rest:
+            done = call(self.fd, rest[:_CHUNK], at)
+            rest, at = rest[done:], at + done
+        return memoryview(data).nbytes
+
+    def put(self, at, attempt, step=0):
+        os.pwrite(self.fd, struct.pack("=iiq", attempt, 0, step)[:4 if at < _RESTORED_AT else 16], self.area * _AREA + at)
+
+
+def _view(tensor):
+    """Returns the memory of a tensor on the CPU, which is contiguous and not empty."""
+    view = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
+    view.owner = tensor
+    return view
+
+
+class _Pickler(pickle.Pickler):
+    """Replaces tensors by what is needed to make them again."""
+
+    def __init__(self, file, clones):
+        super().__init__(file, protocol=4)
+        self.clones, self.tensors, self.bytes = clones, [], 0
+
+    def persistent_id(self, value):
+        if not isinstance(value, torch.Tensor):
+            return None
+        layout = None
+        if hasattr(value, "placements"):  # a DTensor
+            layout, value = (value.placements, value.shape, value.stride()), value.to_local()
+        value = self.clones.get(value.data_ptr(), value).detach()
+        at, self.bytes = self.bytes, self.bytes + value.numel() * value.element_size()
+        self.tensors.append(value)
+        return at, value.shape, value.dtype, layout
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file, fill, mesh):
+        super().__init__(file)
+        self.fill, self.mesh = fill, mesh
+
+    def persistent_load(self, description):
+        at, shape, dtype, layout = description
+        tensor = torch.empty(shape, dtype=dtype)
+        if tensor.numel() > 0:
+            self.fill(at, _view(tensor))
+        if layout is None:
+            return tensor
+        from torch.distributed.tensor import DTensor
+        tensor = tensor.to(self.mesh.device_type)
+        return DTensor.from_local(tensor, self.mesh, layout[0], run_check=False, shape=layout[1], stride=layout[2])
+
+
+def _tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors_in(part)
+
+
+def _random_state():
+    numpy = sys.modules.get("numpy")
+    return (random.getstate(), torch.get_rng_state().numpy().tobytes(), numpy and numpy.random.get_state(),
+            torch.cuda.get_rng_state().numpy().tobytes() if torch.cuda.is_initialized() else None)
+
+
+class NothingLost:
+    """Represents the training of a program. `step` is the number of steps that are finished."""
+
+    def __init__(self, parts):
+        self.step, self.memory, self.random = 0, None, None
+        self.large = {name: part for name, part in parts.items()
+                      if isinstance(part, (torch.nn.Module, torch.optim.Optimizer))}
+        self.other = {name: part for name, part in parts.items() if name not in self.large}
+        self.modules = [part for part in self.large.values() if isinstance(part, torch.nn.Module)]
+        self.gate = threading.Lock()  # held while the state changes, and while it is copied
+        self.is_changing = False  # by the main thread
+        self.early = (0, {})
+        self.clones = {}
+        env = os.environ
+        if "DDP_STATE_MEMORY" not in env:
+            if env.get("RANK", "0") == "0":
+                print("nothing_lost: no state is kept: that needs ddplaunch with --max-restarts", file=sys.stderr)
+            return
+        if not dist.is_initialized() and env["WORLD_SIZE"] != "1":
+            raise RuntimeError("nothing_lost: call torch.distributed.init_process_group() before")
+        plan = json.loads(env["DDP_STATE_MEMORY"])
+        self.rank, self.world, self.attempt, self.areas = (plan[name] for name in ("rank", "world", "attempt", "areas"))
+        self.memory = _Memory(plan["fd"], plan["area"])
+        self.key = self._key()
+        if "whole" in plan:
+            self._restore(plan)
+        if plan["restarts_left"] > 0:
+            self._keep()
+
+    def steps(self, total):
+        """Yields the numbers of the steps that are left, from 0. A step is finished when the next one is asked for."""
+        self._set_random()  # what the program has made since may have used it
+        self.random = None
+        while self.step < total:
+            step = self.step
+            yield step
+            if self.step == step:
+                self.finish_step()
+
+    def finish_step(self):
+        """Says that a step is finished: the optimizer, the scheduler and whatever changes once per step have done so.
+
+        A program that communicates after the optimizer's step calls it before that. Otherwise `steps()` calls it.
+        """
+        self.step += 1
+        if self.memory:
+            self._note(_FINAL, self.step)
+        if self.is_changing:
+            self.is_changing = False
+            self.gate.release()
+
+    # --- What a rank has of its own is written in each step.
+
+    def _key(self):
+        """Returns a number that ranks have in common if they have the same parameters."""
+        key = hashlib.blake2b(digest_size=8)
+        for module in self.modules:
+            for name, parameter in module.named_parameters():
+                local = (parameter.to_local() if hasattr(parameter, "placements") else parameter).detach()
+                key.update(repr((name, local.shape, local.dtype)).encode())
+                if local.numel() > 0:
+                    key.update(_view(local.flatten()[:4].cpu()))
+        return int.from_bytes(key.digest(), "little")
+
+    def _note(self, kind, step):
+        buffers = [buffer for module in self.modules for buffer in module.buffers()
+                   if 0 < buffer.numel() * buffer.element_size() <= _SMALL_BUFFER]
+        own = {name: pickle.dumps(part.state_dict()) for name, part in self.other.items()}
+        own["random"] = pickle.dumps(_random_state())
+        own["buffers"] = b"".join(bytes(_view(buffer.contiguous())) for buffer in buffers if not buffer.is_cuda)
+        moved = []
+        if kind == _EARLY:
+            self.early = step, own
+        else:
+            self.clones = {buffer.data_ptr(): buffer.clone() for buffer in buffers if buffer.is_cuda}
+            moved = [name for name in own if self.early[0] != step or own[name] != self.early[1][name]]
+            kind = _FINAL_MOVED if "random" in moved or "buffers" in moved else _FINAL
+        entry = _Entry(step, 0, self.key, kind, self.attempt, self.rank, self.world, 0, self.memory.area,
+                       (2 * step + (kind != _EARLY)) % len(_RECENT))
+        self.memory.write(entry, [pickle.dumps((own, moved))])
+
+    # --- The whole state is copied when a rank is lost.
+
+    def _keep(self):
+        for part in self.large.values():
+            if isinstance(part, torch.nn.Module):
+                part.register_forward_hook(self._after_forward)
+            else:
+                part.register_step_pre_hook(lambda *_: self._begin_change())
+        usual = sys.excepthook
+
+        def on_exception(*exception):
+            if not self.is_changing:
+                self._save()
+            usual(*exception)
+
+        sys.excepthook = on_exception
+        atexit.register(lambda: self.is_changing or self.gate.acquire(timeout=_PATIENCE))
+        threading.Thread(target=self._answer, name="nothing_lost", daemon=True).start()
+        self.memory.put(_KEEPS_AT, self.attempt + 1)
+
+    def _after_forward(self, module, _, output):
+        """Notes what this rank has before other ranks can finish the step: when its backward pass begins."""
+        if module.training:
+            outputs = [tensor for tensor in _tensors_in(output) if tensor.requires_grad]
+            if outputs:
+                outputs[0].register_hook(lambda _: self._note(_EARLY, self.step + 1))
+            else:
+                self._note(_EARLY, self.step + 1)
+
+    def _begin_change(self):
+        if not self.is_changing:
+            self.gate.acquire()
+            self.is_changing = True
+
+    def _answer(self):
+        """Waits until the launcher gives up its lock, which means that a rank is lost."""
+        fcntl.lockf(self.memory.fd, fcntl.LOCK_SH, 1, _REQUEST_AT)
+        try:
+            self._save()
+        finally:
+            self.memory.put(_ANSWERED_AT, self.attempt + 1)
+
+    def _save(self):
+        """Copies the state of the last finished step, unless another rank of this node does."""
+        until = time.monotonic() + _PATIENCE
+        while not self.gate.acquire(timeout=0.02):
+            if self._is_kept() or time.monotonic() > until:
+                return
+        try:
+            claim = _REQUEST_AT + 1 + self.key % (1 << 20)
+            while not self._is_kept() and time.monotonic() < until:
+                try:
+                    fcntl.lockf(self.memory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, claim)
+                except OSError:
+                    time.sleep(0.002)
+                    continue
+                if not self._is_kept():
+                    self._copy(self.step)
+                fcntl.lockf(self.memory.fd, fcntl.LOCK_UN, 1, claim)
+        finally:
+            self.gate.release()
+
+    def _is_kept(self):
+        entries = (self.memory.entry(area, place) for area in range(self.areas) for place in _WHOLE)
+        return self.step == 0 or any(entry and entry.key == self.key and (entry.attempt, entry.step) >= (self.attempt, self.step)
+                                     for entry in entries)
+
+    def _copy(self, step):
+        skeleton = io.BytesIO()
+        pickler = _Pickler(skeleton, self.clones)
+        pickler.dump({name: part.state_dict() for name, part in self.large.items()})
+        older = [self.memory.entry(self.memory.area, place) for place in _WHOLE]
+        place = min(_WHOLE, key=lambda place: (entry := older[place - _WHOLE[0]]) and (entry.attempt, entry.step) or (-1, -1))
+        head = struct.pack("=Q", len(skeleton.getvalue())) + skeleton.getvalue()
+        entry = _Entry(step, 0, self.key, _STATE, self.attempt, self.rank, self.world, 0, self.memory.area, place)
+        tensors = (_view(tensor.cpu().contiguous()) for tensor in pickler.tensors if tensor.numel() > 0)
+        self.memory.write(entry, (part for parts in ([head], tensors) for part in parts))
+
+    # --- An attempt begins with what was kept.
+
+    def _restore(self, plan):
+        self._transfer(plan["transfers"])
+        own, shared, whole = (self.memory.entry(*plan[name]) if name in plan else None for name in ("own", "shared", "whole"))
+        self._load(whole)
+        if own:
+            parts, _ = pickle.loads(self.memory.read(own, 0, bytearray(own.bytes)))
+            if shared:  # this rank was lost before it had finished the step
+                of_other, moved = pickle.loads(self.memory.read(shared, 0, bytearray(shared.bytes)))
+                parts.update({name: of_other[name] for name in moved})
+            self._load_own(parts)
+        self.step, self.key = whole.step, whole.key
+        self.memory.put(_RESTORED_AT, self.attempt + 1, self.step)
+
+    def _load(self, entry):
+        size = struct.unpack("=Q", self.memory.read(entry, 0, bytearray(8)))[0]
+        skeleton = io.BytesIO(self.memory.read(entry, 8, bytearray(size)))
+        meshes = (parameter.device_mesh for module in self.modules for parameter in module.parameters()
+                  if hasattr(parameter, "device_mesh"))
+        fill = lambda at, view: self.memory.read(entry, 8 + size + at, view)
+        state = _Unpickler(skeleton, fill, next(meshes, None)).load()
+        for name, part in self.large.items():
+            part.load_state_dict(state[name])
+
+    def _load_own(self, parts):
+        for name, part in self.other.items():
+            part.load_state_dict(pickle.loads(parts[name]))
+        at = 0
+        for module in self.modules:
+            for buffer in module.buffers():
+                size = buffer.numel() * buffer.element_size()
+                if 0 < size <= _SMALL_BUFFER and not buffer.is_cuda:
+                    content = torch.frombuffer(bytearray(parts["buffers"][at:at + size]), dtype=buffer.dtype)
+                    buffer.copy_(content.view(buffer.shape))
+                    at += size
+        self.random = pickle.loads(parts["random"])
+        self._set_random()
+
+    def _set_random(self):
+        if self.random is None:
+            return
+        python, cpu, numpy, cuda = self.random
+        random.setstate(python)
+        torch.set_rng_state(torch.frombuffer(bytearray(cpu), dtype=torch.uint8))
+        if numpy is not None:
+            sys.modules["numpy"].random.set_state(numpy)
+        if cuda is not None:
+            torch.cuda.set_rng_state(torch.frombuffer(bytearray(cuda), dtype=torch.uint8))
+
+    def _transfer(self, transfers):
+        """Brings what only other nodes have to this node."""
+        device = "cuda" if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu"
+        for source, target, *places in transfers:
+            if self.rank == source:
+                entry = self.memory.entry(*places[:2])
+                self._send(target, _FIELDS.pack(*entry[:8]), device)
+                for at in range(0, entry.bytes, _CHUNK):
+                    self._send(target, self.memory.read(entry, at, bytearray(min(_CHUNK, entry.bytes - at))), device)
+            elif self.rank == target:
+                entry = _Entry(*_FIELDS.unpack(self._receive(source, _FIELDS.size, device)), *places[2:])
+                self.memory.write(entry, (self._receive(source, min(_CHUNK, entry.bytes - at), device)
+                                          for at in range(0, entry.bytes, _CHUNK)))
+        if transfers:
+            dist.barrier()  # the ranks of a node read what one of them has received
+
+    def _send(self, rank, data, device):
+        dist.send(torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device), rank)
+
+    def _receive(self, rank, size, device):
+        tensor = torch.empty(size, dtype=torch.uint8, device=device)
+        dist.recv(tensor, rank)
+        return _view(tensor.cpu())
+
+
+def nothing_lost(**parts):
+    """Returns the training, with the kept state loaded into the parts, if there is one: see NothingLost.
+
+    The parts are modules, optimizers, and other objects with state_dict() and load_state_dict(): a scheduler, a gradient
+    scaler, a data loader or sampler. All ranks call it, with the same names, after init_process_group() and
+    DistributedDataParallel(). The random states of Python, NumPy and PyTorch are kept, too. Under another launcher, and
+    without --max-restarts, it keeps nothing. Requires PyTorch 2.0.
+    """
+    return NothingLost(parts)

@@ -1,0 +1,32 @@
+// Chooses the state with which an attempt begins, from what the nodes keep in memory. The function is pure.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "wire/kept_state.h"
+
+namespace ddp::launcher {
+
+// Describes a node that takes part in the attempt, in the order of the ranks.
+struct RestoringNode {
+  int first_rank = 0;
+  int workers = 0;
+  std::vector<wire::KeptState> kept;
+};
+
+// Returns the plan of each node, or an empty list if no step is complete. Of the complete steps, the newest one of the
+// newest attempt counts. A step is complete if
+// - there is a whole state for each key that its ranks have,
+// - each rank has an entry of its own; an early one is enough if another rank has finished the step, and if the random
+//   state of no rank has changed after the early entry, and
+// - no rank is missing, except that ranks of lost nodes, of which nothing is kept, may be missing if all ranks have one
+//   key. They then continue without what they had of their own.
+// If the world has another size than the state's, its ranks begin with the whole state only, if there is one key.
+std::vector<wire::RestorePlan> plan_restore(std::span<const RestoringNode> nodes);
+
+// Returns whether a rank has finished a step in this attempt.
+bool has_finished_step(std::span<const wire::KeptState> kept, int attempt);
+
+}  // namespace ddp::launcher

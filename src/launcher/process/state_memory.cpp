@@ -1,0 +1,80 @@
+#include "launcher/process/state_memory.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+
+StateMemory::StateMemory(int areas)
+    : areas_(areas), descriptor_(::memfd_create("ddplaunch-states", MFD_CLOEXEC)), file_(descriptor_.get()) {
+  // A file that grows beyond the limit ends the launcher by SIGXFSZ.
+  const auto size = static_cast<rlim_t>(areas) * wire::kStateAreaBytes;
+  rlimit most{};
+  ::getrlimit(RLIMIT_FSIZE, &most);
+  const bool may_grow = most.rlim_cur == RLIM_INFINITY || most.rlim_cur >= size;
+  if (descriptor_ && may_grow && ::ftruncate(descriptor_.get(), static_cast<off_t>(size)) == 0) return;
+  areas_ = 0;
+  descriptor_.reset();
+}
+
+void StateMemory::begin(const wire::RestorePlan& plan) const {
+  if (!descriptor_) return;
+  file_.hold_request();
+  for (const wire::RankRestore& rank : plan.ranks) {
+    for (const wire::StatePlace& place : {rank.own, rank.shared}) {
+      if (place.area >= 0 && place.area < areas_ && place.place < wire::kStateRecent) pin(place.area, place.place);
+    }
+  }
+}
+
+// Copies an entry with its data to the older one of the pinned places.
+void StateMemory::pin(int area, int place) const {
+  const auto entry = file_.entry(area, place);
+  if (!entry || entry->bytes > limits::kOwnStateBytes) return;
+  for (int other = wire::kStateRecent; other < wire::kStateRecent + wire::kStatePinned; ++other) {
+    const auto pinned = file_.entry(area, other);
+    if (pinned && pinned->attempt == entry->attempt && pinned->step == entry->step) return;
+  }
+  const int to = file_.oldest(area, wire::kStateRecent, wire::kStatePinned);
+  std::vector<std::byte> data(entry->bytes);
+  const bool is_copied =
+      file_.read(area, place, 0, data) && file_.clear_entry(area, to) && file_.write(area, to, 0, data);
+  if (is_copied) file_.set_entry(area, to, *entry);
+}
+
+void StateMemory::ask() const {
+  if (descriptor_) file_.give_up_request();
+}
+
+bool StateMemory::have_answered(std::span<const int> local_ranks, int attempt) const {
+  return std::ranges::all_of(local_ranks, [&](int local_rank) {
+    const wire::StateHead head = file_.head(local_rank);
+    return head.keeps != attempt + 1 || head.answered == attempt + 1;
+  });
+}
+
+std::vector<wire::KeptState> StateMemory::kept() const {
+  std::vector<wire::KeptState> states;
+  for (int area = 0; area < areas_; ++area) {
+    for (int place = 0; place < wire::kStatePlaces; ++place) {
+      const auto entry = file_.entry(area, place);
+      if (!entry) continue;
+      states.push_back(
+          {entry->step, entry->bytes, entry->key, entry->kind, entry->attempt, entry->rank, entry->world, area, place});
+    }
+  }
+  return states;
+}
+
+std::optional<std::int64_t> StateMemory::restored_step(int local_rank, int attempt) const {
+  const wire::StateHead head = file_.head(local_rank);
+  return head.restored == attempt + 1 ? std::optional(head.restored_step) : std::nullopt;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,48 @@
+// StateMemory is the launcher's side of the memory in which the programs of this node keep their state
+// (wire/state_memory_layout.h, docs/development/decisions/0075-survivors-keep-the-state.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "wire/kept_state.h"
+#include "wire/state_file.h"
+
+namespace ddp::launcher {
+
+// Without memory (the default), nothing is kept. What is read from it may be anything that a program wrote: entries
+// without a correct check do not count.
+class StateMemory {
+ public:
+  StateMemory() = default;
+  // `areas` is the number of the node's workers. If the kernel refuses the memory, there is none.
+  explicit StateMemory(int areas);
+
+  // The descriptor for workers, or -1.
+  int descriptor() const { return descriptor_.get(); }
+
+  // Begins an attempt. What a rank has of its own of the step that the attempt begins with is protected from being
+  // overwritten.
+  void begin(const wire::RestorePlan& plan) const;
+  // Asks all programs to keep the state of the last finished step.
+  void ask() const;
+  // Returns whether all of these workers have done so, as far as they can, in this attempt. Workers that keep no state
+  // need not.
+  bool have_answered(std::span<const int> local_ranks, int attempt) const;
+  // Returns what is kept.
+  std::vector<wire::KeptState> kept() const;
+  // Returns the step with which the program of this worker has begun the attempt, or std::nullopt.
+  std::optional<std::int64_t> restored_step(int local_rank, int attempt) const;
+
+ private:
+  void pin(int area, int place) const;
+
+  int areas_ = 0;
+  base::UniqueFd descriptor_;
+  wire::StateFile file_{-1};
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,359 @@
+#include "runtime/checkpoint/state_keeper.h"
+
+#include <ddp/error.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "runtime/checkpoint/tensor_copier.h"
+#include "runtime/checkpoint/write_plan.h"
+#include "runtime/limits.h"
+#include "runtime/progress/state_gate.h"
+#include "wire/state_file.h"
+#include "wire/worker_env.h"
+
+namespace ddp::internal {
+
+using Json = nlohmann::json;
+using wire::StateEntry;
+using wire::StateKind;
+
+namespace {
+
+std::span<const std::byte> bytes_of(std::span<const std::uint8_t> bytes) {
+  return std::as_bytes(bytes);
+}
+
+Json describe(const TensorShard& shard) {
+  return {shard.name, static_cast<int>(shard.data.type), shard.shape, shard.first, shard.data.count};
+}
+
+}  // namespace
+
+// The thread and the process's gate share it with the keeper, because the thread waits until the process ends.
+class StateKeeper::Core {
+ public:
+  struct Place {
+    int area = -1;
+    int place = -1;
+  };
+
+  // What DDP_STATE_MEMORY says.
+  struct Instructions {
+    int descriptor = -1;
+    int area = 0;
+    int areas = 0;
+    int rank = 0;
+    int world = 0;
+    int attempt = 0;
+    int restarts_left = 0;
+    std::optional<std::int64_t> step;  // of the state to begin with
+    Place own;
+    Place shared;
+    Place whole;
+    std::vector<std::array<int, 6>> transfers;
+  };
+
+  static std::optional<Instructions> read_instructions() {
+    const char* text = std::getenv(wire::env::kStateMemory);  // NOLINT(concurrency-mt-unsafe)
+    if (text == nullptr) return std::nullopt;
+    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("restarts_left")) return std::nullopt;
+    Instructions result;
+    const auto number = [&](const char* name) { return json.at(name).get<int>(); };
+    result.descriptor = number("fd");
+    result.area = number("area");
+    result.areas = number("areas");
+    result.rank = number("rank");
+    result.world = number("world");
+    result.attempt = number("attempt");
+    result.restarts_left = number("restarts_left");
+    const auto place = [&](const char* name) {
+      return json.contains(name) ? Place{json[name][0].get<int>(), json[name][1].get<int>()} : Place{};
+    };
+    result.own = place("own");
+    result.shared = place("shared");
+    result.whole = place("whole");
+    if (result.whole.area >= 0) {
+      result.step = json["step"].get<std::int64_t>();
+      json["transfers"].get_to(result.transfers);
+    }
+    return result;
+  }
+
+  Core(const ProcessGroup& group_, Instructions instructions_)
+      : group(group_), instructions(std::move(instructions_)), file(instructions.descriptor) {}
+
+  // Ranks that hold the same tensors, or the same parts of them, have the same key.
+  void set_key(const CheckpointState& state) {
+    if (key != 0) return;
+    Json shards = Json::array();
+    for (const TensorShard& shard : state.tensors) shards.push_back(describe(shard));
+    base::Fnv1a64 hash;
+    hash.update(shards.dump());
+    const std::lock_guard lock(mutex);
+    key = hash.value() | 1U;
+  }
+
+  // Waits until the launcher asks for the state.
+  void answer() {
+    file.wait_for_request();
+    save();
+    file.set_attempt(instructions.area, &wire::StateHead::answered, instructions.attempt);
+  }
+
+  void note(StateKind kind, std::int64_t at_step, const Json& texts) {
+    const std::vector<std::uint8_t> data = Json::to_cbor(texts);
+    const int at = static_cast<int>((2 * at_step + (kind == StateKind::early ? 0 : 1)) % wire::kStateRecent);
+    const bool is_written =
+        file.clear_entry(instructions.area, at) && file.write(instructions.area, at, 0, bytes_of(data));
+    if (is_written) file.set_entry(instructions.area, at, entry(at_step, data.size(), kind));
+  }
+
+  // Copies the whole state, unless another rank of this node does.
+  void save() {
+    StateGate::of_process().try_copy(
+        limits::kStatePatience, [this] { return is_kept(); }, [this] { claim(); });
+  }
+
+  Json read_texts(const Place& place) const {
+    const auto found = file.entry(place.area, place.place);
+    std::vector<std::uint8_t> data(found ? std::min<std::uint64_t>(found->bytes, limits::kOwnStateBytes) : 0);
+    if (!file.read(place.area, place.place, 0, std::as_writable_bytes(std::span(data)))) unreadable();
+    return Json::from_cbor(data, /*strict=*/true, /*allow_exceptions=*/false);
+  }
+
+  void transfer() const {
+    for (const auto& [from, to, area, place, to_area, to_place] : instructions.transfers) {
+      if (instructions.rank == from) send(to, area, place);
+      if (instructions.rank == to) receive(from, to_area, to_place);
+    }
+    if (!instructions.transfers.empty()) group.barrier({.name = "kept states"}).wait();
+  }
+
+  // Fills the tensors from the whole state.
+  void load_whole(const CheckpointState& state) const {
+    const auto [area, place] = instructions.whole;
+    std::uint64_t size = 0;
+    if (!file.read(area, place, 0, std::as_writable_bytes(std::span(&size, 1))) || size > limits::kOwnStateBytes)
+      unreadable();
+    std::vector<std::uint8_t> head(size);
+    if (!file.read(area, place, sizeof size, std::as_writable_bytes(std::span(head)))) unreadable();
+    const Json pieces = Json::from_cbor(head, /*strict=*/true, /*allow_exceptions=*/false);
+    const TensorCopier copier(group, state.stream);
+    for (const TensorShard& shard : state.tensors) {
+      std::uint64_t at = sizeof size + size;
+      std::size_t filled = 0;
+      for (const Json& piece : pieces) {
+        const auto count = piece[4].get<std::size_t>();
+        const std::size_t unit = size_of(static_cast<DataType>(piece[1].get<int>()));
+        if (piece[0] == shard.name) {
+          if (piece[1] != static_cast<int>(shard.data.type) || piece[2] != Json(shard.shape)) {
+            throw Error(ErrorKind::mismatch, "the kept state of step " + std::to_string(*instructions.step) + " has '" +
+                                                 shard.name + "' with another type or shape");
+          }
+          const Overlap overlap = overlap_of(shard.first, shard.data.count, {0, piece[3].get<std::size_t>(), count});
+          read_into(shard.data.slice(overlap.first_in_shard, overlap.count), at + overlap.first_in_piece * unit,
+                    copier);
+          filled += overlap.count;
+        }
+        at += count * unit;
+      }
+      if (filled != shard.data.count) {
+        throw Error(ErrorKind::mismatch, "the kept state of step " + std::to_string(*instructions.step) +
+                                             " has not all of '" + shard.name + "'");
+      }
+    }
+  }
+
+  const ProcessGroup group;
+  const Instructions instructions;
+  const wire::StateFile file;
+
+  std::mutex mutex;  // guards the following, which the thread reads
+  std::vector<TensorShard> tensors;
+  Stream stream;
+  std::int64_t step = 0;  // 0 if the state is that of no step that may be copied
+  std::uint64_t key = 0;
+
+  bool is_first = true;      // finish_step() was not called yet
+  Json announced = nullptr;  // {step, rank values}, of the program's thread
+
+ private:
+  StateEntry entry(std::int64_t at, std::uint64_t bytes, StateKind kind) const {
+    return {at, bytes, key, kind, instructions.attempt, instructions.rank, instructions.world, 0, 0};
+  }
+
+  bool is_kept() {
+    const std::lock_guard lock(mutex);
+    if (step == 0) return true;
+    for (int area = 0; area < instructions.areas; ++area) {
+      for (int place = wire::kStateRecent + wire::kStatePinned; place < wire::kStatePlaces; ++place) {
+        const auto found = file.entry(area, place);
+        if (found && found->key == key && found->attempt == instructions.attempt && found->step >= step) return true;
+      }
+    }
+    return false;
+  }
+
+  void claim() {
+    const auto until = std::chrono::steady_clock::now() + limits::kStatePatience;
+    while (!is_kept() && std::chrono::steady_clock::now() < until) {
+      if (file.try_claim(key)) {
+        if (!is_kept()) copy();
+        return file.give_up_claim(key);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  void copy() {
+    const std::lock_guard lock(mutex);
+    const int first = wire::kStateRecent + wire::kStatePinned;
+    const int place = file.oldest(instructions.area, first, wire::kStateWhole);
+    Json head = Json::array();
+    for (const TensorShard& shard : tensors) head.push_back(describe(shard));
+    const std::vector<std::uint8_t> text = Json::to_cbor(head);
+    const std::uint64_t size = text.size();
+    if (!file.clear_entry(instructions.area, place)) return;
+    std::uint64_t at = 0;
+    bool is_written = true;
+    const auto put = [&](std::span<const std::byte> bytes) {
+      is_written = is_written && file.write(instructions.area, place, at, bytes);
+      at += bytes.size();
+    };
+    put(std::as_bytes(std::span(&size, 1)));
+    put(bytes_of(text));
+    const TensorCopier copier(group, stream);
+    for (const TensorShard& shard : tensors) {
+      std::vector<std::unique_ptr<std::byte[]>> memory;
+      const Buffer data = copier.on_host(shard.data, /*copies=*/false, memory);
+      put({static_cast<const std::byte*>(data.data), data.bytes()});
+    }
+    if (is_written) file.set_entry(instructions.area, place, entry(step, at, StateKind::whole));
+  }
+
+  void read_into(const Buffer& to, std::uint64_t at, const TensorCopier& copier) const {
+    if (to.count == 0) return;
+    std::vector<std::unique_ptr<std::byte[]>> memory;
+    const bool is_here = to.device == DeviceType::cpu;
+    const Buffer host = is_here ? to : TensorCopier::allocate(to, memory);
+    const auto [area, place] = instructions.whole;
+    if (!file.read(area, place, at, {static_cast<std::byte*>(host.data), host.bytes()})) unreadable();
+    if (!is_here) copier.copy(to, host);
+  }
+
+  void send(int to, int area, int place) const {
+    StateEntry found = file.entry(area, place).value_or(StateEntry{});
+    std::vector<std::uint8_t> bytes(sizeof found);
+    std::copy_n(reinterpret_cast<const std::uint8_t*>(&found), sizeof found, bytes.begin());
+    group.send(bytes, to).wait();
+    for (std::uint64_t at = 0; at < found.bytes; at += limits::kStateChunk) {
+      bytes.resize(std::min<std::uint64_t>(limits::kStateChunk, found.bytes - at));
+      if (!file.read(area, place, at, std::as_writable_bytes(std::span(bytes)))) unreadable();
+      group.send(bytes, to).wait();
+    }
+  }
+
+  void receive(int from, int area, int place) const {
+    StateEntry sent{};
+    std::vector<std::uint8_t> bytes(sizeof sent);
+    group.recv(bytes, from).wait();
+    std::copy_n(bytes.begin(), sizeof sent, reinterpret_cast<std::uint8_t*>(&sent));
+    bool is_written = file.clear_entry(area, place);
+    for (std::uint64_t at = 0; at < sent.bytes; at += limits::kStateChunk) {
+      bytes.resize(std::min<std::uint64_t>(limits::kStateChunk, sent.bytes - at));
+      group.recv(bytes, from).wait();
+      is_written = is_written && file.write(area, place, at, bytes_of(bytes));
+    }
+    if (!is_written || !file.set_entry(area, place, sent)) unreadable();
+  }
+
+  [[noreturn]] static void unreadable() {
+    throw Error(ErrorKind::unavailable, "the memory with the kept state cannot be read or written");
+  }
+};
+
+std::unique_ptr<StateKeeper> StateKeeper::open(const ProcessGroup& group) {
+  auto instructions = Core::read_instructions();
+  if (!instructions) return nullptr;
+  if (group.size() != instructions->world) return nullptr;
+  return std::unique_ptr<StateKeeper>(new StateKeeper(std::make_shared<Core>(group, std::move(*instructions))));
+}
+
+StateKeeper::~StateKeeper() {
+  StateGate::of_process().set_keeper(nullptr);
+  const std::lock_guard lock(core_->mutex);  // the tensors belong to the program, and are copied no longer
+  core_->step = 0;
+  core_->tensors.clear();
+}
+
+std::optional<std::int64_t> StateKeeper::step() const {
+  return core_->instructions.step;
+}
+
+void StateKeeper::load(CheckpointState& state) {
+  core_->transfer();
+  core_->load_whole(state);
+  state.values.clear();
+  state.rank_values.clear();
+  if (core_->instructions.own.area >= 0) {
+    const Json own = core_->read_texts(core_->instructions.own);
+    const bool is_early = core_->instructions.shared.area >= 0;
+    const Json shared = is_early ? core_->read_texts(core_->instructions.shared) : own;
+    shared.at("values").get_to(state.values);
+    own.at("rank_values").get_to(state.rank_values);
+  }
+  core_->file.set_restored(core_->instructions.area, core_->instructions.attempt, *core_->instructions.step);
+}
+
+void StateKeeper::announce_step(std::int64_t step, const CheckpointState& state) {
+  core_->set_key(state);
+  core_->announced = {step, state.rank_values};
+  core_->note(StateKind::early, step, {{"rank_values", state.rank_values}});
+}
+
+void StateKeeper::finish_step(std::int64_t step, const CheckpointState& state) {
+  Core& core = *core_;
+  StateGate& gate = StateGate::of_process();
+  core.set_key(state);
+  const bool is_first = std::exchange(core.is_first, false);
+  {
+    const std::lock_guard lock(core.mutex);
+    core.tensors = state.tensors;
+    core.stream = state.stream;
+    core.step = step;
+  }
+  const bool is_same = state.rank_values.empty() || core.announced == Json{step, state.rank_values};
+  core.note(is_same ? StateKind::final : StateKind::final_moved, step,
+            {{"values", state.values}, {"rank_values", state.rank_values}});
+  // A rank that has nothing of its own is ready for the next step.
+  if (state.rank_values.empty()) core.note(StateKind::early, step + 1, {{"rank_values", state.rank_values}});
+  if (core.instructions.restarts_left == 0) return;
+  if (is_first) {
+    gate.set_keeper([core = core_] { core->save(); });
+    std::thread([core = core_] { core->answer(); }).detach();
+    core.file.set_attempt(core.instructions.area, &wire::StateHead::keeps, core.instructions.attempt);
+    return;
+  }
+  // Without a change that was announced, the tensors may change while they are copied.
+  if (gate.end_change()) return;
+  const std::lock_guard lock(core.mutex);
+  core.step = 0;
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,60 @@
+#include "runtime/progress/state_gate.h"
+
+#include <utility>
+
+namespace ddp::internal {
+
+StateGate& StateGate::of_process() {
+  static StateGate* const gate = new StateGate;  // threads use it until the process ends
+  return *gate;
+}
+
+void StateGate::begin_change() {
+  std::unique_lock lock(mutex_);
+  if (!keep_ || state_ == State::changing) return;
+  changed_.wait(lock, [this] { return state_ == State::idle; });
+  state_ = State::changing;
+}
+
+bool StateGate::end_change() {
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::changing) return false;
+  state_ = State::idle;
+  changed_.notify_all();
+  return true;
+}
+
+bool StateGate::try_copy(std::chrono::milliseconds patience, const std::function<bool()>& is_needless,
+                         const std::function<void()>& copy) {
+  constexpr std::chrono::milliseconds kLook{20};
+  const auto until = std::chrono::steady_clock::now() + patience;
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kLook, [this] { return state_ == State::idle; })) {
+    lock.unlock();
+    if (is_needless() || std::chrono::steady_clock::now() >= until) return false;
+    lock.lock();
+  }
+  state_ = State::copying;
+  lock.unlock();
+  copy();
+  lock.lock();
+  state_ = State::idle;
+  changed_.notify_all();
+  return true;
+}
+
+void StateGate::set_keeper(std::function<void()> keep) {
+  const std::lock_guard lock(mutex_);
+  keep_ = std::move(keep);
+  if (!keep_ && state_ == State::changing) state_ = State::idle;
+}
+
+void StateGate::before_failure() {
+  std::unique_lock lock(mutex_);
+  if (!keep_ || state_ == State::changing) return;
+  const std::function<void()> keep = keep_;
+  lock.unlock();
+  keep();
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,155 @@
+#include "wire/state_file.h"
+
+#include <boost/crc.hpp>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace ddp::wire {
+namespace {
+
+std::uint64_t area_at(int area) {
+  return static_cast<std::uint64_t>(area) * kStateAreaBytes;
+}
+
+std::uint64_t entry_at(int area, int place) {
+  return area_at(area) + kStateEntriesAt + static_cast<std::uint64_t>(place) * kStateEntryBytes;
+}
+
+std::uint64_t data_at(int area, int place) {
+  return area_at(area) + (static_cast<std::uint64_t>(place) + 1) * kStateRegionBytes;
+}
+
+std::uint32_t check_of(const StateEntry& entry) {
+  boost::crc_32_type crc;
+  crc.process_bytes(&entry, offsetof(StateEntry, check));
+  return crc.checksum();
+}
+
+bool is_valid(const StateEntry& entry) {
+  return entry.kind > StateKind::none && entry.kind <= StateKind::whole && entry.check == check_of(entry) &&
+         entry.step >= 0 && entry.world > 0 && entry.rank >= 0 && entry.rank < entry.world && entry.attempt >= 0 &&
+         entry.bytes <= kStateRegionBytes;
+}
+
+// `move` is pread() or pwrite() at a position.
+template <typename Byte, typename Move>
+bool move_all(std::span<Byte> data, std::uint64_t at, const Move& move) {
+  while (!data.empty()) {
+    const ssize_t done = move(data.data(), data.size(), static_cast<off_t>(at));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    data = data.subspan(static_cast<std::size_t>(done));
+    at += static_cast<std::uint64_t>(done);
+  }
+  return true;
+}
+
+bool read_at(int file, std::uint64_t at, std::span<std::byte> data) {
+  return move_all(data, at, [file](auto... arguments) { return ::pread(file, arguments...); });
+}
+
+bool write_at(int file, std::uint64_t at, std::span<const std::byte> data) {
+  return move_all(data, at, [file](auto... arguments) { return ::pwrite(file, arguments...); });
+}
+
+template <typename Value>
+std::span<const std::byte> bytes_of(const Value& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+bool set_lock(int file, std::uint64_t at, short type, int command) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(at);
+  lock.l_len = 1;
+  int result = 0;
+  do {
+    result = ::fcntl(file, command, &lock);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+std::uint64_t claim_at(std::uint64_t key) {
+  return kStateRequestAt + 1 + key % kStateClaims;
+}
+
+}  // namespace
+
+std::optional<StateEntry> StateFile::entry(int area, int place) const {
+  StateEntry entry{};
+  const bool is_read = read_at(descriptor_, entry_at(area, place), std::as_writable_bytes(std::span(&entry, 1)));
+  return is_read && is_valid(entry) ? std::optional(entry) : std::nullopt;
+}
+
+bool StateFile::clear_entry(int area, int place) const {
+  return write_at(descriptor_, entry_at(area, place), bytes_of(StateEntry{}));
+}
+
+bool StateFile::set_entry(int area, int place, StateEntry entry) const {
+  entry.check = check_of(entry);
+  return write_at(descriptor_, entry_at(area, place), bytes_of(entry));
+}
+
+int StateFile::oldest(int area, int first, int count) const {
+  int found = first;
+  std::pair<std::int32_t, std::int64_t> least{};
+  for (int place = first; place < first + count; ++place) {
+    const auto other = entry(area, place);
+    if (!other) return place;
+    const std::pair age(other->attempt, other->step);
+    if (place == first || age < least) {
+      least = age;
+      found = place;
+    }
+  }
+  return found;
+}
+
+bool StateFile::read(int area, int place, std::uint64_t at, std::span<std::byte> data) const {
+  return read_at(descriptor_, data_at(area, place) + at, data);
+}
+
+bool StateFile::write(int area, int place, std::uint64_t at, std::span<const std::byte> data) const {
+  return at + data.size() <= kStateRegionBytes && write_at(descriptor_, data_at(area, place) + at, data);
+}
+
+StateHead StateFile::head(int area) const {
+  StateHead head{};
+  return read_at(descriptor_, area_at(area), std::as_writable_bytes(std::span(&head, 1))) ? head : StateHead{};
+}
+
+void StateFile::set_attempt(int area, std::int32_t StateHead::*which, int attempt) const {
+  const StateHead head{};
+  const auto at = reinterpret_cast<const std::byte*>(&(head.*which)) - reinterpret_cast<const std::byte*>(&head);
+  write_at(descriptor_, area_at(area) + static_cast<std::uint64_t>(at), bytes_of(std::int32_t{attempt + 1}));
+}
+
+void StateFile::set_restored(int area, int attempt, std::int64_t step) const {
+  write_at(descriptor_, area_at(area) + offsetof(StateHead, restored_step), bytes_of(step));
+  set_attempt(area, &StateHead::restored, attempt);
+}
+
+void StateFile::hold_request() const {
+  set_lock(descriptor_, kStateRequestAt, F_WRLCK, F_SETLK);
+}
+
+void StateFile::give_up_request() const {
+  set_lock(descriptor_, kStateRequestAt, F_UNLCK, F_SETLK);
+}
+
+void StateFile::wait_for_request() const {
+  set_lock(descriptor_, kStateRequestAt, F_RDLCK, F_SETLKW);
+}
+
+bool StateFile::try_claim(std::uint64_t key) const {
+  return set_lock(descriptor_, claim_at(key), F_WRLCK, F_SETLK);
+}
+
+void StateFile::give_up_claim(std::uint64_t key) const {
+  set_lock(descriptor_, claim_at(key), F_UNLCK, F_SETLK);
+}
+
+}  // namespace ddp::wire

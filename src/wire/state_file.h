@@ -1,0 +1,52 @@
+// StateFile reads and writes the state memory of a node, in the launcher and in the programs.
+// docs/development/protocol.md, section 11, describes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "wire/state_memory_layout.h"
+
+namespace ddp::wire {
+
+// The descriptor belongs to the caller. Programs write the memory, so the launcher trusts nothing in it. Any thread may
+// use it.
+class StateFile {
+ public:
+  explicit StateFile(int descriptor) : descriptor_(descriptor) {}
+
+  // Returns the entry if its check is correct.
+  std::optional<StateEntry> entry(int area, int place) const;
+  // Removes the entry before its data are written. Afterwards set_entry() writes it, with its check. Both return false
+  // if the memory cannot be written.
+  bool clear_entry(int area, int place) const;
+  bool set_entry(int area, int place, StateEntry entry) const;
+  // Returns the one of these places whose entry is the oldest, or that has none.
+  int oldest(int area, int first, int count) const;
+
+  // These move the data of an entry. They return false if not all of it could be moved.
+  bool read(int area, int place, std::uint64_t at, std::span<std::byte> data) const;
+  bool write(int area, int place, std::uint64_t at, std::span<const std::byte> data) const;
+
+  StateHead head(int area) const;
+  // Writes one of the attempts of the head.
+  void set_attempt(int area, std::int32_t StateHead::*which, int attempt) const;
+  void set_restored(int area, int attempt, std::int64_t step) const;
+
+  // The launcher holds the request's lock until programs are to keep their state, and they wait for it.
+  void hold_request() const;
+  void give_up_request() const;
+  void wait_for_request() const;
+  // Programs hold the claim of their key while they copy a whole state. try_claim() returns false while another process
+  // holds it.
+  bool try_claim(std::uint64_t key) const;
+  void give_up_claim(std::uint64_t key) const;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace ddp::wire

@@ -1,0 +1,135 @@
+#include "launcher/job/restore_plan.h"
+
+#include "support/catch.h"
+
+using namespace ddp::launcher;
+using ddp::wire::KeptState;
+using ddp::wire::StateKind;
+using ddp::wire::StatePlace;
+using ddp::wire::StateTransfer;
+
+namespace {
+
+constexpr std::uint64_t kKey = 77;
+
+int place_of(StateKind kind, std::int64_t step) {
+  if (kind == StateKind::whole) return 10;
+  return static_cast<int>((2 * step + (kind != StateKind::early)) % 8);
+}
+
+// Makes entries of a job of `world` ranks, whose ranks have the areas of their numbers on one node.
+struct Memory {
+  int world = 2;
+  int first_rank = 0;
+  int attempt = 0;
+  RestoringNode node = {};
+
+  Memory& keeps(int rank, StateKind kind, std::int64_t step, std::uint64_t key = kKey) {
+    node.first_rank = first_rank;
+    node.kept.push_back({step, 100, key, kind, attempt, rank, world, rank - first_rank, place_of(kind, step)});
+    return *this;
+  }
+  RestoringNode with(int workers) {
+    node.workers = workers;
+    return node;
+  }
+};
+
+std::int64_t step_of(const std::vector<ddp::wire::RestorePlan>& plans) {
+  return plans.empty() ? -1 : plans.front().step;
+}
+
+std::int64_t step_on_one_node(Memory memory) {
+  const std::vector nodes{memory.with(2)};
+  return step_of(plan_restore(nodes));
+}
+
+}  // namespace
+
+TEST_CASE("without entries and without a whole state nothing is restored") {
+  CHECK(plan_restore(std::vector{RestoringNode{0, 2, {}}}).empty());
+  CHECK(step_on_one_node(Memory().keeps(0, StateKind::final, 5).keeps(1, StateKind::final, 5)) == -1);
+}
+
+TEST_CASE("the newest complete step counts") {
+  Memory memory;
+  memory.keeps(0, StateKind::final, 4).keeps(1, StateKind::final, 4).keeps(0, StateKind::whole, 4);
+  memory.keeps(0, StateKind::final, 5).keeps(1, StateKind::final, 5);
+  CHECK(step_on_one_node(memory) == 4);
+  CHECK(step_on_one_node(memory.keeps(1, StateKind::whole, 5)) == 5);
+  // A later attempt has gone on from what it chose.
+  memory.attempt = 1;
+  CHECK(step_on_one_node(
+            memory.keeps(0, StateKind::final, 2).keeps(1, StateKind::final, 2).keeps(0, StateKind::whole, 2)) == 2);
+}
+
+TEST_CASE("a lost rank needs only an early entry of a step that another rank has finished") {
+  Memory memory;
+  memory.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5).keeps(1, StateKind::early, 5);
+  const auto plans = plan_restore(std::vector{memory.with(2)});
+  REQUIRE(plans.size() == 1);
+  CHECK(plans[0].ranks[0].own == StatePlace{0, 3});
+  CHECK(plans[0].ranks[0].shared == StatePlace{});
+  CHECK(plans[0].ranks[1].own == StatePlace{1, 2});
+  CHECK(plans[0].ranks[1].shared == StatePlace{0, 3});
+  CHECK(plans[0].ranks[1].whole == StatePlace{0, 10});
+  CHECK(plans[0].transfers.empty());
+}
+
+TEST_CASE("an early entry is of no use if nobody has finished the step or random numbers were drawn after it") {
+  CHECK(step_on_one_node(
+            Memory().keeps(0, StateKind::early, 5).keeps(1, StateKind::early, 5).keeps(0, StateKind::whole, 5)) == -1);
+  CHECK(step_on_one_node(
+            Memory().keeps(0, StateKind::final_moved, 5).keeps(1, StateKind::early, 5).keeps(0, StateKind::whole, 5)) ==
+        -1);
+}
+
+TEST_CASE("each key needs its whole state") {
+  Memory memory;
+  memory.keeps(0, StateKind::final, 5, 1).keeps(1, StateKind::final, 5, 2).keeps(0, StateKind::whole, 5, 1);
+  CHECK(step_on_one_node(memory) == -1);
+  CHECK(step_on_one_node(memory.keeps(1, StateKind::whole, 5, 2)) == 5);
+}
+
+TEST_CASE("a rank of which something is kept must not be missing but one of a lost node may") {
+  Memory memory;
+  memory.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5);
+  CHECK(step_on_one_node(memory) == 5);
+  CHECK(step_on_one_node(memory.keeps(1, StateKind::final, 4)) == -1);
+}
+
+TEST_CASE("a node that lacks the state gets it from another one once") {
+  Memory first{.world = 3};
+  first.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5);
+  Memory second{.world = 3, .first_rank = 1};
+  second.keeps(1, StateKind::early, 5).keeps(2, StateKind::early, 5);
+  const auto plans = plan_restore(std::vector{first.with(1), second.with(2)});
+  REQUIRE(plans.size() == 2);
+  CHECK(plans[0].transfers == plans[1].transfers);
+  // The entry of a rank that has finished the step, and the whole state, each once. The first is written over one that
+  // is needed last.
+  REQUIRE(plans[1].transfers.size() == 2);
+  CHECK(plans[1].transfers[0] == StateTransfer{0, 1, {0, 3}, {0, 1}, 100});
+  CHECK(plans[1].transfers[1] == StateTransfer{0, 1, {0, 10}, {0, 10}, 100});
+  CHECK(plans[1].ranks[1].whole == StatePlace{0, 10});
+  CHECK(plans[1].ranks[1].shared == StatePlace{0, 1});
+}
+
+TEST_CASE("a world of another size begins with the whole state only") {
+  Memory memory{.world = 4};
+  for (int rank = 0; rank < 4; ++rank) memory.keeps(rank, StateKind::final, 5);
+  memory.keeps(0, StateKind::whole, 5);
+  const auto plans = plan_restore(std::vector{memory.with(2)});
+  REQUIRE(step_of(plans) == 5);
+  CHECK(plans[0].ranks[0].own == StatePlace{});
+  CHECK(plans[0].ranks[1].whole == StatePlace{0, 10});
+}
+
+TEST_CASE("an attempt has made progress if a rank has finished a step in it") {
+  Memory memory{.attempt = 1};
+  memory.keeps(0, StateKind::early, 5);
+  CHECK_FALSE(has_finished_step(memory.node.kept, 1));
+  memory.keeps(0, StateKind::final, 5);
+  CHECK(has_finished_step(memory.node.kept, 1));
+  CHECK_FALSE(has_finished_step(memory.node.kept, 0));
+}

@@ -1,0 +1,89 @@
+#include "runtime/progress/state_gate.h"
+
+#include <atomic>
+#include <thread>
+
+#include "support/catch.h"
+
+using ddp::internal::StateGate;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool copies(StateGate& gate, std::chrono::milliseconds patience) {
+  bool has_copied = false;
+  const bool result = gate.try_copy(
+      patience, [] { return false; }, [&] { has_copied = true; });
+  CHECK(result == has_copied);
+  return has_copied;
+}
+
+}  // namespace
+
+TEST_CASE("without a keeper nothing is guarded") {
+  StateGate gate;
+  gate.begin_change();
+  CHECK_FALSE(gate.end_change());
+  CHECK(copies(gate, 0ms));
+  gate.before_failure();
+}
+
+TEST_CASE("a state that changes is not copied until the change has ended") {
+  StateGate gate;
+  gate.set_keeper([] {});
+  gate.begin_change();
+  gate.begin_change();
+  CHECK_FALSE(copies(gate, 0ms));
+  CHECK(gate.end_change());
+  CHECK_FALSE(gate.end_change());
+  CHECK(copies(gate, 0ms));
+}
+
+TEST_CASE("a copy that has become needless is not waited for") {
+  StateGate gate;
+  gate.set_keeper([] {});
+  gate.begin_change();
+  CHECK_FALSE(gate.try_copy(
+      1h, [] { return true; }, [] {}));
+}
+
+TEST_CASE("a change waits for the copy and a copy for the change") {
+  StateGate gate;
+  gate.set_keeper([] {});
+  std::atomic<int> value = 0;
+  std::atomic<bool> is_torn = false;
+  std::thread copier([&] {
+    for (int i = 0; i < 200; ++i) {
+      gate.try_copy(
+          1h, [] { return false; },
+          [&] {
+            const int before = value;
+            std::this_thread::yield();
+            is_torn = is_torn || before != value || before % 2 != 0;
+          });
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    gate.begin_change();
+    ++value;
+    ++value;
+    gate.end_change();
+  }
+  copier.join();
+  CHECK_FALSE(is_torn);
+}
+
+TEST_CASE("the keeper is called before a failure unless the state is that of no step") {
+  StateGate gate;
+  int calls = 0;
+  gate.set_keeper([&] { ++calls; });
+  gate.before_failure();
+  CHECK(calls == 1);
+  gate.begin_change();
+  gate.before_failure();
+  CHECK(calls == 1);
+  gate.set_keeper(nullptr);
+  gate.before_failure();
+  CHECK(calls == 1);
+  CHECK_FALSE(gate.end_change());
+}

@@ -1,0 +1,115 @@
+#include "wire/state_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "support/catch.h"
+
+using namespace ddp::wire;
+
+namespace {
+
+class Memory {
+ public:
+  Memory() : descriptor_(::memfd_create("test", MFD_CLOEXEC)) {}
+  ~Memory() { ::close(descriptor_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  StateFile file() const { return StateFile(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+StateEntry entry_of(int attempt, std::int64_t step) {
+  return {step, 0, 1, StateKind::final, attempt, 0, 1, 0, 0};
+}
+
+}  // namespace
+
+TEST_CASE("an entry is what was written until it is cleared") {
+  const Memory memory;
+  const StateFile file = memory.file();
+  CHECK_FALSE(file.entry(1, 2));
+  REQUIRE(file.set_entry(1, 2, entry_of(3, 4)));
+  REQUIRE(file.entry(1, 2));
+  CHECK(file.entry(1, 2)->attempt == 3);
+  CHECK(file.entry(1, 2)->step == 4);
+  CHECK_FALSE(file.entry(0, 2));
+  CHECK_FALSE(file.entry(1, 1));
+  REQUIRE(file.clear_entry(1, 2));
+  CHECK_FALSE(file.entry(1, 2));
+}
+
+TEST_CASE("an entry that makes no sense does not count although its check is correct") {
+  const Memory memory;
+  const StateFile file = memory.file();
+  const auto is_accepted = [&](const StateEntry& entry) {
+    REQUIRE(file.set_entry(0, 0, entry));
+    return file.entry(0, 0).has_value();
+  };
+  CHECK(is_accepted({4, 8, 1, StateKind::whole, 0, 1, 2, 0, 0}));
+  CHECK_FALSE(is_accepted({4, 8, 1, StateKind::none, 0, 1, 2, 0, 0}));
+  CHECK_FALSE(is_accepted({4, 8, 1, StateKind{5}, 0, 1, 2, 0, 0}));
+  CHECK_FALSE(is_accepted({-1, 8, 1, StateKind::whole, 0, 1, 2, 0, 0}));
+  CHECK_FALSE(is_accepted({4, 8, 1, StateKind::whole, -1, 1, 2, 0, 0}));
+  CHECK_FALSE(is_accepted({4, 8, 1, StateKind::whole, 0, 2, 2, 0, 0}));
+  CHECK_FALSE(is_accepted({4, kStateRegionBytes + 1, 1, StateKind::whole, 0, 1, 2, 0, 0}));
+}
+
+TEST_CASE("the oldest place is the one without an entry or that of the lowest attempt and step") {
+  const Memory memory;
+  const StateFile file = memory.file();
+  file.set_entry(0, 10, entry_of(0, 9));
+  CHECK(file.oldest(0, 10, 2) == 11);
+  file.set_entry(0, 11, entry_of(1, 3));
+  CHECK(file.oldest(0, 10, 2) == 10);
+  file.set_entry(0, 10, entry_of(1, 4));
+  CHECK(file.oldest(0, 10, 2) == 11);
+}
+
+TEST_CASE("data of one place are not those of another one") {
+  const Memory memory;
+  const StateFile file = memory.file();
+  const std::vector<std::byte> one(100, std::byte{1});
+  const std::vector<std::byte> two(100, std::byte{2});
+  REQUIRE(file.write(0, 0, 0, one));
+  REQUIRE(file.write(0, 1, 0, two));
+  REQUIRE(file.write(0, 0, 50, std::span(two).first(1)));
+  std::vector<std::byte> read(100);
+  REQUIRE(file.read(0, 0, 0, read));
+  CHECK(read[49] == std::byte{1});
+  CHECK(read[50] == std::byte{2});
+  CHECK(read[51] == std::byte{1});
+  CHECK_FALSE(file.read(3, 1, 0, read));  // nothing was written there
+  CHECK_FALSE(file.write(0, 0, kStateRegionBytes - 1, two));
+}
+
+TEST_CASE("the head says what was written") {
+  const Memory memory;
+  const StateFile file = memory.file();
+  CHECK(file.head(2).keeps == 0);
+  file.set_attempt(2, &StateHead::keeps, 4);
+  file.set_attempt(2, &StateHead::answered, 5);
+  file.set_restored(2, 6, 1234);
+  CHECK(file.head(2).keeps == 5);
+  CHECK(file.head(2).answered == 6);
+  CHECK(file.head(2).restored == 7);
+  CHECK(file.head(2).restored_step == 1234);
+  CHECK(file.head(1).keeps == 0);
+}
+
+TEST_CASE("a descriptor that is none reads and writes nothing") {
+  const StateFile file(-1);
+  std::array<std::byte, 1> byte{};
+  CHECK_FALSE(file.entry(0, 0));
+  CHECK_FALSE(file.set_entry(0, 0, entry_of(0, 0)));
+  CHECK_FALSE(file.read(0, 0, 0, byte));
+  CHECK(file.head(0).keeps == 0);
+  CHECK_FALSE(file.try_claim(1));
+}
