@@ -87,32 +87,40 @@ def _view(tensor):
 class _Pickler(pickle.Pickler):
     """Replaces tensors by what is needed to make them again."""
 
-    def __init__(self, file, clones):
+    def __init__(self, file, clones, names):
         super().__init__(file, protocol=4)
-        self.clones, self.tensors, self.bytes = clones, [], 0
+        self.clones, self.names, self.tensors, self.bytes = clones, names, [], 0
 
     def persistent_id(self, value):
         if not isinstance(value, torch.Tensor):
             return None
-        layout = None
+        layout, name = None, self.names.get(id(value))
         if hasattr(value, "placements"):  # a DTensor
             layout, value = (value.placements, value.shape, value.stride()), value.to_local()
         value = self.clones.get(value.data_ptr(), value).detach()
         at, self.bytes = self.bytes, self.bytes + value.numel() * value.element_size()
         self.tensors.append(value)
-        return at, value.shape, value.dtype, layout
+        return at, value.shape, value.dtype, layout, name
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file, fill, mesh):
+    """Fills the tensors of modules in place, and makes the others."""
+
+    def __init__(self, file, fill, mesh, live):
         super().__init__(file)
-        self.fill, self.mesh = fill, mesh
+        self.fill, self.mesh, self.live = fill, mesh, live
 
     def persistent_load(self, description):
-        at, shape, dtype, layout = description
-        tensor = torch.empty(shape, dtype=dtype)
+        at, shape, dtype, layout, name = description
+        live = self.live.get(name)
+        local = live.to_local() if layout and live is not None else live
+        is_same = local is not None and local.shape == shape and local.dtype == dtype
+        is_direct = is_same and local.is_contiguous() and local.device.type == "cpu"
+        tensor = local if is_direct else torch.empty(shape, dtype=dtype)
         if tensor.numel() > 0:
             self.fill(at, _view(tensor))
+        if is_same:
+            return live if is_direct else (local.copy_(tensor), live)[1]
         if layout is None:
             return tensor
         from torch.distributed.tensor import DTensor
@@ -145,6 +153,7 @@ class NothingLost:
         self.modules = [part for part in self.large.values() if isinstance(part, torch.nn.Module)]
         self.gate = threading.Lock()  # held while the state changes, and while it is copied
         self.is_changing = False  # by the main thread
+        self.is_asked = False  # by the launcher, which ends this process next
         self.early = (0, {})
         self.clones = {}
         env = os.environ
@@ -228,6 +237,8 @@ class NothingLost:
         def on_exception(*exception):
             if not self.is_changing:
                 self._save()
+            if self.is_asked:  # this rank lost another one, so that its exception says nothing new
+                time.sleep(1)
             usual(*exception)
 
         sys.excepthook = on_exception
@@ -252,6 +263,7 @@ class NothingLost:
     def _answer(self):
         """Waits until the launcher gives up its lock, which means that a rank is lost."""
         fcntl.lockf(self.memory.fd, fcntl.LOCK_SH, 1, _REQUEST_AT)
+        self.is_asked = True
         try:
             self._save()
         finally:
@@ -284,8 +296,9 @@ class NothingLost:
 
     def _copy(self, step):
         skeleton = io.BytesIO()
-        pickler = _Pickler(skeleton, self.clones)
-        pickler.dump({name: part.state_dict() for name, part in self.large.items()})
+        state = {name: part.state_dict() for name, part in self.large.items()}
+        pickler = _Pickler(skeleton, self.clones, {id(tensor): name for name, tensor in self._live(state).items()})
+        pickler.dump(state)
         older = [self.memory.entry(self.memory.area, place) for place in _WHOLE]
         place = min(_WHOLE, key=lambda place: (entry := older[place - _WHOLE[0]]) and (entry.attempt, entry.step) or (-1, -1))
         head = struct.pack("=Q", len(skeleton.getvalue())) + skeleton.getvalue()
@@ -314,9 +327,17 @@ class NothingLost:
         meshes = (parameter.device_mesh for module in self.modules for parameter in module.parameters()
                   if hasattr(parameter, "device_mesh"))
         fill = lambda at, view: self.memory.read(entry, 8 + size + at, view)
-        state = _Unpickler(skeleton, fill, next(meshes, None)).load()
+        live = self._live({name: part.state_dict() for name, part in self.large.items()})
+        state = _Unpickler(skeleton, fill, next(meshes, None), live).load()
         for name, part in self.large.items():
-            part.load_state_dict(state[name])
+            if state[name].keys() != {key for of, key in live if of == name} or any(
+                    value is not live[name, key] for key, value in state[name].items()):
+                part.load_state_dict(state[name])
+
+    def _live(self, state):
+        """Returns the tensors of modules, which the program uses itself, by their names."""
+        return {(name, key): value for name, part in self.large.items() if isinstance(part, torch.nn.Module)
+                for key, value in state[name].items() if isinstance(value, torch.Tensor)}
 
     def _load_own(self, parts):
         for name, part in self.other.items():
