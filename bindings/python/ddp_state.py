@@ -165,6 +165,15 @@ class NothingLost:
             raise RuntimeError("nothing_lost: call torch.distributed.init_process_group() before")
         plan = json.loads(env["DDP_STATE_MEMORY"])
         self.rank, self.world, self.attempt, self.areas = (plan[name] for name in ("rank", "world", "attempt", "areas"))
+        try:
+            has_memory = os.fstat(plan["fd"]).st_size == self.areas * _AREA
+        except OSError:  # the program, or one around it, has closed the descriptor
+            has_memory = False
+        if not has_memory:
+            if "whole" in plan:
+                raise RuntimeError("nothing_lost: the other ranks go on from a kept state, which this one cannot read")
+            print(f"nothing_lost: rank {self.rank} cannot keep its state: descriptor {plan['fd']} is closed", file=sys.stderr)
+            return
         self.memory = _Memory(plan["fd"], plan["area"])
         self.key = self._key()
         if "whole" in plan:
@@ -301,6 +310,11 @@ class NothingLost:
         pickler.dump(state)
         older = [self.memory.entry(self.memory.area, place) for place in _WHOLE]
         place = min(_WHOLE, key=lambda place: (entry := older[place - _WHOLE[0]]) and (entry.attempt, entry.step) or (-1, -1))
+        room = struct.unpack("=Q", os.pread(self.memory.fd, 8, self.memory.area * _AREA))[0]
+        if pickler.bytes > room / 2:  # as much again is left for the next attempt
+            print(f"nothing_lost: the state of {pickler.bytes >> 20} MiB is not kept: the node has {room >> 20} MiB left",
+                  file=sys.stderr)
+            return
         head = struct.pack("=Q", len(skeleton.getvalue())) + skeleton.getvalue()
         entry = _Entry(step, 0, self.key, _STATE, self.attempt, self.rank, self.world, 0, self.memory.area, place)
         tensors = (_view(tensor.cpu().contiguous()) for tensor in pickler.tensors if tensor.numel() > 0)

@@ -127,6 +127,10 @@ void StateFile::set_attempt(int area, std::int32_t StateHead::*which, int attemp
   write_at(descriptor_, area_at(area) + static_cast<std::uint64_t>(at), bytes_of(std::int32_t{attempt + 1}));
 }
 
+void StateFile::set_room(int area, std::uint64_t bytes) const {
+  write_at(descriptor_, area_at(area) + offsetof(StateHead, room), bytes_of(bytes));
+}
+
 void StateFile::set_restored(int area, int attempt, std::int64_t step) const {
   write_at(descriptor_, area_at(area) + offsetof(StateHead, restored_step), bytes_of(step));
   set_attempt(area, &StateHead::restored, attempt);

@@ -34,6 +34,7 @@ class StateFile {
   StateHead head(int area) const;
   // Writes one of the attempts of the head.
   void set_attempt(int area, std::int32_t StateHead::*which, int attempt) const;
+  void set_room(int area, std::uint64_t bytes) const;
   void set_restored(int area, int attempt, std::int64_t step) const;
 
   // The launcher holds the request's lock until programs are to keep their state, and they wait for it.

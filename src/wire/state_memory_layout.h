@@ -3,7 +3,6 @@
 // which the workers read and write by pread() and pwrite().
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,9 +35,9 @@ inline constexpr std::uint64_t kStateClaims = std::uint64_t{1} << 20;
 // means that the rank's random state has changed between the two, so that its early entries are of no use.
 enum class StateKind : std::int32_t { none, early, final, final_moved, whole };
 
-// The head of an area. The worker writes all of it, and attempts as their number + 1.
+// The head of an area. The worker writes it, except for the first number, and attempts as their number + 1.
 struct StateHead {
-  std::array<std::uint32_t, 2> unused;
+  std::uint64_t room;     // bytes of memory that the node has left, as the launcher sees it when it asks
   std::int32_t keeps;     // attempt in which the program keeps its state
   std::int32_t answered;  // attempt in which it has done what the launcher asked for, as far as it could
   std::int32_t restored;  // attempt that has begun with a kept state

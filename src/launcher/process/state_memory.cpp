@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "launcher/facts/memory_room.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
@@ -26,6 +27,7 @@ StateMemory::StateMemory(int areas)
 void StateMemory::begin(const wire::RestorePlan& plan) const {
   if (!descriptor_) return;
   file_.hold_request();
+  say_room();
   for (const wire::RankRestore& rank : plan.ranks) {
     for (const wire::StatePlace& place : {rank.own, rank.shared}) {
       if (place.area >= 0 && place.area < areas_ && place.place < wire::kStateRecent) pin(place.area, place.place);
@@ -49,7 +51,14 @@ void StateMemory::pin(int area, int place) const {
 }
 
 void StateMemory::ask() const {
-  if (descriptor_) file_.give_up_request();
+  if (!descriptor_) return;
+  say_room();
+  file_.give_up_request();
+}
+
+void StateMemory::say_room() const {
+  const std::uint64_t room = memory_room();
+  for (int area = 0; area < areas_; ++area) file_.set_room(area, room);
 }
 
 bool StateMemory::have_answered(std::span<const int> local_ranks, int attempt) const {

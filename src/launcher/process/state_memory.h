@@ -27,7 +27,7 @@ class StateMemory {
   // Begins an attempt. What a rank has of its own of the step that the attempt begins with is protected from being
   // overwritten.
   void begin(const wire::RestorePlan& plan) const;
-  // Asks all programs to keep the state of the last finished step.
+  // Asks all programs to keep the state of the last finished step, if it fits: memory_room() is said, too.
   void ask() const;
   // Returns whether all of these workers have done so, as far as they can, in this attempt. Workers that keep no state
   // need not.
@@ -38,6 +38,7 @@ class StateMemory {
   std::optional<std::int64_t> restored_step(int local_rank, int attempt) const;
 
  private:
+  void say_room() const;
   void pin(int area, int place) const;
 
   int areas_ = 0;

@@ -3,11 +3,13 @@
 #include <ddp/error.h>
 
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <mutex>
@@ -229,6 +231,14 @@ class StateKeeper::Core {
     for (const TensorShard& shard : tensors) head.push_back(describe(shard));
     const std::vector<std::uint8_t> text = Json::to_cbor(head);
     const std::uint64_t size = text.size();
+    // As much again is left for the next attempt.
+    std::uint64_t needed = 0;
+    for (const TensorShard& shard : tensors) needed += shard.data.bytes();
+    if (needed > file.head(instructions.area).room / 2) {
+      std::fprintf(stderr, "ddp: the state of %llu bytes is not kept in memory, because the node has too little\n",
+                   static_cast<unsigned long long>(needed));
+      return;
+    }
     if (!file.clear_entry(instructions.area, place)) return;
     std::uint64_t at = 0;
     bool is_written = true;
@@ -291,7 +301,16 @@ class StateKeeper::Core {
 std::unique_ptr<StateKeeper> StateKeeper::open(const ProcessGroup& group) {
   auto instructions = Core::read_instructions();
   if (!instructions) return nullptr;
-  if (group.size() != instructions->world) return nullptr;
+  struct stat status {};
+  const auto size = static_cast<std::uint64_t>(instructions->areas) * wire::kStateAreaBytes;
+  const bool is_there =
+      ::fstat(instructions->descriptor, &status) == 0 && static_cast<std::uint64_t>(status.st_size) == size;
+  if (!is_there && instructions->step) {
+    throw Error(ErrorKind::unavailable,
+                "the other ranks go on from a kept state, which this one cannot read: descriptor " +
+                    std::to_string(instructions->descriptor) + " is closed");
+  }
+  if (!is_there || group.size() != instructions->world) return nullptr;
   return std::unique_ptr<StateKeeper>(new StateKeeper(std::make_shared<Core>(group, std::move(*instructions))));
 }
 

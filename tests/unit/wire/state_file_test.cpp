@@ -97,6 +97,8 @@ TEST_CASE("the head says what was written") {
   file.set_attempt(2, &StateHead::keeps, 4);
   file.set_attempt(2, &StateHead::answered, 5);
   file.set_restored(2, 6, 1234);
+  file.set_room(2, 99);
+  CHECK(file.head(2).room == 99);
   CHECK(file.head(2).keeps == 5);
   CHECK(file.head(2).answered == 6);
   CHECK(file.head(2).restored == 7);

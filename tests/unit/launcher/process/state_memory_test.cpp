@@ -110,13 +110,13 @@ TEST_CASE("only workers that keep their state have to answer") {
   const StateMemory memory(3);
   const std::array all{0, 1, 2};
   CHECK(memory.have_answered(all, 4));
-  write_head(memory, 1, {.unused = {}, .keeps = 5, .answered = 0, .restored = 5, .more = 0, .restored_step = 9});
+  write_head(memory, 1, {.room = 0, .keeps = 5, .answered = 0, .restored = 5, .more = 0, .restored_step = 9});
   CHECK_FALSE(memory.have_answered(all, 4));
   CHECK(memory.have_answered(std::array{0, 2}, 4));
   CHECK(memory.have_answered(all, 5));
   CHECK(memory.restored_step(1, 4) == 9);
   CHECK_FALSE(memory.restored_step(1, 5));
-  write_head(memory, 1, {.unused = {}, .keeps = 5, .answered = 5, .restored = 5, .more = 0, .restored_step = 9});
+  write_head(memory, 1, {.room = 0, .keeps = 5, .answered = 5, .restored = 5, .more = 0, .restored_step = 9});
   CHECK(memory.have_answered(all, 4));
 }
 
