@@ -87,9 +87,9 @@ def _view(tensor):
 class _Pickler(pickle.Pickler):
     """Replaces tensors by what is needed to make them again."""
 
-    def __init__(self, file, clones, names):
+    def __init__(self, file, names):
         super().__init__(file, protocol=4)
-        self.clones, self.names, self.tensors, self.bytes = clones, names, [], 0
+        self.names, self.tensors, self.bytes = names, [], 0
 
     def persistent_id(self, value):
         if not isinstance(value, torch.Tensor):
@@ -97,7 +97,7 @@ class _Pickler(pickle.Pickler):
         layout, name = None, self.names.get(id(value))
         if hasattr(value, "placements"):  # a DTensor
             layout, value = (value.placements, value.shape, value.stride()), value.to_local()
-        value = self.clones.get(value.data_ptr(), value).detach()
+        value = value.detach()
         at, self.bytes = self.bytes, self.bytes + value.numel() * value.element_size()
         self.tensors.append(value)
         return at, value.shape, value.dtype, layout, name
@@ -114,17 +114,13 @@ class _Unpickler(pickle.Unpickler):
         at, shape, dtype, layout, name = description
         live = self.live.get(name)
         local = live.to_local() if layout and live is not None else live
-        is_same = local is not None and local.shape == shape and local.dtype == dtype
-        is_direct = is_same and local.is_contiguous() and local.device.type == "cpu"
-        tensor = local if is_direct else torch.empty(shape, dtype=dtype)
+        is_same = local is not None and local.shape == shape and local.dtype == dtype and local.is_contiguous()
+        tensor = local if is_same else torch.empty(shape, dtype=dtype)
         if tensor.numel() > 0:
             self.fill(at, _view(tensor))
-        if is_same:
-            return live if is_direct else (local.copy_(tensor), live)[1]
-        if layout is None:
-            return tensor
+        if is_same or layout is None:
+            return live if is_same else tensor
         from torch.distributed.tensor import DTensor
-        tensor = tensor.to(self.mesh.device_type)
         return DTensor.from_local(tensor, self.mesh, layout[0], run_check=False, shape=layout[1], stride=layout[2])
 
 
@@ -138,8 +134,7 @@ def _tensors_in(value):
 
 def _random_state():
     numpy = sys.modules.get("numpy")
-    return (random.getstate(), torch.get_rng_state().numpy().tobytes(), numpy and numpy.random.get_state(),
-            torch.cuda.get_rng_state().numpy().tobytes() if torch.cuda.is_initialized() else None)
+    return random.getstate(), torch.get_rng_state().numpy().tobytes(), numpy and numpy.random.get_state()
 
 
 class NothingLost:
@@ -155,11 +150,16 @@ class NothingLost:
         self.is_changing = False  # by the main thread
         self.is_asked = False  # by the launcher, which ends this process next
         self.early = (0, {})
-        self.clones = {}
         env = os.environ
         if "DDP_STATE_MEMORY" not in env:
             if env.get("RANK", "0") == "0":
                 print("nothing_lost: no state is kept: that needs ddplaunch with --max-restarts", file=sys.stderr)
+            return
+        if not hasattr(torch.optim.Optimizer, "register_step_pre_hook"):
+            print("nothing_lost: no state is kept: that needs PyTorch 2.0", file=sys.stderr)
+            return
+        if any(parameter.is_cuda for module in self.modules for parameter in module.parameters()):
+            print("nothing_lost: no state is kept: that of parameters on a GPU cannot be kept yet", file=sys.stderr)
             return
         if not dist.is_initialized() and env["WORLD_SIZE"] != "1":
             raise RuntimeError("nothing_lost: call torch.distributed.init_process_group() before")
@@ -213,7 +213,7 @@ class NothingLost:
                 local = (parameter.to_local() if hasattr(parameter, "placements") else parameter).detach()
                 key.update(repr((name, local.shape, local.dtype)).encode())
                 if local.numel() > 0:
-                    key.update(_view(local.flatten()[:4].cpu()))
+                    key.update(_view(local.flatten()[:4]))
         return int.from_bytes(key.digest(), "little")
 
     def _note(self, kind, step):
@@ -221,12 +221,11 @@ class NothingLost:
                    if 0 < buffer.numel() * buffer.element_size() <= _SMALL_BUFFER]
         own = {name: pickle.dumps(part.state_dict()) for name, part in self.other.items()}
         own["random"] = pickle.dumps(_random_state())
-        own["buffers"] = b"".join(bytes(_view(buffer.contiguous())) for buffer in buffers if not buffer.is_cuda)
+        own["buffers"] = b"".join(bytes(_view(buffer.contiguous())) for buffer in buffers)
         moved = []
         if kind == _EARLY:
             self.early = step, own
         else:
-            self.clones = {buffer.data_ptr(): buffer.clone() for buffer in buffers if buffer.is_cuda}
             moved = [name for name in own if self.early[0] != step or own[name] != self.early[1][name]]
             kind = _FINAL_MOVED if "random" in moved or "buffers" in moved else _FINAL
         entry = _Entry(step, 0, self.key, kind, self.attempt, self.rank, self.world, 0, self.memory.area,
@@ -306,7 +305,7 @@ class NothingLost:
     def _copy(self, step):
         skeleton = io.BytesIO()
         state = {name: part.state_dict() for name, part in self.large.items()}
-        pickler = _Pickler(skeleton, self.clones, {id(tensor): name for name, tensor in self._live(state).items()})
+        pickler = _Pickler(skeleton, {id(tensor): name for name, tensor in self._live(state).items()})
         pickler.dump(state)
         older = [self.memory.entry(self.memory.area, place) for place in _WHOLE]
         place = min(_WHOLE, key=lambda place: (entry := older[place - _WHOLE[0]]) and (entry.attempt, entry.step) or (-1, -1))
@@ -317,7 +316,7 @@ class NothingLost:
             return
         head = struct.pack("=Q", len(skeleton.getvalue())) + skeleton.getvalue()
         entry = _Entry(step, 0, self.key, _STATE, self.attempt, self.rank, self.world, 0, self.memory.area, place)
-        tensors = (_view(tensor.cpu().contiguous()) for tensor in pickler.tensors if tensor.numel() > 0)
+        tensors = (_view(tensor.contiguous()) for tensor in pickler.tensors if tensor.numel() > 0)
         self.memory.write(entry, (part for parts in ([head], tensors) for part in parts))
 
     # --- An attempt begins with what was kept.
@@ -360,7 +359,7 @@ class NothingLost:
         for module in self.modules:
             for buffer in module.buffers():
                 size = buffer.numel() * buffer.element_size()
-                if 0 < size <= _SMALL_BUFFER and not buffer.is_cuda:
+                if 0 < size <= _SMALL_BUFFER:
                     content = torch.frombuffer(bytearray(parts["buffers"][at:at + size]), dtype=buffer.dtype)
                     buffer.copy_(content.view(buffer.shape))
                     at += size
@@ -370,37 +369,34 @@ class NothingLost:
     def _set_random(self):
         if self.random is None:
             return
-        python, cpu, numpy, cuda = self.random
+        python, cpu, numpy = self.random
         random.setstate(python)
         torch.set_rng_state(torch.frombuffer(bytearray(cpu), dtype=torch.uint8))
         if numpy is not None:
             sys.modules["numpy"].random.set_state(numpy)
-        if cuda is not None:
-            torch.cuda.set_rng_state(torch.frombuffer(bytearray(cuda), dtype=torch.uint8))
 
     def _transfer(self, transfers):
         """Brings what only other nodes have to this node."""
-        device = "cuda" if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu"
         for source, target, *places in transfers:
             if self.rank == source:
                 entry = self.memory.entry(*places[:2])
-                self._send(target, _FIELDS.pack(*entry[:8]), device)
+                self._send(target, _FIELDS.pack(*entry[:8]))
                 for at in range(0, entry.bytes, _CHUNK):
-                    self._send(target, self.memory.read(entry, at, bytearray(min(_CHUNK, entry.bytes - at))), device)
+                    self._send(target, self.memory.read(entry, at, bytearray(min(_CHUNK, entry.bytes - at))))
             elif self.rank == target:
-                entry = _Entry(*_FIELDS.unpack(self._receive(source, _FIELDS.size, device)), *places[2:])
-                self.memory.write(entry, (self._receive(source, min(_CHUNK, entry.bytes - at), device)
+                entry = _Entry(*_FIELDS.unpack(self._receive(source, _FIELDS.size)), *places[2:])
+                self.memory.write(entry, (self._receive(source, min(_CHUNK, entry.bytes - at))
                                           for at in range(0, entry.bytes, _CHUNK)))
         if transfers:
             dist.barrier()  # the ranks of a node read what one of them has received
 
-    def _send(self, rank, data, device):
-        dist.send(torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device), rank)
+    def _send(self, rank, data):
+        dist.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), rank)
 
-    def _receive(self, rank, size, device):
-        tensor = torch.empty(size, dtype=torch.uint8, device=device)
+    def _receive(self, rank, size):
+        tensor = torch.empty(size, dtype=torch.uint8)
         dist.recv(tensor, rank)
-        return _view(tensor.cpu())
+        return _view(tensor)
 
 
 def nothing_lost(**parts):

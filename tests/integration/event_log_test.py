@@ -267,6 +267,27 @@ def a_restart(folder: pathlib.Path) -> None:
     same_cause(run)
 
 
+KEEPER = """
+import json, os, struct, sys, time, zlib
+if os.environ["DDP_ATTEMPT"] == "0":
+    fd, at = json.loads(os.environ["DDP_STATE_MEMORY"])["fd"], 256 + 10 * 64
+    if os.environ["RANK"] == "0":
+        fields = struct.pack("=qQQiiiiI", 7, 4, 1, 4, 0, 0, 2, 0)  # a whole state of step 7
+        os.pwrite(fd, b"data", 11 << 38)
+        os.pwrite(fd, fields + struct.pack("=I", zlib.crc32(fields)), at)
+        time.sleep(1000)
+    while not any(os.pread(fd, 48, at)):
+        time.sleep(0.01)
+    sys.exit(5)
+"""
+
+
+def a_kept_state(folder: pathlib.Path) -> None:
+    run = Run(folder, "--max-restarts=1", "--nproc-per-node=2", sys.executable, "-c", KEEPER).finish(0)
+    (kept,) = run.named("states_kept")
+    assert kept["attempt"] == 0 and kept["states"] == [{"step": 7, "rank": 0, "bytes": 4}], kept
+
+
 def a_signal(folder: pathlib.Path) -> None:
     run = Run(folder, *shell("trap '' USR1; : > ready; while :; do sleep 0.1; done", 1))
     wait_until((folder / "ready").exists, "the worker is not ready")
@@ -505,13 +526,13 @@ def all_that_is_documented_was_seen() -> None:
     assert set(EVENTS) == seen_events, f"never written: {set(EVENTS) - seen_events}"
 
 
-JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_gpu_without_memory, a_restart, a_signal, a_stop,
+JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_gpu_without_memory, a_restart, a_kept_state, a_signal, a_stop,
         a_signal_between_attempts,
         a_program_that_cannot_start, a_rank_that_does_not_end, a_job_that_hangs, another_node,
         a_console_that_is_closed, a_launcher_that_is_killed,
         a_launcher_that_fails, paths_that_cannot_be_written, standard_error_as_the_place,
         error_files_for_a_launcher_above]
-assert len(EVENTS) == 14 and all(SECTIONS[name] for name in EVENTS if name not in ("launcher_killed", "console_closed"))
+assert len(EVENTS) == 15 and all(SECTIONS[name] for name in EVENTS if name not in ("launcher_killed", "console_closed"))
 for job in JOBS:
     with tempfile.TemporaryDirectory() as name:
         job(pathlib.Path(name))

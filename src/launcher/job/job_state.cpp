@@ -192,6 +192,10 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
 }
 
 std::string JobState::describe_wait() const {
+  if (keep_until_) {
+    return describe_cause() + ": waiting for " + ranks_text(alive_ranks()) +
+           " to keep the state in memory (for at most " + base::human_duration(limits::kStateTime) + ")";
+  }
   std::vector<int> refusing;
   for (const int local_rank : alive_local_ranks()) {
     if (workers_[static_cast<std::size_t>(local_rank)].refuses_signals) refusing.push_back(rank_of(local_rank));
@@ -254,6 +258,7 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
   save_until_.reset();
   if (may_keep_states()) {
     keep_until_ = clock_.now() + limits::kStateTime;
+    tell_at_ = clock_.now() + limits::kQuietEnding;
     actions.emplace_back(AskForStates{});
   } else {
     end_workers(actions);

@@ -75,20 +75,37 @@ int NodeRoster::count_those_that_may(TimePoint now) {
   return static_cast<int>(nodes_.size() - kept_out_.size());
 }
 
+// Ranks that keep their node find there what they have kept.
+void NodeRoster::keep_places(std::vector<NodeId>& seated) const {
+  std::vector<std::optional<NodeId>> places(seated.size());
+  std::vector<NodeId> others;
+  for (const NodeId id : seated) {
+    const int former = nodes_.at(id).place;
+    if (former >= 0 && former < std::ssize(places) && !places[static_cast<std::size_t>(former)]) {
+      places[static_cast<std::size_t>(former)] = id;
+    } else {
+      others.push_back(id);
+    }
+  }
+  auto next = others.begin();
+  for (std::size_t place = 0; place < seated.size(); ++place) seated[place] = places[place] ? *places[place] : *next++;
+}
+
 NodeRoster::Seating NodeRoster::seat(TimePoint now) {
   Seating seating;
-  std::vector<std::string> names;
   for (const NodeId id : in_order()) {
-    Node& node = nodes_.at(id);
-    if (node.may_begin > now || seating.seated.size() == static_cast<std::size_t>(max_nodes_)) {
-      seating.left_over.push_back(id);
-      continue;
-    }
+    const bool is_full = seating.seated.size() == static_cast<std::size_t>(max_nodes_);
+    (is_full || nodes_.at(id).may_begin > now ? seating.left_over : seating.seated).push_back(id);
+  }
+  if (!is_static_) keep_places(seating.seated);
+  std::vector<std::string> names;
+  for (std::size_t place = 0; place < seating.seated.size(); ++place) {
+    Node& node = nodes_.at(seating.seated[place]);
+    node.place = static_cast<int>(place);
     node.takes_part = true;
     node.has_ended = false;
     node.first_rank = seating.world_size;
     seating.world_size += node.hello.workers;
-    seating.seated.push_back(id);
     names.push_back(place_text(node));
   }
   seating.text = some_of(std::move(names));

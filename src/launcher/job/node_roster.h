@@ -33,6 +33,7 @@ class NodeRoster {
     bool takes_part = false;
     bool has_ended = false;
     int first_rank = 0;
+    int place = -1;  // number in the last attempt in which it took part; -1 if there is none
     std::vector<wire::KeptState> kept;  // what its memory held at the end of the last attempt
     std::optional<wire::Cause> leaves;  // it was asked to end, or to save, and leaves with this when it has ended
   };
@@ -68,7 +69,8 @@ class NodeRoster {
   void clear_seats() {
     for (auto& [id, node] : nodes_) node.takes_part = node.has_ended = false;
   }
-  // Gives places to as many nodes as the job may have, by number if they have one, otherwise by arrival.
+  // Gives places to as many nodes as the job may have, by number if they have one, otherwise by arrival. Of the latter,
+  // those that took part before keep their places, as far as there are so many, and the others fill the gaps.
   Seating seat(TimePoint now);
 
   // Returns a text such as "a, b; missing: --node-rank 2".
@@ -83,6 +85,7 @@ class NodeRoster {
  private:
   std::string name_for(const std::string& host) const;
   std::vector<NodeId> in_order() const;
+  void keep_places(std::vector<NodeId>& seated) const;
 
   const int max_nodes_;
   const bool is_static_;

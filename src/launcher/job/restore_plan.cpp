@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "launcher/limits.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -152,7 +154,9 @@ std::vector<wire::RestorePlan> plan_restore(std::span<const RestoringNode> nodes
     if (!step.is_complete(known)) continue;
     const int world = nodes.back().first_rank + nodes.back().workers;
     if (world != step.world && step.whole.size() > 1) continue;
-    return Planner(nodes, step, when.second).plans(when.first, when.second);
+    auto plans = Planner(nodes, step, when.second).plans(when.first, when.second);
+    // The plan must fit into a message.
+    return plans.front().transfers.size() <= limits::kStateTransfers ? plans : std::vector<wire::RestorePlan>();
   }
   return {};
 }

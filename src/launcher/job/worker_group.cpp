@@ -9,6 +9,7 @@
 #include "base/exit_code.h"
 #include "base/file.h"
 #include "base/printable.h"
+#include "base/process_stat.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/limits.h"
@@ -29,7 +30,7 @@ class LocalWorkers : public WorkerGroup {
         output_(output),
         poll_(std::move(poll)),
         log_(std::move(log)),
-        states_(plan.max_restarts > 0 ? StateMemory(plan.workers) : StateMemory()) {}
+        states_(keeps_states(plan) ? StateMemory(plan.workers) : StateMemory()) {}
 
   std::optional<base::Failure> begin(const Placement& placement, const std::string& last_failure) override {
     placement_ = placement;
@@ -77,7 +78,9 @@ class LocalWorkers : public WorkerGroup {
   void request_stop() override { probe_.request_stop(); }
   void ask_for_states() override { states_.ask(); }
   bool have_kept_states(std::span<const int> local_ranks) override {
-    return states_.have_answered(local_ranks, placement_.attempt);
+    std::vector<int> able(local_ranks.begin(), local_ranks.end());
+    std::erase_if(able, [&](int local_rank) { return is_stopped(local_rank); });
+    return states_.have_answered(able, placement_.attempt);
   }
   std::vector<wire::KeptState> kept_states() override { return states_.kept(); }
   std::optional<ErrorRecord> error_of(int local_rank) override {
@@ -144,6 +147,13 @@ class LocalWorkers : public WorkerGroup {
   }
 
  private:
+  // A worker that a signal or a debugger has stopped keeps nothing.
+  bool is_stopped(int local_rank) const {
+    const auto worker = running_.find(local_rank);
+    const auto stat = worker == running_.end() ? std::nullopt : base::read_process_stat(worker->second);
+    return stat && (stat->state == 'T' || stat->state == 't');
+  }
+
   // Some processes end with their parent but need a moment, for instance Python's resource tracker.
   void part_with_leftovers(const std::function<bool()>& interrupted) {
     const auto end_of_moment = std::chrono::steady_clock::now() + limits::kLeftoverMoment;

@@ -6,6 +6,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
+#include "launcher/limits.h"
 #include "wire/record_ring_layout.h"
 #include "wire/state_memory_layout.h"
 #include "wire/status_page_layout.h"
@@ -86,6 +87,10 @@ std::vector<std::string> interface_variables(const LaunchPlan& plan, const std::
   return names;
 }
 
+bool keeps_states(const LaunchPlan& plan) {
+  return plan.max_restarts > 0 && plan.workers <= limits::kStateWorkers;
+}
+
 std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const Placement& placement,
                                                     const WorkerContext& worker) {
   const int rank = placement.first_rank + worker.local_rank;
@@ -151,7 +156,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (!plan.python_hook.empty() || !plan.python_modules.empty()) {
     variables.emplace(env::kPythonPath, base::join(folders, ":"));
   }
-  if (plan.max_restarts > 0) {
+  if (keeps_states(plan)) {
     variables.emplace(env::kStateMemory, state_memory_of(plan, placement, worker.local_rank));
   }
   if (placement.attempt > 0) variables.emplace(env::kLastFailure, one_line(worker.last_failure));

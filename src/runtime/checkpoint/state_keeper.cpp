@@ -362,7 +362,9 @@ void StateKeeper::finish_step(std::int64_t step, const CheckpointState& state) {
             {{"values", state.values}, {"rank_values", state.rank_values}});
   // A rank that has nothing of its own is ready for the next step.
   if (state.rank_values.empty()) core.note(StateKind::early, step + 1, {{"rank_values", state.rank_values}});
-  if (core.instructions.restarts_left == 0) return;
+  const bool is_on_gpu = std::ranges::any_of(
+      state.tensors, [](const TensorShard& shard) { return shard.data.device == DeviceType::cuda; });
+  if (core.instructions.restarts_left == 0 || is_on_gpu) return;
   if (is_first) {
     gate.set_keeper([core = core_] { core->save(); });
     std::thread([core = core_] { core->answer(); }).detach();

@@ -324,6 +324,11 @@ TEST_CASE("if another attempt may follow, the workers keep their state before th
 TEST_CASE("workers that do not keep their state in time are ended") {
   JobState state = start_job_that_may_restart(2);
   state.step(kKilledRank, {});
+  REQUIRE(state.alarm() == TimePoint() + ddp::limits::kQuietEnding);
+  const auto told = state.step(AlarmRang{}, TimePoint() + ddp::limits::kQuietEnding);
+  REQUIRE(told.size() == 1);
+  CHECK(std::get<Tell>(told[0]).line.text ==
+        "rank 1 failed (killed by SIGKILL): waiting for rank 0 to keep the state in memory (for at most 30.0 s)");
   REQUIRE(state.alarm());
   const auto late = TimePoint() + ddp::limits::kStateTime;
   CHECK(has<SendSignal>(state.step(AlarmRang{}, late)));

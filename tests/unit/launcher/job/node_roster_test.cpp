@@ -42,6 +42,28 @@ TEST_CASE("nodes are seated in the order of their arrival, and those without a p
   CHECK(roster.node_of(3).empty());
 }
 
+TEST_CASE("nodes keep their places and a new one takes that of a lost one") {
+  NodeRoster roster = three_nodes(3);
+  CHECK(roster.seat(kNow).seated == std::vector<NodeId>{kOwnNode, 7, 8});
+  roster.remove(7);
+  roster.add(9, "10.0.0.9", hello("c", 1), kNow, kNow);
+  const auto seating = roster.seat(kNow);
+  CHECK(seating.seated == std::vector<NodeId>{kOwnNode, 9, 8});
+  CHECK(roster.at(8).first_rank == 3);
+  CHECK(seating.text == "a (ranks 0-1), c (rank 2, 10.0.0.9), a#2 (ranks 3-4, 10.0.0.8)");
+}
+
+TEST_CASE("with fewer places only the nodes beyond them move") {
+  NodeRoster roster = three_nodes(3);
+  roster.add(9, "10.0.0.9", hello("c", 1), kNow, kNow);
+  CHECK(roster.seat(kNow).left_over == std::vector<NodeId>{9});
+  roster.remove(7);
+  roster.remove(9);
+  CHECK(roster.seat(kNow).seated == std::vector<NodeId>{kOwnNode, 8});
+  roster.add(10, "10.0.0.10", hello("d", 1), kNow, kNow);
+  CHECK(roster.seat(kNow).seated == std::vector<NodeId>{kOwnNode, 8, 10});
+}
+
 TEST_CASE("nodes that have numbers are seated by these, and one that is missing is named") {
   NodeRoster roster(3, /*is_static=*/true);
   roster.add(kOwnNode, "", hello("a", 1, 0), kNow, kNow);
