@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from lost_ranks import Storm  # noqa: E402  (it is in another folder)
 
 BIN = pathlib.Path(sys.argv[1])
-FAULTS = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+FAULTS = int(sys.argv[2]) if len(sys.argv) > 2 else 10
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(2**32)
 
 for backend in os.environ.get("BACKENDS", "cpu gloo").split():

@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import environments  # noqa: E402  (it is in another folder)
 from lost_ranks import FAULTS, PLACES, Storm  # noqa: E402
 
-STEPS = 400
+STEPS = 250
 
 
 def train(folder):
@@ -83,7 +83,7 @@ def train(folder):
 
 
 def main():
-    faults = int(sys.argv[2]) if len(sys.argv) > 2 else 8
+    faults = int(sys.argv[2]) if len(sys.argv) > 2 else 4
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(2**32)
     program = [environments.need("pytorch"), __file__, "--train", "FOLDER"]
     Storm([sys.argv[1], "--preload=torch"], program, seed).blow(faults)
