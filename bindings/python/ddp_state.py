@@ -151,6 +151,8 @@ class NothingLost:
         self.is_asked = False  # by the launcher, which ends this process next
         self.early = (0, {})
         env = os.environ
+        if len(self.modules) == len(self.large):  # it would not be known when the parameters change
+            raise ValueError("nothing_lost: pass the optimizers of the modules, too")
         if "DDP_STATE_MEMORY" not in env:
             if env.get("RANK", "0") == "0":
                 print("nothing_lost: no state is kept: that needs ddplaunch with --max-restarts", file=sys.stderr)
@@ -243,8 +245,11 @@ class NothingLost:
         usual = sys.excepthook
 
         def on_exception(*exception):
-            if not self.is_changing:
-                self._save()
+            try:
+                if not self.is_changing:
+                    self._save()
+            except Exception as error:  # the program's own exception must be seen in any case
+                print(f"nothing_lost: the state is not kept: {error}", file=sys.stderr)
             if self.is_asked:  # this rank lost another one, so that its exception says nothing new
                 time.sleep(1)
             usual(*exception)

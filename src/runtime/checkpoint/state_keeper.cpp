@@ -311,7 +311,9 @@ std::unique_ptr<StateKeeper> StateKeeper::open(const ProcessGroup& group) {
                     std::to_string(instructions->descriptor) + " is closed");
   }
   if (!is_there || group.size() != instructions->world) return nullptr;
-  return std::unique_ptr<StateKeeper>(new StateKeeper(std::make_shared<Core>(group, std::move(*instructions))));
+  const auto core = std::make_shared<Core>(group, std::move(*instructions));
+  if (core->instructions.restarts_left > 0) StateGate::of_process().set_keeper([core] { core->save(); });
+  return std::unique_ptr<StateKeeper>(new StateKeeper(core));
 }
 
 StateKeeper::~StateKeeper() {
@@ -350,31 +352,25 @@ void StateKeeper::finish_step(std::int64_t step, const CheckpointState& state) {
   Core& core = *core_;
   StateGate& gate = StateGate::of_process();
   core.set_key(state);
-  const bool is_first = std::exchange(core.is_first, false);
+  const bool is_on_gpu = std::ranges::any_of(
+      state.tensors, [](const TensorShard& shard) { return shard.data.device == DeviceType::cuda; });
   {
     const std::lock_guard lock(core.mutex);
     core.tensors = state.tensors;
     core.stream = state.stream;
-    core.step = step;
+    // Unless the tensors change between begin_change() and end_change(), they may change while they are copied.
+    core.step = gate.is_changing() && !is_on_gpu ? step : 0;
   }
   const bool is_same = state.rank_values.empty() || core.announced == Json{step, state.rank_values};
   core.note(is_same ? StateKind::final : StateKind::final_moved, step,
             {{"values", state.values}, {"rank_values", state.rank_values}});
   // A rank that has nothing of its own is ready for the next step.
   if (state.rank_values.empty()) core.note(StateKind::early, step + 1, {{"rank_values", state.rank_values}});
-  const bool is_on_gpu = std::ranges::any_of(
-      state.tensors, [](const TensorShard& shard) { return shard.data.device == DeviceType::cuda; });
-  if (core.instructions.restarts_left == 0 || is_on_gpu) return;
-  if (is_first) {
-    gate.set_keeper([core = core_] { core->save(); });
-    std::thread([core = core_] { core->answer(); }).detach();
-    core.file.set_attempt(core.instructions.area, &wire::StateHead::keeps, core.instructions.attempt);
-    return;
-  }
-  // Without a change that was announced, the tensors may change while they are copied.
-  if (gate.end_change()) return;
-  const std::lock_guard lock(core.mutex);
-  core.step = 0;
+  gate.end_change();
+  if (core.instructions.restarts_left == 0 || !std::exchange(core.is_first, false)) return;
+  gate.set_keeper([core = core_] { core->save(); });  // the program may have made another manager since
+  std::thread([core = core_] { core->answer(); }).detach();
+  core.file.set_attempt(core.instructions.area, &wire::StateHead::keeps, core.instructions.attempt);
 }
 
 }  // namespace ddp::internal

@@ -16,6 +16,11 @@ void StateGate::begin_change() {
   state_ = State::changing;
 }
 
+bool StateGate::is_changing() {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::changing;
+}
+
 bool StateGate::end_change() {
   const std::lock_guard lock(mutex_);
   if (state_ != State::changing) return false;

@@ -19,6 +19,7 @@ class StateGate {
   // From now on, until end_change(), the state is that of no step. Waits while it is copied. Does nothing if a change
   // has begun, or if nothing keeps the state.
   void begin_change();
+  bool is_changing();
   // Ends a step. Returns whether a change had begun in it.
   bool end_change();
 

@@ -76,7 +76,7 @@ TEST_CASE("a lost rank needs only an early entry of a step that another rank has
   CHECK(plans[0].transfers.empty());
 }
 
-TEST_CASE("an early entry is of no use if nobody has finished the step or random numbers were drawn after it") {
+TEST_CASE("an early entry is of no use unless a rank has finished the step and drawn no random numbers after it") {
   CHECK(step_on_one_node(
             Memory().keeps(0, StateKind::early, 5).keeps(1, StateKind::early, 5).keeps(0, StateKind::whole, 5)) == -1);
   CHECK(step_on_one_node(

@@ -31,8 +31,10 @@ TEST_CASE("without a keeper nothing is guarded") {
 TEST_CASE("a state that changes is not copied until the change has ended") {
   StateGate gate;
   gate.set_keeper([] {});
+  CHECK_FALSE(gate.is_changing());
   gate.begin_change();
   gate.begin_change();
+  CHECK(gate.is_changing());
   CHECK_FALSE(copies(gate, 0ms));
   CHECK(gate.end_change());
   CHECK_FALSE(gate.end_change());
