@@ -3,6 +3,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include "base/unique_fd.h"
@@ -24,44 +25,43 @@ class CancellingWatch : public Watch {
   std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 
+// Asio reuses what it knows of a closed descriptor for the next one, and may then complete a wait for the new one with
+// an event of the old one. Therefore this watch asks the kernel before it believes an event.
 class DescriptorWatch : public CancellingWatch {
  public:
-  DescriptorWatch(asio::io_context& context, int fd, asio::posix::stream_descriptor::wait_type what,
+  DescriptorWatch(asio::io_context& context, int fd, asio::posix::stream_descriptor::wait_type what, bool is_lasting,
                   std::function<void()> ready)
-      : descriptor_(context, fd) {
-    descriptor_.async_wait(what, [this, alive = alive(), ready = std::move(ready)](const error_code& error) {
-      if (error == asio::error::operation_aborted || alive.expired()) return;
-      descriptor_.release();  // `ready` can then watch it again before this watch is destroyed
-      ready();
-    });
+      : descriptor_(context, fd), what_(what), is_lasting_(is_lasting), ready_(std::move(ready)) {
+    wait();
   }
   ~DescriptorWatch() override {
     if (descriptor_.is_open()) descriptor_.release();
   }
 
  private:
-  asio::posix::stream_descriptor descriptor_;
-};
-
-class LastingWatch : public CancellingWatch {
- public:
-  LastingWatch(asio::io_context& context, int fd, std::function<void()> ready)
-      : descriptor_(context, fd), ready_(std::move(ready)) {
-    wait();
-  }
-  ~LastingWatch() override { descriptor_.release(); }
-
- private:
   void wait() {
-    descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = alive()](const error_code& error) {
-      if (error || alive.expired()) return;
-      wait();
-      const auto ready = ready_;  // it may destroy this watch
+    descriptor_.async_wait(what_, [this, alive = alive()](const error_code& error) {
+      if (error == asio::error::operation_aborted || alive.expired() || (error && is_lasting_)) return;
+      if (!is_ready()) return wait();
+      if (is_lasting_) {
+        wait();
+      } else {
+        descriptor_.release();  // `ready` can then watch it again before this watch is destroyed
+      }
+      const auto ready = is_lasting_ ? ready_ : std::move(ready_);  // it may destroy this watch
       ready();
     });
   }
 
+  bool is_ready() {
+    const bool for_reading = what_ == asio::posix::stream_descriptor::wait_read;
+    pollfd asked{descriptor_.native_handle(), static_cast<short>(for_reading ? POLLIN : POLLOUT), 0};
+    return ::poll(&asked, 1, 0) != 0;
+  }
+
   asio::posix::stream_descriptor descriptor_;
+  asio::posix::stream_descriptor::wait_type what_;
+  bool is_lasting_;
   std::function<void()> ready_;
 };
 
@@ -75,7 +75,7 @@ class WritableWatch : public Watch {
     writable.events = EPOLLOUT;
     const bool added = epoll_ && ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &writable) == 0;
     const auto what = added ? asio::posix::stream_descriptor::wait_read : asio::posix::stream_descriptor::wait_write;
-    watch_ = std::make_unique<DescriptorWatch>(context, added ? epoll_.get() : fd, what, std::move(ready));
+    watch_ = std::make_unique<DescriptorWatch>(context, added ? epoll_.get() : fd, what, false, std::move(ready));
   }
 
  private:
@@ -124,12 +124,13 @@ EventLoop::EventLoop() : asio_(std::make_unique<EventLoopAsio>()) {}
 EventLoop::~EventLoop() = default;
 
 std::unique_ptr<Watch> EventLoop::watch_readable(int fd, std::function<void()> ready) {
-  return std::make_unique<DescriptorWatch>(asio_->context, fd, asio::posix::stream_descriptor::wait_read,
+  return std::make_unique<DescriptorWatch>(asio_->context, fd, asio::posix::stream_descriptor::wait_read, false,
                                            std::move(ready));
 }
 
 std::unique_ptr<Watch> EventLoop::keep_watching(int fd, std::function<void()> ready) {
-  return std::make_unique<LastingWatch>(asio_->context, fd, std::move(ready));
+  return std::make_unique<DescriptorWatch>(asio_->context, fd, asio::posix::stream_descriptor::wait_read, true,
+                                           std::move(ready));
 }
 
 std::unique_ptr<Watch> EventLoop::watch_writable(int fd, std::function<void()> ready) {

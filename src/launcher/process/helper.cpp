@@ -4,12 +4,14 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/writable_pipe.hpp>
 #include <boost/asio/write.hpp>
+#include <fcntl.h>
 
 #include <array>
 #include <optional>
 #include <utility>
 
 #include "base/exit_code.h"
+#include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/process/clone_launcher.h"
 #include "net/event_loop_asio.h"
@@ -29,7 +31,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
   // basic_process, this one does not wait for the process, which may hang in a driver.
   ~Process() { give_up(); }
 
-  error_code start(const HelperOptions& options) {
+  error_code start(net::EventLoop& events, const HelperOptions& options) {
     const std::vector<const char*> words = null_terminated(options.command);
     const std::vector<const char*> environment = null_terminated(options.environment);
     CloneLauncher launch;
@@ -54,8 +56,10 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     pid_ = process_->id();
     loop_.children.insert(pid_);
     is_running_ = true;
-    if (launch.pidfd >= 0) {
-      process_->async_wait([self = shared_from_this()](error_code failure, int) { self->has_ended(failure); });
+    // Boost's async_wait() would block in waitpid() as long as a debugger holds the ended process.
+    end_.reset(launch.pidfd < 0 ? -1 : ::fcntl(launch.pidfd, F_DUPFD_CLOEXEC, 0));
+    if (end_) {
+      end_watch_ = events.watch_readable(end_.get(), [self = shared_from_this()] { self->look_whether_it_runs(); });
     } else {
       look_whether_it_runs();
     }
@@ -106,11 +110,11 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
   }
 
   void look_whether_it_runs() {
+    error_code error;
+    if (!process_->running(error)) return has_ended(error);
     look_timer_.expires_after(limits::kGroupPoll);
-    look_timer_.async_wait([self = shared_from_this()](error_code error) {
-      if (error) return;
-      if (self->process_->running(error)) return self->look_whether_it_runs();
-      self->has_ended(error);
+    look_timer_.async_wait([self = shared_from_this()](const error_code& cancelled) {
+      if (!cancelled) self->look_whether_it_runs();
     });
   }
 
@@ -186,6 +190,8 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
   net::EventLoopAsio& loop_;
   HelperCallbacks callbacks_;
   std::optional<OwnedProcess> process_;
+  base::UniqueFd end_;  // can be read when the process has ended; empty if the kernel has no pidfds
+  std::unique_ptr<net::Watch> end_watch_;
   pid_t pid_ = 0;
   bool is_group_ = false;
   bool is_running_ = false;  // the process is not reaped yet
@@ -205,7 +211,7 @@ base::Result<std::unique_ptr<Helper>> Helper::start(net::EventLoop& loop, const 
   const auto process = std::make_shared<Process>(loop.asio(), std::move(callbacks));
   error_code error;
   try {
-    error = process->start(options);
+    error = process->start(loop, options);
   } catch (const boost::system::system_error& failure) {  // Boost 1.83 throws when it cannot make a pipe
     error = failure.code();
   }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/unique_fd.h"
 #include "support/catch.h"
@@ -170,6 +171,31 @@ TEST_CASE("a destroyed watch stays quiet even if its descriptor was ready in the
   const auto stop = loop.stop_after(20ms);
   loop.runs_until_stopped();
   CHECK(calls == 1);
+}
+
+TEST_CASE("a new watch is not called for an event of a destroyed one") {
+  Loop loop;
+  std::array<Pipe, 2> ready;
+  std::array<std::unique_ptr<Watch>, 2> watches;
+  Pipe empty;
+  std::unique_ptr<Watch> once;
+  bool is_full = false;
+  const auto replace = [&](std::size_t other) {
+    watches[other].reset();
+    if (!once) once = loop.events.watch_readable(empty.fd(), [&] { CHECK(std::exchange(is_full, false)); });
+  };
+  for (const std::size_t i : {0, 1}) {
+    ready[i].fill();
+    watches[i] = loop.events.watch_readable(ready[i].fd(), [&, i] { replace(1 - i); });
+  }
+  const auto later = loop.events.at(steady_clock::now() + 10ms, [&] {
+    is_full = true;
+    empty.fill();
+  });
+  const auto stop = loop.stop_after(20ms);
+  loop.runs_until_stopped();
+  CHECK(once != nullptr);
+  CHECK_FALSE(is_full);  // the watch still worked after that
 }
 
 TEST_CASE("a destroyed watch leaves its descriptor open") {
