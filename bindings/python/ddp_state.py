@@ -180,7 +180,7 @@ class NothingLost:
         self.key = self._key()
         if "whole" in plan:
             self._restore(plan)
-        if plan["restarts_left"] > 0:
+        if plan["may_restart"]:
             self._keep()
 
     def steps(self, total):

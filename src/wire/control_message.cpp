@@ -24,6 +24,22 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
                                          {Knowledge::disputed, "disputed"},
                                          {Knowledge::secondary, "secondary"}})
 
+// The first entry also stands for unknown names.
+NLOHMANN_JSON_SERIALIZE_ENUM(CauseCode, {{CauseCode::program, "program"},
+                                         {CauseCode::none, "none"},
+                                         {CauseCode::repeated_error, "repeated_error"},
+                                         {CauseCode::out_of_memory, "out_of_memory"},
+                                         {CauseCode::gpu_out_of_memory, "gpu_out_of_memory"},
+                                         {CauseCode::hardware, "hardware"},
+                                         {CauseCode::killed, "killed"},
+                                         {CauseCode::lost_rank, "lost_rank"},
+                                         {CauseCode::hang, "hang"},
+                                         {CauseCode::cannot_start, "cannot_start"},
+                                         {CauseCode::preempted, "preempted"},
+                                         {CauseCode::interrupted, "interrupted"},
+                                         {CauseCode::lost_node, "lost_node"},
+                                         {CauseCode::launcher, "launcher"}})
+
 NLOHMANN_JSON_SERIALIZE_ENUM(Progress,
                              {{Progress::unknown, "unknown"}, {Progress::none, "none"}, {Progress::some, "some"}})
 
@@ -36,7 +52,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(StateKind, {{StateKind::none, "none"},
 // Each field is listed once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted, exit_timed_out,
-           gave_up, has_saved, is_urgent)
+           gave_up, has_saved, is_urgent, code, error)
 DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day)
 DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)
@@ -49,7 +65,7 @@ DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save, kept)
 DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
 DDP_FIELDS(CoordinatorRefuses, why)
 DDP_FIELDS(CoordinatorWaits, text, is_spare)
-DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name, restore)
+DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name, may_restart, restore)
 DDP_FIELDS(CoordinatorAsks, attempt, what, sent_at)
 DDP_FIELDS(CoordinatorEnds, attempt, cause)
 DDP_FIELDS(CoordinatorRestarts, text)
@@ -108,6 +124,10 @@ std::string text_to_bytes(std::string_view text) {
     }
   }
   return bytes;
+}
+
+std::string name_of(CauseCode code) {
+  return Json(code).get<std::string>();
 }
 
 std::string_view name_of(const ControlMessage& message) {

@@ -14,7 +14,7 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 11;
+inline constexpr int kControlVersion = 12;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -24,6 +24,24 @@ enum class Knowledge : std::uint8_t {
   disputed,   // ranks called different operations, and other nodes may know which is wrong; or a signal that may have
               // been sent to all ranks terminated one
   certain,
+};
+
+// Classes of causes. Their names never change, because controllers read them (docs/reference/exit-codes.md).
+enum class CauseCode : std::uint8_t {
+  none,            // success
+  program,         // the program failed by itself
+  repeated_error,  // the program failed twice at the same step with the same error
+  out_of_memory,   // the kernel killed a rank because memory ran out
+  gpu_out_of_memory,
+  hardware,   // a GPU or its node needs attention
+  killed,     // a rank was killed from outside
+  lost_rank,  // a rank lost another one, and nothing shows why
+  hang,       // ranks made no progress, or did not exit
+  cannot_start,
+  preempted,    // the job was asked to end with SIGTERM or to save, or a node left
+  interrupted,  // the job was asked to end with another signal, such as Ctrl-C
+  lost_node,
+  launcher,  // ddplaunch failed
 };
 
 // Describes why an attempt or the job ends. Exit code 0 means success.
@@ -40,6 +58,8 @@ struct Cause {
   bool gave_up = false;            // a rank's own time-out passed while it waited for others
   bool has_saved = false;          // of success: the ranks of a node were asked to save and to leave
   bool is_urgent = false;          // the user asked a second time: workers are killed without further grace
+  CauseCode code = CauseCode::none;
+  std::string error = {};  // names an error that each attempt shows at the same step; empty if it may be chance
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };
@@ -127,9 +147,10 @@ struct CoordinatorBegins {
   int node_count = 1;
   int first_rank = 0;
   int world_size = 1;
-  std::string nodes;    // "a (ranks 0-3), b (ranks 4-7)"
-  std::string name;     // this node's name in the job if another node has the same host name; else empty
-  RestorePlan restore;  // the kept state to begin with
+  std::string nodes;         // "a (ranks 0-3), b (ranks 4-7)"
+  std::string name;          // this node's name in the job if another node has the same host name; else empty
+  bool may_restart = false;  // a failure of this attempt may be followed by another attempt
+  RestorePlan restore;       // the kept state to begin with
 
   friend bool operator==(const CoordinatorBegins&, const CoordinatorBegins&) = default;
 };
@@ -170,6 +191,8 @@ using ControlMessage = std::variant<NodeHello, NodeFailed, NodeLeft, NodeEnded, 
 std::string bytes_to_text(std::string_view bytes);
 std::string text_to_bytes(std::string_view text);
 
+// Returns the code's name, such as "out_of_memory".
+std::string name_of(CauseCode code);
 // Returns the message's name, such as "hello" or "begins".
 std::string_view name_of(const ControlMessage& message);
 

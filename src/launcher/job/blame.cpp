@@ -160,7 +160,8 @@ wire::Cause left_early(const wire::Cause& secondary, const std::string& node) {
                   secondary.text + ")",
           .node = node,
           .exit_code = base::kExitHung,
-          .may_restart = true};
+          .may_restart = true,
+          .code = wire::CauseCode::program};
 }
 
 }  // namespace ddp::launcher

@@ -7,13 +7,11 @@
 #include "base/text.h"
 #include "launcher/job/blame.h"
 #include "launcher/job/node_hello.h"
-#include "launcher/job/restore_plan.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
 namespace {
 
-using wire::Cause;
 using wire::NodeHello;
 
 constexpr const char* kNoPlace =
@@ -50,10 +48,11 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   Node& node = *found;
   node.heard_at = now;
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
-    Cause cause = failed->cause;
+    wire::Cause cause = failed->cause;
     cause.text = base::printable(cause.text, limits::kShownReason);
     cause.node = base::printable(cause.node, limits::kShownName);
     cause.not_restarted = base::printable(cause.not_restarted, limits::kShownReason);
+    cause.error = base::printable(cause.error, limits::kShownReason);
     // The exit code of a failure is from 1 to 255, whatever the node reports.
     if (cause.exit_code < 1 || cause.exit_code > 255) cause.exit_code = 1;
     const bool asks = cause.signal != 0;  // a user asks the job to end, whatever the attempt was
@@ -86,7 +85,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   if (const auto* ended = std::get_if<wire::NodeEnded>(&message); ended != nullptr && ended->attempt == attempt_) {
     if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
     progress_ = std::max(progress_, ended->progress);
-    if (ended->was_asked_to_save && !node.leaves) node.leaves = Cause{.has_saved = true};
+    if (ended->was_asked_to_save && !node.leaves) node.leaves = wire::Cause{.has_saved = true};
     has_saved_ = has_saved_ || ended->was_asked_to_save;
     node.kept = ended->kept;
     go_on_if_all_have_ended(now);
@@ -185,19 +184,17 @@ void Coordinator::start(TimePoint now) {
   progress_ = wire::Progress::unknown;
   has_saved_ = false;
   actions_.emplace_back(EmptyStore{});
-  std::vector<RestoringNode> nodes;
-  for (const NodeId id : seating.seated) {
-    const Node& node = roster_.at(id);
-    nodes.push_back({node.first_rank, node.hello.workers, node.kept});
-  }
-  std::vector<wire::RestorePlan> restores = plan_restore(nodes);
-  restores.resize(nodes.size());
+  std::vector<wire::RestorePlan> restores = plan_restore(restoring_nodes(seating.seated));
+  restores.resize(seating.seated.size());
+  // The loss of a node does not count, so it may always be followed by a restart.
+  const bool may_restart =
+      restarts_left(attempts_, options_.max_restarts) > 0 || (options_.max_restarts > 0 && options_.nodes.several());
   for (int i = 0; i < count; ++i) {
     const NodeId id = seating.seated[static_cast<std::size_t>(i)];
     const Node& node = roster_.at(id);
-    send(id,
-         wire::CoordinatorBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
-                                 node.name == node.hello.host ? "" : node.name, restores[static_cast<std::size_t>(i)]});
+    send(id, wire::CoordinatorBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
+                                     node.name == node.hello.host ? "" : node.name, may_restart,
+                                     restores[static_cast<std::size_t>(i)]});
   }
   for (const NodeId id : seating.left_over) {
     if (options_.max_restarts > 0) {
@@ -210,7 +207,26 @@ void Coordinator::start(TimePoint now) {
   }
 }
 
-void Coordinator::keep_from_restarting(const Node& node, const Cause& cause) {
+std::vector<RestoringNode> Coordinator::restoring_nodes(std::span<const NodeId> in_order) const {
+  std::vector<RestoringNode> nodes;
+  for (const NodeId id : in_order) {
+    const Node& node = roster_.all().at(id);
+    nodes.push_back({node.first_rank, node.hello.workers, node.kept});
+  }
+  return nodes;
+}
+
+std::optional<std::int64_t> Coordinator::kept_step() const {
+  std::vector<NodeId> members;
+  for (const auto& [id, node] : roster_.all()) {
+    if (node.takes_part) members.push_back(id);
+  }
+  std::ranges::sort(members, {}, [&](NodeId id) { return roster_.all().at(id).first_rank; });
+  const std::vector<wire::RestorePlan> plans = plan_restore(restoring_nodes(members));
+  return plans.empty() ? std::nullopt : std::optional(plans.front().step);
+}
+
+void Coordinator::keep_from_restarting(const Node& node, const wire::Cause& cause) {
   if (!cause_->may_restart || options_.max_restarts == 0) return;
   cause_->may_restart = false;
   const std::string where = options_.nodes.several() ? "node " + node.name + ": " : "";
@@ -226,7 +242,7 @@ void Coordinator::urge() {
   }
 }
 
-void Coordinator::blame(const Node& node, Cause cause, TimePoint now) {
+void Coordinator::blame(const Node& node, wire::Cause cause, TimePoint now) {
   if (phase_ != Phase::running) return;
   if (!says_more(cause, cause_)) return;
   if (cause.node.empty()) cause.node = node.name;
@@ -267,13 +283,18 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (cause_ && phase_ == Phase::running) return settle(now);
   if (cause_ && !cause_->may_restart) return finish(*cause_, now);
   if (!cause_) attempts_.push_back({now - started_at_});
-  attempts_.back().progress = progress_;
+  PastAttempt& last = attempts_.back();
+  last.progress = progress_;
+  last.code = cause_ ? cause_->code : wire::CauseCode::preempted;
+  if (cause_) last.error = cause_->error;
+  last.step = kept_step();
   const RestartDecision decision = decide_restart(attempts_, options_.max_restarts);
   const auto* none = std::get_if<NoRestart>(&decision);
   const bool asks_others = has_saved_ && none == nullptr && can_do_without_leavers();
   if (!cause_ && !asks_others) return finish({.has_saved = has_saved_}, now);
   if (none != nullptr) {
     cause_->not_restarted = none->reason;
+    if (none->is_repeated) cause_->code = wire::CauseCode::repeated_error;
     return finish(*cause_, now);
   }
   if (has_saved_ && !asks_others) {
@@ -285,15 +306,13 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   dismiss_leavers();
   phase_ = Phase::pausing;
   ++attempt_;
-  const auto delay = std::get<RestartAfter>(decision).delay;
-  restart_at_ = clock_.now() + delay;
-  const wire::CoordinatorRestarts news{"restart " + std::to_string(attempt_) + " of " +
-                                       std::to_string(options_.max_restarts) +
-                                       (delay.count() == 0 ? " at once" : " in " + base::human_duration(delay))};
+  const auto& restart = std::get<RestartAfter>(decision);
+  restart_at_ = clock_.now() + restart.delay;
+  const wire::CoordinatorRestarts news{describe(restart, options_.max_restarts)};
   for (const auto& [id, node] : roster_.all()) send(id, news);
 }
 
-void Coordinator::finish(Cause cause, TimePoint now) {
+void Coordinator::finish(wire::Cause cause, TimePoint now) {
   phase_ = Phase::over;
   left_alone_at_.reset();
   restart_at_.reset();
@@ -323,7 +342,10 @@ void Coordinator::lose(NodeId who, const std::string& why, TimePoint now) {
   const bool was_needed = node.takes_part && !node.has_ended;
   if (was_needed) --still_run_;
   if (was_needed && phase_ == Phase::running) {
-    const Cause cause{.text = "lost: " + why, .exit_code = base::kExitOwnFault, .may_restart = true};
+    const wire::Cause cause{.text = "lost: " + why,
+                            .exit_code = base::kExitOwnFault,
+                            .may_restart = true,
+                            .code = wire::CauseCode::lost_node};
     quarantined_.was_lost(node.hello.host, now);
     // Peers of its ranks may already have reported secondary failures.
     blame(node, cause, now);
@@ -369,11 +391,12 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   }
   if (is_due(settle_at_)) settle(now);
   if (is_due(left_alone_at_)) {
-    cause_ = Cause{.text = "ranks did not exit within " + base::human_duration(options_.exit_timeout) +
-                           " after the last rank that exited (--exit-timeout): " + roster_.ranks_but(left_),
-                   .exit_code = base::kExitHung,
-                   .may_restart = true,
-                   .exit_timed_out = true};
+    cause_ = wire::Cause{.text = "ranks did not exit within " + base::human_duration(options_.exit_timeout) +
+                                 " after the last rank that exited (--exit-timeout): " + roster_.ranks_but(left_),
+                         .exit_code = base::kExitHung,
+                         .may_restart = true,
+                         .exit_timed_out = true,
+                         .code = wire::CauseCode::hang};
     end_attempt(now);
   }
   if (phase_ == Phase::gathering && now >= roster_.look_again_at()) gather_more(now);
@@ -382,7 +405,8 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
     finish({.text = "only " + base::counted(static_cast<std::int64_t>(roster_.size()), "node") + " of " +
                     std::to_string(options_.nodes.min) + " joined within " +
                     base::human_duration(options_.nodes.join_timeout) + " (" + roster_.here() + ")",
-            .exit_code = base::kExitOwnFault},
+            .exit_code = base::kExitOwnFault,
+            .code = wire::CauseCode::lost_node},
            now);
   }
   if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,6 +16,7 @@
 
 #include "launcher/job/node_roster.h"
 #include "launcher/job/restart_policy.h"
+#include "launcher/job/restore_plan.h"
 #include "launcher/limits.h"
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
@@ -136,6 +138,9 @@ class Coordinator {
   void let_go(NodeId who, const wire::Cause& request, TimePoint now);
   void dismiss(NodeId who);
   void dismiss_leavers();
+  std::vector<RestoringNode> restoring_nodes(std::span<const NodeId> in_order) const;
+  // Returns the step with which another attempt of the same nodes would begin, if they keep one.
+  std::optional<std::int64_t> kept_step() const;
   void finish(wire::Cause cause, TimePoint now);
   void look_for_silence(TimePoint now);
   bool everybody_has_left() const { return roster_.size() == 1; }

@@ -6,8 +6,6 @@
 
 namespace ddp::launcher {
 
-using wire::Cause;
-
 namespace {
 
 // Returns how many nodes are connected, except those that leave.
@@ -18,10 +16,7 @@ std::ptrdiff_t count_staying(const NodeRoster& roster) {
 }  // namespace
 
 bool Coordinator::can_do_without(NodeId who) const {
-  // After the end of an attempt, the next one is already counted.
-  const bool is_next_counted = phase_ == Phase::gathering || phase_ == Phase::pausing;
   if (who == kOwnNode || options_.max_restarts == 0) return false;
-  if (!is_next_counted && attempt_ >= options_.max_restarts) return false;
   const bool is_counted = !roster_.all().at(who).leaves;
   return count_staying(roster_) - (is_counted ? 1 : 0) >= options_.nodes.min;
 }
@@ -30,7 +25,7 @@ bool Coordinator::can_do_without_leavers() const {
   return !roster_.all().at(kOwnNode).leaves && count_staying(roster_) >= options_.nodes.min;
 }
 
-void Coordinator::let_go(NodeId who, const Cause& request, TimePoint now) {
+void Coordinator::let_go(NodeId who, const wire::Cause& request, TimePoint now) {
   Node& node = roster_.at(who);
   if (!node.leaves || node.leaves->signal == 0) node.leaves = request;
   node.leaves->node = node.name;
@@ -40,12 +35,17 @@ void Coordinator::let_go(NodeId who, const Cause& request, TimePoint now) {
     dismiss(who);
     if (phase_ == Phase::gathering) gather_more(now);
   } else if (phase_ == Phase::running && node.takes_part) {
-    blame(node, {.text = "left: " + request.text, .exit_code = request.exit_code, .may_restart = true}, now);
+    blame(node,
+          {.text = "left: " + request.text,
+           .exit_code = request.exit_code,
+           .may_restart = true,
+           .code = wire::CauseCode::preempted},
+          now);
   }
 }
 
 void Coordinator::dismiss(NodeId who) {
-  Cause cause = *roster_.at(who).leaves;
+  wire::Cause cause = *roster_.at(who).leaves;
   const bool has_failed = cause.signal == 0 && cause_.has_value();
   if (has_failed) cause = *cause_;
   if (has_failed) cause.exit_code = base::kExitSaved;

@@ -142,7 +142,7 @@ void JobDriver::begin_attempt(const Placement& place) {
   parts_.observer.attempt_begins(place);
   const LaunchPlan& plan = parts_.plan;
   state_.emplace(JobOptions{plan.workers, place.first_rank, plan.grace, plan.exit_timeout.count() > 0,
-                            plan.ending_signals, plan.save_grace, plan.save_signals, may_restart()},
+                            plan.ending_signals, plan.save_grace, plan.save_signals, place_.may_restart},
                  parts_.timers.now());
   watchdog_ = parts_.open_watchdog(exchange_, place, [this](const HangNews& news) { post(Event(news)); });
   phase_ = Phase::running;
@@ -310,7 +310,7 @@ void JobDriver::handle(const OutputShown&) {
   what_follows_.clear();
   phase_ = Phase::ended;
   wire::NodeEnded end{.progress = progress_, .was_asked_to_save = outcome_.was_asked_to_save};
-  if (may_restart()) end.kept = parts_.workers.kept_states();
+  if (place_.may_restart) end.kept = parts_.workers.kept_states();
   if (has_finished_step(end.kept, place_.attempt)) end.progress = wire::Progress::some;
   nodes_->workers_ended(std::move(end));
   end_when_known();
@@ -349,6 +349,7 @@ void JobDriver::handle(const AttemptOver&) {
   alarm_.reset();
   phase_ = Phase::waiting;
   if (leave_) what_follows_ = leave_->not_restarted;
+  outcome_.is_repeated = leave_ && leave_->code == wire::CauseCode::repeated_error;
   parts_.observer.attempt_ended(outcome_, what_follows_, /*is_last=*/leave_ && !parts_.plan.nodes.several());
 }
 

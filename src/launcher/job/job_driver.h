@@ -140,8 +140,6 @@ class JobDriver {
   void carry_out(const AskForStates&);
   void carry_out(const Finish&) {}
   void look_for_states();
-  // Returns whether a failure of this attempt may be followed by another one.
-  bool may_restart() const { return place_.attempt < parts_.plan.max_restarts; }
   void show_calls_once_ending();
   void worker_has_ended(int local_rank, const WorkerExit& exit);
   void end_attempt();

@@ -6,8 +6,6 @@
 
 namespace ddp::launcher {
 
-using wire::Cause;
-
 std::vector<NodeAction> NodeAgent::connected(const wire::NodeHello& hello, TimePoint now) {
   heard_at_ = next_heartbeat_ = now;
   add(SendToCoordinator{hello});
@@ -41,12 +39,14 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
 
 std::vector<NodeAction> NodeAgent::leave_coordinator(const std::string& why) {
   if (has_left_ || last_) return {};
-  leave({.text = "the first node (" + coordinator_ + ") " + why, .exit_code = base::kExitOwnFault});
+  leave({.text = "the first node (" + coordinator_ + ") " + why,
+         .exit_code = base::kExitOwnFault,
+         .code = wire::CauseCode::lost_node});
   return take();
 }
 
 // If workers run, the node leaves when they have ended.
-void NodeAgent::leave(const Cause& cause) {
+void NodeAgent::leave(const wire::Cause& cause) {
   if (runs_) {
     last_ = cause;
     add(EndWorkers{cause});
@@ -56,7 +56,7 @@ void NodeAgent::leave(const Cause& cause) {
   }
 }
 
-std::vector<NodeAction> NodeAgent::failed(const Cause& cause) {
+std::vector<NodeAction> NodeAgent::failed(const wire::Cause& cause) {
   if (has_left_ || last_) return {};
   const bool is_coordinators_own = node_timeout_.count() == 0;
   if (takes_part_ || is_coordinators_own) {
@@ -101,8 +101,9 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
   if (runs_ && !last_) {
     const std::string text = "lost: it received nothing from the first node (" + coordinator_ + ") for " +
                              base::human_duration(node_timeout_);
-    add(SendToCoordinator{
-        wire::NodeFailed{attempt_, {.text = text, .exit_code = base::kExitOwnFault, .may_restart = true}}});
+    add(SendToCoordinator{wire::NodeFailed{
+        attempt_,
+        {.text = text, .exit_code = base::kExitOwnFault, .may_restart = true, .code = wire::CauseCode::lost_node}}});
   }
   return coordinator_lost("it has sent nothing for " + base::human_duration(node_timeout_));
 }

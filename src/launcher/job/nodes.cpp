@@ -25,6 +25,7 @@ Placement placement_of(const wire::CoordinatorBegins& begins) {
   place.first_rank = begins.first_rank;
   place.world_size = begins.world_size;
   place.node_name = begins.name;
+  place.may_restart = begins.may_restart;
   place.restore = begins.restore;
   return place;
 }

@@ -5,6 +5,7 @@
 
 #include "base/exit_code.h"
 #include "base/signals.h"
+#include "launcher/job/cause_code.h"
 #include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
@@ -67,6 +68,8 @@ wire::Cause cause_of(const JobOutcome& outcome) {
   const WorkerEnd* culprit = outcome.culprit();
   if (culprit != nullptr && culprit->is_secondary()) cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
   cause.gave_up = culprit != nullptr && culprit->gave_up();
+  cause.code = code_of(outcome);
+  cause.error = repeatable_error(outcome);
   return cause;
 }
 
@@ -74,7 +77,8 @@ wire::Cause cause_of(const SignalArrived& event) {
   return {.text = event.reason.empty() ? "terminated by " + base::signal_name(event.signal) : event.reason,
           .exit_code = 128 + event.signal,
           .signal = event.signal,
-          .may_restart = !event.ends_job};
+          .may_restart = !event.ends_job,
+          .code = code_of(event)};
 }
 
 wire::Cause urgent_cause_of(const SignalArrived& event) {
@@ -88,17 +92,20 @@ wire::Cause cause_of(const HangNews& difference) {
   return {.text = hang_headline(difference.verdict),
           .node = node_of_culprit(difference),
           .exit_code = base::kExitHung,
-          .may_restart = true};
+          .may_restart = true,
+          .code = wire::CauseCode::hang};
 }
 
 wire::Cause cause_of_own_fault(const std::string& text) {
-  return {.text = text, .exit_code = base::kExitOwnFault};
+  return {.text = text, .exit_code = base::kExitOwnFault, .code = wire::CauseCode::launcher};
 }
 
 wire::Cause remains_of(const JobOutcome& outcome) {
   std::vector<int> ranks;
   for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
-  return {.text = ranks_text(ranks) + " cannot be killed", .exit_code = outcome.status.shell_code()};
+  return {.text = ranks_text(ranks) + " cannot be killed",
+          .exit_code = outcome.status.shell_code(),
+          .code = wire::CauseCode::hardware};
 }
 
 bool adopt_cause(JobOutcome& outcome, const wire::Cause& cause, const std::string& own_name) {
@@ -116,6 +123,7 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   const bool is_between = !facts.last;
   if (facts.last) end.outcome = std::move(*facts.last);
   // The job had failed after it was asked to save.
+  end.outcome.is_repeated = cause.code == wire::CauseCode::repeated_error;
   if (cause.exit_code == base::kExitSaved) end.outcome.status = base::ExitStatus::exited(base::kExitSaved);
   if (!is_between && facts.is_alone) return end;
   JobOutcome& outcome = end.outcome;

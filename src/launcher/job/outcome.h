@@ -51,6 +51,7 @@ struct JobOutcome {
   std::vector<int> asked_with;         // signals that asked the workers to end, in their order
   bool was_asked_to_save = false;      // and to leave
   bool has_saved = false;              // all workers succeeded after they were asked to save and to leave
+  bool is_repeated = false;            // the attempt before failed at the same step with the same error
   bool needed_kill = false;            // these signals were not enough for some workers
   KillReason kill_reason = KillReason::grace_over;
   std::vector<RankAndPid> unkillable;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -12,10 +14,12 @@ namespace ddp::launcher {
 
 struct RestartAfter {
   std::chrono::milliseconds delay;
+  int number = 0;  // number of this restart of --max-restarts; 0 if it does not count
 };
 
 struct NoRestart {
-  std::string reason;  // for the user, as in "given up after 2 restarts"; empty if no restart is expected
+  std::string reason;        // for the user, as in "given up after 2 restarts"; empty if no restart is expected
+  bool is_repeated = false;  // another attempt would fail with the same error at the same step
 };
 
 using RestartDecision = std::variant<RestartAfter, NoRestart>;
@@ -23,13 +27,23 @@ using RestartDecision = std::variant<RestartAfter, NoRestart>;
 struct PastAttempt {
   std::chrono::nanoseconds run_time{0};
   wire::Progress progress = wire::Progress::unknown;  // progress of all nodes
+  wire::CauseCode code = wire::CauseCode::program;
+  std::string error = {};                           // see wire::Cause
+  std::optional<std::int64_t> step = std::nullopt;  // the last one that all ranks have finished, if it is known
 };
 
-// `attempts` holds all attempts so far. An attempt was in vain if none of its ranks finished a step. If the program
-// does not use the runtime, its steps cannot be seen. Such an attempt was in vain if it failed within
-// limits::kProgressTime. After an attempt that was not, there is no delay. Each further attempt in vain
+// `attempts` holds all attempts so far. At most `max_restarts` of the restarts count (counts_as_restart()). If the last
+// two failed with the same error at the same step, there is no restart. An attempt was in vain if none of its ranks
+// finished a step. If the program does not use the runtime, its steps cannot be seen. Such an attempt was in vain if it
+// failed within limits::kProgressTime. After an attempt that was not, there is no delay. Each further attempt in vain
 // triples it, from limits::kRestartDelay to limits::kLongestRestartDelay. After limits::kAttemptsWithoutProgress of
 // them in a row, the job is given up.
 RestartDecision decide_restart(std::span<const PastAttempt> attempts, int max_restarts);
+
+// Returns how many restarts that count are left after these attempts.
+int restarts_left(std::span<const PastAttempt> attempts, int max_restarts);
+
+// Returns a text such as "restart 1 of 3 in 0.1 s".
+std::string describe(const RestartAfter& restart, int max_restarts);
 
 }  // namespace ddp::launcher

@@ -22,6 +22,7 @@ struct Placement {
   // The name is safe for a terminal, and has a number if another node has the same host name. It is empty if it is not
   // known yet.
   std::string node_name;
+  bool may_restart = false;   // a failure of this attempt may be followed by another attempt
   wire::RestorePlan restore;  // the kept state to begin with
 };
 

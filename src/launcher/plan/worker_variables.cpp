@@ -58,7 +58,7 @@ std::string state_memory_of(const LaunchPlan& plan, const Placement& placement, 
   number("rank", placement.first_rank + local_rank);
   number("world", placement.world_size);
   number("attempt", placement.attempt);
-  number("restarts_left", plan.max_restarts - placement.attempt);
+  number("may_restart", placement.may_restart ? 1 : 0);
   if (static_cast<std::size_t>(local_rank) >= restore.ranks.size()) return json + "}";
   number("step", restore.step);
   const auto place = [&](const char* name, const wire::StatePlace& where) {

@@ -27,6 +27,7 @@ WorkerSpec example(const LaunchPlan& plan, int which) {
   placement.master_addr = text;
   placement.master_port = static_cast<std::uint16_t>(which);
   placement.interface = text;
+  placement.may_restart = which == 1;
   placement.restore.step = which;
   placement.restore.ranks.resize(static_cast<std::size_t>(plan.workers));
   return make_worker_spec(plan, placement, {which == 1 ? 0 : plan.workers - 1, text, text, text});

@@ -11,7 +11,9 @@
 #include "base/secrets.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/job/cause_code.h"
 #include "launcher/report/stall_json.h"
+#include "wire/error_file.h"
 
 namespace ddp::launcher {
 namespace {
@@ -137,6 +139,11 @@ struct CauseToJson {
 
 OrderedJson describe_cause(const JobOutcome& outcome) {
   return std::visit(CauseToJson{outcome}, outcome.cause);
+}
+
+void add_code(OrderedJson& json, wire::CauseCode code) {
+  json["cause_code"] = wire::name_of(code);
+  json["repeat"] = repeat_after(code);
 }
 
 struct EventToJson {
@@ -281,6 +288,7 @@ std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placemen
   json["attempt"] = placement.attempt;
   json["exit_code"] = outcome.status.shell_code();
   json["cause"] = describe_cause(outcome);
+  add_code(json, code_of(outcome));
   json["ended_ranks"] = outcome.ended_ranks;
   json["run_seconds"] = seconds_json(outcome.run_time);
   json["ending_seconds"] = seconds_json(outcome.ending_time);
@@ -319,6 +327,7 @@ std::string summary_document(const SummaryInput& input) {
                       {"attempts", end.attempts}};
   json["cause"] =
       own_fault ? OrderedJson{{"kind", "launcher_failed"}, {"message", end.launcher_failure}} : describe_cause(outcome);
+  add_code(json, own_fault ? wire::CauseCode::launcher : code_of(outcome));
   json["run_seconds"] = seconds_json(end.run_time);
   json["last_attempt_seconds"] = seconds_json(outcome.run_time);
   json["ending_seconds"] = seconds_json(outcome.ending_time);
@@ -350,6 +359,14 @@ std::string error_record_document(const std::string& message, const std::vector<
        {{"message", message},
         {"errorCode", exit_code},
         {"extraInfo", {{"py_callstack", base::join(last_lines, "\n")}, {"timestamp", std::to_string(since)}}}}}};
+  return dump(json) + "\n";
+}
+
+std::string with_cause_code(const std::string& error_record, wire::CauseCode code) {
+  OrderedJson json = OrderedJson::parse(error_record, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return error_record;
+  json[wire::kErrorCause] = wire::name_of(code);
+  json[wire::kErrorRepeat] = repeat_after(code);
   return dump(json) + "\n";
 }
 

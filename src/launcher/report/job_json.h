@@ -70,6 +70,9 @@ std::string summary_document(const SummaryInput& input);
 std::string error_record_document(const std::string& message, const std::vector<std::string>& last_lines, int exit_code,
                                   WallTime now);
 
+// Returns an error record with the code of the cause added. Returns the text itself if it is not a JSON object.
+std::string with_cause_code(const std::string& error_record, wire::CauseCode code);
+
 // Returns a time such as "2026-11-21T08:43:22.123Z".
 std::string iso_time(WallTime time);
 

@@ -10,7 +10,9 @@
 #include <thread>
 
 #include "base/exit_code.h"
+#include "base/file.h"
 #include "base/text.h"
+#include "launcher/job/cause_code.h"
 #include "launcher/limits.h"
 #include "launcher/plan/used_gpu.h"
 #include "launcher/process/process_tree.h"
@@ -308,14 +310,16 @@ std::optional<base::Failure> JobReporter::pass_error_upwards(const JobOutcome& o
   const auto path = find_variable(plan_.inherited_environment, wire::env::kErrorFile);
   if (!path || path->empty() || exit_code == 0) return std::nullopt;
   const WorkerEnd* culprit = outcome.culprit();
+  std::string record;
   if (culprit != nullptr && culprit->error) {
     std::error_code error;
     const std::string own = directory_.file(culprit->local_rank, "error.json");
-    std::filesystem::copy_file(own, *path, std::filesystem::copy_options::overwrite_existing, error);
-    if (!error) return std::nullopt;
+    if (std::filesystem::is_regular_file(own, error)) record = base::read_file(own);
   }
   const std::string message = text_.empty() ? describe_failure(outcome) : text_.front();
-  return write_report(*path, error_record_document(message, evidence_.last_lines, exit_code, wall_now()),
+  if (record.empty()) record = error_record_document(message, evidence_.last_lines, exit_code, wall_now());
+  const wire::CauseCode code = code_of(outcome);
+  return write_report(*path, with_cause_code(record, code == wire::CauseCode::none ? wire::CauseCode::launcher : code),
                       std::string(wire::env::kErrorFile) + "=" + *path, Document::any);
 }
 

@@ -62,7 +62,7 @@ class StateKeeper::Core {
     int rank = 0;
     int world = 0;
     int attempt = 0;
-    int restarts_left = 0;
+    bool may_restart = false;
     std::optional<std::int64_t> step;  // of the state to begin with
     Place own;
     Place shared;
@@ -74,7 +74,7 @@ class StateKeeper::Core {
     const char* text = std::getenv(wire::env::kStateMemory);  // NOLINT(concurrency-mt-unsafe)
     if (text == nullptr) return std::nullopt;
     const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("restarts_left")) return std::nullopt;
+    if (!json.is_object() || !json.contains("may_restart")) return std::nullopt;
     Instructions result;
     const auto number = [&](const char* name) { return json.at(name).get<int>(); };
     result.descriptor = number("fd");
@@ -83,7 +83,7 @@ class StateKeeper::Core {
     result.rank = number("rank");
     result.world = number("world");
     result.attempt = number("attempt");
-    result.restarts_left = number("restarts_left");
+    result.may_restart = number("may_restart") != 0;
     const auto place = [&](const char* name) {
       return json.contains(name) ? Place{json[name][0].get<int>(), json[name][1].get<int>()} : Place{};
     };
@@ -312,7 +312,7 @@ std::unique_ptr<StateKeeper> StateKeeper::open(const ProcessGroup& group) {
   }
   if (!is_there || group.size() != instructions->world) return nullptr;
   const auto core = std::make_shared<Core>(group, std::move(*instructions));
-  if (core->instructions.restarts_left > 0) StateGate::of_process().set_keeper([core] { core->save(); });
+  if (core->instructions.may_restart) StateGate::of_process().set_keeper([core] { core->save(); });
   return std::unique_ptr<StateKeeper>(new StateKeeper(core));
 }
 
@@ -367,7 +367,7 @@ void StateKeeper::finish_step(std::int64_t step, const CheckpointState& state) {
   // A rank that has nothing of its own is ready for the next step.
   if (state.rank_values.empty()) core.note(StateKind::early, step + 1, {{"rank_values", state.rank_values}});
   gate.end_change();
-  if (core.instructions.restarts_left == 0 || !std::exchange(core.is_first, false)) return;
+  if (!core.instructions.may_restart || !std::exchange(core.is_first, false)) return;
   gate.set_keeper([core = core_] { core->save(); });  // the program may have made another manager since
   std::thread([core = core_] { core->answer(); }).detach();
   core.file.set_attempt(core.instructions.area, &wire::StateHead::keeps, core.instructions.attempt);

@@ -79,6 +79,39 @@ TEST_CASE("a job of one node is started again with an empty store, and is over w
   CHECK(job.is_through);
 }
 
+TEST_CASE("a job that fails twice at the same step with the same error is given up") {
+  CoordinatorOptions options;
+  options.max_restarts = 10;
+  JobAlone job(options);
+  wire::Cause error = failure();
+  error.error = "rank 1: KeyError at train.py:3 in f";
+  wire::NodeEnded ended{.attempt = 0, .progress = wire::Progress::some};
+  const wire::KeptState own{.step = 7, .bytes = 1, .kind = wire::StateKind::final, .world = 2};
+  ended.kept = {own, own, own};
+  ended.kept[1].rank = ended.kept[1].area = 1;
+  ended.kept[2].kind = wire::StateKind::whole;
+  job.says(wire::NodeFailed{0, error}).says(ended).passes(0ms);
+  REQUIRE(job.attempt == 1);
+  CHECK(job.last<wire::CoordinatorBegins>()->restore.step == 7);
+  CHECK(job.last<wire::CoordinatorBegins>()->may_restart);
+  ended.attempt = 1;
+  job.says(wire::NodeFailed{1, error}).says(ended);
+  REQUIRE(job.last<wire::CoordinatorIsDone>());
+  const wire::Cause cause = job.last<wire::CoordinatorIsDone>()->cause;
+  CHECK(cause.code == wire::CauseCode::repeated_error);
+  CHECK(cause.not_restarted.find("the same error after step 7") != std::string::npos);
+}
+
+TEST_CASE("the last attempt of a job of one node is not followed by another one") {
+  CoordinatorOptions options;
+  options.max_restarts = 1;
+  JobAlone job(options);
+  CHECK(job.last<wire::CoordinatorBegins>()->may_restart);
+  job.fails().passes(1s);
+  CHECK(job.attempt == 1);
+  CHECK_FALSE(job.last<wire::CoordinatorBegins>()->may_restart);
+}
+
 TEST_CASE("a request to end between two attempts ends the job") {
   CoordinatorOptions options;
   options.max_restarts = 1;

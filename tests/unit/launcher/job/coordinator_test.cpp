@@ -290,14 +290,23 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
   job.comes(7, node("b")).comes(8, node("c"));
   CHECK(job.to<wire::CoordinatorWaits>(8).size() == 1);
   job.loses(7).says(kOwnNode, wire::NodeEnded{0});
-  CHECK(job.to<wire::CoordinatorRestarts>(8) == std::vector{wire::CoordinatorRestarts{"restart 1 of 1 in 0.1 s"}});
+  CHECK(
+      job.to<wire::CoordinatorRestarts>(8) ==
+      std::vector{wire::CoordinatorRestarts{"restart in 0.1 s; the loss of a node does not count in --max-restarts"}});
   job.passes(1s, {8});
   REQUIRE(job.to<wire::CoordinatorBegins>(8).size() == 1);
   CHECK(job.to<wire::CoordinatorBegins>(8)[0].attempt == 1);
   // A message about the previous attempt is ignored.
   job.says(8, wire::NodeFailed{0, failure()});
   CHECK(job.to<wire::CoordinatorEnds>(8).empty());
-  job.says(8, wire::NodeFailed{1, failure()}).says(8, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
+  const auto fails = [&](int attempt) {
+    job.says(8, wire::NodeFailed{attempt, failure()});
+    job.says(8, wire::NodeEnded{attempt}).says(kOwnNode, wire::NodeEnded{attempt});
+  };
+  fails(1);
+  CHECK(job.to<wire::CoordinatorRestarts>(8).back().text.starts_with("restart 1 of 1"));
+  job.passes(1s, {8});
+  fails(2);
   REQUIRE(job.to<wire::CoordinatorIsDone>(8).size() == 1);
   CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.text == "rank 5: exited with code 3");
   CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.not_restarted == "ddplaunch gave up after 1 restart");

@@ -4,6 +4,7 @@
 #include "support/catch.h"
 
 using namespace ddp::launcher;
+using ddp::wire::CauseCode;
 using ddp::wire::Progress;
 using namespace std::chrono_literals;
 
@@ -54,4 +55,48 @@ TEST_CASE("where steps can be seen a step is progress and time is not") {
       "ddplaunch gave up: 6 attempts in a row failed before they finished a step (95 restarts of --max-restarts left)");
   CHECK(delay_after(std::vector(50, fast_and_useful), 100) == 0);
   CHECK(delay_after({slow_and_in_vain, slow_and_in_vain, fast_and_useful, slow_and_in_vain}, 100) == 100);
+}
+
+TEST_CASE("the loss of a node does not count") {
+  const PastAttempt error{1h};
+  const PastAttempt lost_node{1h, Progress::unknown, CauseCode::lost_node};
+  const PastAttempt left{1h, Progress::unknown, CauseCode::preempted};
+  CHECK(delay_after({lost_node, left, lost_node}, 1) == 0);
+  CHECK(delay_after({lost_node, error, left}, 1) == 0);
+  CHECK(delay_after({error, lost_node, error}, 1) == -1);
+  CHECK(delay_after({lost_node}, 0) == -1);
+  CHECK(restarts_left(std::vector{lost_node, error}, 3) == 2);
+  const std::vector<PastAttempt> in_vain(ddp::limits::kAttemptsWithoutProgress,
+                                         {1s, Progress::none, CauseCode::lost_node});
+  CHECK(reason_after(in_vain, 3).find("(3 restarts of --max-restarts left)") != std::string::npos);
+}
+
+TEST_CASE("the same error at the same step is not repeated") {
+  const auto fails = [](const std::string& error, std::optional<std::int64_t> step) {
+    return PastAttempt{1h, Progress::some, CauseCode::program, error, step};
+  };
+  CHECK(delay_after({fails("a", 7)}, 100) == 0);
+  CHECK(delay_after({fails("a", 7), fails("a", 7)}, 100) == -1);
+  CHECK(
+      reason_after({fails("b", 3), fails("a", 7), fails("a", 7)}, 100) ==
+      "ddplaunch gave up: two attempts failed with the same error after step 7, so another one would, too (98 restarts "
+      "of --max-restarts left)");
+  CHECK(std::get<NoRestart>(decide_restart(std::vector{fails("a", 7), fails("a", 7)}, 100)).is_repeated);
+  CHECK(delay_after({fails("a", 7), fails("a", 8)}, 100) == 0);
+  CHECK(delay_after({fails("a", 7), fails("b", 7)}, 100) == 0);
+  CHECK(delay_after({fails("a", 7), fails("b", 7), fails("a", 7)}, 100) == 0);
+  CHECK(delay_after({fails("", 7), fails("", 7)}, 100) == 0);
+  CHECK(delay_after({fails("a", std::nullopt), fails("a", std::nullopt)}, 100) == 0);
+}
+
+TEST_CASE("a restart says its number, if it counts, and when it begins") {
+  CHECK(describe(RestartAfter{100ms, 1}, 3) == "restart 1 of 3 in 0.1 s");
+  CHECK(describe(RestartAfter{0ms, 2}, 3) == "restart 2 of 3 at once");
+  CHECK(describe(RestartAfter{0ms, 0}, 3) == "restart at once; the loss of a node does not count in --max-restarts");
+  const auto number = [](const std::vector<PastAttempt>& attempts) {
+    return std::get<RestartAfter>(decide_restart(attempts, 3)).number;
+  };
+  CHECK(number({{1h}}) == 1);
+  CHECK(number({{1h}, {1h, Progress::unknown, CauseCode::lost_node}}) == 0);
+  CHECK(number({{1h}, {1h, Progress::unknown, CauseCode::lost_node}, {1h}}) == 2);
 }

@@ -81,6 +81,7 @@ Variables given(const OptionSet& set, const LaunchPlan& plan, int local_rank) {
   placement.master_addr = plan.store.advertised;
   placement.master_port = plan.store.port == 0 ? kFreePort : plan.store.port;
   placement.attempt = set.attempt;
+  placement.may_restart = set.attempt < plan.max_restarts;
   const WorkerContext context{local_rank, "/logs/" + std::to_string(local_rank) + "/error.json", set.last_failure};
   Variables variables;
   for (const std::string& line : make_worker_spec(plan, placement, context).environment) {
@@ -178,7 +179,7 @@ std::vector<OptionSet> torchrun_sets() {
        {{"DDP_ATTEMPT", "2"},
         {"DDP_LAST_FAILURE", "rank 0 failed"},
         {"DDP_STATE_MEMORY",
-         R"({"fd":195,"area":0,"areas":1,"rank":0,"world":1,"attempt":2,"restarts_left":1})"}},
+         R"({"fd":195,"area":0,"areas":1,"rank":0,"world":1,"attempt":2,"may_restart":1})"}},
        "a restarted worker is told why",
        2,
        "rank 0 failed"},

@@ -208,6 +208,8 @@ TEST_CASE("the end of an attempt is a line with what comes next") {
   Json expected = {{"attempt", 1},       {"exit_code", 3},     {"cause", nullptr},
                    {"ended_ranks", {5}}, {"run_seconds", 1.5}, {"ending_seconds", 0.00002}};
   expected["text"] = expected["last_lines"] = Json::array();
+  expected["cause_code"] = "none";
+  expected["repeat"] = "no";
   expected["stragglers"] = {{"collectives", 0}, {"seconds", 0.0}, {"ranks", Json::array()}};
   CHECK(line("") == expected);
   expected["next"] = "restart 1 of 3";
@@ -358,6 +360,11 @@ TEST_CASE("the summary of a success has no cause and no words") {
 }
 
 TEST_CASE("an error for a launcher above us is a record that it understands") {
+  const Json coded =
+      Json::parse(with_cause_code(R"({"message":{"message":"KeyError: 1"}})", ddp::wire::CauseCode::repeated_error));
+  CHECK(coded ==
+        Json{{"message", {{"message", "KeyError: 1"}}}, {"ddp_cause", "repeated_error"}, {"ddp_repeat", "no"}});
+  CHECK(with_cause_code("not JSON", ddp::wire::CauseCode::program) == "not JSON");
   const std::string document = error_record_document(kNotUtf8, {"one", "two"}, 3, kNow);
   const auto record = parse_error_record(document);
   REQUIRE(record);
