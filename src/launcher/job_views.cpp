@@ -122,8 +122,11 @@ void JobViews::begin_watch(const Placement& placement, bool is_coordinator) {
   is_coordinator_ = is_coordinator;
   const LaunchPlan& plan = parts_.plan;
   const bool has_all_ranks = is_coordinator || placement.node_count == 1;
-  builder_.begin_attempt({placement.attempt, placement.world_size, {}, gpus_of(plan, placement), has_all_ranks},
-                         monotonic_now());
+  std::optional<std::uint64_t> restored_step;
+  if (!placement.restore.ranks.empty()) restored_step = static_cast<std::uint64_t>(placement.restore.step);
+  builder_.begin_attempt(
+      {placement.attempt, placement.world_size, {}, gpus_of(plan, placement), has_all_ranks, restored_step},
+      monotonic_now());
   if (has_history()) history_.begin_attempt(placement, node_name(plan.host_name, placement), monotonic_now());
   if (!plan.trace_file.empty() && has_all_ranks && !trace_) {
     trace_.emplace(plan, iso_time(std::chrono::system_clock::now()), [this](const std::string& why) {

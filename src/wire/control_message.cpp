@@ -60,7 +60,7 @@ DDP_FIELDS(KeptState, step, bytes, key, kind, attempt, rank, world, area, place)
 DDP_FIELDS(StatePlace, area, place)
 DDP_FIELDS(RankRestore, own, shared, whole)
 DDP_FIELDS(StateTransfer, from, to, from_place, to_place, bytes)
-DDP_FIELDS(RestorePlan, attempt, step, ranks, transfers)
+DDP_FIELDS(RestorePlan, attempt, step, lost_steps, ranks, transfers)
 DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save, kept)
 DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
 DDP_FIELDS(CoordinatorRefuses, why)

@@ -55,6 +55,7 @@ struct StateTransfer {
 struct RestorePlan {
   int attempt = 0;  // in which the state was kept
   std::int64_t step = 0;
+  std::int64_t lost_steps = 0;           // finished steps that have to be repeated
   std::vector<RankRestore> ranks;        // of this node, by local rank
   std::vector<StateTransfer> transfers;  // of all nodes, in the order in which they are done
 

@@ -129,7 +129,7 @@ def few_lines(said: str, addresses: list[str], what: str = "was refused") -> Non
 def cause(**fields: object) -> dict:
     return {"text": "", "node": "", "exit_code": 0, "signal": 0, "knowledge": "certain", "lost_peer": -1,
             "may_restart": False, "not_restarted": "", "exit_timed_out": False, "gave_up": False, "has_saved": False,
-            "is_urgent": False, **fields}
+            "is_urgent": False, "code": "program", "error": "", **fields}
 
 
 def waiting_job() -> Job:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "launcher/job/blame.h"
+#include "launcher/job/cause_code.h"
 #include "launcher/limits.h"
 
 namespace ddp::test {
@@ -59,6 +60,7 @@ void NodesRules::coordinator_says(std::size_t machine, const wire::ControlMessag
   if (std::holds_alternative<wire::CoordinatorRefuses>(message)) at(machine).was_refused = true;
   if (const auto* ends = std::get_if<wire::CoordinatorEnds>(&message)) {
     ended_ = std::max(ended_, ends->attempt);
+    if (launcher::counts_as_restart(ends->cause.code)) failed_.insert(ends->attempt);
     if (reason_told_ != ends->attempt) violate(8, "an attempt is ended for no reason: " + ends->cause.text);
     const bool is_settled = running_.empty() || now_ >= reason_told_at_ + launcher::wait_for_more(ends->cause);
     if (is_secondary(ends->cause) && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
@@ -85,7 +87,9 @@ void NodesRules::look_at_beginning(int emptied) {
   if (!running_.empty()) violate(1, "an attempt begins while machines have workers");
   if (is_asked_to_end_) violate(9, "an attempt begins after somebody has asked for the end");
   if (begins_.empty()) return violate(6, "an attempt of nobody");
-  if (++attempts_ > options_.max_restarts + 1) violate(7, "attempt " + std::to_string(attempts_));
+  const bool may_begin = options_.max_restarts > 0 || attempts_ == 0;
+  ++attempts_;
+  if (!may_begin || std::ssize(failed_) > options_.max_restarts) violate(7, "attempt " + std::to_string(attempts_));
   std::ranges::sort(begins_, {}, [](const auto& one) { return one.second.node_rank; });
   const auto count = static_cast<int>(begins_.size());
   if (count < options_.nodes.min || count > options_.nodes.max) violate(6, std::to_string(count) + " nodes");

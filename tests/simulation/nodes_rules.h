@@ -10,7 +10,8 @@
 //    5 Nodes without trouble receive the end, unless they were refused or had been asked to end.
 //    6 The ranks of an attempt are 0 to world size - 1 without gap or overlap. They are on at most as many nodes as the
 //      job has, in the order of their node ranks, and the coordinator's node is the first.
-//    7 The store is emptied once before each attempt, and there are at most as many attempts as restarts allow.
+//    7 The store is emptied once before each attempt, and there are at most as many restarts as allowed. After
+//      the loss of a node they do not count.
 //    8 A job succeeds only if all workers succeed. An attempt is ended only for an event in it. A secondary failure is
 //      the cause only if there is no other cause and the time of wait_for_more() has passed.
 //    9 After the coordinator has received a user's request to end, no other attempt begins.
@@ -24,6 +25,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -154,6 +156,7 @@ class NodesRules {
   int reason_told_ = -1;   // the last attempt for which the coordinator has received or seen any cause
   TimePoint reason_told_at_;
   int ended_ = -1;  // the last attempt that the coordinator has ended
+  std::set<int> failed_;  // attempts that ended for causes that count in --max-restarts
   std::optional<wire::Cause> fate_;
   Duration coordinator_trouble_{0};
   TimePoint last_trouble_at_;

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
@@ -78,10 +79,10 @@ class Planner {
       unused_.push_back(static_cast<int>((2 * at + 7 - i) % wire::kStateRecent));
   }
 
-  std::vector<wire::RestorePlan> plans(int attempt, std::int64_t at) {
+  std::vector<wire::RestorePlan> plans(int attempt, std::int64_t at, std::int64_t lost_steps) {
     std::vector<wire::RestorePlan> plans;
     for (std::size_t node = 0; node < nodes_.size(); ++node) {
-      wire::RestorePlan plan{attempt, at, {}, {}};
+      wire::RestorePlan plan{attempt, at, lost_steps, {}, {}};
       for (int local_rank = 0; local_rank < nodes_[node].workers; ++local_rank) {
         plan.ranks.push_back(restore(node, local_rank));
       }
@@ -149,16 +150,29 @@ std::vector<wire::RestorePlan> plan_restore(std::span<const RestoringNode> nodes
       known.insert(state.rank);
     }
   }
+  const auto last = std::find_if(steps.rbegin(), steps.rend(), [](const auto& entry) { return entry.second.finished; });
+  const std::int64_t newest = last == steps.rend() ? 0 : last->first.second;
   for (auto entry = steps.rbegin(); entry != steps.rend(); ++entry) {
     const auto& [when, step] = *entry;
     if (!step.is_complete(known)) continue;
     const int world = nodes.back().first_rank + nodes.back().workers;
     if (world != step.world && step.whole.size() > 1) continue;
-    auto plans = Planner(nodes, step, when.second).plans(when.first, when.second);
+    auto plans = Planner(nodes, step, when.second).plans(when.first, when.second, newest - when.second);
     // The plan must fit into a message.
     return plans.front().transfers.size() <= limits::kStateTransfers ? plans : std::vector<wire::RestorePlan>();
   }
   return {};
+}
+
+std::string describe(const wire::RestorePlan& plan) {
+  if (plan.ranks.empty()) return "";
+  std::uint64_t sent = 0;
+  for (const wire::StateTransfer& transfer : plan.transfers) sent += transfer.bytes;
+  return "the ranks go on after step " + std::to_string(plan.step) + ", which they have kept in memory" +
+         (sent > 0 ? " (" + base::human_bytes(sent) + " come from other nodes); " : "; ") +
+         (plan.lost_steps <= 0   ? "no step is lost"
+          : plan.lost_steps == 1 ? "1 step is lost"
+                                 : std::to_string(plan.lost_steps) + " steps are lost");
 }
 
 bool has_finished_step(std::span<const KeptState> kept, int attempt) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "wire/kept_state.h"
@@ -25,6 +26,10 @@ struct RestoringNode {
 //   key. They then continue without what they had of their own.
 // If the world has another size than the state's, its ranks begin with the whole state only, if there is one key.
 std::vector<wire::RestorePlan> plan_restore(std::span<const RestoringNode> nodes);
+
+// Returns what an attempt begins with, such as "the ranks go on after step 7, which they have kept in memory; no step
+// is lost". Returns an empty string if it is nothing that was kept.
+std::string describe(const wire::RestorePlan& plan);
 
 // Returns whether a rank has finished a step in this attempt.
 bool has_finished_step(std::span<const wire::KeptState> kept, int attempt);

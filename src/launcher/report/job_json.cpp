@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/job/cause_code.h"
+#include "launcher/job/restore_plan.h"
 #include "launcher/report/stall_json.h"
 #include "wire/error_file.h"
 
@@ -252,7 +253,8 @@ std::string job_started_line(const LaunchPlan& plan, const StartPlace& place, Wa
   return dump(json);
 }
 
-std::string attempt_started_line(const LaunchPlan& plan, const Placement& placement, WallTime now) {
+std::string attempt_started_line(const LaunchPlan& plan, const Placement& placement, WallTime now,
+                                 std::optional<std::chrono::nanoseconds> since_failure) {
   OrderedJson json = begin("attempt_started", plan, node_name(plan.host_name, placement), now);
   json["attempt"] = placement.attempt;
   json["world_size"] = placement.world_size;
@@ -260,6 +262,11 @@ std::string attempt_started_line(const LaunchPlan& plan, const Placement& placem
   json["workers"] = plan.workers;
   json["master_addr"] = placement.master_addr;
   json["master_port"] = placement.master_port;
+  if (const wire::RestorePlan& restore = placement.restore; !restore.ranks.empty()) {
+    json["restored"] = {
+        {"step", restore.step}, {"lost_steps", restore.lost_steps}, {"source", "memory"}, {"text", describe(restore)}};
+  }
+  if (since_failure) json["since_failure_seconds"] = seconds_json(*since_failure);
   return dump(json);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,9 @@ struct StartPlace {
   std::string system;     // such as "Linux 6.1.0-18-amd64 x86_64, 64 CPUs"
 };
 std::string job_started_line(const LaunchPlan& plan, const StartPlace& place, WallTime now);
-std::string attempt_started_line(const LaunchPlan& plan, const Placement& placement, WallTime now);
+// `since_failure` is the time from the cause of the attempt before, if there was one.
+std::string attempt_started_line(const LaunchPlan& plan, const Placement& placement, WallTime now,
+                                 std::optional<std::chrono::nanoseconds> since_failure = std::nullopt);
 // `text` contains the lines that the console shows about the event, if it is news about a hang.
 std::string event_line(const LaunchPlan& plan, const Placement& placement, const Event& event, WallTime now,
                        const std::vector<std::string>& text = {});

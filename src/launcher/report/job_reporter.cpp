@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "launcher/job/cause_code.h"
+#include "launcher/job/restore_plan.h"
 #include "launcher/limits.h"
 #include "launcher/plan/used_gpu.h"
 #include "launcher/process/process_tree.h"
@@ -113,7 +114,9 @@ JobObserver JobReporter::observer() {
 void JobReporter::attempt_began(const Placement& placement) {
   placement_ = placement;
   dumps_ = 0;
-  write_event(attempt_started_line(plan_, placement, wall_now()));
+  std::optional<std::chrono::nanoseconds> since_failure;
+  if (failed_at_) since_failure = std::chrono::steady_clock::now() - *failed_at_;
+  write_event(attempt_started_line(plan_, placement, wall_now(), since_failure));
   if (attempts_++ == 0) {
     const std::string logs = log_directory();
     say(LogLevel::info, start_line(plan_, placement) + (logs.empty() ? "" : ", logs " + logs));
@@ -122,6 +125,9 @@ void JobReporter::attempt_began(const Placement& placement) {
     if (const auto line = interface_line(plan_, placement.interface)) say(level, *line);
   }
   const int last = placement.first_rank + plan_.workers - 1;
+  if (const std::string restored = describe(placement.restore); !restored.empty()) {
+    say(placement.node_rank == 0 ? LogLevel::note : LogLevel::debug, restored);
+  }
   say(LogLevel::debug, "attempt " + std::to_string(placement.attempt) + " begins: ranks " +
                            std::to_string(placement.first_rank) + " to " + std::to_string(last) + " of " +
                            std::to_string(placement.world_size));
@@ -254,6 +260,7 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   const LaunchPlan plan = lacks_uuids(plan_) ? with_uuids(plan_, find_gpus("/")) : plan_;
   evidence_ = gather_evidence(outcome, plan);
   text_ = failure_summary(outcome, plan, evidence_);
+  if (!outcome.has_succeeded()) failed_at_ = std::chrono::steady_clock::now() - outcome.ending_time;
   const std::string signature = failure_signature(outcome, evidence_);
   const bool failed_before = signature == std::exchange(signature_, signature) && !signature.empty();
   // The last attempt's report is shown in full, because the user looks for it at the end of the output. If the job has

@@ -76,13 +76,14 @@ class JobReporter {
   bool has_told_notes_ = false;
   bool has_told_node_notes_ = false;
   bool has_told_of_py_spy_ = false;
-  int dumps_ = 0;                  // number of dumps in the current attempt
-  bool is_ending_ = false;         // the lines of the end of an attempt are said
-  bool stopped_ = false;           // the job was stopped by SIGTSTP, and not continued since
-  Placement placement_;            // placement of the current attempt
-  FailureEvidence evidence_;       // evidence of the last attempt that has ended
-  std::string signature_;          // signature of its failure; empty if there was none
-  std::vector<std::string> text_;  // lines that the console showed at its end
+  int dumps_ = 0;             // number of dumps in the current attempt
+  bool is_ending_ = false;    // the lines of the end of an attempt are said
+  bool stopped_ = false;      // the job was stopped by SIGTSTP, and not continued since
+  Placement placement_;       // placement of the current attempt
+  FailureEvidence evidence_;  // evidence of the last attempt that has ended
+  std::optional<std::chrono::steady_clock::time_point> failed_at_;  // when the last attempt failed
+  std::string signature_;                                           // signature of its failure; empty if there was none
+  std::vector<std::string> text_;                                   // lines that the console showed at its end
   // Keeps lines that a slow reader does not accept now, because other nodes wait for this node's heartbeats. They are
   // printed when the reader accepts more, at the latest when the job is over.
   LineQueue lines_;

@@ -115,6 +115,8 @@ class RunReader {
     if (attempt == nullptr) return;
     attempt->world_size = integer_at(event, "world_size");
     attempt->recording = recording_;
+    attempt->restored = text_at(value_at(event, "restored"), "text");
+    attempt->since_failure = number_at(event, "since_failure_seconds");
     attempt->nodes.push_back({text_at(event, "node"), integer_at(event, "first_rank"), integer_at(event, "workers")});
   }
 

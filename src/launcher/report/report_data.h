@@ -50,6 +50,8 @@ struct StallRecord {
 struct AttemptRecord {
   int number = 0;
   double begin = 0;
+  std::string restored;       // with which kept state it began, as a sentence; empty if there was none
+  double since_failure = 0;   // seconds since the failure of the attempt before
   std::optional<double> end;  // std::nullopt if the event log does not contain it
   int world_size = 0;
   std::vector<NodeRecord> nodes;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/job/restore_plan.h"
 #include "launcher/limits.h"
 #include "launcher/report/event_text.h"
 #include "launcher/report/report_file.h"
@@ -93,7 +94,10 @@ TraceFile::TraceFile(const LaunchPlan& plan, const std::string& started, Warn wa
 void TraceFile::attempt_begins(const Placement& placement) {
   placement_ = placement;
   if (file_ == nullptr) return;
-  trace_.begin_attempt(placement.attempt, placement.world_size, monotonic_now());
+  const std::uint64_t now = monotonic_now();
+  trace_.begin_attempt(placement.attempt, placement.world_size, now);
+  if (const std::string restored = describe(placement.restore); !restored.empty())
+    trace_.mark("restart", restored, now);
 }
 
 void TraceFile::event(const Event& event) {

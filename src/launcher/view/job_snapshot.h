@@ -57,8 +57,9 @@ struct JobSnapshot {
   int preloader_pid = 0;  // process on this node that forks workers (--preload); 0 if there is none
   int attempt = 0;
   int max_restarts = 0;
-  double uptime = 0;          // since the start of the job
-  double attempt_uptime = 0;  // since the start of the attempt
+  std::optional<std::uint64_t> restored_step;  // the attempt began with the state after this step, kept in memory
+  double uptime = 0;                          // since the start of the job
+  double attempt_uptime = 0;                  // since the start of the attempt
   int world_size = 0;
   std::vector<NodeRow> nodes;
   // The program's own count if it reports progress; otherwise the number of synchronised steps.

@@ -115,6 +115,7 @@ JobSnapshot SnapshotBuilder::snapshot(std::uint64_t now) const {
   shot.launcher_pid = facts_.launcher_pid;
   shot.attempt = attempt_.attempt;
   shot.max_restarts = facts_.max_restarts;
+  shot.restored_step = attempt_.restored_step;
   shot.uptime = seconds_between(began_, now);
   shot.attempt_uptime = attempt_began_ == 0 ? 0 : seconds_between(attempt_began_, now);
   shot.world_size = attempt_.world_size;

@@ -40,6 +40,7 @@ struct AttemptFacts {
   std::vector<NodeRow> nodes;
   std::map<int, std::string> gpus;  // names by rank, as far as the plan of this node knows them
   bool has_all_ranks = true;
+  std::optional<std::uint64_t> restored_step;  // of the kept state with which it began
 };
 
 //   SnapshotBuilder builder(facts, now);

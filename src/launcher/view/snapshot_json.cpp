@@ -61,6 +61,7 @@ void list_snapshot(Fields& fields, Snapshot& snapshot) {
   fields.add("preloader_pid", snapshot.preloader_pid);
   fields.add("attempt", snapshot.attempt);
   fields.add("max_restarts", snapshot.max_restarts);
+  fields.add("restored_step", snapshot.restored_step);
   fields.add("uptime_seconds", snapshot.uptime, kTimeDigits);
   fields.add("attempt_uptime_seconds", snapshot.attempt_uptime, kTimeDigits);
   fields.add("world_size", snapshot.world_size);

@@ -113,14 +113,18 @@ std::string attempts_table(const RunRecord& run) {
   std::string html = "<div class=scroll><table class=sortable>\n" + table_head(kHeads) + "<tbody>\n";
   for (const AttemptRecord& attempt : run.attempts) {
     const double duration = end_of_attempt(run, attempt) - attempt.begin;
-    std::string happened = attempt.text.empty() ? "" : attempt.text.front();
-    if (!attempt.next.empty()) happened += (happened.empty() ? "" : "; ") + attempt.next;
+    std::vector<std::string> happened;
+    if (!attempt.restored.empty()) {
+      happened.push_back("begun " + seconds_text(attempt.since_failure) + " after the failure: " + attempt.restored);
+    }
+    if (!attempt.text.empty()) happened.push_back(attempt.text.front());
+    if (!attempt.next.empty()) happened.push_back(attempt.next);
     html += "<tr>" + number_cell(attempt.number, std::to_string(attempt.number)) +
             number_cell(attempt.begin, seconds_text(attempt.begin)) + number_cell(duration, seconds_text(duration)) +
             number_cell(attempt.world_size, std::to_string(attempt.world_size)) +
             number_cell(static_cast<double>(attempt.nodes.size()), std::to_string(attempt.nodes.size())) +
             "<td><span class=\"pill " + class_of(result_of(attempt)) + "\">" + html_text(result_text(attempt)) +
-            "</span></td>" + text_cell(happened) + "</tr>\n";
+            "</span></td>" + text_cell(base::join(happened, "; ")) + "</tr>\n";
   }
   return html + "</tbody></table></div>\n";
 }

@@ -133,3 +133,25 @@ TEST_CASE("an attempt has made progress if a rank has finished a step in it") {
   CHECK(has_finished_step(memory.node.kept, 1));
   CHECK_FALSE(has_finished_step(memory.node.kept, 0));
 }
+
+TEST_CASE("a plan says how many finished steps are lost") {
+  Memory memory;
+  memory.keeps(0, StateKind::final, 4).keeps(1, StateKind::final, 4).keeps(0, StateKind::whole, 4);
+  CHECK(plan_restore(std::vector{memory.with(2)}).front().lost_steps == 0);
+  memory.keeps(0, StateKind::final, 6).keeps(1, StateKind::early, 6);
+  CHECK(plan_restore(std::vector{memory.with(2)}).front().lost_steps == 2);
+}
+
+TEST_CASE("a plan is described in a sentence") {
+  ddp::wire::RestorePlan plan;
+  CHECK(describe(plan).empty());
+  plan.step = 7;
+  plan.ranks.resize(2);
+  CHECK(describe(plan) == "the ranks go on after step 7, which they have kept in memory; no step is lost");
+  plan.lost_steps = 1;
+  plan.transfers = {{.bytes = 1U << 20}, {.bytes = 1U << 20}};
+  CHECK(describe(plan) ==
+        "the ranks go on after step 7, which they have kept in memory (2.0 MiB come from other nodes); 1 step is lost");
+  plan.lost_steps = 3;
+  CHECK(describe(plan).ends_with("; 3 steps are lost"));
+}

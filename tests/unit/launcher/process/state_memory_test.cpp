@@ -123,7 +123,7 @@ TEST_CASE("only workers that keep their state have to answer") {
 TEST_CASE("what an attempt begins with is copied before it is overwritten") {
   StateMemory memory(1);
   write(memory, 0, 3, 5, "five");
-  ddp::wire::RestorePlan plan{0, 5, {{{0, 3}, {}, {}}}, {}};
+  ddp::wire::RestorePlan plan{0, 5, 0, {{{0, 3}, {}, {}}}, {}};
   memory.begin(plan);
   memory.begin(plan);  // an attempt that fails at once is followed by one that begins with the same
   CHECK(memory.kept().size() == 2);

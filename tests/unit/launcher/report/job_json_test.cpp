@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "launcher/job/restore_plan.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher;
@@ -129,6 +130,16 @@ TEST_CASE("the beginning of an attempt is a line with its place in the job") {
                       {"workers", 2},
                       {"master_addr", "127.0.0.1"},
                       {"master_port", 29500}}));
+}
+
+TEST_CASE("the beginning of another attempt says with which state, and how long after the failure") {
+  Placement place = placement();
+  place.restore.step = 7;
+  place.restore.lost_steps = 2;
+  place.restore.ranks.resize(2);
+  const Json line = parse(attempt_started_line(plan_with(2), place, kNow, 50ms), "attempt_started");
+  CHECK(line.at("restored") == Json{{"step", 7}, {"lost_steps", 2}, {"source", "memory"}, {"text", describe(place.restore)}});
+  CHECK(line.at("since_failure_seconds") == 0.05);
 }
 
 TEST_CASE("a worker's start is a line with its GPU if it has one") {

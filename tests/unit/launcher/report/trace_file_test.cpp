@@ -103,15 +103,21 @@ TEST_CASE("attempts, failures and verdicts are marked") {
   JobOutcome outcome;
   outcome.status = base::ExitStatus::exited(0);
   rig.trace->attempt_ended(outcome, "restart 1 of 3 in 250 ms");
+  Placement next;
+  next.attempt = 1;
+  next.restore.step = 7;
+  next.restore.ranks.resize(8);
+  rig.trace->attempt_begins(next);
   rig.trace->close();
   const auto marks = rig.marks();
-  REQUIRE(marks.size() == 6);
+  REQUIRE(marks.size() == 8);
   CHECK(marks[0] == "attempt: attempt 0 begins with 8 ranks");
   CHECK(marks[1].starts_with("failure: rank 5: killed by SIGSEGV"));
   CHECK(marks[2].starts_with("job: ddplaunch received SIGINT"));
   CHECK(marks[3].starts_with("verdict: "));
   CHECK(marks[4] == "attempt: attempt 0 has succeeded");
   CHECK(marks[5] == "restart: restart 1 of 3 in 250 ms");
+  CHECK(marks[7].starts_with("restart: the ranks go on after step 7"));
 }
 
 TEST_CASE("a trace that cannot be written costs one warning") {

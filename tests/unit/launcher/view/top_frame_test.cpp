@@ -84,6 +84,19 @@ TEST_CASE("a frame shows from which process the workers are forked") {
   CHECK(shows());
 }
 
+TEST_CASE("a frame shows the restart and from which step it goes on") {
+  JobSnapshot job = training_job(2);
+  const auto shows = [&](const std::string& text) {
+    return text_of(top_frame(job, {}, {200, 60}, kPlain)).find(text) != std::string::npos;
+  };
+  job.attempt = 2;
+  CHECK(shows("restart 2 of 3   "));
+  job.restored_step = 1043;
+  CHECK(shows("restart 2 of 3, from step 1043   "));
+  job.attempt = 5;  // nodes were lost, which does not count
+  CHECK(shows("restart 5, from step 1043   "));
+}
+
 TEST_CASE("the frames of a job that hangs are the golden ones") {
   const JobSnapshot job = hanging_nodes();
   check_golden("top_stall_80x24.txt", text_of(top_frame(job, {}, {80, 24}, kPlain)));
