@@ -52,14 +52,14 @@ class _Memory:
         is_valid = len(raw) == _FIELDS.size + 4 and any(raw) and struct.pack("=I", zlib.crc32(raw[:-4])) == raw[-4:]
         return _Entry(*_FIELDS.unpack(raw[:-4]), area, place) if is_valid else None
 
-    def write(self, entry, parts):
+    def write(self, area, place, parts, step, *more):
         """Writes the parts, then the entry. If this process is killed meanwhile, the place has no entry."""
-        at = entry.area * _AREA + _ENTRIES_AT + entry.place * _ENTRY_BYTES
+        at = area * _AREA + _ENTRIES_AT + place * _ENTRY_BYTES
         os.pwrite(self.fd, bytes(_ENTRY_BYTES), at)
-        begin = end = entry.area * _AREA + (entry.place + 1) * _REGION
+        begin = end = area * _AREA + (place + 1) * _REGION
         for part in parts:
             end += self._move(os.pwrite, part, end)
-        fields = _FIELDS.pack(*entry._replace(bytes=end - begin)[:8])
+        fields = _FIELDS.pack(step, end - begin, *more, 0)
         os.pwrite(self.fd, fields + struct.pack("=I", zlib.crc32(fields)), at)
 
     def read(self, entry, at, into):
@@ -204,6 +204,9 @@ class NothingLost:
                       if isinstance(part, (torch.nn.Module, torch.optim.Optimizer))}
         self.other = {name: part for name, part in parts.items() if name not in self.large}
         self.modules = [part for part in self.large.values() if isinstance(part, torch.nn.Module)]
+        self.buffers = [(module._buffers, name) for part in self.modules for module in part.modules()
+                        for name, buffer in module._buffers.items()
+                        if buffer is not None and 0 < buffer.numel() * buffer.element_size() <= _SMALL_BUFFER]
         self.gate = threading.Lock()  # held while the state changes, and while it is copied
         self.is_changing = False  # by the main thread
         self.is_asked = False  # by the launcher, which ends this process next
@@ -278,20 +281,18 @@ class NothingLost:
         return int.from_bytes(key.digest(), "little")
 
     def _note(self, kind, step):
-        buffers = [buffer for module in self.modules for buffer in module.buffers()
-                   if 0 < buffer.numel() * buffer.element_size() <= _SMALL_BUFFER]
         own = {name: pickle.dumps(part.state_dict()) for name, part in self.other.items()}
         own["random"] = self.random.read()
-        own["buffers"] = b"".join(bytes(_view(buffer.contiguous())) for buffer in buffers)
+        own["buffers"] = {at: _view(of[name].contiguous()).raw for at, (of, name) in enumerate(self.buffers)
+                          if name in of and of[name] is not None}
         moved = []
         if kind == _EARLY:
             self.early = step, own
         else:
             moved = [name for name in own if self.early[0] != step or own[name] != self.early[1][name]]
             kind = _FINAL_MOVED if "random" in moved or "buffers" in moved else _FINAL
-        entry = _Entry(step, 0, self.key, kind, self.attempt, self.rank, self.world, 0, self.memory.area,
-                       (2 * step + (kind != _EARLY)) % len(_RECENT))
-        self.memory.write(entry, [pickle.dumps((own, moved))])
+        self.memory.write(self.memory.area, (2 * step + (kind != _EARLY)) % len(_RECENT), [pickle.dumps((own, moved))],
+                          step, self.key, kind, self.attempt, self.rank, self.world)
 
     # --- The whole state is copied when a rank is lost.
 
@@ -379,9 +380,9 @@ class NothingLost:
                   file=sys.stderr)
             return
         head = struct.pack("=Q", len(skeleton.getvalue())) + skeleton.getvalue()
-        entry = _Entry(step, 0, self.key, _STATE, self.attempt, self.rank, self.world, 0, self.memory.area, place)
         tensors = (_view(tensor.contiguous()) for tensor in pickler.tensors if tensor.numel() > 0)
-        self.memory.write(entry, (part for parts in ([head], tensors) for part in parts))
+        self.memory.write(self.memory.area, place, (part for parts in ([head], tensors) for part in parts),
+                          step, self.key, _STATE, self.attempt, self.rank, self.world)
 
     # --- An attempt begins with what was kept.
 
@@ -419,14 +420,9 @@ class NothingLost:
     def _load_own(self, parts):
         for name, part in self.other.items():
             part.load_state_dict(pickle.loads(parts[name]))
-        at = 0
-        for module in self.modules:
-            for buffer in module.buffers():
-                size = buffer.numel() * buffer.element_size()
-                if 0 < size <= _SMALL_BUFFER:
-                    content = torch.frombuffer(bytearray(parts["buffers"][at:at + size]), dtype=buffer.dtype)
-                    buffer.copy_(content.view(buffer.shape))
-                    at += size
+        for at, content in parts["buffers"].items():
+            of, name = self.buffers[at]
+            of[name].copy_(torch.frombuffer(bytearray(content), dtype=of[name].dtype).view(of[name].shape))
         self.begins_with = parts["random"]
         self.random.set(self.begins_with)
 
@@ -439,9 +435,9 @@ class NothingLost:
                 for at in range(0, entry.bytes, _CHUNK):
                     self._send(target, self.memory.read(entry, at, bytearray(min(_CHUNK, entry.bytes - at))))
             elif self.rank == target:
-                entry = _Entry(*_FIELDS.unpack(self._receive(source, _FIELDS.size)), *places[2:])
-                self.memory.write(entry, (self._receive(source, min(_CHUNK, entry.bytes - at))
-                                          for at in range(0, entry.bytes, _CHUNK)))
+                step, size, *more, _ = _FIELDS.unpack(self._receive(source, _FIELDS.size))
+                self.memory.write(*places[2:], (self._receive(source, min(_CHUNK, size - at))
+                                                for at in range(0, size, _CHUNK)), step, *more)
         if transfers:
             dist.barrier()  # the ranks of a node read what one of them has received
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """torch_lost_test.py DDPLAUNCH [FAULTS [SEED]]: loses ranks of a PyTorch training: see support/lost_ranks.py. Before that,
-checks what is kept of random generators. Uses the Python of the environment "pytorch"."""
+checks what is kept of random generators and buffers. Uses the Python of the environment "pytorch"."""
 import mmap
 import os
 import pathlib
+import pickle
 import random
 import subprocess
 import sys
@@ -145,10 +146,36 @@ def check_random(folder, numpy):
     check("functions")
 
 
+def check_buffers(folder):
+    """Checks that buffers are restored if the program replaces, removes and adds some."""
+    import torch
+
+    sys.path.insert(0, folder)
+    import ddp_state
+
+    def begin():
+        model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2))
+        model.register_buffer("mask", torch.zeros(3))
+        return model, ddp_state.nothing_lost(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+
+    model, run = begin()
+    model[0].running_mean = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).t()[0]  # it has gaps in memory
+    model[1].running_var = None
+    model[1].register_buffer("late", torch.ones(5))
+    model[2].running_var.fill_(7)
+    model.mask = None
+    run._note(2, 1)
+    entry = run.memory.entry(0, 3)
+    model, run = begin()
+    run._load_own(pickle.loads(run.memory.read(entry, 0, bytearray(entry.bytes)))[0])
+    found = [buffer.tolist() for buffer in (model[0].running_mean, model[1].running_var, model[2].running_var, model.mask)]
+    assert found == [[1, 3], [1, 1], [7, 7], [0, 0, 0]], found
+
+
 def main():
     modules = pathlib.Path(sys.argv[1]).resolve().parent / "ddp_python" / "modules"
     for numpy in ("with", "without"):
-        subprocess.run([environments.need("pytorch"), "-W", "ignore", __file__, "--random", modules, numpy], check=True)
+        subprocess.run([environments.need("pytorch"), "-W", "ignore", __file__, "--own", modules, numpy], check=True)
     faults = int(sys.argv[2]) if len(sys.argv) > 2 else 4
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(2**32)
     program = [environments.need("pytorch"), __file__, "--train", "FOLDER"]
@@ -158,9 +185,10 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1] == "--train":
         train(pathlib.Path(sys.argv[2]))
-    elif sys.argv[1] == "--random":
+    elif sys.argv[1] == "--own":
         if sys.argv[3] == "without":
             sys.modules["numpy"] = None  # it cannot be imported
         check_random(sys.argv[2], __import__("numpy") if sys.argv[3] == "with" else None)
+        check_buffers(sys.argv[2])
     else:
         main()
