@@ -23,6 +23,7 @@ import threading
 import time
 import zlib
 
+import _random
 import torch
 import torch.distributed as dist
 
@@ -51,14 +52,14 @@ class _Memory:
         is_valid = len(raw) == _FIELDS.size + 4 and any(raw) and struct.pack("=I", zlib.crc32(raw[:-4])) == raw[-4:]
         return _Entry(*_FIELDS.unpack(raw[:-4]), area, place) if is_valid else None
 
-    def write(self, entry, parts):
+    def write(self, area, place, parts, step, *more):
         """Writes the parts, then the entry. If this process is killed meanwhile, the place has no entry."""
-        at = entry.area * _AREA + _ENTRIES_AT + entry.place * _ENTRY_BYTES
+        at = area * _AREA + _ENTRIES_AT + place * _ENTRY_BYTES
         os.pwrite(self.fd, bytes(_ENTRY_BYTES), at)
-        begin = end = entry.area * _AREA + (entry.place + 1) * _REGION
+        begin = end = area * _AREA + (place + 1) * _REGION
         for part in parts:
             end += self._move(os.pwrite, part, end)
-        fields = _FIELDS.pack(*entry._replace(bytes=end - begin)[:8])
+        fields = _FIELDS.pack(step, end - begin, *more, 0)
         os.pwrite(self.fd, fields + struct.pack("=I", zlib.crc32(fields)), at)
 
     def read(self, entry, at, into):
@@ -132,20 +133,80 @@ def _tensors_in(value):
             yield from _tensors_in(part)
 
 
-def _random_state():
-    numpy = sys.modules.get("numpy")
-    return random.getstate(), torch.get_rng_state().numpy().tobytes(), numpy and numpy.random.get_state()
+class _RandomStates:
+    """Reads and sets the states of the random generators of Python, PyTorch and NumPy.
+
+    The functions of Python and NumPy make 624 objects, which takes longer than everything else that is done in a step. So
+    the memory of the generators is read, if it has what the functions say.
+    """
+    WORDS, NORMAL = ctypes.c_char * 2500, ctypes.c_char * 16
+
+    def __init__(self):
+        self.numpy, self.views = None, None  # the generator of numpy.random, and its memory
+        self.python, self.words = random._inst, None
+        if sys.implementation.name == "cpython" and _random.Random.__basicsize__ == object.__basicsize__ + 2504:
+            words = self.WORDS.from_address(id(self.python) + object.__basicsize__)
+            self.words = words if self._of_python(words, self.python.gauss_next) == random.getstate() else None
+
+    def read(self):
+        python = (self.words.raw, self.python.gauss_next) if self.words else random.getstate()
+        numpy = sys.modules.get("numpy")
+        if numpy:
+            state = numpy.random.mtrand._rand
+            generator = getattr(state, "_bit_generator", state)
+            if self.numpy is not generator:  # the first one, or one that the program has set
+                self.numpy, self.views = generator, self._find(state)
+            numpy = tuple([view.raw for view in self.views]) if self.views else pickle.dumps(state.get_state())
+        return python, _view(torch.get_rng_state()).raw, numpy
+
+    def set(self, states):
+        python, cpu, numpy = states
+        random.setstate(self._of_python(*python) if len(python) == 2 else python)
+        torch.set_rng_state(torch.frombuffer(bytearray(cpu), dtype=torch.uint8))
+        if numpy:
+            from numpy.random import set_state
+            set_state(self._of_numpy(*numpy) if isinstance(numpy, tuple) else pickle.loads(numpy))
+
+    def _of_python(self, words, normal):
+        position, *key = struct.unpack("=625I", words)
+        return 3, (*key, position), normal
+
+    def _of_numpy(self, words, normal):
+        *key, position = struct.unpack("=625I", words)
+        return ("MT19937", key, position, *struct.unpack("=i4xd", normal))
+
+    def _find(self, state):
+        """Returns the memory of NumPy's generator, and of the normal number that it may hold back, or None if unknown."""
+        try:
+            sample = type(state)(1)
+            sample.standard_normal()
+            number = struct.pack("=d", sample.get_state()[4])
+            at = ctypes.string_at(id(sample), type(sample).__basicsize__).index(number) - 8
+            for one in (sample, sample, state):
+                words, normal = one._bit_generator.ctypes.state_address, id(one) + at
+                views = self.WORDS.from_address(words), self.NORMAL.from_address(normal)
+                name, key, *more = one.get_state()
+                if name != "MT19937" or self._of_numpy(*views) != (name, key.tolist(), *more):
+                    return None
+                sample.standard_normal()  # then it holds back none
+            return views
+        except Exception:  # another version of NumPy, or another kind of generator
+            return None
 
 
 class NothingLost:
     """Represents the training of a program. `step` is the number of steps that are finished."""
 
     def __init__(self, parts):
-        self.step, self.memory, self.random = 0, None, None
+        self.step, self.memory = 0, None
+        self.random, self.begins_with = _RandomStates(), None
         self.large = {name: part for name, part in parts.items()
                       if isinstance(part, (torch.nn.Module, torch.optim.Optimizer))}
         self.other = {name: part for name, part in parts.items() if name not in self.large}
         self.modules = [part for part in self.large.values() if isinstance(part, torch.nn.Module)]
+        self.buffers = [(module._buffers, name) for part in self.modules for module in part.modules()
+                        for name, buffer in module._buffers.items()
+                        if buffer is not None and 0 < buffer.numel() * buffer.element_size() <= _SMALL_BUFFER]
         self.gate = threading.Lock()  # held while the state changes, and while it is copied
         self.is_changing = False  # by the main thread
         self.is_asked = False  # by the launcher, which ends this process next
@@ -185,8 +246,9 @@ class NothingLost:
 
     def steps(self, total):
         """Yields the numbers of the steps that are left, from 0. A step is finished when the next one is asked for."""
-        self._set_random()  # what the program has made since may have used it
-        self.random = None
+        if self.begins_with:  # what the program has made since may have used them
+            self.random.set(self.begins_with)
+        self.begins_with = None
         while self.step < total:
             step = self.step
             yield step
@@ -219,20 +281,18 @@ class NothingLost:
         return int.from_bytes(key.digest(), "little")
 
     def _note(self, kind, step):
-        buffers = [buffer for module in self.modules for buffer in module.buffers()
-                   if 0 < buffer.numel() * buffer.element_size() <= _SMALL_BUFFER]
         own = {name: pickle.dumps(part.state_dict()) for name, part in self.other.items()}
-        own["random"] = pickle.dumps(_random_state())
-        own["buffers"] = b"".join(bytes(_view(buffer.contiguous())) for buffer in buffers)
+        own["random"] = self.random.read()
+        own["buffers"] = {at: _view(of[name].contiguous()).raw for at, (of, name) in enumerate(self.buffers)
+                          if name in of and of[name] is not None}
         moved = []
         if kind == _EARLY:
             self.early = step, own
         else:
             moved = [name for name in own if self.early[0] != step or own[name] != self.early[1][name]]
             kind = _FINAL_MOVED if "random" in moved or "buffers" in moved else _FINAL
-        entry = _Entry(step, 0, self.key, kind, self.attempt, self.rank, self.world, 0, self.memory.area,
-                       (2 * step + (kind != _EARLY)) % len(_RECENT))
-        self.memory.write(entry, [pickle.dumps((own, moved))])
+        self.memory.write(self.memory.area, (2 * step + (kind != _EARLY)) % len(_RECENT), [pickle.dumps((own, moved))],
+                          step, self.key, kind, self.attempt, self.rank, self.world)
 
     # --- The whole state is copied when a rank is lost.
 
@@ -320,9 +380,9 @@ class NothingLost:
                   file=sys.stderr)
             return
         head = struct.pack("=Q", len(skeleton.getvalue())) + skeleton.getvalue()
-        entry = _Entry(step, 0, self.key, _STATE, self.attempt, self.rank, self.world, 0, self.memory.area, place)
         tensors = (_view(tensor.contiguous()) for tensor in pickler.tensors if tensor.numel() > 0)
-        self.memory.write(entry, (part for parts in ([head], tensors) for part in parts))
+        self.memory.write(self.memory.area, place, (part for parts in ([head], tensors) for part in parts),
+                          step, self.key, _STATE, self.attempt, self.rank, self.world)
 
     # --- An attempt begins with what was kept.
 
@@ -360,25 +420,11 @@ class NothingLost:
     def _load_own(self, parts):
         for name, part in self.other.items():
             part.load_state_dict(pickle.loads(parts[name]))
-        at = 0
-        for module in self.modules:
-            for buffer in module.buffers():
-                size = buffer.numel() * buffer.element_size()
-                if 0 < size <= _SMALL_BUFFER:
-                    content = torch.frombuffer(bytearray(parts["buffers"][at:at + size]), dtype=buffer.dtype)
-                    buffer.copy_(content.view(buffer.shape))
-                    at += size
-        self.random = pickle.loads(parts["random"])
-        self._set_random()
-
-    def _set_random(self):
-        if self.random is None:
-            return
-        python, cpu, numpy = self.random
-        random.setstate(python)
-        torch.set_rng_state(torch.frombuffer(bytearray(cpu), dtype=torch.uint8))
-        if numpy is not None:
-            sys.modules["numpy"].random.set_state(numpy)
+        for at, content in parts["buffers"].items():
+            of, name = self.buffers[at]
+            of[name].copy_(torch.frombuffer(bytearray(content), dtype=of[name].dtype).view(of[name].shape))
+        self.begins_with = parts["random"]
+        self.random.set(self.begins_with)
 
     def _transfer(self, transfers):
         """Brings what only other nodes have to this node."""
@@ -389,9 +435,9 @@ class NothingLost:
                 for at in range(0, entry.bytes, _CHUNK):
                     self._send(target, self.memory.read(entry, at, bytearray(min(_CHUNK, entry.bytes - at))))
             elif self.rank == target:
-                entry = _Entry(*_FIELDS.unpack(self._receive(source, _FIELDS.size)), *places[2:])
-                self.memory.write(entry, (self._receive(source, min(_CHUNK, entry.bytes - at))
-                                          for at in range(0, entry.bytes, _CHUNK)))
+                step, size, *more, _ = _FIELDS.unpack(self._receive(source, _FIELDS.size))
+                self.memory.write(*places[2:], (self._receive(source, min(_CHUNK, size - at))
+                                                for at in range(0, size, _CHUNK)), step, *more)
         if transfers:
             dist.barrier()  # the ranks of a node read what one of them has received
 
