@@ -151,7 +151,7 @@ TEST_CASE("a plan is described in a sentence") {
   plan.lost_steps = 1;
   plan.transfers = {{.bytes = 1U << 20}, {.bytes = 1U << 20}};
   CHECK(describe(plan) ==
-        "the ranks go on after step 7, which they have kept in memory (2.0 MiB come from other nodes); 1 step is lost");
+        "the ranks go on after step 7, which they have kept in memory (2 MiB come from other nodes); 1 step is lost");
   plan.lost_steps = 3;
   CHECK(describe(plan).ends_with("; 3 steps are lost"));
 }

@@ -129,12 +129,12 @@ TEST_CASE("what an attempt begins with is copied before it is overwritten") {
   CHECK(memory.kept().size() == 2);
   CHECK(read(memory, 0, 8, 4) == "five");
   write(memory, 0, 5, 6, "six");
-  plan = {0, 6, {{{0, 5}, {}, {}}}, {}};
+  plan = {0, 6, 0, {{{0, 5}, {}, {}}}, {}};
   memory.begin(plan);
   CHECK(read(memory, 0, 8, 4) == "five");
   CHECK(read(memory, 0, 9, 3) == "six");
   write(memory, 0, 7, 7, "seven");
-  plan = {0, 7, {{{0, 7}, {}, {}}}, {}};
+  plan = {0, 7, 0, {{{0, 7}, {}, {}}}, {}};
   memory.begin(plan);
   CHECK(read(memory, 0, 8, 5) == "seven");
 }
