@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import io
 import json
+import math
 import os
 import pickle
 import random
@@ -211,6 +212,7 @@ class NothingLost:
         self.is_changing = False  # by the main thread
         self.is_asked = False  # by the launcher, which ends this process next
         self.early = (0, {})
+        self.image_share, self.image_every, self.copying, self.has_room = 0, 16, 0.0, True
         env = os.environ
         if len(self.modules) == len(self.large):  # it would not be known when the parameters change
             raise ValueError("nothing_lost: pass the optimizers of the modules, too")
@@ -242,7 +244,9 @@ class NothingLost:
         if "whole" in plan:
             self._restore(plan)
         if plan["may_restart"]:
+            self.image_share = plan.get("image_cost", 0) / 1e6
             self._keep()
+        self.first_step, self.began = self.step, time.monotonic()
 
     def steps(self, total):
         """Yields the numbers of the steps that are left, from 0. A step is finished when the next one is asked for."""
@@ -266,6 +270,8 @@ class NothingLost:
         if self.is_changing:
             self.is_changing = False
             self.gate.release()
+        if self.image_share:
+            self._make_image(self.step - self.first_step)
 
     # --- What a rank has of its own is written in each step.
 
@@ -291,10 +297,31 @@ class NothingLost:
         else:
             moved = [name for name in own if self.early[0] != step or own[name] != self.early[1][name]]
             kind = _FINAL_MOVED if "random" in moved or "buffers" in moved else _FINAL
-        self.memory.write(self.memory.area, (2 * step + (kind != _EARLY)) % len(_RECENT), [pickle.dumps((own, moved))],
-                          step, self.key, kind, self.attempt, self.rank, self.world)
+        places = [(2 * step + (kind != _EARLY)) % len(_RECENT)]
+        if kind != _EARLY and self._is_image(step - self.first_step):
+            places.append(self._oldest(_PINNED))
+        data = pickle.dumps((own, moved))
+        for place in places:
+            self.memory.write(self.memory.area, place, [data], step, self.key, kind, self.attempt, self.rank, self.world)
 
-    # --- The whole state is copied when a rank is lost.
+    # --- The whole state is copied when a rank is lost, and sometimes for the case that all are.
+
+    def _is_image(self, steps):
+        return self.image_share > 0 and steps % self.image_every == 0
+
+    def _make_image(self, steps):
+        """Copies the whole state after every N steps. N is the least power of two with which copies take their share."""
+        if self._is_image(steps):
+            begin = time.monotonic()
+            self._save()
+            self.copying = time.monotonic() - begin if self.has_room else 0.0
+        if steps >= 32 and steps & (steps - 1) == 0:
+            longest = torch.tensor([self.copying, (time.monotonic() - self.began) / steps], dtype=torch.float64)
+            if dist.is_initialized():  # all ranks need the same N
+                dist.all_reduce(longest, dist.ReduceOp.MAX)
+            copy, step = longest.tolist()
+            if copy > 0:
+                self.image_every = 1 << max(math.ceil(math.log2(copy / (self.image_share * step))), 0)
 
     def _keep(self):
         for part in self.large.values():
@@ -367,21 +394,26 @@ class NothingLost:
         return self.step == 0 or any(entry and entry.key == self.key and (entry.attempt, entry.step) >= (self.attempt, self.step)
                                      for entry in entries)
 
+    def _oldest(self, places):
+        """Returns the place whose entry is the oldest, or that has none."""
+        entries = {place: self.memory.entry(self.memory.area, place) for place in places}
+        return min(places, key=lambda place: (entries[place].attempt, entries[place].step) if entries[place] else (-1, -1))
+
     def _copy(self, step):
         skeleton = io.BytesIO()
         state = {name: part.state_dict() for name, part in self.large.items()}
         pickler = _Pickler(skeleton, {id(tensor): name for name, tensor in self._live(state).items()})
         pickler.dump(state)
-        older = [self.memory.entry(self.memory.area, place) for place in _WHOLE]
-        place = min(_WHOLE, key=lambda place: (entry := older[place - _WHOLE[0]]) and (entry.attempt, entry.step) or (-1, -1))
         room = struct.unpack("=Q", os.pread(self.memory.fd, 8, self.memory.area * _AREA))[0]
-        if pickler.bytes > room / 2:  # as much again is left for the next attempt
+        had_room, self.has_room = self.has_room, pickler.bytes <= room / 2  # as much again is left for the next attempt
+        if had_room and not self.has_room:
             print(f"nothing_lost: the state of {pickler.bytes >> 20} MiB is not kept: the node has {room >> 20} MiB left",
                   file=sys.stderr)
+        if not self.has_room:
             return
         head = struct.pack("=Q", len(skeleton.getvalue())) + skeleton.getvalue()
         tensors = (_view(tensor.contiguous()) for tensor in pickler.tensors if tensor.numel() > 0)
-        self.memory.write(self.memory.area, place, (part for parts in ([head], tensors) for part in parts),
+        self.memory.write(self.memory.area, self._oldest(_WHOLE), (part for parts in ([head], tensors) for part in parts),
                           step, self.key, _STATE, self.attempt, self.rank, self.world)
 
     # --- An attempt begins with what was kept.

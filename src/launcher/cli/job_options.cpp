@@ -174,6 +174,9 @@ void supervision(OptionSet& c, Options& o) {
   c.group("Supervision");
   c.value("--max-restarts", "N", integer(o.max_restarts, 0, kMost),
           "Restart all workers up to this many times after a failure. [default: 0]");
+  c.value("--image-cost", "PERCENT", parsed_as(parse_percent, o.image_cost),
+          "Let programs that keep their state in memory copy it regularly, in at most this share of the time (1%), for "
+          "the case that all ranks die at once. 0 makes no copies. [default: 0]");
   c.value("--grace,--shutdown-timeout", "SECONDS", parsed_as(parse_seconds, o.grace),
           "Wait this long between SIGTERM and SIGKILL when workers are terminated, and after Ctrl-C between SIGINT and "
           "SIGTERM. [default: 5; when invoked as torchrun, TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30]");
@@ -380,6 +383,11 @@ std::optional<std::string> check_together(std::span<const Setting> settings, Opt
     if (setting != nullptr && options.save_grace.count() == 0) {
       options.warnings.push_back(setting->subject + " has no effect without --save-grace=SECONDS");
     }
+  }
+  if (options.image_cost > 0 && options.max_restarts == 0) {
+    options.warnings.emplace_back(
+        "--image-cost has no effect without --max-restarts=N, because nothing would begin with "
+        "the copies");
   }
   if (options.json && !options.dry_run)
     return "--json selects the format of --dry-run. Add --dry-run, or leave --json out.";

@@ -43,6 +43,7 @@ inline constexpr auto kTorchrunGrace = std::chrono::seconds(30);
 // Holds the options that the plan takes unchanged.
 struct JobWishes {
   std::string role = "default";
+  double image_cost = 0;  // --image-cost as a share of the time; 0 if no images are made
   int max_restarts = 0;
   std::chrono::milliseconds grace = limits::kDefaultGrace;      // --grace, --shutdown-timeout
   std::chrono::milliseconds exit_timeout{0};                    // --exit-timeout; 0 disables it

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
+#include <cstdlib>
 
 #include "base/duration.h"
 #include "base/signals.h"
@@ -337,6 +338,17 @@ Result<std::chrono::milliseconds> parse_node_timeout(const std::string& text) {
   auto time = parse_seconds(text);
   if (!time || time.value() >= 3 * limits::kNodeHeartbeat) return time;
   return Failure{" is too short, because nodes send a heartbeat once per second. Use 3 or more."};
+}
+
+Result<double> parse_percent(const std::string& text) {
+  std::string number = text;
+  if (number.ends_with('%')) number.pop_back();
+  char* end = nullptr;
+  const double percent = std::strtod(number.c_str(), &end);
+  // Other characters are those of other forms, such as "inf" and "0x1".
+  const bool is_plain = !number.empty() && number.find_first_not_of("0123456789.") == std::string::npos;
+  if (is_plain && *end == '\0' && percent <= 100) return percent / 100;
+  return Failure{" is not a percentage from 0 to 100. Use a number such as 1%, 0.5% or 1."};
 }
 
 }  // namespace ddp::launcher

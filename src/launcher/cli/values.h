@@ -78,4 +78,7 @@ base::Result<std::chrono::milliseconds> parse_seconds(const std::string& text);
 // Does the same for a time that must be long enough for node heartbeats.
 base::Result<std::chrono::milliseconds> parse_node_timeout(const std::string& text);
 
+// Parses a percentage such as "1%", "0.5%" or "1" into a share such as 0.01.
+base::Result<double> parse_percent(const std::string& text);
+
 }  // namespace ddp::launcher

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/host_name.h"
 #include "base/random.h"
+#include "launcher/facts/memory_room.h"
 #include "launcher/facts/wrapper_programs.h"
 #include "store/store_token.h"
 #include "wire/worker_env.h"
@@ -43,6 +44,7 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   NodeFacts facts;
   facts.host_name = base::host_name();
   const std::vector<int> cpus = affinity_cpus();
+  facts.memory_room = memory_room();
   facts.cpu_count = usable_cpus(static_cast<int>(cpus.size()), cgroup_cpu_limit());
   facts.gpus = find_gpus("/");
   facts.has_uncounted_gpus = has_uncounted_gpus("/");

@@ -1,6 +1,7 @@
 // Defines NodeFacts, what the plan must know about this node. The facts are gathered once; all later steps are pure.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +23,7 @@ namespace ddp::launcher {
 struct NodeFacts {
   std::string host_name;
   int cpu_count = 1;                     // CPUs that this process may use, by affinity and control groups
+  std::uint64_t memory_room = 0;         // bytes; see memory_room()
   std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the node
   bool has_uncounted_gpus = false;       // only the driver's library can find the GPUs: see has_uncounted_gpus()
   std::vector<std::string> environment;  // "NAME=value" lines

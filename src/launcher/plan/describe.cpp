@@ -112,6 +112,12 @@ std::string supervision(const LaunchPlan& plan) {
   for (const int signal : plan.ending_signals) names.push_back(base::signal_name(signal));
   std::vector<std::string> parts = {base::counted(plan.max_restarts, "restart"),
                                     "grace " + base::human_duration(plan.grace)};
+  if (plan.image_cost > 0 && keeps_states(plan)) {
+    const auto tenths = std::lround(1000 * plan.image_cost);
+    const std::string percent = std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + "%";
+    parts.push_back("images of states of up to " + base::human_bytes(plan.memory_room / 2) + " in " + percent +
+                    " of the time");
+  }
   if (plan.save_grace.count() > 0) parts.push_back("save grace " + base::human_duration(plan.save_grace));
   parts.push_back(plan.exit_timeout.count() == 0 ? "no exit timeout"
                                                  : "exit timeout " + base::human_duration(plan.exit_timeout));
@@ -282,6 +288,7 @@ std::string describe_json(const LaunchPlan& plan) {
       {"role", plan.role},
       {"supervision",
        {{"max_restarts", plan.max_restarts},
+        {"image_cost", plan.image_cost},
         {"grace_ms", plan.grace.count()},
         {"exit_timeout_ms", plan.exit_timeout.count()},
         {"hang_timeout_ms", plan.hang.timeout ? OrderedJson(plan.hang.timeout->count()) : OrderedJson(nullptr)},

@@ -219,6 +219,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   static_cast<WorkerCommand&>(plan) = std::move(command).value();
   if (!plan.interpreter_note.empty()) plan.node_notes.push_back(plan.interpreter_note);
   plan.host_name = facts.host_name;
+  plan.memory_room = facts.memory_room;
   plan.workers = devices.value().workers;
   const std::uint64_t descriptors =
       limits::kJobDescriptors + limits::kDescriptorsPerWorker * static_cast<std::uint64_t>(plan.workers);

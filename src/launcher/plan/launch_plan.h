@@ -65,6 +65,7 @@ struct WorkerCommand {
 
 struct LaunchPlan : JobWishes, WorkerCommand {
   std::string host_name;
+  std::uint64_t memory_room = 0;  // see NodeFacts
   int workers = 1;
   std::vector<std::optional<std::string>> visible_devices;  // by local rank; std::nullopt if it is not changed
   std::vector<std::optional<std::string>> devices;          // GPU meant for each worker, by local rank, for reports
@@ -83,8 +84,8 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   bool is_native_program = false;  // an executable that does not run Python, not under the name torchrun
   bool python_unbuffered = false;  // set PYTHONUNBUFFERED, because Python runs behind a wrapper without -u
   std::string python_modules;      // folder for PYTHONPATH with modules that programs may import; may be empty
-  std::string python_hook;  // folder for PYTHONPATH that makes PyTorch programs show their collectives; may be empty
-  std::string nccl_profiler;              // plug-in that makes NCCL show its collectives; empty if there is none
+  std::string python_hook;    // folder for PYTHONPATH that makes PyTorch programs show their collectives; may be empty
+  std::string nccl_profiler;  // plug-in that makes NCCL show its collectives; empty if there is none
   std::string preload_refused;            // why no worker can be forked; empty if it can, or if none should
   std::vector<wire::Fault> timed_faults;  // faults that the launcher injects
   // Warnings and remarks, logged at the start unless quiet. Those about the job are alike on all nodes, so that only

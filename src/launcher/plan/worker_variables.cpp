@@ -1,6 +1,7 @@
 #include "launcher/plan/worker_variables.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/hash.h"
 #include "base/signals.h"
@@ -59,6 +60,7 @@ std::string state_memory_of(const LaunchPlan& plan, const Placement& placement, 
   number("world", placement.world_size);
   number("attempt", placement.attempt);
   number("may_restart", placement.may_restart ? 1 : 0);
+  if (plan.image_cost > 0) number("image_cost", std::llround(1e6 * plan.image_cost));
   if (static_cast<std::size_t>(local_rank) >= restore.ranks.size()) return json + "}";
   number("step", restore.step);
   const auto place = [&](const char* name, const wire::StatePlace& where) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "runtime/checkpoint/image_interval.h"
 #include "runtime/checkpoint/tensor_copier.h"
 #include "runtime/checkpoint/write_plan.h"
 #include "runtime/limits.h"
@@ -63,6 +65,7 @@ class StateKeeper::Core {
     int world = 0;
     int attempt = 0;
     bool may_restart = false;
+    double image_share = 0;            // of the time that images may take; 0 if there are none
     std::optional<std::int64_t> step;  // of the state to begin with
     Place own;
     Place shared;
@@ -84,6 +87,7 @@ class StateKeeper::Core {
     result.world = number("world");
     result.attempt = number("attempt");
     result.may_restart = number("may_restart") != 0;
+    if (result.may_restart && json.contains("image_cost")) result.image_share = 1e-6 * number("image_cost");
     const auto place = [&](const char* name) {
       return json.contains(name) ? Place{json[name][0].get<int>(), json[name][1].get<int>()} : Place{};
     };
@@ -98,7 +102,10 @@ class StateKeeper::Core {
   }
 
   Core(const ProcessGroup& group_, Instructions instructions_)
-      : group(group_), instructions(std::move(instructions_)), file(instructions.descriptor) {}
+      : group(group_),
+        instructions(std::move(instructions_)),
+        file(instructions.descriptor),
+        images(instructions.image_share) {}
 
   // Ranks that hold the same tensors, or the same parts of them, have the same key.
   void set_key(const CheckpointState& state) {
@@ -121,9 +128,29 @@ class StateKeeper::Core {
   void note(StateKind kind, std::int64_t at_step, const Json& texts) {
     const std::vector<std::uint8_t> data = Json::to_cbor(texts);
     const int at = static_cast<int>((2 * at_step + (kind == StateKind::early ? 0 : 1)) % wire::kStateRecent);
-    const bool is_written =
-        file.clear_entry(instructions.area, at) && file.write(instructions.area, at, 0, bytes_of(data));
-    if (is_written) file.set_entry(instructions.area, at, entry(at_step, data.size(), kind));
+    note(at, at_step, kind, data);
+    const bool is_of_image = kind != StateKind::early && images.is_due(at_step - first_step);
+    if (is_of_image) {
+      note(file.oldest(instructions.area, wire::kStateRecent, wire::kStatePinned), at_step, kind, data);
+    }
+  }
+
+  // Copies the whole state if that is due after this step, and agrees with the other ranks on the interval.
+  void make_image(std::int64_t at_step) {
+    const std::int64_t steps = at_step - first_step;
+    const auto now = [] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    };
+    if (steps == 0) began = now();
+    if (images.is_due(steps)) {
+      const double begin = now();
+      save();
+      copy_seconds = has_room ? now() - begin : 0;
+    }
+    if (!images.is_reviewed(steps)) return;
+    std::vector<double> longest = {copy_seconds, (now() - began) / static_cast<double>(steps)};
+    group.all_reduce(longest, ReduceOp::max, {.name = "image interval"}).wait();
+    images.agree(longest[0], longest[1]);
   }
 
   // Copies the whole state, unless another rank of this node does.
@@ -189,13 +216,25 @@ class StateKeeper::Core {
   std::mutex mutex;  // guards the following, which the thread reads
   std::vector<TensorShard> tensors;
   Stream stream;
-  std::int64_t step = 0;  // 0 if the state is that of no step that may be copied
+  std::atomic<bool> has_room = true;  // for a copy
+  bool has_told = false;              // that there is none
+  std::int64_t step = 0;              // 0 if the state is that of no step that may be copied
   std::uint64_t key = 0;
 
-  bool is_first = true;      // finish_step() was not called yet
-  Json announced = nullptr;  // {step, rank values}, of the program's thread
+  bool is_first = true;         // finish_step() was not called yet
+  ImageInterval images;         // the following are of the program's thread, too
+  std::int64_t first_step = 0;  // the first one that was finished in this attempt
+  double began = 0;             // when that was, in seconds
+  double copy_seconds = 0;      // how long the last copy took
+  Json announced = nullptr;     // {step, rank values}, of the program's thread
 
  private:
+  void note(int at, std::int64_t at_step, StateKind kind, const std::vector<std::uint8_t>& data) const {
+    const bool is_written =
+        file.clear_entry(instructions.area, at) && file.write(instructions.area, at, 0, bytes_of(data));
+    if (is_written) file.set_entry(instructions.area, at, entry(at_step, data.size(), kind));
+  }
+
   StateEntry entry(std::int64_t at, std::uint64_t bytes, StateKind kind) const {
     return {at, bytes, key, kind, instructions.attempt, instructions.rank, instructions.world, 0, 0};
   }
@@ -234,7 +273,9 @@ class StateKeeper::Core {
     // As much again is left for the next attempt.
     std::uint64_t needed = 0;
     for (const TensorShard& shard : tensors) needed += shard.data.bytes();
-    if (needed > file.head(instructions.area).room / 2) {
+    has_room = needed <= file.head(instructions.area).room / 2;
+    if (!has_room) {
+      if (std::exchange(has_told, true)) return;
       std::fprintf(stderr, "ddp: the state of %llu bytes is not kept in memory, because the node has too little\n",
                    static_cast<unsigned long long>(needed));
       return;
@@ -352,6 +393,7 @@ void StateKeeper::finish_step(std::int64_t step, const CheckpointState& state) {
   Core& core = *core_;
   StateGate& gate = StateGate::of_process();
   core.set_key(state);
+  if (core.is_first) core.first_step = step;
   const bool is_on_gpu = std::ranges::any_of(
       state.tensors, [](const TensorShard& shard) { return shard.data.device == DeviceType::cuda; });
   {
@@ -367,6 +409,7 @@ void StateKeeper::finish_step(std::int64_t step, const CheckpointState& state) {
   // A rank that has nothing of its own is ready for the next step.
   if (state.rank_values.empty()) core.note(StateKind::early, step + 1, {{"rank_values", state.rank_values}});
   gate.end_change();
+  core.make_image(step);
   if (!core.instructions.may_restart || !std::exchange(core.is_first, false)) return;
   gate.set_keeper([core = core_] { core->save(); });  // the program may have made another manager since
   std::thread([core = core_] { core->answer(); }).detach();

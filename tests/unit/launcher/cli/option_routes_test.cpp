@@ -43,6 +43,7 @@ const std::map<std::string, std::string> kValues = {
     {"numa-binding", "core-complex"},
     {"backend", "gloo"},
     {"max-restarts", "3"},
+    {"image-cost", "1%"},
     {"grace", "0.5"},
     {"save-grace", "60"},
     {"save-signals", "SIGUSR2"},

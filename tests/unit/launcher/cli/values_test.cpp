@@ -184,3 +184,15 @@ TEST_CASE("a run's name, a rendezvous and a node's time-out are known or fit") {
   CHECK(parse_node_timeout("500ms").error().message.starts_with(" is too short, because"));
   CHECK(parse_node_timeout("x").error().message.starts_with(" is not a time from 0"));
 }
+
+TEST_CASE("a percentage is a share of the time") {
+  CHECK(parse_percent("1%").value() == 0.01);
+  CHECK(parse_percent("0.5").value() == 0.005);
+  CHECK(parse_percent("0").value() == 0);
+  CHECK(parse_percent("100%").value() == 1);
+  for (const char* wrong : {"", "%", "-1", "101", "1%%", "one", "nan", "inf", "1 %", "0x1"}) {
+    CAPTURE(wrong);
+    CHECK(parse_percent(wrong).error().message ==
+          " is not a percentage from 0 to 100. Use a number such as 1%, 0.5% or 1.");
+  }
+}

@@ -1,0 +1,22 @@
+#include "runtime/checkpoint/image_interval.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace ddp::internal {
+
+constexpr std::int64_t kFirstReview = 32;
+constexpr double kLongest = 1 << 30;  // steps
+
+bool ImageInterval::is_reviewed(std::int64_t steps) const {
+  return share_ > 0 && steps >= kFirstReview && std::has_single_bit(static_cast<std::uint64_t>(steps));
+}
+
+void ImageInterval::agree(double copy, double step) {
+  if (!(copy > 0) || !(step > 0)) return;
+  const double needed = std::clamp(std::ceil(copy / (share_ * step)), 1.0, kLongest);
+  every_ = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(needed)));
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,47 @@
+#include "runtime/checkpoint/image_interval.h"
+
+#include <limits>
+
+#include "support/catch.h"
+
+using ddp::internal::ImageInterval;
+
+TEST_CASE("images begin after 16 steps and the interval is reviewed at powers of two") {
+  const ImageInterval interval(0.01);
+  CHECK_FALSE(interval.is_due(0));
+  CHECK_FALSE(interval.is_due(15));
+  CHECK(interval.is_due(16));
+  CHECK(interval.is_due(32));
+  for (const std::int64_t steps : {1, 16, 31, 33, 96}) CHECK_FALSE(interval.is_reviewed(steps));
+  for (const std::int64_t steps : {32, 64, 1 << 20}) CHECK(interval.is_reviewed(steps));
+}
+
+TEST_CASE("the interval is the least power of two with which copies take the share") {
+  ImageInterval interval(0.01);
+  interval.agree(0.4, 0.5);  // 80 steps
+  CHECK(interval.every() == 128);
+  CHECK(interval.is_due(256));
+  CHECK_FALSE(interval.is_due(64));
+  interval.agree(0.64, 1);
+  CHECK(interval.every() == 64);
+  interval.agree(0.001, 1);
+  CHECK(interval.every() == 1);
+  interval.agree(1e9, 1e-9);
+  CHECK(interval.every() == 1 << 30);
+}
+
+TEST_CASE("without a copy or a time the interval stays") {
+  ImageInterval interval(0.01);
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  interval.agree(0, 1);
+  interval.agree(1, 0);
+  interval.agree(none, 1);
+  interval.agree(1, none);
+  CHECK(interval.every() == 16);
+}
+
+TEST_CASE("without a share there are no images") {
+  const ImageInterval interval(0);
+  CHECK_FALSE(interval.is_due(16));
+  CHECK_FALSE(interval.is_reviewed(32));
+}
