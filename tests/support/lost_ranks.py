@@ -16,11 +16,20 @@ import subprocess
 import tempfile
 import time
 
-FAULTS = ["kill", "stop", "exit", "exception", "sleep", "sockets"]
+FAULTS = ["kill", "stop", "exit", "exception", "sleep", "sockets"]  # and "all": all ranks are killed
 PLACES = ["forward", "backward", "optimizer", "finish"]
 LIMIT = 120 * int(os.environ.get("DDP_TEST_TIME_FACTOR", "1"))
 HANG = 3  # seconds
 AT_ONCE = 20  # faults in one job
+LOST = 48  # most steps that may be lost if all ranks die: 16 without an image after a restart, and two intervals
+
+
+def kill(pid, number):
+    try:
+        if pid:
+            os.kill(pid, number)
+    except ProcessLookupError:
+        pass
 
 
 class Job:
@@ -32,7 +41,8 @@ class Job:
         (folder / "begins").write_text("")
         with open(folder / "steps", "r+b") as steps, open(folder / "orders", "r+b") as orders:
             self.steps, self.orders = mmap.mmap(steps.fileno(), 512), mmap.mmap(orders.fileno(), 64)
-        options = [f"--nproc-per-node={ranks}", "--max-restarts=100000", f"--hang-timeout={HANG}", "--no-tag"]
+        options = [f"--nproc-per-node={ranks}", "--max-restarts=100000", f"--hang-timeout={HANG}", "--image-cost=100%",
+                   "--no-tag"]
         if nodes > 1:
             options += [f"--nnodes={nodes}", f"--rdzv-endpoint=127.0.0.1:{random.randrange(20000, 30000)}"]
         self.outputs = [open(folder / f"output.{node}", "w+") for node in range(nodes)]
@@ -66,12 +76,7 @@ class Job:
         return None
 
     def send(self, rank, number):
-        pid = self.worker(rank)
-        try:
-            if pid:
-                os.kill(pid, number)
-        except ProcessLookupError:
-            pass
+        kill(self.worker(rank), number)
 
     def text(self):
         return "".join((self.folder / f"output.{node}").read_text(errors="replace") for node in range(len(self.outputs)))
@@ -134,13 +139,16 @@ class Storm:
     def _disturb(self, job):
         """Causes a fault, waits until the job has gone on, and checks where. Returns whether the job still runs."""
         attempt = max(job.begins(), default=0)
-        fault, rank = self.draw.choice([*FAULTS, "kill", "kill", "kill"]), self.draw.randrange(job.ranks)
-        wanted = job.step() + self.draw.randrange(1, 12)
+        fault, rank = self.draw.choice([*FAULTS, "kill", "kill", "kill", "all"]), self.draw.randrange(job.ranks)
+        wanted = job.step() + self.draw.randrange(1, 80 if fault == "all" else 12)
         if not job.wait_until(lambda: job.step() >= wanted, "the next steps"):
             return False
         before = job.step()
         is_twice = False
-        if fault in ("kill", "stop"):
+        if fault == "all":
+            for pid in [job.worker(one) for one in range(job.ranks)]:
+                kill(pid, signal.SIGKILL)
+        elif fault in ("kill", "stop"):
             time.sleep(self.draw.random() * 0.01)
             if fault == "stop":
                 job.send(rank, signal.SIGSTOP)
@@ -166,6 +174,7 @@ class Storm:
         self.counts["twice"] = self.counts.get("twice", 0) + is_twice
         begins = job.begins()
         begun = begins[min(number for number in begins if number > attempt)]
-        # If both ranks are killed, the job goes on from the state that it kept before.
-        assert len(set(begun)) == 1 and (is_twice or begun[0] >= before), (fault, before, begun, job.text()[-8000:])
+        # If all ranks are killed, the job goes on from an image, or from the state that it kept before.
+        least = before - LOST if fault == "all" else 0 if is_twice else before
+        assert len(set(begun)) == 1 and begun[0] >= least, (fault, before, begun, job.text()[-8000:])
         return True

@@ -51,8 +51,7 @@ std::span<const Subcommand> subcommands() {
       Subcommand{"bench", "Measure collectives between the workers.",
                  "ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]", kBenchDescription, bench_options,
                  nullptr, "ddplaunch bench --nproc-per-node=4 all_reduce --sizes=4K,1M,25M"},
-      Subcommand{"help",
-                 "Print all options, or the help on a subcommand, an option, a diagnosis, a known error or words.",
+      Subcommand{"help", "Print all options, or the help on a subcommand, an option, a diagnosis, a known error or words.",
                  "ddplaunch help [SUBCOMMAND|OPTION|DIAGNOSIS|ERROR|WORDS]", nullptr, nullptr, nullptr, nullptr},
   };
   return kSubcommands;
