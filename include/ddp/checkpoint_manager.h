@@ -106,7 +106,8 @@ class DDP_EXPORT CheckpointManager {
   // them. They can do so while they wait for the lost rank in a collective, but not between Optimizer::step() and
   // finish_step(). The tensors are to be changed by one Optimizer::step() per step, or by Optimizer::step(index).
   // Without such a launcher, for a group that has not all ranks of the job, and for tensors in GPU memory, it does
-  // nothing. Not collective.
+  // nothing. With --image-cost, it copies the tensors after some of the steps, and all ranks must call it, because it
+  // is a collective after others. Otherwise it is not collective.
   void finish_step(std::int64_t step, const CheckpointState& state);
   // If the state has rank_values, a program calls it before its gradients are averaged, with the rank_values that
   // finish_step() will get. Otherwise, a rank that is lost after it has contributed its gradients may cost a step more.

@@ -101,7 +101,7 @@ def check_random(folder, numpy):
     memory = os.memfd_create("states")
     os.ftruncate(memory, 1 << 42)
     os.environ.update(WORLD_SIZE="1", DDP_STATE_MEMORY=json.dumps(
-        {"fd": memory, "area": 0, "areas": 1, "rank": 0, "world": 1, "attempt": 0, "restarts_left": 0}))
+        {"fd": memory, "area": 0, "areas": 1, "rank": 0, "world": 1, "attempt": 0, "may_restart": 0}))
     model = torch.nn.Linear(1, 1)
     run = ddp_state.nothing_lost(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
     draws = {"random": random.random, "gauss": lambda: random.gauss(0, 1), "torch": lambda: torch.rand(20).tolist(),

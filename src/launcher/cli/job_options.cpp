@@ -174,9 +174,10 @@ void supervision(OptionSet& c, Options& o) {
   c.group("Supervision");
   c.value("--max-restarts", "N", integer(o.max_restarts, 0, kMost),
           "Restart all workers up to this many times after a failure. [default: 0]");
-  c.value("--image-cost", "PERCENT", parsed_as(parse_percent, o.image_cost),
-          "Let programs that keep their state in memory copy it regularly, in at most this share of the time (1%), for "
-          "the case that all ranks die at once. 0 makes no copies. [default: 0]");
+  c.value(
+      "--image-cost", "PERCENT", parsed_as(parse_percent, o.image_cost),
+      "Let programs that keep their state in memory copy it regularly, for the case that all ranks die at once. The "
+      "copies take at most this share of the time, such as 1%. 0 makes none. [default: 0]");
   c.value("--grace,--shutdown-timeout", "SECONDS", parsed_as(parse_seconds, o.grace),
           "Wait this long between SIGTERM and SIGKILL when workers are terminated, and after Ctrl-C between SIGINT and "
           "SIGTERM. [default: 5; when invoked as torchrun, TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30]");
