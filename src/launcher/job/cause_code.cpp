@@ -104,8 +104,11 @@ struct CodeOfCause {
 }  // namespace
 
 CauseCode code_of(const JobOutcome& outcome) {
-  const bool asks_for_repeat = outcome.has_saved || outcome.status == base::ExitStatus::exited(base::kExitSaved);
-  if (asks_for_repeat) return CauseCode::preempted;
+  // A program may exit with 75 by itself.
+  const auto saved = base::ExitStatus::exited(base::kExitSaved);
+  const WorkerEnd* culprit = outcome.culprit();
+  const bool is_own_code = culprit != nullptr && culprit->status == saved;
+  if (outcome.has_saved || (outcome.status == saved && !is_own_code)) return CauseCode::preempted;
   return outcome.is_repeated ? CauseCode::repeated_error : std::visit(CodeOfCause{}, outcome.cause);
 }
 

@@ -71,6 +71,10 @@ TEST_CASE("each other cause has its code") {
   JobOutcome saved;
   saved.has_saved = true;
   CHECK(code_of(saved) == CauseCode::preempted);
+  JobOutcome failed_while_saving = failed(ended(ExitStatus::exited(3)));
+  failed_while_saving.status = ExitStatus::exited(75);
+  CHECK(code_of(failed_while_saving) == CauseCode::preempted);
+  CHECK(code_of(failed(ended(ExitStatus::exited(75)))) == CauseCode::program);
   JobOutcome repeated = failed(raised("KeyError: 'a'"));
   repeated.is_repeated = true;
   CHECK(code_of(repeated) == CauseCode::repeated_error);
