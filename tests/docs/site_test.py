@@ -119,7 +119,7 @@ def search_leads_to_a_page(reader: Reader) -> None:
 
 def search_finds_pages_for_users(reader: Reader) -> None:
     for address in (reader.address, reader.files):
-        for words, page in (("显存", "zh-CN/common-mistakes"), ("wandb", "how-to/experiment-trackers"), ("kill", "how-to/")):
+        for words, page in (("显存", "zh-CN/common-mistakes"), ("wandb", "how-to/experiment-trackers"), ("kill", "tutorials/"), ("who sent SIGKILL", "how-to/")):
             reader.open("index.html", address)
             found = search(reader, words)
             assert found[0].startswith(address + page), (words, found)

@@ -270,13 +270,16 @@ def a_restart(folder: pathlib.Path) -> None:
 KEEPER = """
 import json, os, struct, sys, time, zlib
 if os.environ["DDP_ATTEMPT"] == "0":
-    fd, at = json.loads(os.environ["DDP_STATE_MEMORY"])["fd"], 256 + 10 * 64
-    if os.environ["RANK"] == "0":
-        fields = struct.pack("=qQQiiiiI", 7, 4, 1, 4, 0, 0, 2, 0)  # a whole state of step 7
-        os.pwrite(fd, b"data", 11 << 38)
-        os.pwrite(fd, fields + struct.pack("=I", zlib.crc32(fields)), at)
+    fd, rank = json.loads(os.environ["DDP_STATE_MEMORY"])["fd"], int(os.environ["RANK"])
+    def keep(place, kind):
+        fields = struct.pack("=qQQiiiiI", 7, 4, 1, kind, 0, rank, 2, 0)  # of step 7
+        os.pwrite(fd, b"data", (rank << 42) + (place + 1 << 38))
+        os.pwrite(fd, fields + struct.pack("=I", zlib.crc32(fields)), (rank << 42) + 256 + place * 64)
+    keep(7, 2)  # what the rank has of its own
+    if rank == 0:
+        keep(10, 4)  # the whole state
         time.sleep(1000)
-    while not any(os.pread(fd, 48, at)):
+    while not any(os.pread(fd, 48, 256 + 10 * 64)):
         time.sleep(0.01)
     sys.exit(5)
 """
@@ -286,6 +289,11 @@ def a_kept_state(folder: pathlib.Path) -> None:
     run = Run(folder, "--max-restarts=1", "--nproc-per-node=2", sys.executable, "-c", KEEPER).finish(0)
     (kept,) = run.named("states_kept")
     assert kept["attempt"] == 0 and kept["states"] == [{"step": 7, "rank": 0, "bytes": 4}], kept
+    first, second = run.named("attempt_started")
+    assert "restored" not in first and "since_failure_seconds" not in first, first
+    restored = second["restored"]
+    assert (restored["step"], restored["lost_steps"], restored["source"]) == (7, 0, "memory"), second
+    assert 0 <= second["since_failure_seconds"] < 60, second
 
 
 def a_signal(folder: pathlib.Path) -> None:
@@ -486,7 +494,7 @@ def error_files_for_a_launcher_above(folder: pathlib.Path) -> None:
     assert not above.exists()
     subprocess.run([DDPLAUNCH, *shell(f"[ $RANK = 1 ] || sleep 1000; {with_record}")], env={**os.environ, **env},
                    stderr=subprocess.DEVNULL)
-    assert above.read_text() == record + "\n"
+    assert json.loads(above.read_text()) == {**json.loads(record), "ddp_cause": "program", "ddp_repeat": "perhaps"}
     # If the worker has not written a file, the launcher writes a record.
     subprocess.run([DDPLAUNCH, *shell("kill -KILL $$", 1)], env={**os.environ, **env}, stderr=subprocess.DEVNULL)
     message = json.loads(above.read_text())["message"]

@@ -35,7 +35,8 @@ def rank(number: int, **more) -> dict:
 
 def snapshot(**more) -> dict:
     return {"schema": 1, "version": "1.2.3", "run_id": "night-run", "program": "python 训练.py --epochs 3",
-            "node": "node0", "launcher_pid": os.getpid(), "preloader_pid": 0, "attempt": 0, "max_restarts": 3, "uptime_seconds": 3725,
+            "node": "node0", "launcher_pid": os.getpid(), "preloader_pid": 0, "attempt": 0, "max_restarts": 3, "restored_step": None,
+            "uptime_seconds": 3725,
             "attempt_uptime_seconds": 3725, "world_size": 8, "has_all_ranks": True, "step": 1200,
             "total_steps": 10000, "steps_per_second": 12.5, "eta_seconds": 704, "values": [{"name": "loss", "value": 1.8421}],
             "curves": [{"name": "loss", "mean": [2.5, None, 1.5], "least": [2, None, 1], "most": [3, None, 2]}],
