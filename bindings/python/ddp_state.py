@@ -31,9 +31,9 @@ import torch.distributed as dist
 __all__ = ["NothingLost", "nothing_lost"]
 
 _AREA, _REGION, _ENTRIES_AT, _ENTRY_BYTES = 1 << 42, 1 << 38, 256, 64
-_RECENT, _PINNED, _WHOLE = range(0, 8), range(8, 10), range(10, 12)  # places of entries
+_RECENT, _PINNED, _WHOLE, _PLACES = range(0, 8), range(8, 10), range(10, 12), 12  # places of entries
 _KEEPS_AT, _ANSWERED_AT, _RESTORED_AT = 8, 12, 16
-_REQUEST_AT = 1 << 62  # a lock of this byte is the launcher's; those after it are of the ranks that copy
+_REQUEST_AT, _CLAIMS = 1 << 62, 1 << 20  # a lock of this byte is the launcher's; the ranks that copy have those after it
 _EARLY, _FINAL, _FINAL_MOVED, _STATE = 1, 2, 3, 4  # kinds of entries
 _FIELDS = struct.Struct("=qQQiiiiI")
 _CHUNK, _SMALL_BUFFER, _PATIENCE = 1 << 26, 1 << 16, 25
@@ -74,6 +74,17 @@ class _Memory:
             done = call(self.fd, rest[:_CHUNK], at)
             rest, at = rest[done:], at + done
         return memoryview(data).nbytes
+
+    def try_claim(self, number):
+        """Returns whether this process is the one that copies for a key, or to a place, until it gives up the claim."""
+        try:
+            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _REQUEST_AT + 1 + number)
+        except OSError:
+            return False
+        return True
+
+    def give_up(self, number):
+        fcntl.lockf(self.fd, fcntl.LOCK_UN, 1, _REQUEST_AT + 1 + number)
 
     def put(self, at, attempt, step=0):
         os.pwrite(self.fd, struct.pack("=iiq", attempt, 0, step)[:4 if at < _RESTORED_AT else 16], self.area * _AREA + at)
@@ -212,6 +223,7 @@ class NothingLost:
         self.is_changing = False  # by the main thread
         self.is_asked = False  # by the launcher, which ends this process next
         self.early = (0, {})
+        self.first_step, self.began = None, 0.0  # the first step that is finished in this attempt, and when that was
         self.image_share, self.image_every, self.copying, self.has_room = 0, 16, 0.0, True
         env = os.environ
         if len(self.modules) == len(self.large):  # it would not be known when the parameters change
@@ -230,23 +242,23 @@ class NothingLost:
             raise RuntimeError("nothing_lost: call torch.distributed.init_process_group() before")
         plan = json.loads(env["DDP_STATE_MEMORY"])
         self.rank, self.world, self.attempt, self.areas = (plan[name] for name in ("rank", "world", "attempt", "areas"))
+        self.image_share = plan.get("image_cost", 0) / 1e6
         try:
             has_memory = os.fstat(plan["fd"]).st_size == self.areas * _AREA
-        except OSError:  # the program, or one around it, has closed the descriptor
+        except OSError:  # there is none, or the program, or one around it, has closed the descriptor
             has_memory = False
         if not has_memory:
             if "whole" in plan:
                 raise RuntimeError("nothing_lost: the other ranks go on from a kept state, which this one cannot read")
-            print(f"nothing_lost: rank {self.rank} cannot keep its state: descriptor {plan['fd']} is closed", file=sys.stderr)
+            why = f"descriptor {plan['fd']} is closed" if plan["fd"] >= 0 else "the launcher has no memory for it"
+            print(f"nothing_lost: rank {self.rank} cannot keep its state: {why}", file=sys.stderr)
             return
         self.memory = _Memory(plan["fd"], plan["area"])
         self.key = self._key()
         if "whole" in plan:
             self._restore(plan)
         if plan["may_restart"]:
-            self.image_share = plan.get("image_cost", 0) / 1e6
             self._keep()
-        self.first_step, self.began = self.step, time.monotonic()
 
     def steps(self, total):
         """Yields the numbers of the steps that are left, from 0. A step is finished when the next one is asked for."""
@@ -265,13 +277,15 @@ class NothingLost:
         A program that communicates after the optimizer's step calls it before that. Otherwise `steps()` calls it.
         """
         self.step += 1
+        if self.first_step is None:
+            self.first_step, self.began = self.step, time.monotonic()
         if self.memory:
             self._note(_FINAL, self.step)
         if self.is_changing:
             self.is_changing = False
             self.gate.release()
         if self.image_share:
-            self._make_image(self.step - self.first_step)
+            self._make_image()
 
     # --- What a rank has of its own is written in each step.
 
@@ -298,22 +312,24 @@ class NothingLost:
             moved = [name for name in own if self.early[0] != step or own[name] != self.early[1][name]]
             kind = _FINAL_MOVED if "random" in moved or "buffers" in moved else _FINAL
         places = [(2 * step + (kind != _EARLY)) % len(_RECENT)]
-        if kind != _EARLY and self._is_image(step - self.first_step):
-            places.append(self._oldest(_PINNED))
+        if kind != _EARLY and self._is_image(step):
+            places.append(self._by_age(_PINNED)[0])
         data = pickle.dumps((own, moved))
         for place in places:
             self.memory.write(self.memory.area, place, [data], step, self.key, kind, self.attempt, self.rank, self.world)
 
     # --- The whole state is copied when a rank is lost, and sometimes for the case that all are.
 
-    def _is_image(self, steps):
-        return self.image_share > 0 and steps % self.image_every == 0
+    def _is_image(self, step):
+        return self.image_share > 0 and step > self.first_step and (step - self.first_step) % self.image_every == 0
 
-    def _make_image(self, steps):
+    def _make_image(self):
         """Copies the whole state after every N steps. N is the least power of two with which copies take their share."""
-        if self._is_image(steps):
+        steps = self.step - self.first_step
+        if self._is_image(self.step) and self.memory:
             begin = time.monotonic()
-            self._save()
+            with self.gate:
+                self._try_copy()
             self.copying = time.monotonic() - begin if self.has_room else 0.0
         if steps >= 32 and steps & (steps - 1) == 0:
             longest = torch.tensor([self.copying, (time.monotonic() - self.began) / steps], dtype=torch.float64)
@@ -376,36 +392,58 @@ class NothingLost:
             if self._is_kept() or time.monotonic() > until:
                 return
         try:
-            claim = _REQUEST_AT + 1 + self.key % (1 << 20)
-            while not self._is_kept() and time.monotonic() < until:
-                try:
-                    fcntl.lockf(self.memory.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, claim)
-                except OSError:
-                    time.sleep(0.002)
-                    continue
-                if not self._is_kept():
-                    self._copy(self.step)
-                fcntl.lockf(self.memory.fd, fcntl.LOCK_UN, 1, claim)
+            while not self._is_kept() and time.monotonic() < until and not self._try_copy():
+                time.sleep(0.002)
         finally:
             self.gate.release()
 
-    def _is_kept(self):
+    def _try_copy(self):
+        """Copies the state unless it is kept. Returns False if another rank does."""
+        claim = self.key % _CLAIMS
+        if not self.memory.try_claim(claim):
+            return False
+        if not self._is_kept():
+            self._copy()
+        self.memory.give_up(claim)
+        return True
+
+    def _whole_states(self):
+        """Returns the entries of whole states with this rank's key, the oldest first."""
         entries = (self.memory.entry(area, place) for area in range(self.areas) for place in _WHOLE)
-        return self.step == 0 or any(entry and entry.key == self.key and (entry.attempt, entry.step) >= (self.attempt, self.step)
-                                     for entry in entries)
+        return sorted((entry for entry in entries if entry and entry.key == self.key),
+                      key=lambda entry: (entry.attempt, entry.step))
 
-    def _oldest(self, places):
-        """Returns the place whose entry is the oldest, or that has none."""
+    def _is_kept(self):
+        return self.step == 0 or any((entry.attempt, entry.step) >= (self.attempt, self.step) for entry in self._whole_states())
+
+    def _by_age(self, places):
+        """Returns the places of this rank's area, those without an entry first, and then the oldest."""
         entries = {place: self.memory.entry(self.memory.area, place) for place in places}
-        return min(places, key=lambda place: (entries[place].attempt, entries[place].step) if entries[place] else (-1, -1))
+        return sorted(places, key=lambda place: (entries[place].attempt, entries[place].step) if entries[place] else (-1, -1))
 
-    def _copy(self, step):
+    def _copy(self):
+        """Copies the state to one of the two places of its key, in whichever areas they are."""
+        known = self._whole_states()
+        places = [(entry.area, entry.place) for entry in known]
+        if len(known) >= len(_WHOLE):
+            places = places[:-1]
+        else:
+            own = [(self.memory.area, place) for place in self._by_age(_WHOLE)]
+            places = [place for place in own if place not in places]
+        for area, place in places:
+            claim = _CLAIMS + area * _PLACES + place
+            if self.memory.try_claim(claim):
+                self._copy_to(area, place, sum(entry.bytes for entry in known))
+                return self.memory.give_up(claim)
+
+    def _copy_to(self, area, place, allocated):
         skeleton = io.BytesIO()
         state = {name: part.state_dict() for name, part in self.large.items()}
         pickler = _Pickler(skeleton, {id(tensor): name for name, tensor in self._live(state).items()})
         pickler.dump(state)
         room = struct.unpack("=Q", os.pread(self.memory.fd, 8, self.memory.area * _AREA))[0]
-        had_room, self.has_room = self.has_room, pickler.bytes <= room / 2  # as much again is left for the next attempt
+        # The memory of both places is needed, sooner or later.
+        had_room, self.has_room = self.has_room, len(_WHOLE) * pickler.bytes <= room + allocated
         if had_room and not self.has_room:
             print(f"nothing_lost: the state of {pickler.bytes >> 20} MiB is not kept: the node has {room >> 20} MiB left",
                   file=sys.stderr)
@@ -413,8 +451,8 @@ class NothingLost:
             return
         head = struct.pack("=Q", len(skeleton.getvalue())) + skeleton.getvalue()
         tensors = (_view(tensor.contiguous()) for tensor in pickler.tensors if tensor.numel() > 0)
-        self.memory.write(self.memory.area, self._oldest(_WHOLE), (part for parts in ([head], tensors) for part in parts),
-                          step, self.key, _STATE, self.attempt, self.rank, self.world)
+        self.memory.write(area, place, (part for parts in ([head], tensors) for part in parts), self.step, self.key, _STATE,
+                          self.attempt, self.rank, self.world)
 
     # --- An attempt begins with what was kept.
 

@@ -123,8 +123,9 @@ inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts t
 // These limits are for restarts and for the end of a job.
 // How long the workers may take to keep their state after a failure, before they are terminated.
 inline constexpr auto kStateTime = 30s;
-inline constexpr auto kStateLook = 1ms;    // between looks whether they have done so
-inline constexpr int kStateWorkers = 256;  // of a node, else it keeps no states: a message lists the states of all
+inline constexpr auto kStateLook = 1ms;     // between looks whether they have done so
+inline constexpr auto kStateRoomLook = 1s;  // between looks how much memory is left, if images are made
+inline constexpr int kStateWorkers = 256;   // of a node, else it keeps no states: a message lists the states of all
 inline constexpr std::size_t kStateTransfers = 2000;                      // before an attempt; else it begins without
 inline constexpr std::uint64_t kOwnStateBytes = std::uint64_t{64} << 20;  // of what a rank has of its own
 inline constexpr auto kRestartDelay = 100ms;  // tripled by each attempt in a row without progress

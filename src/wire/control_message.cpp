@@ -65,7 +65,8 @@ DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save, kept)
 DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
 DDP_FIELDS(CoordinatorRefuses, why)
 DDP_FIELDS(CoordinatorWaits, text, is_spare)
-DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name, may_restart, restore)
+DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name, may_restart,
+           image_cost, restore)
 DDP_FIELDS(CoordinatorAsks, attempt, what, sent_at)
 DDP_FIELDS(CoordinatorEnds, attempt, cause)
 DDP_FIELDS(CoordinatorRestarts, text)

@@ -150,6 +150,7 @@ struct CoordinatorBegins {
   std::string nodes;         // "a (ranks 0-3), b (ranks 4-7)"
   std::string name;          // this node's name in the job if another node has the same host name; else empty
   bool may_restart = false;  // a failure of this attempt may be followed by another attempt
+  double image_cost = 0;     // share of the time that images of states may take; the same on all nodes
   RestorePlan restore;       // the kept state to begin with
 
   friend bool operator==(const CoordinatorBegins&, const CoordinatorBegins&) = default;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace ddp::wire {
@@ -72,16 +73,31 @@ bool set_lock(int file, std::uint64_t at, short type, int command) {
   return result == 0;
 }
 
-std::uint64_t claim_at(std::uint64_t key) {
+}  // namespace
+
+std::uint64_t claim_of_key(std::uint64_t key) {
   return kStateRequestAt + 1 + key % kStateClaims;
 }
 
-}  // namespace
+std::uint64_t claim_of_place(int area, int place) {
+  return kStateRequestAt + 1 + kStateClaims + static_cast<std::uint64_t>(area * kStatePlaces + place);
+}
 
 std::optional<StateEntry> StateFile::entry(int area, int place) const {
   StateEntry entry{};
   const bool is_read = read_at(descriptor_, entry_at(area, place), std::as_writable_bytes(std::span(&entry, 1)));
   return is_read && is_valid(entry) ? std::optional(entry) : std::nullopt;
+}
+
+std::vector<StateFile::Found> StateFile::entries(int areas, int first, int count) const {
+  std::vector<Found> found;
+  for (int area = 0; area < areas; ++area) {
+    for (int place = first; place < first + count; ++place) {
+      if (const auto one = entry(area, place)) found.push_back({*one, area, place});
+    }
+  }
+  std::ranges::stable_sort(found, {}, [](const Found& one) { return std::pair(one.entry.attempt, one.entry.step); });
+  return found;
 }
 
 bool StateFile::clear_entry(int area, int place) const {
@@ -91,6 +107,12 @@ bool StateFile::clear_entry(int area, int place) const {
 bool StateFile::set_entry(int area, int place, StateEntry entry) const {
   entry.check = check_of(entry);
   return write_at(descriptor_, entry_at(area, place), bytes_of(entry));
+}
+
+void StateFile::drop(int area, int place) const {
+  clear_entry(area, place);
+  ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(data_at(area, place)),
+              static_cast<off_t>(kStateRegionBytes));
 }
 
 int StateFile::oldest(int area, int first, int count) const {
@@ -148,12 +170,12 @@ void StateFile::wait_for_request() const {
   set_lock(descriptor_, kStateRequestAt, F_RDLCK, F_SETLKW);
 }
 
-bool StateFile::try_claim(std::uint64_t key) const {
-  return set_lock(descriptor_, claim_at(key), F_WRLCK, F_SETLK);
+bool StateFile::try_claim(std::uint64_t at) const {
+  return set_lock(descriptor_, at, F_WRLCK, F_SETLK);
 }
 
-void StateFile::give_up_claim(std::uint64_t key) const {
-  set_lock(descriptor_, claim_at(key), F_UNLCK, F_SETLK);
+void StateFile::give_up_claim(std::uint64_t at) const {
+  set_lock(descriptor_, at, F_UNLCK, F_SETLK);
 }
 
 }  // namespace ddp::wire

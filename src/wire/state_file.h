@@ -7,10 +7,15 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "wire/state_memory_layout.h"
 
 namespace ddp::wire {
+
+// Returns what try_claim() takes: a number of a key, or of a place for a whole state.
+std::uint64_t claim_of_key(std::uint64_t key);
+std::uint64_t claim_of_place(int area, int place);
 
 // The descriptor belongs to the caller. Programs write the memory, so the launcher trusts nothing in it. Any thread may
 // use it.
@@ -20,10 +25,19 @@ class StateFile {
 
   // Returns the entry if its check is correct.
   std::optional<StateEntry> entry(int area, int place) const;
+  // Returns all entries of these places of all areas, the oldest first.
+  struct Found {
+    StateEntry entry;
+    int area = 0;
+    int place = 0;
+  };
+  std::vector<Found> entries(int areas, int first, int count) const;
   // Removes the entry before its data are written. Afterwards set_entry() writes it, with its check. Both return false
   // if the memory cannot be written.
   bool clear_entry(int area, int place) const;
   bool set_entry(int area, int place, StateEntry entry) const;
+  // Removes the entry and frees its memory.
+  void drop(int area, int place) const;
   // Returns the one of these places whose entry is the oldest, or that has none.
   int oldest(int area, int first, int count) const;
 
@@ -41,10 +55,10 @@ class StateFile {
   void hold_request() const;
   void give_up_request() const;
   void wait_for_request() const;
-  // Programs hold the claim of their key while they copy a whole state. try_claim() returns false while another process
-  // holds it.
-  bool try_claim(std::uint64_t key) const;
-  void give_up_claim(std::uint64_t key) const;
+  // Programs hold the claim of their key while they copy a whole state, and that of the place which they write.
+  // try_claim() returns false while another process holds it.
+  bool try_claim(std::uint64_t at) const;
+  void give_up_claim(std::uint64_t at) const;
 
  private:
   int descriptor_;

@@ -27,7 +27,8 @@ static_assert((kStatePlaces + 1) * kStateRegionBytes <= kStateAreaBytes);
 static_assert(kStateEntriesAt + kStatePlaces * kStateEntryBytes <= kStateRegionBytes);
 
 // The launcher holds a POSIX lock of this byte of the file, and gives it up when the programs are to save their state.
-// A program that copies a whole state holds one of the bytes after it.
+// A program that copies a whole state holds one of the bytes after it for the state's key, and one of those after these
+// for the place that it writes.
 inline constexpr std::uint64_t kStateRequestAt = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kStateClaims = std::uint64_t{1} << 20;
 

@@ -104,12 +104,13 @@ struct CodeOfCause {
 }  // namespace
 
 CauseCode code_of(const JobOutcome& outcome) {
-  // A program may exit with 75 by itself.
-  const auto saved = base::ExitStatus::exited(base::kExitSaved);
+  if (outcome.has_saved) return CauseCode::preempted;
+  if (outcome.code_of_job != CauseCode::none) return outcome.code_of_job;
+  // A program may exit with 75 although it was not asked to save.
   const WorkerEnd* culprit = outcome.culprit();
-  const bool is_own_code = culprit != nullptr && culprit->status == saved;
-  if (outcome.has_saved || (outcome.status == saved && !is_own_code)) return CauseCode::preempted;
-  return outcome.is_repeated ? CauseCode::repeated_error : std::visit(CodeOfCause{}, outcome.cause);
+  const bool has_asked = culprit != nullptr && culprit->status == base::ExitStatus::exited(base::kExitSaved);
+  if (has_asked && outcome.was_asked_to_save) return CauseCode::preempted;
+  return std::visit(CodeOfCause{}, outcome.cause);
 }
 
 CauseCode code_of(const SignalArrived& request) {

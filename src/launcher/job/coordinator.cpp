@@ -69,6 +69,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
       keep_from_restarting(node, cause);
       if (cause.is_urgent) urge();
     } else if (asks || (failed->attempt == attempt_ && node.takes_part)) {
+      if (cause.code == wire::CauseCode::lost_node) quarantined_.was_lost(node.hello.host, now);
       blame(node, cause, now);
     }
   }
@@ -194,7 +195,7 @@ void Coordinator::start(TimePoint now) {
     const Node& node = roster_.at(id);
     send(id, wire::CoordinatorBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
                                      node.name == node.hello.host ? "" : node.name, may_restart,
-                                     restores[static_cast<std::size_t>(i)]});
+                                     may_restart ? options_.image_cost : 0, restores[static_cast<std::size_t>(i)]});
   }
   for (const NodeId id : seating.left_over) {
     if (options_.max_restarts > 0) {
@@ -216,14 +217,14 @@ std::vector<RestoringNode> Coordinator::restoring_nodes(std::span<const NodeId> 
   return nodes;
 }
 
-std::optional<std::int64_t> Coordinator::kept_step() const {
+std::optional<std::int64_t> Coordinator::newest_step() const {
   std::vector<NodeId> members;
   for (const auto& [id, node] : roster_.all()) {
     if (node.takes_part) members.push_back(id);
   }
   std::ranges::sort(members, {}, [&](NodeId id) { return roster_.all().at(id).first_rank; });
   const std::vector<wire::RestorePlan> plans = plan_restore(restoring_nodes(members));
-  return plans.empty() ? std::nullopt : std::optional(plans.front().step);
+  return plans.empty() ? std::nullopt : std::optional(plans.front().step + plans.front().lost_steps);
 }
 
 void Coordinator::keep_from_restarting(const Node& node, const wire::Cause& cause) {
@@ -268,7 +269,9 @@ void Coordinator::end_attempt(TimePoint now) {
   settle_at_.reset();
   left_alone_at_.reset();
   clock_.set_standing_still(false);  // any end of an attempt continues the clock
-  attempts_.push_back({now - started_at_});
+  // A silent node may have been lost that much earlier.
+  const bool is_silence = cause_->code == wire::CauseCode::lost_node;
+  attempts_.push_back({now - started_at_ - (is_silence ? options_.nodes.node_timeout : std::chrono::milliseconds(0))});
   for (const auto& [id, node] : roster_.all()) {
     if (node.takes_part) send(id, wire::CoordinatorEnds{attempt_, *cause_});
   }
@@ -287,7 +290,7 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   last.progress = progress_;
   last.code = cause_ ? cause_->code : wire::CauseCode::preempted;
   if (cause_) last.error = cause_->error;
-  last.step = kept_step();
+  last.step = newest_step();
   const RestartDecision decision = decide_restart(attempts_, options_.max_restarts);
   const auto* none = std::get_if<NoRestart>(&decision);
   const bool asks_others = has_saved_ && none == nullptr && can_do_without_leavers();
@@ -299,6 +302,7 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   }
   if (has_saved_ && !asks_others) {
     cause_->exit_code = base::kExitSaved;
+    cause_->code = wire::CauseCode::preempted;
     cause_->not_restarted =
         "not restarted: the program was asked to save and exit; exit code 75 asks to start the job again";
     return finish(*cause_, now);

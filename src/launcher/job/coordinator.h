@@ -28,6 +28,7 @@ namespace ddp::launcher {
 struct CoordinatorOptions {
   NodesPlan nodes;
   int max_restarts = 0;
+  double image_cost = 0;                      // of all nodes, as a share of the time
   std::chrono::milliseconds exit_timeout{0};  // how long other ranks may run after one exited with 0; 0 means no limit
 };
 
@@ -139,8 +140,8 @@ class Coordinator {
   void dismiss(NodeId who);
   void dismiss_leavers();
   std::vector<RestoringNode> restoring_nodes(std::span<const NodeId> in_order) const;
-  // Returns the step with which another attempt of the same nodes would begin, if they keep one.
-  std::optional<std::int64_t> kept_step() const;
+  // Returns the newest step that a rank has finished, if another attempt of the same nodes would begin with a kept one.
+  std::optional<std::int64_t> newest_step() const;
   void finish(wire::Cause cause, TimePoint now);
   void look_for_silence(TimePoint now);
   bool everybody_has_left() const { return roster_.size() == 1; }

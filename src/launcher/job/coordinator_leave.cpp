@@ -48,7 +48,10 @@ void Coordinator::dismiss(NodeId who) {
   wire::Cause cause = *roster_.at(who).leaves;
   const bool has_failed = cause.signal == 0 && cause_.has_value();
   if (has_failed) cause = *cause_;
-  if (has_failed) cause.exit_code = base::kExitSaved;
+  if (has_failed) {
+    cause.exit_code = base::kExitSaved;
+    cause.code = wire::CauseCode::preempted;
+  }
   send(who, wire::CoordinatorIsDone{cause});
   close(who);
   roster_.remove(who);

@@ -25,7 +25,8 @@ std::chrono::nanoseconds time_to_note(const HangPlan& hang) {
 
 CoordinatorNode::CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
     : Node(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
-      coordinator_({plan.nodes, plan.max_restarts, plan.exit_timeout}, make_node_hello(plan), Clock::now()),
+      coordinator_({plan.nodes, plan.max_restarts, plan.image_cost, plan.exit_timeout}, make_node_hello(plan),
+                   Clock::now()),
       store_waits_(time_to_note(plan.hang)) {}
 
 std::optional<std::string> CoordinatorNode::listen(const std::string& address) {

@@ -146,6 +146,7 @@ void JobDriver::begin_attempt(const Placement& place) {
                  parts_.timers.now());
   watchdog_ = parts_.open_watchdog(exchange_, place, [this](const HangNews& news) { post(Event(news)); });
   phase_ = Phase::running;
+  if (place_.image_cost > 0) say_room_for_states();
   post(StartWorker{0});
 }
 
@@ -219,6 +220,14 @@ void JobDriver::look_for_states() {
     return post(Event(kept));
   }
   states_look_ = parts_.timers.at(parts_.timers.now() + limits::kStateLook, [this] { look_for_states(); });
+}
+
+// Images may be made at any time, and the memory that the workers use grows.
+void JobDriver::say_room_for_states() {
+  room_look_.reset();
+  if (phase_ != Phase::running) return;
+  parts_.workers.say_room_for_states();
+  room_look_ = parts_.timers.at(parts_.timers.now() + limits::kStateRoomLook, [this] { say_room_for_states(); });
 }
 
 void JobDriver::show_calls_once_ending() {
@@ -349,7 +358,7 @@ void JobDriver::handle(const AttemptOver&) {
   alarm_.reset();
   phase_ = Phase::waiting;
   if (leave_) what_follows_ = leave_->not_restarted;
-  outcome_.is_repeated = leave_ && leave_->code == wire::CauseCode::repeated_error;
+  if (leave_) outcome_.code_of_job = code_of_job(*leave_);
   parts_.observer.attempt_ended(outcome_, what_follows_, /*is_last=*/leave_ && !parts_.plan.nodes.several());
 }
 

@@ -140,6 +140,7 @@ class JobDriver {
   void carry_out(const AskForStates&);
   void carry_out(const Finish&) {}
   void look_for_states();
+  void say_room_for_states();
   void show_calls_once_ending();
   void worker_has_ended(int local_rank, const WorkerExit& exit);
   void end_attempt();
@@ -176,6 +177,7 @@ class JobDriver {
   std::optional<TimedFaults> faults_;
   std::unique_ptr<net::Watch> alarm_;
   std::unique_ptr<net::Watch> states_look_;
+  std::unique_ptr<net::Watch> room_look_;
   bool has_reported_ = false;   // a cause was reported to the coordinator
   bool knows_cause_ = false;    // the coordinator has reported one after the workers' end
   bool has_shown_end_ = false;  // the ranks' calls were shown when the ranks were asked to end

@@ -26,6 +26,7 @@ Placement placement_of(const wire::CoordinatorBegins& begins) {
   place.world_size = begins.world_size;
   place.node_name = begins.name;
   place.may_restart = begins.may_restart;
+  place.image_cost = begins.image_cost;
   place.restore = begins.restore;
   return place;
 }

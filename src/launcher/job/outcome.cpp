@@ -118,12 +118,17 @@ bool adopt_cause(JobOutcome& outcome, const wire::Cause& cause, const std::strin
   return true;
 }
 
+wire::CauseCode code_of_job(const wire::Cause& cause) {
+  const bool has_saved = cause.code == wire::CauseCode::preempted && cause.exit_code == base::kExitSaved;
+  return has_saved || cause.code == wire::CauseCode::repeated_error ? cause.code : wire::CauseCode::none;
+}
+
 Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   Conclusion end;
   const bool is_between = !facts.last;
   if (facts.last) end.outcome = std::move(*facts.last);
   // The job had failed after it was asked to save.
-  end.outcome.is_repeated = cause.code == wire::CauseCode::repeated_error;
+  end.outcome.code_of_job = code_of_job(cause);
   if (cause.exit_code == base::kExitSaved) end.outcome.status = base::ExitStatus::exited(base::kExitSaved);
   if (!is_between && facts.is_alone) return end;
   JobOutcome& outcome = end.outcome;

@@ -51,8 +51,9 @@ struct JobOutcome {
   std::vector<int> asked_with;         // signals that asked the workers to end, in their order
   bool was_asked_to_save = false;      // and to leave
   bool has_saved = false;              // all workers succeeded after they were asked to save and to leave
-  bool is_repeated = false;            // the attempt before failed at the same step with the same error
-  bool needed_kill = false;            // these signals were not enough for some workers
+  // What the coordinator knows better than this node: repeated_error, or preempted if the job exits with 75. Else none.
+  wire::CauseCode code_of_job = wire::CauseCode::none;
+  bool needed_kill = false;  // these signals were not enough for some workers
   KillReason kill_reason = KillReason::grace_over;
   std::vector<RankAndPid> unkillable;
   std::vector<pid_t> leftovers;             // other processes of the job that cannot be killed
@@ -114,6 +115,10 @@ struct LastFacts {
 // cause shows that, it becomes that of the outcome, and their failures follow from it. Returns whether it does. This
 // function is pure.
 bool adopt_cause(JobOutcome& outcome, const wire::Cause& cause, const std::string& own_name);
+
+// Returns what the coordinator's cause says about the job that the cause of a node does not: see
+// JobOutcome::code_of_job.
+wire::CauseCode code_of_job(const wire::Cause& cause);
 
 struct Conclusion {
   JobOutcome outcome;

@@ -29,7 +29,7 @@ struct PastAttempt {
   wire::Progress progress = wire::Progress::unknown;  // progress of all nodes
   wire::CauseCode code = wire::CauseCode::program;
   std::string error = {};                           // see wire::Cause
-  std::optional<std::int64_t> step = std::nullopt;  // the last one that all ranks have finished, if it is known
+  std::optional<std::int64_t> step = std::nullopt;  // the newest one that a rank has finished, if it is known
 };
 
 // `attempts` holds all attempts so far. At most `max_restarts` of the restarts count (counts_as_restart()). If the last

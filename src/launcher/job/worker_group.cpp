@@ -77,6 +77,7 @@ class LocalWorkers : public WorkerGroup {
   void mark_peer_lost(int rank) override { probe_.mark_peer_lost(rank); }
   void request_stop() override { probe_.request_stop(); }
   void ask_for_states() override { states_.ask(); }
+  void say_room_for_states() override { states_.say_room(); }
   bool have_kept_states(std::span<const int> local_ranks) override {
     std::vector<int> able(local_ranks.begin(), local_ranks.end());
     std::erase_if(able, [&](int local_rank) { return is_stopped(local_rank); });

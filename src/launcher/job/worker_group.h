@@ -58,8 +58,9 @@ class WorkerGroup {
   // Asks the programs to save and to leave.
   virtual void request_stop() = 0;
   // Asks the programs to keep the state of the last finished step, and returns whether all of these workers have done
-  // so, as far as they can. kept_states() returns what is kept.
+  // so, as far as they can. kept_states() returns what is kept. say_room_for_states() says how much memory is left.
   virtual void ask_for_states() {}
+  virtual void say_room_for_states() {}
   virtual bool have_kept_states(std::span<const int> /*local_ranks*/) { return true; }
   virtual std::vector<wire::KeptState> kept_states() { return {}; }
   // Returns what a worker has written about its failure.

@@ -134,7 +134,8 @@ Placement known_placement(const LaunchPlan& plan) {
   return {.world_size = plan.workers,
           .master_addr = plan.store.advertised,
           .master_port = plan.store.port,
-          .may_restart = plan.max_restarts > 0};
+          .may_restart = plan.max_restarts > 0,
+          .image_cost = plan.max_restarts > 0 ? plan.image_cost : 0};
 }
 
 // Returns the variables whose values are known only when the job runs: the port that the kernel chooses, and on several

@@ -23,6 +23,7 @@ struct Placement {
   // known yet.
   std::string node_name;
   bool may_restart = false;   // a failure of this attempt may be followed by another attempt
+  double image_cost = 0;      // share of the time that images of states may take; the same on all nodes
   wire::RestorePlan restore;  // the kept state to begin with
 };
 

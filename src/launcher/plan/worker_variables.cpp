@@ -53,14 +53,14 @@ std::string state_memory_of(const LaunchPlan& plan, const Placement& placement, 
   const auto number = [&](const char* name, std::int64_t value) {
     json += std::string(json.size() > 1 ? "," : "") + '"' + name + "\":" + std::to_string(value);
   };
-  number("fd", wire::kStateDescriptor);
+  number("fd", keeps_states(plan) ? wire::kStateDescriptor : -1);
   number("area", local_rank);
   number("areas", plan.workers);
   number("rank", placement.first_rank + local_rank);
   number("world", placement.world_size);
   number("attempt", placement.attempt);
   number("may_restart", placement.may_restart ? 1 : 0);
-  if (plan.image_cost > 0) number("image_cost", std::llround(1e6 * plan.image_cost));
+  if (placement.image_cost > 0) number("image_cost", std::llround(1e6 * placement.image_cost));
   if (static_cast<std::size_t>(local_rank) >= restore.ranks.size()) return json + "}";
   number("step", restore.step);
   const auto place = [&](const char* name, const wire::StatePlace& where) {
@@ -158,7 +158,8 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (!plan.python_hook.empty() || !plan.python_modules.empty()) {
     variables.emplace(env::kPythonPath, base::join(folders, ":"));
   }
-  if (keeps_states(plan)) {
+  // With images, all ranks agree on their interval.
+  if (keeps_states(plan) || placement.image_cost > 0) {
     variables.emplace(env::kStateMemory, state_memory_of(plan, placement, worker.local_rank));
   }
   if (placement.attempt > 0) variables.emplace(env::kLastFailure, one_line(worker.last_failure));

@@ -22,7 +22,7 @@ struct WorkerContext {
 // Returns the variables that are set to the interface that leads to the other nodes, because the user has not set them.
 std::vector<std::string> interface_variables(const LaunchPlan& plan, const std::string& interface);
 
-// Returns whether the programs of the job may keep their state in memory.
+// Returns whether the programs of this node may keep their state in memory.
 bool keeps_states(const LaunchPlan& plan);
 
 std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const Placement& placement,

@@ -6,6 +6,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <ranges>
+#include <set>
+#include <utility>
 
 #include "launcher/facts/memory_room.h"
 #include "launcher/limits.h"
@@ -28,9 +32,29 @@ void StateMemory::begin(const wire::RestorePlan& plan) const {
   if (!descriptor_) return;
   file_.hold_request();
   say_room();
+  drop_all_but(plan);
   for (const wire::RankRestore& rank : plan.ranks) {
     for (const wire::StatePlace& place : {rank.own, rank.shared}) {
       if (place.area >= 0 && place.area < areas_ && place.place < wire::kStateRecent) pin(place.area, place.place);
+    }
+  }
+}
+
+// A key keeps two places for its whole states, whose memory is used again.
+void StateMemory::drop_all_but(const wire::RestorePlan& plan) const {
+  constexpr int kSmall = wire::kStateRecent + wire::kStatePinned;
+  std::set<std::pair<int, int>> kept;
+  std::map<std::uint64_t, int> of_key;
+  auto entries = file_.entries(areas_, 0, wire::kStatePlaces);
+  for (const auto& [entry, area, place] : std::views::reverse(entries)) {
+    const bool is_newer = std::pair(entry.attempt, entry.step) > std::pair(plan.attempt, plan.step);
+    if (plan.ranks.empty() || is_newer) continue;
+    if (place < kSmall || ++of_key[entry.key] <= wire::kStateWhole) kept.insert({area, place});
+  }
+  for (int area = 0; area < areas_; ++area) {
+    for (int place = 0; place < wire::kStatePlaces; ++place) {
+      if (kept.contains({area, place})) continue;
+      place < kSmall ? static_cast<void>(file_.clear_entry(area, place)) : file_.drop(area, place);
     }
   }
 }

@@ -24,10 +24,12 @@ class StateMemory {
   // The descriptor for workers, or -1.
   int descriptor() const { return descriptor_.get(); }
 
-  // Begins an attempt. What a rank has of its own of the step that the attempt begins with is protected from being
-  // overwritten.
+  // Begins an attempt, while no program runs. Nothing newer remains than the step that the attempt begins with, because
+  // the programs overwrite what is oldest. What a rank has of its own of that step is protected from being overwritten.
   void begin(const wire::RestorePlan& plan) const;
-  // Asks all programs to keep the state of the last finished step, if it fits: memory_room() is said, too.
+  // Says how much memory is left for states: memory_room().
+  void say_room() const;
+  // Asks all programs to keep the state of the last finished step, if it fits.
   void ask() const;
   // Returns whether all of these workers have done so, as far as they can, in this attempt. Workers that keep no state
   // need not.
@@ -38,7 +40,7 @@ class StateMemory {
   std::optional<std::int64_t> restored_step(int local_rank, int attempt) const;
 
  private:
-  void say_room() const;
+  void drop_all_but(const wire::RestorePlan& plan) const;
   void pin(int area, int place) const;
 
   int areas_ = 0;

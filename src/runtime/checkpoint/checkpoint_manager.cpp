@@ -73,7 +73,7 @@ class CheckpointManager::Implementation {
       : directory(std::move(directory_)),
         options(options_),
         group(group_.new_group(all_ranks(group_.size()), "checkpoints of " + directory)),
-        keeper(StateKeeper::open(group)) {
+        keeper(StateKeeper::open(group_)) {
     if (options.keep_last < 0) {
       throw Error(ErrorKind::invalid_argument,
                   "CheckpointManager: keep_last must be 0 or more, not " + std::to_string(options.keep_last));

@@ -142,9 +142,10 @@ class StateKeeper::Core {
       return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     };
     if (steps == 0) began = now();
-    if (images.is_due(steps)) {
+    if (images.is_due(steps) && instructions.may_restart) {
       const double begin = now();
-      save();
+      StateGate::of_process().try_copy(
+          limits::kStatePatience, [] { return false; }, [this] { try_claim(); });
       copy_seconds = has_room ? now() - begin : 0;
     }
     if (!images.is_reviewed(steps)) return;
@@ -229,6 +230,9 @@ class StateKeeper::Core {
   Json announced = nullptr;     // {step, rank values}, of the program's thread
 
  private:
+  static constexpr int kFirstWhole = wire::kStateRecent + wire::kStatePinned;
+  static_assert(wire::kStateWhole == 2);
+
   void note(int at, std::int64_t at_step, StateKind kind, const std::vector<std::uint8_t>& data) const {
     const bool is_written =
         file.clear_entry(instructions.area, at) && file.write(instructions.area, at, 0, bytes_of(data));
@@ -239,52 +243,87 @@ class StateKeeper::Core {
     return {at, bytes, key, kind, instructions.attempt, instructions.rank, instructions.world, 0, 0};
   }
 
+  // Returns the whole states with this key, the oldest first.
+  std::vector<wire::StateFile::Found> whole_states() const {
+    auto found = file.entries(instructions.areas, kFirstWhole, wire::kStateWhole);
+    std::erase_if(found, [this](const auto& one) { return one.entry.key != key; });
+    return found;
+  }
+
   bool is_kept() {
     const std::lock_guard lock(mutex);
     if (step == 0) return true;
-    for (int area = 0; area < instructions.areas; ++area) {
-      for (int place = wire::kStateRecent + wire::kStatePinned; place < wire::kStatePlaces; ++place) {
-        const auto found = file.entry(area, place);
-        if (found && found->key == key && found->attempt == instructions.attempt && found->step >= step) return true;
-      }
-    }
-    return false;
+    return std::ranges::any_of(whole_states(), [this](const auto& one) {
+      return one.entry.attempt == instructions.attempt && one.entry.step >= step;
+    });
   }
 
   void claim() {
     const auto until = std::chrono::steady_clock::now() + limits::kStatePatience;
     while (!is_kept() && std::chrono::steady_clock::now() < until) {
-      if (file.try_claim(key)) {
-        if (!is_kept()) copy();
-        return file.give_up_claim(key);
-      }
+      if (try_claim()) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
 
+  // Copies the state unless it is kept. Returns false if another rank does.
+  bool try_claim() {
+    const std::uint64_t claim = wire::claim_of_key(key);
+    if (!file.try_claim(claim)) return false;
+    if (!is_kept()) copy();
+    file.give_up_claim(claim);
+    return true;
+  }
+
   void copy() {
     const std::lock_guard lock(mutex);
-    const int first = wire::kStateRecent + wire::kStatePinned;
-    const int place = file.oldest(instructions.area, first, wire::kStateWhole);
+    const auto known = whole_states();
+    for (const Place& place : places_for_copy(known)) {
+      const std::uint64_t claim = wire::claim_of_place(place.area, place.place);
+      if (!file.try_claim(claim)) continue;
+      copy_to(place, known);
+      return file.give_up_claim(claim);
+    }
+  }
+
+  // Two places are enough for the whole states of a key, in whichever areas they are.
+  std::vector<Place> places_for_copy(std::span<const wire::StateFile::Found> known) const {
+    std::vector<Place> places;
+    if (known.size() >= wire::kStateWhole) {
+      for (const auto& one : known.first(known.size() - 1)) places.push_back({one.area, one.place});
+      return places;
+    }
+    const int oldest = file.oldest(instructions.area, kFirstWhole, wire::kStateWhole);
+    for (const int place : {oldest, 2 * kFirstWhole + 1 - oldest}) {
+      const bool is_known = std::ranges::any_of(
+          known, [&](const auto& one) { return one.area == instructions.area && one.place == place; });
+      if (!is_known) places.push_back({instructions.area, place});
+    }
+    return places;
+  }
+
+  void copy_to(const Place& to, std::span<const wire::StateFile::Found> known) {
     Json head = Json::array();
     for (const TensorShard& shard : tensors) head.push_back(describe(shard));
     const std::vector<std::uint8_t> text = Json::to_cbor(head);
     const std::uint64_t size = text.size();
-    // As much again is left for the next attempt.
+    // The memory of both places is needed, sooner or later.
     std::uint64_t needed = 0;
-    for (const TensorShard& shard : tensors) needed += shard.data.bytes();
-    has_room = needed <= file.head(instructions.area).room / 2;
+    std::uint64_t allocated = 0;
+    for (const TensorShard& shard : tensors) needed += wire::kStateWhole * shard.data.bytes();
+    for (const auto& one : known) allocated += one.entry.bytes;
+    has_room = needed <= file.head(instructions.area).room + allocated;
     if (!has_room) {
       if (std::exchange(has_told, true)) return;
       std::fprintf(stderr, "ddp: the state of %llu bytes is not kept in memory, because the node has too little\n",
-                   static_cast<unsigned long long>(needed));
+                   static_cast<unsigned long long>(needed / wire::kStateWhole));
       return;
     }
-    if (!file.clear_entry(instructions.area, place)) return;
+    if (!file.clear_entry(to.area, to.place)) return;
     std::uint64_t at = 0;
     bool is_written = true;
     const auto put = [&](std::span<const std::byte> bytes) {
-      is_written = is_written && file.write(instructions.area, place, at, bytes);
+      is_written = is_written && file.write(to.area, to.place, at, bytes);
       at += bytes.size();
     };
     put(std::as_bytes(std::span(&size, 1)));
@@ -295,7 +334,7 @@ class StateKeeper::Core {
       const Buffer data = copier.on_host(shard.data, /*copies=*/false, memory);
       put({static_cast<const std::byte*>(data.data), data.bytes()});
     }
-    if (is_written) file.set_entry(instructions.area, place, entry(step, at, StateKind::whole));
+    if (is_written) file.set_entry(to.area, to.place, entry(step, at, StateKind::whole));
   }
 
   void read_into(const Buffer& to, std::uint64_t at, const TensorCopier& copier) const {
@@ -342,6 +381,7 @@ class StateKeeper::Core {
 std::unique_ptr<StateKeeper> StateKeeper::open(const ProcessGroup& group) {
   auto instructions = Core::read_instructions();
   if (!instructions) return nullptr;
+  if (group.size() != instructions->world) return nullptr;
   struct stat status {};
   const auto size = static_cast<std::uint64_t>(instructions->areas) * wire::kStateAreaBytes;
   const bool is_there =
@@ -351,7 +391,11 @@ std::unique_ptr<StateKeeper> StateKeeper::open(const ProcessGroup& group) {
                 "the other ranks go on from a kept state, which this one cannot read: descriptor " +
                     std::to_string(instructions->descriptor) + " is closed");
   }
-  if (!is_there || group.size() != instructions->world) return nullptr;
+  if (!is_there) {
+    instructions->may_restart = false;
+    if (instructions->image_share == 0) return nullptr;  // else it agrees with the other ranks on the interval
+    instructions->descriptor = -1;
+  }
   const auto core = std::make_shared<Core>(group, std::move(*instructions));
   if (core->instructions.may_restart) StateGate::of_process().set_keeper([core] { core->save(); });
   return std::unique_ptr<StateKeeper>(new StateKeeper(core));

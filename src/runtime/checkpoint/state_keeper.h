@@ -14,7 +14,8 @@ namespace ddp::internal {
 // Use it from one thread. A thread of its own copies the state when the launcher asks for it.
 class StateKeeper {
  public:
-  // Returns null if the launcher has no memory for states, or if the group does not have all ranks of the job.
+  // Returns null if the launcher has no memory for states, or if the group does not have all ranks of the job. The
+  // keeper uses the group in load() and finish_step() only.
   static std::unique_ptr<StateKeeper> open(const ProcessGroup& group);
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;

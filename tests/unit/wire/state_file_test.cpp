@@ -1,10 +1,12 @@
 #include "wire/state_file.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "support/catch.h"
@@ -21,6 +23,11 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   StateFile file() const { return StateFile(descriptor_); }
+  std::uint64_t allocated() const {
+    struct stat status {};
+    ::fstat(descriptor_, &status);
+    return static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
 
  private:
   int descriptor_;
@@ -71,6 +78,41 @@ TEST_CASE("the oldest place is the one without an entry or that of the lowest at
   CHECK(file.oldest(0, 10, 2) == 10);
   file.set_entry(0, 10, entry_of(1, 4));
   CHECK(file.oldest(0, 10, 2) == 11);
+}
+
+TEST_CASE("the entries of some places of all areas are sorted by their age") {
+  const Memory memory;
+  const StateFile file = memory.file();
+  CHECK(file.entries(3, 10, 2).empty());
+  file.set_entry(0, 10, entry_of(1, 4));
+  file.set_entry(0, 9, entry_of(0, 1));
+  file.set_entry(2, 11, entry_of(0, 9));
+  file.set_entry(1, 10, entry_of(1, 3));
+  std::vector<std::pair<int, int>> found;
+  for (const auto& one : file.entries(3, 10, 2)) found.emplace_back(one.area, one.place);
+  CHECK(found == std::vector<std::pair<int, int>>{{2, 11}, {1, 10}, {0, 10}});
+}
+
+TEST_CASE("what is dropped needs no memory") {
+  const Memory memory;
+  const StateFile file = memory.file();
+  const std::vector<std::byte> data(1 << 20, std::byte{1});
+  for (const int place : {10, 11}) {
+    REQUIRE(file.write(0, place, 0, data));
+    REQUIRE(file.set_entry(0, place, entry_of(0, 1)));
+  }
+  const std::uint64_t before = memory.allocated();
+  file.drop(0, 10);
+  CHECK_FALSE(file.entry(0, 10));
+  CHECK(file.entry(0, 11));
+  CHECK(memory.allocated() == before - data.size());
+}
+
+TEST_CASE("no two claims of keys and places are the same") {
+  CHECK(claim_of_key(1) == claim_of_key(1 + kStateClaims));
+  CHECK(claim_of_key(0) == kStateRequestAt + 1);
+  CHECK(claim_of_place(0, 0) == claim_of_key(kStateClaims - 1) + 1);
+  CHECK(claim_of_place(1, 0) == claim_of_place(0, kStatePlaces - 1) + 1);
 }
 
 TEST_CASE("data of one place are not those of another one") {

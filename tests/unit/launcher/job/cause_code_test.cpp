@@ -71,13 +71,26 @@ TEST_CASE("each other cause has its code") {
   JobOutcome saved;
   saved.has_saved = true;
   CHECK(code_of(saved) == CauseCode::preempted);
-  JobOutcome failed_while_saving = failed(ended(ExitStatus::exited(3)));
-  failed_while_saving.status = ExitStatus::exited(75);
-  CHECK(code_of(failed_while_saving) == CauseCode::preempted);
-  CHECK(code_of(failed(ended(ExitStatus::exited(75)))) == CauseCode::program);
   JobOutcome repeated = failed(raised("KeyError: 'a'"));
-  repeated.is_repeated = true;
+  repeated.code_of_job = CauseCode::repeated_error;
   CHECK(code_of(repeated) == CauseCode::repeated_error);
+}
+
+TEST_CASE("exit code 75 is a preemption only of a job that was asked to save") {
+  JobOutcome failed_while_saving = failed(ended(ExitStatus::exited(3)));
+  failed_while_saving.code_of_job = CauseCode::preempted;  // the coordinator decides that
+  CHECK(code_of(failed_while_saving) == CauseCode::preempted);
+  JobOutcome own = failed(ended(ExitStatus::exited(75)));
+  CHECK(code_of(own) == CauseCode::program);
+  own.was_asked_to_save = true;
+  CHECK(code_of(own) == CauseCode::preempted);
+  ddp::wire::Cause there;
+  there.code = CauseCode::program;
+  there.exit_code = 75;
+  CHECK(code(EndedElsewhere{there}) == CauseCode::program);
+  JobOutcome beside = failed(ended(ExitStatus::exited(3)));
+  beside.status = ExitStatus::exited(75);
+  CHECK(code_of(beside) == CauseCode::program);
 }
 
 TEST_CASE("each code says whether to start the job again, and only lost nodes do not count") {

@@ -102,6 +102,38 @@ TEST_CASE("a job that fails twice at the same step with the same error is given 
   CHECK(cause.not_restarted.find("the same error after step 7") != std::string::npos);
 }
 
+TEST_CASE("the same error after other steps is not a repeated one") {
+  CoordinatorOptions options;
+  options.max_restarts = 10;
+  JobAlone job(options);
+  wire::Cause error = failure();
+  error.error = "rank 1: KeyError at train.py:3 in f";
+  wire::NodeEnded ended{.attempt = 0, .progress = wire::Progress::some};
+  const wire::KeptState own{.step = 16, .bytes = 1, .kind = wire::StateKind::final, .world = 2};
+  ended.kept = {own, own, own, own};
+  ended.kept[1].rank = ended.kept[1].area = 1;
+  ended.kept[2].kind = wire::StateKind::whole;
+  ended.kept[3].step = 20;  // which only one rank has kept
+  job.says(wire::NodeFailed{0, error}).says(ended).passes(0ms);
+  REQUIRE(job.attempt == 1);
+  CHECK(job.last<wire::CoordinatorBegins>()->restore.lost_steps == 4);
+  ended.attempt = 1;
+  ended.kept[3].step = 21;
+  job.says(wire::NodeFailed{1, error}).says(ended).passes(0ms);
+  CHECK(job.attempt == 2);
+}
+
+TEST_CASE("all nodes learn the cost of images, and there is none if no restart is left") {
+  CoordinatorOptions options;
+  options.max_restarts = 1;
+  options.image_cost = 0.01;
+  JobAlone job(options);
+  CHECK(job.last<wire::CoordinatorBegins>()->image_cost == 0.01);
+  job.fails().passes(1s);
+  CHECK(job.attempt == 1);
+  CHECK(job.last<wire::CoordinatorBegins>()->image_cost == 0);
+}
+
 TEST_CASE("the last attempt of a job of one node is not followed by another one") {
   CoordinatorOptions options;
   options.max_restarts = 1;

@@ -149,6 +149,7 @@ TEST_CASE("a request to save survives a failure after it: no attempt follows, an
     for (const NodeId node : {kOwnNode, NodeId{7}}) CHECK(dones(job, node) == Codes{75});
     CHECK(
         job.to<wire::CoordinatorIsDone>(7)[0].cause.not_restarted.starts_with("not restarted: the program was asked"));
+    CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.code == wire::CauseCode::preempted);
   }
   SECTION("if no attempt would follow, the failure's exit code stays") {
     options.max_restarts = 0;
@@ -161,6 +162,7 @@ TEST_CASE("a request to save survives a failure after it: no attempt follows, an
     Job job = elastic_job(1);
     job.says(8, wire::NodeFailed{0, failure()}).says(8, ended(true)).says(7, ended()).says(kOwnNode, ended());
     CHECK(dones(job, 8) == Codes{75});
+    CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.code == wire::CauseCode::preempted);
     job.passes(3s, {7});
     CHECK(job.to<wire::CoordinatorBegins>(7).size() == 2);
   }

@@ -276,6 +276,47 @@ TEST_CASE("a node that leaves or falls silent in the middle is the cause") {
   CHECK(silent.to<wire::CoordinatorEnds>(kOwnNode)[0].cause.text == "lost: it has sent nothing for 10.0 s");
 }
 
+TEST_CASE("a node that is lost again and again has to wait, whoever sees it first") {
+  CoordinatorOptions options;
+  options.max_restarts = 3;
+  options.nodes.max = 2;
+  Job job(options);
+  const wire::Cause lost{.text = "lost", .exit_code = 125, .may_restart = true, .code = wire::CauseCode::lost_node};
+  NodeId id = 7;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    job.comes(++id, node("b")).passes(20s, {id});
+    REQUIRE(job.to<wire::CoordinatorBegins>(id).size() == 1);
+    job.says(id, wire::NodeFailed{attempt, lost}).loses(id).says(kOwnNode, wire::NodeEnded{.attempt = attempt});
+    job.passes(1s);
+  }
+  job.comes(++id, node("b")).passes(1s, {id});
+  CHECK(job.to<wire::CoordinatorBegins>(id).empty());
+  CHECK(job.to<wire::CoordinatorWaits>(id).at(0).text.starts_with("this node was lost repeatedly"));
+}
+
+TEST_CASE("a silent node's time is not that of the attempt") {
+  CoordinatorOptions options;
+  options.max_restarts = 100;
+  options.nodes.min = 1;
+  options.nodes.max = 2;
+  options.nodes.last_call = 1s;
+  Job job(options);
+  std::vector<std::string> delays;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    // 15 s with a silence of 10 s are 5 s, which are too few for an attempt whose steps are not seen.
+    const NodeId id = 10 + attempt;
+    job.comes(id, node("host" + std::to_string(id))).passes(5s, {id}).passes(11s);
+    job.says(kOwnNode, wire::NodeEnded{.attempt = attempt});
+    const auto news = job.to<wire::CoordinatorRestarts>(kOwnNode);
+    REQUIRE(news.size() == static_cast<std::size_t>(attempt) + 1);
+    delays.push_back(news.back().text);
+    job.passes(500ms);
+  }
+  CHECK(delays[0].starts_with("restart in 0.1 s"));
+  CHECK(delays[1].starts_with("restart in 0.3 s"));
+  CHECK(delays[2].starts_with("restart in 0.9 s"));
+}
+
 TEST_CASE("a job that all nodes have done is a success") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});

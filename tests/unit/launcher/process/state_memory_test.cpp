@@ -138,3 +138,32 @@ TEST_CASE("what an attempt begins with is copied before it is overwritten") {
   memory.begin(plan);
   CHECK(read(memory, 0, 8, 5) == "seven");
 }
+
+TEST_CASE("an attempt begins without what is newer than its state") {
+  StateMemory memory(2);
+  write(memory, 0, 10, 16, "an image", StateKind::whole);
+  write(memory, 0, 8, 16, "its own");
+  write(memory, 1, 8, 16, "its own");
+  write(memory, 0, 11, 32, "an image that only one rank has", StateKind::whole);
+  write(memory, 0, 9, 32, "its own");
+  write(memory, 1, 3, 33, "a later step");
+  memory.begin({0, 16, 17, {{{0, 8}, {}, {0, 10}}, {{1, 8}, {}, {0, 10}}}, {}});
+  for (const KeptState& state : memory.kept()) CHECK(state.step == 16);
+  CHECK(memory.kept().size() == 3);
+  // So the next image is written beside the one that is complete.
+  CHECK(ddp::wire::StateFile(memory.descriptor()).oldest(0, 10, 2) == 11);
+  memory.begin({});
+  CHECK(memory.kept().empty());
+}
+
+TEST_CASE("a key keeps its two newest whole states") {
+  StateMemory memory(2);
+  write(memory, 1, 11, 5, "whole", StateKind::whole);
+  write(memory, 0, 10, 6, "whole", StateKind::whole);
+  write(memory, 1, 10, 7, "whole", StateKind::whole);
+  memory.begin({0, 7, 0, {{{}, {}, {1, 10}}}, {}});
+  const auto kept = memory.kept();
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[0].step == 6);
+  CHECK(kept[1].step == 7);
+}
