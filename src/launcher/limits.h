@@ -119,6 +119,11 @@ inline constexpr auto kPreloadTime = 5min;                             // for th
 inline constexpr auto kHelperEnd = 2s;                                 // time from SIGTERM to SIGKILL for ssh
 inline constexpr int kHostEarlyLines = 200;                            // most lines shown before the launcher starts
 inline constexpr std::size_t kHostEarlyBytes = std::size_t{64} << 10;  // most bytes of these lines
+inline constexpr std::size_t kSuccessors = 8;     // nodes that may lead the job after the first one
+inline constexpr auto kSuccessionWait = 2s;       // wait of a new first node for those that it does not need
+inline constexpr int kSuccessionBacklog = 4096;   // nodes that may wait until one leads the job
+inline constexpr auto kDeathProof = 3s;           // time in which the launcher of a lost first node must be seen to end
+inline constexpr auto kDeathLook = 50ms;          // between two looks
 inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts to reach the coordinator
 // These limits are for restarts and for the end of a job.
 // How long the workers may take to keep their state after a failure, before they are terminated.

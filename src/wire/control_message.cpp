@@ -53,7 +53,13 @@ NLOHMANN_JSON_SERIALIZE_ENUM(StateKind, {{StateKind::none, "none"},
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted, exit_timed_out,
            gave_up, has_saved, is_urgent, code, error)
-DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day)
+DDP_FIELDS(Successor, node_rank, address, port)
+DDP_FIELDS(Electorate, attempt, nodes, leader, gone)
+DDP_FIELDS(Membership, attempt, node_rank)
+DDP_FIELDS(RestartHistory, counted, in_vain, last_counts, last_is_seen, is_repeated, last_error, last_step)
+DDP_FIELDS(Standing, job_key, electorate, successors, history)
+DDP_FIELDS(Vote, job_key, attempt, electorate, history, memberships, has_ended)
+DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day, port, vote)
 DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)
 DDP_FIELDS(KeptState, step, bytes, key, kind, attempt, rank, world, area, place)
@@ -63,13 +69,15 @@ DDP_FIELDS(StateTransfer, from, to, from_place, to_place, bytes)
 DDP_FIELDS(RestorePlan, attempt, step, lost_steps, ranks, transfers)
 DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save, kept)
 DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
-DDP_FIELDS(CoordinatorRefuses, why)
-DDP_FIELDS(CoordinatorWaits, text, is_spare)
+DDP_FIELDS(NodeHeartbeat, attempt, electorate)
+DDP_FIELDS(CoordinatorRefuses, why, job_key)
+DDP_FIELDS(CoordinatorWaits, text, is_spare, standing)
 DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name, may_restart,
-           image_cost, restore)
+           image_cost, restore, standing)
 DDP_FIELDS(CoordinatorAsks, attempt, what, sent_at)
 DDP_FIELDS(CoordinatorEnds, attempt, cause)
 DDP_FIELDS(CoordinatorRestarts, text)
+DDP_FIELDS(CoordinatorIsElsewhere, job, address, port)
 DDP_FIELDS(CoordinatorIsDone, cause)
 #undef DDP_FIELDS
 
@@ -79,13 +87,8 @@ using Json = nlohmann::json;
 
 // The names are in the order of the variant.
 constexpr std::array kNames = {"hello", "failed", "left", "ended", "shows",    "heartbeat", "refuses",
-                               "waits", "begins", "asks", "ends",  "restarts", "done"};
+                               "waits", "begins", "asks", "ends",  "restarts", "elsewhere", "done"};
 static_assert(kNames.size() == std::variant_size_v<ControlMessage>);
-
-void to_json(Json& json, const NodeHeartbeat&) {
-  json = Json::object();
-}
-void from_json(const Json&, NodeHeartbeat&) {}
 
 template <std::size_t I = 0>
 std::optional<ControlMessage> decode_as(const std::string& name, const Json& body) {

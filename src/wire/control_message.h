@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "wire/kept_state.h"
+#include "wire/succession.h"
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 12;
+inline constexpr int kControlVersion = 13;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -77,6 +78,8 @@ struct NodeHello {
   // The node's clocks when it sent this, in nanoseconds: CLOCK_MONOTONIC, which pages show, and the time of day.
   std::int64_t monotonic = 0;
   std::int64_t time_of_day = 0;
+  std::uint16_t port = 0;  // at which the node listens, so that it may lead the job; 0 if it does not
+  Vote vote;
 
   friend bool operator==(const NodeHello&, const NodeHello&) = default;
 };
@@ -126,11 +129,15 @@ struct NodeShows {
 };
 // Either side sends this to show that it is still running.
 struct NodeHeartbeat {
+  int attempt = -1;       // from a node: the last one that the coordinator has begun
+  Electorate electorate;  // from the coordinator
+
   friend bool operator==(const NodeHeartbeat&, const NodeHeartbeat&) = default;
 };
 
 struct CoordinatorRefuses {
   std::string why;
+  std::string job_key = {};  // of the coordinator: see Standing
 
   friend bool operator==(const CoordinatorRefuses&, const CoordinatorRefuses&) = default;
 };
@@ -138,6 +145,7 @@ struct CoordinatorRefuses {
 struct CoordinatorWaits {
   std::string text;
   bool is_spare = false;  // the job runs without this node
+  Standing standing;
 
   friend bool operator==(const CoordinatorWaits&, const CoordinatorWaits&) = default;
 };
@@ -152,6 +160,7 @@ struct CoordinatorBegins {
   bool may_restart = false;  // a failure of this attempt may be followed by another attempt
   double image_cost = 0;     // share of the time that images of states may take; the same on all nodes
   RestorePlan restore;       // the kept state to begin with
+  Standing standing;
 
   friend bool operator==(const CoordinatorBegins&, const CoordinatorBegins&) = default;
 };
@@ -176,6 +185,15 @@ struct CoordinatorRestarts {
 
   friend bool operator==(const CoordinatorRestarts&, const CoordinatorRestarts&) = default;
 };
+// A coordinator that has taken over a job says to a launcher at the job's endpoint that the job runs already. That one
+// passes it on to the nodes that have come to it.
+struct CoordinatorIsElsewhere {
+  std::string job;  // --rdzv-id
+  std::string address;
+  std::uint16_t port = 0;
+
+  friend bool operator==(const CoordinatorIsElsewhere&, const CoordinatorIsElsewhere&) = default;
+};
 // The coordinator ends the job with this, which is the last message.
 struct CoordinatorIsDone {
   Cause cause;
@@ -185,7 +203,7 @@ struct CoordinatorIsDone {
 
 using ControlMessage = std::variant<NodeHello, NodeFailed, NodeLeft, NodeEnded, NodeShows, NodeHeartbeat,
                                     CoordinatorRefuses, CoordinatorWaits, CoordinatorBegins, CoordinatorAsks,
-                                    CoordinatorEnds, CoordinatorRestarts, CoordinatorIsDone>;
+                                    CoordinatorEnds, CoordinatorRestarts, CoordinatorIsElsewhere, CoordinatorIsDone>;
 
 // These functions convert any bytes to UTF-8 and back, because JSON accepts only UTF-8. Each byte becomes the character
 // of its number. A character that represents no byte becomes a question mark.

@@ -10,8 +10,8 @@ import subprocess
 import threading
 
 from node_rig import BIN, PATIENCE, Hosts, Job, run_tests
-from stranger_rig import (ACTING, CHECK, CONTROL, LINE_BYTES, LONG, VALIDATE, cause, connected, ends_well, hello, is_clean,
-                          loopback, message, read_to_end, says, text, until_listening, waiting_job)
+from stranger_rig import (ACTING, CHECK, CONTROL, LINE_BYTES, LONG, STANDING, VALIDATE, cause, connected, ends_well, hello,
+                          is_clean, loopback, message, read_to_end, says, text, until_listening, waiting_job)
 
 
 class FalseFirstNode:
@@ -61,10 +61,13 @@ class FalseFirstNode:
 def a_false_first_node_says_nothing_to_the_terminal(_: Hosts) -> None:
     begins = {"attempt": 0, "node_rank": 1, "node_count": 2, "first_rank": 1, "world_size": 2, "nodes": ACTING,
               "may_restart": False, "image_cost": 0.0,
-              "restore": {"attempt": 0, "step": 0, "lost_steps": 0, "ranks": [], "transfers": []}}
+              "restore": {"attempt": 0, "step": 0, "lost_steps": 0, "ranks": [], "transfers": []},
+              "standing": STANDING}
     for code, messages, words in (
-            (125, [message("waits", text=ACTING, is_spare=False), message("refuses", why=ACTING)], "does not accept this node"),
-            (3, [message("waits", text=LONG, is_spare=True), message("done", cause=cause(text=LONG, node=LONG, exit_code=3))],
+            (125, [message("waits", text=ACTING, is_spare=False, standing=STANDING),
+                   message("refuses", why=ACTING, job_key="")], "does not accept this node"),
+            (3, [message("waits", text=LONG, is_spare=True, standing=STANDING),
+                 message("done", cause=cause(text=LONG, node=LONG, exit_code=3))],
              "\\x1b[2J"),
             (3, [message("begins", name=ACTING, **begins),
                  message("ends", attempt=0, cause=cause(text=ACTING, node=ACTING, exit_code=3)),

@@ -11,7 +11,7 @@ from node_rig import PATIENCE, Hosts, Job, all_well
 
 VALIDATE = b"\0" + struct.pack("<I", 0x3C85F7CE)
 CHECK, AUTH_HELLO, CONTROL = 5, 0xD3, 0xD5
-CONTROL_VERSION = 12
+CONTROL_VERSION = 13
 # This text clears the screen, sets the window's title, ends the line, begins a sequence in one character (C1), and
 # reverses the text.
 ACTING = "\x1b[2J\x1b]0;title\x07\r\nddplaunch: not a line of the launcher\u009b31m\u202e"
@@ -52,13 +52,19 @@ def fingerprint_of(program: str) -> str:
     return f"{state:016x}"
 
 
+ELECTORATE = {"attempt": -1, "nodes": 0, "leader": -1, "gone": []}
+HISTORY = {"counted": 0, "in_vain": 0, "last_counts": False, "last_is_seen": False, "is_repeated": False, "last_error": "",
+           "last_step": -1}
+STANDING = {"job_key": "", "electorate": ELECTORATE, "successors": [], "history": HISTORY}
+VOTE = {"job_key": "", "attempt": -1, "electorate": ELECTORATE, "history": HISTORY, "memberships": [], "has_ended": True}
 SAME = {"program sh": fingerprint_of("/bin/sh")}
 
 
 def hello(**fields: object) -> bytes:
     """Returns the first message of a launcher of this job, with `fields` replaced."""
     return message("hello", **{"version": CONTROL_VERSION, "job": "none", "host": "stranger", "node_rank": -1, "workers": 1,
-                               "nodes": "2", "same": SAME, "alike": {}, "monotonic": 0, "time_of_day": 0, **fields})
+                               "nodes": "2", "same": SAME, "alike": {}, "monotonic": 0, "time_of_day": 0, "port": 0,
+                               "vote": VOTE, **fields})
 
 
 def connected(job: Job, source: str = "127.0.0.1", greeting: bytes = VALIDATE) -> socket.socket:

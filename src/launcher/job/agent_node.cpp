@@ -4,13 +4,17 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/job/coordinator_node.h"
 #include "launcher/job/node_hello.h"
 #include "launcher/limits.h"
 #include "net/address.h"
+#include "net/socket.h"
+#include "wire/limits.h"
 
 namespace ddp::launcher {
 
@@ -20,7 +24,9 @@ using Clock = std::chrono::steady_clock;
 struct AgentNode::Found {
   std::optional<store::StoreVisit> visit;
   bool is_own = false;
-  bool is_refused = false;  // a store answered and does not let this node in
+  bool is_refused = false;                   // a store answered and does not let this node in
+  bool is_dead = false;                      // the coordinator that was lost
+  std::optional<wire::Successor> successor;  // to whom `visit` leads
 };
 
 // Searches for the coordinator until it is found. This runs on a separate thread, because name resolution and nodes may
@@ -54,11 +60,78 @@ struct AgentNode::Search {
     }
     return found;
   }
+
+  // --- What follows looks for the successor of a lost coordinator.
+  net::Endpoint lost;
+  std::vector<wire::Successor> successors;  // rather than this node
+  bool may_lead = false;
+  std::chrono::milliseconds patience{0};  // with one of them
+
+  std::string job_key;
+  std::string question;  // for a launcher that listens where the coordinator was
+
+  // The process has closed the connection. If nothing listens at its address either, or another launcher does, it has
+  // ended.
+  bool is_dead() const {
+    const auto last = Clock::now() + limits::kDeathProof;
+    do {
+      const auto connected = net::connect_tcp(lost.address.text(), lost.port, last);
+      if (!connected && connected.error().kind == net::SocketFailure::Kind::refused) return true;
+      if (connected && is_another()) return true;
+      std::this_thread::sleep_for(limits::kDeathLook);
+    } while (!is_given_up && Clock::now() < last);
+    return false;
+  }
+
+  bool is_another() const {
+    const auto last = Clock::now() + limits::kDeathProof;
+    const auto visit = store::StoreVisit::open(lost.address.text(), lost.port, token, last);
+    if (!visit || !net::send_all(visit.value().fd(), question, last)) return false;
+    std::uint64_t length = 0;
+    std::string answer;
+    const auto read = [&](char* bytes, std::size_t count) {
+      return static_cast<bool>(net::receive_all(visit.value().fd(), std::span(bytes, count), last));
+    };
+    if (!read(reinterpret_cast<char*>(&length), sizeof length) || length > limits::kControlJsonBytes) return false;
+    answer.resize(length);
+    if (!read(answer.data(), length)) return false;
+    const auto message = wire::decode_control(answer);
+    const auto* refuses = message ? std::get_if<wire::CoordinatorRefuses>(&*message) : nullptr;
+    return refuses != nullptr && !refuses->job_key.empty() && refuses->job_key != job_key;
+  }
+
+  Found run_after_loss() {
+    Found found;
+    found.is_dead = is_dead();
+    while (found.is_dead && !is_given_up && Clock::now() < until) {
+      for (const wire::Successor& one : successors) {
+        auto visit = store::StoreVisit::open(one.address, one.port, token, Clock::now() + patience);
+        if (!visit) continue;
+        found.visit.emplace(std::move(visit).value());
+        found.successor = one;
+        return found;
+      }
+      if (may_lead) break;
+      std::this_thread::sleep_for(limits::kNodeConnectPause);
+    }
+    return found;
+  }
 };
 
 AgentNode::AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first)
     : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
       may_be_first_(may_be_first),
+      meets_at_{plan.store.advertised, plan.store.port},
+      until_(Clock::now() + plan.nodes.join_timeout),
+      word_due_(Clock::now() + limits::kNodeFirstWord) {
+  search();
+}
+
+AgentNode::AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+                     const FollowCoordinator& elsewhere)
+    : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
+      may_be_first_(false),
+      meets_at_(elsewhere),
       until_(Clock::now() + plan.nodes.join_timeout),
       word_due_(Clock::now() + limits::kNodeFirstWord) {
   search();
@@ -79,8 +152,8 @@ void AgentNode::log_message(const std::string& way, const wire::ControlMessage& 
 }
 
 void AgentNode::set_addresses(Placement& place) const {
-  place.master_addr = net::peer_endpoint(link_->fd()).value_or(net::Endpoint{}).address.text();
-  place.master_port = plan_.store.port;
+  place.master_addr = coordinator_.address.text();
+  place.master_port = coordinator_.port;
   place.interface = net::interface_of(net::own_endpoint(link_->fd()).value_or(net::Endpoint{}).address);
 }
 
@@ -96,10 +169,10 @@ std::optional<std::size_t> AgentNode::print(wire::Subject what, std::string_view
 }
 
 void AgentNode::search() {
-  callbacks_.log({LogLevel::debug, LogSource::nodes, "looking for the first node at " + endpoint()});
+  callbacks_.log({LogLevel::debug, LogSource::nodes, "looking for the first node at " + where()});
   search_ = std::make_shared<Search>();
-  search_->host = plan_.store.advertised;
-  search_->port = plan_.store.port;
+  search_->host = meets_at_.address;
+  search_->port = meets_at_.port;
   search_->token = plan_.store.token;
   search_->until = until_;
   search_->may_be_own = may_be_first_;
@@ -113,7 +186,7 @@ void AgentNode::tell_of_search() {
   const std::string& why = search_->last_try.empty() ? last_loss_ : search_->last_try;
   const auto left = std::max(until_ - Clock::now(), Clock::duration(0));
   callbacks_.log({LogLevel::note, LogSource::nodes,
-                  "looking for the first node at " + endpoint() + " for another " + base::human_duration(left) +
+                  "looking for the first node at " + where() + " for another " + base::human_duration(left) +
                       (why.empty() ? "" : " (" + why + ")")});
   word_due_ = Clock::now() + limits::kNodeNextWord;
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
@@ -123,33 +196,69 @@ void AgentNode::begin() {
   timer_.reset();
   auto found = looking_->result();
   if (found && found->is_own) return callbacks_.is_first();
-  if (found && found->visit) {
-    found->visit->outlast(plan_.nodes.node_timeout);
-    link_ =
-        std::make_unique<ControlLink>(loop_, std::move(*found->visit),
-                                      ControlLink::Callbacks{[this](const wire::ControlMessage& message) {
-                                                               has_heard_ = true;
-                                                               log_message("from", message);
-                                                               act(agent_.heard(message, Clock::now()));
-                                                             },
-                                                             [this](const std::string& why) { lose(std::string(why)); },
-                                                             [this] { callbacks_.can_print(); }});
-  } else {
-    const std::string last_try = found ? search_->last_try : "cannot start a thread to look for it";
-    if (found && found->is_refused) return act(agent_.coordinator_refuses(last_try));
-    const bool is_late = Clock::now() >= until_;
-    return act(agent_.coordinator_lost(
-        (is_late ? "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " : "") + last_try));
-  }
-  callbacks_.log({LogLevel::debug, LogSource::nodes, "connected to the first node at " + endpoint()});
-  const wire::NodeHello hello = make_node_hello(plan_);  // may take long if the program is large
-  act(agent_.connected(hello, Clock::now()));
+  if (found && found->visit) return connect(std::move(*found->visit));
+  const std::string last_try = found ? search_->last_try : "cannot start a thread to look for it";
+  if (found && found->is_refused) return act(agent_.coordinator_refuses(last_try));
+  const bool is_late = Clock::now() >= until_;
+  act(agent_.coordinator_lost(
+      (is_late ? "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " : "") + last_try));
+}
+
+void AgentNode::connect(store::StoreVisit visit) {
+  visit.outlast(plan_.nodes.node_timeout);
+  coordinator_ = net::peer_endpoint(visit.fd()).value_or(net::Endpoint{});
+  link_ = std::make_unique<ControlLink>(
+      loop_, std::move(visit),
+      ControlLink::Callbacks{[this](const wire::ControlMessage& message) { hear(message); },
+                             [this](const std::string& why, bool in_order) { lose(std::string(why), in_order); },
+                             [this] { callbacks_.can_print(); }});
+  callbacks_.log({LogLevel::debug, LogSource::nodes, "connected to the first node at " + coordinator_.text()});
+  if (!hello_) hello_ = make_node_hello(plan_);  // may take long if the program is large
+  if (may_be_led_by_any_node(plan_) && !listener_) listen();
+  act(agent_.connected(*hello_, Clock::now()));
   tick();
+}
+
+void AgentNode::hear(const wire::ControlMessage& message) {
+  has_heard_ = true;
+  log_message("from", message);
+  const auto* elsewhere = std::get_if<wire::CoordinatorIsElsewhere>(&message);
+  if (elsewhere == nullptr) return act(agent_.heard(message, Clock::now()));
+  if (!agent_.may_look_again()) return;
+  meets_at_ = {elsewhere->address, elsewhere->port};
+  until_ = Clock::now() + plan_.nodes.join_timeout;
+  timer_ = loop_.at(Clock::now(), [this] {
+    link_.reset();
+    search();
+  });
+}
+
+// Listens where the other nodes reach this one, if possible at the port that they know.
+void AgentNode::listen() {
+  const auto own = net::own_endpoint(link_->fd());
+  if (!own) return;
+  for (const std::uint16_t port : {plan_.store.port, std::uint16_t{0}}) {
+    auto listener = net::listen_tcp(own->address.text(), port, limits::kSuccessionBacklog);
+    if (!listener) continue;
+    listener_ = std::move(listener).value();
+    hello_->port = net::own_endpoint(listener_.get()).value_or(net::Endpoint{}).port;
+    return;
+  }
+  callbacks_.log({LogLevel::debug, LogSource::nodes, "this node cannot listen, so it cannot lead the job"});
+}
+
+std::unique_ptr<Nodes> AgentNode::changed() {
+  auto coordinator = std::make_unique<CoordinatorNode>(loop_, plan_, callbacks_, agent_, *hello_);
+  if (const auto why = coordinator->serve_at(std::move(listener_))) {
+    callbacks_.log({LogLevel::error, LogSource::nodes, "this node cannot lead the job: " + *why});
+    return nullptr;
+  }
+  return coordinator;
 }
 
 void AgentNode::tick() {
   if (agent_.may_look_again() && agent_.is_silent(Clock::now())) {
-    return lose("it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout));
+    return lose("it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout), /*in_order=*/false);
   }
   act(agent_.tick(Clock::now()));
   if (!agent_.has_left()) timer_ = loop_.at(agent_.alarm(), [this] { tick(); });
@@ -157,17 +266,55 @@ void AgentNode::tick() {
 
 // The coordinator closes new connections without a message while the store is emptied for an attempt, and after the end
 // of its job. The store of another ddplaunch job closes all of them.
-void AgentNode::lose(const std::string& why) {
+void AgentNode::lose(const std::string& why, bool in_order) {
   link_.reset();
+  if (in_order && agent_.may_outlive_coordinator()) return look_for_successor(why);
   last_loss_ =
       why + (has_heard_ ? "" : " without a reply; it may belong to another job or require a token (--auth-token-file)");
   if (!agent_.may_look_again() || Clock::now() + limits::kNodeHeartbeat > until_)
     return act(agent_.coordinator_lost(last_loss_));
   if (std::exchange(has_heard_, false)) {
     callbacks_.log({LogLevel::warning, LogSource::nodes,
-                    "the first node (" + endpoint() + ") is lost: " + why + "; looking for it again"});
+                    "the first node (" + where() + ") is lost: " + why + "; looking for it again"});
   }
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { search(); });
+}
+
+void AgentNode::look_for_successor(const std::string& why) {
+  last_loss_ = why;
+  timer_.reset();
+  act(agent_.coordinator_is_gone(why));
+  const Succession& succession = agent_.succession();
+  search_ = std::make_shared<Search>();
+  search_->token = plan_.store.token;
+  search_->lost = coordinator_;
+  search_->job_key = succession.job_key();
+  wire::NodeHello question = *hello_;
+  question.vote.job_key = succession.job_key();
+  search_->question = store::StoreVisit::control_request(wire::encode(question));
+  search_->successors = succession.before_this();
+  search_->may_lead = succession.may_lead() && listener_;
+  search_->patience = plan_.nodes.node_timeout;
+  search_->until = Clock::now() + limits::kDeathProof + 2 * plan_.nodes.node_timeout;
+  looking_ = std::make_unique<base::SideThread<Found>>([search = search_] { return search->run_after_loss(); });
+  found_ = loop_.watch_readable(looking_->ready(), [this] { begin_again(); });
+}
+
+void AgentNode::begin_again() {
+  auto found = looking_->result();
+  if (agent_.has_left()) return;
+  const std::string lost = last_loss_;
+  if (!found || !found->is_dead)
+    return act(agent_.coordinator_lost(lost + ", and it is not certain that its launcher has ended"));
+  agent_.coordinator_died();
+  if (found->visit) {
+    callbacks_.log({LogLevel::note, LogSource::nodes,
+                    "the node at " + net::host_and_port(found->successor->address, found->successor->port)});
+    agent_.follows(*found->successor);
+    return connect(std::move(*found->visit));
+  }
+  if (search_->may_lead) return callbacks_.changes();
+  act(agent_.coordinator_lost(lost + ", and no other node leads the job"));
 }
 
 }  // namespace ddp::launcher

@@ -8,6 +8,7 @@
 #include "base/side_thread.h"
 #include "launcher/job/control_link.h"
 #include "launcher/job/node.h"
+#include "net/address.h"
 
 namespace ddp::launcher {
 
@@ -15,6 +16,8 @@ class AgentNode : public Node {
  public:
   // If `may_be_first`, the endpoint's name is not resolved yet and may be this node's own.
   AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
+  // The coordinator is not at the endpoint of the plan.
+  AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, const FollowCoordinator& elsewhere);
   ~AgentNode() override;
 
   bool is_coordinator() const override { return false; }
@@ -23,6 +26,7 @@ class AgentNode : public Node {
   std::optional<std::size_t> print(wire::Subject what, std::string_view bytes) override;
   int print_descriptor() const override { return link_ ? link_->fd() : -1; }
   bool is_through() const override { return true; }
+  std::unique_ptr<Nodes> changed() override;
   std::optional<std::string> warning() const override { return std::nullopt; }
 
  protected:
@@ -36,10 +40,18 @@ class AgentNode : public Node {
   void search();
   void tell_of_search();
   void begin();
+  void connect(store::StoreVisit visit);
+  void listen();
   void tick();
-  void lose(const std::string& why);
+  void lose(const std::string& why, bool in_order);
+  void look_for_successor(const std::string& why);
+  void begin_again();
 
-  const bool may_be_first_;
+  void hear(const wire::ControlMessage& message);
+  std::string where() const { return net::host_and_port(meets_at_.address, meets_at_.port); }
+
+  bool may_be_first_;
+  FollowCoordinator meets_at_;                   // where the coordinator is looked for
   std::chrono::steady_clock::time_point until_;  // deadline for the coordinator's first message
   std::shared_ptr<Search> search_;               // shared with the searching thread
   std::unique_ptr<base::SideThread<Found>> looking_;
@@ -47,6 +59,9 @@ class AgentNode : public Node {
   bool has_heard_ = false;
   std::chrono::steady_clock::time_point word_due_;  // when the search is reported next
   std::string last_loss_;
+  net::Endpoint coordinator_;  // to which this node is or was connected
+  base::UniqueFd listener_;    // for the case that this node leads the job
+  std::optional<wire::NodeHello> hello_;
   std::unique_ptr<net::Watch> found_;
   std::unique_ptr<net::Watch> timer_;
 };

@@ -52,7 +52,7 @@ void ControlLink::hear() {
   if (got <= 0) {
     const std::string why = got == 0 ? "it has closed the connection" : std::strerror(errno);
     readable_.reset();
-    return callbacks_.lost(why);
+    return callbacks_.lost(why, got == 0);
   }
   in_.append(buffer.data(), static_cast<std::size_t>(got));
   std::size_t at = 0;
@@ -73,7 +73,7 @@ void ControlLink::hear() {
   in_.erase(0, at);
   if (fault == nullptr) return;
   readable_.reset();
-  callbacks_.lost(fault);
+  callbacks_.lost(fault, false);
 }
 
 }  // namespace ddp::launcher

@@ -18,8 +18,9 @@ class ControlLink {
  public:
   struct Callbacks {
     std::function<void(const wire::ControlMessage& message)> heard;
-    std::function<void(const std::string& why)> lost;  // the last callback; may destroy the link
-    std::function<void()> has_sent;                    // waiting data was sent while the loop runs
+    // The last callback; may destroy the link. `in_order` means that the other end was closed after all that it sent.
+    std::function<void(const std::string& why, bool in_order)> lost;
+    std::function<void()> has_sent;  // waiting data was sent while the loop runs
   };
 
   ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callbacks callbacks);

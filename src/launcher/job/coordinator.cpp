@@ -19,17 +19,20 @@ constexpr const char* kNoPlace =
 
 }  // namespace
 
-Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimePoint now)
+Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimePoint now,
+                         const std::optional<Takeover>& takeover)
     : options_(options),
       own_(std::move(own)),
       roster_(options.nodes.max, options.nodes.rank.has_value()),
       next_heartbeat_(now + limits::kNodeHeartbeat) {
   clock_.pass_until(now);
   roster_.add(kOwnNode, "", own_, now, now);
+  standing_.job_key = options.job_key;
+  if (takeover) take_over(*takeover, now);
 }
 
 std::vector<CoordinatorAction> Coordinator::begin(TimePoint now) {
-  gather(now);
+  if (!election_) gather(now);
   return take();
 }
 
@@ -40,6 +43,8 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   if (found == nullptr) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
       greet(from, address, *hello, now);
+    } else if (const auto* other = std::get_if<wire::CoordinatorIsElsewhere>(&message)) {
+      hears_of_another(from, address, *other);
     } else {
       close(from);  // the node was refused or is lost, or the peer is not a node
     }
@@ -47,6 +52,10 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   }
   Node& node = *found;
   node.heard_at = now;
+  if (const auto* beat = std::get_if<wire::NodeHeartbeat>(&message)) {
+    const bool is_news = beat->attempt > std::exchange(node.knows_attempt, beat->attempt);
+    if (is_news) replace_electorate();
+  }
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
     wire::Cause cause = failed->cause;
     cause.text = base::printable(cause.text, limits::kShownReason);
@@ -83,7 +92,9 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     const bool is_of_this = shows->attempt == attempt_ && node.takes_part && !node.has_ended;
     if (is_of_this) actions_.emplace_back(PassOn{from, node.name, node.clock_ahead, shows->what, shows->text});
   }
-  if (const auto* ended = std::get_if<wire::NodeEnded>(&message); ended != nullptr && ended->attempt == attempt_) {
+  const auto* ended = std::get_if<wire::NodeEnded>(&message);
+  if (ended != nullptr && !node.takes_part) roster_.admit(from, now);
+  if (ended != nullptr && (ended->attempt == attempt_ || election_)) {
     if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
     progress_ = std::max(progress_, ended->progress);
     if (ended->was_asked_to_save && !node.leaves) node.leaves = wire::Cause{.has_saved = true};
@@ -107,6 +118,7 @@ void Coordinator::greet(NodeId from, const std::string& address, const NodeHello
     return send_away(from, who,
                      "node " + roster_.at(*other).name + " already has --node-rank=" + std::to_string(hello.node_rank));
   }
+  if (!hello.vote.job_key.empty()) return welcome(from, address, hello, now);
   if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, who, kNoPlace);
   for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
     if (!warned_of_.contains(remark.of) && tell_of_stranger(address, remark.line)) warned_of_.insert(remark.of);
@@ -119,14 +131,14 @@ void Coordinator::greet(NodeId from, const std::string& address, const NodeHello
     send(from, wire::CoordinatorWaits{text});
   }
   if (phase_ == Phase::gathering) return gather_more(now);
-  send(from, wire::CoordinatorWaits{"the job is running; this node waits until it can join", true});
+  send(from, wire::CoordinatorWaits{"the job is running; this node waits until it can join", true, standing_});
 }
 
 void Coordinator::send_away(NodeId from, const Stranger& who, const std::string& why) {
   const std::string line = "node " + base::printable(who.host, limits::kShownName) + " (" + who.address +
                            ") was refused: " + base::printable(why, limits::kShownReason);
   tell_of_stranger(who.address, line);
-  send(from, wire::CoordinatorRefuses{why});
+  send(from, wire::CoordinatorRefuses{why, standing_.job_key});
   close(from);
 }
 
@@ -189,17 +201,21 @@ void Coordinator::start(TimePoint now) {
   restores.resize(seating.seated.size());
   // The loss of a node does not count, so it may always be followed by a restart.
   const bool may_restart =
-      restarts_left(attempts_, options_.max_restarts) > 0 || (options_.max_restarts > 0 && options_.nodes.several());
+      standing_.history.counted < options_.max_restarts || (options_.max_restarts > 0 && options_.nodes.several());
+  proposed_ = propose(seating.seated);
   for (int i = 0; i < count; ++i) {
     const NodeId id = seating.seated[static_cast<std::size_t>(i)];
     const Node& node = roster_.at(id);
     send(id, wire::CoordinatorBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
                                      node.name == node.hello.host ? "" : node.name, may_restart,
-                                     may_restart ? options_.image_cost : 0, restores[static_cast<std::size_t>(i)]});
+                                     may_restart ? options_.image_cost : 0, restores[static_cast<std::size_t>(i)],
+                                     standing_});
   }
+  replace_electorate();
   for (const NodeId id : seating.left_over) {
     if (options_.max_restarts > 0) {
-      send(id, wire::CoordinatorWaits{"the job has all of its nodes; this node waits until it can join", true});
+      send(id,
+           wire::CoordinatorWaits{"the job has all of its nodes; this node waits until it can join", true, standing_});
       continue;
     }
     const Node spare = roster_.at(id);
@@ -271,7 +287,7 @@ void Coordinator::end_attempt(TimePoint now) {
   clock_.set_standing_still(false);  // any end of an attempt continues the clock
   // A silent node may have been lost that much earlier.
   const bool is_silence = cause_->code == wire::CauseCode::lost_node;
-  attempts_.push_back({now - started_at_ - (is_silence ? options_.nodes.node_timeout : std::chrono::milliseconds(0))});
+  run_time_ = now - started_at_ - (is_silence ? options_.nodes.node_timeout : std::chrono::milliseconds(0));
   for (const auto& [id, node] : roster_.all()) {
     if (node.takes_part) send(id, wire::CoordinatorEnds{attempt_, *cause_});
   }
@@ -280,18 +296,16 @@ void Coordinator::end_attempt(TimePoint now) {
 
 void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (phase_ != Phase::running && phase_ != Phase::ending) return;
-  if (still_run_ > 0) return;
+  if (still_run_ > 0 || !has_won(now)) return;
   // All workers of all nodes have ended. If there is a cause, it is a secondary failure, and no node has named its
   // culprit.
   if (cause_ && phase_ == Phase::running) return settle(now);
   if (cause_ && !cause_->may_restart) return finish(*cause_, now);
-  if (!cause_) attempts_.push_back({now - started_at_});
-  PastAttempt& last = attempts_.back();
-  last.progress = progress_;
-  last.code = cause_ ? cause_->code : wire::CauseCode::preempted;
-  if (cause_) last.error = cause_->error;
-  last.step = newest_step();
-  const RestartDecision decision = decide_restart(attempts_, options_.max_restarts);
+  if (!cause_) run_time_ = now - started_at_;
+  const auto code = cause_ ? cause_->code : wire::CauseCode::preempted;
+  const std::string error = cause_ ? cause_->error : "";
+  standing_.history = add(standing_.history, {run_time_, progress_, code, error, newest_step()});
+  const RestartDecision decision = decide_restart(standing_.history, options_.max_restarts);
   const auto* none = std::get_if<NoRestart>(&decision);
   const bool asks_others = has_saved_ && none == nullptr && can_do_without_leavers();
   if (!cause_ && !asks_others) return finish({.has_saved = has_saved_}, now);
@@ -318,6 +332,7 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
 
 void Coordinator::finish(wire::Cause cause, TimePoint now) {
   phase_ = Phase::over;
+  election_.reset();
   left_alone_at_.reset();
   restart_at_.reset();
   leave_at_ = now + options_.nodes.node_timeout;
@@ -338,7 +353,9 @@ std::vector<CoordinatorAction> Coordinator::lost(NodeId who, const std::string& 
 void Coordinator::lose(NodeId who, const std::string& why, TimePoint now) {
   if (roster_.find(who) == nullptr) return;
   const Node node = roster_.at(who);
+  if (election_) election_->lose(who);
   roster_.remove(who);
+  forget(node);
   if (phase_ == Phase::over) {
     if (everybody_has_left()) actions_.emplace_back(CoordinatorIsThrough{});
     return;
@@ -371,6 +388,8 @@ void Coordinator::look_for_silence(TimePoint now) {
     if (id != kOwnNode && now - node.heard_at >= options_.nodes.node_timeout) silent.push_back(id);
   }
   for (const NodeId id : silent) {
+    // The node must not take the end of the connection for that of this launcher.
+    send(id, wire::CoordinatorRefuses{"it has sent nothing for " + base::human_duration(options_.nodes.node_timeout)});
     close(id);
     lose(id, "it has sent nothing for " + base::human_duration(options_.nodes.node_timeout), now);
   }
@@ -389,10 +408,11 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + limits::kNodeHeartbeat;
     for (const auto& [id, node] : roster_.all()) {
-      if (id != kOwnNode) send(id, wire::NodeHeartbeat{});
+      if (id != kOwnNode) send(id, wire::NodeHeartbeat{-1, election_ ? election_->electorate() : standing_.electorate});
     }
     look_for_silence(now);
   }
+  look_at_election(now);
   if (is_due(settle_at_)) settle(now);
   if (is_due(left_alone_at_)) {
     cause_ = wire::Cause{.text = "ranks did not exit within " + base::human_duration(options_.exit_timeout) +
@@ -421,7 +441,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
 
 Coordinator::TimePoint Coordinator::alarm() const {
   // A single node sends no heartbeats.
-  TimePoint next = roster_.size() > 1 ? next_heartbeat_ : TimePoint::max();
+  TimePoint next = std::min(roster_.size() > 1 ? next_heartbeat_ : TimePoint::max(), election_alarm());
   for (const auto& when : {settle_at_, left_alone_at_, restart_at_}) {
     if (when && !clock_.stands_still()) next = std::min(next, clock_.when(*when));
   }

@@ -17,6 +17,7 @@
 #include "launcher/job/node_roster.h"
 #include "launcher/job/restart_policy.h"
 #include "launcher/job/restore_plan.h"
+#include "launcher/job/succession.h"
 #include "launcher/limits.h"
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
@@ -26,6 +27,7 @@
 namespace ddp::launcher {
 
 struct CoordinatorOptions {
+  std::string job_key;  // random; empty if no other node may lead the job
   NodesPlan nodes;
   int max_restarts = 0;
   double image_cost = 0;                      // of all nodes, as a share of the time
@@ -56,7 +58,8 @@ struct TellUser {
 // The job is over, and the other nodes have left or were waited for long enough.
 struct CoordinatorIsThrough {};
 
-using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, CoordinatorIsThrough>;
+using CoordinatorAction =
+    std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, CoordinatorIsThrough, FollowCoordinator>;
 
 // The phases are: gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have
 // ended──▶ pausing ──▶ gathering, or over. If the cause is a secondary failure, the coordinator waits for a better one:
@@ -67,7 +70,9 @@ class Coordinator {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  Coordinator(const CoordinatorOptions& options, wire::NodeHello own, TimePoint now);
+  // With `takeover`, the job has run before. It goes on if most of its nodes follow, and ends otherwise.
+  Coordinator(const CoordinatorOptions& options, wire::NodeHello own, TimePoint now,
+              const std::optional<Takeover>& takeover = std::nullopt);
 
   // Starts the coordinator, with its own node present.
   std::vector<CoordinatorAction> begin(TimePoint now);
@@ -143,6 +148,22 @@ class Coordinator {
   // Returns the newest step that a rank has finished, if another attempt of the same nodes would begin with a kept one.
   std::optional<std::int64_t> newest_step() const;
   void finish(wire::Cause cause, TimePoint now);
+
+  // --- These functions are in coordinator_succession.cpp.
+  void take_over(const Takeover& takeover, TimePoint now);
+  // Another coordinator says that the job runs already.
+  void hears_of_another(NodeId from, const std::string& address, const wire::CoordinatorIsElsewhere& other);
+  // Takes in a node that has lost the coordinator before this one.
+  void welcome(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
+  // Returns whether this node leads the job, and need not wait for other votes. Until then, it decides nothing.
+  bool has_won(TimePoint now);
+  TimePoint election_alarm() const;
+  void look_at_election(TimePoint now);
+  wire::Electorate propose(std::span<const NodeId> seated);
+  void forget(const Node& node);
+  void replace_electorate();
+  void tell_electorate();
+  std::vector<wire::Successor> successors(std::span<const NodeId> seated) const;
   void look_for_silence(TimePoint now);
   bool everybody_has_left() const { return roster_.size() == 1; }
   void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
@@ -163,9 +184,13 @@ class Coordinator {
   TimePoint next_heartbeat_;
   TimePoint next_word_;  // when the missing nodes are reported next
   TimePoint started_at_;
-  std::vector<PastAttempt> attempts_;  // attempts that have ended or are ending
-  bool has_saved_ = false;             // a node's ranks of the current attempt were asked to save and to leave
-  wire::Progress progress_{};          // progress of the current attempt, from the nodes that have ended
+  std::chrono::nanoseconds run_time_{0};  // of the attempt that ends
+  wire::Standing standing_;               // with the history of all attempts that have ended
+  wire::Electorate proposed_;             // the nodes of the last attempt, until they are the electorate
+  std::optional<Election> election_;
+  TimePoint election_since_;
+  bool has_saved_ = false;     // a node's ranks of the current attempt were asked to save and to leave
+  wire::Progress progress_{};  // progress of the current attempt, from the nodes that have ended
   std::optional<wire::Cause> cause_;
   std::set<int> left_;  // ranks that exited with 0
   TimePoint leave_at_;  // the latest time to leave, in phase `over`

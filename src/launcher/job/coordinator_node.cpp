@@ -1,13 +1,21 @@
 #include "launcher/job/coordinator_node.h"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <utility>
 
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/side_thread.h"
+#include "launcher/job/agent_node.h"
 #include "launcher/job/node_hello.h"
 #include "launcher/job/store_listener.h"
 #include "launcher/limits.h"
 #include "launcher/plan/rendezvous_plan.h"
 #include "net/address.h"
+#include "net/socket.h"
+#include "store/client/store_visit.h"
 
 namespace ddp::launcher {
 
@@ -21,15 +29,70 @@ std::chrono::nanoseconds time_to_note(const HangPlan& hang) {
   return hang.timeout ? std::min<std::chrono::nanoseconds>(usual, *hang.timeout / 2) : usual;
 }
 
+CoordinatorOptions coordinator_options(const LaunchPlan& plan) {
+  const std::string key = may_be_led_by_any_node(plan) ? base::hex64(base::random64()) : "";
+  return {key, plan.nodes, plan.max_restarts, plan.image_cost, plan.exit_timeout};
+}
+
+NodeAgent leading(NodeAgent agent) {
+  agent.take_over();
+  return agent;
+}
+
 }  // namespace
+
+// Launchers that start later look for the job at its endpoint, and the first of them listens there. This thread says to
+// it where the job is.
+class CoordinatorNode::Caller {
+ public:
+  Caller(const LaunchPlan& plan, const wire::CoordinatorIsElsewhere& here)
+      : state_(std::make_shared<State>(plan.store.advertised, plan.store.port, plan.store.token,
+                                       store::StoreVisit::control_request(wire::encode(here)))),
+        thread_([state = state_] { return state->run(); }) {}
+  ~Caller() { state_->is_over = true; }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+ private:
+  struct State {
+    std::string host;
+    std::uint16_t port;
+    std::shared_ptr<const store::Authenticator> token;
+    std::string request;
+    std::atomic<bool> is_over = false;
+
+    State(std::string host_, std::uint16_t port_, std::shared_ptr<const store::Authenticator> token_,
+          std::string request_)
+        : host(std::move(host_)), port(port_), token(std::move(token_)), request(std::move(request_)) {}
+
+    bool run() const {
+      while (!is_over) {
+        auto visit = store::StoreVisit::open(host, port, token, Clock::now() + limits::kNodeHeartbeat);
+        const bool is_sent = visit && net::send_all(visit.value().fd(), request, Clock::now() + limits::kNodeHeartbeat);
+        std::this_thread::sleep_for(is_sent ? 2 * limits::kNodeHeartbeat : limits::kNodeHeartbeat);
+      }
+      return true;
+    }
+  };
+  std::shared_ptr<State> state_;
+  base::SideThread<bool> thread_;
+};
+
+CoordinatorNode::~CoordinatorNode() = default;
 
 CoordinatorNode::CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
     : Node(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
-      coordinator_({plan.nodes, plan.max_restarts, plan.image_cost, plan.exit_timeout}, make_node_hello(plan),
-                   Clock::now()),
+      coordinator_(coordinator_options(plan), make_node_hello(plan), Clock::now()),
       store_waits_(time_to_note(plan.hang)) {}
 
-std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
+CoordinatorNode::CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+                                 const NodeAgent& agent, const wire::NodeHello& own)
+    : Node(loop, plan, std::move(callbacks), leading(agent)),
+      coordinator_(coordinator_options(plan), own, Clock::now(), agent.takeover()),
+      store_waits_(time_to_note(plan.hang)),
+      job_(own.job) {}
+
+store::StoreServerOptions CoordinatorNode::store_options() {
   store::StoreServerOptions options;
   options.limits = plan_.store.limits;
   options.open = plan_.store.open;
@@ -41,8 +104,7 @@ std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
   options.on_given_up = [this](const std::string& text) {
     callbacks_.log({LogLevel::warning, LogSource::store, "store: " + text});
   };
-  const bool has_others = plan_.nodes.several();
-  if (has_others) {
+  if (plan_.nodes.several()) {
     options.open_to_machines = true;
     options.on_control = [this](store::ConnectionId from, const std::string& peer, const std::string& bytes) {
       hear(from, peer, bytes);
@@ -51,16 +113,40 @@ std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
       act_as_coordinator(coordinator_.lost(from, "it has closed the connection", Clock::now()));
     };
   }
-  auto server =
-      listen_at(address, plan_.store.port, options, has_others ? "--rdzv-endpoint" : "--local-addr", has_others);
+  return options;
+}
+
+std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
+  const bool has_others = plan_.nodes.several();
+  auto server = listen_at(address, plan_.store.port, store_options(), has_others ? "--rdzv-endpoint" : "--local-addr",
+                          has_others);
   if (!server) return server.error().message;
-  server_ = std::move(server).value();
+  serve(std::move(server).value());
+  return std::nullopt;
+}
+
+std::optional<std::string> CoordinatorNode::serve_at(base::UniqueFd listener) {
+  auto server = store::StoreServer::serve_at(std::move(listener), store_options());
+  if (!server) return server.error().message;
+  serve(std::move(server).value());
+  caller_ = std::make_unique<Caller>(plan_, wire::CoordinatorIsElsewhere{job_, server_->address(), server_->port()});
+  return std::nullopt;
+}
+
+std::unique_ptr<Nodes> CoordinatorNode::changed() {
+  return std::make_unique<AgentNode>(loop_, plan_, callbacks_, *follows_);
+}
+
+void CoordinatorNode::serve(std::unique_ptr<store::StoreServer> server) {
+  server_ = std::move(server);
   callbacks_.log({LogLevel::debug, LogSource::store,
                   "the store listens on " + net::host_and_port(server_->address(), server_->port())});
   watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
-  timer_ = loop_.at(Clock::now(), [this] { act_as_coordinator(coordinator_.begin(Clock::now())); });
+  timer_ = loop_.at(Clock::now(), [this] {
+    act_as_coordinator(coordinator_.begin(Clock::now()));
+    act(agent_.leads());
+  });
   if (!plan_.hang.is_off()) look_for_waits();
-  return std::nullopt;
 }
 
 void CoordinatorNode::look_for_waits() {

@@ -18,9 +18,16 @@ class CoordinatorNode : public Node {
  public:
   CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
 
-  // Returns why the store cannot listen at `address`, or std::nullopt on success. Must be called once, before other
-  // functions.
+  // Takes over a job with the agent of a node, which says what it knows.
+  CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, const NodeAgent& agent,
+                  const wire::NodeHello& own);
+
+  ~CoordinatorNode() override;
+
+  // Returns why the store cannot listen at `address`, or std::nullopt on success. One of these must be called once,
+  // before other functions.
   std::optional<std::string> listen(const std::string& address);
+  std::optional<std::string> serve_at(base::UniqueFd listener);
 
   bool is_coordinator() const override { return true; }
   void show(wire::Subject, const std::string&) override {}
@@ -30,6 +37,7 @@ class CoordinatorNode : public Node {
   int print_descriptor() const override { return -1; }
   std::vector<std::string> spares() const override { return coordinator_.spares(); }
   bool is_through() const override { return is_through_; }
+  std::unique_ptr<Nodes> changed() override;
   std::optional<std::string> warning() const override;
 
  protected:
@@ -37,6 +45,9 @@ class CoordinatorNode : public Node {
   void set_addresses(Placement& place) const override;
 
  private:
+  class Caller;
+  store::StoreServerOptions store_options();
+  void serve(std::unique_ptr<store::StoreServer> server);
   void tell_of_rejection(const std::string& peer, const std::string& reason);
   void look_for_waits();
   void hear(store::ConnectionId from, const std::string& peer, const std::string& bytes);
@@ -53,6 +64,10 @@ class CoordinatorNode : public Node {
   }
   void carry_out(const TellUser& action) { callbacks_.log(action.line); }
   void carry_out(const CoordinatorIsThrough&);
+  void carry_out(const FollowCoordinator& action) {
+    follows_ = action;
+    callbacks_.changes();
+  }
 
   Coordinator coordinator_;
   std::unique_ptr<store::StoreServer> server_;
@@ -64,6 +79,9 @@ class CoordinatorNode : public Node {
   std::string last_peer_;
   std::string last_rejection_;  // host and reason of the last rejection
   ActionQueue<CoordinatorAction> queue_;
+  std::unique_ptr<Caller> caller_;  // if this node has taken over
+  std::string job_;                 // see wire::NodeHello; if this node has taken over
+  std::optional<FollowCoordinator> follows_;
   bool is_through_ = false;
 };
 

@@ -77,6 +77,7 @@ Nodes::Callbacks JobDriver::nodes_callbacks() {
   callbacks.leave = [this](const wire::Cause& cause) { post(LeaveJob{cause}); };
   callbacks.through = [this] { post(OthersKnow{}); };
   callbacks.is_first = [this] { post(FirstNode{}); };
+  callbacks.changes = [this] { post(Change{}); };
   callbacks.asked = [this](wire::Subject what, std::uint64_t asked_at) { exchange_.asked(what, asked_at); };
   callbacks.shown = [this](const Shown& shown) { show(shown); };
   callbacks.can_print = [this] { parts_.workers.room_elsewhere(); };
@@ -98,6 +99,14 @@ std::optional<base::Failure> JobDriver::open_nodes() {
 void JobDriver::handle(const FirstNode&) {
   if (leave_) return;
   if (auto failure = open_nodes()) leave_at_once(cause_of_own_fault(failure->message));
+}
+
+void JobDriver::handle(const Change&) {
+  if (leave_ || !nodes_) return;
+  auto nodes = nodes_->changed();
+  if (!nodes) return leave_at_once(cause_of_own_fault("this node cannot lead the job"));
+  exchange_.go_on_with(*nodes);
+  nodes_ = std::move(nodes);
 }
 
 void JobDriver::send_output_to_coordinator() {

@@ -97,11 +97,12 @@ class JobDriver {
     Placement place;
   };
   struct FirstNode {};    // the endpoint's name turned out to be this node's own
+  struct Change {};       // this node becomes the coordinator, or no longer is it
   struct OutputShown {};  // the output of the ended attempt was shown
   struct AttemptOver {};
   struct OthersKnow {};  // the other nodes know of the end
   using Turn = std::variant<Event, Begin, StartWorker, StartAttempt, EndWorkers, AttemptFollows, LeaveJob, FirstNode,
-                            OutputShown, AttemptOver, OthersKnow>;
+                            Change, OutputShown, AttemptOver, OthersKnow>;
 
   void post(Turn turn);
   void handle(const Event& event);
@@ -112,6 +113,7 @@ class JobDriver {
   void handle(const AttemptFollows& turn);
   void handle(const LeaveJob& turn);
   void handle(const FirstNode&);
+  void handle(const Change&);
   void handle(const OutputShown&);
   void handle(const AttemptOver&);
   void handle(const OthersKnow&) {}

@@ -38,6 +38,8 @@ class ActionQueue {
 class Node : public Nodes {
  public:
   Node(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, std::chrono::milliseconds node_timeout);
+  Node(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, NodeAgent agent)
+      : loop_(loop), plan_(plan), callbacks_(std::move(callbacks)), agent_(std::move(agent)) {}
 
   void failed(const wire::Cause& cause) override { act(agent_.failed(cause)); }
   void rank_left(int rank) override { act(agent_.rank_left(rank)); }

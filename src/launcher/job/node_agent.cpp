@@ -8,7 +8,11 @@ namespace ddp::launcher {
 
 std::vector<NodeAction> NodeAgent::connected(const wire::NodeHello& hello, TimePoint now) {
   heard_at_ = next_heartbeat_ = now;
-  add(SendToCoordinator{hello});
+  is_orphan_ = false;
+  wire::NodeHello vote = hello;
+  vote.vote = succession_.vote(!runs_);
+  add(SendToCoordinator{std::move(vote)});
+  if (ended_) add(SendToCoordinator{*ended_});
   return take();
 }
 
@@ -18,23 +22,75 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
   if (const auto* begins = std::get_if<wire::CoordinatorBegins>(&message); begins != nullptr && !runs_) {
     attempt_ = begins->attempt;
     runs_ = takes_part_ = true;
+    is_spare_ = false;
+    began_at_ = now;
+    ends_.reset();
+    ended_.reset();
+    succession_.hears(*begins);
+    if (succession_.is_possible()) add(SendToCoordinator{wire::NodeHeartbeat{attempt_, {}}});
     add(StartWorkers{*begins});
+  } else if (const auto* beat = std::get_if<wire::NodeHeartbeat>(&message)) {
+    succession_.hears(beat->electorate);
   } else if (const auto* ends = std::get_if<wire::CoordinatorEnds>(&message)) {
-    if (takes_part_ && ends->attempt == attempt_) add(EndWorkers{ends->cause});
+    if (!takes_part_ || ends->attempt != attempt_) return take();
+    ends_ = ends->cause;
+    add(EndWorkers{ends->cause});
   } else if (const auto* asks = std::get_if<wire::CoordinatorAsks>(&message)) {
     if (runs_ && asks->attempt == attempt_) add(ShowCoordinator{asks->what, asks->sent_at});
   } else if (const auto* done = std::get_if<wire::CoordinatorIsDone>(&message)) {
     leave(done->cause);
   } else if (const auto* refuses = std::get_if<wire::CoordinatorRefuses>(&message)) {
-    leave({.text = "the job at " + coordinator_ + " does not accept this node: " + refuses->why,
-           .exit_code = base::kExitOwnFault});
+    const std::string text = takes_part_ ? "lost: the first node (" + coordinator_ + ") goes on without this one: "
+                                         : "the job at " + coordinator_ + " does not accept this node: ";
+    leave({.text = text + refuses->why,
+           .exit_code = base::kExitOwnFault,
+           .code = takes_part_ ? wire::CauseCode::lost_node : wire::CauseCode::cannot_start});
   } else if (const auto* waits = std::get_if<wire::CoordinatorWaits>(&message)) {
     is_spare_ = waits->is_spare;
+    if (is_spare_) succession_.hears(waits->standing);
     add(TellHere{{LogLevel::note, LogSource::nodes, waits->text}});
   } else if (const auto* restarts = std::get_if<wire::CoordinatorRestarts>(&message)) {
     add(AttemptFollows{restarts->text});
   }
   return take();
+}
+
+bool NodeAgent::may_outlive_coordinator() const {
+  const bool is_over = has_left_ || last_ || (ends_ && !ends_->may_restart);
+  return !is_over && (takes_part_ || is_spare_) && node_timeout_.count() > 0 && succession_.is_possible();
+}
+
+wire::Cause NodeAgent::loss_of_coordinator() const {
+  return {.text = "the first node (" + coordinator_ + ") is lost: " + why_lost_,
+          .exit_code = base::kExitOwnFault,
+          .may_restart = true,
+          .code = wire::CauseCode::lost_node};
+}
+
+std::vector<NodeAction> NodeAgent::coordinator_is_gone(const std::string& why) {
+  is_orphan_ = true;
+  why_lost_ = why;
+  if (runs_ && !ends_) add(EndWorkers{loss_of_coordinator()});
+  return take();
+}
+
+void NodeAgent::follows(const wire::Successor& successor) {
+  succession_.follows(successor);
+  coordinator_ = successor.address + ":" + std::to_string(successor.port);
+}
+
+void NodeAgent::take_over() {
+  node_timeout_ = std::chrono::milliseconds(0);
+  is_orphan_ = false;
+}
+
+std::vector<NodeAction> NodeAgent::leads() {
+  if (ended_) add(SendToCoordinator{*ended_});
+  return take();
+}
+
+Takeover NodeAgent::takeover() const {
+  return {succession_.vote(!runs_), ends_.value_or(loss_of_coordinator()), began_at_};
 }
 
 std::vector<NodeAction> NodeAgent::leave_coordinator(const std::string& why) {
@@ -59,7 +115,8 @@ void NodeAgent::leave(const wire::Cause& cause) {
 std::vector<NodeAction> NodeAgent::failed(const wire::Cause& cause) {
   if (has_left_ || last_) return {};
   const bool is_coordinators_own = node_timeout_.count() == 0;
-  if (takes_part_ || is_coordinators_own) {
+  if (is_orphan_ && cause.signal == 0) return {};
+  if ((takes_part_ && !is_orphan_) || is_coordinators_own) {
     add(SendToCoordinator{wire::NodeFailed{attempt_, cause}});
   } else {
     leave(cause);
@@ -83,7 +140,12 @@ std::vector<NodeAction> NodeAgent::workers_ended(wire::NodeEnded end) {
     leave(*last_);
   } else {
     end.attempt = attempt_;
-    add(SendToCoordinator{std::move(end)});
+    ended_ = end;
+    if (is_orphan_) {
+      add(AttemptFollows{"the job goes on with another first node, if most of the other nodes agree"});
+    } else {
+      add(SendToCoordinator{std::move(end)});
+    }
   }
   return take();
 }
@@ -93,7 +155,7 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
   next_heartbeat_ = now + limits::kNodeHeartbeat;
   if (has_left_) return {};
   if (!is_silent(now)) {
-    if (node_timeout_.count() > 0) add(SendToCoordinator{wire::NodeHeartbeat{}});
+    if (node_timeout_.count() > 0) add(SendToCoordinator{wire::NodeHeartbeat{takes_part_ ? attempt_ : -1, {}}});
     return take();
   }
   // If packets are lost in one direction only, the coordinator still receives this message. It then does not blame the

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "launcher/job/succession.h"
 #include "launcher/log/log_line.h"
 #include "wire/control_message.h"
 
@@ -45,7 +47,8 @@ using NodeAction =
     std::variant<StartWorkers, EndWorkers, SendToCoordinator, ShowCoordinator, TellHere, AttemptFollows, LeaveJob>;
 
 // The states are: waiting ──the coordinator begins──▶ running ──all workers have ended──▶ waiting … ──the coordinator
-// is done, or lost──▶ left.
+// is done, or lost──▶ left. If the job may go on without the coordinator, the node ends its workers when it is lost,
+// and then waits for another one, or becomes it.
 class NodeAgent {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -59,6 +62,22 @@ class NodeAgent {
   std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
   std::vector<NodeAction> coordinator_lost(const std::string& why) { return leave_coordinator("is lost: " + why); }
+
+  // --- These are for a coordinator whose connection has ended in order, without a farewell.
+  // Returns whether the job may go on without the coordinator.
+  bool may_outlive_coordinator() const;
+  // Ends the workers. Afterwards, this node is an orphan until it connects to another coordinator or becomes it.
+  std::vector<NodeAction> coordinator_is_gone(const std::string& why);
+  // It is certain that the coordinator runs no longer.
+  void coordinator_died() { succession_.coordinator_died(); }
+  // The node goes on with another coordinator. connected() follows.
+  void follows(const wire::Successor& successor);
+  // The node becomes the coordinator. leads() returns what it says to itself then.
+  void take_over();
+  std::vector<NodeAction> leads();
+  const Succession& succession() const { return succession_; }
+  Takeover takeover() const;
+
   // The coordinator has answered and does not let this node in, for example because its token differs.
   std::vector<NodeAction> coordinator_refuses(const std::string& why) {
     return leave_coordinator("does not accept this node: " + why);
@@ -89,8 +108,10 @@ class NodeAgent {
   void add(NodeAction action) { actions_.push_back(std::move(action)); }
   std::vector<NodeAction> take() { return std::exchange(actions_, {}); }
 
-  const std::string coordinator_;
-  const std::chrono::milliseconds node_timeout_;
+  wire::Cause loss_of_coordinator() const;
+
+  std::string coordinator_;
+  std::chrono::milliseconds node_timeout_;
   std::vector<NodeAction> actions_;
   TimePoint heard_at_;
   TimePoint next_heartbeat_;
@@ -100,6 +121,12 @@ class NodeAgent {
   bool is_spare_ = false;    // the job runs without this node
   bool has_left_ = false;
   std::optional<wire::Cause> last_;  // cause to leave with when the workers have ended
+  Succession succession_;
+  bool is_orphan_ = false;
+  std::string why_lost_;                  // the coordinator, if it is
+  std::optional<wire::Cause> ends_;       // cause with which the coordinator has ended the attempt
+  std::optional<wire::NodeEnded> ended_;  // what was said of the end of the attempt
+  TimePoint began_at_{};                  // when the attempt did
 };
 
 }  // namespace ddp::launcher

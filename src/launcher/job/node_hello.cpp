@@ -90,6 +90,10 @@ std::string difference(const NodeHello& theirs, const NodeHello& ours) {
 
 }  // namespace
 
+bool may_be_led_by_any_node(const LaunchPlan& plan) {
+  return plan.nodes.several() && !plan.nodes.rank && plan.max_restarts > 0;
+}
+
 wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   wire::NodeHello hello;
   hello.job = comparable(plan.run_id);

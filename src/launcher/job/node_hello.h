@@ -14,6 +14,9 @@ namespace ddp::launcher {
 
 wire::NodeHello make_node_hello(const LaunchPlan& plan);
 
+// Returns whether another node may lead the job when the first one is lost. Nodes with numbers are all needed.
+bool may_be_led_by_any_node(const LaunchPlan& plan);
+
 // --- These pure functions compare a connecting node with the coordinator's own node.
 
 // Returns why the node cannot belong to this job, as in "it belongs to job 'b', …", or an empty string if it can. If

@@ -48,6 +48,11 @@ void NodeRoster::remove(NodeId id) {
   nodes_.erase(id);
 }
 
+void NodeRoster::admit(NodeId id, TimePoint when) {
+  nodes_.at(id).may_begin = when;
+  kept_out_.insert(id);  // until the nodes are counted
+}
+
 NodeRoster::Node* NodeRoster::find(NodeId id) {
   const auto found = nodes_.find(id);
   return found == nodes_.end() ? nullptr : &found->second;

@@ -34,6 +34,8 @@ class NodeRoster {
     bool has_ended = false;
     int first_rank = 0;
     int place = -1;  // number in the last attempt in which it took part; -1 if there is none
+    std::vector<wire::Membership> memberships;
+    int knows_attempt = -1;             // the last one of which it has said that it knows
     std::vector<wire::KeptState> kept;  // what its memory held at the end of the last attempt
     std::optional<wire::Cause> leaves;  // it was asked to end, or to save, and leaves with this when it has ended
   };
@@ -57,6 +59,8 @@ class NodeRoster {
   Node& at(NodeId id) { return nodes_.at(id); }
   // Returns null if there is no such node.
   Node* find(NodeId id);
+  // The node may take part from now on, or not until this is called again.
+  void admit(NodeId id, TimePoint when);
   // Returns the node with this --node-rank, or std::nullopt if there is none.
   std::optional<NodeId> with_number(int number) const;
   std::size_t size() const { return nodes_.size(); }

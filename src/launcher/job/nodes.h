@@ -30,6 +30,7 @@ class Nodes : public RankChannel {
   struct Callbacks {
     std::function<void(const Placement& place)> start;
     std::function<void()> is_first;  // the endpoint's name is this node's own; open() must be called again
+    std::function<void()> changes;   // this node becomes the coordinator, or no longer is it; changed() must be called
     std::function<void(const wire::Cause& cause)> end;    // ends the workers
     std::function<void(const wire::Cause& cause)> leave;  // leaves the job; no worker runs anymore
     std::function<void()> through;                        // is_through() has become true
@@ -47,6 +48,9 @@ class Nodes : public RankChannel {
   // resolved, which may take as long as the resolver takes. Failures concern the address and the port, and say what to
   // do.
   static base::Result<std::unique_ptr<Nodes>> open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
+
+  // Returns what replaces this object, or null if this node cannot serve the store.
+  virtual std::unique_ptr<Nodes> changed() { return nullptr; }
 
   // See NodeAgent.
   virtual void failed(const wire::Cause& cause) = 0;

@@ -14,42 +14,43 @@ bool was_in_vain(const PastAttempt& attempt) {
   return attempt.run_time < limits::kProgressTime;
 }
 
-bool is_same_failure(const PastAttempt& one, const PastAttempt& other) {
-  return !one.error.empty() && one.error == other.error && one.step && one.step == other.step;
-}
-
 }  // namespace
 
-int restarts_left(std::span<const PastAttempt> attempts, int max_restarts) {
-  const auto counted =
-      std::ranges::count_if(attempts, [](const PastAttempt& attempt) { return counts_as_restart(attempt.code); });
-  return max_restarts - static_cast<int>(counted);
+wire::RestartHistory add(wire::RestartHistory history, const PastAttempt& attempt) {
+  history.last_counts = counts_as_restart(attempt.code);
+  history.last_is_seen = attempt.progress != wire::Progress::unknown;
+  history.counted += history.last_counts ? 1 : 0;
+  history.in_vain = was_in_vain(attempt) ? history.in_vain + 1 : 0;
+  const std::int64_t step = attempt.step.value_or(-1);
+  history.is_repeated =
+      !attempt.error.empty() && step >= 0 && attempt.error == history.last_error && step == history.last_step;
+  history.last_error = attempt.error;
+  history.last_step = step;
+  return history;
 }
 
-RestartDecision decide_restart(std::span<const PastAttempt> attempts, int max_restarts) {
+RestartDecision decide_restart(const wire::RestartHistory& history, int max_restarts) {
   if (max_restarts == 0) return NoRestart{};
-  const int left = restarts_left(attempts, max_restarts);
-  const std::string unused = " (" + base::counted(left + (counts_as_restart(attempts.back().code) ? 1 : 0), "restart") +
-                             " of --max-restarts left)";
-  if (attempts.size() > 1 && is_same_failure(attempts.back(), attempts[attempts.size() - 2])) {
+  const int left = max_restarts - history.counted;
+  const std::string unused =
+      " (" + base::counted(left + (history.last_counts ? 1 : 0), "restart") + " of --max-restarts left)";
+  if (history.is_repeated) {
     return NoRestart{"ddplaunch gave up: two attempts failed with the same error after step " +
-                         std::to_string(*attempts.back().step) + ", so another one would, too" + unused,
+                         std::to_string(history.last_step) + ", so another one would, too" + unused,
                      true};
   }
   if (left < 0) return NoRestart{"ddplaunch gave up after " + base::counted(max_restarts, "restart")};
-  const auto last_progress = std::find_if_not(attempts.rbegin(), attempts.rend(), was_in_vain);
-  const auto in_vain = static_cast<int>(last_progress - attempts.rbegin());
-  if (in_vain >= limits::kAttemptsWithoutProgress) {
-    const bool is_seen = attempts.back().progress != wire::Progress::unknown;
-    return NoRestart{"ddplaunch gave up: " + std::to_string(in_vain) + " attempts in a row failed " +
-                     (is_seen ? "before they finished a step"
-                              : "within " + base::human_duration(limits::kProgressTime) + " of their start") +
+  if (history.in_vain >= limits::kAttemptsWithoutProgress) {
+    return NoRestart{"ddplaunch gave up: " + std::to_string(history.in_vain) + " attempts in a row failed " +
+                     (history.last_is_seen
+                          ? "before they finished a step"
+                          : "within " + base::human_duration(limits::kProgressTime) + " of their start") +
                      unused};
   }
-  const int number = counts_as_restart(attempts.back().code) ? max_restarts - left : 0;
-  if (in_vain == 0) return RestartAfter{std::chrono::milliseconds(0), number};
+  const int number = history.last_counts ? max_restarts - left : 0;
+  if (history.in_vain == 0) return RestartAfter{std::chrono::milliseconds(0), number};
   std::chrono::milliseconds delay = limits::kRestartDelay;
-  for (int i = 1; i < in_vain; ++i)
+  for (int i = 1; i < history.in_vain; ++i)
     delay = std::min<std::chrono::milliseconds>(3 * delay, limits::kLongestRestartDelay);
   return RestartAfter{delay, number};
 }

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <variant>
 
@@ -32,16 +31,16 @@ struct PastAttempt {
   std::optional<std::int64_t> step = std::nullopt;  // the newest one that a rank has finished, if it is known
 };
 
-// `attempts` holds all attempts so far. At most `max_restarts` of the restarts count (counts_as_restart()). If the last
+// Adds an attempt to what the attempts before it mean.
+wire::RestartHistory add(wire::RestartHistory history, const PastAttempt& attempt);
+
+// At most `max_restarts` of the restarts count (counts_as_restart()). If the last
 // two failed with the same error at the same step, there is no restart. An attempt was in vain if none of its ranks
 // finished a step. If the program does not use the runtime, its steps cannot be seen. Such an attempt was in vain if it
 // failed within limits::kProgressTime. After an attempt that was not, there is no delay. Each further attempt in vain
 // triples it, from limits::kRestartDelay to limits::kLongestRestartDelay. After limits::kAttemptsWithoutProgress of
 // them in a row, the job is given up.
-RestartDecision decide_restart(std::span<const PastAttempt> attempts, int max_restarts);
-
-// Returns how many restarts that count are left after these attempts.
-int restarts_left(std::span<const PastAttempt> attempts, int max_restarts);
+RestartDecision decide_restart(const wire::RestartHistory& history, int max_restarts);
 
 // Returns a text such as "restart 1 of 3 in 0.1 s".
 std::string describe(const RestartAfter& restart, int max_restarts);

@@ -50,6 +50,9 @@ class RankExchange {
   // call.
   void begin(RankChannel& channel, const Placement& place);
 
+  // Replaces the channel in the middle of an attempt.
+  void go_on_with(RankChannel& channel) { channel_ = &channel; }
+
   bool is_coordinator() const { return channel_->is_coordinator(); }
   // Returns whether the job has other nodes.
   bool has_others() const { return place_.node_count > 1; }

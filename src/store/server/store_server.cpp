@@ -39,10 +39,8 @@ class Server : public StoreServer {
         table_(options_.limits, base::random64() | 1),
         most_clients_(std::min(options_.limits.connections, descriptors_for_clients())) {}
 
-  base::Result<std::uint16_t> open(const std::string& address, std::uint16_t port) {
-    auto listener = net::listen_tcp(address, port, limits::kStoreBacklog);
-    if (!listener) return listener.error();
-    listener_ = std::move(listener).value();
+  base::Result<std::uint16_t> open(UniqueFd listener) {
+    listener_ = std::move(listener);
     end_ = net::own_endpoint(listener_.get()).value_or(net::Endpoint{});
     if (!poll_.open(kTimer) || !poll_.watch(listener_.get(), kListener, EPOLLIN)) {
       return base::Failure{"cannot serve the store: " + std::string(std::strerror(errno))};
@@ -391,8 +389,14 @@ class Server : public StoreServer {
 
 base::Result<std::unique_ptr<StoreServer>> StoreServer::listen(const std::string& address, std::uint16_t port,
                                                                StoreServerOptions options) {
+  auto listener = net::listen_tcp(address, port, limits::kStoreBacklog);
+  if (!listener) return listener.error();
+  return serve_at(std::move(listener).value(), std::move(options));
+}
+
+base::Result<std::unique_ptr<StoreServer>> StoreServer::serve_at(base::UniqueFd listener, StoreServerOptions options) {
   auto server = std::make_unique<Server>(std::move(options));
-  if (auto opened = server->open(address, port); !opened) return opened.error();
+  if (auto opened = server->open(std::move(listener)); !opened) return opened.error();
   return std::unique_ptr<StoreServer>(std::move(server));
 }
 

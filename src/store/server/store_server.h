@@ -52,6 +52,8 @@ class StoreServer {
   // Binds and listens at once; `port` 0 lets the kernel choose. The port is held until destruction.
   static base::Result<std::unique_ptr<StoreServer>> listen(const std::string& address, std::uint16_t port,
                                                            StoreServerOptions options);
+  // Serves at a socket that listens already. Clients may have connected to it.
+  static base::Result<std::unique_ptr<StoreServer>> serve_at(base::UniqueFd listener, StoreServerOptions options);
 
   virtual ~StoreServer() = default;
 

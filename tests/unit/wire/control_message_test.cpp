@@ -13,7 +13,7 @@ TEST_CASE("what launchers say arrives as it was said") {
       NodeLeft{2, 5},
       NodeEnded{2},
       NodeShows{2, Subject::ranks, R"([{"rank":4}])"},
-      NodeHeartbeat{},
+      NodeHeartbeat{2, {1, 3, 0, {2}}},
       CoordinatorRefuses{"another job"},
       CoordinatorWaits{"the job runs", true},
 
@@ -21,6 +21,7 @@ TEST_CASE("what launchers say arrives as it was said") {
       CoordinatorAsks{2, Subject::records, 18'000'000'000'000'000'000U},
       CoordinatorEnds{2, cause},
       CoordinatorRestarts{"restart 1 of 3 in 0.2 s"},
+      CoordinatorIsElsewhere{"run7", "10.0.0.2", 29400},
       CoordinatorIsDone{cause}};
   for (const ControlMessage& message : messages) {
     const auto decoded = decode_control(encode(message));
@@ -43,7 +44,7 @@ TEST_CASE("what is no message is none") {
 TEST_CASE("a message has a limit; what a node shows does not count") {
   const std::string most(ddp::limits::kControlJsonBytes, 'a');
   CHECK_FALSE(decode_control(encode(CoordinatorWaits{most})));
-  CHECK(decode_control(encode(CoordinatorWaits{most.substr(100)})));
+  CHECK(decode_control(encode(CoordinatorWaits{most.substr(400)})));
   CHECK(decode_control(encode(NodeShows{0, Subject::output, most})));
 }
 

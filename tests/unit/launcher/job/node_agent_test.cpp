@@ -145,3 +145,97 @@ TEST_CASE("a node that the first one does not let in says so") {
         "the first node (a:29400) does not accept this node: another token");
   CHECK(agent.coordinator_refuses("again").empty());
 }
+
+namespace {
+
+wire::CoordinatorBegins begins_as(int node_rank) {
+  wire::CoordinatorBegins begins{.attempt = 2, .node_rank = node_rank, .node_count = 3};
+  begins.standing.job_key = "k";
+  begins.standing.electorate = {2, 3, 0, {}};
+  begins.standing.successors = {{1, "10.0.0.1", 29400}, {2, "10.0.0.2", 29400}};
+  return begins;
+}
+
+}  // namespace
+
+TEST_CASE("a node whose coordinator died ends its workers and votes for the next one") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  const auto begun = agent.heard(begins_as(2), kStart);
+  REQUIRE(begun.size() == 2);
+  CHECK(std::get<SendToCoordinator>(begun[0]).message == wire::ControlMessage(wire::NodeHeartbeat{2, {}}));
+  REQUIRE(agent.may_outlive_coordinator());
+  const auto gone = agent.coordinator_is_gone("it has closed the connection");
+  CHECK(only<EndWorkers>(gone).cause.may_restart);
+  CHECK(only<EndWorkers>(gone).cause.code == wire::CauseCode::lost_node);
+  CHECK(agent.failed(rank_5()).empty());
+  agent.coordinator_died();
+  REQUIRE(agent.succession().before_this().size() == 1);
+  CHECK(agent.succession().may_lead());
+  agent.follows(agent.succession().before_this()[0]);
+  const auto joined = agent.connected({}, kStart + 1s);
+  const auto hello = std::get<wire::NodeHello>(only<SendToCoordinator>(joined).message);
+  CHECK(hello.vote.job_key == "k");
+  CHECK(hello.vote.electorate.gone == std::vector{0});
+  CHECK_FALSE(hello.vote.has_ended);
+  const auto ended = agent.workers_ended({.progress = wire::Progress::some});
+  CHECK(std::get<wire::NodeEnded>(only<SendToCoordinator>(ended).message).attempt == 2);
+}
+
+TEST_CASE("what a node says at the end of its workers is said again to the next coordinator") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  agent.heard(begins_as(2), kStart);
+  agent.coordinator_is_gone("it has closed the connection");
+  CHECK(only<AttemptFollows>(agent.workers_ended({.progress = wire::Progress::some}))
+            .line.starts_with("the job goes on"));
+  agent.coordinator_died();
+  agent.follows({1, "10.0.0.1", 29400});
+  const auto joined = agent.connected({}, kStart + 1s);
+  REQUIRE(joined.size() == 2);
+  CHECK(std::get<wire::NodeHello>(std::get<SendToCoordinator>(joined[0]).message).vote.has_ended);
+  CHECK(std::get<wire::NodeEnded>(std::get<SendToCoordinator>(joined[1]).message).progress == wire::Progress::some);
+  auto next = begins_as(1);
+  next.attempt = 3;
+  CHECK(agent.heard(next, kStart + 2s).size() == 2);
+}
+
+TEST_CASE("a node that leads says to itself what it would have said to another one") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  agent.heard(begins_as(1), kStart);
+  agent.coordinator_is_gone("it has closed the connection");
+  agent.coordinator_died();
+  CHECK(agent.succession().before_this().empty());
+  const Takeover takeover = agent.takeover();
+  CHECK(takeover.cause.text == "the first node (a:29400) is lost: it has closed the connection");
+  CHECK(takeover.vote.attempt == 2);
+  agent.take_over();
+  CHECK(agent.leads().empty());
+  const auto ended = agent.workers_ended({.progress = wire::Progress::some});
+  CHECK(std::holds_alternative<wire::NodeEnded>(only<SendToCoordinator>(ended).message));
+}
+
+TEST_CASE("a job that a user has ended does not outlive its coordinator") {
+  const auto outlives = [](const wire::Cause& cause) {
+    NodeAgent agent("a:29400", 10s, kStart);
+    agent.heard(begins_as(2), kStart);
+    agent.heard(wire::CoordinatorEnds{2, cause}, kStart);
+    return agent.may_outlive_coordinator();
+  };
+  CHECK(outlives(rank_5()));
+  CHECK_FALSE(outlives({.text = "terminated by SIGINT", .exit_code = 130, .signal = 2}));
+  NodeAgent done("a:29400", 10s, kStart);
+  done.heard(begins_as(2), kStart);
+  done.heard(wire::CoordinatorIsDone{rank_5()}, kStart);
+  CHECK_FALSE(done.may_outlive_coordinator());
+  NodeAgent without_restarts("a:29400", 10s, kStart);
+  without_restarts.heard(wire::CoordinatorBegins{}, kStart);
+  CHECK_FALSE(without_restarts.may_outlive_coordinator());
+}
+
+TEST_CASE("a user can end a node that has no coordinator") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  agent.heard(begins_as(2), kStart);
+  agent.coordinator_is_gone("it has closed the connection");
+  agent.workers_ended({});
+  CHECK(only<LeaveJob>(agent.failed({.text = "terminated by SIGINT", .exit_code = 130, .signal = 2})).cause.signal ==
+        2);
+}

@@ -10,15 +10,21 @@ using namespace std::chrono_literals;
 
 namespace {
 
+ddp::wire::RestartHistory history_of(const std::vector<PastAttempt>& attempts) {
+  ddp::wire::RestartHistory history;
+  for (const PastAttempt& attempt : attempts) history = add(history, attempt);
+  return history;
+}
+
 // Returns the delay in ms, or -1 if there is no restart.
 std::int64_t delay_after(const std::vector<PastAttempt>& attempts, int max_restarts) {
-  const RestartDecision decision = decide_restart(attempts, max_restarts);
+  const RestartDecision decision = decide_restart(history_of(attempts), max_restarts);
   const auto* restart = std::get_if<RestartAfter>(&decision);
   return restart == nullptr ? -1 : restart->delay.count();
 }
 
 std::string reason_after(const std::vector<PastAttempt>& attempts, int max_restarts) {
-  return std::get<NoRestart>(decide_restart(attempts, max_restarts)).reason;
+  return std::get<NoRestart>(decide_restart(history_of(attempts), max_restarts)).reason;
 }
 
 }  // namespace
@@ -65,7 +71,7 @@ TEST_CASE("the loss of a node does not count") {
   CHECK(delay_after({lost_node, error, left}, 1) == 0);
   CHECK(delay_after({error, lost_node, error}, 1) == -1);
   CHECK(delay_after({lost_node}, 0) == -1);
-  CHECK(restarts_left(std::vector{lost_node, error}, 3) == 2);
+  CHECK(history_of({lost_node, error}).counted == 1);
   const std::vector<PastAttempt> in_vain(ddp::limits::kAttemptsWithoutProgress,
                                          {1s, Progress::none, CauseCode::lost_node});
   CHECK(reason_after(in_vain, 3).find("(3 restarts of --max-restarts left)") != std::string::npos);
@@ -81,7 +87,7 @@ TEST_CASE("the same error at the same step is not repeated") {
       reason_after({fails("b", 3), fails("a", 7), fails("a", 7)}, 100) ==
       "ddplaunch gave up: two attempts failed with the same error after step 7, so another one would, too (98 restarts "
       "of --max-restarts left)");
-  CHECK(std::get<NoRestart>(decide_restart(std::vector{fails("a", 7), fails("a", 7)}, 100)).is_repeated);
+  CHECK(std::get<NoRestart>(decide_restart(history_of({fails("a", 7), fails("a", 7)}), 100)).is_repeated);
   CHECK(delay_after({fails("a", 7), fails("a", 8)}, 100) == 0);
   CHECK(delay_after({fails("a", 7), fails("b", 7)}, 100) == 0);
   CHECK(delay_after({fails("a", 7), fails("b", 7), fails("a", 7)}, 100) == 0);
@@ -94,7 +100,7 @@ TEST_CASE("a restart says its number, if it counts, and when it begins") {
   CHECK(describe(RestartAfter{0ms, 2}, 3) == "restart 2 of 3 at once");
   CHECK(describe(RestartAfter{0ms, 0}, 3) == "restart at once; the loss of a node does not count in --max-restarts");
   const auto number = [](const std::vector<PastAttempt>& attempts) {
-    return std::get<RestartAfter>(decide_restart(attempts, 3)).number;
+    return std::get<RestartAfter>(decide_restart(history_of(attempts), 3)).number;
   };
   CHECK(number({{1h}}) == 1);
   CHECK(number({{1h}, {1h, Progress::unknown, CauseCode::lost_node}}) == 0);

@@ -1,0 +1,107 @@
+// Decides who leads a job when its coordinator is lost (docs/development/decisions/0078-any-node-may-lead.md). All of
+// it is pure.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "wire/control_message.h"
+
+namespace ddp::launcher {
+
+// Returns the number that a node had in this attempt, or -1.
+int node_rank_in(std::span<const wire::Membership> memberships, int attempt);
+// Adds a membership. Only the two newest are kept.
+void remember(std::vector<wire::Membership>& memberships, wire::Membership membership);
+
+// Returns what both know: the newer electorate, or all that is gone of the same one.
+wire::Electorate merged(wire::Electorate one, const wire::Electorate& other);
+wire::Electorate without(wire::Electorate electorate, int node_rank);
+
+// Returns whether these of its nodes may decide for all: they are more than half of those that are not gone.
+bool is_majority(const wire::Electorate& electorate, const std::set<int>& node_ranks);
+// Returns whether a new attempt may replace the electorate, once these of its nodes know of the attempt. They are at
+// least half of those that are not gone and do not lead, so no majority can come together later without one of them.
+bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& node_ranks);
+
+// What a node knows that takes over a job whose coordinator is lost.
+struct Takeover {
+  wire::Vote vote;
+  wire::Cause cause;                               // why its last attempt ends
+  std::chrono::steady_clock::time_point began_at;  // when that attempt did
+};
+
+// The job has another coordinator already, which this launcher must follow.
+struct FollowCoordinator {
+  std::string address;
+  std::uint16_t port = 0;
+};
+
+// Succession is what one node knows about who may lead its job.
+class Succession {
+ public:
+  void hears(const wire::CoordinatorBegins& begins);
+  void hears(const wire::Electorate& electorate);
+  void hears(const wire::Standing& standing);  // as a spare node
+  // The coordinator is dead. If `successor` is set, it was to follow.
+  void coordinator_died();
+  // This node follows another one.
+  void follows(const wire::Successor& successor);
+
+  // Returns whether the job may go on without its coordinator.
+  bool is_possible() const { return !standing_.job_key.empty() && !standing_.successors.empty(); }
+  // Returns whether this node has had a part in the job.
+  bool is_member() const { return !memberships_.empty(); }
+  // Returns the nodes that lead rather than this one, in their order.
+  std::vector<wire::Successor> before_this() const;
+  // Returns whether this node leads if none of these does.
+  bool may_lead() const;
+  wire::Vote vote(bool has_ended) const;
+  const std::string& job_key() const { return standing_.job_key; }
+
+ private:
+  int attempt_ = -1;  // the newest one
+  wire::Standing standing_;
+  std::vector<wire::Membership> memberships_;
+};
+
+// Election is what a node that may lead knows about the votes of the others.
+class Election {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // `own` is the vote of the node itself.
+  explicit Election(wire::Vote own);
+
+  void add(std::uint64_t who, const wire::Vote& vote);
+  // The node is lost. It votes for no other one, because this one lives.
+  void lose(std::uint64_t who);
+
+  // Returns whether this node leads the job.
+  bool is_decided() const;
+  // Returns whether all have voted that could.
+  bool is_complete() const;
+  // Returns a text such as "2 of 3 nodes".
+  std::string describe() const;
+
+  const wire::Electorate& electorate() const { return electorate_; }
+  int attempt() const { return attempt_; }
+  const wire::RestartHistory& history() const { return history_; }
+
+ private:
+  std::set<int> voters() const;
+  void learn(const wire::Vote& vote);
+
+  const wire::Vote own_;
+  std::map<std::uint64_t, wire::Vote> votes_;
+  wire::Electorate electorate_;
+  int attempt_ = -1;
+  wire::RestartHistory history_;
+};
+
+}  // namespace ddp::launcher

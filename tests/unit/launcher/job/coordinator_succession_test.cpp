@@ -1,0 +1,186 @@
+// Tests how a coordinator lets others know who may follow it, and how it takes over a job itself.
+#include <chrono>
+
+#include "launcher/job/coordinator.h"
+#include "launcher/limits.h"
+#include "support/catch.h"
+#include "support/coordinator_job.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Job = CoordinatorJob;
+
+namespace {
+
+CoordinatorOptions options_of(int nodes) {
+  CoordinatorOptions options;
+  options.job_key = "k";
+  options.nodes.min = 1;
+  options.nodes.max = nodes;
+  options.nodes.last_call = 1s;
+  options.max_restarts = 3;
+  return options;
+}
+
+wire::NodeHello listening(const std::string& host) {
+  wire::NodeHello hello = node(host);
+  hello.port = 29400;
+  return hello;
+}
+
+// Returns what node `node_rank` of attempt 0 with three nodes says after the death of the coordinator.
+wire::Vote vote(int node_rank, bool has_ended = false) {
+  return {"k", 0, {0, 3, -1, {0}}, {}, {{0, node_rank}}, has_ended};
+}
+
+wire::NodeHello voter(const std::string& host, const wire::Vote& vote) {
+  wire::NodeHello hello = listening(host);
+  hello.vote = vote;
+  return hello;
+}
+
+// A coordinator that was node 1, and whose attempt began a minute ago.
+class Heir {
+ public:
+  explicit Heir(int nodes = 3) {
+    CoordinatorOptions options = options_of(nodes);
+    options.job_key.clear();
+    options.nodes.node_timeout = 10s;
+    options.nodes.join_timeout = 60s;
+    const wire::Cause cause{
+        .text = "the first node is lost", .exit_code = 125, .may_restart = true, .code = wire::CauseCode::lost_node};
+    coordinator.emplace(options, listening("b"), now, Takeover{vote(1), cause, now - 60s});
+    add(coordinator->begin(now));
+  }
+  void says(NodeId id, const wire::ControlMessage& message) { add(coordinator->heard(id, "10.0.0.9", message, now)); }
+  void loses(NodeId id) { add(coordinator->lost(id, "it has closed the connection", now)); }
+  void passes(std::chrono::milliseconds time) {
+    for (const auto end = now + time; now < end;) {
+      now = std::min(end, std::max(coordinator->alarm(), now + 1ms));
+      add(coordinator->heard(7, "", wire::NodeHeartbeat{}, now));
+      add(coordinator->tick(now));
+    }
+  }
+  template <typename Message>
+  std::vector<Message> to(NodeId id) const {
+    std::vector<Message> result;
+    for (const CoordinatorAction& action : actions) {
+      const auto* send = std::get_if<SendToNode>(&action);
+      if (send == nullptr || send->to != id) continue;
+      if (const auto* message = std::get_if<Message>(&send->message)) result.push_back(*message);
+    }
+    return result;
+  }
+
+  Coordinator::TimePoint now{1h};
+  std::optional<Coordinator> coordinator;
+  std::vector<CoordinatorAction> actions;
+
+ private:
+  void add(std::vector<CoordinatorAction> more) {
+    actions.insert(actions.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("each node learns who may follow the coordinator") {
+  Job job(options_of(3));
+  job.comes(7, listening("b")).comes(8, node("c"));
+  const auto begins = job.to<wire::CoordinatorBegins>(8);
+  REQUIRE(begins.size() == 1);
+  const wire::Standing& standing = begins[0].standing;
+  CHECK(standing.job_key == "k");
+  CHECK(standing.electorate == wire::Electorate{0, 3, 0, {}});
+  CHECK(standing.successors == std::vector<wire::Successor>{{1, "10.0.0.7", 29400}});  // c does not listen
+}
+
+TEST_CASE("a new attempt replaces the electorate when enough of the old nodes know of it") {
+  Job job(options_of(3));
+  job.comes(7, listening("b")).comes(8, listening("c"));
+  for (const NodeId id : {7, 8}) job.says(id, wire::NodeHeartbeat{0, {}});
+  job.says(7, wire::NodeFailed{0, failure()});
+  for (const NodeId id : {kOwnNode, NodeId{7}, NodeId{8}}) job.says(id, wire::NodeEnded{.attempt = 0});
+  job.passes(3s, {7, 8});
+  REQUIRE(job.to<wire::CoordinatorBegins>(8).size() == 2);
+  CHECK(job.to<wire::CoordinatorBegins>(8)[1].standing.electorate.attempt == 0);
+  CHECK(job.to<wire::NodeHeartbeat>(8).back().electorate.attempt == 0);
+  job.says(8, wire::NodeHeartbeat{1, {}});
+  CHECK(job.to<wire::NodeHeartbeat>(7).back().electorate == wire::Electorate{1, 3, 0, {}});
+}
+
+TEST_CASE("a lost node is of no electorate") {
+  Job job(options_of(3));
+  job.comes(7, listening("b")).comes(8, listening("c")).loses(8);
+  CHECK(job.to<wire::NodeHeartbeat>(7).back().electorate == wire::Electorate{0, 3, 0, {2}});
+}
+
+TEST_CASE("a silent node is refused before its connection is closed") {
+  Job job(options_of(3));
+  job.comes(7, listening("b")).comes(8, listening("c")).passes(11s, {7});
+  CHECK(job.to<wire::CoordinatorRefuses>(8).size() == 1);
+}
+
+TEST_CASE("a node that takes over goes on with the next attempt when most have come") {
+  Heir heir;
+  heir.says(8, voter("c", vote(2)));
+  CHECK(heir.to<wire::NodeHeartbeat>(8).back().electorate == wire::Electorate{0, 3, 1, {0}});
+  heir.says(kOwnNode, wire::NodeEnded{.attempt = 0, .progress = wire::Progress::some});
+  CHECK(heir.to<wire::CoordinatorRestarts>(8).empty());
+  heir.says(8, wire::NodeEnded{.attempt = 0, .progress = wire::Progress::some});
+  REQUIRE(heir.to<wire::CoordinatorRestarts>(8).size() == 1);
+  for (int i = 0; i < 30 && heir.to<wire::CoordinatorBegins>(8).empty(); ++i) {
+    heir.says(8, wire::NodeHeartbeat{0, {}});
+    heir.passes(100ms);
+  }
+  REQUIRE(heir.to<wire::CoordinatorBegins>(8).size() == 1);
+  const wire::CoordinatorBegins begins = heir.to<wire::CoordinatorBegins>(8)[0];
+  CHECK(begins.attempt == 1);
+  CHECK(begins.node_rank == 1);
+  CHECK(begins.standing.job_key == "k");
+  CHECK(heir.to<wire::CoordinatorBegins>(kOwnNode)[0].node_rank == 0);
+}
+
+TEST_CASE("a node that takes over alone ends when most of the others do not come") {
+  Heir heir;
+  heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
+  heir.passes(19s);
+  CHECK(heir.to<wire::CoordinatorIsDone>(kOwnNode).empty());
+  heir.passes(2s);
+  REQUIRE(heir.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
+  const wire::Cause cause = heir.to<wire::CoordinatorIsDone>(kOwnNode)[0].cause;
+  CHECK(cause.exit_code == 125);
+  CHECK(cause.text.find("only 1 of 2 nodes") != std::string::npos);
+}
+
+TEST_CASE("a voter that is lost again is waited for no longer") {
+  Heir heir;
+  heir.says(8, voter("c", vote(2, true)));
+  heir.loses(8);
+  heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
+  // It has lost this coordinator, too, so it follows no other one.
+  REQUIRE(heir.to<wire::CoordinatorRestarts>(kOwnNode).size() == 1);
+}
+
+TEST_CASE("nodes of another job and late ones are told apart") {
+  Heir heir;
+  wire::Vote other = vote(2);
+  other.job_key = "another";
+  heir.says(9, voter("x", other));
+  CHECK(heir.to<wire::CoordinatorRefuses>(9).size() == 1);
+  heir.says(8, voter("c", vote(2, true)));
+  heir.says(8, wire::NodeEnded{.attempt = 0});
+  heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
+  heir.says(8, wire::NodeFailed{0, failure()});
+  // One whose workers still end comes when the election is over. It waits until they have ended.
+  wire::Vote late = vote(2);
+  heir.says(10, voter("d", late));
+  for (int i = 0; i < 30; ++i) {
+    heir.says(8, wire::NodeHeartbeat{0, {}});
+    heir.says(10, wire::NodeHeartbeat{0, {}});
+    heir.passes(100ms);
+  }
+  CHECK(heir.to<wire::CoordinatorBegins>(8).size() == 1);
+  CHECK(heir.to<wire::CoordinatorBegins>(10).empty());
+}
