@@ -69,7 +69,7 @@ DDP_FIELDS(StateTransfer, from, to, from_place, to_place, bytes)
 DDP_FIELDS(RestorePlan, attempt, step, lost_steps, ranks, transfers)
 DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save, kept)
 DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
-DDP_FIELDS(NodeHeartbeat, attempt, electorate)
+DDP_FIELDS(NodeHeartbeat, attempt, electorate, sent_at)
 DDP_FIELDS(CoordinatorRefuses, why, job_key)
 DDP_FIELDS(CoordinatorWaits, text, is_spare, standing)
 DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name, may_restart,

@@ -131,6 +131,8 @@ struct NodeShows {
 struct NodeHeartbeat {
   int attempt = -1;       // from a node: the last one that the coordinator has begun
   Electorate electorate;  // from the coordinator
+  // When the coordinator sent this, by its clock, ns. A node returns the last one that it has read.
+  std::int64_t sent_at = 0;
 
   friend bool operator==(const NodeHeartbeat&, const NodeHeartbeat&) = default;
 };

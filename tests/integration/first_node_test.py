@@ -110,6 +110,40 @@ def a_first_node_may_die_between_two_attempts(hosts: Hosts) -> None:
     assert printed(job.ends()) == ["attempt 1: rank 0 of 1"]
 
 
+def a_first_node_that_is_cut_off_is_replaced_by_the_majority(hosts: Hosts) -> None:
+    if not hosts.are_apart:
+        return
+    job = starts(hosts, 3, "1:3", node_timeout=3)
+    hosts.cut(1)
+    ends = {number: job.end_of(number) for number in (2, 3)}
+    assert printed(ends) == ["attempt 1: rank 0 of 2", "attempt 1: rank 1 of 2"], ends
+    code, out, err = job.end_of(1)
+    hosts.mend(1)
+    assert code == 125 and not out and "they may go on without it" in err, (code, out, err)
+
+
+def a_first_node_that_freezes_is_replaced_by_the_majority(hosts: Hosts) -> None:
+    job = starts(hosts, 3, "1:3", node_timeout=3)
+    frozen = [job.launchers[1].pid, *children_of(job.launchers[1])]
+    kill_all(frozen, signal.SIGSTOP)
+    ends = {number: job.end_of(number) for number in (2, 3)}
+    assert printed(ends) == ["attempt 1: rank 0 of 2", "attempt 1: rank 1 of 2"], ends
+    kill_all(frozen, signal.SIGCONT)
+    code, out, err = job.end_of(1)
+    assert code == 125 and not out and "they may go on without it" in err, (code, out, err)
+
+
+def one_of_two_nodes_that_is_cut_off_ends(hosts: Hosts) -> None:
+    if not hosts.are_apart:
+        return
+    job = starts(hosts, 2, "1:2", node_timeout=3)
+    hosts.cut(2)
+    code, _, err = job.end_of(2)
+    assert code == 125 and "is lost: it has sent nothing for 3.0 s" in err, (code, err)
+    assert printed({1: job.end_of(1)}) == ["attempt 1: rank 0 of 1"]
+    hosts.mend(2)
+
+
 def a_job_that_cannot_go_on_ends(hosts: Hosts) -> None:
     # The launcher of another node is stopped meanwhile: one of two others is no majority.
     job = starts(hosts, 3, "1:3", node_timeout=3)

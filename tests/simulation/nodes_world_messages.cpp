@@ -84,7 +84,7 @@ void NodesWorld::coordinator_loses(std::size_t id) {
   Machine& machine = *machines_[id];
   if (!std::exchange(machine.is_coordinator_connected, false) || is_coordinator_gone_) return;
   rules_.coordinator_gives_up(id);
-  coordinator_acts(coordinator_->lost(machine.connection, "it has closed the connection", now_));
+  coordinator_acts(coordinator_->lost(machine.connection, "it has closed the connection", true, now_));
 }
 
 void NodesWorld::coordinator_acts(std::vector<CoordinatorAction> actions) {

@@ -55,7 +55,7 @@ class CoordinatorJob {
     return *this;
   }
   CoordinatorJob& loses(NodeId id) {
-    add(coordinator->lost(id, "it has closed the connection", now));
+    add(coordinator->lost(id, "it has closed the connection", /*in_order=*/true, now));
     return *this;
   }
   // Lets time pass, while the nodes `live` send heartbeats.

@@ -65,6 +65,7 @@ struct AgentNode::Search {
   net::Endpoint lost;
   std::vector<wire::Successor> successors;  // rather than this node
   bool may_lead = false;
+  bool needs_proof = false;               // that the coordinator is dead
   std::chrono::milliseconds patience{0};  // with one of them
 
   std::string job_key;
@@ -102,8 +103,8 @@ struct AgentNode::Search {
 
   Found run_after_loss() {
     Found found;
-    found.is_dead = is_dead();
-    while (found.is_dead && !is_given_up && Clock::now() < until) {
+    found.is_dead = needs_proof && is_dead();
+    while ((found.is_dead || !needs_proof) && !is_given_up && Clock::now() < until) {
       for (const wire::Successor& one : successors) {
         auto visit = store::StoreVisit::open(one.address, one.port, token, Clock::now() + patience);
         if (!visit) continue;
@@ -261,6 +262,12 @@ void AgentNode::tick() {
     return lose("it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout), /*in_order=*/false);
   }
   act(agent_.tick(Clock::now()));
+  if (agent_.may_leave_silent_coordinator(Clock::now())) {
+    last_loss_ = "it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout);
+    given_up_.push_back(link_->give_up());
+    link_.reset();
+    return look_for_successor(/*needs_proof=*/false);
+  }
   if (!agent_.has_left()) timer_ = loop_.at(agent_.alarm(), [this] { tick(); });
 }
 
@@ -268,7 +275,11 @@ void AgentNode::tick() {
 // of its job. The store of another ddplaunch job closes all of them.
 void AgentNode::lose(const std::string& why, bool in_order) {
   link_.reset();
-  if (in_order && agent_.may_outlive_coordinator()) return look_for_successor(why);
+  if (in_order && agent_.may_outlive_coordinator()) {
+    last_loss_ = why;
+    act(agent_.coordinator_is_gone(why));
+    return look_for_successor(/*needs_proof=*/true);
+  }
   last_loss_ =
       why + (has_heard_ ? "" : " without a reply; it may belong to another job or require a token (--auth-token-file)");
   if (!agent_.may_look_again() || Clock::now() + limits::kNodeHeartbeat > until_)
@@ -280,14 +291,13 @@ void AgentNode::lose(const std::string& why, bool in_order) {
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { search(); });
 }
 
-void AgentNode::look_for_successor(const std::string& why) {
-  last_loss_ = why;
+void AgentNode::look_for_successor(bool needs_proof) {
   timer_.reset();
-  act(agent_.coordinator_is_gone(why));
   const Succession& succession = agent_.succession();
   search_ = std::make_shared<Search>();
   search_->token = plan_.store.token;
   search_->lost = coordinator_;
+  search_->needs_proof = needs_proof;
   search_->job_key = succession.job_key();
   wire::NodeHello question = *hello_;
   question.vote.job_key = succession.job_key();
@@ -304,9 +314,9 @@ void AgentNode::begin_again() {
   auto found = looking_->result();
   if (agent_.has_left()) return;
   const std::string lost = last_loss_;
-  if (!found || !found->is_dead)
+  if (!found || (search_->needs_proof && !found->is_dead))
     return act(agent_.coordinator_lost(lost + ", and it is not certain that its launcher has ended"));
-  agent_.coordinator_died();
+  search_->needs_proof ? agent_.coordinator_died() : agent_.coordinator_is_silent();
   if (found->visit) {
     callbacks_.log({LogLevel::note, LogSource::nodes,
                     "the node at " + net::host_and_port(found->successor->address, found->successor->port)});

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/side_thread.h"
 #include "launcher/job/control_link.h"
@@ -44,7 +45,7 @@ class AgentNode : public Node {
   void listen();
   void tick();
   void lose(const std::string& why, bool in_order);
-  void look_for_successor(const std::string& why);
+  void look_for_successor(bool needs_proof);
   void begin_again();
 
   void hear(const wire::ControlMessage& message);
@@ -56,6 +57,7 @@ class AgentNode : public Node {
   std::shared_ptr<Search> search_;               // shared with the searching thread
   std::unique_ptr<base::SideThread<Found>> looking_;
   std::unique_ptr<ControlLink> link_;
+  std::vector<store::StoreVisit> given_up_;  // connections to silent coordinators
   bool has_heard_ = false;
   std::chrono::steady_clock::time_point word_due_;  // when the search is reported next
   std::string last_loss_;

@@ -45,6 +45,12 @@ void ControlLink::flush() {
   });
 }
 
+store::StoreVisit ControlLink::give_up() {
+  readable_.reset();
+  writable_.reset();
+  return std::move(visit_);
+}
+
 void ControlLink::hear() {
   std::array<char, 64 << 10> buffer;
   const ssize_t got = ::recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);

@@ -32,6 +32,8 @@ class ControlLink {
   // Returns the number of bytes that wait to be sent.
   std::size_t unsent() const { return out_.size() - sent_; }
   int fd() const { return visit_.fd(); }
+  // Returns the connection, of which nothing more is read. The link is of no use afterwards.
+  store::StoreVisit give_up();
 
  private:
   void hear();

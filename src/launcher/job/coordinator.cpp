@@ -39,6 +39,7 @@ std::vector<CoordinatorAction> Coordinator::begin(TimePoint now) {
 std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string& address,
                                                   const wire::ControlMessage& message, TimePoint now) {
   clock_.pass_until(now);
+  look_at_lease(now);
   Node* const found = roster_.find(from);
   if (found == nullptr) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
@@ -54,7 +55,10 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   node.heard_at = now;
   if (const auto* beat = std::get_if<wire::NodeHeartbeat>(&message)) {
     const bool is_news = beat->attempt > std::exchange(node.knows_attempt, beat->attempt);
+    const TimePoint sent_at{std::chrono::nanoseconds(beat->sent_at)};
+    if (sent_at <= now) node.answered = std::max(node.answered, sent_at);
     if (is_news) replace_electorate();
+    if (election_) go_on_if_all_have_ended(now);
   }
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
     wire::Cause cause = failed->cause;
@@ -202,7 +206,7 @@ void Coordinator::start(TimePoint now) {
   // The loss of a node does not count, so it may always be followed by a restart.
   const bool may_restart =
       standing_.history.counted < options_.max_restarts || (options_.max_restarts > 0 && options_.nodes.several());
-  proposed_ = propose(seating.seated);
+  proposed_ = propose(seating.seated, now);
   for (int i = 0; i < count; ++i) {
     const NodeId id = seating.seated[static_cast<std::size_t>(i)];
     const Node& node = roster_.at(id);
@@ -344,18 +348,19 @@ void Coordinator::finish(wire::Cause cause, TimePoint now) {
   if (everybody_has_left()) actions_.emplace_back(CoordinatorIsThrough{});
 }
 
-std::vector<CoordinatorAction> Coordinator::lost(NodeId who, const std::string& why, TimePoint now) {
+std::vector<CoordinatorAction> Coordinator::lost(NodeId who, const std::string& why, bool in_order, TimePoint now) {
   clock_.pass_until(now);
-  lose(who, why, now);
+  look_at_lease(now);
+  lose(who, why, in_order, now);
   return take();
 }
 
-void Coordinator::lose(NodeId who, const std::string& why, TimePoint now) {
+void Coordinator::lose(NodeId who, const std::string& why, bool in_order, TimePoint now) {
   if (roster_.find(who) == nullptr) return;
   const Node node = roster_.at(who);
-  if (election_) election_->lose(who);
+  if (election_) election_->lose(who, in_order);
   roster_.remove(who);
-  forget(node);
+  if (in_order) forget(node);
   if (phase_ == Phase::over) {
     if (everybody_has_left()) actions_.emplace_back(CoordinatorIsThrough{});
     return;
@@ -391,7 +396,7 @@ void Coordinator::look_for_silence(TimePoint now) {
     // The node must not take the end of the connection for that of this launcher.
     send(id, wire::CoordinatorRefuses{"it has sent nothing for " + base::human_duration(options_.nodes.node_timeout)});
     close(id);
-    lose(id, "it has sent nothing for " + base::human_duration(options_.nodes.node_timeout), now);
+    lose(id, "it has sent nothing for " + base::human_duration(options_.nodes.node_timeout), /*in_order=*/false, now);
   }
 }
 
@@ -405,11 +410,10 @@ std::vector<CoordinatorAction> Coordinator::ask(wire::Subject what) {
 
 std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   clock_.pass_until(now);
+  look_at_lease(now);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + limits::kNodeHeartbeat;
-    for (const auto& [id, node] : roster_.all()) {
-      if (id != kOwnNode) send(id, wire::NodeHeartbeat{-1, election_ ? election_->electorate() : standing_.electorate});
-    }
+    tell_electorate(now);
     look_for_silence(now);
   }
   look_at_election(now);
@@ -441,7 +445,8 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
 
 Coordinator::TimePoint Coordinator::alarm() const {
   // A single node sends no heartbeats.
-  TimePoint next = std::min(roster_.size() > 1 ? next_heartbeat_ : TimePoint::max(), election_alarm());
+  TimePoint next = std::min(roster_.size() > 1 ? next_heartbeat_ : TimePoint::max(),
+                            std::min(election_alarm(), phase_ == Phase::over ? TimePoint::max() : lease_until_));
   for (const auto& when : {settle_at_, left_alone_at_, restart_at_}) {
     if (when && !clock_.stands_still()) next = std::min(next, clock_.when(*when));
   }

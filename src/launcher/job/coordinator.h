@@ -80,8 +80,8 @@ class Coordinator {
   // `address` is for log lines.
   std::vector<CoordinatorAction> heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
                                        TimePoint now);
-  // Processes the end of a node's connection.
-  std::vector<CoordinatorAction> lost(NodeId who, const std::string& why, TimePoint now);
+  // Processes the end of a node's connection. `in_order` means that the node itself has closed it.
+  std::vector<CoordinatorAction> lost(NodeId who, const std::string& why, bool in_order, TimePoint now);
   // Asks the other nodes to show this.
   std::vector<CoordinatorAction> ask(wire::Subject what);
   // Returns the names of the nodes that wait until a place is free.
@@ -115,7 +115,7 @@ class Coordinator {
     std::string address;
   };
 
-  void lose(NodeId who, const std::string& why, TimePoint now);
+  void lose(NodeId who, const std::string& why, bool in_order, TimePoint now);
   void urge();
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
@@ -159,10 +159,16 @@ class Coordinator {
   bool has_won(TimePoint now);
   TimePoint election_alarm() const;
   void look_at_election(TimePoint now);
-  wire::Electorate propose(std::span<const NodeId> seated);
+  wire::Electorate propose(std::span<const NodeId> seated, TimePoint now);
   void forget(const Node& node);
   void replace_electorate();
-  void tell_electorate();
+  void tell_electorate(TimePoint now);
+  // Returns the nodes of the electorate that have answered what was sent less than the node timeout ago.
+  std::set<int> answering(TimePoint now) const;
+  // Returns when this node no longer leads the job, unless more nodes answer.
+  TimePoint lease_ends() const;
+  // Ends the job for this node if the others may go on without it.
+  void look_at_lease(TimePoint now);
   std::vector<wire::Successor> successors(std::span<const NodeId> seated) const;
   void look_for_silence(TimePoint now);
   bool everybody_has_left() const { return roster_.size() == 1; }
@@ -189,6 +195,7 @@ class Coordinator {
   wire::Electorate proposed_;             // the nodes of the last attempt, until they are the electorate
   std::optional<Election> election_;
   TimePoint election_since_;
+  TimePoint lease_until_ = TimePoint::max();  // this node leads the job at least until then
   bool has_saved_ = false;     // a node's ranks of the current attempt were asked to save and to leave
   wire::Progress progress_{};  // progress of the current attempt, from the nodes that have ended
   std::optional<wire::Cause> cause_;

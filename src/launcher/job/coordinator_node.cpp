@@ -109,8 +109,9 @@ store::StoreServerOptions CoordinatorNode::store_options() {
     options.on_control = [this](store::ConnectionId from, const std::string& peer, const std::string& bytes) {
       hear(from, peer, bytes);
     };
-    options.on_control_lost = [this](store::ConnectionId from) {
-      act_as_coordinator(coordinator_.lost(from, "it has closed the connection", Clock::now()));
+    options.on_control_lost = [this](store::ConnectionId from, bool in_order) {
+      const std::string why = in_order ? "it has closed the connection" : "its connection broke";
+      act_as_coordinator(coordinator_.lost(from, why, in_order, Clock::now()));
     };
   }
   return options;
@@ -172,8 +173,8 @@ void CoordinatorNode::hear(store::ConnectionId from, const std::string& peer, co
   const auto message = wire::decode_control(bytes);
   if (!message) {
     server_->close_control(from);
-    return act_as_coordinator(
-        coordinator_.lost(from, "it sent a message that this version of ddplaunch does not know", Clock::now()));
+    return act_as_coordinator(coordinator_.lost(from, "it sent a message that this version of ddplaunch does not know",
+                                                /*in_order=*/false, Clock::now()));
   }
   last_peer_ = peer;
   callbacks_.log({LogLevel::trace, LogSource::nodes, "from " + peer + ": " + std::string(wire::name_of(*message))});

@@ -1,5 +1,6 @@
 // How a coordinator lets others know who may follow it, and how it takes over a job itself.
 #include <algorithm>
+#include <functional>
 
 #include "base/exit_code.h"
 #include "base/text.h"
@@ -36,7 +37,7 @@ void Coordinator::welcome(NodeId from, const std::string& address, const wire::N
     attempt_ = election_->attempt();
     node.takes_part = true;  // until it says that its workers have ended
     ++still_run_;
-    tell_electorate();
+    tell_electorate(now);
     return go_on_if_all_have_ended(now);
   }
   if (!hello.vote.has_ended) roster_.admit(from, TimePoint::max());
@@ -44,13 +45,13 @@ void Coordinator::welcome(NodeId from, const std::string& address, const wire::N
   send(from, wire::CoordinatorWaits{"the job is running; this node waits until it can join", true, standing_});
 }
 
-void Coordinator::hears_of_another(NodeId from, const std::string& address,
-                                   const wire::CoordinatorIsElsewhere& other) {
+void Coordinator::hears_of_another(NodeId from, const std::string& address, const wire::CoordinatorIsElsewhere& other) {
   close(from);
   if (other.job != own_.job || standing_.job_key.empty()) return;
   if (phase_ != Phase::gathering || attempt_ > 0) {
-    tell_of_stranger(address, "another node (" + address + ") leads a job that should have met here. If it is this one, "
-                              "end one of them: two jobs must not write the same checkpoints");
+    tell_of_stranger(address, "another node (" + address +
+                                  ") leads a job that should have met here. If it is this one, "
+                                  "end one of them: two jobs must not write the same checkpoints");
     return;
   }
   tell(LogLevel::note, "the job runs already, and another node (" + other.address + ") leads it; this one joins it");
@@ -64,12 +65,13 @@ void Coordinator::hears_of_another(NodeId from, const std::string& address,
 
 bool Coordinator::has_won(TimePoint now) {
   if (!election_) return true;
-  if (!election_->is_decided()) return false;
+  if (!election_->is_decided() || !is_majority(election_->electorate(), answering(now))) return false;
   if (!election_->is_complete() && now < election_since_ + limits::kSuccessionWait) return false;
   tell(LogLevel::warning, "this node leads the job now, with " + election_->describe());
   standing_.electorate = election_->electorate();
   standing_.history = election_->history();
   election_.reset();
+  lease_until_ = TimePoint::min();
   return true;
 }
 
@@ -98,12 +100,17 @@ std::vector<wire::Successor> Coordinator::successors(std::span<const NodeId> sea
   return all;
 }
 
-wire::Electorate Coordinator::propose(std::span<const NodeId> seated) {
+wire::Electorate Coordinator::propose(std::span<const NodeId> seated, TimePoint now) {
   if (standing_.job_key.empty()) return {};
   for (const NodeId id : seated) remember(roster_.at(id).memberships, {attempt_, roster_.at(id).place});
   standing_.successors = successors(seated);
   const wire::Electorate proposed{attempt_, static_cast<int>(seated.size()), 0, {}};
-  if (standing_.electorate.attempt < 0) standing_.electorate = proposed;
+  // Nodes that take part for the first time cannot have given up this coordinator before they hear of it.
+  if (standing_.electorate.attempt < 0) {
+    standing_.electorate = proposed;
+    for (const NodeId id : seated) roster_.at(id).answered = now;
+    lease_until_ = TimePoint::min();
+  }
   return proposed;
 }
 
@@ -116,26 +123,75 @@ void Coordinator::forget(const Node& node) {
   remove(standing_.electorate);
   remove(proposed_);
   replace_electorate();
-  tell_electorate();
+  next_heartbeat_ = TimePoint::min();  // all learn of it at once
+  lease_until_ = TimePoint::min();
 }
 
 void Coordinator::replace_electorate() {
   if (proposed_.attempt <= standing_.electorate.attempt) return;
   std::set<int> know;
+  std::set<int> connected;
   for (const auto& [id, node] : roster_.all()) {
-    if (node.knows_attempt >= proposed_.attempt)
-      know.insert(node_rank_in(node.memberships, standing_.electorate.attempt));
+    const int node_rank = node_rank_in(node.memberships, standing_.electorate.attempt);
+    connected.insert(node_rank);
+    if (node.knows_attempt >= proposed_.attempt || id == kOwnNode) know.insert(node_rank);
   }
-  if (!may_be_replaced(standing_.electorate, know)) return;
+  know.insert(-1);
+  if (!may_be_replaced(standing_.electorate, know, connected)) return;
   standing_.electorate = proposed_;
-  tell_electorate();
+  next_heartbeat_ = TimePoint::min();
+  lease_until_ = TimePoint::min();
 }
 
-void Coordinator::tell_electorate() {
+void Coordinator::tell_electorate(TimePoint now) {
   const wire::Electorate& electorate = election_ ? election_->electorate() : standing_.electorate;
+  const wire::NodeHeartbeat beat{-1, electorate, std::chrono::nanoseconds(now.time_since_epoch()).count()};
   for (const auto& [id, node] : roster_.all()) {
-    if (id != kOwnNode) send(id, wire::NodeHeartbeat{-1, electorate});
+    if (id != kOwnNode) send(id, beat);
   }
+}
+
+std::set<int> Coordinator::answering(TimePoint now) const {
+  const wire::Electorate& electorate = election_ ? election_->electorate() : standing_.electorate;
+  std::set<int> node_ranks;
+  for (const auto& [id, node] : roster_.all()) {
+    const bool answers = id == kOwnNode || node.answered > now - options_.nodes.node_timeout;
+    if (answers) node_ranks.insert(node_rank_in(node.memberships, electorate.attempt));
+  }
+  return node_ranks;
+}
+
+Coordinator::TimePoint Coordinator::lease_ends() const {
+  const bool is_led = !standing_.job_key.empty() && standing_.electorate.attempt >= 0 && !election_;
+  if (!is_led || phase_ == Phase::over) return TimePoint::max();
+  // The nodes whose answers are the oldest are the first that no longer count.
+  std::vector<std::pair<TimePoint, int>> answers;
+  for (const auto& [id, node] : roster_.all()) {
+    if (id == kOwnNode || node.answered == TimePoint::min()) continue;
+    answers.emplace_back(node.answered, node_rank_in(node.memberships, standing_.electorate.attempt));
+  }
+  std::ranges::sort(answers, std::greater());
+  std::set<int> node_ranks;
+  if (may_lead_on(standing_.electorate, node_ranks)) return TimePoint::max();
+  for (const auto& [answered, node_rank] : answers) {
+    node_ranks.insert(node_rank);
+    if (may_lead_on(standing_.electorate, node_ranks)) return answered + options_.nodes.node_timeout;
+  }
+  return TimePoint::min();
+}
+
+// Answers only make the lease longer.
+void Coordinator::look_at_lease(TimePoint now) {
+  if (now < lease_until_) return;
+  lease_until_ = lease_ends();
+  if (now < lease_until_) return;
+  const auto all = standing_.electorate.nodes - std::ssize(standing_.electorate.gone);
+  finish({.text = "this node has no answer from most of the other " + base::counted(all - 1, "node") + " for " +
+                  base::human_duration(options_.nodes.node_timeout) + ", and they may go on without it",
+          .exit_code = base::kExitOwnFault,
+          .is_urgent = true,
+          .code = wire::CauseCode::lost_node},
+         now);
 }
 
 }  // namespace ddp::launcher

@@ -9,6 +9,7 @@ namespace ddp::launcher {
 std::vector<NodeAction> NodeAgent::connected(const wire::NodeHello& hello, TimePoint now) {
   heard_at_ = next_heartbeat_ = now;
   is_orphan_ = false;
+  read_ = 0;
   wire::NodeHello vote = hello;
   vote.vote = succession_.vote(!runs_);
   add(SendToCoordinator{std::move(vote)});
@@ -19,6 +20,8 @@ std::vector<NodeAction> NodeAgent::connected(const wire::NodeHello& hello, TimeP
 std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, TimePoint now) {
   heard_at_ = now;
   if (has_left_ || last_) return {};
+  // The coordinator was only silent for some time.
+  if (std::exchange(is_orphan_, false) && ended_) add(SendToCoordinator{*ended_});
   if (const auto* begins = std::get_if<wire::CoordinatorBegins>(&message); begins != nullptr && !runs_) {
     attempt_ = begins->attempt;
     runs_ = takes_part_ = true;
@@ -27,10 +30,13 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
     ends_.reset();
     ended_.reset();
     succession_.hears(*begins);
-    if (succession_.is_possible()) add(SendToCoordinator{wire::NodeHeartbeat{attempt_, {}}});
+    if (succession_.is_possible()) add(SendToCoordinator{own_heartbeat()});
     add(StartWorkers{*begins});
   } else if (const auto* beat = std::get_if<wire::NodeHeartbeat>(&message)) {
+    const bool is_new = read_ == 0 || beat->electorate != succession_.electorate();
+    read_ = beat->sent_at;
     succession_.hears(beat->electorate);
+    if (is_new && node_timeout_.count() > 0) add(SendToCoordinator{own_heartbeat()});
   } else if (const auto* ends = std::get_if<wire::CoordinatorEnds>(&message)) {
     if (!takes_part_ || ends->attempt != attempt_) return take();
     ends_ = ends->cause;
@@ -155,11 +161,12 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
   next_heartbeat_ = now + limits::kNodeHeartbeat;
   if (has_left_) return {};
   if (!is_silent(now)) {
-    if (node_timeout_.count() > 0) add(SendToCoordinator{wire::NodeHeartbeat{takes_part_ ? attempt_ : -1, {}}});
+    if (node_timeout_.count() > 0) add(SendToCoordinator{own_heartbeat()});
     return take();
   }
   // If packets are lost in one direction only, the coordinator still receives this message. It then does not blame the
   // ranks that lose this node's ranks.
+  if (is_orphan_) return {};
   if (runs_ && !last_) {
     const std::string text = "lost: it received nothing from the first node (" + coordinator_ + ") for " +
                              base::human_duration(node_timeout_);
@@ -167,7 +174,8 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
         attempt_,
         {.text = text, .exit_code = base::kExitOwnFault, .may_restart = true, .code = wire::CauseCode::lost_node}}});
   }
-  return coordinator_lost("it has sent nothing for " + base::human_duration(node_timeout_));
+  const std::string why = "it has sent nothing for " + base::human_duration(node_timeout_);
+  return may_outlive_coordinator() ? coordinator_is_gone(why) : coordinator_lost(why);
 }
 
 }  // namespace ddp::launcher

@@ -63,13 +63,20 @@ class NodeAgent {
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
   std::vector<NodeAction> coordinator_lost(const std::string& why) { return leave_coordinator("is lost: " + why); }
 
-  // --- These are for a coordinator whose connection has ended in order, without a farewell.
+  // --- These are for a coordinator whose connection has ended in order, without a farewell, or which is silent.
   // Returns whether the job may go on without the coordinator.
   bool may_outlive_coordinator() const;
   // Ends the workers. Afterwards, this node is an orphan until it connects to another coordinator or becomes it.
   std::vector<NodeAction> coordinator_is_gone(const std::string& why);
   // It is certain that the coordinator runs no longer.
   void coordinator_died() { succession_.coordinator_died(); }
+  // Returns whether the coordinator has been silent for so long that it leads the job no longer, if most of the other
+  // nodes do not hear it either. Its connection must stay open, because a closed one would mean that this node has
+  // ended.
+  bool may_leave_silent_coordinator(TimePoint now) const {
+    return is_orphan_ && is_silent(now) && now - heard_at_ >= 5 * node_timeout_ / 4;
+  }
+  void coordinator_is_silent() { succession_.coordinator_is_silent(); }
   // The node goes on with another coordinator. connected() follows.
   void follows(const wire::Successor& successor);
   // The node becomes the coordinator. leads() returns what it says to itself then.
@@ -127,6 +134,8 @@ class NodeAgent {
   std::optional<wire::Cause> ends_;       // cause with which the coordinator has ended the attempt
   std::optional<wire::NodeEnded> ended_;  // what was said of the end of the attempt
   TimePoint began_at_{};                  // when the attempt did
+  std::int64_t read_ = 0;                 // when the coordinator sent its last heartbeat: see wire::NodeHeartbeat
+  wire::NodeHeartbeat own_heartbeat() const { return {takes_part_ ? attempt_ : -1, {}, read_}; }
 };
 
 }  // namespace ddp::launcher

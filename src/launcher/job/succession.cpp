@@ -52,11 +52,18 @@ bool is_majority(const wire::Electorate& electorate, const std::set<int>& node_r
   return 2 * count(electorate, node_ranks) > living(electorate);
 }
 
-bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& node_ranks) {
+bool may_lead_on(const wire::Electorate& electorate, std::set<int> node_ranks) {
+  node_ranks.insert(electorate.leader);
+  return 2 * count(electorate, node_ranks) >= living(electorate);
+}
+
+bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& know, const std::set<int>& connected) {
   const bool is_led = electorate.leader >= 0;
-  std::set<int> others = node_ranks;
-  others.erase(electorate.leader);
-  return 2 * count(electorate, others) >= living(electorate) - (is_led ? 1 : 0);
+  std::set<int> informed = know;
+  informed.insert(electorate.leader);
+  const auto uninformed = living(electorate) - count(electorate, informed);
+  const bool may_see_death = !std::ranges::includes(informed, connected);
+  return 2 * uninformed <= living(electorate) - (is_led && may_see_death ? 1 : 0);
 }
 
 // --- Succession
@@ -124,9 +131,9 @@ void Election::add(std::uint64_t who, const wire::Vote& vote) {
   learn(vote);
 }
 
-void Election::lose(std::uint64_t who) {
+void Election::lose(std::uint64_t who, bool has_ended) {
   const auto vote = votes_.extract(who);
-  if (!vote.empty())
+  if (has_ended && !vote.empty())
     electorate_ = without(electorate_, node_rank_in(vote.mapped().memberships, electorate_.attempt));
 }
 

@@ -25,9 +25,14 @@ wire::Electorate without(wire::Electorate electorate, int node_rank);
 
 // Returns whether these of its nodes may decide for all: they are more than half of those that are not gone.
 bool is_majority(const wire::Electorate& electorate, const std::set<int>& node_ranks);
-// Returns whether a new attempt may replace the electorate, once these of its nodes know of the attempt. They are at
-// least half of those that are not gone and do not lead, so no majority can come together later without one of them.
-bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& node_ranks);
+// Returns whether the coordinator of the electorate leads it as long as it has answers of these nodes: with itself,
+// they are at least half of those that are not gone. So the others are no majority.
+bool may_lead_on(const wire::Electorate& electorate, std::set<int> node_ranks);
+// Returns whether a new attempt may replace the electorate. `know` are those of its nodes that know of the attempt, and
+// `connected` are connected to the coordinator. No majority can come together later without one that knows: neither of
+// all if the coordinator is silent, nor of those without the coordinator if it is dead, which only nodes that are still
+// connected can find out.
+bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& know, const std::set<int>& connected);
 
 // What a node knows that takes over a job whose coordinator is lost.
 struct Takeover {
@@ -48,8 +53,8 @@ class Succession {
   void hears(const wire::CoordinatorBegins& begins);
   void hears(const wire::Electorate& electorate);
   void hears(const wire::Standing& standing);  // as a spare node
-  // The coordinator is dead. If `successor` is set, it was to follow.
   void coordinator_died();
+  void coordinator_is_silent() { standing_.electorate.leader = -1; }
   // This node follows another one.
   void follows(const wire::Successor& successor);
 
@@ -62,6 +67,7 @@ class Succession {
   // Returns whether this node leads if none of these does.
   bool may_lead() const;
   wire::Vote vote(bool has_ended) const;
+  const wire::Electorate& electorate() const { return standing_.electorate; }
   const std::string& job_key() const { return standing_.job_key; }
 
  private:
@@ -79,8 +85,8 @@ class Election {
   explicit Election(wire::Vote own);
 
   void add(std::uint64_t who, const wire::Vote& vote);
-  // The node is lost. It votes for no other one, because this one lives.
-  void lose(std::uint64_t who);
+  // The node is lost. If it has ended, it votes for no other one.
+  void lose(std::uint64_t who, bool has_ended);
 
   // Returns whether this node leads the job.
   bool is_decided() const;

@@ -20,7 +20,8 @@ ServedClient::Input ServedClient::receive(std::span<char> scratch) {
   const ssize_t received = ::recv(socket_.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);
   if (received > 0) parser_.feed({scratch.data(), static_cast<std::size_t>(received)});
   if (received > 0 || (received < 0 && (errno == EAGAIN || errno == EINTR))) return Input::open;
-  return received < 0 && errno == ETIMEDOUT ? Input::timed_out : Input::closed;
+  if (received == 0) return Input::closed;
+  return errno == ETIMEDOUT ? Input::timed_out : Input::reset;
 }
 
 void ServedClient::send(std::string_view bytes) {

@@ -28,7 +28,7 @@ class ServedClient {
                TimePoint now);
 
   // Reads the available bytes, up to the size of `scratch`, and passes them to the parser.
-  enum class Input { open, closed, timed_out };
+  enum class Input { open, closed, reset, timed_out };
   Input receive(std::span<char> scratch);
 
   wire::StoreRequestParser& parser() { return parser_; }

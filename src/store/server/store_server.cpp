@@ -195,7 +195,7 @@ class Server : public StoreServer {
       const auto input = session->receive(input_);
       if (input == ServedClient::Input::timed_out)
         return expel(id, "it does not read its replies, or its node is unreachable");
-      if (input == ServedClient::Input::closed) return leave(*session);
+      if (input != ServedClient::Input::open) return leave(*session, input == ServedClient::Input::closed);
       count_held(*session);
     }
     // Replies are sent when all received requests are carried out, or when there are many replies.
@@ -333,10 +333,10 @@ class Server : public StoreServer {
   }
 
   // PyTorch 1.13 closes the connection without a message when a wait times out.
-  void leave(const ServedClient& session) {
+  void leave(const ServedClient& session, bool in_order) {
     if (gatekeeper_.is_proving(session.id())) reject(session.peer(), kOtherToken);
     if (const auto wait = table_.wait_of(session.id())) tell_of(*wait, session, "left while waiting");
-    drop(session.id());
+    drop(session.id(), in_order);
   }
 
   void tell_of(const StoreWait& wait, const ServedClient& session, const std::string& how) {
@@ -355,14 +355,14 @@ class Server : public StoreServer {
     drop(id);
   }
 
-  void drop(ConnectionId id) {
+  void drop(ConnectionId id, bool in_order = false) {
     const auto gone = sessions_.extract(id);
     if (gone.empty()) return;
     held_bytes_ -= gone.mapped()->counted_bytes;
     strangers_.erase(id);
     gatekeeper_.forget(id);
     table_.forget(id);
-    if (gone.mapped()->is_launcher && options_.on_control_lost) options_.on_control_lost(id);
+    if (gone.mapped()->is_launcher && options_.on_control_lost) options_.on_control_lost(id, in_order);
   }
 
   const StoreServerOptions options_;

@@ -37,10 +37,10 @@ struct StoreServerOptions {
   std::function<void(const std::string& peer, const std::string& reason)> on_rejection;
   // Returns the sockets of this node's ranks, to identify clients that do not send their rank, such as PyTorch's.
   std::function<std::vector<RankedSocket>()> ranked_sockets;
-  // Called when a launcher of another node has sent a message by CONTROL, or has disconnected. If on_control is empty,
-  // the server accepts no launchers.
+  // Called when a launcher of another node has sent a message by CONTROL, or has disconnected. `in_order` means that
+  // the launcher has closed the connection. If on_control is empty, the server accepts no launchers.
   std::function<void(ConnectionId from, const std::string& peer, const std::string& message)> on_control;
-  std::function<void(ConnectionId from)> on_control_lost;
+  std::function<void(ConnectionId from, bool in_order)> on_control_lost;
   // Called with a sentence about a client that stopped waiting after at least limits::kStoreToldWait, or disconnected
   // during such a wait.
   std::function<void(const std::string& text)> on_given_up;

@@ -54,11 +54,14 @@ class Heir {
     add(coordinator->begin(now));
   }
   void says(NodeId id, const wire::ControlMessage& message) { add(coordinator->heard(id, "10.0.0.9", message, now)); }
-  void loses(NodeId id) { add(coordinator->lost(id, "it has closed the connection", now)); }
+  // The node has read all that it was sent.
+  void answers(NodeId id) {
+    says(id, wire::NodeHeartbeat{0, {}, std::chrono::nanoseconds(now.time_since_epoch()).count()});
+  }
+  void loses(NodeId id) { add(coordinator->lost(id, "it has closed the connection", /*in_order=*/true, now)); }
   void passes(std::chrono::milliseconds time) {
     for (const auto end = now + time; now < end;) {
       now = std::min(end, std::max(coordinator->alarm(), now + 1ms));
-      add(coordinator->heard(7, "", wire::NodeHeartbeat{}, now));
       add(coordinator->tick(now));
     }
   }
@@ -106,13 +109,13 @@ TEST_CASE("a new attempt replaces the electorate when enough of the old nodes kn
   REQUIRE(job.to<wire::CoordinatorBegins>(8).size() == 2);
   CHECK(job.to<wire::CoordinatorBegins>(8)[1].standing.electorate.attempt == 0);
   CHECK(job.to<wire::NodeHeartbeat>(8).back().electorate.attempt == 0);
-  job.says(8, wire::NodeHeartbeat{1, {}});
+  job.says(8, wire::NodeHeartbeat{1, {}}).passes(2ms, {7});
   CHECK(job.to<wire::NodeHeartbeat>(7).back().electorate == wire::Electorate{1, 3, 0, {}});
 }
 
 TEST_CASE("a lost node is of no electorate") {
   Job job(options_of(3));
-  job.comes(7, listening("b")).comes(8, listening("c")).loses(8);
+  job.comes(7, listening("b")).comes(8, listening("c")).loses(8).passes(2ms, {7});
   CHECK(job.to<wire::NodeHeartbeat>(7).back().electorate == wire::Electorate{0, 3, 0, {2}});
 }
 
@@ -129,9 +132,12 @@ TEST_CASE("a node that takes over goes on with the next attempt when most have c
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0, .progress = wire::Progress::some});
   CHECK(heir.to<wire::CoordinatorRestarts>(8).empty());
   heir.says(8, wire::NodeEnded{.attempt = 0, .progress = wire::Progress::some});
+  // The vote counts when the node has answered.
+  CHECK(heir.to<wire::CoordinatorRestarts>(8).empty());
+  heir.answers(8);
   REQUIRE(heir.to<wire::CoordinatorRestarts>(8).size() == 1);
   for (int i = 0; i < 30 && heir.to<wire::CoordinatorBegins>(8).empty(); ++i) {
-    heir.says(8, wire::NodeHeartbeat{0, {}});
+    heir.answers(8);
     heir.passes(100ms);
   }
   REQUIRE(heir.to<wire::CoordinatorBegins>(8).size() == 1);
@@ -172,15 +178,50 @@ TEST_CASE("nodes of another job and late ones are told apart") {
   heir.says(8, voter("c", vote(2, true)));
   heir.says(8, wire::NodeEnded{.attempt = 0});
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
-  heir.says(8, wire::NodeFailed{0, failure()});
+  heir.answers(8);
   // One whose workers still end comes when the election is over. It waits until they have ended.
   wire::Vote late = vote(2);
   heir.says(10, voter("d", late));
   for (int i = 0; i < 30; ++i) {
-    heir.says(8, wire::NodeHeartbeat{0, {}});
-    heir.says(10, wire::NodeHeartbeat{0, {}});
+    heir.answers(8);
+    heir.answers(10);
     heir.passes(100ms);
   }
   CHECK(heir.to<wire::CoordinatorBegins>(8).size() == 1);
   CHECK(heir.to<wire::CoordinatorBegins>(10).empty());
+}
+
+TEST_CASE("a coordinator without an answer of half of the nodes leads no longer") {
+  const auto silence = [](int nodes, std::vector<NodeId> live) {
+    CoordinatorOptions options = options_of(nodes);
+    options.nodes.min = nodes;
+    Job job(options);
+    for (NodeId id = 7; id < 7 + static_cast<NodeId>(nodes) - 1; ++id)
+      job.comes(id, listening("b" + std::to_string(id)));
+    for (int i = 0; i < 120; ++i) {
+      job.passes(100ms, live);
+      const auto sent_at = std::chrono::nanoseconds(job.now.time_since_epoch()).count();
+      for (const NodeId id : live) job.says(id, wire::NodeHeartbeat{0, {}, sent_at});
+    }
+    return job.to<wire::CoordinatorIsDone>(kOwnNode);
+  };
+  REQUIRE(silence(3, {}).size() == 1);
+  CHECK(silence(3, {})[0].cause.text.find("they may go on without it") != std::string::npos);
+  CHECK(silence(3, {})[0].cause.is_urgent);
+  CHECK(silence(3, {7}).empty());
+  CHECK(silence(2, {}).empty());
+  CHECK(silence(4, {7}).empty());
+  CHECK(silence(5, {7}).size() == 1);
+}
+
+TEST_CASE("a message that was held up proves nothing") {
+  CoordinatorOptions options = options_of(3);
+  Job job(options);
+  job.comes(7, listening("b")).comes(8, listening("c"));
+  const auto sent_at = std::chrono::nanoseconds(job.now.time_since_epoch()).count();
+  for (int i = 0; i < 120; ++i) {
+    job.passes(100ms, {7, 8});
+    for (const NodeId id : {7, 8}) job.says(id, wire::NodeHeartbeat{0, {}, sent_at});
+  }
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
 }

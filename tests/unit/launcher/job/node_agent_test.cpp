@@ -239,3 +239,27 @@ TEST_CASE("a user can end a node that has no coordinator") {
   CHECK(only<LeaveJob>(agent.failed({.text = "terminated by SIGINT", .exit_code = 130, .signal = 2})).cause.signal ==
         2);
 }
+
+TEST_CASE("a node leaves a silent coordinator later than that one knows it") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  agent.heard(begins_as(1), kStart);
+  for (auto now = kStart; now <= kStart + 9s; now += 1s) {
+    agent.tick(now);
+    CHECK_FALSE(agent.may_leave_silent_coordinator(now));
+  }
+  bool has_ended_workers = false;
+  for (const NodeAction& action : agent.tick(kStart + 10s)) {
+    has_ended_workers = has_ended_workers || std::holds_alternative<EndWorkers>(action);
+  }
+  CHECK(has_ended_workers);
+  CHECK_FALSE(agent.may_leave_silent_coordinator(kStart + 12s));
+  CHECK(agent.may_leave_silent_coordinator(kStart + 12500ms));
+  SECTION("unless it hears of it again") {
+    agent.workers_ended({.progress = wire::Progress::some});
+    const auto again = agent.heard(wire::NodeHeartbeat{-1, {2, 3, 0, {}}, 7}, kStart + 12500ms);
+    CHECK_FALSE(agent.may_leave_silent_coordinator(kStart + 13s));
+    REQUIRE(again.size() == 2);
+    CHECK(std::holds_alternative<wire::NodeEnded>(std::get<SendToCoordinator>(again[0]).message));
+    CHECK(std::get<wire::NodeHeartbeat>(std::get<SendToCoordinator>(again[1]).message).sent_at == 7);
+  }
+}

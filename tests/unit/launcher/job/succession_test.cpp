@@ -40,7 +40,7 @@ TEST_CASE("of three nodes two lead on, and one does not") {
   election.add(7, orphan(2).vote(true));
   CHECK(election.is_decided());
   CHECK(election.is_complete());
-  election.lose(7);
+  election.lose(7, /*has_ended=*/true);
   CHECK(election.is_decided());
   CHECK(election.describe() == "1 of 1 node");
 }
@@ -125,8 +125,13 @@ TEST_CASE("no two disjoint groups decide, and none without a node that knows of 
         const unsigned other = all & ~one;
         CHECK_FALSE((is_majority(led, set_of(one)) && is_majority(led, set_of(other))));
         // The leader is dead. Those that decide then include one that knew of the attempt.
-        const bool is_replaced = may_be_replaced(led, set_of(one));
+        const std::set<int> know = set_of(one);
+        const bool is_replaced = may_be_replaced(led, know, set_of(all));
         CHECK_FALSE((is_replaced && is_majority(orphaned, set_of(other & ~1U))));
+        // The leader is silent, and none but those that know is connected to it.
+        const bool is_replaced_for_lost = may_be_replaced(led, know, know);
+        CHECK_FALSE((is_replaced_for_lost && is_majority(led, set_of(other & ~1U))));
+        CHECK_FALSE((may_lead_on(led, know) && is_majority(led, set_of(other & ~1U))));
       }
     }
   }

@@ -48,7 +48,7 @@ class Coordinator {
     options.on_control = [keep](store::ConnectionId from, const std::string&, const std::string& message) {
       keep(from, message);
     };
-    options.on_control_lost = [keep](store::ConnectionId from) { keep(from, "(lost)"); };
+    options.on_control_lost = [keep](store::ConnectionId from, bool) { keep(from, "(lost)"); };
     return options;
   }
 
