@@ -310,12 +310,18 @@ void AgentNode::look_for_successor(bool needs_proof) {
   found_ = loop_.watch_readable(looking_->ready(), [this] { begin_again(); });
 }
 
+// It is not certain that the launcher has ended. If it has not, it soon knows that it leads the job no longer.
+void AgentNode::wait_for_silence() {
+  if (agent_.may_leave_silent_coordinator(Clock::now())) return look_for_successor(/*needs_proof=*/false);
+  timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { wait_for_silence(); });
+}
+
 void AgentNode::begin_again() {
   auto found = looking_->result();
   if (agent_.has_left()) return;
   const std::string lost = last_loss_;
-  if (!found || (search_->needs_proof && !found->is_dead))
-    return act(agent_.coordinator_lost(lost + ", and it is not certain that its launcher has ended"));
+  if (!found) return act(agent_.coordinator_lost(lost + ", and there is no thread to look for another one"));
+  if (search_->needs_proof && !found->is_dead) return wait_for_silence();
   search_->needs_proof ? agent_.coordinator_died() : agent_.coordinator_is_silent();
   if (found->visit) {
     callbacks_.log({LogLevel::note, LogSource::nodes,

@@ -46,6 +46,7 @@ class AgentNode : public Node {
   void tick();
   void lose(const std::string& why, bool in_order);
   void look_for_successor(bool needs_proof);
+  void wait_for_silence();
   void begin_again();
 
   void hear(const wire::ControlMessage& message);

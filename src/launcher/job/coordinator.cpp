@@ -445,8 +445,9 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
 
 Coordinator::TimePoint Coordinator::alarm() const {
   // A single node sends no heartbeats.
-  TimePoint next = std::min(roster_.size() > 1 ? next_heartbeat_ : TimePoint::max(),
-                            std::min(election_alarm(), phase_ == Phase::over ? TimePoint::max() : lease_until_));
+  TimePoint next = roster_.size() > 1 ? next_heartbeat_ : TimePoint::max();
+  if (phase_ != Phase::over) next = std::min(next, lease_until_);
+  if (election_) next = std::min(next, election_alarm_);
   for (const auto& when : {settle_at_, left_alone_at_, restart_at_}) {
     if (when && !clock_.stands_still()) next = std::min(next, clock_.when(*when));
   }

@@ -84,6 +84,10 @@ class Coordinator {
   std::vector<CoordinatorAction> lost(NodeId who, const std::string& why, bool in_order, TimePoint now);
   // Asks the other nodes to show this.
   std::vector<CoordinatorAction> ask(wire::Subject what);
+  // Returns whether this node decides for the job: it is neither over nor to be elected, and most nodes answer.
+  bool leads(TimePoint now) const {
+    return phase_ != Phase::over && !election_ && (now < lease_until_ || now < lease_ends());
+  }
   // Returns the names of the nodes that wait until a place is free.
   std::vector<std::string> spares() const { return roster_.spares(); }
   // Returns the line to log about a peer that has connected and does not belong to the job, or std::nullopt if enough
@@ -157,7 +161,6 @@ class Coordinator {
   void welcome(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   // Returns whether this node leads the job, and need not wait for other votes. Until then, it decides nothing.
   bool has_won(TimePoint now);
-  TimePoint election_alarm() const;
   void look_at_election(TimePoint now);
   wire::Electorate propose(std::span<const NodeId> seated, TimePoint now);
   void forget(const Node& node);
@@ -195,6 +198,7 @@ class Coordinator {
   wire::Electorate proposed_;             // the nodes of the last attempt, until they are the electorate
   std::optional<Election> election_;
   TimePoint election_since_;
+  TimePoint election_alarm_;
   TimePoint lease_until_ = TimePoint::max();  // this node leads the job at least until then
   bool has_saved_ = false;     // a node's ranks of the current attempt were asked to save and to leave
   wire::Progress progress_{};  // progress of the current attempt, from the nodes that have ended

@@ -13,6 +13,7 @@ void Coordinator::take_over(const Takeover& takeover, TimePoint now) {
   standing_.job_key = takeover.vote.job_key;
   election_.emplace(takeover.vote);
   election_since_ = now;
+  election_alarm_ = now + limits::kSuccessionWait;
   attempt_ = election_->attempt();
   phase_ = Phase::ending;
   cause_ = takeover.cause;
@@ -75,14 +76,12 @@ bool Coordinator::has_won(TimePoint now) {
   return true;
 }
 
-Coordinator::TimePoint Coordinator::election_alarm() const {
-  if (!election_) return TimePoint::max();
-  return election_since_ + (election_->is_decided() ? limits::kSuccessionWait : 2 * options_.nodes.node_timeout);
-}
-
 void Coordinator::look_at_election(TimePoint now) {
-  if (!election_ || now < election_alarm()) return;
+  if (!election_ || now < election_alarm_) return;
+  const TimePoint last = election_since_ + 2 * options_.nodes.node_timeout;
+  election_alarm_ = now < last ? last : now + limits::kSuccessionWait;
   if (election_->is_decided()) return go_on_if_all_have_ended(now);
+  if (now < last) return;
   finish({.text = cause_->text + ", and only " + election_->describe() +
                   " have found each other, which are too few to go on",
           .exit_code = base::kExitOwnFault,
@@ -105,7 +104,7 @@ wire::Electorate Coordinator::propose(std::span<const NodeId> seated, TimePoint 
   for (const NodeId id : seated) remember(roster_.at(id).memberships, {attempt_, roster_.at(id).place});
   standing_.successors = successors(seated);
   const wire::Electorate proposed{attempt_, static_cast<int>(seated.size()), 0, {}};
-  // Nodes that take part for the first time cannot have given up this coordinator before they hear of it.
+  // Nodes that take part for the first time cannot have given up this coordinator before this message.
   if (standing_.electorate.attempt < 0) {
     standing_.electorate = proposed;
     for (const NodeId id : seated) roster_.at(id).answered = now;
@@ -186,12 +185,16 @@ void Coordinator::look_at_lease(TimePoint now) {
   lease_until_ = lease_ends();
   if (now < lease_until_) return;
   const auto all = standing_.electorate.nodes - std::ssize(standing_.electorate.gone);
-  finish({.text = "this node has no answer from most of the other " + base::counted(all - 1, "node") + " for " +
-                  base::human_duration(options_.nodes.node_timeout) + ", and they may go on without it",
-          .exit_code = base::kExitOwnFault,
-          .is_urgent = true,
-          .code = wire::CauseCode::lost_node},
-         now);
+  phase_ = Phase::over;
+  leave_at_ = now;
+  // The others decide without this node, so they get no message.
+  send(kOwnNode, wire::CoordinatorIsDone{
+                     {.text = "this node has no answer from most of the other " + base::counted(all - 1, "node") +
+                              " for " + base::human_duration(options_.nodes.node_timeout) +
+                              ", and they may go on without it",
+                      .exit_code = base::kExitOwnFault,
+                      .is_urgent = true,
+                      .code = wire::CauseCode::lost_node}});
 }
 
 }  // namespace ddp::launcher
