@@ -123,6 +123,8 @@ inline constexpr std::size_t kSuccessors = 8;     // nodes that may lead the job
 inline constexpr auto kSuccessionWait = 2s;       // wait of a new first node for those that it does not need
 inline constexpr int kSuccessionBacklog = 4096;   // nodes that may wait until one leads the job
 inline constexpr auto kDeathProof = 3s;           // time in which the launcher of a lost first node must be seen to end
+inline constexpr auto kElectionLook = 20ms;       // between two looks at the votes
+inline constexpr auto kElectorateNews = 100us;     // per node, until all know that one is gone
 inline constexpr auto kDeathLook = 50ms;          // between two looks
 inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts to reach the coordinator
 // These limits are for restarts and for the end of a job.

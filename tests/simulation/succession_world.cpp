@@ -15,7 +15,7 @@ using namespace launcher;
 namespace {
 
 constexpr auto kTimeout = 10s;
-constexpr auto kLife = 150s;
+constexpr auto kLife = 300s;
 constexpr auto kForEver = std::chrono::hours(10);
 
 wire::NodeHello hello_of(const std::string& name) {

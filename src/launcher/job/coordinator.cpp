@@ -54,11 +54,9 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   Node& node = *found;
   node.heard_at = now;
   if (const auto* beat = std::get_if<wire::NodeHeartbeat>(&message)) {
-    const bool is_news = beat->attempt > std::exchange(node.knows_attempt, beat->attempt);
+    if (std::exchange(node.knows_attempt, beat->attempt) < beat->attempt) tell_soon(now);
     const TimePoint sent_at{std::chrono::nanoseconds(beat->sent_at)};
     if (sent_at <= now) node.answered = std::max(node.answered, sent_at);
-    if (is_news) replace_electorate();
-    if (election_) go_on_if_all_have_ended(now);
   }
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
     wire::Cause cause = failed->cause;
@@ -215,7 +213,6 @@ void Coordinator::start(TimePoint now) {
                                      may_restart ? options_.image_cost : 0, restores[static_cast<std::size_t>(i)],
                                      standing_});
   }
-  replace_electorate();
   for (const NodeId id : seating.left_over) {
     if (options_.max_restarts > 0) {
       send(id,
@@ -300,7 +297,7 @@ void Coordinator::end_attempt(TimePoint now) {
 
 void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (phase_ != Phase::running && phase_ != Phase::ending) return;
-  if (still_run_ > 0 || !has_won(now)) return;
+  if (still_run_ > 0 || election_) return;
   // All workers of all nodes have ended. If there is a cause, it is a secondary failure, and no node has named its
   // culprit.
   if (cause_ && phase_ == Phase::running) return settle(now);
@@ -360,7 +357,7 @@ void Coordinator::lose(NodeId who, const std::string& why, bool in_order, TimePo
   const Node node = roster_.at(who);
   if (election_) election_->lose(who, in_order);
   roster_.remove(who);
-  if (in_order) forget(node);
+  if (in_order) forget(node, now);
   if (phase_ == Phase::over) {
     if (everybody_has_left()) actions_.emplace_back(CoordinatorIsThrough{});
     return;
@@ -388,6 +385,8 @@ void Coordinator::lose(NodeId who, const std::string& why, bool in_order, TimePo
 }
 
 void Coordinator::look_for_silence(TimePoint now) {
+  // If most nodes are about to be silent, it is this one that is cut off, and they need each other to go on without it.
+  if (lease_ends() < now + 2 * limits::kNodeHeartbeat) return;
   std::vector<NodeId> silent;
   for (const auto& [id, node] : roster_.all()) {
     if (id != kOwnNode && now - node.heard_at >= options_.nodes.node_timeout) silent.push_back(id);
@@ -413,6 +412,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   look_at_lease(now);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + limits::kNodeHeartbeat;
+    replace_electorate();
     tell_electorate(now);
     look_for_silence(now);
   }

@@ -159,11 +159,12 @@ class Coordinator {
   void hears_of_another(NodeId from, const std::string& address, const wire::CoordinatorIsElsewhere& other);
   // Takes in a node that has lost the coordinator before this one.
   void welcome(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
-  // Returns whether this node leads the job, and need not wait for other votes. Until then, it decides nothing.
-  bool has_won(TimePoint now);
+  // Goes on with the job when most of its nodes have come and their workers have ended, and ends it if they do not
+  // come. Until then, this node decides nothing.
   void look_at_election(TimePoint now);
   wire::Electorate propose(std::span<const NodeId> seated, TimePoint now);
-  void forget(const Node& node);
+  void forget(const Node& node, TimePoint now);
+  void tell_soon(TimePoint now);
   void replace_electorate();
   void tell_electorate(TimePoint now);
   // Returns the nodes of the electorate that have answered what was sent less than the node timeout ago.
@@ -200,8 +201,8 @@ class Coordinator {
   TimePoint election_since_;
   TimePoint election_alarm_;
   TimePoint lease_until_ = TimePoint::max();  // this node leads the job at least until then
-  bool has_saved_ = false;     // a node's ranks of the current attempt were asked to save and to leave
-  wire::Progress progress_{};  // progress of the current attempt, from the nodes that have ended
+  bool has_saved_ = false;                    // a node's ranks of the current attempt were asked to save and to leave
+  wire::Progress progress_{};                 // progress of the current attempt, from the nodes that have ended
   std::optional<wire::Cause> cause_;
   std::set<int> left_;  // ranks that exited with 0
   TimePoint leave_at_;  // the latest time to leave, in phase `over`

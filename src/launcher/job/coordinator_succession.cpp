@@ -13,7 +13,7 @@ void Coordinator::take_over(const Takeover& takeover, TimePoint now) {
   standing_.job_key = takeover.vote.job_key;
   election_.emplace(takeover.vote);
   election_since_ = now;
-  election_alarm_ = now + limits::kSuccessionWait;
+  election_alarm_ = now;
   attempt_ = election_->attempt();
   phase_ = Phase::ending;
   cause_ = takeover.cause;
@@ -38,8 +38,7 @@ void Coordinator::welcome(NodeId from, const std::string& address, const wire::N
     attempt_ = election_->attempt();
     node.takes_part = true;  // until it says that its workers have ended
     ++still_run_;
-    tell_electorate(now);
-    return go_on_if_all_have_ended(now);
+    return tell_electorate(now);
   }
   if (!hello.vote.has_ended) roster_.admit(from, TimePoint::max());
   if (phase_ == Phase::gathering) return gather_more(now);
@@ -64,29 +63,26 @@ void Coordinator::hears_of_another(NodeId from, const std::string& address, cons
   actions_.emplace_back(FollowCoordinator{other.address, other.port});
 }
 
-bool Coordinator::has_won(TimePoint now) {
-  if (!election_) return true;
-  if (!election_->is_decided() || !is_majority(election_->electorate(), answering(now))) return false;
-  if (!election_->is_complete() && now < election_since_ + limits::kSuccessionWait) return false;
+void Coordinator::look_at_election(TimePoint now) {
+  if (!election_ || now < election_alarm_) return;
+  election_alarm_ = now + limits::kElectionLook;
+  const bool is_late = now >= election_since_ + 2 * options_.nodes.node_timeout;
+  if (!election_->is_decided()) {
+    if (!is_late) return;
+    return finish({.text = cause_->text + ", and only " + election_->describe() +
+                           " have found each other, which are too few to go on",
+                   .exit_code = base::kExitOwnFault,
+                   .code = wire::CauseCode::lost_node},
+                  now);
+  }
+  if (still_run_ > 0 || !is_majority(election_->electorate(), answering(now))) return;
+  if (!election_->is_complete() && now < election_since_ + limits::kSuccessionWait) return;
   tell(LogLevel::warning, "this node leads the job now, with " + election_->describe());
   standing_.electorate = election_->electorate();
   standing_.history = election_->history();
   election_.reset();
-  lease_until_ = TimePoint::min();
-  return true;
-}
-
-void Coordinator::look_at_election(TimePoint now) {
-  if (!election_ || now < election_alarm_) return;
-  const TimePoint last = election_since_ + 2 * options_.nodes.node_timeout;
-  election_alarm_ = now < last ? last : now + limits::kSuccessionWait;
-  if (election_->is_decided()) return go_on_if_all_have_ended(now);
-  if (now < last) return;
-  finish({.text = cause_->text + ", and only " + election_->describe() +
-                  " have found each other, which are too few to go on",
-          .exit_code = base::kExitOwnFault,
-          .code = wire::CauseCode::lost_node},
-         now);
+  lease_until_ = TimePoint();
+  go_on_if_all_have_ended(now);
 }
 
 std::vector<wire::Successor> Coordinator::successors(std::span<const NodeId> seated) const {
@@ -108,22 +104,25 @@ wire::Electorate Coordinator::propose(std::span<const NodeId> seated, TimePoint 
   if (standing_.electorate.attempt < 0) {
     standing_.electorate = proposed;
     for (const NodeId id : seated) roster_.at(id).answered = now;
-    lease_until_ = TimePoint::min();
+    lease_until_ = TimePoint();
   }
   return proposed;
 }
 
 // A node that is lost has lost this coordinator, too, or was refused. It never votes.
-void Coordinator::forget(const Node& node) {
+void Coordinator::forget(const Node& node, TimePoint now) {
   if (standing_.job_key.empty() || node.memberships.empty()) return;
   const auto remove = [&](wire::Electorate& electorate) {
     electorate = without(electorate, node_rank_in(node.memberships, electorate.attempt));
   };
   remove(standing_.electorate);
   remove(proposed_);
-  replace_electorate();
-  next_heartbeat_ = TimePoint::min();  // all learn of it at once
-  lease_until_ = TimePoint::min();
+  tell_soon(now);
+  lease_until_ = TimePoint();
+}
+
+void Coordinator::tell_soon(TimePoint now) {
+  next_heartbeat_ = std::min<TimePoint>(next_heartbeat_, now + roster_.size() * limits::kElectorateNews);
 }
 
 void Coordinator::replace_electorate() {
@@ -138,8 +137,7 @@ void Coordinator::replace_electorate() {
   know.insert(-1);
   if (!may_be_replaced(standing_.electorate, know, connected)) return;
   standing_.electorate = proposed_;
-  next_heartbeat_ = TimePoint::min();
-  lease_until_ = TimePoint::min();
+  lease_until_ = TimePoint();
 }
 
 void Coordinator::tell_electorate(TimePoint now) {
@@ -163,20 +161,18 @@ std::set<int> Coordinator::answering(TimePoint now) const {
 Coordinator::TimePoint Coordinator::lease_ends() const {
   const bool is_led = !standing_.job_key.empty() && standing_.electorate.attempt >= 0 && !election_;
   if (!is_led || phase_ == Phase::over) return TimePoint::max();
-  // The nodes whose answers are the oldest are the first that no longer count.
-  std::vector<std::pair<TimePoint, int>> answers;
+  const wire::Electorate& electorate = standing_.electorate;
+  std::vector<TimePoint> answers;
   for (const auto& [id, node] : roster_.all()) {
-    if (id == kOwnNode || node.answered == TimePoint::min()) continue;
-    answers.emplace_back(node.answered, node_rank_in(node.memberships, standing_.electorate.attempt));
+    const int node_rank = id == kOwnNode ? -1 : node_rank_in(node.memberships, electorate.attempt);
+    if (is_voter(electorate, node_rank)) answers.push_back(node.answered);
   }
-  std::ranges::sort(answers, std::greater());
-  std::set<int> node_ranks;
-  if (may_lead_on(standing_.electorate, node_ranks)) return TimePoint::max();
-  for (const auto& [answered, node_rank] : answers) {
-    node_ranks.insert(node_rank);
-    if (may_lead_on(standing_.electorate, node_ranks)) return answered + options_.nodes.node_timeout;
-  }
-  return TimePoint::min();
+  const auto needed = static_cast<std::size_t>(others_needed(electorate));
+  if (needed == 0) return TimePoint::max();
+  if (answers.size() < needed) return TimePoint();
+  const auto last = answers.begin() + static_cast<std::ptrdiff_t>(needed) - 1;
+  std::ranges::nth_element(answers, last, std::greater());
+  return *last + options_.nodes.node_timeout;
 }
 
 // Answers only make the lease longer.
@@ -188,13 +184,13 @@ void Coordinator::look_at_lease(TimePoint now) {
   phase_ = Phase::over;
   leave_at_ = now;
   // The others decide without this node, so they get no message.
-  send(kOwnNode, wire::CoordinatorIsDone{
-                     {.text = "this node has no answer from most of the other " + base::counted(all - 1, "node") +
-                              " for " + base::human_duration(options_.nodes.node_timeout) +
-                              ", and they may go on without it",
-                      .exit_code = base::kExitOwnFault,
-                      .is_urgent = true,
-                      .code = wire::CauseCode::lost_node}});
+  send(kOwnNode,
+       wire::CoordinatorIsDone{
+           {.text = "this node has no answer from most of the other " + base::counted(all - 1, "node") + " for " +
+                    base::human_duration(options_.nodes.node_timeout) + ", and they may go on without it",
+            .exit_code = base::kExitOwnFault,
+            .is_urgent = true,
+            .code = wire::CauseCode::lost_node}});
 }
 
 }  // namespace ddp::launcher

@@ -35,10 +35,10 @@ class NodeRoster {
     int first_rank = 0;
     int place = -1;  // number in the last attempt in which it took part; -1 if there is none
     std::vector<wire::Membership> memberships;
-    int knows_attempt = -1;                 // the last one of which it has said that it knows
-    TimePoint answered = TimePoint::min();  // when the newest message was sent that it has answered
-    std::vector<wire::KeptState> kept;      // what its memory held at the end of the last attempt
-    std::optional<wire::Cause> leaves;      // it was asked to end, or to save, and leaves with this when it has ended
+    int knows_attempt = -1;             // the last one of which it has said that it knows
+    TimePoint answered;                 // when the newest message was sent that it has answered
+    std::vector<wire::KeptState> kept;  // what its memory held at the end of the last attempt
+    std::optional<wire::Cause> leaves;  // it was asked to end, or to save, and leaves with this when it has ended
   };
 
   // Lists the nodes that take part in an attempt, in rank order, and those that do not.

@@ -13,9 +13,7 @@ bool is_gone(const wire::Electorate& electorate, int node_rank) {
 }
 
 std::ptrdiff_t count(const wire::Electorate& electorate, const std::set<int>& node_ranks) {
-  return std::ranges::count_if(node_ranks, [&](int node_rank) {
-    return node_rank >= 0 && node_rank < electorate.nodes && !is_gone(electorate, node_rank);
-  });
+  return std::ranges::count_if(node_ranks, [&](int node_rank) { return is_voter(electorate, node_rank); });
 }
 
 std::ptrdiff_t living(const wire::Electorate& electorate) {
@@ -52,9 +50,13 @@ bool is_majority(const wire::Electorate& electorate, const std::set<int>& node_r
   return 2 * count(electorate, node_ranks) > living(electorate);
 }
 
-bool may_lead_on(const wire::Electorate& electorate, std::set<int> node_ranks) {
-  node_ranks.insert(electorate.leader);
-  return 2 * count(electorate, node_ranks) >= living(electorate);
+bool is_voter(const wire::Electorate& electorate, int node_rank) {
+  return node_rank >= 0 && node_rank < electorate.nodes && !is_gone(electorate, node_rank);
+}
+
+int others_needed(const wire::Electorate& electorate) {
+  const auto half = static_cast<int>(living(electorate) + 1) / 2;
+  return std::max(half - (is_voter(electorate, electorate.leader) ? 1 : 0), 0);
 }
 
 bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& know, const std::set<int>& connected) {

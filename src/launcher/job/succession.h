@@ -25,9 +25,11 @@ wire::Electorate without(wire::Electorate electorate, int node_rank);
 
 // Returns whether these of its nodes may decide for all: they are more than half of those that are not gone.
 bool is_majority(const wire::Electorate& electorate, const std::set<int>& node_ranks);
-// Returns whether the coordinator of the electorate leads it as long as it has answers of these nodes: with itself,
-// they are at least half of those that are not gone. So the others are no majority.
-bool may_lead_on(const wire::Electorate& electorate, std::set<int> node_ranks);
+// Returns whether a node of this number is one of those that decide.
+bool is_voter(const wire::Electorate& electorate, int node_rank);
+// Returns of how many others the coordinator of the electorate needs answers to lead it. With itself, they are at least
+// half of those that are not gone, so the others are no majority.
+int others_needed(const wire::Electorate& electorate);
 // Returns whether a new attempt may replace the electorate. `know` are those of its nodes that know of the attempt, and
 // `connected` are connected to the coordinator. No majority can come together later without one that knows: neither of
 // all if the coordinator is silent, nor of those without the coordinator if it is dead, which only nodes that are still

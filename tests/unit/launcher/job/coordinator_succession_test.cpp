@@ -135,6 +135,7 @@ TEST_CASE("a node that takes over goes on with the next attempt when most have c
   // The vote counts when the node has answered.
   CHECK(heir.to<wire::CoordinatorRestarts>(8).empty());
   heir.answers(8);
+  heir.passes(limits::kElectionLook);
   REQUIRE(heir.to<wire::CoordinatorRestarts>(8).size() == 1);
   for (int i = 0; i < 30 && heir.to<wire::CoordinatorBegins>(8).empty(); ++i) {
     heir.answers(8);
@@ -166,6 +167,7 @@ TEST_CASE("a voter that is lost again is waited for no longer") {
   heir.loses(8);
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
   // It has lost this coordinator, too, so it follows no other one.
+  heir.passes(limits::kElectionLook);
   REQUIRE(heir.to<wire::CoordinatorRestarts>(kOwnNode).size() == 1);
 }
 
@@ -179,6 +181,7 @@ TEST_CASE("nodes of another job and late ones are told apart") {
   heir.says(8, wire::NodeEnded{.attempt = 0});
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
   heir.answers(8);
+  heir.passes(limits::kElectionLook);
   // One whose workers still end comes when the election is over. It waits until they have ended.
   wire::Vote late = vote(2);
   heir.says(10, voter("d", late));
