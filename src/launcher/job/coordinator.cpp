@@ -412,7 +412,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   look_at_lease(now);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + limits::kNodeHeartbeat;
-    replace_electorate();
+    replace_electorate(now);
     tell_electorate(now);
     look_for_silence(now);
   }

@@ -165,7 +165,7 @@ class Coordinator {
   wire::Electorate propose(std::span<const NodeId> seated, TimePoint now);
   void forget(const Node& node, TimePoint now);
   void tell_soon(TimePoint now);
-  void replace_electorate();
+  void replace_electorate(TimePoint now);
   void tell_electorate(TimePoint now);
   // Returns the nodes of the electorate that have answered what was sent less than the node timeout ago.
   std::set<int> answering(TimePoint now) const;

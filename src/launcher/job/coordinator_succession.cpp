@@ -81,7 +81,7 @@ void Coordinator::look_at_election(TimePoint now) {
   standing_.electorate = election_->electorate();
   standing_.history = election_->history();
   election_.reset();
-  lease_until_ = TimePoint();
+  lease_until_ = now;
   go_on_if_all_have_ended(now);
 }
 
@@ -104,7 +104,7 @@ wire::Electorate Coordinator::propose(std::span<const NodeId> seated, TimePoint 
   if (standing_.electorate.attempt < 0) {
     standing_.electorate = proposed;
     for (const NodeId id : seated) roster_.at(id).answered = now;
-    lease_until_ = TimePoint();
+    lease_until_ = now;
   }
   return proposed;
 }
@@ -118,14 +118,14 @@ void Coordinator::forget(const Node& node, TimePoint now) {
   remove(standing_.electorate);
   remove(proposed_);
   tell_soon(now);
-  lease_until_ = TimePoint();
+  lease_until_ = now;
 }
 
 void Coordinator::tell_soon(TimePoint now) {
   next_heartbeat_ = std::min<TimePoint>(next_heartbeat_, now + roster_.size() * limits::kElectorateNews);
 }
 
-void Coordinator::replace_electorate() {
+void Coordinator::replace_electorate(TimePoint now) {
   if (proposed_.attempt <= standing_.electorate.attempt) return;
   std::set<int> know;
   std::set<int> connected;
@@ -137,7 +137,7 @@ void Coordinator::replace_electorate() {
   know.insert(-1);
   if (!may_be_replaced(standing_.electorate, know, connected)) return;
   standing_.electorate = proposed_;
-  lease_until_ = TimePoint();
+  lease_until_ = now;
 }
 
 void Coordinator::tell_electorate(TimePoint now) {
