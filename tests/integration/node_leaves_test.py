@@ -35,22 +35,24 @@ def starts(hosts: Hosts, nodes: str, *words: object, options: tuple = ()) -> Job
 
 
 def one_node_leaves_and_the_job_goes_on(hosts: Hosts) -> None:
-    for request in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for request, leaver in ((signal.SIGTERM, 2), (signal.SIGINT, 2), (signal.SIGHUP, 2), (signal.SIGTERM, 1)):
         job = starts(hosts, "1:2")
-        job.launchers[2].send_signal(request)
+        job.launchers[leaver].send_signal(request)
         ends = job.ends()
-        assert ends[2][0] == -request, (request, ends)
-        assert ends[1][0] == 0 and ends[1][1].splitlines() == ["attempt 1: rank 0 of 1"], (request, ends)
-        assert "left: terminated by" in ends[1][2], (request, ends)
+        code, out, err = ends[3 - leaver]
+        assert ends[leaver][0] == -request, (request, ends)
+        assert code == 0 and out.splitlines() == ["attempt 1: rank 0 of 1"], (request, ends)
+        assert "left: terminated by" in err, (request, ends)
 
 
 def the_job_ends_if_it_cannot_go_on(hosts: Hosts) -> None:
-    for nodes, target in (("1:2", 1), ("2:2", 2)):
+    for nodes, target, request in (("1:2", 1, signal.SIGINT), ("2:2", 1, signal.SIGTERM), ("2:2", 2, signal.SIGTERM)):
         job = starts(hosts, nodes)
-        job.launchers[target].send_signal(signal.SIGTERM)
+        job.launchers[target].send_signal(request)
         ends = job.ends()
         for number, (code, _, err) in ends.items():
-            assert code == (-15 if number == target else 143) and "terminated by SIGTERM" in err, (nodes, target, ends)
+            is_same = code == (-request if number == target else 128 + request)
+            assert is_same and f"terminated by {request.name}" in err, (nodes, target, ends)
 
 
 def a_signal_to_all_nodes_ends_the_job(hosts: Hosts) -> None:

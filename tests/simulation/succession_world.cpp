@@ -15,6 +15,7 @@ using namespace launcher;
 namespace {
 
 constexpr auto kTimeout = 10s;
+constexpr auto kPatience = 3 * kTimeout / 2;
 constexpr auto kLife = 300s;
 constexpr auto kForEver = std::chrono::hours(10);
 
@@ -57,6 +58,7 @@ SuccessionWorld::SuccessionWorld(std::uint64_t seed) : random_(seed) {
     fault_at_ = faults_[0].when;
     const int kind = faults_[0].kind;
     if (kind <= 1) expected_ = Expected::goes_on;
+    may_reset_ = nodes >= 3;  // one of two nodes proves nothing then
     if (kind >= 2 && kind <= 5 && nodes >= 3) expected_ = Expected::goes_on;
     if (kind == 6) expected_ = Expected::nothing_happens;
   }
@@ -243,7 +245,7 @@ void SuccessionWorld::ends(std::size_t id, bool is_killed) {
     if (!box.is_reachable) continue;
     auto& out = is_server ? one.to_client : one.to_server;
     auto& in = is_server ? one.to_server : one.to_client;
-    if (is_killed && expected_ == Expected::anything && one_in(4)) {
+    if (is_killed && may_reset_ && one_in(4)) {
       // Data that it has not read reset the connection.
       out.clear();
       push(out, std::nullopt, true);
@@ -310,9 +312,11 @@ void SuccessionWorld::connects(std::size_t id, std::size_t leader) {
 void SuccessionWorld::loses(std::size_t id, bool in_order) {
   Box& box = *boxes_[id];
   box.link.reset();
-  if (in_order && box.agent->may_outlive_coordinator()) {
+  if (box.agent->may_outlive_coordinator()) {
     agent_acts(id, box.agent->coordinator_is_gone("it has closed the connection"));
-    return give_up(id, true);
+    give_up(id, true);
+    box.search->was_reset = !in_order;
+    return;
   }
   agent_acts(id, box.agent->coordinator_lost("lost"));
 }
@@ -324,8 +328,8 @@ void SuccessionWorld::give_up(std::size_t id, bool needs_proof) {
                       .lost = box.follows,
                       .successors = succession.before_this(),
                       .may_lead = succession.may_lead(),
-                      .until = now_ + limits::kDeathProof + 2 * Time(kTimeout),
-                      .step_until = now_ + Time(limits::kDeathProof),
+                      .until = now_ + limits::kDeathProof + 3 * Time(kTimeout),
+                      .step_until = now_ + (needs_proof ? Time(limits::kDeathProof) : Time(kPatience)),
                       .due = now_};
   if (!needs_proof) box.agent->coordinator_is_silent();
 }
@@ -338,11 +342,11 @@ void SuccessionWorld::search_on(std::size_t id) {
     return is_cut(id, other) || is_cut(other, id) || !boxes_[other]->is_reachable;
   };
   if (search.needs_proof && !search.is_proven) {
-    if (!is_apart(search.lost) && !boxes_[search.lost]->is_alive) {
+    if (!search.was_reset && !is_apart(search.lost) && !boxes_[search.lost]->is_alive) {
       search.is_proven = true;
       box.agent->coordinator_died();
-      search.step_until = now_ + kTimeout;
-    } else if (now_ >= search.step_until) {
+      search.step_until = now_ + kPatience;
+    } else if (search.was_reset || now_ >= search.step_until) {
       if (box.agent->may_leave_silent_coordinator(local(box))) return give_up(id, false);
       search.due = now_ + Time(limits::kNodeConnectPause);
     } else {
@@ -365,7 +369,7 @@ void SuccessionWorld::search_on(std::size_t id) {
       return;
     }
     ++search.next;
-    search.step_until = now_ + kTimeout;
+    search.step_until = now_ + kPatience;
   }
   if (search.may_lead) {
     trace(box.name + " stands for election");

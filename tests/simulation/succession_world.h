@@ -48,6 +48,7 @@ class SuccessionWorld {
   // Looks for a successor.
   struct Search {
     bool needs_proof = false;
+    bool was_reset = false;
     bool is_proven = false;
     std::size_t lost = 0;
     std::vector<wire::Successor> successors;
@@ -123,6 +124,7 @@ class SuccessionWorld {
   // What is expected if there is one fault.
   enum class Expected { anything, goes_on, nothing_happens } expected_ = Expected::anything;
   Time fault_at_{0};
+  bool may_reset_ = true;
   Counts counts_;
   std::string violation_;
 };

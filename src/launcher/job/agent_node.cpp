@@ -211,7 +211,7 @@ void AgentNode::connect(store::StoreVisit visit) {
   link_ = std::make_unique<ControlLink>(
       loop_, std::move(visit),
       ControlLink::Callbacks{[this](const wire::ControlMessage& message) { hear(message); },
-                             [this](const std::string& why, bool in_order) { lose(std::string(why), in_order); },
+                             [this](const std::string& why, LinkEnd end) { lose(std::string(why), end); },
                              [this] { callbacks_.can_print(); }});
   callbacks_.log({LogLevel::debug, LogSource::nodes, "connected to the first node at " + coordinator_.text()});
   if (!hello_) hello_ = make_node_hello(plan_);  // may take long if the program is large
@@ -259,7 +259,7 @@ std::unique_ptr<Nodes> AgentNode::changed() {
 
 void AgentNode::tick() {
   if (agent_.may_look_again() && agent_.is_silent(Clock::now())) {
-    return lose("it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout), /*in_order=*/false);
+    return lose("it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout), LinkEnd::broken);
   }
   act(agent_.tick(Clock::now()));
   if (agent_.may_leave_silent_coordinator(Clock::now())) {
@@ -273,12 +273,12 @@ void AgentNode::tick() {
 
 // The coordinator closes new connections without a message while the store is emptied for an attempt, and after the end
 // of its job. The store of another ddplaunch job closes all of them.
-void AgentNode::lose(const std::string& why, bool in_order) {
+void AgentNode::lose(const std::string& why, LinkEnd end) {
   link_.reset();
-  if (in_order && agent_.may_outlive_coordinator()) {
+  if (end != LinkEnd::misused && agent_.may_outlive_coordinator()) {
     last_loss_ = why;
     act(agent_.coordinator_is_gone(why));
-    return look_for_successor(/*needs_proof=*/true);
+    return end == LinkEnd::closed ? look_for_successor(/*needs_proof=*/true) : wait_for_silence();
   }
   last_loss_ =
       why + (has_heard_ ? "" : " without a reply; it may belong to another job or require a token (--auth-token-file)");
@@ -304,13 +304,13 @@ void AgentNode::look_for_successor(bool needs_proof) {
   search_->question = store::StoreVisit::control_request(wire::encode(question));
   search_->successors = succession.before_this();
   search_->may_lead = succession.may_lead() && listener_;
-  search_->patience = plan_.nodes.node_timeout;
-  search_->until = Clock::now() + limits::kDeathProof + 2 * plan_.nodes.node_timeout;
+  search_->patience = 3 * plan_.nodes.node_timeout / 2;  // it may wait for the silence of the coordinator
+  search_->until = Clock::now() + limits::kDeathProof + 3 * plan_.nodes.node_timeout;
   looking_ = std::make_unique<base::SideThread<Found>>([search = search_] { return search->run_after_loss(); });
   found_ = loop_.watch_readable(looking_->ready(), [this] { begin_again(); });
 }
 
-// It is not certain that the launcher has ended. If it has not, it soon knows that it leads the job no longer.
+// It is not certain that the launcher has ended. If it has not, it learns meanwhile that it leads the job no longer.
 void AgentNode::wait_for_silence() {
   if (agent_.may_leave_silent_coordinator(Clock::now())) return look_for_successor(/*needs_proof=*/false);
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { wait_for_silence(); });

@@ -44,7 +44,7 @@ class AgentNode : public Node {
   void connect(store::StoreVisit visit);
   void listen();
   void tick();
-  void lose(const std::string& why, bool in_order);
+  void lose(const std::string& why, LinkEnd end);
   void look_for_successor(bool needs_proof);
   void wait_for_silence();
   void begin_again();

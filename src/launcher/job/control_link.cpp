@@ -58,7 +58,7 @@ void ControlLink::hear() {
   if (got <= 0) {
     const std::string why = got == 0 ? "it has closed the connection" : std::strerror(errno);
     readable_.reset();
-    return callbacks_.lost(why, got == 0);
+    return callbacks_.lost(why, got == 0 ? LinkEnd::closed : LinkEnd::broken);
   }
   in_.append(buffer.data(), static_cast<std::size_t>(got));
   std::size_t at = 0;
@@ -79,7 +79,7 @@ void ControlLink::hear() {
   in_.erase(0, at);
   if (fault == nullptr) return;
   readable_.reset();
-  callbacks_.lost(fault, false);
+  callbacks_.lost(fault, LinkEnd::misused);
 }
 
 }  // namespace ddp::launcher

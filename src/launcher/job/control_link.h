@@ -13,14 +13,17 @@
 
 namespace ddp::launcher {
 
+// The other side has closed the connection after all that it sent, or the connection broke, or the peer sent what no
+// coordinator of this version sends.
+enum class LinkEnd { closed, broken, misused };
+
 // Belongs to the loop's thread.
 class ControlLink {
  public:
   struct Callbacks {
     std::function<void(const wire::ControlMessage& message)> heard;
-    // The last callback; may destroy the link. `in_order` means that the other end was closed after all that it sent.
-    std::function<void(const std::string& why, bool in_order)> lost;
-    std::function<void()> has_sent;  // waiting data was sent while the loop runs
+    std::function<void(const std::string& why, LinkEnd end)> lost;  // the last callback; may destroy the link
+    std::function<void()> has_sent;                                 // waiting data was sent while the loop runs
   };
 
   ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callbacks callbacks);

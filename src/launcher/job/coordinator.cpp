@@ -1,6 +1,7 @@
 #include "launcher/job/coordinator.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include "base/exit_code.h"
 #include "base/printable.h"
@@ -68,7 +69,9 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     if (cause.exit_code < 1 || cause.exit_code > 255) cause.exit_code = 1;
     const bool asks = cause.signal != 0;  // a user asks the job to end, whatever the attempt was
     const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
-    if (asks && cause.may_restart && can_do_without(from)) {
+    // Ctrl-C at the first node ends the job, because it would leave one behind otherwise.
+    const bool may_leave = from != kOwnNode || cause.signal == SIGTERM;
+    if (asks && cause.may_restart && may_leave && can_do_without(from)) {
       let_go(from, cause, now);
       return take();
     }
@@ -306,6 +309,8 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   const auto code = cause_ ? cause_->code : wire::CauseCode::preempted;
   const std::string error = cause_ ? cause_->error : "";
   standing_.history = add(standing_.history, {run_time_, progress_, code, error, newest_step()});
+  const auto& own_leave = roster_.at(kOwnNode).leaves;
+  if (own_leave && own_leave->signal != 0) return hand_over(now);
   const RestartDecision decision = decide_restart(standing_.history, options_.max_restarts);
   const auto* none = std::get_if<NoRestart>(&decision);
   const bool asks_others = has_saved_ && none == nullptr && can_do_without_leavers();

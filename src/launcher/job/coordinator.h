@@ -146,6 +146,7 @@ class Coordinator {
   bool can_do_without(NodeId who) const;
   bool can_do_without_leavers() const;
   void let_go(NodeId who, const wire::Cause& request, TimePoint now);
+  void hand_over(TimePoint now);
   void dismiss(NodeId who);
   void dismiss_leavers();
   std::vector<RestoringNode> restoring_nodes(std::span<const NodeId> in_order) const;

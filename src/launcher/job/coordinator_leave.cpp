@@ -16,7 +16,7 @@ std::ptrdiff_t count_staying(const NodeRoster& roster) {
 }  // namespace
 
 bool Coordinator::can_do_without(NodeId who) const {
-  if (who == kOwnNode || options_.max_restarts == 0) return false;
+  if ((who == kOwnNode && standing_.job_key.empty()) || options_.max_restarts == 0) return false;
   const bool is_counted = !roster_.all().at(who).leaves;
   return count_staying(roster_) - (is_counted ? 1 : 0) >= options_.nodes.min;
 }
@@ -31,6 +31,7 @@ void Coordinator::let_go(NodeId who, const wire::Cause& request, TimePoint now) 
   node.leaves->node = node.name;
   node.leaves->may_restart = false;
   if (phase_ == Phase::gathering || phase_ == Phase::pausing) {
+    if (who == kOwnNode) return hand_over(now);
     tell(LogLevel::warning, "node " + node.name + " has left: " + request.text);
     dismiss(who);
     if (phase_ == Phase::gathering) gather_more(now);
@@ -42,6 +43,13 @@ void Coordinator::let_go(NodeId who, const wire::Cause& request, TimePoint now) 
            .code = wire::CauseCode::preempted},
           now);
   }
+}
+
+// The other nodes see that this launcher has ended, and one of them takes over.
+void Coordinator::hand_over(TimePoint now) {
+  phase_ = Phase::over;
+  leave_at_ = now;
+  send(kOwnNode, wire::CoordinatorIsDone{*roster_.at(kOwnNode).leaves});
 }
 
 void Coordinator::dismiss(NodeId who) {

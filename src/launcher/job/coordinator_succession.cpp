@@ -66,7 +66,7 @@ void Coordinator::hears_of_another(NodeId from, const std::string& address, cons
 void Coordinator::look_at_election(TimePoint now) {
   if (!election_ || now < election_alarm_) return;
   election_alarm_ = now + limits::kElectionLook;
-  const bool is_late = now >= election_since_ + 2 * options_.nodes.node_timeout;
+  const bool is_late = now >= election_since_ + 3 * options_.nodes.node_timeout;
   if (!election_->is_decided()) {
     if (!is_late) return;
     return finish({.text = cause_->text + ", and only " + election_->describe() +

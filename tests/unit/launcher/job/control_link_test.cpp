@@ -44,9 +44,9 @@ class LinkToEcho {
     link.emplace(
         loop_, std::move(visit).value(),
         ControlLink::Callbacks{[this](const wire::ControlMessage& message) { heard.push_back(text_of(message)); },
-                               [this](const std::string& why, bool in_order) {
+                               [this](const std::string& why, LinkEnd how) {
                                  lost = why;
-                                 was_in_order = in_order;
+                                 end = how;
                                  link.reset();
                                },
                                [this] { ++times_sent; }});
@@ -64,7 +64,7 @@ class LinkToEcho {
 
   std::vector<std::string> heard;
   std::string lost;
-  bool was_in_order = false;
+  LinkEnd end = LinkEnd::misused;
   int times_sent = 0;
 
  private:
@@ -104,6 +104,6 @@ TEST_CASE("the end of the connection is told once and what is said later goes no
   echo.until([&] { return !echo.lost.empty(); });
   CHECK(echo.heard == std::vector<std::string>{"bye"});
   CHECK(echo.lost == "it has closed the connection");
-  CHECK(echo.was_in_order);
+  CHECK(echo.end == LinkEnd::closed);
   CHECK_FALSE(echo.link);
 }

@@ -152,7 +152,7 @@ TEST_CASE("a node that takes over goes on with the next attempt when most have c
 TEST_CASE("a node that takes over alone ends when most of the others do not come") {
   Heir heir;
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
-  heir.passes(19s);
+  heir.passes(29s);
   CHECK(heir.to<wire::CoordinatorIsDone>(kOwnNode).empty());
   heir.passes(2s);
   REQUIRE(heir.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
@@ -227,4 +227,26 @@ TEST_CASE("a message that was held up proves nothing") {
     for (const NodeId id : {7, 8}) job.says(id, wire::NodeHeartbeat{0, {}, sent_at});
   }
   CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
+}
+
+TEST_CASE("a first node that is asked to end by SIGTERM leaves the job to the others") {
+  CoordinatorOptions options = options_of(3);
+  const wire::Cause term{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15, .may_restart = true};
+  Job job(options);
+  job.comes(7, listening("b")).comes(8, listening("c")).says(kOwnNode, wire::NodeFailed{0, term});
+  REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.may_restart);
+  for (const NodeId id : {kOwnNode, NodeId{7}, NodeId{8}}) job.says(id, wire::NodeEnded{.attempt = 0});
+  CHECK(job.to<wire::CoordinatorIsDone>(7).empty());  // they see the end of the connection
+  REQUIRE(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode)[0].cause.signal == 15);
+  job.passes(1ms);
+  CHECK(job.count<CoordinatorIsThrough>() == 1);
+  SECTION("but not for Ctrl-C") {
+    wire::Cause interrupt = term;
+    interrupt.signal = 2;
+    Job other(options);
+    other.comes(7, listening("b")).comes(8, listening("c")).says(kOwnNode, wire::NodeFailed{0, interrupt});
+    CHECK_FALSE(other.to<wire::CoordinatorEnds>(7)[0].cause.may_restart);
+  }
 }
