@@ -101,14 +101,26 @@ struct AgentNode::Search {
     return refuses != nullptr && !refuses->job_key.empty() && refuses->job_key != job_key;
   }
 
+  // A node that lives and does not lead yet lets this one wait.
+  std::optional<store::StoreVisit> wait_for(const wire::Successor& one) const {
+    const auto last = Clock::now() + patience;
+    while (!is_given_up && Clock::now() < last) {
+      auto visit = store::StoreVisit::open(one.address, one.port, token, last);
+      if (visit) return std::move(visit).value();
+      const auto connected = net::connect_tcp(one.address, one.port, last);
+      if (!connected && connected.error().kind == net::SocketFailure::Kind::refused) break;
+      std::this_thread::sleep_for(limits::kDeathLook);
+    }
+    return std::nullopt;
+  }
+
   Found run_after_loss() {
     Found found;
     found.is_dead = needs_proof && is_dead();
     while ((found.is_dead || !needs_proof) && !is_given_up && Clock::now() < until) {
       for (const wire::Successor& one : successors) {
-        auto visit = store::StoreVisit::open(one.address, one.port, token, Clock::now() + patience);
-        if (!visit) continue;
-        found.visit.emplace(std::move(visit).value());
+        found.visit = wait_for(one);
+        if (!found.visit) continue;
         found.successor = one;
         return found;
       }
@@ -215,6 +227,7 @@ void AgentNode::connect(store::StoreVisit visit) {
                              [this] { callbacks_.can_print(); }});
   callbacks_.log({LogLevel::debug, LogSource::nodes, "connected to the first node at " + coordinator_.text()});
   if (!hello_) hello_ = make_node_hello(plan_);  // may take long if the program is large
+  set_clocks(*hello_);
   if (may_be_led_by_any_node(plan_) && !listener_) listen();
   act(agent_.connected(*hello_, Clock::now()));
   tick();
@@ -234,27 +247,25 @@ void AgentNode::hear(const wire::ControlMessage& message) {
   });
 }
 
-// Listens where the other nodes reach this one, if possible at the port that they know.
+// Listens where the other nodes reach this one. The port of the endpoint may be that of another job's first node.
 void AgentNode::listen() {
   const auto own = net::own_endpoint(link_->fd());
-  if (!own) return;
-  for (const std::uint16_t port : {plan_.store.port, std::uint16_t{0}}) {
-    auto listener = net::listen_tcp(own->address.text(), port, limits::kSuccessionBacklog);
-    if (!listener) continue;
-    listener_ = std::move(listener).value();
-    hello_->port = net::own_endpoint(listener_.get()).value_or(net::Endpoint{}).port;
-    return;
+  auto listener = net::listen_tcp(own ? own->address.text() : "", 0, limits::kSuccessionBacklog);
+  if (!listener) {
+    return callbacks_.log(
+        {LogLevel::debug, LogSource::nodes, "this node cannot lead the job: " + listener.error().message});
   }
-  callbacks_.log({LogLevel::debug, LogSource::nodes, "this node cannot listen, so it cannot lead the job"});
+  listener_ = std::move(listener).value();
+  hello_->port = net::own_endpoint(listener_.get()).value_or(net::Endpoint{}).port;
 }
 
 std::unique_ptr<Nodes> AgentNode::changed() {
+  if (!agent_.may_outlive_coordinator()) return nullptr;  // it was asked to end meanwhile
   auto coordinator = std::make_unique<CoordinatorNode>(loop_, plan_, callbacks_, agent_, *hello_);
-  if (const auto why = coordinator->serve_at(std::move(listener_))) {
-    callbacks_.log({LogLevel::error, LogSource::nodes, "this node cannot lead the job: " + *why});
-    return nullptr;
-  }
-  return coordinator;
+  const auto why = coordinator->serve_at(std::move(listener_));
+  if (!why) return coordinator;
+  act(agent_.coordinator_lost(last_loss_ + ", and this node cannot lead the job: " + *why));
+  return nullptr;
 }
 
 void AgentNode::tick() {
@@ -312,13 +323,14 @@ void AgentNode::look_for_successor(bool needs_proof) {
 
 // It is not certain that the launcher has ended. If it has not, it learns meanwhile that it leads the job no longer.
 void AgentNode::wait_for_silence() {
+  if (!agent_.may_outlive_coordinator()) return;
   if (agent_.may_leave_silent_coordinator(Clock::now())) return look_for_successor(/*needs_proof=*/false);
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { wait_for_silence(); });
 }
 
 void AgentNode::begin_again() {
   auto found = looking_->result();
-  if (agent_.has_left()) return;
+  if (!agent_.may_outlive_coordinator()) return;
   const std::string lost = last_loss_;
   if (!found) return act(agent_.coordinator_lost(lost + ", and there is no thread to look for another one"));
   if (search_->needs_proof && !found->is_dead) return wait_for_silence();

@@ -40,8 +40,14 @@ std::vector<CoordinatorAction> Coordinator::begin(TimePoint now) {
 std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string& address,
                                                   const wire::ControlMessage& message, TimePoint now) {
   clock_.pass_until(now);
-  look_at_lease(now);
   Node* const found = roster_.find(from);
+  const auto* beat = std::get_if<wire::NodeHeartbeat>(&message);
+  if (found != nullptr && beat != nullptr) {
+    const TimePoint sent_at{std::chrono::nanoseconds(beat->sent_at)};
+    if (sent_at <= now) found->answered = std::max(found->answered, sent_at);
+    if (std::exchange(found->knows_attempt, beat->attempt) < beat->attempt) tell_soon(now);
+  }
+  look_at_lease(now);
   if (found == nullptr) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
       greet(from, address, *hello, now);
@@ -54,11 +60,6 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   }
   Node& node = *found;
   node.heard_at = now;
-  if (const auto* beat = std::get_if<wire::NodeHeartbeat>(&message)) {
-    if (std::exchange(node.knows_attempt, beat->attempt) < beat->attempt) tell_soon(now);
-    const TimePoint sent_at{std::chrono::nanoseconds(beat->sent_at)};
-    if (sent_at <= now) node.answered = std::max(node.answered, sent_at);
-  }
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
     wire::Cause cause = failed->cause;
     cause.text = base::printable(cause.text, limits::kShownReason);
@@ -98,7 +99,10 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     if (is_of_this) actions_.emplace_back(PassOn{from, node.name, node.clock_ahead, shows->what, shows->text});
   }
   const auto* ended = std::get_if<wire::NodeEnded>(&message);
-  if (ended != nullptr && !node.takes_part) roster_.admit(from, now);
+  if (ended != nullptr && node.may_begin == TimePoint::max()) {
+    roster_.admit(from, now);
+    if (phase_ == Phase::gathering) gather_more(now);
+  }
   if (ended != nullptr && (ended->attempt == attempt_ || election_)) {
     if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
     progress_ = std::max(progress_, ended->progress);
@@ -327,7 +331,7 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
         "not restarted: the program was asked to save and exit; exit code 75 asks to start the job again";
     return finish(*cause_, now);
   }
-  dismiss_leavers();
+  dismiss_leavers(now);
   phase_ = Phase::pausing;
   ++attempt_;
   const auto& restart = std::get<RestartAfter>(decision);
@@ -391,7 +395,8 @@ void Coordinator::lose(NodeId who, const std::string& why, bool in_order, TimePo
 
 void Coordinator::look_for_silence(TimePoint now) {
   // If most nodes are about to be silent, it is this one that is cut off, and they need each other to go on without it.
-  if (lease_ends() < now + 2 * limits::kNodeHeartbeat) return;
+  const auto soon = std::min<std::chrono::milliseconds>(2 * limits::kNodeHeartbeat, options_.nodes.node_timeout / 4);
+  if (lease_ends() < now + soon) return;
   std::vector<NodeId> silent;
   for (const auto& [id, node] : roster_.all()) {
     if (id != kOwnNode && now - node.heard_at >= options_.nodes.node_timeout) silent.push_back(id);

@@ -147,8 +147,8 @@ class Coordinator {
   bool can_do_without_leavers() const;
   void let_go(NodeId who, const wire::Cause& request, TimePoint now);
   void hand_over(TimePoint now);
-  void dismiss(NodeId who);
-  void dismiss_leavers();
+  void dismiss(NodeId who, TimePoint now);
+  void dismiss_leavers(TimePoint now);
   std::vector<RestoringNode> restoring_nodes(std::span<const NodeId> in_order) const;
   // Returns the newest step that a rank has finished, if another attempt of the same nodes would begin with a kept one.
   std::optional<std::int64_t> newest_step() const;
@@ -168,6 +168,7 @@ class Coordinator {
   void tell_soon(TimePoint now);
   void replace_electorate(TimePoint now);
   void tell_electorate(TimePoint now);
+  wire::NodeHeartbeat heartbeat(TimePoint now) const;
   // Returns the nodes of the electorate that have answered what was sent less than the node timeout ago.
   std::set<int> answering(TimePoint now) const;
   // Returns when this node no longer leads the job, unless more nodes answer.

@@ -16,7 +16,8 @@ std::ptrdiff_t count_staying(const NodeRoster& roster) {
 }  // namespace
 
 bool Coordinator::can_do_without(NodeId who) const {
-  if ((who == kOwnNode && standing_.job_key.empty()) || options_.max_restarts == 0) return false;
+  const bool may_lead_on = !standing_.job_key.empty() && standing_.electorate.attempt >= 0;
+  if ((who == kOwnNode && !may_lead_on) || options_.max_restarts == 0) return false;
   const bool is_counted = !roster_.all().at(who).leaves;
   return count_staying(roster_) - (is_counted ? 1 : 0) >= options_.nodes.min;
 }
@@ -33,7 +34,7 @@ void Coordinator::let_go(NodeId who, const wire::Cause& request, TimePoint now) 
   if (phase_ == Phase::gathering || phase_ == Phase::pausing) {
     if (who == kOwnNode) return hand_over(now);
     tell(LogLevel::warning, "node " + node.name + " has left: " + request.text);
-    dismiss(who);
+    dismiss(who, now);
     if (phase_ == Phase::gathering) gather_more(now);
   } else if (phase_ == Phase::running && node.takes_part) {
     blame(node,
@@ -47,13 +48,15 @@ void Coordinator::let_go(NodeId who, const wire::Cause& request, TimePoint now) 
 
 // The other nodes see that this launcher has ended, and one of them takes over.
 void Coordinator::hand_over(TimePoint now) {
+  dismiss_leavers(now);
   phase_ = Phase::over;
   leave_at_ = now;
   send(kOwnNode, wire::CoordinatorIsDone{*roster_.at(kOwnNode).leaves});
 }
 
-void Coordinator::dismiss(NodeId who) {
-  wire::Cause cause = *roster_.at(who).leaves;
+void Coordinator::dismiss(NodeId who, TimePoint now) {
+  const Node node = roster_.at(who);
+  wire::Cause cause = *node.leaves;
   const bool has_failed = cause.signal == 0 && cause_.has_value();
   if (has_failed) cause = *cause_;
   if (has_failed) {
@@ -63,14 +66,15 @@ void Coordinator::dismiss(NodeId who) {
   send(who, wire::CoordinatorIsDone{cause});
   close(who);
   roster_.remove(who);
+  forget(node, now);
 }
 
-void Coordinator::dismiss_leavers() {
+void Coordinator::dismiss_leavers(TimePoint now) {
   std::vector<NodeId> leavers;
   for (const auto& [id, node] : roster_.all()) {
-    if (node.leaves) leavers.push_back(id);
+    if (node.leaves && id != kOwnNode) leavers.push_back(id);
   }
-  for (const NodeId id : leavers) dismiss(id);
+  for (const NodeId id : leavers) dismiss(id, now);
 }
 
 }  // namespace ddp::launcher

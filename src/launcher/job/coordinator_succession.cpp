@@ -27,7 +27,8 @@ void Coordinator::take_over(const Takeover& takeover, TimePoint now) {
 }
 
 void Coordinator::welcome(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now) {
-  if (hello.vote.job_key != standing_.job_key)
+  // Without a membership, it only asks which job this is.
+  if (hello.vote.job_key != standing_.job_key || hello.vote.memberships.empty())
     return send_away(from, {hello.host, address}, "it belongs to a job that has lost its first node");
   roster_.add(from, address, hello, now, now);
   Node& node = roster_.at(from);
@@ -38,8 +39,10 @@ void Coordinator::welcome(NodeId from, const std::string& address, const wire::N
     attempt_ = election_->attempt();
     node.takes_part = true;  // until it says that its workers have ended
     ++still_run_;
-    return tell_electorate(now);
+    send(from, heartbeat(now));
+    return tell_soon(now);
   }
+  std::erase_if(node.memberships, [this](const auto& one) { return one.attempt >= attempt_; });
   if (!hello.vote.has_ended) roster_.admit(from, TimePoint::max());
   if (phase_ == Phase::gathering) return gather_more(now);
   send(from, wire::CoordinatorWaits{"the job is running; this node waits until it can join", true, standing_});
@@ -90,22 +93,25 @@ std::vector<wire::Successor> Coordinator::successors(std::span<const NodeId> sea
   for (const NodeId id : seated) {
     const Node& node = roster_.all().at(id);
     if (id == kOwnNode || node.hello.port == 0 || all.size() >= limits::kSuccessors) continue;
-    all.push_back({node.place, node.address, node.hello.port});
+    const bool is_ipv6 = node.address.starts_with('[');
+    const std::string address = is_ipv6 ? node.address.substr(1, node.address.size() - 2) : node.address;
+    all.push_back({node.place, address, node.hello.port});
   }
   return all;
 }
 
 wire::Electorate Coordinator::propose(std::span<const NodeId> seated, TimePoint now) {
   if (standing_.job_key.empty()) return {};
-  for (const NodeId id : seated) remember(roster_.at(id).memberships, {attempt_, roster_.at(id).place});
+  for (const NodeId id : seated) {
+    Node& node = roster_.at(id);
+    // A node that takes part for the first time cannot have given up this coordinator before this message.
+    if (node.memberships.empty()) node.answered = now;
+    remember(node.memberships, {attempt_, node.place});
+  }
   standing_.successors = successors(seated);
   const wire::Electorate proposed{attempt_, static_cast<int>(seated.size()), 0, {}};
-  // Nodes that take part for the first time cannot have given up this coordinator before this message.
-  if (standing_.electorate.attempt < 0) {
-    standing_.electorate = proposed;
-    for (const NodeId id : seated) roster_.at(id).answered = now;
-    lease_until_ = now;
-  }
+  if (standing_.electorate.attempt < 0) standing_.electorate = proposed;
+  lease_until_ = now;
   return proposed;
 }
 
@@ -140,9 +146,13 @@ void Coordinator::replace_electorate(TimePoint now) {
   lease_until_ = now;
 }
 
+wire::NodeHeartbeat Coordinator::heartbeat(TimePoint now) const {
+  const auto sent_at = std::chrono::nanoseconds(now.time_since_epoch()).count();
+  return {-1, election_ ? election_->electorate() : standing_.electorate, sent_at};
+}
+
 void Coordinator::tell_electorate(TimePoint now) {
-  const wire::Electorate& electorate = election_ ? election_->electorate() : standing_.electorate;
-  const wire::NodeHeartbeat beat{-1, electorate, std::chrono::nanoseconds(now.time_since_epoch()).count()};
+  const wire::NodeHeartbeat beat = heartbeat(now);
   for (const auto& [id, node] : roster_.all()) {
     if (id != kOwnNode) send(id, beat);
   }

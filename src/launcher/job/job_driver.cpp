@@ -41,7 +41,7 @@ void JobDriver::proceed() {
 
 void JobDriver::handle(const Begin&) {
   if (auto failure = open_nodes()) return end_with(*failure);
-  if (parts_.plan.gather_output && !nodes_->is_coordinator()) send_output_to_coordinator();
+  if (parts_.plan.gather_output) send_output_to_coordinator();
 }
 
 void JobDriver::handle(const Event& event) {
@@ -104,7 +104,7 @@ void JobDriver::handle(const FirstNode&) {
 void JobDriver::handle(const Change&) {
   if (leave_ || !nodes_) return;
   auto nodes = nodes_->changed();
-  if (!nodes) return leave_at_once(cause_of_own_fault("this node cannot lead the job"));
+  if (!nodes) return;
   exchange_.go_on_with(*nodes);
   nodes_ = std::move(nodes);
 }

@@ -3,6 +3,7 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/limits.h"
+#include "net/address.h"
 
 namespace ddp::launcher {
 
@@ -33,10 +34,12 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
     if (succession_.is_possible()) add(SendToCoordinator{own_heartbeat()});
     add(StartWorkers{*begins});
   } else if (const auto* beat = std::get_if<wire::NodeHeartbeat>(&message)) {
-    const bool is_new = read_ == 0 || beat->electorate != succession_.electorate();
     read_ = beat->sent_at;
     succession_.hears(beat->electorate);
-    if (is_new && node_timeout_.count() > 0) add(SendToCoordinator{own_heartbeat()});
+    if (node_timeout_.count() > 0 && read_ != 0) {
+      add(SendToCoordinator{own_heartbeat()});
+      answered_at_ = now;
+    }
   } else if (const auto* ends = std::get_if<wire::CoordinatorEnds>(&message)) {
     if (!takes_part_ || ends->attempt != attempt_) return take();
     ends_ = ends->cause;
@@ -62,7 +65,7 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
 }
 
 bool NodeAgent::may_outlive_coordinator() const {
-  const bool is_over = has_left_ || last_ || (ends_ && !ends_->may_restart);
+  const bool is_over = has_left_ || last_ || asked_ || (ends_ && !ends_->may_restart);
   return !is_over && (takes_part_ || is_spare_) && node_timeout_.count() > 0 && succession_.is_possible();
 }
 
@@ -82,7 +85,7 @@ std::vector<NodeAction> NodeAgent::coordinator_is_gone(const std::string& why) {
 
 void NodeAgent::follows(const wire::Successor& successor) {
   succession_.follows(successor);
-  coordinator_ = successor.address + ":" + std::to_string(successor.port);
+  coordinator_ = net::host_and_port(successor.address, successor.port);
 }
 
 void NodeAgent::take_over() {
@@ -101,9 +104,9 @@ Takeover NodeAgent::takeover() const {
 
 std::vector<NodeAction> NodeAgent::leave_coordinator(const std::string& why) {
   if (has_left_ || last_) return {};
-  leave({.text = "the first node (" + coordinator_ + ") " + why,
-         .exit_code = base::kExitOwnFault,
-         .code = wire::CauseCode::lost_node});
+  leave(asked_.value_or(wire::Cause{.text = "the first node (" + coordinator_ + ") " + why,
+                                    .exit_code = base::kExitOwnFault,
+                                    .code = wire::CauseCode::lost_node}));
   return take();
 }
 
@@ -122,6 +125,7 @@ std::vector<NodeAction> NodeAgent::failed(const wire::Cause& cause) {
   if (has_left_ || last_) return {};
   const bool is_coordinators_own = node_timeout_.count() == 0;
   if (is_orphan_ && cause.signal == 0) return {};
+  if (cause.signal != 0 && !is_coordinators_own) asked_ = cause;
   if ((takes_part_ && !is_orphan_) || is_coordinators_own) {
     add(SendToCoordinator{wire::NodeFailed{attempt_, cause}});
   } else {
@@ -161,7 +165,8 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
   next_heartbeat_ = now + limits::kNodeHeartbeat;
   if (has_left_) return {};
   if (!is_silent(now)) {
-    if (node_timeout_.count() > 0) add(SendToCoordinator{own_heartbeat()});
+    const bool has_answered = now - answered_at_ < limits::kNodeHeartbeat;
+    if (node_timeout_.count() > 0 && !has_answered) add(SendToCoordinator{own_heartbeat()});
     return take();
   }
   // If packets are lost in one direction only, the coordinator still receives this message. It then does not blame the

@@ -132,8 +132,10 @@ class NodeAgent {
   bool is_orphan_ = false;
   std::string why_lost_;                  // the coordinator, if it is
   std::optional<wire::Cause> ends_;       // cause with which the coordinator has ended the attempt
+  std::optional<wire::Cause> asked_;      // request of a user to end this node
   std::optional<wire::NodeEnded> ended_;  // what was said of the end of the attempt
   TimePoint began_at_{};                  // when the attempt did
+  TimePoint answered_at_{};               // the last heartbeat of the coordinator
   std::int64_t read_ = 0;                 // when the coordinator sent its last heartbeat: see wire::NodeHeartbeat
   wire::NodeHeartbeat own_heartbeat() const { return {takes_part_ ? attempt_ : -1, {}, read_}; }
 };

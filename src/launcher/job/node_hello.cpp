@@ -94,6 +94,14 @@ bool may_be_led_by_any_node(const LaunchPlan& plan) {
   return plan.nodes.several() && !plan.nodes.rank && plan.max_restarts > 0;
 }
 
+void set_clocks(wire::NodeHello& hello) {
+  const auto nanoseconds = [](auto time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+  };
+  hello.monotonic = nanoseconds(std::chrono::steady_clock::now());
+  hello.time_of_day = nanoseconds(std::chrono::system_clock::now());
+}
+
 wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   wire::NodeHello hello;
   hello.job = comparable(plan.run_id);
@@ -106,11 +114,7 @@ wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   const bool is_script = plan.arguments.size() > 1 && plan.what != plan.arguments.front();
   hello.same["program " + comparable(plan.what.substr(plan.what.rfind('/') + 1))] =
       fingerprint(is_script ? plan.what : plan.program);
-  const auto nanoseconds = [](auto time) {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-  };
-  hello.monotonic = nanoseconds(std::chrono::steady_clock::now());
-  hello.time_of_day = nanoseconds(std::chrono::system_clock::now());
+  set_clocks(hello);
   hello.alike["ddplaunch's version"] = DDP_VERSION_STRING;
   hello.alike["the program's arguments"] = comparable(base::join(base::without_secrets(plan.arguments), " "));
   for (const char* library : {"libcuda.so.1", "libnccl.so.2"}) {

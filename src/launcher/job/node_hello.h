@@ -13,6 +13,8 @@
 namespace ddp::launcher {
 
 wire::NodeHello make_node_hello(const LaunchPlan& plan);
+// Sets the clocks of the hello to the present time.
+void set_clocks(wire::NodeHello& hello);
 
 // Returns whether another node may lead the job when the first one is lost. Nodes with numbers are all needed.
 bool may_be_led_by_any_node(const LaunchPlan& plan);

@@ -49,7 +49,7 @@ class Nodes : public RankChannel {
   // do.
   static base::Result<std::unique_ptr<Nodes>> open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
 
-  // Returns what replaces this object, or null if this node cannot serve the store.
+  // Returns what replaces this object, or null if nothing does.
   virtual std::unique_ptr<Nodes> changed() { return nullptr; }
 
   // See NodeAgent.

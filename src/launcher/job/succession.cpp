@@ -91,7 +91,6 @@ void Succession::coordinator_died() {
 void Succession::follows(const wire::Successor& successor) {
   const bool is_known = standing_.electorate.attempt == attempt_;
   standing_.electorate.leader = is_known ? successor.node_rank : -1;
-  std::erase(standing_.successors, successor);
 }
 
 std::vector<wire::Successor> Succession::before_this() const {
@@ -99,7 +98,8 @@ std::vector<wire::Successor> Succession::before_this() const {
   std::vector<wire::Successor> before;
   for (const wire::Successor& one : standing_.successors) {
     if (one.node_rank == own) break;
-    before.push_back(one);
+    const bool is_dead = standing_.electorate.attempt == attempt_ && is_gone(standing_.electorate, one.node_rank);
+    if (!is_dead) before.push_back(one);
   }
   return before;
 }

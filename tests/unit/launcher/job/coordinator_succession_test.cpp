@@ -250,3 +250,50 @@ TEST_CASE("a first node that is asked to end by SIGTERM leaves the job to the ot
     CHECK_FALSE(other.to<wire::CoordinatorEnds>(7)[0].cause.may_restart);
   }
 }
+
+TEST_CASE("a coordinator leads on when the other nodes have left because they were asked to") {
+  Job job(options_of(3));
+  job.comes(7, listening("b")).comes(8, listening("c"));
+  const wire::Cause term{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15, .may_restart = true};
+  for (const NodeId id : {7, 8}) job.says(id, wire::NodeFailed{0, term});
+  for (const NodeId id : {kOwnNode, NodeId{7}, NodeId{8}}) job.says(id, wire::NodeEnded{.attempt = 0});
+  job.passes(30s);
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).empty());
+  CHECK(job.to<wire::CoordinatorBegins>(kOwnNode).size() == 2);
+}
+
+TEST_CASE("many newcomers do not end the coordinator that takes them in") {
+  CoordinatorOptions options = options_of(8);
+  options.nodes.last_call = 0ms;
+  Job job(options);
+  job.comes(7, listening("b"));
+  job.says(7, wire::NodeFailed{0, failure()});
+  for (NodeId id = 8; id < 14; ++id) job.comes(id, listening("n" + std::to_string(id)));
+  for (const NodeId id : {kOwnNode, NodeId{7}}) job.says(id, wire::NodeEnded{.attempt = 0});
+  for (int i = 0; i < 50; ++i) {
+    job.passes(100ms);
+    const auto sent_at = std::chrono::nanoseconds(job.now.time_since_epoch()).count();
+    for (NodeId id = 7; id < 14; ++id) job.says(id, wire::NodeHeartbeat{1, {}, i < 8 ? 0 : sent_at});
+  }
+  CHECK(job.to<wire::CoordinatorBegins>(13).size() == 1);
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).empty());
+}
+
+TEST_CASE("an address of IPv6 is told without its brackets") {
+  Job job(options_of(2));
+  job.says(9, wire::NodeHeartbeat{});
+  wire::NodeHello hello = listening("b");
+  for (auto& action : job.coordinator->heard(7, "[fd00::2]", hello, job.now)) job.actions.push_back(action);
+  REQUIRE(job.to<wire::CoordinatorBegins>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(7)[0].standing.successors[0].address == "fd00::2");
+}
+
+TEST_CASE("a question which job this is takes no node in") {
+  Job job(options_of(3));
+  job.comes(7, listening("b"));
+  wire::Vote question;
+  question.job_key = "k";
+  job.comes(9, voter("c", question));
+  REQUIRE(job.to<wire::CoordinatorRefuses>(9).size() == 1);
+  CHECK(job.to<wire::CoordinatorRefuses>(9)[0].job_key == "k");
+}

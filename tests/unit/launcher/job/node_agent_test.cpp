@@ -263,3 +263,12 @@ TEST_CASE("a node leaves a silent coordinator later than that one knows it") {
     CHECK(std::get<wire::NodeHeartbeat>(std::get<SendToCoordinator>(again[1]).message).sent_at == 7);
   }
 }
+
+TEST_CASE("a node that was asked to end does not go on with another coordinator") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  agent.heard(begins_as(1), kStart);
+  const wire::Cause asked{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15, .may_restart = true};
+  agent.failed(asked);
+  CHECK_FALSE(agent.may_outlive_coordinator());
+  CHECK(only<EndWorkers>(agent.coordinator_lost("it has closed the connection")).cause.signal == 15);
+}
