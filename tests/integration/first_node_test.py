@@ -105,7 +105,7 @@ def a_user_who_ends_the_first_node_ends_the_job(hosts: Hosts) -> None:
 
 
 def a_first_node_may_die_between_two_attempts(hosts: Hosts) -> None:
-    job = starts(hosts, 3, "1:3", last_call=5)
+    job = starts(hosts, 3, "1:3", last_call=2)
     job.kill(3)
     until(lambda: job.events(2, "attempt_ended"), "the attempt ends")
     job.kill(1)
@@ -135,17 +135,6 @@ def a_first_node_that_freezes_is_replaced_by_the_majority(hosts: Hosts) -> None:
     assert code == 125 and not out and "they may go on without it" in err, (code, out, err)
 
 
-def one_of_two_nodes_that_is_cut_off_ends(hosts: Hosts) -> None:
-    if not hosts.are_apart:
-        return
-    job = starts(hosts, 2, "1:2", node_timeout=3)
-    hosts.cut(2)
-    code, _, err = job.end_of(2)
-    assert code == 125 and "is lost: it has sent nothing for 3.0 s" in err, (code, err)
-    assert printed({1: job.end_of(1)}) == ["attempt 1: rank 0 of 1"]
-    hosts.mend(2)
-
-
 def a_job_that_cannot_go_on_ends(hosts: Hosts) -> None:
     # The launcher of another node is stopped meanwhile: one of two others is no majority.
     job = starts(hosts, 3, "1:3", node_timeout=3)
@@ -154,9 +143,7 @@ def a_job_that_cannot_go_on_ends(hosts: Hosts) -> None:
     job.kill(1)
     code, _, err = job.end_of(3)
     assert code == 125 and "too few to go on" in err, err
-    kill_all(stopped, signal.SIGCONT)
-    code, _, err = job.end_of(2)
-    assert code == 125 and ("too few to go on" in err or "no other node leads" in err), err
+    kill_all(stopped, signal.SIGKILL)
     # Without restarts, nothing follows.
     job = starts(hosts, 2, "1:2", max_restarts=0)
     job.kill(1)
