@@ -32,7 +32,7 @@ int size_of(std::uint64_t seed, int most) {
 
 TEST_CASE("jobs on several nodes come to one end whatever happens") {
   const std::uint64_t first = ddp::test::random_seed();
-  const std::uint64_t count = schedules(20'000);
+  const std::uint64_t count = schedules(10'000);
   const int most = count > 20'000 ? kMostNodes : 300;
   NodesWorld::Counts sum;
   int sizes[5] = {};
