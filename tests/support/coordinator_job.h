@@ -33,13 +33,14 @@ inline ddp::wire::Cause failure(const std::string& text = "rank 5: exited with c
 // Runs the coordinator on node a and keeps its actions.
 class CoordinatorJob {
  public:
-  explicit CoordinatorJob(CoordinatorOptions options = {}, int own_rank = ddp::wire::kAnyNodeRank) {
+  explicit CoordinatorJob(CoordinatorOptions options = {}, int own_rank = ddp::wire::kAnyNodeRank,
+                          const std::optional<Takeover>& takeover = std::nullopt) {
     options.nodes.max = std::max(options.nodes.max, 2);
     if (options.nodes.min == 1 && options.nodes.last_call == std::chrono::milliseconds(0)) options.nodes.min = 2;
     if (options.nodes.join_timeout == std::chrono::milliseconds(0))
       options.nodes.join_timeout = std::chrono::seconds(60);
     options.nodes.node_timeout = std::chrono::seconds(10);
-    coordinator.emplace(options, node("a", own_rank), now);
+    coordinator.emplace(options, node("a", own_rank), now, takeover);
     add(coordinator->begin(now));
   }
   CoordinatorJob& comes(NodeId id, const ddp::wire::NodeHello& hello) {
@@ -53,6 +54,10 @@ class CoordinatorJob {
   CoordinatorJob& asks(ddp::wire::Subject what) {
     add(coordinator->ask(what));
     return *this;
+  }
+  // The node has read all that it was sent.
+  CoordinatorJob& answers(NodeId id, int attempt = 0) {
+    return says(id, ddp::wire::NodeHeartbeat{attempt, {}, std::chrono::nanoseconds(now.time_since_epoch()).count()});
   }
   CoordinatorJob& loses(NodeId id) {
     add(coordinator->lost(id, "it has closed the connection", /*in_order=*/true, now));

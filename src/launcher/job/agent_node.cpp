@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -14,7 +13,6 @@
 #include "launcher/limits.h"
 #include "net/address.h"
 #include "net/socket.h"
-#include "wire/limits.h"
 
 namespace ddp::launcher {
 
@@ -86,17 +84,10 @@ struct AgentNode::Search {
 
   bool is_another() const {
     const auto last = Clock::now() + limits::kDeathProof;
-    const auto visit = store::StoreVisit::open(lost.address.text(), lost.port, token, last);
+    auto visit = store::StoreVisit::open(lost.address.text(), lost.port, token, last);
     if (!visit || !net::send_all(visit.value().fd(), question, last)) return false;
-    std::uint64_t length = 0;
-    std::string answer;
-    const auto read = [&](char* bytes, std::size_t count) {
-      return static_cast<bool>(net::receive_all(visit.value().fd(), std::span(bytes, count), last));
-    };
-    if (!read(reinterpret_cast<char*>(&length), sizeof length) || length > limits::kControlJsonBytes) return false;
-    answer.resize(length);
-    if (!read(answer.data(), length)) return false;
-    const auto message = wire::decode_control(answer);
+    const auto answer = visit.value().control_message(last);
+    const auto message = answer ? wire::decode_control(answer.value()) : std::nullopt;
     const auto* refuses = message ? std::get_if<wire::CoordinatorRefuses>(&*message) : nullptr;
     return refuses != nullptr && !refuses->job_key.empty() && refuses->job_key != job_key;
   }

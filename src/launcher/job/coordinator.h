@@ -169,8 +169,8 @@ class Coordinator {
   void replace_electorate(TimePoint now);
   void tell_electorate(TimePoint now);
   wire::NodeHeartbeat heartbeat(TimePoint now) const;
-  // Returns the nodes of the electorate that have answered what was sent less than the node timeout ago.
-  std::set<int> answering(TimePoint now) const;
+  // Returns the voters that have answered what was sent less than the node timeout ago, and this node.
+  std::set<int> answering_voters(TimePoint now) const;
   // Returns when this node no longer leads the job, unless more nodes answer.
   TimePoint lease_ends() const;
   // Ends the job for this node if the others may go on without it.

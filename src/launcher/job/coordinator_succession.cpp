@@ -78,7 +78,7 @@ void Coordinator::look_at_election(TimePoint now) {
                    .code = wire::CauseCode::lost_node},
                   now);
   }
-  if (still_run_ > 0 || !is_majority(election_->electorate(), answering(now))) return;
+  if (still_run_ > 0 || !is_majority(election_->electorate(), answering_voters(now))) return;
   if (!election_->is_complete() && now < election_since_ + limits::kSuccessionWait) return;
   tell(LogLevel::warning, "this node leads the job now, with " + election_->describe());
   standing_.electorate = election_->electorate();
@@ -137,10 +137,10 @@ void Coordinator::replace_electorate(TimePoint now) {
   std::set<int> connected;
   for (const auto& [id, node] : roster_.all()) {
     const int node_rank = node_rank_in(node.memberships, standing_.electorate.attempt);
+    if (node_rank < 0) continue;
     connected.insert(node_rank);
     if (node.knows_attempt >= proposed_.attempt || id == kOwnNode) know.insert(node_rank);
   }
-  know.insert(-1);
   if (!may_be_replaced(standing_.electorate, know, connected)) return;
   standing_.electorate = proposed_;
   lease_until_ = now;
@@ -158,12 +158,11 @@ void Coordinator::tell_electorate(TimePoint now) {
   }
 }
 
-std::set<int> Coordinator::answering(TimePoint now) const {
-  const wire::Electorate& electorate = election_ ? election_->electorate() : standing_.electorate;
+std::set<int> Coordinator::answering_voters(TimePoint now) const {
   std::set<int> node_ranks;
   for (const auto& [id, node] : roster_.all()) {
     const bool answers = id == kOwnNode || node.answered > now - options_.nodes.node_timeout;
-    if (answers) node_ranks.insert(node_rank_in(node.memberships, electorate.attempt));
+    if (answers) node_ranks.insert(node_rank_in(node.memberships, election_->electorate().attempt));
   }
   return node_ranks;
 }

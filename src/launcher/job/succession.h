@@ -69,7 +69,6 @@ class Succession {
   // Returns whether this node leads if none of these does.
   bool may_lead() const;
   wire::Vote vote(bool has_ended) const;
-  const wire::Electorate& electorate() const { return standing_.electorate; }
   const std::string& job_key() const { return standing_.job_key; }
 
  private:

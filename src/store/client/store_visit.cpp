@@ -182,6 +182,12 @@ std::string StoreVisit::control_request(std::string_view message) {
   return encode(request(StoreOp::control, {}, {std::string(message)}));
 }
 
+Result<std::string, VisitFailure> StoreVisit::control_message(Deadline until) {
+  auto message = receive_bytes(until);
+  if (!message) return lost(message.error());
+  return std::move(message).value();
+}
+
 Result<std::string, SocketFailure> StoreVisit::receive_bytes(Deadline until) {
   const auto length = receive<std::uint64_t>(fd(), until);
   if (!length) return length.error();

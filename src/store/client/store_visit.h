@@ -45,6 +45,8 @@ class StoreVisit {
   // Encodes a CONTROL request: a launcher's message to its coordinator. The coordinator's messages arrive as a u64
   // length and that many bytes.
   static std::string control_request(std::string_view message);
+  // Receives the next message of the coordinator, after a request has been sent.
+  base::Result<std::string, VisitFailure> control_message(net::Deadline until);
 
   // The descriptor is readable when the server has closed the connection, or its node has not answered for some time.
   int fd() const { return fd_.get(); }

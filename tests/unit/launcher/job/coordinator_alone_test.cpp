@@ -47,6 +47,22 @@ struct JobAlone {
   }
 };
 
+wire::Cause repeatable_failure() {
+  wire::Cause error = failure();
+  error.error = "rank 1: KeyError at train.py:3 in f";
+  return error;
+}
+
+// Returns the end of an attempt in which two ranks have kept this step.
+wire::NodeEnded ended_after(std::int64_t step) {
+  wire::NodeEnded ended{.attempt = 0, .progress = wire::Progress::some};
+  const wire::KeptState own{.step = step, .bytes = 1, .kind = wire::StateKind::final, .world = 2};
+  ended.kept = {own, own, own};
+  ended.kept[1].rank = ended.kept[1].area = 1;
+  ended.kept[2].kind = wire::StateKind::whole;
+  return ended;
+}
+
 }  // namespace
 
 TEST_CASE("a job of one node begins at once and is over when its workers have ended, with no alarm between") {
@@ -83,13 +99,8 @@ TEST_CASE("a job that fails twice at the same step with the same error is given 
   CoordinatorOptions options;
   options.max_restarts = 10;
   JobAlone job(options);
-  wire::Cause error = failure();
-  error.error = "rank 1: KeyError at train.py:3 in f";
-  wire::NodeEnded ended{.attempt = 0, .progress = wire::Progress::some};
-  const wire::KeptState own{.step = 7, .bytes = 1, .kind = wire::StateKind::final, .world = 2};
-  ended.kept = {own, own, own};
-  ended.kept[1].rank = ended.kept[1].area = 1;
-  ended.kept[2].kind = wire::StateKind::whole;
+  const wire::Cause error = repeatable_failure();
+  wire::NodeEnded ended = ended_after(7);
   job.says(wire::NodeFailed{0, error}).says(ended).passes(0ms);
   REQUIRE(job.attempt == 1);
   CHECK(job.last<wire::CoordinatorBegins>()->restore.step == 7);
@@ -106,13 +117,9 @@ TEST_CASE("the same error after other steps is not a repeated one") {
   CoordinatorOptions options;
   options.max_restarts = 10;
   JobAlone job(options);
-  wire::Cause error = failure();
-  error.error = "rank 1: KeyError at train.py:3 in f";
-  wire::NodeEnded ended{.attempt = 0, .progress = wire::Progress::some};
-  const wire::KeptState own{.step = 16, .bytes = 1, .kind = wire::StateKind::final, .world = 2};
-  ended.kept = {own, own, own, own};
-  ended.kept[1].rank = ended.kept[1].area = 1;
-  ended.kept[2].kind = wire::StateKind::whole;
+  const wire::Cause error = repeatable_failure();
+  wire::NodeEnded ended = ended_after(16);
+  ended.kept.push_back(ended.kept[0]);
   ended.kept[3].step = 20;  // which only one rank has kept
   job.says(wire::NodeFailed{0, error}).says(ended).passes(0ms);
   REQUIRE(job.attempt == 1);

@@ -40,51 +40,14 @@ wire::NodeHello voter(const std::string& host, const wire::Vote& vote) {
   return hello;
 }
 
-// A coordinator that was node 1, and whose attempt began a minute ago.
-class Heir {
- public:
-  explicit Heir(int nodes = 3) {
-    CoordinatorOptions options = options_of(nodes);
-    options.job_key.clear();
-    options.nodes.node_timeout = 10s;
-    options.nodes.join_timeout = 60s;
-    const wire::Cause cause{
-        .text = "the first node is lost", .exit_code = 125, .may_restart = true, .code = wire::CauseCode::lost_node};
-    coordinator.emplace(options, listening("b"), now, Takeover{vote(1), cause, now - 60s});
-    add(coordinator->begin(now));
-  }
-  void says(NodeId id, const wire::ControlMessage& message) { add(coordinator->heard(id, "10.0.0.9", message, now)); }
-  // The node has read all that it was sent.
-  void answers(NodeId id) {
-    says(id, wire::NodeHeartbeat{0, {}, std::chrono::nanoseconds(now.time_since_epoch()).count()});
-  }
-  void loses(NodeId id) { add(coordinator->lost(id, "it has closed the connection", /*in_order=*/true, now)); }
-  void passes(std::chrono::milliseconds time) {
-    for (const auto end = now + time; now < end;) {
-      now = std::min(end, std::max(coordinator->alarm(), now + 1ms));
-      add(coordinator->tick(now));
-    }
-  }
-  template <typename Message>
-  std::vector<Message> to(NodeId id) const {
-    std::vector<Message> result;
-    for (const CoordinatorAction& action : actions) {
-      const auto* send = std::get_if<SendToNode>(&action);
-      if (send == nullptr || send->to != id) continue;
-      if (const auto* message = std::get_if<Message>(&send->message)) result.push_back(*message);
-    }
-    return result;
-  }
-
-  Coordinator::TimePoint now{1h};
-  std::optional<Coordinator> coordinator;
-  std::vector<CoordinatorAction> actions;
-
- private:
-  void add(std::vector<CoordinatorAction> more) {
-    actions.insert(actions.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  }
-};
+// Returns the job of a coordinator that was node 1, and whose attempt began a minute ago.
+Job taken_over() {
+  CoordinatorOptions options = options_of(3);
+  options.job_key.clear();
+  const wire::Cause cause{
+      .text = "the first node is lost", .exit_code = 125, .may_restart = true, .code = wire::CauseCode::lost_node};
+  return Job(options, wire::kAnyNodeRank, Takeover{vote(1), cause, Coordinator::TimePoint(59min)});
+}
 
 }  // namespace
 
@@ -126,7 +89,7 @@ TEST_CASE("a silent node is refused before its connection is closed") {
 }
 
 TEST_CASE("a node that takes over goes on with the next attempt when most have come") {
-  Heir heir;
+  Job heir = taken_over();
   heir.says(8, voter("c", vote(2)));
   CHECK(heir.to<wire::NodeHeartbeat>(8).back().electorate == wire::Electorate{0, 3, 1, {0}});
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0, .progress = wire::Progress::some});
@@ -150,7 +113,7 @@ TEST_CASE("a node that takes over goes on with the next attempt when most have c
 }
 
 TEST_CASE("a node that takes over alone ends when most of the others do not come") {
-  Heir heir;
+  Job heir = taken_over();
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
   heir.passes(29s);
   CHECK(heir.to<wire::CoordinatorIsDone>(kOwnNode).empty());
@@ -162,7 +125,7 @@ TEST_CASE("a node that takes over alone ends when most of the others do not come
 }
 
 TEST_CASE("a voter that is lost again is waited for no longer") {
-  Heir heir;
+  Job heir = taken_over();
   heir.says(8, voter("c", vote(2, true)));
   heir.loses(8);
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
@@ -171,8 +134,8 @@ TEST_CASE("a voter that is lost again is waited for no longer") {
   REQUIRE(heir.to<wire::CoordinatorRestarts>(kOwnNode).size() == 1);
 }
 
-TEST_CASE("nodes of another job and late ones are told apart") {
-  Heir heir;
+TEST_CASE("a node of another job is refused, and a late one waits") {
+  Job heir = taken_over();
   wire::Vote other = vote(2);
   other.job_key = "another";
   heir.says(9, voter("x", other));
@@ -203,8 +166,7 @@ TEST_CASE("a coordinator without an answer of half of the nodes leads no longer"
       job.comes(id, listening("b" + std::to_string(id)));
     for (int i = 0; i < 120; ++i) {
       job.passes(100ms, live);
-      const auto sent_at = std::chrono::nanoseconds(job.now.time_since_epoch()).count();
-      for (const NodeId id : live) job.says(id, wire::NodeHeartbeat{0, {}, sent_at});
+      for (const NodeId id : live) job.answers(id);
     }
     return job.to<wire::CoordinatorIsDone>(kOwnNode);
   };
@@ -279,7 +241,7 @@ TEST_CASE("many newcomers do not end the coordinator that takes them in") {
   CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).empty());
 }
 
-TEST_CASE("an address of IPv6 is told without its brackets") {
+TEST_CASE("a successor's IPv6 address has no brackets") {
   Job job(options_of(2));
   job.says(9, wire::NodeHeartbeat{});
   wire::NodeHello hello = listening("b");

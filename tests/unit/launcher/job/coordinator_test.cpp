@@ -276,7 +276,7 @@ TEST_CASE("a node that leaves or falls silent in the middle is the cause") {
   CHECK(silent.to<wire::CoordinatorEnds>(kOwnNode)[0].cause.text == "lost: it has sent nothing for 10.0 s");
 }
 
-TEST_CASE("a node that is lost again and again has to wait, whoever sees it first") {
+TEST_CASE("a node that is lost again and again has to wait, also if it says so itself") {
   CoordinatorOptions options;
   options.max_restarts = 3;
   options.nodes.max = 2;
