@@ -71,7 +71,7 @@ THIRD_PARTIES = {
     "hwloc": ["launcher/facts/cpu_topology.cpp"],
     "sodium": ["store/store_token.cpp"],
     "elfutils/": ["stack_reader/frame_names.cpp", "stack_reader/process_files.cpp", "stack_reader/unwinder.cpp"],
-    "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe.cpp", "launcher/explain/json_value.cpp",
+    "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe.cpp", "launcher/plan/worker_variables.cpp", "launcher/explain/json_value.cpp",
                   "launcher/job/error_record.cpp",
                   "launcher/ranks/hang_trace.cpp", "launcher/stacks/stack_capture.cpp",
                   "launcher/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp",

@@ -32,7 +32,7 @@ __all__ = ["NothingLost", "nothing_lost"]
 
 _AREA, _REGION, _ENTRIES_AT, _ENTRY_BYTES = 1 << 42, 1 << 38, 256, 64
 _RECENT, _PINNED, _WHOLE, _PLACES = range(0, 8), range(8, 10), range(10, 12), 12  # places of entries
-_KEEPS_AT, _ANSWERED_AT, _RESTORED_AT = 8, 12, 16
+_KEEPS_AT, _ANSWERED_AT, _RESTORED_AT, _IMAGE_TIME_AT = 8, 12, 16, 20
 _REQUEST_AT, _CLAIMS = 1 << 62, 1 << 20  # a lock of this byte is the launcher's; the ranks that copy have those after it
 _EARLY, _FINAL, _FINAL_MOVED, _STATE = 1, 2, 3, 4  # kinds of entries
 _FIELDS = struct.Struct("=qQQiiiiI")
@@ -50,8 +50,19 @@ class _Memory:
     def entry(self, area, place):
         """Returns the entry, or None if there is none."""
         raw = os.pread(self.fd, _FIELDS.size + 4, area * _AREA + _ENTRIES_AT + place * _ENTRY_BYTES)
+        return self._checked(raw, area, place)
+
+    def file(self, path):
+        """Returns the entry of a file of an image. Its place is the descriptor of the file."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        entry = self._checked(os.pread(fd, _FIELDS.size + 4, 0), -1, fd)
+        if not entry or os.fstat(fd).st_size != _ENTRY_BYTES + entry.bytes:
+            raise OSError(f"{path} is damaged")
+        return entry
+
+    def _checked(self, raw, *where):
         is_valid = len(raw) == _FIELDS.size + 4 and any(raw) and struct.pack("=I", zlib.crc32(raw[:-4])) == raw[-4:]
-        return _Entry(*_FIELDS.unpack(raw[:-4]), area, place) if is_valid else None
+        return _Entry(*_FIELDS.unpack(raw[:-4]), *where) if is_valid else None
 
     def write(self, area, place, parts, step, *more):
         """Writes the parts, then the entry. If this process is killed meanwhile, the place has no entry."""
@@ -64,16 +75,21 @@ class _Memory:
         os.pwrite(self.fd, fields + struct.pack("=I", zlib.crc32(fields)), at)
 
     def read(self, entry, at, into):
-        self._move(lambda fd, rest, where: os.preadv(fd, [rest], where), into,
-                   entry.area * _AREA + (entry.place + 1) * _REGION + at)
+        is_file = entry.area < 0
+        begin = _ENTRY_BYTES if is_file else entry.area * _AREA + (entry.place + 1) * _REGION
+        self._move(lambda fd, rest, where: os.preadv(fd, [rest], where), into, begin + at, entry.place if is_file else self.fd)
         return into
 
-    def _move(self, call, data, at):
+    def _move(self, call, data, at, fd=None):
         rest = memoryview(data).cast("B")
         while rest:
-            done = call(self.fd, rest[:_CHUNK], at)
+            done = call(self.fd if fd is None else fd, rest[:_CHUNK], at)
             rest, at = rest[done:], at + done
         return memoryview(data).nbytes
+
+    def image_time(self):
+        """Returns how long the launcher needs to write an image to disk, in seconds."""
+        return struct.unpack("=i", os.pread(self.fd, 4, self.area * _AREA + _IMAGE_TIME_AT))[0] / 1000
 
     def try_claim(self, number):
         """Returns whether this process is the one that copies for a key, or to a place, until it gives up the claim."""
@@ -87,7 +103,9 @@ class _Memory:
         fcntl.lockf(self.fd, fcntl.LOCK_UN, 1, _REQUEST_AT + 1 + number)
 
     def put(self, at, attempt, step=0):
-        os.pwrite(self.fd, struct.pack("=iiq", attempt, 0, step)[:4 if at < _RESTORED_AT else 16], self.area * _AREA + at)
+        if at == _RESTORED_AT:
+            os.pwrite(self.fd, struct.pack("=q", step), self.area * _AREA + at + 8)
+        os.pwrite(self.fd, struct.pack("=i", attempt), self.area * _AREA + at)
 
 
 def _view(tensor):
@@ -248,14 +266,14 @@ class NothingLost:
         except OSError:  # there is none, or the program, or one around it, has closed the descriptor
             has_memory = False
         if not has_memory:
-            if "whole" in plan:
+            if "step" in plan:
                 raise RuntimeError("nothing_lost: the other ranks go on from a kept state, which this one cannot read")
             why = f"descriptor {plan['fd']} is closed" if plan["fd"] >= 0 else "the launcher has no memory for it"
             print(f"nothing_lost: rank {self.rank} cannot keep its state: {why}", file=sys.stderr)
             return
         self.memory = _Memory(plan["fd"], plan["area"])
         self.key = self._key()
-        if "whole" in plan:
+        if "step" in plan:
             self._restore(plan)
         if plan["may_restart"]:
             self._keep()
@@ -324,7 +342,10 @@ class NothingLost:
         return self.image_share > 0 and step > self.first_step and (step - self.first_step) % self.image_every == 0
 
     def _make_image(self):
-        """Copies the whole state after every N steps. N is the least power of two with which copies take their share."""
+        """Copies the whole state after every N steps.
+
+        N is the least power of two with which copies take their share, and the disk can follow.
+        """
         steps = self.step - self.first_step
         if self._is_image(self.step) and self.memory:
             begin = time.monotonic()
@@ -332,12 +353,13 @@ class NothingLost:
                 self._try_copy()
             self.copying = time.monotonic() - begin if self.has_room else 0.0
         if steps >= 32 and steps & (steps - 1) == 0:
-            longest = torch.tensor([self.copying, (time.monotonic() - self.began) / steps], dtype=torch.float64)
+            disk = self.memory.image_time() if self.memory else 0.0
+            longest = torch.tensor([self.copying, (time.monotonic() - self.began) / steps, disk], dtype=torch.float64)
             if dist.is_initialized():  # all ranks need the same N
                 dist.all_reduce(longest, dist.ReduceOp.MAX)
-            copy, step = longest.tolist()
-            if copy > 0:
-                self.image_every = 1 << max(math.ceil(math.log2(copy / (self.image_share * step))), 0)
+            copy, step, disk = longest.tolist()
+            if needed := max(copy / (self.image_share * step), disk / step):
+                self.image_every = 1 << max(math.ceil(math.log2(needed)), 0)
 
     def _keep(self):
         for part in self.large.values():
@@ -457,8 +479,12 @@ class NothingLost:
     # --- An attempt begins with what was kept.
 
     def _restore(self, plan):
-        self._transfer(plan["transfers"])
-        own, shared, whole = (self.memory.entry(*plan[name]) if name in plan else None for name in ("own", "shared", "whole"))
+        if "image" in plan:
+            own, shared, whole = self._of_image(plan["image"])
+        else:
+            self._transfer(plan["transfers"])
+            own, shared, whole = (self.memory.entry(*plan[name]) if name in plan else None
+                                  for name in ("own", "shared", "whole"))
         self._load(whole)
         if own:
             parts, _ = pickle.loads(self.memory.read(own, 0, bytearray(own.bytes)))
@@ -466,8 +492,22 @@ class NothingLost:
                 of_other, moved = pickle.loads(self.memory.read(shared, 0, bytearray(shared.bytes)))
                 parts.update({name: of_other[name] for name in moved})
             self._load_own(parts)
+        for entry in (own, whole):
+            if entry and entry.area < 0:
+                os.close(entry.place)
         self.step, self.key = whole.step, whole.key
         self.memory.put(_RESTORED_AT, self.attempt + 1, self.step)
+
+    def _of_image(self, image):
+        try:
+            own = self.memory.file(f"{image}/rank-0")
+            if own.world == self.world:
+                os.close(own.place)
+                own = self.memory.file(f"{image}/rank-{self.rank}")
+            whole = self.memory.file(f"{image}/whole-{own.key:x}")
+        except OSError as error:
+            raise RuntimeError(f"nothing_lost: {error}. All nodes need the same --image-dir.") from error
+        return own if own.world == self.world else None, None, whole
 
     def _load(self, entry):
         size = struct.unpack("=Q", self.memory.read(entry, 0, bytearray(8)))[0]

@@ -124,7 +124,7 @@ inline constexpr auto kSuccessionWait = 2s;       // wait of a new first node fo
 inline constexpr int kSuccessionBacklog = 4096;   // nodes that may wait until one leads the job
 inline constexpr auto kDeathProof = 3s;           // time in which the launcher of a lost first node must be seen to end
 inline constexpr auto kElectionLook = 20ms;       // between two looks at the votes
-inline constexpr auto kElectorateNews = 100us;     // per node, until all know that one is gone
+inline constexpr auto kElectorateNews = 100us;    // per node, until all know that one is gone
 inline constexpr auto kDeathLook = 50ms;          // between two looks
 inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts to reach the coordinator
 // These limits are for restarts and for the end of a job.
@@ -132,7 +132,14 @@ inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts t
 inline constexpr auto kStateTime = 30s;
 inline constexpr auto kStateLook = 1ms;     // between looks whether they have done so
 inline constexpr auto kStateRoomLook = 1s;  // between looks how much memory is left, if images are made
-inline constexpr int kStateWorkers = 256;   // of a node, else it keeps no states: a message lists the states of all
+// These are for what is written to --image-dir.
+inline constexpr int kImages = 2;                                      // complete ones that are kept there
+inline constexpr std::uint64_t kImagePiece = std::uint64_t{16} << 20;  // bytes that are written at a time
+inline constexpr auto kImagePause = 2s;                                // longest pause between two pieces
+inline constexpr auto kImageList = 5s;     // time in which the directory is to be read, else it has no images
+inline constexpr auto kImageLook = 50ms;   // between two looks whether the last image of a job is written
+inline constexpr auto kImageWord = 1s;     // after which the user is informed that the launcher waits for it
+inline constexpr int kStateWorkers = 256;  // of a node, else it keeps no states: a message lists the states of all
 inline constexpr std::size_t kStateTransfers = 2000;                      // before an attempt; else it begins without
 inline constexpr std::uint64_t kOwnStateBytes = std::uint64_t{64} << 20;  // of what a rank has of its own
 inline constexpr auto kRestartDelay = 100ms;  // tripled by each attempt in a row without progress

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "wire/state_memory_layout.h"
@@ -53,9 +54,10 @@ struct StateTransfer {
 
 // Describes with which state a node's ranks begin an attempt. Without ranks, it is none that was kept.
 struct RestorePlan {
-  int attempt = 0;  // in which the state was kept
+  int attempt = 0;  // in which the state was kept; -1 if that was an earlier job
   std::int64_t step = 0;
   std::int64_t lost_steps = 0;           // finished steps that have to be repeated
+  std::string image;                     // the name of the image in --image-dir that has it; empty if it is in memory
   std::vector<RankRestore> ranks;        // of this node, by local rank
   std::vector<StateTransfer> transfers;  // of all nodes, in the order in which they are done
 

@@ -28,12 +28,6 @@ std::uint32_t check_of(const StateEntry& entry) {
   return crc.checksum();
 }
 
-bool is_valid(const StateEntry& entry) {
-  return entry.kind > StateKind::none && entry.kind <= StateKind::whole && entry.check == check_of(entry) &&
-         entry.step >= 0 && entry.world > 0 && entry.rank >= 0 && entry.rank < entry.world && entry.attempt >= 0 &&
-         entry.bytes <= kStateRegionBytes;
-}
-
 // `move` is pread() or pwrite() at a position.
 template <typename Byte, typename Move>
 bool move_all(std::span<Byte> data, std::uint64_t at, const Move& move) {
@@ -45,14 +39,6 @@ bool move_all(std::span<Byte> data, std::uint64_t at, const Move& move) {
     at += static_cast<std::uint64_t>(done);
   }
   return true;
-}
-
-bool read_at(int file, std::uint64_t at, std::span<std::byte> data) {
-  return move_all(data, at, [file](auto... arguments) { return ::pread(file, arguments...); });
-}
-
-bool write_at(int file, std::uint64_t at, std::span<const std::byte> data) {
-  return move_all(data, at, [file](auto... arguments) { return ::pwrite(file, arguments...); });
 }
 
 template <typename Value>
@@ -74,6 +60,25 @@ bool set_lock(int file, std::uint64_t at, short type, int command) {
 }
 
 }  // namespace
+
+bool is_valid(const StateEntry& entry) {
+  return entry.kind > StateKind::none && entry.kind <= StateKind::whole && entry.check == check_of(entry) &&
+         entry.step >= 0 && entry.world > 0 && entry.rank >= 0 && entry.rank < entry.world && entry.attempt >= 0 &&
+         entry.bytes <= kStateRegionBytes;
+}
+
+StateEntry checked(StateEntry entry) {
+  entry.check = check_of(entry);
+  return entry;
+}
+
+bool read_at(int descriptor, std::uint64_t at, std::span<std::byte> data) {
+  return move_all(data, at, [descriptor](auto... arguments) { return ::pread(descriptor, arguments...); });
+}
+
+bool write_at(int descriptor, std::uint64_t at, std::span<const std::byte> data) {
+  return move_all(data, at, [descriptor](auto... arguments) { return ::pwrite(descriptor, arguments...); });
+}
 
 std::uint64_t claim_of_key(std::uint64_t key) {
   return kStateRequestAt + 1 + key % kStateClaims;
@@ -105,8 +110,7 @@ bool StateFile::clear_entry(int area, int place) const {
 }
 
 bool StateFile::set_entry(int area, int place, StateEntry entry) const {
-  entry.check = check_of(entry);
-  return write_at(descriptor_, entry_at(area, place), bytes_of(entry));
+  return write_at(descriptor_, entry_at(area, place), bytes_of(checked(entry)));
 }
 
 void StateFile::drop(int area, int place) const {
@@ -130,6 +134,10 @@ int StateFile::oldest(int area, int first, int count) const {
   return found;
 }
 
+EntryData StateFile::data(int area, int place) const {
+  return {descriptor_, data_at(area, place)};
+}
+
 bool StateFile::read(int area, int place, std::uint64_t at, std::span<std::byte> data) const {
   return read_at(descriptor_, data_at(area, place) + at, data);
 }
@@ -151,6 +159,10 @@ void StateFile::set_attempt(int area, std::int32_t StateHead::*which, int attemp
 
 void StateFile::set_room(int area, std::uint64_t bytes) const {
   write_at(descriptor_, area_at(area) + offsetof(StateHead, room), bytes_of(bytes));
+}
+
+void StateFile::set_image_time(int area, std::int32_t milliseconds) const {
+  write_at(descriptor_, area_at(area) + offsetof(StateHead, image_time), bytes_of(milliseconds));
 }
 
 void StateFile::set_restored(int area, int attempt, std::int64_t step) const {

@@ -13,6 +13,23 @@
 
 namespace ddp::wire {
 
+// Returns whether the check of an entry is correct.
+bool is_valid(const StateEntry& entry);
+// Returns the entry with its check.
+StateEntry checked(StateEntry entry);
+
+// These read and write all of `data` at a position of a file. They return false if that is not possible.
+bool read_at(int descriptor, std::uint64_t at, std::span<std::byte> data);
+bool write_at(int descriptor, std::uint64_t at, std::span<const std::byte> data);
+
+// Says where the data of an entry are, in the memory or in a file.
+struct EntryData {
+  int descriptor = -1;
+  std::uint64_t begin = 0;
+
+  bool read(std::uint64_t at, std::span<std::byte> data) const { return read_at(descriptor, begin + at, data); }
+};
+
 // Returns what try_claim() takes: a number of a key, or of a place for a whole state.
 std::uint64_t claim_of_key(std::uint64_t key);
 std::uint64_t claim_of_place(int area, int place);
@@ -41,6 +58,7 @@ class StateFile {
   // Returns the one of these places whose entry is the oldest, or that has none.
   int oldest(int area, int first, int count) const;
 
+  EntryData data(int area, int place) const;
   // These move the data of an entry. They return false if not all of it could be moved.
   bool read(int area, int place, std::uint64_t at, std::span<std::byte> data) const;
   bool write(int area, int place, std::uint64_t at, std::span<const std::byte> data) const;
@@ -49,6 +67,7 @@ class StateFile {
   // Writes one of the attempts of the head.
   void set_attempt(int area, std::int32_t StateHead::*which, int attempt) const;
   void set_room(int area, std::uint64_t bytes) const;
+  void set_image_time(int area, std::int32_t milliseconds) const;
   void set_restored(int area, int attempt, std::int64_t step) const;
 
   // The launcher holds the request's lock until programs are to keep their state, and they wait for it.

@@ -36,13 +36,13 @@ inline constexpr std::uint64_t kStateClaims = std::uint64_t{1} << 20;
 // means that the rank's random state has changed between the two, so that its early entries are of no use.
 enum class StateKind : std::int32_t { none, early, final, final_moved, whole };
 
-// The head of an area. The worker writes it, except for the first number, and attempts as their number + 1.
+// The head of an area. The worker writes it, except for `room` and `image_time`, and attempts as their number + 1.
 struct StateHead {
-  std::uint64_t room;     // bytes of memory that the node has left, as the launcher sees it when it asks
-  std::int32_t keeps;     // attempt in which the program keeps its state
-  std::int32_t answered;  // attempt in which it has done what the launcher asked for, as far as it could
-  std::int32_t restored;  // attempt that has begun with a kept state
-  std::int32_t more;
+  std::uint64_t room;       // bytes of memory that the node has left, as the launcher sees it when it asks
+  std::int32_t keeps;       // attempt in which the program keeps its state
+  std::int32_t answered;    // attempt in which it has done what the launcher asked for, as far as it could
+  std::int32_t restored;    // attempt that has begun with a kept state
+  std::int32_t image_time;  // how long it takes to write an image to disk, ms; 0 if that is not known
   std::int64_t restored_step;
 };
 static_assert(sizeof(StateHead) == 32);

@@ -37,8 +37,9 @@ struct Membership {
 
 // Says what the attempts so far mean for another one.
 struct RestartHistory {
-  int counted = 0;  // failures that count in --max-restarts
-  int in_vain = 0;  // attempts in a row, with the last one, that made no progress
+  std::int64_t job_began = 0;  // Unix time, ms
+  int counted = 0;             // failures that count in --max-restarts
+  int in_vain = 0;             // attempts in a row, with the last one, that made no progress
   bool last_counts = false;
   bool last_is_seen = false;  // the launcher can see the steps of the last one
   bool is_repeated = false;   // the last two failed with the same error at the same step

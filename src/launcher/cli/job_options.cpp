@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <tuple>
 
 #include "base/text.h"
@@ -170,6 +172,16 @@ void devices(OptionSet& c, Options& o) {
            true);
 }
 
+// Programs may change their working directory.
+Take absolute_path(std::string& target) {
+  return [&target](const std::string& value) {
+    if (value.empty()) return Mistake(" is empty. Name a directory.");
+    std::error_code ignored;
+    target = std::filesystem::absolute(value, ignored).lexically_normal().string();
+    return Mistake();
+  };
+}
+
 void supervision(OptionSet& c, Options& o) {
   c.group("Supervision");
   c.value("--max-restarts", "N", integer(o.max_restarts, 0, kMost),
@@ -178,6 +190,9 @@ void supervision(OptionSet& c, Options& o) {
       "--image-cost", "PERCENT", parsed_as(parse_percent, o.image_cost),
       "Let programs that keep their state in memory copy it regularly, for the case that all ranks die at once. The "
       "copies take at most this share of the time, such as 1%. 0 makes none. [default: 0]");
+  c.value("--image-dir", "DIR", absolute_path(o.image_dir),
+          "Write what programs keep in memory to this directory, which all nodes share. A job that finds images there "
+          "goes on from the newest one. [default: none]");
   c.value("--grace,--shutdown-timeout", "SECONDS", parsed_as(parse_seconds, o.grace),
           "Wait this long between SIGTERM and SIGKILL when workers are terminated, and after Ctrl-C between SIGINT and "
           "SIGTERM. [default: 5; when invoked as torchrun, TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30]");
@@ -385,9 +400,9 @@ std::optional<std::string> check_together(std::span<const Setting> settings, Opt
       options.warnings.push_back(setting->subject + " has no effect without --save-grace=SECONDS");
     }
   }
-  if (options.image_cost > 0 && options.max_restarts == 0) {
+  if (options.image_cost > 0 && options.max_restarts == 0 && options.image_dir.empty()) {
     options.warnings.emplace_back(
-        "--image-cost has no effect without --max-restarts=N, because nothing would begin with "
+        "--image-cost has no effect without --max-restarts=N or --image-dir=DIR, because nothing would begin with "
         "the copies");
   }
   if (options.json && !options.dry_run)

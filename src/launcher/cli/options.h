@@ -44,6 +44,7 @@ inline constexpr auto kTorchrunGrace = std::chrono::seconds(30);
 struct JobWishes {
   std::string role = "default";
   double image_cost = 0;  // --image-cost as a share of the time; 0 if no images are made
+  std::string image_dir;  // --image-dir, absolute; empty if images stay in memory
   int max_restarts = 0;
   std::chrono::milliseconds grace = limits::kDefaultGrace;      // --grace, --shutdown-timeout
   std::chrono::milliseconds exit_timeout{0};                    // --exit-timeout; 0 disables it

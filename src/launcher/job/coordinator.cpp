@@ -29,6 +29,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimeP
   clock_.pass_until(now);
   roster_.add(kOwnNode, "", own_, now, now);
   standing_.job_key = options.job_key;
+  standing_.history.job_began = options.job_began;
   if (takeover) take_over(*takeover, now);
 }
 
@@ -206,7 +207,7 @@ void Coordinator::start(TimePoint now) {
   progress_ = wire::Progress::unknown;
   has_saved_ = false;
   actions_.emplace_back(EmptyStore{});
-  std::vector<wire::RestorePlan> restores = plan_restore(restoring_nodes(seating.seated));
+  std::vector<wire::RestorePlan> restores = plan_restore(restoring_nodes(seating.seated), on_disk());
   restores.resize(seating.seated.size());
   // The loss of a node does not count, so it may always be followed by a restart.
   const bool may_restart =
@@ -217,8 +218,8 @@ void Coordinator::start(TimePoint now) {
     const Node& node = roster_.at(id);
     send(id, wire::CoordinatorBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
                                      node.name == node.hello.host ? "" : node.name, may_restart,
-                                     may_restart ? options_.image_cost : 0, restores[static_cast<std::size_t>(i)],
-                                     standing_});
+                                     may_restart || options_.has_image_dir ? options_.image_cost : 0,
+                                     restores[static_cast<std::size_t>(i)], standing_});
   }
   for (const NodeId id : seating.left_over) {
     if (options_.max_restarts > 0) {
@@ -247,7 +248,7 @@ std::optional<std::int64_t> Coordinator::newest_step() const {
     if (node.takes_part) members.push_back(id);
   }
   std::ranges::sort(members, {}, [&](NodeId id) { return roster_.all().at(id).first_rank; });
-  const std::vector<wire::RestorePlan> plans = plan_restore(restoring_nodes(members));
+  const std::vector<wire::RestorePlan> plans = plan_restore(restoring_nodes(members), on_disk());
   return plans.empty() ? std::nullopt : std::optional(plans.front().step + plans.front().lost_steps);
 }
 

@@ -30,7 +30,9 @@ struct CoordinatorOptions {
   std::string job_key;  // random; empty if no other node may lead the job
   NodesPlan nodes;
   int max_restarts = 0;
-  double image_cost = 0;                      // of all nodes, as a share of the time
+  double image_cost = 0;  // of all nodes, as a share of the time
+  bool has_image_dir = false;
+  std::int64_t job_began = 0;                 // Unix time, ms
   std::chrono::milliseconds exit_timeout{0};  // how long other ranks may run after one exited with 0; 0 means no limit
 };
 
@@ -74,6 +76,8 @@ class Coordinator {
   Coordinator(const CoordinatorOptions& options, wire::NodeHello own, TimePoint now,
               const std::optional<Takeover>& takeover = std::nullopt);
 
+  // Says what --image-dir has. The next attempt may begin with it.
+  void finds(std::vector<wire::KeptImage> images) { images_ = std::move(images); }
   // Starts the coordinator, with its own node present.
   std::vector<CoordinatorAction> begin(TimePoint now);
   // Processes a message of a node, which may be the coordinator's own. The first message of a connection is its hello.
@@ -152,6 +156,7 @@ class Coordinator {
   std::vector<RestoringNode> restoring_nodes(std::span<const NodeId> in_order) const;
   // Returns the newest step that a rank has finished, if another attempt of the same nodes would begin with a kept one.
   std::optional<std::int64_t> newest_step() const;
+  KeptImages on_disk() const { return {images_, standing_.history.job_began}; }
   void finish(wire::Cause cause, TimePoint now);
 
   // --- These functions are in coordinator_succession.cpp.
@@ -197,6 +202,7 @@ class Coordinator {
   TimePoint next_word_;  // when the missing nodes are reported next
   TimePoint started_at_;
   std::chrono::nanoseconds run_time_{0};  // of the attempt that ends
+  std::vector<wire::KeptImage> images_;   // in --image-dir
   wire::Standing standing_;               // with the history of all attempts that have ended
   wire::Electorate proposed_;             // the nodes of the last attempt, until they are the electorate
   std::optional<Election> election_;

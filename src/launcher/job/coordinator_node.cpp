@@ -13,6 +13,7 @@
 #include "launcher/job/store_listener.h"
 #include "launcher/limits.h"
 #include "launcher/plan/rendezvous_plan.h"
+#include "launcher/process/image_directory.h"
 #include "net/address.h"
 #include "net/socket.h"
 #include "store/client/store_visit.h"
@@ -31,7 +32,14 @@ std::chrono::nanoseconds time_to_note(const HangPlan& hang) {
 
 CoordinatorOptions coordinator_options(const LaunchPlan& plan) {
   const std::string key = may_be_led_by_any_node(plan) ? base::hex64(base::random64()) : "";
-  return {key, plan.nodes, plan.max_restarts, plan.image_cost, plan.exit_timeout};
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {key,
+          plan.nodes,
+          plan.max_restarts,
+          plan.image_cost,
+          !plan.image_dir.empty(),
+          std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+          plan.exit_timeout};
 }
 
 NodeAgent leading(NodeAgent agent) {
@@ -140,6 +148,7 @@ std::unique_ptr<Nodes> CoordinatorNode::changed() {
 
 void CoordinatorNode::serve(std::unique_ptr<store::StoreServer> server) {
   server_ = std::move(server);
+  look_for_images();
   callbacks_.log({LogLevel::debug, LogSource::store,
                   "the store listens on " + net::host_and_port(server_->address(), server_->port())});
   watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
@@ -148,6 +157,18 @@ void CoordinatorNode::serve(std::unique_ptr<store::StoreServer> server) {
     act(agent_.leads());
   });
   if (!plan_.hang.is_off()) look_for_waits();
+}
+
+void CoordinatorNode::workers_ended(wire::NodeEnded end) {
+  look_for_images();
+  Node::workers_ended(std::move(end));
+}
+
+void CoordinatorNode::look_for_images() {
+  if (plan_.image_dir.empty()) return;
+  if (auto images = images_in_time(plan_.image_dir)) return coordinator_.finds(std::move(*images));
+  callbacks_.log({LogLevel::warning, LogSource::job,
+                  "--image-dir=" + plan_.image_dir + " cannot be read in " + base::human_duration(limits::kImageList)});
 }
 
 void CoordinatorNode::look_for_waits() {

@@ -30,6 +30,7 @@ class CoordinatorNode : public Node {
   std::optional<std::string> serve_at(base::UniqueFd listener);
 
   bool is_coordinator() const override { return true; }
+  void workers_ended(wire::NodeEnded end) override;
   void show(wire::Subject, const std::string&) override {}
   void ask(wire::Subject what) override { act_as_coordinator(coordinator_.ask(what)); }
   void set_paused(bool is_paused) override;
@@ -49,6 +50,7 @@ class CoordinatorNode : public Node {
   store::StoreServerOptions store_options();
   void serve(std::unique_ptr<store::StoreServer> server);
   void tell_of_rejection(const std::string& peer, const std::string& reason);
+  void look_for_images();
   void look_for_waits();
   void hear(store::ConnectionId from, const std::string& peer, const std::string& bytes);
   void act_as_coordinator(std::vector<CoordinatorAction> actions);

@@ -150,12 +150,13 @@ void JobDriver::begin_attempt(const Placement& place) {
   if (auto failure = parts_.workers.begin(place, describe_failure(outcome_))) return end_with(*failure);
   parts_.observer.attempt_begins(place);
   const LaunchPlan& plan = parts_.plan;
-  state_.emplace(JobOptions{plan.workers, place.first_rank, plan.grace, plan.exit_timeout.count() > 0,
-                            plan.ending_signals, plan.save_grace, plan.save_signals, place_.may_restart},
-                 parts_.timers.now());
+  state_.emplace(
+      JobOptions{plan.workers, place.first_rank, plan.grace, plan.exit_timeout.count() > 0, plan.ending_signals,
+                 plan.save_grace, plan.save_signals, place_.may_restart || !plan.image_dir.empty()},
+      parts_.timers.now());
   watchdog_ = parts_.open_watchdog(exchange_, place, [this](const HangNews& news) { post(Event(news)); });
   phase_ = Phase::running;
-  if (place_.image_cost > 0) say_room_for_states();
+  if (place_.image_cost > 0 || !plan.image_dir.empty()) look_after_states();
   post(StartWorker{0});
 }
 
@@ -232,11 +233,11 @@ void JobDriver::look_for_states() {
 }
 
 // Images may be made at any time, and the memory that the workers use grows.
-void JobDriver::say_room_for_states() {
+void JobDriver::look_after_states() {
   room_look_.reset();
   if (phase_ != Phase::running) return;
-  parts_.workers.say_room_for_states();
-  room_look_ = parts_.timers.at(parts_.timers.now() + limits::kStateRoomLook, [this] { say_room_for_states(); });
+  parts_.workers.look_after_states();
+  room_look_ = parts_.timers.at(parts_.timers.now() + limits::kStateRoomLook, [this] { look_after_states(); });
 }
 
 void JobDriver::show_calls_once_ending() {
@@ -386,10 +387,14 @@ std::optional<SignalArrived> JobDriver::note_request(const Event& event) {
 }
 
 bool JobDriver::is_asked_to_end() const {
-  return request_ || std::ranges::any_of(queue_, [this](const Turn& turn) {
-           const auto* event = std::get_if<Event>(&turn);
-           return event != nullptr && request_in(*event);
-         });
+  return request_ || is_asked_again();
+}
+
+bool JobDriver::is_asked_again() const {
+  return std::ranges::any_of(queue_, [this](const Turn& turn) {
+    const auto* event = std::get_if<Event>(&turn);
+    return event != nullptr && request_in(*event);
+  });
 }
 
 void JobDriver::is_asked_while_waiting(const Event& event) {
@@ -421,7 +426,8 @@ void JobDriver::leave_at_once(const wire::Cause& cause) {
 }
 
 void JobDriver::finish() {
-  nodes_.reset();  // the remaining output may take long to print, and no other node has to wait for that
+  nodes_.reset();  // what remains to be done may take long, and no other node has to wait for that
+  if (!in_haste_) parts_.workers.finish_images([this] { return is_asked_again(); });
   parts_.workers.finish_output();
   const Conclusion end =
       conclude({last_, what_follows_, asked_, in_haste_, !parts_.plan.nodes.several(), has_run_, own_name()}, *leave_);

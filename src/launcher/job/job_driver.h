@@ -142,7 +142,7 @@ class JobDriver {
   void carry_out(const AskForStates&);
   void carry_out(const Finish&) {}
   void look_for_states();
-  void say_room_for_states();
+  void look_after_states();
   void show_calls_once_ending();
   void worker_has_ended(int local_rank, const WorkerExit& exit);
   void end_attempt();
@@ -156,6 +156,7 @@ class JobDriver {
   }
   std::optional<SignalArrived> note_request(const Event& event);
   bool is_asked_to_end() const;
+  bool is_asked_again() const;  // since the request that is known
   void is_asked_while_waiting(const Event& event);
   void leave_at_once(const wire::Cause& cause);
   void leave() {

@@ -69,7 +69,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
           end.is_secondary() || event.another_failed_before || (end.found_mismatch() && !end.verdict);
       doubt_ = knows_little ? wire::Knowledge::secondary : wire::Knowledge::disputed;
       expects_signal_ = may_be_asked;
-      if (options_.may_restart) actions.emplace_back(AskForStates{});
+      if (options_.keeps_states) actions.emplace_back(AskForStates{});
       actions.emplace_back(ReportCause{});
     }
   }
@@ -268,7 +268,7 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
 
 // A request to end the job is no failure, unless the other nodes go on.
 bool JobState::may_keep_states() const {
-  if (!options_.may_restart) return false;
+  if (!options_.keeps_states) return false;
   if (const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_)) return elsewhere->cause.may_restart;
   return std::holds_alternative<std::monostate>(cause_) || std::holds_alternative<HangNews>(cause_) ||
          std::holds_alternative<ExitTimedOut>(cause_);

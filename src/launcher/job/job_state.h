@@ -23,7 +23,7 @@ struct JobOptions {
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   std::chrono::milliseconds save_grace{0};  // 0 if the program is not asked to save
   std::vector<int> save_signals;
-  bool may_restart = false;  // another attempt may follow a failure
+  bool keeps_states = false;  // of use for another attempt, or another job
 };
 
 // The phases are: running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶

@@ -28,6 +28,7 @@ Placement placement_of(const wire::CoordinatorBegins& begins) {
   place.may_restart = begins.may_restart;
   place.image_cost = begins.image_cost;
   place.restore = begins.restore;
+  place.job_began = begins.standing.history.job_began;
   return place;
 }
 

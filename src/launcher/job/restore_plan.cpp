@@ -67,6 +67,10 @@ StatePlace place_of(const KeptState& state) {
   return {state.area, state.place};
 }
 
+int world_of(std::span<const RestoringNode> nodes) {
+  return nodes.empty() ? 0 : nodes.back().first_rank + nodes.back().workers;
+}
+
 class Planner {
  public:
   Planner(std::span<const RestoringNode> nodes, const Step& step, std::int64_t at) : nodes_(nodes), step_(step) {
@@ -82,7 +86,7 @@ class Planner {
   std::vector<wire::RestorePlan> plans(int attempt, std::int64_t at, std::int64_t lost_steps) {
     std::vector<wire::RestorePlan> plans;
     for (std::size_t node = 0; node < nodes_.size(); ++node) {
-      wire::RestorePlan plan{attempt, at, lost_steps, {}, {}};
+      wire::RestorePlan plan{attempt, at, lost_steps, "", {}, {}};
       for (int local_rank = 0; local_rank < nodes_[node].workers; ++local_rank) {
         plan.ranks.push_back(restore(node, local_rank));
       }
@@ -108,7 +112,7 @@ class Planner {
     return result;
   }
 
-  int world() const { return nodes_.back().first_rank + nodes_.back().workers; }
+  int world() const { return world_of(nodes_); }
 
   void keep_place(std::size_t node, StatePlace place) { in_use_.insert({node, place.area, place.place}); }
 
@@ -139,9 +143,37 @@ class Planner {
   std::vector<int> unused_;
 };
 
+using When = std::pair<int, std::int64_t>;  // attempt and step
+
+// Returns the newest image that the ranks can read and that is newer than what they have in memory.
+std::optional<wire::KeptImage> newer_image(const KeptImages& on_disk, int world, std::optional<When> in_memory) {
+  std::optional<wire::KeptImage> newest;
+  for (const wire::KeptImage& image : on_disk.images) {
+    const bool is_newer =
+        !in_memory || (image.job_began == on_disk.job_began && When(image.attempt, image.step) > *in_memory);
+    const bool is_of_later_job = image.job_began > on_disk.job_began;
+    if (!is_newer || is_of_later_job || (image.world != world && !image.has_one_key)) continue;
+    newest = newest ? std::max(*newest, image) : image;
+  }
+  return newest;
+}
+
+// `newest` is the step that was finished last.
+std::vector<wire::RestorePlan> plans_of(const wire::KeptImage& image, std::span<const RestoringNode> nodes,
+                                        std::int64_t job_began, std::int64_t newest) {
+  std::vector<wire::RestorePlan> plans;
+  for (const RestoringNode& node : nodes) {
+    wire::RestorePlan plan{-1, image.step, std::max<std::int64_t>(newest - image.step, 0), name_of(image), {}, {}};
+    if (image.job_began == job_began) plan.attempt = image.attempt;
+    plan.ranks.resize(static_cast<std::size_t>(node.workers));
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
 }  // namespace
 
-std::vector<wire::RestorePlan> plan_restore(std::span<const RestoringNode> nodes) {
+std::vector<wire::RestorePlan> plan_restore(std::span<const RestoringNode> nodes, const KeptImages& on_disk) {
   std::map<std::pair<int, std::int64_t>, Step> steps;  // by attempt and step
   std::set<int> known;
   for (std::size_t node = 0; node < nodes.size(); ++node) {
@@ -152,11 +184,16 @@ std::vector<wire::RestorePlan> plan_restore(std::span<const RestoringNode> nodes
   }
   const auto last = std::find_if(steps.rbegin(), steps.rend(), [](const auto& entry) { return entry.second.finished; });
   const std::int64_t newest = last == steps.rend() ? 0 : last->first.second;
-  for (auto entry = steps.rbegin(); entry != steps.rend(); ++entry) {
-    const auto& [when, step] = *entry;
-    if (!step.is_complete(known)) continue;
-    const int world = nodes.back().first_rank + nodes.back().workers;
-    if (world != step.world && step.whole.size() > 1) continue;
+  const int world = world_of(nodes);
+  const auto complete = std::find_if(steps.rbegin(), steps.rend(), [&](const auto& entry) {
+    const Step& step = entry.second;
+    return step.is_complete(known) && (world == step.world || step.whole.size() <= 1);
+  });
+  const auto in_memory = complete == steps.rend() ? std::nullopt : std::optional<When>(complete->first);
+  if (const auto image = newer_image(on_disk, world, in_memory))
+    return plans_of(*image, nodes, on_disk.job_began, newest);
+  if (in_memory) {
+    const auto& [when, step] = *complete;
     auto plans = Planner(nodes, step, when.second).plans(when.first, when.second, newest - when.second);
     // The plan must fit into a message.
     return plans.front().transfers.size() <= limits::kStateTransfers ? plans : std::vector<wire::RestorePlan>();
@@ -168,7 +205,11 @@ std::string describe(const wire::RestorePlan& plan) {
   if (plan.ranks.empty()) return "";
   std::uint64_t sent = 0;
   for (const wire::StateTransfer& transfer : plan.transfers) sent += transfer.bytes;
-  return "the ranks go on after step " + std::to_string(plan.step) + ", which they have kept in memory" +
+  const std::string where =
+      plan.image.empty() ? ", which they have kept in memory" : ", from " + plan.image + " in --image-dir";
+  // What an earlier job has finished is not known.
+  if (plan.attempt < 0) return "the ranks go on after step " + std::to_string(plan.step) + where;
+  return "the ranks go on after step " + std::to_string(plan.step) + where +
          (sent > 0 ? " (" + base::human_bytes(sent) + " come from other nodes); " : "; ") +
          (plan.lost_steps <= 0   ? "no step is lost"
           : plan.lost_steps == 1 ? "1 step is lost"

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "launcher/limits.h"
 #include "launcher/output/gathered_lines.h"
+#include "launcher/process/image_writer.h"
 #include "launcher/process/process_sample.h"
 
 namespace ddp::launcher {
@@ -30,7 +31,8 @@ class LocalWorkers : public WorkerGroup {
         output_(output),
         poll_(std::move(poll)),
         log_(std::move(log)),
-        states_(keeps_states(plan) ? StateMemory(plan.workers) : StateMemory()) {}
+        states_(keeps_states(plan) ? StateMemory(plan.workers) : StateMemory()),
+        images_(states_.areas() > 0 ? plan.image_dir : "", log_) {}
 
   std::optional<base::Failure> begin(const Placement& placement, const std::string& last_failure) override {
     placement_ = placement;
@@ -77,7 +79,10 @@ class LocalWorkers : public WorkerGroup {
   void mark_peer_lost(int rank) override { probe_.mark_peer_lost(rank); }
   void request_stop() override { probe_.request_stop(); }
   void ask_for_states() override { states_.ask(); }
-  void say_room_for_states() override { states_.say_room(); }
+  void look_after_states() override {
+    states_.say_room();
+    images_.look(states_, placement_);
+  }
   bool have_kept_states(std::span<const int> local_ranks) override {
     std::vector<int> able(local_ranks.begin(), local_ranks.end());
     std::erase_if(able, [&](int local_rank) { return is_stopped(local_rank); });
@@ -108,6 +113,7 @@ class LocalWorkers : public WorkerGroup {
 
   Remains end(const std::function<bool()>& interrupted, bool has_succeeded) override {
     Remains remains;
+    has_succeeded_ = has_succeeded;
     if (has_succeeded) part_with_leftovers(interrupted);
     // This ends the processes that hold the ends of the pipes.
     remains.leftovers = processes_.end_leftovers();
@@ -141,6 +147,13 @@ class LocalWorkers : public WorkerGroup {
   void room_elsewhere() override { output_.room_elsewhere(); }
   void show_of_node(std::uint64_t node, int which, std::string_view bytes) override {
     gathered_.feed(node, which, bytes);
+  }
+  void finish_images(const std::function<bool()>& interrupted) override {
+    const auto ask = [&] {
+      poll_();
+      return interrupted();
+    };
+    if (!has_succeeded_) images_.finish(states_, placement_, ask);
   }
   void finish_output() override {
     gathered_.finish();
@@ -197,6 +210,8 @@ class LocalWorkers : public WorkerGroup {
   const std::function<void()> poll_;
   const LogWriter log_;
   StateMemory states_;
+  ImageWriter images_;
+  bool has_succeeded_ = false;
   GatheredLines gathered_{[this](int which, std::string_view line) { output_.show_gathered(which, line); }};
   Placement placement_;
   std::string last_failure_;

@@ -58,9 +58,10 @@ class WorkerGroup {
   // Asks the programs to save and to leave.
   virtual void request_stop() = 0;
   // Asks the programs to keep the state of the last finished step, and returns whether all of these workers have done
-  // so, as far as they can. kept_states() returns what is kept. say_room_for_states() says how much memory is left.
+  // so, as far as they can. kept_states() returns what is kept. look_after_states() says how much memory is left, and
+  // begins to write what is kept to --image-dir.
   virtual void ask_for_states() {}
-  virtual void say_room_for_states() {}
+  virtual void look_after_states() {}
   virtual bool have_kept_states(std::span<const int> /*local_ranks*/) { return true; }
   virtual std::vector<wire::KeptState> kept_states() { return {}; }
   // Returns what a worker has written about its failure.
@@ -90,6 +91,9 @@ class WorkerGroup {
   virtual void room_elsewhere() = 0;
   // Shows a piece of output of another node's workers. `node` is its connection, and `which` is kStdout or kStderr.
   virtual void show_of_node(std::uint64_t node, int which, std::string_view bytes) = 0;
+  // Writes what is kept to --image-dir unless the workers have succeeded. Blocks for a bounded time, or until
+  // `interrupted` returns true.
+  virtual void finish_images(const std::function<bool()>& /*interrupted*/) {}
   // Shows the output that still waits; no more may follow. Blocks for a bounded time.
   virtual void finish_output() = 0;
 };

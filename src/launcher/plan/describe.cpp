@@ -118,6 +118,7 @@ std::string supervision(const LaunchPlan& plan) {
     parts.push_back("images of states of up to " + base::human_bytes(plan.memory_room / 2) + " in " + percent +
                     " of the time");
   }
+  if (!plan.image_dir.empty() && keeps_states(plan)) parts.push_back("states in " + plan.image_dir);
   if (plan.save_grace.count() > 0) parts.push_back("save grace " + base::human_duration(plan.save_grace));
   parts.push_back(plan.exit_timeout.count() == 0 ? "no exit timeout"
                                                  : "exit timeout " + base::human_duration(plan.exit_timeout));
@@ -135,7 +136,7 @@ Placement known_placement(const LaunchPlan& plan) {
           .master_addr = plan.store.advertised,
           .master_port = plan.store.port,
           .may_restart = plan.max_restarts > 0,
-          .image_cost = plan.max_restarts > 0 ? plan.image_cost : 0};
+          .image_cost = plan.max_restarts > 0 || !plan.image_dir.empty() ? plan.image_cost : 0};
 }
 
 // Returns the variables whose values are known only when the job runs: the port that the kernel chooses, and on several
@@ -290,6 +291,7 @@ std::string describe_json(const LaunchPlan& plan) {
       {"supervision",
        {{"max_restarts", plan.max_restarts},
         {"image_cost", plan.image_cost},
+        {"image_dir", plan.image_dir.empty() ? OrderedJson(nullptr) : OrderedJson(plan.image_dir)},
         {"grace_ms", plan.grace.count()},
         {"exit_timeout_ms", plan.exit_timeout.count()},
         {"hang_timeout_ms", plan.hang.timeout ? OrderedJson(plan.hang.timeout->count()) : OrderedJson(nullptr)},

@@ -22,9 +22,10 @@ struct Placement {
   // The name is safe for a terminal, and has a number if another node has the same host name. It is empty if it is not
   // known yet.
   std::string node_name;
-  bool may_restart = false;   // a failure of this attempt may be followed by another attempt
-  double image_cost = 0;      // share of the time that images of states may take; the same on all nodes
-  wire::RestorePlan restore;  // the kept state to begin with
+  bool may_restart = false;    // a failure of this attempt may be followed by another attempt
+  double image_cost = 0;       // share of the time that images of states may take; the same on all nodes
+  wire::RestorePlan restore;   // the kept state to begin with
+  std::int64_t job_began = 0;  // Unix time, ms; the same on all nodes
 };
 
 // Returns the name of this node in reports. It is the plan's `host_name`, unless the job has another name for this

@@ -1,5 +1,7 @@
 #include "launcher/plan/worker_variables.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -59,13 +61,19 @@ std::string state_memory_of(const LaunchPlan& plan, const Placement& placement, 
   number("rank", placement.first_rank + local_rank);
   number("world", placement.world_size);
   number("attempt", placement.attempt);
-  number("may_restart", placement.may_restart ? 1 : 0);
+  number("may_restart", placement.may_restart || !plan.image_dir.empty() ? 1 : 0);
   if (placement.image_cost > 0) number("image_cost", std::llround(1e6 * placement.image_cost));
   if (static_cast<std::size_t>(local_rank) >= restore.ranks.size()) return json + "}";
   number("step", restore.step);
   const auto place = [&](const char* name, const wire::StatePlace& where) {
     if (where.area >= 0) json += std::string(",\"") + name + "\":" + json_list({where.area, where.place});
   };
+  if (!restore.image.empty()) {
+    return json + ",\"image\":" +
+           nlohmann::json(plan.image_dir + "/" + restore.image)
+               .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
+           "}";
+  }
   const wire::RankRestore& rank = restore.ranks[static_cast<std::size_t>(local_rank)];
   place("own", rank.own);
   place("shared", rank.shared);
@@ -90,7 +98,7 @@ std::vector<std::string> interface_variables(const LaunchPlan& plan, const std::
 }
 
 bool keeps_states(const LaunchPlan& plan) {
-  return plan.max_restarts > 0 && plan.workers <= limits::kStateWorkers;
+  return (plan.max_restarts > 0 || !plan.image_dir.empty()) && plan.workers <= limits::kStateWorkers;
 }
 
 std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const Placement& placement,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <ranges>
 #include <set>
@@ -83,6 +84,12 @@ void StateMemory::ask() const {
 void StateMemory::say_room() const {
   const std::uint64_t room = memory_room();
   for (int area = 0; area < areas_; ++area) file_.set_room(area, room);
+}
+
+void StateMemory::say_image_time(std::chrono::milliseconds time) const {
+  const auto most = std::numeric_limits<std::int32_t>::max();
+  const auto milliseconds = static_cast<std::int32_t>(std::min<std::int64_t>(time.count(), most));
+  for (int area = 0; area < areas_; ++area) file_.set_image_time(area, milliseconds);
 }
 
 bool StateMemory::have_answered(std::span<const int> local_ranks, int attempt) const {

@@ -2,6 +2,7 @@
 // (wire/state_memory_layout.h, docs/development/decisions/0075-survivors-keep-the-state.md).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,12 +24,15 @@ class StateMemory {
 
   // The descriptor for workers, or -1.
   int descriptor() const { return descriptor_.get(); }
+  int areas() const { return areas_; }
 
   // Begins an attempt, while no program runs. Nothing newer remains than the step that the attempt begins with, because
   // the programs overwrite what is oldest. What a rank has of its own of that step is protected from being overwritten.
   void begin(const wire::RestorePlan& plan) const;
   // Says how much memory is left for states: memory_room().
   void say_room() const;
+  // Says how long it takes to write what is kept to --image-dir.
+  void say_image_time(std::chrono::milliseconds time) const;
   // Asks all programs to keep the state of the last finished step, if it fits.
   void ask() const;
   // Returns whether all of these workers have done so, as far as they can, in this attempt. Workers that keep no state

@@ -263,8 +263,10 @@ std::string attempt_started_line(const LaunchPlan& plan, const Placement& placem
   json["master_addr"] = placement.master_addr;
   json["master_port"] = placement.master_port;
   if (const wire::RestorePlan& restore = placement.restore; !restore.ranks.empty()) {
-    json["restored"] = {
-        {"step", restore.step}, {"lost_steps", restore.lost_steps}, {"source", "memory"}, {"text", describe(restore)}};
+    json["restored"] = {{"step", restore.step},
+                        {"lost_steps", restore.lost_steps},
+                        {"source", restore.image.empty() ? "memory" : "disk"},
+                        {"text", describe(restore)}};
   }
   if (since_failure) json["since_failure_seconds"] = seconds_json(*since_failure);
   return dump(json);

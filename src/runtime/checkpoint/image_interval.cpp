@@ -13,9 +13,9 @@ bool ImageInterval::is_reviewed(std::int64_t steps) const {
   return share_ > 0 && steps >= kFirstReview && std::has_single_bit(static_cast<std::uint64_t>(steps));
 }
 
-void ImageInterval::agree(double copy, double step) {
-  if (!(copy > 0) || !(step > 0)) return;
-  const double needed = std::clamp(std::ceil(copy / (share_ * step)), 1.0, kLongest);
+void ImageInterval::agree(double copy, double step, double disk) {
+  if (!(copy > 0 || disk > 0) || !(step > 0)) return;
+  const double needed = std::clamp(std::ceil(std::max(copy / (share_ * step), disk / step)), 1.0, kLongest);
   every_ = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(needed)));
 }
 

@@ -17,8 +17,9 @@ class ImageInterval {
   bool is_due(std::int64_t steps) const { return share_ > 0 && steps > 0 && steps % every_ == 0; }
   // Returns whether the ranks agree on the interval after this many steps.
   bool is_reviewed(std::int64_t steps) const;
-  // Takes the longest time of a copy and of a step of any rank, in seconds. Without a copy, the interval stays.
-  void agree(double copy, double step);
+  // Takes the longest time of a copy and of a step of any rank, and how long it takes to write an image to disk, in
+  // seconds. The disk can follow if it needs less than two intervals. Without copies, the interval stays.
+  void agree(double copy, double step, double disk);
 
   std::int64_t every() const { return every_; }
 

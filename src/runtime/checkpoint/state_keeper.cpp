@@ -2,6 +2,7 @@
 
 #include <ddp/error.h>
 
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
@@ -22,11 +23,13 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/unique_fd.h"
 #include "runtime/checkpoint/image_interval.h"
 #include "runtime/checkpoint/tensor_copier.h"
 #include "runtime/checkpoint/write_plan.h"
 #include "runtime/limits.h"
 #include "runtime/progress/state_gate.h"
+#include "wire/image_files.h"
 #include "wire/state_file.h"
 #include "wire/worker_env.h"
 
@@ -71,6 +74,7 @@ class StateKeeper::Core {
     Place shared;
     Place whole;
     std::vector<std::array<int, 6>> transfers;
+    std::string image;  // the directory that has the state instead; empty if it is in memory
   };
 
   static std::optional<Instructions> read_instructions() {
@@ -94,10 +98,9 @@ class StateKeeper::Core {
     result.own = place("own");
     result.shared = place("shared");
     result.whole = place("whole");
-    if (result.whole.area >= 0) {
-      result.step = json["step"].get<std::int64_t>();
-      json["transfers"].get_to(result.transfers);
-    }
+    if (json.contains("step")) result.step = json["step"].get<std::int64_t>();
+    if (json.contains("image")) json["image"].get_to(result.image);
+    if (json.contains("transfers")) json["transfers"].get_to(result.transfers);
     return result;
   }
 
@@ -149,9 +152,10 @@ class StateKeeper::Core {
       copy_seconds = has_room ? now() - begin : 0;
     }
     if (!images.is_reviewed(steps)) return;
-    std::vector<double> longest = {copy_seconds, (now() - began) / static_cast<double>(steps)};
+    const double disk_seconds = 1e-3 * file.head(instructions.area).image_time;
+    std::vector<double> longest = {copy_seconds, (now() - began) / static_cast<double>(steps), disk_seconds};
     group.all_reduce(longest, ReduceOp::max, {.name = "image interval"}).wait();
-    images.agree(longest[0], longest[1]);
+    images.agree(longest[0], longest[1], longest[2]);
   }
 
   // Copies the whole state, unless another rank of this node does.
@@ -160,10 +164,54 @@ class StateKeeper::Core {
         limits::kStatePatience, [this] { return is_kept(); }, [this] { claim(); });
   }
 
-  Json read_texts(const Place& place) const {
-    const auto found = file.entry(place.area, place.place);
-    std::vector<std::uint8_t> data(found ? std::min<std::uint64_t>(found->bytes, limits::kOwnStateBytes) : 0);
-    if (!file.read(place.area, place.place, 0, std::as_writable_bytes(std::span(data)))) unreadable();
+  // An entry to begin with, of the memory or of a file of an image.
+  struct Kept {
+    StateEntry entry{};
+    wire::EntryData data;
+    base::UniqueFd image_file;  // none if it is in memory
+  };
+
+  std::optional<Kept> in_memory(const Place& place) const {
+    if (place.area < 0) return std::nullopt;
+    const auto entry = file.entry(place.area, place.place);
+    if (!entry) unreadable();
+    return Kept{*entry, file.data(place.area, place.place), {}};
+  }
+
+  Kept in_image(const std::string& name) const {
+    const std::string path = instructions.image + "/" + name;
+    base::UniqueFd descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const auto entry = descriptor ? wire::image_entry(descriptor.get()) : std::nullopt;
+    if (!entry) {
+      throw Error(ErrorKind::unavailable, "the state to go on from, " + path + ", " +
+                                              (descriptor ? "is damaged" : "cannot be opened") +
+                                              ". All nodes need the same --image-dir.");
+    }
+    const wire::EntryData data{descriptor.get(), wire::kImageDataAt};
+    return {*entry, data, std::move(descriptor)};
+  }
+
+  // See RankRestore.
+  struct Sources {
+    std::optional<Kept> own;
+    std::optional<Kept> shared;
+    std::optional<Kept> whole;
+  };
+  Sources sources() const {
+    if (instructions.image.empty()) {
+      return {in_memory(instructions.own), in_memory(instructions.shared), in_memory(instructions.whole)};
+    }
+    Kept own = in_image(wire::own_file_of(0));
+    const bool is_same_world = own.entry.world == instructions.world;
+    if (is_same_world) own = in_image(wire::own_file_of(instructions.rank));
+    Sources result{std::nullopt, std::nullopt, in_image(wire::whole_file_of(own.entry.key))};
+    if (is_same_world) result.own = std::move(own);
+    return result;
+  }
+
+  Json read_texts(const Kept& kept) const {
+    std::vector<std::uint8_t> data(std::min<std::uint64_t>(kept.entry.bytes, limits::kOwnStateBytes));
+    if (!kept.data.read(0, std::as_writable_bytes(std::span(data)))) unreadable();
     return Json::from_cbor(data, /*strict=*/true, /*allow_exceptions=*/false);
   }
 
@@ -176,13 +224,11 @@ class StateKeeper::Core {
   }
 
   // Fills the tensors from the whole state.
-  void load_whole(const CheckpointState& state) const {
-    const auto [area, place] = instructions.whole;
+  void load_whole(const CheckpointState& state, const Kept& kept) const {
     std::uint64_t size = 0;
-    if (!file.read(area, place, 0, std::as_writable_bytes(std::span(&size, 1))) || size > limits::kOwnStateBytes)
-      unreadable();
+    if (!kept.data.read(0, std::as_writable_bytes(std::span(&size, 1))) || size > limits::kOwnStateBytes) unreadable();
     std::vector<std::uint8_t> head(size);
-    if (!file.read(area, place, sizeof size, std::as_writable_bytes(std::span(head)))) unreadable();
+    if (!kept.data.read(sizeof size, std::as_writable_bytes(std::span(head)))) unreadable();
     const Json pieces = Json::from_cbor(head, /*strict=*/true, /*allow_exceptions=*/false);
     const TensorCopier copier(group, state.stream);
     for (const TensorShard& shard : state.tensors) {
@@ -197,8 +243,8 @@ class StateKeeper::Core {
                                                  shard.name + "' with another type or shape");
           }
           const Overlap overlap = overlap_of(shard.first, shard.data.count, {0, piece[3].get<std::size_t>(), count});
-          read_into(shard.data.slice(overlap.first_in_shard, overlap.count), at + overlap.first_in_piece * unit,
-                    copier);
+          read_into(shard.data.slice(overlap.first_in_shard, overlap.count), kept.data,
+                    at + overlap.first_in_piece * unit, copier);
           filled += overlap.count;
         }
         at += count * unit;
@@ -337,13 +383,12 @@ class StateKeeper::Core {
     if (is_written) file.set_entry(to.area, to.place, entry(step, at, StateKind::whole));
   }
 
-  void read_into(const Buffer& to, std::uint64_t at, const TensorCopier& copier) const {
+  void read_into(const Buffer& to, const wire::EntryData& from, std::uint64_t at, const TensorCopier& copier) const {
     if (to.count == 0) return;
     std::vector<std::unique_ptr<std::byte[]>> memory;
     const bool is_here = to.device == DeviceType::cpu;
     const Buffer host = is_here ? to : TensorCopier::allocate(to, memory);
-    const auto [area, place] = instructions.whole;
-    if (!file.read(area, place, at, {static_cast<std::byte*>(host.data), host.bytes()})) unreadable();
+    if (!from.read(at, {static_cast<std::byte*>(host.data), host.bytes()})) unreadable();
     if (!is_here) copier.copy(to, host);
   }
 
@@ -414,13 +459,13 @@ std::optional<std::int64_t> StateKeeper::step() const {
 
 void StateKeeper::load(CheckpointState& state) {
   core_->transfer();
-  core_->load_whole(state);
+  const Core::Sources from = core_->sources();
+  core_->load_whole(state, *from.whole);
   state.values.clear();
   state.rank_values.clear();
-  if (core_->instructions.own.area >= 0) {
-    const Json own = core_->read_texts(core_->instructions.own);
-    const bool is_early = core_->instructions.shared.area >= 0;
-    const Json shared = is_early ? core_->read_texts(core_->instructions.shared) : own;
+  if (from.own) {
+    const Json own = core_->read_texts(*from.own);
+    const Json shared = from.shared ? core_->read_texts(*from.shared) : own;
     shared.at("values").get_to(state.values);
     own.at("rank_values").get_to(state.rank_values);
   }

@@ -90,6 +90,7 @@ const std::vector<Row> kRows = {
     {"backend", "nccl,gloo", [](const Options& o) { return o.backend == "nccl,gloo"; }},
     {"max-restarts", "3", [](const Options& o) { return o.max_restarts == 3; }},
     {"image-cost", "0.5%", [](const Options& o) { return o.image_cost == 0.005 && o.warnings.size() == 1; }},
+    {"image-dir", "/a/../images", [](const Options& o) { return o.image_dir == "/images"; }},
     {"grace", "0.5", [](const Options& o) { return o.grace == 500ms; }},
     {"save-grace", "60", [](const Options& o) { return o.save_grace == 60s; }},
     {"save-signals", "USR2", [](const Options& o) { return o.save_signals == std::vector{SIGUSR2}; }},

@@ -44,6 +44,7 @@ const std::map<std::string, std::string> kValues = {
     {"backend", "gloo"},
     {"max-restarts", "3"},
     {"image-cost", "1%"},
+    {"image-dir", "/a b/images"},
     {"grace", "0.5"},
     {"save-grace", "60"},
     {"save-signals", "SIGUSR2"},

@@ -292,7 +292,7 @@ TEST_CASE("a hang that is to end the job does and other news do not") {
 namespace {
 
 JobState start_job_that_may_restart(int workers) {
-  JobState state({.workers = workers, .grace = 5s, .may_restart = true}, {});
+  JobState state({.workers = workers, .grace = 5s, .keeps_states = true}, {});
   for (int rank = 0; rank < workers; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
   return state;
 }

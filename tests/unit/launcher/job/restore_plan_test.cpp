@@ -155,3 +155,46 @@ TEST_CASE("a plan is described in a sentence") {
   plan.lost_steps = 3;
   CHECK(describe(plan).ends_with("; 3 steps are lost"));
 }
+
+TEST_CASE("an image counts if it is newer than what is in memory") {
+  Memory memory;
+  memory.keeps(0, StateKind::final, 5).keeps(1, StateKind::final, 5).keeps(0, StateKind::whole, 5);
+  const std::vector nodes{memory.with(2)};
+  const auto plan = [&](std::vector<ddp::wire::KeptImage> images) {
+    return plan_restore(nodes, {std::move(images), 1000}).front();
+  };
+  CHECK(plan({{1000, 0, 5, 2, true}}).image.empty());
+  CHECK(plan({{1000, 0, 4, 2, true}}).image.empty());
+  CHECK(plan({{900, 7, 900, 2, true}}).image.empty());   // of an earlier job
+  CHECK(plan({{1100, 7, 900, 2, true}}).image.empty());  // of a later one, which only a user can have begun
+  CHECK(plan({{1000, 0, 8, 4, false}}).image.empty());   // of a job of four ranks that have parts
+  const auto newer = plan({{1000, 0, 8, 2, false}, {1000, 0, 6, 2, false}});
+  CHECK(newer.image == "image-1000-0-step-8-of-2-parts");
+  CHECK(newer.step == 8);
+  CHECK(newer.attempt == 0);
+  CHECK(newer.ranks.size() == 2);
+  CHECK(newer.ranks[0] == ddp::wire::RankRestore{});
+  CHECK(describe(newer) ==
+        "the ranks go on after step 8, from image-1000-0-step-8-of-2-parts in --image-dir; no step is lost");
+}
+
+TEST_CASE("a job begins with the newest image of the jobs before") {
+  const std::vector nodes{RestoringNode{0, 2, {}}, RestoringNode{2, 2, {}}};
+  const auto plans =
+      plan_restore(nodes, {{{800, 0, 90, 4, false}, {900, 1, 40, 8, true}, {900, 0, 70, 8, true}}, 1000});
+  REQUIRE(plans.size() == 2);
+  CHECK(plans[1].step == 40);
+  CHECK(plans[1].attempt == -1);
+  CHECK(plans[1].ranks.size() == 2);
+  CHECK(describe(plans[1]) == "the ranks go on after step 40, from image-900-1-step-40-of-8-replicas in --image-dir");
+  CHECK(plan_restore(nodes, {{{900, 1, 40, 8, false}}, 1000}).empty());
+}
+
+TEST_CASE("an image of this job tells how many steps are lost") {
+  Memory memory;
+  memory.keeps(0, StateKind::final, 12);
+  const std::vector nodes{memory.with(2)};
+  const auto plans = plan_restore(nodes, {{{1000, 0, 8, 2, true}}, 1000});
+  REQUIRE(plans.size() == 1);
+  CHECK(plans[0].lost_steps == 4);
+}

@@ -18,25 +18,35 @@ TEST_CASE("images begin after 16 steps and the interval is reviewed at powers of
 
 TEST_CASE("the interval is the least power of two with which copies take the share") {
   ImageInterval interval(0.01);
-  interval.agree(0.4, 0.5);  // 80 steps
+  interval.agree(0.4, 0.5, 0);  // 80 steps
   CHECK(interval.every() == 128);
   CHECK(interval.is_due(256));
   CHECK_FALSE(interval.is_due(64));
-  interval.agree(0.64, 1);
+  interval.agree(0.64, 1, 0);
   CHECK(interval.every() == 64);
-  interval.agree(0.001, 1);
+  interval.agree(0.001, 1, 0);
   CHECK(interval.every() == 1);
-  interval.agree(1e9, 1e-9);
+  interval.agree(1e9, 1e-9, 0);
   CHECK(interval.every() == 1 << 30);
+}
+
+TEST_CASE("the disk can follow") {
+  ImageInterval interval(0.01);
+  interval.agree(0.001, 1, 20);
+  CHECK(interval.every() == 32);
+  interval.agree(0, 1, 20);
+  CHECK(interval.every() == 32);
+  interval.agree(0.64, 1, 20);
+  CHECK(interval.every() == 64);
 }
 
 TEST_CASE("without a copy or a time the interval stays") {
   ImageInterval interval(0.01);
   const double none = std::numeric_limits<double>::quiet_NaN();
-  interval.agree(0, 1);
-  interval.agree(1, 0);
-  interval.agree(none, 1);
-  interval.agree(1, none);
+  interval.agree(0, 1, 0);
+  interval.agree(1, 0, 0);
+  interval.agree(none, 1, 0);
+  interval.agree(1, none, 0);
   CHECK(interval.every() == 16);
 }
 

@@ -1,0 +1,81 @@
+#include "launcher/process/image_writer.h"
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstdint>
+
+#include "base/text.h"
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+
+using Clock = std::chrono::steady_clock;
+
+void ImageWriter::look(const StateMemory& states, const Placement& placement) {
+  if (directory_.empty()) return;
+  learn(states);
+  if (writing_) return;
+  auto newest = newest_step_of(states.kept(), states.areas());
+  if (!newest || Step(newest->attempt, newest->step) <= step_) return;
+  step_ = {newest->attempt, newest->step};
+  const ImageTask task{directory_, placement.job_began, states.descriptor(), std::move(*newest)};
+  writing_.emplace([task, is_urgent = is_urgent_] { return write_image(task, *is_urgent); });
+}
+
+void ImageWriter::learn(const StateMemory& states) {
+  if (!writing_) return;
+  const auto written = writing_->result();
+  if (!written) return;
+  writing_.reset();
+  const std::string step = std::to_string(step_.second);
+  if (!written->failure.empty()) {
+    const bool is_new = std::exchange(warned_of_, written->failure) != written->failure;
+    if (is_new) {
+      log_({LogLevel::warning, LogSource::job,
+            "step " + step + " is not in --image-dir=" + directory_ + ": " + written->failure});
+    }
+    return;
+  }
+  states.say_image_time(written->time);
+  const std::string what = written->is_overtaken  ? " was overwritten before it was in "
+                           : written->is_complete ? " is in "
+                                                  : " of this node is in ";
+  log_({LogLevel::debug, LogSource::job,
+        "step " + step + what + directory_ + " (" + base::human_duration(written->time) + ")"});
+}
+
+void ImageWriter::finish(const StateMemory& states, const Placement& placement,
+                         const std::function<bool()>& interrupted) {
+  if (directory_.empty()) return;
+  *is_urgent_ = true;
+  const auto until = Clock::now() + limits::kStateTime;
+  do {
+    if (!wait(until, interrupted)) {
+      return log_({LogLevel::warning, LogSource::job,
+                   "step " + std::to_string(step_.second) + " is not in --image-dir=" + directory_ +
+                       ": the launcher does not wait for it any longer"});
+    }
+    look(states, placement);
+  } while (writing_);
+}
+
+// Returns whether nothing is being written.
+bool ImageWriter::wait(Clock::time_point until, const std::function<bool()>& interrupted) const {
+  const auto word_at = Clock::now() + limits::kImageWord;
+  bool has_said = false;
+  while (writing_) {
+    pollfd ready{writing_->ready(), POLLIN, 0};
+    const int slice = static_cast<int>(std::chrono::milliseconds(limits::kImageLook).count());
+    if (::poll(&ready, 1, slice) > 0) return true;
+    if (interrupted() || Clock::now() >= until) return false;
+    if (!has_said && Clock::now() >= word_at) {
+      has_said = true;
+      log_({LogLevel::note, LogSource::job,
+            "writing step " + std::to_string(step_.second) + " to " + directory_ + " (a signal ends that)"});
+    }
+  }
+  return true;
+}
+
+}  // namespace ddp::launcher

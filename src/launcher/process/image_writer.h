@@ -1,0 +1,45 @@
+// ImageWriter writes to --image-dir what the programs of this node keep in memory, one step at a time.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/side_thread.h"
+#include "launcher/log/log_line.h"
+#include "launcher/plan/placement.h"
+#include "launcher/process/image_directory.h"
+#include "launcher/process/state_memory.h"
+
+namespace ddp::launcher {
+
+// Belongs to the loop's thread.
+class ImageWriter {
+ public:
+  // Without a directory, nothing is written.
+  ImageWriter(std::string directory, LogWriter log) : directory_(std::move(directory)), log_(std::move(log)) {}
+
+  // Begins to write the newest complete step in the background, unless that is done, or another one is being written.
+  void look(const StateMemory& states, const Placement& placement);
+  // Writes it when no program runs any more, and waits for that, for limits::kStateTime at most. It also ends when
+  // `interrupted` returns true, which is called again and again.
+  void finish(const StateMemory& states, const Placement& placement, const std::function<bool()>& interrupted);
+
+ private:
+  using Step = std::pair<int, std::int64_t>;  // attempt and step
+
+  void learn(const StateMemory& states);
+  bool wait(std::chrono::steady_clock::time_point until, const std::function<bool()>& interrupted) const;
+
+  const std::string directory_;
+  const LogWriter log_;
+  std::shared_ptr<std::atomic<bool>> is_urgent_ = std::make_shared<std::atomic<bool>>(false);
+  std::optional<base::SideThread<WrittenImage>> writing_;
+  Step step_{-1, -1};  // that is written, or was
+  std::string warned_of_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,159 @@
+#include "launcher/process/image_directory.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <span>
+#include <string>
+
+#include "base/file.h"
+#include "launcher/process/state_memory.h"
+#include "support/catch.h"
+#include "support/temporary_directory.h"
+#include "wire/state_file.h"
+
+using namespace ddp::launcher;
+using ddp::wire::KeptImage;
+using ddp::wire::StateEntry;
+using ddp::wire::StateKind;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A node of a job of `world` ranks.
+struct Node {
+  int first_rank = 0;
+  int world = 2;
+  StateMemory memory{2};
+
+  void keeps(int area, int place, std::int64_t step, StateKind kind, const std::string& data,
+             std::uint64_t key = 7) const {
+    const ddp::wire::StateFile file(memory.descriptor());
+    REQUIRE(file.write(area, place, 0, std::as_bytes(std::span(data))));
+    REQUIRE(file.set_entry(area, place, {step, data.size(), key, kind, 0, first_rank + area, world, 0, 0}));
+  }
+  void keeps_step(std::int64_t step) const {
+    keeps(0, 8, step, StateKind::final, "own 0");
+    keeps(1, 8, step, StateKind::final, "own 1");
+    keeps(0, 10, step, StateKind::whole, "all at " + std::to_string(step));
+  }
+  WrittenImage write(const std::string& directory, std::int64_t job_began = 1000) const {
+    const std::atomic<bool> is_urgent = true;
+    return write_image({directory, job_began, memory.descriptor(), newest_step_of(memory.kept(), 2).value()},
+                       is_urgent);
+  }
+};
+
+std::set<std::string> names_in(const std::string& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename().string());
+  return names;
+}
+
+std::string data_of(const std::string& path) {
+  return ddp::base::read_file(path).substr(ddp::wire::kImageDataAt);
+}
+
+}  // namespace
+
+TEST_CASE("a step is complete if each rank has finished it and its whole state is there") {
+  const Node node;
+  CHECK_FALSE(newest_step_of(node.memory.kept(), 2));
+  node.keeps(0, 1, 4, StateKind::final, "a");
+  node.keeps(0, 10, 4, StateKind::whole, "whole");
+  node.keeps(1, 0, 4, StateKind::early, "b");
+  CHECK_FALSE(newest_step_of(node.memory.kept(), 2));
+  node.keeps(1, 1, 4, StateKind::final_moved, "b", 8);
+  CHECK_FALSE(newest_step_of(node.memory.kept(), 2));
+  node.keeps(1, 1, 4, StateKind::final, "b");
+  const auto step = newest_step_of(node.memory.kept(), 2);
+  REQUIRE(step);
+  CHECK(step->step == 4);
+  CHECK(step->own.size() == 2);
+  CHECK(step->whole.size() == 1);
+  // What is in a place that is soon overwritten counts only if there is no other.
+  node.keeps(0, 8, 4, StateKind::final, "a");
+  CHECK(newest_step_of(node.memory.kept(), 2)->own[0].place == 8);
+  CHECK(newest_step_of(node.memory.kept(), 2)->own[1].place == 1);
+}
+
+TEST_CASE("an image of one node is complete at once") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/new/images";
+  CHECK(images_in(path).empty());
+  const Node node;
+  node.keeps_step(5);
+  const WrittenImage written = node.write(path);
+  CHECK(written.failure.empty());
+  CHECK(written.is_complete);
+  REQUIRE(images_in(path) == std::vector{KeptImage{1000, 0, 5, 2, true}});
+  CHECK(images_in_time(path) == images_in(path));
+  const std::string image = path + "/" + name_of(images_in(path).front());
+  CHECK(names_in(image) == std::set<std::string>{"rank-0", "rank-1", "whole-7"});
+  CHECK(data_of(image + "/rank-1") == "own 1");
+  CHECK(data_of(image + "/whole-7") == "all at 5");
+  CHECK(node.write(path).is_complete);  // again
+}
+
+TEST_CASE("the last node makes an image complete and one node writes each key") {
+  const TemporaryDirectory directory;
+  const Node first{0, 4};
+  const Node second{2, 4};
+  first.keeps_step(5);
+  second.keeps_step(5);
+  second.keeps(1, 8, 5, StateKind::final, "own 3", 9);
+  second.keeps(1, 10, 5, StateKind::whole, "the other part", 9);
+  CHECK_FALSE(second.write(directory.path()).is_complete);
+  CHECK(images_in(directory.path()).empty());
+  CHECK(first.write(directory.path()).is_complete);
+  REQUIRE(images_in(directory.path()) == std::vector{KeptImage{1000, 0, 5, 4, false}});
+  CHECK(names_in(directory.path()).size() == 1);
+}
+
+TEST_CASE("two images are kept and what is older and not complete is removed") {
+  const TemporaryDirectory directory;
+  const Node node;
+  const Node half{0, 4};
+  half.keeps_step(6);
+  CHECK_FALSE(half.write(directory.path()).is_complete);
+  for (const std::int64_t step : {5, 7, 9}) {
+    node.keeps_step(step);
+    CHECK(node.write(directory.path()).is_complete);
+  }
+  CHECK(names_in(directory.path()) ==
+        std::set<std::string>{"image-1000-0-step-7-of-2-replicas", "image-1000-0-step-9-of-2-replicas"});
+  // What a later job has written stays.
+  node.keeps_step(11);
+  CHECK(node.write(directory.path(), 900).is_complete);
+  CHECK(names_in(directory.path()).size() == 3);
+}
+
+TEST_CASE("what the programs overwrite meanwhile is no image") {
+  const TemporaryDirectory directory;
+  const Node node;
+  node.keeps_step(5);
+  ImageTask task{directory.path(), 1000, node.memory.descriptor(), newest_step_of(node.memory.kept(), 2).value()};
+  node.keeps(0, 10, 8, StateKind::whole, "all at 8");
+  const std::atomic<bool> is_urgent = true;
+  const WrittenImage written = write_image(task, is_urgent);
+  CHECK(written.is_overtaken);
+  CHECK(written.failure.empty());
+  CHECK(names_in(directory.path()).empty());
+}
+
+TEST_CASE("a directory that cannot be written is a failure with its reason") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() + "/file";
+  std::ofstream(file) << "text";
+  const Node node;
+  node.keeps_step(5);
+  CHECK(node.write(file).failure == "Not a directory");
+  CHECK(node.write("/proc/images").failure != "");
+  if (fs::exists("/dev/full")) CHECK(node.write("/dev/full").failure == "Not a directory");
+}

@@ -1,0 +1,89 @@
+#include "launcher/process/image_writer.h"
+
+#include <poll.h>
+
+#include <chrono>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/temporary_directory.h"
+#include "wire/state_file.h"
+
+using namespace ddp::launcher;
+using ddp::wire::StateKind;
+
+namespace {
+
+struct Job {
+  TemporaryDirectory directory;
+  std::vector<LogLine> lines;
+  StateMemory memory{1};
+  Placement placement;
+  ImageWriter writer{directory.path() + "/images", [this](const LogLine& line) { lines.push_back(line); }};
+
+  Job() { placement.job_began = 1000; }
+  void keeps(std::int64_t step) const {
+    const ddp::wire::StateFile file(memory.descriptor());
+    for (const auto& [place, kind] : {std::pair(8, StateKind::final), std::pair(10, StateKind::whole)}) {
+      REQUIRE(file.write(0, place, 0, std::as_bytes(std::span("data", 4))));
+      REQUIRE(file.set_entry(0, place, {step, 4, 7, kind, 0, 0, 1, 0, 0}));
+    }
+  }
+  std::vector<std::int64_t> steps() const {
+    std::vector<std::int64_t> found;
+    for (const auto& image : images_in(directory.path() + "/images")) found.push_back(image.step);
+    return found;
+  }
+  void finish() {
+    writer.finish(memory, placement, [] { return false; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the newest complete step is written once") {
+  Job job;
+  job.writer.look(job.memory, job.placement);
+  job.finish();
+  CHECK(job.steps().empty());
+  job.keeps(5);
+  job.writer.look(job.memory, job.placement);
+  job.finish();
+  CHECK(job.steps() == std::vector<std::int64_t>{5});
+  CHECK(job.lines.size() == 1);
+  job.finish();
+  CHECK(job.lines.size() == 1);
+}
+
+TEST_CASE("at the end what is not written yet is written") {
+  Job job;
+  job.keeps(9);
+  job.finish();
+  CHECK(job.steps() == std::vector<std::int64_t>{9});
+}
+
+TEST_CASE("a failure is a warning and the same failure is no further one") {
+  Job job;
+  std::ofstream(job.directory.path() + "/images") << "a file";
+  job.keeps(5);
+  job.finish();
+  job.keeps(6);
+  job.finish();
+  REQUIRE(job.lines.size() == 1);
+  CHECK(job.lines[0].level == LogLevel::warning);
+  CHECK(job.lines[0].text == "step 5 is not in --image-dir=" + job.directory.path() + "/images: Not a directory");
+}
+
+TEST_CASE("who interrupts does not wait for the last image") {
+  Job job;
+  job.keeps(5);
+  job.writer.look(job.memory, job.placement);
+  bool is_asked = false;
+  job.writer.finish(job.memory, job.placement, [&] { return is_asked = true; });
+  // The write may have been faster than the first look.
+  CHECK(job.lines.size() == 1);
+  CHECK((is_asked ? job.lines[0].level == LogLevel::warning : job.lines[0].level == LogLevel::debug));
+}
