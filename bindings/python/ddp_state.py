@@ -248,7 +248,7 @@ class NothingLost:
             raise ValueError("nothing_lost: pass the optimizers of the modules, too")
         if "DDP_STATE_MEMORY" not in env:
             if env.get("RANK", "0") == "0":
-                print("nothing_lost: no state is kept: that needs ddplaunch with --max-restarts", file=sys.stderr)
+                print("nothing_lost: no state is kept: that needs ddplaunch with --max-restarts or --image-dir", file=sys.stderr)
             return
         if not hasattr(torch.optim.Optimizer, "register_step_pre_hook"):
             print("nothing_lost: no state is kept: that needs PyTorch 2.0", file=sys.stderr)

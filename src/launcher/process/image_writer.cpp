@@ -43,6 +43,7 @@ void ImageWriter::learn(const StateMemory& states) {
                                                   : " of this node is in ";
   log_({LogLevel::debug, LogSource::job,
         "step " + step + what + directory_ + " (" + base::human_duration(written->time) + ")"});
+  is_complete_ = written->is_complete;
 }
 
 void ImageWriter::finish(const StateMemory& states, const Placement& placement,
@@ -58,6 +59,11 @@ void ImageWriter::finish(const StateMemory& states, const Placement& placement,
     }
     look(states, placement);
   } while (writing_);
+  if (is_complete_) {
+    log_({LogLevel::note, LogSource::job,
+          "step " + std::to_string(step_.second) + " is in " + directory_ +
+              ": the same job goes on from it if it is started again"});
+  }
 }
 
 // Returns whether nothing is being written.

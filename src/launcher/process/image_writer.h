@@ -38,7 +38,8 @@ class ImageWriter {
   const LogWriter log_;
   std::shared_ptr<std::atomic<bool>> is_urgent_ = std::make_shared<std::atomic<bool>>(false);
   std::optional<base::SideThread<WrittenImage>> writing_;
-  Step step_{-1, -1};  // that is written, or was
+  Step step_{-1, -1};         // that is written, or was
+  bool is_complete_ = false;  // the last one that was written
   std::string warned_of_;
 };
 

@@ -110,31 +110,31 @@ TEST_CASE("only workers that keep their state have to answer") {
   const StateMemory memory(3);
   const std::array all{0, 1, 2};
   CHECK(memory.have_answered(all, 4));
-  write_head(memory, 1, {.room = 0, .keeps = 5, .answered = 0, .restored = 5, .more = 0, .restored_step = 9});
+  write_head(memory, 1, {.room = 0, .keeps = 5, .answered = 0, .restored = 5, .image_time = 0, .restored_step = 9});
   CHECK_FALSE(memory.have_answered(all, 4));
   CHECK(memory.have_answered(std::array{0, 2}, 4));
   CHECK(memory.have_answered(all, 5));
   CHECK(memory.restored_step(1, 4) == 9);
   CHECK_FALSE(memory.restored_step(1, 5));
-  write_head(memory, 1, {.room = 0, .keeps = 5, .answered = 5, .restored = 5, .more = 0, .restored_step = 9});
+  write_head(memory, 1, {.room = 0, .keeps = 5, .answered = 5, .restored = 5, .image_time = 0, .restored_step = 9});
   CHECK(memory.have_answered(all, 4));
 }
 
 TEST_CASE("what an attempt begins with is copied before it is overwritten") {
   StateMemory memory(1);
   write(memory, 0, 3, 5, "five");
-  ddp::wire::RestorePlan plan{0, 5, 0, {{{0, 3}, {}, {}}}, {}};
+  ddp::wire::RestorePlan plan{0, 5, 0, "", {{{0, 3}, {}, {}}}, {}};
   memory.begin(plan);
   memory.begin(plan);  // an attempt that fails at once is followed by one that begins with the same
   CHECK(memory.kept().size() == 2);
   CHECK(read(memory, 0, 8, 4) == "five");
   write(memory, 0, 5, 6, "six");
-  plan = {0, 6, 0, {{{0, 5}, {}, {}}}, {}};
+  plan = {0, 6, 0, "", {{{0, 5}, {}, {}}}, {}};
   memory.begin(plan);
   CHECK(read(memory, 0, 8, 4) == "five");
   CHECK(read(memory, 0, 9, 3) == "six");
   write(memory, 0, 7, 7, "seven");
-  plan = {0, 7, 0, {{{0, 7}, {}, {}}}, {}};
+  plan = {0, 7, 0, "", {{{0, 7}, {}, {}}}, {}};
   memory.begin(plan);
   CHECK(read(memory, 0, 8, 5) == "seven");
 }
@@ -147,7 +147,7 @@ TEST_CASE("an attempt begins without what is newer than its state") {
   write(memory, 0, 11, 32, "an image that only one rank has", StateKind::whole);
   write(memory, 0, 9, 32, "its own");
   write(memory, 1, 3, 33, "a later step");
-  memory.begin({0, 16, 17, {{{0, 8}, {}, {0, 10}}, {{1, 8}, {}, {0, 10}}}, {}});
+  memory.begin({0, 16, 17, "", {{{0, 8}, {}, {0, 10}}, {{1, 8}, {}, {0, 10}}}, {}});
   for (const KeptState& state : memory.kept()) CHECK(state.step == 16);
   CHECK(memory.kept().size() == 3);
   // So the next image is written beside the one that is complete.
@@ -161,7 +161,7 @@ TEST_CASE("a key keeps its two newest whole states") {
   write(memory, 1, 11, 5, "whole", StateKind::whole);
   write(memory, 0, 10, 6, "whole", StateKind::whole);
   write(memory, 1, 10, 7, "whole", StateKind::whole);
-  memory.begin({0, 7, 0, {{{}, {}, {1, 10}}}, {}});
+  memory.begin({0, 7, 0, "", {{{}, {}, {1, 10}}}, {}});
   const auto kept = memory.kept();
   REQUIRE(kept.size() == 2);
   CHECK(kept[0].step == 6);
