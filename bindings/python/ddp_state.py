@@ -352,7 +352,8 @@ class NothingLost:
             with self.gate:
                 self._try_copy()
             self.copying = time.monotonic() - begin if self.has_room else 0.0
-        if steps >= 32 and steps & (steps - 1) == 0:
+        is_after_image = steps % 16 == 0 and self._is_image(self.step)
+        if steps >= 32 and (is_after_image or steps & (steps - 1) == 0):
             disk = self.memory.image_time() if self.memory else 0.0
             longest = torch.tensor([self.copying, (time.monotonic() - self.began) / steps, disk], dtype=torch.float64)
             if dist.is_initialized():  # all ranks need the same N

@@ -130,8 +130,8 @@ inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts t
 // These limits are for restarts and for the end of a job.
 // How long the workers may take to keep their state after a failure, before they are terminated.
 inline constexpr auto kStateTime = 30s;
-inline constexpr auto kStateLook = 1ms;     // between looks whether they have done so
-inline constexpr auto kStateRoomLook = 1s;  // between looks how much memory is left, if images are made
+inline constexpr auto kStateLook = 1ms;        // between looks whether they have done so
+inline constexpr auto kStateRoomLook = 250ms;  // between looks at images, and at the memory that is left for them
 // These are for what is written to --image-dir.
 inline constexpr int kImages = 2;                                      // complete ones that are kept there
 inline constexpr std::uint64_t kImagePiece = std::uint64_t{16} << 20;  // bytes that are written at a time

@@ -7,10 +7,13 @@
 namespace ddp::internal {
 
 constexpr std::int64_t kFirstReview = 32;
+constexpr std::int64_t kReviewStep = 16;
 constexpr double kLongest = 1 << 30;  // steps
 
 bool ImageInterval::is_reviewed(std::int64_t steps) const {
-  return share_ > 0 && steps >= kFirstReview && std::has_single_bit(static_cast<std::uint64_t>(steps));
+  const bool is_after_image = is_due(steps) && steps % kReviewStep == 0;
+  return share_ > 0 && steps >= kFirstReview &&
+         (is_after_image || std::has_single_bit(static_cast<std::uint64_t>(steps)));
 }
 
 void ImageInterval::agree(double copy, double step, double disk) {

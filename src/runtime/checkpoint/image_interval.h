@@ -15,7 +15,8 @@ class ImageInterval {
   explicit ImageInterval(double share) : share_(share) {}
 
   bool is_due(std::int64_t steps) const { return share_ > 0 && steps > 0 && steps % every_ == 0; }
-  // Returns whether the ranks agree on the interval after this many steps.
+  // Returns whether the ranks agree on the interval after this many steps: at powers of two, and after images, but not
+  // more often than every 16 steps.
   bool is_reviewed(std::int64_t steps) const;
   // Takes the longest time of a copy and of a step of any rank, and how long it takes to write an image to disk, in
   // seconds. The disk can follow if it needs less than two intervals. Without copies, the interval stays.

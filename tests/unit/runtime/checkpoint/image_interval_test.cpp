@@ -6,14 +6,20 @@
 
 using ddp::internal::ImageInterval;
 
-TEST_CASE("images begin after 16 steps and the interval is reviewed at powers of two") {
-  const ImageInterval interval(0.01);
+TEST_CASE("images begin after 16 steps and the interval is reviewed at powers of two and after images") {
+  ImageInterval interval(0.01);
   CHECK_FALSE(interval.is_due(0));
   CHECK_FALSE(interval.is_due(15));
   CHECK(interval.is_due(16));
   CHECK(interval.is_due(32));
-  for (const std::int64_t steps : {1, 16, 31, 33, 96}) CHECK_FALSE(interval.is_reviewed(steps));
-  for (const std::int64_t steps : {32, 64, 1 << 20}) CHECK(interval.is_reviewed(steps));
+  for (const std::int64_t steps : {1, 16, 31, 33, 95}) CHECK_FALSE(interval.is_reviewed(steps));
+  for (const std::int64_t steps : {32, 48, 64, 1 << 20}) CHECK(interval.is_reviewed(steps));
+  interval.agree(0.64, 1, 0);
+  for (const std::int64_t steps : {96, 100, 160}) CHECK_FALSE(interval.is_reviewed(steps));
+  for (const std::int64_t steps : {32, 128, 192}) CHECK(interval.is_reviewed(steps));
+  interval.agree(0.001, 1, 0);
+  CHECK_FALSE(interval.is_reviewed(97));
+  CHECK(interval.is_reviewed(96));
 }
 
 TEST_CASE("the interval is the least power of two with which copies take the share") {
