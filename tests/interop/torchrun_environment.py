@@ -127,6 +127,8 @@ DIFFERENCES = [
     Difference("DDP_PAGE_FD", None, r"197", "ours: the status page"),
     Difference("DDP_RECORD_FD", None, r"196", "ours: the ring of records"),
     Difference("DDP_STATE_MEMORY", None, ".+", "ours: where programs keep their state for a restart"),
+    Difference("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", "3",
+               "a lost rank must not let the GPU change the state that is kept"),
     Difference("DDP_WATCHED", None, r"1", "ours: hangs end the job"),
     Difference("DDP_TORCH_FILE", None, ".+", "ours: where a PyTorch program shows its collectives"),
     Difference("PYTHONPATH", None, ".*/ddp_python:.*/ddp_python/modules", "ours: the folders of what does so, and of ddp_page"),

@@ -129,7 +129,9 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
       {env::kRecordRing, std::to_string(wire::kRingDescriptor)},
   };
   if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
-    variables.emplace(env::kNcclAsyncErrorHandling, "1");
+    // With 1, PyTorch ends the kernels of a broken collective, and the GPU goes on with what they leave. Then its state is
+    // that of no step.
+    variables.emplace(env::kNcclAsyncErrorHandling, keeps_states(plan) ? "3" : "1");
   }
   for (const std::string& name : interface_variables(plan, placement.interface)) {
     // NCCL takes a name for the beginning of a name: eth1 would mean eth10, too. Gloo takes it as it is.

@@ -157,6 +157,7 @@ TEST_CASE("a restarted worker knows its attempt and why the last one ended") {
   CHECK(restarted.at("DDP_ATTEMPT") == "2");
   CHECK(restarted.at("TORCHELASTIC_RESTART_COUNT") == "2");
   CHECK(restarted.at("TORCHELASTIC_MAX_RESTARTS") == "3");
+  CHECK(restarted.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
   CHECK(restarted.at("DDP_LAST_FAILURE") == "rank 1 failed (exit code 3)");
 }
 
