@@ -386,7 +386,7 @@ class _OnGpu:
         self.steps = collections.deque(maxlen=_STEPS_AHEAD + 2)
         self.optimizers = _OptimizerStates(run.optimizers)
         self.image, self.begins = None, None  # the thread that makes an image, and two events around the wait for it
-        self.side = torch.cuda.Stream(device)
+        self.side = torch.cuda.Stream(device, priority=-1)  # few programs have such ones, which share a hardware queue
         self.blocks = [torch.empty(_PINNED_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
         self.row, self.places, self.tensors, self.kinds, self.free = None, [], [], [], None  # of collected tensors
         self.notes, self.ahead = queue.SimpleQueue(), threading.Semaphore(_STEPS_AHEAD)

@@ -345,5 +345,49 @@ def step():
     dist.destroy_process_group()
 
 
+def keep():
+    """Trains with nothing_lost(). WORDS are the steps, the step in which the last rank is killed (0: in none; -1: in none,
+    and no digest), the width and the number of the layers, and whether states are kept."""
+    import hashlib
+    import signal
+
+    import ddp_state
+    steps, fault, width, depth, keeps = map(int, WORDS)
+    where = device()
+    group()
+    torch.manual_seed(1)
+    layers = [layer for _ in range(depth) for layer in (torch.nn.Linear(width, width), torch.nn.BatchNorm1d(width))]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to(where))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    torch.manual_seed(2 + RANK)
+    if keeps:
+        run = ddp_state.nothing_lost(model=model, optimizer=optimizer)
+    numbers = run.steps(steps) if keeps else range(steps)
+    attempt, begins, at = os.environ.get("DDP_ATTEMPT"), run.step if keeps else 0, None
+    say(what="begins", attempt=attempt, step=begins, at=time.time())
+    for step in numbers:
+        if step == begins + 1:
+            synchronize()
+            say(what="goes on", attempt=attempt, at=time.time())
+        if step == begins + 10:
+            synchronize()
+            at = time.perf_counter()
+        if step == fault > 0 and attempt == "0" and RANK == WORLD - 1:
+            say(what="is killed", step=step, at=time.time())
+            os.kill(os.getpid(), signal.SIGKILL)
+        optimizer.zero_grad()
+        model(torch.randn(16, width, device=where)).square().mean().backward()
+        optimizer.step()
+    synchronize()
+    step_ms = (time.perf_counter() - at) * 1e3 / (steps - begins - 10) if at else None
+    digest = hashlib.sha256()
+    for tensor in (*model.state_dict().values(),
+                   *(tensor for state in optimizer.state.values() for tensor in state.values())) if fault >= 0 else ():
+        digest.update(ddp_state._view(tensor.detach().cpu()))
+    images = {"image_every": run.image_every, "image_ms": run.device.image_seconds() * 1e3} if keeps else {}
+    say(what="ends", digest=digest.hexdigest(), step_ms=step_ms, gigabytes=12 * depth * width * width / 1e9, **images)
+    dist.destroy_process_group()
+
+
 {"facts": facts, "ddp": ddp, "calls": calls, "hang": hang, "oom": oom, "recorder": recorder, "capture": capture,
- "kernels": kernels, "step": step}[MODE]()
+ "kernels": kernels, "step": step, "keep": keep}[MODE]()

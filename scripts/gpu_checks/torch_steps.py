@@ -93,6 +93,41 @@ def programs_on_nccl(machine: Machine, results: Results) -> None:
                      + ("" if ok else f": {done.last_lines(12)}"))
 
 
+def trains(machine: Machine, ranks: int, *words: int, options: tuple, seconds: float):
+    """Runs the mode keep, in which the same numbers must always have the same bits."""
+    return machine.torch(ranks, "keep", *words, options=options, seconds=seconds, CUBLAS_WORKSPACE_CONFIG=":4096:8")
+
+
+def lost(machine: Machine, results: Results) -> None:
+    """A rank is killed, so that a kernel of NCCL never ends on the other. The job goes on from the GPU's memory."""
+    fault, digests = 60, []
+    for steps in ((100, 0), (100, fault)):
+        done = trains(machine, 2, *steps, 512, 4, 1, options=("--max-restarts=2",), seconds=40)
+        digests.append({line["rank"]: line["digest"] for line in done.lines() if line.get("what") == "ends"})
+    begins = [line["step"] for line in done.lines() if line.get("attempt") == "1" and line["what"] == "begins"]
+    killed, goes_on = line_of(done, what="is killed"), line_of(done, what="goes on", attempt="1")
+    seconds = round(goes_on.get("at", 0) - killed.get("at", 0), 2)
+    said = re.search(r"the ranks go on after step .*", done.err)
+    # The host is at most two steps ahead of the GPU, and a third one is under way.
+    is_right = len(digests[0]) == 2 and digests[0] == digests[1] and said is not None and "no step is lost" in said[0]
+    is_right = is_right and len(set(begins)) == 1 and fault - 3 <= begins[0] <= fault + 1
+    results.ended("a lost rank costs no step of a job on GPUs", done,
+                  f"killed in step {fault}, goes on with {begins}, the second step after {seconds} s", is_right,
+                  figures={"begins": begins, "seconds": seconds, "are_equal": digests[0] == digests[1]})
+
+
+def images(machine: Machine, results: Results) -> None:
+    """What it costs to keep states on a GPU, and to copy them beside the next step."""
+    size = (32, 1) if machine.rehearse else (4096, 8)
+    for who, keeps, options in (("no state is kept", 0, ()), ("states are kept", 1, ("--max-restarts=1",)),
+                                ("images take 1 %", 1, ("--max-restarts=1", "--image-cost=1%")),
+                                ("images take all", 1, ("--max-restarts=1", "--image-cost=100%"))):
+        done = trains(machine, 1, 160, -1, *size, keeps, options=("--quiet", *options), seconds=30)
+        line = line_of(done, what="ends")
+        results.ended(f"a step when {who}", done, f"{line.get('step_ms')} ms, an image after {line.get('image_every')} steps, "
+                      f"the last one cost {line.get('image_ms')} ms", line.get("step_ms") is not None, figures=line)
+
+
 def plugin(machine: Machine, results: Results) -> None:
     """Without PyTorch's recorder, NCCL's profiler plug-in shows the collectives. What a call costs with it."""
     done = machine.torch(2, "hang", options=(f"--hang-timeout={HANG_LIMIT}",), seconds=45, DDP_TORCH="0")

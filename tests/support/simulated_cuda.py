@@ -54,7 +54,7 @@ def move(module):
 
 
 class Stream:
-    def __init__(self, *_):
+    def __init__(self, *_, **__):
         self.work = queue.SimpleQueue()
         threading.Thread(target=self._run, daemon=True).start()
 
