@@ -1046,6 +1046,6 @@ def nothing_lost(**parts):
     The parts are modules, optimizers, and other objects with state_dict() and load_state_dict(): a scheduler, a gradient
     scaler, a data loader or sampler. All ranks call it, with the same names, after init_process_group() and
     DistributedDataParallel(). The random states of Python, NumPy and PyTorch are kept, too. Under another launcher, and
-    without --max-restarts, it keeps nothing. Requires PyTorch 2.0.
+    without --max-restarts, it keeps nothing. Requires PyTorch 2.0, and 2.1 if the parameters are on a GPU.
     """
     return NothingLost(parts)
