@@ -57,10 +57,13 @@ class _Memory:
 
     def file(self, path):
         """Returns the entry of a file of an image. Its place is the descriptor of the file."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise RuntimeError(f"nothing_lost: {error}. All nodes need the same --image-dir.") from error
         entry = self._checked(os.pread(fd, _FIELDS.size + 4, 0), -1, fd)
         if not entry or os.fstat(fd).st_size != _ENTRY_BYTES + entry.bytes:
-            raise OSError(f"{path} is damaged")
+            raise RuntimeError(f"nothing_lost: {path} is damaged. Remove its directory to go on from the one before.")
         return entry
 
     def _checked(self, raw, *where):
@@ -956,22 +959,21 @@ class NothingLost:
                 of_other, moved = pickle.loads(self.memory.read(shared, 0, bytearray(shared.bytes)))
                 parts.update({name: of_other[name] for name in moved})
             self._load_own(parts)
-        for entry in (own, whole):
-            if entry and entry.area < 0:
-                os.close(entry.place)
         self.step, self.key = whole.step, whole.key
         self.memory.put(_RESTORED_AT, self.attempt + 1, self.step)
 
     def _of_image(self, image):
-        try:
-            own = self.memory.file(f"{image}/rank-0")
-            if own.world == self.world:
-                os.close(own.place)
-                own = self.memory.file(f"{image}/rank-{self.rank}")
-            whole = self.memory.file(f"{image}/whole-{own.key:x}")
-        except OSError as error:
-            raise RuntimeError(f"nothing_lost: {error}. All nodes need the same --image-dir.") from error
-        return own if own.world == self.world else None, None, whole
+        def file_of(rank):
+            return self.memory.file(f"{image}/rank-{rank}")
+
+        own, shared = file_of(0), None
+        is_same_world = own.world == self.world
+        if is_same_world:
+            own = file_of(self.rank)
+        whole = self.memory.file(f"{image}/whole-{own.key:x}")
+        if is_same_world and own.kind == _EARLY:  # this rank was lost before it had finished the step
+            shared = next(entry for entry in map(file_of, range(self.world)) if entry.kind == _FINAL)
+        return own if is_same_world else None, shared, whole
 
     def _load(self, entry):
         size = struct.unpack("=Q", self.memory.read(entry, 0, bytearray(8)))[0]

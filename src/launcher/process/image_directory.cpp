@@ -144,13 +144,19 @@ class Writer {
       if (!files.contains(wire::own_file_of(rank))) return false;
     }
     std::set<std::uint64_t> keys;
+    std::set<StateKind> kinds;
     for (int rank = 0; rank < image_.world; ++rank) {
       const std::string path = staging_ + "/" + wire::own_file_of(rank);
       const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
       const auto entry = file ? wire::image_entry(file.get()) : std::nullopt;
       if (!entry || !files.contains(wire::whole_file_of(entry->key))) return false;
       keys.insert(entry->key);
+      kinds.insert(entry->kind);
     }
+    // See plan_restore(): what a rank lacks that has not finished the step is taken from one that has.
+    if (kinds.contains(StateKind::early) &&
+        (!kinds.contains(StateKind::final) || kinds.contains(StateKind::final_moved)))
+      return false;
     image_.has_one_key = keys.size() == 1;
     const std::string path = task_.directory + "/" + name_of(image_);
     if (::rename(staging_.c_str(), path.c_str()) != 0) return errno == ENOENT || errno == ENOTEMPTY;
@@ -196,7 +202,7 @@ class Writer {
 
 }  // namespace
 
-std::optional<KeptStep> newest_step_of(std::span<const KeptState> kept, int workers) {
+std::vector<KeptStep> last_steps_of(std::span<const KeptState> kept, int workers) {
   struct Parts {
     std::map<int, KeptState> own;
     std::map<std::uint64_t, KeptState> whole;
@@ -204,22 +210,37 @@ std::optional<KeptStep> newest_step_of(std::span<const KeptState> kept, int work
   std::map<std::pair<int, std::int64_t>, Parts> steps;
   for (const KeptState& state : kept) {
     Parts& parts = steps[{state.attempt, state.step}];
-    if (state.kind == StateKind::whole) parts.whole.try_emplace(state.key, state);
-    if (state.kind != StateKind::final && state.kind != StateKind::final_moved) continue;
-    // The places of recent steps are soon overwritten.
-    if (state.place >= wire::kStateRecent) parts.own.insert_or_assign(state.rank, state);
-    parts.own.try_emplace(state.rank, state);
+    if (state.kind == StateKind::whole) {
+      parts.whole.try_emplace(state.key, state);
+      continue;
+    }
+    const auto [own, is_new] = parts.own.try_emplace(state.rank, state);
+    // The places of recent steps are soon overwritten, and those behind them later.
+    if (!is_new && std::pair(state.kind, state.place) > std::pair(own->second.kind, own->second.place))
+      own->second = state;
   }
+  std::vector<KeptStep> results;
   for (auto entry = steps.rbegin(); entry != steps.rend(); ++entry) {
     const auto& [own, whole] = entry->second;
-    const auto has_whole = [&](const auto& one) { return whole.contains(one.second.key); };
-    if (std::ssize(own) < workers || !std::ranges::all_of(own, has_whole)) continue;
+    if (std::ssize(own) < workers) continue;
     KeptStep result{entry->first.first, entry->first.second, own.begin()->second.world, {}, {}};
     for (const auto& [rank, state] : own) result.own.push_back(state);
     for (const auto& [key, state] : whole) result.whole.push_back(state);
-    return result;
+    results.push_back(std::move(result));
   }
-  return std::nullopt;
+  return results;
+}
+
+std::optional<KeptStep> newest_step_of(std::span<const KeptState> kept, int workers) {
+  const auto is_complete = [](const KeptStep& step) {
+    return std::ranges::all_of(step.own, [&](const KeptState& own) {
+      return own.kind != StateKind::early &&
+             std::ranges::any_of(step.whole, [&](const KeptState& whole) { return whole.key == own.key; });
+    });
+  };
+  std::vector<KeptStep> steps = last_steps_of(kept, workers);
+  const auto newest = std::ranges::find_if(steps, is_complete);
+  return newest == steps.end() ? std::nullopt : std::optional(std::move(*newest));
 }
 
 std::vector<KeptImage> images_in(const std::string& directory) {

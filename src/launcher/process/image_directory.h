@@ -27,6 +27,9 @@ struct KeptStep {
 // Returns the newest step that each of the node's workers has finished, if the whole state of each is kept. Else
 // returns std::nullopt.
 std::optional<KeptStep> newest_step_of(std::span<const wire::KeptState> kept, int workers);
+// Returns the steps of which each of the node's workers has something of its own, the newest first. A lost rank need
+// not have finished them, and other nodes may have their whole states.
+std::vector<KeptStep> last_steps_of(std::span<const wire::KeptState> kept, int workers);
 
 // Returns the images in the directory. It may be missing.
 std::vector<wire::KeptImage> images_in(const std::string& directory);

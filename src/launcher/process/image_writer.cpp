@@ -2,8 +2,10 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "base/text.h"
 #include "launcher/limits.h"
@@ -17,9 +19,12 @@ void ImageWriter::look(const StateMemory& states, const Placement& placement) {
   learn(states);
   if (writing_) return;
   auto newest = newest_step_of(states.kept(), states.areas());
-  if (!newest || Step(newest->attempt, newest->step) <= step_) return;
-  step_ = {newest->attempt, newest->step};
-  const ImageTask task{directory_, placement.job_began, states.descriptor(), std::move(*newest)};
+  if (newest && Step(newest->attempt, newest->step) > step_) begin(states, placement, std::move(*newest));
+}
+
+void ImageWriter::begin(const StateMemory& states, const Placement& placement, KeptStep step) {
+  step_ = {step.attempt, step.step};
+  const ImageTask task{directory_, placement.job_began, states.descriptor(), std::move(step)};
   writing_.emplace([task, is_urgent = is_urgent_] { return write_image(task, *is_urgent); });
 }
 
@@ -43,7 +48,7 @@ void ImageWriter::learn(const StateMemory& states) {
                                                   : " of this node is in ";
   log_({LogLevel::debug, LogSource::job,
         "step " + step + what + directory_ + " (" + base::human_duration(written->time) + ")"});
-  is_complete_ = written->is_complete;
+  if (written->is_complete) complete_ = step_;
 }
 
 void ImageWriter::finish(const StateMemory& states, const Placement& placement,
@@ -51,17 +56,22 @@ void ImageWriter::finish(const StateMemory& states, const Placement& placement,
   if (directory_.empty()) return;
   *is_urgent_ = true;
   const auto until = Clock::now() + limits::kStateTime;
-  do {
+  // The newest one that all nodes have counts, and no launcher knows which one that is.
+  std::vector<KeptStep> steps = last_steps_of(states.kept(), states.areas());
+  std::ranges::reverse(steps);
+  std::erase_if(steps, [this](const KeptStep& step) { return Step(step.attempt, step.step) <= complete_; });
+  for (std::size_t next = 0; writing_ || next < steps.size();) {
+    if (!writing_) begin(states, placement, std::move(steps[next++]));
     if (!wait(until, interrupted)) {
       return log_({LogLevel::warning, LogSource::job,
                    "step " + std::to_string(step_.second) + " is not in --image-dir=" + directory_ +
                        ": the launcher does not wait for it any longer"});
     }
-    look(states, placement);
-  } while (writing_);
-  if (is_complete_) {
+    learn(states);
+  }
+  if (complete_ > Step(-1, -1)) {
     log_({LogLevel::note, LogSource::job,
-          "step " + std::to_string(step_.second) + " is in " + directory_ +
+          "step " + std::to_string(complete_.second) + " is in " + directory_ +
               ": the same job goes on from it if it is started again"});
   }
 }

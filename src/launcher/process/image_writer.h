@@ -31,6 +31,7 @@ class ImageWriter {
  private:
   using Step = std::pair<int, std::int64_t>;  // attempt and step
 
+  void begin(const StateMemory& states, const Placement& placement, KeptStep step);
   void learn(const StateMemory& states);
   bool wait(std::chrono::steady_clock::time_point until, const std::function<bool()>& interrupted) const;
 
@@ -38,8 +39,8 @@ class ImageWriter {
   const LogWriter log_;
   std::shared_ptr<std::atomic<bool>> is_urgent_ = std::make_shared<std::atomic<bool>>(false);
   std::optional<base::SideThread<WrittenImage>> writing_;
-  Step step_{-1, -1};         // that is written, or was
-  bool is_complete_ = false;  // the last one that was written
+  Step step_{-1, -1};      // that is written, or was
+  Step complete_{-1, -1};  // of the last image that has become complete here
   std::string warned_of_;
 };
 

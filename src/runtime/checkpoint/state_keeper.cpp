@@ -183,9 +183,10 @@ class StateKeeper::Core {
     base::UniqueFd descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     const auto entry = descriptor ? wire::image_entry(descriptor.get()) : std::nullopt;
     if (!entry) {
-      throw Error(ErrorKind::unavailable, "the state to go on from, " + path + ", " +
-                                              (descriptor ? "is damaged" : "cannot be opened") +
-                                              ". All nodes need the same --image-dir.");
+      throw Error(ErrorKind::unavailable,
+                  "the state to go on from, " + path +
+                      (descriptor ? ", is damaged. Remove its directory to go on from the one before."
+                                  : ", cannot be opened. All nodes need the same --image-dir."));
     }
     const wire::EntryData data{descriptor.get(), wire::kImageDataAt};
     return {*entry, data, std::move(descriptor)};
@@ -205,7 +206,13 @@ class StateKeeper::Core {
     const bool is_same_world = own.entry.world == instructions.world;
     if (is_same_world) own = in_image(wire::own_file_of(instructions.rank));
     Sources result{std::nullopt, std::nullopt, in_image(wire::whole_file_of(own.entry.key))};
-    if (is_same_world) result.own = std::move(own);
+    if (!is_same_world) return result;
+    // This rank was lost before it had finished the step.
+    for (int rank = 0; own.entry.kind == StateKind::early && !result.shared; ++rank) {
+      Kept other = in_image(wire::own_file_of(rank));
+      if (other.entry.kind == StateKind::final) result.shared = std::move(other);
+    }
+    result.own = std::move(own);
     return result;
   }
 

@@ -116,6 +116,38 @@ TEST_CASE("the last node makes an image complete and one node writes each key") 
   CHECK(names_in(directory.path()).size() == 1);
 }
 
+TEST_CASE("at the end a rank that was lost may be one step behind") {
+  const TemporaryDirectory directory;
+  const Node lost{0, 4};
+  const Node survivor{2, 4};
+  const auto write_last = [&](const Node& node) {
+    const std::atomic<bool> is_urgent = true;
+    WrittenImage written;
+    for (auto& step : last_steps_of(node.memory.kept(), 2))
+      written = write_image({directory.path(), 1000, node.memory.descriptor(), step}, is_urgent);
+    return written;
+  };
+  lost.keeps(0, 2, 5, StateKind::early, "early 0");
+  lost.keeps(1, 2, 5, StateKind::early, "early 1");
+  CHECK_FALSE(newest_step_of(lost.memory.kept(), 2));
+  CHECK_FALSE(write_last(lost).is_complete);
+  SECTION("its early entry counts") {
+    survivor.keeps_step(5);
+    CHECK(write_last(survivor).is_complete);
+  }
+  SECTION("unless others have drawn random numbers later") {
+    survivor.keeps_step(5);
+    survivor.keeps(1, 8, 5, StateKind::final_moved, "own 3");
+    CHECK_FALSE(write_last(survivor).is_complete);
+  }
+  SECTION("or if no rank has finished the step") {
+    survivor.keeps(0, 8, 5, StateKind::early, "early 2");
+    survivor.keeps(1, 8, 5, StateKind::early, "early 3");
+    survivor.keeps(0, 10, 5, StateKind::whole, "all");
+    CHECK_FALSE(write_last(survivor).is_complete);
+  }
+}
+
 TEST_CASE("two images are kept and what is older and not complete is removed") {
   const TemporaryDirectory directory;
   const Node node;
