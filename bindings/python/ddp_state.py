@@ -11,6 +11,7 @@ import atexit
 import collections
 import ctypes
 import fcntl
+import functools
 import hashlib
 import io
 import itertools
@@ -39,7 +40,7 @@ _REQUEST_AT, _CLAIMS = 1 << 62, 1 << 20  # a lock of this byte is the launcher's
 _EARLY, _FINAL, _FINAL_MOVED, _STATE = 1, 2, 3, 4  # kinds of entries
 _FIELDS = struct.Struct("=qQQiiiiI")
 _CHUNK, _SMALL_BUFFER, _PATIENCE = 1 << 26, 1 << 16, 25
-_PINNED_BYTES, _NOTES_AHEAD, _STEPS_AHEAD, _LOOK = 1 << 25, 8, 2, 2e-4
+_PINNED_BYTES, _NOTES_AHEAD, _STEPS_AHEAD, _MOST_UNSEEN, _LOOK = 1 << 25, 8, 2, 16, 2e-4
 
 _Entry = collections.namedtuple("_Entry", "step bytes key kind attempt rank world check area place")
 
@@ -169,18 +170,18 @@ class _Pickler(pickle.Pickler):
         at, self.bytes = self.bytes, self.bytes + value.numel() * value.element_size()
         if value.numel() > 0:
             self.tensors.append(value)
-        return at, value.shape, value.stride(), value.dtype, layout, name
+        return at, value.shape, value.stride(), value.dtype, _is_on_gpu(value), layout, name
 
 
 class _Unpickler(pickle.Unpickler):
     """Fills the tensors of modules in place, and makes the others."""
 
-    def __init__(self, file, fill, mesh, live):
+    def __init__(self, file, fill, mesh, live, gpu):
         super().__init__(file)
-        self.fill, self.mesh, self.live = fill, mesh, live
+        self.fill, self.mesh, self.live, self.gpu = fill, mesh, live, gpu
 
     def persistent_load(self, description):
-        at, shape, stride, dtype, layout, name = description
+        at, shape, stride, dtype, is_on_gpu, layout, name = description
         live = self.live.get(name)
         local = None if live is None else _local(live)
         is_same = local is not None and (local.shape, local.stride(), local.dtype) == (shape, stride, dtype)
@@ -190,6 +191,8 @@ class _Unpickler(pickle.Unpickler):
             self.fill(at, _view(tensor))
         if is_same and not is_here:
             local.copy_(tensor)
+        elif is_on_gpu:  # at once, because the host may not have room for all tensors
+            tensor = tensor.to(self.gpu)
         if is_same or layout is None:
             return live if is_same else tensor
         from torch.distributed.tensor import DTensor
@@ -282,8 +285,8 @@ class _Step:
 
 
 class _OnHost:
-    """A state in host memory is that of the step that the program has finished. The gate is closed in the middle of one."""
-    holds_gate, problem = True, None
+    """A state in host memory is that of the step that the program has finished. In the middle of one, the gate is held."""
+    holds_gate, has_seen_change, problem = True, True, None
 
     def __init__(self, run):
         self.run, self.seconds = run, 0.0
@@ -323,6 +326,9 @@ class _OnHost:
 
     def begin_thread(self):
         pass
+
+    def is_capturing(self):
+        return False
 
 
 class _OptimizerStates:
@@ -388,6 +394,8 @@ class _OnGpu:
         self.run, self.device, self.problem = run, device, None
         self.steps = collections.deque(maxlen=_STEPS_AHEAD + 2)
         self.optimizers = _OptimizerStates(run.optimizers)
+        self.has_seen_change, self.unseen = False, 0  # steps in a row without a change that was seen
+        self.addresses = None  # of the parameters
         self.image, self.begins = None, None  # the thread that makes an image, and two events around the wait for it
         self.side = torch.cuda.Stream(device, priority=-1)  # few programs have such ones, which share a hardware queue
         self.blocks = [torch.empty(_PINNED_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
@@ -430,6 +438,9 @@ class _OnGpu:
 
     # --- What the program does
 
+    def is_capturing(self):
+        return torch.cuda.is_current_stream_capturing()
+
     def wait_for_image(self):
         if self.image:
             ready = self._mark(enable_timing=True)
@@ -437,17 +448,18 @@ class _OnGpu:
             self.image, self.begins = None, [ready]
 
     def begin_change(self):
-        if torch.cuda.is_current_stream_capturing():
+        if self.is_capturing():
             self._give_up("the optimizer's step is in a CUDA graph")
         elif not self.problem:
+            self.has_seen_change, self.unseen = True, 0
             waited = self.begins is not None and len(self.begins) == 1
             self.steps[-1].change = self._mark(enable_timing=waited)
             if waited:
                 self.begins.append(self.steps[-1].change)
 
     def note(self, tensors, step, write):
-        """Has a note written when the GPU has done what it was given before. `step` is the one that it ends, or None."""
-        if self.problem or torch.cuda.is_current_stream_capturing():
+        """Has a note written when the GPU has done what it was given. `step` is the one that it ends, or None."""
+        if self.problem:
             return
         on_gpu = {at: tensor for at, tensor in tensors.items() if _is_on_gpu(tensor)}
         contents = {at: _raw(tensor) for at, tensor in tensors.items() if at not in on_gpu}
@@ -460,9 +472,16 @@ class _OnGpu:
                 self._end_step(step, event)
             except ValueError as error:
                 return self._give_up(error)
+            self.addresses = self.addresses or self._addresses()
+            self.unseen += 1
+            if self.unseen > _MOST_UNSEEN:
+                return self._give_up("no optimizer's step is seen; is it in a CUDA graph?")
         self.notes.put((event, landing, contents, write, step))
         if step is not None:
             self.ahead.acquire()
+
+    def _addresses(self):
+        return [_local(parameter).data_ptr() for part in self.run.modules for parameter in part.parameters()]
 
     def _end_step(self, number, event):
         self.steps.append(_Step(number, event, self.optimizers.note()))
@@ -505,8 +524,8 @@ class _OnGpu:
         while True:
             event, landing, contents, write, step = self.notes.get()
             try:
+                event.synchronize()
                 if not self.problem:
-                    event.synchronize()
                     if landing:
                         names, block, places, _ = landing
                         content = _view(block).raw
@@ -532,12 +551,15 @@ class _OnGpu:
         return next(step for step in reversed(list(self.steps)) if step.end.query())
 
     def is_still(self, step):
-        """Returns whether the GPU has not begun to change the state since."""
-        return step.change is None or not step.change.query()
+        """Returns whether the GPU has not begun to change the state since. Not every step changes it."""
+        later = (other.change for other in list(self.steps) if other.number >= step.number)
+        return not any(change and change.query() for change in later)
 
     def states(self, step):
-        return {name: self.optimizers.state_dict(*step.optimizers[name]) if name in step.optimizers else part.state_dict()
-                for name, part in self.run.large.items()}
+        if self.addresses and self.addresses != self._addresses():
+            raise ValueError("the parameters are no longer where they were in the first step")
+        return {name: self.optimizers.state_dict(*step.optimizers[name]) if name in step.optimizers
+                else part.state_dict() for name, part in self.run.large.items()}
 
     def pieces(self, tensors, step):
         """Yields the memory of the tensors in host memory. While one piece is written, the next one is copied."""
@@ -548,7 +570,7 @@ class _OnGpu:
             under_way.append(self._start(block, parts))
         while under_way:
             yield self._wait_for(*under_way.popleft())
-        if not self.is_still(step):
+        if self.problem or not self.is_still(step):
             raise _TornError
 
     def _fill(self, tensors):
@@ -715,6 +737,8 @@ class NothingLost:
         return int.from_bytes(key.digest(), "little")
 
     def _note(self, kind, step):
+        if self.device.is_capturing():
+            return
         scalers = {name: part for name, part in self.other.items() if _is_on_gpu(getattr(part, "_scale", None))}
         own = {name: pickle.dumps(part.state_dict()) for name, part in self.other.items() if name not in scalers}
         own["random"] = self.random.read()
@@ -761,7 +785,7 @@ class NothingLost:
         N is the least power of two with which copies take their share, and the disk can follow.
         """
         steps = self.step - self.first_step
-        if self._is_image(self.step) and self.memory and not self.device.problem:
+        if self._is_image(self.step) and self.memory and self.device.has_seen_change and not self.device.problem:
             self.device.make_image(self._try_copy)
         is_after_image = steps % 16 == 0 and self._is_image(self.step)
         if steps >= 32 and (is_after_image or steps & (steps - 1) == 0):
@@ -784,6 +808,7 @@ class NothingLost:
                 self.memory = None
                 return
             self._save_before_termination()
+            self._save_before_groups_end()
         for part in self.large.values():
             if isinstance(part, torch.nn.Module):
                 part.register_forward_hook(self._after_forward)
@@ -808,10 +833,11 @@ class NothingLost:
         self.memory.put(_KEEPS_AT, self.attempt + 1)
 
     def _save_before_termination(self):
-        """Keeps the state before C++ ends the process: PyTorch does so if NCCL has lost a rank, in a thread of its own."""
+        """Keeps the state before C++ ends the process. PyTorch does so in a thread of its own if NCCL has lost a rank."""
         @ctypes.CFUNCTYPE(None)
         def save():
             try:
+                self.device.begin_thread()
                 self._save()
             finally:
                 usual()
@@ -820,6 +846,25 @@ class NothingLost:
         set_handler.restype = ctypes.CFUNCTYPE(None)
         self.on_termination = save, set_handler  # they must live as long as the process
         usual = set_handler(save)
+
+    def _save_before_groups_end(self):
+        """Keeps the state before a process group is destroyed, as in a `finally`. Collectives that wait for other ranks
+        end then, and the GPU goes on with what they leave."""
+        for name in ("destroy_process_group", "_shutdown_backend", "_abort_process_group"):
+            call = getattr(dist.distributed_c10d, name, None)
+            if call:
+                wrapper = functools.wraps(call)(functools.partial(self._end_group, call))
+                for module in (dist, dist.distributed_c10d):
+                    if getattr(module, name, None) is call:
+                        setattr(module, name, wrapper)
+
+    def _end_group(self, call, *arguments, **options):
+        if not self.device.problem:
+            if sys.exc_info()[0]:
+                self._save(0 if self.is_changing else _PATIENCE)
+            with self.gate:
+                self.device.problem = "a process group was destroyed"
+        return call(*arguments, **options)
 
     def _after_forward(self, module, _, output):
         """Notes what this rank has before other ranks can finish the step: when its backward pass begins."""
@@ -857,7 +902,7 @@ class NothingLost:
     def _save(self, patience=_PATIENCE):
         """Copies the state of the last finished step, unless another rank of this node does."""
         until = time.monotonic() + patience
-        while not self.device.problem:
+        while self.device.has_seen_change and not self.device.problem:
             if self.gate.acquire(timeout=0.02):
                 try:
                     if self._save_until(until):
@@ -871,7 +916,7 @@ class NothingLost:
             time.sleep(0.002)
 
     def _save_until(self, until):
-        """Returns whether the state is kept. Returns False if it is that of no step, or if another rank needs too long."""
+        """Returns whether the state is kept. It is not if it is that of no step, or if another rank needs too long."""
         while self.device.is_still(step := self.device.finished()):
             if self._is_kept(step) or self._try_copy(step):
                 return True
@@ -982,7 +1027,7 @@ class NothingLost:
                   if hasattr(parameter, "device_mesh"))
         fill = lambda at, view: self.memory.read(entry, 8 + size + at, view)
         live = self._live({name: part.state_dict() for name, part in self.large.items()})
-        state = _Unpickler(skeleton, fill, next(meshes, None), live).load()
+        state = _Unpickler(skeleton, fill, next(meshes, None), live, self.random.gpu).load()
         for name, part in self.large.items():
             if state[name].keys() != {key for of, key in live if of == name} or any(
                     value is not live[name, key] for key, value in state[name].items()):
@@ -996,8 +1041,9 @@ class NothingLost:
         for number, values in state["state"].items():
             found = optimizer.state[parameters[number]] if isinstance(number, int) else {}
             for key, value in values.items() if isinstance(values, dict) else ():
-                if isinstance(value, torch.Tensor) and key in found and found[key].dtype != value.dtype:
-                    found[key] = value.to(found[key].device)
+                now = found.get(key)
+                if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor) and now.dtype != value.dtype:
+                    found[key] = value.to(now.device)
 
     def _live(self, state):
         """Returns the tensors of modules, which the program uses itself, by their names."""

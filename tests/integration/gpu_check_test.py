@@ -280,7 +280,7 @@ def steps_that_no_longer_fit_are_listed(folder: pathlib.Path) -> None:
     assert "not run: " in check.states["calls_2"] and check.states["facts"] == "done", check.states
     assert check.seconds < 60, check.seconds
     listed = subprocess.run([folder / "pack/gpu_check", "list"], capture_output=True, text=True, check=True).stdout
-    assert len(listed.splitlines()) == 20, listed
+    assert len(listed.splitlines()) == 22, listed
 
 
 def answers_of_nccl_and_pytorch_are_recognised(folder: pathlib.Path) -> None:

@@ -264,6 +264,48 @@ def nothing_is_copied_in_the_middle_of_a_change():
     assert program.restored(2) == program.parts()
 
 
+def a_step_that_changes_nothing_does_not_hide_the_next_change():
+    program = Program()
+    program.step()
+    program.finish()
+    device = program.run.device
+    first = device.finished()
+    program.run.finish_step()  # as with a gradient scaler that has found an infinite gradient
+    program.finish()
+    assert device.is_still(first) and device.finished().number == 2
+    program.step()
+    program.finish()
+    assert not device.is_still(first) and device.is_still(device.finished())
+
+
+def nothing_is_kept_if_no_optimizer_is_seen():
+    program = Program()
+    for step in range(20):  # as if graphs were replayed
+        program.run.finish_step()
+        program.gpu.current_stream().synchronize()
+        program.run._save()
+        assert program.run.memory.entry(0, 10) is None and (program.run.device.problem is None) == (step < 16), step
+
+
+def what_the_gpu_does_after_its_group_was_destroyed_does_not_count():
+    program = Program()
+    program.step()
+    program.finish()
+    with stopped(program.gpu):
+        program.step()
+        try:
+            try:
+                raise RuntimeError
+            finally:
+                program.run._end_group(lambda: None)
+        except RuntimeError:
+            pass
+    program.gpu.current_stream().synchronize()
+    program.run._save()
+    time.sleep(0.1)
+    assert program.finals() == [1] and program.entry(10, 1) and not program.run.memory.entry(0, 11), program.finals()
+
+
 def an_image_is_copied_beside_the_next_step():
     program = Program()
     program.step()
@@ -339,6 +381,8 @@ def check(modules):
     begin_checks(modules)
     for call in (the_step_that_the_gpu_has_finished_is_kept, the_host_is_at_most_two_steps_ahead,
                  a_copy_of_a_state_that_changes_meanwhile_does_not_count, nothing_is_copied_in_the_middle_of_a_change,
+                 a_step_that_changes_nothing_does_not_hide_the_next_change, nothing_is_kept_if_no_optimizer_is_seen,
+                 what_the_gpu_does_after_its_group_was_destroyed_does_not_count,
                  an_image_is_copied_beside_the_next_step, the_scale_of_a_gradient_scaler_does_not_wait_for_the_gpu,
                  the_state_is_kept_before_cpp_ends_the_process):
         call()

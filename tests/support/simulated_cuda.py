@@ -122,7 +122,7 @@ class _Late(TorchDispatchMode):
         is_view = any(each.alias_info and not each.alias_info.is_write for each in schema.returns)
         if not found or is_view:
             return operator(*arguments, **options)
-        if operator is torch.ops.aten._local_scalar_dense.default:
+        if operator is torch.ops.aten._local_scalar_dense.default or operator.namespace == "c10d":
             current_stream().synchronize()
             return operator(*arguments, **options)
         if operator is torch.ops.aten.copy_.default:
