@@ -128,6 +128,17 @@ class Program:
         self.scheduler.step()
         self.run.finish_step()
 
+    def steps_in_thread(self, count, done):
+        def go_on():
+            self.gpu.enter()
+            for number in range(count):
+                self.step()
+                done.append(number)
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        return thread
+
     def finish(self):
         self.gpu.current_stream().synchronize()
         wait_until(lambda: self.entry(2 * self.run.step % 8 + 1, self.run.step), "the last note")
@@ -203,15 +214,7 @@ def the_host_is_at_most_two_steps_ahead():
     program = Program()
     with stopped(program.gpu):
         done = []
-
-        def go_on():
-            program.gpu._Late().__enter__()
-            for number in range(4):
-                program.step()
-                done.append(number)
-
-        thread = threading.Thread(target=go_on)
-        thread.start()
+        thread = program.steps_in_thread(4, done)
         wait_until(lambda: program.run.step == 3, "the third step")
         time.sleep(0.2)
         assert done == [0, 1] and not program.finals(), (done, program.finals())
@@ -333,6 +336,22 @@ def an_image_is_copied_beside_the_next_step():
     assert 0.1 < program.run.device.image_seconds() < 1, program.run.device.image_seconds()
 
 
+def a_change_waits_for_an_image_that_has_not_begun():
+    program = Program()
+    program.step()
+    program.finish()
+    program.run.image_share, program.run.first_step, program.run.image_every = 1, 1, 1
+    with stopped(program.gpu):
+        program.step()  # and begins an image
+        program.run.image_share = 0
+        thread = program.steps_in_thread(1, [])
+        time.sleep(0.3)
+        assert program.run.device.steps[-1].change is None
+    thread.join()
+    program.finish()
+    assert program.run.memory.entry(0, 10).step == 2
+
+
 def the_scale_of_a_gradient_scaler_does_not_wait_for_the_gpu():
     program = Program()
     scaler = program.torch.amp.GradScaler("cpu", init_scale=64.0)
@@ -383,7 +402,8 @@ def check(modules):
                  a_copy_of_a_state_that_changes_meanwhile_does_not_count, nothing_is_copied_in_the_middle_of_a_change,
                  a_step_that_changes_nothing_does_not_hide_the_next_change, nothing_is_kept_if_no_optimizer_is_seen,
                  what_the_gpu_does_after_its_group_was_destroyed_does_not_count,
-                 an_image_is_copied_beside_the_next_step, the_scale_of_a_gradient_scaler_does_not_wait_for_the_gpu,
+                 an_image_is_copied_beside_the_next_step, a_change_waits_for_an_image_that_has_not_begun,
+                 the_scale_of_a_gradient_scaler_does_not_wait_for_the_gpu,
                  the_state_is_kept_before_cpp_ends_the_process):
         call()
         print("ok", call.__name__, flush=True)

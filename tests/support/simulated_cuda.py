@@ -170,6 +170,11 @@ class _Late(TorchDispatchMode):
 _default = Stream()
 
 
+def enter():
+    """Makes this thread one of the program."""
+    _Late().__enter__()
+
+
 def begin(ddp_state):
     """Makes this thread a program on the GPU, and lets `ddp_state` see the GPU."""
     empty = torch.empty
@@ -206,4 +211,4 @@ def begin(ddp_state):
             current_stream().synchronize()
 
         torch.distributed.all_reduce = all_reduce
-    _Late().__enter__()
+    enter()
