@@ -124,6 +124,7 @@ inline constexpr auto kSuccessionWait = 2s;       // wait of a new first node fo
 inline constexpr int kSuccessionBacklog = 4096;   // nodes that may wait until one leads the job
 inline constexpr auto kDeathProof = 3s;           // time in which the launcher of a lost first node must be seen to end
 inline constexpr auto kElectionLook = 20ms;       // between two looks at the votes
+inline constexpr auto kClaimPause = 100ms;        // until a claim that has failed is repeated
 inline constexpr auto kElectorateNews = 100us;    // per node, until all know that one is gone
 inline constexpr auto kDeathLook = 50ms;          // between two looks
 inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts to reach the coordinator

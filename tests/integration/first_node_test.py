@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """first_node_test.py BIN_DIR: tests how an elastic job goes on when its first node is lost."""
+import collections.abc
 import signal
 import subprocess
+import tempfile
 import time
 
-from node_rig import Hosts, Job, kill_all, run_tests, until
+from node_rig import Hosts, Job, kill_all, run_tests, sh, until
 
 # Attempts before the last one run until they are ended.
 PROGRAM = "[ $DDP_ATTEMPT -lt {last} ] && exec sleep 1000; echo attempt $DDP_ATTEMPT: rank $RANK of $WORLD_SIZE"
@@ -12,10 +14,10 @@ OPTIONS = ("--nproc-per-node=1", "--no-collapse", "--tag=")
 
 
 def starts(hosts: Hosts, count: int, nodes: str, last: int = 1, last_call: int = 1, max_restarts: int = 1,
-           node_timeout: int = 10) -> Job:
+           node_timeout: int = 10, options: collections.abc.Sequence[str] = ()) -> Job:
     """Starts node 1 last, so that attempt 0 begins with all nodes."""
     job = Job(hosts, *OPTIONS, f"--rdzv-conf=last_call_timeout={last_call}", f"--max-restarts={max_restarts}",
-              f"--node-timeout={node_timeout}", "sh", "-c", PROGRAM.format(last=last), nodes=nodes)
+              f"--node-timeout={node_timeout}", *options, "sh", "-c", PROGRAM.format(last=last), nodes=nodes)
     # On one computer, the launcher that comes first listens.
     for number in (range(count, 0, -1) if hosts.are_apart else range(1, count + 1)):
         job.start(number)
@@ -133,6 +135,38 @@ def a_first_node_that_freezes_is_replaced_by_the_majority(hosts: Hosts) -> None:
     kill_all(frozen, signal.SIGCONT)
     code, out, err = job.end_of(1)
     assert code == 125 and not out and "they may go on without it" in err, (code, out, err)
+
+
+def a_witness_decides_between_two_nodes(hosts: Hosts) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        def with_witness() -> Job:
+            return starts(hosts, 2, "1:2", node_timeout=3, options=[f"--witness={folder}"])
+
+        def goes_on(job: Job, number: int) -> None:
+            assert printed({number: job.end_of(number)}) == ["attempt 1: rank 0 of 1"]
+
+        def has_ended(job: Job, number: int, why: str) -> None:
+            code, out, err = job.end_of(number)
+            assert code == 125 and not out and why in err, (code, out, err)
+
+        with_frozen = with_witness()
+        frozen = [with_frozen.launchers[1].pid, *children_of(with_frozen.launchers[1])]
+        if hosts.are_apart:
+            both_reach_it, one_reaches_it = with_witness(), with_witness()
+            for words in (["--bind", folder], ["-o", "remount,ro,bind"]):
+                sh("nsenter", "-t", one_reaches_it.launchers[1].pid, "-m", "mount", *words, folder)
+            hosts.cut(1)
+        kill_all(frozen, signal.SIGSTOP)
+        goes_on(with_frozen, 2)
+        kill_all(frozen, signal.SIGCONT)
+        has_ended(with_frozen, 1, "it was too late to claim the job in the witness")
+        if not hosts.are_apart:
+            return
+        goes_on(both_reach_it, 1)
+        has_ended(both_reach_it, 2, "host1 (pid ")
+        goes_on(one_reaches_it, 2)
+        has_ended(one_reaches_it, 1, "Read-only file system")
+        hosts.mend(1)
 
 
 def a_job_that_cannot_go_on_ends(hosts: Hosts) -> None:

@@ -23,9 +23,12 @@ TEST_CASE("a job has one coordinator at most and goes on without its first node 
     sum.cuts += world.counts().cuts;
     sum.attempts += world.counts().attempts;
     sum.takeovers += world.counts().takeovers;
+    sum.granted += world.counts().granted;
+    sum.taken += world.counts().taken;
   }
   if (given == nullptr) return;
   WARN("seeds " << first << " to " << first + count - 1 << ": " << sum.kills << " kills, " << sum.freezes
                 << " freezes, " << sum.cuts << " cuts, " << sum.attempts << " attempts, " << sum.takeovers
-                << " nodes that stood for election");
+                << " nodes that stood for election, " << sum.granted << " claims granted and " << sum.taken
+                << " refused");
 }

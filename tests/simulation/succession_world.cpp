@@ -30,7 +30,8 @@ wire::NodeHello hello_of(const std::string& name) {
 }  // namespace
 
 SuccessionWorld::SuccessionWorld(std::uint64_t seed) : random_(seed) {
-  const int nodes = 2 + below(6);
+  const int nodes = one_in(4) ? 2 : 2 + below(6);
+  if (one_in(2)) options_.nodes.witness = "the directory";
   options_.job_key = "k";
   options_.nodes.min = 1;
   options_.nodes.max = one_in(2) ? nodes : nodes + 3;
@@ -52,15 +53,17 @@ SuccessionWorld::SuccessionWorld(std::uint64_t seed) : random_(seed) {
     connects(id, 0);
   }
   const int count = one_in(3) ? 1 : 1 + below(6);
-  for (int i = 0; i < count; ++i) faults_.push_back({10s + milliseconds_below(count == 1 ? 5'000 : 50'000), below(12)});
+  for (int i = 0; i < count; ++i) faults_.push_back({10s + milliseconds_below(count == 1 ? 5'000 : 50'000), below(13)});
   std::ranges::sort(faults_, {}, &Fault::when);
   if (count == 1) {
     fault_at_ = faults_[0].when;
     const int kind = faults_[0].kind;
+    const bool has_witness = !options_.nodes.witness.empty();
     if (kind <= 1) expected_ = Expected::goes_on;
-    may_reset_ = nodes >= 3;  // one of two nodes proves nothing then
-    if (kind >= 2 && kind <= 5 && nodes >= 3) expected_ = Expected::goes_on;
-    if (kind == 6) expected_ = Expected::nothing_happens;
+    may_reset_ = nodes >= 3 || has_witness;  // otherwise one of two nodes proves nothing then
+    if (kind >= 2 && kind <= 5 && may_reset_) expected_ = Expected::goes_on;
+    if (kind >= 7 && kind <= 9 && nodes == 2 && has_witness) expected_ = Expected::goes_on;
+    if (kind == 6 || kind == 12) expected_ = Expected::nothing_happens;
   }
 }
 
@@ -114,6 +117,7 @@ std::string SuccessionWorld::live() {
       befalls(kind);
     }
     move_messages();
+    move_claims();
     look_at_clocks();
     look_at_leaders();
   }
@@ -129,6 +133,7 @@ SuccessionWorld::Time SuccessionWorld::next() const {
   for (const Cut& cut : cuts_) {
     if (cut.until > now_) next = std::min(next, cut.until);
   }
+  for (const Claim& claim : claims_) next = std::min(next, claim.due);
   for (const auto& [id, one] : connections_) {
     if (!one.to_server.empty() && acts(one.server) && !is_cut(one.client, one.server))
       next = std::min(next, one.to_server.front().due);
@@ -151,7 +156,8 @@ SuccessionWorld::Time SuccessionWorld::next() const {
 // --- Faults
 
 // The kinds are: 0, 1: the leader is killed, 2: its host is, 3: it freezes, 4: it is cut off, 5: it is cut off in one
-// direction, 6: a short trouble of the leader. Others strike any box, or two groups, or let a new node come.
+// direction, 6: a short trouble of the leader, 12: a box does not reach the witness. Others strike any box, or two
+// groups, or let a new node come.
 void SuccessionWorld::befalls(int kind) {
   const auto led = leader();
   std::size_t id = led.value_or(0);
@@ -176,8 +182,9 @@ void SuccessionWorld::befalls(int kind) {
   switch (kind) {
     case 0:
     case 1:
-    case 7:
       return dies(id, false);
+    case 7:
+      return dies(id, boxes_.size() == 2 && one_in(2));
     case 2:
       return dies(id, true);
     case 3:
@@ -212,6 +219,10 @@ void SuccessionWorld::befalls(int kind) {
       }
       return;
     }
+    case 12:
+      boxes_[id]->lacks_witness_until = now_ + time;
+      boxes_[id]->witness_hangs = one_in(2);
+      return;
     default:
       for (int i = 1 + below(3); i > 0 && led && boxes_.size() < 12; --i) comes(*led);
   }
@@ -298,6 +309,48 @@ void SuccessionWorld::move_messages() {
       }
     }
   }
+}
+
+void SuccessionWorld::move_claims() {
+  std::vector<Claim> moving;
+  for (Claim& claim : std::exchange(claims_, {})) {
+    Box& box = *boxes_[claim.box];
+    if (claim.due > now_) {
+      claims_.push_back(std::move(claim));
+      continue;
+    }
+    const bool hangs = now_ < box.lacks_witness_until && box.witness_hangs;
+    if (!box.is_alive && claim.answer) continue;
+    // The request of a box that freezes or dies may be on its way.
+    if (hangs || (box.is_frozen && (claim.answer || one_in(4)))) {
+      claim.due = now_ + 100ms;
+      claims_.push_back(std::move(claim));
+    } else {
+      moving.push_back(std::move(claim));
+    }
+  }
+  for (Claim& claim : moving) {
+    Box& box = *boxes_[claim.box];
+    if (claim.answer) {
+      if (box.coordinator)
+        coordinator_acts(claim.box, box.coordinator->claimed(claim.attempt, *claim.answer, local(box)));
+      continue;
+    }
+    claim.answer = decide(claim);
+    claim.due = now_ + milliseconds_below(one_in(5) ? 400 : 10);
+    claims_.push_back(std::move(claim));
+  }
+}
+
+ClaimAnswer SuccessionWorld::decide(const Claim& claim) {
+  using Kind = ClaimAnswer::Kind;
+  if (now_ < boxes_[claim.box]->lacks_witness_until) return {Kind::failed, "it is not reached"};
+  const std::size_t first = witness_.try_emplace(claim.attempt, claim.box).first->second;
+  trace(boxes_[claim.box]->name + " claims attempt " + std::to_string(claim.attempt) + ", which " +
+        boxes_[first]->name + " has");
+  ++(first == claim.box ? counts_.granted : counts_.taken);
+  if (expected_ == Expected::anything && one_in(10)) return {Kind::failed, "the answer is lost"};
+  return {first == claim.box ? Kind::granted : Kind::taken, boxes_[first]->name};
 }
 
 void SuccessionWorld::connects(std::size_t id, std::size_t leader) {
@@ -481,6 +534,8 @@ void SuccessionWorld::carry_out(std::size_t id, const CoordinatorAction& action)
     one.server_reads = false;
     push(one.to_client, std::nullopt);
   }
+  if (const auto* claim = std::get_if<ClaimElectorate>(&action))
+    claims_.push_back({now_ + milliseconds_below(one_in(5) ? 400 : 10), id, claim->attempt, std::nullopt});
   if (std::holds_alternative<CoordinatorIsThrough>(action)) ends(id, false);
 }
 

@@ -1,6 +1,7 @@
 // SuccessionWorld simulates who leads a job on several nodes, from a seed, in virtual time. Its boxes have the agents
 // and coordinators of launchers, which are killed, freeze and are cut off from each other, in one direction or both.
-// Their clocks differ. What AgentNode does with threads and sockets is modelled here.
+// Their clocks differ. Some jobs have a witness, which is slow, loses answers, and which a box may not reach. What
+// AgentNode and CoordinatorNode do with threads, sockets and files is modelled here.
 #pragma once
 
 #include <deque>
@@ -26,6 +27,7 @@ class SuccessionWorld {
 
   struct Counts {
     std::uint64_t kills = 0, freezes = 0, cuts = 0, attempts = 0, takeovers = 0, ends = 0;
+    std::uint64_t granted = 0, taken = 0;  // claims
   };
   const Counts& counts() const { return counts_; }
 
@@ -45,6 +47,13 @@ class SuccessionWorld {
     bool client_reads = true, server_reads = true;
     bool client_is_gone = false, server_is_gone = false;
   };
+  // A claim on its way to the witness, or an answer on its way back.
+  struct Claim {
+    Time due;
+    std::size_t box = 0;
+    int attempt = -1;
+    std::optional<launcher::ClaimAnswer> answer;
+  };
   // Looks for a successor.
   struct Search {
     bool needs_proof = false;
@@ -62,6 +71,8 @@ class SuccessionWorld {
     std::string name;
     double rate = 1;  // of its clock
     bool is_alive = true, is_reachable = true, is_frozen = false;
+    bool witness_hangs = false;  // instead of an error, if the box does not reach it
+    Time lacks_witness_until{0};
     std::optional<launcher::NodeAgent> agent;
     std::optional<launcher::Coordinator> coordinator;
     std::optional<launcher::NodeId> link;  // the connection that its agent reads
@@ -97,6 +108,9 @@ class SuccessionWorld {
   void ends(std::size_t id, bool is_killed);
   Time next() const;
   void move_messages();
+  void move_claims();
+  // Returns what becomes of a claim that arrives at the witness.
+  launcher::ClaimAnswer decide(const Claim& claim);
   void look_at_clocks();
   void search_on(std::size_t id);
   void give_up(std::size_t id, bool needs_proof);
@@ -118,6 +132,8 @@ class SuccessionWorld {
   std::map<launcher::NodeId, Connection> connections_;
   launcher::NodeId next_connection_ = 1;
   std::vector<Cut> cuts_;
+  std::vector<Claim> claims_;
+  std::map<int, std::size_t> witness_;  // the box that was first, by attempt
   std::vector<Fault> faults_;
   std::vector<Time> begun_;  // when attempts have begun
   launcher::CoordinatorOptions options_;

@@ -59,8 +59,12 @@ class CoordinatorJob {
   CoordinatorJob& answers(NodeId id, int attempt = 0) {
     return says(id, ddp::wire::NodeHeartbeat{attempt, {}, std::chrono::nanoseconds(now.time_since_epoch()).count()});
   }
-  CoordinatorJob& loses(NodeId id) {
-    add(coordinator->lost(id, "it has closed the connection", /*in_order=*/true, now));
+  CoordinatorJob& loses(NodeId id, bool in_order = true) {
+    add(coordinator->lost(id, in_order ? "it has closed the connection" : "its connection broke", in_order, now));
+    return *this;
+  }
+  CoordinatorJob& is_claimed(int attempt, const ClaimAnswer& answer) {
+    add(coordinator->claimed(attempt, answer, now));
     return *this;
   }
   // Lets time pass, while the nodes `live` send heartbeats.

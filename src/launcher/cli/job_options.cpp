@@ -93,6 +93,8 @@ void workers(OptionSet& c, Options& o) {
            "Read the number of nodes and the rank of this one from this scheduler. [default: auto]");
   c.value("--node-timeout", "SECONDS", parsed_as(parse_node_timeout, o.node_timeout),
           "Treat a node as lost if it sends nothing for this long. [default: 10]");
+  c.value("--witness", "DIR", some_text(o.witness, "a directory"),
+          "Let one of two nodes go on without the other if it claims the job first in this shared directory.");
   c.value("--role", "NAME", some_text(o.role, "the role"),
           "Set the role of the workers (ROLE_NAME). [default: default]");
   c.value("--hosts", "HOST[:N],...", parsed_as(parse_host_words, o.hosts),

@@ -88,6 +88,7 @@ struct Options : JobWishes {
   std::optional<int> node_rank;
   std::string scheduler = "auto";  // --scheduler: see facts/cluster_env.h
   std::chrono::milliseconds node_timeout = limits::kDefaultNodeTimeout;
+  std::string witness;  // a directory; empty if there is none
 
   // These options start launchers on hosts over ssh: docs/how-to/ssh.md.
   std::vector<HostEntry> hosts;        // --hosts

@@ -25,7 +25,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimeP
     : options_(options),
       own_(std::move(own)),
       roster_(options.nodes.max, options.nodes.rank.has_value()),
-      next_heartbeat_(now + limits::kNodeHeartbeat) {
+      next_heartbeat_(now + limits::kNodeHeartbeat),
+      claims_(options.nodes.witness) {
   clock_.pass_until(now);
   roster_.add(kOwnNode, "", own_, now, now);
   standing_.job_key = options.job_key;
@@ -367,7 +368,7 @@ void Coordinator::lose(NodeId who, const std::string& why, bool in_order, TimePo
   const Node node = roster_.at(who);
   if (election_) election_->lose(who, in_order);
   roster_.remove(who);
-  if (in_order) forget(node, now);
+  in_order ? forget(node, now) : misses(node, now);
   if (phase_ == Phase::over) {
     if (everybody_has_left()) actions_.emplace_back(CoordinatorIsThrough{});
     return;

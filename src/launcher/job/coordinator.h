@@ -18,6 +18,7 @@
 #include "launcher/job/restart_policy.h"
 #include "launcher/job/restore_plan.h"
 #include "launcher/job/succession.h"
+#include "launcher/job/witness_claims.h"
 #include "launcher/limits.h"
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
@@ -57,11 +58,16 @@ struct PassOn {
 struct TellUser {
   LogLine line;
 };
+// Claims the electorate of an attempt at the witness. claimed() follows, unless the witness hangs.
+struct ClaimElectorate {
+  std::string job_key;
+  int attempt = -1;
+};
 // The job is over, and the other nodes have left or were waited for long enough.
 struct CoordinatorIsThrough {};
 
-using CoordinatorAction =
-    std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, CoordinatorIsThrough, FollowCoordinator>;
+using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, ClaimElectorate,
+                                       CoordinatorIsThrough, FollowCoordinator>;
 
 // The phases are: gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have
 // ended──▶ pausing ──▶ gathering, or over. If the cause is a secondary failure, the coordinator waits for a better one:
@@ -86,6 +92,8 @@ class Coordinator {
                                        TimePoint now);
   // Processes the end of a node's connection. `in_order` means that the node itself has closed it.
   std::vector<CoordinatorAction> lost(NodeId who, const std::string& why, bool in_order, TimePoint now);
+  // Processes what became of a claim.
+  std::vector<CoordinatorAction> claimed(int attempt, const ClaimAnswer& answer, TimePoint now);
   // Asks the other nodes to show this.
   std::vector<CoordinatorAction> ask(wire::Subject what);
   // Returns whether this node decides for the job: it is neither over nor to be elected, and most nodes answer.
@@ -169,7 +177,10 @@ class Coordinator {
   // come. Until then, this node decides nothing.
   void look_at_election(TimePoint now);
   wire::Electorate propose(std::span<const NodeId> seated, TimePoint now);
+  // The node has ended.
   void forget(const Node& node, TimePoint now);
+  // The connection of the node broke, or it was given up.
+  void misses(const Node& node, TimePoint now);
   void tell_soon(TimePoint now);
   void replace_electorate(TimePoint now);
   void tell_electorate(TimePoint now);
@@ -180,6 +191,11 @@ class Coordinator {
   TimePoint lease_ends() const;
   // Ends the job for this node if the others may go on without it.
   void look_at_lease(TimePoint now);
+  Leads leads_how() const;
+  void claim(int attempt, TimePoint now);
+  // Returns whether this node waits for an answer of the witness. The other node can lead later at the earliest.
+  bool waits_for_claim(TimePoint now);
+  std::string why_it_leads_no_longer() const;
   std::vector<wire::Successor> successors(std::span<const NodeId> seated) const;
   void look_for_silence(TimePoint now);
   bool everybody_has_left() const { return roster_.size() == 1; }
@@ -209,8 +225,11 @@ class Coordinator {
   TimePoint election_since_;
   TimePoint election_alarm_;
   TimePoint lease_until_ = TimePoint::max();  // this node leads the job at least until then
-  bool has_saved_ = false;                    // a node's ranks of the current attempt were asked to save and to leave
-  wire::Progress progress_{};                 // progress of the current attempt, from the nodes that have ended
+  WitnessClaims claims_;
+  TimePoint electorate_since_;  // no other node has known the electorate before
+  TimePoint lost_answered_;     // what the last voter had answered whose connection broke: see Node::answered
+  bool has_saved_ = false;      // a node's ranks of the current attempt were asked to save and to leave
+  wire::Progress progress_{};   // progress of the current attempt, from the nodes that have ended
   std::optional<wire::Cause> cause_;
   std::set<int> left_;  // ranks that exited with 0
   TimePoint leave_at_;  // the latest time to leave, in phase `over`

@@ -11,6 +11,7 @@
 #include "launcher/job/agent_node.h"
 #include "launcher/job/node_hello.h"
 #include "launcher/job/store_listener.h"
+#include "launcher/job/witness_directory.h"
 #include "launcher/limits.h"
 #include "launcher/plan/rendezvous_plan.h"
 #include "launcher/process/image_directory.h"
@@ -257,6 +258,18 @@ void CoordinatorNode::carry_out(const SendToNode& action) {
     asks->sent_at = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
   }
   server_->send_control(action.to, wire::encode(message));
+}
+
+void CoordinatorNode::carry_out(const ClaimElectorate& action) {
+  if (claim_text_.empty()) claim_text_ = claim_text(plan_.host_name);
+  const std::string name = "ddplaunch-" + action.job_key + "-" + std::to_string(action.attempt);
+  callbacks_.log({LogLevel::debug, LogSource::nodes, "claiming " + name + " in the witness " + plan_.nodes.witness});
+  claim_ = std::make_unique<base::SideThread<ClaimAnswer>>(
+      [directory = plan_.nodes.witness, name, text = claim_text_] { return claim(directory, name, text); });
+  claim_watch_ = loop_.watch_readable(claim_->ready(), [this, attempt = action.attempt] {
+    const ClaimAnswer none{ClaimAnswer::Kind::failed, "cannot start a thread"};
+    act_as_coordinator(coordinator_.claimed(attempt, claim_->result().value_or(none), Clock::now()));
+  });
 }
 
 void CoordinatorNode::carry_out(const CoordinatorIsThrough&) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/side_thread.h"
 #include "launcher/job/coordinator.h"
 #include "launcher/job/node.h"
 #include "launcher/job/store_waits.h"
@@ -65,6 +66,7 @@ class CoordinatorNode : public Node {
     callbacks_.shown({action.from, action.host, action.clock_ahead, action.what, action.text});
   }
   void carry_out(const TellUser& action) { callbacks_.log(action.line); }
+  void carry_out(const ClaimElectorate& action);
   void carry_out(const CoordinatorIsThrough&);
   void carry_out(const FollowCoordinator& action) {
     follows_ = action;
@@ -81,6 +83,9 @@ class CoordinatorNode : public Node {
   std::string last_peer_;
   std::string last_rejection_;  // host and reason of the last rejection
   ActionQueue<CoordinatorAction> queue_;
+  std::string claim_text_;
+  std::unique_ptr<base::SideThread<ClaimAnswer>> claim_;  // a newer one replaces one that hangs
+  std::unique_ptr<net::Watch> claim_watch_;
   std::unique_ptr<Caller> caller_;  // if this node has taken over
   std::string job_;                 // see wire::NodeHello; if this node has taken over
   std::optional<FollowCoordinator> follows_;

@@ -69,18 +69,25 @@ void Coordinator::hears_of_another(NodeId from, const std::string& address, cons
 void Coordinator::look_at_election(TimePoint now) {
   if (!election_ || now < election_alarm_) return;
   election_alarm_ = now + limits::kElectionLook;
-  const bool is_late = now >= election_since_ + 3 * options_.nodes.node_timeout;
-  if (!election_->is_decided()) {
-    if (!is_late) return;
-    return finish({.text = cause_->text + ", and only " + election_->describe() +
-                           " have found each other, which are too few to go on",
+  const int attempt = election_->electorate().attempt;
+  const bool has_claim = claims_.holds(attempt);
+  if (!election_->is_decided() && !has_claim) {
+    // A node that was asked to save is not waited for, so the coordinator may go on without it.
+    const bool is_asked_to_leave = roster_.at(kOwnNode).leaves.has_value();
+    const bool may_claim = claims_.has_witness() && election_->may_claim() && !is_asked_to_leave;
+    if (may_claim) claim(attempt, now);
+    const bool is_late = now >= election_since_ + 3 * options_.nodes.node_timeout;
+    if (!is_late && !claims_.is_taken(attempt)) return;
+    const std::string few = "only " + election_->describe() + " have found each other, which are too few to go on";
+    return finish({.text = cause_->text + ", and " + (may_claim ? claims_.why_not(attempt) : few),
                    .exit_code = base::kExitOwnFault,
                    .code = wire::CauseCode::lost_node},
                   now);
   }
-  if (still_run_ > 0 || !is_majority(election_->electorate(), answering_voters(now))) return;
+  if (still_run_ > 0 || (!has_claim && !is_majority(election_->electorate(), answering_voters(now)))) return;
   if (!election_->is_complete() && now < election_since_ + limits::kSuccessionWait) return;
-  tell(LogLevel::warning, "this node leads the job now, with " + election_->describe());
+  tell(LogLevel::warning, "this node leads the job now, with " + election_->describe() +
+                              (has_claim ? " and the witness " + options_.nodes.witness : ""));
   standing_.electorate = election_->electorate();
   standing_.history = election_->history();
   election_.reset();
@@ -110,7 +117,10 @@ wire::Electorate Coordinator::propose(std::span<const NodeId> seated, TimePoint 
   }
   standing_.successors = successors(seated);
   const wire::Electorate proposed{attempt_, static_cast<int>(seated.size()), 0, {}};
-  if (standing_.electorate.attempt < 0) standing_.electorate = proposed;
+  if (standing_.electorate.attempt < 0) {
+    standing_.electorate = proposed;
+    electorate_since_ = now;
+  }
   lease_until_ = now;
   return proposed;
 }
@@ -124,6 +134,15 @@ void Coordinator::forget(const Node& node, TimePoint now) {
   remove(standing_.electorate);
   remove(proposed_);
   tell_soon(now);
+  lease_until_ = now;
+}
+
+void Coordinator::misses(const Node& node, TimePoint now) {
+  const wire::Electorate& electorate = standing_.electorate;
+  if (leads_how() != Leads::by_both || !is_voter(electorate, node_rank_in(node.memberships, electorate.attempt)))
+    return;
+  lost_answered_ = node.answered;
+  claim(electorate.attempt, now);
   lease_until_ = now;
 }
 
@@ -141,8 +160,9 @@ void Coordinator::replace_electorate(TimePoint now) {
     connected.insert(node_rank);
     if (node.knows_attempt >= proposed_.attempt || id == kOwnNode) know.insert(node_rank);
   }
-  if (!may_be_replaced(standing_.electorate, know, connected)) return;
+  if (!may_be_replaced(standing_.electorate, know, connected, leads_how())) return;
   standing_.electorate = proposed_;
+  electorate_since_ = now;
   lease_until_ = now;
 }
 
@@ -176,8 +196,16 @@ Coordinator::TimePoint Coordinator::lease_ends() const {
     const int node_rank = id == kOwnNode ? -1 : node_rank_in(node.memberships, electorate.attempt);
     if (is_voter(electorate, node_rank)) answers.push_back(node.answered);
   }
-  const auto needed = static_cast<std::size_t>(others_needed(electorate));
+  const Leads leads = leads_how();
+  const auto needed = static_cast<std::size_t>(others_needed(electorate, leads));
   if (needed == 0) return TimePoint::max();
+  if (leads == Leads::by_both) {
+    if (claims_.is_taken(electorate.attempt)) return TimePoint();
+    // The other node may live, although its connection broke.
+    if (answers.empty()) answers.push_back(lost_answered_);
+    // It cannot claim an electorate that it has not known for so long.
+    for (TimePoint& answered : answers) answered = std::max(answered, electorate_since_);
+  }
   if (answers.size() < needed) return TimePoint();
   const auto last = answers.begin() + static_cast<std::ptrdiff_t>(needed) - 1;
   std::ranges::nth_element(answers, last, std::greater());
@@ -188,18 +216,60 @@ Coordinator::TimePoint Coordinator::lease_ends() const {
 void Coordinator::look_at_lease(TimePoint now) {
   if (now < lease_until_) return;
   lease_until_ = lease_ends();
-  if (now < lease_until_) return;
-  const auto all = standing_.electorate.nodes - std::ssize(standing_.electorate.gone);
+  if (now < lease_until_ || waits_for_claim(now)) return;
   phase_ = Phase::over;
   leave_at_ = now;
   // The others decide without this node, so they get no message.
-  send(kOwnNode,
-       wire::CoordinatorIsDone{
-           {.text = "this node has no answer from most of the other " + base::counted(all - 1, "node") + " for " +
-                    base::human_duration(options_.nodes.node_timeout) + ", and they may go on without it",
-            .exit_code = base::kExitOwnFault,
-            .is_urgent = true,
-            .code = wire::CauseCode::lost_node}});
+  send(kOwnNode, wire::CoordinatorIsDone{{.text = why_it_leads_no_longer(),
+                                          .exit_code = base::kExitOwnFault,
+                                          .is_urgent = true,
+                                          .code = wire::CauseCode::lost_node}});
+}
+
+std::string Coordinator::why_it_leads_no_longer() const {
+  const wire::Electorate& electorate = standing_.electorate;
+  const std::string time = base::human_duration(options_.nodes.node_timeout);
+  if (leads_how() == Leads::by_both)
+    return "this node has no answer from the other one for " + time + ", and " + claims_.why_not(electorate.attempt);
+  const auto others = electorate.nodes - std::ssize(electorate.gone) - 1;
+  return "this node has no answer from most of the other " + base::counted(others, "node") + " for " + time +
+         ", and they may go on without it";
+}
+
+Leads Coordinator::leads_how() const {
+  const wire::Electorate& electorate = standing_.electorate;
+  if (!claims_.has_witness() || !may_be_claimed(electorate)) return Leads::as_half;
+  return claims_.holds(electorate.attempt) ? Leads::by_claim : Leads::by_both;
+}
+
+void Coordinator::claim(int attempt, TimePoint now) {
+  if (claims_.begin(attempt, now)) actions_.emplace_back(ClaimElectorate{standing_.job_key, attempt});
+}
+
+// The other node may claim the electorate when it has read nothing for 1.25 times the node timeout. This node's workers
+// have to end before.
+bool Coordinator::waits_for_claim(TimePoint now) {
+  const int attempt = standing_.electorate.attempt;
+  const bool may_lead = is_voter(standing_.electorate, standing_.electorate.leader);
+  if (leads_how() != Leads::by_both || !may_lead || claims_.is_taken(attempt)) return false;
+  const TimePoint last = lease_ends() + options_.nodes.node_timeout / 8;
+  if (now >= last) return false;
+  claim(attempt, now);
+  lease_until_ = std::min<TimePoint>(last, now + limits::kClaimPause);
+  return true;
+}
+
+std::vector<CoordinatorAction> Coordinator::claimed(int attempt, const ClaimAnswer& answer, TimePoint now) {
+  clock_.pass_until(now);
+  claims_.end(attempt, answer, now);
+  if (election_) {
+    election_alarm_ = now;
+    look_at_election(now);
+  } else {
+    lease_until_ = now;
+    look_at_lease(now);
+  }
+  return take();
 }
 
 }  // namespace ddp::launcher

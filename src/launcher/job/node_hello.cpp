@@ -12,9 +12,11 @@
 
 #include "base/hash.h"
 #include "base/printable.h"
+#include "base/random.h"
 #include "base/secrets.h"
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
+#include "launcher/job/witness_directory.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
@@ -25,6 +27,7 @@ using wire::NodeHello;
 // The program may be on a slow file system, so no more than this is read.
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 constexpr std::size_t kMostCompared = 1000;
+constexpr const char* kWitness = "--witness";
 
 std::string fingerprint(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -114,6 +117,10 @@ wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   const bool is_script = plan.arguments.size() > 1 && plan.what != plan.arguments.front();
   hello.same["program " + comparable(plan.what.substr(plan.what.rfind('/') + 1))] =
       fingerprint(is_script ? plan.what : plan.program);
+  if (!plan.nodes.witness.empty()) {
+    const auto identity = identify_witness(plan.nodes.witness);
+    hello.same[kWitness] = identity ? identity.value() : "unknown " + base::hex64(base::random64());
+  }
   set_clocks(hello);
   hello.alike["ddplaunch's version"] = DDP_VERSION_STRING;
   hello.alike["the program's arguments"] = comparable(base::join(base::without_secrets(plan.arguments), " "));
@@ -146,6 +153,14 @@ std::string difference_of_kind(const NodeHello& hello, const NodeHello& own, boo
   if (hello.nodes != own.nodes)
     return "it has --nnodes=" + base::printable(hello.nodes, limits::kShownName) + ", and the first node has " +
            own.nodes;
+  // Each of two nodes could claim the job in its own directory.
+  const auto witness_of = [](const NodeHello& node) {
+    return node.same.contains(kWitness) ? node.same.at(kWitness) : std::string();
+  };
+  if (witness_of(hello) != witness_of(own)) {
+    return "its --witness is not the directory of the first node. Give all nodes the same one, on a file system that "
+           "they share, or none";
+  }
   const std::string different = difference(hello, own);
   if (!different.empty()) return "it would run another program (" + different + ")";
   const bool has_number = hello.node_rank != wire::kAnyNodeRank;

@@ -6,6 +6,7 @@
 #include "launcher/job/agent_node.h"
 #include "launcher/job/coordinator_node.h"
 #include "launcher/job/store_listener.h"
+#include "launcher/job/witness_directory.h"
 #include "net/address.h"
 #include "store/client/store_visit.h"
 
@@ -57,6 +58,9 @@ base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const Lau
     const auto why = coordinator->listen(plan.store.bind_address);
     if (!why) return std::unique_ptr<Nodes>(std::move(coordinator));
     return base::Failure{*why + "." + listen_remedy(*why, "--local-addr", "--master-port=")};
+  }
+  if (!plan.nodes.witness.empty()) {
+    if (const auto identity = identify_witness(plan.nodes.witness); !identity) return identity.error();
   }
   const bool may_be_coordinator = plan.nodes.rank.value_or(0) == 0;
   // A name may become known only after the launchers start.

@@ -54,16 +54,24 @@ bool is_voter(const wire::Electorate& electorate, int node_rank) {
   return node_rank >= 0 && node_rank < electorate.nodes && !is_gone(electorate, node_rank);
 }
 
-int others_needed(const wire::Electorate& electorate) {
-  const auto half = static_cast<int>(living(electorate) + 1) / 2;
-  return std::max(half - (is_voter(electorate, electorate.leader) ? 1 : 0), 0);
+bool may_be_claimed(const wire::Electorate& electorate) {
+  return electorate.attempt >= 0 && electorate.nodes == 2 && electorate.gone.empty();
 }
 
-bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& know, const std::set<int>& connected) {
+int others_needed(const wire::Electorate& electorate, Leads leads) {
+  if (leads == Leads::by_claim) return 0;
+  const auto half = static_cast<int>(living(electorate) + 1) / 2;
+  const int needed = leads == Leads::by_both ? 2 : half;
+  return std::max(needed - (is_voter(electorate, electorate.leader) ? 1 : 0), 0);
+}
+
+bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& know, const std::set<int>& connected,
+                     Leads leads) {
   const bool is_led = electorate.leader >= 0;
   std::set<int> informed = know;
   informed.insert(electorate.leader);
   const auto uninformed = living(electorate) - count(electorate, informed);
+  if (leads == Leads::by_both && uninformed > 0) return false;
   const bool may_see_death = !std::ranges::includes(informed, connected);
   return 2 * uninformed <= living(electorate) - (is_led && may_see_death ? 1 : 0);
 }
@@ -151,6 +159,11 @@ bool Election::is_decided() const {
 
 bool Election::is_complete() const {
   return count(electorate_, voters()) >= living(electorate_);
+}
+
+bool Election::may_claim() const {
+  const bool is_newest = own_.attempt == electorate_.attempt;
+  return may_be_claimed(electorate_) && is_voter(electorate_, electorate_.leader) && is_newest;
 }
 
 std::string Election::describe() const {

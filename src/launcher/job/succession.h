@@ -27,14 +27,25 @@ wire::Electorate without(wire::Electorate electorate, int node_rank);
 bool is_majority(const wire::Electorate& electorate, const std::set<int>& node_ranks);
 // Returns whether a node of this number is one of those that decide.
 bool is_voter(const wire::Electorate& electorate, int node_rank);
-// Returns of how many others the coordinator of the electorate needs answers to lead it. With itself, they are at least
-// half of those that are not gone, so the others are no majority.
-int others_needed(const wire::Electorate& electorate);
+// Returns whether one node leads the electorate with a claim at a witness: there are two, and no death is proven.
+// Electorates that have shrunk to two do not count, because nodes may differ in what they know of the others.
+bool may_be_claimed(const wire::Electorate& electorate);
+
+// Says how a coordinator leads its electorate.
+enum class Leads : std::uint8_t {
+  as_half,   // with at least half of the nodes
+  by_both,   // with both nodes: one of them alone could lead with a claim
+  by_claim,  // alone: it has claimed the electorate
+};
+// Returns of how many others the coordinator of the electorate needs answers to lead it. As half, the others are no
+// majority, because they and this one are at least half of those that are not gone.
+int others_needed(const wire::Electorate& electorate, Leads leads = Leads::as_half);
 // Returns whether a new attempt may replace the electorate. `know` are those of its nodes that know of the attempt, and
 // `connected` are connected to the coordinator. No majority can come together later without one that knows: neither of
 // all if the coordinator is silent, nor of those without the coordinator if it is dead, which only nodes that are still
-// connected can find out.
-bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& know, const std::set<int>& connected);
+// connected can find out. By both, the other node could claim the electorate if it did not know of the attempt.
+bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& know, const std::set<int>& connected,
+                     Leads leads = Leads::as_half);
 
 // What a node knows that takes over a job whose coordinator is lost.
 struct Takeover {
@@ -93,6 +104,9 @@ class Election {
   bool is_decided() const;
   // Returns whether all have voted that could.
   bool is_complete() const;
+  // Returns whether this node may claim the electorate at a witness. If it knows of a newer attempt, the coordinator
+  // may have another electorate already.
+  bool may_claim() const;
   // Returns a text such as "2 of 3 nodes".
   std::string describe() const;
 

@@ -250,6 +250,7 @@ std::string describe(const LaunchPlan& plan) {
                                               : ", which are numbered when they meet") +
                              " (node timeout " + base::human_duration(plan.nodes.node_timeout) + ")");
   }
+  if (!plan.nodes.witness.empty()) text += row("witness", plan.nodes.witness);
   text += row("workers", std::to_string(plan.workers));
   text += worker_rows(plan);
   if (!plan.preload.empty()) {

@@ -48,6 +48,7 @@ struct NodesPlan {
   std::chrono::milliseconds join_timeout{0};  // how long to wait for `min` nodes
   std::chrono::milliseconds last_call{0};     // how long to wait for more nodes, up to `max`
   std::chrono::milliseconds node_timeout{0};  // silence after which a node is lost
+  std::string witness;                        // directory in which one of two nodes claims the job; may be empty
 
   bool several() const { return max > 1; }
 };

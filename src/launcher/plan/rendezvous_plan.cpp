@@ -129,6 +129,17 @@ std::vector<std::string> without_effect(const Options& options) {
   return notes;
 }
 
+// Returns why --witness has no effect, or an empty string if it has one.
+std::string why_no_witness(const Options& options, const NodesPlan& nodes) {
+  if (!nodes.several()) return "there are no other nodes";
+  if (nodes.rank) return "no other node can lead the job, because the nodes have numbers (--node-rank)";
+  if (options.max_restarts == 0)
+    return "no other node can lead the job, because it is never restarted (--max-restarts)";
+  if (nodes.min > 2)
+    return "the job never has fewer than " + std::to_string(nodes.min) + " nodes, and most of them decide";
+  return "";
+}
+
 }  // namespace
 
 Options without_ignored_number(const Options& options) {
@@ -193,6 +204,11 @@ base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& option
   RendezvousPlan plan;
   plan.nodes = std::move(nodes).value();
   plan.notes = without_effect(options);
+  if (!options.witness.empty()) {
+    const std::string why = why_no_witness(options, plan.nodes);
+    if (why.empty()) plan.nodes.witness = options.witness;
+    if (!why.empty()) plan.notes.push_back("--witness=" + options.witness + " has no effect: " + why);
+  }
   if (options.standalone || meant) {
     plan.store.advertised = !options.standalone && !options.master_addr.empty() ? options.master_addr : "localhost";
     const bool named = !options.run_id.empty() && !(torch && options.standalone);

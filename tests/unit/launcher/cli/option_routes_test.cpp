@@ -19,6 +19,7 @@ const std::map<std::string, std::string> kValues = {
     {"nnodes", "2:3"},
     {"node-rank", "1"},
     {"node-timeout", "20"},
+    {"witness", "/a b/c"},
     {"scheduler", "slurm"},
     {"role", "trainer"},
     {"hosts", "a,node[1-2]:4"},

@@ -259,3 +259,193 @@ TEST_CASE("a question which job this is takes no node in") {
   REQUIRE(job.to<wire::CoordinatorRefuses>(9).size() == 1);
   CHECK(job.to<wire::CoordinatorRefuses>(9)[0].job_key == "k");
 }
+
+namespace {
+
+using Claimed = ClaimAnswer::Kind;
+
+// Returns a job of two nodes with a witness, whose attempt 0 runs.
+Job with_witness() {
+  CoordinatorOptions options = options_of(2);
+  options.nodes.witness = "/w";
+  Job job(options);
+  job.comes(7, listening("b"));
+  job.answers(7);
+  return job;
+}
+
+std::vector<wire::CoordinatorIsDone> ends_of(const Job& job) {
+  return job.to<wire::CoordinatorIsDone>(kOwnNode);
+}
+
+}  // namespace
+
+TEST_CASE("with a witness, a coordinator claims the job when the other node is silent") {
+  Job job = with_witness();
+  job.passes(9'900ms);
+  CHECK(job.count<ClaimElectorate>() == 0);
+  job.passes(200ms);
+  REQUIRE(job.count<ClaimElectorate>() == 1);
+  CHECK(job.coordinator->leads(job.now));
+  // It does not give up the node before it has the claim.
+  CHECK(job.to<wire::CoordinatorRefuses>(7).empty());
+  SECTION("and leads on if it is granted") {
+    job.is_claimed(0, {Claimed::granted}).passes(60s);
+    CHECK(ends_of(job).empty());
+    CHECK(job.to<wire::CoordinatorRefuses>(7).size() == 1);
+    job.says(kOwnNode, wire::NodeEnded{.attempt = 0}).passes(10s);
+    REQUIRE(job.to<wire::CoordinatorBegins>(kOwnNode).size() == 2);
+    CHECK(job.coordinator->leads(job.now));
+    CHECK(job.count<ClaimElectorate>() == 1);
+  }
+  SECTION("and ends if the other node was first") {
+    job.is_claimed(0, {Claimed::taken, "b (pid 7)"});
+    CHECK_FALSE(job.coordinator->leads(job.now));
+    REQUIRE(ends_of(job).size() == 1);
+    CHECK(ends_of(job)[0].cause.text ==
+          "this node has no answer from the other one for 10.0 s, and b (pid 7) has "
+          "claimed the job before, in the witness /w");
+    CHECK(ends_of(job)[0].cause.is_urgent);
+    CHECK(ends_of(job)[0].cause.exit_code == 125);
+  }
+  SECTION("and ends in time if the witness hangs") {
+    job.passes(1'100ms);
+    CHECK(ends_of(job).empty());
+    job.passes(100ms);
+    REQUIRE(ends_of(job).size() == 1);
+    CHECK(ends_of(job)[0].cause.text.ends_with("the witness /w does not answer"));
+    job.is_claimed(0, {Claimed::granted});
+    CHECK_FALSE(job.coordinator->leads(job.now));
+  }
+  SECTION("and repeats a claim that has failed") {
+    job.is_claimed(0, {Claimed::failed, "no space"}).passes(150ms);
+    REQUIRE(job.count<ClaimElectorate>() == 2);
+    SECTION("until it is granted") {
+      job.is_claimed(0, {Claimed::granted}).passes(60s);
+      CHECK(ends_of(job).empty());
+    }
+    SECTION("until it is too late") {
+      job.is_claimed(0, {Claimed::failed, "no space"}).passes(1'200ms);
+      REQUIRE(ends_of(job).size() == 1);
+    }
+  }
+  SECTION("and leads on if the other node answers again") {
+    job.answers(7);
+    job.is_claimed(0, {Claimed::failed, "no space"});
+    job.passes(2s, {7});
+    CHECK(ends_of(job).empty());
+    CHECK(job.coordinator->leads(job.now));
+  }
+}
+
+TEST_CASE("with a witness, a coordinator that was stopped for too long ends") {
+  Job job = with_witness();
+  job.now += 11'300ms;
+  job.passes(1ms);
+  CHECK(job.count<ClaimElectorate>() == 0);
+  REQUIRE(ends_of(job).size() == 1);
+  CHECK(ends_of(job)[0].cause.text.ends_with("it was too late to claim the job in the witness /w"));
+}
+
+TEST_CASE("with a witness, a node that is proven to have ended needs no claim, and a broken connection does") {
+  Job job = with_witness();
+  SECTION("ended") {
+    job.loses(7).passes(60s);
+    CHECK(job.count<ClaimElectorate>() == 0);
+    CHECK(ends_of(job).empty());
+  }
+  SECTION("broken") {
+    job.loses(7, /*in_order=*/false);
+    CHECK(job.count<ClaimElectorate>() == 1);
+    CHECK(ends_of(job).empty());
+    // The next attempt may begin meanwhile.
+    job.says(kOwnNode, wire::NodeEnded{.attempt = 0}).passes(9s);
+    CHECK(job.to<wire::CoordinatorBegins>(kOwnNode).size() == 2);
+    CHECK(job.coordinator->leads(job.now));
+    SECTION("and granted") {
+      job.is_claimed(0, {Claimed::granted}).passes(60s);
+      CHECK(ends_of(job).empty());
+      CHECK(job.count<ClaimElectorate>() == 1);
+    }
+    SECTION("and refused") {
+      job.is_claimed(0, {Claimed::taken, "b"});
+      CHECK(ends_of(job).size() == 1);
+    }
+    SECTION("and not answered") {
+      job.passes(2'200ms);
+      CHECK(ends_of(job).empty());
+      job.passes(200ms);
+      CHECK(ends_of(job).size() == 1);
+    }
+  }
+}
+
+TEST_CASE("with a witness, the next attempt has an electorate of its own") {
+  Job job = with_witness();
+  job.says(7, wire::NodeFailed{0, failure()});
+  for (const NodeId id : {kOwnNode, NodeId{7}}) job.says(id, wire::NodeEnded{.attempt = 0});
+  for (int i = 0; i < 30; ++i) {
+    job.passes(100ms, {7});
+    job.answers(7);
+  }
+  REQUIRE(job.to<wire::CoordinatorBegins>(7).size() == 2);
+  // The node does not know of the attempt, and could still claim the old electorate.
+  CHECK(job.to<wire::NodeHeartbeat>(7).back().electorate.attempt == 0);
+  job.answers(7, 1).passes(2ms);
+  CHECK(job.to<wire::NodeHeartbeat>(7).back().electorate == wire::Electorate{1, 2, 0, {}});
+  job.passes(10s);
+  REQUIRE(job.count<ClaimElectorate>() == 1);
+  job.is_claimed(0, {Claimed::granted});
+  CHECK(ends_of(job).empty());
+  job.passes(1s).is_claimed(1, {Claimed::granted}).passes(60s);
+  CHECK(ends_of(job).empty());
+}
+
+TEST_CASE("three nodes need no witness") {
+  CoordinatorOptions options = options_of(3);
+  options.nodes.witness = "/w";
+  Job job(options);
+  job.comes(7, listening("b")).comes(8, listening("c")).passes(11s, {7});
+  CHECK(job.count<ClaimElectorate>() == 0);
+  CHECK(ends_of(job).size() == 1);
+}
+
+TEST_CASE("with a witness, the other one of two nodes claims the job of a silent coordinator") {
+  CoordinatorOptions options = options_of(2);
+  options.job_key.clear();
+  options.nodes.witness = "/w";
+  const wire::Cause cause{
+      .text = "the first node is lost", .exit_code = 125, .may_restart = true, .code = wire::CauseCode::lost_node};
+  const wire::Vote own{"k", 0, {0, 2, -1, {}}, {}, {{0, 1}}, false};
+  Job heir(options, wire::kAnyNodeRank, Takeover{own, cause, Coordinator::TimePoint(59min)});
+  heir.passes(1ms);
+  REQUIRE(heir.count<ClaimElectorate>() == 1);
+  SECTION("granted") {
+    heir.is_claimed(0, {Claimed::granted});
+    CHECK_FALSE(heir.coordinator->leads(heir.now));  // its workers still end
+    heir.says(kOwnNode, wire::NodeEnded{.attempt = 0}).passes(10s);
+    CHECK(heir.coordinator->leads(heir.now));
+    REQUIRE(heir.to<wire::CoordinatorBegins>(kOwnNode).size() == 1);
+    CHECK(heir.to<wire::CoordinatorBegins>(kOwnNode)[0].attempt == 1);
+    CHECK(heir.told()[0] == "this node leads the job now, with 1 of 2 nodes and the witness /w");
+  }
+  SECTION("refused") {
+    heir.is_claimed(0, {Claimed::taken, "a (pid 3)"});
+    REQUIRE(ends_of(heir).size() == 1);
+    CHECK(ends_of(heir)[0].cause.text ==
+          "the first node is lost, and a (pid 3) has claimed the job before, in the witness /w");
+  }
+  SECTION("not answered") {
+    heir.passes(29s);
+    CHECK(ends_of(heir).empty());
+    heir.passes(2s);
+    REQUIRE(ends_of(heir).size() == 1);
+    CHECK(ends_of(heir)[0].cause.text.ends_with("the witness /w does not answer"));
+  }
+  SECTION("not if it was asked to save and leave") {
+    Job leaver(options, wire::kAnyNodeRank, Takeover{own, cause, Coordinator::TimePoint(59min)});
+    leaver.says(kOwnNode, wire::NodeEnded{.attempt = 0, .was_asked_to_save = true}).passes(31s);
+    CHECK(leaver.count<ClaimElectorate>() == 0);
+    CHECK(ends_of(leaver).size() == 1);
+  }
+}

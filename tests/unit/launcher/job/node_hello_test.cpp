@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "support/catch.h"
+#include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
 using ddp::wire::NodeHello;
@@ -57,4 +58,20 @@ TEST_CASE("nodes whose arguments differ in a byte that is not UTF-8 differ") {
   const auto remarks = remarks_on(theirs, own, std::chrono::nanoseconds(own.monotonic));
   REQUIRE_FALSE(remarks.empty());
   CHECK_THAT(remarks.back().line, Catch::Contains("'python3 dir/train\\xe8.py \\xe8' on host\\xe8"));
+}
+
+TEST_CASE("nodes with different witnesses, or one without, do not belong together") {
+  const TemporaryDirectory one;
+  const TemporaryDirectory another;
+  const auto hello_with = [](const std::string& witness) {
+    LaunchPlan plan = plan_with("");
+    plan.nodes.witness = witness;
+    return received(make_node_hello(plan));
+  };
+  const NodeHello own = hello_with(one.path());
+  CHECK(difference_of_kind(hello_with(one.path() + "/"), own, false, 2).empty());
+  for (const std::string& witness : {another.path(), std::string(), one.path() + "/none"}) {
+    CHECK(difference_of_kind(hello_with(witness), own, false, 2).starts_with("its --witness is not the directory"));
+  }
+  CHECK(difference_of_kind(own, hello_with(""), false, 2).starts_with("its --witness is not the directory"));
 }

@@ -158,3 +158,47 @@ TEST_CASE("what is not of the electorate changes nothing") {
   CHECK(node_rank_in(memberships, 2) == 12);
   CHECK(node_rank_in(memberships, -1) == -1);
 }
+
+TEST_CASE("a witness decides between two nodes of which neither is dead") {
+  CHECK(may_be_claimed({0, 2, 0, {}}));
+  CHECK(may_be_claimed({3, 2, -1, {}}));
+  CHECK_FALSE(may_be_claimed({}));
+  CHECK_FALSE(may_be_claimed({0, 2, -1, {0}}));
+  CHECK_FALSE(may_be_claimed({0, 3, 0, {2}}));
+  CHECK(others_needed({0, 2, 0, {}}, Leads::by_both) == 1);
+  CHECK(others_needed({0, 2, -1, {}}, Leads::by_both) == 2);
+  CHECK(others_needed({0, 2, 0, {}}, Leads::by_claim) == 0);
+  CHECK(others_needed({0, 2, 0, {}}) == 0);
+}
+
+TEST_CASE("by both, an electorate is replaced only when the other node knows of the new one") {
+  const wire::Electorate two{0, 2, 0, {}};
+  CHECK_FALSE(may_be_replaced(two, {0}, {0, 1}, Leads::by_both));
+  CHECK_FALSE(may_be_replaced(two, {0}, {0}, Leads::by_both));
+  CHECK(may_be_replaced(two, {0, 1}, {0, 1}, Leads::by_both));
+  // With a claim, the other node can see a death only if it is connected.
+  CHECK_FALSE(may_be_replaced(two, {0}, {0, 1}, Leads::by_claim));
+  CHECK(may_be_replaced(two, {0}, {0}, Leads::by_claim));
+}
+
+TEST_CASE("a node claims the electorate of the newest attempt that it knows") {
+  Succession node;
+  node.hears(begins(0, 1, 2, {0, 2, 0, {}}));
+  node.coordinator_is_silent();
+  CHECK(Election(node.vote(true)).may_claim());
+  CHECK_FALSE(Election(node.vote(true)).is_decided());
+  Succession knows = node;
+  knows.hears(begins(1, 1, 2, {0, 2, 0, {}}));
+  knows.coordinator_is_silent();
+  CHECK_FALSE(Election(knows.vote(true)).may_claim());
+  knows.hears(wire::Electorate{1, 2, 0, {}});
+  CHECK(Election(knows.vote(true)).may_claim());
+  // A node that comes new to attempt 1 is none of the old electorate.
+  Succession newcomer;
+  newcomer.hears(begins(1, 1, 2, {0, 2, 0, {}}));
+  CHECK_FALSE(Election(newcomer.vote(true)).may_claim());
+  Succession of_a_dead_one;
+  of_a_dead_one.hears(begins(0, 1, 2, {0, 2, 0, {}}));
+  of_a_dead_one.coordinator_died();
+  CHECK_FALSE(Election(of_a_dead_one.vote(true)).may_claim());
+}

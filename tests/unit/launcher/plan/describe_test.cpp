@@ -65,6 +65,10 @@ TEST_CASE("on several nodes a plan does not claim what depends on the other node
   CHECK(text.find(" WORLD_SIZE=") == std::string::npos);
   CHECK(text.find("GROUP_RANK=") == std::string::npos);
   CHECK(text.find("LOCAL_WORLD_SIZE=2") != std::string::npos);
+  CHECK(text.find("witness") == std::string::npos);
+  situation.options.max_restarts = 1;
+  situation.options.witness = "/shared/w";
+  CHECK_THAT(describe(situation.plan()), Catch::Contains("witness      /shared/w\n"));
   CHECK(describe_json(situation.plan()).find("\"WORLD_SIZE\": null") != std::string::npos);
 }
 

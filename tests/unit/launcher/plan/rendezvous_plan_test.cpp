@@ -233,3 +233,23 @@ TEST_CASE("times come from the settings of the rendezvous") {
   CHECK(plan_nodes(options, false).value().join_timeout == 15min);
   CHECK(plan_nodes(options, false).value().last_call == 500ms);
 }
+
+TEST_CASE("a witness is used if one of two nodes may have to decide") {
+  Situation situation;
+  situation.options.witness = "/w";
+  CHECK(mentions(notes(situation), "--witness=/w has no effect: there are no other nodes"));
+  situation.options.max_nodes = 4;
+  situation.options.rdzv_endpoint = "a";
+  CHECK(mentions(notes(situation), "it is never restarted (--max-restarts)"));
+  CHECK(situation.plan().nodes.witness.empty());
+  situation.options.max_restarts = 1;
+  CHECK_FALSE(mentions(notes(situation), "--witness"));
+  CHECK(situation.plan().nodes.witness == "/w");
+  situation.options.min_nodes = 3;
+  CHECK(mentions(notes(situation), "the job never has fewer than 3 nodes, and most of them decide"));
+  situation.options.min_nodes = situation.options.max_nodes = 2;
+  CHECK(situation.plan().nodes.witness == "/w");
+  situation.options.node_rank = 0;
+  CHECK(mentions(notes(situation), "the nodes have numbers (--node-rank)"));
+  CHECK(situation.plan().nodes.witness.empty());
+}
