@@ -396,6 +396,8 @@ void Coordinator::lose(NodeId who, const std::string& why, bool in_order, TimePo
 }
 
 void Coordinator::look_for_silence(TimePoint now) {
+  // If this node no longer leads, the others may go on without it.
+  if (phase_ == Phase::over && now >= leave_at_) return;
   // If most nodes are about to be silent, it is this one that is cut off, and they need each other to go on without it.
   const auto soon = std::min<std::chrono::milliseconds>(2 * limits::kNodeHeartbeat, options_.nodes.node_timeout / 4);
   if (lease_ends() < now + soon) return;

@@ -139,8 +139,8 @@ void Coordinator::forget(const Node& node, TimePoint now) {
 
 void Coordinator::misses(const Node& node, TimePoint now) {
   const wire::Electorate& electorate = standing_.electorate;
-  if (leads_how() != Leads::by_both || !is_voter(electorate, node_rank_in(node.memberships, electorate.attempt)))
-    return;
+  const bool is_needed = is_voter(electorate, node_rank_in(node.memberships, electorate.attempt));
+  if (phase_ == Phase::over || leads_how() != Leads::by_both || !is_needed) return;
   lost_answered_ = node.answered;
   claim(electorate.attempt, now);
   lease_until_ = now;

@@ -84,8 +84,10 @@ TEST_CASE("a lost node is of no electorate") {
 
 TEST_CASE("a silent node is refused before its connection is closed") {
   Job job(options_of(3));
-  job.comes(7, listening("b")).comes(8, listening("c")).passes(11s, {7});
+  job.comes(7, listening("b")).comes(8, listening("c"));
+  for (int i = 0; i < 11; ++i) job.passes(1s).answers(7);
   CHECK(job.to<wire::CoordinatorRefuses>(8).size() == 1);
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).empty());
 }
 
 TEST_CASE("a node that takes over goes on with the next attempt when most have come") {
@@ -177,6 +179,16 @@ TEST_CASE("a coordinator without an answer of half of the nodes leads no longer"
   CHECK(silence(2, {}).empty());
   CHECK(silence(4, {7}).empty());
   CHECK(silence(5, {7}).size() == 1);
+}
+
+TEST_CASE("a coordinator that leads no longer refuses no node") {
+  Job job(options_of(3));
+  job.comes(7, listening("b")).comes(8, listening("c"));
+  job.now += 11s;
+  job.passes(1ms);
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
+  CHECK(job.to<wire::CoordinatorRefuses>(7).empty());
+  CHECK(job.count<CloseNode>() == 0);
 }
 
 TEST_CASE("a message that was held up proves nothing") {
