@@ -202,6 +202,7 @@ void Coordinator::tell_who_is_missing(TimePoint now) {
 void Coordinator::start(TimePoint now) {
   const NodeRoster::Seating seating = roster_.seat(now);
   const auto count = static_cast<int>(seating.seated.size());
+  attempt_ = std::max(attempt_, seen_attempt_ + 1);
   still_run_ = count;
   phase_ = Phase::running;
   started_at_ = now;

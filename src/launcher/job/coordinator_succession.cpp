@@ -43,6 +43,7 @@ void Coordinator::welcome(NodeId from, const std::string& address, const wire::N
     return tell_soon(now);
   }
   std::erase_if(node.memberships, [this](const auto& one) { return one.attempt >= attempt_; });
+  seen_attempt_ = std::max(seen_attempt_, hello.vote.attempt);
   if (!hello.vote.has_ended) roster_.admit(from, TimePoint::max());
   if (phase_ == Phase::gathering) return gather_more(now);
   send(from, wire::CoordinatorWaits{"the job is running; this node waits until it can join", true, standing_});

@@ -159,6 +159,25 @@ TEST_CASE("a node of another job is refused, and a late one waits") {
   CHECK(heir.to<wire::CoordinatorBegins>(10).empty());
 }
 
+TEST_CASE("no attempt has the number of one that a late node has seen") {
+  Job heir = taken_over();
+  heir.says(8, voter("c", vote(2, true)));
+  for (const NodeId id : {NodeId{8}, kOwnNode}) heir.says(id, wire::NodeEnded{.attempt = 0});
+  heir.answers(8);
+  heir.passes(limits::kElectionLook);
+  REQUIRE(heir.to<wire::CoordinatorRestarts>(8).size() == 1);
+  wire::Vote late = vote(1, true);
+  late.attempt = 1;
+  late.memberships = {{0, 1}, {1, 1}};
+  heir.says(10, voter("d", late));
+  for (int i = 0; i < 30; ++i) {
+    for (const NodeId id : {8, 10}) heir.answers(id);
+    heir.passes(100ms);
+  }
+  REQUIRE(heir.to<wire::CoordinatorBegins>(10).size() == 1);
+  CHECK(heir.to<wire::CoordinatorBegins>(10)[0].attempt == 2);
+}
+
 TEST_CASE("a coordinator without an answer of half of the nodes leads no longer") {
   const auto silence = [](int nodes, std::vector<NodeId> live) {
     CoordinatorOptions options = options_of(nodes);
