@@ -228,6 +228,13 @@ void SuccessionWorld::befalls(int kind) {
   }
 }
 
+// The electorate changes around the beginning of an attempt.
+void SuccessionWorld::strikes_soon(Time when) {
+  if (expected_ != Expected::anything || begun_.size() > 20 || !one_in(6)) return;
+  faults_.push_back({now_ + when, one_in(3) ? below(13) : 10});
+  std::ranges::sort(faults_, {}, &Fault::when);
+}
+
 void SuccessionWorld::comes(std::size_t leader) {
   auto box = std::make_unique<Box>();
   box->name = "box" + std::to_string(boxes_.size());
@@ -261,8 +268,9 @@ void SuccessionWorld::ends(std::size_t id, bool is_killed) {
       out.clear();
       push(out, std::nullopt, true);
     } else {
-      // What the kernel had not accepted yet is lost.
-      for (int lost = is_killed && one_in(4) ? below(4) : 0; lost > 0 && !out.empty(); --lost) out.pop_back();
+      // What the kernel had not accepted yet is lost. It delivers the rest, even if the other side does not read now.
+      for (int lost = is_killed && one_in(4) ? below(4) : 0; lost > 0 && !out.empty() && out.back().due > now_; --lost)
+        out.pop_back();
       push(out, std::nullopt);
     }
     in.clear();
@@ -524,7 +532,10 @@ void SuccessionWorld::carry_out(std::size_t id, const CoordinatorAction& action)
       trace(box.name + " to " + std::to_string(send->to) + ": " + std::string(wire::name_of(send->message)));
     if (std::holds_alternative<wire::CoordinatorBegins>(send->message) && send->to == kOwnNode) {
       begun_.push_back(now_);
+      strikes_soon(std::chrono::microseconds(below(20'000)));
     }
+    const bool restarts = std::holds_alternative<wire::CoordinatorRestarts>(send->message);
+    if (restarts && send->to == kOwnNode) strikes_soon(milliseconds_below(3'000));
     if (send->to == kOwnNode) return agent_acts(id, box.agent->heard(send->message, local(box)));
     Connection& one = connections_.at(send->to);
     if (!one.client_is_gone) push(one.to_client, send->message);

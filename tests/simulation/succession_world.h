@@ -103,6 +103,7 @@ class SuccessionWorld {
   bool acts(std::size_t id) const { return boxes_[id]->is_alive && !boxes_[id]->is_frozen; }
 
   void comes(std::size_t leader);
+  void strikes_soon(Time when);
   void befalls(int kind);
   void dies(std::size_t id, bool with_host);
   void ends(std::size_t id, bool is_killed);

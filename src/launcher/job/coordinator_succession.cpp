@@ -183,7 +183,7 @@ std::set<int> Coordinator::answering_voters(TimePoint now) const {
   std::set<int> node_ranks;
   for (const auto& [id, node] : roster_.all()) {
     const bool answers = id == kOwnNode || node.answered > now - options_.nodes.node_timeout;
-    if (answers) node_ranks.insert(node_rank_in(node.memberships, election_->electorate().attempt));
+    if (answers) node_ranks.insert(vote_in(node.memberships, election_->electorate()));
   }
   return node_ranks;
 }

@@ -27,6 +27,12 @@ int node_rank_in(std::span<const wire::Membership> memberships, int attempt) {
   return attempt < 0 || found == memberships.end() ? -1 : found->node_rank;
 }
 
+int vote_in(std::span<const wire::Membership> memberships, const wire::Electorate& electorate) {
+  const bool knows_newer = std::ranges::any_of(
+      memberships, [&](const wire::Membership& membership) { return membership.attempt > electorate.attempt; });
+  return knows_newer ? -1 : node_rank_in(memberships, electorate.attempt);
+}
+
 void remember(std::vector<wire::Membership>& memberships, wire::Membership membership) {
   std::erase_if(memberships, [&](const auto& one) { return one.attempt == membership.attempt; });
   memberships.push_back(membership);
@@ -148,8 +154,8 @@ void Election::lose(std::uint64_t who, bool has_ended) {
 }
 
 std::set<int> Election::voters() const {
-  std::set<int> node_ranks = {electorate_.leader};
-  for (const auto& [who, vote] : votes_) node_ranks.insert(node_rank_in(vote.memberships, electorate_.attempt));
+  std::set<int> node_ranks = {vote_in(own_.memberships, electorate_)};
+  for (const auto& [who, vote] : votes_) node_ranks.insert(vote_in(vote.memberships, electorate_));
   return node_ranks;
 }
 
@@ -162,8 +168,7 @@ bool Election::is_complete() const {
 }
 
 bool Election::may_claim() const {
-  const bool is_newest = own_.attempt == electorate_.attempt;
-  return may_be_claimed(electorate_) && is_voter(electorate_, electorate_.leader) && is_newest;
+  return may_be_claimed(electorate_) && is_voter(electorate_, vote_in(own_.memberships, electorate_));
 }
 
 std::string Election::describe() const {

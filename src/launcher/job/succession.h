@@ -16,6 +16,9 @@ namespace ddp::launcher {
 
 // Returns the number that a node had in this attempt, or -1.
 int node_rank_in(std::span<const wire::Membership> memberships, int attempt);
+// Returns the number with which a node of these memberships votes in the electorate, or -1 if it does not. If it knows
+// of a newer attempt, the coordinator may have another electorate already, in which the node counts.
+int vote_in(std::span<const wire::Membership> memberships, const wire::Electorate& electorate);
 // Adds a membership. Only the two newest are kept.
 void remember(std::vector<wire::Membership>& memberships, wire::Membership membership);
 
@@ -41,9 +44,10 @@ enum class Leads : std::uint8_t {
 // majority, because they and this one are at least half of those that are not gone.
 int others_needed(const wire::Electorate& electorate, Leads leads = Leads::as_half);
 // Returns whether a new attempt may replace the electorate. `know` are those of its nodes that know of the attempt, and
-// `connected` are connected to the coordinator. No majority can come together later without one that knows: neither of
-// all if the coordinator is silent, nor of those without the coordinator if it is dead, which only nodes that are still
-// connected can find out. By both, the other node could claim the electorate if it did not know of the attempt.
+// `connected` are connected to the coordinator. Nodes that know no longer vote in the old electorate: see vote_in(). No
+// majority can come together there without them: neither of all if the coordinator is silent, nor of those without the
+// coordinator if it is dead, which only nodes that are still connected can find out. By both, the other node could
+// claim the electorate if it did not know of the attempt.
 bool may_be_replaced(const wire::Electorate& electorate, const std::set<int>& know, const std::set<int>& connected,
                      Leads leads = Leads::as_half);
 
@@ -104,8 +108,7 @@ class Election {
   bool is_decided() const;
   // Returns whether all have voted that could.
   bool is_complete() const;
-  // Returns whether this node may claim the electorate at a witness. If it knows of a newer attempt, the coordinator
-  // may have another electorate already.
+  // Returns whether this node may claim the electorate at a witness.
   bool may_claim() const;
   // Returns a text such as "2 of 3 nodes".
   std::string describe() const;

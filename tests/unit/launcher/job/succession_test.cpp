@@ -114,7 +114,33 @@ TEST_CASE("an election learns of a newer attempt from its voters") {
   election.add(7, newer.vote(true));
   CHECK(election.attempt() == 1);
   CHECK(election.history().counted == 5);
+  // The coordinator may have led attempt 1 with other nodes, and they without it now.
+  CHECK_FALSE(election.is_decided());
+  newer.hears(wire::Electorate{1, 2, -1, {0}});
+  election.add(7, newer.vote(true));
   CHECK(election.is_decided());
+}
+
+TEST_CASE("a node that knows of a newer attempt votes in no older electorate") {
+  const wire::Electorate electorate{1, 3, 0, {}};
+  const std::vector<wire::Membership> old = {{0, 2}, {1, 1}};
+  const std::vector<wire::Membership> newer = {{1, 1}, {2, 0}};
+  CHECK(vote_in(old, electorate) == 1);
+  CHECK(vote_in(newer, electorate) == -1);
+  CHECK(vote_in(newer, {2, 2, 0, {}}) == 0);
+  CHECK(vote_in(newer, {3, 2, 0, {}}) == -1);
+  // Attempt 1 has nodes 0 and 2. Node 1 was frozen, and the message about the new electorate was lost.
+  Succession frozen;
+  frozen.hears(begins(0, 1, 3, {0, 3, 0, {}}));
+  frozen.coordinator_is_silent();
+  Succession knows;
+  knows.hears(begins(0, 2, 3, {0, 3, 0, {}}));
+  knows.hears(begins(1, 1, 2, {0, 3, 0, {}}));
+  knows.coordinator_is_silent();
+  Election election(knows.vote(true));
+  election.add(7, frozen.vote(true));
+  CHECK_FALSE(election.is_decided());
+  CHECK(may_be_replaced({0, 3, 0, {}}, {0, 2}, {0, 2}));
 }
 
 TEST_CASE("no two disjoint groups decide, and none without a node that knows of a replacement") {
