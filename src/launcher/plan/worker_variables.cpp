@@ -129,8 +129,8 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
       {env::kRecordRing, std::to_string(wire::kRingDescriptor)},
   };
   if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
-    // With 1, PyTorch ends the kernels of a broken collective, and the GPU goes on with what they leave. Then its state is
-    // that of no step.
+    // With 1, PyTorch ends the kernels of a broken collective, and the GPU goes on with what they leave. Then its state
+    // is that of no step.
     variables.emplace(env::kNcclAsyncErrorHandling, keeps_states(plan) ? "3" : "1");
   }
   for (const std::string& name : interface_variables(plan, placement.interface)) {
