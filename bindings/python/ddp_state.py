@@ -395,7 +395,7 @@ class _OnGpu:
         self.steps = collections.deque(maxlen=_STEPS_AHEAD + 2)
         self.optimizers = _OptimizerStates(run.optimizers)
         self.has_seen_change, self.unseen = False, 0  # steps in a row without a change that was seen
-        self.addresses = None  # of the parameters
+        self.module_states, self.addresses = {}, []  # what modules have, and their parameters with the addresses
         self.image, self.begins = None, None  # the thread that makes an image, and two events around the wait for it
         self.side = torch.cuda.Stream(device, priority=-1)  # few programs have such ones, which share a hardware queue
         self.blocks = [torch.empty(_PINNED_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
@@ -417,6 +417,7 @@ class _OnGpu:
             if type(part).state_dict is not torch.optim.Optimizer.state_dict:
                 raise ValueError(f"{type(part).__name__} has a state_dict() of its own")
         self._lay_out([tensor for tensor in tensors if _is_on_gpu(tensor)])
+        self._look()
         self._end_step(self.run.step, self._mark())
         threading.Thread(target=self._write_notes, name="nothing_lost notes", daemon=True).start()
 
@@ -472,7 +473,8 @@ class _OnGpu:
                 self._end_step(step, event)
             except ValueError as error:
                 return self._give_up(error)
-            self.addresses = self.addresses or self._addresses()
+            if self.run.first_step == step:
+                self._look()
             self.unseen += 1
             if self.unseen > _MOST_UNSEEN:
                 return self._give_up("no optimizer's step is seen; is it in a CUDA graph?")
@@ -480,8 +482,12 @@ class _OnGpu:
         if step is not None:
             self.ahead.acquire()
 
-    def _addresses(self):
-        return [_local(parameter).data_ptr() for part in self.run.modules for parameter in part.parameters()]
+    def _look(self):
+        """Looks between two steps which tensors the modules have. Within a step, others may stand for parts of them."""
+        self.module_states = {name: part.state_dict() for name, part in self.run.large.items()
+                              if isinstance(part, torch.nn.Module)}
+        self.addresses = [(parameter, _local(parameter).data_ptr())
+                          for part in self.run.modules for parameter in part.parameters()]
 
     def _end_step(self, number, event):
         self.steps.append(_Step(number, event, self.optimizers.note()))
@@ -556,10 +562,10 @@ class _OnGpu:
         return not any(change and change.query() for change in later)
 
     def states(self, step):
-        if self.addresses and self.addresses != self._addresses():
+        if any(_local(parameter).data_ptr() != address for parameter, address in self.addresses):
             raise ValueError("the parameters are no longer where they were in the first step")
         return {name: self.optimizers.state_dict(*step.optimizers[name]) if name in step.optimizers
-                else part.state_dict() for name, part in self.run.large.items()}
+                else self.module_states[name] for name in self.run.large}
 
     def pieces(self, tensors, step):
         """Yields the memory of the tensors in host memory. While one piece is written, the next one is copied."""
@@ -605,6 +611,7 @@ class _OnGpu:
         return memoryview(_view(block)).cast("B")[:size]
 
     def make_image(self, copy):
+        self._look()
         self.image = threading.Thread(target=self._make_image, args=(self.steps[-1], copy), daemon=True)
         self.image.start()
 

@@ -309,6 +309,17 @@ def what_the_gpu_does_after_its_group_was_destroyed_does_not_count():
     assert program.finals() == [1] and program.entry(10, 1) and not program.run.memory.entry(0, 11), program.finals()
 
 
+def a_module_that_has_other_tensors_within_a_step_does_not_matter():
+    program = Program()
+    program.step()
+    program.finish()
+    parameters = program.model[4]._parameters
+    weight, parameters["weight"] = parameters["weight"], program.torch.nn.Parameter(program.gpu.to_gpu(program.torch.ones(3)))
+    program.run._save()
+    parameters["weight"] = weight
+    assert program.restored(1) == program.parts()
+
+
 def an_image_is_copied_beside_the_next_step():
     program = Program()
     program.step()
@@ -402,6 +413,7 @@ def check(modules):
                  a_copy_of_a_state_that_changes_meanwhile_does_not_count, nothing_is_copied_in_the_middle_of_a_change,
                  a_step_that_changes_nothing_does_not_hide_the_next_change, nothing_is_kept_if_no_optimizer_is_seen,
                  what_the_gpu_does_after_its_group_was_destroyed_does_not_count,
+                 a_module_that_has_other_tensors_within_a_step_does_not_matter,
                  an_image_is_copied_beside_the_next_step, a_change_waits_for_an_image_that_has_not_begun,
                  the_scale_of_a_gradient_scaler_does_not_wait_for_the_gpu,
                  the_state_is_kept_before_cpp_ends_the_process):
