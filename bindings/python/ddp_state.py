@@ -397,8 +397,7 @@ class _OnGpu:
         self.has_seen_change, self.unseen = False, 0  # steps in a row without a change that was seen
         self.module_states, self.addresses = {}, []  # what modules have, and their parameters with the addresses
         self.image, self.begins = None, None  # the thread that makes an image, and two events around the wait for it
-        self.side = torch.cuda.Stream(device, priority=-1)  # few programs have such ones, which share a hardware queue
-        self.blocks = [torch.empty(_PINNED_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
+        self.side, self.blocks = None, []  # the stream for copies, and the memory in which they arrive
         self.row, self.places, self.tensors, self.kinds, self.free = None, [], [], [], None  # of collected tensors
         self.notes, self.ahead = queue.SimpleQueue(), threading.Semaphore(_STEPS_AHEAD)
         run.random.gpu = device
@@ -416,6 +415,9 @@ class _OnGpu:
         for part in self.run.optimizers.values():
             if type(part).state_dict is not torch.optim.Optimizer.state_dict:
                 raise ValueError(f"{type(part).__name__} has a state_dict() of its own")
+        # Few programs have streams with this priority, which share hardware queues.
+        self.side = torch.cuda.Stream(self.device, priority=-1)
+        self.blocks = [torch.empty(_PINNED_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
         self._lay_out([tensor for tensor in tensors if _is_on_gpu(tensor)])
         self._look()
         self._end_step(self.run.step, self._mark())
@@ -849,7 +851,10 @@ class NothingLost:
             finally:
                 usual()
 
-        set_handler = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE
+        try:
+            set_handler = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE
+        except (OSError, AttributeError):  # another library of C++
+            return
         set_handler.restype = ctypes.CFUNCTYPE(None)
         self.on_termination = save, set_handler  # they must live as long as the process
         usual = set_handler(save)

@@ -146,6 +146,9 @@ if mode == "recorder":
     say(what="few calls", handler="fr_trace_json", answer=200, milliseconds=1, bytes=2, entries=0, names=[], rest={})
     say(what="capture", handler="fr_trace_json", asked=3, captured=1, failed=["operation not permitted"])
     say(what="after three replays", pg_status={"0": {"last_completed_collective": "7"}})
+if mode == "keep":
+    say(what="begins", attempt="0", step=0, at=0)
+    say(what="ends", digest="bits", step_ms=1.5, image_every=16, image_ms=0.1)
 if mode == "hang":
     say(what="hung for 2 s", answer=200, milliseconds=1, pg_status={"0": {}}, pg_config={})
 sys.exit(0)
@@ -165,6 +168,10 @@ def python_programs_get_their_own_libraries(folder: pathlib.Path) -> None:
     assert status == {"0": {"last_completed_collective": "7"}}, status
     assert check.result("pg_status of rank 0, hung for 2 s")["ok"], check.text
     assert check.code == 1 and check.result("a hang of a PyTorch job")["ok"] is False, check.text
+    check = Check(folder / "pack", "b", "--only=lost,images", PATIENCE, FAKE_GPU_COUNT="1",
+                  PYTHONPATH=str(folder / "python"), EXPECTED_LIBRARIES=FAKE)
+    assert check.result("a step when images take 1 %")["figures"]["step_ms"] == 1.5, check.text
+    assert check.result("a lost rank costs no step")["ok"] is False, "no rank was lost, and the job did not go on"
 
 
 def a_program_that_fails_does_not_end_the_check(folder: pathlib.Path) -> None:

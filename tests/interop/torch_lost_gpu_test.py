@@ -71,13 +71,14 @@ def train(folder):
     model = make_model(torch, gpu)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     optimizer.register_step_post_hook(lambda *_: at("optimizer"))
+    optimizer.register_step_post_hook(lambda *_: gpu.put(lambda: time.sleep(0.01)))
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     torch.manual_seed(2 + rank)
     run = ddp_state.nothing_lost(model=model, optimizer=optimizer, scheduler=scheduler)
     with open(folder / "begins", "a") as file:
         file.write(f"{os.environ['TORCHELASTIC_RESTART_COUNT']} {rank} {run.step}\n")
     for step in run.steps(STEPS):
-        gpu.put(lambda: time.sleep(0.03 + 0.02 * (rank == 0)))  # the GPU is slower than the host
+        gpu.put(lambda: time.sleep(0.02 + 0.02 * (rank == 0)))  # the GPU is slower than the host
         inputs, targets = gpu.to_gpu(torch.randn(8, 1, 16)), gpu.to_gpu(torch.randn(8, 4))
         at("forward")
         loss = (model(inputs) - targets).square().mean()
