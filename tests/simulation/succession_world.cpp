@@ -53,13 +53,13 @@ SuccessionWorld::SuccessionWorld(std::uint64_t seed) : random_(seed) {
     connects(id, 0);
   }
   const int count = one_in(3) ? 1 : 1 + below(6);
-  for (int i = 0; i < count; ++i) faults_.push_back({10s + milliseconds_below(count == 1 ? 5'000 : 50'000), below(13)});
+  for (int i = 0; i < count; ++i) faults_.push_back({10s + milliseconds_below(count == 1 ? 5'000 : 50'000), below(14)});
   std::ranges::sort(faults_, {}, &Fault::when);
   if (count == 1) {
     fault_at_ = faults_[0].when;
     const int kind = faults_[0].kind;
     const bool has_witness = !options_.nodes.witness.empty();
-    if (kind <= 1) expected_ = Expected::goes_on;
+    if (kind <= 1 || kind == 13) expected_ = Expected::goes_on;
     may_reset_ = nodes >= 3 || has_witness;  // otherwise one of two nodes proves nothing then
     if (kind >= 2 && kind <= 5 && may_reset_) expected_ = Expected::goes_on;
     if (kind >= 7 && kind <= 9 && nodes == 2 && has_witness) expected_ = Expected::goes_on;
@@ -156,8 +156,8 @@ SuccessionWorld::Time SuccessionWorld::next() const {
 // --- Faults
 
 // The kinds are: 0, 1: the leader is killed, 2: its host is, 3: it freezes, 4: it is cut off, 5: it is cut off in one
-// direction, 6: a short trouble of the leader, 12: a box does not reach the witness. Others strike any box, or two
-// groups, or let a new node come.
+// direction, 6: a short trouble of the leader, 12: a box does not reach the witness, 13: a connection is reset. Others
+// strike any box, or two groups, or let a new node come.
 void SuccessionWorld::befalls(int kind) {
   const auto led = leader();
   std::size_t id = led.value_or(0);
@@ -219,6 +219,8 @@ void SuccessionWorld::befalls(int kind) {
       }
       return;
     }
+    case 13:
+      return resets();
     case 12:
       boxes_[id]->lacks_witness_until = now_ + time;
       boxes_[id]->witness_hangs = one_in(2);
@@ -228,10 +230,24 @@ void SuccessionWorld::befalls(int kind) {
   }
 }
 
+// Both launchers live, and see that their connection broke.
+void SuccessionWorld::resets() {
+  std::vector<Connection*> open;
+  for (auto& [id, one] : connections_) {
+    if (one.client_reads && one.server_reads && !one.client_is_gone && !one.server_is_gone) open.push_back(&one);
+  }
+  if (open.empty()) return;
+  Connection& one = *open[static_cast<std::size_t>(below(static_cast<int>(open.size())))];
+  for (auto* pipe : {&one.to_client, &one.to_server}) {
+    pipe->clear();
+    push(*pipe, std::nullopt, true);
+  }
+}
+
 // The electorate changes around the beginning of an attempt.
 void SuccessionWorld::strikes_soon(Time when) {
   if (expected_ != Expected::anything || begun_.size() > 20 || !one_in(6)) return;
-  faults_.push_back({now_ + when, one_in(3) ? below(13) : 10});
+  faults_.push_back({now_ + when, one_in(2) ? below(14) : 10});
   std::ranges::sort(faults_, {}, &Fault::when);
 }
 

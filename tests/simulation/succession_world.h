@@ -104,6 +104,7 @@ class SuccessionWorld {
 
   void comes(std::size_t leader);
   void strikes_soon(Time when);
+  void resets();
   void befalls(int kind);
   void dies(std::size_t id, bool with_host);
   void ends(std::size_t id, bool is_killed);
