@@ -210,6 +210,7 @@ class Coordinator {
   NodeRoster roster_;
   int still_run_ = 0;  // nodes that take part and have not ended; counted, as each message needs the number
   int attempt_ = 0;
+  int own_from_ = 0;       // the first attempt that this coordinator has begun
   int seen_attempt_ = -1;  // the newest one of which a node knew that came after the election
   TimePoint gathering_since_;
   TimePoint enough_since_;

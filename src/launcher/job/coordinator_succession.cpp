@@ -42,7 +42,8 @@ void Coordinator::welcome(NodeId from, const std::string& address, const wire::N
     send(from, heartbeat(now));
     return tell_soon(now);
   }
-  std::erase_if(node.memberships, [this](const auto& one) { return one.attempt >= attempt_; });
+  // It was in attempts of another coordinator, which may have the numbers of this one's attempts.
+  std::erase_if(node.memberships, [this](const auto& one) { return one.attempt >= own_from_; });
   seen_attempt_ = std::max(seen_attempt_, hello.vote.attempt);
   if (!hello.vote.has_ended) roster_.admit(from, TimePoint::max());
   if (phase_ == Phase::gathering) return gather_more(now);
@@ -92,6 +93,7 @@ void Coordinator::look_at_election(TimePoint now) {
   standing_.electorate = election_->electorate();
   standing_.history = election_->history();
   election_.reset();
+  own_from_ = attempt_ + 1;
   lease_until_ = now;
   go_on_if_all_have_ended(now);
 }

@@ -178,6 +178,25 @@ TEST_CASE("no attempt has the number of one that a late node has seen") {
   CHECK(heir.to<wire::CoordinatorBegins>(10)[0].attempt == 2);
 }
 
+TEST_CASE("a late node has no part in attempts of the same number") {
+  Job heir = taken_over();
+  heir.says(8, voter("c", vote(2, true)));
+  for (const NodeId id : {NodeId{8}, kOwnNode}) heir.says(id, wire::NodeEnded{.attempt = 0});
+  for (int i = 0; i < 30; ++i) {
+    heir.answers(8, 1);
+    heir.passes(100ms);
+  }
+  REQUIRE(heir.to<wire::CoordinatorBegins>(8).size() == 1);
+  heir.says(8, wire::NodeFailed{1, failure()});
+  for (const NodeId id : {NodeId{8}, kOwnNode}) heir.says(id, wire::NodeEnded{.attempt = 1});
+  // Node d was node 1 of attempt 1 of another coordinator.
+  wire::Vote late = vote(1, true);
+  late.attempt = 1;
+  late.memberships = {{1, 1}};
+  heir.says(10, voter("d", late)).loses(10).passes(2ms);
+  CHECK(heir.to<wire::NodeHeartbeat>(8).back().electorate == wire::Electorate{1, 2, 0, {}});
+}
+
 TEST_CASE("a coordinator without an answer of half of the nodes leads no longer") {
   const auto silence = [](int nodes, std::vector<NodeId> live) {
     CoordinatorOptions options = options_of(nodes);
