@@ -56,18 +56,22 @@ void ImageWriter::finish(const StateMemory& states, const Placement& placement,
   if (directory_.empty()) return;
   *is_urgent_ = true;
   const auto until = Clock::now() + limits::kStateTime;
+  const auto is_over = [&] {
+    const bool is_written = wait(until, interrupted);
+    learn(states);
+    if (is_written) return false;
+    log_({LogLevel::warning, LogSource::job,
+          "step " + std::to_string(step_.second) + " is not in --image-dir=" + directory_ +
+              ": the launcher does not wait for it any longer"});
+    return true;
+  };
+  if (is_over()) return;
   // The newest one that all nodes have counts, and no launcher knows which one that is.
   std::vector<KeptStep> steps = last_steps_of(states.kept(), states.areas());
-  std::ranges::reverse(steps);
   std::erase_if(steps, [this](const KeptStep& step) { return Step(step.attempt, step.step) <= complete_; });
-  for (std::size_t next = 0; writing_ || next < steps.size();) {
-    if (!writing_) begin(states, placement, std::move(steps[next++]));
-    if (!wait(until, interrupted)) {
-      return log_({LogLevel::warning, LogSource::job,
-                   "step " + std::to_string(step_.second) + " is not in --image-dir=" + directory_ +
-                       ": the launcher does not wait for it any longer"});
-    }
-    learn(states);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    begin(states, placement, std::move(*step));
+    if (is_over()) return;
   }
   if (complete_ > Step(-1, -1)) {
     log_({LogLevel::note, LogSource::job,
