@@ -426,7 +426,7 @@ def check(modules):
 def main():
     modules = pathlib.Path(sys.argv[1]).resolve().parent / "ddp_python" / "modules"
     subprocess.run([environments.need("pytorch"), "-W", "ignore", __file__, "--own", modules], check=True)
-    faults = int(sys.argv[2]) if len(sys.argv) > 2 else 4
+    faults = int(sys.argv[2]) if len(sys.argv) > 2 else 2
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(2**32)
     program = [environments.need("pytorch"), "-W", "ignore", __file__, "--train", "FOLDER"]
     Storm([sys.argv[1], "--preload=torch"], program, seed).blow(faults, layouts=(1,))
