@@ -134,7 +134,15 @@ class Hosts:
         sh("ip", "-n", self.switch, "link", "set", f"p{number}", "down")
 
     def mend(self, number: int) -> None:
+        """Returns when others reach the host again. Otherwise a first packet could be lost, which is sent again after 1 s."""
         sh("ip", "-n", self.switch, "link", "set", f"p{number}", "up")
+        until(lambda: self._reaches(2 if number == 1 else 1, number), f"host {number} is back")
+
+    def _reaches(self, number: int, other: int) -> bool:
+        """Returns whether a host refuses a connection from another one."""
+        call = ["timeout", "0.2", "bash", "-c", f"exec 3<>/dev/tcp/{self.ip(other)}/9"]
+        found = subprocess.run(["ip", "netns", "exec", self.namespace(number), *call], capture_output=True, text=True)
+        return "refused" in found.stderr
 
     def path(self, name: str) -> pathlib.Path:
         return pathlib.Path(self.folder.name) / name
