@@ -61,7 +61,7 @@ class FalseFirstNode:
 def a_false_first_node_says_nothing_to_the_terminal(_: Hosts) -> None:
     begins = {"attempt": 0, "node_rank": 1, "node_count": 2, "first_rank": 1, "world_size": 2, "nodes": ACTING,
               "may_restart": False, "image_cost": 0.0,
-              "restore": {"attempt": 0, "step": 0, "lost_steps": 0, "ranks": [], "transfers": []},
+              "restore": {"attempt": 0, "step": 0, "lost_steps": 0, "image": "", "ranks": [], "transfers": []},
               "standing": STANDING}
     for code, messages, words in (
             (125, [message("waits", text=ACTING, is_spare=False, standing=STANDING),

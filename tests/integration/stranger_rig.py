@@ -53,8 +53,8 @@ def fingerprint_of(program: str) -> str:
 
 
 ELECTORATE = {"attempt": -1, "nodes": 0, "leader": -1, "gone": []}
-HISTORY = {"counted": 0, "in_vain": 0, "last_counts": False, "last_is_seen": False, "is_repeated": False, "last_error": "",
-           "last_step": -1}
+HISTORY = {"job_began": 0, "counted": 0, "in_vain": 0, "last_counts": False, "last_is_seen": False, "is_repeated": False,
+           "last_error": "", "last_step": -1}
 STANDING = {"job_key": "", "electorate": ELECTORATE, "successors": [], "history": HISTORY}
 VOTE = {"job_key": "", "attempt": -1, "electorate": ELECTORATE, "history": HISTORY, "memberships": [], "has_ended": True}
 SAME = {"program sh": fingerprint_of("/bin/sh")}

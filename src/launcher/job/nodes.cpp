@@ -9,6 +9,7 @@
 #include "launcher/job/witness_directory.h"
 #include "net/address.h"
 #include "store/client/store_visit.h"
+#include "wire/image_files.h"
 
 namespace ddp::launcher {
 
@@ -28,7 +29,9 @@ Placement placement_of(const wire::CoordinatorBegins& begins) {
   place.node_name = begins.name;
   place.may_restart = begins.may_restart;
   place.image_cost = begins.image_cost;
-  place.restore = begins.restore;
+  // Workers read what it names.
+  const bool is_readable = begins.restore.image.empty() || wire::image_named(begins.restore.image);
+  if (is_readable) place.restore = begins.restore;
   place.job_began = begins.standing.history.job_began;
   return place;
 }

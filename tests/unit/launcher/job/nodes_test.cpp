@@ -120,3 +120,16 @@ TEST_CASE("a store on the IPv6 loopback address is reached by it") {
   }
   node.is_reached_at("::1");
 }
+
+TEST_CASE("workers are sent to no file that is no image") {
+  ddp::wire::CoordinatorBegins begins;
+  begins.standing.history.job_began = 1000;
+  begins.restore.step = 7;
+  begins.restore.image = "image-900-0-step-7-of-2-parts";
+  CHECK(placement_of(begins).restore == begins.restore);
+  CHECK(placement_of(begins).job_began == 1000);
+  for (const char* name : {"../image-900-0-step-7-of-2-parts", "image-900-0-step-7-of-2-parts/..", "/etc", "."}) {
+    begins.restore.image = name;
+    CHECK(placement_of(begins).restore == ddp::wire::RestorePlan{});
+  }
+}
