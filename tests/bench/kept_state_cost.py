@@ -38,9 +38,12 @@ def train(way, size, steps):
         optimizer.step()
         if run:
             run.finish_step()
+    seconds = (time.monotonic() - begin) / (steps - steps // 2)
+    image, every = (run.device.image_seconds(), run.image_every) if run else (0, 0)
+    longest = torch.tensor([image])
+    dist.all_reduce(longest, dist.ReduceOp.MAX)  # one rank copies for both
     if dist.get_rank() == 0:
-        image, every = (run.device.image_seconds(), run.image_every) if run else (0, 0)
-        print("seconds", (time.monotonic() - begin) / (steps - steps // 2), image, every, flush=True)
+        print("seconds", seconds, longest.item(), every, flush=True)
 
 
 def measure(launcher, python, way, size, steps):
