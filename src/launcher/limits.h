@@ -137,6 +137,7 @@ inline constexpr auto kStateRoomLook = 250ms;  // between looks at images, and a
 inline constexpr int kImages = 2;                                      // complete ones that are kept there
 inline constexpr std::uint64_t kImagePiece = std::uint64_t{16} << 20;  // bytes that are written at a time
 inline constexpr auto kImagePause = 2s;                                // longest pause between two pieces
+inline constexpr int kImagesInVain = 3;    // that do not become complete, before the user is warned
 inline constexpr auto kImageList = 5s;     // time in which the directory is to be read, else it has no images
 inline constexpr auto kImageLook = 50ms;   // between two looks whether the last image of a job is written
 inline constexpr auto kImageWord = 1s;     // after which the user is informed that the launcher waits for it

@@ -58,6 +58,7 @@ class Writer {
     WrittenImage result;
     try {
       result.is_complete = exists() || (write_files() && complete());
+      result.has_any = result.is_complete || has_any();
     } catch (const Overtaken&) {
       result.is_overtaken = true;
     } catch (const fs::filesystem_error& error) {
@@ -86,6 +87,10 @@ class Writer {
       one.has_one_key = image_.has_one_key;
       return one == image_;
     });
+  }
+  bool has_any() const {
+    return std::ranges::any_of(images_in(task_.directory),
+                               [this](const KeptImage& one) { return one.job_began == image_.job_began; });
   }
 
   bool write_files() {

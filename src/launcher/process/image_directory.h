@@ -46,6 +46,7 @@ struct ImageTask {
 struct WrittenImage {
   std::string failure;                // empty if nothing has failed
   bool is_overtaken = false;          // the programs have kept something newer meanwhile
+  bool has_any = false;               // an image of this job is complete, if not this one
   bool is_complete = false;           // all nodes have written their parts
   std::chrono::milliseconds time{0};  // that it has taken, or would have
 };

@@ -49,6 +49,11 @@ void ImageWriter::learn(const StateMemory& states) {
   log_({LogLevel::debug, LogSource::job,
         "step " + step + what + directory_ + " (" + base::human_duration(written->time) + ")"});
   if (written->is_complete) complete_ = step_;
+  in_vain_ = written->has_any || written->is_overtaken ? 0 : in_vain_ + 1;
+  if (in_vain_ == limits::kImagesInVain) {
+    log_({LogLevel::warning, LogSource::job,
+          "no image in --image-dir=" + directory_ + " becomes complete: all nodes must share that directory"});
+  }
 }
 
 void ImageWriter::finish(const StateMemory& states, const Placement& placement,

@@ -41,6 +41,7 @@ class ImageWriter {
   std::optional<base::SideThread<WrittenImage>> writing_;
   Step step_{-1, -1};      // that is written, or was
   Step complete_{-1, -1};  // of the last image that has become complete here
+  int in_vain_ = 0;        // images that this node has written while none became complete
   std::string warned_of_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <span>
@@ -25,11 +26,11 @@ struct Job {
   ImageWriter writer{directory.path() + "/images", [this](const LogLine& line) { lines.push_back(line); }};
 
   Job() { placement.job_began = 1000; }
-  void keeps(std::int64_t step) const {
+  void keeps(std::int64_t step, int world = 1) const {
     const ddp::wire::StateFile file(memory.descriptor());
     for (const auto& [place, kind] : {std::pair(8, StateKind::final), std::pair(10, StateKind::whole)}) {
       REQUIRE(file.write(0, place, 0, std::as_bytes(std::span("data", 4))));
-      REQUIRE(file.set_entry(0, place, {step, 4, 7, kind, 0, 0, 1, 0, 0}));
+      REQUIRE(file.set_entry(0, place, {step, 4, 7, kind, 0, 0, world, 0, 0}));
     }
   }
   std::vector<std::int64_t> steps() const {
@@ -87,4 +88,17 @@ TEST_CASE("who interrupts does not wait for the last image") {
   // The write may have been faster than the first look.
   REQUIRE_FALSE(job.lines.empty());
   CHECK((is_asked ? job.lines[0].level == LogLevel::warning : job.lines[0].level == LogLevel::debug));
+}
+
+TEST_CASE("if no image becomes complete the nodes do not share the directory") {
+  Job job;
+  for (int step = 1; step < 6; ++step) {
+    job.keeps(step, 2);  // another node has the other rank
+    job.finish();
+  }
+  const auto is_warning = [](const LogLine& line) { return line.level == LogLevel::warning; };
+  REQUIRE(std::ranges::count_if(job.lines, is_warning) == 1);
+  CHECK(std::ranges::find_if(job.lines, is_warning)->text ==
+        "no image in --image-dir=" + job.directory.path() +
+            "/images becomes complete: all nodes must share that directory");
 }
