@@ -105,9 +105,11 @@ class DDP_EXPORT CheckpointManager {
   // (--max-restarts), the ranks that are left keep their tensors in memory, and load_latest() of the next attempt loads
   // them. They can do so while they wait for the lost rank in a collective, but not between Optimizer::step() and
   // finish_step(). The tensors are to be changed by one Optimizer::step() per step, or by Optimizer::step(index).
-  // Without such a launcher, for a group that has not all ranks of the job, and for tensors in GPU memory, it does
-  // nothing. With --image-cost, it copies the tensors after some of the steps, and all ranks must call it, because it
-  // is a collective after others. Otherwise it is not collective.
+  // Without such a launcher, and for a group that has not all ranks of the job, it does nothing. Tensors in GPU memory
+  // must change on the state's stream. The call then waits while the GPU is more than two steps behind, and copies the
+  // tensors in host memory, which must be small (docs/reference/in-memory-checkpoints.md). With --image-cost, it copies
+  // all tensors after some of the steps, and all ranks must call it, because it is a collective after others. Otherwise
+  // it is not collective.
   void finish_step(std::int64_t step, const CheckpointState& state);
   // If the state has rank_values, a program calls it before its gradients are averaged, with the rank_values that
   // finish_step() will get. Otherwise, a rank that is lost after it has contributed its gradients may cost a step more.

@@ -57,6 +57,10 @@ inline constexpr auto kDirectoryLockWait = 10s;
 // These limits are for states in the launcher's memory. A program tries to keep its state for a shorter time than the
 // launcher waits.
 inline constexpr auto kStatePatience = 25s;
+inline constexpr auto kChangePatience = 1s;       // before an abort, for a program that has begun to change its state
+inline constexpr std::size_t kGpuStepsAhead = 2;  // steps that a GPU has not finished
+inline constexpr std::size_t kGpuStateBlock = std::size_t{32} << 20;      // a pinned block, of which there are two
+inline constexpr std::size_t kGpuStateHostBytes = std::size_t{1} << 20;   // of the tensors in host memory
 inline constexpr std::uint64_t kOwnStateBytes = std::uint64_t{64} << 20;  // of what a rank has of its own
 inline constexpr std::uint64_t kStateChunk = std::uint64_t{64} << 20;     // bytes of a message between nodes
 inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;        // safetensors' own limit; also for a manifest

@@ -1,5 +1,6 @@
 // A training whose ranks fail when lost_ranks_test.py orders it: losing_ranks FOLDER STEPS. It shows in files of the
-// folder which steps are finished and with which steps its attempts begin.
+// folder which steps are finished and with which steps its attempts begin. With the nccl backend, its parameters are in
+// GPU memory.
 #include <ddp/ddp.h>
 
 #include <fcntl.h>
@@ -53,7 +54,15 @@ void train(const std::string& folder, std::int64_t steps) {
 
   std::vector<float> weights(kSize, 0.5F);
   std::vector<float> bias(kSize, 0.25F);
-  ddp::DistributedDataParallel data_parallel(world, {{"weights", weights, {kSize}}, {"bias", bias, {kSize}}});
+  std::vector<ddp::Memory> memory;  // on the GPU
+  const auto place = [&](std::vector<float>& values) -> ddp::Buffer {
+    if (world.backend() != "nccl") return values;
+    memory.push_back(world.allocate(kSize, ddp::DataType::f32, ddp::DeviceType::cuda));
+    world.copy(memory.back().buffer(), values);
+    return memory.back().buffer();
+  };
+  ddp::DistributedDataParallel data_parallel(world,
+                                             {{"weights", place(weights), {kSize}}, {"bias", place(bias), {kSize}}});
   ddp::Optimizer optimizer(data_parallel, ddp::AdamOptions{.learning_rate = 1e-2});
   std::mt19937 noise(static_cast<unsigned>(rank));
 
@@ -74,8 +83,11 @@ void train(const std::string& folder, std::int64_t steps) {
     const float number = std::normal_distribution<float>()(noise);
     for (std::size_t parameter : {0, 1}) {
       std::vector<float>& values = parameter == 0 ? weights : bias;
-      const auto gradient = data_parallel.gradient<float>(parameter);
+      if (!memory.empty()) world.copy(values, data_parallel.parameters()[parameter].data, nullptr);
+      std::vector<float> gradient(kSize);
       for (std::size_t i = 0; i < kSize; ++i) gradient[i] = values[i] - std::sin(number + static_cast<float>(i));
+      if (!memory.empty()) shown = step;  // the copy has waited for the GPU
+      world.copy(data_parallel.gradient(parameter), gradient, memory.empty() ? ddp::Stream() : ddp::Stream(nullptr));
     }
     std::ostringstream text;
     text << noise;
@@ -91,7 +103,7 @@ void train(const std::string& folder, std::int64_t steps) {
     state.values["step"] = std::to_string(step);
     fail_if_ordered(order, kFinish);
     checkpoints.finish_step(step, state);
-    shown = step;
+    if (memory.empty()) shown = step;
   }
   std::printf("digest %d %016llx\n", rank, static_cast<unsigned long long>(data_parallel.verify_parameters()));
 }

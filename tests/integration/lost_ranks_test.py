@@ -13,4 +13,7 @@ FAULTS = int(sys.argv[2]) if len(sys.argv) > 2 else 10
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(2**32)
 
 for backend in os.environ.get("BACKENDS", "cpu gloo").split():
-    Storm([BIN / "ddplaunch", f"--backend={backend}"], [BIN / "losing_ranks", "FOLDER", 2000], SEED).blow(FAULTS // 2)
+    is_gpu = backend == "nccl"  # each rank needs a GPU of its host, and the launcher itself finds none
+    os.environ["DDP_BACKEND"] = backend
+    Storm([BIN / "ddplaunch"], [BIN / "losing_ranks", "FOLDER", 2000], SEED).blow(
+        FAULTS // 2, *([(1,)] if is_gpu else []))

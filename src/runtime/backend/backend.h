@@ -53,7 +53,7 @@ inline int world_rank_of(int rank, const std::vector<int>& world_ranks) {
 }
 
 // Represents a stream of this rank's GPU besides the program's own streams, and measures times on any stream. Any
-// thread may call it, one at a time.
+// thread may call any function.
 class SideStream {
  public:
   using Mark = std::shared_ptr<void>;
@@ -65,10 +65,13 @@ class SideStream {
   virtual void order(void* earlier, void* later) = 0;
   // Returns a mark for the moment when the work that is on the stream now is done.
   virtual Mark mark(void* stream) = 0;
+  virtual bool is_reached(const Mark& mark) = 0;
   // Returns the time between two marks, or std::nullopt if one of them has not been reached.
   virtual std::optional<double> seconds(const Mark& earlier, const Mark& later) = 0;
   // Blocks until the work that is on the stream now is done. Throws `timeout`.
   virtual void finish(void* stream, std::chrono::nanoseconds limit) = 0;
+  // Copies from GPU memory to memory of Backend::allocate_pinned(), in the order of this stream. Does not block.
+  virtual void copy_to_pinned(void* to, const void* from, std::size_t bytes) = 0;
 };
 
 // Says when the host saw the GPU begin and end an operation. Both moments are later than on the GPU.

@@ -2,17 +2,14 @@
 
 #include <ddp/error.h>
 
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -23,15 +20,13 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "base/unique_fd.h"
+#include "runtime/checkpoint/gpu_state.h"
 #include "runtime/checkpoint/image_interval.h"
-#include "runtime/checkpoint/tensor_copier.h"
-#include "runtime/checkpoint/write_plan.h"
+#include "runtime/checkpoint/kept_state.h"
+#include "runtime/group/group_core.h"
 #include "runtime/limits.h"
 #include "runtime/progress/state_gate.h"
-#include "wire/image_files.h"
 #include "wire/state_file.h"
-#include "wire/worker_env.h"
 
 namespace ddp::internal {
 
@@ -49,62 +44,43 @@ Json describe(const TensorShard& shard) {
   return {shard.name, static_cast<int>(shard.data.type), shard.shape, shard.first, shard.data.count};
 }
 
+bool is_in_gpu_memory(const TensorShard& shard) {
+  return shard.data.device == DeviceType::cuda;
+}
+
+// Gives up a claim at its end, also if a copy from the GPU throws.
+struct HeldClaim {
+  const wire::StateFile& file;
+  std::uint64_t at;
+
+  HeldClaim(const wire::StateFile& file_, std::uint64_t at_) : file(file_), at(at_) {}
+  ~HeldClaim() { file.give_up_claim(at); }
+  HeldClaim(const HeldClaim&) = delete;
+  HeldClaim& operator=(const HeldClaim&) = delete;
+};
+
+// Copies the tensors in host memory, one after the other.
+std::vector<std::byte> part_on_host(std::span<const TensorShard> tensors) {
+  std::size_t size = 0;
+  for (const TensorShard& shard : tensors) size += is_in_gpu_memory(shard) ? 0 : shard.data.bytes();
+  if (size > limits::kGpuStateHostBytes) {
+    throw Error(ErrorKind::unavailable, "its tensors in host memory have more than 1 MiB, beside those on the GPU");
+  }
+  std::vector<std::byte> result;
+  result.reserve(size);
+  for (const TensorShard& shard : tensors) {
+    const auto* begin = static_cast<const std::byte*>(shard.data.data);
+    if (!is_in_gpu_memory(shard)) result.insert(result.end(), begin, begin + shard.data.bytes());
+  }
+  return result;
+}
+
 }  // namespace
 
 // The thread and the process's gate share it with the keeper, because the thread waits until the process ends.
-class StateKeeper::Core {
+class StateKeeper::Core : public std::enable_shared_from_this<StateKeeper::Core> {
  public:
-  struct Place {
-    int area = -1;
-    int place = -1;
-  };
-
-  // What DDP_STATE_MEMORY says.
-  struct Instructions {
-    int descriptor = -1;
-    int area = 0;
-    int areas = 0;
-    int rank = 0;
-    int world = 0;
-    int attempt = 0;
-    bool may_restart = false;
-    double image_share = 0;            // of the time that images may take; 0 if there are none
-    std::optional<std::int64_t> step;  // of the state to begin with
-    Place own;
-    Place shared;
-    Place whole;
-    std::vector<std::array<int, 6>> transfers;
-    std::string image;  // the directory that has the state instead; empty if it is in memory
-  };
-
-  static std::optional<Instructions> read_instructions() {
-    const char* text = std::getenv(wire::env::kStateMemory);  // NOLINT(concurrency-mt-unsafe)
-    if (text == nullptr) return std::nullopt;
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("may_restart")) return std::nullopt;
-    Instructions result;
-    const auto number = [&](const char* name) { return json.at(name).get<int>(); };
-    result.descriptor = number("fd");
-    result.area = number("area");
-    result.areas = number("areas");
-    result.rank = number("rank");
-    result.world = number("world");
-    result.attempt = number("attempt");
-    result.may_restart = number("may_restart") != 0;
-    if (result.may_restart && json.contains("image_cost")) result.image_share = 1e-6 * number("image_cost");
-    const auto place = [&](const char* name) {
-      return json.contains(name) ? Place{json[name][0].get<int>(), json[name][1].get<int>()} : Place{};
-    };
-    result.own = place("own");
-    result.shared = place("shared");
-    result.whole = place("whole");
-    if (json.contains("step")) result.step = json["step"].get<std::int64_t>();
-    if (json.contains("image")) json["image"].get_to(result.image);
-    if (json.contains("transfers")) json["transfers"].get_to(result.transfers);
-    return result;
-  }
-
-  Core(const ProcessGroup& group_, Instructions instructions_)
+  Core(const ProcessGroup& group_, StateInstructions instructions_)
       : group(group_),
         instructions(std::move(instructions_)),
         file(instructions.descriptor),
@@ -121,6 +97,14 @@ class StateKeeper::Core {
     key = hash.value() | 1U;
   }
 
+  // From now on, the gate calls this object. It does so for one manager of the process.
+  void join_gate() {
+    StateGate::of_process().set_keeper(
+        [core = shared_from_this()] { core->save(); },
+        {.changes = [core = shared_from_this()](Stream used) { core->begin_on_gpu(used); },
+         .before_abort = [core = shared_from_this()] { core->before_abort(); }});
+  }
+
   // Waits until the launcher asks for the state.
   void answer() {
     file.wait_for_request();
@@ -129,13 +113,131 @@ class StateKeeper::Core {
   }
 
   void note(StateKind kind, std::int64_t at_step, const Json& texts) {
-    const std::vector<std::uint8_t> data = Json::to_cbor(texts);
-    const int at = static_cast<int>((2 * at_step + (kind == StateKind::early ? 0 : 1)) % wire::kStateRecent);
-    note(at, at_step, kind, data);
+    if (kind == StateKind::early && is_on_gpu && has_given_up()) return;
     const bool is_of_image = kind != StateKind::early && images.is_due(at_step - first_step);
-    if (is_of_image) {
-      note(file.oldest(instructions.area, wire::kStateRecent, wire::kStatePinned), at_step, kind, data);
+    write_note(kind, at_step, Json::to_cbor(texts), is_of_image);
+  }
+
+  // --- States in GPU memory. Nothing here may throw, because a program does not end for lack of a kept state.
+
+  // The host has begun to change the tensors of the next step.
+  void begin_on_gpu(Stream used) {
+    try {
+      std::shared_ptr<GpuState> state;
+      {
+        const std::lock_guard lock(mutex);
+        if (!changed_on) changed_on = used;
+        if (*changed_on != used) throw Error(ErrorKind::unavailable, kOtherStream);
+        if (!gpu) {  // in the first step
+          if (!side) side = group.core().backend().side_stream();
+          side->mark(used.handle());  // throws if the stream captures a CUDA graph, which shows no changes later
+          return;
+        }
+        if (gpu->steps.is_closed() || gpu->steps.is_changing()) return;
+        state = gpu;
+      }
+      // If the stream is full, this waits for the GPU.
+      SideStream::Mark mark = state->mark();
+      const std::lock_guard lock(mutex);
+      state->steps.begin_change(std::move(mark));
+    } catch (const std::exception& error) {
+      give_up(error.what());
     }
+  }
+
+  // The host has finished a step. Waits while the GPU is too far behind.
+  void finish_on_gpu(const CheckpointState& state, StateKind kind, std::int64_t at_step, const Json& texts) {
+    if (!instructions.may_restart || has_given_up()) return;
+    try {
+      if (!gpu) begin_keeping(state);
+      StepMarks::Step finished{.number = at_step, .end = gpu->mark(), .on_host = part_on_host(state.tensors)};
+      const bool is_of_image = images.is_due(at_step - first_step);
+      finished.write_final = [this, kind, at_step, data = Json::to_cbor(texts), is_of_image] {
+        write_note(kind, at_step, data, is_of_image);
+      };
+      {
+        const std::lock_guard lock(mutex);
+        const auto moved = std::ranges::mismatch(
+            tensors, state.tensors, {}, [](const auto& shard) { return shard.data.data; },
+            [](const auto& shard) { return shard.data.data; });
+        if (moved.in1 != tensors.end() || moved.in2 != state.tensors.end()) {
+          throw Error(ErrorKind::unavailable, "its tensors are no longer where they were in the first step");
+        }
+        if (changed_on && changed_on->handle() != handle_of(state.stream)) {
+          throw Error(ErrorKind::unavailable, kOtherStream);
+        }
+        if (has_failed) return;
+        finished.is_whole = is_first ? changed_on.has_value() : gpu->steps.is_changing();
+        gpu->steps.end_step(std::move(finished));
+      }
+      wait_for_gpu(limits::kGpuStepsAhead, limits::kNoTimeout);
+    } catch (const std::exception& error) {
+      give_up(error.what());
+    }
+  }
+
+  // Waits until the GPU has finished all steps but so many, or until its steps no longer count.
+  void wait_for_gpu(std::size_t steps, std::chrono::nanoseconds limit) {
+    constexpr std::chrono::microseconds kLook{100};
+    const auto until = std::chrono::steady_clock::now() + limit;
+    while (true) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!gpu || gpu->steps.is_closed()) return;
+        gpu->steps.write_finished();
+        if (gpu->steps.unwritten() <= steps) return;
+      }
+      if (std::chrono::steady_clock::now() >= until) return;
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+
+  void save_from_gpu(std::chrono::nanoseconds patience) {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    try {
+      while (!try_save_from_gpu() && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    } catch (const std::exception& error) {
+      give_up(error.what());
+    }
+  }
+
+  // The GPU goes on with the remains of a collective afterwards.
+  void before_abort() {
+    bool is_changing = false;
+    {
+      const std::lock_guard lock(mutex);
+      if (!gpu) {
+        has_failed = true;
+        return;
+      }
+      is_changing = gpu->steps.is_changing();
+    }
+    save_from_gpu(is_changing ? limits::kChangePatience : limits::kStatePatience);
+    const std::lock_guard lock(mutex);
+    if (gpu) gpu->steps.close();
+  }
+
+  // Writes the final parts of steps that the GPU has finished.
+  void write_finished(std::chrono::nanoseconds patience) {
+    try {
+      wait_for_gpu(0, patience);
+    } catch (const std::exception& error) {
+      give_up(error.what());
+    }
+  }
+
+  void give_up(const std::string& why) {
+    const std::lock_guard lock(mutex);
+    if (gpu) gpu->steps.close();
+    if (std::exchange(has_failed, true)) return;
+    std::fprintf(stderr, "ddp: the state on the GPU is no longer kept in memory: %s\n", why.c_str());
+  }
+
+  bool has_given_up() {
+    const std::lock_guard lock(mutex);
+    return has_failed || (gpu && gpu->steps.is_closed());
   }
 
   // Copies the whole state if that is due after this step, and agrees with the other ranks on the interval.
@@ -146,9 +248,14 @@ class StateKeeper::Core {
     };
     if (steps == 0) began = now();
     if (images.is_due(steps) && instructions.may_restart) {
+      if (is_on_gpu) wait_for_gpu(0, limits::kNoTimeout);
       const double begin = now();
-      StateGate::of_process().try_copy(
-          limits::kStatePatience, [] { return false; }, [this] { try_claim(); });
+      if (is_on_gpu) {
+        save_from_gpu(std::chrono::nanoseconds(0));
+      } else {
+        StateGate::of_process().try_copy(
+            limits::kStatePatience, [] { return false; }, [this] { try_claim(); });
+      }
       copy_seconds = has_room ? now() - begin : 0;
     }
     if (!images.is_reviewed(steps)) return;
@@ -160,120 +267,26 @@ class StateKeeper::Core {
 
   // Copies the whole state, unless another rank of this node does.
   void save() {
+    if (is_on_gpu) return save_from_gpu(limits::kStatePatience);
     StateGate::of_process().try_copy(
         limits::kStatePatience, [this] { return is_kept(); }, [this] { claim(); });
   }
 
-  // An entry to begin with, of the memory or of a file of an image.
-  struct Kept {
-    StateEntry entry{};
-    wire::EntryData data;
-    base::UniqueFd image_file;  // none if it is in memory
-  };
-
-  std::optional<Kept> in_memory(const Place& place) const {
-    if (place.area < 0) return std::nullopt;
-    const auto entry = file.entry(place.area, place.place);
-    if (!entry) unreadable();
-    return Kept{*entry, file.data(place.area, place.place), {}};
-  }
-
-  Kept in_image(const std::string& name) const {
-    const std::string path = instructions.image + "/" + name;
-    base::UniqueFd descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    const auto entry = descriptor ? wire::image_entry(descriptor.get()) : std::nullopt;
-    if (!entry) {
-      throw Error(ErrorKind::unavailable,
-                  "the state to go on from, " + path +
-                      (descriptor ? ", is damaged. Remove its directory to go on from the one before."
-                                  : ", cannot be opened. All nodes need the same --image-dir."));
-    }
-    const wire::EntryData data{descriptor.get(), wire::kImageDataAt};
-    return {*entry, data, std::move(descriptor)};
-  }
-
-  // See RankRestore.
-  struct Sources {
-    std::optional<Kept> own;
-    std::optional<Kept> shared;
-    std::optional<Kept> whole;
-  };
-  Sources sources() const {
-    if (instructions.image.empty()) {
-      return {in_memory(instructions.own), in_memory(instructions.shared), in_memory(instructions.whole)};
-    }
-    Kept own = in_image(wire::own_file_of(0));
-    const bool is_same_world = own.entry.world == instructions.world;
-    if (is_same_world) own = in_image(wire::own_file_of(instructions.rank));
-    Sources result{std::nullopt, std::nullopt, in_image(wire::whole_file_of(own.entry.key))};
-    if (!is_same_world) return result;
-    // This rank was lost before it had finished the step.
-    for (int rank = 0; own.entry.kind == StateKind::early && !result.shared; ++rank) {
-      Kept other = in_image(wire::own_file_of(rank));
-      if (other.entry.kind == StateKind::final) result.shared = std::move(other);
-    }
-    result.own = std::move(own);
-    return result;
-  }
-
-  Json read_texts(const Kept& kept) const {
-    std::vector<std::uint8_t> data(std::min<std::uint64_t>(kept.entry.bytes, limits::kOwnStateBytes));
-    if (!kept.data.read(0, std::as_writable_bytes(std::span(data)))) unreadable();
-    return Json::from_cbor(data, /*strict=*/true, /*allow_exceptions=*/false);
-  }
-
-  void transfer() const {
-    for (const auto& [from, to, area, place, to_area, to_place] : instructions.transfers) {
-      if (instructions.rank == from) send(to, area, place);
-      if (instructions.rank == to) receive(from, to_area, to_place);
-    }
-    if (!instructions.transfers.empty()) group.barrier({.name = "kept states"}).wait();
-  }
-
-  // Fills the tensors from the whole state.
-  void load_whole(const CheckpointState& state, const Kept& kept) const {
-    std::uint64_t size = 0;
-    if (!kept.data.read(0, std::as_writable_bytes(std::span(&size, 1))) || size > limits::kOwnStateBytes) unreadable();
-    std::vector<std::uint8_t> head(size);
-    if (!kept.data.read(sizeof size, std::as_writable_bytes(std::span(head)))) unreadable();
-    const Json pieces = Json::from_cbor(head, /*strict=*/true, /*allow_exceptions=*/false);
-    const TensorCopier copier(group, state.stream);
-    for (const TensorShard& shard : state.tensors) {
-      std::uint64_t at = sizeof size + size;
-      std::size_t filled = 0;
-      for (const Json& piece : pieces) {
-        const auto count = piece[4].get<std::size_t>();
-        const std::size_t unit = size_of(static_cast<DataType>(piece[1].get<int>()));
-        if (piece[0] == shard.name) {
-          if (piece[1] != static_cast<int>(shard.data.type) || piece[2] != Json(shard.shape)) {
-            throw Error(ErrorKind::mismatch, "the kept state of step " + std::to_string(*instructions.step) + " has '" +
-                                                 shard.name + "' with another type or shape");
-          }
-          const Overlap overlap = overlap_of(shard.first, shard.data.count, {0, piece[3].get<std::size_t>(), count});
-          read_into(shard.data.slice(overlap.first_in_shard, overlap.count), kept.data,
-                    at + overlap.first_in_piece * unit, copier);
-          filled += overlap.count;
-        }
-        at += count * unit;
-      }
-      if (filled != shard.data.count) {
-        throw Error(ErrorKind::mismatch, "the kept state of step " + std::to_string(*instructions.step) +
-                                             " has not all of '" + shard.name + "'");
-      }
-    }
-  }
-
   const ProcessGroup group;
-  const Instructions instructions;
+  const StateInstructions instructions;
   const wire::StateFile file;
 
   std::mutex mutex;  // guards the following, which the thread reads
   std::vector<TensorShard> tensors;
-  Stream stream;
   std::atomic<bool> has_room = true;  // for a copy
   bool has_told = false;              // that there is none
   std::int64_t step = 0;              // 0 if the state is that of no step that may be copied
   std::uint64_t key = 0;
+  std::shared_ptr<GpuState> gpu;     // null if the tensors are in host memory
+  std::unique_ptr<SideStream> side;  // of the first step, in which there is no GpuState yet
+  std::optional<Stream> changed_on;  // the stream of the program that changes tensors on the GPU
+  bool has_failed = false;           // to keep the state on the GPU
+  std::atomic<bool> is_on_gpu = false;
 
   bool is_first = true;         // finish_step() was not called yet
   ImageInterval images;         // the following are of the program's thread, too
@@ -285,6 +298,45 @@ class StateKeeper::Core {
  private:
   static constexpr int kFirstWhole = wire::kStateRecent + wire::kStatePinned;
   static_assert(wire::kStateWhole == 2);
+
+  static constexpr const char* kOtherStream =
+      "an optimizer computes on another stream than that of the state (CheckpointState::stream)";
+
+  static void* handle_of(Stream stream) { return stream ? stream.handle() : nullptr; }
+
+  // Nothing is allocated on the GPU later.
+  void begin_keeping(const CheckpointState& state) {
+    Backend& backend = group.core().backend();
+    std::unique_ptr<SideStream> made = side ? std::move(side) : backend.side_stream();
+    auto keeps = std::make_shared<GpuState>(backend, Stream::from_handle(handle_of(state.stream)), std::move(made));
+    const std::lock_guard lock(mutex);
+    gpu = std::move(keeps);
+    tensors = state.tensors;
+  }
+
+  // Returns whether there is nothing to wait for.
+  bool try_save_from_gpu() {
+    const std::lock_guard lock(mutex);
+    if (!gpu) return true;
+    gpu->steps.write_finished();
+    if (!gpu->steps.may_have_step()) return true;
+    // In the middle of a step, another rank may have kept the one before.
+    const StepMarks::Step* const finished = gpu->steps.finished();
+    if (finished != nullptr && is_kept(finished->number)) return true;
+    const StepMarks::Step* const present = gpu->steps.present();
+    if (present == nullptr) return false;
+    const std::uint64_t claim = wire::claim_of_key(key);
+    if (!file.try_claim(claim)) return false;
+    const HeldClaim held(file, claim);
+    return is_kept(present->number) || copy(present);
+  }
+
+  void write_note(StateKind kind, std::int64_t at_step, const std::vector<std::uint8_t>& data, bool is_of_image) const {
+    note(static_cast<int>((2 * at_step + (kind == StateKind::early ? 0 : 1)) % wire::kStateRecent), at_step, kind,
+         data);
+    if (!is_of_image) return;
+    note(file.oldest(instructions.area, wire::kStateRecent, wire::kStatePinned), at_step, kind, data);
+  }
 
   void note(int at, std::int64_t at_step, StateKind kind, const std::vector<std::uint8_t>& data) const {
     const bool is_written =
@@ -305,9 +357,12 @@ class StateKeeper::Core {
 
   bool is_kept() {
     const std::lock_guard lock(mutex);
-    if (step == 0) return true;
-    return std::ranges::any_of(whole_states(), [this](const auto& one) {
-      return one.entry.attempt == instructions.attempt && one.entry.step >= step;
+    return step == 0 || is_kept(step);
+  }
+
+  bool is_kept(std::int64_t number) const {
+    return std::ranges::any_of(whole_states(), [&](const auto& one) {
+      return one.entry.attempt == instructions.attempt && one.entry.step >= number;
     });
   }
 
@@ -323,25 +378,29 @@ class StateKeeper::Core {
   bool try_claim() {
     const std::uint64_t claim = wire::claim_of_key(key);
     if (!file.try_claim(claim)) return false;
-    if (!is_kept()) copy();
+    if (!is_kept()) {
+      const std::lock_guard lock(mutex);
+      copy(nullptr);
+    }
     file.give_up_claim(claim);
     return true;
   }
 
-  void copy() {
-    const std::lock_guard lock(mutex);
+  // Copies the state, which is that of `present` if it is on a GPU. Returns false if it has changed meanwhile.
+  bool copy(const StepMarks::Step* present) {
     const auto known = whole_states();
-    for (const Place& place : places_for_copy(known)) {
+    for (const StatePlace& place : places_for_copy(known)) {
       const std::uint64_t claim = wire::claim_of_place(place.area, place.place);
       if (!file.try_claim(claim)) continue;
-      copy_to(place, known);
-      return file.give_up_claim(claim);
+      const HeldClaim held(file, claim);
+      return copy_to(place, known, present);
     }
+    return true;
   }
 
   // Two places are enough for the whole states of a key, in whichever areas they are.
-  std::vector<Place> places_for_copy(std::span<const wire::StateFile::Found> known) const {
-    std::vector<Place> places;
+  std::vector<StatePlace> places_for_copy(std::span<const wire::StateFile::Found> known) const {
+    std::vector<StatePlace> places;
     if (known.size() >= wire::kStateWhole) {
       for (const auto& one : known.first(known.size() - 1)) places.push_back({one.area, one.place});
       return places;
@@ -355,7 +414,7 @@ class StateKeeper::Core {
     return places;
   }
 
-  void copy_to(const Place& to, std::span<const wire::StateFile::Found> known) {
+  bool copy_to(const StatePlace& to, std::span<const wire::StateFile::Found> known, const StepMarks::Step* present) {
     Json head = Json::array();
     for (const TensorShard& shard : tensors) head.push_back(describe(shard));
     const std::vector<std::uint8_t> text = Json::to_cbor(head);
@@ -367,71 +426,47 @@ class StateKeeper::Core {
     for (const auto& one : known) allocated += one.entry.bytes;
     has_room = needed <= file.head(instructions.area).room + allocated;
     if (!has_room) {
-      if (std::exchange(has_told, true)) return;
+      if (std::exchange(has_told, true)) return true;
       std::fprintf(stderr, "ddp: the state of %llu bytes is not kept in memory, because the node has too little\n",
                    static_cast<unsigned long long>(needed / wire::kStateWhole));
-      return;
+      return true;
     }
-    if (!file.clear_entry(to.area, to.place)) return;
+    if (!file.clear_entry(to.area, to.place)) return true;
     std::uint64_t at = 0;
     bool is_written = true;
+    const auto put_at = [&](std::uint64_t where, std::span<const std::byte> bytes) {
+      is_written = is_written && file.write(to.area, to.place, where, bytes);
+    };
     const auto put = [&](std::span<const std::byte> bytes) {
-      is_written = is_written && file.write(to.area, to.place, at, bytes);
+      put_at(at, bytes);
       at += bytes.size();
     };
     put(std::as_bytes(std::span(&size, 1)));
     put(bytes_of(text));
-    const TensorCopier copier(group, stream);
+    std::vector<GpuPiece> pieces;
+    std::span<const std::byte> on_host;
+    if (present != nullptr) on_host = present->on_host;
     for (const TensorShard& shard : tensors) {
-      std::vector<std::unique_ptr<std::byte[]>> memory;
-      const Buffer data = copier.on_host(shard.data, /*copies=*/false, memory);
-      put({static_cast<const std::byte*>(data.data), data.bytes()});
+      const std::size_t bytes = shard.data.bytes();
+      if (is_in_gpu_memory(shard)) {
+        pieces.push_back({shard.data.data, bytes, at});
+        at += bytes;
+      } else if (present == nullptr) {
+        put({static_cast<const std::byte*>(shard.data.data), bytes});
+      } else {
+        put(on_host.first(bytes));
+        on_host = on_host.subspan(bytes);
+      }
     }
-    if (is_written) file.set_entry(to.area, to.place, entry(step, at, StateKind::whole));
-  }
-
-  void read_into(const Buffer& to, const wire::EntryData& from, std::uint64_t at, const TensorCopier& copier) const {
-    if (to.count == 0) return;
-    std::vector<std::unique_ptr<std::byte[]>> memory;
-    const bool is_here = to.device == DeviceType::cpu;
-    const Buffer host = is_here ? to : TensorCopier::allocate(to, memory);
-    if (!from.read(at, {static_cast<std::byte*>(host.data), host.bytes()})) unreadable();
-    if (!is_here) copier.copy(to, host);
-  }
-
-  void send(int to, int area, int place) const {
-    StateEntry found = file.entry(area, place).value_or(StateEntry{});
-    std::vector<std::uint8_t> bytes(sizeof found);
-    std::copy_n(reinterpret_cast<const std::uint8_t*>(&found), sizeof found, bytes.begin());
-    group.send(bytes, to).wait();
-    for (std::uint64_t at = 0; at < found.bytes; at += limits::kStateChunk) {
-      bytes.resize(std::min<std::uint64_t>(limits::kStateChunk, found.bytes - at));
-      if (!file.read(area, place, at, std::as_writable_bytes(std::span(bytes)))) unreadable();
-      group.send(bytes, to).wait();
-    }
-  }
-
-  void receive(int from, int area, int place) const {
-    StateEntry sent{};
-    std::vector<std::uint8_t> bytes(sizeof sent);
-    group.recv(bytes, from).wait();
-    std::copy_n(bytes.begin(), sizeof sent, reinterpret_cast<std::uint8_t*>(&sent));
-    bool is_written = file.clear_entry(area, place);
-    for (std::uint64_t at = 0; at < sent.bytes; at += limits::kStateChunk) {
-      bytes.resize(std::min<std::uint64_t>(limits::kStateChunk, sent.bytes - at));
-      group.recv(bytes, from).wait();
-      is_written = is_written && file.write(area, place, at, bytes_of(bytes));
-    }
-    if (!is_written || !file.set_entry(area, place, sent)) unreadable();
-  }
-
-  [[noreturn]] static void unreadable() {
-    throw Error(ErrorKind::unavailable, "the memory with the kept state cannot be read or written");
+    if (present != nullptr && !gpu->copy(pieces, put_at)) return false;
+    const std::int64_t copied = present != nullptr ? present->number : step;
+    if (is_written) file.set_entry(to.area, to.place, entry(copied, at, StateKind::whole));
+    return true;
   }
 };
 
 std::unique_ptr<StateKeeper> StateKeeper::open(const ProcessGroup& group) {
-  auto instructions = Core::read_instructions();
+  auto instructions = StateInstructions::read();
   if (!instructions) return nullptr;
   if (group.size() != instructions->world) return nullptr;
   struct stat status {};
@@ -449,15 +484,19 @@ std::unique_ptr<StateKeeper> StateKeeper::open(const ProcessGroup& group) {
     instructions->descriptor = -1;
   }
   const auto core = std::make_shared<Core>(group, std::move(*instructions));
-  if (core->instructions.may_restart) StateGate::of_process().set_keeper([core] { core->save(); });
+  if (core->instructions.may_restart) core->join_gate();
   return std::unique_ptr<StateKeeper>(new StateKeeper(core));
 }
 
 StateKeeper::~StateKeeper() {
+  // The next attempt may need them, if another rank is lost later.
+  if (std::uncaught_exceptions() == 0) core_->write_finished(limits::kChangePatience);
   StateGate::of_process().set_keeper(nullptr);
+  std::shared_ptr<GpuState> gpu;
   const std::lock_guard lock(core_->mutex);  // the tensors belong to the program, and are copied no longer
   core_->step = 0;
   core_->tensors.clear();
+  gpu.swap(core_->gpu);
 }
 
 std::optional<std::int64_t> StateKeeper::step() const {
@@ -465,22 +504,12 @@ std::optional<std::int64_t> StateKeeper::step() const {
 }
 
 void StateKeeper::load(CheckpointState& state) {
-  core_->transfer();
-  const Core::Sources from = core_->sources();
-  core_->load_whole(state, *from.whole);
-  state.values.clear();
-  state.rank_values.clear();
-  if (from.own) {
-    const Json own = core_->read_texts(*from.own);
-    const Json shared = from.shared ? core_->read_texts(*from.shared) : own;
-    shared.at("values").get_to(state.values);
-    own.at("rank_values").get_to(state.rank_values);
-  }
-  core_->file.set_restored(core_->instructions.area, core_->instructions.attempt, *core_->instructions.step);
+  load_kept_state(core_->group, core_->instructions, core_->file, state);
 }
 
 void StateKeeper::announce_step(std::int64_t step, const CheckpointState& state) {
   core_->set_key(state);
+  core_->write_finished(std::chrono::nanoseconds(0));
   core_->announced = {step, state.rank_values};
   core_->note(StateKind::early, step, {{"rank_values", state.rank_values}});
 }
@@ -490,24 +519,25 @@ void StateKeeper::finish_step(std::int64_t step, const CheckpointState& state) {
   StateGate& gate = StateGate::of_process();
   core.set_key(state);
   if (core.is_first) core.first_step = step;
-  const bool is_on_gpu = std::ranges::any_of(
-      state.tensors, [](const TensorShard& shard) { return shard.data.device == DeviceType::cuda; });
-  {
+  const bool is_same = state.rank_values.empty() || core.announced == Json{step, state.rank_values};
+  const StateKind kind = is_same ? StateKind::final : StateKind::final_moved;
+  const Json texts = {{"values", state.values}, {"rank_values", state.rank_values}};
+  if (core.is_first) core.is_on_gpu = std::ranges::any_of(state.tensors, is_in_gpu_memory);
+  if (core.is_on_gpu) {
+    core.finish_on_gpu(state, kind, step, texts);
+  } else {
     const std::lock_guard lock(core.mutex);
     core.tensors = state.tensors;
-    core.stream = state.stream;
     // Unless the tensors change between begin_change() and end_change(), they may change while they are copied.
-    core.step = gate.is_changing() && !is_on_gpu ? step : 0;
+    core.step = gate.is_changing() ? step : 0;
   }
-  const bool is_same = state.rank_values.empty() || core.announced == Json{step, state.rank_values};
-  core.note(is_same ? StateKind::final : StateKind::final_moved, step,
-            {{"values", state.values}, {"rank_values", state.rank_values}});
+  if (!core.is_on_gpu) core.note(kind, step, texts);
   // A rank that has nothing of its own is ready for the next step.
   if (state.rank_values.empty()) core.note(StateKind::early, step + 1, {{"rank_values", state.rank_values}});
   gate.end_change();
   core.make_image(step);
-  if (!core.instructions.may_restart || !std::exchange(core.is_first, false)) return;
-  gate.set_keeper([core = core_] { core->save(); });  // the program may have made another manager since
+  if (!std::exchange(core.is_first, false) || !core.instructions.may_restart) return;
+  core.join_gate();  // the program may have made another manager since
   std::thread([core = core_] { core->answer(); }).detach();
   core.file.set_attempt(core.instructions.area, &wire::StateHead::keeps, core.instructions.attempt);
 }

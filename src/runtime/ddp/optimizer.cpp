@@ -60,7 +60,7 @@ class Optimizer::Implementation {
     data_parallel.require_synchronized("Optimizer::step");
     const auto alone = std::find(stepped_in.begin(), stepped_in.end(), data_parallel.engine().finished_steps - 1);
     if (alone != stepped_in.end()) refuse_again(static_cast<std::size_t>(alone - stepped_in.begin()));
-    StateGate::of_process().begin_change();
+    StateGate::of_process().begin_change(data_parallel.engine().gpu_stream());
     follow_rate();
     const auto unused = data_parallel.unused_parameters();
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -83,7 +83,7 @@ class Optimizer::Implementation {
     }
     data_parallel.wait(index);
     if (stepped_in[index] == data_parallel.engine().finished_steps) refuse_again(index);
-    StateGate::of_process().begin_change();
+    StateGate::of_process().begin_change(data_parallel.engine().gpu_stream());
     stepped_in[index] = data_parallel.engine().finished_steps;
     follow_rate();
     ++steps[index];

@@ -9,11 +9,17 @@ StateGate& StateGate::of_process() {
   return *gate;
 }
 
-void StateGate::begin_change() {
+void StateGate::begin_change(Stream stream) {
   std::unique_lock lock(mutex_);
-  if (!keep_ || state_ == State::changing) return;
-  changed_.wait(lock, [this] { return state_ == State::idle; });
-  state_ = State::changing;
+  if (!keep_) return;
+  if (state_ != State::changing) {
+    changed_.wait(lock, [this] { return state_ == State::idle; });
+    state_ = State::changing;
+  }
+  if (!stream || !of_gpu_.changes) return;
+  const std::function<void(Stream)> changes = of_gpu_.changes;
+  lock.unlock();
+  changes(stream);
 }
 
 bool StateGate::is_changing() {
@@ -48,9 +54,10 @@ bool StateGate::try_copy(std::chrono::milliseconds patience, const std::function
   return true;
 }
 
-void StateGate::set_keeper(std::function<void()> keep) {
+void StateGate::set_keeper(std::function<void()> keep, GpuKeeper of_gpu) {
   const std::lock_guard lock(mutex_);
   keep_ = std::move(keep);
+  of_gpu_ = std::move(of_gpu);
   if (!keep_ && state_ == State::changing) state_ = State::idle;
 }
 
@@ -60,6 +67,13 @@ void StateGate::before_failure() {
   const std::function<void()> keep = keep_;
   lock.unlock();
   keep();
+}
+
+void StateGate::before_abort() {
+  std::unique_lock lock(mutex_);
+  const std::function<void()> before_abort = of_gpu_.before_abort;
+  lock.unlock();
+  if (before_abort) before_abort();
 }
 
 }  // namespace ddp::internal

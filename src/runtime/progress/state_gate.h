@@ -3,6 +3,8 @@
 // other.
 #pragma once
 
+#include <ddp/stream.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -17,8 +19,9 @@ class StateGate {
   static StateGate& of_process();
 
   // From now on, until end_change(), the state is that of no step. Waits while it is copied. Does nothing if a change
-  // has begun, or if nothing keeps the state.
-  void begin_change();
+  // has begun, or if nothing keeps the state. If the state is in GPU memory, `stream` is the one that changes it, and
+  // each caller that puts changes there calls it before.
+  void begin_change(Stream stream = {});
   bool is_changing();
   // Ends a step. Returns whether a change had begun in it.
   bool end_change();
@@ -28,9 +31,16 @@ class StateGate {
   bool try_copy(std::chrono::milliseconds patience, const std::function<bool()>& is_needless,
                 const std::function<void()>& copy);
 
+  // The functions of what keeps a state in GPU memory. They must not throw.
+  struct GpuKeeper {
+    std::function<void(Stream)> changes;  // begin_change() calls it
+    std::function<void()> before_abort;
+  };
   // `keep` is called before an operation fails because another rank was lost. Null ends that.
-  void set_keeper(std::function<void()> keep);
+  void set_keeper(std::function<void()> keep, GpuKeeper of_gpu = {});
   void before_failure();
+  // The caller is about to end kernels of a collective, after which the GPU goes on with what they leave.
+  void before_abort();
 
  private:
   enum class State { idle, changing, copying };
@@ -39,6 +49,7 @@ class StateGate {
   std::condition_variable changed_;
   State state_ = State::idle;
   std::function<void()> keep_;
+  GpuKeeper of_gpu_;
 };
 
 }  // namespace ddp::internal

@@ -1,5 +1,6 @@
 #include "runtime/backend/nccl/cuda_side_stream.h"
 
+#include <string>
 #include <utility>
 
 namespace ddp::internal {
@@ -29,9 +30,18 @@ void CudaSideStream::order(void* earlier, void* later) {
 
 SideStream::Mark CudaSideStream::mark(void* stream) {
   const GpuScope scope(*cuda_, device_);
-  refuse_stream_per_thread(stream, "data-parallel training");
-  if (stream != handle()) heap_->follow(stream);
+  if (stream != handle()) {
+    require_usable_stream(*cuda_, stream, "data-parallel training");
+    heap_->follow(stream);
+  }
   return {marks_->record(stream), [marks = marks_](void* event) { marks->put_back(event); }};
+}
+
+bool CudaSideStream::is_reached(const Mark& mark) {
+  const GpuScope scope(*cuda_, device_);
+  const CudaStatus status = cuda_->query_event(mark.get());
+  if (status != kCudaNotReady) require_cuda(*cuda_, status, "look at an event");
+  return status == kCudaSuccess;
 }
 
 std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& later) {
@@ -46,6 +56,11 @@ std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& l
 void CudaSideStream::finish(void* stream, std::chrono::nanoseconds limit) {
   const GpuScope scope(*cuda_, device_);
   events_.finish(stream, limit);
+}
+
+void CudaSideStream::copy_to_pinned(void* to, const void* from, std::size_t bytes) {
+  const GpuScope scope(*cuda_, device_);
+  require_cuda(*cuda_, cuda_->copy_async(to, from, bytes, handle()), "copy " + std::to_string(bytes) + " bytes");
 }
 
 }  // namespace ddp::internal

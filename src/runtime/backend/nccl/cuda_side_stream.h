@@ -22,8 +22,10 @@ class CudaSideStream : public SideStream {
   void* handle() const override { return stream_->handle(); }
   void order(void* earlier, void* later) override;
   Mark mark(void* stream) override;
+  bool is_reached(const Mark& mark) override;
   std::optional<double> seconds(const Mark& earlier, const Mark& later) override;
   void finish(void* stream, std::chrono::nanoseconds limit) override;
+  void copy_to_pinned(void* to, const void* from, std::size_t bytes) override;
 
  private:
   const std::shared_ptr<const CudaApi> cuda_;

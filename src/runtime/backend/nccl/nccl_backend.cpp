@@ -17,6 +17,7 @@
 #include "runtime/limits.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/peers/peer_watch.h"
+#include "runtime/progress/state_gate.h"
 #include "wire/worker_env.h"
 
 namespace ddp::internal {
@@ -275,6 +276,7 @@ void NcclBackend::guarded(const Call& call, Action&& action) {
 }
 
 void NcclBackend::abort() {
+  StateGate::of_process().before_abort();  // other threads fail as soon as they see the flag
   if (aborted_.exchange(true)) return;
   // A poller that sees the flag no longer calls NCCL. The locks of the communicators exclude the other threads.
   if (collectives_) collectives_->abort();

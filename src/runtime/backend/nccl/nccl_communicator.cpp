@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
+#include "runtime/progress/state_gate.h"
 
 namespace ddp::internal {
 namespace {
@@ -320,10 +321,12 @@ void NcclCommunicator::finish_closing(std::chrono::steady_clock::time_point unti
   Polling polling(std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()), kConnectSpin);
   while (closing_ == NcclResult::in_progress && polling.pause()) closing_ = nccl_.async_error(comm);
   // If finalizing did not end, destroying would wait for the same thing without a limit.
+  if (closing_ != NcclResult::success) StateGate::of_process().before_abort();
   end(closing_ == NcclResult::success ? nccl_.destroy : nccl_.abort);
 }
 
 void NcclCommunicator::abort() {
+  if (handle() != nullptr) StateGate::of_process().before_abort();
   const auto lock = lock_against_abort();
   if (handle() != nullptr) end(nccl_.abort);
 }

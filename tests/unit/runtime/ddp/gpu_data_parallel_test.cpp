@@ -87,10 +87,14 @@ class ScriptedTimes : public SideStream {
     now_ += stream == real_->handle() ? 100 : 1;
     return std::make_shared<double>(now_);
   }
+  bool is_reached(const Mark&) override { return true; }
   std::optional<double> seconds(const Mark& earlier, const Mark& later) override {
     return *static_cast<double*>(later.get()) - *static_cast<double*>(earlier.get());
   }
   void finish(void* stream, std::chrono::nanoseconds limit) override { real_->finish(stream, limit); }
+  void copy_to_pinned(void* to, const void* from, std::size_t bytes) override {
+    real_->copy_to_pinned(to, from, bytes);
+  }
 
  private:
   const std::unique_ptr<SideStream> real_;

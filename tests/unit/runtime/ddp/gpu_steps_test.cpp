@@ -33,7 +33,9 @@ class ScriptedSide : public SideStream {
     streams_.said.push_back("mark " + streams_.name(stream));
     return streams_.marks.emplace_back(std::make_shared<double>(-1));
   }
+  bool is_reached(const Mark& mark) override { return *static_cast<double*>(mark.get()) >= 0; }
   void finish(void*, std::chrono::nanoseconds) override {}
+  void copy_to_pinned(void*, const void*, std::size_t) override {}
   std::optional<double> seconds(const Mark& earlier, const Mark& later) override {
     const double first = *static_cast<double*>(earlier.get());
     const double second = *static_cast<double*>(later.get());

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "support/catch.h"
 
@@ -88,4 +89,25 @@ TEST_CASE("the keeper is called before a failure unless the state is that of no 
   gate.before_failure();
   CHECK(calls == 1);
   CHECK_FALSE(gate.end_change());
+}
+
+TEST_CASE("what keeps a state on a GPU is called before each change of it and before an abort") {
+  StateGate gate;
+  std::vector<void*> streams;
+  int aborts = 0;
+  gate.before_abort();
+  gate.set_keeper([] {}, {.changes = [&](ddp::Stream stream) { streams.push_back(stream.handle()); },
+                          .before_abort = [&] { ++aborts; }});
+  gate.begin_change();
+  CHECK(streams.empty());
+  gate.begin_change(nullptr);
+  gate.begin_change(ddp::Stream::from_handle(&gate));
+  CHECK(streams == std::vector<void*>{nullptr, &gate});
+  gate.before_abort();
+  CHECK(aborts == 1);
+  gate.set_keeper(nullptr);
+  gate.begin_change(nullptr);
+  gate.before_abort();
+  CHECK(streams.size() == 2);
+  CHECK(aborts == 1);
 }
