@@ -122,21 +122,23 @@ class StateKeeper::Core : public std::enable_shared_from_this<StateKeeper::Core>
 
   // The host has begun to change the tensors of the next step.
   void begin_on_gpu(Stream used) {
+    if (!is_first && !is_on_gpu) return;
     try {
       std::shared_ptr<GpuState> state;
       {
         const std::lock_guard lock(mutex);
         if (!changed_on) changed_on = used;
         if (*changed_on != used) throw Error(ErrorKind::unavailable, kOtherStream);
-        if (!gpu) {  // in the first step
-          if (!side) side = group.core().backend().side_stream();
-          side->mark(used.handle());  // throws if the stream captures a CUDA graph, which shows no changes later
-          return;
-        }
-        if (gpu->steps.is_closed() || gpu->steps.is_changing()) return;
+        if (has_failed || (gpu && (gpu->steps.is_closed() || gpu->steps.is_changing()))) return;
         state = gpu;
       }
-      // If the stream is full, this waits for the GPU.
+      // If the stream is full, a mark waits for the GPU, which may need an abort by another thread. Both functions
+      // throw if the stream captures a CUDA graph, which shows no changes later.
+      if (!state) {  // in the first step
+        if (!side) side = group.core().backend().side_stream();
+        side->mark(used.handle());
+        return;
+      }
       SideStream::Mark mark = state->mark();
       const std::lock_guard lock(mutex);
       state->steps.begin_change(std::move(mark));
@@ -283,17 +285,17 @@ class StateKeeper::Core : public std::enable_shared_from_this<StateKeeper::Core>
   std::int64_t step = 0;              // 0 if the state is that of no step that may be copied
   std::uint64_t key = 0;
   std::shared_ptr<GpuState> gpu;     // null if the tensors are in host memory
-  std::unique_ptr<SideStream> side;  // of the first step, in which there is no GpuState yet
   std::optional<Stream> changed_on;  // the stream of the program that changes tensors on the GPU
   bool has_failed = false;           // to keep the state on the GPU
   std::atomic<bool> is_on_gpu = false;
 
-  bool is_first = true;         // finish_step() was not called yet
-  ImageInterval images;         // the following are of the program's thread, too
-  std::int64_t first_step = 0;  // the first one that was finished in this attempt
-  double began = 0;             // when that was, in seconds
-  double copy_seconds = 0;      // how long the last copy took
-  Json announced = nullptr;     // {step, rank values}, of the program's thread
+  bool is_first = true;              // finish_step() was not called yet
+  ImageInterval images;              // the following are of the program's thread, too
+  std::int64_t first_step = 0;       // the first one that was finished in this attempt
+  double began = 0;                  // when that was, in seconds
+  double copy_seconds = 0;           // how long the last copy took
+  std::unique_ptr<SideStream> side;  // of the first step, in which there is no GpuState yet
+  Json announced = nullptr;          // {step, rank values}, of the program's thread
 
  private:
   static constexpr int kFirstWhole = wire::kStateRecent + wire::kStatePinned;
