@@ -9,7 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/release"
 PROGRAMS = ["ddplaunch", "ddp_bench", "ddp_stack_reader", "ddp_gpu_reader", "ddp_torch_reader", "unit_runtime_test",
-            "raw_nccl_bench", "nccl_program", "train_charlm", "gpu_job", "gpu_probes", "gpu_calls", "kernel_bench"]
+            "raw_nccl_bench", "nccl_program", "train_charlm", "gpu_job", "gpu_probes", "gpu_calls", "kernel_bench", "losing_ranks"]
 # These belong to the machine and its driver.
 SYSTEM_LIBRARIES = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "ld-linux", "linux-vdso",
                     "libcublas", "libcudart", "libcuda.so", "libnccl", "libfake_gpu")

@@ -231,6 +231,23 @@ def faults(machine: Machine, results: Results) -> None:
                      machine.found["nccl"] >= 22400)
 
 
+def state(machine: Machine, results: Results) -> None:
+    """A rank exits while the others wait for it. The job goes on from what is in the memory of their GPUs."""
+    fault, digests = 60, []
+    for number in (-1, fault):
+        folder = machine.files / f"state{number}"
+        folder.mkdir()
+        (folder / "orders").write_bytes(bytes(64))
+        (folder / "steps").write_bytes(bytes(512))
+        done = machine.launch(2, "losing_ranks", folder, 120, number, options=("--max-restarts=2",), seconds=25)
+        digests.append(dict(re.findall(r"digest (\d+) (\w+)", done.out)))
+    said = re.search(r"the ranks go on after step (\d+).*", done.err)
+    # The host is at most two steps ahead of the GPU.
+    is_right = said is not None and fault - 3 <= int(said[1]) <= fault and "no step is lost" in said[0]
+    results.ended("a lost rank costs no step of a C++ job on GPUs", done, said[0] if said else done.last_lines(),
+                  is_right and len(digests[0]) == 2 and digests[0] == digests[1])
+
+
 def evidence(machine: Machine, results: Results, done: Done, source: str, need: str, is_there: bool) -> None:
     """Records whether the launcher's report of a hang has an answer of the source."""
     what = f"{source} during a hang"

@@ -57,6 +57,8 @@ STEPS = [
          "several GPUs, large states"),
     Step("b", "images", 70, 25, TORCH, torch_steps.images, "what kept states and images cost beside a step",
          "the transfers of several GPUs at once"),
+    Step("b", "state", 45, 20, TWO, runtime_steps.state,
+         "the same of the runtime: its state is kept before NCCL is aborted", "several GPUs, large states"),
     Step("b", "faults", 95, 40, TWO, runtime_steps.faults,
          "a lost, stopped, hung or faulty rank ends the job in time, with the right culprit",
          "a driver that does not answer"),

@@ -1,6 +1,6 @@
-// A training whose ranks fail when lost_ranks_test.py orders it: losing_ranks FOLDER STEPS. It shows in files of the
-// folder which steps are finished and with which steps its attempts begin. With the nccl backend, its parameters are in
-// GPU memory.
+// A training whose ranks fail when lost_ranks_test.py orders it: losing_ranks FOLDER STEPS [FAULT]. It shows in files
+// of the folder which steps are finished and with which steps its attempts begin. In step FAULT of the first attempt,
+// the last rank exits by itself. With the nccl backend, its parameters are in GPU memory.
 #include <ddp/ddp.h>
 
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -46,7 +47,7 @@ void fail_if_ordered(unsigned char& order, Place place) {
   for (int file = 3; file < 1000; ++file) ::shutdown(file, SHUT_RDWR);  // the connections are lost
 }
 
-void train(const std::string& folder, std::int64_t steps) {
+void train(const std::string& folder, std::int64_t steps, std::int64_t fault) {
   ddp::ProcessGroup world = ddp::init();
   const int rank = world.rank();
   unsigned char& order = map<unsigned char>(folder + "/orders", 64)[rank];
@@ -77,7 +78,9 @@ void train(const std::string& folder, std::int64_t steps) {
   }
   std::ofstream(folder + "/begins", std::ios::app)
       << std::getenv("DDP_ATTEMPT") << ' ' + std::to_string(rank) + ' ' + std::to_string(step) + '\n';
+  const bool is_faulty = rank == world.size() - 1 && std::string_view(std::getenv("DDP_ATTEMPT")) == "0";
   while (step < steps) {
+    if (is_faulty && step == fault) order = 8 * 2 + kBackward;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     fail_if_ordered(order, kForward);
     const float number = std::normal_distribution<float>()(noise);
@@ -110,7 +113,7 @@ void train(const std::string& folder, std::int64_t steps) {
 
 }  // namespace
 
-int main(int, char** argv) {
-  train(argv[1], std::atoll(argv[2]));
+int main(int count, char** argv) {
+  train(argv[1], std::atoll(argv[2]), count > 3 ? std::atoll(argv[3]) : -1);
   return 0;
 }
