@@ -1010,27 +1010,33 @@ class NothingLost:
             own, shared, whole = (self.memory.entry(*plan[name]) if name in plan else None
                                   for name in ("own", "shared", "whole"))
         self._load(whole)
+        of_other, moved = self._own_parts(shared) if shared else ({}, [])
         if own:
-            parts, _ = pickle.loads(self.memory.read(own, 0, bytearray(own.bytes)))
-            if shared:  # this rank was lost before it had finished the step
-                of_other, moved = pickle.loads(self.memory.read(shared, 0, bytearray(shared.bytes)))
-                parts.update({name: of_other[name] for name in moved})
+            parts, _ = self._own_parts(own)
+            parts.update({name: of_other[name] for name in moved})  # it was lost before it had finished the step
             self._load_own(parts)
+        elif shared:  # this rank is new
+            self._load_other(of_other)
+        for entry in (own, shared, whole):
+            if entry and entry.area < 0:
+                os.close(entry.place)
         self.step, self.key = whole.step, whole.key
         self.memory.put(_RESTORED_AT, self.attempt + 1, self.step)
+
+    def _own_parts(self, entry):
+        return pickle.loads(self.memory.read(entry, 0, bytearray(entry.bytes)))
 
     def _of_image(self, image):
         def file_of(rank):
             return self.memory.file(f"{image}/rank-{rank}")
 
         own, shared = file_of(0), None
-        is_same_world = own.world == self.world
-        if is_same_world:
+        if own.world == self.world:
             own = file_of(self.rank)
         whole = self.memory.file(f"{image}/whole-{own.key:x}")
-        if is_same_world and own.kind == _EARLY:  # this rank was lost before it had finished the step
-            shared = next(entry for entry in map(file_of, range(self.world)) if entry.kind == _FINAL)
-        return own if is_same_world else None, shared, whole
+        if own.world != self.world or own.kind == _EARLY:
+            shared = next(entry for entry in map(file_of, range(own.world)) if entry.kind != _EARLY)
+        return own if own.world == self.world else None, shared, whole
 
     def _load(self, entry):
         size = struct.unpack("=Q", self.memory.read(entry, 0, bytearray(8)))[0]
@@ -1062,9 +1068,12 @@ class NothingLost:
         return {(name, key): value for name, part in self.large.items() if isinstance(part, torch.nn.Module)
                 for key, value in state[name].items() if isinstance(value, torch.Tensor)}
 
-    def _load_own(self, parts):
+    def _load_other(self, parts):
         for name, part in self.other.items():
             part.load_state_dict(pickle.loads(parts[name]))
+
+    def _load_own(self, parts):
+        self._load_other(parts)
         for at, content in parts["buffers"].items():
             of, name = self.buffers[at]
             of[name].copy_(torch.frombuffer(bytearray(content), dtype=of[name].dtype).view(of[name].shape))

@@ -35,7 +35,7 @@ struct StatePlace {
 // Describes what a rank begins an attempt with. All entries are in its own node's memory once the transfers are done.
 struct RankRestore {
   StatePlace own;     // what the rank has of its own
-  StatePlace shared;  // an entry of a rank that has finished the step, for what `own` lacks
+  StatePlace shared;  // an entry of a rank that has finished the step, for what `own` lacks, or if there is no `own`
   StatePlace whole;
 
   friend bool operator==(const RankRestore&, const RankRestore&) = default;

@@ -34,7 +34,16 @@ Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimeP
   if (takeover) take_over(*takeover, now);
 }
 
+void Coordinator::finds(std::vector<wire::KeptImage> images) {
+  images_ = std::move(images);
+  // The clocks of hosts differ, but a job is later than those before it.
+  if (has_begun_ || election_) return;
+  for (const wire::KeptImage& image : images_)
+    standing_.history.job_began = std::max(standing_.history.job_began, image.job_began + 1);
+}
+
 std::vector<CoordinatorAction> Coordinator::begin(TimePoint now) {
+  has_begun_ = true;
   if (!election_) gather(now);
   return take();
 }

@@ -82,8 +82,8 @@ class Coordinator {
   Coordinator(const CoordinatorOptions& options, wire::NodeHello own, TimePoint now,
               const std::optional<Takeover>& takeover = std::nullopt);
 
-  // Says what --image-dir has. The next attempt may begin with it.
-  void finds(std::vector<wire::KeptImage> images) { images_ = std::move(images); }
+  // Says what --image-dir has. The next attempt may begin with it. It must be called before begin().
+  void finds(std::vector<wire::KeptImage> images);
   // Starts the coordinator, with its own node present.
   std::vector<CoordinatorAction> begin(TimePoint now);
   // Processes a message of a node, which may be the coordinator's own. The first message of a connection is its hello.
@@ -220,9 +220,10 @@ class Coordinator {
   TimePoint next_word_;  // when the missing nodes are reported next
   TimePoint started_at_;
   std::chrono::nanoseconds run_time_{0};  // of the attempt that ends
-  std::vector<wire::KeptImage> images_;   // in --image-dir
-  wire::Standing standing_;               // with the history of all attempts that have ended
-  wire::Electorate proposed_;             // the nodes of the last attempt, until they are the electorate
+  bool has_begun_ = false;
+  std::vector<wire::KeptImage> images_;  // in --image-dir
+  wire::Standing standing_;              // with the history of all attempts that have ended
+  wire::Electorate proposed_;            // the nodes of the last attempt, until they are the electorate
   std::optional<Election> election_;
   TimePoint election_since_;
   TimePoint election_alarm_;

@@ -149,27 +149,43 @@ std::unique_ptr<Nodes> CoordinatorNode::changed() {
 
 void CoordinatorNode::serve(std::unique_ptr<store::StoreServer> server) {
   server_ = std::move(server);
-  look_for_images();
   callbacks_.log({LogLevel::debug, LogSource::store,
                   "the store listens on " + net::host_and_port(server_->address(), server_->port())});
   watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
-  timer_ = loop_.at(Clock::now(), [this] {
-    act_as_coordinator(coordinator_.begin(Clock::now()));
-    act(agent_.leads());
-  });
+  const bool has_images = !plan_.image_dir.empty();
+  images_word_ = Clock::now() + limits::kImageList;
+  if (has_images) images_timer_ = loop_.at(Clock::now(), [this] { look_for_images(); });
+  const bool has_taken_over = !job_.empty();
+  if (!has_images || has_taken_over) timer_ = loop_.at(Clock::now(), [this] { begin(); });
   if (!plan_.hang.is_off()) look_for_waits();
 }
 
-void CoordinatorNode::workers_ended(wire::NodeEnded end) {
-  look_for_images();
-  Node::workers_ended(std::move(end));
+void CoordinatorNode::begin() {
+  if (std::exchange(has_begun_, true)) return;
+  act_as_coordinator(coordinator_.begin(Clock::now()));
+  act(agent_.leads());
 }
 
+// File systems may be slow. A job must not begin anew because its images are not known yet, but it may go on.
 void CoordinatorNode::look_for_images() {
-  if (plan_.image_dir.empty()) return;
-  if (auto images = images_in_time(plan_.image_dir)) return coordinator_.finds(std::move(*images));
+  if (!has_begun_ && Clock::now() >= images_word_) wait_for_images("does not answer");
+  images_timer_ = loop_.at(Clock::now() + limits::kImageListPause, [this] { look_for_images(); });
+  if (listing_) return;
+  listing_ = std::make_unique<Listing>([directory = plan_.image_dir] { return list_images(directory); });
+  images_watch_ = loop_.watch_readable(listing_->ready(), [this] {
+    const Images found = listing_->result().value_or(std::nullopt).value_or(base::Failure{"cannot start a thread"});
+    images_watch_.reset();
+    listing_.reset();
+    if (!found) return has_begun_ ? void() : wait_for_images("cannot be read: " + found.error().message);
+    coordinator_.finds(found.value());
+    begin();
+  });
+}
+
+void CoordinatorNode::wait_for_images(const std::string& why) {
+  if (std::exchange(images_problem_, why) == why) return;
   callbacks_.log({LogLevel::warning, LogSource::job,
-                  "--image-dir=" + plan_.image_dir + " cannot be read in " + base::human_duration(limits::kImageList)});
+                  "--image-dir=" + plan_.image_dir + " " + why + "; the job begins when it is known what is there"});
 }
 
 void CoordinatorNode::look_for_waits() {

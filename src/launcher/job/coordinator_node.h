@@ -31,7 +31,6 @@ class CoordinatorNode : public Node {
   std::optional<std::string> serve_at(base::UniqueFd listener);
 
   bool is_coordinator() const override { return true; }
-  void workers_ended(wire::NodeEnded end) override;
   void show(wire::Subject, const std::string&) override {}
   void ask(wire::Subject what) override { act_as_coordinator(coordinator_.ask(what)); }
   void set_paused(bool is_paused) override;
@@ -51,7 +50,9 @@ class CoordinatorNode : public Node {
   store::StoreServerOptions store_options();
   void serve(std::unique_ptr<store::StoreServer> server);
   void tell_of_rejection(const std::string& peer, const std::string& reason);
+  void begin();
   void look_for_images();
+  void wait_for_images(const std::string& why);
   void look_for_waits();
   void hear(store::ConnectionId from, const std::string& peer, const std::string& bytes);
   void act_as_coordinator(std::vector<CoordinatorAction> actions);
@@ -83,6 +84,14 @@ class CoordinatorNode : public Node {
   std::string last_peer_;
   std::string last_rejection_;  // host and reason of the last rejection
   ActionQueue<CoordinatorAction> queue_;
+  bool has_begun_ = false;
+  using Images = base::Result<std::vector<wire::KeptImage>>;
+  using Listing = base::SideThread<std::optional<Images>>;
+  std::unique_ptr<Listing> listing_;  // of --image-dir
+  std::unique_ptr<net::Watch> images_watch_;
+  std::unique_ptr<net::Watch> images_timer_;
+  std::string images_problem_;
+  std::chrono::steady_clock::time_point images_word_;
   std::string claim_text_;
   std::unique_ptr<base::SideThread<ClaimAnswer>> claim_;  // a newer one replaces one that hangs
   std::unique_ptr<net::Watch> claim_watch_;

@@ -101,11 +101,14 @@ class Planner {
     wire::RankRestore result;
     std::uint64_t key = step_.whole.begin()->first;
     const auto own = step_.own.find(nodes_[node].first_rank + local_rank);
+    bool has_finished = false;
     if (own != step_.own.end() && world() == step_.world) {
       key = own->second.state.key;
       result.own = bring(own->second, node, local_rank, kPinnedPlaces);
-      if (own->second.state.kind == StateKind::early) result.shared = bring(*step_.finished, node, local_rank, unused_);
+      has_finished = own->second.state.kind != StateKind::early;
     }
+    // A rank that is new needs what is the same on all ranks, too.
+    if (!has_finished && step_.finished) result.shared = bring(*step_.finished, node, local_rank, unused_);
     const std::vector<Found>& whole = step_.whole.at(key);
     const auto here = std::ranges::find(whole, node, &Found::node);
     result.whole = bring(here == whole.end() ? whole.front() : *here, node, local_rank, kWholePlaces);

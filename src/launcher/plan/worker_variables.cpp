@@ -168,8 +168,8 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (!plan.python_hook.empty() || !plan.python_modules.empty()) {
     variables.emplace(env::kPythonPath, base::join(folders, ":"));
   }
-  // With images, all ranks agree on their interval.
-  if (keeps_states(plan) || placement.image_cost > 0) {
+  // With images, all ranks agree on their interval. If the others go on from a kept state, this rank must, too.
+  if (keeps_states(plan) || placement.image_cost > 0 || !placement.restore.ranks.empty()) {
     variables.emplace(env::kStateMemory, state_memory_of(plan, placement, worker.local_rank));
   }
   if (placement.attempt > 0) variables.emplace(env::kLastFailure, one_line(worker.last_failure));

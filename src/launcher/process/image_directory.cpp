@@ -1,7 +1,6 @@
 #include "launcher/process/image_directory.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,10 +10,12 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "base/side_thread.h"
+#include "base/hash.h"
+#include "base/random.h"
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "wire/state_file.h"
@@ -34,14 +35,26 @@ constexpr std::string_view kStaging = ".";
 // Files that are not complete have this at the end of their name.
 constexpr std::string_view kPart = ".part";
 
-std::vector<std::string> names_in(const std::string& directory) {
+std::vector<std::string> names_in(const std::string& directory, std::error_code& error) {
   std::vector<std::string> names;
-  std::error_code error;
   for (auto entry = fs::directory_iterator(directory, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
   return names;
+}
+
+std::vector<std::string> names_in(const std::string& directory) {
+  std::error_code ignored;
+  return names_in(directory, ignored);
+}
+
+std::vector<KeptImage> images_among(const std::vector<std::string>& names) {
+  std::vector<KeptImage> images;
+  for (const std::string& name : names) {
+    if (const auto image = wire::image_named(name)) images.push_back(*image);
+  }
+  return images;
 }
 
 // Writes an image. Its functions throw what has gone wrong.
@@ -58,7 +71,7 @@ class Writer {
     WrittenImage result;
     try {
       result.is_complete = exists() || (write_files() && complete());
-      result.has_any = result.is_complete || has_any();
+      result.newest = newest();
     } catch (const Overtaken&) {
       result.is_overtaken = true;
     } catch (const fs::filesystem_error& error) {
@@ -68,7 +81,7 @@ class Writer {
       std::error_code ignored;
       fs::remove_all(staging_, ignored);  // it would never be complete
     }
-    result.time = expected_time();
+    result.time = expected_time(result.is_overtaken);
     return result;
   }
 
@@ -88,9 +101,10 @@ class Writer {
       return one == image_;
     });
   }
-  bool has_any() const {
-    return std::ranges::any_of(images_in(task_.directory),
-                               [this](const KeptImage& one) { return one.job_began == image_.job_began; });
+  std::optional<KeptImage> newest() const {
+    std::vector<KeptImage> images = images_in(task_.directory);
+    std::erase_if(images, [this](const KeptImage& one) { return one.job_began != image_.job_began; });
+    return images.empty() ? std::nullopt : std::optional(std::ranges::max(images));
   }
 
   bool write_files() {
@@ -101,10 +115,11 @@ class Writer {
     return true;
   }
 
-  // The first launcher that begins with a key writes it for all nodes.
+  // The first launcher that begins with a key writes it for all nodes. At the end of a job, none waits for another one,
+  // which may have been killed.
   void write_file(const KeptState& state, const std::string& name) {
     const std::string path = staging_ + "/" + name;
-    const std::string part = path + std::string(kPart);
+    const std::string part = path + std::string(kPart) + (is_urgent_ ? "." + base::hex64(base::random64()) : "");
     if (::access(path.c_str(), F_OK) == 0) return;
     const base::UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!file && errno == EEXIST) return;
@@ -163,22 +178,32 @@ class Writer {
         (!kinds.contains(StateKind::final) || kinds.contains(StateKind::final_moved)))
       return false;
     image_.has_one_key = keys.size() == 1;
+    sync(staging_);
     const std::string path = task_.directory + "/" + name_of(image_);
     if (::rename(staging_.c_str(), path.c_str()) != 0) return errno == ENOENT || errno == ENOTEMPTY;
-    const base::UniqueFd directory(::open(task_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (directory) ::fsync(directory.get());
+    sync(task_.directory);
     prune();
     return true;
   }
 
-  // Newer images stay, and two in all. Of those that are not complete, the older ones never will be.
+  static void sync(const std::string& path) {
+    const base::UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (directory) ::fsync(directory.get());
+  }
+
+  // Newer images stay, and images of later steps, from which this job may not have gone on. Of the others, two stay. Of
+  // those that are not complete, the older ones never will be.
   void prune() const {
     std::error_code ignored;
     int kept = 0;
     std::vector<KeptImage> images = images_in(task_.directory);
     std::ranges::sort(images, std::greater());
     for (const KeptImage& one : images) {
-      if (one <= image_ && ++kept > limits::kImages) fs::remove_all(task_.directory + "/" + name_of(one), ignored);
+      if (one > image_ || one.step > image_.step || ++kept <= limits::kImages) continue;
+      // What has a name is complete, also if this launcher is killed.
+      const std::string hidden = task_.directory + "/" + std::string(kStaging) + name_of(one);
+      fs::rename(task_.directory + "/" + name_of(one), hidden, ignored);
+      fs::remove_all(hidden, ignored);
     }
     for (const std::string& name : names_in(task_.directory)) {
       if (!name.starts_with(kStaging)) continue;
@@ -187,12 +212,14 @@ class Writer {
     }
   }
 
-  std::chrono::milliseconds expected_time() const {
+  // If the write was not finished, its speed says how long it would have taken.
+  std::chrono::milliseconds expected_time(bool is_overtaken) const {
     std::uint64_t all = 0;
     for (const KeptState& state : task_.step.own) all += state.bytes;
     for (const KeptState& state : task_.step.whole) all += state.bytes;
     const auto passed = std::chrono::duration<double>(Clock::now() - began_);
-    const double share = written_ == 0 ? 1 : std::max(1.0, static_cast<double>(all) / static_cast<double>(written_));
+    const bool is_known = !is_overtaken || written_ == 0;
+    const double share = is_known ? 1 : std::max(1.0, static_cast<double>(all) / static_cast<double>(written_));
     return std::chrono::duration_cast<std::chrono::milliseconds>(passed * share);
   }
 
@@ -249,18 +276,14 @@ std::optional<KeptStep> newest_step_of(std::span<const KeptState> kept, int work
 }
 
 std::vector<KeptImage> images_in(const std::string& directory) {
-  std::vector<KeptImage> images;
-  for (const std::string& name : names_in(directory)) {
-    if (const auto image = wire::image_named(name)) images.push_back(*image);
-  }
-  return images;
+  return images_among(names_in(directory));
 }
 
-std::optional<std::vector<KeptImage>> images_in_time(const std::string& directory) {
-  base::SideThread<std::vector<KeptImage>> reading([directory] { return images_in(directory); });
-  pollfd ready{reading.ready(), POLLIN, 0};
-  ::poll(&ready, 1, static_cast<int>(std::chrono::milliseconds(limits::kImageList).count()));
-  return reading.result();
+base::Result<std::vector<KeptImage>> list_images(const std::string& directory) {
+  std::error_code error;
+  const std::vector<std::string> names = names_in(directory, error);
+  if (error && error != std::errc::no_such_file_or_directory) return base::Failure{error.message()};
+  return images_among(names);
 }
 
 WrittenImage write_image(const ImageTask& task, const std::atomic<bool>& is_urgent) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "wire/image_files.h"
 #include "wire/kept_state.h"
 
@@ -34,8 +35,8 @@ std::vector<KeptStep> last_steps_of(std::span<const wire::KeptState> kept, int w
 // Returns the images in the directory. It may be missing.
 std::vector<wire::KeptImage> images_in(const std::string& directory);
 
-// Returns std::nullopt if the file system does not answer within limits::kImageList.
-std::optional<std::vector<wire::KeptImage>> images_in_time(const std::string& directory);
+// The same, but fails if the directory is there and cannot be read.
+base::Result<std::vector<wire::KeptImage>> list_images(const std::string& directory);
 
 struct ImageTask {
   std::string directory;
@@ -44,11 +45,11 @@ struct ImageTask {
   KeptStep step;
 };
 struct WrittenImage {
-  std::string failure;                // empty if nothing has failed
-  bool is_overtaken = false;          // the programs have kept something newer meanwhile
-  bool has_any = false;               // an image of this job is complete, if not this one
-  bool is_complete = false;           // all nodes have written their parts
-  std::chrono::milliseconds time{0};  // that it has taken, or would have
+  std::string failure;                    // empty if nothing has failed
+  bool is_overtaken = false;              // the programs have kept something newer meanwhile
+  std::optional<wire::KeptImage> newest;  // of this job, of those that are complete
+  bool is_complete = false;               // all nodes have written their parts
+  std::chrono::milliseconds time{0};      // that it has taken, or would have
 };
 
 // Writes this node's part of an image. Who writes the last part names the image, and removes older ones. While

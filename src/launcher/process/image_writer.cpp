@@ -49,7 +49,10 @@ void ImageWriter::learn(const StateMemory& states) {
   log_({LogLevel::debug, LogSource::job,
         "step " + step + what + directory_ + " (" + base::human_duration(written->time) + ")"});
   if (written->is_complete) complete_ = step_;
-  in_vain_ = written->has_any || written->is_overtaken ? 0 : in_vain_ + 1;
+  if (written->newest) newest_ = written->newest->step;
+  // At the end, parts of several steps are written, of which most are not complete.
+  if (*is_urgent_) return;
+  in_vain_ = written->newest || written->is_overtaken ? 0 : in_vain_ + 1;
   if (in_vain_ == limits::kImagesInVain) {
     log_({LogLevel::warning, LogSource::job,
           "no image in --image-dir=" + directory_ + " becomes complete: all nodes must share that directory"});
@@ -72,15 +75,14 @@ void ImageWriter::finish(const StateMemory& states, const Placement& placement,
   };
   if (is_over()) return;
   // The newest one that all nodes have counts, and no launcher knows which one that is.
-  std::vector<KeptStep> steps = last_steps_of(states.kept(), states.areas());
-  std::erase_if(steps, [this](const KeptStep& step) { return Step(step.attempt, step.step) <= complete_; });
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    begin(states, placement, std::move(*step));
+  for (KeptStep& step : last_steps_of(states.kept(), states.areas())) {
+    if (Step(step.attempt, step.step) <= complete_) break;
+    begin(states, placement, std::move(step));
     if (is_over()) return;
   }
-  if (complete_ > Step(-1, -1)) {
+  if (newest_ >= 0) {
     log_({LogLevel::note, LogSource::job,
-          "step " + std::to_string(complete_.second) + " is in " + directory_ +
+          "step " + std::to_string(newest_) + " is in " + directory_ +
               ": the same job goes on from it if it is started again"});
   }
 }

@@ -39,9 +39,10 @@ class ImageWriter {
   const LogWriter log_;
   std::shared_ptr<std::atomic<bool>> is_urgent_ = std::make_shared<std::atomic<bool>>(false);
   std::optional<base::SideThread<WrittenImage>> writing_;
-  Step step_{-1, -1};      // that is written, or was
-  Step complete_{-1, -1};  // of the last image that has become complete here
-  int in_vain_ = 0;        // images that this node has written while none became complete
+  Step step_{-1, -1};         // that is written, or was
+  Step complete_{-1, -1};     // of the last image that has become complete here
+  std::int64_t newest_ = -1;  // step of this job's newest image that is complete, as far as this launcher knows
+  int in_vain_ = 0;           // images that this node has written while none became complete
   std::string warned_of_;
 };
 

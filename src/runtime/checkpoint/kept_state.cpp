@@ -74,13 +74,13 @@ class KeptState {
     const bool is_same_world = own.entry.world == instructions.world;
     if (is_same_world) own = in_image(wire::own_file_of(instructions.rank));
     Sources result{std::nullopt, std::nullopt, in_image(wire::whole_file_of(own.entry.key))};
-    if (!is_same_world) return result;
-    // This rank was lost before it had finished the step.
-    for (int rank = 0; own.entry.kind == StateKind::early && !result.shared; ++rank) {
+    // This rank is new, or was lost before it had finished the step.
+    const bool needs_other = !is_same_world || own.entry.kind == StateKind::early;
+    for (int rank = 0; needs_other && !result.shared; ++rank) {
       Kept other = in_image(wire::own_file_of(rank));
-      if (other.entry.kind == StateKind::final) result.shared = std::move(other);
+      if (other.entry.kind != StateKind::early) result.shared = std::move(other);
     }
-    result.own = std::move(own);
+    if (is_same_world) result.own = std::move(own);
     return result;
   }
 
@@ -192,7 +192,7 @@ std::optional<StateInstructions> StateInstructions::read() {
   result.world = number("world");
   result.attempt = number("attempt");
   result.may_restart = number("may_restart") != 0;
-  if (result.may_restart && json.contains("image_cost")) result.image_share = 1e-6 * number("image_cost");
+  if (json.contains("image_cost")) result.image_share = 1e-6 * number("image_cost");
   const auto place = [&](const char* name) {
     return json.contains(name) ? StatePlace{json[name][0].get<int>(), json[name][1].get<int>()} : StatePlace{};
   };
@@ -213,12 +213,9 @@ void load_kept_state(const ProcessGroup& group, const StateInstructions& instruc
   kept.load_whole(state, *from.whole);
   state.values.clear();
   state.rank_values.clear();
-  if (from.own) {
-    const Json own = kept.read_texts(*from.own);
-    const Json shared = from.shared ? kept.read_texts(*from.shared) : own;
-    shared.at("values").get_to(state.values);
-    own.at("rank_values").get_to(state.rank_values);
-  }
+  const auto& of_all = from.shared ? from.shared : from.own;
+  if (of_all) kept.read_texts(*of_all).at("values").get_to(state.values);
+  if (from.own) kept.read_texts(*from.own).at("rank_values").get_to(state.rank_values);
   file.set_restored(instructions.area, instructions.attempt, *instructions.step);
 }
 

@@ -11,7 +11,9 @@ namespace {
 constexpr auto kForEver = Coordinator::TimePoint::max();
 
 struct JobAlone {
-  explicit JobAlone(const CoordinatorOptions& options = {}) : coordinator(options, node("a"), now) {
+  explicit JobAlone(const CoordinatorOptions& options = {}, std::vector<wire::KeptImage> images = {})
+      : coordinator(options, node("a"), now) {
+    coordinator.finds(std::move(images));
     add(coordinator.begin(now));
   }
 
@@ -139,6 +141,22 @@ TEST_CASE("all nodes learn the cost of images, and there is none if no restart i
   job.fails().passes(1s);
   CHECK(job.attempt == 1);
   CHECK(job.last<wire::CoordinatorBegins>()->image_cost == 0);
+}
+
+TEST_CASE("a job begins with the newest image and is later than the job of the image whatever the clocks say") {
+  CoordinatorOptions options;
+  options.image_cost = 0.01;
+  options.has_image_dir = true;
+  options.job_began = 1000;
+  JobAlone job(options, {{3000, 1, 7, 2, false}, {2000, 0, 90, 2, false}});
+  const auto begins = job.last<wire::CoordinatorBegins>();
+  REQUIRE(begins);
+  CHECK(begins->restore.image == "image-3000-1-step-7-of-2-parts");
+  CHECK(begins->restore.ranks.size() == 2);
+  CHECK(begins->standing.history.job_began == 3001);
+  CHECK(begins->image_cost == 0.01);  // although no restart is left
+  job.coordinator.finds({{9000, 0, 1, 2, false}});
+  CHECK(JobAlone(options).last<wire::CoordinatorBegins>()->standing.history.job_began == 1000);
 }
 
 TEST_CASE("the last attempt of a job of one node is not followed by another one") {

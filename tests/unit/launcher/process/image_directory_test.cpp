@@ -93,7 +93,7 @@ TEST_CASE("an image of one node is complete at once") {
   CHECK(written.failure.empty());
   CHECK(written.is_complete);
   REQUIRE(images_in(path) == std::vector{KeptImage{1000, 0, 5, 2, true}});
-  CHECK(images_in_time(path) == images_in(path));
+  CHECK(list_images(path).value() == images_in(path));
   const std::string image = path + "/" + name_of(images_in(path).front());
   CHECK(names_in(image) == std::set<std::string>{"rank-0", "rank-1", "whole-7"});
   CHECK(data_of(image + "/rank-1") == "own 1");
@@ -164,6 +164,40 @@ TEST_CASE("two images are kept and what is older and not complete is removed") {
   node.keeps_step(11);
   CHECK(node.write(directory.path(), 900).is_complete);
   CHECK(names_in(directory.path()).size() == 3);
+}
+
+TEST_CASE("images of later steps stay and so does one that this job has not gone on from") {
+  const TemporaryDirectory directory;
+  const Node node;
+  for (const std::int64_t step : {900, 16, 32, 48}) {
+    node.keeps_step(step);
+    CHECK(node.write(directory.path(), step == 900 ? 500 : 1000).is_complete);
+  }
+  CHECK(names_in(directory.path()) == std::set<std::string>{"image-500-0-step-900-of-2-replicas",
+                                                            "image-1000-0-step-32-of-2-replicas",
+                                                            "image-1000-0-step-48-of-2-replicas"});
+}
+
+TEST_CASE("a node that writes no whole state says how long its own part takes") {
+  const TemporaryDirectory directory;
+  const Node first{0, 4};
+  const Node second{2, 4};
+  first.keeps_step(5);
+  second.keeps_step(5);
+  first.keeps(0, 10, 5, StateKind::whole, std::string(std::size_t{1} << 20, 'x'));
+  second.keeps(0, 10, 5, StateKind::whole, std::string(std::size_t{1} << 20, 'x'));
+  CHECK_FALSE(first.write(directory.path()).is_complete);
+  const WrittenImage written = second.write(directory.path());
+  CHECK(written.is_complete);
+  CHECK(written.newest == KeptImage{1000, 0, 5, 4, true});
+  CHECK(written.time < std::chrono::seconds(100));  // a thousand times as long before
+}
+
+TEST_CASE("a directory that cannot be listed has not no images") {
+  const TemporaryDirectory directory;
+  CHECK(list_images(directory.path() + "/missing").value().empty());
+  std::ofstream(directory.path() + "/file") << "text";
+  CHECK_FALSE(list_images(directory.path() + "/file"));
 }
 
 TEST_CASE("what the programs overwrite meanwhile is no image") {
