@@ -89,6 +89,7 @@ def no_restart_is_left(expected):
         assert [launcher.returncode for launcher in job.launchers] == [3], job.text()
         step = max(images_of(folder))
         assert step >= before, (step, before)
+        assert "must share" not in job.text(), job.text()
         assert f"step {step} is in {folder}/images: the same job goes on from it if it is started again" in job.text(), job.text()
         (folder / "begins").unlink()
         job = begin(folder, 1, "--max-restarts=0")
@@ -98,14 +99,19 @@ def no_restart_is_left(expected):
 
 
 def no_directory(expected):
-    """A directory that cannot be written is a warning, and the job goes on."""
+    """What is no directory is an error. One that cannot be written is a warning, and the job goes on."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "images").write_text("a file")
         job = begin(folder, 1)
+        job.wait_until(lambda: not job.is_running(), "end")
+        assert [launcher.returncode for launcher in job.launchers] == [125], job.text()
+        assert f"--image-dir={folder}/images cannot be read: Not a directory. Name a directory" in job.text(), job.text()
+        (folder / "images").unlink()
+        job = begin(folder, 1, "--image-dir=/proc/images")
         assert digests_of(job) == expected
         lines = [line for line in job.text().splitlines() if "--image-dir" in line]
-        assert len(lines) == 1 and lines[0].endswith(f"is not in --image-dir={folder}/images: Not a directory"), lines
+        assert len(lines) == 1 and "is not in --image-dir=/proc/images: " in lines[0], lines
 
 
 EXPECTED = undisturbed()

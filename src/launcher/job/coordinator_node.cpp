@@ -168,7 +168,7 @@ void CoordinatorNode::begin() {
 
 // File systems may be slow. A job must not begin anew because its images are not known yet, but it may go on.
 void CoordinatorNode::look_for_images() {
-  if (!has_begun_ && Clock::now() >= images_word_) wait_for_images("does not answer");
+  if (!has_begun_ && listing_ && Clock::now() >= images_word_) wait_for_images("does not answer");
   images_timer_ = loop_.at(Clock::now() + limits::kImageListPause, [this] { look_for_images(); });
   if (listing_) return;
   listing_ = std::make_unique<Listing>([directory = plan_.image_dir] { return list_images(directory); });

@@ -7,6 +7,7 @@
 #include "launcher/job/coordinator_node.h"
 #include "launcher/job/store_listener.h"
 #include "launcher/job/witness_directory.h"
+#include "launcher/process/image_directory.h"
 #include "net/address.h"
 #include "store/client/store_visit.h"
 #include "wire/image_files.h"
@@ -56,6 +57,12 @@ void Node::carry_out(const StartWorkers& action) {
 // resolve their own name to a loopback address. Such a name is this node's own too, and other nodes reach it at another
 // address.
 base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks) {
+  if (!plan.image_dir.empty()) {
+    if (const auto images = list_images(plan.image_dir); !images) {
+      return base::Failure{"--image-dir=" + plan.image_dir + " cannot be read: " + images.error().message +
+                           ". Name a directory that all nodes share."};
+    }
+  }
   if (!plan.nodes.several()) {
     auto coordinator = std::make_unique<CoordinatorNode>(loop, plan, std::move(callbacks));
     const auto why = coordinator->listen(plan.store.bind_address);

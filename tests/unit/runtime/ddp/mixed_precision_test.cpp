@@ -147,7 +147,7 @@ std::vector<Outcome> train(const MemoryUnderTest& memory, int ranks, bool sharde
 template <typename T>
 void check_mixed_precision(double rounding) {
   for (const bool sharded : {false, true}) {
-    for (const int ranks : gpu_rank_counts({2, 3, 4})) {
+    for (const int ranks : gpu_rank_counts({2, 3})) {
       INFO(ranks << " ranks" << (sharded ? ", sharded" : ""));
       const std::vector<Outcome> on_host = train<T>(host_memory(), ranks, sharded);
       const std::vector<Outcome> on_gpu = train<T>(gpu_memory_under_test(), ranks, sharded);
