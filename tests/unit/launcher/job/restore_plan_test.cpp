@@ -198,3 +198,20 @@ TEST_CASE("an image of this job tells how many steps are lost") {
   REQUIRE(plans.size() == 1);
   CHECK(plans[0].lost_steps == 4);
 }
+
+TEST_CASE("a rank that is new begins with what the ranks have in common") {
+  Memory memory;
+  memory.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5);
+  const std::vector nodes{memory.with(1), RestoringNode{1, 1, {}}};  // the node of rank 1 was lost
+  const auto plans = plan_restore(nodes);
+  REQUIRE(plans.size() == 2);
+  CHECK(plans[0].ranks[0].shared == StatePlace{});
+  CHECK(plans[1].ranks[0].own == StatePlace{});
+  CHECK(plans[1].ranks[0].shared.area == 0);
+  CHECK(plans[1].ranks[0].whole.area == 0);
+  CHECK(plans[1].transfers.size() == 2);
+  // With another number of ranks, all of them are new.
+  const auto more = plan_restore(std::vector{memory.with(3)});
+  REQUIRE(more.size() == 1);
+  CHECK(more[0].ranks[2].shared.area == 0);
+}
