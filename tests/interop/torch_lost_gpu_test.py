@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import environments  # noqa: E402  (it is in another folder)
-from lost_ranks import FAULTS, PLACES, Storm  # noqa: E402
+from lost_ranks import Storm, fail_if_ordered  # noqa: E402
 
 STEPS = 120
 
@@ -55,16 +55,8 @@ def train(folder):
     steps = mmap.mmap(os.open(folder / "steps", os.O_RDWR), 64 * 8)
 
     def at(place):
-        order = orders[rank]
-        if not order or PLACES[order % 8] != place:
-            return
-        orders[rank] = 0
-        fault = FAULTS[order // 8]
-        if fault == "exit":
-            os._exit(3)
-        if fault == "exception":
-            raise ValueError("a fault")
-        time.sleep(1000)
+        if fail_if_ordered(orders, rank, place):
+            time.sleep(1000)
 
     add = dist.all_reduce
     gpu.begin(ddp_state)

@@ -12,7 +12,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import environments  # noqa: E402  (it is in another folder)
-from lost_ranks import FAULTS, PLACES, Storm  # noqa: E402
+from lost_ranks import Storm, fail_if_ordered  # noqa: E402
 
 STEPS = 250
 
@@ -34,17 +34,8 @@ def train(folder):
     steps = mmap.mmap(os.open(folder / "steps", os.O_RDWR), 64 * 8)
 
     def at(place):
-        order = orders[rank]
-        if not order or PLACES[order % 8] != place:
+        if not fail_if_ordered(orders, rank, place):
             return
-        orders[rank] = 0
-        fault = FAULTS[order // 8]
-        if fault == "exit":
-            os._exit(3)
-        if fault == "exception":
-            raise ValueError("a fault")
-        if fault == "sleep":
-            time.sleep(1000)
         for name in os.listdir("/proc/self/fd"):  # the connections are lost
             try:
                 connection = socket.socket(fileno=os.dup(int(name)))

@@ -32,6 +32,23 @@ def kill(pid, number):
         pass
 
 
+def fail_if_ordered(orders, rank, place):
+    """Causes the fault that the program has to cause in this place, if there is one. Returns its name if it is another one
+    than to exit, to raise an exception or to sleep."""
+    order = orders[rank]
+    if not order or PLACES[order % 8] != place:
+        return None
+    orders[rank] = 0
+    fault = FAULTS[order // 8]
+    if fault == "exit":
+        os._exit(3)
+    if fault == "exception":
+        raise ValueError("a fault")
+    if fault == "sleep":
+        time.sleep(1000)
+    return fault
+
+
 class Job:
     def __init__(self, words, folder, nodes, ranks):
         """`words` are the launcher with its options, and the program."""

@@ -18,6 +18,7 @@
 #include "base/random.h"
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
+#include "launcher/process/state_memory.h"
 #include "wire/state_file.h"
 
 namespace ddp::launcher {
@@ -125,13 +126,11 @@ class Writer {
     if (!file && errno == EEXIST) return;
     if (!file) fail(part);
     const auto before = memory_.entry(state.area, state.place);
-    const bool is_it = before && before->attempt == state.attempt && before->step == state.step &&
-                       before->key == state.key && before->rank == state.rank && before->bytes == state.bytes;
-    if (!is_it) throw Overtaken();
+    if (!before || kept_state_of(*before, state.area, state.place) != state) throw Overtaken();
     write_entry(file.get(), part, *before);
     copy(file.get(), part, state);
     const auto after = memory_.entry(state.area, state.place);
-    if (!after || after->check != before->check || after->attempt != before->attempt) throw Overtaken();
+    if (!after || after->check != before->check) throw Overtaken();
     if (::rename(part.c_str(), path.c_str()) != 0) fail(path);
   }
 

@@ -17,6 +17,10 @@
 
 namespace ddp::launcher {
 
+wire::KeptState kept_state_of(const wire::StateEntry& entry, int area, int place) {
+  return {entry.step, entry.bytes, entry.key, entry.kind, entry.attempt, entry.rank, entry.world, area, place};
+}
+
 StateMemory::StateMemory(int areas)
     : areas_(areas), descriptor_(::memfd_create("ddplaunch-states", MFD_CLOEXEC)), file_(descriptor_.get()) {
   // A file that grows beyond the limit ends the launcher by SIGXFSZ.
@@ -103,10 +107,7 @@ std::vector<wire::KeptState> StateMemory::kept() const {
   std::vector<wire::KeptState> states;
   for (int area = 0; area < areas_; ++area) {
     for (int place = 0; place < wire::kStatePlaces; ++place) {
-      const auto entry = file_.entry(area, place);
-      if (!entry) continue;
-      states.push_back(
-          {entry->step, entry->bytes, entry->key, entry->kind, entry->attempt, entry->rank, entry->world, area, place});
+      if (const auto entry = file_.entry(area, place)) states.push_back(kept_state_of(*entry, area, place));
     }
   }
   return states;

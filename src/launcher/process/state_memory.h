@@ -14,6 +14,9 @@
 
 namespace ddp::launcher {
 
+// Describes an entry of these places.
+wire::KeptState kept_state_of(const wire::StateEntry& entry, int area, int place);
+
 // Without memory (the default), nothing is kept. What is read from it may be anything that a program wrote: entries
 // without a correct check do not count.
 class StateMemory {
