@@ -151,7 +151,6 @@ void CoordinatorNode::serve(std::unique_ptr<store::StoreServer> server) {
   server_ = std::move(server);
   callbacks_.log({LogLevel::debug, LogSource::store,
                   "the store listens on " + net::host_and_port(server_->address(), server_->port())});
-  watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
   const bool has_images = !plan_.image_dir.empty();
   images_word_ = Clock::now() + limits::kImageList;
   if (has_images) images_timer_ = loop_.at(Clock::now(), [this] { look_for_images(); });
@@ -162,6 +161,8 @@ void CoordinatorNode::serve(std::unique_ptr<store::StoreServer> server) {
 
 void CoordinatorNode::begin() {
   if (std::exchange(has_begun_, true)) return;
+  // The first nodes to come would begin the job. Until now, they wait in the queue of the kernel.
+  watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
   act_as_coordinator(coordinator_.begin(Clock::now()));
   act(agent_.leads());
 }
