@@ -73,7 +73,8 @@ def all_are_killed(nodes, times, expected):
         assert found == expected, (found, expected)
         assert job.begins()[0] == [newest] * 2, (job.begins(), newest)
         assert f"the ranks go on after step {newest}, from image-" in job.text(), job.text()
-        assert len(images_of(folder)) == 2, os.listdir(folder / "images")
+        # The launcher of a job that has succeeded does not wait until it has removed an older one.
+        assert len(images_of(folder)) in (2, 3), os.listdir(folder / "images")
         print(f"{nodes} nodes: all killed, and on from step {newest}", flush=True)
 
 
