@@ -158,7 +158,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto workers = make_worker_group(
       *processes, probe, shared.plan, shared.directory, output, [&] { loop.poll(); },
       [&](const LogLine& line) { write(line); });
-  const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
+  const auto open_link = [&](JobLink::Callbacks callbacks) { return JobLink::open(loop, shared.plan, callbacks); };
   const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
                                  std::function<void(const HangNews&)> news) {
     views.begin_watch(placement, exchange.is_coordinator());
@@ -170,7 +170,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   if (const auto failure = reporter.begin()) {
     log.write_last({LogLevel::error, LogSource::launcher, failure->message});
   } else {
-    JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, views.before(reporter.observer()),
+    JobDriver job({loop, shared.plan, *workers, open_link, open_watchdog, views.before(reporter.observer()),
                    [&] { loop.stop(); }});
     driver = &job;
     views.set_driver(job);

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/job/agent.h"
 #include "launcher/job/coordinator.h"
 #include "launcher/job/job_driver.h"
-#include "launcher/job/node_agent.h"
 #include "simulation/nodes_rules.h"
 
 namespace ddp::test {
@@ -92,7 +92,7 @@ class NodesWorld {
     Machine(Duration node_timeout, TimePoint now);
     ~Machine();
     wire::NodeHello hello;
-    launcher::NodeAgent agent;
+    launcher::Agent agent;
     std::vector<bool> is_alive;      // per worker
     std::vector<bool> is_secondary;  // per worker: its error record names a secondary failure
     wire::CoordinatorBegins place;   // the node's place in the last attempt
@@ -112,7 +112,7 @@ class NodesWorld {
 
     // The following objects belong to the node's launcher.
     launcher::LaunchPlan plan;
-    launcher::Nodes::Callbacks callbacks;
+    launcher::JobLink::Callbacks callbacks;
     launcher::ProcessHost::ExitCallback on_exit;
     std::unique_ptr<Clock> clock;
     std::unique_ptr<Workers> workers;
@@ -154,7 +154,7 @@ class NodesWorld {
   void coordinator_acts(std::vector<launcher::CoordinatorAction> actions);
   void carry_out(const launcher::CoordinatorAction& action);
   void store_is_emptied();
-  void agent_acts(std::size_t id, const std::vector<launcher::NodeAction>& actions);
+  void agent_acts(std::size_t id, const std::vector<launcher::AgentAction>& actions);
   void says(std::size_t id, const wire::ControlMessage& message);
 
   // The following functions drive the launchers.

@@ -116,7 +116,7 @@ void NodesWorld::carry_out(const CoordinatorAction& action) {
   if (std::holds_alternative<EmptyStore>(action)) store_is_emptied();
   if (std::holds_alternative<CoordinatorIsThrough>(action) && !is_coordinator_gone_) {
     is_through_ = true;
-    machines_[0]->callbacks.through();
+    machines_[0]->callbacks.report(OthersKnow{});
   }
 }
 
@@ -142,19 +142,19 @@ void NodesWorld::store_is_emptied() {
   }
 }
 
-void NodesWorld::agent_acts(std::size_t id, const std::vector<NodeAction>& actions) {
+void NodesWorld::agent_acts(std::size_t id, const std::vector<AgentAction>& actions) {
   Machine& machine = *machines_[id];
-  for (const NodeAction& action : actions) {
+  for (const AgentAction& action : actions) {
     if (const auto* start = std::get_if<StartWorkers>(&action)) {
       machine.place = start->place;
-      machine.callbacks.start(placement_of(start->place));
+      machine.callbacks.report(StartAttempt{placement_of(start->place)});
     }
-    if (const auto* end = std::get_if<EndWorkers>(&action)) machine.callbacks.end(end->cause);
-    if (const auto* follows = std::get_if<AttemptFollows>(&action)) machine.callbacks.again(follows->line);
+    if (const auto* end = std::get_if<EndWorkers>(&action)) machine.callbacks.report(*end);
+    if (const auto* follows = std::get_if<AttemptFollows>(&action)) machine.callbacks.report(*follows);
     if (const auto* send = std::get_if<SendToCoordinator>(&action)) says(id, send->message);
     if (const auto* leave = std::get_if<LeaveJob>(&action)) {
       rules_.leaves(id, leave->cause);
-      machine.callbacks.leave(leave->cause);
+      machine.callbacks.report(*leave);
     }
   }
 }

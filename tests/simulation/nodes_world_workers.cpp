@@ -116,7 +116,7 @@ class NodesWorld::Workers : public NoWorkers {
 };
 
 // Passes messages between a launcher and the coordinator. NodesWorld transports them.
-class NodesWorld::Link : public Nodes {
+class NodesWorld::Link : public JobLink {
  public:
   Link(NodesWorld& world, std::size_t id) : world_(world), id_(id) { world_.launcher_opens(id_); }
   ~Link() override { world_.launcher_leaves(id_); }
@@ -126,16 +126,14 @@ class NodesWorld::Link : public Nodes {
   void ask(wire::Subject) override {}
   void failed(const wire::Cause& cause) override { world_.agent_acts(id_, agent().failed(cause)); }
   void rank_left(int rank) override { world_.agent_acts(id_, agent().rank_left(rank)); }
-  void workers_ended(wire::NodeEnded end) override {
-    world_.agent_acts(id_, agent().workers_ended(std::move(end)));
-  }
+  void workers_ended(wire::NodeEnded end) override { world_.agent_acts(id_, agent().workers_ended(std::move(end))); }
   std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
   int print_descriptor() const override { return -1; }
   bool is_through() const override { return id_ != 0 || world_.is_through_; }
   std::optional<std::string> warning() const override { return std::nullopt; }
 
  private:
-  NodeAgent& agent() { return world_.machines_[id_]->agent; }
+  Agent& agent() { return world_.machines_[id_]->agent; }
   NodesWorld& world_;
   const std::size_t id_;
 };
@@ -187,9 +185,9 @@ void NodesWorld::start_launcher(std::size_t id) {
   plan.ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   machine.clock = std::make_unique<Clock>(*this, id);
   machine.workers = std::make_unique<Workers>(*this, id);
-  const auto open_nodes = [this, id](Nodes::Callbacks callbacks) {
+  const auto open_link = [this, id](JobLink::Callbacks callbacks) {
     machines_[id]->callbacks = std::move(callbacks);
-    return base::Result<std::unique_ptr<Nodes>>(std::make_unique<Link>(*this, id));
+    return base::Result<std::unique_ptr<JobLink>>(std::make_unique<Link>(*this, id));
   };
   const auto open_watchdog = [this](RankExchange&, const Placement&, const std::function<void(const HangNews&)>&) {
     return std::make_unique<Looks>(*this);
@@ -201,7 +199,7 @@ void NodesWorld::start_launcher(std::size_t id) {
   observer.attempt_ended = [](const JobOutcome&, const std::string&, bool) {};
   observer.ended_between_attempts = [](const JobOutcome&) {};
   observer.log = [](const LogLine&) {};
-  machine.driver = std::make_unique<JobDriver>(JobDriverParts{*machine.clock, plan, *machine.workers, open_nodes,
+  machine.driver = std::make_unique<JobDriver>(JobDriverParts{*machine.clock, plan, *machine.workers, open_link,
                                                               open_watchdog, observer, [this, id] { wake(id); }});
 }
 
@@ -218,7 +216,7 @@ void NodesWorld::let_drivers_work() {
     machine.is_awake = false;
     JobDriver& driver = *machine.driver;
     if (machine.is_frozen || machine.is_dead || driver.is_over()) continue;
-    if (machine.callbacks.start && one_in(kLateInOneOf)) {
+    if (machine.callbacks.report && one_in(kLateInOneOf)) {
       at(milliseconds_below(50), {.kind = Kind::driver_works, .machine = static_cast<std::uint32_t>(id)});
       const bool is_asked = is_console_slow_ && one_in(20);
       if (is_asked) at(0s, {.kind = Kind::is_told, .machine = static_cast<std::uint32_t>(id), .how = "icg"[below(3)]});

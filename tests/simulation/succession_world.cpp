@@ -385,7 +385,7 @@ void SuccessionWorld::connects(std::size_t id, std::size_t leader) {
   agent_acts(id, box.agent->connected(hello_of(box.name), local(box)));
 }
 
-// See AgentNode::lose().
+// See CoordinatorClient::lose().
 void SuccessionWorld::loses(std::size_t id, bool in_order) {
   Box& box = *boxes_[id];
   box.link.reset();
@@ -411,7 +411,7 @@ void SuccessionWorld::give_up(std::size_t id, bool needs_proof) {
   if (!needs_proof) box.agent->coordinator_is_silent();
 }
 
-// See AgentNode::Search.
+// See CoordinatorClient::Search.
 void SuccessionWorld::search_on(std::size_t id) {
   Box& box = *boxes_[id];
   Search& search = *box.search;
@@ -500,9 +500,9 @@ void SuccessionWorld::look_at_clocks() {
   }
 }
 
-void SuccessionWorld::agent_acts(std::size_t id, std::vector<NodeAction> actions) {
+void SuccessionWorld::agent_acts(std::size_t id, std::vector<AgentAction> actions) {
   Box& box = *boxes_[id];
-  for (const NodeAction& action : actions) {
+  for (const AgentAction& action : actions) {
     if (const auto* start = std::get_if<StartWorkers>(&action)) {
       if (box.runs >= 0) violate(box.name + " has workers of two attempts");
       if (start->place.attempt <= box.last_attempt)
@@ -542,7 +542,7 @@ void SuccessionWorld::coordinator_acts(std::size_t id, std::vector<CoordinatorAc
 void SuccessionWorld::carry_out(std::size_t id, const CoordinatorAction& action) {
   Box& box = *boxes_[id];
   if (!box.is_alive) return;
-  if (const auto* tell = std::get_if<TellUser>(&action)) trace(box.name + ": " + tell->line.text);
+  if (const auto* tell = std::get_if<LogLine>(&action)) trace(box.name + ": " + tell->text);
   if (const auto* send = std::get_if<SendToNode>(&action)) {
     if (!std::holds_alternative<wire::NodeHeartbeat>(send->message))
       trace(box.name + " to " + std::to_string(send->to) + ": " + std::string(wire::name_of(send->message)));

@@ -1,7 +1,7 @@
 // SuccessionWorld simulates who leads a job on several nodes, from a seed, in virtual time. Its boxes have the agents
 // and coordinators of launchers, which are killed, freeze and are cut off from each other, in one direction or both.
 // Their clocks differ. Some jobs have a witness, which is slow, loses answers, and which a box may not reach. What
-// AgentNode and CoordinatorNode do with threads, sockets and files is modelled here.
+// CoordinatorClient and CoordinatorServer do with threads, sockets and files is modelled here.
 #pragma once
 
 #include <deque>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/job/agent.h"
 #include "launcher/job/coordinator.h"
-#include "launcher/job/node_agent.h"
 
 namespace ddp::test {
 
@@ -73,7 +73,7 @@ class SuccessionWorld {
     bool is_alive = true, is_reachable = true, is_frozen = false;
     bool witness_hangs = false;  // instead of an error, if the box does not reach it
     Time lacks_witness_until{0};
-    std::optional<launcher::NodeAgent> agent;
+    std::optional<launcher::Agent> agent;
     std::optional<launcher::Coordinator> coordinator;
     std::optional<launcher::NodeId> link;  // the connection that its agent reads
     std::optional<Search> search;
@@ -119,7 +119,7 @@ class SuccessionWorld {
   void connects(std::size_t id, std::size_t leader);
   void loses(std::size_t id, bool in_order);
   void push(std::deque<Parcel>& pipe, std::optional<wire::ControlMessage> message, bool is_reset = false);
-  void agent_acts(std::size_t id, std::vector<launcher::NodeAction> actions);
+  void agent_acts(std::size_t id, std::vector<launcher::AgentAction> actions);
   void coordinator_acts(std::size_t id, std::vector<launcher::CoordinatorAction> actions);
   void carry_out(std::size_t id, const launcher::CoordinatorAction& action);
   void violate(const std::string& what);

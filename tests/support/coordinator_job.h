@@ -89,7 +89,7 @@ class CoordinatorJob {
   std::vector<std::string> told() const {
     std::vector<std::string> result;
     for (const CoordinatorAction& action : actions) {
-      if (const auto* tell = std::get_if<TellUser>(&action)) result.push_back(tell->line.text);
+      if (const auto* tell = std::get_if<LogLine>(&action)) result.push_back(tell->text);
     }
     return result;
   }

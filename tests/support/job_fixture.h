@@ -33,10 +33,10 @@ class JobFixture {
   }
   JobFixture& start_worker(int i) { return step(WorkerStarted{i, 1000 + i}); }
   JobFixture& spawn_fails(int i, int code) { return step(SpawnFailed{i, {code, "cannot start"}}); }
-  JobFixture& exits(int i, int code) { return step(WorkerEnded{i, base::ExitStatus::exited(code), std::nullopt}); }
-  JobFixture& killed(int i, int signal) { return step(WorkerEnded{i, base::ExitStatus::killed(signal), std::nullopt}); }
+  JobFixture& exits(int i, int code) { return step(WorkerEnd{i, base::ExitStatus::exited(code), std::nullopt}); }
+  JobFixture& killed(int i, int signal) { return step(WorkerEnd{i, base::ExitStatus::killed(signal), std::nullopt}); }
   JobFixture& exits_as_secondary(int i, int code) {
-    return step(WorkerEnded{i, base::ExitStatus::exited(code), ErrorRecord{"lost a peer", true}});
+    return step(WorkerEnd{i, base::ExitStatus::exited(code), ErrorRecord{"lost a peer", true}});
   }
   JobFixture& refuses_signals(int i) { return step(SignalRefused{i}); }
   JobFixture& guardian_dies() { return step(GuardianLost{}); }
@@ -84,7 +84,7 @@ class JobFixture {
     events_.push_back(event);
     if (events_.size() > 1) return *this;
     for (; !events_.empty(); events_.pop_front()) {
-      const auto* end = std::get_if<WorkerEnded>(&events_.front());
+      const auto* end = std::get_if<WorkerEnd>(&events_.front());
       if (end != nullptr && end->status.success()) coordinator_hears(wire::NodeLeft{0, end->local_rank});
       for (const Action& action : state_.step(events_.front(), now_)) {
         if (const auto* signal = std::get_if<SendSignal>(&action)) sent_.push_back(*signal);

@@ -78,8 +78,8 @@ bool failed_by_itself(const WorkerEnd& end) {
   return (!end.status.success() || end.verdict) && !end.is_our_doing();
 }
 
-bool others_know_more(const WorkerEnd& end, bool another_failed_before) {
-  if (another_failed_before || end.is_secondary()) return true;
+bool others_know_more(const WorkerEnd& end) {
+  if (end.another_failed_before || end.is_secondary()) return true;
   if (end.found_mismatch() && !end.verdict) return true;
   return is_difference(end.verdict) && (end.verdict->is_open || !end.verdict->blames(end.rank));
 }

@@ -2,60 +2,24 @@
 // nodes. The functions are pure.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "base/exit_status.h"
-#include "launcher/job/error_record.h"
-#include "launcher/process/oom_kill.h"
+#include "launcher/job/worker_end.h"
 #include "launcher/ranks/verdict.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
 
-using TimePoint = std::chrono::steady_clock::time_point;
-
-// Describes how one worker ended.
-struct WorkerEnd {
-  int local_rank = 0;
-  int rank = 0;
-  pid_t pid = 0;
-  base::ExitStatus status = base::ExitStatus::exited(0);
-  std::optional<ErrorRecord> error;
-  TimePoint when;
-  bool after_signal = false;  // the launcher had asked it to end
-  std::uint64_t peak_rss_bytes = 0;
-  std::optional<OomKill> oom;
-  std::optional<Verdict> verdict;  // see WorkerEnded
-  bool after_kill = false;         // the launcher had sent SIGKILL
-  bool is_injected = false;        // --inject killed it
-  std::string gpu_uuid;            // see WorkerEnded
-  std::string crash_place = {};    // see WorkerEnded
-
-  // Returns whether the end follows from the launcher's SIGINT, SIGTERM or SIGKILL.
-  bool is_our_doing() const;
-  // Returns whether the worker exited with 0 before it was asked to end.
-  bool has_left() const { return status.success() && !after_signal; }
-  // Returns whether the worker failed because it lost another rank.
-  bool is_secondary() const { return error && error->is_secondary; }
-  // Returns whether the worker failed because ranks called different operations.
-  bool found_mismatch() const { return error && error->is_mismatch; }
-  // Returns whether the worker's own time-out passed while it waited for another rank.
-  bool gave_up() const { return error && error->is_timeout; }
-};
-
 bool failed_by_itself(const WorkerEnd& end);
 
 // Returns whether other ranks may know more about the cause than this failed rank. They may if this rank lost another
-// rank, which may report the reason. They may also if another rank failed before and has not ended yet
-// (`another_failed_before`). The third case is that ranks called different operations: a rank that has not failed yet
-// may show which rank is wrong, or be wrong itself.
-bool others_know_more(const WorkerEnd& end, bool another_failed_before);
+// rank, which may report the reason. They may also if another rank failed before and has not ended yet. The third case
+// is that ranks called different operations: a rank that has not failed yet may show which rank is wrong, or be wrong
+// itself.
+bool others_know_more(const WorkerEnd& end);
 
 // `ends` holds all workers that have ended, in the order in which they were seen. Returns the first worker that failed
 // by itself, or null if none did.

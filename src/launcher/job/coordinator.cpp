@@ -107,7 +107,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   }
   if (const auto* shows = std::get_if<wire::NodeShows>(&message)) {
     const bool is_of_this = shows->attempt == attempt_ && node.takes_part && !node.has_ended;
-    if (is_of_this) actions_.emplace_back(PassOn{from, node.name, node.clock_ahead, shows->what, shows->text});
+    if (is_of_this) actions_.emplace_back(Shown{from, node.name, node.clock_ahead, shows->what, shows->text});
   }
   const auto* ended = std::get_if<wire::NodeEnded>(&message);
   if (ended != nullptr && node.may_begin == TimePoint::max()) {

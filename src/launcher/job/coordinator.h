@@ -23,6 +23,7 @@
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/ranks/job_clock.h"
+#include "launcher/ranks/shown.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
@@ -47,17 +48,6 @@ struct CloseNode {
 };
 // Empties the store before an attempt begins.
 struct EmptyStore {};
-// Passes on what a node shows of its ranks. `clock_ahead` is how far its CLOCK_MONOTONIC is ahead of the coordinator's.
-struct PassOn {
-  NodeId from;
-  std::string host;
-  std::chrono::nanoseconds clock_ahead;
-  wire::Subject what;
-  std::string text;
-};
-struct TellUser {
-  LogLine line;
-};
 // Claims the electorate of an attempt at the witness. claimed() follows, unless the witness hangs.
 struct ClaimElectorate {
   std::string job_key;
@@ -66,7 +56,8 @@ struct ClaimElectorate {
 // The job is over, and the other nodes have left or were waited for long enough.
 struct CoordinatorIsThrough {};
 
-using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, ClaimElectorate,
+// A node has shown something of its ranks (Shown), and a line is to be logged.
+using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, Shown, LogLine, ClaimElectorate,
                                        CoordinatorIsThrough, FollowCoordinator>;
 
 // The phases are: gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have
@@ -123,7 +114,7 @@ class Coordinator {
 
  private:
   enum class Phase : std::uint8_t { gathering, running, ending, pausing, over };
-  using Node = NodeRoster::Node;
+  using Node = NodeRoster::Entry;
 
   // Describes a peer that has connected and is not a node of the job.
   struct Stranger {
@@ -136,7 +127,7 @@ class Coordinator {
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   void tell(LogLevel level, std::string text) {
-    actions_.emplace_back(TellUser{{level, LogSource::nodes, std::move(text)}});
+    actions_.emplace_back(LogLine{level, LogSource::nodes, std::move(text)});
   }
   // Logs a limited number of lines per address. Returns false if the line was not logged.
   bool tell_of_stranger(const std::string& address, const std::string& line);

@@ -12,14 +12,11 @@
 #include <variant>
 #include <vector>
 
-#include "base/exit_status.h"
 #include "base/signals.h"
-#include "launcher/job/error_record.h"
+#include "launcher/job/worker_end.h"
 #include "launcher/log/log_line.h"
 #include "launcher/plan/start_failure.h"
-#include "launcher/process/oom_kill.h"
 #include "launcher/process/signal_target.h"
-#include "launcher/ranks/verdict.h"
 #include "launcher/watchdog/hang_news.h"
 #include "wire/control_message.h"
 
@@ -33,23 +30,6 @@ struct WorkerStarted {
 struct SpawnFailed {
   int local_rank;
   StartFailure failure;
-};
-
-struct WorkerEnded {
-  int local_rank;
-  base::ExitStatus status;
-  std::optional<ErrorRecord> error;
-  std::uint64_t peak_rss_bytes = 0;
-  std::optional<OomKill> oom;  // the kernel killed a process for lack of memory
-  // The verdict concerns the worker's calls, or the calls of all ranks. It is set if the worker exited with 0 without
-  // finishing a collective, or if it waited in one for a lost rank. It is also set if the worker gave up waiting, or if
-  // ranks differ.
-  std::optional<Verdict> verdict;
-  // A rank that still runs wrote its error record before this one. This applies only to a failure with an error record.
-  bool another_failed_before = false;
-  bool is_injected = false;      // --inject killed it
-  std::string gpu_uuid;          // UUID of the GPU that it used, as its page shows it; empty if unknown
-  std::string crash_place = {};  // place in a Python program that got a fatal signal; empty if unknown
 };
 
 // The launcher received a signal. SIGTSTP asks it to stop, and SIGCONT to continue.
@@ -90,8 +70,8 @@ struct StatesKept {
   std::vector<wire::KeptState> whole;
 };
 
-using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
-                           ConsoleClosed, HangNews, EndedElsewhere, Settled, ExitTimedOut, SignalRefused, StatesKept>;
+using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnd, SignalArrived, AlarmRang, GuardianLost, ConsoleClosed,
+                           HangNews, EndedElsewhere, Settled, ExitTimedOut, SignalRefused, StatesKept>;
 
 // Returns the request to end the job, if the event is one. The loss of the guardian is one too, because no process
 // would clean up after the launcher.

@@ -33,20 +33,20 @@ void JobDriver::work() {
 
 // Decides what to do when all events are processed. An attempt that was ended before it could begin never begins.
 void JobDriver::proceed() {
-  if (phase_ == Phase::leaving && nodes_->is_through()) return finish();
+  if (phase_ == Phase::leaving && link_->is_through()) return finish();
   if (phase_ != Phase::waiting) return;
   if (leave_) return leave();
   if (start_ && !parts_.workers.is_preparing()) begin_attempt(*std::exchange(start_, std::nullopt));
 }
 
 void JobDriver::handle(const Begin&) {
-  if (auto failure = open_nodes()) return end_with(*failure);
+  if (auto failure = open_link()) return end_with(*failure);
   if (parts_.plan.gather_output) send_output_to_coordinator();
 }
 
 void JobDriver::handle(const Event& event) {
-  if (const auto* signal = std::get_if<SignalArrived>(&event); signal != nullptr && nodes_) {
-    if (signal->signal == SIGTSTP || signal->signal == SIGCONT) nodes_->set_paused(signal->signal == SIGTSTP);
+  if (const auto* signal = std::get_if<SignalArrived>(&event); signal != nullptr && link_) {
+    if (signal->signal == SIGTSTP || signal->signal == SIGCONT) link_->set_paused(signal->signal == SIGTSTP);
   }
   switch (phase_) {
     case Phase::running:
@@ -69,56 +69,41 @@ void JobDriver::handle(const Event& event) {
 
 // --- These functions connect the driver to the other nodes.
 
-Nodes::Callbacks JobDriver::nodes_callbacks() {
-  Nodes::Callbacks callbacks;
-  callbacks.start = [this](const Placement& place) { post(StartAttempt{place}); };
-  callbacks.end = [this](const wire::Cause& cause) { post(EndWorkers{cause}); };
-  callbacks.again = [this](const std::string& line) { post(AttemptFollows{line}); };
-  callbacks.leave = [this](const wire::Cause& cause) { post(LeaveJob{cause}); };
-  callbacks.through = [this] { post(OthersKnow{}); };
-  callbacks.is_first = [this] { post(FirstNode{}); };
-  callbacks.changes = [this] { post(Change{}); };
-  callbacks.asked = [this](wire::Subject what, std::uint64_t asked_at) { exchange_.asked(what, asked_at); };
-  callbacks.shown = [this](const Shown& shown) { show(shown); };
-  callbacks.can_print = [this] { parts_.workers.room_elsewhere(); };
-  callbacks.log = [this](const LogLine& line) { log_of_nodes(line); };
-  callbacks.worker_sockets = [this] { return parts_.workers.sockets(); };
-  return callbacks;
-}
-
-std::optional<base::Failure> JobDriver::open_nodes() {
-  nodes_.reset();
-  auto nodes = parts_.open_nodes(nodes_callbacks());
-  if (!nodes) return nodes.error();
-  nodes_ = std::move(nodes).value();
-  if (parts_.plan.nodes.several()) parts_.observer.looks_for_nodes(nodes_->is_coordinator());
-  if (const auto warning = nodes_->warning()) log(LogLevel::warning, *warning);
+std::optional<base::Failure> JobDriver::open_link() {
+  link_.reset();
+  auto link = parts_.open_link(
+      {[this](const LinkEvent& event) { std::visit([this](const auto& specific) { hear(specific); }, event); },
+       [this] { return parts_.workers.sockets(); }});
+  if (!link) return link.error();
+  link_ = std::move(link).value();
+  if (parts_.plan.nodes.several()) parts_.observer.looks_for_nodes(link_->is_coordinator());
+  if (const auto warning = link_->warning()) log(LogLevel::warning, *warning);
   return std::nullopt;
 }
 
 void JobDriver::handle(const FirstNode&) {
   if (leave_) return;
-  if (auto failure = open_nodes()) leave_at_once(cause_of_own_fault(failure->message));
+  if (auto failure = open_link()) leave_at_once(cause_of_own_fault(failure->message));
 }
 
-void JobDriver::handle(const Change&) {
-  if (leave_ || !nodes_) return;
-  auto nodes = nodes_->changed();
-  if (!nodes) return;
-  exchange_.go_on_with(*nodes);
-  nodes_ = std::move(nodes);
+void JobDriver::handle(const LinkChanges&) {
+  if (leave_ || !link_) return;
+  auto link = link_->changed();
+  if (!link) return;
+  exchange_.go_on_with(*link);
+  link_ = std::move(link);
 }
 
 void JobDriver::send_output_to_coordinator() {
   parts_.workers.print_elsewhere(
       [this](int which, std::string_view bytes) {
-        if (!nodes_) return std::optional<std::size_t>();
-        return nodes_->print(which == kStdout ? wire::Subject::output : wire::Subject::errors, bytes);
+        if (!link_) return std::optional<std::size_t>();
+        return link_->print(which == kStdout ? wire::Subject::output : wire::Subject::errors, bytes);
       },
-      [this] { return nodes_ ? nodes_->print_descriptor() : -1; });
+      [this] { return link_ ? link_->print_descriptor() : -1; });
 }
 
-void JobDriver::show(const Shown& shown) {
+void JobDriver::hear(const Shown& shown) {
   if (shown.what == wire::Subject::output || shown.what == wire::Subject::errors) {
     if (!parts_.plan.gather_output) return;
     const int which = shown.what == wire::Subject::output ? kStdout : kStderr;
@@ -131,7 +116,7 @@ void JobDriver::show(const Shown& shown) {
 }
 
 // Peers outside the job may cause any number of store warnings.
-void JobDriver::log_of_nodes(const LogLine& line) {
+void JobDriver::hear(const LogLine& line) {
   const bool is_limited = line.source == LogSource::store && line.level == LogLevel::warning;
   if (is_limited && (!are_warnings_due_ || ++store_warnings_ > limits::kStoreWarnings)) return;
   parts_.observer.log(line);
@@ -146,7 +131,7 @@ void JobDriver::begin_attempt(const Placement& place) {
   asked_to_end_at_.reset();
   store_warnings_ = 0;
   are_warnings_due_ = true;
-  exchange_.begin(*nodes_, place);
+  exchange_.begin(*link_, place);
   if (auto failure = parts_.workers.begin(place, describe_failure(outcome_))) return end_with(*failure);
   parts_.observer.attempt_begins(place);
   const LaunchPlan& plan = parts_.plan;
@@ -178,7 +163,7 @@ void JobDriver::handle(const StartWorker& turn) {
 void JobDriver::step(const Event& event) {
   parts_.observer.event(event);
   const auto request = state_->asks_to_save(event) ? std::nullopt : note_request(event);
-  const auto* end = std::get_if<WorkerEnded>(&event);
+  const auto* end = std::get_if<WorkerEnd>(&event);
   if (end != nullptr && !end->status.success()) are_warnings_due_ = false;
   for (const Action& action : state_->step(event, parts_.timers.now())) {
     std::visit([this](const auto& specific) { carry_out(specific); }, action);
@@ -211,7 +196,7 @@ void JobDriver::carry_out(const SendSignal& action) {
 void JobDriver::carry_out(const ReportCause&) {
   state_->ending() ? show_calls_once_ending() : watchdog_->show_calls();
   has_reported_ = true;
-  nodes_->failed(launcher::cause_of(state_->outcome()));
+  link_->failed(launcher::cause_of(state_->outcome()));
 }
 
 void JobDriver::carry_out(const AskForStates&) {
@@ -250,12 +235,14 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   if (phase_ != Phase::running) return;
   // A signal that was sent to get a stack may have woken a rank that hangs.
   if (const auto hang = state_->ending() ? std::nullopt : watchdog_->decided()) post(Event(*hang));
-  WorkerEnded event{
-      local_rank, exit.status, {}, exit.peak_rss_bytes, {}, {}, false, false, parts_.workers.gpu_of(local_rank)};
+  WorkerEnd event{.local_rank = local_rank,
+                  .status = exit.status,
+                  .peak_rss_bytes = exit.peak_rss_bytes,
+                  .gpu_uuid = parts_.workers.gpu_of(local_rank)};
   const int rank = place_.first_rank + local_rank;
   if (exit.status.success()) {
     event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/false);
-    if (!state_->ending()) nodes_->rank_left(rank);
+    if (!state_->ending()) link_->rank_left(rank);
     return post(Event(event));
   }
   // The workers are notified before any of them is asked to end.
@@ -284,7 +271,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
 
 void JobDriver::handle(const EndWorkers& turn) {
   // The attempt is over before a worker could be started.
-  if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended({});
+  if (std::exchange(start_, std::nullopt)) return link_->workers_ended({});
   if (phase_ == Phase::draining || phase_ == Phase::ended) return learn(turn.cause);
   if (phase_ != Phase::running) return;
   if (turn.cause.is_urgent) return step(EndedElsewhere{turn.cause});
@@ -292,7 +279,7 @@ void JobDriver::handle(const EndWorkers& turn) {
   if (turn.cause.exit_timed_out && place_.node_count == 1) return step(ExitTimedOut{});
   // The node of a rank that gave up knows only about its own ranks.
   const auto verdict =
-      turn.cause.gave_up && nodes_->is_coordinator() ? watchdog_->stall_of(wire::kNoPeer) : std::nullopt;
+      turn.cause.gave_up && link_->is_coordinator() ? watchdog_->stall_of(wire::kNoPeer) : std::nullopt;
   if (verdict) log(LogLevel::warning, hang_headline(*verdict) + ", until " + describe(turn.cause));
   step(EndedElsewhere{turn.cause});
 }
@@ -323,15 +310,15 @@ void JobDriver::handle(const OutputShown&) {
   judge_late_difference();
   // A user who asked meanwhile does not want another attempt. If the job has succeeded, there is nothing to end.
   const bool is_done = outcome_.status.success() && place_.node_count == 1;
-  if (request_ && !is_done) nodes_->failed(cause_of(*request_));
-  if (!outcome_.unkillable.empty()) nodes_->failed(remains_of(outcome_));
+  if (request_ && !is_done) link_->failed(cause_of(*request_));
+  if (!outcome_.unkillable.empty()) link_->failed(remains_of(outcome_));
   last_ = outcome_;
   what_follows_.clear();
   phase_ = Phase::ended;
   wire::NodeEnded end{.progress = progress_, .was_asked_to_save = outcome_.was_asked_to_save};
   if (place_.may_restart) end.kept = parts_.workers.kept_states();
   if (has_finished_step(end.kept, place_.attempt)) end.progress = wire::Progress::some;
-  nodes_->workers_ended(std::move(end));
+  link_->workers_ended(std::move(end));
   end_when_known();
 }
 
@@ -375,7 +362,7 @@ void JobDriver::handle(const AttemptOver&) {
 // Ranks that found different calls may have ended before all of them were seen. Their status pages remain.
 void JobDriver::judge_late_difference() {
   const auto difference = watchdog_ ? watchdog_->late_difference() : std::nullopt;
-  if (difference) nodes_->failed(cause_of(*difference));
+  if (difference) link_->failed(cause_of(*difference));
 }
 
 // --- These functions act between attempts, and at the end.
@@ -409,13 +396,13 @@ void JobDriver::is_asked_while_waiting(const Event& event) {
   if (!request || (was_asked && std::holds_alternative<ConsoleClosed>(event))) return;
   // A user who asks again does not want to wait until the other nodes know of it.
   if (was_asked) {
-    nodes_->failed(urgent_cause_of(*request));
+    link_->failed(urgent_cause_of(*request));
     return leave_at_once(cause_of(*request));
   }
   asked_ = *request;
   // The first request may have come while this node's workers still ran.
   const bool is_second = request_ && parts_.timers.now() - requested_at_ >= limits::kSecondRequest;
-  nodes_->failed(is_second ? urgent_cause_of(*request) : cause_of(*request));
+  link_->failed(is_second ? urgent_cause_of(*request) : cause_of(*request));
 }
 
 // Leaves without a message: the other nodes see the connection end. If the job's end is known, it stays the cause.
@@ -426,7 +413,7 @@ void JobDriver::leave_at_once(const wire::Cause& cause) {
 }
 
 void JobDriver::finish() {
-  nodes_.reset();  // what remains to be done may take long, and no other node has to wait for that
+  link_.reset();  // what remains to be done may take long, and no other node has to wait for that
   if (!in_haste_) parts_.workers.finish_images([this] { return is_asked_again(); });
   parts_.workers.finish_output();
   const Conclusion end =
@@ -438,7 +425,7 @@ void JobDriver::finish() {
 }
 
 void JobDriver::end_with(base::Result<JobOutcome> result) {
-  nodes_.reset();
+  link_.reset();
   result_.emplace(std::move(result));
   queue_.clear();
 }

@@ -1,6 +1,6 @@
 // JobDriver runs this node's part in a job, of one node or of several, from the first attempt to the end. All events go
-// through one queue. Pure modules turn them into actions: JobState and conclude(), and behind Nodes the coordinator and
-// the agent. See docs/development/decisions/0029-one-lifecycle.md and
+// through one queue. Pure modules turn them into actions: JobState and conclude(), and behind JobLink the coordinator
+// and the agent. See docs/development/decisions/0029-one-lifecycle.md and
 // docs/development/decisions/0031-one-queue-of-events.md.
 #pragma once
 
@@ -11,10 +11,10 @@
 #include <string>
 #include <variant>
 
+#include "launcher/job/agent.h"
 #include "launcher/job/event.h"
+#include "launcher/job/job_link.h"
 #include "launcher/job/job_state.h"
-#include "launcher/job/node_agent.h"
-#include "launcher/job/nodes.h"
 #include "launcher/job/outcome.h"
 #include "launcher/job/timed_faults.h"
 #include "launcher/job/worker_group.h"
@@ -45,7 +45,7 @@ struct JobDriverParts {
   net::Timers& timers;
   const LaunchPlan& plan;
   WorkerGroup& workers;
-  std::function<base::Result<std::unique_ptr<Nodes>>(Nodes::Callbacks callbacks)> open_nodes;
+  std::function<base::Result<std::unique_ptr<JobLink>>(JobLink::Callbacks callbacks)> open_link;
   std::function<std::unique_ptr<Watchdog>(RankExchange& exchange, const Placement& placement,
                                           std::function<void(const HangNews& news)> tell)>
       open_watchdog;
@@ -67,8 +67,8 @@ class JobDriver {
     phase_ == Phase::running&& watchdog_ ? watchdog_->look(std::move(done)) : done({});
   }
 
-  // See Nodes.
-  std::vector<std::string> spares() const { return nodes_ ? nodes_->spares() : std::vector<std::string>(); }
+  // See JobLink.
+  std::vector<std::string> spares() const { return link_ ? link_->spares() : std::vector<std::string>(); }
 
   bool has_work() const { return !queue_.empty(); }
   // Performs one step. Must not be called from within a callback of the parts.
@@ -93,16 +93,10 @@ class JobDriver {
   struct StartWorker {
     int local_rank;
   };
-  struct StartAttempt {
-    Placement place;
-  };
-  struct FirstNode {};    // the endpoint's name turned out to be this node's own
-  struct Change {};       // this node becomes the coordinator, or no longer is it
   struct OutputShown {};  // the output of the ended attempt was shown
   struct AttemptOver {};
-  struct OthersKnow {};  // the other nodes know of the end
   using Turn = std::variant<Event, Begin, StartWorker, StartAttempt, EndWorkers, AttemptFollows, LeaveJob, FirstNode,
-                            Change, OutputShown, AttemptOver, OthersKnow>;
+                            LinkChanges, OutputShown, AttemptOver, OthersKnow>;
 
   void post(Turn turn);
   void handle(const Event& event);
@@ -113,18 +107,20 @@ class JobDriver {
   void handle(const AttemptFollows& turn);
   void handle(const LeaveJob& turn);
   void handle(const FirstNode&);
-  void handle(const Change&);
+  void handle(const LinkChanges&);
   void handle(const OutputShown&);
   void handle(const AttemptOver&);
   void handle(const OthersKnow&) {}
   void proceed();
 
   // --- These functions connect the driver to the other nodes.
-  Nodes::Callbacks nodes_callbacks();
-  std::optional<base::Failure> open_nodes();
+  void hear(const LogLine& line);
+  void hear(const Shown& shown);
+  void hear(const ShowCoordinator& asks) { exchange_.asked(asks.what, asks.asked_at); }
+  void hear(const RoomToPrint&) { parts_.workers.room_elsewhere(); }
+  void hear(const auto& turn) { post(turn); }
+  std::optional<base::Failure> open_link();
   void send_output_to_coordinator();
-  void show(const Shown& shown);
-  void log_of_nodes(const LogLine& line);
   void log(LogLevel level, std::string text) const { parts_.observer.log({level, LogSource::job, std::move(text)}); }
   std::string own_name() const { return place_.node_name.empty() ? parts_.plan.host_name : place_.node_name; }
 
@@ -136,7 +132,7 @@ class JobDriver {
   void carry_out(const ReportState&) {
     if (parts_.plan.log.level <= LogLevel::note) watchdog_->asked();
   }
-  void carry_out(const ReportUrgency&) { nodes_->failed(urgent_cause_of(*request_)); }
+  void carry_out(const ReportUrgency&) { link_->failed(urgent_cause_of(*request_)); }
   void carry_out(const ReportCause&);
   void carry_out(const AskToSave&) { parts_.workers.request_stop(); }
   void carry_out(const AskForStates&);
@@ -161,7 +157,7 @@ class JobDriver {
   void leave_at_once(const wire::Cause& cause);
   void leave() {
     phase_ = Phase::leaving;
-    if (in_haste_ || nodes_->is_through()) finish();
+    if (in_haste_ || link_->is_through()) finish();
   }
   void finish();
   void end_with(base::Result<JobOutcome> result);
@@ -170,7 +166,7 @@ class JobDriver {
   std::deque<Turn> queue_;
   Phase phase_ = Phase::waiting;
   RankExchange exchange_;
-  std::unique_ptr<Nodes> nodes_;  // null if they are left, or could not be opened again
+  std::unique_ptr<JobLink> link_;  // null if they are left, or could not be opened again
   std::optional<Placement> start_;
   Placement place_;  // placement in the current or the last attempt
 

@@ -44,29 +44,29 @@ void JobState::end_for(RootCause cause, TimePoint now, std::vector<Action>& acti
   finish_if_done(now, actions);
 }
 
-void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions) {
+void JobState::handle(const WorkerEnd& event, TimePoint now, std::vector<Action>& actions) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(worker.alive, event.local_rank);
   worker.alive = false;
-  ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
-                   worker.signalled, event.peak_rss_bytes, event.oom, event.verdict});
-  ends_.back().after_kill = worker.killed;
-  ends_.back().is_injected = event.is_injected;
-  ends_.back().gpu_uuid = event.gpu_uuid;
-  ends_.back().crash_place = event.crash_place;
+  WorkerEnd end = event;
+  end.rank = rank_of(event.local_rank);
+  end.pid = worker.pid;
+  end.when = now;
+  end.after_signal = worker.signalled;
+  end.after_kill = worker.killed;
   // A worker that is asked to end may do so in the middle of any operation.
-  if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
-  const bool is_done = event.status.success() && !ends_.back().verdict;
+  if (worker.signalled && end.status.success()) end.verdict.reset();
+  ends_.push_back(end);
+  const bool is_done = end.status.success() && !end.verdict;
   if (phase_ == Phase::running && is_done && !options_.has_exit_timeout) note_at_ = clock_.now() + limits::kExitNote;
   if (phase_ == Phase::running && !is_done) {
     // Some schedulers signal the workers and the launcher at the same moment. Then that signal is what ends the job.
-    const bool may_be_asked = base::contains(options_.ending_signals, event.status.signal());
-    if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
+    const bool may_be_asked = base::contains(options_.ending_signals, end.status.signal());
+    if (!others_know_more(end) && !may_be_asked) {
       begin_ending(now, actions);
     } else if (!doubt_) {
-      const WorkerEnd& end = ends_.back();
       const bool knows_little =
-          end.is_secondary() || event.another_failed_before || (end.found_mismatch() && !end.verdict);
+          end.is_secondary() || end.another_failed_before || (end.found_mismatch() && !end.verdict);
       doubt_ = knows_little ? wire::Knowledge::secondary : wire::Knowledge::disputed;
       expects_signal_ = may_be_asked;
       if (options_.keeps_states) actions.emplace_back(AskForStates{});

@@ -70,7 +70,7 @@ class JobState {
 
   void handle(const WorkerStarted& event, TimePoint now, std::vector<Action>& actions);
   void handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
-  void handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const WorkerEnd& event, TimePoint now, std::vector<Action>& actions);
   void handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
   void ask_to_save(const SignalArrived& event, std::vector<Action>& actions);
   void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);

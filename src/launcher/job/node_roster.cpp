@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kNamedNodes = 16;
 
 // Returns a text such as "b (ranks 2-3, 10.0.0.7)". The coordinator's own node has no address.
-std::string place_text(const NodeRoster::Node& node) {
+std::string place_text(const NodeRoster::Entry& node) {
   const int last = node.first_rank + node.hello.workers - 1;
   const std::string first = std::to_string(node.first_rank);
   return node.name + " (" +
@@ -53,7 +53,7 @@ void NodeRoster::admit(NodeId id, TimePoint when) {
   kept_out_.insert(id);  // until the nodes are counted
 }
 
-NodeRoster::Node* NodeRoster::find(NodeId id) {
+NodeRoster::Entry* NodeRoster::find(NodeId id) {
   const auto found = nodes_.find(id);
   return found == nodes_.end() ? nullptr : &found->second;
 }
@@ -105,7 +105,7 @@ NodeRoster::Seating NodeRoster::seat(TimePoint now) {
   if (!is_static_) keep_places(seating.seated);
   std::vector<std::string> names;
   for (std::size_t place = 0; place < seating.seated.size(); ++place) {
-    Node& node = nodes_.at(seating.seated[place]);
+    Entry& node = nodes_.at(seating.seated[place]);
     node.place = static_cast<int>(place);
     node.takes_part = true;
     node.has_ended = false;
@@ -149,7 +149,7 @@ std::vector<std::string> NodeRoster::spares() const {
 std::string NodeRoster::ranks_but(const std::set<int>& ranks) const {
   std::vector<std::string> names;
   for (const NodeId id : in_order()) {
-    const Node& node = nodes_.at(id);
+    const Entry& node = nodes_.at(id);
     std::vector<int> others;
     for (int rank = node.first_rank; rank < node.first_rank + node.hello.workers; ++rank) {
       if (!ranks.contains(rank)) others.push_back(rank);

@@ -22,7 +22,7 @@ class NodeRoster {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  struct Node {
+  struct Entry {
     wire::NodeHello hello;
     std::string name;  // host name for log lines; no two nodes have the same name
     std::string address;
@@ -55,11 +55,11 @@ class NodeRoster {
   void add(NodeId id, const std::string& address, const wire::NodeHello& hello, TimePoint may_begin, TimePoint now);
   void remove(NodeId id);
 
-  std::map<NodeId, Node>& all() { return nodes_; }
-  const std::map<NodeId, Node>& all() const { return nodes_; }
-  Node& at(NodeId id) { return nodes_.at(id); }
+  std::map<NodeId, Entry>& all() { return nodes_; }
+  const std::map<NodeId, Entry>& all() const { return nodes_; }
+  Entry& at(NodeId id) { return nodes_.at(id); }
   // Returns null if there is no such node.
-  Node* find(NodeId id);
+  Entry* find(NodeId id);
   // The node may take part from now on, or not until this is called again.
   void admit(NodeId id, TimePoint when);
   // Returns the node with this --node-rank, or std::nullopt if there is none.
@@ -94,7 +94,7 @@ class NodeRoster {
 
   const int max_nodes_;
   const bool is_static_;
-  std::map<NodeId, Node> nodes_;
+  std::map<NodeId, Entry> nodes_;
   std::map<int, NodeId> numbered_;  // nodes that have a number
   std::set<NodeId> kept_out_;       // nodes whose hosts are quarantined
   TimePoint look_again_at_ = TimePoint::max();

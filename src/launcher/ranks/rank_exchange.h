@@ -16,18 +16,10 @@
 #include "launcher/plan/placement.h"
 #include "launcher/ranks/evidence.h"
 #include "launcher/ranks/rank_view.h"
+#include "launcher/ranks/shown.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
-
-// Represents a message from another node about its ranks.
-struct Shown {
-  std::uint64_t from = 0;  // identifies the node's connection, because nodes may share a host name
-  std::string host;
-  std::chrono::nanoseconds clock_ahead{0};  // how far its CLOCK_MONOTONIC is ahead of this node's
-  wire::Subject what = wire::Subject::nothing;
-  std::string text;
-};
 
 // RankChannel carries the messages that nodes of a job send each other about their ranks, and the requests for them.
 class RankChannel {

@@ -21,7 +21,7 @@ struct EventText {
   Line operator()(const SpawnFailed& event) const {
     return debug(LogSource::workers, rank(event.local_rank) + " could not be started: " + event.failure.message);
   }
-  Line operator()(const WorkerEnded& event) const {
+  Line operator()(const WorkerEnd& event) const {
     return debug(LogSource::workers, rank(event.local_rank) + " terminated: " + event.status.describe() +
                                          ", peak memory " + base::human_bytes(event.peak_rss_bytes));
   }

@@ -175,7 +175,7 @@ struct EventToJson {
     json["message"] = event.failure.message;
     return json;
   }
-  OrderedJson operator()(const WorkerEnded& event) const {
+  OrderedJson operator()(const WorkerEnd& event) const {
     OrderedJson json = of_worker("worker_ended", event.local_rank);
     add_status(json, event.status);
     add_evidence(json, event.error, event.peak_rss_bytes, event.oom);

@@ -34,7 +34,7 @@ struct MarkOf {
 
   std::string rank(int local_rank) const { return "rank " + std::to_string(first_rank + local_rank); }
 
-  Mark operator()(const WorkerEnded& event) const {
+  Mark operator()(const WorkerEnd& event) const {
     if (event.status.success()) return {};
     return {"failure", rank(event.local_rank) + ": " + event.status.describe()};
   }

@@ -11,13 +11,13 @@ using Ranks = std::vector<int>;
 
 namespace {
 
-WorkerEnded ended(int rank, int code) {
+WorkerEnd ended(int rank, int code) {
   return {rank, ddp::base::ExitStatus::exited(code)};
 }
 
 // Returns the end of one of three ranks because of a mismatch.
-WorkerEnded ended_by_mismatch(int rank, std::vector<int> culprits, bool is_open) {
-  WorkerEnded event = ended(rank, 1);
+WorkerEnd ended_by_mismatch(int rank, std::vector<int> culprits, bool is_open) {
+  WorkerEnd event = ended(rank, 1);
   event.error = ErrorRecord{"different", false, true};
   Verdict verdict;
   verdict.kind = VerdictKind::different_call;
@@ -29,8 +29,8 @@ WorkerEnded ended_by_mismatch(int rank, std::vector<int> culprits, bool is_open)
 }
 
 // Returns the end of a rank that got data of another size, before any calls were seen.
-WorkerEnded aborted_by_gloo(int rank) {
-  WorkerEnded event{rank, ddp::base::ExitStatus::killed(SIGABRT)};
+WorkerEnd aborted_by_gloo(int rank) {
+  WorkerEnd event{rank, ddp::base::ExitStatus::killed(SIGABRT)};
   event.error = ErrorRecord{.message = "data of another size", .is_mismatch = true};
   return event;
 }
@@ -56,7 +56,7 @@ TEST_CASE("of ranks that called different things those that differ from most are
   CHECK_FALSE(state.ending());  // it is not known yet which rank is right
   state.step(ended_by_mismatch(2, {2}, false), kBegin + 10ms);
   CHECK(state.ending());
-  state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 20ms);
+  state.step(WorkerEnd{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 20ms);
   const JobOutcome outcome = state.outcome();
   CHECK(outcome.status.shell_code() == 1);
   REQUIRE(outcome.culprit());
@@ -69,12 +69,12 @@ TEST_CASE("a rank that found a mismatch waits for calls of others that name the 
   JobState state = three_ranks();
   state.step(aborted_by_gloo(0), kBegin);
   CHECK_FALSE(state.ending());
-  WorkerEnded lost = ended_by_mismatch(2, {2}, false);
+  WorkerEnd lost = ended_by_mismatch(2, {2}, false);
   lost.error = ErrorRecord{.message = "lost", .is_secondary = true};
   state.step(lost, kBegin + 10ms);
   state.step(Settled{}, kBegin + 500ms);
   CHECK(state.ending());
-  state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 510ms);
+  state.step(WorkerEnd{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 510ms);
   const JobOutcome outcome = state.outcome();
   REQUIRE(outcome.culprit());
   CHECK(outcome.culprit()->rank == 2);
@@ -84,9 +84,9 @@ TEST_CASE("a rank that found a mismatch waits for calls of others that name the 
 
 // PyTorch's last calls are read a moment after a rank has ended, in any order.
 TEST_CASE("the calls that differ are reported whichever rank ends before they have been seen") {
-  WorkerEnded lost = ended(2, 1);
+  WorkerEnd lost = ended(2, 1);
   lost.error = ErrorRecord{.message = "lost", .is_secondary = true};
-  WorkerEnded lost_and_seen = ended_by_mismatch(1, {2}, false);
+  WorkerEnd lost_and_seen = ended_by_mismatch(1, {2}, false);
   lost_and_seen.error = lost.error;
   const bool culprit_is_first = GENERATE(true, false);
   CAPTURE(culprit_is_first);
@@ -106,7 +106,7 @@ TEST_CASE("a rank that found a mismatch is the cause if no calls of others are s
   JobState state = three_ranks();
   state.step(aborted_by_gloo(0), kBegin);
   state.step(Settled{}, kBegin + 500ms);
-  for (const int rank : {1, 2}) state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 510ms);
+  for (const int rank : {1, 2}) state.step(WorkerEnd{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 510ms);
   REQUIRE(state.outcome().culprit());
   CHECK(state.outcome().culprit()->rank == 0);
   CHECK(verdict_in(state.outcome()) == nullptr);
@@ -123,7 +123,7 @@ TEST_CASE("ranks that never call hold the end of a job with different calls for 
 
 TEST_CASE("a rank whose own time-out passed gives the exit code and the verdict names the one it waited for") {
   JobState state = three_ranks();
-  WorkerEnded gave_up = ended(0, 3);
+  WorkerEnd gave_up = ended(0, 3);
   gave_up.error = ErrorRecord{.message = "rank 1 did not take part", .is_timeout = true};
   gave_up.verdict.emplace();
   gave_up.verdict->kind = VerdictKind::not_called;
@@ -142,7 +142,7 @@ TEST_CASE("a rank whose own time-out passed gives the exit code and the verdict 
 TEST_CASE("a rank that ended with 0 and is missed by a secondary failure is the cause") {
   JobState state = three_ranks();
   state.step(ended(1, 0), kBegin);
-  WorkerEnded secondary = ended(0, 1);
+  WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{"lost", true, false, 1};
   secondary.verdict.emplace();
   secondary.verdict->group = "world";
@@ -166,7 +166,7 @@ TEST_CASE("a rank that ended with 0 and is missed by a secondary failure is the 
 TEST_CASE("a rank that ended with 0 is the cause also if another secondary failure came first") {
   JobState state = three_ranks();
   state.step(ended(1, 0), kBegin);
-  WorkerEnded secondary = ended(2, 1);
+  WorkerEnd secondary = ended(2, 1);
   secondary.error = ErrorRecord{"lost", true, false, 0};
   state.step(secondary, kBegin + 10ms);
   secondary.local_rank = 0;
@@ -182,7 +182,7 @@ TEST_CASE("a rank that ended with 0 is the cause also if another secondary failu
 
 TEST_CASE("a rank that ended with 0 is the cause also if secondary failures were seen to end before it") {
   JobState state = three_ranks();
-  WorkerEnded secondary = ended(0, 1);
+  WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{"lost", true, false, 1};
   state.step(secondary, kBegin);
   state.step(ended(1, 0), kBegin + 10ms);
@@ -199,14 +199,14 @@ TEST_CASE("a rank that ended with 0 is the cause also if secondary failures were
 
 TEST_CASE("a rank that ends with 0 within a collective has failed") {
   JobState state = three_ranks();
-  WorkerEnded event = ended(1, 0);
+  WorkerEnd event = ended(1, 0);
   event.verdict.emplace();
   event.verdict->kind = VerdictKind::ended;
   event.verdict->culprits = {1};
   state.step(event, kBegin + 1s);
   CHECK(state.ending());
   for (const int rank : {0, 2}) {
-    state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
+    state.step(WorkerEnd{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
   }
   CHECK(state.outcome().status.shell_code() == 124);
   CHECK(state.outcome().culprit()->rank == 1);
@@ -215,17 +215,17 @@ TEST_CASE("a rank that ends with 0 within a collective has failed") {
 
 TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
   JobState state = three_ranks();
-  WorkerEnded secondary = ended(0, 1);
+  WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{"lost", true};
   state.step(secondary, kBegin);
   state.step(Settled{}, kBegin + 2s);
   REQUIRE(state.ending());
-  WorkerEnded event = ended(1, 0);
+  WorkerEnd event = ended(1, 0);
   event.verdict.emplace();
   event.verdict->kind = VerdictKind::ended;
   event.verdict->culprits = {1};
   state.step(event, kBegin + 2s);
-  state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
+  state.step(WorkerEnd{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
   CHECK(state.outcome().status.shell_code() == 1);
   CHECK(state.outcome().culprit()->rank == 0);
   CHECK(state.outcome().ended_ranks == Ranks{1, 2});
@@ -255,11 +255,11 @@ TEST_CASE("workers that are ended by a signal that the launcher gets as well hav
 TEST_CASE("of ranks with error records the one that wrote first is the cause, however long its end takes") {
   using std::chrono::system_clock;
   const auto failed_at = [](int rank, std::chrono::milliseconds written, ddp::base::ExitStatus status) {
-    WorkerEnded event{rank, status};
+    WorkerEnd event{rank, status};
     event.error = ErrorRecord{"bad batch", false, false, std::nullopt, system_clock::time_point(written)};
     return event;
   };
-  WorkerEnded faster = failed_at(0, 20ms, ddp::base::ExitStatus::exited(3));
+  WorkerEnd faster = failed_at(0, 20ms, ddp::base::ExitStatus::exited(3));
   faster.another_failed_before = true;
 
   SECTION("it ends by itself in time") {
@@ -268,7 +268,7 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
     CHECK_FALSE(state.ending());
     state.step(failed_at(1, 10ms, ddp::base::ExitStatus::exited(7)), kBegin + 400ms);
     CHECK(state.ending());
-    state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 410ms);
+    state.step(WorkerEnd{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 410ms);
     const JobOutcome outcome = state.outcome();
     REQUIRE(outcome.culprit());
     CHECK(outcome.culprit()->rank == 1);
@@ -280,7 +280,7 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
     state.step(Settled{}, kBegin + 2030ms);
     CHECK(state.ending());
     state.step(failed_at(1, 10ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 2040ms);
-    state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2040ms);
+    state.step(WorkerEnd{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2040ms);
     const JobOutcome outcome = state.outcome();
     REQUIRE(outcome.culprit());
     CHECK(outcome.culprit()->rank == 1);
@@ -293,9 +293,9 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
   }
   SECTION("a secondary failure's record does not count, and a signal says more than the record of another rank") {
     JobState state = three_ranks();
-    state.step(WorkerEnded{0, ddp::base::ExitStatus::killed(SIGSEGV)}, kBegin + 30ms);
+    state.step(WorkerEnd{0, ddp::base::ExitStatus::killed(SIGSEGV)}, kBegin + 30ms);
     CHECK(state.ending());
-    WorkerEnded secondary = failed_at(1, 10ms, ddp::base::ExitStatus::exited(1));
+    WorkerEnd secondary = failed_at(1, 10ms, ddp::base::ExitStatus::exited(1));
     secondary.error->is_secondary = true;
     state.step(secondary, kBegin + 40ms);
     state.step(failed_at(2, 5ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 40ms);
@@ -304,26 +304,26 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
 }
 
 TEST_CASE("a rank whose end takes its time is the cause if a secondary failure names it") {
-  WorkerEnded secondary = ended(0, 1);
+  WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 2};
   for (const bool is_named : {true, false}) {
     if (!is_named) secondary.error->peer.reset();
     JobState state = three_ranks();
     state.step(secondary, kBegin);
     state.step(ended(2, 9), kBegin + 6s);
-    state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 6s);
+    state.step(WorkerEnd{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 6s);
     CHECK(state.outcome().culprit()->rank == (is_named ? 2 : 0));
   }
 }
 
 TEST_CASE("a rank that is asked to end is no cause long after a secondary failure") {
-  WorkerEnded secondary = ended(0, 1);
+  WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 2};
   JobState state = three_ranks();
   state.step(secondary, kBegin);
   state.step(Settled{}, kBegin + 4s);
   state.step(ended(1, 9), kBegin + 5s);
-  state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 5s);
+  state.step(WorkerEnd{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 5s);
   CHECK(state.outcome().culprit()->rank == 0);
 }
 
@@ -362,10 +362,10 @@ TEST_CASE("a record that says why a rank failed beats one of a lost peer whateve
   for (const Case& one : cases) {
     CAPTURE(one.what);
     JobState state = three_ranks();
-    state.step(WorkerEnded{0, one.first_status, one.first}, kBegin + 50ms);
+    state.step(WorkerEnd{0, one.first_status, one.first}, kBegin + 50ms);
     state.step(Settled{}, kBegin + 2050ms);
-    state.step(WorkerEnded{1, one.second_status, one.second}, kBegin + 2060ms);
-    state.step(WorkerEnded{2, killed}, kBegin + 2060ms);
+    state.step(WorkerEnd{1, one.second_status, one.second}, kBegin + 2060ms);
+    state.step(WorkerEnd{2, killed}, kBegin + 2060ms);
     REQUIRE(state.outcome().culprit());
     CHECK(state.outcome().culprit()->rank == one.culprit);
   }

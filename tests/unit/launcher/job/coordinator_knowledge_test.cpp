@@ -14,9 +14,9 @@ TEST_CASE("what a node shows is passed on with its clock while it takes part") {
   job.comes(7, other).says(7, wire::NodeShows{0, wire::Subject::ranks, "[]"});
   job.says(7, wire::NodeShows{1, wire::Subject::ranks, "of another attempt"}).says(7, wire::NodeEnded{0});
   job.says(7, wire::NodeShows{0, wire::Subject::ranks, "late"});
-  std::vector<PassOn> passed;
+  std::vector<Shown> passed;
   for (const CoordinatorAction& action : job.actions) {
-    if (const auto* on = std::get_if<PassOn>(&action)) passed.push_back(*on);
+    if (const auto* on = std::get_if<Shown>(&action)) passed.push_back(*on);
   }
   REQUIRE(passed.size() == 1);
   CHECK(passed[0].host == "b");
@@ -98,7 +98,7 @@ TEST_CASE("a clock that is wrong is told once") {
     other.time_of_day = time_of_day.count();
     std::string lines;
     for (const CoordinatorAction& action : coordinator.heard(id, "", other, Coordinator::TimePoint{1h + 10s})) {
-      if (const auto* tell = std::get_if<TellUser>(&action)) lines += tell->line.text;
+      if (const auto* tell = std::get_if<LogLine>(&action)) lines += tell->text;
     }
     return lines;
   };

@@ -90,13 +90,13 @@ TEST_CASE("a program that saves and leaves when it is asked to gives a code of i
   CHECK_FALSE(state.asks_to_save(SignalArrived{SIGTERM}));
   SECTION("all have saved") {
     for (const int local_rank : {0, 1})
-      state.step(WorkerEnded{local_rank, ddp::base::ExitStatus::exited(0)}, TimePoint{} + 1s);
+      state.step(WorkerEnd{local_rank, ddp::base::ExitStatus::exited(0)}, TimePoint{} + 1s);
     CHECK(state.outcome().has_saved);
     CHECK(state.outcome().status == ddp::base::ExitStatus::exited(75));
   }
   SECTION("one fails meanwhile") {
-    state.step(WorkerEnded{0, ddp::base::ExitStatus::exited(0)}, TimePoint{} + 1s);
-    state.step(WorkerEnded{1, ddp::base::ExitStatus::exited(3)}, TimePoint{} + 1s);
+    state.step(WorkerEnd{0, ddp::base::ExitStatus::exited(0)}, TimePoint{} + 1s);
+    state.step(WorkerEnd{1, ddp::base::ExitStatus::exited(3)}, TimePoint{} + 1s);
     CHECK_FALSE(state.outcome().has_saved);
     CHECK(state.outcome().status == ddp::base::ExitStatus::exited(3));
   }

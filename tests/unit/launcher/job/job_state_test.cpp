@@ -259,7 +259,7 @@ TEST_CASE("without an exit timeout ranks that ended long before others are told 
 TEST_CASE("when ranks still run long after others exited, it is reported what they do") {
   JobState state({2, 0, 5s, false, {SIGTERM}}, {});
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
-  state.step(WorkerEnded{1, ddp::base::ExitStatus::exited(0), {}, 0, {}, {}, false, false, {}}, {});
+  state.step(WorkerEnd{1, ddp::base::ExitStatus::exited(0)}, {});
   const auto actions = state.step(AlarmRang{}, TimePoint() + ddp::limits::kExitNote);
   REQUIRE(actions.size() == 2);
   CHECK(std::holds_alternative<Tell>(actions[0]));
@@ -280,7 +280,7 @@ TEST_CASE("a hang that is to end the job does and other news do not") {
   news.ends_job = true;
   news.verdict.culprits = {1};
   CHECK(state.step(news, {}).size() == 5);
-  for (int rank = 0; rank < 2; ++rank) state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, {});
+  for (int rank = 0; rank < 2; ++rank) state.step(WorkerEnd{rank, ddp::base::ExitStatus::killed(SIGTERM)}, {});
   CHECK(state.finished());
   const JobOutcome outcome = state.outcome();
   CHECK(outcome.status.shell_code() == 124);
@@ -302,7 +302,7 @@ bool has(const std::vector<Action>& actions) {
   return std::ranges::any_of(actions, [](const Action& action) { return std::holds_alternative<Wanted>(action); });
 }
 
-const WorkerEnded kKilledRank{1, ddp::base::ExitStatus::killed(SIGKILL)};
+const WorkerEnd kKilledRank{1, ddp::base::ExitStatus::killed(SIGKILL)};
 
 }  // namespace
 
@@ -313,10 +313,10 @@ TEST_CASE("if another attempt may follow, the workers keep their state before th
   CHECK(has<ReportCause>(actions));
   CHECK_FALSE(has<SendSignal>(actions));
   // A rank that fails meanwhile because it lost the first one changes nothing.
-  state.step(WorkerEnded{2, ddp::base::ExitStatus::exited(1), ErrorRecord{"lost a peer", true}}, {});
+  state.step(WorkerEnd{2, ddp::base::ExitStatus::exited(1), ErrorRecord{"lost a peer", true}}, {});
   CHECK(has<SendSignal>(state.step(StatesKept{}, {})));
   CHECK(state.step(StatesKept{}, {}).empty());
-  state.step(WorkerEnded{0, ddp::base::ExitStatus::killed(SIGTERM)}, {});
+  state.step(WorkerEnd{0, ddp::base::ExitStatus::killed(SIGTERM)}, {});
   REQUIRE(state.finished());
   CHECK(state.outcome().culprit()->rank == 1);
 }
@@ -337,8 +337,7 @@ TEST_CASE("workers that do not keep their state in time are ended") {
 
 TEST_CASE("the state is asked for as soon as a rank fails although others may know more") {
   JobState state = start_job_that_may_restart(2);
-  const auto actions =
-      state.step(WorkerEnded{1, ddp::base::ExitStatus::exited(1), ErrorRecord{"lost a peer", true}}, {});
+  const auto actions = state.step(WorkerEnd{1, ddp::base::ExitStatus::exited(1), ErrorRecord{"lost a peer", true}}, {});
   CHECK(has<AskForStates>(actions));
   CHECK_FALSE(state.ending());
   CHECK(state.step(StatesKept{}, {}).empty());

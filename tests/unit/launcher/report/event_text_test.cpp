@@ -21,7 +21,7 @@ std::string text(const Event& event) {
 
 TEST_CASE("events are shown with the rank in the job and what they are") {
   CHECK(text(WorkerStarted{1, 77}) == "workers: rank 5 started: pid 77");
-  WorkerEnded end{0, ExitStatus::killed(SIGSEGV), std::nullopt, 3 << 20, std::nullopt, std::nullopt};
+  WorkerEnd end{0, ExitStatus::killed(SIGSEGV), std::nullopt, 3 << 20, std::nullopt, std::nullopt};
   CHECK(text(end) == "workers: rank 4 terminated: killed by SIGSEGV, peak memory 3 MiB");
   CHECK(text(SignalArrived{SIGTERM}) == "signals: ddplaunch received SIGTERM");
   CHECK(text(SignalArrived{SIGHUP, "the connection is lost"}) ==

@@ -138,7 +138,8 @@ TEST_CASE("the beginning of another attempt says with which state, and how long 
   place.restore.lost_steps = 2;
   place.restore.ranks.resize(2);
   const Json line = parse(attempt_started_line(plan_with(2), place, kNow, 50ms), "attempt_started");
-  CHECK(line.at("restored") == Json{{"step", 7}, {"lost_steps", 2}, {"source", "memory"}, {"text", describe(place.restore)}});
+  CHECK(line.at("restored") ==
+        Json{{"step", 7}, {"lost_steps", 2}, {"source", "memory"}, {"text", describe(place.restore)}});
   CHECK(line.at("since_failure_seconds") == 0.05);
 }
 
@@ -156,9 +157,9 @@ TEST_CASE("a worker that cannot start is a line with the reason") {
 }
 
 TEST_CASE("a worker's end is a line with its exit code or its signal and never both") {
-  CHECK(of_event(WorkerEnded{1, ExitStatus::exited(11), std::nullopt, 7, std::nullopt}, "worker_ended") ==
+  CHECK(of_event(WorkerEnd{1, ExitStatus::exited(11), std::nullopt, 7, std::nullopt}, "worker_ended") ==
         Json::object({{"attempt", 1}, {"rank", 5}, {"local_rank", 1}, {"exit_code", 11}, {"peak_rss_bytes", 7}}));
-  CHECK(of_event(WorkerEnded{1, ExitStatus::killed(SIGSEGV, true), std::nullopt, 7, std::nullopt}, "worker_ended") ==
+  CHECK(of_event(WorkerEnd{1, ExitStatus::killed(SIGSEGV, true), std::nullopt, 7, std::nullopt}, "worker_ended") ==
         Json::object({{"attempt", 1},
                       {"rank", 5},
                       {"local_rank", 1},
@@ -169,7 +170,7 @@ TEST_CASE("a worker's end is a line with its exit code or its signal and never b
 
 TEST_CASE("a worker's words and the kernel's are in the line of its end") {
   const Json json = of_event(
-      WorkerEnded{0, ExitStatus::killed(SIGKILL), ErrorRecord{kNotUtf8, true}, 7, OomKill{"/sys/fs/cgroup/a", 10, 9}},
+      WorkerEnd{0, ExitStatus::killed(SIGKILL), ErrorRecord{kNotUtf8, true}, 7, OomKill{"/sys/fs/cgroup/a", 10, 9}},
       "worker_ended");
   CHECK(json.at("error") == kNotUtf8AsJson);
   CHECK(json.at("secondary") == true);
@@ -177,7 +178,7 @@ TEST_CASE("a worker's words and the kernel's are in the line of its end") {
 }
 
 TEST_CASE("a worker's end says how much GPU memory it lacked and which GPU it used") {
-  WorkerEnded end{0, ExitStatus::exited(1), ErrorRecord{"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"}};
+  WorkerEnd end{0, ExitStatus::exited(1), ErrorRecord{"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"}};
   end.gpu_uuid = "aa11";
   const Json json = of_event(end, "worker_ended");
   CHECK(json.at("gpu_memory") == Json::object({{"source", "pytorch"}, {"asked_bytes", std::uint64_t{2} << 30}}));

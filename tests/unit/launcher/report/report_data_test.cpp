@@ -66,7 +66,7 @@ Lines failed_run(const std::string& run_id) {
           event_line(plan, placement, WorkerStarted{1, 71}, kStart + 1s),
           message_line(plan, "node0", {LogLevel::warning, LogSource::nodes, "node1 differs"}, kStart + 2s),
           event_line(plan, placement, news, kStart + 3s, {"rank 1 hangs"}),
-          event_line(plan, placement, WorkerEnded{1, ddp::base::ExitStatus::exited(3), {}, 7}, kStart + 4s),
+          event_line(plan, placement, WorkerEnd{1, ddp::base::ExitStatus::exited(3), {}, 7}, kStart + 4s),
           history_line(plan, "node0", history_of(0), kStart + 5s),
           attempt_ended_line(plan, placement, {outcome, "no restart", {.last_lines = {"last"}}, {"rank 1 failed"}},
                              kStart + 5s),

@@ -92,8 +92,8 @@ TEST_CASE("attempts, failures and verdicts are marked") {
   place.world_size = 8;
   rig.trace->attempt_begins(place);
   rig.trace->event(WorkerStarted{0, 123});
-  rig.trace->event(WorkerEnded{0, base::ExitStatus::exited(0), {}});
-  rig.trace->event(WorkerEnded{1, base::ExitStatus::killed(SIGSEGV), {}});
+  rig.trace->event(WorkerEnd{0, base::ExitStatus::exited(0), {}});
+  rig.trace->event(WorkerEnd{1, base::ExitStatus::killed(SIGSEGV), {}});
   rig.trace->event(SignalArrived{SIGINT});
   rig.trace->event(AlarmRang{});
   HangNews news;

@@ -1,4 +1,4 @@
-#include "launcher/job/node_agent.h"
+#include "launcher/job/agent.h"
 
 #include "base/exit_code.h"
 #include "base/text.h"
@@ -7,7 +7,7 @@
 
 namespace ddp::launcher {
 
-std::vector<NodeAction> NodeAgent::connected(const wire::NodeHello& hello, TimePoint now) {
+std::vector<AgentAction> Agent::connected(const wire::NodeHello& hello, TimePoint now) {
   heard_at_ = next_heartbeat_ = now;
   is_orphan_ = false;
   read_ = 0;
@@ -18,7 +18,7 @@ std::vector<NodeAction> NodeAgent::connected(const wire::NodeHello& hello, TimeP
   return take();
 }
 
-std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, TimePoint now) {
+std::vector<AgentAction> Agent::heard(const wire::ControlMessage& message, TimePoint now) {
   heard_at_ = now;
   if (has_left_ || last_) return {};
   // The coordinator was only silent for some time.
@@ -57,52 +57,52 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
   } else if (const auto* waits = std::get_if<wire::CoordinatorWaits>(&message)) {
     is_spare_ = waits->is_spare;
     if (is_spare_) succession_.hears(waits->standing);
-    add(TellHere{{LogLevel::note, LogSource::nodes, waits->text}});
+    add(LogLine{LogLevel::note, LogSource::nodes, waits->text});
   } else if (const auto* restarts = std::get_if<wire::CoordinatorRestarts>(&message)) {
     add(AttemptFollows{restarts->text});
   }
   return take();
 }
 
-bool NodeAgent::may_outlive_coordinator() const {
+bool Agent::may_outlive_coordinator() const {
   const bool is_over = has_left_ || last_ || asked_ || (ends_ && !ends_->may_restart);
   return !is_over && (takes_part_ || is_spare_) && node_timeout_.count() > 0 && succession_.is_possible();
 }
 
-wire::Cause NodeAgent::loss_of_coordinator() const {
+wire::Cause Agent::loss_of_coordinator() const {
   return {.text = "the first node (" + coordinator_ + ") is lost: " + why_lost_,
           .exit_code = base::kExitOwnFault,
           .may_restart = true,
           .code = wire::CauseCode::lost_node};
 }
 
-std::vector<NodeAction> NodeAgent::coordinator_is_gone(const std::string& why) {
+std::vector<AgentAction> Agent::coordinator_is_gone(const std::string& why) {
   is_orphan_ = true;
   why_lost_ = why;
   if (runs_ && !ends_) add(EndWorkers{loss_of_coordinator()});
   return take();
 }
 
-void NodeAgent::follows(const wire::Successor& successor) {
+void Agent::follows(const wire::Successor& successor) {
   succession_.follows(successor);
   coordinator_ = net::host_and_port(successor.address, successor.port);
 }
 
-void NodeAgent::take_over() {
+void Agent::take_over() {
   node_timeout_ = std::chrono::milliseconds(0);
   is_orphan_ = false;
 }
 
-std::vector<NodeAction> NodeAgent::leads() {
+std::vector<AgentAction> Agent::leads() {
   if (ended_) add(SendToCoordinator{*ended_});
   return take();
 }
 
-Takeover NodeAgent::takeover() const {
+Takeover Agent::takeover() const {
   return {succession_.vote(!runs_), ends_.value_or(loss_of_coordinator()), began_at_};
 }
 
-std::vector<NodeAction> NodeAgent::leave_coordinator(const std::string& why) {
+std::vector<AgentAction> Agent::leave_coordinator(const std::string& why) {
   if (has_left_ || last_) return {};
   leave(asked_.value_or(wire::Cause{.text = "the first node (" + coordinator_ + ") " + why,
                                     .exit_code = base::kExitOwnFault,
@@ -111,7 +111,7 @@ std::vector<NodeAction> NodeAgent::leave_coordinator(const std::string& why) {
 }
 
 // If workers run, the node leaves when they have ended.
-void NodeAgent::leave(const wire::Cause& cause) {
+void Agent::leave(const wire::Cause& cause) {
   if (runs_) {
     last_ = cause;
     add(EndWorkers{cause});
@@ -121,7 +121,7 @@ void NodeAgent::leave(const wire::Cause& cause) {
   }
 }
 
-std::vector<NodeAction> NodeAgent::failed(const wire::Cause& cause) {
+std::vector<AgentAction> Agent::failed(const wire::Cause& cause) {
   if (has_left_ || last_) return {};
   const bool is_coordinators_own = node_timeout_.count() == 0;
   if (is_orphan_ && cause.signal == 0) return {};
@@ -134,17 +134,17 @@ std::vector<NodeAction> NodeAgent::failed(const wire::Cause& cause) {
   return take();
 }
 
-std::vector<NodeAction> NodeAgent::rank_left(int rank) {
+std::vector<AgentAction> Agent::rank_left(int rank) {
   if (runs_ && !last_) add(SendToCoordinator{wire::NodeLeft{attempt_, rank}});
   return take();
 }
 
-std::vector<NodeAction> NodeAgent::show(wire::Subject what, std::string text) {
+std::vector<AgentAction> Agent::show(wire::Subject what, std::string text) {
   if (runs_ && !last_) add(SendToCoordinator{wire::NodeShows{attempt_, what, std::move(text)}});
   return take();
 }
 
-std::vector<NodeAction> NodeAgent::workers_ended(wire::NodeEnded end) {
+std::vector<AgentAction> Agent::workers_ended(wire::NodeEnded end) {
   if (!std::exchange(runs_, false)) return {};
   if (last_) {
     leave(*last_);
@@ -160,7 +160,7 @@ std::vector<NodeAction> NodeAgent::workers_ended(wire::NodeEnded end) {
   return take();
 }
 
-std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
+std::vector<AgentAction> Agent::tick(TimePoint now) {
   if (now < next_heartbeat_) return {};
   next_heartbeat_ = now + limits::kNodeHeartbeat;
   if (has_left_) return {};

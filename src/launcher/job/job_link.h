@@ -1,4 +1,4 @@
-// Nodes is this launcher's part in a job. It is either the coordinator, which serves the store, or a node that is
+// JobLink is this launcher's link to its job. The launcher either coordinates the job and serves the store, or is
 // connected to the coordinator. A job of one node has only a coordinator. See
 // docs/development/decisions/0022-one-port-one-hub-one-fate.md and docs/development/decisions/0029-one-lifecycle.md.
 #pragma once
@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/job/agent.h"
 #include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
@@ -24,22 +26,27 @@ namespace ddp::launcher {
 // Returns the placement as the coordinator sends it. The address of the store is not known yet.
 Placement placement_of(const wire::CoordinatorBegins& begins);
 
+struct StartAttempt {
+  Placement place;
+};
+// The name of the endpoint is this node's own. JobLink::open() must be called again.
+struct FirstNode {};
+// This node becomes the coordinator, or no longer is it. JobLink::changed() must be called.
+struct LinkChanges {};
+// JobLink::is_through() has become true.
+struct OthersKnow {};
+// JobLink::print() accepts output again.
+struct RoomToPrint {};
+
+// Everything that a job can report to a launcher. A line is to be logged, and a message of another node to be shown.
+using LinkEvent = std::variant<StartAttempt, EndWorkers, AttemptFollows, LeaveJob, OthersKnow, FirstNode, LinkChanges,
+                               ShowCoordinator, Shown, RoomToPrint, LogLine>;
+
 // Belongs to the loop's thread. No function blocks except open().
-class Nodes : public RankChannel {
+class JobLink : public RankChannel {
  public:
   struct Callbacks {
-    std::function<void(const Placement& place)> start;
-    std::function<void()> is_first;  // the endpoint's name is this node's own; open() must be called again
-    std::function<void()> changes;   // this node becomes the coordinator, or no longer is it; changed() must be called
-    std::function<void(const wire::Cause& cause)> end;    // ends the workers
-    std::function<void(const wire::Cause& cause)> leave;  // leaves the job; no worker runs anymore
-    std::function<void()> through;                        // is_through() has become true
-    std::function<void(const std::string& line)> again;   // the last attempt is not the end, and another one follows
-    // The coordinator asks to see it. `asked_at` is when it asked: its CLOCK_MONOTONIC, nanoseconds.
-    std::function<void(wire::Subject what, std::uint64_t asked_at)> asked;
-    std::function<void(const Shown& shown)> shown;  // a node has shown something to the coordinator
-    std::function<void()> can_print;                // print() accepts output again
-    LogWriter log;
+    std::function<void(const LinkEvent& event)> report;
     std::function<std::vector<store::RankedSocket>()> worker_sockets;  // see store::StoreServerOptions
   };
 
@@ -47,12 +54,12 @@ class Nodes : public RankChannel {
   // repeatedly. A job of one node serves the store where LaunchPlan::store says. If the address is a name, it is
   // resolved, which may take as long as the resolver takes. Failures concern the address and the port, and say what to
   // do.
-  static base::Result<std::unique_ptr<Nodes>> open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
+  static base::Result<std::unique_ptr<JobLink>> open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
 
   // Returns what replaces this object, or null if nothing does.
-  virtual std::unique_ptr<Nodes> changed() { return nullptr; }
+  virtual std::unique_ptr<JobLink> changed() { return nullptr; }
 
-  // See NodeAgent.
+  // See Agent.
   virtual void failed(const wire::Cause& cause) = 0;
   virtual void rank_left(int rank) = 0;
   virtual void workers_ended(wire::NodeEnded end) = 0;
@@ -60,7 +67,7 @@ class Nodes : public RankChannel {
   virtual void set_paused(bool /*is_paused*/) {}
 
   // Sends the workers' output to the coordinator. Returns how many bytes were accepted; after 0, the caller waits for
-  // can_print(). Returns std::nullopt if there is no way to the coordinator. `what` is output or errors. The
+  // RoomToPrint. Returns std::nullopt if there is no way to the coordinator. `what` is output or errors. The
   // coordinator's own output does not use this function.
   virtual std::optional<std::size_t> print(wire::Subject what, std::string_view bytes) = 0;
   // Returns the descriptor that becomes writable when print() accepts output again, or -1 if there is none.
@@ -69,8 +76,8 @@ class Nodes : public RankChannel {
   // At the coordinator, returns the names of the nodes that wait until a place is free.
   virtual std::vector<std::string> spares() const { return {}; }
 
-  // Valid after `leave`. Returns whether all other nodes know of the end. The coordinator stays for a moment until they
-  // do.
+  // Valid after LeaveJob. Returns whether all other nodes know of the end. The coordinator stays for a moment until
+  // they do.
   virtual bool is_through() const = 0;
 
   // Returns what the user should know about the processes that can reach the store, or std::nullopt if there is

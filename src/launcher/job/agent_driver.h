@@ -1,4 +1,4 @@
-// Node holds what both kinds of node have: the agent, and the callbacks that it calls.
+// AgentDriver is what both kinds of JobLink have: the agent of this node, whose actions it carries out.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/job/node_agent.h"
-#include "launcher/job/nodes.h"
+#include "launcher/job/agent.h"
+#include "launcher/job/job_link.h"
 
 namespace ddp::launcher {
 
@@ -35,10 +35,11 @@ class ActionQueue {
   bool is_taking_ = false;
 };
 
-class Node : public Nodes {
+class AgentDriver : public JobLink {
  public:
-  Node(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, std::chrono::milliseconds node_timeout);
-  Node(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, NodeAgent agent)
+  AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+              std::chrono::milliseconds node_timeout);
+  AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, Agent agent)
       : loop_(loop), plan_(plan), callbacks_(std::move(callbacks)), agent_(std::move(agent)) {}
 
   void failed(const wire::Cause& cause) override { act(agent_.failed(cause)); }
@@ -47,29 +48,28 @@ class Node : public Nodes {
 
  protected:
   virtual void send(const wire::ControlMessage& message) = 0;
-  // Sets the addresses only. Each kind of node determines them in its own way.
+  // Sets the addresses only. Each kind of link determines them in its own way.
   virtual void set_addresses(Placement& place) const = 0;
 
-  void act(std::vector<NodeAction> actions) {
+  void act(std::vector<AgentAction> actions) {
     queue_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
+  }
+  void log(LogLevel level, std::string text, LogSource source = LogSource::nodes) const {
+    callbacks_.report(LogLine{level, source, std::move(text)});
   }
   std::string endpoint() const;
 
   net::EventLoop& loop_;
   const LaunchPlan& plan_;
   const Callbacks callbacks_;
-  NodeAgent agent_;
+  Agent agent_;
 
  private:
   void carry_out(const StartWorkers& action);
-  void carry_out(const EndWorkers& action) { callbacks_.end(action.cause); }
   void carry_out(const SendToCoordinator& action) { send(action.message); }
-  void carry_out(const ShowCoordinator& action) { callbacks_.asked(action.what, action.asked_at); }
-  void carry_out(const TellHere& action) { callbacks_.log(action.line); }
-  void carry_out(const AttemptFollows& action) { callbacks_.again(action.line); }
-  void carry_out(const LeaveJob& action) { callbacks_.leave(action.cause); }
+  void carry_out(const auto& event) { callbacks_.report(event); }
 
-  ActionQueue<NodeAction> queue_;
+  ActionQueue<AgentAction> queue_;
 };
 
 }  // namespace ddp::launcher

@@ -1,4 +1,4 @@
-#include "launcher/job/agent_node.h"
+#include "launcher/job/coordinator_client.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/job/coordinator_node.h"
+#include "launcher/job/coordinator_server.h"
 #include "launcher/job/node_hello.h"
 #include "launcher/limits.h"
 #include "net/address.h"
@@ -19,7 +19,7 @@ namespace ddp::launcher {
 using Clock = std::chrono::steady_clock;
 
 // Holds the result of a search for the coordinator. Neither `visit` nor `is_own` is set if the search has given up.
-struct AgentNode::Found {
+struct CoordinatorClient::Found {
   std::optional<store::StoreVisit> visit;
   bool is_own = false;
   bool is_refused = false;                   // a store answered and does not let this node in
@@ -29,7 +29,7 @@ struct AgentNode::Found {
 
 // Searches for the coordinator until it is found. This runs on a separate thread, because name resolution and nodes may
 // be slow or hang.
-struct AgentNode::Search {
+struct CoordinatorClient::Search {
   std::string host;
   std::uint16_t port = 0;
   std::shared_ptr<const store::Authenticator> token;
@@ -122,8 +122,9 @@ struct AgentNode::Search {
   }
 };
 
-AgentNode::AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first)
-    : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
+CoordinatorClient::CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+                                     bool may_be_first)
+    : AgentDriver(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
       may_be_first_(may_be_first),
       meets_at_{plan.store.advertised, plan.store.port},
       until_(Clock::now() + plan.nodes.join_timeout),
@@ -131,9 +132,9 @@ AgentNode::AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks cal
   search();
 }
 
-AgentNode::AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                     const FollowCoordinator& elsewhere)
-    : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
+CoordinatorClient::CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+                                     const FollowCoordinator& elsewhere)
+    : AgentDriver(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
       may_be_first_(false),
       meets_at_(elsewhere),
       until_(Clock::now() + plan.nodes.join_timeout),
@@ -141,28 +142,28 @@ AgentNode::AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks cal
   search();
 }
 
-AgentNode::~AgentNode() {
+CoordinatorClient::~CoordinatorClient() {
   search_->is_given_up = true;
 }
 
-void AgentNode::send(const wire::ControlMessage& message) {
+void CoordinatorClient::send(const wire::ControlMessage& message) {
   if (!link_) return;
   log_message("to", message);
   link_->send(message);
 }
 
-void AgentNode::log_message(const std::string& way, const wire::ControlMessage& message) const {
-  callbacks_.log({LogLevel::trace, LogSource::nodes, way + " the first node: " + std::string(wire::name_of(message))});
+void CoordinatorClient::log_message(const std::string& way, const wire::ControlMessage& message) const {
+  log(LogLevel::trace, way + " the first node: " + std::string(wire::name_of(message)));
 }
 
-void AgentNode::set_addresses(Placement& place) const {
+void CoordinatorClient::set_addresses(Placement& place) const {
   place.master_addr = coordinator_.address.text();
   place.master_port = coordinator_.port;
   place.interface = net::interface_of(net::own_endpoint(link_->fd()).value_or(net::Endpoint{}).address);
 }
 
 // Sends whole lines if the bytes contain the end of a line.
-std::optional<std::size_t> AgentNode::print(wire::Subject what, std::string_view bytes) {
+std::optional<std::size_t> CoordinatorClient::print(wire::Subject what, std::string_view bytes) {
   if (!link_ || !agent_.runs()) return std::nullopt;
   if (link_->unsent() > 0) link_->flush();
   if (link_->unsent() >= limits::kPrintedUnsent) return 0;
@@ -172,8 +173,8 @@ std::optional<std::size_t> AgentNode::print(wire::Subject what, std::string_view
   return bytes.size();
 }
 
-void AgentNode::search() {
-  callbacks_.log({LogLevel::debug, LogSource::nodes, "looking for the first node at " + where()});
+void CoordinatorClient::search() {
+  log(LogLevel::debug, "looking for the first node at " + where());
   search_ = std::make_shared<Search>();
   search_->host = meets_at_.address;
   search_->port = meets_at_.port;
@@ -185,21 +186,20 @@ void AgentNode::search() {
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
 
-void AgentNode::tell_of_search() {
+void CoordinatorClient::tell_of_search() {
   const std::lock_guard lock(search_->mutex);
   const std::string& why = search_->last_try.empty() ? last_loss_ : search_->last_try;
   const auto left = std::max(until_ - Clock::now(), Clock::duration(0));
-  callbacks_.log({LogLevel::note, LogSource::nodes,
-                  "looking for the first node at " + where() + " for another " + base::human_duration(left) +
-                      (why.empty() ? "" : " (" + why + ")")});
+  log(LogLevel::note, "looking for the first node at " + where() + " for another " + base::human_duration(left) +
+                          (why.empty() ? "" : " (" + why + ")"));
   word_due_ = Clock::now() + limits::kNodeNextWord;
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
 
-void AgentNode::begin() {
+void CoordinatorClient::begin() {
   timer_.reset();
   auto found = looking_->result();
-  if (found && found->is_own) return callbacks_.is_first();
+  if (found && found->is_own) return callbacks_.report(FirstNode{});
   if (found && found->visit) return connect(std::move(*found->visit));
   const std::string last_try = found ? search_->last_try : "cannot start a thread to look for it";
   if (found && found->is_refused) return act(agent_.coordinator_refuses(last_try));
@@ -208,15 +208,15 @@ void AgentNode::begin() {
       (is_late ? "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " : "") + last_try));
 }
 
-void AgentNode::connect(store::StoreVisit visit) {
+void CoordinatorClient::connect(store::StoreVisit visit) {
   visit.outlast(plan_.nodes.node_timeout);
   coordinator_ = net::peer_endpoint(visit.fd()).value_or(net::Endpoint{});
   link_ = std::make_unique<ControlLink>(
       loop_, std::move(visit),
       ControlLink::Callbacks{[this](const wire::ControlMessage& message) { hear(message); },
                              [this](const std::string& why, LinkEnd end) { lose(std::string(why), end); },
-                             [this] { callbacks_.can_print(); }});
-  callbacks_.log({LogLevel::debug, LogSource::nodes, "connected to the first node at " + coordinator_.text()});
+                             [this] { callbacks_.report(RoomToPrint{}); }});
+  log(LogLevel::debug, "connected to the first node at " + coordinator_.text());
   if (!hello_) hello_ = make_node_hello(plan_);  // may take long if the program is large
   set_clocks(*hello_);
   if (may_be_led_by_any_node(plan_) && !listener_) listen();
@@ -224,7 +224,7 @@ void AgentNode::connect(store::StoreVisit visit) {
   tick();
 }
 
-void AgentNode::hear(const wire::ControlMessage& message) {
+void CoordinatorClient::hear(const wire::ControlMessage& message) {
   has_heard_ = true;
   log_message("from", message);
   const auto* elsewhere = std::get_if<wire::CoordinatorIsElsewhere>(&message);
@@ -239,27 +239,26 @@ void AgentNode::hear(const wire::ControlMessage& message) {
 }
 
 // Listens where the other nodes reach this one. The port of the endpoint may be that of another job's first node.
-void AgentNode::listen() {
+void CoordinatorClient::listen() {
   const auto own = net::own_endpoint(link_->fd());
   auto listener = net::listen_tcp(own ? own->address.text() : "", 0, limits::kSuccessionBacklog);
   if (!listener) {
-    return callbacks_.log(
-        {LogLevel::debug, LogSource::nodes, "this node cannot lead the job: " + listener.error().message});
+    return log(LogLevel::debug, "this node cannot lead the job: " + listener.error().message);
   }
   listener_ = std::move(listener).value();
   hello_->port = net::own_endpoint(listener_.get()).value_or(net::Endpoint{}).port;
 }
 
-std::unique_ptr<Nodes> AgentNode::changed() {
+std::unique_ptr<JobLink> CoordinatorClient::changed() {
   if (!agent_.may_outlive_coordinator()) return nullptr;  // it was asked to end meanwhile
-  auto coordinator = std::make_unique<CoordinatorNode>(loop_, plan_, callbacks_, agent_, *hello_);
+  auto coordinator = std::make_unique<CoordinatorServer>(loop_, plan_, callbacks_, agent_, *hello_);
   const auto why = coordinator->serve_at(std::move(listener_));
   if (!why) return coordinator;
   act(agent_.coordinator_lost(last_loss_ + ", and this node cannot lead the job: " + *why));
   return nullptr;
 }
 
-void AgentNode::tick() {
+void CoordinatorClient::tick() {
   if (agent_.may_look_again() && agent_.is_silent(Clock::now())) {
     return lose("it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout), LinkEnd::broken);
   }
@@ -275,7 +274,7 @@ void AgentNode::tick() {
 
 // The coordinator closes new connections without a message while the store is emptied for an attempt, and after the end
 // of its job. The store of another ddplaunch job closes all of them.
-void AgentNode::lose(const std::string& why, LinkEnd end) {
+void CoordinatorClient::lose(const std::string& why, LinkEnd end) {
   link_.reset();
   if (end != LinkEnd::misused && agent_.may_outlive_coordinator()) {
     last_loss_ = why;
@@ -287,13 +286,12 @@ void AgentNode::lose(const std::string& why, LinkEnd end) {
   if (!agent_.may_look_again() || Clock::now() + limits::kNodeHeartbeat > until_)
     return act(agent_.coordinator_lost(last_loss_));
   if (std::exchange(has_heard_, false)) {
-    callbacks_.log({LogLevel::warning, LogSource::nodes,
-                    "the first node (" + where() + ") is lost: " + why + "; looking for it again"});
+    log(LogLevel::warning, "the first node (" + where() + ") is lost: " + why + "; looking for it again");
   }
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { search(); });
 }
 
-void AgentNode::look_for_successor(bool needs_proof) {
+void CoordinatorClient::look_for_successor(bool needs_proof) {
   timer_.reset();
   const Succession& succession = agent_.succession();
   search_ = std::make_shared<Search>();
@@ -313,13 +311,13 @@ void AgentNode::look_for_successor(bool needs_proof) {
 }
 
 // It is not certain that the launcher has ended. If it has not, it learns meanwhile that it leads the job no longer.
-void AgentNode::wait_for_silence() {
+void CoordinatorClient::wait_for_silence() {
   if (!agent_.may_outlive_coordinator()) return;
   if (agent_.may_leave_silent_coordinator(Clock::now())) return look_for_successor(/*needs_proof=*/false);
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { wait_for_silence(); });
 }
 
-void AgentNode::begin_again() {
+void CoordinatorClient::begin_again() {
   auto found = looking_->result();
   if (!agent_.may_outlive_coordinator()) return;
   const std::string lost = last_loss_;
@@ -327,12 +325,11 @@ void AgentNode::begin_again() {
   if (search_->needs_proof && !found->is_dead) return wait_for_silence();
   search_->needs_proof ? agent_.coordinator_died() : agent_.coordinator_is_silent();
   if (found->visit) {
-    callbacks_.log({LogLevel::note, LogSource::nodes,
-                    "the node at " + net::host_and_port(found->successor->address, found->successor->port)});
+    log(LogLevel::note, "the node at " + net::host_and_port(found->successor->address, found->successor->port));
     agent_.follows(*found->successor);
     return connect(std::move(*found->visit));
   }
-  if (search_->may_lead) return callbacks_.changes();
+  if (search_->may_lead) return callbacks_.report(LinkChanges{});
   act(agent_.coordinator_lost(lost + ", and no other node leads the job"));
 }
 

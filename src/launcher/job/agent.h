@@ -1,4 +1,4 @@
-// NodeAgent decides what one node of a job does, as its coordinator requests. It turns events and times into actions,
+// Agent decides what one node of a job does, as its coordinator requests. It turns events and times into actions,
 // without a clock or sockets.
 #pragma once
 
@@ -31,9 +31,6 @@ struct ShowCoordinator {
   wire::Subject what;
   std::uint64_t asked_at = 0;  // see wire::CoordinatorAsks
 };
-struct TellHere {
-  LogLine line;
-};
 // Another attempt follows, so the last attempt is not the job's end.
 struct AttemptFollows {
   std::string line;
@@ -43,31 +40,31 @@ struct LeaveJob {
   wire::Cause cause;
 };
 
-using NodeAction =
-    std::variant<StartWorkers, EndWorkers, SendToCoordinator, ShowCoordinator, TellHere, AttemptFollows, LeaveJob>;
+using AgentAction =
+    std::variant<StartWorkers, EndWorkers, SendToCoordinator, ShowCoordinator, LogLine, AttemptFollows, LeaveJob>;
 
 // The states are: waiting ──the coordinator begins──▶ running ──all workers have ended──▶ waiting … ──the coordinator
 // is done, or lost──▶ left. If the job may go on without the coordinator, the node ends its workers when it is lost,
 // and then waits for another one, or becomes it.
-class NodeAgent {
+class Agent {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
   // `coordinator` is for messages. A coordinator that sends nothing for `node_timeout` is lost; 0 means that it cannot
   // be lost.
-  NodeAgent(std::string coordinator, std::chrono::milliseconds node_timeout, TimePoint now)
+  Agent(std::string coordinator, std::chrono::milliseconds node_timeout, TimePoint now)
       : coordinator_(std::move(coordinator)), node_timeout_(node_timeout), heard_at_(now), next_heartbeat_(now) {}
 
   // The node has connected to the coordinator, possibly after a long search, or has connected again.
-  std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
-  std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
-  std::vector<NodeAction> coordinator_lost(const std::string& why) { return leave_coordinator("is lost: " + why); }
+  std::vector<AgentAction> connected(const wire::NodeHello& hello, TimePoint now);
+  std::vector<AgentAction> heard(const wire::ControlMessage& message, TimePoint now);
+  std::vector<AgentAction> coordinator_lost(const std::string& why) { return leave_coordinator("is lost: " + why); }
 
   // --- These are for a coordinator whose connection has ended in order, without a farewell, or which is silent.
   // Returns whether the job may go on without the coordinator.
   bool may_outlive_coordinator() const;
   // Ends the workers. Afterwards, this node is an orphan until it connects to another coordinator or becomes it.
-  std::vector<NodeAction> coordinator_is_gone(const std::string& why);
+  std::vector<AgentAction> coordinator_is_gone(const std::string& why);
   // It is certain that the coordinator runs no longer.
   void coordinator_died() { succession_.coordinator_died(); }
   // Returns whether the coordinator has been silent for so long that it leads the job no longer, if most of the other
@@ -81,25 +78,25 @@ class NodeAgent {
   void follows(const wire::Successor& successor);
   // The node becomes the coordinator. leads() returns what it says to itself then.
   void take_over();
-  std::vector<NodeAction> leads();
+  std::vector<AgentAction> leads();
   const Succession& succession() const { return succession_; }
   Takeover takeover() const;
 
   // The coordinator has answered and does not let this node in, for example because its token differs.
-  std::vector<NodeAction> coordinator_refuses(const std::string& why) {
+  std::vector<AgentAction> coordinator_refuses(const std::string& why) {
     return leave_coordinator("does not accept this node: " + why);
   }
   // Reports a cause on this node, a cause that shows more than the last one, or a request to end this node. A spare
   // node leaves.
-  std::vector<NodeAction> failed(const wire::Cause& cause);
+  std::vector<AgentAction> failed(const wire::Cause& cause);
   // Reports that a worker has exited with 0.
-  std::vector<NodeAction> rank_left(int rank);
+  std::vector<AgentAction> rank_left(int rank);
   // Shows information about workers that run.
-  std::vector<NodeAction> show(wire::Subject what, std::string text);
+  std::vector<AgentAction> show(wire::Subject what, std::string text);
   // Reports that no worker of the attempt runs anymore.
-  std::vector<NodeAction> workers_ended(wire::NodeEnded end);
+  std::vector<AgentAction> workers_ended(wire::NodeEnded end);
   // Must be called at alarm() or later.
-  std::vector<NodeAction> tick(TimePoint now);
+  std::vector<AgentAction> tick(TimePoint now);
   TimePoint alarm() const { return next_heartbeat_; }
 
   // Returns whether workers run and their end was not decided without the coordinator.
@@ -110,16 +107,16 @@ class NodeAgent {
   bool is_silent(TimePoint now) const { return node_timeout_.count() > 0 && now - heard_at_ >= node_timeout_; }
 
  private:
-  std::vector<NodeAction> leave_coordinator(const std::string& why);
+  std::vector<AgentAction> leave_coordinator(const std::string& why);
   void leave(const wire::Cause& cause);
-  void add(NodeAction action) { actions_.push_back(std::move(action)); }
-  std::vector<NodeAction> take() { return std::exchange(actions_, {}); }
+  void add(AgentAction action) { actions_.push_back(std::move(action)); }
+  std::vector<AgentAction> take() { return std::exchange(actions_, {}); }
 
   wire::Cause loss_of_coordinator() const;
 
   std::string coordinator_;
   std::chrono::milliseconds node_timeout_;
-  std::vector<NodeAction> actions_;
+  std::vector<AgentAction> actions_;
   TimePoint heard_at_;
   TimePoint next_heartbeat_;
   int attempt_ = 0;

@@ -1,4 +1,4 @@
-#include "launcher/job/nodes.h"
+#include "launcher/job/job_link.h"
 
 #include <ddp/error.h>
 #include <ddp/store.h>
@@ -25,13 +25,14 @@ LaunchPlan plan_of(int workers) {
 class OneNode {
  public:
   explicit OneNode(const LaunchPlan& plan) : plan_(plan) {
-    Nodes::Callbacks callbacks;
-    callbacks.log = [](const LogLine&) {};
-    callbacks.start = [this](const Placement& place) {
-      place_ = place;
+    JobLink::Callbacks callbacks;
+    callbacks.report = [this](const LinkEvent& event) {
+      const auto* start = std::get_if<StartAttempt>(&event);
+      if (start == nullptr) return;
+      place_ = start->place;
       loop_.stop();
     };
-    auto nodes = Nodes::open(loop_, plan_, std::move(callbacks));
+    auto nodes = JobLink::open(loop_, plan_, std::move(callbacks));
     if (!nodes) {
       failure_ = nodes.error().message;
       return;
@@ -58,7 +59,7 @@ class OneNode {
  private:
   const LaunchPlan plan_;
   ddp::net::EventLoop loop_;
-  std::unique_ptr<Nodes> nodes_;
+  std::unique_ptr<JobLink> nodes_;
   std::optional<Placement> place_;
   std::string failure_;
 };

@@ -1,4 +1,4 @@
-// CoordinatorNode is the node that serves the store and coordinates the other nodes, if there are any.
+// CoordinatorServer is the node that serves the store and coordinates the other nodes, if there are any.
 #pragma once
 
 #include <chrono>
@@ -8,22 +8,22 @@
 #include <vector>
 
 #include "base/side_thread.h"
+#include "launcher/job/agent_driver.h"
 #include "launcher/job/coordinator.h"
-#include "launcher/job/node.h"
 #include "launcher/job/store_waits.h"
 #include "store/server/store_server.h"
 
 namespace ddp::launcher {
 
-class CoordinatorNode : public Node {
+class CoordinatorServer : public AgentDriver {
  public:
-  CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
+  CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
 
   // Takes over a job with the agent of a node, which says what it knows.
-  CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, const NodeAgent& agent,
-                  const wire::NodeHello& own);
+  CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, const Agent& agent,
+                    const wire::NodeHello& own);
 
-  ~CoordinatorNode() override;
+  ~CoordinatorServer() override;
 
   // Returns why the store cannot listen at `address`, or std::nullopt on success. One of these must be called once,
   // before other functions.
@@ -38,7 +38,7 @@ class CoordinatorNode : public Node {
   int print_descriptor() const override { return -1; }
   std::vector<std::string> spares() const override { return coordinator_.spares(); }
   bool is_through() const override { return is_through_; }
-  std::unique_ptr<Nodes> changed() override;
+  std::unique_ptr<JobLink> changed() override;
   std::optional<std::string> warning() const override;
 
  protected:
@@ -61,17 +61,15 @@ class CoordinatorNode : public Node {
   void carry_out(const EmptyStore&) {
     server_->forget_all();
     store_waits_.clear();
-    callbacks_.log({LogLevel::debug, LogSource::store, "the store is empty, and an attempt begins"});
+    log(LogLevel::debug, "the store is empty, and an attempt begins", LogSource::store);
   }
-  void carry_out(const PassOn& action) {
-    callbacks_.shown({action.from, action.host, action.clock_ahead, action.what, action.text});
-  }
-  void carry_out(const TellUser& action) { callbacks_.log(action.line); }
+  void carry_out(const Shown& shown) { callbacks_.report(shown); }
+  void carry_out(const LogLine& line) { callbacks_.report(line); }
   void carry_out(const ClaimElectorate& action);
   void carry_out(const CoordinatorIsThrough&);
   void carry_out(const FollowCoordinator& action) {
     follows_ = action;
-    callbacks_.changes();
+    callbacks_.report(LinkChanges{});
   }
 
   Coordinator coordinator_;

@@ -1,4 +1,4 @@
-// AgentNode is a node that searches for the coordinator and connects to it.
+// CoordinatorClient is a node that searches for the coordinator and connects to it.
 #pragma once
 
 #include <memory>
@@ -7,19 +7,20 @@
 #include <vector>
 
 #include "base/side_thread.h"
+#include "launcher/job/agent_driver.h"
 #include "launcher/job/control_link.h"
-#include "launcher/job/node.h"
 #include "net/address.h"
 
 namespace ddp::launcher {
 
-class AgentNode : public Node {
+class CoordinatorClient : public AgentDriver {
  public:
   // If `may_be_first`, the endpoint's name is not resolved yet and may be this node's own.
-  AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
+  CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
   // The coordinator is not at the endpoint of the plan.
-  AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, const FollowCoordinator& elsewhere);
-  ~AgentNode() override;
+  CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+                    const FollowCoordinator& elsewhere);
+  ~CoordinatorClient() override;
 
   bool is_coordinator() const override { return false; }
   void show(wire::Subject what, const std::string& text) override { act(agent_.show(what, text)); }
@@ -27,7 +28,7 @@ class AgentNode : public Node {
   std::optional<std::size_t> print(wire::Subject what, std::string_view bytes) override;
   int print_descriptor() const override { return link_ ? link_->fd() : -1; }
   bool is_through() const override { return true; }
-  std::unique_ptr<Nodes> changed() override;
+  std::unique_ptr<JobLink> changed() override;
   std::optional<std::string> warning() const override { return std::nullopt; }
 
  protected:

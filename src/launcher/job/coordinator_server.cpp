@@ -1,4 +1,4 @@
-#include "launcher/job/coordinator_node.h"
+#include "launcher/job/coordinator_server.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/side_thread.h"
-#include "launcher/job/agent_node.h"
+#include "launcher/job/coordinator_client.h"
 #include "launcher/job/node_hello.h"
 #include "launcher/job/store_listener.h"
 #include "launcher/job/witness_directory.h"
@@ -43,7 +43,7 @@ CoordinatorOptions coordinator_options(const LaunchPlan& plan) {
           plan.exit_timeout};
 }
 
-NodeAgent leading(NodeAgent agent) {
+Agent leading(Agent agent) {
   agent.take_over();
   return agent;
 }
@@ -52,7 +52,7 @@ NodeAgent leading(NodeAgent agent) {
 
 // Launchers that start later look for the job at its endpoint, and the first of them listens there. This thread says to
 // it where the job is.
-class CoordinatorNode::Caller {
+class CoordinatorServer::Caller {
  public:
   Caller(const LaunchPlan& plan, const wire::CoordinatorIsElsewhere& here)
       : state_(std::make_shared<State>(plan.store.advertised, plan.store.port, plan.store.token,
@@ -87,21 +87,21 @@ class CoordinatorNode::Caller {
   base::SideThread<bool> thread_;
 };
 
-CoordinatorNode::~CoordinatorNode() = default;
+CoordinatorServer::~CoordinatorServer() = default;
 
-CoordinatorNode::CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
-    : Node(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
+CoordinatorServer::CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
+    : AgentDriver(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
       coordinator_(coordinator_options(plan), make_node_hello(plan), Clock::now()),
       store_waits_(time_to_note(plan.hang)) {}
 
-CoordinatorNode::CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                                 const NodeAgent& agent, const wire::NodeHello& own)
-    : Node(loop, plan, std::move(callbacks), leading(agent)),
+CoordinatorServer::CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+                                     const Agent& agent, const wire::NodeHello& own)
+    : AgentDriver(loop, plan, std::move(callbacks), leading(agent)),
       coordinator_(coordinator_options(plan), own, Clock::now(), agent.takeover()),
       store_waits_(time_to_note(plan.hang)),
       job_(own.job) {}
 
-store::StoreServerOptions CoordinatorNode::store_options() {
+store::StoreServerOptions CoordinatorServer::store_options() {
   store::StoreServerOptions options;
   options.limits = plan_.store.limits;
   options.open = plan_.store.open;
@@ -110,9 +110,7 @@ store::StoreServerOptions CoordinatorNode::store_options() {
   options.on_rejection = [this](const std::string& peer, const std::string& reason) {
     tell_of_rejection(peer, reason);
   };
-  options.on_given_up = [this](const std::string& text) {
-    callbacks_.log({LogLevel::warning, LogSource::store, "store: " + text});
-  };
+  options.on_given_up = [this](const std::string& text) { log(LogLevel::warning, "store: " + text, LogSource::store); };
   if (plan_.nodes.several()) {
     options.open_to_machines = true;
     options.on_control = [this](store::ConnectionId from, const std::string& peer, const std::string& bytes) {
@@ -126,7 +124,7 @@ store::StoreServerOptions CoordinatorNode::store_options() {
   return options;
 }
 
-std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
+std::optional<std::string> CoordinatorServer::listen(const std::string& address) {
   const bool has_others = plan_.nodes.several();
   auto server = listen_at(address, plan_.store.port, store_options(), has_others ? "--rdzv-endpoint" : "--local-addr",
                           has_others);
@@ -135,7 +133,7 @@ std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
   return std::nullopt;
 }
 
-std::optional<std::string> CoordinatorNode::serve_at(base::UniqueFd listener) {
+std::optional<std::string> CoordinatorServer::serve_at(base::UniqueFd listener) {
   auto server = store::StoreServer::serve_at(std::move(listener), store_options());
   if (!server) return server.error().message;
   serve(std::move(server).value());
@@ -143,14 +141,14 @@ std::optional<std::string> CoordinatorNode::serve_at(base::UniqueFd listener) {
   return std::nullopt;
 }
 
-std::unique_ptr<Nodes> CoordinatorNode::changed() {
-  return std::make_unique<AgentNode>(loop_, plan_, callbacks_, *follows_);
+std::unique_ptr<JobLink> CoordinatorServer::changed() {
+  return std::make_unique<CoordinatorClient>(loop_, plan_, callbacks_, *follows_);
 }
 
-void CoordinatorNode::serve(std::unique_ptr<store::StoreServer> server) {
+void CoordinatorServer::serve(std::unique_ptr<store::StoreServer> server) {
   server_ = std::move(server);
-  callbacks_.log({LogLevel::debug, LogSource::store,
-                  "the store listens on " + net::host_and_port(server_->address(), server_->port())});
+  log(LogLevel::debug, "the store listens on " + net::host_and_port(server_->address(), server_->port()),
+      LogSource::store);
   const bool has_images = !plan_.image_dir.empty();
   images_word_ = Clock::now() + limits::kImageList;
   if (has_images) images_timer_ = loop_.at(Clock::now(), [this] { look_for_images(); });
@@ -159,7 +157,7 @@ void CoordinatorNode::serve(std::unique_ptr<store::StoreServer> server) {
   if (!plan_.hang.is_off()) look_for_waits();
 }
 
-void CoordinatorNode::begin() {
+void CoordinatorServer::begin() {
   if (std::exchange(has_begun_, true)) return;
   // The first nodes to come would begin the job. Until now, they wait in the queue of the kernel.
   watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
@@ -168,7 +166,7 @@ void CoordinatorNode::begin() {
 }
 
 // File systems may be slow. A job must not begin anew because its images are not known yet, but it may go on.
-void CoordinatorNode::look_for_images() {
+void CoordinatorServer::look_for_images() {
   if (!has_begun_ && listing_ && Clock::now() >= images_word_) wait_for_images("does not answer");
   images_timer_ = loop_.at(Clock::now() + limits::kImageListPause, [this] { look_for_images(); });
   if (listing_) return;
@@ -183,32 +181,32 @@ void CoordinatorNode::look_for_images() {
   });
 }
 
-void CoordinatorNode::wait_for_images(const std::string& why) {
+void CoordinatorServer::wait_for_images(const std::string& why) {
   if (std::exchange(images_problem_, why) == why) return;
-  callbacks_.log({LogLevel::warning, LogSource::job,
-                  "--image-dir=" + plan_.image_dir + " " + why + "; the job begins when it is known what is there"});
+  log(LogLevel::warning,
+      "--image-dir=" + plan_.image_dir + " " + why + "; the job begins when it is known what is there", LogSource::job);
 }
 
-void CoordinatorNode::look_for_waits() {
+void CoordinatorServer::look_for_waits() {
   const auto now = Clock::now();
   for (const std::string& sentence : store_waits_.add(server_->long_waits(limits::kStoreWaitLook), now)) {
-    callbacks_.log({LogLevel::note, LogSource::hangs, sentence});
+    log(LogLevel::note, sentence, LogSource::hangs);
   }
   waits_timer_ = loop_.at(now + limits::kStoreWaitLook, [this] { look_for_waits(); });
 }
 
-void CoordinatorNode::tell_of_rejection(const std::string& peer, const std::string& reason) {
+void CoordinatorServer::tell_of_rejection(const std::string& peer, const std::string& reason) {
   const std::string line = "the store refused " + peer + ": " + reason;
-  if (!plan_.nodes.several()) return callbacks_.log({LogLevel::warning, LogSource::store, line});
+  if (!plan_.nodes.several()) return log(LogLevel::warning, line, LogSource::store);
   // Launchers retry, so a rejection that repeats the previous one is not logged.
   const std::string host = peer.substr(0, peer.rfind(':'));
   if (std::exchange(last_rejection_, host + reason) == host + reason) return;
   if (const auto allowed = coordinator_.line_on_stranger(host, line)) {
-    callbacks_.log({LogLevel::warning, LogSource::store, *allowed});
+    log(LogLevel::warning, *allowed, LogSource::store);
   }
 }
 
-void CoordinatorNode::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {
+void CoordinatorServer::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {
   const auto message = wire::decode_control(bytes);
   if (!message) {
     server_->close_control(from);
@@ -216,16 +214,16 @@ void CoordinatorNode::hear(store::ConnectionId from, const std::string& peer, co
                                                 /*in_order=*/false, Clock::now()));
   }
   last_peer_ = peer;
-  callbacks_.log({LogLevel::trace, LogSource::nodes, "from " + peer + ": " + std::string(wire::name_of(*message))});
+  log(LogLevel::trace, "from " + peer + ": " + std::string(wire::name_of(*message)));
   act_as_coordinator(coordinator_.heard(from, peer.substr(0, peer.rfind(':')), *message, Clock::now()));
 }
 
-void CoordinatorNode::send(const wire::ControlMessage& message) {
+void CoordinatorServer::send(const wire::ControlMessage& message) {
   act_as_coordinator(coordinator_.heard(kOwnNode, "", message, Clock::now()));
 }
 
 // If the store listens on all interfaces, sets the address at which other nodes reach this one.
-void CoordinatorNode::set_addresses(Placement& place) const {
+void CoordinatorServer::set_addresses(Placement& place) const {
   place.master_port = server_->port();
   place.master_addr = plan_.nodes.several() ? server_->address() : plan_.store.advertised;
   if (!plan_.nodes.several()) return;
@@ -237,7 +235,7 @@ void CoordinatorNode::set_addresses(Placement& place) const {
   if (own && place.node_count > 1) place.interface = net::interface_of(*own);
 }
 
-std::optional<std::string> CoordinatorNode::warning() const {
+std::optional<std::string> CoordinatorServer::warning() const {
   // The plan has its own note about an open store.
   if (!plan_.nodes.several()) return plan_.store.open ? std::nullopt : server_->warning();
   if (!is_loopback(server_->address())) return plan_.store.open ? std::nullopt : server_->warning();
@@ -246,12 +244,12 @@ std::optional<std::string> CoordinatorNode::warning() const {
          "node (--rdzv-endpoint, --master-addr)";
 }
 
-void CoordinatorNode::set_paused(bool is_paused) {
+void CoordinatorServer::set_paused(bool is_paused) {
   coordinator_.set_paused(is_paused, Clock::now());
   act_as_coordinator({});
 }
 
-void CoordinatorNode::act_as_coordinator(std::vector<CoordinatorAction> actions) {
+void CoordinatorServer::act_as_coordinator(std::vector<CoordinatorAction> actions) {
   queue_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
   if (queue_.is_taking()) return;
   const Clock::time_point next = is_through_ ? Clock::time_point::max() : coordinator_.alarm();
@@ -265,10 +263,10 @@ void CoordinatorNode::act_as_coordinator(std::vector<CoordinatorAction> actions)
   });
 }
 
-void CoordinatorNode::carry_out(const SendToNode& action) {
+void CoordinatorServer::carry_out(const SendToNode& action) {
   if (action.to == kOwnNode) return act(agent_.heard(action.message, Clock::now()));
-  callbacks_.log({LogLevel::trace, LogSource::nodes,
-                  "to connection " + std::to_string(action.to) + ": " + std::string(wire::name_of(action.message))});
+  log(LogLevel::trace,
+      "to connection " + std::to_string(action.to) + ": " + std::string(wire::name_of(action.message)));
   wire::ControlMessage message = action.message;
   if (auto* asks = std::get_if<wire::CoordinatorAsks>(&message)) {
     // The answer repeats this time, which then shows how the clocks of the two nodes differ.
@@ -277,10 +275,10 @@ void CoordinatorNode::carry_out(const SendToNode& action) {
   server_->send_control(action.to, wire::encode(message));
 }
 
-void CoordinatorNode::carry_out(const ClaimElectorate& action) {
+void CoordinatorServer::carry_out(const ClaimElectorate& action) {
   if (claim_text_.empty()) claim_text_ = claim_text(plan_.host_name);
   const std::string name = "ddplaunch-" + action.job_key + "-" + std::to_string(action.attempt);
-  callbacks_.log({LogLevel::debug, LogSource::nodes, "claiming " + name + " in the witness " + plan_.nodes.witness});
+  log(LogLevel::debug, "claiming " + name + " in the witness " + plan_.nodes.witness);
   claim_ = std::make_unique<base::SideThread<ClaimAnswer>>(
       [directory = plan_.nodes.witness, name, text = claim_text_] { return claim(directory, name, text); });
   claim_watch_ = loop_.watch_readable(claim_->ready(), [this, attempt = action.attempt] {
@@ -289,9 +287,9 @@ void CoordinatorNode::carry_out(const ClaimElectorate& action) {
   });
 }
 
-void CoordinatorNode::carry_out(const CoordinatorIsThrough&) {
+void CoordinatorServer::carry_out(const CoordinatorIsThrough&) {
   is_through_ = true;
-  callbacks_.through();
+  callbacks_.report(OthersKnow{});
 }
 
 }  // namespace ddp::launcher

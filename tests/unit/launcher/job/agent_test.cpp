@@ -1,4 +1,4 @@
-#include "launcher/job/node_agent.h"
+#include "launcher/job/agent.h"
 
 #include "support/catch.h"
 
@@ -8,14 +8,14 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const NodeAgent::TimePoint kStart{1h};
+const Agent::TimePoint kStart{1h};
 
 wire::Cause rank_5() {
   return {.text = "rank 5: exited with code 3", .node = "b", .exit_code = 3, .may_restart = true};
 }
 
 template <typename Action>
-const Action& only(const std::vector<NodeAction>& actions) {
+const Action& only(const std::vector<AgentAction>& actions) {
   REQUIRE(actions.size() == 1);
   REQUIRE(std::holds_alternative<Action>(actions[0]));
   return std::get<Action>(actions[0]);
@@ -24,7 +24,7 @@ const Action& only(const std::vector<NodeAction>& actions) {
 }  // namespace
 
 TEST_CASE("a node starts its workers when the coordinator begins and says when they have exited") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   const auto begun = agent.heard(wire::CoordinatorBegins{0, 1, 2, 4, 8, "a, b"}, kStart);
   CHECK(only<StartWorkers>(begun).place.first_rank == 4);
   // A repeated message has no effect.
@@ -37,7 +37,7 @@ TEST_CASE("a node starts its workers when the coordinator begins and says when t
 }
 
 TEST_CASE("a node ends its workers when the coordinator says so and waits for what follows") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   CHECK(agent.heard(wire::CoordinatorEnds{0, rank_5()}, kStart).empty());
   agent.heard(wire::CoordinatorBegins{}, kStart);
   CHECK(agent.heard(wire::CoordinatorEnds{7, rank_5()}, kStart).empty());
@@ -55,7 +55,7 @@ TEST_CASE("a node ends its workers when the coordinator says so and waits for wh
 }
 
 TEST_CASE("a node that loses its coordinator ends its workers and leaves") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   agent.heard(wire::CoordinatorBegins{}, kStart);
   const auto lost = agent.coordinator_lost("connection reset by peer");
   CHECK(only<EndWorkers>(lost).cause.text == "the first node (a:29400) is lost: connection reset by peer");
@@ -66,19 +66,19 @@ TEST_CASE("a node that loses its coordinator ends its workers and leaves") {
 }
 
 TEST_CASE("a node that waits and loses its coordinator or is refused leaves at once") {
-  NodeAgent lost("a:29400", 10s, kStart);
+  Agent lost("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(lost.coordinator_lost("it has closed the connection")).cause.exit_code == 125);
-  NodeAgent refused("a:29400", 10s, kStart);
+  Agent refused("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(refused.heard(wire::CoordinatorRefuses{"another job"}, kStart)).cause.text ==
         "the job at a:29400 does not accept this node: another job");
 }
 
 TEST_CASE("a coordinator that is lost before the job has begun for a node may be found again") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   CHECK(agent.may_look_again());
   CHECK_FALSE(agent.is_silent(kStart + 9s));
   CHECK(agent.is_silent(kStart + 10s));
-  NodeAgent spare("a:29400", 10s, kStart);
+  Agent spare("a:29400", 10s, kStart);
   spare.heard(wire::CoordinatorWaits{"the job runs", true}, kStart);
   CHECK_FALSE(spare.may_look_again());
   agent.heard(wire::CoordinatorBegins{}, kStart);
@@ -86,19 +86,19 @@ TEST_CASE("a coordinator that is lost before the job has begun for a node may be
 }
 
 TEST_CASE("who is asked to end while the node takes no part leaves") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(agent.failed({.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15})).cause.signal ==
         15);
   // The coordinator's own node ends the job.
-  NodeAgent own("a:29400", 0ms, kStart);
+  Agent own("a:29400", 0ms, kStart);
   CHECK(std::holds_alternative<wire::NodeFailed>(only<SendToCoordinator>(own.failed(rank_5())).message));
 }
 
 TEST_CASE("a node sends a heartbeat once a second and takes a silent coordinator for lost") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   int heartbeats = 0;
   auto now = kStart;
-  std::vector<NodeAction> actions;
+  std::vector<AgentAction> actions;
   while (!agent.has_left() && now < kStart + 1min) {
     now = agent.alarm();
     actions = agent.tick(now);
@@ -113,7 +113,7 @@ TEST_CASE("a node sends a heartbeat once a second and takes a silent coordinator
 }
 
 TEST_CASE("a node that hears nothing any more tells a coordinator that may hear it why its workers end") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   agent.heard(wire::CoordinatorBegins{}, kStart);
   const auto actions = agent.tick(kStart + 10s);
   REQUIRE(actions.size() == 2);
@@ -126,7 +126,7 @@ TEST_CASE("a node that hears nothing any more tells a coordinator that may hear 
 }
 
 TEST_CASE("the time in which a node looked for its coordinator does not count as silence") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   const auto hello = agent.connected({}, kStart + 5min);
   CHECK(std::holds_alternative<wire::NodeHello>(only<SendToCoordinator>(hello).message));
   CHECK(std::holds_alternative<wire::NodeHeartbeat>(only<SendToCoordinator>(agent.tick(kStart + 5min)).message));
@@ -134,13 +134,13 @@ TEST_CASE("the time in which a node looked for its coordinator does not count as
 }
 
 TEST_CASE("the coordinator's own node cannot lose it") {
-  NodeAgent agent("a:29400", 0ms, kStart);
+  Agent agent("a:29400", 0ms, kStart);
   CHECK(agent.tick(kStart + 1h).empty());
   CHECK_FALSE(agent.has_left());
 }
 
 TEST_CASE("a node that the first one does not let in says so") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(agent.coordinator_refuses("another token")).cause.text ==
         "the first node (a:29400) does not accept this node: another token");
   CHECK(agent.coordinator_refuses("again").empty());
@@ -159,7 +159,7 @@ wire::CoordinatorBegins begins_as(int node_rank) {
 }  // namespace
 
 TEST_CASE("a node whose coordinator died ends its workers and votes for the next one") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   const auto begun = agent.heard(begins_as(2), kStart);
   REQUIRE(begun.size() == 2);
   CHECK(std::get<SendToCoordinator>(begun[0]).message == wire::ControlMessage(wire::NodeHeartbeat{2, {}}));
@@ -182,7 +182,7 @@ TEST_CASE("a node whose coordinator died ends its workers and votes for the next
 }
 
 TEST_CASE("what a node says at the end of its workers is said again to the next coordinator") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(2), kStart);
   agent.coordinator_is_gone("it has closed the connection");
   CHECK(only<AttemptFollows>(agent.workers_ended({.progress = wire::Progress::some}))
@@ -199,7 +199,7 @@ TEST_CASE("what a node says at the end of its workers is said again to the next 
 }
 
 TEST_CASE("a node that leads says to itself what it would have said to another one") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(1), kStart);
   agent.coordinator_is_gone("it has closed the connection");
   agent.coordinator_died();
@@ -215,24 +215,24 @@ TEST_CASE("a node that leads says to itself what it would have said to another o
 
 TEST_CASE("a job that a user has ended does not outlive its coordinator") {
   const auto outlives = [](const wire::Cause& cause) {
-    NodeAgent agent("a:29400", 10s, kStart);
+    Agent agent("a:29400", 10s, kStart);
     agent.heard(begins_as(2), kStart);
     agent.heard(wire::CoordinatorEnds{2, cause}, kStart);
     return agent.may_outlive_coordinator();
   };
   CHECK(outlives(rank_5()));
   CHECK_FALSE(outlives({.text = "terminated by SIGINT", .exit_code = 130, .signal = 2}));
-  NodeAgent done("a:29400", 10s, kStart);
+  Agent done("a:29400", 10s, kStart);
   done.heard(begins_as(2), kStart);
   done.heard(wire::CoordinatorIsDone{rank_5()}, kStart);
   CHECK_FALSE(done.may_outlive_coordinator());
-  NodeAgent without_restarts("a:29400", 10s, kStart);
+  Agent without_restarts("a:29400", 10s, kStart);
   without_restarts.heard(wire::CoordinatorBegins{}, kStart);
   CHECK_FALSE(without_restarts.may_outlive_coordinator());
 }
 
 TEST_CASE("a user can end a node that has no coordinator") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(2), kStart);
   agent.coordinator_is_gone("it has closed the connection");
   agent.workers_ended({});
@@ -241,14 +241,14 @@ TEST_CASE("a user can end a node that has no coordinator") {
 }
 
 TEST_CASE("a node leaves a silent coordinator later than that one knows it") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(1), kStart);
   for (auto now = kStart; now <= kStart + 9s; now += 1s) {
     agent.tick(now);
     CHECK_FALSE(agent.may_leave_silent_coordinator(now));
   }
   bool has_ended_workers = false;
-  for (const NodeAction& action : agent.tick(kStart + 10s)) {
+  for (const AgentAction& action : agent.tick(kStart + 10s)) {
     has_ended_workers = has_ended_workers || std::holds_alternative<EndWorkers>(action);
   }
   CHECK(has_ended_workers);
@@ -265,7 +265,7 @@ TEST_CASE("a node leaves a silent coordinator later than that one knows it") {
 }
 
 TEST_CASE("a node that was asked to end does not go on with another coordinator") {
-  NodeAgent agent("a:29400", 10s, kStart);
+  Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(1), kStart);
   const wire::Cause asked{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15, .may_restart = true};
   agent.failed(asked);

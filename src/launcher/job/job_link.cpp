@@ -1,10 +1,10 @@
-#include "launcher/job/nodes.h"
+#include "launcher/job/job_link.h"
 
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/job/agent_node.h"
-#include "launcher/job/coordinator_node.h"
+#include "launcher/job/coordinator_client.h"
+#include "launcher/job/coordinator_server.h"
 #include "launcher/job/store_listener.h"
 #include "launcher/job/witness_directory.h"
 #include "launcher/process/image_directory.h"
@@ -14,7 +14,8 @@
 
 namespace ddp::launcher {
 
-Node::Node(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, std::chrono::milliseconds node_timeout)
+AgentDriver::AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+                         std::chrono::milliseconds node_timeout)
     : loop_(loop),
       plan_(plan),
       callbacks_(std::move(callbacks)),
@@ -37,26 +38,26 @@ Placement placement_of(const wire::CoordinatorBegins& begins) {
   return place;
 }
 
-std::string Node::endpoint() const {
+std::string AgentDriver::endpoint() const {
   return net::host_and_port(plan_.store.advertised, plan_.store.port);
 }
 
-void Node::carry_out(const StartWorkers& action) {
+void AgentDriver::carry_out(const StartWorkers& action) {
   const wire::CoordinatorBegins& begins = action.place;
   if (plan_.nodes.several()) {
-    callbacks_.log({LogLevel::info, LogSource::nodes,
-                    base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
-                        ": " + begins.nodes});
+    log(LogLevel::info, base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
+                            ": " + begins.nodes);
   }
   Placement place = placement_of(begins);
   set_addresses(place);
-  callbacks_.start(place);
+  callbacks_.report(StartAttempt{place});
 }
 
 // The launcher that can listen at the address is the coordinator, because names of hosts are not reliable. Many hosts
 // resolve their own name to a loopback address. Such a name is this node's own too, and other nodes reach it at another
 // address.
-base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks) {
+base::Result<std::unique_ptr<JobLink>> JobLink::open(net::EventLoop& loop, const LaunchPlan& plan,
+                                                     Callbacks callbacks) {
   if (!plan.image_dir.empty()) {
     if (const auto images = list_images(plan.image_dir); !images) {
       return base::Failure{"--image-dir=" + plan.image_dir + " cannot be read: " + images.error().message +
@@ -64,9 +65,9 @@ base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const Lau
     }
   }
   if (!plan.nodes.several()) {
-    auto coordinator = std::make_unique<CoordinatorNode>(loop, plan, std::move(callbacks));
+    auto coordinator = std::make_unique<CoordinatorServer>(loop, plan, std::move(callbacks));
     const auto why = coordinator->listen(plan.store.bind_address);
-    if (!why) return std::unique_ptr<Nodes>(std::move(coordinator));
+    if (!why) return std::unique_ptr<JobLink>(std::move(coordinator));
     return base::Failure{*why + "." + listen_remedy(*why, "--local-addr", "--master-port=")};
   }
   if (!plan.nodes.witness.empty()) {
@@ -76,16 +77,16 @@ base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const Lau
   // A name may become known only after the launchers start.
   const bool is_known = !may_be_coordinator || net::is_own_host(plan.store.advertised).has_value();
   if (may_be_coordinator && is_known) {
-    auto coordinator = std::make_unique<CoordinatorNode>(loop, plan, callbacks);
+    auto coordinator = std::make_unique<CoordinatorServer>(loop, plan, callbacks);
     const auto why = coordinator->listen(plan.store.bind_address);
-    if (!why) return std::unique_ptr<Nodes>(std::move(coordinator));
+    if (!why) return std::unique_ptr<JobLink>(std::move(coordinator));
     if (plan.nodes.rank)
       return base::Failure{
           *why +
           ". Node 0 listens where the nodes meet, so this must be one of its own addresses. If another node "
           "has this address, give that one --node-rank=0, and this one another number"};
   }
-  return std::unique_ptr<Nodes>(std::make_unique<AgentNode>(loop, plan, std::move(callbacks), !is_known));
+  return std::unique_ptr<JobLink>(std::make_unique<CoordinatorClient>(loop, plan, std::move(callbacks), !is_known));
 }
 
 }  // namespace ddp::launcher
