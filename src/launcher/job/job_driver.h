@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "launcher/job/agent.h"
+#include "launcher/job/attempt_cycle.h"
 #include "launcher/job/event.h"
 #include "launcher/job/job_link.h"
 #include "launcher/job/job_state.h"
@@ -64,7 +65,7 @@ class JobDriver {
 
   // Takes the stacks of all ranks: see Watchdog::look(). Without a running attempt, `done` gets nothing.
   void look(std::function<void(const HangNews& news)> done) {
-    phase_ == Phase::running&& watchdog_ ? watchdog_->look(std::move(done)) : done({});
+    cycle_.is_running() && watchdog_ ? watchdog_->look(std::move(done)) : done({});
   }
 
   // See JobLink.
@@ -80,14 +81,6 @@ class JobDriver {
   const base::Result<JobOutcome>& result() const { return *result_; }
 
  private:
-  enum class Phase : std::uint8_t {
-    waiting,   // waits for the coordinator's message
-    running,   // an attempt runs
-    draining,  // all workers have ended; their output is shown
-    ended,     // the coordinator may report at once what follows
-    leaving,   // leaves when the other nodes know of the end
-  };
-
   // --- These events exist besides Event.
   struct Begin {};
   struct StartWorker {
@@ -102,16 +95,12 @@ class JobDriver {
   void handle(const Event& event);
   void handle(const Begin&);
   void handle(const StartWorker& turn);
-  void handle(const StartAttempt& turn) { start_ = turn.place; }
-  void handle(const EndWorkers& turn);
-  void handle(const AttemptFollows& turn);
-  void handle(const LeaveJob& turn);
   void handle(const FirstNode&);
   void handle(const LinkChanges&);
   void handle(const OutputShown&);
   void handle(const AttemptOver&);
   void handle(const OthersKnow&) {}
-  void proceed();
+  void handle(const auto& event) { carry_out(cycle_.happened(event)); }
 
   // --- These functions connect the driver to the other nodes.
   void hear(const LogLine& line);
@@ -122,17 +111,31 @@ class JobDriver {
   std::optional<base::Failure> open_link();
   void send_output_to_coordinator();
   void log(LogLevel level, std::string text) const { parts_.observer.log({level, LogSource::job, std::move(text)}); }
-  std::string own_name() const { return place_.node_name.empty() ? parts_.plan.host_name : place_.node_name; }
 
-  // --- These functions run an attempt.
-  void begin_attempt(const Placement& place);
-  void step(const Event& event);
+  // --- These functions carry out what AttemptCycle decides.
+  void carry_out(const AttemptCycle::Actions& actions);
+  void carry_out(const BeginAttempt&);
+  void carry_out(const Supervise& action);
+  void carry_out(const ExplainWait& action);
+  void carry_out(const ReportFailure& action) { link_->failed(action.cause); }
+  void carry_out(const ReportEnd& action);
+  void carry_out(const ShowEvent& action) { parts_.observer.event(action.event); }
+  void carry_out(const AwaitCause&);
+  void carry_out(const StopAwaiting&) { post(AttemptOver{}); }
+  void carry_out(const ShowEnd& action) {
+    parts_.observer.attempt_ended(cycle_.outcome(), action.next, action.is_last);
+  }
+  void carry_out(const Leave&);
+  void carry_out(const LogLine& line) { parts_.observer.log(line); }
+
+  // --- These functions run an attempt, and carry out what its JobState decides.
+  void supervise(const Event& event) { carry_out(Supervise{event}); }
   void carry_out(const SendSignal& action);
   void carry_out(const Tell& action) { parts_.observer.log(action.line); }
   void carry_out(const ReportState&) {
     if (parts_.plan.log.level <= LogLevel::note) watchdog_->asked();
   }
-  void carry_out(const ReportUrgency&) { link_->failed(urgent_cause_of(*request_)); }
+  void carry_out(const ReportUrgency&) { link_->failed(urgent_cause_of(*cycle_.request())); }
   void carry_out(const ReportCause&);
   void carry_out(const AskToSave&) { parts_.workers.request_stop(); }
   void carry_out(const AskForStates&);
@@ -143,32 +146,14 @@ class JobDriver {
   void worker_has_ended(int local_rank, const WorkerExit& exit);
   void end_attempt();
   void judge_late_difference();
-  void learn(const wire::Cause& cause);
-  void end_when_known();
-
-  // --- These functions act between attempts, and at the end.
-  std::optional<SignalArrived> request_in(const Event& event) const {
-    return launcher::request_in(event, parts_.plan.ending_signals);
-  }
-  std::optional<SignalArrived> note_request(const Event& event);
-  bool is_asked_to_end() const;
   bool is_asked_again() const;  // since the request that is known
-  void is_asked_while_waiting(const Event& event);
-  void leave_at_once(const wire::Cause& cause);
-  void leave() {
-    phase_ = Phase::leaving;
-    if (in_haste_ || link_->is_through()) finish();
-  }
-  void finish();
   void end_with(base::Result<JobOutcome> result);
 
   const JobDriverParts parts_;
   std::deque<Turn> queue_;
-  Phase phase_ = Phase::waiting;
+  AttemptCycle cycle_;
   RankExchange exchange_;
   std::unique_ptr<JobLink> link_;  // null if they are left, or could not be opened again
-  std::optional<Placement> start_;
-  Placement place_;  // placement in the current or the last attempt
 
   // These members belong to the current or the last attempt.
   std::optional<JobState> state_;
@@ -177,24 +162,13 @@ class JobDriver {
   std::unique_ptr<net::Watch> alarm_;
   std::unique_ptr<net::Watch> states_look_;
   std::unique_ptr<net::Watch> room_look_;
-  bool has_reported_ = false;   // a cause was reported to the coordinator
-  bool knows_cause_ = false;    // the coordinator has reported one after the workers' end
   bool has_shown_end_ = false;  // the ranks' calls were shown when the ranks were asked to end
   bool ranks_differ_ = false;   // a rank of this attempt has found that ranks called different operations
   std::optional<std::chrono::system_clock::time_point> asked_to_end_at_;
   int store_warnings_ = 0;
   bool are_warnings_due_ = true;  // no worker has failed yet
-  JobOutcome outcome_;
   wire::Progress progress_{};
 
-  bool has_run_ = false;                  // whether any attempt has run
-  std::optional<SignalArrived> request_;  // last request during an attempt, or while its output was shown
-  TimePoint requested_at_{};              // time of the first request
-  RootCause asked_;                       // request to end that this node got while no attempt ran
-  std::string what_follows_;              // describes what follows the ended attempt
-  std::optional<JobOutcome> last_;        // outcome of the attempt that no other one follows
-  std::optional<wire::Cause> leave_;
-  bool in_haste_ = false;
   std::optional<base::Result<JobOutcome>> result_;
 };
 

@@ -1,6 +1,7 @@
 #include "launcher/job/outcome.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "base/exit_code.h"
@@ -123,45 +124,66 @@ wire::CauseCode code_of_job(const wire::Cause& cause) {
   return has_saved || cause.code == wire::CauseCode::repeated_error ? cause.code : wire::CauseCode::none;
 }
 
+namespace {
+
+// A row of a table of which the first one that holds decides.
+template <typename Result>
+struct Row {
+  bool holds;
+  Result result;
+};
+
+template <typename Result>
+Result first_that_holds(std::initializer_list<Row<Result>> rows) {
+  return std::ranges::find_if(rows, &Row<Result>::holds)->result;
+}
+
+}  // namespace
+
 Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
+  using base::ExitStatus;
   Conclusion end;
-  const bool is_between = !facts.last;
-  if (facts.last) end.outcome = std::move(*facts.last);
-  // The job had failed after it was asked to save.
-  end.outcome.code_of_job = code_of_job(cause);
-  if (cause.exit_code == base::kExitSaved) end.outcome.status = base::ExitStatus::exited(base::kExitSaved);
-  if (!is_between && facts.is_alone) return end;
   JobOutcome& outcome = end.outcome;
-  const std::string told = describe_failure(outcome);
+  const bool is_between = !facts.last;
+  if (facts.last) outcome = std::move(*facts.last);
+  outcome.code_of_job = code_of_job(cause);
+  // The job had failed after it was asked to save.
+  if (cause.exit_code == base::kExitSaved) outcome.status = ExitStatus::exited(base::kExitSaved);
+  if (!is_between && facts.is_alone) return end;
+
+  const std::string reported = describe_failure(outcome);
   const bool is_own = cause.node == facts.own_name;
-  const bool was_asked = cause.signal != 0 && outcome.status.was_killed_by(cause.signal);
-  const bool is_asked = told.empty() && cause.signal != 0 && (is_own || cause.node.empty());
-  outcome.status =
-      was_asked || is_asked ? base::ExitStatus::killed(cause.signal) : base::ExitStatus::exited(cause.exit_code);
-  if (cause.exit_code == 0 && (outcome.has_saved || cause.has_saved)) {
-    // All nodes exit alike, so that a scheduler starts all of them again.
-    outcome.status = base::ExitStatus::exited(base::kExitSaved);
-    if (!std::exchange(outcome.has_saved, true)) {
-      end.level = LogLevel::note;
-      end.line =
-          "the program has saved and left, as another node was asked to: exit code 75 asks to start the job again";
-    }
+  const bool has_succeeded = cause.exit_code == 0;
+  const bool has_saved = has_succeeded && (outcome.has_saved || cause.has_saved);
+  const bool ended_by_request = cause.signal != 0 && outcome.status.was_killed_by(cause.signal);
+  const bool ends_by_request = reported.empty() && cause.signal != 0 && (is_own || cause.node.empty());
+  outcome.status = first_that_holds<ExitStatus>({
+      // All nodes exit alike, so that a scheduler starts all of them again.
+      {has_saved, ExitStatus::exited(base::kExitSaved)},
+      {ended_by_request || ends_by_request, ExitStatus::killed(cause.signal)},
+      {true, ExitStatus::exited(cause.exit_code)},
+  });
+  if (has_saved && !std::exchange(outcome.has_saved, true)) {
+    end.level = LogLevel::note;
+    end.line = "the program has saved and left, as another node was asked to: exit code 75 asks to start the job again";
   }
-  if (cause.exit_code == 0) return end;
+  if (has_succeeded) return end;
+
   const bool is_asked_for = facts.in_haste || outcome.status.was_killed();
   const bool was_asked_here = is_between && is_asked_for && !std::holds_alternative<std::monostate>(facts.asked);
-  if (was_asked_here) {
-    outcome.cause = facts.asked;
-  } else if (told.empty() || (!was_asked && outcome.cause_as<SignalArrived>() != nullptr)) {
-    outcome.cause = EndedElsewhere{cause};
-  }
+  const bool was_asked_before = !ended_by_request && outcome.cause_as<SignalArrived>() != nullptr;
+  outcome.cause = first_that_holds<RootCause>({
+      {was_asked_here, facts.asked},
+      {reported.empty() || was_asked_before, EndedElsewhere{cause}},
+      {true, outcome.cause},
+  });
   end.was_ended_between_attempts = was_asked_here && facts.has_run;
   if (end.was_ended_between_attempts) return end;
   if (cause.signal != 0) end.level = LogLevel::warning;
   const bool is_new = !cause.not_restarted.empty() && cause.not_restarted != facts.what_followed;
-  const bool is_news = !is_own && told != describe(cause);
+  const bool is_news = !is_own && reported != describe(cause);
   end.is_from_another_node = is_news && !facts.in_haste;
-  if (told.empty() || is_new || is_news) end.line = describe(cause);
+  if (reported.empty() || is_new || is_news) end.line = describe(cause);
   return end;
 }
 
