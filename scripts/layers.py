@@ -70,6 +70,8 @@ THIRD_PARTIES = {
     "boost/process": ["launcher/process/clone_launcher.h"],
     "zlib.h": ["launcher/report/open_document.cpp", "launcher/report/own_document.cpp"],
     "boost/crc": ["wire/state_file.cpp"],
+    "boost/describe": ["wire/json_fields.h"],
+    "boost/mp11": ["wire/json_fields.h"],
     "hwloc": ["launcher/facts/cpu_topology.cpp"],
     "sodium": ["store/store_token.cpp"],
     "elfutils/": ["stack_reader/frame_names.cpp", "stack_reader/process_files.cpp", "stack_reader/unwinder.cpp"],
@@ -78,8 +80,8 @@ THIRD_PARTIES = {
                   "launcher/ranks/hang_trace.cpp", "launcher/stacks/stack_capture.cpp",
                   "launcher/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp",
                   "launcher/process/gpu_counters.cpp", "launcher/report/job_json.cpp",
-                  "launcher/ranks/shown_ranks.cpp", "launcher/ranks/shown_records.cpp", "launcher/watchdog/evidence/ras_status.cpp",
-                  "launcher/report/stall_json.h", "wire/control_message.cpp", "launcher/report/event_values.h",
+                  "launcher/watchdog/evidence/ras_status.cpp",
+                  "launcher/report/stall_json.h", "wire/control_message.cpp", "wire/json_fields.h", "launcher/report/event_values.h",
                   "launcher/report/history_json.cpp", "launcher/report/history_json.h", "launcher/report/report_data.cpp",
                   "launcher/remote/launch_request.cpp", "launcher/remote/host_plan.cpp",
                   "launcher/store_command/inspection.cpp", "launcher/explain/explanation_text.cpp", "launcher/explain/log_inputs.cpp", "launcher/view/json_fields.h",
@@ -253,8 +255,15 @@ def check_types() -> list[str]:
     return faults
 
 
+def check_index() -> list[str]:
+    """scripts/README.md names all scripts, and no others."""
+    listed = set(re.findall(r"^\| `([^`/]+)/?`", (ROOT / "scripts/README.md").read_text(), re.MULTILINE))
+    present = {path.name for path in (ROOT / "scripts").iterdir()} - {"README.md", "__pycache__"}
+    return [f"scripts/README.md: it lists {name}, which is missing, or lacks it" for name in sorted(listed ^ present)]
+
+
 def main() -> int:
-    faults = check_types()
+    faults = check_types() + check_index()
     for path in files("src"):
         name = str(path.relative_to(ROOT / "src"))
         faults += check_includes(name, path.read_text())

@@ -8,6 +8,9 @@
 //     for (…) { backward; data_parallel.mark_ready(i); data_parallel.finish(); optimizer step; checkpoint.save(…); }
 //   }
 //
+// A beginner needs five of them: ddp/init.h, ddp/process_group.h, ddp/distributed_data_parallel.h,
+// ddp/distributed_sampler.h and ddp/checkpoint.h. Each of the others is for one need that its first line names.
+//
 // examples/train_charlm.cpp is a complete program. All functions throw ddp::Error (ddp/error.h).
 #pragma once
 
