@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "wire/json_fields.h"
 #include "wire/limits.h"
 
 namespace ddp::wire {
@@ -49,41 +50,40 @@ NLOHMANN_JSON_SERIALIZE_ENUM(StateKind, {{StateKind::none, "none"},
                                          {StateKind::final_moved, "final, moved"},
                                          {StateKind::whole, "whole"}})
 
-// Each field is listed once, for both directions.
-#define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted, exit_timed_out,
-           gave_up, has_saved, is_urgent, code, error)
-DDP_FIELDS(Successor, node_rank, address, port)
-DDP_FIELDS(Electorate, attempt, nodes, leader, gone)
-DDP_FIELDS(Membership, attempt, node_rank)
-DDP_FIELDS(RestartHistory, job_began, counted, in_vain, last_counts, last_is_seen, is_repeated, last_error, last_step)
-DDP_FIELDS(Standing, job_key, electorate, successors, history)
-DDP_FIELDS(Vote, job_key, attempt, electorate, history, memberships, has_ended)
-DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day, port, vote)
-DDP_FIELDS(NodeFailed, attempt, cause)
-DDP_FIELDS(NodeLeft, attempt, rank)
-DDP_FIELDS(KeptState, step, bytes, key, kind, attempt, rank, world, area, place)
-DDP_FIELDS(StatePlace, area, place)
-DDP_FIELDS(RankRestore, own, shared, whole)
-DDP_FIELDS(StateTransfer, from, to, from_place, to_place, bytes)
-DDP_FIELDS(RestorePlan, attempt, step, lost_steps, image, ranks, transfers)
-DDP_FIELDS(NodeEnded, attempt, progress, was_asked_to_save, kept)
-DDP_FIELDS(NodeShows, attempt, what)  // the text follows the JSON
-DDP_FIELDS(NodeHeartbeat, attempt, electorate, sent_at)
-DDP_FIELDS(CoordinatorRefuses, why, job_key)
-DDP_FIELDS(CoordinatorWaits, text, is_spare, standing)
-DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name, may_restart,
-           image_cost, restore, standing)
-DDP_FIELDS(CoordinatorAsks, attempt, what, sent_at)
-DDP_FIELDS(CoordinatorEnds, attempt, cause)
-DDP_FIELDS(CoordinatorRestarts, text)
-DDP_FIELDS(CoordinatorIsElsewhere, job, address, port)
-DDP_FIELDS(CoordinatorIsDone, cause)
-#undef DDP_FIELDS
+BOOST_DESCRIBE_STRUCT(Cause, (),
+                      (text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted, exit_timed_out,
+                       gave_up, has_saved, is_urgent, code, error))
+BOOST_DESCRIBE_STRUCT(Successor, (), (node_rank, address, port))
+BOOST_DESCRIBE_STRUCT(Electorate, (), (attempt, nodes, leader, gone))
+BOOST_DESCRIBE_STRUCT(Membership, (), (attempt, node_rank))
+BOOST_DESCRIBE_STRUCT(RestartHistory, (),
+                      (job_began, counted, in_vain, last_counts, last_is_seen, is_repeated, last_error, last_step))
+BOOST_DESCRIBE_STRUCT(Standing, (), (job_key, electorate, successors, history))
+BOOST_DESCRIBE_STRUCT(Vote, (), (job_key, attempt, electorate, history, memberships, has_ended))
+BOOST_DESCRIBE_STRUCT(NodeHello, (),
+                      (version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day, port, vote))
+BOOST_DESCRIBE_STRUCT(NodeFailed, (), (attempt, cause))
+BOOST_DESCRIBE_STRUCT(NodeLeft, (), (attempt, rank))
+BOOST_DESCRIBE_STRUCT(KeptState, (), (step, bytes, key, kind, attempt, rank, world, area, place))
+BOOST_DESCRIBE_STRUCT(StatePlace, (), (area, place))
+BOOST_DESCRIBE_STRUCT(RankRestore, (), (own, shared, whole))
+BOOST_DESCRIBE_STRUCT(StateTransfer, (), (from, to, from_place, to_place, bytes))
+BOOST_DESCRIBE_STRUCT(RestorePlan, (), (attempt, step, lost_steps, image, ranks, transfers))
+BOOST_DESCRIBE_STRUCT(NodeEnded, (), (attempt, progress, was_asked_to_save, kept))
+BOOST_DESCRIBE_STRUCT(NodeShows, (), (attempt, what))  // the text follows the JSON
+BOOST_DESCRIBE_STRUCT(NodeHeartbeat, (), (attempt, electorate, sent_at))
+BOOST_DESCRIBE_STRUCT(CoordinatorRefuses, (), (why, job_key))
+BOOST_DESCRIBE_STRUCT(CoordinatorWaits, (), (text, is_spare, standing))
+BOOST_DESCRIBE_STRUCT(CoordinatorBegins, (),
+                      (attempt, node_rank, node_count, first_rank, world_size, nodes, name, may_restart, image_cost,
+                       restore, standing))
+BOOST_DESCRIBE_STRUCT(CoordinatorAsks, (), (attempt, what, sent_at))
+BOOST_DESCRIBE_STRUCT(CoordinatorEnds, (), (attempt, cause))
+BOOST_DESCRIBE_STRUCT(CoordinatorRestarts, (), (text))
+BOOST_DESCRIBE_STRUCT(CoordinatorIsElsewhere, (), (job, address, port))
+BOOST_DESCRIBE_STRUCT(CoordinatorIsDone, (), (cause))
 
 namespace {
-
-using Json = nlohmann::json;
 
 // The names are in the order of the variant.
 constexpr std::array kNames = {"hello", "failed", "left", "ended", "shows",    "heartbeat", "refuses",
@@ -94,9 +94,7 @@ template <std::size_t I = 0>
 std::optional<ControlMessage> decode_as(const std::string& name, const Json& body) {
   if constexpr (I < kNames.size()) {
     if (name != kNames[I]) return decode_as<I + 1>(name, body);
-    std::variant_alternative_t<I, ControlMessage> message{};
-    from_json(body, message);
-    return message;
+    return read_json<std::variant_alternative_t<I, ControlMessage>>(body);
   }
   return std::nullopt;
 }
@@ -139,13 +137,7 @@ std::string_view name_of(const ControlMessage& message) {
 }
 
 std::string encode(const ControlMessage& message) {
-  const Json body = std::visit(
-      [](const auto& specific) {
-        Json json;
-        to_json(json, specific);
-        return json;
-      },
-      message);
+  const Json body = std::visit([](const auto& specific) { return json_of(specific); }, message);
   const Json whole{{"is", name_of(message)}, {"of", body}};
   std::string bytes = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (const auto* shows = std::get_if<NodeShows>(&message)) bytes += '\n' + shows->text;
@@ -163,7 +155,7 @@ std::optional<ControlMessage> decode_control(std::string_view bytes) {
       shows->text = bytes.substr(end + 1);
     }
     return message;
-  } catch (const Json::exception&) {
+  } catch (const std::exception&) {  // of the library, or about a number
     return std::nullopt;
   }
 }

@@ -15,7 +15,7 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 14;
+inline constexpr int kControlVersion = 15;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 

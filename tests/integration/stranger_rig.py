@@ -11,7 +11,7 @@ from node_rig import PATIENCE, Hosts, Job, all_well
 
 VALIDATE = b"\0" + struct.pack("<I", 0x3C85F7CE)
 CHECK, AUTH_HELLO, CONTROL = 5, 0xD3, 0xD5
-CONTROL_VERSION = 14
+CONTROL_VERSION = 15
 # This text clears the screen, sets the window's title, ends the line, begins a sequence in one character (C1), and
 # reverses the text.
 ACTING = "\x1b[2J\x1b]0;title\x07\r\nddplaunch: not a line of the launcher\u009b31m\u202e"

@@ -1,70 +1,68 @@
 #include "launcher/ranks/shown_records.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <span>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "launcher/limits.h"
+#include "wire/json_fields.h"
+
+namespace ddp::wire {
+
+constexpr RecordKind last_of(RecordKind) {
+  return RecordKind::transfer;
+}
+
+}  // namespace ddp::wire
 
 namespace ddp::launcher {
+
+auto fields_of(wire::FieldsOf<RecordedGroup> auto& group) {
+  return std::tie(group.identity, group.name, group.size);
+}
+auto fields_of(wire::FieldsOf<Record> auto& record) {
+  return std::tie(record.kind, record.operation, record.group, record.name, record.number, record.begin, record.end,
+                  record.bytes);
+}
+// The records are added as one array of numbers.
+BOOST_DESCRIBE_STRUCT(RankRecords, (), (rank, dropped, groups, names))
+BOOST_DESCRIBE_STRUCT(ShownRecords, (), (asked_at, received_at, answered_at, is_last))
+
 namespace {
 
 using Json = nlohmann::json;
 
-// The records of a rank are one array without names of fields, with these numbers for each record.
-constexpr std::size_t kNumbers = 8;
+constexpr std::size_t kNumbers = std::tuple_size_v<decltype(fields_of(std::declval<Record&>()))>;
 
 Json json_of_records(const RankRecords& rank) {
   const std::uint64_t base = rank.records.empty() ? 0 : rank.records.front().begin;
-  Json groups = Json::array();
-  for (const RecordedGroup& group : rank.groups) groups.push_back({group.identity, group.name, group.size});
   Json numbers = Json::array();
-  for (const Record& record : rank.records) {
-    numbers.push_back(static_cast<int>(record.kind));
-    numbers.push_back(record.operation);
-    numbers.push_back(record.group);
-    numbers.push_back(record.name);
-    numbers.push_back(record.number);
-    numbers.push_back(static_cast<std::int64_t>(record.begin - base));
-    numbers.push_back(record.end - record.begin);
-    numbers.push_back(record.bytes);
+  for (Record record : rank.records) {
+    record.end -= record.begin;
+    record.begin -= base;
+    Json fields = wire::json_of(record);
+    for (Json& field : fields) numbers.push_back(std::move(field));
   }
-  return {{"rank", rank.rank},           {"dropped", rank.dropped}, {"base", base},
-          {"groups", std::move(groups)}, {"names", rank.names},     {"records", std::move(numbers)}};
-}
-
-// Throws if the record is invalid.
-Record record_of(std::span<const Json> numbers, std::uint64_t base, const RankRecords& rank) {
-  Record record;
-  const auto kind = numbers[0].get<std::uint8_t>();
-  record.kind = static_cast<wire::RecordKind>(kind);
-  record.operation = numbers[1];
-  record.group = numbers[2];
-  record.name = numbers[3];
-  record.number = numbers[4];
-  record.begin = base + static_cast<std::uint64_t>(numbers[5].get<std::int64_t>());
-  record.end = record.begin + numbers[6].get<std::uint64_t>();
-  record.bytes = numbers[7];
-  const bool is_valid = kind > 0 && record.kind <= wire::RecordKind::transfer && record.end >= record.begin;
-  static_cast<void>(rank.groups.at(record.group));
-  static_cast<void>(rank.names.at(record.name));
-  if (!is_valid) throw std::out_of_range("record");
-  return record;
+  Json json = wire::json_of(rank);
+  json["base"] = base;
+  json["records"] = std::move(numbers);
+  return json;
 }
 
 RankRecords records_of(const Json& json) {
-  RankRecords rank;
-  rank.rank = json.at("rank");
-  rank.dropped = json.at("dropped");
-  rank.names = json.at("names").get<std::vector<std::string>>();
-  for (const Json& group : json.at("groups")) rank.groups.push_back({group.at(0), group.at(1), group.at(2)});
-  const std::uint64_t base = json.at("base");
+  auto rank = wire::read_json<RankRecords>(json);
+  const auto base = wire::read_json<std::uint64_t>(json.at("base"));
   const auto& numbers = json.at("records").get_ref<const Json::array_t&>();
-  for (std::size_t i = 0; i + kNumbers <= numbers.size(); i += kNumbers) {
-    rank.records.push_back(record_of(std::span(numbers).subspan(i, kNumbers), base, rank));
+  for (auto at = numbers.begin(); numbers.end() - at >= std::ptrdiff_t{kNumbers}; at += kNumbers) {
+    auto record = wire::read_json<Record>(Json::array_t(at, at + kNumbers));
+    record.begin += base;
+    record.end += record.begin;
+    const bool is_valid = record.kind != wire::RecordKind::none && record.end >= record.begin &&
+                          record.group < rank.groups.size() && record.name < rank.names.size();
+    if (!is_valid) throw std::out_of_range("record");
+    rank.records.push_back(record);
   }
   return rank;
 }
@@ -85,21 +83,14 @@ std::uint16_t index_in(std::vector<Item>& items, const Item& item) {
 std::string show_records(const ShownRecords& shown) {
   Json ranks = Json::array();
   for (const RankRecords& rank : shown.ranks) ranks.push_back(json_of_records(rank));
-  const Json json = {{"asked_at", shown.asked_at},
-                     {"received_at", shown.received_at},
-                     {"answered_at", shown.answered_at},
-                     {"is_last", shown.is_last},
-                     {"ranks", std::move(ranks)}};
+  Json json = wire::json_of(shown);
+  json["ranks"] = std::move(ranks);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 ShownRecords read_records(const std::string& text) try {
   const Json json = Json::parse(text);
-  ShownRecords shown;
-  shown.asked_at = json.at("asked_at");
-  shown.received_at = json.at("received_at");
-  shown.answered_at = json.at("answered_at");
-  shown.is_last = json.at("is_last");
+  auto shown = wire::read_json<ShownRecords>(json);
   for (const Json& rank : json.at("ranks")) shown.ranks.push_back(records_of(rank));
   return shown;
 } catch (const std::exception&) {  // of the library, or about an index

@@ -35,7 +35,8 @@ TEST_CASE("what is no message is none") {
   for (const std::string text :
        {"", "x", "{}", "[]", R"({"is":"heartbeat"})", R"({"is":"nothing","of":{}})", R"({"is":7,"of":{}})",
         R"({"is":"ended","of":{}})", R"({"is":"ended","of":{"attempt":"x"}})", R"({"is":"ended","of":7})",
-        R"({"is":"done","of":{"cause":7}})"}) {
+        R"({"is":"done","of":{"cause":7}})", R"({"is":"left","of":{"attempt":4294967296,"rank":0}})",
+        R"({"is":"left","of":{"attempt":0,"rank":1.5}})", R"({"is":"left","of":{"attempt":true,"rank":0}})"}) {
     CAPTURE(text);
     CHECK_FALSE(decode_control(text));
   }
