@@ -145,6 +145,21 @@ std::string rank_list(std::span<const int> ranks) {
   return list_of_ranges(ranks, ", ", ", ");
 }
 
+std::string ranks_text(const std::vector<int>& ranks) {
+  return plural(ranks.size(), "rank ", "ranks ") + rank_list(ranks);
+}
+
+std::string ranks_text(const std::vector<int>& ranks, const char* one, const char* several) {
+  return ranks_text(ranks) + " " + plural(ranks.size(), one, several);
+}
+
+std::string rank_clause(const std::string& list, const char* one, const char* several) {
+  if (list.empty()) return "";
+  // A "-" at the end is no range.
+  const int count = list.find_first_of(",-") < list.size() - 1 ? 2 : 1;
+  return plural(count, "; rank ", "; ranks ") + list + " " + plural(count, one, several);
+}
+
 std::string short_rank_list(std::span<const int> ranks) {
   return list_of_ranges(ranks, ",", "-");
 }
@@ -200,8 +215,11 @@ std::string shell_quoted(std::string_view word) {
 }
 
 std::string counted(std::int64_t count, std::string_view noun) {
-  const char* plural = noun.ends_with("s") ? "es" : "s";
-  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : plural);
+  return std::to_string(count) + " " + std::string(noun) + plural(count, "", noun.ends_with("s") ? "es" : "s");
+}
+
+std::string counted(std::int64_t count, std::string_view noun, const char* one, const char* several) {
+  return counted(count, noun) + " " + plural(count, one, several);
 }
 
 }  // namespace ddp::base

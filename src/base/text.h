@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -40,6 +41,12 @@ std::string_view take_line(std::string_view& text);
 
 // Formats ranks for users: {0,1,2,5,6} becomes "0-2, 5, 6". Expects ascending order.
 std::string rank_list(std::span<const int> ranks);
+// Formats ranks with their noun: "rank 1", "ranks 0-2, 5".
+std::string ranks_text(const std::vector<int>& ranks);
+// Formats ranks with a verb: ranks_text({0, 2}, "waits", "wait") returns "ranks 0, 2 wait".
+std::string ranks_text(const std::vector<int>& ranks, const char* one, const char* several);
+// Does the same, after "; ", for a list as text such as "0, 2-5". Returns an empty text for an empty list.
+std::string rank_clause(const std::string& list, const char* one, const char* several);
 // Formats numbers as taskset and lscpu write CPUs: "0-2,5-6".
 std::string short_rank_list(std::span<const int> ranks);
 
@@ -58,5 +65,12 @@ std::string shell_quoted(std::string_view word);
 
 // Formats a count with its noun: "1 worker", "2 workers", "2 processes".
 std::string counted(std::int64_t count, std::string_view noun);
+// Formats a count with its noun and a verb: counted(2, "line", "was", "were") returns "2 lines were".
+std::string counted(std::int64_t count, std::string_view noun, const char* one, const char* several);
+
+// Returns the word that fits the count: plural(2, "it", "them") returns "them".
+std::string plural(std::integral auto count, const char* one, const char* several) {
+  return count == 1 ? one : several;
+}
 
 }  // namespace ddp::base

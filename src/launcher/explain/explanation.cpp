@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "launcher/causes/cause_table.h"
 #include "launcher/output/python_traceback.h"
-#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -280,8 +279,8 @@ std::optional<HangVerdict> verdict_of_barrier(const std::vector<Failure>& second
         verdict.ranks.push_back(static_cast<int>(*rank));
     }
     if (verdict.ranks.empty()) continue;
-    verdict.text = ranks_text(verdict.ranks) + (verdict.ranks.size() == 1 ? " has" : " have") +
-                   " not reached the monitored barrier in which rank 0 waited";
+    verdict.text =
+        base::ranks_text(verdict.ranks, "has", "have") + " not reached the monitored barrier in which rank 0 waited";
     return verdict;
   }
   return std::nullopt;
@@ -371,8 +370,8 @@ Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict
     std::ranges::set_difference(ranks, waiting, std::back_inserter(silent));
     result.missing.push_back(silent.empty()
                                  ? "the error of the rank that failed first. Give the logs of all ranks, as a directory"
-                                 : "an error of " + ranks_text(silent) + ", which printed none. Look at what " +
-                                       (silent.size() == 1 ? "it" : "they") + " did last");
+                                 : "an error of " + base::ranks_text(silent) + ", which printed none. Look at what " +
+                                       base::plural(silent.size(), "it", "they") + " did last");
   }
   return result;
 }

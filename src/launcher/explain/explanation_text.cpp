@@ -6,7 +6,6 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -53,12 +52,12 @@ void add_failure(const FailureGroup& group, const std::string& what, std::vector
                   place_in_log(first.at) + (first.time ? ", " + time_text(*first.time) : ""));
   if (first.cause != nullptr) add_cause(*first.cause, lines);
   const std::vector<int> others = other_ranks(group);
-  if (!others.empty()) lines.push_back("  " + ranks_text(others) + " failed in the same way");
+  if (!others.empty()) lines.push_back("  " + base::ranks_text(others) + " failed in the same way");
 }
 
 // Returns a line about failures that are not the first one.
 std::string short_line(const FailureGroup& group, const std::string& what) {
-  const std::string who = group.ranks.empty() ? "" : ranks_text(group.ranks) + ": ";
+  const std::string who = group.ranks.empty() ? "" : base::ranks_text(group.ranks) + ": ";
   return what + who + first_line(group.first.message, kShortBytes) + " (" + place_in_log(group.first.at) + ")";
 }
 

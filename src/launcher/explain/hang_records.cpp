@@ -48,7 +48,7 @@ bool needs_all_ranks(std::string_view operation) {
 
 std::string missing_records(const std::vector<int>& ranks, const HangGroup& group) {
   if (ranks.empty()) return "";
-  std::string text = "the records of " + named_ranks(ranks);
+  std::string text = "the records of " + base::ranks_text(ranks);
   if (group.knows_all_ranks) text += " of " + std::to_string(group.ranks.size());
   return text;
 }
@@ -277,7 +277,7 @@ HangFinding judge_collectives(const HangGroup& group) {
   finding.missing = missing_records(all.without, group);
   if (!all.older.empty()) {
     finding.missing +=
-        (finding.missing.empty() ? "" : ", and ") + std::string("newer records of ") + named_ranks(all.older);
+        (finding.missing.empty() ? "" : ", and ") + std::string("newer records of ") + base::ranks_text(all.older);
   }
   finding.not_started = all.not_started;
   if (!all.culprits.empty()) {

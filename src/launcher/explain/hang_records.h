@@ -49,9 +49,6 @@ struct HangFinding {
 // The world size is that of the job, if it is known.
 HangFinding judge_hang(std::span<const CollectiveRecords> records, std::optional<int> world_size);
 
-// Formats ranks for users: "rank 1", "ranks 0-2, 5". Expects ascending order.
-std::string named_ranks(const std::vector<int>& ranks);
-
 // Returns sentences for users, without a full stop: "rank 1 has not called all_reduce #5 (NumelIn 1024) of group 0
 // (default_pg), in which ranks 0, 2, 3 wait". Empty if there is no hang.
 std::string hang_text(const HangFinding& finding);

@@ -26,18 +26,14 @@ std::string note_text(const HangFinding& finding) {
   return finding.has_ranks_of_group ? "; the numbers are ranks of the group" : "";
 }
 
-std::string wait_text(const std::vector<int>& ranks) {
-  return named_ranks(ranks) + (ranks.size() == 1 ? " waits" : " wait");
-}
-
 std::string not_called_text(const HangFinding& finding) {
-  std::string text = named_ranks(finding.culprits) + (finding.culprits.size() == 1 ? " has" : " have") +
-                     " not called " + call_text(finding.call) + " of " + group_text(finding);
+  std::string text = base::ranks_text(finding.culprits, "has", "have") + " not called " + call_text(finding.call) +
+                     " of " + group_text(finding);
   if (finding.may_have_failed) {
-    text += ", without which it cannot have completed on " + named_ranks(finding.waiting) +
+    text += ", without which it cannot have completed on " + base::ranks_text(finding.waiting) +
             ": it has failed there, or their records are newer";
   } else if (!finding.waiting.empty())
-    text += ", in which " + wait_text(finding.waiting);
+    text += ", in which " + base::ranks_text(finding.waiting, "waits", "wait");
   if (!finding.missing.empty()) text += "; " + finding.missing + " are missing";
   return text;
 }
@@ -47,8 +43,8 @@ std::string mismatch_text(const HangFinding& finding) {
   const RecordedCall& first = finding.calls.front().call;
   for (std::size_t i = 0; i < finding.calls.size(); ++i) {
     const RecordedCall& call = finding.calls[i].call;
-    text +=
-        (i == 0 ? ": " : ", ") + named_ranks(finding.calls[i].ranks) + " called " + call.operation + size_text(call);
+    text += (i == 0 ? ": " : ", ") + base::ranks_text(finding.calls[i].ranks) + " called " + call.operation +
+            size_text(call);
     const bool only_type = i > 0 && call.operation == first.operation && call.numel_in == first.numel_in;
     if ((only_type || i == 0) && !call.type.empty()) text += " of " + call.type;
   }
@@ -60,16 +56,16 @@ std::string all_called_text(const HangFinding& finding) {
   text += finding.call.is_p2p ? " have made the calls of " : " of " + group_text(finding) + " have called ";
   text += call_text(finding.call);
   if (finding.call.is_p2p) text += " of " + group_text(finding);
-  text += ", but it does not end on " + named_ranks(finding.waiting);
+  text += ", but it does not end on " + base::ranks_text(finding.waiting);
   if (!finding.not_started.empty()) {
-    return text + ": the GPU of " + named_ranks(finding.not_started) + " has not started it";
+    return text + ": the GPU of " + base::ranks_text(finding.not_started) + " has not started it";
   }
   return text + ": the connection between the ranks, or the GPU or the process of one of them, is at fault";
 }
 
 std::string undecided_text(const HangFinding& finding) {
   if (finding.waiting.empty()) return "no recorded call waits, but " + finding.missing + " are missing";
-  std::string text = wait_text(finding.waiting) + " in ";
+  std::string text = base::ranks_text(finding.waiting, "waits", "wait") + " in ";
   text += finding.call.number > 0 ? call_text(finding.call) : "collectives";
   text += " of " + group_text(finding) + ", but it cannot be decided why";
   if (!finding.missing.empty()) text += ": what is missing is " + finding.missing;
@@ -87,7 +83,7 @@ std::string own_text(const HangFinding& finding) {
     case HangKind::all_called:
       return all_called_text(finding);
     case HangKind::circular_wait:
-      return named_ranks(finding.waiting) + " wait for each other";
+      return base::ranks_text(finding.waiting) + " wait for each other";
     case HangKind::cannot_be_decided:
       return undecided_text(finding);
   }
@@ -95,10 +91,6 @@ std::string own_text(const HangFinding& finding) {
 }
 
 }  // namespace
-
-std::string named_ranks(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
-}
 
 std::string hang_text(const HangFinding& finding) {
   constexpr std::size_t kMostWaits = 4;
@@ -111,8 +103,9 @@ std::string hang_text(const HangFinding& finding) {
       break;
     }
     text += i > 0 ? "; " : is_circle ? ": " : "; because of that, ";
-    text +=
-        is_circle ? own_text(one) : wait_text(one.waiting) + " in " + call_text(one.call) + " of " + group_text(one);
+    text += is_circle ? own_text(one)
+                      : base::ranks_text(one.waiting, "waits", "wait") + " in " + call_text(one.call) + " of " +
+                            group_text(one);
   }
   return text + note_text(finding);
 }

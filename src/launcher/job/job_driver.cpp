@@ -274,7 +274,7 @@ void JobDriver::end_attempt() {
       parts_.workers.end([this] { return cycle_.request() || is_asked_again(); }, outcome.has_succeeded());
   outcome.leftovers = remains.leftovers;
   if (remains.lost_lines > 0) {
-    log(LogLevel::warning, base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +
+    log(LogLevel::warning, base::counted(remains.lost_lines, "line", "was", "were") +
                                " not shown: the console did not accept them (--log-dir keeps them, --lossless waits)");
   }
   cycle_.has_ended_with(std::move(outcome));

@@ -7,7 +7,6 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/limits.h"
-#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 
@@ -193,7 +192,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
 
 std::string JobState::describe_wait() const {
   if (keep_until_) {
-    return describe_cause() + ": waiting for " + ranks_text(alive_ranks()) +
+    return describe_cause() + ": waiting for " + base::ranks_text(alive_ranks()) +
            " to keep the state in memory (for at most " + base::human_duration(limits::kStateTime) + ")";
   }
   std::vector<int> refusing;
@@ -212,11 +211,11 @@ std::string JobState::describe_wait() const {
                                               : ", or on a second request"));
   }
   if (!refusing.empty()) {
-    parts.push_back(ranks_text(refusing) + (refusing.size() == 1 ? " runs" : " run") +
+    parts.push_back(base::ranks_text(refusing, "runs", "run") +
                     " as another user, whose processes the launcher may not signal");
   }
-  return describe_cause() + ": waiting for " + ranks_text(alive_ranks()) + " to exit (" + base::join(parts, "; ") +
-         "; see --grace)";
+  return describe_cause() + ": waiting for " + base::ranks_text(alive_ranks()) + " to exit (" +
+         base::join(parts, "; ") + "; see --grace)";
 }
 
 std::string JobState::describe_early_ends() const {
@@ -224,9 +223,8 @@ std::string JobState::describe_early_ends() const {
   for (const WorkerEnd& end : ends_) ended.push_back(end.rank);
   std::ranges::sort(ended);
   const std::vector<int> alive = alive_ranks();
-  return ranks_text(ended) + " exited with code 0; " + ranks_text(alive) +
-         (alive.size() == 1 ? " is still running " : " are still running ") + base::human_duration(limits::kExitNote) +
-         " later. The job continues (--exit-timeout=SECONDS terminates it)";
+  return base::ranks_text(ended) + " exited with code 0; " + base::ranks_text(alive, "is", "are") + " still running " +
+         base::human_duration(limits::kExitNote) + " later. The job continues (--exit-timeout=SECONDS terminates it)";
 }
 
 std::string JobState::describe_cause() const {

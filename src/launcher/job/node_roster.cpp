@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "launcher/job/node_hello.h"
 #include "launcher/limits.h"
-#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -155,7 +154,7 @@ std::string NodeRoster::ranks_but(const std::set<int>& ranks) const {
       if (!ranks.contains(rank)) others.push_back(rank);
     }
     if (!node.takes_part || node.has_ended || others.empty()) continue;
-    names.push_back(ranks_text(others) + " on " + node.name);
+    names.push_back(base::ranks_text(others) + " on " + node.name);
   }
   return base::join(names, ", ");
 }

@@ -6,6 +6,7 @@
 
 #include "base/exit_code.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "launcher/job/cause_code.h"
 #include "launcher/watchdog/verdict_text.h"
 
@@ -27,7 +28,7 @@ struct CauseText {
     return request.reason.empty() ? "terminated by " + base::signal_name(request.signal) : request.reason;
   }
   std::string operator()(const GuardianLost&) const { return "the launcher's first process was killed"; }
-  std::string operator()(const ExitTimedOut&) const { return ranks_text(outcome.ended_ranks) + " did not exit"; }
+  std::string operator()(const ExitTimedOut&) const { return base::ranks_text(outcome.ended_ranks) + " did not exit"; }
   std::string operator()(const HangNews& hang) const { return "the job hung: " + hang_headline(hang.verdict); }
   std::string operator()(const EndedElsewhere& elsewhere) const { return describe(elsewhere.cause); }
 };
@@ -104,7 +105,7 @@ wire::Cause cause_of_own_fault(const std::string& text) {
 wire::Cause remains_of(const JobOutcome& outcome) {
   std::vector<int> ranks;
   for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
-  return {.text = ranks_text(ranks) + " cannot be killed",
+  return {.text = base::ranks_text(ranks) + " cannot be killed",
           .exit_code = outcome.status.shell_code(),
           .code = wire::CauseCode::hardware};
 }

@@ -214,9 +214,7 @@ std::string describe(const wire::RestorePlan& plan) {
   if (plan.attempt < 0) return "the ranks go on after step " + std::to_string(plan.step) + where;
   return "the ranks go on after step " + std::to_string(plan.step) + where +
          (sent > 0 ? " (" + base::human_bytes(sent) + " come from other nodes); " : "; ") +
-         (plan.lost_steps <= 0   ? "no step is lost"
-          : plan.lost_steps == 1 ? "1 step is lost"
-                                 : std::to_string(plan.lost_steps) + " steps are lost");
+         (plan.lost_steps <= 0 ? "no step is lost" : base::counted(plan.lost_steps, "step", "is", "are") + " lost");
 }
 
 bool has_finished_step(std::span<const KeptState> kept, int attempt) {

@@ -60,12 +60,6 @@ std::optional<Meaning> meaning_of(std::string_view key) {
                  "rank " + std::string(number) + group};
 }
 
-std::string ranks_that(const std::string& list, const char* one, const char* several) {
-  if (list.empty()) return "";
-  const bool are_several = list.find_first_of(",-") != std::string::npos;
-  return (are_several ? "; ranks " : "; rank ") + list + (are_several ? several : one);
-}
-
 }  // namespace
 
 std::string describe(const store::LongWait& wait, std::chrono::nanoseconds lasted) {
@@ -79,9 +73,9 @@ std::string describe(const store::LongWait& wait, std::chrono::nanoseconds laste
   text += meaning ? " in " + meaning->call + (meaning->awaited.empty() ? "" : " for " + meaning->awaited)
                   : " in the store for " + key;
   text += " for " + base::human_duration(std::chrono::duration_cast<std::chrono::seconds>(lasted));
-  text += ranks_that(wait.who.absent, " is not connected to the store", " are not connected to the store");
-  text +=
-      ranks_that(wait.who.elsewhere, " is connected and does not wait for it", " are connected and do not wait for it");
+  text += base::rank_clause(wait.who.absent, "is not connected to the store", "are not connected to the store");
+  text += base::rank_clause(wait.who.elsewhere, "is connected and does not wait for it",
+                            "are connected and do not wait for it");
   return text + (meaning ? " (" + key + ")" : "");
 }
 

@@ -176,8 +176,8 @@ class LocalWorkers : public WorkerGroup {
       const bool is_over = std::chrono::steady_clock::now() >= end_of_moment;
       if (is_over && !std::exchange(is_told, true)) {
         log_({LogLevel::note, LogSource::job,
-              base::counted(std::ssize(left), "process") + " of the job still " + (left.size() == 1 ? "runs" : "run") +
-                  " although all ranks have exited: " + describe(left) +
+              base::counted(std::ssize(left), "process") + " of the job still " +
+                  base::plural(left.size(), "runs", "run") + " although all ranks have exited: " + describe(left) +
                   (plan_.let_finish ? ". Waiting for them (--let-finish)"
                                     : ". They were terminated; --let-finish waits for them")});
       }

@@ -237,7 +237,7 @@ void Console::tell_lost() {
   if (lost_ == told_) return;
   const std::int64_t lines = lost_ - told_;
   told_ = lost_;
-  append_own("ddplaunch: warning: " + base::counted(lines, "line") + (lines == 1 ? " was" : " were") +
+  append_own("ddplaunch: warning: " + base::counted(lines, "line", "was", "were") +
              " not shown, because the console was too slow (--log-dir keeps them" +
              (bounds_.lossless ? "; other nodes are not held back)" : ", --lossless waits)"));
 }

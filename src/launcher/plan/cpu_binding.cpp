@@ -53,7 +53,7 @@ WorkerBinding describe(const Places& places, const WorkerPlace& worker) {
   for (const CpuPlace& place : places) binding.cpus.push_back(place.cpu);
   const std::set<int> nodes = values(places, &CpuPlace::numa_node);
   binding.memory_nodes.assign(nodes.begin(), nodes.end());
-  binding.description = std::string(nodes.size() == 1 ? "NUMA node " : "NUMA nodes ") +
+  binding.description = base::plural(nodes.size(), "NUMA node ", "NUMA nodes ") +
                         base::short_rank_list(binding.memory_nodes) + ", CPUs " + base::short_rank_list(binding.cpus);
   if (worker.numa_node) binding.description += " (near GPU " + worker.gpu + ")";
   if (!worker.gpu.empty() && !worker.numa_node) binding.description += " (location of GPU " + worker.gpu + " unknown)";

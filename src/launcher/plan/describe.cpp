@@ -90,7 +90,7 @@ std::string output_rows(const LaunchPlan& plan) {
   std::string text;
   for (const auto& [way, list] : ranks) {
     const bool all = list.size() == plan.output.workers.size();
-    const std::string whose = list.size() == 1 ? "local rank " : "local ranks ";
+    const std::string whose = base::plural(list.size(), "local rank ", "local ranks ");
     text += row("output", (all ? "" : whose + base::rank_list(list) + ": ") + way);
   }
   const bool tagged = std::ranges::any_of(

@@ -153,8 +153,8 @@ std::optional<StartFailure> check_faults(LaunchPlan& plan) {
     // The number of ranks on several nodes is not known yet.
     if (fault.rank < plan.workers || plan.nodes.several()) continue;
     return StartFailure{kExitUsage, "--inject: rank=" + std::to_string(fault.rank) + ", but there " +
-                                        (plan.workers == 1 ? "is " : "are ") + base::counted(plan.workers, "worker") +
-                                        ". Ranks count from 0."};
+                                        base::plural(plan.workers, "is ", "are ") +
+                                        base::counted(plan.workers, "worker") + ". Ranks count from 0."};
   }
   if (!plan.faults.empty()) plan.notes.push_back("ddplaunch will inject faults: --inject=" + text);
   std::vector<std::string> at_calls;
@@ -171,7 +171,7 @@ std::optional<StartFailure> check_faults(LaunchPlan& plan) {
 std::optional<StartFailure> plan_stdin(const Options& options, const NodeFacts& facts, LaunchPlan& plan) {
   if (plan.stdin_local_rank && *plan.stdin_local_rank >= plan.workers) {
     return StartFailure{kExitUsage, "--stdin=" + std::to_string(*plan.stdin_local_rank) +
-                                        " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +
+                                        " names a local rank, but there " + base::plural(plan.workers, "is ", "are ") +
                                         base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
   }
   if (plan.stdin_local_rank && facts.standard_input == StandardInput::background_terminal) {

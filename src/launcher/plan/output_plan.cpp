@@ -52,8 +52,8 @@ void note_unknown_ranks(const std::string& option, const std::set<int>& named, i
   std::vector<int> unknown;
   std::ranges::copy_if(named, std::back_inserter(unknown), [&](int rank) { return rank >= workers; });
   if (unknown.empty()) return;
-  notes.push_back(option + " names local rank " + base::rank_list(unknown) + ", but there " +
-                  (workers == 1 ? "is " : "are ") + base::counted(workers, "worker"));
+  notes.push_back(option + " names local " + base::ranks_text(unknown) + ", but there " +
+                  base::plural(workers, "is ", "are ") + base::counted(workers, "worker"));
 }
 
 std::set<int> named_ranks(const StreamSelection& selection) {

@@ -100,8 +100,8 @@ std::string describe_other_gpus(const LaunchPlan& plan, int first_rank, const st
   std::vector<std::string> others;
   for (std::size_t i = 1; i < used.size(); ++i) others.push_back(std::to_string(first_rank + used[i].local_rank));
   if (!others.empty()) {
-    text += "; " + std::string(others.size() == 1 ? "rank " : "ranks ") + base::join(others, ", ") +
-            (others.size() == 1 ? " uses another GPU, too" : " use other GPUs, too");
+    text += "; " + base::plural(others.size(), "rank ", "ranks ") + base::join(others, ", ") +
+            base::plural(others.size(), " uses another GPU, too", " use other GPUs, too");
   }
   text += ". " + reason_and_remedy(plan);
   if (!plan.bindings.empty()) text += " The CPUs of --numa-binding are near the planned GPUs.";

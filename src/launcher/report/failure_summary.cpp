@@ -115,7 +115,7 @@ std::string secondary_line(const WorkerEnd& end, const std::string& when) {
 // Describes the loss of a rank that lost another one, if no rank is known to have failed by itself.
 std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
   if (!outcome.left_early.empty()) {
-    return "it lost another rank: " + ranks_text(outcome.left_early) + " had already exited with code 0";
+    return "it lost another rank: " + base::ranks_text(outcome.left_early) + " had already exited with code 0";
   }
   if (end.error->had_own_error) return "it lost another rank or left the group while it handled this error";
   if (!end.error->peer) return "it lost another rank, but no rank failed on its own";
@@ -242,12 +242,11 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
     if (outcome.needed_kill) signals.push_back("SIGKILL " + when_killed(outcome, plan));
     const std::string how =
         outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once" : base::join(signals, ", then ");
-    lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
-                    " terminated because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) +
-                    ")");
+    lines.push_back("  " + base::ranks_text(outcome.ended_ranks, "was", "were") + " terminated because of it (" + how +
+                    ", gone in " + base::human_duration(outcome.ending_time) + ")");
   }
   if (!outcome.not_started.empty() && outcome.cause_as<SpawnFailed>() == nullptr && !lines.empty()) {
-    lines.push_back("  " + ranks_text(outcome.not_started) + " had not been started yet");
+    lines.push_back("  " + base::ranks_text(outcome.not_started) + " had not been started yet");
   }
   for (const RankAndPid& worker : outcome.unkillable) {
     const std::string pid = std::to_string(worker.pid);
@@ -271,8 +270,8 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
 std::optional<std::string> interface_line(const LaunchPlan& plan, const std::string& interface) {
   const std::vector<std::string> names = interface_variables(plan, interface);
   if (names.empty()) return std::nullopt;
-  return base::join(names, " and ") + (names.size() == 1 ? " is " : " are ") + "set to " + interface +
-         ", which leads to the first node; export " + (names.size() == 1 ? "it" : "them") + " to override";
+  return base::join(names, " and ") + base::plural(names.size(), " is ", " are ") + "set to " + interface +
+         ", which leads to the first node; export " + base::plural(names.size(), "it", "them") + " to override";
 }
 
 std::string start_line(const LaunchPlan& plan, const Placement& placement) {
@@ -304,13 +303,12 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
                     base::human_duration(outcome.run_time - began) + " later: " + hang_headline(hang->verdict));
     const bool is_silent = hang->verdict.kind == VerdictKind::silent;
     if (const auto odd = is_silent ? find_odd_ranks(hang->ranks) : std::vector<int>(); !odd.empty()) {
-      lines.push_back("  " + ranks_text(odd) + (odd.size() == 1 ? " waits" : " wait") +
-                      " neither for a message nor for another thread");
+      lines.push_back("  " + base::ranks_text(odd, "waits", "wait") + " neither for a message nor for another thread");
     }
   } else if (outcome.cause_as<ExitTimedOut>() != nullptr) {
-    lines.push_back(ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
-                    " still running " + base::human_duration(plan.exit_timeout) + " after " +
-                    ranks_text(outcome.left_early) + " exited with code 0 (--exit-timeout)");
+    lines.push_back(base::ranks_text(outcome.ended_ranks, "was", "were") + " still running " +
+                    base::human_duration(plan.exit_timeout) + " after " + base::ranks_text(outcome.left_early) +
+                    " exited with code 0 (--exit-timeout)");
   } else if (outcome.cause_as<GuardianLost>() != nullptr) {
     lines.emplace_back("the first process of ddplaunch was killed, so the job was terminated");
   } else if (const auto* not_started = outcome.cause_as<SpawnFailed>()) {

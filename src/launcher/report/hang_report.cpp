@@ -144,7 +144,7 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   for (const auto& [why, ranks] : without) {
     if (++told > 2) break;
     const bool have_ended = ranks.size() > 1 && why == "it has exited";
-    lines.push_back("  no stack of " + ranks_text(ranks) + ": " + (have_ended ? "they have exited" : why));
+    lines.push_back("  no stack of " + base::ranks_text(ranks) + ": " + (have_ended ? "they have exited" : why));
   }
   return lines;
 }
@@ -181,7 +181,7 @@ std::vector<std::string> process_lines(const HangNews& news) {
     for (const auto& [frames, thread] : processes) {
       if (lines.size() >= kMostStackLinesOfNote) break;
       const std::array<RankStacks, 1> one = {RankStacks{rank.rank, rank.source, {*thread}, {}}};
-      const std::string who = ranks_text({rank.rank});
+      const std::string who = base::ranks_text({rank.rank});
       for (const std::string& line : essence(merge_stacks(one), 2)) {
         lines.push_back("  " +
                         (line.starts_with(who) ? who + ", its " + thread->name + line.substr(who.size()) : line));
@@ -257,11 +257,11 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
   }
   std::vector<std::string> lines;
   if (const std::vector<int> odd = find_odd_ranks(news.ranks); !odd.empty()) {
-    lines.push_back("  " + ranks_text(odd) + (odd.size() == 1 ? " waits" : " wait") +
+    lines.push_back("  " + base::ranks_text(odd, "waits", "wait") +
                     " neither for a message nor for another thread, unlike the other ranks");
   }
   if (!without.empty()) {
-    lines.push_back("  " + ranks_text(without) + (without.size() == 1 ? " reports" : " report") +
+    lines.push_back("  " + base::ranks_text(without, "reports", "report") +
                     " neither collectives nor heartbeats; ddp_page.py or ddp_page.h can report them");
   }
   return lines;
@@ -283,10 +283,9 @@ std::string how_long(const HangNews& news) {
 }
 
 std::string stop_text(const HangNews& news) {
-  const std::string ranks = ranks_text(news.verdict.culprits);
-  const bool one = news.verdict.culprits.size() == 1;
-  if (news.kind == HangNews::Kind::resumed) return ranks + (one ? " continues" : " continue");
-  return ranks + (one ? " is" : " are") +
+  const std::vector<int>& ranks = news.verdict.culprits;
+  if (news.kind == HangNews::Kind::resumed) return base::ranks_text(ranks, "continues", "continue");
+  return base::ranks_text(ranks, "is", "are") +
          " stopped (SIGSTOP or a debugger); --hang-timeout is paused meanwhile  [DDP-H02 stopped]";
 }
 

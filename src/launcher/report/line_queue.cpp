@@ -37,7 +37,7 @@ void LineQueue::finish() {
 
 LogLine LineQueue::dropped_line() const {
   return {LogLevel::warning, LogSource::output,
-          base::counted(dropped_, "line") + " of ddplaunch " + (dropped_ == 1 ? "is" : "are") +
+          base::counted(dropped_, "line") + " of ddplaunch " + base::plural(dropped_, "is", "are") +
               " missing here, because the console did not accept them"};
 }
 

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "launcher/report/event_values.h"
 #include "launcher/report/history_json.h"
-#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -143,11 +142,11 @@ class RunReader {
   static std::string sentence_about(const Json& stall) {
     const std::string call = text_at(stall, "call");
     const std::vector<int> waiting = integers_at(stall, "waiting");
-    std::string text = ranks_text(integers_at(stall, "culprits")) + ": " + text_at(stall, "verdict");
+    std::string text = base::ranks_text(integers_at(stall, "culprits")) + ": " + text_at(stall, "verdict");
     if (!call.empty()) {
       text += ": " + call + " (#" + std::to_string(count_at(stall, "number")) + " of " + text_at(stall, "group") + ")";
     }
-    if (!waiting.empty()) text += ", " + ranks_text(waiting) + (waiting.size() == 1 ? " waits" : " wait");
+    if (!waiting.empty()) text += ", " + base::ranks_text(waiting, "waits", "wait");
     return text;
   }
 
@@ -328,8 +327,8 @@ std::optional<RunRecord> read_run(std::span<const std::string> event_lines, cons
   RunRecord run = reader.finish();
   if (run.run_id.empty()) run.run_id = selected;
   if (unreadable > 0) {
-    run.missing.push_back(base::counted(unreadable, "line") +
-                          (unreadable == 1 ? " of the event log is no event." : " of the event log are no events."));
+    run.missing.push_back(base::counted(unreadable, "line") + " of the event log " +
+                          base::plural(unreadable, "is no event.", "are no events."));
   }
   if (dropped > 0) {
     run.missing.push_back(std::to_string(dropped) +

@@ -50,9 +50,9 @@ struct MarkOf {
       case Kind::goes_on:
         return {"verdict", "the job makes progress again"};
       case Kind::stopped:
-        return {"verdict", ranks_text(news.verdict.culprits) + " stopped"};
+        return {"verdict", base::ranks_text(news.verdict.culprits) + " stopped"};
       case Kind::resumed:
-        return {"verdict", ranks_text(news.verdict.culprits) + " resumed"};
+        return {"verdict", base::ranks_text(news.verdict.culprits) + " resumed"};
       case Kind::asked:
         break;
     }

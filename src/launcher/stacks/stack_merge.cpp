@@ -193,7 +193,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   if (list.size() > kRanksColumns) {
     list = list.substr(0, list.rfind(", ", kRanksColumns)) + ", ... (" + std::to_string(ranks.size()) + " in all)";
   }
-  return (ranks.size() == 1 ? "rank " : "ranks ") + list;
+  return base::plural(ranks.size(), "rank ", "ranks ") + list;
 }
 
 // Contains "prefix: one ← two" in lines. Text beyond the maximum number of lines is left out.

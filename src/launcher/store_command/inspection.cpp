@@ -89,7 +89,7 @@ std::string ranks_of(const Clients& clients) {
   std::set<int> ranks;
   for (const Client* client : clients) ranks.insert(static_cast<int>(client->rank));
   const std::vector<int> list(ranks.begin(), ranks.end());
-  return (list.size() == 1 ? "rank " : "ranks ") + base::rank_list(list);
+  return base::ranks_text(list);
 }
 
 // Groups the clients by what they do.
@@ -127,8 +127,8 @@ std::string waiting_text(const std::vector<Clients>& groups) {
   std::string text;
   const std::size_t shown = std::min(groups.size(), limits::kInspectedWaits);
   for (const Clients& group : std::span(groups).first(shown)) {
-    text += "\n" + base::counted(std::ssize(group), "client") + (group.size() == 1 ? " waits for " : " wait for ") +
-            awaited(*group[0]) + ":\n" + client_lines(group, &Client::waiting_ms);
+    text += "\n" + base::counted(std::ssize(group), "client", "waits", "wait") + " for " + awaited(*group[0]) + ":\n" +
+            client_lines(group, &Client::waiting_ms);
   }
   if (groups.size() == shown) return text;
   const auto more = static_cast<std::int64_t>(groups.size() - shown);

@@ -128,7 +128,7 @@ std::vector<std::string> broken_text(const std::string& text, int columns, int m
 std::string stall_text_of(const JobSnapshot& job) {
   if (!job.stall.empty()) return "STALL for " + job_duration(job.stall_seconds) + ": " + clean_text(job.stall);
   if (job.culprits.empty()) return "";
-  return std::string("culprit: ") + (job.culprits.size() == 1 ? "rank " : "ranks ") + base::rank_list(job.culprits);
+  return "culprit: " + base::ranks_text(job.culprits);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "launcher/limits.h"
 #include "launcher/ranks/root_causes.h"
 #include "launcher/watchdog/silence.h"
-#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -237,7 +236,7 @@ Nanoseconds Judge::more_time(const Verdict& verdict) const {
 std::string Judge::explain(const Stall& stall, const StallFacts& facts, const Judgement& judgement) const {
   const Verdict& verdict = stall.verdict;
   const std::vector<int>& concerned = verdict.culprits.empty() ? verdict.waiting : verdict.culprits;
-  std::string text = ranks_text(concerned) + (concerned.size() == 1 ? " has been" : " have been") +
+  std::string text = base::ranks_text(concerned, "has been", "have been") +
                      (verdict.culprits.empty() ? " waiting for " : " awaited for ") + base::human_duration(facts.age);
   for (const RankView& rank : picture_.ranks) {
     if (!verdict.blames(rank.rank) || !rank.activity) continue;

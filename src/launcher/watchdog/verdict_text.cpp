@@ -16,15 +16,16 @@ bool nobody_knows(const Verdict& verdict) {
 // Returns text such as "ranks 0, 1 wait in different collectives: rank 0 in all_reduce at h.py:26, rank 1 in barrier at
 // h.py:28".
 std::string by_stack(const Verdict& verdict) {
-  const bool one = verdict.culprits.size() == 1;
   const bool for_each_other = verdict.kind == VerdictKind::each_other;
-  std::string text = ranks_text(verdict.culprits) + (for_each_other          ? " wait for each other"
-                                                     : nobody_knows(verdict) ? " wait in different collectives"
-                                                     : one ? " waits in a different collective from the other ranks"
-                                                           : " wait in different collectives from the other ranks");
+  std::string text = base::ranks_text(verdict.culprits) +
+                     (for_each_other          ? " wait for each other"
+                      : nobody_knows(verdict) ? " wait in different collectives"
+                                              : base::plural(verdict.culprits.size(),
+                                                             " waits in a different collective from the other ranks",
+                                                             " wait in different collectives from the other ranks"));
   if (verdict.sides.empty()) text += " in " + call_text(verdict);
   for (const RankCall& side : verdict.sides) {
-    text += (&side == &verdict.sides.front() ? ": " : ", ") + ranks_text({side.rank}) + " in " +
+    text += (&side == &verdict.sides.front() ? ": " : ", ") + base::ranks_text({side.rank}) + " in " +
             describe_with_place(side.call);
   }
   return text;
@@ -35,7 +36,7 @@ std::string by_stack(const Verdict& verdict) {
 std::string by_call(const Verdict& verdict) {
   const bool is_known = verdict.sides.size() == 2 && verdict.is_described();
   const std::string place = "#" + std::to_string(verdict.sequence) + " of " + verdict.group;
-  const std::string culprits = ranks_text(verdict.culprits);
+  const std::string culprits = base::ranks_text(verdict.culprits);
   if (!is_known || verdict.is_transfer) {
     const bool same_call = verdict.kind == VerdictKind::different_arguments;
     return culprits + " called " +
@@ -43,27 +44,22 @@ std::string by_call(const Verdict& verdict) {
   }
   const RankCall& first = verdict.sides[0];
   const RankCall& second = verdict.sides[1];
-  const std::string own = ranks_text({second.rank}) + " called " + describe_with_place(second.call);
+  const std::string own = base::ranks_text({second.rank}) + " called " + describe_with_place(second.call);
   const std::string other = " called " + describe_with_place(first.call);
-  if (nobody_knows(verdict)) return ranks_text({first.rank}) + other + ", and " + own + ", as " + place;
+  if (nobody_knows(verdict)) return base::ranks_text({first.rank}) + other + ", and " + own + ", as " + place;
   if (verdict.culprits.size() == 1) return own + " as " + place + ", and the other ranks" + other;
-  return culprits + " differ from the other ranks in " + place + ": " + own + ", and " + ranks_text({first.rank}) +
-         other;
+  return culprits + " differ from the other ranks in " + place + ": " + own + ", and " +
+         base::ranks_text({first.rank}) + other;
 }
 
 // Returns text such as "; rank 0 has not called it either, and waits for rank 1 in recv at train.py:6".
 std::string through_text(const Verdict& verdict) {
   std::string text;
   for (const RankCall& one : verdict.through) {
-    text += "; " + ranks_text({one.rank}) + " has not called it either, and waits for " + ranks_text(verdict.culprits) +
-            " in " + one.call.what;
+    text += "; " + base::ranks_text({one.rank}) + " has not called it either, and waits for " +
+            base::ranks_text(verdict.culprits) + " in " + one.call.what;
   }
   return text;
-}
-
-// Returns the culprits with a verb, such as "ranks 0, 2 have".
-std::string culprits_with(const Verdict& verdict, const char* of_one, const char* of_several) {
-  return ranks_text(verdict.culprits) + " " + (verdict.culprits.size() == 1 ? of_one : of_several);
 }
 
 // Returns the ranks that wait, such as "rank 2 waits". A rank that is stopped in its call is among them, but it does
@@ -71,7 +67,7 @@ std::string culprits_with(const Verdict& verdict, const char* of_one, const char
 std::string waiting_text(const Verdict& verdict) {
   std::vector<int> waiting = verdict.waiting;
   if (verdict.kind == VerdictKind::stopped) std::erase_if(waiting, [&](int rank) { return verdict.blames(rank); });
-  return waiting.empty() ? "" : ranks_text(waiting) + (waiting.size() == 1 ? " waits" : " wait");
+  return waiting.empty() ? "" : base::ranks_text(waiting, "waits", "wait");
 }
 
 // Returns text such as ", and rank 2 waits in all_reduce f32[8] (#7 of world)".
@@ -80,7 +76,7 @@ std::string and_others_wait(const Verdict& verdict) {
 }
 
 std::string ended_text(const Verdict& verdict) {
-  const std::string culprits = culprits_with(verdict, "has", "have") + " exited";
+  const std::string culprits = base::ranks_text(verdict.culprits, "has", "have") + " exited";
   if (verdict.group.empty()) {
     return culprits + ", and " + waiting_text(verdict) + " for it" +
            (verdict.call.empty() ? "" : " in " + verdict.call);
@@ -89,25 +85,28 @@ std::string ended_text(const Verdict& verdict) {
 }
 
 std::string stopped_text(const Verdict& verdict) {
-  return culprits_with(verdict, "is", "are") + " stopped" +
+  return base::ranks_text(verdict.culprits, "is", "are") + " stopped" +
          (waiting_text(verdict).empty() ? " in " + call_text(verdict) : and_others_wait(verdict));
 }
 
 std::string not_called_text(const Verdict& verdict) {
   const std::string waiting = waiting_text(verdict);
   if (verdict.is_by_stack) {
-    return culprits_with(verdict, "is", "are") + " in no collective; " + waiting + " in " + call_text(verdict);
+    return base::ranks_text(verdict.culprits, "is", "are") + " in no collective; " + waiting + " in " +
+           call_text(verdict);
   }
   const std::string others = (verdict.is_transfer ? ", for which " : ", in which ") + waiting;
   if (verdict.is_held) {
-    return culprits_with(verdict, "has", "have") + " called but not started " + call_text(verdict) + others +
-           "; is a CollectiveBatch still open?";
+    return base::ranks_text(verdict.culprits, "has", "have") + " called but not started " + call_text(verdict) +
+           others + "; is a CollectiveBatch still open?";
   }
-  return culprits_with(verdict, "has", "have") + " not called " + call_text(verdict) + others + through_text(verdict);
+  return base::ranks_text(verdict.culprits, "has", "have") + " not called " + call_text(verdict) + others +
+         through_text(verdict);
 }
 
 std::string each_other_text(const Verdict& verdict) {
-  return ranks_text(verdict.waiting) + (verdict.culprits.size() == 1 ? " waits for itself" : " wait for each other") +
+  return base::ranks_text(verdict.waiting) +
+         base::plural(verdict.culprits.size(), " waits for itself", " wait for each other") +
          (verdict.is_transfer ? ", first for " : ", first in ") + call_text(verdict);
 }
 
@@ -119,7 +118,7 @@ std::string transport_text(const Verdict& verdict) {
                                : ", which was called but does not complete");
   }
   if (!verdict.is_partial && !verdict.finished.empty()) {
-    return "all ranks have called " + call + ", which is done on " + ranks_text(verdict.finished) + " only";
+    return "all ranks have called " + call + ", which is done on " + base::ranks_text(verdict.finished) + " only";
   }
   if (!verdict.is_partial) return "all ranks are in " + call + ", which makes no progress";
   return waiting_text(verdict) + " in " + call +
@@ -127,10 +126,11 @@ std::string transport_text(const Verdict& verdict) {
 }
 
 std::string gpu_behind_text(const Verdict& verdict) {
-  const bool one = verdict.culprits.size() == 1;
-  return (one ? "the GPU of " : "the GPUs of ") + culprits_with(verdict, "has", "have") + " not started " +
-         call_text(verdict) + ", which all ranks have called: " +
-         (one ? "earlier work in its stream does not complete" : "earlier work in their streams does not complete");
+  const std::size_t count = verdict.culprits.size();
+  return base::plural(count, "the GPU of ", "the GPUs of ") + base::ranks_text(verdict.culprits, "has", "have") +
+         " not started " + call_text(verdict) + ", which all ranks have called: " +
+         base::plural(count, "earlier work in its stream does not complete",
+                      "earlier work in their streams does not complete");
 }
 
 std::string silent_text(const Verdict& verdict) {
@@ -139,8 +139,8 @@ std::string silent_text(const Verdict& verdict) {
 }
 
 std::string behind_text(const Verdict& verdict) {
-  return culprits_with(verdict, "has", "have") + " sent no heartbeat; " + waiting_text(verdict) + " or " +
-         (verdict.waiting.size() == 1 ? "continues" : "continue");
+  return base::ranks_text(verdict.culprits, "has", "have") + " sent no heartbeat; " + waiting_text(verdict) + " or " +
+         base::plural(verdict.waiting.size(), "continues", "continue");
 }
 
 std::string sentence(const Verdict& verdict) {
@@ -153,10 +153,6 @@ std::string sentence(const Verdict& verdict) {
 }
 
 }  // namespace
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
-}
 
 std::string call_text(const Verdict& verdict) {
   if (verdict.is_by_stack) return verdict.call.empty() ? "a collective" : verdict.call;

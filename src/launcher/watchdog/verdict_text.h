@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "launcher/ranks/verdict.h"
 
@@ -11,9 +10,6 @@ namespace ddp::launcher {
 // Returns text such as "rank 1 has not called all_reduce f32[8] (#7 of world), in which ranks 0, 2 wait  [DDP-H03 not
 // called]".
 std::string hang_headline(const Verdict& verdict);
-
-// Returns text such as "rank 1" or "ranks 0, 2-3".
-std::string ranks_text(const std::vector<int>& ranks);
 
 // Returns text such as "all_reduce f32[8] (#7 of world)".
 std::string call_text(const Verdict& verdict);

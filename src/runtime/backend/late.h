@@ -29,9 +29,7 @@ inline void order(std::vector<int>& ranks) {
 // `ranks` holds one or more ranks that have not taken part, in any order.
 inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
   order(ranks);
-  return {ErrorKind::timeout,
-          (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " did not take part within " +
-              base::human_duration(timeout),
+  return {ErrorKind::timeout, base::ranks_text(ranks) + " did not take part within " + base::human_duration(timeout),
           ranks.front()};
 }
 

@@ -56,14 +56,14 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
   if (active.empty()) return round;
   active_ = active;
   if (options_.throw_on_early_end && !ended.empty()) {
-    throw Error(ErrorKind::aborted, "rank " + base::rank_list(ended) + " has no more data at step " +
+    throw Error(ErrorKind::aborted, base::ranks_text(ended, "has", "have") + " no more data at step " +
                                         std::to_string(steps_) +
                                         " while others do (throw_on_early_end). Give all ranks the same number of "
                                         "batches, for example with DistributedSampler and drop_last.");
   }
   if (!local.empty() && local.size() != active.size()) {
-    throw Error(ErrorKind::mismatch, "in step " + std::to_string(steps_) + " rank " + base::rank_list(local) +
-                                         " does not synchronise (no_sync, accumulate), but the others do. With Join, "
+    throw Error(ErrorKind::mismatch, "in step " + std::to_string(steps_) + " " + base::ranks_text(local, "does", "do") +
+                                         " not synchronise (no_sync, accumulate), but the others do. With Join, "
                                          "windows must end in the same step on all ranks: call Accumulation::begin() "
                                          "without is_last.");
   }

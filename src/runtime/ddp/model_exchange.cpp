@@ -165,7 +165,7 @@ std::uint64_t verify_equal(const ProcessGroup& group, std::span<const Tensor> pa
     if (all[static_cast<std::size_t>(rank)] != all[0]) different.push_back(rank);
   }
   if (!different.empty()) {
-    throw Error(ErrorKind::mismatch, "the parameters of rank " + base::rank_list(different) +
+    throw Error(ErrorKind::mismatch, "the parameters of " + base::ranks_text(different) +
                                          " differ from those of rank 0. Does every rank step the same optimizer on the "
                                          "averaged gradients?");
   }

@@ -271,9 +271,8 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   for (int other = 0; given_up.empty() && other < size(); ++other) {
     if (!store.check({&keys[static_cast<std::size_t>(other)], 1})) missing.push_back(other);
   }
-  std::string who = missing.empty()
-                        ? "rank 0 arrived too late or had given up"
-                        : (missing.size() == 1 ? "rank " : "ranks ") + base::rank_list(missing) + " did not arrive";
+  std::string who =
+      missing.empty() ? "rank 0 arrived too late or had given up" : base::ranks_text(missing) + " did not arrive";
   if (!given_up.empty()) who = "rank 0 gave up before all ranks arrived: " + given_up;
   // A rank that arrives later then fails immediately.
   if (rank() == 0) store.set(all_came, who + " within " + base::human_duration(timeout));

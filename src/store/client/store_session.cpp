@@ -25,18 +25,11 @@ using Keys = std::span<const std::string>;
 
 namespace {
 
-// Parses the ranges of a list, without `own`. Text that is no list of ranks is shown unchanged.
-struct RankList {
-  std::string text;
-  bool several = false;
-};
-
-RankList read_list(const std::string& list, std::optional<int> own) {
+// Returns the ranges of a list, without `own`. Text that is no list of ranks is returned unchanged.
+std::string list_without(std::optional<int> own, const std::string& list) {
   std::vector<std::string> parts;
-  bool several = false;
   const auto add = [&](std::int64_t first, std::int64_t last) {
     if (first > last) return;
-    several = several || first < last;
     parts.push_back(first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last));
   };
   for (std::string part : base::split(list, ',')) {
@@ -54,7 +47,7 @@ RankList read_list(const std::string& list, std::optional<int> own) {
       add(*first, *last);
     }
   }
-  return {base::join(parts, ", "), several || parts.size() > 1};
+  return base::join(parts, ", ");
 }
 
 void require(std::size_t size, std::size_t limit, const char* what, const std::string& key) {
@@ -206,28 +199,14 @@ void StoreSession::fail(const SocketFailure& failure, const std::string& what) {
 }
 
 std::string describe(const WaitReport& report, std::optional<int> own) {
-  const RankList waiting = read_list(report.waiting, own);
-  const bool anybody = !waiting.text.empty();
-  struct Clause {
-    RankList ranks;
-    std::string one;
-    std::string many;
-  };
-  const Clause clauses[] = {
-      {waiting, " waits for it too", " wait for it too"},
-      {read_list(report.elsewhere, own),
-       anybody ? " is connected but does not" : " is connected but does not wait for it",
-       anybody ? " are connected but do not" : " are connected but do not wait for it"},
-      {read_list(report.never, own), " has not arrived", " have not arrived"},
-  };
-  std::vector<std::string> parts;
-  for (const Clause& clause : clauses) {
-    if (clause.ranks.text.empty()) continue;
-    parts.push_back((clause.ranks.several ? "ranks " : "rank ") + clause.ranks.text +
-                    (clause.ranks.several ? clause.many : clause.one));
-  }
-  if (parts.empty()) return "";
-  std::string text = base::join(parts, "; ") + ".";
+  std::string text = base::rank_clause(list_without(own, report.waiting), "waits for it too", "wait for it too");
+  const bool is_alone = text.empty();
+  text += base::rank_clause(list_without(own, report.elsewhere),
+                            is_alone ? "is connected but does not wait for it" : "is connected but does not",
+                            is_alone ? "are connected but do not wait for it" : "are connected but do not");
+  text += base::rank_clause(list_without(own, report.never), "has not arrived", "have not arrived");
+  if (text.empty()) return "";
+  text = text.substr(2) + ".";
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text;
 }

@@ -46,13 +46,6 @@ wire::StoreReport::Client client_of(const StoreTable& table, const ServedClient&
   return client;
 }
 
-// Returns "; rank 0 waits", "; ranks 0,2 wait", or "" for an empty list.
-std::string ranks_that(const std::string& list, const std::string& one, const std::string& several) {
-  if (list.empty()) return "";
-  const bool many = list.find_first_of(",-") != std::string::npos;
-  return (many ? "; ranks " : "; rank ") + list + " " + (many ? several : one);
-}
-
 }  // namespace
 
 wire::StoreReport build_report(const StoreTable& table, std::span<const ServedClient* const> sessions, TimePoint now) {
@@ -97,9 +90,9 @@ std::string describe_given_up(const StoreTable& table, const ServedClient& sessi
   if (wait.key_count > 1) text += " and " + base::counted(static_cast<std::int64_t>(wait.key_count) - 1, "other");
   text += " after " + base::human_duration(now - wait.since);
   const WhoWaits who = table.who_waits(wait.keys);
-  return text + ranks_that(who.waiting, "waits or waited for it", "wait or waited for it") +
-         ranks_that(who.elsewhere, "is connected but does not", "are connected but do not") +
-         ranks_that(who.absent, "is not connected", "are not connected");
+  return text + base::rank_clause(who.waiting, "waits or waited for it", "wait or waited for it") +
+         base::rank_clause(who.elsewhere, "is connected but does not", "are connected but do not") +
+         base::rank_clause(who.absent, "is not connected", "are not connected");
 }
 
 }  // namespace ddp::store

@@ -100,6 +100,20 @@ TEST_CASE("ranks are written in ranges of three and more") {
   CHECK(list({0, 2, 3, 4, 8, 9}) == "0, 2-4, 8, 9");
 }
 
+TEST_CASE("ranks have a noun and a verb that fit their number") {
+  using ddp::base::rank_clause;
+  using ddp::base::ranks_text;
+  CHECK(ranks_text({4}) == "rank 4");
+  CHECK(ranks_text({0, 1, 2, 5}) == "ranks 0-2, 5");
+  CHECK(ranks_text({4}, "waits", "wait") == "rank 4 waits");
+  CHECK(ranks_text({0, 2}, "waits", "wait") == "ranks 0, 2 wait");
+  CHECK(rank_clause("4", "waits", "wait") == "; rank 4 waits");
+  CHECK(rank_clause("0,2", "waits", "wait") == "; ranks 0,2 wait");
+  CHECK(rank_clause("0-5", "waits", "wait") == "; ranks 0-5 wait");
+  CHECK(rank_clause("1-", "waits", "wait") == "; rank 1- waits");
+  CHECK(rank_clause("", "waits", "wait").empty());
+}
+
 TEST_CASE("a duration is written with the unit that fits") {
   CHECK(human_duration(0ms) == "0 ms");
   CHECK(human_duration(85ms) == "85 ms");
@@ -118,6 +132,10 @@ TEST_CASE("one thing is singular and all other counts are plural") {
   CHECK(counted(1, "worker") == "1 worker");
   CHECK(counted(2, "worker") == "2 workers");
   CHECK(counted(2, "process") == "2 processes");
+  CHECK(counted(1, "line", "was", "were") == "1 line was");
+  CHECK(counted(0, "line", "was", "were") == "0 lines were");
+  CHECK(ddp::base::plural(1, "it", "them") == "it");
+  CHECK(ddp::base::plural(std::size_t{2}, "it", "them") == "them");
 }
 
 TEST_CASE("a size has a unit that fits") {

@@ -19,7 +19,6 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/stacks/function_name.h"
-#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -195,9 +194,9 @@ EvidenceSource ask_flight_recorders(const FlightRecorders& recorders, std::span<
     add_remark(written, frame_text(recorder.written->stem, kPathBytes) + "<rank>", recorder.rank);
   }
   std::vector<std::string> places;
-  for (const Remark& place : written) places.push_back(ranks_text(place.ranks) + ": " + place.what);
+  for (const Remark& place : written) places.push_back(base::ranks_text(place.ranks) + ": " + place.what);
   if (!places.empty()) source.essence.push_back("files of " + base::join(places, ", of "));
-  for (const Remark& reason : missing) source.missing.push_back(ranks_text(reason.ranks) + ": " + reason.what);
+  for (const Remark& reason : missing) source.missing.push_back(base::ranks_text(reason.ranks) + ": " + reason.what);
   return source;
 }
 

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "launcher/watchdog/evidence/ras_client.h"
 #include "launcher/watchdog/evidence/ras_text.h"
-#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -51,7 +50,8 @@ void join_ras(HangNews& news) {
     if (ranks_behind(read_ras_text(source.text), news.ranks) != std::set<int>(culprits.begin(), culprits.end()))
       continue;
     source.essence = ras_essence(without_counts(source.text), kRasEssenceLines);
-    source.essence.insert(source.essence.begin(), "it counts fewer operations on " + ranks_text(culprits) + ", too");
+    source.essence.insert(source.essence.begin(),
+                          "it counts fewer operations on " + base::ranks_text(culprits) + ", too");
   }
 }
 
