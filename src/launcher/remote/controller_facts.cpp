@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/host_name.h"
 #include "launcher/facts/node_facts.h"
+#include "launcher/remote/remote_texts.h"
 #include "store/handshake.h"
 #include "wire/worker_env.h"
 
@@ -44,7 +45,7 @@ void read_host_file(const std::string& path, ControllerFacts& facts) {
   std::ifstream file(path);
   facts.host_file.assign(std::istreambuf_iterator<char>(file), {});
   if (file.is_open() && !file.bad() && (errno == 0 || !facts.host_file.empty())) return;
-  facts.failure = "--hostfile=" + path + ": the file cannot be read (" + std::strerror(errno) + "). Check its name.";
+  facts.failure = host_file_unreadable_text(path, std::strerror(errno));
 }
 
 void read_token(const Options& options, ControllerFacts& facts) {
@@ -57,8 +58,7 @@ void read_token(const Options& options, ControllerFacts& facts) {
                                                 : base::read_file(options.auth_token_file);
   if (!options.auth_token_file.empty() && facts.token.ends_with('\n')) facts.token.pop_back();
   if (facts.token.find('\0') == std::string::npos) return;
-  facts.failure = "--auth-token-file=" + options.auth_token_file +
-                  ": the token has a zero byte, which cannot be passed on to hosts. Use another one.";
+  facts.failure = zero_in_token_text(options.auth_token_file);
 }
 
 }  // namespace
@@ -69,10 +69,9 @@ ControllerFacts gather_controller_facts(const Options& options, const std::vecto
   facts.host_name = base::host_name();
   facts.environment = environment;
   facts.directory = working_directory(environment, error);
-  if (error)
-    facts.failure = "the working directory no longer exists (" + error.message() + "). Change into another one.";
+  if (error) facts.failure = no_directory_text(error.message());
   facts.executable = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (error) facts.failure = "cannot determine the path of ddplaunch (" + error.message() + "). Is /proc mounted?";
+  if (error) facts.failure = no_executable_text(error.message());
   facts.job_id = hexadecimal(store::new_nonce()).substr(0, 16);
   facts.new_token = hexadecimal(store::new_nonce());
   facts.nonce = hexadecimal(store::new_nonce()).substr(0, 16);

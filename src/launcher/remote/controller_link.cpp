@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/limits.h"
+#include "launcher/remote/remote_texts.h"
 #include "wire/worker_env.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
@@ -32,15 +33,11 @@ void unset_option_variables() {
 }  // namespace
 
 base::Result<std::unique_ptr<ControllerLink>> ControllerLink::take_over_standard_input() {
-  if (::isatty(STDIN_FILENO) == 1) {
-    return base::Failure{
-        "only ddplaunch --hosts starts ddplaunch on-host, over ssh. To start a program of that name, "
-        "write ./on-host or its path."};
-  }
+  if (::isatty(STDIN_FILENO) == 1) return base::Failure{kOnTerminalText};
   base::UniqueFd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   const base::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!fd || !nothing || ::dup2(nothing.get(), STDIN_FILENO) < 0) {
-    return base::Failure{std::string("cannot take over the standard input: ") + std::strerror(errno)};
+    return base::Failure{no_input_text(std::strerror(errno))};
   }
   return std::make_unique<ControllerLink>(std::move(fd));
 }
@@ -73,9 +70,7 @@ std::optional<std::string> ControllerLink::wait_for_line() {
 base::Result<LaunchRequest> ControllerLink::wait_for_request() {
   const auto line = wait_for_line();
   if (line) return decode_request(*line);
-  return base::Failure{
-      "the standard input ended before a launch request of ddplaunch --hosts arrived. Check whether the configuration "
-      "of ssh (StdinNull, ForkAfterAuthentication) or a start file of the shell reads it."};
+  return base::Failure{kInputEndedText};
 }
 
 bool ControllerLink::wait_for_start() {
@@ -113,9 +108,7 @@ void reply(const LaunchRequest& request, const LaunchReply& reply) {
 
 std::optional<base::Failure> carry_out(const LaunchRequest& request) {
   if (::chdir(request.directory.c_str()) != 0) {
-    return base::Failure{"cannot change into the working directory " + request.directory + " on host " + request.host +
-                         ": " + std::strerror(errno) +
-                         ". Create it there, or start the job from a directory that all hosts have."};
+    return base::Failure{no_directory_on_host_text(request.directory, request.host, std::strerror(errno))};
   }
   ::setenv("PWD", request.directory.c_str(), 1);
   unset_option_variables();

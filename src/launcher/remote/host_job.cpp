@@ -14,6 +14,7 @@
 #include "launcher/process/launcher_signals.h"
 #include "launcher/remote/host_job_state.h"
 #include "launcher/remote/host_output.h"
+#include "launcher/remote/remote_texts.h"
 
 namespace ddp::launcher {
 namespace {
@@ -64,7 +65,7 @@ class HostJob {
                   plan_.starts[host].host + ": " + base::join(ssh_command(plan_.starts[host]), " ")});
       auto child = Helper::start(loop_, {ssh_command(plan_.starts[host]), true}, std::move(callbacks));
       if (!child) {
-        log_.write({LogLevel::error, LogSource::ssh, child.error().message + ". No worker was started"});
+        log_.write({LogLevel::error, LogSource::ssh, ssh_not_started_text(child.error().message)});
         is_broken_ = true;
         return false;
       }

@@ -7,12 +7,11 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/limits.h"
+#include "launcher/remote/remote_texts.h"
 
 namespace ddp::launcher {
 namespace {
 
-// ssh exits with this code if it fails itself.
-constexpr int kSshFailed = 255;
 // All hosts must be ready within this time.
 constexpr std::chrono::milliseconds kReadyWithin = limits::kDefaultJoinTimeout;
 
@@ -55,17 +54,17 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
   host.ended = true;
   --left_;
   if (host.cut) return;
-  const std::string& name = plan_.starts[event.host].host;
   if (!running_) {
     // Only the first failure is reported. The connections to the other hosts are closed with it.
-    if (asks_ == 0 && !exit_code_) actions.emplace_back(TellOfHost{why_it_did_not_begin(event.host, event.status)});
+    if (asks_ == 0 && !exit_code_) {
+      const HostStart& start = plan_.starts[event.host];
+      actions.emplace_back(TellOfHost{host_did_not_begin_text(start.host, base::join(start.ssh, " "), start.launcher,
+                                                              host.exit_code, event.status)});
+    }
     failed(host.exit_code.value_or(base::kExitOwnFault));
     return cut_all(actions);
   }
-  if (!host.exit_code) {
-    actions.emplace_back(TellOfHost{"the connection to " + name + " is lost (ssh: " + event.status.describe() +
-                                    "); its launcher terminates its workers on its own"});
-  }
+  if (!host.exit_code) actions.emplace_back(TellOfHost{host_lost_text(plan_.starts[event.host].host, event.status)});
   if (host.exit_code == 0) return;
   // The exit code that a launcher reports takes precedence over a lost connection.
   if (host.exit_code) failed(*host.exit_code);
@@ -91,13 +90,12 @@ void HostJobState::handle(const SignalToAll& event, TimePoint now, std::vector<H
 void HostJobState::handle(const TimeIsUp&, TimePoint now, std::vector<HostAction>& actions) {
   if (note_ && now >= *note_) {
     note_.reset();
-    actions.emplace_back(TellOfHost{"waiting for " + names_of_unready() + " to answer", false});
+    actions.emplace_back(TellOfHost{waiting_for_hosts_text(names_of_unready()), false});
   }
   if (!deadline_ || now < *deadline_) return;
   deadline_.reset();
   if (!running_) {
-    actions.emplace_back(TellOfHost{names_of_unready() + " did not answer within " +
-                                    base::human_duration(kReadyWithin) + ". No worker was started"});
+    actions.emplace_back(TellOfHost{hosts_too_late_text(names_of_unready(), kReadyWithin)});
     failed(base::kExitOwnFault);
     cut_all(actions);
   } else if (asks_ == 0) {
@@ -132,25 +130,6 @@ void HostJobState::ask_to_end(int signal, TimePoint now, std::vector<HostAction>
   const int graces = asks_ > 1 ? 0 : signal == SIGINT ? 2 : 1;
   deadline_ = now + limits::kUnkillableWait + plan_.save_grace + graces * plan_.grace;
   pass(signal, actions);
-}
-
-std::string HostJobState::why_it_did_not_begin(std::size_t index, const base::ExitStatus& status) const {
-  const HostStart& place = plan_.starts[index];
-  const std::string ssh = base::join(place.ssh, " ");
-  const std::string end = "; no worker was started on any host";
-  if (hosts_[index].exit_code)
-    return place.host + ": its launcher could not start (exit code " + std::to_string(*hosts_[index].exit_code) +
-           ") for the reason above" + end;
-  if (status == base::ExitStatus::exited(kSshFailed)) {
-    return place.host + " cannot be reached over ssh" + end + ". This must work without a password: " + ssh + " true";
-  }
-  if (status == base::ExitStatus::exited(base::kExitNotFound) ||
-      status == base::ExitStatus::exited(base::kExitNotExecutable)) {
-    return place.host + ": " + place.launcher + " cannot be executed there" + end +
-           ". Install ddplaunch there, or give its path with --remote-launcher=PATH";
-  }
-  return place.host + ": ssh exited before its launcher answered (" + status.describe() + ")" + end +
-         ". To find the cause, run: " + ssh + " " + place.launcher + " --version";
 }
 
 std::string HostJobState::names_of_unready() const {

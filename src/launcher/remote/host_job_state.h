@@ -91,7 +91,6 @@ class HostJobState {
   void cut_all(std::vector<HostAction>& actions);
   void pass(int signal, std::vector<HostAction>& actions) const;
   void ask_to_end(int signal, TimePoint now, std::vector<HostAction>& actions);
-  std::string why_it_did_not_begin(std::size_t host, const base::ExitStatus& status) const;
   std::string names_of_unready() const;
 
   const HostPlan& plan_;

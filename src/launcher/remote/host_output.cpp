@@ -6,6 +6,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "launcher/remote/remote_texts.h"
 
 namespace ddp::launcher {
 namespace {
@@ -87,9 +88,8 @@ void HostOutput::show_early(std::size_t host, int id, const LinePiece& piece) {
   from.early_lines += piece.begins ? 1 : 0;
   from.early_bytes += piece.text.size();
   from.is_cut = from.early_lines > limits::kHostEarlyLines || from.early_bytes > limits::kHostEarlyBytes;
-  const LinePiece note{piece.begins ? "further output before its launcher starts is not shown\n"
-                                    : " ... further output before its launcher starts is not shown\n",
-                       piece.begins, true};
+  const std::string text = (piece.begins ? "" : " ... ") + std::string(kEarlyOutputText) + "\n";
+  const LinePiece note{text, piece.begins, true};
   named_.say(static_cast<int>(host), id, from.is_cut ? note : piece, std::chrono::steady_clock::now());
   arm();
 }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "launcher/plan/cluster_options.h"
 #include "launcher/plan/output_plan.h"
+#include "launcher/remote/remote_texts.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -50,8 +51,8 @@ void set(std::vector<std::string>& lines, std::string_view line) {
 Result<std::vector<HostEntry>> hosts_of(const Options& options, const ControllerFacts& facts) {
   if (!options.hosts.empty()) return options.hosts;
   auto hosts = parse_host_file(facts.host_file);
-  if (!hosts) return Failure{"--hostfile=" + options.host_file + ": " + hosts.error().message};
-  if (hosts.value().empty()) return Failure{"--hostfile=" + options.host_file + " names no host."};
+  if (!hosts) return Failure{host_file_mistake_text(options.host_file, hosts.error().message)};
+  if (hosts.value().empty()) return Failure{host_file_empty_text(options.host_file)};
   return hosts;
 }
 
@@ -70,23 +71,13 @@ std::string contradiction(const Options& options, const ControllerFacts& facts, 
     bool is;
     std::string text;
   } kRows[] = {
-      {counts_differ, option + " has " + base::counted(hosts, "host") + ", but --nnodes is another number. Leave " +
-                          "--nnodes out, because each host is a node."},
-      {options.node_rank.has_value(),
-       option +
-           " and --node-rank cannot be combined, because hosts are numbered in their order. Leave --node-rank out."},
-      {options.standalone,
-       option + " and --standalone cannot be combined, because --standalone means one node. Leave one out."},
-      {!options.local_addr.empty() && hosts > 1,
-       option + " and --local-addr cannot be combined, because all hosts would announce the same address. Use "
-                "--master-addr for the address of the first host."},
-      {options.stdin_local_rank.has_value(),
-       option + " and --stdin cannot be combined, because the launchers on the hosts read commands from their standard "
-                "input. Leave --stdin out."},
-      {starts_others, option + " cannot be used within " + (facts.cluster ? facts.cluster->scheduler : "") +
-                          ", which has started launchers on " + (facts.cluster ? facts.cluster->derived : "") +
-                          " already. Leave " + option +
-                          " out, or start ddplaunch once, outside of it (--scheduler=none if this is wrong)."},
+      {counts_differ, other_node_count_text(option, hosts)},
+      {options.node_rank.has_value(), with_node_rank_text(option)},
+      {options.standalone, with_standalone_text(option)},
+      {!options.local_addr.empty() && hosts > 1, with_local_addr_text(option)},
+      {options.stdin_local_rank.has_value(), with_stdin_text(option)},
+      {starts_others,
+       starts_others ? within_scheduler_text(option, facts.cluster->scheduler, facts.cluster->derived) : ""},
   };
   for (const auto& row : kRows) {
     if (row.is) return row.text;
@@ -163,9 +154,7 @@ base::Result<std::vector<std::string>> forwarded_environment(std::span<const std
       found = true;
       set(lines, line);
     }
-    if (found) continue;
-    return base::Failure{"--forward-env=" + request + ": there is no such variable here. Set it, or give its value: " +
-                         "--forward-env=" + request + "=VALUE."};
+    if (!found) return base::Failure{no_variable_text(request)};
   }
   return lines;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "launcher/remote/remote_texts.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
@@ -51,9 +52,7 @@ base::Result<LaunchRequest> decode_request(std::string_view line) {
   try {
     const Json json = Json::parse(line);
     if (json.at("protocol").get<int>() != kHostProtocol) {
-      return base::Failure{"the launcher that started this one is ddplaunch " + json.at("version").get<std::string>() +
-                           " and sends launch requests that ddplaunch " DDP_VERSION_STRING
-                           " cannot read. Install the same version here, or name it with --remote-launcher."};
+      return base::Failure{other_version_text(json.at("version").get<std::string>())};
     }
     LaunchRequest request;
     request.nonce = json.at("nonce").get<std::string>();
@@ -66,8 +65,7 @@ base::Result<LaunchRequest> decode_request(std::string_view line) {
     if (!request.words.empty()) return request;
   } catch (const Json::exception&) {
   }
-  return base::Failure{
-      "the standard input contains no launch request of ddplaunch --hosts, which alone starts ddplaunch on-host."};
+  return base::Failure{kNoRequestText};
 }
 
 std::string encode(const ControllerWord& word) {
