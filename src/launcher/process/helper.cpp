@@ -14,6 +14,7 @@
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/process/clone_launcher.h"
+#include "launcher/process/process_texts.h"
 #include "net/event_loop_asio.h"
 
 namespace ddp::launcher {
@@ -215,7 +216,7 @@ base::Result<std::unique_ptr<Helper>> Helper::start(net::EventLoop& loop, const 
   } catch (const boost::system::system_error& failure) {  // Boost 1.83 throws when it cannot make a pipe
     error = failure.code();
   }
-  if (error) return base::Failure{"cannot start " + options.command.front() + ": " + error.message()};
+  if (error) return base::Failure{helper_not_started_text(options.command.front(), error.message())};
   return std::unique_ptr<Helper>(new Helper(process));
 }
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/text.h"
 #include "launcher/limits.h"
+#include "launcher/process/process_texts.h"
 
 namespace ddp::launcher {
 
@@ -33,29 +33,22 @@ void ImageWriter::learn(const StateMemory& states) {
   const auto written = writing_->result();
   if (!written) return;
   writing_.reset();
-  const std::string step = std::to_string(step_.second);
   if (!written->failure.empty()) {
     const bool is_new = std::exchange(warned_of_, written->failure) != written->failure;
     if (is_new) {
-      log_({LogLevel::warning, LogSource::job,
-            "step " + step + " is not in --image-dir=" + directory_ + ": " + written->failure});
+      log_({LogLevel::warning, LogSource::job, image_failed_text(step_.second, directory_, written->failure)});
     }
     return;
   }
   states.say_image_time(written->time);
-  const std::string what = written->is_overtaken  ? " was overwritten before it was in "
-                           : written->is_complete ? " is in "
-                                                  : " of this node is in ";
-  log_({LogLevel::debug, LogSource::job,
-        "step " + step + what + directory_ + " (" + base::human_duration(written->time) + ")"});
+  log_({LogLevel::debug, LogSource::job, image_written_text(step_.second, directory_, *written)});
   if (written->is_complete) complete_ = step_;
   if (written->newest) newest_ = written->newest->step;
   // At the end, parts of several steps are written, of which most are not complete.
   if (*is_urgent_) return;
   in_vain_ = written->newest || written->is_overtaken ? 0 : in_vain_ + 1;
   if (in_vain_ == limits::kImagesInVain) {
-    log_({LogLevel::warning, LogSource::job,
-          "no image in --image-dir=" + directory_ + " becomes complete: all nodes must share that directory"});
+    log_({LogLevel::warning, LogSource::job, never_complete_text(directory_)});
   }
 }
 
@@ -68,9 +61,7 @@ void ImageWriter::finish(const StateMemory& states, const Placement& placement,
     const bool is_written = wait(until, interrupted);
     learn(states);
     if (is_written) return false;
-    log_({LogLevel::warning, LogSource::job,
-          "step " + std::to_string(step_.second) + " is not in --image-dir=" + directory_ +
-              ": the launcher does not wait for it any longer"});
+    log_({LogLevel::warning, LogSource::job, image_failed_text(step_.second, directory_, kNoMoreWaitText)});
     return true;
   };
   if (is_over()) return;
@@ -80,11 +71,7 @@ void ImageWriter::finish(const StateMemory& states, const Placement& placement,
     begin(states, placement, std::move(step));
     if (is_over()) return;
   }
-  if (newest_ >= 0) {
-    log_({LogLevel::note, LogSource::job,
-          "step " + std::to_string(newest_) + " is in " + directory_ +
-              ": the same job goes on from it if it is started again"});
-  }
+  if (newest_ >= 0) log_({LogLevel::note, LogSource::job, last_image_text(newest_, directory_)});
 }
 
 // Returns whether nothing is being written.
@@ -98,8 +85,7 @@ bool ImageWriter::wait(Clock::time_point until, const std::function<bool()>& int
     if (interrupted() || Clock::now() >= until) return false;
     if (!has_said && Clock::now() >= word_at) {
       has_said = true;
-      log_({LogLevel::note, LogSource::job,
-            "writing step " + std::to_string(step_.second) + " to " + directory_ + " (a signal ends that)"});
+      log_({LogLevel::note, LogSource::job, writing_image_text(step_.second, directory_)});
     }
   }
   return true;

@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "base/uninterrupted.h"
 #include "launcher/limits.h"
+#include "launcher/process/process_texts.h"
 #include "launcher/process/tool_run.h"
 #include "net/event_loop_asio.h"
 #include "wire/record_ring_layout.h"
@@ -184,9 +185,9 @@ void Preloader::start(const std::vector<std::string>& command, const std::string
 
 // A program that does not run ddplaunch's code must not be started: it would be one worker too many.
 void Preloader::ended(const base::ExitStatus& status) {
-  if (state_ != State::asking) return give_up("its preloader has ended: " + status.describe());
+  if (state_ != State::asking) return give_up(preloader_ended_text(status));
   if (receive(control_.get(), std::chrono::steady_clock::now()) != "hello") {
-    return give_up(spec_.probe.front() + " does not run ddplaunch's code at its start");
+    return give_up(no_hook_text(spec_.probe.front()));
   }
   state_ = State::importing;
   start(spec_.command, spec_.modules);
@@ -196,11 +197,9 @@ void Preloader::ended(const base::ExitStatus& status) {
 // A preloader that was stopped, or whose import does not end, must not stop the job.
 void Preloader::look() {
   const auto stat = base::read_process_stat(process_->pid());
-  if (stat && stat->state == 'T') return give_up("the import was stopped by a signal");
+  if (stat && stat->state == 'T') return give_up(kImportStoppedText);
   const auto now = std::chrono::steady_clock::now();
-  if (now - begun_at_ >= limits::kPreloadTime) {
-    return give_up("the import has taken " + base::human_duration(limits::kPreloadTime));
-  }
+  if (now - begun_at_ >= limits::kPreloadTime) return give_up(import_too_long_text(limits::kPreloadTime));
   alarm_ = loop_.at(now + limits::kPreloadLook, [this] { look(); });
 }
 
@@ -212,9 +211,8 @@ void Preloader::hear() {
     alarm_.reset();
     state_ = State::ready;
     pid_ = static_cast<pid_t>(base::parse_integer(answer.substr(kReady.size()), 1, 1 << 30).value_or(0));
-    callbacks_.note("workers are forked from pid " + std::to_string(pid_) + ", after an import of " +
-                    base::human_duration(std::chrono::duration_cast<std::chrono::milliseconds>(
-                        std::chrono::steady_clock::now() - begun_at_)));
+    callbacks_.note(forked_from_text(
+        pid_, std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun_at_)));
     callbacks_.is_decided();
   } else if (answer == "unneeded") {
     end();
@@ -229,7 +227,7 @@ void Preloader::read(std::string_view bytes) {
   if (state_ == State::asking) return;  // code of .pth files prints the same again
   line_ += bytes;
   for (std::size_t end = line_.find('\n'); end != std::string::npos; end = line_.find('\n')) {
-    callbacks_.note("printed by an import (--preload): " + base::printable(line_.substr(0, end)));
+    callbacks_.note(printed_by_import_text(line_.substr(0, end)));
     line_.erase(0, end + 1);
   }
   line_.resize(std::min(line_.size(), kAnswerBytes));
@@ -237,7 +235,7 @@ void Preloader::read(std::string_view bytes) {
 
 void Preloader::give_up(const std::string& why) {
   if (state_ == State::over) return;
-  callbacks_.note("workers are started without --preload: " + why);
+  callbacks_.note(no_preload_text(why));
   end();
 }
 
@@ -260,13 +258,13 @@ std::optional<Spawned> Preloader::fork(const WorkerSpec& spec, const SpawnContex
   std::vector<int> descriptors = {channel.other.get(), file.get()};
   descriptors.insert(descriptors.end(), kept.descriptors.begin(), kept.descriptors.end());
   if (!channel.own || !file || !send_with_descriptors(control_.get(), "fork", descriptors)) {
-    give_up(std::string("a worker could not be forked (") + std::strerror(errno) + ")");
+    give_up(not_forked_text(std::strerror(errno)));
     return std::nullopt;
   }
   channel.other.reset();
   const std::string answer = receive(channel.own.get(), until);
   if (answer.starts_with(kReady)) return let_go(channel.own.get(), answer.substr(kReady.size()));
-  give_up(answer.empty() ? "a worker could not be forked" : base::printable(answer));
+  give_up(answer.empty() ? kNotForkedText : base::printable(answer));
   return std::nullopt;
 }
 
@@ -275,13 +273,13 @@ std::optional<Spawned> Preloader::let_go(int channel, std::string_view pid) {
   base::UniqueFd end = open_child(pid);
   base::UniqueFd own(end ? ::fcntl(end.get(), F_DUPFD_CLOEXEC, 0) : -1);
   if (!own) {
-    give_up("the kernel has no descriptors of processes");
+    give_up(kNoPidfdsText);
     return std::nullopt;
   }
   const auto number = static_cast<pid_t>(*base::parse_integer(pid, 1, 1 << 30));
   OwnedProcess process(loop_.asio().context.get_executor(), number, own.release());
   if (::send(channel, "go", 2, MSG_NOSIGNAL) != 2) {
-    give_up("a worker has ended while it was forked");
+    give_up(kEndedWhileForkedText);
     return std::nullopt;  // the destructor kills and reaps it
   }
   return Spawned{std::move(process), std::move(end)};

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "launcher/process/directory_lock.h"
+#include "launcher/process/process_texts.h"
 
 namespace ddp::launcher {
 
@@ -29,10 +30,6 @@ namespace {
 constexpr std::string_view kPrefix = "ddp-run-";
 constexpr std::size_t kDigits = 12;
 constexpr int kTries = 100;
-
-base::Failure cannot_make(const std::string& path) {
-  return {"cannot make the directory " + path + ": " + std::strerror(errno)};
-}
 
 bool is_own_name(std::string_view name) {
   if (!name.starts_with(kPrefix) || name.size() != kPrefix.size() + kDigits) return false;
@@ -56,7 +53,7 @@ PrivateDirectory::PrivateDirectory(std::vector<std::string> roots)
     : roots_(std::move(roots)), name_(std::string(kPrefix) + base::hex64(base::random64()).substr(0, kDigits)) {}
 
 std::optional<base::Failure> PrivateDirectory::make(const Check& check) {
-  base::Failure all{"no directory is known"};
+  base::Failure all{kNoRootText};
   for (const std::string& root : roots_) {
     auto failure = make_in(root);
     const std::string path = root + "/" + name_;
@@ -84,7 +81,7 @@ std::optional<base::Failure> PrivateDirectory::make_in(const std::string& root) 
     if (lock_ || (errno != EWOULDBLOCK && errno != ENOENT)) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return cannot_make(path);
+  return base::Failure{no_directory_made_text(path, std::strerror(errno))};
 }
 
 // The supervisor may have used any of the roots, and the guardian does not know which.
@@ -115,13 +112,13 @@ std::optional<base::Failure> check_for_sockets(const std::string& path, std::siz
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() + 1 + name_length >= sizeof address.sun_path) {
-    return base::Failure{"the path " + path + " is too long for a socket"};
+    return base::Failure{too_long_for_socket_text(path)};
   }
   const std::string trial = path + "/s";
   std::memcpy(address.sun_path, trial.c_str(), trial.size() + 1);
   const base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return base::Failure{"no socket can be made in " + path + ": " + std::strerror(errno)};
+    return base::Failure{no_socket_in_text(path, std::strerror(errno))};
   }
   ::unlink(trial.c_str());
   return std::nullopt;

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "launcher/process/process_texts.h"
 
 namespace ddp::launcher {
 
@@ -41,9 +42,7 @@ RunDirectory::RunDirectory(const RunFiles& files, const std::string& run_id, std
 
 std::optional<base::Failure> RunDirectory::make() {
   if (private_) {
-    if (const auto failure = private_->make()) {
-      return base::Failure{failure->message + ". Set TMPDIR to a directory that can be written."};
-    }
+    if (const auto failure = private_->make()) return base::Failure{no_temporary_directory_text(failure->message)};
     path_ = private_->path();
   }
   if (path_.empty()) return std::nullopt;
@@ -52,11 +51,9 @@ std::optional<base::Failure> RunDirectory::make() {
   std::error_code error;
   const fs::path parent = fs::path(path_).parent_path();
   fs::create_directories(parent, error);
-  if (error) {
-    return base::Failure{"cannot make the directory " + parent.string() + ": " + error.message() + ". See --log-dir."};
-  }
+  if (error) return base::Failure{no_log_directory_text(parent.string(), error.message())};
   if (::mkdir(path_.c_str(), 0777) == 0) return std::nullopt;
-  return base::Failure{"cannot make the directory " + path_ + ": " + std::strerror(errno) + ". See --log-dir."};
+  return base::Failure{no_log_directory_text(path_, std::strerror(errno))};
 }
 
 void RunDirectory::find_place_for_sockets() {
@@ -75,7 +72,7 @@ std::optional<base::Failure> RunDirectory::begin_attempt(int attempt, int worker
   for (int local_rank = 0; local_rank < workers && !path_.empty() && !temporary_ && !error; ++local_rank) {
     fs::create_directories(fs::path(file(local_rank, "x")).parent_path(), error);
   }
-  if (error) return base::Failure{"cannot make a directory in " + path_ + ": " + error.message() + "."};
+  if (error) return base::Failure{no_directory_in_text(path_, error.message())};
   return std::nullopt;
 }
 

@@ -14,13 +14,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 
-#include "base/exit_code.h"
 #include "launcher/facts/cgroups.h"
 #include "launcher/limits.h"
 #include "launcher/process/descriptor_moves.h"
+#include "launcher/process/process_texts.h"
 #include "net/event_loop_asio.h"
 #include "wire/record_ring_layout.h"
 #include "wire/state_memory_layout.h"
@@ -74,28 +73,24 @@ class WorkerSetup {
     // If only ancestors may examine a process, this allows the launcher's tools to take its stacks.
     ::prctl(PR_SET_PTRACER, launcher_);
     const bool joins = context_.cgroup_procs >= 0 && !launch.is_in_cgroup;
-    if (joins && ::write(context_.cgroup_procs, "0", 1) != 1) return failure("cannot join the job's cgroup", "");
+    if (joins && ::write(context_.cgroup_procs, "0", 1) != 1) return failure(kNoCgroup);
     ::setrlimit(RLIMIT_NOFILE, &limits_.descriptors);
     ::setrlimit(RLIMIT_CORE, &limits_.core);
     for (const int signal : ignored_signals_) ::signal(signal, SIG_IGN);
-    if (binds_cpus_ && ::sched_setaffinity(0, sizeof cpus_, &cpus_) != 0) {
-      return failure("cannot bind it to its CPUs", " See --numa-binding.");
-    }
+    if (binds_cpus_ && ::sched_setaffinity(0, sizeof cpus_, &cpus_) != 0) return failure(kNoBinding);
     // Not every container allows this call. Memory then comes from the nodes of the CPUs, which is nearly the same.
     if (binds_memory_) {
       ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, memory_nodes_.data(), memory_nodes_.size() * 64);
     }
-    if (move_descriptors(moves_) != 0) return failure("cannot connect its output", "");
+    if (move_descriptors(moves_) != 0) return failure(kNoOutput);
     return {};
   }
 
-  const char* failed = "";  // the action of the child that failed
-  const char* advice = "";  // advice for the user
+  SetupFailure failed;
 
  private:
-  error_code failure(const char* what, const char* what_helps) {
+  error_code failure(const SetupFailure& what) {
     failed = what;
-    advice = what_helps;
     return {errno, boost::system::system_category()};
   }
 
@@ -133,48 +128,9 @@ std::string processes_limit() {
     std::uint64_t now = 0;
     std::ifstream(cgroup.folder + "/pids.max") >> most;  // stays 0 for "max"
     std::ifstream(cgroup.folder + "/pids.current") >> now;
-    if (most > 0 && now >= most) return "pids.max of cgroup " + cgroup.folder + " is " + std::to_string(most);
+    if (most > 0 && now >= most) return cgroup_limit_text(cgroup.folder, most);
   }
-  return "ulimit -u, or pids.max of the cgroup";
-}
-
-StartFailure explain_exec(const std::string& start, int error) {
-  switch (error) {
-    case ENOENT:
-      // The file existed a moment ago, so the interpreter (of a script or of a dynamic program) is missing.
-      return {base::kExitNotFound,
-              start + "no such file, or its interpreter or dynamic loader is missing (see its first line, or ldd)."};
-    case ENOEXEC:
-      return {
-          base::kExitNotExecutable,
-          start +
-              "it is not a program for this node: it has another architecture, or it is a script without a #! line."};
-    case EACCES:
-    case EPERM:
-      return {base::kExitNotExecutable,
-              start + "permission denied (the file, a directory above it, its interpreter, or a noexec mount)."};
-    case E2BIG:
-      return {base::kExitNotExecutable, start + "its arguments and environment are too long."};
-    case ETXTBSY:
-      return {base::kExitNotExecutable, start + "the file is being written."};
-    default:
-      return {base::kExitOwnFault, start + std::strerror(error) + "."};
-  }
-}
-
-StartFailure explain(const std::string& program, StartStage stage, const WorkerSetup& setup, int error) {
-  const std::string start = "cannot start " + program + ": ";
-  const std::string reason = std::strerror(error);
-  if (stage == StartStage::execution) return explain_exec(start, error);
-  if (stage == StartStage::parent) return {base::kExitOwnFault, start + "the launcher has exited."};
-  if (stage == StartStage::preparation) {
-    return {base::kExitOwnFault, start + setup.failed + " (" + reason + ")." + setup.advice};
-  }
-  if (error == EAGAIN) {
-    return {base::kExitOwnFault, start + "the limit of processes is reached (" + processes_limit() + ")."};
-  }
-  if (error == EMFILE || error == ENFILE) return {base::kExitOwnFault, start + "out of file descriptors (ulimit -n)."};
-  return {base::kExitOwnFault, start + reason + "."};
+  return kSomeLimitText;
 }
 
 }  // namespace
@@ -202,7 +158,10 @@ base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const Wor
   error_code error;
   const RaisedOomScore raised;
   OwnedProcess process = launch(loop.asio().context.get_executor(), error, spec.program, arguments.data(), setup);
-  if (error) return explain(spec.program, launch.failed_at, setup, error.value());
+  if (error) {
+    const std::string limit = error.value() == EAGAIN ? processes_limit() : "";
+    return start_failure(spec.program, launch.failed_at, setup.failed, error.value(), limit);
+  }
   base::UniqueFd end(launch.pidfd < 0 ? -1 : ::fcntl(launch.pidfd, F_DUPFD_CLOEXEC, 0));
   return Spawned{std::move(process), std::move(end)};
 }
