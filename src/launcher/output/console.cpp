@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/text.h"
+#include "launcher/output/output_texts.h"
 
 namespace ddp::launcher {
 namespace {
@@ -237,9 +237,7 @@ void Console::tell_lost() {
   if (lost_ == told_) return;
   const std::int64_t lines = lost_ - told_;
   told_ = lost_;
-  append_own("ddplaunch: warning: " + base::counted(lines, "line", "was", "were") +
-             " not shown, because the console was too slow (--log-dir keeps them" +
-             (bounds_.lossless ? "; other nodes are not held back)" : ", --lossless waits)"));
+  append_own(lost_lines_text(lines, bounds_.lossless));
 }
 
 void Console::close(int error) {

@@ -9,16 +9,14 @@
 
 #include "base/uninterrupted.h"
 #include "launcher/log/file_output.h"
+#include "launcher/output/output_texts.h"
 
 namespace ddp::launcher {
 
 base::Result<base::UniqueFd> open_log_file(const std::string& path) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   base::UniqueFd fd(base::uninterrupted([&] { return ::open(path.c_str(), kFlags, 0644); }));
-  if (!fd) {
-    return base::Failure{"cannot write to the log file " + path + ": " + std::strerror(errno) +
-                         ". Use another --log-dir."};
-  }
+  if (!fd) return base::Failure{no_log_file_text(path, std::strerror(errno))};
   // A worker that gets this descriptor expects it to block.
   const int flags = ::fcntl(fd.get(), F_GETFL);
   ::fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
@@ -41,8 +39,7 @@ void LogFile::write(std::string_view bytes, const Failed& failed) {
   if (!fd_ || write_all(fd_.get(), bytes, std::chrono::milliseconds(0))) return;
   const std::string reason = std::strerror(errno);
   fd_.reset();
-  if (failed)
-    failed("cannot write to the log file " + path_ + ": " + reason + ". The file ends here; the job continues.");
+  if (failed) failed(log_file_ends_text(path_, reason));
 }
 
 std::string LineFilter::open(const std::string& path) {

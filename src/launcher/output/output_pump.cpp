@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launcher/output/output_texts.h"
 #include "launcher/output/worker_channel.h"
 
 namespace ddp::launcher {
@@ -272,8 +273,7 @@ void OutputPump::room_again(const Console& console) {
 
 void OutputPump::console_closed(int error) {
   if (error != EPIPE && error != EIO && error != ECONNRESET) {
-    return notice(std::string("cannot write to the console: ") + std::strerror(error) +
-                  ". The job continues without it.");
+    return notice(no_console_text(std::strerror(error)));
   }
   if (std::exchange(told_closed_, true)) return;
   if (on_console_closed) on_console_closed();

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <string>
 
+#include "launcher/output/output_texts.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -54,10 +56,7 @@ base::Result<WorkerChannel> open_worker_channel(int like, std::size_t pipe_bytes
     if (terminal.ours) return terminal;
   }
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    return base::Failure{std::string("cannot make a pipe for a worker's output: ") + std::strerror(errno) +
-                         ". Raise the limit of open files (ulimit -n)."};
-  }
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return base::Failure{no_pipe_text(std::strerror(errno))};
   WorkerChannel channel{base::UniqueFd(ends[0]), base::UniqueFd(ends[1]), false};
   set_nonblocking(channel.ours.get());
   if (pipe_bytes > kDefaultPipeBytes) ::fcntl(channel.ours.get(), F_SETPIPE_SZ, static_cast<int>(pipe_bytes));
