@@ -41,7 +41,7 @@ COMPONENTS = {
     "runtime/backend": ["base", "runtime/limits.h", "wire", "net", "ddp", "runtime/call", "runtime/reduction", "runtime/peers",
                         "runtime/progress/state_gate.h"],
     "runtime/group": ["base", "runtime/limits.h", "wire", "ddp", "runtime/call", "runtime/progress", "runtime/peers",
-                      "runtime/backend/backend.h", "runtime/backend/late.h"],
+                      "runtime/backend/backend.h", "runtime/backend/backend_errors.h"],
     "runtime/ddp": ["base", "runtime/limits.h", "ddp", "runtime/call", "runtime/reduction", "runtime/progress", "runtime/group",
                     "runtime/backend/backend.h", "runtime/backend/gpu_math.h"],
     # The hooks use only the public functions, like those of a program, and nothing may include them. Their mathematics

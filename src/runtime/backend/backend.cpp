@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "runtime/backend/backend_errors.h"
+
 namespace ddp::internal {
 
 std::shared_ptr<void> Backend::allocate(std::size_t bytes) {
@@ -16,7 +18,7 @@ std::shared_ptr<void> Backend::allocate(std::size_t bytes) {
 }
 
 std::shared_ptr<void> Backend::allocate_on_gpu(std::size_t /*bytes*/) {
-  throw Error(ErrorKind::unavailable, "backend " + std::string(name()) + " has no GPU memory; use nccl");
+  throw no_gpu_memory_error(std::string(name()));
 }
 
 void Backend::copy(const Buffer& to, const ConstBuffer& from, Stream /*stream*/) {

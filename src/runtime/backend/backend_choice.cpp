@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "runtime/backend/backend_errors.h"
 
 namespace ddp::internal {
 namespace {
@@ -29,10 +30,7 @@ std::string first_obstacle(std::span<const BackendOffer> offers, std::size_t can
     if (!probe.obstacle.empty()) return "rank " + std::to_string(rank) + ": " + probe.obstacle;
     if (probe.device.empty()) continue;
     const auto [owner, is_new] = owner_of.emplace(probe.device, rank);
-    if (!is_new) {
-      return "ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) + " have the same GPU (" +
-             probe.device + ")";
-    }
+    if (!is_new) return same_gpu_text(owner->second, rank, probe.device);
   }
   return "";
 }
@@ -40,10 +38,7 @@ std::string first_obstacle(std::span<const BackendOffer> offers, std::size_t can
 void require_one_request(std::span<const BackendOffer> offers) {
   const std::string& requested = offers.front().requested;
   for (std::size_t rank = 1; rank < offers.size(); ++rank) {
-    if (offers[rank].requested == requested) continue;
-    throw Error(ErrorKind::mismatch, "rank 0 requests backend '" + requested + "', but rank " + std::to_string(rank) +
-                                         " requests '" + offers[rank].requested +
-                                         "'. Set DDP_BACKEND to the same value on all ranks.");
+    if (offers[rank].requested != requested) throw other_request_error(requested, rank, offers[rank].requested);
   }
 }
 
@@ -51,10 +46,7 @@ void require_known_names(const std::string& requested) {
   const std::vector<std::string> names = backend_names();
   for (const std::string& name : base::split(requested, ',')) {
     if (requested.empty() || std::find(names.begin(), names.end(), name) != names.end()) continue;
-    const auto nearest = base::nearest_match(name, names);
-    throw Error(ErrorKind::invalid_argument, "unknown backend '" + name + "'." +
-                                                 (nearest ? " Did you mean " + *nearest + "?" : "") +
-                                                 " Backends: " + base::join(names, ", ") + ".");
+    throw unknown_backend_error(name, names);
   }
 }
 
@@ -78,14 +70,12 @@ BackendOffer BackendOffer::decode(std::string_view text) {
   if (!records.empty()) offer.requested = records.front();
   for (std::size_t i = 1; i < records.size(); ++i) {
     const std::vector<std::string> fields = base::split(records[i], kField);
-    if (fields.size() != 3) throw Error(ErrorKind::mismatch, "a rank sent a malformed backend offer");
+    if (fields.size() != 3) throw malformed_offer_error(false);
     offer.candidates.push_back({fields[0], {fields[2], fields[1]}});
   }
   std::vector<std::string> names;
   for (const Candidate& candidate : offer.candidates) names.push_back(candidate.name);
-  if (names != wanted_backends(offer.requested)) {
-    throw Error(ErrorKind::mismatch, "a rank sent a malformed backend offer, or runs another version of ddplaunch");
-  }
+  if (names != wanted_backends(offer.requested)) throw malformed_offer_error(true);
   return offer;
 }
 
@@ -118,11 +108,8 @@ BackendChoice choose_backend(std::span<const BackendOffer> offers) {
     }
     obstacles.push_back(name + " cannot be used: " + obstacle);
   }
-  throw Error(
-      ErrorKind::unavailable,
-      (candidates.size() == 1 ? "backend " + requested + " does not work here: " + first_obstacle(offers, 0)
-                              : "none of the backends " + requested + " works here: " + base::join(obstacles, "; ")) +
-          ". Without --backend (DDP_BACKEND), the runtime uses the best backend that works.");
+  const bool is_one = candidates.size() == 1;
+  throw no_backend_error(requested, is_one, is_one ? first_obstacle(offers, 0) : base::join(obstacles, "; "));
 }
 
 }  // namespace ddp::internal

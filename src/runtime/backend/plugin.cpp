@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "runtime/backend/backend_errors.h"
 #include "wire/worker_env.h"
 
 namespace ddp::internal {
@@ -25,16 +26,13 @@ LoadedPlugin load_backend_plugin(const std::string& name) {
   const char* directory = std::getenv(wire::env::kPluginDir);  // NOLINT(concurrency-mt-unsafe)
   const std::string path =
       (directory != nullptr ? std::string(directory) : own_directory()) + "/libddp_" + name + ".so";
-  if (::access(path.c_str(), F_OK) != 0) return {nullptr, "this build has no " + name + " backend"};
+  if (::access(path.c_str(), F_OK) != 0) return {nullptr, not_built_text(name)};
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return {nullptr, ::dlerror()};
   const auto function = reinterpret_cast<BackendPluginFunction>(::dlsym(library, kBackendPluginSymbol));
-  if (function == nullptr) return {nullptr, path + " is not a backend of ddplaunch"};
+  if (function == nullptr) return {nullptr, no_plugin_text(path)};
   const BackendPlugin* plugin = function();
-  if (plugin->abi != kBackendPluginAbi) {
-    return {nullptr, path + " belongs to another version of ddplaunch (ABI " + std::to_string(plugin->abi) + ", not " +
-                         std::to_string(kBackendPluginAbi) + ")"};
-  }
+  if (plugin->abi != kBackendPluginAbi) return {nullptr, other_plugin_text(path, plugin->abi, kBackendPluginAbi)};
   return {plugin, ""};
 }
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "runtime/backend/late.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/group/group_core.h"
 #include "runtime/peers/lost_rank.h"
 #include "runtime/peers/mismatch_check.h"

@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/backend/backends.h"
 #include "runtime/backend/cpu/near_memory.h"
 #include "runtime/backend/cpu/rounds.h"
@@ -83,11 +84,8 @@ class Channels {
       const NodeChannel::Message message = channel.messages[emptied % 2];
       const auto type = static_cast<DataType>(message.type);
       if (message.bytes != bytes || type != call.output.type) {
-        throw Error(ErrorKind::mismatch,
-                    "rank " + std::to_string(call.peer) + " sends " +
-                        describe(ConstBuffer(nullptr, message.bytes / size_of(type), type)) +
-                        ", but this rank receives " + describe(call.output),
-                    call.peer);
+        const std::string sent = describe(ConstBuffer(nullptr, message.bytes / size_of(type), type));
+        throw sent_data_error(call.peer, sent, describe(call.output));
       }
       const std::size_t piece = std::min(half, bytes - done);
       if (piece > 0) std::memcpy(static_cast<std::byte*>(call.output.data) + done, buffer + emptied % 2 * half, piece);

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/backend/late.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/call/call.h"
 #include "runtime/limits.h"
 #include "runtime/peers/mismatch_check.h"

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/backend/backend_errors.h"
 #include "runtime/backend/backends.h"
 #include "runtime/peers/mismatch_check.h"
 #include "runtime/peers/node_group.h"
@@ -110,7 +111,7 @@ class NodesBackend : public Backend {
     } catch (const Error& error) {
       if (which == 0 || error.kind() != ErrorKind::timeout) throw;
       // The peer took part in the first step, so it may be waiting for a rank of another node.
-      throw Error(ErrorKind::timeout, std::string(error.what()) + ", or waits for ranks of other nodes");
+      throw late_behind_nodes_error(error);
     }
     step.sequence = number;
   }

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "runtime/backend/late.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/limits.h"
 #include "runtime/peers/mismatch_check.h"
 #include "runtime/peers/shared_memory.h"
@@ -65,7 +65,7 @@ void NodeWait::until(SharedCounter& counter, std::uint32_t target, std::size_t p
 
 void NodeWait::look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
                     Clock::time_point deadline) const {
-  if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
+  if (aborted_) throw aborted_error();
   if (!is_transfer(call.operation)) compare_calls(*node_, call);
   // In a round, no rank can continue once any rank is gone. So all ranks are checked, not only the awaited one.
   const bool in_round = &counter == &node_->area(peer).arrived;

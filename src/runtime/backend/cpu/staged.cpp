@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/text.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/limits.h"
 #include "runtime/peers/mismatch_check.h"
 
@@ -33,12 +33,7 @@ void Staged::require_size(const TransferPlan& own, std::size_t index) const {
   const auto* table = reinterpret_cast<const std::uint64_t*>(rounds_.filled(index, 0));
   const std::uint64_t given = table[node_->own()];
   const std::size_t taken = own.taken_from(static_cast<int>(index)).bytes();
-  if (given == taken) return;
-  throw Error(ErrorKind::mismatch,
-              "rank " + std::to_string(node_->rank_of(index)) + " sends " +
-                  base::counted(static_cast<std::int64_t>(given), "byte") + ", but this rank has a buffer for " +
-                  std::to_string(taken),
-              node_->rank_of(index));
+  if (given != taken) throw sent_bytes_error(node_->rank_of(index), given, taken);
 }
 
 void Staged::move(const TransferPlan& own) {

@@ -30,10 +30,9 @@
 
 #include "base/hash.h"
 #include "base/sigpipe_guard.h"
-#include "base/text.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/backend/gloo/gloo_device.h"
 #include "runtime/backend/gloo/gloo_watch.h"
-#include "runtime/backend/late.h"
 #include "runtime/limits.h"
 #include "runtime/peers/lost_rank.h"
 #include "runtime/peers/node_group.h"
@@ -75,15 +74,11 @@ bool is_out_of_reach(const std::string& text) {
 
 [[noreturn]] void translate(const gloo::Exception& exception) {
   const std::string text = exception.what();
-  if (is_out_of_reach(text)) {
-    throw Error(ErrorKind::peer_lost,
-                "the network between the two ranks does not respond, and the kernel closed the connection (gloo: " +
-                    text + ")");
-  }
+  if (is_out_of_reach(text)) throw gloo_unreachable_error(text);
   if (text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos) {
-    throw Error(ErrorKind::timeout, "a rank did not take part in time (gloo: " + text + ")");
+    throw gloo_late_error(text);
   }
-  throw Error(ErrorKind::peer_lost, "it has exited or given up, because a connection broke (gloo: " + text + ")");
+  throw gloo_broken_error(text);
 }
 
 // Runs a Gloo call and translates the exceptions that it throws. Gloo writes to its sockets in this thread and in its
@@ -98,8 +93,7 @@ auto guarded(Function&& function) {
   } catch (const Error&) {
     throw;  // already an error of the runtime
   } catch (const std::exception& exception) {
-    throw Error(ErrorKind::unavailable,
-                std::string("gloo: ") + exception.what() + " (if GLOO_SOCKET_IFNAME is set, is it an interface here?)");
+    throw gloo_unavailable_error(exception.what());
   }
 }
 
@@ -229,8 +223,7 @@ class Connections : public GlooContext {
         if (!store->check({&key, 1})) missing.push_back(rank_of(rank));
       }
       if (!missing.empty()) throw late_error(std::move(missing), options.timeout);
-      throw Error(ErrorKind::timeout,
-                  "the ranks could not all connect within " + base::human_duration(options.timeout));
+      throw not_connected_error(options.timeout);
     };
     std::future<void> connected = task.get_future();
     const auto deadline = Clock::now() + options.timeout;
@@ -363,8 +356,7 @@ class Transfers : public GlooTransfers {
   // last.
   Error named(const Error& failure) const {
     if (failure.kind() != ErrorKind::peer_lost || failure.peer() != Error::kNobody) return failure;
-    const int rank = connections_.rank_of(current_);
-    return {failure.kind(), "rank " + std::to_string(rank) + " is lost: " + failure.what(), rank};
+    return gloo_lost_error(failure, connections_.rank_of(current_));
   }
 
   Connections& connections_;

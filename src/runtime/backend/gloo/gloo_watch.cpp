@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/thread_name.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/limits.h"
 
 namespace ddp::internal {
@@ -109,7 +110,7 @@ bool GlooWatch::aborted() const {
 }
 
 void GlooWatch::throw_aborted() {
-  throw Error(ErrorKind::aborted, "the process group was aborted");
+  throw aborted_error();
 }
 
 std::optional<GlooWatch::Lost> GlooWatch::lost() const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "runtime/backend/backend_errors.h"
 
 namespace ddp::internal {
 namespace {
@@ -38,11 +39,7 @@ void initialize_once() {
     require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "begin");
     ::on_exit(finalize_at_exit, nullptr);
   }
-  if (level < MPI_THREAD_MULTIPLE) {
-    throw Error(ErrorKind::unavailable,
-                "MPI was initialized without full thread support. Call MPI_Init_thread with MPI_THREAD_MULTIPLE, or "
-                "let ddp::init() initialize MPI. (This MPI may have been built without thread support.)");
-  }
+  if (level < MPI_THREAD_MULTIPLE) throw mpi_threads_error();
 }
 
 void require_same_world(const BackendOptions& options) {
@@ -50,11 +47,7 @@ void require_same_world(const BackendOptions& options) {
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (rank == options.rank && size == options.size) return;
-  throw Error(ErrorKind::mismatch, "MPI reports rank " + std::to_string(rank) + " of " + std::to_string(size) +
-                                       ", but the environment sets rank " + std::to_string(options.rank) + " of " +
-                                       std::to_string(options.size) +
-                                       ". Start the program with mpirun, not with ddplaunch, and unset RANK.");
+  if (rank != options.rank || size != options.size) throw mpi_world_error(rank, size, options.rank, options.size);
 }
 
 MPI_Comm whole_world(const BackendOptions& options) {
@@ -115,12 +108,8 @@ void require_mpi(int code, const std::string& action) {
   MPI_Error_string(code, text, &length);
   int error_class = MPI_SUCCESS;
   MPI_Error_class(code, &error_class);
-  if (error_class == MPI_ERR_TRUNCATE) {
-    throw Error(ErrorKind::mismatch,
-                "another rank sends more than fits into the buffer of this rank. Check that all ranks send and expect "
-                "the same counts.");
-  }
-  throw Error(ErrorKind::internal, "MPI cannot " + action + " (" + text + ")");
+  if (error_class == MPI_ERR_TRUNCATE) throw mpi_truncated_error();
+  throw mpi_error(action, text);
 }
 
 MpiWait::MpiWait(std::chrono::milliseconds timeout, std::string_view action, PeerWatch* peers,
@@ -134,11 +123,9 @@ void MpiWait::operator()(int begun, MPI_Request& request) const {
     int done = 0;
     require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), action_);
     if (done != 0) return;
-    if (aborted_ != nullptr && *aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
+    if (aborted_ != nullptr && *aborted_) throw aborted_error();
     if (peers_ != nullptr) peers_->look();
-    if (!polling_.pause()) {
-      throw Error(ErrorKind::timeout, "a rank did not take part within " + base::human_duration(timeout_) + " (mpi)");
-    }
+    if (!polling_.pause()) throw unknown_late_error(timeout_, "mpi");
   }
 }
 // NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker)

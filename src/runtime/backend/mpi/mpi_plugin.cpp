@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backend/late.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/backend/mpi/mpi_communicator.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/call/transfer_plan.h"

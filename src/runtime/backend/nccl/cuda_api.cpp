@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/backend/nccl/shared_library.h"
 
 namespace ddp::internal {
@@ -225,10 +226,10 @@ CudaApi table_of(const std::shared_ptr<const CudaFunctions>& f) {
 CudaLibrary open_cuda(const char* file) {
   const auto functions = std::make_shared<const CudaFunctions>(file);
   const std::string& obstacle = functions->obstacle();
-  if (obstacle.find("No such file") != std::string::npos) return {{}, "no NVIDIA driver is installed here"};
-  if (!obstacle.empty()) return {{}, "the NVIDIA driver cannot be used (" + obstacle + ")"};
+  if (obstacle.find("No such file") != std::string::npos) return {{}, kNoDriverText};
+  if (!obstacle.empty()) return {{}, driver_unusable_text(obstacle)};
   if (const CudaStatus status = functions->init(0); status != kCudaSuccess) {
-    return {{}, "the NVIDIA driver cannot be initialized (" + name_of(*functions, status) + ")"};
+    return {{}, driver_not_initialized_text(name_of(*functions, status))};
   }
   return {table_of(functions), ""};
 }

@@ -5,34 +5,23 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/text.h"
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
 
 namespace ddp::internal {
 
 void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& action) {
-  if (status == kCudaSuccess) return;
-  throw Error(ErrorKind::internal, "CUDA cannot " + action + " (" + cuda.error_name(status) + ")");
+  if (status != kCudaSuccess) throw cuda_error(action, cuda.error_name(status));
 }
 
 void require_gpu_memory(const CudaApi& cuda, CudaStatus status, const GpuMemoryRequest& request) {
   if (status != kCudaOutOfMemory) {
     return require_cuda(cuda, status, "allocate " + std::to_string(request.bytes) + " bytes of GPU memory");
   }
-  std::string text = "out of GPU memory: " + base::human_bytes(request.bytes) + " were requested";
-  if (request.device) text += " on GPU " + std::to_string(*request.device);
-  if (request.rank) text += " by rank " + std::to_string(*request.rank);
-  if (!request.purpose.empty()) text += " " + std::string(request.purpose);
-  std::size_t free = 0;
-  std::size_t total = 0;
-  if (cuda.memory_info(free, total) == kCudaSuccess) {
-    text += ", where " + base::human_bytes(free) + " of " + base::human_bytes(total) + " are free";
-  }
-  throw Error(ErrorKind::unavailable,
-              text + " (" + cuda.error_name(status) +
-                  "). Try a smaller batch with gradient accumulation, or ddp::ShardOptimizer. nvidia-smi shows other "
-                  "processes that hold memory on the GPU.");
+  std::pair<std::size_t, std::size_t> memory;
+  const bool is_known = cuda.memory_info(memory.first, memory.second) == kCudaSuccess;
+  throw out_of_gpu_memory_error(request, is_known ? std::optional(memory) : std::nullopt, cuda.error_name(status));
 }
 
 GpuScope::GpuScope(const CudaApi& cuda, int device) : cuda_(cuda) {
@@ -46,11 +35,7 @@ GpuScope::~GpuScope() {
 
 void refuse_stream_per_thread(CudaStreamHandle stream, const std::string& action) {
   constexpr std::uintptr_t kStreamPerThread = 2;  // CU_STREAM_PER_THREAD
-  if (reinterpret_cast<std::uintptr_t>(stream) != kStreamPerThread) return;
-  throw Error(ErrorKind::invalid_argument,
-              action +
-                  ": cudaStreamPerThread means another stream on each thread, and the library has threads of its own. "
-                  "Create a stream with cudaStreamCreateWithFlags, or use the default stream (nullptr)");
+  if (reinterpret_cast<std::uintptr_t>(stream) == kStreamPerThread) throw stream_per_thread_error(action);
 }
 
 void require_usable_stream(const CudaApi& cuda, CudaStreamHandle stream, const std::string& action) {
@@ -60,10 +45,7 @@ void require_usable_stream(const CudaApi& cuda, CudaStreamHandle stream, const s
   const CudaStatus status = cuda.is_capturing(stream, captures);
   if (status == kCudaSuccess && !captures) return;
   if (!captures) require_cuda(cuda, status, "use the stream");
-  throw Error(ErrorKind::invalid_argument,
-              action +
-                  ": the stream captures a CUDA graph. A graph that is replayed would run the operation without the "
-                  "other ranks. Call it outside the capture, between the launches of graphs");
+  throw captured_call_error(action);
 }
 
 CudaStream::CudaStream(const CudaApi& cuda) : cuda_(cuda) {
@@ -115,8 +97,7 @@ void CudaEvents::order(CudaStreamHandle earlier, CudaStreamHandle later) {
 void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   finish(stream, [&] {
-    if (std::chrono::steady_clock::now() < end) return;
-    throw Error(ErrorKind::timeout, "a CUDA stream has not finished after " + base::human_duration(limit));
+    if (std::chrono::steady_clock::now() >= end) throw unfinished_stream_error(limit);
   });
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/backend/nccl/nccl_errors.h"
+
 namespace ddp::internal {
 namespace {
 
@@ -31,18 +33,14 @@ std::optional<std::array<std::uint8_t, 16>> uuid_bytes(std::string_view text) {
 ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared) {
   int count = 0;
   if (const CudaStatus status = cuda.device_count(count); status != kCudaSuccess) {
-    return {"no NVIDIA GPU is visible here (" + cuda.error_name(status) + ")", ""};
+    return {no_gpu_text(cuda.error_name(status)), ""};
   }
-  if (count == 0) return {"no NVIDIA GPU is visible here", ""};
+  if (count == 0) return {kNoGpuText, ""};
   const int device = device_of(local_rank, count);
-  if (device >= count) {
-    return {"there is no GPU for local rank " + std::to_string(local_rank) +
-                " (visible GPUs: " + std::to_string(count) + ")",
-            ""};
-  }
+  if (device >= count) return {too_few_gpus_text(local_rank, count), ""};
   std::string bus_id;
   if (const CudaStatus status = cuda.bus_id(device, bus_id); status != kCudaSuccess) {
-    return {"GPU " + std::to_string(device) + " does not respond (" + cuda.error_name(status) + ")", ""};
+    return {gpu_does_not_respond_text(device, cuda.error_name(status)), ""};
   }
   if (gpu_may_be_shared) return {"", ""};
   // Nodes may share a host name and have their GPUs at the same addresses. Containers of a node have names of their

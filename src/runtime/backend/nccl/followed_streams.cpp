@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <mutex>
 
+#include "runtime/backend/nccl/nccl_errors.h"
+
 namespace ddp::internal {
 
 void StreamWork::end(CudaStreamHandle stream, const Mark& mark) {
@@ -50,12 +52,7 @@ FollowedStreams::State FollowedStreams::state_of(CudaStreamHandle stream) const 
     return State::usable;
   }
   static std::once_flag reported;
-  std::call_once(reported, [&] {
-    std::fprintf(stderr,
-                 "ddp: warning: a stream was destroyed that a process group still uses (%s), so the process may crash. "
-                 "Call ProcessGroup::forget(stream) before cudaStreamDestroy\n",
-                 cuda_.error_name(status).c_str());
-  });
+  std::call_once(reported, [&] { std::fputs(destroyed_stream_warning(cuda_.error_name(status)).c_str(), stderr); });
   return State::unknown;
 }
 

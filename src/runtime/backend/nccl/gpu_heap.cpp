@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/backend/nccl/followed_streams.h"
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/limits.h"
 
 namespace ddp::internal {
@@ -281,10 +282,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     const CudaStatus status = cuda_.allocate(memory, bytes);
     static std::once_flag reported;
     if (nccl.allocate && status == kCudaSuccess) {
-      std::call_once(reported, [&] {
-        std::fprintf(stderr, "ddp: note: GPU memory comes from CUDA, because NCCL cannot allocate it (%s)\n",
-                     nccl.error_string(result).c_str());
-      });
+      std::call_once(reported, [&] { std::fputs(memory_from_cuda_note(nccl.error_string(result)).c_str(), stderr); });
     }
     return status;
   }

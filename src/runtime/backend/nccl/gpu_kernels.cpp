@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/reduction/ordered.h"
 
 namespace ddp::internal {
@@ -59,12 +60,7 @@ std::unique_ptr<GpuKernels> GpuKernels::load(const std::shared_ptr<const GpuLibr
     return std::unique_ptr<GpuKernels>(new GpuKernels(libraries, device, loaded, std::move(heap)));
   }
   if (!std::exchange(libraries->kernels->is_refusal_reported, true)) {
-    std::fprintf(
-        stderr,
-        "ddp: warning: the NVIDIA driver cannot load the runtime's kernels (%s), so compression, gradient "
-        "clipping, loss scaling and optimizers do not work in GPU memory. They need a GPU from Volta on, and a "
-        "driver from CUDA 11 on\n",
-        cuda.error_name(status).c_str());
+    std::fputs(no_kernels_warning(cuda.error_name(status)).c_str(), stderr);
   }
   return nullptr;
 }

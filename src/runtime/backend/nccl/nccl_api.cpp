@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/backend/nccl/shared_library.h"
 #include "runtime/limits.h"
 
@@ -205,19 +206,14 @@ NcclApi table_of(const std::shared_ptr<const NcclFunctions>& f) {
 NcclLibrary open_nccl(const char* file) {
   const auto functions = std::make_shared<const NcclFunctions>(file);
   const std::string& obstacle = functions->obstacle();
-  if (!obstacle.empty()) {
-    return {{},
-            "NCCL cannot be used (" + std::string(file) + ": " + obstacle +
-                "). Install NCCL, or add its directory to LD_LIBRARY_PATH."};
-  }
+  if (!obstacle.empty()) return {{}, no_nccl_text(file, obstacle)};
   NcclLibrary found{table_of(functions), ""};
   end_at_exit(found.api);
   functions->get_version(&found.api.version);
   found.api.environment_blocks = variable_blocks;
   found.api.blocking = variable_blocks().value_or(true);
   if (found.api.version < kOldestNccl) {
-    found.obstacle = "NCCL " + nccl_version_text(found.api.version) + " is too old; " + nccl_version_text(kOldestNccl) +
-                     " or newer is needed";
+    found.obstacle = old_nccl_text(nccl_version_text(found.api.version), nccl_version_text(kOldestNccl));
   }
   return found;
 }

@@ -12,6 +12,7 @@
 #include "runtime/backend/nccl/cuda_side_stream.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/gpu_kernels.h"
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/backend/nccl/reduction_on_host.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/limits.h"
@@ -218,9 +219,7 @@ void NcclBackend::try_out(std::chrono::milliseconds timeout) {
   kernels();
   run(trial);
   if (one != static_cast<float>(options_.size)) {
-    throw Error(ErrorKind::internal, "the GPUs computed " + std::to_string(one) + " as the sum of " +
-                                         std::to_string(options_.size) + " ones. " +
-                                         what_to_try(GpuSurroundings::look(*libraries_, true, false)));
+    throw wrong_sum_error(one, options_.size, what_to_try(GpuSurroundings::look(*libraries_, true, false)));
   }
   if (is_set_to(wire::env::kGpuRegister, "1")) try_registered_memory(timeout);
 }
@@ -242,15 +241,14 @@ void NcclBackend::try_registered_memory(std::chrono::milliseconds timeout) {
     run(trial);
     copy({values.data(), kCount, DataType::f32}, trial.output, {});
     if (std::ranges::count(values, static_cast<float>(options_.size)) == static_cast<std::ptrdiff_t>(kCount)) continue;
-    throw Error(ErrorKind::internal,
-                "the GPUs computed a wrong sum in registered memory. Unset " + std::string(wire::env::kGpuRegister));
+    throw wrong_registered_sum_error(wire::env::kGpuRegister);
   }
 }
 
 // After a failed collective, no operation can follow. A failed transfer does not affect the rest of the group.
 template <typename Action>
 void NcclBackend::guarded(const Call& call, Action&& action) {
-  if (aborted_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
+  if (aborted_) throw failed_communicator_error();
   try {
     const GpuScope scope(cuda_, device_);
     action();
@@ -268,10 +266,7 @@ void NcclBackend::guarded(const Call& call, Action&& action) {
     if (!is_riddle || !first) throw;
     const std::size_t here = options_.node_group ? options_.node_group->size() : 1;
     const bool several_nodes = here < static_cast<std::size_t>(options_.size);
-    throw Error(
-        error.kind(),
-        std::string(error.what()) + ". " + what_to_try(GpuSurroundings::look(*libraries_, here > 1, several_nodes)),
-        error.peer());
+    throw first_failure_error(error, what_to_try(GpuSurroundings::look(*libraries_, here > 1, several_nodes)));
   }
 }
 
@@ -297,10 +292,8 @@ void NcclBackend::require_own_memory(const ConstBuffer& buffer) const {
   int device = kNoCudaDevice;
   require_cuda(cuda_, cuda_.device_of(buffer.data, device), "look up a pointer");
   if (device == device_) return;
-  throw Error(ErrorKind::invalid_argument,
-              device == kNoCudaDevice ? describe(buffer) + " is declared to be in GPU memory, but it is not"
-                                      : describe(buffer) + " is in the memory of GPU " + std::to_string(device) +
-                                            "; this rank uses GPU " + std::to_string(device_));
+  if (device == kNoCudaDevice) throw not_on_gpu_error(describe(buffer));
+  throw on_other_gpu_error(describe(buffer), device, device_);
 }
 
 std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::shared_ptr<Store> store, int color) {
@@ -374,9 +367,7 @@ GpuMath* NcclBackend::gpu_math() {
 // Loading the kernels would wait for the GPU.
 void NcclBackend::forget(Stream stream) {
   if (GpuKernels* kernels = kernels_in_use_; kernels != nullptr) kernels->forget(stream);
-  if (heap_->forget(stream.handle())) return;
-  throw Error(ErrorKind::invalid_argument,
-              "forget: the stream captures a CUDA graph. End the capture, and call it again");
+  if (!heap_->forget(stream.handle())) throw captured_forget_error();
 }
 
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "runtime/backend/backend.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/backend/nccl/gpu_heap.h"
 #include "runtime/backend/nccl/gpu_kernels.h"
 #include "runtime/backend/nccl/gpu_libraries.h"
@@ -80,9 +81,7 @@ class NcclBackend : public Backend {
     }
     Error aborted() const {
       const std::lock_guard lock(mutex_);
-      return {ErrorKind::aborted, what_.empty()
-                                      ? "the process group was aborted"
-                                      : "the process group was aborted, because an operation failed: " + what_};
+      return aborted_error(what_);
     }
 
    private:

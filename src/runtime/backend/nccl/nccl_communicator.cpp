@@ -12,7 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/text.h"
+#include "runtime/backend/backend_errors.h"
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
 #include "runtime/progress/state_gate.h"
@@ -22,10 +23,6 @@ namespace {
 
 // The code polls this long for a communicator's change of state before it sleeps. These are not hot paths.
 constexpr std::chrono::milliseconds kConnectSpin{1};
-constexpr const char* kMakeDeed = "the ranks cannot create their NCCL communicator";
-constexpr const char* kNotArrived = "a rank did not arrive";
-constexpr const char* kNotTaking = "a rank did not take part";
-constexpr const char* kSplitDeed = "the ranks cannot split their NCCL communicator";
 
 // Holds one element of the type, as NCCL reads it.
 union Scalar {
@@ -155,9 +152,9 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
     : nccl_(nccl), members_(members) {
   const auto make = [init = nccl.init_rank, made = made_, size = members.size, rank = members.rank, id,
                      blocking = nccl.blocking] { return init(*made, size, id, rank, blocking); };
-  const NcclResult result = call(make, Launch::connects, members_.timeout, kMakeDeed, kNotArrived);
+  const NcclResult result = call(make, Launch::connects, members_.timeout, kMakeAction, kNotArrived);
   blocks_ = nccl.environment_blocks().value_or(nccl.blocking);
-  if (is_failure(result)) throw_failure(result, kMakeDeed);
+  if (is_failure(result)) throw_failure(result, kMakeAction);
   finish_making();
 }
 
@@ -170,8 +167,8 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
     const auto make = [split = nccl.split, made = made_, comm = parent.handle(), color, key] {
       return split(comm, color, key, *made);
     };
-    const NcclResult result = parent.call(make, Launch::connects, members_.timeout, kSplitDeed, kNotTaking);
-    if (is_failure(result)) parent.throw_failure(result, kSplitDeed);
+    const NcclResult result = parent.call(make, Launch::connects, members_.timeout, kSplitAction, kNotTaking);
+    if (is_failure(result)) parent.throw_failure(result, kSplitAction);
   }
   finish_making(&parent);
 }
@@ -184,16 +181,16 @@ void NcclCommunicator::stay_out_of_split() {
       static NcclComm none = nullptr;
       return split(comm, kNcclNoColor, 0, none);
     };
-    const NcclResult result = call(take_part, Launch::connects, members_.timeout, kSplitDeed, kNotTaking);
-    if (is_failure(result)) throw_failure(result, kSplitDeed);
+    const NcclResult result = call(take_part, Launch::connects, members_.timeout, kSplitAction, kNotTaking);
+    if (is_failure(result)) throw_failure(result, kSplitAction);
   }
-  settle(members_.timeout, kSplitDeed, kNotTaking);
+  settle(members_.timeout, kSplitAction, kNotTaking);
 }
 
 void NcclCommunicator::finish_making(NcclCommunicator* parent) {
   try {
-    if (parent != nullptr) parent->settle(members_.timeout, kSplitDeed, kNotTaking);
-    settle(members_.timeout, kMakeDeed, kNotArrived);
+    if (parent != nullptr) parent->settle(members_.timeout, kSplitAction, kNotTaking);
+    settle(members_.timeout, kMakeAction, kNotArrived);
     being_made_ = false;
   } catch (const Error&) {
     abort();
@@ -210,23 +207,20 @@ NcclResult NcclCommunicator::call(Call function, Launch launch, std::chrono::mil
   Polling polling(timeout, kConnectSpin);
   while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     members_.look_around();
-    if (polling.pause()) continue;
-    throw Error(ErrorKind::timeout,
-                std::string(action) + ": " + late + " within " + base::human_duration(timeout) + " (nccl)");
+    if (!polling.pause()) throw late_nccl_error(action, late, timeout);
   }
   return result.get();
 }
 
 void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
                              std::chrono::milliseconds timeout, Launch launch) {
-  constexpr const char* kDeed = "the GPUs' collective cannot start";
   const std::lock_guard settled(settling_);
   std::optional<LaunchTurn> turn;
   if (launch == Launch::known) turn.emplace(members_.device);
   {
     const std::lock_guard lock(mutex_);
     const NcclComm comm = handle();
-    if (comm == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
+    if (comm == nullptr) throw ended_communicator_error();
     NcclResult result = NcclResult::success;
     if (launch == Launch::known) {
       result = carry_out(nccl_, comm, steps, stream);
@@ -235,14 +229,14 @@ void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle s
       const auto function = [nccl = nccl_, comm, kept = std::vector(steps.begin(), steps.end()), stream] {
         return carry_out(nccl, comm, kept, stream);
       };
-      result = call(function, launch, timeout, kDeed, kNotTaking);
+      result = call(function, launch, timeout, kStartAction, kNotTaking);
     }
     if (is_failure(result)) {
-      if (*members_.aborted) throw Error(ErrorKind::aborted, "the process group was aborted");
-      throw_failure(result, kDeed);
+      if (*members_.aborted) throw aborted_error();
+      throw_failure(result, kStartAction);
     }
   }
-  settle(timeout, kDeed, kNotTaking);
+  settle(timeout, kStartAction, kNotTaking);
 }
 
 NcclComm NcclCommunicator::handle() const {
@@ -265,20 +259,14 @@ NcclResult NcclCommunicator::state() {
 bool NcclCommunicator::settled() {
   members_.look_around();
   const NcclResult now = state();
-  if (is_failure(now)) {
-    throw_failure(now, now == NcclResult::remote_error
-                           ? "the connection to another rank broke, because that rank has exited"
-                           : "the GPUs' collective failed");
-  }
+  if (is_failure(now)) throw_failure(now, now == NcclResult::remote_error ? kConnectionLostText : kRunAction);
   return now == NcclResult::success;
 }
 
 void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* action, const char* late) {
   Polling polling(timeout, kConnectSpin);
   while (!settled()) {
-    if (polling.pause()) continue;
-    throw Error(ErrorKind::timeout,
-                std::string(action) + ": " + late + " within " + base::human_duration(timeout) + " (nccl)");
+    if (!polling.pause()) throw late_nccl_error(action, late, timeout);
   }
 }
 
@@ -368,9 +356,7 @@ void NcclCommunicator::throw_failure(NcclResult failure, const char* action) con
   const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost
                          : failure == NcclResult::timeout    ? ErrorKind::timeout
                                                              : ErrorKind::internal;
-  const std::string detail = nccl_.last_error(nullptr);
-  throw Error(kind, std::string(action) + " (NCCL: " + nccl_.error_string(failure) +
-                        (detail.empty() ? "" : "; " + detail) + ")");
+  throw nccl_error(kind, action, nccl_.error_string(failure), nccl_.last_error(nullptr));
 }
 
 }  // namespace ddp::internal

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/text.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/backend/nccl/gpu_kernels.h"
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
 #include "runtime/reduction/ordered.h"
@@ -65,9 +66,7 @@ CudaEventHandle NcclLane::wait_for_stream_of(const Call& call) {
   const CudaStreamHandle stream = call.stream.handle();
   CudaEventHandle ready = nullptr;
   // The program may have destroyed the stream without waiting for the operation, because another one has failed.
-  if (!heap_->use(stream, [&] { ready = events_.record(stream); })) {
-    throw Error(ErrorKind::aborted, "its stream was forgotten before the operation began");
-  }
+  if (!heap_->use(stream, [&] { ready = events_.record(stream); })) throw forgotten_stream_error();
   const CudaStatus status = cuda_.stream_wait_event(stream_.handle(), ready);
   if (status != kCudaSuccess) events_.put_back(ready);
   require_cuda(cuda_, status, "order streams");
@@ -187,10 +186,7 @@ void NcclLane::await(CudaEventHandle event, const Call& call) {
     }
     const bool is_urgent = (!call.stream || host_waits_.load(std::memory_order_relaxed) > 0) &&
                            std::chrono::steady_clock::now() < urgent_until;
-    if (!(is_urgent ? urgent : not_urgent).pause()) {
-      throw Error(ErrorKind::timeout,
-                  "a rank did not take part within " + base::human_duration(call.timeout) + " (nccl)");
-    }
+    if (!(is_urgent ? urgent : not_urgent).pause()) throw unknown_late_error(call.timeout, "nccl");
   }
 }
 

@@ -9,7 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/text.h"
+#include "runtime/backend/backend_errors.h"
+#include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/limits.h"
 
 namespace ddp::internal {
@@ -46,16 +47,13 @@ auto look_around_during(const NcclMembers& members, Request request) {
 // communicators, with different ranks, so they would find each other.
 void refuse_common_address() {
   const char* address = std::getenv("NCCL_COMM_ID");  // NOLINT(concurrency-mt-unsafe)
-  if (address == nullptr) return;
-  throw Error(ErrorKind::unavailable, "NCCL_COMM_ID=" + std::string(address) +
-                                          " gives all NCCL communicators one address. A group needs one for each. "
-                                          "Unset the variable; the ranks exchange the addresses themselves");
+  if (address != nullptr) throw common_address_error(address);
 }
 
 }  // namespace
 
 void NcclMembers::look_around() const {
-  if (*aborted) throw Error(ErrorKind::aborted, "the process group was aborted");
+  if (*aborted) throw aborted_error();
   if (peers) peers->look();
 }
 
@@ -74,10 +72,7 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
   // NCCL may have read the variable from its configuration file by now.
   refuse_common_address();
   if (members.rank == 0) {
-    if (result != NcclResult::success) {
-      throw Error(ErrorKind::internal, "NCCL cannot create a unique id (" + nccl.error_string(result) + "; " +
-                                           nccl.last_error(nullptr) + ")");
-    }
+    if (result != NcclResult::success) throw no_unique_id_error(nccl.error_string(result), nccl.last_error(nullptr));
     look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
     return id;
   }
@@ -85,17 +80,11 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
   const auto end = std::chrono::steady_clock::now() + members.timeout;
   while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
     members.look_around();
-    if (std::chrono::steady_clock::now() > end) {
-      throw Error(ErrorKind::timeout, "no NCCL id arrived within " + base::human_duration(members.timeout));
-    }
+    if (std::chrono::steady_clock::now() > end) throw late_id_error(members.timeout);
     std::this_thread::sleep_for(limits::kStoreLook);
   }
   const std::string value = look_around_during(members, [=] { return store->get(key); });
-  if (value.size() != id.size()) {
-    throw Error(ErrorKind::mismatch, "another rank sent an NCCL id of " + std::to_string(value.size()) +
-                                         " bytes, not " + std::to_string(id.size()) +
-                                         ": the ranks run different programs");
-  }
+  if (value.size() != id.size()) throw other_id_error(value.size(), id.size());
   std::copy(value.begin(), value.end(), id.begin());
   return id;
 }

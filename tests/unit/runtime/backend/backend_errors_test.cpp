@@ -1,4 +1,4 @@
-#include "runtime/backend/late.h"
+#include "runtime/backend/backend_errors.h"
 
 #include "support/catch.h"
 
