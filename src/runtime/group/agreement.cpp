@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "runtime/group/group_errors.h"
 
 namespace ddp::internal {
 namespace {
@@ -50,12 +51,8 @@ std::string describe_all(std::span<const Tensor> tensors) {
 std::string find_shape_fault(std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
     const auto elements = elements_of(tensor.shape);
-    if (!elements) return "tensor " + describe(tensor) + " has an impossible shape";
-    if (*elements != tensor.data.count) {
-      return "tensor " + describe(tensor) + " has " +
-             base::counted(static_cast<std::int64_t>(tensor.data.count), "element") + ", but its shape has " +
-             std::to_string(*elements);
-    }
+    if (!elements) return impossible_shape_text(describe(tensor));
+    if (*elements != tensor.data.count) return wrong_shape_text(describe(tensor), tensor.data.count, *elements);
   }
   return "";
 }
@@ -65,8 +62,7 @@ std::string find_fault(const ProcessGroup& group, std::span<const Tensor> tensor
   if (!fault.empty() || group.device().type == DeviceType::cuda) return fault;
   for (const Tensor& tensor : tensors) {
     if (tensor.data.device != DeviceType::cpu) {
-      return "tensor " + describe(tensor) + " is in GPU memory, which backend " + group.backend() +
-             " cannot reach. Use nccl, or copy the tensor to host memory";
+      return out_of_reach_text("tensor " + describe(tensor), group.backend()) + ", or copy the tensor to host memory";
     }
   }
   return "";

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "runtime/group/group_errors.h"
 #include "runtime/peers/mismatch_check.h"
 #include "wire/call_names.h"
 #include "wire/worker_env.h"
@@ -76,11 +77,7 @@ void say(const wire::Fault& fault, const Call& call) {
 
 FaultInjector::FaultInjector(const std::vector<wire::Fault>& faults, int attempt) {
   for (const wire::Fault& fault : faults) {
-    if (fault.after) {
-      throw Error(ErrorKind::invalid_argument,
-                  std::string(wire::env::kInject) +
-                      ": only ddplaunch can inject a fault at a time. Use ddplaunch --inject=...");
-    }
+    if (fault.after) throw timed_fault_error(wire::env::kInject);
     if (fault.attempt == attempt) armed_.emplace_back().fault = fault;
   }
 }
@@ -100,9 +97,7 @@ FaultOutcome carry_out(const wire::Fault& fault, Call& call, int size) {
   using wire::FaultKind;
   const bool needs_data = fault.kind == FaultKind::shape || fault.kind == FaultKind::dtype;
   if (needs_data && subject_of(call).count == 0) {
-    throw Error(ErrorKind::invalid_argument, "the fault cannot be injected: " + std::string(to_string(call.operation)) +
-                                                 " #" + std::to_string(fault.number) +
-                                                 " has no data. Choose another call, or kind=skip or swap.");
+    throw fault_without_data_error(std::string(to_string(call.operation)), fault.number);
   }
   say(fault, call);
   switch (fault.kind) {

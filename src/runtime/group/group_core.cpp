@@ -8,8 +8,10 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "runtime/backend/backend_errors.h"
 #include "runtime/call/called_from.h"
 #include "runtime/group/fault_injector.h"
+#include "runtime/group/group_errors.h"
 #include "runtime/group/group_runner.h"
 #include "runtime/peers/lost_rank.h"
 #include "runtime/peers/node_group.h"
@@ -34,7 +36,7 @@ std::function<void()> look_for_the_gone(const std::shared_ptr<NodeGroup>& group,
     for (std::size_t peer = 0; node && peer < node->size(); ++peer) {
       const int rank = node->rank_of(peer);
       if (peer == node->own() || !node->ended(peer) || std::ranges::find(ranks, rank) == ranks.end()) continue;
-      throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has exited or left the group", rank);
+      throw gone_error(rank, false);
     }
   };
 }
@@ -92,8 +94,7 @@ OperationQueue& GroupCore::queue_of(const Call& call) {
 
 void GroupCore::require_open(const std::string& function) const {
   const std::lock_guard lock(mutex_);
-  if (closed_by_.empty()) return;
-  throw Error(ErrorKind::aborted, "rank " + std::to_string(rank()) + ": " + function + ": " + closed_by_);
+  if (!closed_by_.empty()) throw closed_group_error(rank(), function, closed_by_);
 }
 
 // Backends do not check their arguments, so the memory is checked here.
@@ -102,9 +103,8 @@ void GroupCore::require_memory(const Call& call) const {
     const bool reachable = buffer.device == DeviceType::cpu || backend_->gpu().has_value();
     if (buffer.count == 0 || (buffer.data != nullptr && reachable)) return;
     const std::string what = std::string(to_string(call.operation)) + ": " + internal::describe(buffer);
-    if (buffer.data == nullptr) throw Error(ErrorKind::invalid_argument, what + " has no memory (a null pointer)");
-    throw Error(ErrorKind::unavailable,
-                what + " is in GPU memory, which backend " + backend_name_ + " cannot reach. Use nccl.");
+    if (buffer.data == nullptr) throw no_memory_error(what);
+    throw Error(ErrorKind::unavailable, out_of_reach_text(what, backend_name_) + ".");
   };
   if (call.input_parts.empty()) check(call.input);  // with parts, the input only describes them
   check(call.output);
@@ -147,7 +147,7 @@ std::optional<wire::Fault> GroupCore::due_fault(Operation operation) {
 }
 
 void GroupCore::abort() {
-  close("the process group was aborted");
+  close(kAbortedText);
   if (description_.options.node_group) description_.options.node_group->say_failed();
   backend_->abort();
 }
@@ -166,17 +166,11 @@ std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, s
     return open(made);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::timeout && error.kind() != ErrorKind::peer_lost) throw;
-    const std::string what = "rank " + std::to_string(rank()) + ": new_group '" + made.name + "' of ranks " +
-                             base::join(numbers(members), ", ") + ": ";
-    const std::string why = error.kind() == ErrorKind::peer_lost
-                                ? std::string(error.what())
-                                : "some of them did not arrive. All of them must call new_group with the same ranks in "
-                                  "the same order (" +
-                                      std::string(error.what()) + ")";
+    const std::string text = new_group_text(rank(), made.name, base::join(numbers(members), ", "), error);
     // The number of a late rank is its rank in the new group, which is no world rank.
-    record_error(error.kind(), what + why,
+    record_error(error.kind(), text,
                  error.kind() == ErrorKind::peer_lost ? world_rank_of(error.peer()) : Error::kNobody);
-    throw Error(error.kind(), what + why, error.peer());
+    throw Error(error.kind(), text, error.peer());
   }
 }
 
@@ -242,8 +236,7 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   const auto look_around = look_for_the_gone(description_.options.node_group, std::move(all));
   std::string given_up;  // rank 0's reason for giving up
   const auto fail = [&](ErrorKind kind, const std::string& why, int peer) {
-    const std::string what =
-        "rank " + std::to_string(rank()) + ": monitored_barrier #" + std::to_string(number) + ": " + why;
+    const std::string what = barrier_text(rank(), number, why);
     record_error(kind, what, world_rank_of(peer));
     throw OperationError(kind, what, peer,
                          {description_.name, rank(), "monitored_barrier", static_cast<std::uint64_t>(number)});
@@ -271,13 +264,10 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   for (int other = 0; given_up.empty() && other < size(); ++other) {
     if (!store.check({&keys[static_cast<std::size_t>(other)], 1})) missing.push_back(other);
   }
-  std::string who =
-      missing.empty() ? "rank 0 arrived too late or had given up" : base::ranks_text(missing) + " did not arrive";
-  if (!given_up.empty()) who = "rank 0 gave up before all ranks arrived: " + given_up;
-  // A rank that arrives later then fails immediately.
-  if (rank() == 0) store.set(all_came, who + " within " + base::human_duration(timeout));
-  fail(ErrorKind::timeout, who + (given_up.empty() ? " within " + base::human_duration(timeout) : ""),
-       missing.empty() ? 0 : missing[0]);
+  const std::string why =
+      given_up.empty() ? missing_at_barrier_text(missing, timeout) : barrier_given_up_text(given_up);
+  if (rank() == 0) store.set(all_came, why);  // a rank that arrives later then fails immediately
+  fail(ErrorKind::timeout, why, missing.empty() ? 0 : missing[0]);
 }
 
 }  // namespace ddp::internal

@@ -6,6 +6,7 @@
 
 #include "runtime/backend/backend_errors.h"
 #include "runtime/group/group_core.h"
+#include "runtime/group/group_errors.h"
 #include "runtime/peers/lost_rank.h"
 #include "runtime/peers/mismatch_check.h"
 #include "runtime/peers/node_group.h"
@@ -152,10 +153,7 @@ void GroupRunner::require_parts_fit(std::span<const Statement> all) const {
       const Statement& two = all[static_cast<std::size_t>(other)];
       const std::string difference = part_difference(rank, one.parts, other, two.parts);
       if (difference.empty()) continue;
-      throw Error(ErrorKind::mismatch,
-                  difference + ": rank " + std::to_string(rank) + " calls " + one.text.data() + ", rank " +
-                      std::to_string(other) + " calls " + two.text.data(),
-                  rank == rank_ ? other : rank);
+      throw parts_error(difference, rank, one.text.data(), other, two.text.data(), rank == rank_ ? other : rank);
     }
   }
 }
@@ -221,8 +219,7 @@ std::optional<Error> GroupRunner::late_peers(const Call& call, const Error& erro
     if (peer != node_->own() && node_->area(peer).shown < call.sequence) late.push_back(node_->rank_of(peer));
   }
   if (late.empty()) return std::nullopt;
-  const Error named = late_error(std::move(late), call.timeout);
-  return Error(ErrorKind::timeout, named.what() + (" (" + std::string(error.what()) + ")"), named.peer());
+  return late_in_backend_error(late_error(std::move(late), call.timeout), error);
 }
 
 bool GroupRunner::has_failed(int rank) const {
@@ -233,8 +230,7 @@ bool GroupRunner::has_failed(int rank) const {
 std::optional<Error> GroupRunner::dead_peer(const Error& error) const {
   for (std::size_t peer = 0; node_ && peer < node_->size(); ++peer) {
     if (peer == node_->own() || node_->area(peer).state != RankState::working || !node_->gone(peer)) continue;
-    const int rank = node_->rank_of(peer);
-    return Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has exited (" + error.what() + ")", rank);
+    return exited_error(node_->rank_of(peer), error);
   }
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/thread_name.h"
+#include "runtime/group/group_errors.h"
 #include "runtime/limits.h"
 #include "runtime/progress/status_page.h"
 
@@ -141,7 +142,7 @@ void QueueState::wake_thread() {
 
 std::string QueueState::obstacle(const WorkState& work) const {
   if (work.canceled_) return closed_by_;
-  if (!broken_by_.empty()) return "an earlier operation failed: " + broken_by_;
+  if (!broken_by_.empty()) return earlier_failure_text(broken_by_);
   return work.begun_ ? "" : closed_by_;
 }
 
@@ -166,8 +167,7 @@ void QueueState::run_front(Lock& lock) {
   const Failure failure = failure_of(*runner_, work->call_, [&] {
     if (begin_failure) std::rethrow_exception(begin_failure);
     if (!reason.empty()) {
-      throw OperationError(ErrorKind::aborted, runner_->describe(work->call_) + ": not run, because " + reason,
-                           Error::kNobody, runner_->identify(work->call_));
+      throw not_run_error(runner_->describe(work->call_), reason, runner_->identify(work->call_));
     }
     has_begun_batch = !batch.empty() && runner_->begin_batch(batch);
     runner_->run(work->call_);
@@ -206,7 +206,7 @@ void QueueState::complete(WorkState& work, Failure failure, Lock& lock) {
     continues_on_ = std::thread::id();
     if (!thrown.error || failure.error) continue;
     failure = thrown;
-    if (broken_by_.empty()) broken_by_ = "a continuation (Work::then) threw: " + std::string(failure.error->what());
+    if (broken_by_.empty()) broken_by_ = continuation_threw_text(failure.error->what());
   }
   work.failure_ = failure.exception;
   work.done_.store(true, std::memory_order_release);
@@ -231,11 +231,7 @@ void QueueState::wait_on_stream(WorkState& work, Lock& lock) {
 }
 
 void QueueState::wait_a_little(Lock& lock) {
-  if (holds_ > 0 && holder_ == std::this_thread::get_id()) {
-    throw Error(ErrorKind::invalid_argument,
-                "cannot wait for an operation within a batch (ProcessGroup::batch), because it starts only when the "
-                "CollectiveBatch ends");
-  }
+  if (holds_ > 0 && holder_ == std::this_thread::get_id()) throw wait_in_batch_error();
   if (!can_run_front()) {
     progress_.wait(lock);
     return;
@@ -288,7 +284,7 @@ void QueueState::cancel(WorkState& work) noexcept {
     in_batch = holds_ > 0 && holder_ == std::this_thread::get_id();
   }
   if (!in_continuation && !in_batch && wait_for(work, limits::kUnwindingWait)) return;
-  close("an exception passed the Work of a pending operation");
+  close(kWorkWasLeftText);
   runner_->abort();
   Lock lock(mutex_);
   // The queue runs no other operation until the continuation on this thread ends.
@@ -297,12 +293,7 @@ void QueueState::cancel(WorkState& work) noexcept {
 }
 
 void QueueState::refuse_in_continuation(const char* function) {
-  if (continuations_here == 0) return;
-  throw Error(
-      ErrorKind::invalid_argument,
-      std::string(function) +
-          " was called within a continuation (Work::then). The group's next operation begins only when the "
-          "continuation returns, so waiting there could hang. Wait on another thread, or after the continuation.");
+  if (continuations_here > 0) throw wait_in_continuation_error(function);
 }
 
 void QueueState::hold() {
@@ -365,7 +356,7 @@ OperationQueue::OperationQueue(std::shared_ptr<CallRunner> runner)
     : state_(std::make_shared<QueueState>(std::move(runner))), thread_([state = state_] { state->serve(); }) {}
 
 OperationQueue::~OperationQueue() {
-  state_->close("the process group was destroyed");
+  state_->close(kDestroyedText);
   if (std::uncaught_exceptions() > 0 && !state_->idle_within(limits::kUnwindingWait)) {
     thread_.detach();
     return;

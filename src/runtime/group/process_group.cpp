@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/group/group_core.h"
+#include "runtime/group/group_errors.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/progress/worker_progress.h"
 
@@ -109,11 +110,7 @@ CollectiveBatch::~CollectiveBatch() {
 }
 
 GroupCore& ProcessGroup::core() const {
-  if (core_ == nullptr) {
-    throw Error(ErrorKind::invalid_argument,
-                "this ProcessGroup is empty: it was moved from or never assigned. init(), new_group() and split() "
-                "create a group; a copy refers to the same group.");
-  }
+  if (core_ == nullptr) throw empty_group_error();
   return *core_;
 }
 
@@ -353,7 +350,7 @@ void ProcessGroup::abort() const {
 void ProcessGroup::finalize(CallSite site) const {
   enter_phase(Phase::finishing);
   barrier({}, site).wait();
-  core().close("the process group was finalized");
+  core().close(kFinalizedText);
   enter_phase(Phase::done);
 }
 

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/group/group_errors.h"
 #include "runtime/group/operation_queue.h"
 
 namespace ddp {
@@ -24,8 +25,8 @@ Work::~Work() {
 }
 
 WorkState& Work::state() const {
-  if (state_) return *state_;
-  throw Error(ErrorKind::invalid_argument, "this Work is empty: it was moved from. Use the Work that it was moved to.");
+  if (!state_) throw empty_work_error();
+  return *state_;
 }
 
 void Work::wait() {
