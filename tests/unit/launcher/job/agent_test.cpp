@@ -23,7 +23,7 @@ const Action& only(const std::vector<AgentAction>& actions) {
 
 }  // namespace
 
-TEST_CASE("a node starts its workers when the coordinator begins and says when they have exited") {
+TEST_CASE("a node starts its workers when the coordinator says so and reports their exit") {
   Agent agent("a:29400", 10s, kStart);
   const auto begun = agent.heard(wire::CoordinatorBegins{0, 1, 2, 4, 8, "a, b"}, kStart);
   CHECK(only<StartWorkers>(begun).place.first_rank == 4);
@@ -36,7 +36,7 @@ TEST_CASE("a node starts its workers when the coordinator begins and says when t
   CHECK(agent.has_left());
 }
 
-TEST_CASE("a node ends its workers when the coordinator says so and waits for what follows") {
+TEST_CASE("a node terminates its workers when the coordinator says so and waits for the next attempt") {
   Agent agent("a:29400", 10s, kStart);
   CHECK(agent.heard(wire::CoordinatorEnds{0, rank_5()}, kStart).empty());
   agent.heard(wire::CoordinatorBegins{}, kStart);
@@ -54,7 +54,7 @@ TEST_CASE("a node ends its workers when the coordinator says so and waits for wh
   CHECK(only<SendToCoordinator>(agent.failed(rank_5())).message == wire::ControlMessage(wire::NodeFailed{1, rank_5()}));
 }
 
-TEST_CASE("a node that loses its coordinator ends its workers and leaves") {
+TEST_CASE("a node that loses its coordinator terminates its workers and leaves") {
   Agent agent("a:29400", 10s, kStart);
   agent.heard(wire::CoordinatorBegins{}, kStart);
   const auto lost = agent.coordinator_lost("connection reset by peer");
@@ -65,7 +65,7 @@ TEST_CASE("a node that loses its coordinator ends its workers and leaves") {
   CHECK(agent.heard(wire::CoordinatorIsDone{}, kStart).empty());
 }
 
-TEST_CASE("a node that waits and loses its coordinator or is refused leaves at once") {
+TEST_CASE("a waiting node that loses its coordinator or is refused leaves at once") {
   Agent lost("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(lost.coordinator_lost("it has closed the connection")).cause.exit_code == 125);
   Agent refused("a:29400", 10s, kStart);
@@ -73,7 +73,7 @@ TEST_CASE("a node that waits and loses its coordinator or is refused leaves at o
         "the job at a:29400 does not accept this node: another job");
 }
 
-TEST_CASE("a coordinator that is lost before the job has begun for a node may be found again") {
+TEST_CASE("a node may reconnect to a coordinator that it lost before its job began") {
   Agent agent("a:29400", 10s, kStart);
   CHECK(agent.may_look_again());
   CHECK_FALSE(agent.is_silent(kStart + 9s));
@@ -85,7 +85,7 @@ TEST_CASE("a coordinator that is lost before the job has begun for a node may be
   CHECK_FALSE(agent.may_look_again());
 }
 
-TEST_CASE("who is asked to end while the node takes no part leaves") {
+TEST_CASE("a request to end makes a node leave if it does not take part") {
   Agent agent("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(agent.failed({.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15})).cause.signal ==
         15);
@@ -94,7 +94,7 @@ TEST_CASE("who is asked to end while the node takes no part leaves") {
   CHECK(std::holds_alternative<wire::NodeFailed>(only<SendToCoordinator>(own.failed(rank_5())).message));
 }
 
-TEST_CASE("a node sends a heartbeat once a second and takes a silent coordinator for lost") {
+TEST_CASE("a node sends a heartbeat each second and gives up a silent coordinator") {
   Agent agent("a:29400", 10s, kStart);
   int heartbeats = 0;
   auto now = kStart;
@@ -112,7 +112,7 @@ TEST_CASE("a node sends a heartbeat once a second and takes a silent coordinator
   CHECK(only<LeaveJob>(actions).cause.text == "the first node (a:29400) is lost: it has sent nothing for 10.0 s");
 }
 
-TEST_CASE("a node that hears nothing any more tells a coordinator that may hear it why its workers end") {
+TEST_CASE("a node that receives nothing tells the coordinator why it terminates its workers") {
   Agent agent("a:29400", 10s, kStart);
   agent.heard(wire::CoordinatorBegins{}, kStart);
   const auto actions = agent.tick(kStart + 10s);
@@ -125,7 +125,7 @@ TEST_CASE("a node that hears nothing any more tells a coordinator that may hear 
         "the first node (a:29400) is lost: it has sent nothing for 10.0 s");
 }
 
-TEST_CASE("the time in which a node looked for its coordinator does not count as silence") {
+TEST_CASE("the time in which a node searches for its coordinator does not count as silence") {
   Agent agent("a:29400", 10s, kStart);
   const auto hello = agent.connected({}, kStart + 5min);
   CHECK(std::holds_alternative<wire::NodeHello>(only<SendToCoordinator>(hello).message));
@@ -133,13 +133,13 @@ TEST_CASE("the time in which a node looked for its coordinator does not count as
   CHECK_FALSE(agent.has_left());
 }
 
-TEST_CASE("the coordinator's own node cannot lose it") {
+TEST_CASE("the coordinator's own node cannot lose the coordinator") {
   Agent agent("a:29400", 0ms, kStart);
   CHECK(agent.tick(kStart + 1h).empty());
   CHECK_FALSE(agent.has_left());
 }
 
-TEST_CASE("a node that the first one does not let in says so") {
+TEST_CASE("a node that the first node does not admit reports the refusal") {
   Agent agent("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(agent.coordinator_refuses("another token")).cause.text ==
         "the first node (a:29400) does not accept this node: another token");
@@ -158,7 +158,7 @@ wire::CoordinatorBegins begins_as(int node_rank) {
 
 }  // namespace
 
-TEST_CASE("a node whose coordinator died ends its workers and votes for the next one") {
+TEST_CASE("a node whose coordinator died terminates its workers and votes for a successor") {
   Agent agent("a:29400", 10s, kStart);
   const auto begun = agent.heard(begins_as(2), kStart);
   REQUIRE(begun.size() == 2);
@@ -181,7 +181,7 @@ TEST_CASE("a node whose coordinator died ends its workers and votes for the next
   CHECK(std::get<wire::NodeEnded>(only<SendToCoordinator>(ended).message).attempt == 2);
 }
 
-TEST_CASE("what a node says at the end of its workers is said again to the next coordinator") {
+TEST_CASE("a node repeats its report on the end of its workers to the next coordinator") {
   Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(2), kStart);
   agent.coordinator_is_gone("it has closed the connection");
@@ -198,7 +198,7 @@ TEST_CASE("what a node says at the end of its workers is said again to the next 
   CHECK(agent.heard(next, kStart + 2s).size() == 2);
 }
 
-TEST_CASE("a node that leads says to itself what it would have said to another one") {
+TEST_CASE("a node that becomes coordinator delivers its own reports to itself") {
   Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(1), kStart);
   agent.coordinator_is_gone("it has closed the connection");
@@ -213,7 +213,7 @@ TEST_CASE("a node that leads says to itself what it would have said to another o
   CHECK(std::holds_alternative<wire::NodeEnded>(only<SendToCoordinator>(ended).message));
 }
 
-TEST_CASE("a job that a user has ended does not outlive its coordinator") {
+TEST_CASE("a job that the user has ended does not outlive its coordinator") {
   const auto outlives = [](const wire::Cause& cause) {
     Agent agent("a:29400", 10s, kStart);
     agent.heard(begins_as(2), kStart);
@@ -240,7 +240,7 @@ TEST_CASE("a user can end a node that has no coordinator") {
         2);
 }
 
-TEST_CASE("a node leaves a silent coordinator later than that one knows it") {
+TEST_CASE("a node leaves a silent coordinator later than the coordinator gives up the node") {
   Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(1), kStart);
   for (auto now = kStart; now <= kStart + 9s; now += 1s) {
@@ -264,7 +264,7 @@ TEST_CASE("a node leaves a silent coordinator later than that one knows it") {
   }
 }
 
-TEST_CASE("a node that was asked to end does not go on with another coordinator") {
+TEST_CASE("a node that was asked to end does not follow a new coordinator") {
   Agent agent("a:29400", 10s, kStart);
   agent.heard(begins_as(1), kStart);
   const wire::Cause asked{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15, .may_restart = true};

@@ -50,7 +50,7 @@ const TimePoint kBegin{};
 
 }  // namespace
 
-TEST_CASE("of ranks that called different things those that differ from most are the cause") {
+TEST_CASE("the ranks whose calls differ from most others are the cause") {
   JobState state = three_ranks();
   state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);
   CHECK_FALSE(state.ending());  // it is not known yet which rank is right
@@ -65,7 +65,7 @@ TEST_CASE("of ranks that called different things those that differ from most are
   CHECK(verdict_in(outcome)->culprits == Ranks{2});
 }
 
-TEST_CASE("a rank that found a mismatch waits for calls of others that name the rank that differs") {
+TEST_CASE("a rank that found a mismatch is judged when the calls of the other ranks are known") {
   JobState state = three_ranks();
   state.step(aborted_by_gloo(0), kBegin);
   CHECK_FALSE(state.ending());
@@ -83,7 +83,7 @@ TEST_CASE("a rank that found a mismatch waits for calls of others that name the 
 }
 
 // PyTorch's last calls are read a moment after a rank has ended, in any order.
-TEST_CASE("the calls that differ are reported whichever rank ends before they have been seen") {
+TEST_CASE("differing calls are reported even if a rank exits before they were read") {
   WorkerEnd lost = ended(2, 1);
   lost.error = ErrorRecord{.message = "lost", .is_secondary = true};
   WorkerEnd lost_and_seen = ended_by_mismatch(1, {2}, false);
@@ -102,7 +102,7 @@ TEST_CASE("the calls that differ are reported whichever rank ends before they ha
   CHECK(verdict_in(outcome)->culprits == Ranks{2});
 }
 
-TEST_CASE("a rank that found a mismatch is the cause if no calls of others are seen") {
+TEST_CASE("a rank that found a mismatch is the cause if no calls of other ranks were read") {
   JobState state = three_ranks();
   state.step(aborted_by_gloo(0), kBegin);
   state.step(Settled{}, kBegin + 500ms);
@@ -112,7 +112,7 @@ TEST_CASE("a rank that found a mismatch is the cause if no calls of others are s
   CHECK(verdict_in(state.outcome()) == nullptr);
 }
 
-TEST_CASE("ranks that never call hold the end of a job with different calls for a moment only") {
+TEST_CASE("ranks that never call delay the end of a job with differing calls only briefly") {
   JobState state = three_ranks();
   state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);
   CHECK(state.outcome().knowledge == ddp::wire::Knowledge::disputed);
@@ -121,7 +121,7 @@ TEST_CASE("ranks that never call hold the end of a job with different calls for 
   CHECK(state.ending());
 }
 
-TEST_CASE("a rank whose own time-out passed gives the exit code and the verdict names the one it waited for") {
+TEST_CASE("a rank whose own timeout expired gives the exit code, and the verdict names the rank it waited for") {
   JobState state = three_ranks();
   WorkerEnd gave_up = ended(0, 3);
   gave_up.error = ErrorRecord{.message = "rank 1 did not take part", .is_timeout = true};
@@ -139,7 +139,7 @@ TEST_CASE("a rank whose own time-out passed gives the exit code and the verdict 
   CHECK(cause_of(outcome).gave_up);
 }
 
-TEST_CASE("a rank that ended with 0 and is missed by a secondary failure is the cause") {
+TEST_CASE("a rank that exited with 0 and is named by a secondary failure is the cause") {
   JobState state = three_ranks();
   state.step(ended(1, 0), kBegin);
   WorkerEnd secondary = ended(0, 1);
@@ -163,7 +163,7 @@ TEST_CASE("a rank that ended with 0 and is missed by a secondary failure is the 
   CHECK(describe_failure(outcome) == "rank 1: exit code 0 before its collectives were done");
 }
 
-TEST_CASE("a rank that ended with 0 is the cause also if another secondary failure came first") {
+TEST_CASE("a rank that exited with 0 is the cause also if another secondary failure came first") {
   JobState state = three_ranks();
   state.step(ended(1, 0), kBegin);
   WorkerEnd secondary = ended(2, 1);
@@ -180,7 +180,7 @@ TEST_CASE("a rank that ended with 0 is the cause also if another secondary failu
   CHECK(verdict_in(outcome)->waiting == Ranks{0});
 }
 
-TEST_CASE("a rank that ended with 0 is the cause also if secondary failures were seen to end before it") {
+TEST_CASE("a rank that exited with 0 is the cause also if secondary failures exited before it") {
   JobState state = three_ranks();
   WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{"lost", true, false, 1};
@@ -197,7 +197,7 @@ TEST_CASE("a rank that ended with 0 is the cause also if secondary failures were
   CHECK(verdict_in(outcome)->waiting == Ranks{0, 2});
 }
 
-TEST_CASE("a rank that ends with 0 within a collective has failed") {
+TEST_CASE("a rank that exits with 0 within a collective has failed") {
   JobState state = three_ranks();
   WorkerEnd event = ended(1, 0);
   event.verdict.emplace();
@@ -213,7 +213,7 @@ TEST_CASE("a rank that ends with 0 within a collective has failed") {
   CHECK(state.outcome().ended_ranks == Ranks{0, 2});
 }
 
-TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
+TEST_CASE("a rank that was asked to terminate may exit with 0 within a collective") {
   JobState state = three_ranks();
   WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{"lost", true};
@@ -231,7 +231,7 @@ TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
   CHECK(state.outcome().ended_ranks == Ranks{1, 2});
 }
 
-TEST_CASE("workers that are ended by a signal that the launcher gets as well have not failed") {
+TEST_CASE("workers that die of a signal which the launcher also gets have not failed") {
   for (const int workers_first : {1, 2}) {
     JobFixture job(2);
     job.start();
@@ -252,7 +252,7 @@ TEST_CASE("workers that are ended by a signal that the launcher gets as well hav
   CHECK(job.outcome().status.shell_code() == 143);
 }
 
-TEST_CASE("of ranks with error records the one that wrote first is the cause, however long its end takes") {
+TEST_CASE("the rank with the oldest error record is the cause, even if its exit takes longer") {
   using std::chrono::system_clock;
   const auto failed_at = [](int rank, std::chrono::milliseconds written, ddp::base::ExitStatus status) {
     WorkerEnd event{rank, status};
@@ -303,7 +303,7 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
   }
 }
 
-TEST_CASE("a rank whose end takes its time is the cause if a secondary failure names it") {
+TEST_CASE("a rank that exits slowly is the cause if a secondary failure names it") {
   WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 2};
   for (const bool is_named : {true, false}) {
@@ -316,7 +316,7 @@ TEST_CASE("a rank whose end takes its time is the cause if a secondary failure n
   }
 }
 
-TEST_CASE("a rank that is asked to end is no cause long after a secondary failure") {
+TEST_CASE("a rank that is terminated long after a secondary failure is not the cause") {
   WorkerEnd secondary = ended(0, 1);
   secondary.error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 2};
   JobState state = three_ranks();
@@ -327,7 +327,7 @@ TEST_CASE("a rank that is asked to end is no cause long after a secondary failur
   CHECK(state.outcome().culprit()->rank == 0);
 }
 
-TEST_CASE("a record that says why a rank failed beats one of a lost peer whatever their age") {
+TEST_CASE("an error record with a reason outranks a lost peer regardless of their times") {
   using std::chrono::system_clock;
   const auto killed = ddp::base::ExitStatus::killed(SIGTERM);
   const auto exited = [](int code) { return ddp::base::ExitStatus::exited(code); };

@@ -39,7 +39,7 @@ CauseCode code(RootCause cause) {
 
 }  // namespace
 
-TEST_CASE("a worker's end shows the code of its cause") {
+TEST_CASE("the exit of a worker shows the cause code of its failure") {
   CHECK(code_of(failed(raised("KeyError: 'a'"))) == CauseCode::program);
   CHECK(code_of(failed(ended(ExitStatus::exited(3)))) == CauseCode::program);
   CHECK(code_of(failed(ended(ExitStatus::killed(SIGSEGV)))) == CauseCode::program);
@@ -56,7 +56,7 @@ TEST_CASE("a worker's end shows the code of its cause") {
   CHECK(code_of(failed(lost)) == CauseCode::lost_rank);
 }
 
-TEST_CASE("each other cause has its code") {
+TEST_CASE("each other cause has its own cause code") {
   CHECK(code({}) == CauseCode::none);
   CHECK(code(SpawnFailed{}) == CauseCode::cannot_start);
   CHECK(code(HangNews{}) == CauseCode::hang);
@@ -76,7 +76,7 @@ TEST_CASE("each other cause has its code") {
   CHECK(code_of(repeated) == CauseCode::repeated_error);
 }
 
-TEST_CASE("exit code 75 is a preemption only of a job that was asked to save") {
+TEST_CASE("exit code 75 is a preemption only if the job was asked to save") {
   JobOutcome failed_while_saving = failed(ended(ExitStatus::exited(3)));
   failed_while_saving.code_of_job = CauseCode::preempted;  // the coordinator decides that
   CHECK(code_of(failed_while_saving) == CauseCode::preempted);
@@ -93,7 +93,7 @@ TEST_CASE("exit code 75 is a preemption only of a job that was asked to save") {
   CHECK(code_of(beside) == CauseCode::program);
 }
 
-TEST_CASE("each code says whether to start the job again, and only lost nodes do not count") {
+TEST_CASE("each cause code says whether to restart, and only lost nodes do not count as restarts") {
   const std::set<std::string_view> answers = {"yes", "no", "perhaps", "elsewhere"};
   for (auto code = CauseCode::none; code <= CauseCode::launcher; code = static_cast<CauseCode>(int(code) + 1)) {
     CAPTURE(ddp::wire::name_of(code));
@@ -105,7 +105,7 @@ TEST_CASE("each code says whether to start the job again, and only lost nodes do
   CHECK(repeat_after(CauseCode::preempted) == "yes");
 }
 
-TEST_CASE("an error of the program's own has a name that is the same in each attempt") {
+TEST_CASE("the same error of a program has the same fingerprint in each attempt") {
   CHECK(repeatable_error(failed(raised("KeyError: 'a'"))) == "rank 1: KeyError at /a/train.py:83 in train");
   CHECK(repeatable_error(failed(raised("KeyError: 'b'"))) == repeatable_error(failed(raised("KeyError: 'a'"))));
   CHECK(repeatable_error(failed(raised("AssertionError"))) == "rank 1: AssertionError at /a/train.py:83 in train");
@@ -117,7 +117,7 @@ TEST_CASE("an error of the program's own has a name that is the same in each att
   CHECK(repeatable_error(failed(crash)) == "rank 1: killed by SIGSEGV at /a/train.py:9 in f");
 }
 
-TEST_CASE("an error that may be chance has no name") {
+TEST_CASE("an error that may be random has no fingerprint") {
   for (const char* error : {"OSError: [Errno 5] Input/output error", "ConnectionResetError: [Errno 104]",
                             "TimeoutError: timed out", "RuntimeError: CUDA error: unspecified launch failure",
                             "torch.OutOfMemoryError: CUDA out of memory.", "MemoryError", "KeyErrors: 1",

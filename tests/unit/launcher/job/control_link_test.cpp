@@ -78,7 +78,7 @@ class LinkToEcho {
 
 }  // namespace
 
-TEST_CASE("what a launcher says to its coordinator and hears from it comes in order and whole") {
+TEST_CASE("messages between a launcher and its coordinator arrive complete and in order") {
   LinkToEcho echo;
   std::vector<std::string> said;
   for (int i = 0; i < 100; ++i) said.push_back(std::string(static_cast<std::size_t>(i) * 37, 'x'));
@@ -87,7 +87,7 @@ TEST_CASE("what a launcher says to its coordinator and hears from it comes in or
   CHECK(echo.heard == said);
 }
 
-TEST_CASE("what the coordinator does not take yet waits without anybody waiting for it") {
+TEST_CASE("messages that the coordinator does not accept yet are queued without blocking") {
   LinkToEcho echo;
   const std::string large(6 << 20, 'y');
   echo.link->send(wire::NodeShows{0, wire::Subject::output, large});
@@ -98,7 +98,7 @@ TEST_CASE("what the coordinator does not take yet waits without anybody waiting 
   CHECK(echo.times_sent > 0);
 }
 
-TEST_CASE("the end of the connection is told once and what is said later goes nowhere") {
+TEST_CASE("the end of the connection is reported once, and later messages are dropped") {
   LinkToEcho echo;
   echo.link->send(wire::CoordinatorWaits{"bye"});
   echo.until([&] { return !echo.lost.empty(); });

@@ -67,7 +67,7 @@ wire::NodeEnded ended_after(std::int64_t step) {
 
 }  // namespace
 
-TEST_CASE("a job of one node begins at once and is over when its workers have ended, with no alarm between") {
+TEST_CASE("a job of one node begins at once and ends when its workers have exited") {
   JobAlone job;
   REQUIRE(job.last<wire::CoordinatorBegins>());
   CHECK(job.last<wire::CoordinatorBegins>()->world_size == 2);
@@ -78,7 +78,7 @@ TEST_CASE("a job of one node begins at once and is over when its workers have en
   CHECK(job.is_through);
 }
 
-TEST_CASE("a job of one node is started again with an empty store, and is over when no restart is left") {
+TEST_CASE("a job of one node is restarted with an empty store until no restarts remain") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
@@ -97,7 +97,7 @@ TEST_CASE("a job of one node is started again with an empty store, and is over w
   CHECK(job.is_through);
 }
 
-TEST_CASE("a job that fails twice at the same step with the same error is given up") {
+TEST_CASE("a job that fails twice at the same step with the same error is not restarted again") {
   CoordinatorOptions options;
   options.max_restarts = 10;
   JobAlone job(options);
@@ -115,7 +115,7 @@ TEST_CASE("a job that fails twice at the same step with the same error is given 
   CHECK(cause.not_restarted.find("the same error after step 7") != std::string::npos);
 }
 
-TEST_CASE("the same error after other steps is not a repeated one") {
+TEST_CASE("the same error at different steps does not stop the restarts") {
   CoordinatorOptions options;
   options.max_restarts = 10;
   JobAlone job(options);
@@ -132,7 +132,7 @@ TEST_CASE("the same error after other steps is not a repeated one") {
   CHECK(job.attempt == 2);
 }
 
-TEST_CASE("all nodes learn the cost of images, and there is none if no restart is left") {
+TEST_CASE("all nodes receive the cost of images, and there is none if no restart is left") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   options.image_cost = 0.01;
@@ -143,7 +143,7 @@ TEST_CASE("all nodes learn the cost of images, and there is none if no restart i
   CHECK(job.last<wire::CoordinatorBegins>()->image_cost == 0);
 }
 
-TEST_CASE("a job begins with the newest image and is later than the job of the image whatever the clocks say") {
+TEST_CASE("a job begins with the newest image and gets a later number, whatever the clocks show") {
   CoordinatorOptions options;
   options.image_cost = 0.01;
   options.has_image_dir = true;
@@ -159,7 +159,7 @@ TEST_CASE("a job begins with the newest image and is later than the job of the i
   CHECK(JobAlone(options).last<wire::CoordinatorBegins>()->standing.history.job_began == 1000);
 }
 
-TEST_CASE("the last attempt of a job of one node is not followed by another one") {
+TEST_CASE("the last attempt of a job of one node is not followed by another attempt") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
@@ -179,7 +179,7 @@ TEST_CASE("a request to end between two attempts ends the job") {
   CHECK(job.is_through);
 }
 
-TEST_CASE("what cannot be killed keeps a job of one node from starting again") {
+TEST_CASE("a worker that cannot be killed prevents the restart of a job of one node") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
@@ -189,7 +189,7 @@ TEST_CASE("what cannot be killed keeps a job of one node from starting again") {
   CHECK(job.last<wire::CoordinatorIsDone>()->cause.not_restarted == "not restarted: rank 1 cannot be killed");
 }
 
-TEST_CASE("ranks that do not end when others have are given the exit timeout, which stands still with the job") {
+TEST_CASE("ranks that do not exit with the others get the exit timeout, which pauses while the job is stopped") {
   CoordinatorOptions options;
   options.exit_timeout = 5min;
   JobAlone job(options);
@@ -206,7 +206,7 @@ TEST_CASE("ranks that do not end when others have are given the exit timeout, wh
   CHECK(job.last<wire::CoordinatorEnds>()->cause.exit_code == 124);
 }
 
-TEST_CASE("the exit timeout is none of a job whose workers have ended in time") {
+TEST_CASE("the exit timeout does not affect a job whose workers exit in time") {
   CoordinatorOptions options;
   options.exit_timeout = 5s;
   JobAlone job(options);
@@ -214,7 +214,7 @@ TEST_CASE("the exit timeout is none of a job whose workers have ended in time") 
   CHECK(job.last<wire::CoordinatorIsDone>() == wire::CoordinatorIsDone{});
 }
 
-TEST_CASE("the pause before a restart stands still with the job") {
+TEST_CASE("the pause before a restart does not count down while the job is stopped") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
@@ -227,7 +227,7 @@ TEST_CASE("the pause before a restart stands still with the job") {
   CHECK(job.stores == 2);
 }
 
-TEST_CASE("a job that fails while it is stopped is started again without being continued") {
+TEST_CASE("a job that fails while it is stopped is restarted without being continued") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);

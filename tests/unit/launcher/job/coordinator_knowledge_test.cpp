@@ -7,7 +7,7 @@ using namespace ddp::launcher;
 using namespace std::chrono_literals;
 using Job = CoordinatorJob;
 
-TEST_CASE("what a node shows is passed on with its clock while it takes part") {
+TEST_CASE("the data of a node are forwarded with its clock offset while the node takes part") {
   Job job;
   wire::NodeHello other = node("b");
   other.monotonic = std::chrono::nanoseconds(1h + 5s).count();
@@ -24,7 +24,7 @@ TEST_CASE("what a node shows is passed on with its clock while it takes part") {
   CHECK(passed[0].text == "[]");
 }
 
-TEST_CASE("nodes that take part are asked to show something") {
+TEST_CASE("only nodes that take part are asked for data") {
   CoordinatorOptions options;
   Job job(options);
   job.asks(wire::Subject::ranks).comes(7, node("b")).comes(8, node("c")).asks(wire::Subject::evidence);
@@ -33,7 +33,7 @@ TEST_CASE("nodes that take part are asked to show something") {
   CHECK(job.to<wire::CoordinatorAsks>(kOwnNode).empty());
 }
 
-TEST_CASE("ranks that found a difference know more than secondary failures and less than whoever sees all") {
+TEST_CASE("ranks that found a mismatch outrank secondary failures, and a node that sees all ranks outranks them") {
   wire::Cause disputed = failure("rank 2: exit code 1");
   disputed.knowledge = wire::Knowledge::disputed;
   Job job;
@@ -52,7 +52,7 @@ TEST_CASE("ranks that found a difference know more than secondary failures and l
   CHECK(alone.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 2: exit code 1");
 }
 
-TEST_CASE("a rank that has ended with 0 and is missed by secondary failures is the cause") {
+TEST_CASE("a rank that exited with 0 and is named by secondary failures is the cause") {
   wire::Cause secondary = failure("rank 0: exit code 1", true);
   secondary.lost_peer = 3;
   for (const bool all_have_ended : {false, true}) {
@@ -68,7 +68,7 @@ TEST_CASE("a rank that has ended with 0 and is missed by secondary failures is t
   }
 }
 
-TEST_CASE("ranks that stay when the others have ended are given so much time") {
+TEST_CASE("ranks that stay after the others have exited are given the exit timeout") {
   CoordinatorOptions options;
   options.exit_timeout = 5s;
   Job job(options);
@@ -84,7 +84,7 @@ TEST_CASE("ranks that stay when the others have ended are given so much time") {
   CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.exit_timed_out);
 }
 
-TEST_CASE("a clock that is wrong is told once") {
+TEST_CASE("a wrong clock is reported once") {
   wire::NodeHello own = node("a");
   own.monotonic = std::chrono::nanoseconds(1h).count();
   own.time_of_day = std::chrono::nanoseconds(1000h).count();
@@ -106,7 +106,7 @@ TEST_CASE("a clock that is wrong is told once") {
   CHECK(told(8, 1000h - 20s) == "the clock of b is 30.0 s behind that of a; the times in their logs do not match");
 }
 
-TEST_CASE("the rank that a secondary failure names is given more time, unless it is known to have left") {
+TEST_CASE("a rank named by a secondary failure gets more time to report, unless it is known to have left") {
   wire::Cause secondary = failure("rank 0: exit code 1", true);
   secondary.lost_peer = 3;
   Job job;

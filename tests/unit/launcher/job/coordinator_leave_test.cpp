@@ -45,7 +45,7 @@ using Codes = std::vector<int>;
 
 }  // namespace
 
-TEST_CASE("a node that is asked to end leaves, and the job goes on with the others") {
+TEST_CASE("a node that is asked to end leaves, and the job continues with the other nodes") {
   for (const int signal : {1, 2, 15}) {
     Job job = elastic_job(1);
     job.says(8, wire::NodeFailed{0, asked(signal)});
@@ -63,7 +63,7 @@ TEST_CASE("a node that is asked to end leaves, and the job goes on with the othe
   }
 }
 
-TEST_CASE("a signal to a node ends the job if it cannot go on without the node") {
+TEST_CASE("a signal to a node ends the job if it cannot continue without that node") {
   struct Case {
     const char* what;
     int min;
@@ -87,7 +87,7 @@ TEST_CASE("a signal to a node ends the job if it cannot go on without the node")
   }
 }
 
-TEST_CASE("signals to all nodes end the job, in any order") {
+TEST_CASE("signals to all nodes end the job in any order") {
   for (const bool first_is_last : {true, false}) {
     Job job = elastic_job(1);
     if (!first_is_last) job.says(kOwnNode, wire::NodeFailed{0, asked()});
@@ -101,7 +101,7 @@ TEST_CASE("signals to all nodes end the job, in any order") {
   }
 }
 
-TEST_CASE("a second request of a leaving node ends the job") {
+TEST_CASE("a second request to a leaving node ends the job") {
   Job job = elastic_job(1);
   job.says(8, wire::NodeFailed{0, asked()});
   wire::Cause urgent = asked(15, true);
@@ -124,7 +124,7 @@ TEST_CASE("a node that is asked to end between attempts leaves at once") {
   CHECK(job.to<wire::CoordinatorBegins>(8).size() == 1);
 }
 
-TEST_CASE("a node that was asked to save leaves with the code for it, and the job goes on with the others") {
+TEST_CASE("a node that was asked to save leaves with exit code 75, and the job continues with the others") {
   Job job = elastic_job(1);
   job.says(8, ended(true)).says(7, ended()).says(kOwnNode, ended());
   REQUIRE(job.to<wire::CoordinatorIsDone>(8).size() == 1);
@@ -139,7 +139,7 @@ TEST_CASE("a node that was asked to save leaves with the code for it, and the jo
   }
 }
 
-TEST_CASE("a request to save survives a failure after it: no attempt follows, and the exit code is 75") {
+TEST_CASE("after a request to save, a failure leads to no restart and the exit code is 75") {
   CoordinatorOptions options;
   options.max_restarts = 3;
   for (const NodeId was_asked : {kOwnNode, NodeId{7}}) {

@@ -51,7 +51,7 @@ Job taken_over() {
 
 }  // namespace
 
-TEST_CASE("each node learns who may follow the coordinator") {
+TEST_CASE("each node learns which nodes may succeed the coordinator") {
   Job job(options_of(3));
   job.comes(7, listening("b")).comes(8, node("c"));
   const auto begins = job.to<wire::CoordinatorBegins>(8);
@@ -62,7 +62,7 @@ TEST_CASE("each node learns who may follow the coordinator") {
   CHECK(standing.successors == std::vector<wire::Successor>{{1, "10.0.0.7", 29400}});  // c does not listen
 }
 
-TEST_CASE("a new attempt replaces the electorate when enough of the old nodes know of it") {
+TEST_CASE("a new attempt replaces the electorate when a majority of the old nodes confirms it") {
   Job job(options_of(3));
   job.comes(7, listening("b")).comes(8, listening("c"));
   for (const NodeId id : {7, 8}) job.says(id, wire::NodeHeartbeat{0, {}});
@@ -76,7 +76,7 @@ TEST_CASE("a new attempt replaces the electorate when enough of the old nodes kn
   CHECK(job.to<wire::NodeHeartbeat>(7).back().electorate == wire::Electorate{1, 3, 0, {}});
 }
 
-TEST_CASE("a lost node is of no electorate") {
+TEST_CASE("a lost node belongs to no electorate") {
   Job job(options_of(3));
   job.comes(7, listening("b")).comes(8, listening("c")).loses(8).passes(2ms, {7});
   CHECK(job.to<wire::NodeHeartbeat>(7).back().electorate == wire::Electorate{0, 3, 0, {2}});
@@ -90,7 +90,7 @@ TEST_CASE("a silent node is refused before its connection is closed") {
   CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).empty());
 }
 
-TEST_CASE("a node that takes over goes on with the next attempt when most have come") {
+TEST_CASE("a node that takes over begins the next attempt when most nodes have joined") {
   Job heir = taken_over();
   heir.says(8, voter("c", vote(2)));
   CHECK(heir.to<wire::NodeHeartbeat>(8).back().electorate == wire::Electorate{0, 3, 1, {0}});
@@ -114,7 +114,7 @@ TEST_CASE("a node that takes over goes on with the next attempt when most have c
   CHECK(heir.to<wire::CoordinatorBegins>(kOwnNode)[0].node_rank == 0);
 }
 
-TEST_CASE("a node that takes over alone ends when most of the others do not come") {
+TEST_CASE("a node that takes over ends if most of the other nodes do not join") {
   Job heir = taken_over();
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
   heir.passes(29s);
@@ -126,7 +126,7 @@ TEST_CASE("a node that takes over alone ends when most of the others do not come
   CHECK(cause.text.find("only 1 of 2 nodes") != std::string::npos);
 }
 
-TEST_CASE("a voter that is lost again is waited for no longer") {
+TEST_CASE("the coordinator stops waiting for a voter that is lost again") {
   Job heir = taken_over();
   heir.says(8, voter("c", vote(2, true)));
   heir.loses(8);
@@ -136,7 +136,7 @@ TEST_CASE("a voter that is lost again is waited for no longer") {
   REQUIRE(heir.to<wire::CoordinatorRestarts>(kOwnNode).size() == 1);
 }
 
-TEST_CASE("a node of another job is refused, and a late one waits") {
+TEST_CASE("a node of another job is refused, and a late node of this job waits") {
   Job heir = taken_over();
   wire::Vote other = vote(2);
   other.job_key = "another";
@@ -159,7 +159,7 @@ TEST_CASE("a node of another job is refused, and a late one waits") {
   CHECK(heir.to<wire::CoordinatorBegins>(10).empty());
 }
 
-TEST_CASE("no attempt has the number of one that a late node has seen") {
+TEST_CASE("a new attempt never reuses a number that a late node has seen") {
   Job heir = taken_over();
   heir.says(8, voter("c", vote(2, true)));
   for (const NodeId id : {NodeId{8}, kOwnNode}) heir.says(id, wire::NodeEnded{.attempt = 0});
@@ -178,7 +178,7 @@ TEST_CASE("no attempt has the number of one that a late node has seen") {
   CHECK(heir.to<wire::CoordinatorBegins>(10)[0].attempt == 2);
 }
 
-TEST_CASE("a late node has no part in attempts of the same number") {
+TEST_CASE("a late node does not take part in attempts of the same number") {
   Job heir = taken_over();
   heir.says(8, voter("c", vote(2, true)));
   for (const NodeId id : {NodeId{8}, kOwnNode}) heir.says(id, wire::NodeEnded{.attempt = 0});
@@ -197,7 +197,7 @@ TEST_CASE("a late node has no part in attempts of the same number") {
   CHECK(heir.to<wire::NodeHeartbeat>(8).back().electorate == wire::Electorate{1, 2, 0, {}});
 }
 
-TEST_CASE("a coordinator without an answer of half of the nodes leads no longer") {
+TEST_CASE("a coordinator without answers from half of the nodes stops leading") {
   const auto silence = [](int nodes, std::vector<NodeId> live) {
     CoordinatorOptions options = options_of(nodes);
     options.nodes.min = nodes;
@@ -219,7 +219,7 @@ TEST_CASE("a coordinator without an answer of half of the nodes leads no longer"
   CHECK(silence(5, {7}).size() == 1);
 }
 
-TEST_CASE("a coordinator that leads no longer refuses no node") {
+TEST_CASE("a coordinator that has stopped leading refuses no node") {
   Job job(options_of(3));
   job.comes(7, listening("b")).comes(8, listening("c"));
   job.now += 11s;
@@ -229,7 +229,7 @@ TEST_CASE("a coordinator that leads no longer refuses no node") {
   CHECK(job.count<CloseNode>() == 0);
 }
 
-TEST_CASE("a message that was held up proves nothing") {
+TEST_CASE("a delayed message does not prove that a node is alive") {
   CoordinatorOptions options = options_of(3);
   Job job(options);
   job.comes(7, listening("b")).comes(8, listening("c"));
@@ -241,7 +241,7 @@ TEST_CASE("a message that was held up proves nothing") {
   CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
 }
 
-TEST_CASE("a first node that is asked to end by SIGTERM leaves the job to the others") {
+TEST_CASE("a first node that gets SIGTERM leaves the job to the other nodes") {
   CoordinatorOptions options = options_of(3);
   const wire::Cause term{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15, .may_restart = true};
   Job job(options);
@@ -263,7 +263,7 @@ TEST_CASE("a first node that is asked to end by SIGTERM leaves the job to the ot
   }
 }
 
-TEST_CASE("a coordinator leads on when the other nodes have left because they were asked to") {
+TEST_CASE("a coordinator keeps leading if the other nodes have left on request") {
   Job job(options_of(3));
   job.comes(7, listening("b")).comes(8, listening("c"));
   const wire::Cause term{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15, .may_restart = true};
@@ -274,7 +274,7 @@ TEST_CASE("a coordinator leads on when the other nodes have left because they we
   CHECK(job.to<wire::CoordinatorBegins>(kOwnNode).size() == 2);
 }
 
-TEST_CASE("many newcomers do not end the coordinator that takes them in") {
+TEST_CASE("many new nodes do not end the coordinator that accepts them") {
   CoordinatorOptions options = options_of(8);
   options.nodes.last_call = 0ms;
   Job job(options);
@@ -291,7 +291,7 @@ TEST_CASE("many newcomers do not end the coordinator that takes them in") {
   CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode).empty());
 }
 
-TEST_CASE("a successor's IPv6 address has no brackets") {
+TEST_CASE("the IPv6 address of a successor has no brackets") {
   Job job(options_of(2));
   job.says(9, wire::NodeHeartbeat{});
   wire::NodeHello hello = listening("b");
@@ -300,7 +300,7 @@ TEST_CASE("a successor's IPv6 address has no brackets") {
   CHECK(job.to<wire::CoordinatorBegins>(7)[0].standing.successors[0].address == "fd00::2");
 }
 
-TEST_CASE("a question which job this is takes no node in") {
+TEST_CASE("a node that only asks for the identity of the job is not admitted") {
   Job job(options_of(3));
   job.comes(7, listening("b"));
   wire::Vote question;
@@ -397,7 +397,7 @@ TEST_CASE("with a witness, a coordinator that was stopped for too long ends") {
   CHECK(ends_of(job)[0].cause.text.ends_with("it was too late to claim the job in the witness /w"));
 }
 
-TEST_CASE("with a witness, a node that is proven to have ended needs no claim, and a broken connection does") {
+TEST_CASE("with a witness, a broken connection needs a claim, and a node that certainly ended does not") {
   Job job = with_witness();
   SECTION("ended") {
     job.loses(7).passes(60s);
@@ -430,7 +430,7 @@ TEST_CASE("with a witness, a node that is proven to have ended needs no claim, a
   }
 }
 
-TEST_CASE("with a witness, the next attempt has an electorate of its own") {
+TEST_CASE("with a witness, the next attempt has its own electorate") {
   Job job = with_witness();
   job.says(7, wire::NodeFailed{0, failure()});
   for (const NodeId id : {kOwnNode, NodeId{7}}) job.says(id, wire::NodeEnded{.attempt = 0});
@@ -451,7 +451,7 @@ TEST_CASE("with a witness, the next attempt has an electorate of its own") {
   CHECK(ends_of(job).empty());
 }
 
-TEST_CASE("three nodes need no witness") {
+TEST_CASE("three nodes do not need a witness") {
   CoordinatorOptions options = options_of(3);
   options.nodes.witness = "/w";
   Job job(options);
@@ -460,7 +460,7 @@ TEST_CASE("three nodes need no witness") {
   CHECK(ends_of(job).size() == 1);
 }
 
-TEST_CASE("with a witness, the other one of two nodes claims the job of a silent coordinator") {
+TEST_CASE("with a witness, the other of two nodes claims the job of a silent coordinator") {
   CoordinatorOptions options = options_of(2);
   options.job_key.clear();
   options.nodes.witness = "/w";

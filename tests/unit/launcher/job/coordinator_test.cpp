@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 using Job = CoordinatorJob;
 
-TEST_CASE("a job begins when all of its nodes have come") {
+TEST_CASE("a job begins when all of its nodes have joined") {
   Job job;
   CHECK(job.to<wire::CoordinatorBegins>(kOwnNode).empty());
   wire::NodeHello other = node("b");
@@ -24,7 +24,7 @@ TEST_CASE("a job begins when all of its nodes have come") {
   CHECK(job.count<EmptyStore>() == 1);
 }
 
-TEST_CASE("nodes with numbers have their ranks in that order whoever comes first") {
+TEST_CASE("nodes with numbers are ranked by number, whichever joins first") {
   CoordinatorOptions options;
   options.nodes.min = options.nodes.max = 3;
   options.nodes.rank = 0;
@@ -36,7 +36,7 @@ TEST_CASE("nodes with numbers have their ranks in that order whoever comes first
   CHECK(job.to<wire::CoordinatorBegins>(8)[0].first_rank == 2);
 }
 
-TEST_CASE("of strangers little is said, whatever they say of themselves") {
+TEST_CASE("refused connections produce a limited number of log lines") {
   Job job;
   for (NodeId id = 10; id < 400; ++id) {
     wire::NodeHello hello = node(std::string(10'000, 'x') + "\x1b[2J" + std::to_string(id));
@@ -60,7 +60,7 @@ TEST_CASE("of strangers little is said, whatever they say of themselves") {
   CHECK(job.told().size() == 5 + 63);  // each comes from a different address
 }
 
-TEST_CASE("what a node says of a failure is cut and cleaned before others hear it") {
+TEST_CASE("the failure text of a node is shortened and cleaned before it reaches other nodes") {
   Job job;
   job.comes(7, node("b"));
   wire::Cause cause = failure();
@@ -78,7 +78,7 @@ TEST_CASE("what a node says of a failure is cut and cleaned before others hear i
   CHECK(heard.exit_code == 1);
 }
 
-TEST_CASE("of nodes that come and go without taking part little is said as well") {
+TEST_CASE("nodes that join and leave without taking part produce a limited number of log lines") {
   CoordinatorOptions options;
   options.nodes.min = options.nodes.max = 3;
   Job job(options);
@@ -91,7 +91,7 @@ TEST_CASE("of nodes that come and go without taking part little is said as well"
   CHECK(job.told().size() == 5);
 }
 
-TEST_CASE("nodes with equal host names have different names for people") {
+TEST_CASE("nodes with equal host names get different display names") {
   CoordinatorOptions options;
   options.nodes.min = options.nodes.max = 3;
   Job job(options);
@@ -106,7 +106,7 @@ TEST_CASE("nodes with equal host names have different names for people") {
   CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.node == "a#3");
 }
 
-TEST_CASE("a node that does not belong to the job is sent away with what differs") {
+TEST_CASE("a node that does not match the job is refused with the difference") {
   CoordinatorOptions options;
   options.nodes.rank = 0;
   const auto why = [&](const std::function<void(wire::NodeHello&)>& change) {
@@ -136,7 +136,7 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
         "it has no --node-rank, but the first node has one. Give it to all nodes or to none");
 }
 
-TEST_CASE("a number whose node says nothing is kept for that one until it is given up") {
+TEST_CASE("a node rank stays reserved for its silent node until that node is given up") {
   CoordinatorOptions options;
   options.nodes.min = options.nodes.max = 3;
   options.nodes.rank = 0;
@@ -150,14 +150,14 @@ TEST_CASE("a number whose node says nothing is kept for that one until it is giv
   CHECK(job.to<wire::CoordinatorBegins>(10).size() == 1);
 }
 
-TEST_CASE("a job that does not begin again has no place for a node too many") {
+TEST_CASE("a job without restarts refuses an extra node") {
   Job job;
   job.comes(7, node("b")).comes(8, node("c"));
   REQUIRE(job.to<wire::CoordinatorRefuses>(8).size() == 1);
   CHECK_THAT(job.to<wire::CoordinatorRefuses>(8)[0].why, Catch::StartsWith("the job has all of its nodes"));
 }
 
-TEST_CASE("an attempt of which something remains is the last") {
+TEST_CASE("an attempt that leaves processes behind is the last one") {
   CoordinatorOptions options;
   options.max_restarts = 3;
   Job job(options);
@@ -169,7 +169,7 @@ TEST_CASE("an attempt of which something remains is the last") {
   CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.not_restarted == "not restarted: node b: rank 5 cannot be killed");
 }
 
-TEST_CASE("who does not say hello first is disconnected") {
+TEST_CASE("a client that does not send its hello first is disconnected") {
   Job job;
   job.says(7, wire::NodeHeartbeat{});
   CHECK(job.count<CloseNode>() == 1);
@@ -177,7 +177,7 @@ TEST_CASE("who does not say hello first is disconnected") {
   CHECK(job.count<CloseNode>() == 1);
 }
 
-TEST_CASE("of many nodes not all are named to all") {
+TEST_CASE("the list of many nodes is shortened in messages to all nodes") {
   CoordinatorOptions options;
   options.nodes.min = options.nodes.max = 100;
   Job job(options);
@@ -187,7 +187,7 @@ TEST_CASE("of many nodes not all are named to all") {
   CHECK_THAT(job.to<wire::CoordinatorBegins>(100)[0].nodes, Catch::EndsWith(", … and 84 more"));
 }
 
-TEST_CASE("what nodes should have alike is told once") {
+TEST_CASE("a setting that should be equal on all nodes is reported once if it differs") {
   CoordinatorOptions options;
   options.nodes.min = options.nodes.max = 3;
   Job job(options);
@@ -197,7 +197,7 @@ TEST_CASE("what nodes should have alike is told once") {
   CHECK(job.told() == std::vector<std::string>{"nodes differ: NCCL_P2P_DISABLE is '1' on b and '' on a"});
 }
 
-TEST_CASE("who waits is told for whom and the time is limited") {
+TEST_CASE("waiting for nodes is reported and limited in time") {
   Job job;
   job.passes(4s);
   CHECK(job.told() == std::vector<std::string>{"waiting for 1 of 2 nodes (have: a; 3.0 s of 1 min)"});
@@ -207,7 +207,7 @@ TEST_CASE("who waits is told for whom and the time is limited") {
   CHECK(job.count<CoordinatorIsThrough>() >= 1);
 }
 
-TEST_CASE("a number of nodes that varies begins after the last call") {
+TEST_CASE("a job with a range of nodes begins after the last call") {
   CoordinatorOptions options;
   options.nodes.min = 2;
   options.nodes.max = 4;
@@ -221,7 +221,7 @@ TEST_CASE("a number of nodes that varies begins after the last call") {
   CHECK(job.to<wire::CoordinatorBegins>(7)[0].node_count == 3);
 }
 
-TEST_CASE("the first cause ends all nodes and the job with it") {
+TEST_CASE("the first cause ends the job on all nodes") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
   const wire::Cause cause{.text = "rank 5: exited with code 3", .node = "b", .exit_code = 3, .may_restart = true};
@@ -238,7 +238,7 @@ TEST_CASE("the first cause ends all nodes and the job with it") {
   CHECK(job.count<CoordinatorIsThrough>() == 1);
 }
 
-TEST_CASE("the end waits for a silent node until its silence is too long") {
+TEST_CASE("the end of a job waits for a silent node until the node timeout") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeEnded{0}).passes(6s);
   job.says(kOwnNode, wire::NodeEnded{0});
@@ -262,7 +262,7 @@ TEST_CASE("a secondary failure waits for a better cause") {
   CHECK(alone.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 5: exited with code 1");
 }
 
-TEST_CASE("a node that leaves or falls silent in the middle is the cause") {
+TEST_CASE("a node that leaves or falls silent during the job is the cause") {
   Job left;
   left.comes(7, node("b")).loses(7);
   REQUIRE(left.to<wire::CoordinatorEnds>(kOwnNode).size() == 1);
@@ -276,7 +276,7 @@ TEST_CASE("a node that leaves or falls silent in the middle is the cause") {
   CHECK(silent.to<wire::CoordinatorEnds>(kOwnNode)[0].cause.text == "lost: it has sent nothing for 10.0 s");
 }
 
-TEST_CASE("a node that is lost again and again has to wait, also if it says so itself") {
+TEST_CASE("a node that is lost repeatedly is quarantined, also if it reports the loss itself") {
   CoordinatorOptions options;
   options.max_restarts = 3;
   options.nodes.max = 2;
@@ -294,7 +294,7 @@ TEST_CASE("a node that is lost again and again has to wait, also if it says so i
   CHECK(job.to<wire::CoordinatorWaits>(id).at(0).text.starts_with("this node was lost repeatedly"));
 }
 
-TEST_CASE("a silent node's time is not that of the attempt") {
+TEST_CASE("the time during which a node is silent does not count as time of the attempt") {
   CoordinatorOptions options;
   options.max_restarts = 100;
   options.nodes.min = 1;
@@ -317,14 +317,14 @@ TEST_CASE("a silent node's time is not that of the attempt") {
   CHECK(delays[2].starts_with("restart in 0.9 s"));
 }
 
-TEST_CASE("a job that all nodes have done is a success") {
+TEST_CASE("a job that succeeds on all nodes is a success") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});
   CHECK(job.to<wire::CoordinatorIsDone>(7) == std::vector{wire::CoordinatorIsDone{}});
   CHECK(job.to<wire::CoordinatorEnds>(7).empty());
 }
 
-TEST_CASE("another attempt begins when all have ended and a node that waited takes a place") {
+TEST_CASE("the next attempt begins when all nodes have ended, and a waiting node takes a free place") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   Job job(options);
@@ -353,7 +353,7 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
   CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.not_restarted == "ddplaunch gave up after 1 restart");
 }
 
-TEST_CASE("a second request reaches each node that still runs once, and the cause stays") {
+TEST_CASE("a second request reaches each node that still runs once, and the cause is kept") {
   wire::Cause asked{.text = "terminated by SIGINT", .exit_code = 130, .signal = 2};
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
@@ -368,7 +368,7 @@ TEST_CASE("a second request reaches each node that still runs once, and the caus
   }
 }
 
-TEST_CASE("a signal on a node whose workers have ended already keeps the job from starting again") {
+TEST_CASE("a signal on a node whose workers have exited prevents a restart") {
   const wire::Cause asked{.text = "terminated by SIGINT", .exit_code = 130, .signal = 2};
   CoordinatorOptions options;
   options.max_restarts = 3;
@@ -394,7 +394,7 @@ TEST_CASE("a signal on a node whose workers have ended already keeps the job fro
   }
 }
 
-TEST_CASE("a signal on any node ends the job on all of them") {
+TEST_CASE("a signal on any node ends the job on all nodes") {
   const wire::Cause asked{.text = "terminated by SIGTERM", .exit_code = 143, .signal = 15};
   CoordinatorOptions options;
   options.max_restarts = 3;
@@ -413,7 +413,7 @@ TEST_CASE("a signal on any node ends the job on all of them") {
   CHECK(waiting.count<CloseNode>() == 1);
 }
 
-TEST_CASE("of nodes with numbers it is told which are missing") {
+TEST_CASE("the waiting message lists the missing node ranks") {
   CoordinatorOptions options;
   options.nodes.min = options.nodes.max = 4;
   options.nodes.rank = 0;

@@ -8,7 +8,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("what is no error record is nothing") {
+TEST_CASE("text that is not an error record is ignored") {
   for (const char* text : {"", "{", "[]", "null", "{}", R"({"message": 3})", R"({"message": {}})",
                            R"({"message": {"message": ["x"]}})", "\xff\xfe"}) {
     CAPTURE(text);
@@ -17,20 +17,20 @@ TEST_CASE("what is no error record is nothing") {
   CHECK_FALSE(read_error_record("/no/such/file").has_value());
 }
 
-TEST_CASE("both forms of torchelastic are read") {
+TEST_CASE("both error file formats of torchelastic are parsed") {
   CHECK(parse_error_record(R"({"message": "plain", "timestamp": 1})") == ErrorRecord{"plain", false});
   CHECK(parse_error_record(R"({"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "…"}}})") ==
         ErrorRecord{"ValueError: bad", false});
 }
 
-TEST_CASE("a record of a lost peer is that of a secondary failure") {
+TEST_CASE("an error record of a lost peer marks a secondary failure") {
   CHECK(parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "peer_lost"}}})") ==
         ErrorRecord{"m", true});
   CHECK(parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "timeout"}}})") ==
         ErrorRecord{.message = "m", .is_timeout = true});
 }
 
-TEST_CASE("what PyTorch says of a lost connection between ranks is that of a secondary failure") {
+TEST_CASE("PyTorch's message about a lost connection between ranks marks a secondary failure") {
   const auto is_secondary = [](const std::string& message) {
     const auto wrapped = parse_error_record(R"({"message": {"message": ")" + message + R"(", "extraInfo": {}}})");
     const auto plain = parse_error_record(R"({"message": ")" + message + R"("})");
@@ -51,7 +51,7 @@ TEST_CASE("what PyTorch says of a lost connection between ranks is that of a sec
   CHECK_FALSE(is_secondary("ValueError: bad shard"));
 }
 
-TEST_CASE("what libraries say of a lost rank or of a time-out is known") {
+TEST_CASE("messages of libraries about lost ranks and timeouts are recognised") {
   struct Case {
     const char* text;
     bool is_secondary;
@@ -83,7 +83,7 @@ TEST_CASE("what libraries say of a lost rank or of a time-out is known") {
   }
 }
 
-TEST_CASE("the first exception of a chain decides what the last one means") {
+TEST_CASE("the first exception of a chain decides the meaning of the last one") {
   const std::string lost =
       "Traceback (most recent call last):\n  File \"a.py\", line 3, in step\n"
       "RuntimeError: [/w/gloo/transport/tcp/pair.cc:5] Connection closed by peer [::1]:9\n";
@@ -132,7 +132,7 @@ TEST_CASE("the first exception of a chain decides what the last one means") {
   }
 }
 
-TEST_CASE("a printed error counts with any exit code, and with SIGABRT if another rank was lost or differs") {
+TEST_CASE("a printed error counts with any exit code, and with SIGABRT after a lost peer or a mismatch") {
   using ddp::base::ExitStatus;
   const PythonError own{"ValueError: bad", "", "ValueError: bad", {}};
   const auto lost = last_cxx_error(
@@ -151,7 +151,7 @@ TEST_CASE("a printed error counts with any exit code, and with SIGABRT if anothe
   CHECK(error_record_of(differs, ExitStatus::killed(SIGABRT))->is_mismatch);
 }
 
-TEST_CASE("a record may name the rank that was lost or differs") {
+TEST_CASE("an error record may name the rank that was lost or differs") {
   CHECK(parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "mismatch", "ddp_peer": 3}}})") ==
         ErrorRecord{"m", false, true, 3});
   CHECK(

@@ -66,7 +66,7 @@ class OneNode {
 
 }  // namespace
 
-TEST_CASE("one node gets all ranks and a store on the loopback address") {
+TEST_CASE("a job on one node has all ranks there and a store on the loopback address") {
   OneNode node(plan_of(3));
   REQUIRE(node.failure().empty());
   CHECK(node.place().node_count == 1);
@@ -80,13 +80,13 @@ TEST_CASE("one node gets all ranks and a store on the loopback address") {
   node.is_reached_at("127.0.0.1");
 }
 
-TEST_CASE("two jobs at once have different ports and hold them") {
+TEST_CASE("two jobs at once hold different ports") {
   const OneNode first(plan_of(1));
   const OneNode second(plan_of(1));
   CHECK(first.place().master_port != second.place().master_port);
 }
 
-TEST_CASE("the store listens where the plan says and workers are told the advertised address") {
+TEST_CASE("the store listens where the plan says, and workers get the advertised address") {
   LaunchPlan plan = plan_of(1);
   plan.store.advertised = "localhost";
   const OneNode free_port(plan);
@@ -99,19 +99,19 @@ TEST_CASE("the store listens where the plan says and workers are told the advert
              Catch::Contains("Another process listens there; ss -ltnp shows it. --master-port=0 takes a free port."));
 }
 
-TEST_CASE("a name of this machine is looked up") {
+TEST_CASE("a host name of this node is resolved") {
   LaunchPlan plan = plan_of(1);
   plan.store.bind_address = plan.store.advertised = "localhost";
   CHECK(OneNode(plan).failure().empty());
 }
 
-TEST_CASE("an address that is not ours is an error that says what to do") {
+TEST_CASE("an address of another node is an error that says what to do") {
   LaunchPlan plan = plan_of(1);
   plan.store.bind_address = "192.0.2.1";  // this address is reserved for documentation
   CHECK_THAT(OneNode(plan).failure(), Catch::Contains("must belong to this node (--local-addr)"));
 }
 
-TEST_CASE("a store on the IPv6 loopback address is reached by it") {
+TEST_CASE("a store on the IPv6 loopback address can be reached at it") {
   LaunchPlan plan = plan_of(1);
   plan.store.bind_address = plan.store.advertised = "::1";
   OneNode node(plan);
@@ -122,7 +122,7 @@ TEST_CASE("a store on the IPv6 loopback address is reached by it") {
   node.is_reached_at("::1");
 }
 
-TEST_CASE("workers are sent to no file that is no image") {
+TEST_CASE("workers are not pointed to a file that is not an image") {
   ddp::wire::CoordinatorBegins begins;
   begins.standing.history.job_began = 1000;
   begins.restore.step = 7;

@@ -14,7 +14,7 @@ const std::string kInterrupted = "g" + std::to_string(SIGINT) + " g" + std::to_s
 
 }  // namespace
 
-TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
+TEST_CASE("a signal to the launcher ends the job with 128 plus the signal number") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     JobFixture job(2);
     job.start().launcher_gets(signal);
@@ -26,7 +26,7 @@ TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
   }
 }
 
-TEST_CASE("a second signal kills at once") {
+TEST_CASE("a second signal kills the workers at once") {
   JobFixture job(2);
   job.start().launcher_gets(SIGINT).passes(500ms).launcher_gets(SIGINT);
   const std::string killed = kInterrupted + " g" + std::to_string(SIGKILL);
@@ -37,7 +37,7 @@ TEST_CASE("a second signal kills at once") {
   CHECK(job.outcome().status.shell_code() == 130);
 }
 
-TEST_CASE("Ctrl-C interrupts the workers' groups, then asks as SIGTERM does, and each has the grace") {
+TEST_CASE("Ctrl-C first interrupts the process groups of the workers, then sends SIGTERM, each with a grace period") {
   JobFixture job(2);
   job.start().launcher_gets(SIGINT).exits(0, 1);  // Python ends like this after a KeyboardInterrupt
   job.passes(JobFixture::kGrace);
@@ -53,7 +53,7 @@ TEST_CASE("Ctrl-C interrupts the workers' groups, then asks as SIGTERM does, and
   CHECK(outcome.asked_with == std::vector{SIGINT, SIGTERM});
 }
 
-TEST_CASE("the other nodes' workers are interrupted as well") {
+TEST_CASE("workers on other nodes are interrupted as well") {
   JobState state({1, 0, 5s, false, {SIGTERM}}, {});
   state.step(WorkerStarted{0, 1000}, {});
   const auto actions =
@@ -80,7 +80,7 @@ TEST_CASE("a second request on another node kills at once, and one on this node 
   }
 }
 
-TEST_CASE("a program that saves and leaves when it is asked to gives a code of its own") {
+TEST_CASE("a program that saves and exits on request gives exit code 75") {
   JobState state({2, 0, 5s, false, {SIGTERM}, 60s, {SIGTERM, SIGUSR1}}, {});
   for (const int local_rank : {0, 1}) state.step(WorkerStarted{local_rank, 1000 + local_rank}, {});
   CHECK(state.asks_to_save(SignalArrived{SIGUSR1}));
@@ -110,7 +110,7 @@ TEST_CASE("a program that saves and leaves when it is asked to gives a code of i
   }
 }
 
-TEST_CASE("signals close together are one request") {
+TEST_CASE("signals in quick succession count as one request") {
   JobFixture job(1);
   job.start().launcher_gets(SIGTERM).passes(5ms).launcher_gets(SIGHUP);
   CHECK(job.signals_to(0) == kAskedToEnd);
@@ -118,7 +118,7 @@ TEST_CASE("signals close together are one request") {
   CHECK(job.outcome().status.shell_code() == 143);
 }
 
-TEST_CASE("other signals are passed on to live workers and the job goes on") {
+TEST_CASE("other signals are passed on to running workers, and the job continues") {
   JobFixture job(2);
   job.start().exits(0, 0).launcher_gets(SIGUSR1);
   CHECK(job.signals_to(0).empty());
@@ -133,7 +133,7 @@ TEST_CASE("a signal before the first worker finishes the job at once") {
   CHECK(job.outcome().status.shell_code() == 143);
 }
 
-TEST_CASE("Ctrl-Z stops the workers with their groups and every clock") {
+TEST_CASE("Ctrl-Z stops the process groups of the workers and all clocks") {
   JobFixture job(2);
   job.start().exits(0, 0).passes(4min).launcher_gets(SIGTSTP).passes(1h);
   CHECK(job.signals_to(1) == "g19");
@@ -152,7 +152,7 @@ TEST_CASE("a request to end reaches stopped workers") {
   CHECK(job.signals_to(0) == "g19 g18 g2 g18 15 g18");
 }
 
-TEST_CASE("signals that the user took from the ending ones are passed on") {
+TEST_CASE("signals that the user excluded from the ending signals are passed on") {
   JobState state({1, 0, 5s, false, {SIGUSR1}}, {});
   state.step(WorkerStarted{0, 1000}, {});
   CHECK(state.step(SignalArrived{SIGTERM}, {}) == std::vector<Action>{SendSignal{0, SIGTERM, SignalTarget::leader}});
@@ -161,7 +161,7 @@ TEST_CASE("signals that the user took from the ending ones are passed on") {
   CHECK(state.ending());
 }
 
-TEST_CASE("a signal that has a reason ends the job with it") {
+TEST_CASE("a signal with a reason ends the job with that reason") {
   JobState state({1, 0, 5s, false, {SIGHUP}}, {});
   state.step(SignalArrived{SIGHUP, "the connection is lost"}, {});
   CHECK(state.finished());

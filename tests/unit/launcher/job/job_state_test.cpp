@@ -17,7 +17,7 @@ const std::string kKilled = kAskedToEnd + " g" + std::to_string(SIGKILL);
 
 }  // namespace
 
-TEST_CASE("a failed rank ends the others at once") {
+TEST_CASE("a failed rank terminates the other ranks at once") {
   JobFixture job(4);
   job.start().passes(10s).exits(2, 3);
   CHECK_FALSE(job.state().finished());
@@ -33,7 +33,7 @@ TEST_CASE("a failed rank ends the others at once") {
   CHECK_FALSE(outcome.needed_kill);
 }
 
-TEST_CASE("a rank that somebody else kills just after another one is told as well") {
+TEST_CASE("a rank that is killed from outside just after another failure is reported as well") {
   JobFixture job(3);
   job.start().killed(0, SIGKILL).killed(1, SIGKILL).killed(2, SIGTERM);
   const JobOutcome outcome = job.outcome();
@@ -43,13 +43,13 @@ TEST_CASE("a rank that somebody else kills just after another one is told as wel
   CHECK(outcome.ended_ranks == Ranks{2});
 }
 
-TEST_CASE("a rank killed by a signal gives 128 plus its number") {
+TEST_CASE("a rank killed by a signal gives exit code 128 plus the signal number") {
   CHECK(JobFixture(1).start().killed(0, SIGSEGV).outcome().status.shell_code() == 139);
   CHECK(JobFixture(1).start().killed(0, SIGKILL).outcome().status.shell_code() == 137);
   CHECK(JobFixture(1).start().exits(0, 11).outcome().status.shell_code() == 11);
 }
 
-TEST_CASE("a worker that ignores SIGTERM is killed with its group after the grace") {
+TEST_CASE("a worker that ignores SIGTERM is killed with its process group after the grace period") {
   JobFixture job(2);
   job.start().exits(0, 1).passes(JobFixture::kGrace - 1ms);
   CHECK(job.signals_to(1) == kAskedToEnd);
@@ -61,7 +61,7 @@ TEST_CASE("a worker that ignores SIGTERM is killed with its group after the grac
   CHECK(job.outcome().ending_time == JobFixture::kGrace);
 }
 
-TEST_CASE("a worker that survives SIGKILL does not hold the launcher for ever") {
+TEST_CASE("a worker that survives SIGKILL does not block the launcher") {
   JobFixture job(2);
   job.start().exits(0, 1).passes(1h);
   const JobOutcome outcome = job.outcome();
@@ -71,7 +71,7 @@ TEST_CASE("a worker that survives SIGKILL does not hold the launcher for ever") 
   CHECK(outcome.status.shell_code() == 1);
 }
 
-TEST_CASE("the user is told once what is waited for") {
+TEST_CASE("a message says once which ranks the launcher waits for") {
   JobFixture job(3);
   job.start().exits(1, 7).passes(999ms);
   CHECK(job.told().empty());
@@ -82,7 +82,7 @@ TEST_CASE("the user is told once what is waited for") {
         "--grace)");
 }
 
-TEST_CASE("a rank that the launcher may not signal is told as such") {
+TEST_CASE("a rank that the launcher may not signal is reported") {
   JobFixture one_of_two(3);
   one_of_two.start().exits(1, 7).refuses_signals(2).passes(3s);
   REQUIRE(one_of_two.told().size() == 1);
@@ -113,14 +113,14 @@ TEST_CASE("a secondary failure that is seen first does not become the culprit") 
   CHECK(job.outcome().status.shell_code() == 42);
 }
 
-TEST_CASE("a rank that lost one which it does not name lost the only one that had ended with 0") {
+TEST_CASE("a lost peer without a name is taken to be the only rank that exited with 0") {
   JobFixture job(2);
   job.start().exits(1, 0).exits_as_secondary(0, 1);
   CHECK(job.outcome().culprit()->rank == 1);
   CHECK(job.outcome().status.shell_code() == 124);
 }
 
-TEST_CASE("a secondary failure without a single one to blame is the culprit") {
+TEST_CASE("a secondary failure is the culprit if no single other rank can be blamed") {
   JobFixture job(4);
   job.start().exits(1, 0).exits(2, 0).exits_as_secondary(0, 1).exits_as_secondary(3, 1);
   CHECK(job.outcome().culprit()->rank == 0);
@@ -128,13 +128,13 @@ TEST_CASE("a secondary failure without a single one to blame is the culprit") {
   CHECK(job.outcome().left_early == Ranks{1, 2});
 }
 
-TEST_CASE("a rank that turns SIGTERM into a code long after the secondary failure is not the culprit") {
+TEST_CASE("a rank that converts SIGTERM to an exit code long after the secondary failure is not the culprit") {
   JobFixture job(3);
   job.start().exits_as_secondary(0, 1).passes(3s).exits(1, 9).exits(2, 9);
   CHECK(job.outcome().culprit()->rank == 0);
 }
 
-TEST_CASE("ranks that end by themselves with 0 are not ended and the job goes on") {
+TEST_CASE("ranks that exit with 0 do not end the job") {
   JobFixture job(2);
   job.start().exits(0, 0).passes(4min);
   CHECK_FALSE(job.state().finished());
@@ -144,7 +144,7 @@ TEST_CASE("ranks that end by themselves with 0 are not ended and the job goes on
   CHECK_FALSE(job.outcome().culprit());
 }
 
-TEST_CASE("a rank that crashes while it is being ended is told and one that obeys is not") {
+TEST_CASE("a rank that crashes while it is being terminated is reported, and one that obeys is not") {
   JobFixture job(4);
   job.start().exits(0, 3).killed(1, SIGSEGV).exits(2, 143).exits(3, 1);
   const JobOutcome outcome = job.outcome();
@@ -162,7 +162,7 @@ TEST_CASE("a rank that answers SIGTERM with 143 does not become the culprit of a
   CHECK(job.outcome().left_early == Ranks{0, 3});
 }
 
-TEST_CASE("after a secondary failure the others have a moment to say what happened") {
+TEST_CASE("after a secondary failure the other ranks get a moment to report the reason") {
   JobFixture job(3);
   job.start().exits_as_secondary(0, 1);
   CHECK(job.signals_to(1).empty());
@@ -183,7 +183,7 @@ TEST_CASE("after a secondary failure the others have a moment to say what happen
   }
 }
 
-TEST_CASE("a worker that cannot be started ends those that were") {
+TEST_CASE("a worker that cannot be started ends the workers that were started") {
   JobFixture job(3);
   job.start_worker(0).spawn_fails(1, 126);
   CHECK(job.signals_to(0) == kAskedToEnd);
@@ -199,7 +199,7 @@ TEST_CASE("a first worker that cannot be started finishes the job at once") {
   CHECK(job.outcome().status.shell_code() == 127);
 }
 
-TEST_CASE("a rank that does not follow the others to the end is given the exit timeout") {
+TEST_CASE("a rank that does not exit with the others is given the exit timeout") {
   JobFixture job(3);
   job.start().exits(0, 0).passes(2min).exits(2, 0).passes(299s);
   CHECK_FALSE(job.state().ending());
@@ -213,13 +213,13 @@ TEST_CASE("a rank that does not follow the others to the end is given the exit t
   CHECK(outcome.ended_ranks == std::vector<int>{1});
 }
 
-TEST_CASE("ranks that follow in time are a success") {
+TEST_CASE("a job in which all ranks exit in time is a success") {
   JobFixture job(2);
   job.start().exits(0, 0).passes(4min).exits(1, 0);
   CHECK(job.outcome().status.shell_code() == 0);
 }
 
-TEST_CASE("without its guardian a job is killed at once") {
+TEST_CASE("the workers are killed at once if the launcher's guardian dies") {
   JobFixture job(2);
   job.start().guardian_dies();
   CHECK(job.signals_to(0) == "15 g18 g9");
@@ -228,7 +228,7 @@ TEST_CASE("without its guardian a job is killed at once") {
   CHECK(job.outcome().status.shell_code() == 125);
 }
 
-TEST_CASE("a guardian that dies while the job is being ended shortens the grace") {
+TEST_CASE("a guardian that dies while the job is ending shortens the grace period") {
   JobFixture job(1);
   job.start().launcher_gets(SIGTERM).guardian_dies();
   CHECK(job.signals_to(0) == "15 g18 g9");
@@ -236,7 +236,7 @@ TEST_CASE("a guardian that dies while the job is being ended shortens the grace"
   CHECK(job.outcome().status.shell_code() == 143);
 }
 
-TEST_CASE("a job may end with its reader") {
+TEST_CASE("a closed console ends the job with SIGPIPE if --on-sigpipe=end is given") {
   JobFixture job(1);
   job.start().console_closes();
   CHECK(job.signals_to(0) == "15 g18");
@@ -244,7 +244,7 @@ TEST_CASE("a job may end with its reader") {
   CHECK(job.outcome().status.shell_code() == 141);
 }
 
-TEST_CASE("without an exit timeout ranks that ended long before others are told once, and the job goes on") {
+TEST_CASE("without an exit timeout ranks that outlive the others are reported once, and the job continues") {
   JobFixture job(2, 0ms);
   job.start().exits(1, 0).passes(ddp::limits::kExitNote - 1ms);
   CHECK(job.told().empty());
@@ -256,7 +256,7 @@ TEST_CASE("without an exit timeout ranks that ended long before others are told 
   CHECK(job.exits(0, 0).outcome().status.shell_code() == 0);
 }
 
-TEST_CASE("when ranks still run long after others exited, it is reported what they do") {
+TEST_CASE("ranks that run long after the others have exited are reported with their state") {
   JobState state({2, 0, 5s, false, {SIGTERM}}, {});
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
   state.step(WorkerEnd{1, ddp::base::ExitStatus::exited(0)}, {});
@@ -267,7 +267,7 @@ TEST_CASE("when ranks still run long after others exited, it is reported what th
   CHECK(state.step(AlarmRang{}, TimePoint() + 2 * ddp::limits::kExitNote).empty());
 }
 
-TEST_CASE("a hang that is to end the job does and other news do not") {
+TEST_CASE("a hang that ends the job does so, and other reports do not") {
   JobState state({2, 0, 5s, false, {SIGTERM}}, {});
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
   HangNews news;
@@ -306,7 +306,7 @@ const WorkerEnd kKilledRank{1, ddp::base::ExitStatus::killed(SIGKILL)};
 
 }  // namespace
 
-TEST_CASE("if another attempt may follow, the workers keep their state before they are ended") {
+TEST_CASE("workers keep their state before they are terminated if another attempt may follow") {
   JobState state = start_job_that_may_restart(3);
   const auto actions = state.step(kKilledRank, {});
   CHECK(has<AskForStates>(actions));
@@ -321,7 +321,7 @@ TEST_CASE("if another attempt may follow, the workers keep their state before th
   CHECK(state.outcome().culprit()->rank == 1);
 }
 
-TEST_CASE("workers that do not keep their state in time are ended") {
+TEST_CASE("workers that do not keep their state in time are terminated") {
   JobState state = start_job_that_may_restart(2);
   state.step(kKilledRank, {});
   REQUIRE(state.alarm() == TimePoint() + ddp::limits::kQuietEnding);
@@ -335,7 +335,7 @@ TEST_CASE("workers that do not keep their state in time are ended") {
   CHECK(state.step(StatesKept{}, late).empty());
 }
 
-TEST_CASE("the state is asked for as soon as a rank fails although others may know more") {
+TEST_CASE("the state is requested as soon as a rank fails, before the cause is certain") {
   JobState state = start_job_that_may_restart(2);
   const auto actions = state.step(WorkerEnd{1, ddp::base::ExitStatus::exited(1), ErrorRecord{"lost a peer", true}}, {});
   CHECK(has<AskForStates>(actions));
@@ -345,7 +345,7 @@ TEST_CASE("the state is asked for as soon as a rank fails although others may kn
   CHECK(has<SendSignal>(state.step(StatesKept{}, {})));
 }
 
-TEST_CASE("nothing is kept when a user ends the job or when no attempt may follow") {
+TEST_CASE("no state is kept when the user ends the job or no restart is left") {
   JobState asked = start_job_that_may_restart(2);
   const auto of_user = asked.step(SignalArrived{SIGTERM}, {});
   CHECK(has<SendSignal>(of_user));
@@ -361,7 +361,7 @@ TEST_CASE("nothing is kept when a user ends the job or when no attempt may follo
   }
 }
 
-TEST_CASE("a second request kills workers that keep their state") {
+TEST_CASE("a second request kills workers that are keeping their state") {
   JobState state = start_job_that_may_restart(2);
   state.step(kKilledRank, {});
   const auto actions = state.step(SignalArrived{SIGTERM}, TimePoint() + ddp::limits::kSecondRequest);

@@ -31,7 +31,7 @@ NodeHello received(const NodeHello& hello) {
 
 }  // namespace
 
-TEST_CASE("nodes with equal command lines and environments do not differ, whatever bytes these contain") {
+TEST_CASE("nodes with equal command lines and environments match, whatever bytes these contain") {
   std::string all_bytes;
   for (int byte = 1; byte < 256; ++byte) all_bytes += static_cast<char>(byte);
   // The limit of a compared text is inside a character for some of these.
@@ -51,7 +51,7 @@ TEST_CASE("nodes with equal command lines and environments do not differ, whatev
   }
 }
 
-TEST_CASE("nodes whose arguments differ in a byte that is not UTF-8 differ") {
+TEST_CASE("nodes whose arguments differ in a byte that is not UTF-8 do not match") {
   const NodeHello own = make_node_hello(plan_with("\xe9"));
   const NodeHello theirs = received(make_node_hello(plan_with("\xe8")));
   CHECK_THAT(difference_of_kind(theirs, own, false, 2), Catch::Contains("it belongs to job 'job\\xe8'"));
@@ -60,7 +60,7 @@ TEST_CASE("nodes whose arguments differ in a byte that is not UTF-8 differ") {
   CHECK_THAT(remarks.back().line, Catch::Contains("'python3 dir/train\\xe8.py \\xe8' on host\\xe8"));
 }
 
-TEST_CASE("nodes with different witnesses, or one without, do not belong together") {
+TEST_CASE("nodes with different witnesses, or with one and without, do not match") {
   const TemporaryDirectory one;
   const TemporaryDirectory another;
   const auto hello_with = [](const std::string& witness) {

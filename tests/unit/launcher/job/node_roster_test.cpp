@@ -29,7 +29,7 @@ NodeRoster three_nodes(int max_nodes) {
 
 }  // namespace
 
-TEST_CASE("nodes are seated in the order of their arrival, and those without a place are left over") {
+TEST_CASE("nodes get their places in the order of arrival, and extra nodes are left over") {
   NodeRoster roster = three_nodes(2);
   CHECK(roster.spares().empty());
   const auto seating = roster.seat(kNow);
@@ -42,7 +42,7 @@ TEST_CASE("nodes are seated in the order of their arrival, and those without a p
   CHECK(roster.node_of(3).empty());
 }
 
-TEST_CASE("nodes keep their places and a new one takes that of a lost one") {
+TEST_CASE("nodes keep their places, and a new node takes the place of a lost one") {
   NodeRoster roster = three_nodes(3);
   CHECK(roster.seat(kNow).seated == std::vector<NodeId>{kOwnNode, 7, 8});
   roster.remove(7);
@@ -53,7 +53,7 @@ TEST_CASE("nodes keep their places and a new one takes that of a lost one") {
   CHECK(seating.text == "a (ranks 0-1), c (rank 2, 10.0.0.9), a#2 (ranks 3-4, 10.0.0.8)");
 }
 
-TEST_CASE("with fewer places only the nodes beyond them move") {
+TEST_CASE("with fewer places only the nodes beyond the last place move") {
   NodeRoster roster = three_nodes(3);
   roster.add(9, "10.0.0.9", hello("c", 1), kNow, kNow);
   CHECK(roster.seat(kNow).left_over == std::vector<NodeId>{9});
@@ -64,7 +64,7 @@ TEST_CASE("with fewer places only the nodes beyond them move") {
   CHECK(roster.seat(kNow).seated == std::vector<NodeId>{kOwnNode, 8, 10});
 }
 
-TEST_CASE("nodes that have numbers are seated by these, and one that is missing is named") {
+TEST_CASE("nodes with numbers are placed by number, and a missing one is named") {
   NodeRoster roster(3, /*is_static=*/true);
   roster.add(kOwnNode, "", hello("a", 1, 0), kNow, kNow);
   roster.add(7, "", hello("c", 1, 2), kNow, kNow);
@@ -76,13 +76,13 @@ TEST_CASE("nodes that have numbers are seated by these, and one that is missing 
   CHECK_FALSE(roster.with_number(2));
 }
 
-TEST_CASE("two nodes of one host have different names") {
+TEST_CASE("two nodes on one host get different names") {
   NodeRoster roster = three_nodes(3);
   CHECK(roster.here() == "a, b, a#2");
   CHECK(roster.at(8).name == "a#2");
 }
 
-TEST_CASE("a node that is kept out for a while has no place until then") {
+TEST_CASE("a quarantined node has no place until its quarantine ends") {
   NodeRoster roster(3, /*is_static=*/false);
   roster.add(kOwnNode, "", hello("a"), kNow, kNow);
   roster.add(7, "", hello("b"), kNow + 10s, kNow);
@@ -93,7 +93,7 @@ TEST_CASE("a node that is kept out for a while has no place until then") {
   CHECK(roster.seat(kNow + 10s).seated == std::vector<NodeId>{kOwnNode, 7});
 }
 
-TEST_CASE("the ranks that are waited for are told by node") {
+TEST_CASE("the awaited ranks are listed by node") {
   NodeRoster roster = three_nodes(3);
   roster.seat(kNow);
   CHECK(roster.ranks_but({0, 2}) == "rank 1 on a, ranks 3, 4 on a#2");
@@ -101,7 +101,7 @@ TEST_CASE("the ranks that are waited for are told by node") {
   CHECK(roster.ranks_but({0, 2}) == "rank 1 on a");
 }
 
-TEST_CASE("a host that is lost again and again waits longer and longer") {
+TEST_CASE("the quarantine of a host grows each time that it is lost") {
   const QuarantinedNodes::TimePoint start{1h};
   QuarantinedNodes hosts;
   CHECK(hosts.may_return("b") < start);
@@ -118,7 +118,7 @@ TEST_CASE("a host that is lost again and again waits longer and longer") {
   CHECK(hosts.may_return("b") < start);
 }
 
-TEST_CASE("a job goes on without a host that flaps and with it when its time is over") {
+TEST_CASE("a job continues without a quarantined host, and with it after the quarantine") {
   CoordinatorOptions options;
   options.nodes.min = 1;
   options.nodes.max = 2;
@@ -140,7 +140,7 @@ TEST_CASE("a job goes on without a host that flaps and with it when its time is 
   CHECK(job.to<wire::CoordinatorBegins>(9).size() == 1);
 }
 
-TEST_CASE("a job that needs a host that flaps waits for it") {
+TEST_CASE("a job that needs a quarantined host waits for it") {
   CoordinatorOptions options;
   options.max_restarts = 20;
   options.nodes.join_timeout = 300s;

@@ -43,7 +43,7 @@ const wire::Cause kRequest{.text = "terminated by SIGINT", .node = "a", .exit_co
 
 }  // namespace
 
-TEST_CASE("each cause is told in a few words") {
+TEST_CASE("each cause has a short description") {
   CHECK(text_of({}).empty());
   CHECK(text_of(WorkerFailed{rank_three(ExitStatus::killed(SIGSEGV)), {}}) == "rank 3: killed by SIGSEGV");
   CHECK(text_of(WorkerFailed{rank_three(ExitStatus::exited(0)), {}}) ==
@@ -64,7 +64,7 @@ TEST_CASE("each cause is told in a few words") {
   CHECK(text_of(EndedElsewhere{elsewhere}) == "node b: rank 5: exit code 3; not restarted: asked to end meanwhile");
 }
 
-TEST_CASE("of a worker's failure alone there is a culprit") {
+TEST_CASE("only a worker's failure has a culprit") {
   JobOutcome outcome;
   CHECK(outcome.culprit() == nullptr);
   outcome.cause = GuardianLost{};
@@ -75,7 +75,7 @@ TEST_CASE("of a worker's failure alone there is a culprit") {
   CHECK(outcome.culprit()->rank == 3);
 }
 
-TEST_CASE("success and requests and programs that cannot be started are not worth another attempt") {
+TEST_CASE("success, user requests and programs that cannot start do not lead to a restart") {
   const auto is_worth = [](RootCause cause) {
     JobOutcome outcome;
     outcome.cause = std::move(cause);
@@ -91,13 +91,13 @@ TEST_CASE("success and requests and programs that cannot be started are not wort
   CHECK(is_worth(HangNews{}));
 }
 
-TEST_CASE("a job of one node ends as its last attempt did") {
+TEST_CASE("a job of one node ends with the result of its last attempt") {
   const Conclusion end = conclude({.last = failed(7), .is_alone = true, .has_run = true, .own_name = "a"}, kFailure);
   CHECK(end.outcome.status == ExitStatus::exited(7));
   CHECK(end.line.empty());
 }
 
-TEST_CASE("on several nodes all end with the exit code of the cause, and tell what they have not told") {
+TEST_CASE("all nodes exit with the code of the cause, and print it only once") {
   Conclusion end = conclude({.last = failed(7), .has_run = true, .own_name = "a"}, kFailure);
   CHECK(end.outcome.status == ExitStatus::exited(3));
   CHECK(end.line == "node b: rank 5: exit code 3");
@@ -117,13 +117,13 @@ TEST_CASE("on several nodes all end with the exit code of the cause, and tell wh
   CHECK_FALSE(conclude({.last = failed(7), .has_run = true, .own_name = "a"}, own).is_from_another_node);
 }
 
-TEST_CASE("success is success whatever was asked") {
+TEST_CASE("a successful job is a success even if it was asked to end") {
   const Conclusion end = conclude({.last = JobOutcome(), .has_run = true, .own_name = "a"}, {});
   CHECK(end.outcome.status.success());
   CHECK(end.line.empty());
 }
 
-TEST_CASE("who asks between two attempts is the cause of the end") {
+TEST_CASE("a request to end between two attempts is the cause of the end") {
   LastFacts facts{.asked = SignalArrived{SIGINT}, .is_alone = true, .has_run = true, .own_name = "a"};
   Conclusion end = conclude(facts, kRequest);
   CHECK(end.outcome.status == ExitStatus::killed(SIGINT));
@@ -137,7 +137,7 @@ TEST_CASE("who asks between two attempts is the cause of the end") {
   CHECK(end.line == "node a: terminated by SIGINT");
 }
 
-TEST_CASE("who leaves in haste says why") {
+TEST_CASE("a node that leaves early reports the reason") {
   const LastFacts facts{.asked = GuardianLost{}, .in_haste = true, .is_alone = true, .has_run = true, .own_name = "a"};
   const Conclusion end = conclude(facts, {.text = "the launcher's first process was killed", .exit_code = 125});
   CHECK(end.outcome.status == ExitStatus::exited(125));
@@ -145,7 +145,7 @@ TEST_CASE("who leaves in haste says why") {
   CHECK(end.was_ended_between_attempts);
 }
 
-TEST_CASE("a cause that arrives after the workers' end replaces one that only shows a lost rank") {
+TEST_CASE("a later cause replaces one that only shows a lost rank") {
   const auto ended = [](wire::Knowledge knowledge) {
     JobOutcome outcome = failed(1);
     outcome.knowledge = knowledge;

@@ -29,7 +29,7 @@ std::string reason_after(const std::vector<PastAttempt>& attempts, int max_resta
 
 }  // namespace
 
-TEST_CASE("a failure is worth as many restarts as were asked for") {
+TEST_CASE("a job is restarted as often as --max-restarts allows") {
   CHECK(delay_after({{1h}}, 0) == -1);
   CHECK(delay_after({{1h}}, 1) == 0);
   CHECK(delay_after({{1h}, {1h}}, 1) == -1);
@@ -37,7 +37,7 @@ TEST_CASE("a failure is worth as many restarts as were asked for") {
   CHECK(reason_after({{1h}, {1h}}, 1) == "ddplaunch gave up after 1 restart");
 }
 
-TEST_CASE("attempts in vain triple the delay and progress resets it") {
+TEST_CASE("attempts without progress triple the restart delay, and progress resets it") {
   CHECK(delay_after({{1s}}, 100) == 100);
   CHECK(delay_after({{1s}, {1s}}, 100) == 300);
   CHECK(delay_after({{1s}, {1s}, {1s}}, 100) == 900);
@@ -45,13 +45,13 @@ TEST_CASE("attempts in vain triple the delay and progress resets it") {
   CHECK(delay_after({{1s}, {1s}, {1h}, {1s}}, 100) == 100);
 }
 
-TEST_CASE("a job that never gets anywhere is given up") {
+TEST_CASE("a job that never makes progress is given up") {
   const std::vector<PastAttempt> in_vain(ddp::limits::kAttemptsWithoutProgress, {1s});
   CHECK(delay_after(in_vain, 100) == -1);
   CHECK(reason_after(in_vain, 100).find("6 attempts in a row") != std::string::npos);
 }
 
-TEST_CASE("where steps can be seen a step is progress and time is not") {
+TEST_CASE("progress is measured in steps if they are visible, and otherwise in time") {
   const PastAttempt slow_and_in_vain{1h, Progress::none};
   const PastAttempt fast_and_useful{1s, Progress::some};
   const std::vector<PastAttempt> in_vain(ddp::limits::kAttemptsWithoutProgress, slow_and_in_vain);
@@ -63,7 +63,7 @@ TEST_CASE("where steps can be seen a step is progress and time is not") {
   CHECK(delay_after({slow_and_in_vain, slow_and_in_vain, fast_and_useful, slow_and_in_vain}, 100) == 100);
 }
 
-TEST_CASE("the loss of a node does not count") {
+TEST_CASE("the loss of a node does not count as a restart") {
   const PastAttempt error{1h};
   const PastAttempt lost_node{1h, Progress::unknown, CauseCode::lost_node};
   const PastAttempt left{1h, Progress::unknown, CauseCode::preempted};
@@ -77,7 +77,7 @@ TEST_CASE("the loss of a node does not count") {
   CHECK(reason_after(in_vain, 3).find("(3 restarts of --max-restarts left)") != std::string::npos);
 }
 
-TEST_CASE("the same error at the same step is not repeated") {
+TEST_CASE("the same error at the same step is not retried") {
   const auto fails = [](const std::string& error, std::optional<std::int64_t> step) {
     return PastAttempt{1h, Progress::some, CauseCode::program, error, step};
   };
@@ -95,7 +95,7 @@ TEST_CASE("the same error at the same step is not repeated") {
   CHECK(delay_after({fails("a", std::nullopt), fails("a", std::nullopt)}, 100) == 0);
 }
 
-TEST_CASE("a restart says its number, if it counts, and when it begins") {
+TEST_CASE("the restart message has its number, if it counts, and its delay") {
   CHECK(describe(RestartAfter{100ms, 1}, 3) == "restart 1 of 3 in 0.1 s");
   CHECK(describe(RestartAfter{0ms, 2}, 3) == "restart 2 of 3 at once");
   CHECK(describe(RestartAfter{0ms, 0}, 3) == "restart at once; the loss of a node does not count in --max-restarts");

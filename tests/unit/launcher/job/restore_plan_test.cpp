@@ -46,12 +46,12 @@ std::int64_t step_on_one_node(Memory memory) {
 
 }  // namespace
 
-TEST_CASE("without entries and without a whole state nothing is restored") {
+TEST_CASE("without entries and a whole state nothing is restored") {
   CHECK(plan_restore(std::vector{RestoringNode{0, 2, {}}}).empty());
   CHECK(step_on_one_node(Memory().keeps(0, StateKind::final, 5).keeps(1, StateKind::final, 5)) == -1);
 }
 
-TEST_CASE("the newest complete step counts") {
+TEST_CASE("the newest complete step is restored") {
   Memory memory;
   memory.keeps(0, StateKind::final, 4).keeps(1, StateKind::final, 4).keeps(0, StateKind::whole, 4);
   memory.keeps(0, StateKind::final, 5).keeps(1, StateKind::final, 5);
@@ -76,7 +76,7 @@ TEST_CASE("a lost rank needs only an early entry of a step that another rank has
   CHECK(plans[0].transfers.empty());
 }
 
-TEST_CASE("an early entry is of no use unless a rank has finished the step and drawn no random numbers after it") {
+TEST_CASE("an early entry is unusable unless a rank finished the step and drew no random numbers after it") {
   CHECK(step_on_one_node(
             Memory().keeps(0, StateKind::early, 5).keeps(1, StateKind::early, 5).keeps(0, StateKind::whole, 5)) == -1);
   CHECK(step_on_one_node(
@@ -91,14 +91,14 @@ TEST_CASE("each key needs its whole state") {
   CHECK(step_on_one_node(memory.keeps(1, StateKind::whole, 5, 2)) == 5);
 }
 
-TEST_CASE("a rank of which something is kept must not be missing but one of a lost node may") {
+TEST_CASE("a rank whose state is partly kept must not be missing unless its node was lost") {
   Memory memory;
   memory.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5);
   CHECK(step_on_one_node(memory) == 5);
   CHECK(step_on_one_node(memory.keeps(1, StateKind::final, 4)) == -1);
 }
 
-TEST_CASE("a node that lacks the state gets it from another one once") {
+TEST_CASE("a node without the state gets it once from another node") {
   Memory first{.world = 3};
   first.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5);
   Memory second{.world = 3, .first_rank = 1};
@@ -115,7 +115,7 @@ TEST_CASE("a node that lacks the state gets it from another one once") {
   CHECK(plans[1].ranks[1].shared == StatePlace{0, 1});
 }
 
-TEST_CASE("a world of another size begins with the whole state only") {
+TEST_CASE("a world of a different size begins with the whole state only") {
   Memory memory{.world = 4};
   for (int rank = 0; rank < 4; ++rank) memory.keeps(rank, StateKind::final, 5);
   memory.keeps(0, StateKind::whole, 5);
@@ -125,7 +125,7 @@ TEST_CASE("a world of another size begins with the whole state only") {
   CHECK(plans[0].ranks[1].whole == StatePlace{0, 10});
 }
 
-TEST_CASE("an attempt has made progress if a rank has finished a step in it") {
+TEST_CASE("an attempt has made progress if a rank has finished a step") {
   Memory memory{.attempt = 1};
   memory.keeps(0, StateKind::early, 5);
   CHECK_FALSE(has_finished_step(memory.node.kept, 1));
@@ -134,7 +134,7 @@ TEST_CASE("an attempt has made progress if a rank has finished a step in it") {
   CHECK_FALSE(has_finished_step(memory.node.kept, 0));
 }
 
-TEST_CASE("a plan says how many finished steps are lost") {
+TEST_CASE("a restore plan says how many finished steps are lost") {
   Memory memory;
   memory.keeps(0, StateKind::final, 4).keeps(1, StateKind::final, 4).keeps(0, StateKind::whole, 4);
   CHECK(plan_restore(std::vector{memory.with(2)}).front().lost_steps == 0);
@@ -142,7 +142,7 @@ TEST_CASE("a plan says how many finished steps are lost") {
   CHECK(plan_restore(std::vector{memory.with(2)}).front().lost_steps == 2);
 }
 
-TEST_CASE("a plan is described in a sentence") {
+TEST_CASE("a restore plan is described in one sentence") {
   ddp::wire::RestorePlan plan;
   CHECK(describe(plan).empty());
   plan.step = 7;
@@ -156,7 +156,7 @@ TEST_CASE("a plan is described in a sentence") {
   CHECK(describe(plan).ends_with("; 3 steps are lost"));
 }
 
-TEST_CASE("an image counts if it is newer than what is in memory") {
+TEST_CASE("an image is used if it is newer than the state in memory") {
   Memory memory;
   memory.keeps(0, StateKind::final, 5).keeps(1, StateKind::final, 5).keeps(0, StateKind::whole, 5);
   const std::vector nodes{memory.with(2)};
@@ -178,7 +178,7 @@ TEST_CASE("an image counts if it is newer than what is in memory") {
         "the ranks go on after step 8, from image-1000-0-step-8-of-2-parts in --image-dir; no step is lost");
 }
 
-TEST_CASE("a job begins with the newest image of the jobs before") {
+TEST_CASE("a job begins with the newest image of earlier jobs") {
   const std::vector nodes{RestoringNode{0, 2, {}}, RestoringNode{2, 2, {}}};
   const auto plans =
       plan_restore(nodes, {{{800, 0, 90, 4, false}, {900, 1, 40, 8, true}, {900, 0, 70, 8, true}}, 1000});
@@ -190,7 +190,7 @@ TEST_CASE("a job begins with the newest image of the jobs before") {
   CHECK(plan_restore(nodes, {{{900, 1, 40, 8, false}}, 1000}).empty());
 }
 
-TEST_CASE("an image of this job tells how many steps are lost") {
+TEST_CASE("an image of this job says how many steps are lost") {
   Memory memory;
   memory.keeps(0, StateKind::final, 12);
   const std::vector nodes{memory.with(2)};
@@ -199,7 +199,7 @@ TEST_CASE("an image of this job tells how many steps are lost") {
   CHECK(plans[0].lost_steps == 4);
 }
 
-TEST_CASE("a rank that is new begins with what the ranks have in common") {
+TEST_CASE("a new rank begins with the state that all ranks have in common") {
   Memory memory;
   memory.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5);
   const std::vector nodes{memory.with(1), RestoringNode{1, 1, {}}};  // the node of rank 1 was lost

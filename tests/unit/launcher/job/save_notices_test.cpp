@@ -37,7 +37,7 @@ Told look(const std::string& file, const std::string& command, std::chrono::mill
 
 }  // namespace
 
-TEST_CASE("a file is a notice if it is there a moment after the start, or as soon as it comes") {
+TEST_CASE("a notice file counts if it exists shortly after the start or appears later") {
   const TemporaryDirectory folder;
   const std::string file = folder.path() + "/notice";
   CHECK(look(file, "", 0ms).found.empty());
@@ -46,21 +46,21 @@ TEST_CASE("a file is a notice if it is there a moment after the start, or as soo
   CHECK(look(file, "", 10s).found == std::vector{file + " exists"});
 }
 
-TEST_CASE("a command that ends with 0 is a notice, and any other exit code is none") {
+TEST_CASE("a command that exits with 0 is a notice, and other exit codes are not") {
   CHECK(look("", "true", 10s).found == std::vector<std::string>{"'true' exited with code 0"});
   const Told told = look("", "echo much; echo more >&2; exit 22", 1500ms);
   CHECK(told.found.empty());
   CHECK(told.failed.empty());
 }
 
-TEST_CASE("a command that does not exist is reported") {
+TEST_CASE("a notice command that does not exist is reported") {
   const Told told = look("", "/there/is/no/such/program", 1500ms);
   CHECK(told.found.empty());
   CHECK(told.failed ==
         std::vector<std::string>{"--save-command: '/there/is/no/such/program' cannot be run (exit code 127)"});
 }
 
-TEST_CASE("a command is run until there is a notice") {
+TEST_CASE("a notice command is repeated until it gives a notice") {
   const TemporaryDirectory folder;
   const std::string count = folder.path() + "/count";
   // The second run of the command finds the file.

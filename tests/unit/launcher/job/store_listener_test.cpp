@@ -8,7 +8,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("a store listens at an address, and at the first address of a name that is this machine's") {
+TEST_CASE("a store listens at the first address of a name that belongs to this node") {
   for (const char* host : {"127.0.0.1", "localhost", "::"}) {
     CAPTURE(host);
     const auto server = listen_at(host, 0, {}, "--host");
@@ -18,14 +18,14 @@ TEST_CASE("a store listens at an address, and at the first address of a name tha
   }
 }
 
-TEST_CASE("a name that means nothing is told with the option that gave it") {
+TEST_CASE("a name that cannot be resolved is reported with its option") {
   const auto server = listen_at("name.invalid", 0, {}, "--host");
   REQUIRE_FALSE(server);
   CHECK_THAT(server.error().message, Catch::StartsWith("cannot serve the store on name.invalid: ") &&
                                          Catch::EndsWith("Give an address of this node with --host"));
 }
 
-TEST_CASE("a port that is taken is told with the address") {
+TEST_CASE("a port that is in use is reported with its address") {
   ddp::test::BoundSocket taken;
   taken.listen();
   const auto server = listen_at("127.0.0.1", taken.port(), {}, "--host");
@@ -34,7 +34,7 @@ TEST_CASE("a port that is taken is told with the address") {
         "cannot listen on 127.0.0.1:" + std::to_string(taken.port()) + ": Address already in use");
 }
 
-TEST_CASE("a failure to listen comes with what the user can do about it, and with nothing that is not so") {
+TEST_CASE("a failure to listen suggests only remedies that apply") {
   const auto remedy = [](int error) {
     return listen_remedy(std::string("cannot listen on [::2]:80: ") + std::strerror(error), "--local-addr", "--port=");
   };

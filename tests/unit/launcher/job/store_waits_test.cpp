@@ -19,7 +19,7 @@ std::string text_of(const std::string& key, const ddp::store::WhoWaits& who) {
 
 }  // namespace
 
-TEST_CASE("a wait for a key of PyTorch names the function, who waits and who is awaited") {
+TEST_CASE("a wait for a PyTorch key is described by its function, the waiting ranks and the awaited ranks") {
   const ddp::store::WhoWaits rank_1_is_missing = {"0, 2", "", "1"};
   CHECK(text_of("/default_pg/0//cpu//0/1", rank_1_is_missing) ==
         "ranks 0, 2 have waited in init_process_group for rank 1 for 30.0 s; rank 1 is not connected to the store "
@@ -36,7 +36,7 @@ TEST_CASE("a wait for a key of PyTorch names the function, who waits and who is 
              Catch::StartsWith("ranks 0, 2 have waited in the creation of a process group for 30.0 s; rank 1 is not"));
 }
 
-TEST_CASE("a wait for another key names the key") {
+TEST_CASE("a wait for another key is described by its key") {
   CHECK(text_of("/default_pg/0//model_ready", {"1, 2", "0", ""}) ==
         "ranks 1, 2 have waited in the store for key \"/default_pg/0//model_ready\" for 30.0 s; rank 0 is connected "
         "and does not wait for it");
@@ -48,12 +48,12 @@ TEST_CASE("a wait for another key names the key") {
   CHECK(text_of("\x1b[2J" + std::string(4096, 'x'), {"1", "", ""}).size() < 200);
 }
 
-TEST_CASE("clients whose ranks are unknown are counted") {
+TEST_CASE("clients with unknown ranks are counted") {
   CHECK_THAT(text_of("/default_pg/0//cpu//0/1", {}),
              Catch::StartsWith("3 clients of the store have waited in init_process_group for rank 1"));
 }
 
-TEST_CASE("a wait is reported once, when it has lasted") {
+TEST_CASE("a long wait is reported once") {
   StoreWaits waits(30s);
   const TimePoint start{};
   const std::vector<LongWait> one = {{"/x", 1, start, {"0", "", ""}}};
@@ -64,7 +64,7 @@ TEST_CASE("a wait is reported once, when it has lasted") {
   CHECK(waits.add(one, start + 44s).size() == 1);
 }
 
-TEST_CASE("a client that begins its wait again has waited from the first time") {
+TEST_CASE("a client that repeats its wait has waited since its first try") {
   StoreWaits waits(30s);
   const TimePoint start{};
   std::size_t reports = 0;
@@ -77,7 +77,7 @@ TEST_CASE("a client that begins its wait again has waited from the first time") 
   CHECK(reports == 1);
 }
 
-TEST_CASE("waits with a pause between them are different ones, and not all of many are reported") {
+TEST_CASE("waits separated by a pause are different waits, and only a limited number is reported") {
   StoreWaits waits(30s);
   const TimePoint start{};
   CHECK(waits.add({{"/x", 1, start, {"0", "", ""}}}, start + 25s).empty());

@@ -35,7 +35,7 @@ std::set<int> set_of(unsigned bits) {
 
 }  // namespace
 
-TEST_CASE("of three nodes two lead on, and one does not") {
+TEST_CASE("two of three nodes may continue the job, and one may not") {
   Election election(orphan(1).vote(true));
   CHECK_FALSE(election.is_decided());
   CHECK(election.describe() == "1 of 2 nodes");
@@ -47,7 +47,7 @@ TEST_CASE("of three nodes two lead on, and one does not") {
   CHECK(election.describe() == "1 of 1 node");
 }
 
-TEST_CASE("of two nodes one leads on when the other is dead") {
+TEST_CASE("one of two nodes may continue the job when the other is certainly dead") {
   Succession node;
   node.hears(begins(0, 1, 2, {0, 2, 0, {}}));
   CHECK_FALSE(Election(node.vote(true)).is_decided());
@@ -55,7 +55,7 @@ TEST_CASE("of two nodes one leads on when the other is dead") {
   CHECK(Election(node.vote(true)).is_decided());
 }
 
-TEST_CASE("nodes lead in the order of their ranks, and a dead one is skipped") {
+TEST_CASE("the successor is the lowest living node in rank order") {
   Succession node = orphan(2);
   REQUIRE(node.before_this().size() == 1);
   CHECK(node.before_this()[0].node_rank == 1);
@@ -68,7 +68,7 @@ TEST_CASE("nodes lead in the order of their ranks, and a dead one is skipped") {
   CHECK(Election(node.vote(true)).is_decided());
 }
 
-TEST_CASE("a spare node leads nothing and has no vote") {
+TEST_CASE("a spare node neither leads nor votes") {
   Succession spare;
   CHECK_FALSE(spare.is_possible());
   spare.hears(begins(0, 1, 3, {0, 3, 0, {}}).standing);
@@ -78,7 +78,7 @@ TEST_CASE("a spare node leads nothing and has no vote") {
   CHECK(spare.vote(true).job_key.empty());
 }
 
-TEST_CASE("new nodes alone do not lead a job before the old ones know of them") {
+TEST_CASE("new nodes cannot lead a job before a majority of the old nodes confirms them") {
   // Attempt 1 has nodes 1 and 2 of attempt 0, and four new ones. Only the new ones know of it.
   Election election([] {
     Succession node;
@@ -103,7 +103,7 @@ TEST_CASE("new nodes alone do not lead a job before the old ones know of them") 
   CHECK(election.attempt() == 1);
 }
 
-TEST_CASE("an election learns of a newer attempt from its voters") {
+TEST_CASE("an election learns about a newer attempt from its voters") {
   Election election(orphan(1).vote(true));
   Succession newer;
   newer.hears(begins(0, 2, 3, {0, 3, 0, {}}));
@@ -121,7 +121,7 @@ TEST_CASE("an election learns of a newer attempt from its voters") {
   CHECK(election.is_decided());
 }
 
-TEST_CASE("a node that knows of a newer attempt votes in no older electorate") {
+TEST_CASE("a node that knows a newer attempt does not vote in an older electorate") {
   const wire::Electorate electorate{1, 3, 0, {}};
   const std::vector<wire::Membership> old = {{0, 2}, {1, 1}};
   const std::vector<wire::Membership> newer = {{1, 1}, {2, 0}};
@@ -143,7 +143,7 @@ TEST_CASE("a node that knows of a newer attempt votes in no older electorate") {
   CHECK(may_be_replaced({0, 3, 0, {}}, {0, 2}, {0, 2}));
 }
 
-TEST_CASE("no two disjoint groups decide, and none without a node that knows of a replacement") {
+TEST_CASE("two disjoint groups of nodes never both decide an election") {
   for (int nodes = 1; nodes <= 6; ++nodes) {
     const unsigned all = (1U << nodes) - 1;
     for (unsigned gone = 0; gone <= all; ++gone) {
@@ -168,7 +168,7 @@ TEST_CASE("no two disjoint groups decide, and none without a node that knows of 
   }
 }
 
-TEST_CASE("what is not of the electorate changes nothing") {
+TEST_CASE("messages from outside of the electorate change nothing") {
   const wire::Electorate electorate{0, 3, 0, {}};
   CHECK(without(electorate, -1) == electorate);
   CHECK(without(electorate, 3) == electorate);
@@ -185,7 +185,7 @@ TEST_CASE("what is not of the electorate changes nothing") {
   CHECK(node_rank_in(memberships, -1) == -1);
 }
 
-TEST_CASE("a witness decides between two nodes of which neither is dead") {
+TEST_CASE("a witness decides between two nodes if neither is certainly dead") {
   CHECK(may_be_claimed({0, 2, 0, {}}));
   CHECK(may_be_claimed({3, 2, -1, {}}));
   CHECK_FALSE(may_be_claimed({}));
@@ -197,7 +197,7 @@ TEST_CASE("a witness decides between two nodes of which neither is dead") {
   CHECK(others_needed({0, 2, 0, {}}) == 0);
 }
 
-TEST_CASE("by both, an electorate is replaced only when the other node knows of the new one") {
+TEST_CASE("with two nodes and a witness, an electorate is replaced only after the other node confirms it") {
   const wire::Electorate two{0, 2, 0, {}};
   CHECK_FALSE(may_be_replaced(two, {0}, {0, 1}, Leads::by_both));
   CHECK_FALSE(may_be_replaced(two, {0}, {0}, Leads::by_both));

@@ -27,7 +27,7 @@ class Signalled : public NoWorkers {
 
 }  // namespace
 
-TEST_CASE("a rank that --inject kills is known, in its attempt alone") {
+TEST_CASE("a rank that --inject kills is recognised in its attempt only") {
   LaunchPlan plan;
   plan.timed_faults = {wire::parse_fault("rank=1,at=1s,kind=kill").value(),
                        wire::parse_fault("rank=2,at=1s,kind=stop").value()};
@@ -43,7 +43,7 @@ TEST_CASE("a rank that --inject kills is known, in its attempt alone") {
   CHECK(killed(1) == std::vector{3});
 }
 
-TEST_CASE("faults at a time come in their order, to this node's ranks, in their attempt") {
+TEST_CASE("timed faults are injected in order, into ranks of this node and of their attempt") {
   LaunchPlan plan;
   plan.workers = 2;
   for (const char* text : {"rank=4,at=10ms,kind=delay=20ms", "rank=5,at=20ms,kind=kill", "rank=3,at=1ms,kind=kill",

@@ -13,7 +13,7 @@ constexpr WitnessClaims::TimePoint kNow{1h};
 
 }  // namespace
 
-TEST_CASE("without a witness nothing is claimed") {
+TEST_CASE("nothing is claimed without a witness") {
   WitnessClaims claims("");
   CHECK_FALSE(claims.has_witness());
   CHECK_FALSE(claims.begin(0, kNow));
@@ -44,7 +44,7 @@ TEST_CASE("each electorate is claimed once, and the answer is final") {
   CHECK_FALSE(claims.begin(0, kNow + 1h));
 }
 
-TEST_CASE("a claim that has failed is repeated after a pause") {
+TEST_CASE("a failed claim is repeated after a pause") {
   WitnessClaims claims("/w");
   CHECK(claims.why_not(3) == "it was too late to claim the job in the witness /w");
   CHECK(claims.begin(3, kNow));

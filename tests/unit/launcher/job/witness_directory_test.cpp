@@ -27,7 +27,7 @@ std::ptrdiff_t count_files(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("the first claim is granted, and others learn the claimant") {
+TEST_CASE("the first claim is granted, and later claimants learn the first one") {
   const TemporaryDirectory directory;
   const std::string a = claim_text("a");
   const std::string b = claim_text("b");
@@ -41,7 +41,7 @@ TEST_CASE("the first claim is granted, and others learn the claimant") {
   CHECK(count_files(directory.path()) == 2);
 }
 
-TEST_CASE("of many threads that claim at once, one is granted") {
+TEST_CASE("exactly one of many threads that claim at once is granted") {
   const TemporaryDirectory directory;
   for (int round = 0; round < 20; ++round) {
     std::array<ClaimAnswer, 8> answers;
@@ -61,7 +61,7 @@ TEST_CASE("of many threads that claim at once, one is granted") {
   CHECK(count_files(directory.path()) == 20);
 }
 
-TEST_CASE("of many processes that claim at once, one is granted") {
+TEST_CASE("exactly one of many processes that claim at once is granted") {
   const TemporaryDirectory directory;
   std::array<int, 2> gate{};
   REQUIRE(::pipe(gate.data()) == 0);
@@ -89,7 +89,7 @@ TEST_CASE("of many processes that claim at once, one is granted") {
   CHECK(std::ranges::count(codes, static_cast<int>(Kind::taken)) == 7);
 }
 
-TEST_CASE("a directory has one identity, and another directory has another one") {
+TEST_CASE("a witness directory keeps one identity that differs from other directories") {
   const TemporaryDirectory one;
   const TemporaryDirectory other;
   const auto first = identify_witness(one.path());
@@ -99,7 +99,7 @@ TEST_CASE("a directory has one identity, and another directory has another one")
   CHECK(identify_witness(other.path()).value() != first.value());
 }
 
-TEST_CASE("a directory in which nothing can be claimed is refused with its reason") {
+TEST_CASE("a directory in which claims are impossible is rejected with the reason") {
   const TemporaryDirectory directory;
   const auto none = identify_witness(directory.path() + "/none");
   REQUIRE_FALSE(none.ok());
@@ -112,7 +112,7 @@ TEST_CASE("a directory in which nothing can be claimed is refused with its reaso
   CHECK(answer.text == "cannot create a file there: Not a directory");
 }
 
-TEST_CASE("a claim that does not fit on the disk fails and leaves nothing behind") {
+TEST_CASE("a claim that does not fit on the disk fails and leaves no file") {
   const TemporaryDirectory directory;
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit usual{};
@@ -127,7 +127,7 @@ TEST_CASE("a claim that does not fit on the disk fails and leaves nothing behind
   CHECK(count_files(directory.path()) == 0);
 }
 
-TEST_CASE("a claim that cannot be read is not taken for one's own") {
+TEST_CASE("an unreadable claim is not treated as granted") {
   const TemporaryDirectory directory;
   std::ofstream(directory.path() + "/x").flush();
   CHECK(claim(directory.path(), "x", claim_text("a")).kind == Kind::failed);
