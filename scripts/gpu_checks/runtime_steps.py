@@ -86,7 +86,7 @@ def collectives(machine: Machine, results: Results, ranks: int) -> None:
 def correctness(machine: Machine, results: Results) -> None:
     collectives(machine, results, 1)
     run_tests(machine, results, "the GPU writes its progress to the status page",
-              "the gpu itself writes which collectives it has begun and done")
+              "the GPU itself writes which collectives it has begun and finished")
     what = "every collective, type and reduction, 2 ranks"
     with_two(machine, results, what, lambda: collectives(machine, results, 2))
 

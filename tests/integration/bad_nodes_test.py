@@ -58,7 +58,7 @@ class FalseFirstNode:
         self.thread.join()
 
 
-def a_false_first_node_says_nothing_to_the_terminal(_: Hosts) -> None:
+def a_false_first_node_cannot_act_on_the_terminal(_: Hosts) -> None:
     begins = {"attempt": 0, "node_rank": 1, "node_count": 2, "first_rank": 1, "world_size": 2, "nodes": ACTING,
               "may_restart": False, "image_cost": 0.0,
               "restore": {"attempt": 0, "step": 0, "lost_steps": 0, "image": "", "ranks": [], "transfers": []},
@@ -105,26 +105,26 @@ def is_cut(fields: dict) -> None:
     assert len(longest.encode()) <= 2 * LINE_BYTES, (list(fields), len(longest), longest[:300])
 
 
-def what_a_bad_node_says_of_its_failure_is_shown_escaped_and_cut(_: Hosts) -> None:
+def the_failure_text_of_a_bad_node_is_escaped_and_cut(_: Hosts) -> None:
     is_cut({"text": LONG})
 
 
-def the_node_that_a_bad_node_blames_is_shown_escaped_and_cut(_: Hosts) -> None:
+def the_node_name_that_a_bad_node_blames_is_escaped_and_cut(_: Hosts) -> None:
     is_cut({"text": "bad", "node": LONG})
 
 
-def why_a_bad_node_does_not_begin_again_is_shown_escaped_and_cut(_: Hosts) -> None:
+def the_reason_of_a_bad_node_not_to_restart_is_escaped_and_cut(_: Hosts) -> None:
     is_cut({"text": "bad", "not_restarted": LONG})
 
 
-def a_failure_on_a_bad_node_is_no_success(_: Hosts) -> None:
+def a_failure_on_a_bad_node_is_not_a_success(_: Hosts) -> None:
     """The exit code in the message must not matter: this node's rank was terminated because of the failure."""
     for code in (0, 256, -1, 1 << 30):
         got, _, err = end_with_a_bad_node(message("failed", attempt=0, cause=cause(exit_code=code, text="bad")))
         assert got != 0 and "bad" in err, (code, got, err)
 
 
-def output_of_other_nodes_is_not_shown_unless_it_is_asked_for(_: Hosts) -> None:
+def output_of_other_nodes_is_shown_only_on_request(_: Hosts) -> None:
     shows = [message("shows", attempt=0, what=what) + b"\n" + b"not asked for\n" for what in ("output", "errors")]
     code, out, err = end_with_a_bad_node(*shows, message("failed", attempt=0, cause=cause(exit_code=3, text="bad")))
     assert code == 3 and "not asked for" not in out + err, (code, out, err)
@@ -150,8 +150,9 @@ def a_message_costs_little_memory(_: Hosts) -> None:
 
 if __name__ == "__main__":
     with loopback:
-        run_tests(loopback, [a_false_first_node_says_nothing_to_the_terminal,
-                             what_a_bad_node_says_of_its_failure_is_shown_escaped_and_cut,
-                             why_a_bad_node_does_not_begin_again_is_shown_escaped_and_cut,
-                             the_node_that_a_bad_node_blames_is_shown_escaped_and_cut, a_failure_on_a_bad_node_is_no_success,
-                             output_of_other_nodes_is_not_shown_unless_it_is_asked_for, a_message_costs_little_memory])
+        run_tests(loopback, [a_false_first_node_cannot_act_on_the_terminal,
+                             the_failure_text_of_a_bad_node_is_escaped_and_cut,
+                             the_reason_of_a_bad_node_not_to_restart_is_escaped_and_cut,
+                             the_node_name_that_a_bad_node_blames_is_escaped_and_cut,
+                             a_failure_on_a_bad_node_is_not_a_success, output_of_other_nodes_is_shown_only_on_request,
+                             a_message_costs_little_memory])

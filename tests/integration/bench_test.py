@@ -36,7 +36,7 @@ def the_table_has_the_columns_of_nccl_tests() -> None:
     assert done.stdout.splitlines()[2].split()[:5] == ["4096", "1024", "float", "sum", "-1"], done
 
 
-def a_mistake_is_told() -> None:
+def a_mistake_is_reported() -> None:
     done = bench("--nproc-per-node=1", "--sizes", "4X")
     assert done.returncode == 2 and "'4X' is not a size" in done.stderr, done
     for words, said in ((["--sizes", "abc"], "'abc' is not a size"), (["--sizes", "4,,5"], "'' is not a size"),
@@ -53,6 +53,6 @@ def a_mistake_is_told() -> None:
 
 if __name__ == "__main__":
     for check in [every_operation_and_backend_is_measured_and_right, the_table_has_the_columns_of_nccl_tests,
-                  a_mistake_is_told]:
+                  a_mistake_is_reported]:
         check()
         print(f"ok: {check.__name__.replace('_', ' ')}")

@@ -18,7 +18,7 @@ def run(mode: str, *options: str, **variables: str) -> tuple[int, str, str]:
     return run_job("--nproc-per-node=2", *options, str(BIN / "c_abi_worker"), mode, environment=variables)
 
 
-@test("C", "the example: two ranks learn the mean and the maximum")
+@test("C", "two ranks of the example get the mean and the maximum")
 def example() -> None:
     if not (BIN / "c_all_reduce").exists():
         raise Skip("the examples are not built")
@@ -27,7 +27,7 @@ def example() -> None:
     assert re.search(r"mean of 2 ranks over \w+: 0\.5 10\.5 20\.5 30\.5, largest 31\.0", out), (out, err)
 
 
-@test("C", "a rank passes another count: both get DDP_ERROR_MISMATCH with both calls and their places")
+@test("C", "both ranks get DDP_ERROR_MISMATCH with both calls and places if a rank passes another count")
 def mismatch() -> None:
     code, out, err = run("mismatch")
     assert code == 3, (code, out, err)
@@ -37,7 +37,7 @@ def mismatch() -> None:
         assert "of f64[4]" in line and "of f64[5]" in line and line.count("c_abi_worker.c:") == 2, line
 
 
-@test("C", "a rank is killed: the other one gets DDP_ERROR_PEER_LOST with its number")
+@test("C", "a rank gets DDP_ERROR_PEER_LOST with the number of the killed rank")
 def killed() -> None:
     code, out, err = run("killed")
     assert code == 137 and "rank 1" in err, (code, out, err)

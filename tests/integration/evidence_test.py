@@ -65,7 +65,7 @@ def launch(folder: str, program: list, **environment: str) -> tuple[str, dict]:
     return done.stderr, {source["name"]: source for source in json.loads(dump.read_text())["stall"]["sources"]}
 
 
-def what_nccl_says_is_told_and_dumped() -> None:
+def evidence_of_nccl_is_reported_and_dumped() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, tempfile.TemporaryDirectory() as folder:
         threading.Thread(target=serve_ras, args=(listener,), daemon=True).start()
         address = "127.0.0.1:%d" % listener.getsockname()[1]
@@ -75,7 +75,7 @@ def what_nccl_says_is_told_and_dumped() -> None:
         assert f"ddplaunch:   NCCL RAS: {line}" in told, told
 
 
-def who_does_not_answer_is_told() -> None:
+def an_evidence_source_that_does_not_answer_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "127.0.0.1:%d" % listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -96,6 +96,7 @@ def flight_recorders_are_asked() -> None:
 
 
 if __name__ == "__main__":
-    for check in [what_nccl_says_is_told_and_dumped, who_does_not_answer_is_told, flight_recorders_are_asked]:
+    for check in [evidence_of_nccl_is_reported_and_dumped, an_evidence_source_that_does_not_answer_is_reported,
+                  flight_recorders_are_asked]:
         check()
         print(f"ok: {check.__name__.replace('_', ' ')}")

@@ -99,7 +99,7 @@ def fields_are_documented() -> None:
     assert set(found) | set(found["failures"][0]) <= named, (found, named)
 
 
-def what_cannot_be_read_has_a_reason(folder: pathlib.Path) -> None:
+def unreadable_files_are_reported_with_a_reason(folder: pathlib.Path) -> None:
     (folder / "checkpoint.pt").write_bytes(b"PK\x03\x04" + bytes(100))
     (folder / "empty").mkdir()
     (folder / "empty.log").write_bytes(b"")
@@ -124,7 +124,7 @@ with tempfile.TemporaryDirectory() as name:
     jobs_of_ddplaunch_are_explained(temporary)
     a_hang_of_ddplaunch_is_explained(temporary)
     has_torchrun = jobs_of_torchrun_are_explained(temporary)
-    what_cannot_be_read_has_a_reason(temporary)
+    unreadable_files_are_reported_with_a_reason(temporary)
 public_logs_are_explained()
 fields_are_documented()
 print("explain: all as expected" + ("" if has_torchrun else ", without torchrun, which is not installed"))

@@ -30,7 +30,7 @@ def blames_nothing_else(err: str) -> None:
     assert len(err.splitlines()) == 1 and not any(other in err for other in OTHERS), err
 
 
-@test("descriptors", "with 8 and with 12 the error names the limit, what is needed, and a command that helps")
+@test("descriptors", "with 8 or 12 file descriptors the error names the limit, the required number and a command")
 def few() -> None:
     for limit in (8, 12):
         for words, what, needed in ((["true"], "1 worker", 40), (["--nproc-per-node=4", "true"], "4 workers", 64),
@@ -44,7 +44,7 @@ def few() -> None:
             blames_nothing_else(err)
 
 
-@test("descriptors", "as many as the error asks for are enough, with all outputs that there are")
+@test("descriptors", "the number of file descriptors that the error names is enough for all outputs")
 def enough() -> None:
     options = ["--nproc-per-node=6", "--tee=3", "--log-dir=logs", "--duplicate-stdout-filters=a", "--summary=summary",
                "--duplicate-stderr-filters=b", "--event-log=events"]
@@ -58,7 +58,7 @@ def enough() -> None:
     assert code == 125 and f"only {needed - 1} file descriptors" in err, (code, err)
 
 
-@test("descriptors", "ranks whose user may have few of them under way connect to each other")
+@test("descriptors", "ranks whose user may have few descriptors in flight connect to each other")
 def under_way() -> None:
     # The limit does not hold for root.
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -74,13 +74,13 @@ def under_way() -> None:
     assert code == 0, (code, out, err)
 
 
-@test("descriptors", "a low soft limit is raised")
+@test("descriptors", "a low soft limit of descriptors is raised")
 def soft() -> None:
     code, out, err = run_job("sh", "-c", "ulimit -Sn", via=["sh", "-c", 'ulimit -Sn 8; exec "$@"', "sh"])
     assert code == 0 and int(out) > 8, (code, out, err)
 
 
-@test("descriptors", "where others are open already, the job runs, or the error names the limit")
+@test("descriptors", "with other descriptors open the job runs, or the error names the limit")
 def inherited() -> None:
     limit = 40  # this is enough for a launcher that inherits only the standard descriptors
     codes = set()

@@ -149,7 +149,7 @@ def resize() -> None:
         console.shows("a", "0123456789abcdefghijXYZ", "日本語日本語日本語日本", "3", "4", "5")
 
 
-@test("16", "a program that moves the cursor itself has the terminal for itself")
+@test("16", "a program that moves the cursor itself gets the terminal without a footer")
 def full_screen() -> None:
     with Console() as console:
         console.does("footer below", r"out bar 1\nbar 2\n")
@@ -197,7 +197,7 @@ def tee() -> None:
         os.close(reads)
 
 
-@test("16", "no byte of the footer goes to a pipe")
+@test("16", "no byte of the footer is written to a pipe")
 def pipe() -> None:
     script = "footer below\nout a\\n\nout half\nerr b\\n\n"
     done = subprocess.run([PROGRAM], input=script.encode(), capture_output=True, check=True)

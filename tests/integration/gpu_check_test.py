@@ -63,7 +63,7 @@ def copy_of(folder: pathlib.Path, name: str) -> pathlib.Path:
     return folder / name
 
 
-def a_pack_has_all_that_another_machine_needs(folder: pathlib.Path) -> None:
+def a_pack_contains_everything_that_another_computer_needs(folder: pathlib.Path) -> None:
     files = [path for path in (folder / "pack").rglob("*") if not path.is_dir()]
     assert not any(path.is_symlink() for path in files), "a copied folder may not keep links"
     names = {str(path.relative_to(folder / "pack")) for path in files}
@@ -199,7 +199,7 @@ def tests_that_do_not_exist_are_a_failure(folder: pathlib.Path) -> None:
         assert check.result(what)["ok"] is False, check.text
 
 
-def what_is_missing_is_named(folder: pathlib.Path) -> None:
+def missing_programs_are_named(folder: pathlib.Path) -> None:
     only_driver = folder / "driver"
     only_driver.mkdir()
     (only_driver / "libcuda.so.1").symlink_to(pathlib.Path(FAKE) / "libfake_gpu.so")
@@ -324,13 +324,13 @@ def the_kernels_of_the_probes_are_valid(folder: pathlib.Path) -> None:
         assert done.returncode == 0, done
 
 
-CHECKS = (a_pack_has_all_that_another_machine_needs, all_steps_run_on_two_gpus, two_ranks_share_one_gpu_with_every_nccl,
-          steps_do_not_depend_on_others_and_those_left_out_are_listed, python_programs_get_their_own_libraries,
-          a_program_that_fails_does_not_end_the_check, tests_that_do_not_exist_are_a_failure, what_is_missing_is_named,
-          a_program_that_cannot_be_built_is_skipped, a_script_that_is_ended_leaves_the_results_so_far,
-          the_reader_of_the_output_may_end, libraries_that_end_python_are_named, the_gpu_stays_awake,
-          steps_that_no_longer_fit_are_listed, answers_of_nccl_and_pytorch_are_recognised,
-          the_kernels_of_the_probes_are_valid)
+CHECKS = (a_pack_contains_everything_that_another_computer_needs, all_steps_run_on_two_gpus,
+          two_ranks_share_one_gpu_with_every_nccl, steps_do_not_depend_on_others_and_those_left_out_are_listed,
+          python_programs_get_their_own_libraries, a_program_that_fails_does_not_end_the_check,
+          tests_that_do_not_exist_are_a_failure, missing_programs_are_named, a_program_that_cannot_be_built_is_skipped,
+          a_script_that_is_ended_leaves_the_results_so_far, the_reader_of_the_output_may_end,
+          libraries_that_end_python_are_named, the_gpu_stays_awake, steps_that_no_longer_fit_are_listed,
+          answers_of_nccl_and_pytorch_are_recognised, the_kernels_of_the_probes_are_valid)
 
 
 def main() -> int:

@@ -102,7 +102,7 @@ def without_a_limit_a_hang_is_reported_and_the_job_goes_on() -> None:
     assert "the job continues, because no --hang-timeout was given" in err, err
 
 
-def what_a_rank_does_that_is_woken_for_its_stack_is_not_why_the_job_ends() -> None:
+def a_rank_that_is_woken_for_its_stack_does_not_become_the_cause() -> None:
     for kind in ("wakes", "fails_when_woken"):
         run = Run(kind, "20", timeout=6)
         err = run.end(124)
@@ -137,7 +137,7 @@ def under_torchruns_name_a_hang_is_reported_and_the_job_goes_on() -> None:
     assert "the job continues, because no --hang-timeout was given" in err and not run.events("hung"), err
 
 
-def a_stopped_rank_is_told_and_left_alone() -> None:
+def a_stopped_rank_is_reported_and_left_alone() -> None:
     run = Run("stop", timeout=6)
     stopped = run.until("stopped")
     assert stopped["culprits"] == [1] and stopped["code"] == "DDP-H02", stopped
@@ -150,7 +150,7 @@ def a_stopped_rank_is_told_and_left_alone() -> None:
     assert len(run.events("resumed")) == 1, err
 
 
-def a_launcher_that_was_stopped_has_seen_nothing() -> None:
+def the_time_in_which_the_launcher_is_stopped_does_not_count() -> None:
     run = Run("slow", timeout=16)
     run.until("stalled")
     os.kill(run.process.pid, signal.SIGSTOP)
@@ -162,7 +162,7 @@ def a_launcher_that_was_stopped_has_seen_nothing() -> None:
     run.let_slow_rank_go_on()
 
 
-def a_job_that_was_stopped_is_not_looked_at() -> None:
+def a_stopped_job_is_not_judged() -> None:
     run = Run("slow", timeout=16)
     run.until("stalled")
     run.process.send_signal(signal.SIGTSTP)  # this is the signal of Ctrl-Z
@@ -186,7 +186,7 @@ def a_rank_in_a_debugger_is_left_alone() -> None:
     run.let_slow_rank_go_on()
 
 
-def slow_is_told_and_goes_on() -> None:
+def a_slow_rank_is_reported_and_the_job_goes_on() -> None:
     run = Run("slow", timeout=60)
     run.until("stalled")
     err = run.let_slow_rank_go_on()
@@ -194,7 +194,7 @@ def slow_is_told_and_goes_on() -> None:
     assert not run.events("hung")
 
 
-def more_time_is_given() -> None:
+def a_rank_gets_the_time_that_it_requests() -> None:
     run = Run("extend", timeout=4)
     time.sleep(8)
     assert run.process.poll() is None and not run.events("hung")
@@ -202,7 +202,7 @@ def more_time_is_given() -> None:
     run.end(-signal.SIGTERM)
 
 
-def warnings_end_nothing() -> None:
+def a_warning_does_not_end_the_job() -> None:
     run = Run("pause", "--hang-action=warn", timeout=6)
     run.until("hung")
     assert run.process.poll() is None
@@ -211,7 +211,7 @@ def warnings_end_nothing() -> None:
     run.end(-signal.SIGTERM)
 
 
-def a_silent_program_is_ended_only_if_somebody_asked() -> None:
+def a_silent_program_is_ended_only_on_request() -> None:
     run = Run(timeout=6, program=("sleep", "1000"))
     err = run.end(124)
     assert run.events("hung")[0]["code"] == "DDP-H08" and "does not show its collectives" in err, err
@@ -220,7 +220,7 @@ def a_silent_program_is_ended_only_if_somebody_asked() -> None:
     assert not printing.events("hung"), printing.events("hung")
 
 
-def a_time_out_of_the_programs_own_does_not_outrank_the_verdict() -> None:
+def a_timeout_of_the_program_does_not_outrank_the_verdict() -> None:
     # Rank 0 waits for rank 2, and rank 2 for rank 1. Whether rank 0 or rank 2 gives up first, rank 1 is named.
     run = Run("chain", "20", "8", timeout=None)
     err = run.end(134)
@@ -230,7 +230,7 @@ def a_time_out_of_the_programs_own_does_not_outrank_the_verdict() -> None:
     assert re.search(r"rank 1 has not called .*\n.*rank [02] \(pid \d+\) gave up waiting: killed by SIGABRT", err), err
 
 
-def off_is_off() -> None:
+def hang_timeout_off_disables_the_detection() -> None:
     run = Run("slow", timeout=0)
     time.sleep(8)
     run.open("go")
@@ -238,10 +238,14 @@ def off_is_off() -> None:
     assert "DDP-H" not in err, err
 
 
-TESTS = [a_job_that_was_stopped_is_not_looked_at, a_program_whose_wrapper_closes_descriptors_is_seen, what_a_rank_does_that_is_woken_for_its_stack_is_not_why_the_job_ends, a_rank_in_a_debugger_is_left_alone, without_a_limit_a_hang_is_reported_and_the_job_goes_on,
-         under_torchruns_name_a_limit_ends_a_job_that_hangs, under_torchruns_name_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_told_and_left_alone,
-         a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing, a_time_out_of_the_programs_own_does_not_outrank_the_verdict,
-         a_silent_program_is_ended_only_if_somebody_asked, off_is_off]
+TESTS = [a_stopped_job_is_not_judged, a_program_whose_wrapper_closes_descriptors_is_seen,
+         a_rank_that_is_woken_for_its_stack_does_not_become_the_cause, a_rank_in_a_debugger_is_left_alone,
+         without_a_limit_a_hang_is_reported_and_the_job_goes_on, under_torchruns_name_a_limit_ends_a_job_that_hangs,
+         under_torchruns_name_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_reported_and_left_alone,
+         the_time_in_which_the_launcher_is_stopped_does_not_count, a_slow_rank_is_reported_and_the_job_goes_on,
+         a_rank_gets_the_time_that_it_requests, a_warning_does_not_end_the_job,
+         a_timeout_of_the_program_does_not_outrank_the_verdict, a_silent_program_is_ended_only_on_request,
+         hang_timeout_off_disables_the_detection]
 # The tests mostly wait, so they run in parallel.
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
     running = {pool.submit(hangs, *fault): " ".join(map(str, fault)) for fault in FAULTS}

@@ -62,7 +62,7 @@ def kill() -> None:
     assert -1 not in places and places == sorted(places), (words, places, err)
 
 
-@test("inject", "kill: the report does not look for a killer")
+@test("inject", "kill: the report names no other killer")
 def kill_is_known() -> None:
     code, _, err = run_job("--nproc-per-node=2", "--inject", "rank=1,at=0.5s,kind=kill", "sh", "-c", SLEEPS)
     assert code == 137 and "did not send SIGKILL" not in err, (code, err)
@@ -141,7 +141,7 @@ def refused() -> None:
         assert code == 2 and "started" not in out and words in err, (code, out, err)
 
 
-@test("inject", "a fault whose time does not come is told")
+@test("inject", "a fault whose time never comes is reported")
 def too_late() -> None:
     code, _, err = run_job("--nproc-per-node=2", "--inject", "rank=1,at=100s,kind=kill", "true")
     assert code == 0 and "1 fault of --inject did not happen: the ranks exited earlier" in err, (code, err)

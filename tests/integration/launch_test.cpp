@@ -43,13 +43,13 @@ std::size_t count_entries(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("the failing rank's exit code is the launcher's") {
+TEST_CASE("ddplaunch exits with the exit code of the failing rank") {
   const CommandResult result = launch({"--nproc_per_node=2", "sh", "-c", "exit 3"});
   CHECK(result.exit_code == 3);
   CHECK(result.err.find("failed: exit code 3") != std::string::npos);
 }
 
-TEST_CASE("a rank killed by SIGSEGV gives 139 and a message with rank and pid and signal") {
+TEST_CASE("a rank killed by SIGSEGV gives exit code 139 and a message with its rank, pid and signal") {
   const CommandResult result = launch(shell("2", "[ $RANK = 1 ] && echo $$ && kill -SEGV $$; sleep 1000"));
   CHECK(result.exit_code == 139);
   const std::string pid = result.out.substr(0, result.out.find('\n'));
@@ -57,7 +57,7 @@ TEST_CASE("a rank killed by SIGSEGV gives 139 and a message with rank and pid an
   CHECK(result.err.find("rank 0 was terminated because of it (SIGTERM") != std::string::npos);
 }
 
-TEST_CASE("a fault at a time comes to a program that knows nothing of it") {
+TEST_CASE("--inject stops a rank of a program without the runtime after the given time") {
   const CommandResult killed = launch({"--nproc-per-node=2", "--inject=rank=1,at=100ms,kind=kill", "sleep", "1000"});
   CHECK(killed.exit_code == 137);
   CHECK(killed.err.find("ddplaunch kills rank 1 (--inject)\n") != std::string::npos);
@@ -70,7 +70,7 @@ TEST_CASE("a fault at a time comes to a program that knows nothing of it") {
   CHECK(launch({"--inject=rank=0,at=1s,kind=spin", "true"}).exit_code == 2);
 }
 
-TEST_CASE("workers that run for ever are gone when another fails") {
+TEST_CASE("workers that never exit are terminated when another worker fails") {
   const TemporaryDirectory directory;
   const std::string script = "cd " + directory.path() +
                              "; echo $$; touch $RANK; [ $RANK = 3 ] || exec sleep 1000;"
@@ -83,7 +83,7 @@ TEST_CASE("workers that run for ever are gone when another fails") {
   CHECK(count == 4);
 }
 
-TEST_CASE("a worker that ignores SIGTERM is killed after the grace") {
+TEST_CASE("a worker that ignores SIGTERM is killed after the grace period") {
   const TemporaryDirectory directory;
   const std::string script = "cd " + directory.path() +
                              "; if [ $RANK = 0 ]; then trap '' TERM; touch deaf; while :; do sleep 0.05; done; fi;"
@@ -94,7 +94,7 @@ TEST_CASE("a worker that ignores SIGTERM is killed after the grace") {
         std::string::npos);
 }
 
-TEST_CASE("the program inside a shell has the grace too") {
+TEST_CASE("a program that runs inside a shell gets the grace period too") {
   const TemporaryDirectory directory;
   // SIGTERM ends the shell immediately. The program that it waits for saves first.
   const std::string inner = "trap \"sleep 0.3; echo saved > " + directory.path() +
@@ -108,26 +108,26 @@ TEST_CASE("the program inside a shell has the grace too") {
   CHECK(std::filesystem::exists(directory.path() + "/saved"));
 }
 
-TEST_CASE("running out of descriptors is told and ends the job") {
+TEST_CASE("running out of file descriptors is reported and ends the job") {
   const CommandResult result =
       run_command({"sh", "-c", "ulimit -n 40; exec \"$0\" --nproc-per-node=60 sleep 1000", built("ddplaunch")});
   CHECK(result.exit_code == 125);
   CHECK(result.err.find("ulimit -n") != std::string::npos);
 }
 
-TEST_CASE("arguments reach the program verbatim") {
+TEST_CASE("arguments reach the program unchanged") {
   const CommandResult result = launch({"-q", "printf", "%s|", "[1,2]", "[]", "{}", "a b", "", "--nproc-per-node=9"});
   CHECK(result.out == "[1,2]|[]|{}|a b||--nproc-per-node=9|");
 }
 
-TEST_CASE("children from before exec are reaped and not taken for the job's") {
+TEST_CASE("the launcher reaps children from before its exec and does not count them as workers") {
   const CommandResult result =
       run_command({"sh", "-c", "sleep 0.1 & exec \"$0\" -q sh -c '(sleep 0.2 &) ; sleep 0.4'", built("ddplaunch")});
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
 }
 
-TEST_CASE("success is 0 and quiet is quiet") {
+TEST_CASE("a successful job exits with 0, and --quiet prints nothing") {
   const CommandResult loud = launch(shell("3", "exit 0"));
   CHECK(loud.exit_code == 0);
   CHECK(loud.err.find("3 workers on node") != std::string::npos);
@@ -136,7 +136,7 @@ TEST_CASE("success is 0 and quiet is quiet") {
   CHECK(quiet.err.empty());
 }
 
-TEST_CASE("each rank has its own numbers and the same store") {
+TEST_CASE("each rank gets its own rank numbers and the same store address") {
   const CommandResult result = launch(shell("3", "echo $RANK/$WORLD_SIZE/$LOCAL_RANK $MASTER_ADDR:$MASTER_PORT"));
   std::istringstream lines(result.out);
   std::set<std::string> ranks;
@@ -149,7 +149,7 @@ TEST_CASE("each rank has its own numbers and the same store") {
   CHECK(stores.size() == 1);
 }
 
-TEST_CASE("mistakes on the command line exit with 2 and say what was meant") {
+TEST_CASE("mistakes on the command line exit with 2 and suggest what was meant") {
   const CommandResult unknown = launch({"--nproc-per-nod=2", "true"});
   CHECK(unknown.exit_code == 2);
   CHECK(unknown.err.find("Did you mean --nproc-per-node?") != std::string::npos);
@@ -157,13 +157,13 @@ TEST_CASE("mistakes on the command line exit with 2 and say what was meant") {
   CHECK(launch({"--nproc-per-node=none", "true"}).exit_code == 2);
 }
 
-TEST_CASE("help and version exit with 0 on standard output") {
+TEST_CASE("--help and --version print to standard output and exit with 0") {
   CHECK(launch({"--help"}).exit_code == 0);
   CHECK(launch({"--help"}).out.find("Usage: ddplaunch [options] program") != std::string::npos);
   CHECK(launch({"--version"}).out.starts_with("ddplaunch 0."));
 }
 
-TEST_CASE("programs that cannot be started have the codes of a shell") {
+TEST_CASE("a program that cannot be started gives the exit code that a shell would give") {
   CHECK(launch({"./no-such-program"}).exit_code == 127);
   CHECK(launch({"/etc/passwd"}).exit_code == 126);
   CHECK(launch({"/tmp"}).exit_code == 126);
@@ -188,7 +188,7 @@ TEST_CASE("SIGINT and SIGTERM end the job with 130 and 143") {
   }
 }
 
-TEST_CASE("a second SIGINT does not wait for the grace") {
+TEST_CASE("a second SIGINT kills the workers without waiting for the grace period") {
   Command command({built("ddplaunch"), "--grace=1000", "sh", "-c",
                    "trap 'echo asked' INT; echo ready; while :; do sleep 0.01; done"});
   command.start();
@@ -206,7 +206,7 @@ TEST_CASE("a second SIGINT does not wait for the grace") {
   CHECK(result.elapsed < std::chrono::seconds(60));
 }
 
-TEST_CASE("SIGUSR1 reaches the workers and the job goes on") {
+TEST_CASE("SIGUSR1 is passed on to the workers and the job continues") {
   Command command({built("ddplaunch"), "--nproc-per-node=1", "sh", "-c",
                    "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.01; done"});
   command.start();
@@ -217,7 +217,7 @@ TEST_CASE("SIGUSR1 reaches the workers and the job goes on") {
   CHECK(result.out.find("got") != std::string::npos);
 }
 
-TEST_CASE("workers die with a launcher that is killed") {
+TEST_CASE("workers die when the launcher is killed") {
   Command command({built("ddplaunch"), "--nproc-per-node=2", "sh", "-c", "echo pid $$ .; exec sleep 1000"});
   command.start();
   REQUIRE(command.wait_for_output(".\n"));
@@ -231,7 +231,7 @@ TEST_CASE("workers die with a launcher that is killed") {
   for (pid_t pid = 0; words >> word >> pid >> word;) CHECK(is_gone(pid));
 }
 
-TEST_CASE("a worker's error file is quoted and nothing is left in the temporary directory") {
+TEST_CASE("a worker's error file is quoted and no temporary files remain") {
   const TemporaryDirectory directory;
   const CommandResult result =
       launch(shell("2",
@@ -243,7 +243,7 @@ TEST_CASE("a worker's error file is quoted and nothing is left in the temporary 
   CHECK(count_entries(directory.path()) == 0);
 }
 
-TEST_CASE("a child that a worker left in a session of its own ends with the job") {
+TEST_CASE("a child process that a worker left in its own session is killed when the job ends") {
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/pid";
   const CommandResult result =
@@ -256,14 +256,14 @@ TEST_CASE("a child that a worker left in a session of its own ends with the job"
   CHECK(is_gone(orphan));
 }
 
-TEST_CASE("the dry run prints the plan and starts nothing") {
+TEST_CASE("--dry-run prints the plan and starts nothing") {
   const CommandResult result = launch({"--dry-run", "--nproc-per-node=2", "touch", "/no/such/directory/file"});
   CHECK(result.exit_code == 0);
   CHECK(result.out.find("workers      2") != std::string::npos);
   CHECK(result.err.empty());
 }
 
-TEST_CASE("thirty two launches at once do not fight over ports") {
+TEST_CASE("thirty-two launches at once get different ports") {
   std::vector<std::unique_ptr<Command>> commands;
   for (int i = 0; i < 32; ++i) {
     commands.push_back(std::make_unique<Command>(

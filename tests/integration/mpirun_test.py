@@ -63,7 +63,7 @@ def ranks_and_world_follow_from_mpirun(hosts: Hosts) -> None:
     assert len(lines) == 1 and "this is 0 (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK)" in lines[0], err
 
 
-def a_failure_is_the_step_s(hosts: Hosts) -> None:
+def a_failure_ends_mpirun_with_its_exit_code(hosts: Hosts) -> None:
     step = waiting(hosts, program="[ $RANK = 3 ] && until [ -e $TMPDIR/fail ]; do sleep 0.05; done && exit 7; exec sleep 1000")
     (step.path() / "fail").touch()
     code, out, err = step.end(DEADLINE)
@@ -78,7 +78,7 @@ def a_signal_to_mpirun_ends_all(hosts: Hosts) -> None:
         assert code not in (0, None), (code, out, err)
 
 
-def workers_that_want_to_stay_end_with_mpirun(hosts: Hosts) -> None:
+def workers_that_ignore_signals_end_with_mpirun(hosts: Hosts) -> None:
     step = waiting(hosts, program="trap '' TERM; while :; do sleep 1; done")
     step.mpirun.send_signal(signal.SIGTERM)
     code, out, err = step.end(DEADLINE)
@@ -91,12 +91,12 @@ def the_death_of_mpirun_ends_all(hosts: Hosts) -> None:
     step.end(DEADLINE)
 
 
-def two_of_us_on_a_node_are_told_what_to_type(hosts: Hosts) -> None:
+def two_launchers_on_a_node_get_the_right_command(hosts: Hosts) -> None:
     code, out, err = Step(hosts, "true", where="host1:2", per_node=2).end()
     assert code == 2 and err.count("mpirun -npernode 1 ddplaunch") == 2 and "OMPI_COMM_WORLD_LOCAL_SIZE" in err, (code, out, err)
 
 
-def without_an_address_it_is_told_what_to_give(hosts: Hosts) -> None:
+def a_missing_address_is_reported_with_the_option(hosts: Hosts) -> None:
     code, out, err = Step(hosts, "true", options=()).end()
     assert code == 2 and "Give --master-addr=HOST" in err, (code, out, err)
 
@@ -109,6 +109,7 @@ if __name__ == "__main__":
     with Hosts(2) as rig:
         if not rig.are_apart:
             skip("needs network namespaces")
-        run_tests(rig, [ranks_and_world_follow_from_mpirun, a_failure_is_the_step_s, a_signal_to_mpirun_ends_all,
-                        workers_that_want_to_stay_end_with_mpirun, the_death_of_mpirun_ends_all,
-                        two_of_us_on_a_node_are_told_what_to_type, without_an_address_it_is_told_what_to_give])
+        run_tests(rig, [ranks_and_world_follow_from_mpirun, a_failure_ends_mpirun_with_its_exit_code,
+                        a_signal_to_mpirun_ends_all, workers_that_ignore_signals_end_with_mpirun,
+                        the_death_of_mpirun_ends_all, two_launchers_on_a_node_get_the_right_command,
+                        a_missing_address_is_reported_with_the_option])

@@ -73,7 +73,7 @@ def failure() -> None:
             assert json.loads(line)["node"] == HOST and "\x1b" not in line, line
 
 
-@test("names", "a program that cannot be started, and one that is killed")
+@test("names", "a program that cannot be started and one that is killed are shown with escaped names")
 def no_start() -> None:
     with tempfile.TemporaryDirectory() as folder:
         code, _, err = run_job(f"{folder}/{PROGRAM}", via=on_host())
@@ -112,7 +112,7 @@ def hang_is_clean() -> None:
     assert re.search(r"rank 1 has not called all_reduce .*\[DDP-H03 not called\]", err), err
 
 
-@test("names", "a stack names the functions of a file with such a name")
+@test("names", "a stack shows the functions of a file with an unprintable name")
 def hang_names_functions() -> None:
     err = hang()
     assert re.search(r"rank 1: .*misbehave ← main$", err, re.MULTILINE), err

@@ -25,7 +25,7 @@ def bench(backend: str, **environment: str) -> subprocess.CompletedProcess:
                   DDP_BACKEND=backend, **environment)
 
 
-def a_gpu_for_each_rank_is_taken_without_being_asked_for() -> None:
+def each_rank_gets_a_gpu_by_default() -> None:
     with tempfile.TemporaryDirectory() as folder:
         done = launch("--nproc_per_node=2", BIN / "train_charlm", "--steps", "60", "--checkpoint", f"{folder}/charlm")
     assert "backend nccl, 2 ranks (a GPU for each rank)" in done.stderr, done
@@ -38,13 +38,13 @@ def every_collective_on_gpu_memory_is_right() -> None:
     assert len(lines) == 15 and all(line["wrong"] == 0 and line["backend"] == "nccl" for line in lines), done
 
 
-def a_first_collective_that_fails_is_told_with_what_to_try() -> None:
+def a_failed_first_collective_suggests_remedies() -> None:
     done = bench("nccl", FAKE_NCCL_FAIL_FIRST="1")
     assert done.returncode != 0 and "unhandled system error" in done.stderr, done
     assert "NCCL_P2P_DISABLE=1" in done.stderr and "NCCL_DEBUG=INFO" in done.stderr, done
 
 
-def nccl_that_does_not_work_is_replaced_only_if_the_user_said_by_what() -> None:
+def a_broken_nccl_is_replaced_only_by_a_backend_that_the_user_named() -> None:
     done = bench("nccl,gloo", FAKE_NCCL_FAIL_FIRST="1")
     assert done.returncode == 0 and '"backend": "gloo"' in done.stdout, done
     assert "backend gloo, 2 ranks (nccl cannot be used: rank 0: " in done.stderr, done
@@ -73,7 +73,7 @@ def a_rank_that_ends_first_breaks_no_local_call_of_the_others() -> None:
         assert done.returncode == 0 and '"failures": 0' in done.stdout, done
 
 
-def without_a_gpu_the_reason_is_told() -> None:
+def the_reason_is_reported_without_a_gpu() -> None:
     done = bench("nccl", FAKE_GPU_COUNT="0")
     assert done.returncode != 0 and "CUDA_ERROR_NO_DEVICE" in done.stderr, done
     done = bench("nccl", FAKE_GPU_COUNT="1")
@@ -83,11 +83,11 @@ def without_a_gpu_the_reason_is_told() -> None:
 
 
 if __name__ == "__main__":
-    for check in [a_gpu_for_each_rank_is_taken_without_being_asked_for, every_collective_on_gpu_memory_is_right,
-                  a_first_collective_that_fails_is_told_with_what_to_try,
-                  nccl_that_does_not_work_is_replaced_only_if_the_user_said_by_what,
+    for check in [each_rank_gets_a_gpu_by_default, every_collective_on_gpu_memory_is_right,
+                  a_failed_first_collective_suggests_remedies,
+                  a_broken_nccl_is_replaced_only_by_a_backend_that_the_user_named,
                   communicators_block_if_a_variable_says_so,
                   one_address_for_all_communicators_is_refused,
-                  a_rank_that_ends_first_breaks_no_local_call_of_the_others, without_a_gpu_the_reason_is_told]:
+                  a_rank_that_ends_first_breaks_no_local_call_of_the_others, the_reason_is_reported_without_a_gpu]:
         check()
         print(f"ok: {check.__name__.replace('_', ' ')}")

@@ -50,7 +50,7 @@ def a_name_may_be_known_late(hosts: Hosts) -> None:
         assert [out.strip() for _, out, _ in ends.values()] == at("10.77.0.1"), (unknown_to, is_static, ends)
 
 
-def an_address_of_ipv6_is_one_like_others(hosts: Hosts) -> None:
+def an_ipv6_address_works_like_others(hosts: Hosts) -> None:
     assert shown(hosts, f"[fd00::1]:{PORT}") == at("fd00::1")
     trains(hosts, f"--rdzv-endpoint=[fd00::1]:{PORT}")
 
@@ -74,4 +74,4 @@ if __name__ == "__main__":
         if not rig.are_apart:
             skip("needs network namespaces")
         run_tests(rig, [a_name_may_be_known_late, a_host_may_call_itself_by_a_loopback_address,
-                        *([an_address_of_ipv6_is_one_like_others] if rig.has_ipv6() else [])])
+                        *([an_ipv6_address_works_like_others] if rig.has_ipv6() else [])])

@@ -67,7 +67,7 @@ def job_of(hosts: Hosts, words: tuple[str, ...], environments: list[dict[str, st
     return job.ends()
 
 
-def environments_of_schedulers_are_enough(hosts: Hosts) -> None:
+def a_scheduler_environment_needs_no_options(hosts: Hosts) -> None:
     file = hosts.path("hostfile")
     file.write_text("host1\nhost1\nhost2\nhost2\n")
     for scheduler in SCHEDULERS:
@@ -86,7 +86,7 @@ def environments_of_schedulers_are_enough(hosts: Hosts) -> None:
             assert sum(said in line for line in err.splitlines()) == (node == 0), (scheduler.name, node, err)
 
 
-def what_cannot_be_true_is_refused(hosts: Hosts) -> None:
+def contradicting_variables_are_refused(hosts: Hosts) -> None:
     job = Job(hosts, "--master-addr=host1", "true", meet=[])
     for environment, text in (
             ({"PMI_RANK": "2", "PMI_SIZE": "2"}, "PMI_RANK=2 is not below PMI_SIZE=2"),
@@ -100,7 +100,7 @@ def what_cannot_be_true_is_refused(hosts: Hosts) -> None:
         assert code == 2 and text in err, (code, err)
 
 
-def a_pod_that_stays_alone_says_so(hosts: Hosts) -> None:
+def a_pod_without_its_peers_reports_it(hosts: Hosts) -> None:
     pod = {"MASTER_ADDR": "host1", "MASTER_PORT": "23456", "WORLD_SIZE": "2", "RANK": "1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     ends = Job(hosts, "true", meet=[]).start(2, environment=pod).ends()
     all_well(ends)
@@ -111,4 +111,5 @@ if __name__ == "__main__":
     with Hosts(2) as rig:
         if not rig.are_apart:
             skip("needs network namespaces")
-        run_tests(rig, [environments_of_schedulers_are_enough, what_cannot_be_true_is_refused, a_pod_that_stays_alone_says_so])
+        run_tests(rig, [a_scheduler_environment_needs_no_options, contradicting_variables_are_refused,
+                        a_pod_without_its_peers_reports_it])

@@ -21,7 +21,7 @@ def tokens() -> list[str]:
     return [f"a token of the test's own {os.urandom(16).hex()}" for _ in range(2)]
 
 
-def a_launcher_with_another_token_is_told_on_both_sides(hosts: Hosts) -> None:
+def a_launcher_with_another_token_is_reported_on_both_sides(hosts: Hosts) -> None:
     """Node 3 has another token than nodes 1 and 2, and tries three times."""
     right, wrong = tokens()
     job = first_node_of(hosts, environment={"DDP_AUTH_TOKEN": right})
@@ -36,7 +36,7 @@ def a_launcher_with_another_token_is_told_on_both_sides(hosts: Hosts) -> None:
     assert right not in said[1] and wrong not in said[1], said[1]
 
 
-def a_launcher_with_another_token_is_told_on_loopback(_: Hosts) -> None:
+def a_launcher_with_another_token_is_reported_on_loopback(_: Hosts) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, token in zip(("right", "wrong"), tokens()):
             pathlib.Path(folder, name).write_text(token)
@@ -50,7 +50,7 @@ def a_launcher_with_another_token_is_told_on_loopback(_: Hosts) -> None:
         assert "has no effect" not in err, f"a token that makes a difference is said to have no effect: {err}"
 
 
-def a_launcher_without_the_token_is_told_on_both_sides(hosts: Hosts) -> None:
+def a_launcher_without_the_token_is_reported_on_both_sides(hosts: Hosts) -> None:
     right, _ = tokens()
     job = first_node_of(hosts, environment={"DDP_AUTH_TOKEN": right})
     code, out, err = job.start(3, "--rdzv-conf=join_timeout=4").end_of(3)
@@ -61,7 +61,7 @@ def a_launcher_without_the_token_is_told_on_both_sides(hosts: Hosts) -> None:
     assert 1 <= len(lines) <= LINES_PER_ADDRESS and "--auth-token-file" in lines[0], said
 
 
-def a_token_that_the_job_does_not_have_is_told(hosts: Hosts) -> None:
+def a_token_for_a_job_without_one_is_reported(hosts: Hosts) -> None:
     job = first_node_of(hosts)
     code, _, err = job.start(3, environment={"DDP_AUTH_TOKEN": tokens()[0]}).end_of(3)
     job.launchers.pop(3)
@@ -70,7 +70,7 @@ def a_token_that_the_job_does_not_have_is_told(hosts: Hosts) -> None:
     assert f"the store refused {hosts.ip(3)}:" in said and "it offers a token, but the store has none" in said, said
 
 
-def strangers_without_the_token_change_nothing(hosts: Hosts) -> None:
+def unauthenticated_peers_change_nothing(hosts: Hosts) -> None:
     """Another host sends hellos and nonsense to a store that requires a token."""
     right, _ = tokens()
     job = first_node_of(hosts, environment={"DDP_AUTH_TOKEN": right})
@@ -99,7 +99,8 @@ def strangers_without_the_token_change_nothing(hosts: Hosts) -> None:
 
 if __name__ == "__main__":
     with loopback, Hosts(3) as rig:
-        run_tests(rig, [*([a_launcher_with_another_token_is_told_on_both_sides, a_launcher_without_the_token_is_told_on_both_sides,
-                           a_token_that_the_job_does_not_have_is_told, strangers_without_the_token_change_nothing]
-                          if rig.are_apart else []),
-                        a_launcher_with_another_token_is_told_on_loopback])
+        run_tests(rig, [*([a_launcher_with_another_token_is_reported_on_both_sides,
+                           a_launcher_without_the_token_is_reported_on_both_sides,
+                           a_token_for_a_job_without_one_is_reported,
+                           unauthenticated_peers_change_nothing] if rig.are_apart else []),
+                        a_launcher_with_another_token_is_reported_on_loopback])

@@ -71,7 +71,7 @@ def a_question_to_the_first_node_is_answered_with_the_ranks_of_all(hosts: Hosts)
     job.ends()
 
 
-def ranks_that_do_not_end_are_given_their_time_on_all_nodes(hosts: Hosts) -> None:
+def ranks_that_do_not_exit_get_the_exit_timeout_on_all_nodes(hosts: Hosts) -> None:
     program = "[ $RANK = 1 ] && exec sleep 1000; exit 0"
     job = Job(hosts, "--nproc-per-node=1", "--exit-timeout=2", "sh", "-c", program).start(1).start(2)
     same_end(job.ends(), 124, "rank 1")
@@ -91,7 +91,7 @@ def output_is_gathered_at_the_first_node(hosts: Hosts) -> None:
         assert re.search(rf"^\[\S+ {rank}\] no end$", out, re.MULTILINE), out[-500:]
 
 
-def who_prints_all_the_time_does_not_keep_the_coordinator_from_its_clock(hosts: Hosts) -> None:
+def constant_output_does_not_delay_the_timers_of_the_coordinator(hosts: Hosts) -> None:
     program = "[ $RANK = 1 ] && exec timeout 6 yes; sleep 6"
     job = Job(hosts, "--nproc-per-node=1", "--gather-output", "--node-timeout=5", "--no-collapse", "sh", "-c", program)
     job.start(1).start(2)
@@ -107,5 +107,5 @@ if __name__ == "__main__":
                         calls_that_differ_are_described_where_the_first_node_calls_last,
                         of_four_ranks_the_one_that_differs_is_named, a_rank_that_ends_with_0_in_the_middle_is_the_cause,
                         a_question_to_the_first_node_is_answered_with_the_ranks_of_all,
-                        ranks_that_do_not_end_are_given_their_time_on_all_nodes, output_is_gathered_at_the_first_node,
-                        who_prints_all_the_time_does_not_keep_the_coordinator_from_its_clock])
+                        ranks_that_do_not_exit_get_the_exit_timeout_on_all_nodes, output_is_gathered_at_the_first_node,
+                        constant_output_does_not_delay_the_timers_of_the_coordinator])

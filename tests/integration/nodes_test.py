@@ -114,7 +114,7 @@ def a_cut_cable_ends_both_sides(hosts: Hosts) -> None:
     hosts.mend(3)
 
 
-def another_attempt_on_all_nodes(hosts: Hosts) -> None:
+def another_attempt_begins_on_all_nodes(hosts: Hosts) -> None:
     program = "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 1 ] && exit 3; sleep 0.5; echo done in attempt $DDP_ATTEMPT"
     job = Job(hosts, "--nproc-per-node=1", "--max-restarts=2", "sh", "-c", program)
     ends = job.start(1).start(2).ends()
@@ -143,14 +143,14 @@ def a_node_that_does_not_belong_is_sent_away(hosts: Hosts) -> None:
     same_end(job.ends(), -15, "was refused")
 
 
-def a_node_looks_for_the_first_one_for_longer_than_a_silence_may_last(hosts: Hosts) -> None:
+def a_node_searches_for_the_first_one_longer_than_the_node_timeout(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--node-timeout=3", "true").start(2, "--node-rank=1")
     time.sleep(5)
     ends = job.start(1, "--node-rank=0").ends()
     assert all(code == 0 for code, _, _ in ends.values()) and "looking for the first node" in ends[2][2], ends
 
 
-def who_does_not_come_is_told(hosts: Hosts) -> None:
+def a_node_that_never_joins_is_named_in_the_error(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--rdzv-conf=join_timeout=5", "sleep", "1000").start(1)
     same_end(job.ends(), 125, "only 1 node of 2 joined within 5.0 s")
     nobody = Job(hosts, "--nproc-per-node=1", "--rdzv-conf=join_timeout=5", "sleep", "1000").start(2, "--node-rank=1")
@@ -176,7 +176,7 @@ def a_node_that_was_lost_returns(hosts: Hosts) -> None:
     assert ends[2][1].splitlines() == ["attempt 2: rank 1 of 2"], ends
 
 
-def a_host_that_freezes_is_lost_and_ends_when_it_thaws(hosts: Hosts) -> None:
+def a_frozen_host_is_lost_and_ends_its_workers_when_it_continues(hosts: Hosts) -> None:
     for frozen in (1, 2):
         job = Job(hosts, "--nproc-per-node=2", "--node-timeout=3", "sleep", "1000").start(1).start(2)
         for number in (1, 2):
@@ -191,7 +191,7 @@ def a_host_that_freezes_is_lost_and_ends_when_it_thaws(hosts: Hosts) -> None:
         job.nothing_survives()
 
 
-def eight_nodes_of_unequal_sizes(hosts: Hosts) -> None:
+def eight_nodes_of_unequal_sizes_form_a_job(hosts: Hosts) -> None:
     job = Job(hosts, "--no-collapse", "--tag=", "sh", "-c", "echo $GROUP_RANK $LOCAL_WORLD_SIZE $LOCAL_RANK $RANK $WORLD_SIZE",
               nodes="8")
     sizes = {1: 3, 2: 1, 3: 7, 4: 2, 5: 6, 6: 4, 7: 5, 8: 1}
@@ -212,10 +212,10 @@ if __name__ == "__main__":
                         notes_about_the_job_are_shown_by_the_first_node_only,
                         a_node_that_does_not_find_the_first_one_shows_its_notes, training_on_two_nodes_is_that_of_one,
                         a_failure_ends_all_nodes, a_hang_is_named_by_the_node_that_knows, a_signal_ends_all_nodes,
-                        a_launcher_that_is_killed_ends_all_nodes, another_attempt_on_all_nodes,
+                        a_launcher_that_is_killed_ends_all_nodes, another_attempt_begins_on_all_nodes,
                         a_spare_takes_the_place_of_a_node_that_is_lost, a_node_that_was_lost_returns,
                         a_node_that_does_not_belong_is_sent_away,
-                        a_node_looks_for_the_first_one_for_longer_than_a_silence_may_last, who_does_not_come_is_told,
-                        eight_nodes_of_unequal_sizes,
-                        *([a_host_that_freezes_is_lost_and_ends_when_it_thaws, a_cut_cable_ends_both_sides]
-                          if rig.are_apart else [])])
+                        a_node_searches_for_the_first_one_longer_than_the_node_timeout,
+                        a_node_that_never_joins_is_named_in_the_error, eight_nodes_of_unequal_sizes_form_a_job,
+                        *([a_frozen_host_is_lost_and_ends_its_workers_when_it_continues,
+                        a_cut_cable_ends_both_sides] if rig.are_apart else [])])

@@ -195,7 +195,7 @@ def python(code: str, variable: str = "", **options) -> str:
     return done.stdout
 
 
-def what_is_written_is_where_the_protocol_says(writer: Writer) -> None:
+def values_are_written_where_the_protocol_says(writer: Writer) -> None:
     page = Page()
     before = time.monotonic_ns()
     pid = writer.runs(page.fd, "heartbeat", "train", "heartbeat", "extend", "extend-less", "heartbeat")
@@ -219,7 +219,7 @@ def a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start(writer: Writer) -
     assert (changes, phase, name, file) == (4, 9, LONG_NAME[:47], LONG_NAME[-79:]), page.worker()
 
 
-def a_request_for_ever_has_an_end(writer: Writer) -> None:
+def an_endless_request_for_time_is_limited(writer: Writer) -> None:
     page = Page()
     writer.runs(page.fd, "extend-for-ever")
     assert 0 < page.worker()[5] - time.monotonic_ns() <= 1e18, page.worker()
@@ -233,7 +233,7 @@ def a_forked_child_does_not_write(writer: Writer) -> None:
     assert page.writer() == pid
 
 
-def what_is_not_its_page_is_left_alone(writer: Writer) -> None:
+def the_page_of_another_process_is_left_alone(writer: Writer) -> None:
     words = ["heartbeat", "train", "extend", "fork"]
     for fault in [Page(magic=MAGIC + 1), Page(version=VERSION - 1), Page(version=VERSION + 1), Page(size=BYTES - 1),
                   Page(size=BYTES + 1), Page(size=2 * BYTES), Page(size=32), Page(writer=os.getpid())]:
@@ -369,7 +369,7 @@ assert os.waitpid(child, 0)[1] == 0
     assert page.worker()[:6] == (0, 0, 0, 0, 1, 0), page.worker()
 
 
-def in_python_wrong_words_are_told_with_and_without_a_page() -> None:
+def in_python_invalid_arguments_are_errors_with_and_without_a_page() -> None:
     page = Page()
     code = """
 import ddp_page
@@ -416,10 +416,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         writers = writers_in(folder)
-        for check in [what_is_written_is_where_the_protocol_says,
-                      a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start, a_request_for_ever_has_an_end,
-                      a_forked_child_does_not_write, what_is_not_its_page_is_left_alone,
-                      a_process_may_open_its_page_again_after_exec]:
+        for check in [values_are_written_where_the_protocol_says,
+                      a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start,
+                      an_endless_request_for_time_is_limited, a_forked_child_does_not_write,
+                      the_page_of_another_process_is_left_alone, a_process_may_open_its_page_again_after_exec]:
             for writer in writers:
                 check(writer)
             print(f"ok: {check.__name__.replace('_', ' ')}", flush=True)
@@ -430,7 +430,7 @@ def main() -> None:
         in_python_no_heartbeat_of_any_thread_is_lost()
         in_python_children_of_multiprocessing_do_not_write(folder)
         in_python_a_child_does_not_wait_for_a_lock_of_its_parent()
-        in_python_wrong_words_are_told_with_and_without_a_page()
+        in_python_invalid_arguments_are_errors_with_and_without_a_page()
         print("ok: Python", flush=True)
         ddplaunch_understands_them(writers, folder)
         print("ok: ddplaunch understands them")

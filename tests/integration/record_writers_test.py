@@ -253,7 +253,7 @@ assert os.waitpid(child, 0)[1] == 0
     assert worker.kinds() == [] and worker.values() == [], (worker.kinds(), worker.values())
 
 
-def what_is_not_its_ring_is_left_alone() -> None:
+def the_ring_of_another_process_is_left_alone() -> None:
     code = "for step in range(3):\n  ddp_page.heartbeat()\n  ddp_page.progress(step, loss=1)\n"
     for fault in [Worker(magic=MAGIC + 1), Worker(version=VERSION + 1), Worker(size=BYTES - 1), Worker(said=BYTES - 1),
                   Worker(writer=os.getpid()), Worker(size=32)]:
@@ -276,7 +276,7 @@ def what_is_not_its_ring_is_left_alone() -> None:
     assert runtime.kinds() == [] and runtime.values() == [("loss", 1.0)], runtime.kinds()
 
 
-def the_launchers_part_is_not_written() -> None:
+def the_launchers_part_of_the_ring_is_not_written() -> None:
     worker = Worker()
     before = worker.bytes()
     worker.runs("for step in range(9): ddp_page.progress(step, loss=1)")
@@ -337,8 +337,8 @@ def main() -> None:
                   a_writer_that_holds_the_lock_keeps_it_out, two_processes_with_the_lock_lose_no_record,
                   no_record_of_threads_and_signal_handlers_is_mixed_up,
                   a_signal_handler_that_comes_first_finds_whole_modules, children_write_nothing,
-                  what_is_not_its_ring_is_left_alone, the_launchers_part_is_not_written, wrong_numbers_are_refused,
-                  the_runtime_records_all_that_a_program_in_c_does]:
+                  the_ring_of_another_process_is_left_alone, the_launchers_part_of_the_ring_is_not_written,
+                  wrong_numbers_are_refused, the_runtime_records_all_that_a_program_in_c_does]:
         check()
         print(f"ok: {check.__name__.replace('_', ' ')}", flush=True)
 

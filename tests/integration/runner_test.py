@@ -24,7 +24,7 @@ def run(script: str, *words: object) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def the_runner_tells_what_happened_to_each_test(build: pathlib.Path) -> None:
+def the_runner_reports_the_result_of_each_test(build: pathlib.Path) -> None:
     code, text = run("run_tests.py", build)
     assert code == 1 and text.splitlines()[-1] == "1 passed, 4 failed", (code, text)
     assert "\nFAILED: fails\nwhy\n" in text and "\nFAILED: now_and_then\nthe first time\n" in text, text
@@ -46,7 +46,7 @@ def flakes_counts_failures(build: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    for check in (the_runner_tells_what_happened_to_each_test, flakes_counts_failures):
+    for check in (the_runner_reports_the_result_of_each_test, flakes_counts_failures):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "CTestTestfile.cmake").write_text(TESTS)
             check(pathlib.Path(folder))

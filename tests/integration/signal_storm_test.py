@@ -71,17 +71,17 @@ def run_ranks(backend: str, signals: list[str], *via: str) -> None:
         job.expect_nothing_left()
 
 
-@test("signals", "the ranks of one node get them in every call, with the backend cpu")
+@test("signals", "ranks of one node survive signals in every call of the backend cpu")
 def ranks_of_one_node() -> None:
     run_ranks("cpu", SIGNALS)
 
 
-@test("signals", "the ranks of one node get them in every call, with the backend gloo")
+@test("signals", "ranks of one node survive signals in every call of the backend gloo")
 def ranks_with_gloo() -> None:
     run_ranks("gloo", SIGNALS)
 
 
-@test("signals", "the ranks of two nodes get them, and all launchers do")
+@test("signals", "ranks and launchers of two nodes survive signals")
 def ranks_of_two_nodes() -> None:
     meet = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "-q"]
     with Job() as shared:  # its folder is for both nodes
@@ -126,7 +126,7 @@ def stops() -> None:
 LINES = "for i in range(500): print(f'line {i}', flush=True); time.sleep(0.002)"
 
 
-@test("signals", "of a launcher that gets signals no line is lost, and the job ends as usual")
+@test("signals", "a launcher that gets signals loses no line and ends the job normally")
 def launcher() -> None:
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
     with Job("--nproc-per-node=2", "--event-log=events", *python(LINES), preexec_fn=ignore) as job:

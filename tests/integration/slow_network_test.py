@@ -50,13 +50,13 @@ def a_slow_link_does_not_keep_a_job_from_running(hosts: Hosts) -> None:
         trains(hosts)
 
 
-def a_failure_is_told_over_a_slow_link(hosts: Hosts) -> None:
+def a_failure_is_reported_over_a_slow_link(hosts: Hosts) -> None:
     with SlowLink(hosts, delay=DELAY):
         for failing in (1, 2):
             a_failure_reaches_the_other(hosts, failing)
 
 
-def of_a_training_the_rank_that_was_killed_is_told(hosts: Hosts) -> None:
+def the_killed_rank_of_a_training_is_reported(hosts: Hosts) -> None:
     """The report must not name the rank that misses it. That rank detects the loss as early as its launcher."""
     with SlowLink(hosts) as link:
         for failing in (1, 2):
@@ -72,7 +72,7 @@ def of_a_training_the_rank_that_was_killed_is_told(hosts: Hosts) -> None:
             assert f"node host{failing}: rank {failing - 1}: killed by SIGKILL" in ends[3 - failing][2], ends
 
 
-def a_slow_link_is_no_loss(hosts: Hosts) -> None:
+def a_slow_link_does_not_lose_a_node(hosts: Hosts) -> None:
     with SlowLink(hosts, delay=DELAY):
         nobody_is_lost(hosts, 9, "--node-timeout=6")
 
@@ -84,12 +84,12 @@ def lost_and_reordered_frames_are_sent_again(hosts: Hosts) -> None:
             a_failure_reaches_the_other(hosts, failing)
 
 
-def a_link_that_comes_and_goes_is_no_loss(hosts: Hosts) -> None:
+def an_unstable_link_does_not_lose_a_node(hosts: Hosts) -> None:
     with SlowLink(hosts, up=2, down=1):
         nobody_is_lost(hosts, 9, "--node-timeout=5")
 
 
-def an_interruption_shorter_than_the_node_timeout_is_no_loss(hosts: Hosts) -> None:
+def an_interruption_shorter_than_the_node_timeout_does_not_lose_a_node(hosts: Hosts) -> None:
     """TCP repeats a heartbeat 0.2, 0.6, 1.4, 3, 6.2 and 12.6 s later if nothing bounds its pauses. The last one is late."""
     if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (6, 15):
         return print("Linux before 6.15 cannot bound the pauses of TCP")
@@ -101,7 +101,7 @@ def an_interruption_shorter_than_the_node_timeout_is_no_loss(hosts: Hosts) -> No
         all_well(job.ends())
 
 
-def an_end_is_heard_when_the_link_is_back(hosts: Hosts) -> None:
+def the_end_of_a_job_is_received_when_the_link_is_back(hosts: Hosts) -> None:
     """The message about the end is lost, and sent again. What the other node sends meanwhile arrives."""
     for outcome in ("exit 0", "exit 7"):
         with SlowLink(hosts) as link, tempfile.TemporaryDirectory() as folder:
@@ -153,7 +153,7 @@ def ends_upon_cut(hosts: Hosts, link: SlowLink, way: str) -> dict:
     return ends
 
 
-def a_connection_that_the_kernel_gives_up_is_no_rank_that_ended(hosts: Hosts) -> None:
+def a_connection_that_the_kernel_gives_up_is_not_an_exited_rank(hosts: Hosts) -> None:
     name = "loses_the_network"
     with tempfile.TemporaryDirectory() as folder:
         command = launched(name, BIN / "ddplaunch", ["--nproc-per-node=3"], [BIN / "zoo", name], retries=3)
@@ -170,12 +170,11 @@ if __name__ == "__main__":
     with Hosts(2) as rig:
         if not rig.are_apart:
             skip("needs network namespaces")
-        run_tests(rig, [a_slow_link_does_not_keep_a_job_from_running, a_failure_is_told_over_a_slow_link,
-                        of_a_training_the_rank_that_was_killed_is_told, a_slow_link_is_no_loss,
-                        lost_and_reordered_frames_are_sent_again,
-                        a_link_that_comes_and_goes_is_no_loss,
-                        an_interruption_shorter_than_the_node_timeout_is_no_loss, an_end_is_heard_when_the_link_is_back,
-                        a_link_that_passes_one_way_only_ends_both,
-                        a_connection_that_the_kernel_gives_up_is_no_rank_that_ended])
+        run_tests(rig, [a_slow_link_does_not_keep_a_job_from_running, a_failure_is_reported_over_a_slow_link,
+                        the_killed_rank_of_a_training_is_reported, a_slow_link_does_not_lose_a_node,
+                        lost_and_reordered_frames_are_sent_again, an_unstable_link_does_not_lose_a_node,
+                        an_interruption_shorter_than_the_node_timeout_does_not_lose_a_node,
+                        the_end_of_a_job_is_received_when_the_link_is_back, a_link_that_passes_one_way_only_ends_both,
+                        a_connection_that_the_kernel_gives_up_is_not_an_exited_rank])
     with Hosts(3) as rig:
         run_tests(rig, [upon_one_way_loss_no_node_blames_its_own_ranks])

@@ -98,7 +98,7 @@ def a_step_needs_no_number_of_nodes(slurm: Slurm) -> None:
     assert len({line.rsplit(" ", 1)[1] for line in lines}) == 1 and "Slurm: 3 nodes, this is 0" in done.stderr, done
 
 
-def a_failure_is_the_step_s(slurm: Slurm) -> None:
+def a_failure_ends_the_step_with_its_exit_code(slurm: Slurm) -> None:
     done = slurm.run(*SRUN, "-q", "sh", "-c", "[ $RANK = 3 ] && exit 7; exec sleep 1000")
     assert done.returncode == 7, done
     assert done.stderr.count("rank 3") == NODES and "Exited with exit code 7" in done.stderr, done
@@ -146,8 +146,9 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         lab = Slurm(pathlib.Path(place))
         try:
-            for check in [a_step_needs_no_number_of_nodes, a_failure_is_the_step_s, a_cancelled_step_ends_on_all_nodes,
-                          several_tasks_on_a_node_are_refused, components_of_a_heterogeneous_job_are_one_job]:
+            for check in [a_step_needs_no_number_of_nodes, a_failure_ends_the_step_with_its_exit_code,
+                          a_cancelled_step_ends_on_all_nodes, several_tasks_on_a_node_are_refused,
+                          components_of_a_heterogeneous_job_are_one_job]:
                 began = time.monotonic()
                 check(lab)
                 print(f"ok: {check.__name__.replace('_', ' ')} ({time.monotonic() - began:.1f} s)", flush=True)

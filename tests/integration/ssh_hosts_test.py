@@ -124,7 +124,7 @@ def until_lines(launcher: subprocess.Popen, count: int) -> list[str]:
     return lines
 
 
-def ranks_and_outputs_of_three_hosts(lab: Lab) -> None:
+def ranks_and_outputs_of_three_hosts_are_right(lab: Lab) -> None:
     a, b, c = lab.addresses
     script = 'echo "$GROUP_RANK $RANK/$WORLD_SIZE $(hostname) $MASTER_ADDR"; echo "error of $RANK" >&2'
     code, out, err = lab.run(f"{a}:1,{b}:2,{c}", "--no-collapse", "sh", "-c", script)
@@ -135,7 +135,7 @@ def ranks_and_outputs_of_three_hosts(lab: Lab) -> None:
     assert re.search(rf"ddplaunch: \[{re.escape(b)}\] ", err), err
 
 
-def the_hosts_of_a_file_and_an_alias(lab: Lab) -> None:
+def hosts_come_from_a_file_and_an_ssh_alias(lab: Lab) -> None:
     hostfile = lab.folder / "hosts file"
     hostfile.write_text(f"# ours\n{lab.addresses[1]} slots=2\nthird:1\n")
     command = [*lab.hosts.inside(CONTROLLER), LAUNCHER, "--hostfile", hostfile, f"--ssh=ssh -F {lab.config}", "-q",
@@ -159,7 +159,7 @@ def the_benchmark_runs_on_hosts(lab: Lab) -> None:
     assert any(row.get("bytes") == 4096 for row in rows), done.stdout
 
 
-def a_failure_on_another_host(lab: Lab) -> None:
+def a_failure_on_another_host_ends_the_job(lab: Lab) -> None:
     a, b, c = lab.addresses
     code, out, err = lab.run(f"{a},{b},{c}", "sh", "-c", '[ $RANK = 2 ] && exit 7; exec sleep 1000')
     assert code == 7 and f"[{c}] error: rank 2" in err and "exit code 7" in err, (code, out, err)
@@ -167,7 +167,7 @@ def a_failure_on_another_host(lab: Lab) -> None:
     assert code == 255 and "connection" not in err, (code, err)
 
 
-def a_host_that_cannot_be_reached(lab: Lab) -> None:
+def an_unreachable_host_is_reported(lab: Lab) -> None:
     a, b, _ = lab.addresses
     code, out, err = lab.run(f"{a},10.77.0.99,{b}", "sh", "-c", "echo begun")
     assert code == 125 and out == "", (code, out, err)
@@ -176,7 +176,7 @@ def a_host_that_cannot_be_reached(lab: Lab) -> None:
            "-o BatchMode=yes 10.77.0.99 true" in err, err
 
 
-def a_host_that_does_not_let_us_in(lab: Lab) -> None:
+def a_host_that_refuses_the_login(lab: Lab) -> None:
     a, b, _ = lab.addresses
     wrong = lab.folder / "wrong_config"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", lab.folder / "other_key"], check=True)
@@ -186,7 +186,7 @@ def a_host_that_does_not_let_us_in(lab: Lab) -> None:
     assert code == 125 and out == "" and f"[{b}] " in err and "Permission denied" in err, (code, out, err)
 
 
-def a_launcher_that_is_not_there(lab: Lab) -> None:
+def a_missing_launcher_is_reported(lab: Lab) -> None:
     a, b, _ = lab.addresses
     code, out, err = lab.run(f"{a},{b}", "--remote-launcher=/no where/ddplaunch", "sh", "-c", "echo begun")
     assert code == 125 and out == "", (code, out, err)
@@ -224,7 +224,7 @@ def a_signal_here_ends_all_hosts(lab: Lab) -> None:
         assert code == -number and "told" in out and f"terminated by {number.name}" in err, (code, out, err)
 
 
-def who_asks_twice_does_not_wait(lab: Lab) -> None:
+def a_second_signal_does_not_wait(lab: Lab) -> None:
     a, b, _ = lab.addresses
     launcher = lab.start(f"{a},{b}", "--grace=1000", "--no-collapse", "sh", "-c", "trap '' TERM; echo begun; while :; do sleep 0.05; done")
     until_lines(launcher, 2)
@@ -244,7 +244,7 @@ def other_signals_reach_the_workers(lab: Lab) -> None:
     assert code == 0 and sorted(out.splitlines()) == ["[0] usr1", "[1] usr1"], (code, out, err)
 
 
-def the_launcher_here_is_killed(lab: Lab) -> None:
+def killing_the_controller_ends_all_hosts(lab: Lab) -> None:
     a, b, c = lab.addresses
     launcher = lab.start(f"{a},{b},{c}", "--no-collapse", f"--event-log={lab.folder}/log", "sh", "-c", "echo begun; exec sleep 1000")
     until_lines(launcher, 3)
@@ -313,7 +313,7 @@ def shared_connections_are_left_alone(lab: Lab) -> None:
     lab.nothing_survives(60)
 
 
-def much_output_and_a_slow_reader(lab: Lab) -> None:
+def much_output_reaches_a_slow_reader(lab: Lab) -> None:
     a, b, _ = lab.addresses
     launcher = lab.start(f"{a},{b}", "--lossless", "--no-collapse", "-q", "seq", "1", "200000")
     time.sleep(2)  # the output is not read; the launcher keeps a bounded backlog
@@ -348,7 +348,7 @@ def a_start_may_be_ended_at_any_moment(lab: Lab) -> None:
         assert code == -number, (step, code, err)
 
 
-def what_cannot_be_meant_together(lab: Lab) -> None:
+def contradicting_options_are_refused(lab: Lab) -> None:
     for words, text in [(["--nnodes=3"], "--nnodes is another number"), (["--node-rank=0"], "--node-rank"), (["--standalone"], "--standalone"),
                         (["--hostfile=x"], "--hosts and --hostfile cannot be combined"), (["--stdin=0"], "--stdin")]:
         code, _, err = lab.run("a,b", *words, "true")
@@ -383,14 +383,15 @@ def main() -> int:
     return 0
 
 
-CHECKS = [ranks_and_outputs_of_three_hosts, the_hosts_of_a_file_and_an_alias, one_host_passes_bytes_on_as_they_are,
-          the_benchmark_runs_on_hosts, a_failure_on_another_host, a_host_that_cannot_be_reached, a_host_that_does_not_let_us_in,
-          a_launcher_that_is_not_there, nothing_begins_unless_all_hosts_can, a_signal_here_ends_all_hosts,
-          who_asks_twice_does_not_wait, other_signals_reach_the_workers, the_launcher_here_is_killed,
-          a_connection_that_dies_ends_all, variables_are_forwarded, arguments_arrive_unchanged,
-          the_token_is_on_no_command_line, shared_connections_are_left_alone, much_output_and_a_slow_reader,
+CHECKS = [ranks_and_outputs_of_three_hosts_are_right, hosts_come_from_a_file_and_an_ssh_alias,
+          one_host_passes_bytes_on_as_they_are, the_benchmark_runs_on_hosts, a_failure_on_another_host_ends_the_job,
+          an_unreachable_host_is_reported, a_host_that_refuses_the_login, a_missing_launcher_is_reported,
+          nothing_begins_unless_all_hosts_can, a_signal_here_ends_all_hosts, a_second_signal_does_not_wait,
+          other_signals_reach_the_workers, killing_the_controller_ends_all_hosts, a_connection_that_dies_ends_all,
+          variables_are_forwarded, arguments_arrive_unchanged, the_token_is_on_no_command_line,
+          shared_connections_are_left_alone, much_output_reaches_a_slow_reader,
           a_reader_that_goes_ends_the_job_if_asked, a_start_may_be_ended_at_any_moment,
-          what_cannot_be_meant_together]
+          contradicting_options_are_refused]
 
 if __name__ == "__main__":
     sys.exit(main())

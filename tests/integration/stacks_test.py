@@ -65,7 +65,7 @@ def child_sleeps(pid: int) -> bool:
     return any("nanosleep" in pathlib.Path(f"/proc/{child}/wchan").read_text() for child in children)
 
 
-def who_asks_is_told_and_the_job_goes_on() -> None:
+def a_requested_report_does_not_end_the_job() -> None:
     run = Run(program=(BIN / "hanging_worker", "pause"))
     run.state("stalled")
     run.process.send_signal(signal.SIGQUIT)
@@ -102,7 +102,7 @@ def a_job_that_hangs_is_dumped_before_its_end() -> None:
     assert report.count("\n") <= 25 and "misbehave" in report, report
 
 
-def a_dump_may_be_all_that_is_wanted() -> None:
+def stacks_can_go_to_the_dump_only() -> None:
     run = Run("--hang-timeout=6", "--hang-action=dump", program=(BIN / "hanging_worker", "pause", "20"))
     assert "misbehave" in frames(run.state("hung"), 1)
     assert run.process.poll() is None
@@ -110,7 +110,7 @@ def a_dump_may_be_all_that_is_wanted() -> None:
     assert "the job continues (--hang-action)" in run.end()
 
 
-def ranks_that_cannot_answer_are_told_with_the_reason() -> None:
+def ranks_that_cannot_answer_are_reported_with_the_reason() -> None:
     run = Run(program=(BIN / "hanging_worker", "deaf"))
     run.state("stalled")
     os.kill(run.pids()[2], signal.SIGSTOP)
@@ -135,7 +135,7 @@ def without_the_handler_and_tools_the_stacks_are_copied() -> None:
     assert "stacks of their main threads" in err and "no stack" not in err, err
 
 
-def tools_look_into_programs_without_the_runtime() -> None:
+def tools_read_programs_without_the_runtime() -> None:
     tools = [tool for tool in ("eu-stack", "gdb") if shutil.which(tool)]
     if not tools:
         print("no eu-stack and no gdb: programs without the runtime are not looked into", flush=True)
@@ -162,7 +162,7 @@ def asked_with_stuck_tools(folder: str) -> Run:
     return run
 
 
-def tools_that_never_end_hold_nothing_up() -> None:
+def tools_that_never_end_delay_nothing() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = asked_with_stuck_tools(folder)
         stall = run.state("asked")
@@ -171,7 +171,7 @@ def tools_that_never_end_hold_nothing_up() -> None:
         run.end()
 
 
-def who_asks_just_before_the_end_is_told() -> None:
+def a_report_requested_just_before_the_end_is_given() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = asked_with_stuck_tools(folder)
         run.process.terminate()
@@ -179,10 +179,10 @@ def who_asks_just_before_the_end_is_told() -> None:
         assert "state of the ranks:" in err and "rank 1 (pid " in err, err
 
 
-TESTS = [who_asks_is_told_and_the_job_goes_on, a_job_that_hangs_is_dumped_before_its_end, a_dump_may_be_all_that_is_wanted,
-         ranks_that_cannot_answer_are_told_with_the_reason, without_the_handler_and_tools_the_stacks_are_copied,
-         tools_look_into_programs_without_the_runtime, tools_that_never_end_hold_nothing_up,
-         who_asks_just_before_the_end_is_told]
+TESTS = [a_requested_report_does_not_end_the_job, a_job_that_hangs_is_dumped_before_its_end,
+         stacks_can_go_to_the_dump_only, ranks_that_cannot_answer_are_reported_with_the_reason,
+         without_the_handler_and_tools_the_stacks_are_copied, tools_read_programs_without_the_runtime,
+         tools_that_never_end_delay_nothing, a_report_requested_just_before_the_end_is_given]
 with concurrent.futures.ThreadPoolExecutor(3) as pool:
     running = {pool.submit(test): test.__name__ for test in TESTS}
     for done in concurrent.futures.as_completed(running):

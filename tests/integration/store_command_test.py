@@ -126,7 +126,7 @@ def ends() -> None:
             assert len(store.err().splitlines()) == 1, store.err()
 
 
-@test("store", "what was ignored at the start (nohup) stays ignored")
+@test("store", "a signal ignored at the start (nohup) stays ignored")
 def nohup() -> None:
     with Store(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as store:
         store.signal(signal.SIGHUP)
@@ -137,7 +137,7 @@ def nohup() -> None:
         assert store.wait() == 0
 
 
-@test("store", "a second store at the same port says who can tell about the first")
+@test("store", "a second store at the same port suggests a command that shows the first")
 def port_taken() -> None:
     with Store() as store:
         second = command(f"--port={store.port}")
@@ -154,7 +154,7 @@ def port_file_fails() -> None:
     assert "cannot write --port-file=/nonexistent/port: No such file or directory." in answer.stderr, answer
 
 
-@test("store", "who breaks a limit is sent away and told of, and nobody else notices")
+@test("store", "a client that breaks a limit is disconnected and reported, and others are not affected")
 def limits() -> None:
     with Store("--store-limit=key-bytes=8,connections=5", "--store-limit=value-bytes=16") as store:
         with Client(store.port) as anna, Client(store.port) as bert:
@@ -177,7 +177,7 @@ def warnings_are_bounded() -> None:
         assert len(lines) == 21, lines
 
 
-@test("store", "an inspection shows which clients wait for which keys, who does not, who is missing, and the keys")
+@test("store", "an inspection shows waiting, idle and missing clients and the keys")
 def inspects() -> None:
     with Store() as store, contextlib.ExitStack() as stack:
         ranks = [stack.enter_context(Client(store.port)).hello(rank, 5) for rank in (0, 1, 3)]
@@ -205,7 +205,7 @@ def inspects() -> None:
         assert waiting[ranks[2].name]["awaited"] == ["/go"] and waiting[ranks[2].name]["rank"] == 3, report
 
 
-@test("store", "an inspection that nobody can read fails")
+@test("store", "an inspection whose output has no reader fails")
 def inspection_is_not_read() -> None:
     with Store() as store, open("/dev/full", "w") as full:
         answer = subprocess.run([LAUNCHER, "store", "--inspect", store.where], stdout=full, stderr=subprocess.PIPE)
@@ -236,7 +236,7 @@ def inspects_job() -> None:
         assert "while waiting" not in job.err(), job.err()
 
 
-@test("store", "ranks whose client says no rank are named all the same, when one leaves in the middle of a wait")
+@test("store", "ranks of clients that send no rank are named when one leaves during a wait")
 def names_who_left() -> None:
     script = ("import socket, struct, time\n"
               "if rank == 2: time.sleep(100)\n"
@@ -260,7 +260,7 @@ def names_who_left() -> None:
             r"rank 1 is connected but does not; rank 2 is not connected$", said[0]), job.err()
 
 
-@test("store", "IPv6 addresses stand in brackets")
+@test("store", "IPv6 addresses are printed in brackets")
 def ipv6() -> None:
     if not os.path.exists("/proc/net/if_inet6") or "::1" not in subprocess.getoutput("getent ahosts ::1"):
         raise Skip("no IPv6 here")
@@ -270,7 +270,7 @@ def ipv6() -> None:
         assert "and 0 clients.\n" in answer.stdout, answer
 
 
-@test("store", "nobody there, or somebody else: the message says so")
+@test("store", "a missing store and another service at the port are distinguished in the message")
 def not_ours() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -320,7 +320,7 @@ def pytorchs() -> None:
         assert "is PyTorch's store" in each.stderr and "Only ddplaunch's own store can be inspected." in each.stderr, each
 
 
-@test("store", "a member holds its connection until it is asked to end, or the store goes")
+@test("store", "a member keeps its connection until it is asked to end or the store exits")
 def joins() -> None:
     with Store(environment={"DDP_AUTH_TOKEN": TOKEN}) as store:
         joined = f"this node has joined the store at {store.where}; "
@@ -339,7 +339,7 @@ def joins() -> None:
             assert f"the store at {store.where} is no longer reachable (it has closed the connection)." in member.err(), member.err()
 
 
-@test("store", "a member that comes first waits for its store")
+@test("store", "a member that starts first waits for its store")
 def joins_early() -> None:
     with socket.socket() as reserved:  # no other process can get the port
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -357,7 +357,7 @@ def joins_early() -> None:
                 assert store.wait() == 0
 
 
-@test("store", "a member without the right token is told what is wrong")
+@test("store", "a member without the right token gets an error with the reason")
 def wrong_token() -> None:
     with Store(environment={"DDP_AUTH_TOKEN": TOKEN}) as store, Store() as open_store:
         other = token_file(store, "other", "x" * 32)

@@ -37,7 +37,7 @@ def each_field_is_shown_escaped_and_cut(_: Hosts) -> None:
         assert len(lines[0].encode()) <= LINE_BYTES, len(lines[0].encode())
 
 
-def thousands_of_strangers_get_five_lines(_: Hosts) -> None:
+def thousands_of_refused_peers_give_five_lines(_: Hosts) -> None:
     """The first node waits for the second one, which has the same address as the strangers."""
     job = waiting_job()
     for number in range(3000):
@@ -49,7 +49,7 @@ def thousands_of_strangers_get_five_lines(_: Hosts) -> None:
     few_lines(ends_well(job.start(2))[1], ["127.0.0.1"])
 
 
-def thousands_of_strangers_get_five_lines_while_the_job_runs(_: Hosts) -> None:
+def thousands_of_refused_peers_give_five_lines_while_the_job_runs(_: Hosts) -> None:
     with tempfile.TemporaryDirectory() as folder:
         job = running_job(folder)
         for number in range(1000):
@@ -60,7 +60,7 @@ def thousands_of_strangers_get_five_lines_while_the_job_runs(_: Hosts) -> None:
         few_lines(ends_well(job)[1], ["127.0.0.1"])
 
 
-def many_addresses_get_a_bounded_number_of_lines(_: Hosts) -> None:
+def many_addresses_give_a_bounded_number_of_lines(_: Hosts) -> None:
     job = waiting_job()
     addresses = [f"127.0.3.{number}" for number in range(1, 101)]
     for _ in range(LINES_PER_ADDRESS + 3):
@@ -71,7 +71,7 @@ def many_addresses_get_a_bounded_number_of_lines(_: Hosts) -> None:
     assert len(lines_on(said, "was refused")) == ADDRESSES * LINES_PER_ADDRESS, said[-2000:]
 
 
-def nodes_that_come_and_go_get_five_lines(_: Hosts) -> None:
+def nodes_that_join_and_leave_give_five_lines(_: Hosts) -> None:
     """These nodes belong to the job and wait for a place in it, but it has all of its nodes. They differ in values
     that should be alike, and leave."""
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +93,7 @@ def nodes_that_come_and_go_get_five_lines(_: Hosts) -> None:
         assert all(len(line.encode()) <= 2 * LINE_BYTES for line in lines), [len(line.encode()) for line in lines]
 
 
-def what_is_no_hello_is_not_answered(_: Hosts) -> None:
+def a_message_that_is_not_a_hello_gets_no_answer(_: Hosts) -> None:
     job = waiting_job()
     why = cause(text=LONG, node=LONG, exit_code=3, signal=15, not_restarted=LONG)
     nonsense = [b"", b"\n", ACTING.encode(), b"\xff\xfe\x9b", b"{}", b"[]", b"null", b"[" * 100_000, b'{"is":"hello"}',
@@ -112,7 +112,7 @@ def what_is_no_hello_is_not_answered(_: Hosts) -> None:
 
 if __name__ == "__main__":
     with loopback:
-        run_tests(loopback, [each_field_is_shown_escaped_and_cut, thousands_of_strangers_get_five_lines,
-                             thousands_of_strangers_get_five_lines_while_the_job_runs,
-                             many_addresses_get_a_bounded_number_of_lines, nodes_that_come_and_go_get_five_lines,
-                             what_is_no_hello_is_not_answered])
+        run_tests(loopback, [each_field_is_shown_escaped_and_cut, thousands_of_refused_peers_give_five_lines,
+                             thousands_of_refused_peers_give_five_lines_while_the_job_runs,
+                             many_addresses_give_a_bounded_number_of_lines, nodes_that_join_and_leave_give_five_lines,
+                             a_message_that_is_not_a_hello_gets_no_answer])

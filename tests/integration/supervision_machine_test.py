@@ -21,13 +21,13 @@ echo no zombies
 """
 
 
-@test("20", "as the first process of a container it reaps a thousand orphans")
+@test("20", "the launcher as first process of a container reaps a thousand orphans")
 def reaps_orphans() -> None:
     code, out, err = run_job("--tag=", "sh", "-c", MAKES_ORPHANS, via=as_pid_1())
     assert code == 0 and out == "made\nno zombies\n", (code, out, err)
 
 
-@test("43", "as the first process of a container it ends on SIGTERM after the default grace, with a stubborn worker")
+@test("43", "the launcher as first process of a container ends on SIGTERM after the default grace period")
 def ends_as_pid_1() -> None:
     script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
     with Job("sh", "-c", script, via=as_pid_1()) as job:
@@ -45,7 +45,7 @@ while True: kept.append(b"x" * (1 << 20))
 """
 
 
-@test("27", "a worker that the kernel kills for want of memory is told so, with limit and peak")
+@test("27", "a worker that the out-of-memory killer ends is reported with limit and peak")
 def out_of_memory() -> None:
     with Cgroup("memory", {"memory.limit_in_bytes": str(64 << 20)}) as group:
         code, _, err = run_job("--nproc-per-node=2", *python("if rank == 0: time.sleep(100)" + HOG), via=group.entered())
@@ -55,7 +55,7 @@ def out_of_memory() -> None:
         assert "rank 1 (pid" in err, err
 
 
-@test("27", "a SIGKILL from outside is told as such")
+@test("27", "a SIGKILL from outside is reported as such")
 def killed_from_outside() -> None:
     code, _, err = run_job("sh", "-c", "kill -KILL $$")
     assert code == 137 and "ddplaunch did not send SIGKILL" in err, err
@@ -83,7 +83,7 @@ def core_dumps() -> None:
                 core.unlink()
 
 
-@test("29", "workers have the hard limit of descriptors as their soft one, within bounds")
+@test("29", "the soft descriptor limit of workers is raised to the hard one within bounds")
 def descriptor_limit() -> None:
     hard = min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
@@ -91,7 +91,7 @@ def descriptor_limit() -> None:
     assert code == 0 and out == f"{hard}\n", (out, err)
 
 
-@test("31", "a worker that survives SIGKILL is named, and does not hold the launcher")
+@test("31", "a worker that survives SIGKILL is named and does not block the launcher")
 def unkillable() -> None:
     script = '[ "$RANK" = 1 ] && { while [ ! -e go ]; do sleep 0.01; done; exit 5; }\necho pid $$.; exec sleep 100'
     with Cgroup("freezer") as group, Job("--tag=", "--grace=0.1", "--nproc-per-node=2", "sh", "-c", script) as job:
@@ -114,7 +114,7 @@ def unkillable() -> None:
         job.expect_nothing_left()
 
 
-@test("32", "two launchers with the same --log-dir do not meet")
+@test("32", "two launchers with the same --log-dir use different directories")
 def same_log_dir() -> None:
     words = ["--log-dir=logs", "--rdzv-id=same", "--redirects=3", "--nproc-per-node=2", "sh", "-c",
              "echo $WHO; while [ ! -e go ]; do sleep 0.01; done"]
@@ -127,7 +127,7 @@ def same_log_dir() -> None:
         assert texts == [("one\n",) * 2, ("other\n",) * 2], texts
 
 
-@test("33", "64 launches at the same time do not fight over ports")
+@test("33", "64 launches at the same time get different ports")
 def many_launches() -> None:
     jobs = [Job("-q", "--tag=", "--nproc-per-node=2", "sh", "-c", "echo $MASTER_PORT; while [ ! -e go ]; do sleep 0.1; done")
             for _ in range(64)]
@@ -163,7 +163,7 @@ def oom_score() -> None:
             assert int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text()) == own
 
 
-@test("41", "a limit of processes is named, with its number")
+@test("41", "a limit of processes is named with its number")
 def process_limit() -> None:
     with Cgroup("pids", {"pids.max": "6"}) as group:
         code, _, err = run_job("--nproc-per-node=12", "sleep", "100", via=group.entered())

@@ -17,7 +17,7 @@ from launched_job import LAUNCHER, Job, Skip, eventually, python, run_job, run_t
 from ports import free_port  # noqa: E402
 
 
-@test("15", "a worker that reads its input is at the end of it at once")
+@test("15", "a worker that reads its input gets the end of file at once")
 def no_input() -> None:
     ours, theirs = os.pipe()  # the pipe stays open while the job runs
     try:
@@ -28,7 +28,7 @@ def no_input() -> None:
     assert code == 0 and not out, (code, out, err)
 
 
-@test("15", "the worker of --stdin reads our input")
+@test("15", "the worker of --stdin reads the launcher's input")
 def input_of_one() -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"hello\n")
@@ -54,7 +54,7 @@ open(f"sum{rank}", "w").write(hashlib.sha256(text).hexdigest())
 """.replace("ANY", "bytes(set(range(256)) - set(b'\\r\\n<>'))")
 
 
-@test("16", "files are byte for byte what workers wrote, and no line on the console has another inside")
+@test("16", "log files equal the output of the workers, and console lines are never mixed")
 def whole_lines() -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
@@ -77,7 +77,7 @@ def whole_lines() -> None:
 LINE = "a line of the output that says as little as the other ones do ".ljust(99, ".")
 
 
-@test("17", "a console that nobody reads does not stop the job, and the count of lines not shown is right")
+@test("17", "a console without a reader does not stop the job, and the count of lost lines is right")
 def stuck_console() -> None:
     lines = 400_000
     ours, theirs = os.pipe()
@@ -95,7 +95,7 @@ def stuck_console() -> None:
         assert told > 100_000
 
 
-@test("17", "with --lossless a slow console slows the worker down and shows all")
+@test("17", "with --lossless a slow console slows the worker down and loses no line")
 def lossless_console() -> None:
     lines = 300_000
     ours, theirs = os.pipe()
@@ -130,7 +130,7 @@ def closed_console() -> None:
     assert into_head() == (0, True)
 
 
-@test("18", "with --on-sigpipe=end it does, as SIGPIPE would")
+@test("18", "with --on-sigpipe=end a closed console ends the job like SIGPIPE")
 def closed_console_ends() -> None:
     assert into_head("--on-sigpipe=end") == (-signal.SIGPIPE, False)
 
@@ -155,7 +155,7 @@ def job_behind_a_full_pipe(*options: str) -> tuple[Job, int]:
     return job, ours
 
 
-@test("46", "why a job failed reaches a reader that pauses, and a request to end does not wait for it")
+@test("46", "a reader that pauses gets the reason of a failure, and a request to end does not wait for it")
 def slow_reader() -> None:
     job, console = job_behind_a_full_pipe()
     with job, open(console, "rb") as reader:
@@ -168,7 +168,7 @@ def slow_reader() -> None:
         os.close(console)
 
 
-@test("46", "why a job on two nodes failed reaches a reader that pauses on one of them")
+@test("46", "a reader that pauses on one of two nodes gets the reason of a failure")
 def slow_reader_of_a_node() -> None:
     words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-conf=join_timeout=60"]
     with Job("--tag=", *words, "--node-rank=1", *MUCH_AND_FAILS) as other:
@@ -219,7 +219,7 @@ def long_report_of_a_node() -> None:
         assert -1 not in order and order == sorted(order), report[-3000:]
 
 
-@test("46", "why a job could not begin, and how many lines are missing, reach a reader that pauses")
+@test("46", "a reader that pauses gets the reason of a failed start and the number of lost lines")
 def own_lines_wait() -> None:
     ours, theirs = os.pipe()
     words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-conf=join_timeout=2", "--node-rank=0"]
@@ -257,7 +257,7 @@ def different_failures() -> None:
     assert code == 7 and "as in the previous attempt" not in err, (code, err)
 
 
-@test("18", "a reader that has seen enough of --help is no error")
+@test("18", "a reader that closes the pipe of --help causes no error")
 def help_without_a_reader() -> None:
     for words in (["--help"], ["--man"], ["--completion=bash"]):
         reader, writer = os.pipe()
@@ -273,7 +273,7 @@ def long_own_line() -> None:
     assert code == 127 and all(len(line) < 4096 and line.endswith("...") for line in err.splitlines()), (code, err)
 
 
-@test("45", "a file that reaches the limit of ulimit -f ends, and the job goes on; a worker still dies of its own")
+@test("45", "a log file ends at the limit of ulimit -f and the job continues, but a worker dies of its own file")
 def file_size_limit() -> None:
     options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))}
     script = "for i in range(1000): print('x' * 99)\nopen('done', 'w').close()"
@@ -286,7 +286,7 @@ def file_size_limit() -> None:
     assert code == 128 + signal.SIGXFSZ and "killed by SIGXFSZ" in err, (code, err)
 
 
-@test("19", "the unfinished last line of a crashed worker is shown, whoever still holds its output")
+@test("19", "the unfinished last line of a crashed worker is shown even if another process holds its output")
 def last_words() -> None:
     script = """
 os.write(1, b"the last words")
@@ -325,7 +325,7 @@ while not os.path.exists('go'): time.sleep(0.01)
         return peak
 
 
-@test("44", "the launcher's memory does not grow with the output, read or not")
+@test("44", "the launcher's memory does not grow with the output, whether it is read or not")
 def bounded_memory() -> None:
     if re.search(rb"__[at]san_init", pathlib.Path(LAUNCHER).read_bytes()):
         raise Skip("a sanitizer needs memory of its own")

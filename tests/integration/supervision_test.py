@@ -110,12 +110,12 @@ def pidfd_of_clone() -> None:
     check_spawn_path(["clone3"], pidfds=True)
 
 
-@test("1", "where clone knows no pidfds, pidfd_open gives them")
+@test("1", "workers are watched by pidfd_open if clone gives no pidfd")
 def pidfd_of_open() -> None:
     check_spawn_path(["clone3", "clone-pidfd"], pidfds=True)
 
 
-@test("1", "where the kernel knows no pidfds at all, SIGCHLD must do")
+@test("1", "workers are watched by SIGCHLD if the kernel has no pidfds")
 def no_pidfd() -> None:
     check_spawn_path(["clone3", "clone-pidfd", "pidfd-open"], pidfds=False)
 
@@ -164,7 +164,7 @@ def guardian_killed_beside_a_stopped_supervisor() -> None:
         assert "the first process of ddplaunch was killed" in job.err(), job.err()
 
 
-@test("3 5 42", "with guardian and supervisor killed at once the workers die, and all the rest goes at the next start")
+@test("3 5 42", "the workers die if guardian and supervisor are killed at once, and the next launch removes the rest")
 def both_killed() -> None:
     with Job("--tag=", "--nproc-per-node=2", "sh", "-c", ORPHAN + "echo worker $$.; exec sleep 100") as job:
         job.wait_for("orphan", 2)
@@ -208,7 +208,7 @@ def place_for_cgroups() -> pathlib.Path | None:
     return trial.parent if can_kill else None
 
 
-@test("6", "in a cgroup whatever a worker starts is killed at once, and no folder stays")
+@test("6", "in a cgroup all processes of a worker are killed at once, and the directory is removed")
 def cgroup() -> None:
     place = place_for_cgroups()
     if place is None:
@@ -225,12 +225,12 @@ def cgroup() -> None:
         assert not folder.exists()
 
 
-@test("7", "without a cgroup what a worker left in other sessions ends with the job")
+@test("7", "without a cgroup processes that a worker left in other sessions end with the job")
 def subreaper() -> None:
     leaves_an_orphan(without_cgroup())
 
 
-@test("8", "a worker that fails takes its process group with it while others still have their grace")
+@test("8", "the process group of a failed worker is killed while others still have their grace period")
 def group() -> None:
     script = ('[ "$RANK" = 0 ] && { trap "until [ -e end ]; do sleep 0.01; done; exit 0" TERM; echo ready; '
               'while :; do sleep 0.01; done; }\n'
@@ -247,7 +247,7 @@ def group() -> None:
         assert job.wait() == 137, job.err()
 
 
-@test("9", "SIGTERM goes to a worker alone; its children have it when the worker is gone")
+@test("9", "SIGTERM goes to the worker first and to its children when it has exited")
 def leader_first() -> None:
     with Job("--tag=", "--grace=100", *python("""
 if os.fork() == 0:
@@ -285,7 +285,7 @@ def grace() -> None:
     assert time_to_end("1.5") >= 1.5
 
 
-@test("10", "a second request does not wait for the grace")
+@test("10", "a second request does not wait for the grace period")
 def second_request() -> None:
     with Job("--grace=1000", "sh", "-c", IGNORES_TERM) as job:
         job.wait_for("ready")
@@ -296,7 +296,7 @@ def second_request() -> None:
         assert "SIGTERM, then SIGKILL on a second request" in job.err(), job.err()
 
 
-@test("11", "a program that cannot be started is told from one that fails, and no rank runs")
+@test("11", "a program that cannot be started is distinguished from one that fails, and no rank runs")
 def bad_targets() -> None:
     foreign = bytearray(pathlib.Path(LAUNCHER).read_bytes()[:64]) + bytes(4096)
     foreign[18:20] = (0x5a5a).to_bytes(2, "little")  # this field is e_machine
@@ -326,7 +326,7 @@ def descriptors(*, via: tuple[str, ...] = ()) -> None:
     assert code == 0 and out == "[0, 1, 2, 196, 197]\n" * 3, (code, out, err)
 
 
-@test("13", "workers inherit no descriptor but the first three, the ring and the page, the third worker neither")
+@test("13", "workers inherit only the first three descriptors, the ring and the page")
 def no_descriptors() -> None:
     descriptors()
     if subprocess.run([HELPER, "close-range", "--", "true"]).returncode == 0:
@@ -345,7 +345,7 @@ def clean_signals() -> None:
         assert re.search(name + r":\t0+\n", out), out
 
 
-@test("21", "the exit code is that of the first cause")
+@test("21", "the launcher exits with the code of the first cause")
 def exit_codes() -> None:
     cases = [("exit 0", [], 0), ("exit 3", [], 3), ("exit 255", [], 255), ("kill -KILL $$", [], 137),
              ("kill -ABRT $$", ["--core=off"], 134), ("kill -TERM $$", [], 143),
@@ -357,7 +357,7 @@ def exit_codes() -> None:
         assert code == expected, (script, options, code, err)
 
 
-@test("21", "of ranks that say why they failed the first to say it is named, even if its process takes its time to end")
+@test("21", "the rank with the first error record is named even if its process exits slowly")
 def slow_to_end() -> None:
     script = """
 own = os.environ["TORCHELASTIC_ERROR_FILE"]
@@ -378,7 +378,7 @@ sys.exit(3)
     assert "| bad batch" in err and "rank 0 failed too: exit code 3" in err, err
 
 
-@test("21 22", "a launcher that was asked to end by a signal dies of it")
+@test("21 22", "a launcher that a signal ends dies of that signal")
 def dies_of_the_signal() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with Job("--nproc-per-node=2", "sh", "-c", "echo ready; exec sleep 100") as job:
@@ -443,7 +443,7 @@ def hang_up() -> None:
         assert job.wait() == 0 and "asked" in job.out(), (job.out(), job.err())
 
 
-@test("39", "of two jobs with the same command line, one can be killed and the other lives")
+@test("39", "killing one of two jobs with the same command line does not end the other")
 def only_its_own() -> None:
     command = ["--nproc-per-node=2", "sh", "-c", ORPHAN + "echo worker $$.; sleep 100"]
     with Job(*command) as one, Job(*command) as other:

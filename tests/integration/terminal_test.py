@@ -72,7 +72,7 @@ class Terminal:
 STUBBORN = "trap 'echo INT!' INT; trap 'echo TERM!' TERM; echo pid $$.; while :; do sleep 0.05; done"
 
 
-@test("23", "the first Ctrl-C interrupts the workers, each once, and says what it waits for; the second kills")
+@test("23", "the first Ctrl-C interrupts each worker once and the second one kills")
 def two_ctrl_c() -> None:
     with Terminal() as terminal, terminal.start("--grace=1000", "--nproc-per-node=2", "sh", "-c", STUBBORN) as job:
         terminal.wait_for("pid", 2)
@@ -86,7 +86,7 @@ def two_ctrl_c() -> None:
         job.expect_nothing_left()
 
 
-@test("23", "the third Ctrl-C gives the terminal back, whatever the workers do")
+@test("23", "the third Ctrl-C returns the terminal whatever the workers do")
 def three_ctrl_c() -> None:
     with Cgroup("freezer") as group, Terminal() as terminal, \
             terminal.start("--grace=1000", "sh", "-c", "echo pid $$.; exec sleep 1000") as job:
@@ -115,7 +115,7 @@ def three_ctrl_c() -> None:
         job.expect_nothing_left()
 
 
-@test("24", "Ctrl-Z stops job and clocks, fg continues both")
+@test("24", "Ctrl-Z stops the job and its clocks, and fg continues both")
 def suspend() -> None:
     if not shutil.which("bash"):
         raise Skip("no bash, whose job control is needed")
@@ -176,7 +176,7 @@ print(flush=True)
 """
 
 
-@test("16", "a progress bar stays on its line, and a worker at a terminal knows it")
+@test("16", "a progress bar stays on its line, and the worker sees a terminal")
 def progress_bar() -> None:
     with Terminal() as terminal, terminal.start("-q", *python(PROGRESS)) as job:
         assert terminal.wait(job) == 0, terminal.shown
@@ -203,7 +203,7 @@ def debugger() -> None:
         assert terminal.wait(job) == 0 and "after 42" in terminal.shown, terminal.shown
 
 
-@test("15", "a terminal whose echo a worker has switched off has it again after the failure of another worker")
+@test("15", "the echo that a worker has switched off is restored after the failure of another worker")
 def echo_after_failure() -> None:
     program = """
 if os.environ["RANK"] == "0":
@@ -241,7 +241,7 @@ def background() -> None:
             assert terminal.wait(job) == 0, terminal.shown
 
 
-@test("15", "a job that waits for input does not continue in the background, and takes no letters from the shell")
+@test("15", "a job that waits for input does not continue in the background or take input from the shell")
 def input_in_the_background() -> None:
     if not shutil.which("bash"):
         raise Skip("no bash, whose job control is needed")

@@ -288,7 +288,7 @@ def resize() -> None:
             view.wait_for(expected)
 
 
-@test("top", "every end that can be caught restores the terminal")
+@test("top", "each exit that can be caught restores the terminal")
 def ends() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGSEGV, signal.SIGABRT):
         with folders() as folder, FakeLauncher(folder, 7), Top(folder) as view:
@@ -310,7 +310,7 @@ def ends() -> None:
         view.is_restored()
 
 
-@test("top", "Ctrl-Z gives the terminal back, and SIGCONT takes it again")
+@test("top", "Ctrl-Z restores the terminal, and SIGCONT draws the screen again")
 def stop_and_continue() -> None:
     with folders() as folder, FakeLauncher(folder, 7), Top(folder) as view:
         view.wait_for("q quit")
@@ -327,7 +327,7 @@ def stop_and_continue() -> None:
         view.is_restored()
 
 
-@test("top", "a terminal that takes nothing loses frames, and shows the latest one later")
+@test("top", "a blocked terminal loses frames and shows the latest one later")
 def slow_terminal() -> None:
     with folders() as folder, FakeLauncher(folder, 7) as launcher, Top(folder, "--interval=0.1", columns=200, rows=60) as view:
         view.wait_for("q quit")
@@ -343,7 +343,7 @@ def slow_terminal() -> None:
         view.is_restored()
 
 
-@test("top", "garbage of the launcher does no harm")
+@test("top", "garbage from the launcher does no harm")
 def garbage() -> None:
     with folders() as folder, FakeLauncher(folder, 7) as launcher, Top(folder, "--interval=0.1") as view:
         view.wait_for("q quit")
@@ -439,7 +439,7 @@ def listed() -> None:
         eventually("the end of the job", lambda: " real " not in ls(folder).stdout)
 
 
-@test("ls", "a directory of others is not used, and a word that is no option is refused")
+@test("ls", "a directory of other users is not used, and an unknown argument is refused")
 def refused() -> None:
     with folders(0o777) as folder:
         result = ls(folder)
@@ -464,7 +464,7 @@ def search() -> None:
             assert wrong.returncode == 125 and "no running job is named 'third'" in wrong.stderr, wrong
 
 
-@test("top", "the socket of a launcher that was killed is removed, and a directory of others is not used")
+@test("top", "the socket of a killed launcher is removed, and a directory of other users is not used")
 def stale() -> None:
     with folders() as folder:
         job = subprocess.Popen([LAUNCHER, "-q", "sleep", "100"], env=variables(folder))
@@ -481,7 +481,7 @@ def stale() -> None:
         assert result.returncode == 125 and "Forbid it with chmod 700" in result.stderr, result
 
 
-@test("top", "another user is not connected")
+@test("top", "another user cannot connect")
 def other_user() -> None:
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         raise Skip("only root can become another user, with setpriv")

@@ -67,7 +67,7 @@ std::string line_with(const std::string& text, const std::string& word) {
 
 }  // namespace
 
-TEST_CASE("the model learns more than the best bigram table", "[slow]") {
+TEST_CASE("the trained model is better than the best bigram table", "[slow]") {
   const Training training;
   const CommandResult result = training.run(2, "a", {"--epochs", "4"});
   INFO(result.err);
@@ -82,7 +82,7 @@ TEST_CASE("the model learns more than the best bigram table", "[slow]") {
   CHECK(line_with(result.err, "ddp: backend").starts_with("ddp: backend gloo, 2 ranks (requested)"));
 }
 
-TEST_CASE("two and four ranks give the parameters of one rank after fifty steps") {
+TEST_CASE("training on two and four ranks gives the parameters of one rank after fifty steps") {
   const Training training;
   for (const int ranks : {1, 2, 4}) {
     const CommandResult result = training.run(ranks, std::to_string(ranks), {"--steps", "50"});
@@ -104,7 +104,7 @@ TEST_CASE("two and four ranks give the parameters of one rank after fifty steps"
   }
 }
 
-TEST_CASE("a resumed training ends where an uninterrupted one does") {
+TEST_CASE("a resumed training ends with the same parameters as an uninterrupted one") {
   const Training training;
   REQUIRE(training.run(2, "whole", {"--steps", "30"}).exit_code == 0);
   REQUIRE(training.run(2, "parts", {"--steps", "13"}).exit_code == 0);
@@ -114,13 +114,13 @@ TEST_CASE("a resumed training ends where an uninterrupted one does") {
   CHECK(read_data(training.checkpoint("whole")) == read_data(training.checkpoint("parts")));
 }
 
-TEST_CASE("a checkpoint resumes on another number of ranks") {
+TEST_CASE("a checkpoint can be resumed on another number of ranks") {
   const Training training;
   REQUIRE(training.run(1, "a", {"--steps", "10"}).exit_code == 0);
   CHECK(training.run(4, "a", {"--steps", "20", "--resume"}).exit_code == 0);
 }
 
-TEST_CASE("mistakes of the user are told by the worker and its code is kept") {
+TEST_CASE("a worker's own usage error is shown and its exit code is kept") {
   const Training training;
   const CommandResult none = training.run(2, "none", {"--steps", "2", "--resume"});
   CHECK(none.exit_code == 1);
@@ -141,7 +141,7 @@ TEST_CASE("mistakes of the user are told by the worker and its code is kept") {
   CHECK(batch.err.find("must be a multiple of the 3 ranks") != std::string::npos);
 }
 
-TEST_CASE("a backend that does not exist or does not work here is told") {
+TEST_CASE("a backend that does not exist or does not work on this node is reported") {
   const Training training;
   const CommandResult unknown =
       run_command({built("train_charlm"), "--steps", "1", "--checkpoint", ""}, {{"DDP_BACKEND", "glo"}});
@@ -149,7 +149,7 @@ TEST_CASE("a backend that does not exist or does not work here is told") {
   CHECK(unknown.err.find("Did you mean gloo?") != std::string::npos);
 }
 
-TEST_CASE("a program that no launcher started is a world of one") {
+TEST_CASE("a program that runs without a launcher has a world of size one") {
   const CommandResult result = run_command({built("train_charlm"), "--steps", "3", "--checkpoint", "", "--text",
                                             ddp::test::source_directory() + "/LICENSE"});
   INFO(result.err);
@@ -158,7 +158,7 @@ TEST_CASE("a program that no launcher started is a world of one") {
   CHECK(result.err.find("1 rank (") != std::string::npos);
 }
 
-TEST_CASE("a rank that dies in the middle is named and not the secondary failures") {
+TEST_CASE("a rank that dies during training is named as the culprit, and secondary failures are not") {
   const Training training;
   // Rank 1 is killed from outside the program around the beginning of the training.
   for (int round = 0; round < 5; ++round) {
@@ -172,7 +172,7 @@ TEST_CASE("a rank that dies in the middle is named and not the secondary failure
   }
 }
 
-TEST_CASE("short attempts that finish a step are repeated as often as was asked for") {
+TEST_CASE("a job whose attempts each finish a step is restarted --max-restarts times") {
   const CommandResult result =
       run_command({built("ddplaunch"), "--nproc-per-node=1", "--backend=cpu", "--max-restarts=7", "sh", "-c",
                    built("train_charlm") + " --checkpoint '' --steps 1 --text " + ddp::test::source_directory() +
@@ -181,7 +181,7 @@ TEST_CASE("short attempts that finish a step are repeated as often as was asked 
   CHECK(line_with(result.err, "gave up").find("ddplaunch gave up after 7 restarts") != std::string::npos);
 }
 
-TEST_CASE("the model learns however its gradients travel, and with parameters averaged now and then", "[slow]") {
+TEST_CASE("the model learns with every gradient exchange, and with local SGD", "[slow]") {
   const Training training;
   const auto perplexity_with = [&](const std::vector<std::string>& words, double& bytes) {
     std::vector<std::string> options = {"--epochs", "2"};

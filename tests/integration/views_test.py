@@ -146,7 +146,7 @@ def top_shows_all_ranks_of_two_nodes_and_each_node_its_own(hosts: Hosts) -> None
         assert "no job" in top(first, "--once").stderr
 
 
-def eight_views_find_a_place_and_the_next_one_hears_why_not(hosts: Hosts) -> None:
+def eight_views_are_served_and_the_next_one_is_refused_with_a_reason(hosts: Hosts) -> None:
     with sockets() as folder:
         jobs = [subprocess.Popen([BIN / "ddplaunch", f"--rdzv-id=job{i}", "sleep", "100"], stderr=subprocess.DEVNULL,
                                  env={**os.environ, "DDP_SOCKET_DIR": folder}) for i in range(2)]
@@ -247,7 +247,7 @@ def live_shows_the_ranks_below_the_output(hosts: Hosts) -> None:
         assert "STATE" not in job.text(), job.text()
 
 
-def terminals_get_what_they_can_show(hosts: Hosts) -> None:
+def views_use_what_the_terminal_can_show(hosts: Hosts) -> None:
     with sockets() as folder:
         script = pathlib.Path(folder) / "train.py"
         script.write_text(REPORTS.format(bindings=str(ROOT / "bindings/python")))
@@ -267,7 +267,7 @@ def terminals_get_what_they_can_show(hosts: Hosts) -> None:
         dumb.end()
 
 
-def a_directory_for_sockets_that_cannot_be_used_is_told(hosts: Hosts) -> None:
+def an_unusable_socket_directory_is_reported(hosts: Hosts) -> None:
     with sockets() as folder:
         os.chmod(folder, 0o755)
         for unusable, why in ((folder, "other users may use"), (f"{folder}/no/such", "No such file or directory")):
@@ -281,10 +281,10 @@ def a_directory_for_sockets_that_cannot_be_used_is_told(hosts: Hosts) -> None:
 def main() -> None:
     with Hosts(2) as hosts:
         run_tests(hosts, [top_shows_all_ranks_of_two_nodes_and_each_node_its_own,
-                          eight_views_find_a_place_and_the_next_one_hears_why_not, a_view_follows_the_output_of_a_rank,
-                          other_users_see_nothing, the_progress_of_a_program_is_a_line_below_its_output,
-                          live_shows_the_ranks_below_the_output, terminals_get_what_they_can_show,
-                          a_directory_for_sockets_that_cannot_be_used_is_told])
+                          eight_views_are_served_and_the_next_one_is_refused_with_a_reason,
+                          a_view_follows_the_output_of_a_rank, other_users_see_nothing,
+                          the_progress_of_a_program_is_a_line_below_its_output, live_shows_the_ranks_below_the_output,
+                          views_use_what_the_terminal_can_show, an_unusable_socket_directory_is_reported])
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] < "2" and os.environ["RANK"] == "1":
     assert printed.count("imported") == 1 and "attempt 2" in printed, printed
 
 
-def what_cannot_be_forked_is_started(folder: pathlib.Path) -> None:
+def a_worker_that_cannot_be_forked_is_started(folder: pathlib.Path) -> None:
     write(folder, train="print('runs', __name__)\n", reads="import os\nos.environ.get('LOCAL_RANK')\n",
           threads="import threading, time\nthreading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
           fails="1 / 0\n", leaves="import os\nos._exit(3)\n", exits="import sys\nsys.exit('bye')\n",
@@ -104,7 +104,7 @@ def auto_finds_imports_of_pytorch(folder: pathlib.Path) -> None:
     assert forked in printed and "(--preload): imported" not in printed, printed
 
 
-def variables_of_the_program_count(folder: pathlib.Path) -> None:
+def environment_variables_of_the_program_are_respected(folder: pathlib.Path) -> None:
     write(folder, reads="import os\nos.environ.get('OWN')\nos.environ['MADE'] = 'by the import'\n")
     for line, refused in (("os.environ['OWN'] = '1'", "OWN"), ("os.environ.setdefault('OMP_NUM_THREADS', '3')", "OMP_NUM_THREADS"),
                           ("environ.update({'OWN': '1'})", "OWN"), ("os.environ |= dict(OWN='1')", "variables"),
@@ -229,9 +229,10 @@ def a_job_ends_while_it_imports(folder: pathlib.Path) -> None:
             time.sleep(0.01)
 
 
-for test in (a_restart_imports_nothing, what_cannot_be_forked_is_started, a_job_goes_on_without_its_preloader,
-             a_job_ends_while_it_imports, a_crash_right_after_the_start_has_its_place,
-             uv_may_start_python, the_preloader_never_runs_the_program, auto_finds_imports_of_pytorch, variables_of_the_program_count):
+for test in (a_restart_imports_nothing, a_worker_that_cannot_be_forked_is_started, a_job_goes_on_without_its_preloader,
+             a_job_ends_while_it_imports, a_crash_right_after_the_start_has_its_place, uv_may_start_python,
+             the_preloader_never_runs_the_program, auto_finds_imports_of_pytorch,
+             environment_variables_of_the_program_are_respected):
     with tempfile.TemporaryDirectory() as scratch:
         test(pathlib.Path(scratch))
     print(f"{test.__name__}: ok", flush=True)

@@ -93,7 +93,7 @@ class RandomJob {
 
 }  // namespace
 
-TEST_CASE("ten thousand random jobs all end with one cause and nobody left behind") {
+TEST_CASE("ten thousand random jobs all end with one cause and leave no worker behind") {
   for (unsigned seed = 0; seed < 10'000; ++seed) {
     INFO("seed " << seed);
     RandomJob job(seed);

@@ -30,7 +30,7 @@ int size_of(std::uint64_t seed, int most) {
 
 }  // namespace
 
-TEST_CASE("jobs on several nodes come to one end whatever happens") {
+TEST_CASE("all nodes of a job agree on its end under random failures") {
   const std::uint64_t first = ddp::test::random_seed();
   const std::uint64_t count = schedules(10'000);
   const int most = count > 20'000 ? kMostNodes : 300;
@@ -55,7 +55,7 @@ TEST_CASE("jobs on several nodes come to one end whatever happens") {
                 << sizes[4]);
 }
 
-TEST_CASE("a job on ten thousand nodes comes to one end whatever happens") {
+TEST_CASE("all nodes of a job on ten thousand nodes agree on its end under random failures") {
   const std::uint64_t seed = ddp::test::random_seed();
   NodesWorld world(seed, kMostNodes);
   const std::string broken = world.live();

@@ -8,7 +8,7 @@
 
 using ddp::test::SuccessionWorld;
 
-TEST_CASE("a job has one coordinator at most and goes on without its first node when it may") {
+TEST_CASE("a job has at most one coordinator and can continue without its first node") {
   const char* given = std::getenv("DDP_TEST_SUCCESSIONS");  // NOLINT(concurrency-mt-unsafe)
   const std::uint64_t count = given == nullptr ? 1'000 : std::strtoull(given, nullptr, 10);
   const std::uint64_t first = ddp::test::random_seed();

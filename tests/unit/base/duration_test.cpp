@@ -4,7 +4,7 @@
 
 using ddp::base::parse_duration;
 
-TEST_CASE("a time is a number of seconds, or numbers with units") {
+TEST_CASE("a duration is parsed as a number of seconds or as numbers with units") {
   CHECK(parse_duration("30")->count() == 30);
   CHECK(parse_duration("0.5")->count() == 0.5);
   CHECK(parse_duration("1e3")->count() == 1000);
@@ -16,7 +16,7 @@ TEST_CASE("a time is a number of seconds, or numbers with units") {
   CHECK(parse_duration("1h2m3s4ms")->count() == 3723.004);
 }
 
-TEST_CASE("a time has known units, each of them once and in their order") {
+TEST_CASE("a duration with unknown, repeated or misordered units is rejected") {
   for (const char* wrong : {"",   "soon", "-1",    "-1s",  "nan",  "inf",    " 5",   "5 s", "5s ",   "m",
                             "1d", "1min", "10m1h", "1m1m", "1h30", "1.2.3s", "1e3s", "s5",  "1ms5s", "5S"}) {
     CAPTURE(wrong);

@@ -4,7 +4,7 @@
 
 using ddp::ErrorKind;
 
-TEST_CASE("every kind of error has its enumerator's name") {
+TEST_CASE("each error kind is printed as the name of its enumerator") {
   CHECK(to_string(ErrorKind::invalid_argument) == "invalid_argument");
   CHECK(to_string(ErrorKind::timeout) == "timeout");
   CHECK(to_string(ErrorKind::peer_lost) == "peer_lost");
@@ -15,7 +15,7 @@ TEST_CASE("every kind of error has its enumerator's name") {
   CHECK(to_string(ErrorKind::internal) == "internal");
 }
 
-TEST_CASE("a copy of an error keeps kind and message") {
+TEST_CASE("a copied error keeps its kind and message") {
   const ddp::Error error(ErrorKind::peer_lost, "rank 3 has exited");
   const ddp::Error copy = error;  // NOLINT(performance-unnecessary-copy-initialization)
   CHECK(copy.kind() == ErrorKind::peer_lost);

@@ -6,7 +6,7 @@
 
 using ddp::base::ExitStatus;
 
-TEST_CASE("exit code 11 and death by signal 11 stay different") {
+TEST_CASE("exit code 11 and death by signal 11 are kept apart") {
   const ExitStatus exited = ExitStatus::exited(11);
   const ExitStatus killed = ExitStatus::killed(SIGSEGV);
   CHECK_FALSE(exited == killed);
@@ -20,17 +20,17 @@ TEST_CASE("exit code 11 and death by signal 11 stay different") {
   CHECK(exited.signal() == 0);
 }
 
-TEST_CASE("only exit code 0 is success") {
+TEST_CASE("only exit code 0 counts as success") {
   CHECK(ExitStatus::exited(0).success());
   CHECK_FALSE(ExitStatus::exited(1).success());
   CHECK_FALSE(ExitStatus::killed(SIGKILL).success());
 }
 
-TEST_CASE("a core dump is mentioned") {
+TEST_CASE("the text of an exit status mentions a core dump") {
   CHECK(ExitStatus::killed(SIGABRT, true).describe() == "killed by SIGABRT (core dumped)");
 }
 
-TEST_CASE("what waitpid tells is kept apart") {
+TEST_CASE("exit codes and signals from waitpid are converted to an exit status") {
   CHECK(ExitStatus::from_wait(11 << 8) == ExitStatus::exited(11));
   CHECK(ExitStatus::from_wait(SIGSEGV) == ExitStatus::killed(SIGSEGV));
   CHECK(ExitStatus::from_wait(SIGSEGV | 0x80) == ExitStatus::killed(SIGSEGV, true));

@@ -8,7 +8,7 @@
 #include "support/catch.h"
 #include "support/temporary_directory.h"
 
-TEST_CASE("a file is read whole, zero bytes too") {
+TEST_CASE("read_file returns the whole file, including zero bytes") {
   const TemporaryDirectory folder;
   const std::string content("a\0b\n", 4);
   std::ofstream(folder.path() + "/f", std::ios::binary) << content;
@@ -16,7 +16,7 @@ TEST_CASE("a file is read whole, zero bytes too") {
   CHECK_FALSE(ddp::base::read_file("/proc/self/status").empty());
 }
 
-TEST_CASE("the first line of a file comes without its end") {
+TEST_CASE("the first line of a file is returned without its newline") {
   const TemporaryDirectory folder;
   std::ofstream(folder.path() + "/f") << "one\ntwo\n";
   CHECK(ddp::base::read_line(folder.path() + "/f") == "one");
@@ -25,13 +25,13 @@ TEST_CASE("the first line of a file comes without its end") {
   CHECK(ddp::base::read_line(folder.path() + "/none").empty());
 }
 
-TEST_CASE("what cannot be read is empty") {
+TEST_CASE("reading a file that cannot be read gives an empty text") {
   const TemporaryDirectory folder;
   CHECK(ddp::base::read_file(folder.path() + "/none").empty());
   CHECK(ddp::base::read_file(folder.path()).empty());
 }
 
-TEST_CASE("the file behind symbolic links is found, whether it exists or not") {
+TEST_CASE("a path is resolved through symbolic links, whether its target exists or not") {
   namespace fs = std::filesystem;
   const TemporaryDirectory folder;
   const std::string at = folder.path() + "/";

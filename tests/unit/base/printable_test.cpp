@@ -4,7 +4,7 @@
 
 using ddp::base::printable;
 
-TEST_CASE("what acts on a terminal is shown as the bytes that it is") {
+TEST_CASE("control characters are shown as escaped bytes") {
   CHECK(printable("a\x1b[31m\nb\x7f") == "a\\x1b[31m\\x0ab\\x7f");
   CHECK(printable(std::string_view("\0", 1)) == "\\x00");
   CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");                   // this is CSI, a C1 control character
@@ -14,13 +14,13 @@ TEST_CASE("what acts on a terminal is shown as the bytes that it is") {
   CHECK(printable("\xe2\x80\xa8") == "\\xe2\\x80\\xa8");          // this is the line separator
 }
 
-TEST_CASE("text that can be shown stays as it is") {
+TEST_CASE("printable text is shown unchanged") {
   const char* text = "a\tmod\xc3\xa8le \xe2\x86\x90 \xf0\x9f\x98\x80 \xd7\xa9 \xe2\x80\xa6";
   CHECK(printable(text) == text);
   CHECK(printable("").empty());
 }
 
-TEST_CASE("bytes that are not UTF-8 are shown one by one") {
+TEST_CASE("bytes that are not UTF-8 are escaped one by one") {
   CHECK(printable("\xff\xc3") == "\\xff\\xc3");
   CHECK(printable("\xe0\x80\xaf") == "\\xe0\\x80\\xaf");  // this is an overlong form of '/'
   CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // this is a surrogate

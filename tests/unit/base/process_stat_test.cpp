@@ -8,7 +8,7 @@
 
 using namespace ddp::base;
 
-TEST_CASE("a process is read whatever its name is") {
+TEST_CASE("a line of /proc/PID/stat is parsed whatever the process name contains") {
   const std::string rest = " 7 4712 4713 34817 -1 4194304 90 1000 3 40 250 17 5 6 20 0 3 0 1234 123456789 30";
   for (const std::string name : {"train", "a b", "x) R 1", ") ", ""}) {
     const auto stat = parse_process_stat("4711 (" + name + ") D" + rest);
@@ -31,7 +31,7 @@ TEST_CASE("a process is read whatever its name is") {
   }
 }
 
-TEST_CASE("the status of a dead process is the last field, after one that is no signed number") {
+TEST_CASE("the exit status of a dead process is read from the last field of /proc/PID/stat") {
   const auto stat = parse_process_stat(
       "42 (a) Z 1 42 42 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 1 0 9876 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 "
       "1 0 0 0 0 0 0 0 0 0 0 0 0 256\n");
@@ -40,7 +40,7 @@ TEST_CASE("the status of a dead process is the last field, after one that is no 
   CHECK(stat->wait_status == 256);
 }
 
-TEST_CASE("what is no line of a process is nothing") {
+TEST_CASE("text that is not a line of /proc/PID/stat is rejected") {
   for (const char* text : {"", "4711", "4711 (train", "4711 (train) ", "4711 (train) S", "4711 (train) S 1 2",
                            "4711) (train S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21",
                            "4711 (train) SS 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21",
@@ -49,7 +49,7 @@ TEST_CASE("what is no line of a process is nothing") {
   }
 }
 
-TEST_CASE("this process can be read, and one that is gone cannot") {
+TEST_CASE("/proc/PID/stat can be read for this process and not for one that has exited") {
   const auto self = read_process_stat(::getpid());
   REQUIRE(self);
   CHECK(self->state == 'R');

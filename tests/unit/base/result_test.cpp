@@ -14,7 +14,7 @@ Result<std::unique_ptr<int>> half_of(int number) {
 }
 }  // namespace
 
-TEST_CASE("a result is a value or a reason") {
+TEST_CASE("a Result holds either a value or a failure") {
   const auto failed = half_of(3);
   CHECK_FALSE(failed.ok());
   CHECK_FALSE(failed);
@@ -25,7 +25,7 @@ TEST_CASE("a result is a value or a reason") {
   CHECK(*succeeded.value() == 2);
 }
 
-TEST_CASE("the value of a result can be moved out") {
+TEST_CASE("the value of a Result can be moved out") {
   const std::unique_ptr<int> value = half_of(8).value();
   CHECK(*value == 4);
 }

@@ -5,7 +5,7 @@
 using namespace ddp::base;
 using Words = std::vector<std::string>;
 
-TEST_CASE("names of secrets are recognised, and their neighbours are not") {
+TEST_CASE("names of secret variables are recognised, and similar names are not") {
   for (const char* name : {"HF_TOKEN", "DDP_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "--api-key",
                            "password", "--db.password", "GITHUBTOKEN", "SSH_KEYS", "SLURM_JWT", "--auth",
                            "REGISTRY_AUTH", "PGPASSWORD", "DB_PASS", "Authorization", "X-Api-Key"}) {
@@ -19,7 +19,7 @@ TEST_CASE("names of secrets are recognised, and their neighbours are not") {
   }
 }
 
-TEST_CASE("a text is shown without the secrets in it") {
+TEST_CASE("secrets within a text are masked") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"HF_TOKEN=abc def", "HF_TOKEN=***"},
       {"--password=a=b", "--password=***"},
@@ -48,7 +48,7 @@ TEST_CASE("a text is shown without the secrets in it") {
   CHECK(without_secrets("X", "amqp://a:b@c") == "amqp://a:***@c");
 }
 
-TEST_CASE("the words of a command line are shown without the values of secrets") {
+TEST_CASE("values of secrets on a command line are masked") {
   CHECK(without_secrets(Words{"ddplaunch", "--auth-token-file=/t", "--auth-token-file", "/t", "train.py", "--lr=1",
                               "--api-key", "abc", "--password=abc", "HF_TOKEN=abc", "--token", "--epochs", "3",
                               "--auth", "abc", "Bearer", "abc", "-H", "Authorization: Bearer abc"}) ==

@@ -19,14 +19,14 @@ void wait_until_ready(int fd) {
 
 }  // namespace
 
-TEST_CASE("a side thread gives its result once") {
+TEST_CASE("a side thread delivers its result once") {
   SideThread<std::string> thread([] { return std::string("done"); });
   wait_until_ready(thread.ready());
   CHECK(thread.result() == "done");
   CHECK_FALSE(thread.result());
 }
 
-TEST_CASE("nobody has to wait for a side thread") {
+TEST_CASE("a side thread can be dropped without waiting for it") {
   auto may_end = std::make_shared<std::promise<void>>();
   auto has_ended = std::make_shared<std::promise<void>>();
   {

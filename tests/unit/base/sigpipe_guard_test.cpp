@@ -36,7 +36,7 @@ int write_to_closed_pipe() {
 
 }  // namespace
 
-TEST_CASE("a write to a closed pipe under the guard fails and sends no signal") {
+TEST_CASE("a write to a closed pipe fails without SIGPIPE while the guard exists") {
   const Counting counting;
   {
     const SigpipeGuard guard;
@@ -47,7 +47,7 @@ TEST_CASE("a write to a closed pipe under the guard fails and sends no signal") 
   CHECK(received == 1);
 }
 
-TEST_CASE("a thread that is started under the guard is free of the signal for good") {
+TEST_CASE("a thread started under the guard never gets SIGPIPE") {
   const Counting counting;
   std::atomic<bool> go = false;
   std::thread thread;
@@ -63,7 +63,7 @@ TEST_CASE("a thread that is started under the guard is free of the signal for go
   CHECK(received == 0);
 }
 
-TEST_CASE("a signal that waited before the guard waits after it") {
+TEST_CASE("a SIGPIPE that was pending before the guard is still pending after it") {
   const Counting counting;
   sigset_t set;
   sigemptyset(&set);

@@ -16,7 +16,7 @@ std::optional<std::int64_t> any_integer(std::string_view text) {
 }
 }  // namespace
 
-TEST_CASE("an integer is the whole text or nothing") {
+TEST_CASE("parsing an integer requires the whole text to be a number") {
   for (const char* text : {"", " 1", "1 ", "+1", "1x", "0x10", "1.0", "1e3", "-", "--1", "one", "1\n"}) {
     INFO("text '" << text << "'");
     CHECK_FALSE(any_integer(text));
@@ -27,7 +27,7 @@ TEST_CASE("an integer is the whole text or nothing") {
   CHECK(any_integer("007") == 7);
 }
 
-TEST_CASE("an integer outside its range is nothing") {
+TEST_CASE("an integer outside its range is rejected") {
   CHECK_FALSE(parse_integer("0", 1, 65535));
   CHECK(parse_hex("7f62Ab") == 0x7f62ab);
   CHECK(parse_hex("ffffffffffffffff") == ~std::uint64_t{0});
@@ -41,7 +41,7 @@ TEST_CASE("an integer outside its range is nothing") {
   CHECK_FALSE(any_integer("-9223372036854775809"));
 }
 
-TEST_CASE("a number is finite and not negative and the whole text") {
+TEST_CASE("parsing a number rejects infinite, negative and partly numeric text") {
   for (const char* text : {"", "-1", "inf", "nan", "1e400", "1s", " 1", "0x1", ".", "+1"}) {
     INFO("text '" << text << "'");
     CHECK_FALSE(parse_number(text));
@@ -51,7 +51,7 @@ TEST_CASE("a number is finite and not negative and the whole text") {
   CHECK(parse_number("1e3") == 1000.0);
 }
 
-TEST_CASE("the nearest match is offered for a typing mistake only") {
+TEST_CASE("a nearest match is suggested only for a likely typing mistake") {
   const std::vector<std::string> names = {"gloo", "nccl", "mpi"};
   CHECK(nearest_match("glo", names) == "gloo");
   CHECK(nearest_match("ncl", names) == "nccl");
@@ -67,12 +67,12 @@ TEST_CASE("the nearest match is offered for a typing mistake only") {
   CHECK_FALSE(nearest_match("gloo", {}));
 }
 
-TEST_CASE("the first of two equally near candidates wins") {
+TEST_CASE("the first of two equally near matches is suggested") {
   const std::vector<std::string> names = {"--nodea", "--nodeb"};
   CHECK(nearest_match("--nodec", names) == "--nodea");
 }
 
-TEST_CASE("a one-letter word has no match but itself") {
+TEST_CASE("a one-letter word has only itself as its nearest match") {
   const std::vector<std::string> names = {"a"};
   CHECK_FALSE(nearest_match("b", names));
   CHECK(nearest_match("a", names) == "a");
@@ -83,7 +83,7 @@ TEST_CASE("split keeps empty parts") {
   CHECK(split("a,,b,", ',') == std::vector<std::string>{"a", "", "b", ""});
 }
 
-TEST_CASE("join undoes split") {
+TEST_CASE("join reverses split") {
   for (const char* text : {"", "a", "a,b", ",a", "a,,b,", ",,"}) {
     INFO("text '" << text << "'");
     CHECK(join(split(text, ','), ",") == text);
@@ -91,7 +91,7 @@ TEST_CASE("join undoes split") {
   CHECK(join({}, ", ").empty());
 }
 
-TEST_CASE("ranks are written in ranges of three and more") {
+TEST_CASE("three or more consecutive ranks are printed as a range") {
   const auto list = [](std::vector<int> ranks) { return rank_list(ranks); };
   CHECK(list({}).empty());
   CHECK(list({4}) == "4");
@@ -114,7 +114,7 @@ TEST_CASE("ranks have a noun and a verb that fit their number") {
   CHECK(rank_clause("", "waits", "wait").empty());
 }
 
-TEST_CASE("a duration is written with the unit that fits") {
+TEST_CASE("a duration is printed with the unit that fits its size") {
   CHECK(human_duration(0ms) == "0 ms");
   CHECK(human_duration(85ms) == "85 ms");
   CHECK(human_duration(99ms) == "99 ms");
@@ -127,7 +127,7 @@ TEST_CASE("a duration is written with the unit that fits") {
   CHECK(human_duration(2h + 5min) == "2 h 5 min");
 }
 
-TEST_CASE("one thing is singular and all other counts are plural") {
+TEST_CASE("a count of one is printed in the singular and other counts in the plural") {
   CHECK(counted(0, "worker") == "0 workers");
   CHECK(counted(1, "worker") == "1 worker");
   CHECK(counted(2, "worker") == "2 workers");
@@ -138,7 +138,7 @@ TEST_CASE("one thing is singular and all other counts are plural") {
   CHECK(ddp::base::plural(std::size_t{2}, "it", "them") == "them");
 }
 
-TEST_CASE("a size has a unit that fits") {
+TEST_CASE("a size is printed with the unit that fits") {
   CHECK(human_bytes(0) == "0 B");
   CHECK(human_bytes(1023) == "1023 B");
   CHECK(human_bytes(1536) == "1.5 KiB");
@@ -146,13 +146,13 @@ TEST_CASE("a size has a unit that fits") {
   CHECK(human_bytes(std::uint64_t{3} << 40) == "3 TiB");
 }
 
-TEST_CASE("texts are appended in their order") {
+TEST_CASE("several texts are appended in their order") {
   std::vector<std::string> texts = {"a"};
   ddp::base::append(texts, std::vector<std::string>{"b", "c"});
   CHECK(texts == std::vector<std::string>{"a", "b", "c"});
 }
 
-TEST_CASE("words are what spaces separate") {
+TEST_CASE("words splits a text at spaces and tabs") {
   using ddp::base::words;
   CHECK(words("").empty());
   CHECK(words("  ").empty());
@@ -161,7 +161,7 @@ TEST_CASE("words are what spaces separate") {
   CHECK(words("a\t b\r", " \t\r") == std::vector<std::string>{"a", "b"});
 }
 
-TEST_CASE("a text is trimmed at both ends only") {
+TEST_CASE("trim removes spaces at both ends only") {
   using ddp::base::trimmed;
   CHECK(trimmed("").empty());
   CHECK(trimmed(" \t\r\n").empty());
@@ -169,7 +169,7 @@ TEST_CASE("a text is trimmed at both ends only") {
   CHECK(trimmed(" a\t", " ") == "a\t");
 }
 
-TEST_CASE("lines are taken off a text one by one") {
+TEST_CASE("take_line removes lines from a text one by one") {
   using ddp::base::take_line;
   std::string_view text = "one\n\ntwo";
   CHECK(take_line(text) == "one");
@@ -180,7 +180,7 @@ TEST_CASE("lines are taken off a text one by one") {
   CHECK(take_line(text).empty());
 }
 
-TEST_CASE("a size is read with its unit, or not at all") {
+TEST_CASE("a size is parsed with its unit, and other text is rejected") {
   CHECK(parse_bytes("0") == 0U);
   CHECK(parse_bytes("4096") == 4096U);
   CHECK(parse_bytes("7B") == 7U);
@@ -195,14 +195,14 @@ TEST_CASE("a size is read with its unit, or not at all") {
   }
 }
 
-TEST_CASE("a word is quoted for a shell where it needs it") {
+TEST_CASE("a word is quoted for a shell only if it needs quotes") {
   CHECK(shell_quoted("--a=/b,c:d") == "--a=/b,c:d");
   CHECK(shell_quoted("") == "''");
   CHECK(shell_quoted("a b$") == "'a b$'");
   CHECK(shell_quoted("it's") == "'it'\\''s'");
 }
 
-TEST_CASE("a list of ranks is short") {
+TEST_CASE("a long list of ranks is shortened") {
   const auto list = [](std::vector<int> ranks) { return ddp::base::short_rank_list(ranks); };
   CHECK(list({}) == "");
   CHECK(list({3}) == "3");

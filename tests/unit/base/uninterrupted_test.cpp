@@ -17,7 +17,7 @@ using namespace ddp::base;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("a call that a signal interrupts is made again, and another error is returned") {
+TEST_CASE("a call that a signal interrupts is repeated, and other errors are returned") {
   int calls = 0;
   CHECK(uninterrupted([&] {
           errno = EINTR;
@@ -32,7 +32,7 @@ TEST_CASE("a call that a signal interrupts is made again, and another error is r
   CHECK(errno == ENOSPC);
 }
 
-TEST_CASE("open() of a pipe without a reader goes on after signals") {
+TEST_CASE("opening a pipe without a reader continues after signals") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
@@ -43,7 +43,7 @@ TEST_CASE("open() of a pipe without a reader goes on after signals") {
   CHECK(writer);
 }
 
-TEST_CASE("signals do not end poll_until(), and the time does") {
+TEST_CASE("poll_until() continues after signals and ends at its deadline") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   const UniqueFd out(ends[0]);
@@ -61,7 +61,7 @@ TEST_CASE("signals do not end poll_until(), and the time does") {
   CHECK(std::chrono::steady_clock::now() - began >= 50ms);
 }
 
-TEST_CASE("poll_until() looks once after the deadline") {
+TEST_CASE("poll_until() polls once even if its deadline has passed") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   const UniqueFd out(ends[0]);

@@ -18,7 +18,7 @@ bool is_open(int fd) {
 }
 }  // namespace
 
-TEST_CASE("a descriptor is closed with its owner") {
+TEST_CASE("a descriptor is closed when its owner is destroyed") {
   int number = -1;
   {
     const UniqueFd fd = open_null();
@@ -29,7 +29,7 @@ TEST_CASE("a descriptor is closed with its owner") {
   CHECK_FALSE(is_open(number));
 }
 
-TEST_CASE("a moved descriptor has one owner") {
+TEST_CASE("a moved descriptor has exactly one owner") {
   UniqueFd first = open_null();
   const int number = first.get();
   UniqueFd second = std::move(first);

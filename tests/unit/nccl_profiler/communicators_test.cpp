@@ -16,7 +16,7 @@ using namespace ddp::launcher;
 using namespace ddp::test;
 namespace wire = ddp::wire;
 
-TEST_CASE("a group has the name of the program, or says that all ranks are in it") {
+TEST_CASE("a group has the program's name or a note that all ranks are in it") {
   const int version = GENERATE(4, 5, 6, 7);
   NcclPlayer player = played(version);
   const std::uint64_t named = new_id();
@@ -31,7 +31,7 @@ TEST_CASE("a group has the name of the program, or says that all ranks are in it
   for (auto* comm : {&one, &two, &three}) player.finalize(*comm);
 }
 
-TEST_CASE("a communicator that is destroyed stays visible until its place is needed") {
+TEST_CASE("a destroyed communicator stays visible until its place is needed") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -42,7 +42,7 @@ TEST_CASE("a communicator that is destroyed stays visible until its place is nee
   CHECK(worker().group(id)->called == 1);
 }
 
-TEST_CASE("10,000 communicators in turn use the same places again") {
+TEST_CASE("10,000 communicators in turn reuse the same places") {
   const int version = any_version();
   NcclPlayer player = played(version);
   const std::uint32_t before = worker().memory().groups_not_shown;
@@ -61,7 +61,7 @@ TEST_CASE("10,000 communicators in turn use the same places again") {
   CHECK(worker().memory().groups_not_shown == before);
 }
 
-TEST_CASE("communicators without a place are counted, and harm nothing") {
+TEST_CASE("communicators without a place are counted and do no harm") {
   NcclPlayer player = played(any_version());
   const std::uint32_t before = worker().memory().groups_not_shown;
   std::vector<NcclPlayer::Communicator> all;
@@ -78,7 +78,7 @@ TEST_CASE("communicators without a place are counted, and harm nothing") {
   player.finalize(next);
 }
 
-TEST_CASE("two members of a communicator in one process are not told apart") {
+TEST_CASE("two members in one process make the launch counts of their communicator incomplete") {
   NcclPlayer player = played(GENERATE(4, 5, 6, 7));
   const std::uint64_t id = new_id();
   auto one = player.init(id, 2, 0);
@@ -90,7 +90,7 @@ TEST_CASE("two members of a communicator in one process are not told apart") {
   player.finalize(other);
 }
 
-TEST_CASE("threads call their own communicators, and make new ones meanwhile") {
+TEST_CASE("threads may use their own communicators while others create new ones") {
   NcclPlayer player = played(any_version());
   std::vector<std::uint64_t> ids;
   std::vector<NcclPlayer::Communicator> comms;
@@ -143,7 +143,7 @@ TEST_CASE("threads may share a communicator, and one may abort it during their c
   CHECK(worker().group(id)->called == 6000);
 }
 
-TEST_CASE("the library stays when NCCL unloads it") {
+TEST_CASE("the library stays loaded when NCCL unloads it") {
   const int version = any_version();
   const std::uint64_t first = new_id();
   const std::uint64_t second = new_id();
@@ -161,7 +161,7 @@ TEST_CASE("the library stays when NCCL unloads it") {
   player.finalize(comm);
 }
 
-TEST_CASE("a forked child shows nothing") {
+TEST_CASE("a forked child records nothing") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -183,7 +183,7 @@ TEST_CASE("a forked child shows nothing") {
   player.finalize(comm);
 }
 
-TEST_CASE("the runtime shows its groups itself") {
+TEST_CASE("the plug-in is inactive for groups of the runtime") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -198,7 +198,7 @@ TEST_CASE("the runtime shows its groups itself") {
   player.finalize(comm);
 }
 
-TEST_CASE("what PyTorch's recorder of NCCL shows is not shown a second time") {
+TEST_CASE("groups that PyTorch's NCCL recorder shows are not shown twice") {
   const TemporaryDirectory folder;
   const std::string prefix = folder.path() + "/rank0";
   ::setenv("DDP_TORCH_FILE", prefix.c_str(), 1);
@@ -226,7 +226,7 @@ TEST_CASE("a communicator of one rank takes no place") {
   player.finalize(comm);
 }
 
-TEST_CASE("each call is recorded, unless PyTorch's recorder shows it") {
+TEST_CASE("each call is recorded unless PyTorch's recorder shows it") {
   NcclPlayer player = played(any_version());
   worker().ring.discard();
   const std::uint64_t id = new_id();

@@ -29,7 +29,7 @@ using Numbers = std::vector<std::uint64_t>;
 
 }  // namespace
 
-TEST_CASE("kernels are followed only after a hang, from version 4 on") {
+TEST_CASE("kernels are traced only after a hang and from NCCL profiler version 4 on") {
   const int version = any_version();
   CAPTURE(version);
   for (const char* failure : {"", "rank 1 failed: exit code 3"}) {
@@ -70,7 +70,7 @@ TEST_CASE("a kernel is done when it has ended on all its channels") {
   player.finalize(comm);
 }
 
-TEST_CASE("kernels of a communicator that is gone change nothing") {
+TEST_CASE("kernels of a destroyed communicator change nothing") {
   const AfterHang after;
   NcclPlayer player = played(6);
   auto old = player.init(new_id(), kRanks, 1);
@@ -88,7 +88,7 @@ TEST_CASE("kernels of a communicator that is gone change nothing") {
   }
 }
 
-TEST_CASE("handles that make no sense harm nothing") {
+TEST_CASE("nonsensical handles do no harm") {
   const AfterHang after;
   NcclPlayer player = played(GENERATE(4, 5, 6, 7));
   const std::uint64_t id = new_id();
@@ -105,7 +105,7 @@ TEST_CASE("handles that make no sense harm nothing") {
   player.finalize(comm);
 }
 
-TEST_CASE("a thread of NCCL shows kernels while the program calls") {
+TEST_CASE("an NCCL thread reports kernels while the program makes calls") {
   const AfterHang after;
   NcclPlayer player = played(7);
   constexpr int kCommunicators = 50;

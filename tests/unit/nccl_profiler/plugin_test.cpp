@@ -37,7 +37,7 @@ TEST_CASE("every collective that a program calls is on the page") {
   player.finalize(comm);
 }
 
-TEST_CASE("a rank waits for its root only in what the root sends") {
+TEST_CASE("a rank waits for its root only in collectives in which the root sends") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -55,7 +55,7 @@ TEST_CASE("a rank waits for its root only in what the root sends") {
   player.finalize(comm);
 }
 
-TEST_CASE("calls fit together if they move the same bytes, and reduce the same elements") {
+TEST_CASE("calls match if they move the same bytes and reduce the same elements") {
   NcclPlayer player = played(any_version());
   const auto fingerprint = [&](const char* function, std::size_t count, const char* type, int root = 0) {
     const std::uint64_t id = new_id();
@@ -73,7 +73,7 @@ TEST_CASE("calls fit together if they move the same bytes, and reduce the same e
   CHECK(fingerprint("Broadcast", 8, "ncclFloat32") != fingerprint("Broadcast", 8, "ncclFloat32", 1));
 }
 
-TEST_CASE("functions and types that are not known have no name") {
+TEST_CASE("unknown functions and types have no name") {
   NcclPlayer player = played(GENERATE(2, 4, 5, 7));
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -84,7 +84,7 @@ TEST_CASE("functions and types that are not known have no name") {
   player.finalize(comm);
 }
 
-TEST_CASE("transfers are counted for each direction and peer") {
+TEST_CASE("transfers are counted per direction and peer") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -101,7 +101,7 @@ TEST_CASE("transfers are counted for each direction and peer") {
   player.finalize(comm);
 }
 
-TEST_CASE("transfers with more peers than the page has entries are counted only") {
+TEST_CASE("transfers with more peers than the page has entries are only counted") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, 64, 1);
@@ -131,7 +131,7 @@ TEST_CASE("a graph that captures a call makes the counts incomplete") {
   player.finalize(two);
 }
 
-TEST_CASE("earlier versions show a graph by calls that NCCL does not count") {
+TEST_CASE("older NCCL versions reveal a graph through calls that NCCL does not count") {
   NcclPlayer player = played(GENERATE(3, 4));
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -145,7 +145,7 @@ TEST_CASE("earlier versions show a graph by calls that NCCL does not count") {
   player.finalize(comm);
 }
 
-TEST_CASE("events that make no sense change nothing") {
+TEST_CASE("nonsensical events change nothing") {
   const int version = any_version();
   NcclPlayer player = played(version);
   const std::uint64_t id = new_id();
@@ -194,7 +194,7 @@ TEST_CASE("all functions of NCCL are known") {
   player.finalize(comm);
 }
 
-TEST_CASE("numbers out of range harm nothing") {
+TEST_CASE("numbers out of range do no harm") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -209,7 +209,7 @@ TEST_CASE("numbers out of range harm nothing") {
   player.finalize(comm);
 }
 
-TEST_CASE("communicators of any size and with any name harm nothing") {
+TEST_CASE("communicators of any size and name do no harm") {
   NcclPlayer player = played(GENERATE(4, 5, 7));
   const std::string name(100'000, 'n');
   const int ranks = GENERATE(-1, 0, 2, INT_MAX);
@@ -220,14 +220,14 @@ TEST_CASE("communicators of any size and with any name harm nothing") {
   player.finalize(comm);
 }
 
-TEST_CASE("a communicator that is aborted before its first call has none") {
+TEST_CASE("a communicator may be aborted before its first call") {
   NcclPlayer player = played(any_version());
   auto comm = player.init(new_id(), kRanks, 1);
   player.finalize(comm);
   player.finalize(comm);
 }
 
-TEST_CASE("a group of calls is counted call by call") {
+TEST_CASE("each call of a grouped call is counted") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -239,7 +239,7 @@ TEST_CASE("a group of calls is counted call by call") {
   player.finalize(comm);
 }
 
-TEST_CASE("another thread may make the communicator, as for one that does not block") {
+TEST_CASE("a communicator may be created by another thread, as with non-blocking ones") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   NcclPlayer::Communicator comm;

@@ -83,7 +83,7 @@ std::vector<std::uint64_t> play(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("what NCCL reported on an H200 is on the page") {
+TEST_CASE("events recorded from NCCL on an H200 are on the page") {
   const auto ids = play("events.0.txt");
   REQUIRE(ids.size() == 3);
   const auto calls = worker().calls(ids[0]);
@@ -97,7 +97,7 @@ TEST_CASE("what NCCL reported on an H200 is on the page") {
   CHECK_FALSE(worker().group(ids[2])->launches->is_complete);  // the program captured a graph
 }
 
-TEST_CASE("what NCCL reported of kernels on an H200 is on the page") {
+TEST_CASE("kernel events recorded from NCCL on an H200 are on the page") {
   ::setenv("DDP_LAST_FAILURE", "[DDP-H07 transport]", 1);
   const auto ids = play("events.0.txt");
   ::unsetenv("DDP_LAST_FAILURE");
@@ -109,7 +109,7 @@ TEST_CASE("what NCCL reported of kernels on an H200 is on the page") {
   CHECK(worker().group(ids[2])->gpu_finished > 0);
 }
 
-TEST_CASE("a hang on an H200 is named by what NCCL reported") {
+TEST_CASE("a hang on an H200 is named from NCCL's recorded events") {
   std::vector<RankView> ranks(2);
   for (int rank = 0; rank < 2; ++rank) {
     const auto ids = play("skip." + std::to_string(rank) + ".txt");

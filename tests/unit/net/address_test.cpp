@@ -44,7 +44,7 @@ IpAddress address(const char* text) {
 
 }  // namespace
 
-TEST_CASE("an endpoint is written as people write it") {
+TEST_CASE("an endpoint is printed in the usual notation") {
   CHECK(to_endpoint(v4("10.0.0.1", 80))->text() == "10.0.0.1:80");
   CHECK(to_endpoint(v6("2001:db8::1", 65'535))->text() == "[2001:db8::1]:65535");
   CHECK(to_endpoint(v6("::1", 1))->text() == "[::1]:1");
@@ -52,24 +52,24 @@ TEST_CASE("an endpoint is written as people write it") {
   CHECK(to_endpoint(v6("fe80::1", 1, 4'000'000))->text() == "[fe80::1%4000000]:1");
 }
 
-TEST_CASE("an IPv4 address is the same in a socket of IPv6") {
+TEST_CASE("an IPv4 address is equal to its form in an IPv6 socket") {
   CHECK(to_endpoint(v6("::ffff:10.1.2.3", 7)) == to_endpoint(v4("10.1.2.3", 7)));
   CHECK(to_endpoint(v6("::fffe:10.1.2.3", 7)) != to_endpoint(v4("10.1.2.3", 7)));
 }
 
-TEST_CASE("a machine knows its address towards another one") {
+TEST_CASE("a node knows its own address towards another one") {
   CHECK(ddp::net::own_address_towards("127.0.0.1") == address("127.0.0.1"));
   CHECK(ddp::net::own_address_towards("localhost")->is_loopback());
   CHECK_FALSE(ddp::net::own_address_towards("no-such-host.invalid"));
 }
 
-TEST_CASE("addresses of other kinds are no endpoints") {
+TEST_CASE("addresses of other families are not endpoints") {
   sockaddr_storage name{};
   name.ss_family = AF_UNIX;
   CHECK_FALSE(to_endpoint(name));
 }
 
-TEST_CASE("the loopback interface has many addresses of IPv4 and one of IPv6") {
+TEST_CASE("the loopback interface has many IPv4 addresses and one IPv6 address") {
   for (const char* text : {"127.0.0.1", "127.255.255.255", "::1", "::ffff:127.0.0.1"}) {
     INFO(text);
     CHECK(address(text).is_loopback());
@@ -81,12 +81,12 @@ TEST_CASE("the loopback interface has many addresses of IPv4 and one of IPv6") {
   }
 }
 
-TEST_CASE("addresses for documentation belong to no machine") {
+TEST_CASE("documentation addresses belong to no node") {
   CHECK_FALSE(ddp::net::is_own_address(address("192.0.2.1")));
   CHECK_FALSE(ddp::net::is_own_address(address("2001:db8::1")));
 }
 
-TEST_CASE("an address is taken for our own if there is no descriptor left to find out with") {
+TEST_CASE("an address counts as own if no descriptor is left to check it") {
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
   rlimit none = before;
@@ -97,7 +97,7 @@ TEST_CASE("an address is taken for our own if there is no descriptor left to fin
   CHECK(own);
 }
 
-TEST_CASE("each half of a connection is the peer of the other") {
+TEST_CASE("each end of a connection is the peer of the other") {
   BoundSocket listener;
   const RawPeer client(listener.listen().port());
   const RawPeer server(listener.accept());
@@ -108,7 +108,7 @@ TEST_CASE("each half of a connection is the peer of the other") {
   CHECK_FALSE(ddp::net::peer_endpoint(-1));
 }
 
-TEST_CASE("an IPv6 address stands in brackets before a port") {
+TEST_CASE("an IPv6 address is printed in brackets before a port") {
   CHECK(ddp::net::host_and_port("node0", 1) == "node0:1");
   CHECK(ddp::net::host_and_port("::1", 29500) == "[::1]:29500");
 }

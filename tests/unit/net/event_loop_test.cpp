@@ -112,7 +112,7 @@ TEST_CASE("a full pipe is reported as writable once there is room") {
   CHECK(emptied);
 }
 
-TEST_CASE("a destroyed watch for writing stays quiet and leaves its descriptor open") {
+TEST_CASE("a destroyed write watch stays silent and leaves its descriptor open") {
   Loop loop;
   Pipe pipe;
   loop.events.watch_writable(pipe.write_fd(), [] { FAIL("called"); }).reset();
@@ -121,7 +121,7 @@ TEST_CASE("a destroyed watch for writing stays quiet and leaves its descriptor o
   pipe.fill();
 }
 
-TEST_CASE("watching for writing leaves a descriptor as blocking as it was") {
+TEST_CASE("a write watch does not change whether a descriptor blocks") {
   Loop loop;
   Pipe pipe;
   REQUIRE(::fcntl(pipe.write_fd(), F_SETFL, 0) == 0);
@@ -151,7 +151,7 @@ TEST_CASE("a callback can watch the same descriptor again") {
   CHECK(calls == 3);
 }
 
-TEST_CASE("a destroyed watch stays quiet even if its descriptor was ready in the same turn") {
+TEST_CASE("a destroyed watch stays silent even if its descriptor was ready in the same turn") {
   Loop loop;
   Pipe first;
   Pipe second;
@@ -228,7 +228,7 @@ TEST_CASE("a timer does not fire before its time") {
   CHECK(steady_clock::now() >= when);
 }
 
-TEST_CASE("a destroyed timer stays quiet even if it was due in the same turn") {
+TEST_CASE("a destroyed timer stays silent even if it was due in the same turn") {
   Loop loop;
   std::unique_ptr<Watch> first;
   std::unique_ptr<Watch> second;
@@ -247,7 +247,7 @@ TEST_CASE("a destroyed timer stays quiet even if it was due in the same turn") {
   CHECK(calls == 1);
 }
 
-TEST_CASE("a timer may destroy its own watch") {
+TEST_CASE("a timer callback may destroy its own watch") {
   Loop loop;
   std::unique_ptr<Watch> timer;
   std::string text = "still here, and longer than a small string";
@@ -273,7 +273,7 @@ TEST_CASE("each arrival of a watched signal is reported") {
   CHECK(arrived == "121");
 }
 
-TEST_CASE("a destroyed signal watch is not called for a signal that came before") {
+TEST_CASE("a destroyed signal watch is not called for an earlier signal") {
   Loop loop;
   const std::array signals = {SIGUSR1};
   int calls = 0;

@@ -111,7 +111,7 @@ UniqueFd connect_to_address(in_addr_t address, std::uint16_t port) {
 
 }  // namespace
 
-TEST_CASE("where netlink is forbidden the tables answer") {
+TEST_CASE("the owner of a peer is read from /proc if netlink is forbidden") {
   const int result = in_a_child([] {
     if (!forbid_netlink()) return kSkipped;
     PeerLookup lookup;
@@ -168,7 +168,7 @@ TEST_CASE("a peer in another network namespace has neither owner nor address her
   CHECK(result == 0);
 }
 
-TEST_CASE("a user that our user namespace does not know has the uid of all such") {
+TEST_CASE("a user outside of the user namespace gets the overflow uid") {
   const Listener listener;
   const Helper outside([&](const std::function<bool()>& answer_and_wait) {
     if (::setresuid(1234, 1234, 1234) != 0) return false;

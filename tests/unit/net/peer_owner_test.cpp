@@ -67,12 +67,12 @@ const std::initializer_list<Source> kSources = {Source::diagnostics, Source::tab
 
 }  // namespace
 
-TEST_CASE("this machine tells who owns the peer") {
+TEST_CASE("the owner of a local peer is found") {
   CHECK(PeerLookup().source() != Source::none);
   CHECK(PeerLookup(Source::tables).source() == Source::tables);
 }
 
-TEST_CASE("a connection of this process is our own, in each version of IP") {
+TEST_CASE("a connection of this process belongs to this user over IPv4 and IPv6") {
   for (const Source source : kSources) {
     PeerLookup lookup(source);
     for (const Family family : {Family::v4, Family::v6, Family::mapped}) {
@@ -91,7 +91,7 @@ TEST_CASE("a connection of this process is our own, in each version of IP") {
   }
 }
 
-TEST_CASE("a connection of another user's process is that user's") {
+TEST_CASE("a connection of another user's process belongs to that user") {
   if (::geteuid() != 0) {
     WARN("skipped: becoming another user takes root");
     return;
@@ -129,7 +129,7 @@ TEST_CASE("a peer that has closed its socket has no owner") {
   }
 }
 
-TEST_CASE("a peer that has said its last word, but listens, has an owner") {
+TEST_CASE("a peer that has shut down sending but still receives has an owner") {
   for (const Source source : kSources) {
     PeerLookup lookup(source);
     const Listener listener;
@@ -141,7 +141,7 @@ TEST_CASE("a peer that has said its last word, but listens, has an owner") {
   }
 }
 
-TEST_CASE("what is not connected has no peer to be owned") {
+TEST_CASE("a descriptor without a connection has no peer") {
   for (const Source source : kSources) {
     PeerLookup lookup(source);
     const Listener listener;
@@ -150,7 +150,7 @@ TEST_CASE("what is not connected has no peer to be owned") {
   }
 }
 
-TEST_CASE("who listens on the port of a peer that is gone is not its owner") {
+TEST_CASE("a process that listens on the port of a closed peer is not its owner") {
   PeerLookup lookup;
   const Listener listener;
   // Both sockets have the port from the beginning, so that it is never free for another program.
@@ -180,7 +180,7 @@ TEST_CASE("who listens on the port of a peer that is gone is not its owner") {
   CHECK_FALSE(lookup.owner_of_peer(server.get()));
 }
 
-TEST_CASE("without the kernel's diagnostics the tables are read, without these nothing is known") {
+TEST_CASE("the owner is unknown if neither netlink nor the socket tables are readable") {
   const TemporaryDirectory empty;
   const PeerLookup lookup(Source::tables, empty.path());
   CHECK(lookup.source() == Source::none);
@@ -219,7 +219,7 @@ Endpoint local6(std::uint16_t port) {
 
 }  // namespace
 
-TEST_CASE("the tables are searched for exactly one half") {
+TEST_CASE("the socket tables are searched for the peer's end of the connection") {
   CHECK(find_in_socket_table(kTable4, local4(50'000), local4(8080)) == PeerOwner{1001, 12});
   CHECK(find_in_socket_table(kTable4, local4(8080), local4(50'000)) == PeerOwner{1000, 13});
   CHECK(find_in_socket_table(kTable4, local4(50'003), local4(8080)) == PeerOwner{4'294'967'294, 15});
@@ -227,7 +227,7 @@ TEST_CASE("the tables are searched for exactly one half") {
   CHECK(find_in_socket_table(kTable6, local6(50'017), local6(8080)) == PeerOwner{1003, 22});
 }
 
-TEST_CASE("in the tables, a socket that is not connected or not held is nobody's") {
+TEST_CASE("unconnected or unheld sockets in the tables have no owner") {
   CHECK_FALSE(find_in_socket_table(kTable4, local4(50'001), local4(8080)));  // the socket is in TIME_WAIT
   CHECK_FALSE(find_in_socket_table(kTable4, local4(50'002), local4(8080)));  // the socket is in SYN_SENT
   CHECK_FALSE(find_in_socket_table(kTable4, local4(50'004), local4(8080)));  // the socket is closed and has unsent data
@@ -238,7 +238,7 @@ TEST_CASE("in the tables, a socket that is not connected or not held is nobody's
   CHECK_FALSE(find_in_socket_table("", local4(50'000), local4(8080)));
 }
 
-TEST_CASE("users that a namespace does not know share a uid there") {
+TEST_CASE("users outside of the user namespace share the overflow uid") {
   CHECK_FALSE(uid_of_unknown_users("         0          0 4294967295\n", "65534\n"));
   CHECK(uid_of_unknown_users("         0       1000          1\n", "65534\n") == 65'534U);
   CHECK(uid_of_unknown_users("0 1000 1\n1 100000 65536\n", "99\n") == 99U);

@@ -49,7 +49,7 @@ TEST_CASE("a connection to a closed port is refused") {
   CHECK(connected.error().message == "Connection refused");
 }
 
-TEST_CASE("a name that does not exist is not resolved") {
+TEST_CASE("a host name that does not exist is not resolved") {
   const auto connected = connect_tcp("no such host", 1, soon());
   REQUIRE_FALSE(connected);
   CHECK(connected.error().kind == Kind::failed);
@@ -61,7 +61,7 @@ TEST_CASE("a connected descriptor is not inherited by children") {
   CHECK((::fcntl(connection.client.fd(), F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("a peer that says nothing times out") {
+TEST_CASE("receiving from a silent peer times out") {
   const Connection connection;
   char byte = 0;
   const auto got = receive_all(connection.client.fd(), {&byte, 1}, in(20ms));
@@ -69,7 +69,7 @@ TEST_CASE("a peer that says nothing times out") {
   CHECK(got.error().kind == Kind::timed_out);
 }
 
-TEST_CASE("a peer that says too little times out") {
+TEST_CASE("receiving from a peer that sends too little times out") {
   Connection connection;
   connection.server.says("ab");
   std::string text(3, '\0');
@@ -78,7 +78,7 @@ TEST_CASE("a peer that says too little times out") {
   CHECK(got.error().kind == Kind::timed_out);
 }
 
-TEST_CASE("a peer that leaves in the middle has closed") {
+TEST_CASE("a peer that leaves during a message is reported as closed") {
   Connection connection;
   connection.server.says("ab");
   connection.server.vanishes();
@@ -88,7 +88,7 @@ TEST_CASE("a peer that leaves in the middle has closed") {
   CHECK(got.error().kind == Kind::closed);
 }
 
-TEST_CASE("a peer that does not read makes sending time out") {
+TEST_CASE("sending to a peer that does not read times out") {
   const Connection connection;
   const std::string much(std::size_t{64} << 20, 'x');
   const auto sent = send_all(connection.client.fd(), much, in(50ms));
@@ -96,7 +96,7 @@ TEST_CASE("a peer that does not read makes sending time out") {
   CHECK(sent.error().kind == Kind::timed_out);
 }
 
-TEST_CASE("sending to a peer that is gone is a failure and not a signal") {
+TEST_CASE("sending to a closed peer is an error and not a signal") {
   Connection connection;
   connection.server.vanishes();
   const std::string much(std::size_t{64} << 20, 'x');
@@ -105,7 +105,7 @@ TEST_CASE("sending to a peer that is gone is a failure and not a signal") {
   CHECK(sent.error().kind == Kind::closed);
 }
 
-TEST_CASE("bytes that are there are received after the deadline too") {
+TEST_CASE("available bytes are received even after the deadline") {
   Connection connection;
   connection.server.says("abc");
   connection.server.vanishes();
@@ -115,7 +115,7 @@ TEST_CASE("bytes that are there are received after the deadline too") {
   CHECK(text == "abc");
 }
 
-TEST_CASE("a long message arrives whole") {
+TEST_CASE("a long message arrives completely") {
   const Connection connection;
   std::string sent(std::size_t{16} << 20, '\0');
   for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 31 >> 7);
@@ -127,12 +127,12 @@ TEST_CASE("a long message arrives whole") {
   CHECK((received == sent));
 }
 
-TEST_CASE("nothing to send or receive needs no peer") {
+TEST_CASE("an empty message needs no peer") {
   CHECK(send_all(-1, {}, in(-1s)));
   CHECK(receive_all(-1, {}, in(-1s)));
 }
 
-TEST_CASE("a listener takes a free port and both ends know their addresses") {
+TEST_CASE("a listener takes a free port, and both ends know their addresses") {
   const auto listener = net::listen_tcp("127.0.0.1", 0, 1);
   REQUIRE(listener);
   const std::uint16_t port = net::own_endpoint(listener.value().get())->port;
@@ -141,7 +141,7 @@ TEST_CASE("a listener takes a free port and both ends know their addresses") {
   CHECK(net::peer_endpoint(peer.fd())->text() == "127.0.0.1:" + std::to_string(port));
 }
 
-TEST_CASE("a listener on all addresses hears IPv4 and names it as such") {
+TEST_CASE("a listener on all addresses accepts IPv4 and reports it as IPv4") {
   const auto listener = net::listen_tcp("::", 0, 1);
   if (!listener) return;  // there is no IPv6 here
   const RawPeer peer(net::own_endpoint(listener.value().get())->port);
@@ -151,7 +151,7 @@ TEST_CASE("a listener on all addresses hears IPv4 and names it as such") {
   CHECK_THAT(net::peer_endpoint(accepted.get())->text(), Catch::StartsWith("127.0.0.1:"));
 }
 
-TEST_CASE("connections are accepted until there is none, with what a server wants of them") {
+TEST_CASE("all pending connections are accepted with the options of a server socket") {
   const auto listener = net::listen_tcp("127.0.0.1", 0, 1);
   REQUIRE(listener);
   const RawPeer peer(net::own_endpoint(listener.value().get())->port);
@@ -172,13 +172,13 @@ TEST_CASE("connections are accepted until there is none, with what a server want
   CHECK(errno == EAGAIN);
 }
 
-TEST_CASE("an IPv6 address stands in brackets") {
+TEST_CASE("an IPv6 address is printed in brackets") {
   const auto listener = net::listen_tcp("::1", 0, 1);
   if (!listener) return;
   CHECK_THAT(net::own_endpoint(listener.value().get())->text(), Catch::StartsWith("[::1]:"));
 }
 
-TEST_CASE("what cannot be listened on is refused with the reason") {
+TEST_CASE("an address that cannot be listened on is an error with the reason") {
   CHECK_THAT(net::listen_tcp("node0", 80, 1).error().message,
              Catch::Contains("node0:80") && Catch::Contains("not an IP address"));
   CHECK_FALSE(net::listen_tcp("192.0.2.1", 0, 1));

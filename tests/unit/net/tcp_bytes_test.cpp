@@ -32,7 +32,7 @@ std::optional<TcpBytes> connection_of(const UniqueFd& fd) {
 
 }  // namespace
 
-TEST_CASE("the kernel counts what a connection has moved in both directions") {
+TEST_CASE("the kernel's byte counts of a connection cover both directions") {
   const Listener listener;
   for (const Family family : {Family::v4, Family::v6, Family::mapped}) {
     const UniqueFd client = connect_to(listener.port, family);
@@ -51,12 +51,12 @@ TEST_CASE("the kernel counts what a connection has moved in both directions") {
   }
 }
 
-TEST_CASE("sockets that listen and connections that are closed are not listed") {
+TEST_CASE("listening sockets and closed connections are not listed") {
   const Listener listener;
   CHECK_FALSE(connection_of(listener.fd));
 }
 
-TEST_CASE("an answer that is cut off or refused is no list") {
+TEST_CASE("a truncated or refused netlink answer is not a list") {
   std::vector<TcpBytes> connections;
   std::array<std::byte, 64> bytes{};
   nlmsghdr header{};

@@ -51,7 +51,7 @@ std::string own_maps() {
 
 }  // namespace
 
-TEST_CASE("the addresses of a process have names") {
+TEST_CASE("addresses of a process are resolved to function names") {
   const ProcessFiles files(own_maps());
   FrameNames names;
   const auto call = reinterpret_cast<std::uint64_t>(ddp_test::train_epoch({}, 1));
@@ -70,7 +70,7 @@ TEST_CASE("the addresses of a process have names") {
   CHECK(names.name(files, ~std::uint64_t{0}, false) == "?? (0xffffffffffffffff)");
 }
 
-TEST_CASE("inlined functions are frames, with the lines where they were called") {
+TEST_CASE("inlined functions are shown as frames with the lines of their calls") {
   const ProcessFiles files(own_maps());
   FrameNames names;
   const auto call = reinterpret_cast<std::uint64_t>(ddp_test::train_epoch({}, 1));
@@ -88,7 +88,7 @@ TEST_CASE("inlined functions are frames, with the lines where they were called")
   CHECK(names.with_lines(files, 0x1000, false) == std::vector<std::string>{"?? (0x1000)"});
 }
 
-TEST_CASE("places in files that cannot be read have an offset") {
+TEST_CASE("addresses in unreadable files are shown as offsets") {
   const TemporaryDirectory directory;
   const std::string text = directory.path() + "/text";
   std::ofstream(text) << "no ELF file";

@@ -64,7 +64,7 @@ int sleeps() {
 
 }  // namespace
 
-TEST_CASE("the registers of a thread that runs are told, and it goes on") {
+TEST_CASE("the registers of a running thread are read, and the thread continues") {
   Child child([]() -> int {
     for (volatile int i = 0;;) i = i + 1;
   });
@@ -79,7 +79,7 @@ TEST_CASE("the registers of a thread that runs are told, and it goes on") {
 }
 
 // A waiting thread is held only if its wait has just begun. Its time-out starts again each time.
-TEST_CASE("a call in which a thread is held ends as if it had not been") {
+TEST_CASE("a system call during which a thread was held ends normally") {
   for (const auto& program : {waits_in_epoll, receives_with_a_timeout, sleeps}) {
     Child child(program);
     for (int i = 0; i < 10; ++i) {
@@ -91,7 +91,7 @@ TEST_CASE("a call in which a thread is held ends as if it had not been") {
   }
 }
 
-TEST_CASE("a process that is not there cannot be held") {
+TEST_CASE("a process that does not exist cannot be held") {
   Child child([] { return 0; });
   while (!child.has_ended()) ::usleep(1'000);
   CHECK(hold_for_a_moment(child.pid(), child.pid()).obstacle.starts_with("ddplaunch is not permitted to stop it: "));

@@ -52,7 +52,7 @@ std::vector<std::string> names(const StackCapture& capture, const Unwound& unwou
 
 }  // namespace
 
-TEST_CASE("the functions that wait for a call of the kernel are found in a copy, whatever was compiled how") {
+TEST_CASE("the stack of a blocked system call is unwound from a copy for each compilation mode") {
   const StackCapture capture = capture_of_child();
   const ProcessFiles files(capture.maps);
   Unwinder unwinder(files);
@@ -69,7 +69,7 @@ TEST_CASE("the functions that wait for a call of the kernel are found in a copy,
   CHECK(part.addresses == std::vector(unwound.addresses.begin(), unwound.addresses.begin() + 3));
 }
 
-TEST_CASE("what is known of a damaged stack is told, and that it is not all") {
+TEST_CASE("a damaged stack is unwound as far as possible and marked as incomplete") {
   StackCapture capture = capture_of_child();
   ThreadCapture& thread = capture.threads.at(0);
   const ProcessFiles files(capture.maps);
@@ -88,7 +88,7 @@ TEST_CASE("what is known of a damaged stack is told, and that it is not all") {
   CHECK_FALSE(unwinder.unwind(thread, 64).is_whole);
 }
 
-TEST_CASE("without the files of a process only the place itself is known") {
+TEST_CASE("without the files of a process only the innermost frame is known") {
   const StackCapture capture = capture_of_child();
   for (const char* maps : {"", "garbage", "00400000-00401000 r-xp 00000000 00:00 1 /no/such/file\n"}) {
     const ProcessFiles files(maps);

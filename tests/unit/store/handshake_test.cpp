@@ -44,7 +44,7 @@ std::vector<std::string> misshapen(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("two that know the secret convince one another") {
+TEST_CASE("two sides with the same secret authenticate each other") {
   Pair pair;
   CHECK(pair.client.hello() == kClientNonce);
   const auto answer = pair.server.hello(pair.client.hello());
@@ -59,12 +59,12 @@ TEST_CASE("two that know the secret convince one another") {
   CHECK(pair.server.authenticated());
 }
 
-TEST_CASE("a server that does not know the secret learns nothing from a client") {
+TEST_CASE("a server without the secret learns nothing from a client") {
   Pair pair("secret", "guess");
   CHECK_FALSE(pair.client.proof(*pair.server.hello(pair.client.hello())));
 }
 
-TEST_CASE("a client that does not know the secret is not believed") {
+TEST_CASE("a client without the secret is rejected") {
   Pair pair("guess", "secret");
   static_cast<void>(pair.server.hello(pair.client.hello()));
   CHECK_FALSE(
@@ -72,13 +72,13 @@ TEST_CASE("a client that does not know the secret is not believed") {
   CHECK_FALSE(pair.server.authenticated());
 }
 
-TEST_CASE("every bit of the server's answer counts") {
+TEST_CASE("each bit of the server's answer matters") {
   const std::string answer = *Pair().server.hello(kClientNonce);
   for (const auto& wrong : spoilt(answer)) CHECK_FALSE(Pair().client.proof(wrong));
   for (const auto& wrong : misshapen(answer)) CHECK_FALSE(Pair().client.proof(wrong));
 }
 
-TEST_CASE("every bit of the client's proof counts") {
+TEST_CASE("each bit of the client's proof matters") {
   Pair good;
   const std::string proof = *good.client.proof(*good.server.hello(kClientNonce));
   auto wrong = spoilt(proof);
@@ -92,7 +92,7 @@ TEST_CASE("every bit of the client's proof counts") {
   }
 }
 
-TEST_CASE("every bit of the client's nonce counts") {
+TEST_CASE("each bit of the client's nonce matters") {
   Pair good;
   const std::string proof = *good.client.proof(*good.server.hello(kClientNonce));
   for (const auto& other : spoilt(kClientNonce)) {
@@ -109,7 +109,7 @@ TEST_CASE("every bit of the client's nonce counts") {
   }
 }
 
-TEST_CASE("a proof that was heard once does not serve again") {
+TEST_CASE("a proof cannot be replayed") {
   Pair first;
   const std::string answer = *first.server.hello(kClientNonce);
   const std::string proof = *first.client.proof(answer);
@@ -120,7 +120,7 @@ TEST_CASE("a proof that was heard once does not serve again") {
   CHECK_FALSE(another.proof(answer));
 }
 
-TEST_CASE("what one side says does not convince it") {
+TEST_CASE("a reflected message is rejected") {
   // The server gets its own proof back.
   Pair pair;
   const std::string answer = *pair.server.hello(kClientNonce);
@@ -135,7 +135,7 @@ TEST_CASE("what one side says does not convince it") {
   CHECK_FALSE(Pair().client.proof(kClientNonce + kClientNonce));
 }
 
-TEST_CASE("steps out of order end a handshake for good") {
+TEST_CASE("handshake steps out of order end the handshake permanently") {
   Pair pair;
   CHECK_FALSE(pair.server.proof(std::string(kMacBytes, '\0')));
   CHECK_FALSE(pair.server.hello(kClientNonce));

@@ -7,7 +7,7 @@
 using namespace ddp::test;
 using Keys = std::vector<std::string>;
 
-TEST_CASE("a prefix and a slash precede every key") {
+TEST_CASE("a prefix and a slash precede each key") {
   const auto inner = ddp::make_memory_store(kPatience);
   const auto store = ddp::make_prefix_store("job", inner);
   store->set("a", "1");
@@ -19,13 +19,13 @@ TEST_CASE("a prefix and a slash precede every key") {
   CHECK_FALSE(inner->check(Keys{"job/a"}));
 }
 
-TEST_CASE("prefixes nest from the outside in") {
+TEST_CASE("nested prefixes are applied from the outside in") {
   const auto inner = ddp::make_memory_store(kPatience);
   ddp::make_prefix_store("b", ddp::make_prefix_store("a", inner))->set("k", "v");
   CHECK(inner->get("a/b/k") == "v");
 }
 
-TEST_CASE("stores of different prefixes do not see each other") {
+TEST_CASE("stores with different prefixes do not see each other") {
   const auto inner = ddp::make_memory_store(kPatience);
   const auto first = ddp::make_prefix_store("1", inner);
   const auto second = ddp::make_prefix_store("2", inner);
@@ -35,7 +35,7 @@ TEST_CASE("stores of different prefixes do not see each other") {
   CHECK(first->get("k") == "first");
 }
 
-TEST_CASE("a time-out names the whole key") {
+TEST_CASE("a timeout error names the whole key") {
   const auto store = ddp::make_prefix_store("job", ddp::make_memory_store(std::chrono::milliseconds(5)));
   CHECK(store->timeout() == std::chrono::milliseconds(5));
   expect_error(ddp::ErrorKind::timeout, {"'job/k'"}, [&] { store->get("k"); });

@@ -89,7 +89,7 @@ TEST_CASE("every store counts") {
   CHECK(store->get("n") == "-2");
 }
 
-TEST_CASE("every store compares and sets as PyTorch does") {
+TEST_CASE("every store compares and sets like PyTorch") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   CHECK(store->compare_set("k", "old", "new") == "old");
   CHECK_FALSE(store->check(Keys{"k"}));
@@ -99,7 +99,7 @@ TEST_CASE("every store compares and sets as PyTorch does") {
   CHECK(store->get("k") == "v2");
 }
 
-TEST_CASE("every store checks and deletes") {
+TEST_CASE("every store checks and deletes keys") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   CHECK(store->check({}));
   CHECK_FALSE(store->delete_key("k"));
@@ -110,7 +110,7 @@ TEST_CASE("every store checks and deletes") {
   CHECK_FALSE(store->check(Keys{"k"}));
 }
 
-TEST_CASE("every store waits no longer than it was told") {
+TEST_CASE("every store waits no longer than its timeout") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->wait({}, 0ms);
   store->set("a", "");
@@ -119,7 +119,7 @@ TEST_CASE("every store waits no longer than it was told") {
   CHECK(store->timeout() == kPatience);
 }
 
-TEST_CASE("every store lengthens values") {
+TEST_CASE("every store appends to values") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->append("k", "a");
   store->append("k", "");
@@ -169,7 +169,7 @@ TEST_CASE("every store has queues") {
   expect_error(ddp::ErrorKind::timeout, {"q"}, [&] { store->queue_pop("q", 5ms); });
 }
 
-TEST_CASE("every store tells a queue from the value of its key") {
+TEST_CASE("every store distinguishes a queue from the value of its key") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->set("k", "value");
   CHECK(store->try_queue_pop("k") == std::nullopt);
@@ -185,7 +185,7 @@ TEST_CASE("every store tells a queue from the value of its key") {
   CHECK_FALSE(store->check(Keys{"k"}));
 }
 
-TEST_CASE("every store gives each queued value to one of those that wait") {
+TEST_CASE("every store gives each queued value to one waiting client") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -200,7 +200,7 @@ TEST_CASE("every store gives each queued value to one of those that wait") {
   CHECK(store->queue_len("q") == 0);
 }
 
-TEST_CASE("every store wakes those that wait") {
+TEST_CASE("every store wakes its waiting clients") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -249,7 +249,7 @@ TEST_CASE("every store serves other threads while some wait") {
   CHECK(store->get("4").empty());
 }
 
-TEST_CASE("every store carries out what one thread asks for in its order, while others wait") {
+TEST_CASE("every store executes the requests of one thread in order while others wait") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   std::vector<std::thread> waiting;
   for (int i = 0; i < 50; ++i) {
@@ -266,7 +266,7 @@ TEST_CASE("every store carries out what one thread asks for in its order, while 
   }
 }
 
-TEST_CASE("every store lets nobody through a barrier before all have come") {
+TEST_CASE("every store holds clients at a barrier until all have arrived") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -285,7 +285,7 @@ TEST_CASE("every store lets nobody through a barrier before all have come") {
   store->barrier("round1", 4, 0ms);
 }
 
-TEST_CASE("every store ends a barrier to which not all have come") {
+TEST_CASE("every store ends a barrier that not all clients reach") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   store->barrier("alone", 1, kPatience);
   expect_error(ddp::ErrorKind::timeout, {"barrier", "b"}, [&] { store->barrier("b", 2, 5ms); });
@@ -293,7 +293,7 @@ TEST_CASE("every store ends a barrier to which not all have come") {
   expect_error(ddp::ErrorKind::invalid_argument, {"b'", "world size"}, [&] { store->barrier("b", 0, 5ms); });
 }
 
-TEST_CASE("a store of one's own says what it cannot do and waits for five minutes") {
+TEST_CASE("a user-defined store reports unsupported requests and has a timeout of five minutes") {
   AnyStore store("own");
   CHECK(store->timeout() == 5min);
   expect_error(ddp::ErrorKind::unavailable, {"'k'"}, [&] { store->append("k", "x"); });

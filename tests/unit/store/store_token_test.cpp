@@ -50,7 +50,7 @@ class TokenFile {
 
 }  // namespace
 
-TEST_CASE("a signature is keyed BLAKE2b, with a key made from the token") {
+TEST_CASE("a signature is keyed BLAKE2b with a key derived from the token") {
   // Python gives the same for hashlib.blake2b(b"message", key=hashlib.blake2b(token, key=b"ddplaunch store token",
   // digest_size=32).digest(), …).
   CHECK(ddp::test::to_hex(token_of(kText)->sign("message")) ==
@@ -58,7 +58,7 @@ TEST_CASE("a signature is keyed BLAKE2b, with a key made from the token") {
         "08 38 0D 5B 24 25 B2 D9 3E 37 1A A9 42 B4 37 55");
 }
 
-TEST_CASE("a signature holds for one message and one token") {
+TEST_CASE("a signature is valid for one message and one token") {
   const auto token = token_of(kText);
   const std::string mac = token->sign("message");
   CHECK(token->verify("message", mac));
@@ -70,7 +70,7 @@ TEST_CASE("a signature holds for one message and one token") {
   CHECK_FALSE(token->verify("message", mac.substr(0, 31)));
 }
 
-TEST_CASE("two with the same token convince one another, two with different ones do not") {
+TEST_CASE("two sides with the same token authenticate each other, and with different tokens they do not") {
   const auto convinced = [](const std::string& clients, const std::string& servers) {
     ClientHandshake client(token_of(clients));
     ServerHandshake server(token_of(servers));
@@ -92,7 +92,7 @@ TEST_CASE("a token has 16 to 4096 bytes") {
   }
 }
 
-TEST_CASE("a token file is the token, without one line break at its end") {
+TEST_CASE("a token file is the token without one final line break") {
   const std::string signature = token_of(kText)->sign("m");
   CHECK(TokenFile(kText).signs() == signature);
   CHECK(TokenFile(kText + "\n").signs() == signature);
@@ -106,14 +106,14 @@ TEST_CASE("a token file is the token, without one line break at its end") {
   CHECK_THAT(TokenFile("123456789012345\n").mistake(), Catch::StartsWith("has 15 bytes"));
 }
 
-TEST_CASE("a token file that others can use is refused, with the command that helps") {
+TEST_CASE("a token file that others can access is rejected with the command that fixes it") {
   for (const mode_t mode : {0640, 0604, 0620, 0602, 0610, 0601, 0777}) {
     const TokenFile file(kText, mode);
     CHECK(file.mistake() == "can be accessed by users other than its owner. Run: chmod 600 " + file.path);
   }
 }
 
-TEST_CASE("a token file of another user is refused") {
+TEST_CASE("a token file of another user is rejected") {
   const TokenFile file(kText);
   if (::geteuid() != 0) {
     WARN("skipped: giving a file away takes root");
@@ -123,7 +123,7 @@ TEST_CASE("a token file of another user is refused") {
   CHECK_THAT(file.mistake(), Catch::StartsWith("belongs to uid 1234"));
 }
 
-TEST_CASE("what is no regular file is no token file") {
+TEST_CASE("a path that is not a regular file is not a token file") {
   const TokenFile file(kText);
   const TemporaryDirectory folder;
   const std::string fifo = folder.path() + "/fifo";
@@ -141,7 +141,7 @@ TEST_CASE("what is no regular file is no token file") {
   CHECK(StoreToken::from_file(link));
 }
 
-TEST_CASE("what is wiped is gone") {
+TEST_CASE("wiped memory contains only zeros") {
   std::string secret = "secret";
   ddp::store::wipe(secret.data(), secret.size());
   CHECK(secret == std::string(6, '\0'));

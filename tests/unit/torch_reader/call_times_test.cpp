@@ -81,7 +81,7 @@ std::vector<std::uint64_t> ends_of(CallTimes& times, RecordedGroup group) {
 
 }  // namespace
 
-TEST_CASE("calls get their ends by the time of their begin and their number") {
+TEST_CASE("calls get their end times by their start times and numbers") {
   const TemporaryDirectory directory;
   CallTimes times;
   CHECK(ends_of(times, group_with({{1, 5 * kMs}})) == std::vector<std::uint64_t>{0});  // there is no memory yet
@@ -143,7 +143,7 @@ TEST_CASE("groups whose calls follow each other closely are not mixed up") {
   CHECK_FALSE(times.counters_of(7));
 }
 
-TEST_CASE("a caller may be stopped for any time before the recorder takes its own") {
+TEST_CASE("a thread may be stopped for long between its call and the recorder's entry") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");
@@ -159,7 +159,7 @@ TEST_CASE("a caller may be stopped for any time before the recorder takes its ow
   CHECK(ends_of(times, group_with({{1, 2900 * kMs}}, 9)) == std::vector<std::uint64_t>{3000 * kMs});
 }
 
-TEST_CASE("groups that threads call at one moment are distinguished by later calls") {
+TEST_CASE("groups called by threads at the same moment are distinguished by later calls") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");
@@ -175,7 +175,7 @@ TEST_CASE("groups that threads call at one moment are distinguished by later cal
   CHECK(ends_of(times, group_with({{1, 6 * kMs}, {2, 30 * kMs}}, 8)) == std::vector<std::uint64_t>{9 * kMs, 40 * kMs});
 }
 
-TEST_CASE("threads that call one group may be noted in another order") {
+TEST_CASE("threads that call one group may be recorded in a different order") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");
@@ -189,7 +189,7 @@ TEST_CASE("threads that call one group may be noted in another order") {
   CHECK(times.counters_of(7)->called == 3);
 }
 
-TEST_CASE("times that were overwritten or are being written are left out") {
+TEST_CASE("overwritten or half-written times are left out") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");
@@ -209,7 +209,7 @@ TEST_CASE("times that were overwritten or are being written are left out") {
         std::vector<std::uint64_t>{(10 * last + 6) * kMs});
 }
 
-TEST_CASE("nonsense in the memory of a worker gives no times") {
+TEST_CASE("garbage in the memory of a worker gives no times") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");
@@ -249,7 +249,7 @@ TEST_CASE("counters follow each call") {
   CHECK(counters() == std::vector<std::uint64_t>{3, 3, 8});
 }
 
-TEST_CASE("counters are those of the recorder as long as a call may be missing") {
+TEST_CASE("counters come from the recorder as long as a call may be missing") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");
@@ -268,7 +268,7 @@ TEST_CASE("counters are those of the recorder as long as a call may be missing")
   CHECK(groups[0].finished == 5);
 }
 
-TEST_CASE("a call that failed is over when the recorder says so") {
+TEST_CASE("a failed call is over when the recorder says so") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");
@@ -284,7 +284,7 @@ TEST_CASE("a call that failed is over when the recorder says so") {
   CHECK(times.counters_of(7)->finished == 2);
 }
 
-TEST_CASE("another group in the memory of one that is gone is not taken for it") {
+TEST_CASE("another group at a reused address is not mistaken for the old one") {
   const TemporaryDirectory directory;
   CallTimes times;
   Worker worker(directory.path() + "/times");

@@ -55,7 +55,7 @@ class Process {
 
 }  // namespace
 
-TEST_CASE("entries are not fetched while calls are in progress and their group moves") {
+TEST_CASE("entries are not fetched while calls are in progress and the counters of their group change") {
   Process process;
   for (int i = 0; i < 100; ++i) {
     CHECK_FALSE(process.add({{"0", {2 * i + 2, 2 * i}}}));
@@ -63,7 +63,7 @@ TEST_CASE("entries are not fetched while calls are in progress and their group m
   }
 }
 
-TEST_CASE("entries are fetched once when nothing is in progress any more") {
+TEST_CASE("entries are fetched once when no call is in progress any more") {
   Process process;
   CHECK_FALSE(process.add({}));
   CHECK_FALSE(process.add({{"0", {5, 4}}}));
@@ -76,12 +76,12 @@ TEST_CASE("entries are fetched once when nothing is in progress any more") {
   CHECK(process.add({{"0", {6, 6}}}));
 }
 
-TEST_CASE("entries are not fetched if another group's calls are in progress") {
+TEST_CASE("entries are not fetched while calls of another group are in progress") {
   Process process;
   CHECK_FALSE(process.add({{"0", {5, 5}}, {"1", {2, 1}}}));
 }
 
-TEST_CASE("a group that does not move has its entries fetched now and then") {
+TEST_CASE("the entries of a group whose counters do not change are fetched every few seconds") {
   Process process;
   const Statuses stuck{{"0", {5, 4}}, {"1", {9, 9}}};
   CHECK_FALSE(process.add(stuck));
@@ -98,7 +98,7 @@ TEST_CASE("a group that does not move has its entries fetched now and then") {
   CHECK(process.add(stuck));
 }
 
-TEST_CASE("the status says how far a group is between two fetches") {
+TEST_CASE("the status gives the counters of a group between two fetches") {
   Process process;
   process.fetch({{"0", {5, 4}}}, 0, 5, 4);
   CHECK((process.group(0).called == 5 && process.group(0).finished == 4 && process.group(0).is_current));
@@ -110,7 +110,7 @@ TEST_CASE("the status says how far a group is between two fetches") {
   CHECK((process.group(0).called == 10 && process.group(0).finished == 8));
 }
 
-TEST_CASE("a group that has called nothing is current only if all numbers are known") {
+TEST_CASE("a group without calls is current only if all counters are known") {
   Process process;
   CHECK((process.group(1).called == 0 && process.group(1).is_current));
   process.add({{"0", {1, 0}}});
@@ -123,7 +123,7 @@ TEST_CASE("a group that has called nothing is current only if all numbers are kn
   CHECK_FALSE(process.group(1).is_current);
 }
 
-TEST_CASE("a group that sends is current only as it was when its entries were fetched") {
+TEST_CASE("a group with sends is current only until its status changes") {
   Process process;
   process.fetch({{"0", {3, 3}}}, 0, 5, 5, /*transfers=*/true);
   CHECK((process.group(0).called == 5 && process.group(0).is_current));
@@ -136,7 +136,7 @@ TEST_CASE("a group that sends is current only as it was when its entries were fe
   CHECK_FALSE(process.group(0).is_current);
 }
 
-TEST_CASE("a status that goes back counts sends, too") {
+TEST_CASE("a status that decreases also counts sends") {
   Process process;
   process.fetch({{"0", {50, 50}}}, 0, 50, 50);
   process.add({{"0", {1, 50}}});
@@ -144,7 +144,7 @@ TEST_CASE("a status that goes back counts sends, too") {
   CHECK((process.group(0).called == 50 && process.group(0).finished == 50));
 }
 
-TEST_CASE("only unfinished calls can differ from those of other ranks") {
+TEST_CASE("only unfinished calls are compared with those of other ranks") {
   Process process;
   process.fetch({{"0", {3, 1}}}, 0, 3, 1);
   const auto fingerprints = [&] {
@@ -157,7 +157,7 @@ TEST_CASE("only unfinished calls can differ from those of other ranks") {
   CHECK(fingerprints() == std::vector<std::uint64_t>{0, 0, 103});
 }
 
-TEST_CASE("a group that is made again counts from the beginning") {
+TEST_CASE("a recreated group counts from the beginning") {
   Process process;
   process.fetch({{"0", {5, 5}}}, 0, 5, 5);
   const std::uint64_t before = process.group(0).identity;
@@ -168,7 +168,7 @@ TEST_CASE("a group that is made again counts from the beginning") {
   CHECK(process.size() == 2);
 }
 
-TEST_CASE("calls of a group that was aborted are left alone") {
+TEST_CASE("calls of an aborted group are left alone") {
   Process process;
   const Statuses aborted{{"0", {5, 4}}};
   CHECK_FALSE(process.add(aborted));
@@ -181,7 +181,7 @@ TEST_CASE("calls of a group that was aborted are left alone") {
   CHECK_FALSE(process.add({{"0", {5, 4}}, {"1", {3, 3}}}));
 }
 
-TEST_CASE("completed calls are counted before entries show which group's they are") {
+TEST_CASE("completed calls are counted before entries show their group") {
   Process process;
   process.add({{"0", {1, 0}}});
   CHECK(process.completions() == 0);

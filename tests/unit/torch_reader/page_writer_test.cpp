@@ -39,7 +39,7 @@ RecordedGroup group_of(std::uint64_t called, std::uint64_t finished, std::uint64
 
 }  // namespace
 
-TEST_CASE("what was recorded is on the page as if the runtime had written it") {
+TEST_CASE("recorded calls appear on the page as if the runtime had written them") {
   const auto page = zeros();
   REQUIRE(write_to_page(*page, 7, std::vector{group_of(20, 19)}, kNow));
   const auto view = read_page(*page, kNow.monotonic + kSecond);
@@ -59,7 +59,7 @@ TEST_CASE("what was recorded is on the page as if the runtime had written it") {
   CHECK(calls.back().called_at == kNow.monotonic - kSecond);
 }
 
-TEST_CASE("what a program has recorded until its end is final, and no thread of it waits any more") {
+TEST_CASE("the final recording of a program is marked as final, and no thread of it waits any more") {
   const auto page = zeros();
   RecordedGroup group = group_of(20, 19);
   group.calls.back().is_root = true;
@@ -75,7 +75,7 @@ TEST_CASE("what a program has recorded until its end is final, and no thread of 
   CHECK(read_calls(*page, 0).front().root == -1);
 }
 
-TEST_CASE("the page has only the newest calls of a longer recording") {
+TEST_CASE("the page holds only the newest calls of a long recording") {
   const auto page = zeros();
   RecordedGroup group = group_of(40, 40);
   group.calls.insert(group.calls.begin(), {24, "broadcast", "f32", 8, 0, kNow.realtime - 2 * kSecond});
@@ -85,7 +85,7 @@ TEST_CASE("the page has only the newest calls of a longer recording") {
   CHECK((calls.front().sequence == 25 && calls.back().sequence == 40));
 }
 
-TEST_CASE("an operation that the page has no name for is shown by PyTorch's") {
+TEST_CASE("an operation without a name on the page is shown by PyTorch's name") {
   const auto page = zeros();
   RecordedGroup group = group_of(1, 0);
   group.calls[0].operation = "_all_gather_base";
@@ -94,7 +94,7 @@ TEST_CASE("an operation that the page has no name for is shown by PyTorch's") {
   CHECK(describe(read_calls(*page, 0).at(0)) == "? ?[8] ('_all_gather_base')");
 }
 
-TEST_CASE("nobody waits in what was not looked at for long") {
+TEST_CASE("a group that was not sampled for long has no waiting threads") {
   const auto page = zeros();
   REQUIRE(write_to_page(*page, 7, std::vector{group_of(2, 1)}, kNow));
   const std::uint64_t late = kNow.monotonic + 60 * kSecond;
@@ -104,7 +104,7 @@ TEST_CASE("nobody waits in what was not looked at for long") {
   CHECK_FALSE(read_page(*page, late).groups.at(0).is_left);
 }
 
-TEST_CASE("what a thread listens for while others train is waited in by nobody") {
+TEST_CASE("a group whose thread only listens while others train has no waiting threads") {
   const auto page = zeros();
   std::vector<RecordedGroup> groups{group_of(1, 0, 5), group_of(200, 200, 6)};
   const auto listens = [&] {
@@ -119,7 +119,7 @@ TEST_CASE("what a thread listens for while others train is waited in by nobody")
   CHECK_FALSE(listens());
 }
 
-TEST_CASE("a group keeps its place, and the page fills up") {
+TEST_CASE("a group keeps its place until the page is full") {
   const auto page = zeros();
   std::vector<RecordedGroup> groups;
   for (std::uint64_t i = 1; i <= 40; ++i) groups.push_back(group_of(i, i, i));
@@ -130,7 +130,7 @@ TEST_CASE("a group keeps its place, and the page fills up") {
   CHECK(page->groups[3].called == 4);
 }
 
-TEST_CASE("the page of another process, or of a program with the runtime, is left alone") {
+TEST_CASE("the page of another process or of a program with the runtime is left alone") {
   const auto page = zeros();
   page->writer = 8;
   CHECK_FALSE(write_to_page(*page, 7, std::vector{group_of(2, 1)}, kNow));
@@ -144,7 +144,7 @@ TEST_CASE("the page of another process, or of a program with the runtime, is lef
   CHECK(page->worker.phase == 0);
 }
 
-TEST_CASE("a group of NCCL is on a GPU, and what the GPU has begun is not known") {
+TEST_CASE("an NCCL group is on a GPU, and what the GPU has begun is unknown") {
   const auto page = zeros();
   RecordedGroup group = group_of(20, 18);
   REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
@@ -155,7 +155,7 @@ TEST_CASE("a group of NCCL is on a GPU, and what the GPU has begun is not known"
   CHECK((view.gpu_queued == 20 && view.gpu_started == 18 && view.gpu_finished == 18));
 }
 
-TEST_CASE("a group that is not current keeps its state, which soon counts as old") {
+TEST_CASE("a group that is not current keeps its state, which soon counts as outdated") {
   const auto page = zeros();
   RecordedGroup group = group_of(20, 19);
   REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
@@ -168,7 +168,7 @@ TEST_CASE("a group that is not current keeps its state, which soon counts as old
   CHECK(view.is_left);
 }
 
-TEST_CASE("a call that is finished is no longer compared") {
+TEST_CASE("a finished call is no longer compared") {
   const auto page = zeros();
   RecordedGroup group = group_of(2, 1);
   REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
@@ -178,7 +178,7 @@ TEST_CASE("a call that is finished is no longer compared") {
   CHECK(read_calls(*page, 0).back().fingerprint == 0);
 }
 
-TEST_CASE("counters of a group that is followed are of now") {
+TEST_CASE("the counters of a traced group are current") {
   const auto page = zeros();
   REQUIRE(write_to_page(*page, 7, std::vector{group_of(20, 19)}, kNow));
   CHECK_FALSE(read_page(*page, kNow.monotonic).groups[0].is_live);
@@ -195,7 +195,7 @@ TEST_CASE("counters of a group that is followed are of now") {
   CHECK(read_page(*page, later.monotonic).groups[0].called == 22);
 }
 
-TEST_CASE("what NCCL's plug-in shows on the page is no runtime, and a recorder of GPUs replaces it") {
+TEST_CASE("the page of NCCL's plug-in is not the runtime's, and a GPU recorder replaces it") {
   const auto page = zeros();
   page->places = 1;
   page->groups[0].identity = 5;

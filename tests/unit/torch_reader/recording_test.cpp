@@ -35,7 +35,7 @@ std::uint64_t fingerprint(const std::string& one) {
 
 }  // namespace
 
-TEST_CASE("the lines of a worker's Python are read, and what is no such line is passed over") {
+TEST_CASE("the messages of a worker's Python are parsed, and other lines are skipped") {
   const WorkerLines lines = read_lines("{\"pid\":7}\nnonsense\n[]\n{\"name\":\"x\"}\n" + kWorld +
                                        R"({"name":"1","description":"dp","rank":0,"size":1,"ranks":[1],"made_at":5})"
                                        "\n"
@@ -51,7 +51,7 @@ TEST_CASE("the lines of a worker's Python are read, and what is no such line is 
   CHECK(read_lines("").pid == 0);
 }
 
-TEST_CASE("a recording says what was called and how much of it is finished") {
+TEST_CASE("a recording gives the calls and the number of finished ones") {
   const auto groups =
       read(entry(3, "gloo:all_reduce") + "," + entry(4, "gloo:barrier", R"(,"input_dtypes":[],"input_sizes":[])") +
            "," + entry(5, "nccl:_all_gather_base", "", "false"));
@@ -69,7 +69,7 @@ TEST_CASE("a recording says what was called and how much of it is finished") {
   CHECK(world.calls[2].operation == "_all_gather_base");
 }
 
-TEST_CASE("what came before the group, between two ranks, or of no known group is left out") {
+TEST_CASE("calls from before the group, between two ranks, or of an unknown group are left out") {
   std::string transfer = entry(6, "gloo:send");
   transfer.replace(transfer.find("\"is_p2p\":false"), 14, "\"is_p2p\":true");
   std::string other = entry(7, "gloo:all_reduce");
@@ -83,7 +83,7 @@ TEST_CASE("what came before the group, between two ranks, or of no known group i
   CHECK(groups.at(0).calls.size() == 1);
 }
 
-TEST_CASE("all calls are kept, in their order") {
+TEST_CASE("all calls are kept in their order") {
   std::string entries;
   for (int i = 40; i > 0; --i) entries += entry(i, "gloo:all_reduce") + (i > 1 ? "," : "");
   const auto groups = read(entries);
@@ -92,7 +92,7 @@ TEST_CASE("all calls are kept, in their order") {
   CHECK(groups[0].calls.back().sequence == 40);
 }
 
-TEST_CASE("the size of a call is known, and when PyTorch noticed its end") {
+TEST_CASE("the size of a call and the time when PyTorch noticed its end are known") {
   const std::string nccl =
       R"(,"time_discovered_completed_ns":1500,"input_dtypes":["BFloat16"],"input_sizes":[[2,3],[4]])";
   const std::string unknown = R"(,"time_discovered_completed_ns":0,"input_dtypes":["Complex"],"input_sizes":[[4]])";
@@ -106,7 +106,7 @@ TEST_CASE("the size of a call is known, and when PyTorch noticed its end") {
   CHECK((calls[2].bytes == 40 && calls[2].finished_at == 0));
 }
 
-TEST_CASE("fingerprints differ only where ranks may not") {
+TEST_CASE("fingerprints differ only where ranks must not") {
   const auto with = [](const std::string& name, const std::string& types, const std::string& sizes) {
     return fingerprint(entry(1, name, R"(,"input_dtypes":)" + types + R"(,"input_sizes":)" + sizes));
   };
@@ -119,7 +119,7 @@ TEST_CASE("fingerprints differ only where ranks may not") {
   CHECK(with("ucc:all_reduce", R"(["Float"])", "[[4]]") == 0);
 }
 
-TEST_CASE("a group made again, or of other ranks, is another group") {
+TEST_CASE("a recreated group, or one with other ranks, is a different group") {
   const auto identity = [](const std::string& lines) { return read("", lines).at(0).identity; };
   const std::string pair = R"({"name":"1","description":"","rank":0,"size":2,"ranks":[0,1],"made_at":1})"
                            "\n";
@@ -138,7 +138,7 @@ TEST_CASE("a group made again, or of other ranks, is another group") {
   CHECK(identity(pair) != 0);
 }
 
-TEST_CASE("what is no recording is a failure") {
+TEST_CASE("text that is not a recording is an error") {
   const WorkerLines lines = read_lines(kWorld);
   for (const char* text : {"", "[", "7", "[]", R"({"entries":7})", R"({"entries":[7]})", R"({"entries":[{}]})",
                            R"({"entries":[{"process_group":[]}]})"}) {
@@ -151,7 +151,7 @@ TEST_CASE("what is no recording is a failure") {
   CHECK(nothing.value().at(0).finished == 0);
 }
 
-TEST_CASE("NCCL's calls are compared by what NCCL compares") {
+TEST_CASE("NCCL calls are compared by the properties that NCCL compares") {
   const auto with = [](const std::string& name, const std::string& types, const std::string& sizes) {
     return fingerprint(entry(1, "nccl:" + name, R"(,"input_dtypes":)" + types + R"(,"input_sizes":)" + sizes));
   };
@@ -182,7 +182,7 @@ TEST_CASE("calls that were enqueued together are not compared") {
   CHECK(calls[3].fingerprint != 0);
 }
 
-TEST_CASE("the last line says that the program has ended") {
+TEST_CASE("the last line marks the exit of the program") {
   const std::string line = R"({"pid": 7, "recorders": ["gloo"]})"
                            "\n";
   CHECK_FALSE(read_lines(line).has_ended);
@@ -192,7 +192,7 @@ TEST_CASE("the last line says that the program has ended") {
   CHECK_FALSE(read_lines(line + R"({"ended": true})").has_ended);  // it is not complete
 }
 
-TEST_CASE("the lines show which recorders there are") {
+TEST_CASE("the messages show which recorders exist") {
   CHECK(read_lines("{\"pid\":7}\n").has_gloo);
   CHECK_FALSE(read_lines("{\"pid\":7}\n").has_nccl);
   const WorkerLines lines = read_lines("{\"pid\":7,\"recorders\":[\"nccl\"]}\n");
@@ -211,7 +211,7 @@ TEST_CASE("a group is read from the recorder of its backend") {
   for (const char* both : {"", "undefined", "cpu:gloo,cuda:nccl"}) CHECK(uses(both) == std::pair(true, true));
 }
 
-TEST_CASE("a group of both backends is shown for those that the process has used") {
+TEST_CASE("a group with both backends is shown for the ones that the process has used") {
   const WorkerLines lines = read_lines("{\"pid\":7}\n" + kWorld);
   const auto made = [&](Recorder recorder, std::uint64_t called) {
     auto groups = groups_without_calls(lines, recorder);
@@ -256,7 +256,7 @@ TEST_CASE("NCCL's recorder shows groups that were split from others") {
   }
 }
 
-TEST_CASE("the status of groups is read as text and as numbers") {
+TEST_CASE("the status of groups is parsed as text and as numbers") {
   const auto statuses = read_statuses(
       R"({"pg_status":{"0":{"last_enqueued_collective":"5","last_started_collective":"-1",)"
       R"("last_completed_collective":"4"},"12":{"last_enqueued_collective":7,"last_completed_collective":7}}})");

@@ -97,7 +97,7 @@ TEST_CASE("a collective is recorded when its end is known") {
   CHECK(made.ring->records[1].number == 1);
 }
 
-TEST_CASE("an operation that PyTorch names otherwise keeps that name beside its number") {
+TEST_CASE("an operation with another name in PyTorch keeps that name beside its number") {
   const auto recorded = [](const std::string& operation) {
     const Made made;
     RecordedGroup group = group_of(1, 1);
@@ -126,7 +126,7 @@ TEST_CASE("the ring's mode selects the collectives") {
   CHECK(made.ring->claimed == 32);  // 257 to 287, and 512
 }
 
-TEST_CASE("records wait while the worker writes one itself") {
+TEST_CASE("records wait while the worker itself writes one") {
   const Made made;
   RingWriter writer(made.path.c_str());
   // Locks of the same process do not exclude each other.
@@ -155,7 +155,7 @@ TEST_CASE("records wait while the worker writes one itself") {
   for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(end);
 }
 
-TEST_CASE("what is no ring, and the ring of another process, are left alone") {
+TEST_CASE("a file that is not a ring, or another process's ring, is left alone") {
   const Made made;
   SECTION("another process") {
     made.ring->writer = kWorker + 1;

@@ -58,7 +58,7 @@ std::string pipe_in(const TemporaryDirectory& directory) {
 
 }  // namespace
 
-TEST_CASE("the end of a process wakes the reader once") {
+TEST_CASE("the exit of a process wakes the reader once") {
   WorkerEnds ends;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -81,7 +81,7 @@ TEST_CASE("a process that does not exist does not wake the reader") {
   CHECK_FALSE(ends.wait_until(Clock::now() + 1ms));
 }
 
-TEST_CASE("a descriptor that becomes readable wakes the reader, and is no end") {
+TEST_CASE("a readable descriptor wakes the reader and is not an exit") {
   WorkerEnds ends;
   std::array<int, 2> pipe{};
   REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
@@ -94,7 +94,7 @@ TEST_CASE("a descriptor that becomes readable wakes the reader, and is no end") 
   CHECK(Clock::now() - begun < kPatience);
 }
 
-TEST_CASE("a worker that crashes does not go on before its text is taken") {
+TEST_CASE("a crashing worker waits until its text has been read") {
   const TemporaryDirectory directory;
   const std::string path = pipe_in(directory);
   const std::string copy = directory.path() + "/stacks";
@@ -111,7 +111,7 @@ TEST_CASE("a worker that crashes does not go on before its text is taken") {
   CHECK(ddp::base::poll_until(pipe.descriptor(), POLLIN, Clock::now()) == 0);
 }
 
-TEST_CASE("a crash is taken although there is no place for the copy") {
+TEST_CASE("a crash is read although the copy cannot be written") {
   const TemporaryDirectory directory;
   const std::string path = pipe_in(directory);
   CrashPipe pipe(path, directory.path() + "/no/such/directory");
@@ -120,7 +120,7 @@ TEST_CASE("a crash is taken although there is no place for the copy") {
   worker.wait();
 }
 
-TEST_CASE("without a pipe nothing is read") {
+TEST_CASE("nothing is read without a pipe") {
   const TemporaryDirectory directory;
   CrashPipe pipe(directory.path() + "/crash", directory.path() + "/stacks");
   CHECK(pipe.descriptor() == -1);

@@ -5,7 +5,7 @@
 
 using namespace ddp::wire;
 
-TEST_CASE("what launchers say arrives as it was said") {
+TEST_CASE("messages of launchers are unchanged after encoding and decoding") {
   const Cause cause{"rank 5: exited with code 3", "b", 3, 15, Knowledge::secondary, 2, true, "asked to end", true};
   const std::vector<ControlMessage> messages = {
       NodeHello{2, "exp7", "b", 1, 4, "2:4", {{"program", "train"}}, {{"NCCL_DEBUG", "INFO"}}, 17, -3},
@@ -31,7 +31,7 @@ TEST_CASE("what launchers say arrives as it was said") {
   CHECK(messages.size() == std::variant_size_v<ControlMessage>);
 }
 
-TEST_CASE("what is no message is none") {
+TEST_CASE("text that is not a message is rejected") {
   for (const std::string text :
        {"", "x", "{}", "[]", R"({"is":"heartbeat"})", R"({"is":"nothing","of":{}})", R"({"is":7,"of":{}})",
         R"({"is":"ended","of":{}})", R"({"is":"ended","of":{"attempt":"x"}})", R"({"is":"ended","of":7})",
@@ -42,20 +42,20 @@ TEST_CASE("what is no message is none") {
   }
 }
 
-TEST_CASE("a message has a limit; what a node shows does not count") {
+TEST_CASE("the size of a message is limited, except for what a node shows") {
   const std::string most(ddp::limits::kControlJsonBytes, 'a');
   CHECK_FALSE(decode_control(encode(CoordinatorWaits{most})));
   CHECK(decode_control(encode(CoordinatorWaits{most.substr(400)})));
   CHECK(decode_control(encode(NodeShows{0, Subject::output, most})));
 }
 
-TEST_CASE("text that is not utf-8 does no harm") {
+TEST_CASE("text that is not UTF-8 does no harm") {
   const auto decoded = decode_control(encode(CoordinatorWaits{"a\xff"}));
   REQUIRE(decoded);
   CHECK(std::get<CoordinatorWaits>(*decoded).text != "");
 }
 
-TEST_CASE("any bytes arrive as they are in a text") {
+TEST_CASE("any bytes in a text are unchanged after encoding and decoding") {
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
   const auto decoded = decode_control(encode(NodeShows{0, Subject::output, all}));

@@ -9,7 +9,7 @@ using Catch::Contains;
 using Catch::StartsWith;
 using std::chrono::milliseconds;
 
-TEST_CASE("a fault is a rank, a place and a kind") {
+TEST_CASE("a fault is parsed into rank, place and kind") {
   CHECK(parse_fault("rank=2,at=allreduce:100,kind=stop").value() ==
         Fault{2, "all_reduce", 100, FaultKind::stop, milliseconds(0), 0});
   CHECK(parse_fault("kind=spin,at=All-Gather,rank=0,attempt=1").value() ==
@@ -17,14 +17,14 @@ TEST_CASE("a fault is a rank, a place and a kind") {
   CHECK(parse_fault("rank=1,at=any:7,kind=skip").value() == Fault{1, "", 7, FaultKind::skip, milliseconds(0), 0});
 }
 
-TEST_CASE("a delay says how long") {
+TEST_CASE("a delay fault has a duration") {
   CHECK(parse_fault("rank=1,at=any,kind=delay=5s").value().delay == milliseconds(5000));
   CHECK(parse_fault("rank=1,at=any,kind=delay=250ms").value().delay == milliseconds(250));
   CHECK(parse_fault("rank=1,at=1m,kind=delay=1m30s").value().delay == milliseconds(90'000));
   CHECK(parse_fault("rank=1,at=any,kind=delay=0.5").value().delay == milliseconds(500));
 }
 
-TEST_CASE("a fault at a time needs no call") {
+TEST_CASE("a timed fault needs no call") {
   const Fault fault = parse_fault("rank=2,at=1.5s,kind=delay=5s").value();
   CHECK(fault.after == milliseconds(1500));
   CHECK(fault.delay == milliseconds(5000));
@@ -32,7 +32,7 @@ TEST_CASE("a fault at a time needs no call") {
   CHECK_FALSE(parse_fault("rank=1,at=any:7,kind=skip").value().after);
 }
 
-TEST_CASE("what is no fault is told with what can stand there") {
+TEST_CASE("an invalid fault is rejected with the valid forms") {
   const auto says = [](const char* text, const char* what) {
     CAPTURE(text);
     const auto fault = parse_fault(text);

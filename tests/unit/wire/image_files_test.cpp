@@ -14,7 +14,7 @@
 
 using namespace ddp::wire;
 
-TEST_CASE("the name of an image says what it is") {
+TEST_CASE("the name of an image is parsed into its parts") {
   const KeptImage image{1'764'460'800'123, 2, 400, 8, true};
   CHECK(name_of(image) == "image-1764460800123-2-step-400-of-8-replicas");
   CHECK(image_named(name_of(image)) == image);
@@ -28,13 +28,13 @@ TEST_CASE("the name of an image says what it is") {
   }
 }
 
-TEST_CASE("images of a later job and of a later attempt are newer") {
+TEST_CASE("images of a later job or attempt are newer") {
   CHECK(KeptImage{2, 0, 1, 1, false} > KeptImage{1, 5, 900, 1, false});
   CHECK(KeptImage{2, 1, 1, 1, false} > KeptImage{2, 0, 900, 1, false});
   CHECK(KeptImage{2, 1, 2, 1, false} > KeptImage{2, 1, 1, 4, true});
 }
 
-TEST_CASE("a file of an image needs a correct entry and all of its data") {
+TEST_CASE("an image file needs a correct entry and all of its data") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/" + own_file_of(3);
   const ddp::base::UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));

@@ -49,7 +49,7 @@ struct Unmap {
 
 }  // namespace
 
-TEST_CASE("what C writes on the page is what the launcher reads") {
+TEST_CASE("the launcher reads the page that C code writes") {
   OfferedPage offered;
   const std::unique_ptr<ddp_page, Unmap> mapped(ddp_page_open());
   ddp_page* page = mapped.get();
@@ -92,7 +92,7 @@ TEST_CASE("what C writes on the page is what the launcher reads") {
   CHECK(worker.changes == 6);
 }
 
-TEST_CASE("a page of another process, and none, are left alone in C") {
+TEST_CASE("C code leaves the page of another process alone and works without a page") {
   OfferedPage offered;
   offered.page().writer = ::getpid() + 1;
   CHECK(ddp_page_open() == nullptr);

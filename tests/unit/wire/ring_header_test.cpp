@@ -33,7 +33,7 @@ Layout& offered(const char* variable, std::uint32_t magic, std::uint32_t version
 
 }  // namespace
 
-TEST_CASE("what C writes into the record ring is what the launcher reads") {
+TEST_CASE("the launcher reads the record ring that C code writes") {
   auto& page = offered<StatusPageLayout>(env::kStatusPage, kPageMagic, kPageVersion);
   auto& ring = offered<RecordRingLayout>(env::kRecordRing, kRingMagic, kRingVersion);
   ring.mode = RecordMode::steps;

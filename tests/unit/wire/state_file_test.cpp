@@ -39,7 +39,7 @@ StateEntry entry_of(int attempt, std::int64_t step) {
 
 }  // namespace
 
-TEST_CASE("an entry is what was written until it is cleared") {
+TEST_CASE("an entry is unchanged until it is cleared") {
   const Memory memory;
   const StateFile file = memory.file();
   CHECK_FALSE(file.entry(1, 2));
@@ -53,7 +53,7 @@ TEST_CASE("an entry is what was written until it is cleared") {
   CHECK_FALSE(file.entry(1, 2));
 }
 
-TEST_CASE("an entry that makes no sense does not count although its check is correct") {
+TEST_CASE("an impossible entry is ignored although its checksum is correct") {
   const Memory memory;
   const StateFile file = memory.file();
   const auto is_accepted = [&](const StateEntry& entry) {
@@ -69,7 +69,7 @@ TEST_CASE("an entry that makes no sense does not count although its check is cor
   CHECK_FALSE(is_accepted({4, kStateRegionBytes + 1, 1, StateKind::whole, 0, 1, 2, 0, 0}));
 }
 
-TEST_CASE("the oldest place is the one without an entry or that of the lowest attempt and step") {
+TEST_CASE("the oldest place is an empty one or the one with the lowest attempt and step") {
   const Memory memory;
   const StateFile file = memory.file();
   file.set_entry(0, 10, entry_of(0, 9));
@@ -80,7 +80,7 @@ TEST_CASE("the oldest place is the one without an entry or that of the lowest at
   CHECK(file.oldest(0, 10, 2) == 11);
 }
 
-TEST_CASE("the entries of some places of all areas are sorted by their age") {
+TEST_CASE("the entries of some places of all areas are sorted by age") {
   const Memory memory;
   const StateFile file = memory.file();
   CHECK(file.entries(3, 10, 2).empty());
@@ -93,7 +93,7 @@ TEST_CASE("the entries of some places of all areas are sorted by their age") {
   CHECK(found == std::vector<std::pair<int, int>>{{2, 11}, {1, 10}, {0, 10}});
 }
 
-TEST_CASE("what is dropped needs no memory") {
+TEST_CASE("dropped data uses no memory") {
   const Memory memory;
   const StateFile file = memory.file();
   const std::vector<std::byte> data(1 << 20, std::byte{1});
@@ -108,14 +108,14 @@ TEST_CASE("what is dropped needs no memory") {
   CHECK(memory.allocated() == before - data.size());
 }
 
-TEST_CASE("no two claims of keys and places are the same") {
+TEST_CASE("the lock ranges of keys and places do not overlap") {
   CHECK(claim_of_key(1) == claim_of_key(1 + kStateClaims));
   CHECK(claim_of_key(0) == kStateRequestAt + 1);
   CHECK(claim_of_place(0, 0) == claim_of_key(kStateClaims - 1) + 1);
   CHECK(claim_of_place(1, 0) == claim_of_place(0, kStatePlaces - 1) + 1);
 }
 
-TEST_CASE("data of one place are not those of another one") {
+TEST_CASE("the data of two places are separate") {
   const Memory memory;
   const StateFile file = memory.file();
   const std::vector<std::byte> one(100, std::byte{1});
@@ -132,7 +132,7 @@ TEST_CASE("data of one place are not those of another one") {
   CHECK_FALSE(file.write(0, 0, kStateRegionBytes - 1, two));
 }
 
-TEST_CASE("the head says what was written") {
+TEST_CASE("the header is read as it was written") {
   const Memory memory;
   const StateFile file = memory.file();
   CHECK(file.head(2).keeps == 0);
@@ -148,7 +148,7 @@ TEST_CASE("the head says what was written") {
   CHECK(file.head(1).keeps == 0);
 }
 
-TEST_CASE("a descriptor that is none reads and writes nothing") {
+TEST_CASE("an invalid descriptor reads and writes nothing") {
   const StateFile file(-1);
   std::array<std::byte, 1> byte{};
   CHECK_FALSE(file.entry(0, 0));

@@ -70,19 +70,19 @@ bool needs_more(StoreRequestParser& parser) {
 
 }  // namespace
 
-TEST_CASE("every request of the current dialect has its bytes") {
+TEST_CASE("each request of the current dialect has the documented bytes") {
   for (const Example& example : current_examples()) {
     CHECK(to_hex(encode(example.request)) == example.hex);
   }
 }
 
-TEST_CASE("every request of the legacy dialect has its bytes") {
+TEST_CASE("each request of the legacy dialect has the documented bytes") {
   for (const Example& example : legacy_examples()) {
     CHECK(to_hex(encode(example.request, StoreDialect::legacy)) == example.hex);
   }
 }
 
-TEST_CASE("the replies have their bytes") {
+TEST_CASE("the replies have the documented bytes") {
   CHECK(to_hex(byte_reply(ddp::wire::kStoreStopWaiting)) == "00");
   CHECK(to_hex(byte_reply(ddp::wire::kStoreWaitCanceled)) == "01");
   CHECK(to_hex(number_reply(-1)) == "FF FF FF FF FF FF FF FF");
@@ -93,7 +93,7 @@ TEST_CASE("the replies have their bytes") {
   CHECK(to_hex(echo) == "78 56 34 12");
 }
 
-TEST_CASE("every request is read back as it was written") {
+TEST_CASE("each request is unchanged after encoding and decoding") {
   StoreRequestParser current;
   for (const Example& example : current_examples()) {
     current.feed(from_hex(example.hex));
@@ -111,7 +111,7 @@ TEST_CASE("every request is read back as it was written") {
   CHECK(legacy.dialect() == StoreDialect::legacy);
 }
 
-TEST_CASE("a request torn into single bytes is read once it is whole") {
+TEST_CASE("a request that arrives byte by byte is parsed once it is complete") {
   StoreRequestParser parser;
   for (const Example& example : current_examples()) {
     INFO(example.hex);
@@ -124,7 +124,7 @@ TEST_CASE("a request torn into single bytes is read once it is whole") {
   }
 }
 
-TEST_CASE("pipelined requests are read wherever the segments are cut") {
+TEST_CASE("pipelined requests are parsed wherever the segments are divided") {
   std::string stream;
   for (const Example& example : current_examples()) stream += from_hex(example.hex);
   for (std::size_t cut = 0; cut <= stream.size(); ++cut) {
@@ -144,7 +144,7 @@ TEST_CASE("pipelined requests are read wherever the segments are cut") {
   }
 }
 
-TEST_CASE("the dialect is open until the first bytes tell it") {
+TEST_CASE("the dialect is undecided until the first bytes arrive") {
   StoreRequestParser parser;
   CHECK(needs_more(parser));
   CHECK_FALSE(parser.dialect());
@@ -158,21 +158,21 @@ TEST_CASE("the dialect is open until the first bytes tell it") {
   CHECK(parser.dialect() == StoreDialect::current);
 }
 
-TEST_CASE("a first byte other than 0 means the legacy dialect") {
+TEST_CASE("a first byte other than 0 selects the legacy dialect") {
   StoreRequestParser parser;
   parser.feed(from_hex("03"));
   CHECK(needs_more(parser));
   CHECK(parser.dialect() == StoreDialect::legacy);
 }
 
-TEST_CASE("keys and values may hold any bytes") {
+TEST_CASE("keys and values may contain any bytes") {
   const StoreRequest request = set(std::string("\0/\xFF", 3), std::string("\0\0\n", 3));
   StoreRequestParser parser;
   parser.feed(encode(request, StoreDialect::legacy));
   expect_request(parser, request);
 }
 
-TEST_CASE("every operation has a name for messages") {
+TEST_CASE("each operation has a name for messages") {
   CHECK(to_string(StoreOp::wait) == "WAIT");
   CHECK(to_string(StoreOp::key_count) == "GETNUMKEYS");
   CHECK(to_string(StoreOp::multi_set) == "MULTI_SET");

@@ -55,7 +55,7 @@ std::string length_word(std::uint64_t length) {
 
 }  // namespace
 
-TEST_CASE("an opcode that the legacy dialect lacks is refused") {
+TEST_CASE("an opcode that the legacy dialect lacks is rejected") {
   for (const int opcode : {9, 10, 11, 12, 13, 14, 17, 18, 71, 0xD0, 255}) {
     INFO("opcode " << opcode);
     Stream()
@@ -64,7 +64,7 @@ TEST_CASE("an opcode that the legacy dialect lacks is refused") {
   }
 }
 
-TEST_CASE("an opcode that the current dialect lacks is refused") {
+TEST_CASE("an opcode that the current dialect lacks is rejected") {
   for (int opcode = 19; opcode < 256; ++opcode) {
     if (opcode >= 0xD0 && opcode <= 0xD5) continue;  // these are ddplaunch's own requests
     INFO("opcode " << opcode);
@@ -75,13 +75,13 @@ TEST_CASE("an opcode that the current dialect lacks is refused") {
   }
 }
 
-TEST_CASE("a VALIDATE with a wrong magic number is refused") {
+TEST_CASE("a VALIDATE with a wrong magic number is rejected") {
   // As the first request it is parsed as a legacy SET whose key would be far too long.
   Stream().sends(encode(validate(0x3C85F7CF)) + encode(ping(1))).is_refused_for("a key of");
   Stream().speaks_current().sends(encode(validate(0))).is_refused_for("magic");
 }
 
-TEST_CASE("what other protocols say first is refused") {
+TEST_CASE("the first bytes of other protocols are rejected") {
   Stream().sends("GET / HTTP/1.1\r\nHost: node0\r\n\r\n").is_refused_for("unknown request 71");
   Stream().sends("SSH-2.0-OpenSSH_9.2\r\n").is_refused_for("unknown request 83");
   Stream()
@@ -89,7 +89,7 @@ TEST_CASE("what other protocols say first is refused") {
       .is_refused_for("unknown request 22");  // these bytes begin a TLS handshake
 }
 
-TEST_CASE("a length bomb is refused before a byte of it is stored") {
+TEST_CASE("a huge length prefix is rejected before a byte is stored") {
   for (const std::uint64_t length : {std::uint64_t{1} << 63, ~std::uint64_t{0}, std::uint64_t{1} << 40}) {
     INFO("length " << length);
     Stream().speaks_current().sends(byte_reply(1) + length_word(length)).is_refused_for("a key of");
@@ -101,7 +101,7 @@ TEST_CASE("a length bomb is refused before a byte of it is stored") {
   }
 }
 
-TEST_CASE("a key of 8 KiB is taken and one byte more is refused") {
+TEST_CASE("a key of 8 KiB is accepted, and one byte more is rejected") {
   const StoreRequest longest = get(std::string(limits::kStoreKeyBytes, 'k'));
   Stream().speaks_current().sends(encode(longest)).is_a_request(longest);
   Stream()
@@ -110,7 +110,7 @@ TEST_CASE("a key of 8 KiB is taken and one byte more is refused") {
       .is_refused_for("a key of 8193 bytes (limit 8192)");
 }
 
-TEST_CASE("a value of 8 MiB is taken and one byte more is refused") {
+TEST_CASE("a value of 8 MiB is accepted, and one byte more is rejected") {
   const StoreRequest largest = set("k", std::string(limits::kStoreValueBytes, 'v'));
   Stream().speaks_current().sends(encode(largest)).is_a_request(largest);
   Stream()
@@ -119,7 +119,7 @@ TEST_CASE("a value of 8 MiB is taken and one byte more is refused") {
       .is_refused_for("a value of 8388609 bytes (limit 8388608)");
 }
 
-TEST_CASE("the largest number of keys is taken and one more is refused") {
+TEST_CASE("the largest number of keys is accepted, and one more is rejected") {
   const StoreRequest most = wait(std::vector<std::string>(limits::kStoreKeysPerRequest, "k"));
   Stream().speaks_current().sends(encode(most)).is_a_request(most);
   Stream()
@@ -128,7 +128,7 @@ TEST_CASE("the largest number of keys is taken and one more is refused") {
       .is_refused_for("131073 keys in one request (limit 131072)");
 }
 
-TEST_CASE("a request that grows over 64 MiB is refused while it arrives") {
+TEST_CASE("a request that grows beyond 64 MiB is rejected while it arrives") {
   // Each of nine values of 8 MiB is within its limit, but all together are not.
   Stream stream;
   stream.speaks_current().sends(byte_reply(11) + length_word(9));
@@ -137,20 +137,20 @@ TEST_CASE("a request that grows over 64 MiB is refused while it arrives") {
   stream.sends(pair).is_refused_for("a MULTI_SET request of more than");
 }
 
-TEST_CASE("after a broken rule everything is refused for the same reason") {
+TEST_CASE("after a protocol violation everything is rejected for the same reason") {
   Stream stream;
   stream.speaks_current().sends(byte_reply(200)).is_refused_for("unknown request 200");
   stream.sends(encode(ping(1))).is_refused_for("unknown request 200");
 }
 
-TEST_CASE("requests before the broken one are still read") {
+TEST_CASE("requests before a protocol violation are still parsed") {
   Stream stream;
   stream.speaks_current().sends(encode(ping(7)) + byte_reply(200));
   stream.is_a_request(ping(7));
   stream.is_refused_for("unknown request 200");
 }
 
-TEST_CASE("random bytes are parsed or refused or waited for") {
+TEST_CASE("random bytes are parsed, rejected or incomplete") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 generator(seed);

@@ -19,12 +19,12 @@ StoreReport example() {
 
 }  // namespace
 
-TEST_CASE("a report comes out as it went in") {
+TEST_CASE("a report is unchanged after encoding and decoding") {
   CHECK(decode_store_report(encode(example())) == example());
   CHECK(decode_store_report(encode(StoreReport{})) == StoreReport{});
 }
 
-TEST_CASE("a report that was cut or lengthened is none") {
+TEST_CASE("a shortened or extended report is rejected") {
   const std::string whole = encode(example());
   for (std::size_t size = 0; size < whole.size(); ++size) CHECK_FALSE(decode_store_report(whole.substr(0, size)));
   CHECK_FALSE(decode_store_report(whole + "x"));

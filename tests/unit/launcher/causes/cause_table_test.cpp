@@ -14,7 +14,7 @@
 namespace ddp::launcher {
 namespace {
 
-TEST_CASE("a pattern matches the parts of a line in their order") {
+TEST_CASE("a pattern matches if its parts occur in the line in order") {
   CHECK(matches("rank … failed", "the rank 3 has failed"));
   CHECK(matches("rank …failed", "rank failed"));
   CHECK_FALSE(matches("rank … failed", "failed rank "));
@@ -27,7 +27,7 @@ TEST_CASE("a pattern matches the parts of a line in their order") {
   CHECK(longest_part("rank … has failed … on") == " has failed ");
 }
 
-TEST_CASE("each row is complete, and its words can be looked for") {
+TEST_CASE("each row of the cause table is complete and has words to search for") {
   std::set<std::string_view> ids;
   for (const Cause* cause : all_causes()) {
     CAPTURE(cause->id);
@@ -47,7 +47,7 @@ TEST_CASE("each row is complete, and its words can be looked for") {
   }
 }
 
-TEST_CASE("each known text shows its cause") {
+TEST_CASE("each known error text is matched to its cause") {
   for (const char* group : {"programs", "data_parallel", "communication", "clusters"}) {
     std::ifstream file(test::source_directory() + "/tests/explain/known/" + group + ".json");
     const auto texts = nlohmann::json::parse(file);
@@ -62,7 +62,7 @@ TEST_CASE("each known text shows its cause") {
   }
 }
 
-TEST_CASE("a failure says more than a timeout and a lost peer") {
+TEST_CASE("a real failure outranks a timeout, and a timeout outranks a lost peer") {
   const Cause failure{
       .id = "a", .patterns = {}, .proof = Proof::failure, .cause = "", .remedy = "", .cause_zh = "", .remedy_zh = ""};
   Cause lost = failure;

@@ -18,7 +18,7 @@ std::vector<std::size_t> found(const std::vector<std::string_view>& words, std::
   return indices;
 }
 
-TEST_CASE("words are found in the order of their places") {
+TEST_CASE("words are found in the order of their positions") {
   const std::vector<std::string_view> words = {"out of memory", "Address already in use", "in use by"};
   CHECK(found({"out of memory", "Address already in use"}, "Address already in use, out of memory") ==
         std::vector<std::size_t>{1, 0});
@@ -27,16 +27,16 @@ TEST_CASE("words are found in the order of their places") {
   CHECK(found({"out of memory"}, "").empty());
 }
 
-TEST_CASE("words that begin at one place are all found") {
+TEST_CASE("all words that begin at the same position are found") {
   CHECK(found({"out of memory", "out of memory"}, "CUDA out of memory.") == std::vector<std::size_t>{0, 1});
   CHECK(found({"out of memory error", "out of memory"}, "out of memory error").size() == 2);
 }
 
-TEST_CASE("no words are found if there are none") {
+TEST_CASE("the word finder finds nothing if it has no words") {
   CHECK(found({}, std::string(1000, 'a')).empty());
 }
 
-TEST_CASE("the search finds what a plain search finds") {
+TEST_CASE("the word finder agrees with a plain search") {
   const unsigned seed = test::random_seed();
   CAPTURE(seed);
   std::mt19937 random(seed);

@@ -37,7 +37,7 @@ BenchOptions read(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("a benchmark is a job of a program of ours") {
+TEST_CASE("ddplaunch bench starts a job that runs ddp_bench") {
   const Options options = parsed({"bench", "--nproc-per-node=3", "all_reduce", "broadcast", "--sizes", "4K"});
   CHECK(options.nproc_per_node == 3);
   CHECK(options.log.level == LogLevel::warning);
@@ -46,7 +46,7 @@ TEST_CASE("a benchmark is a job of a program of ours") {
   CHECK(options.command == Words{"ddp_bench", "all_reduce", "broadcast", "--sizes", "4K"});
 }
 
-TEST_CASE("options of the launcher and of a benchmark stand in any order") {
+TEST_CASE("options of the launcher and of the benchmark may be mixed in any order") {
   const Options options = parsed({"bench", "--max-bytes=1M", "--nproc_per_node", "2", "--json", "--step_factor", "2"});
   CHECK(options.nproc_per_node == 2);
   CHECK_FALSE(options.json);
@@ -57,13 +57,13 @@ TEST_CASE("options of the launcher and of a benchmark stand in any order") {
         Words{"ddp_bench", "all_reduce", "--sizes", "4K"});
 }
 
-TEST_CASE("a benchmark without any words measures everything") {
+TEST_CASE("ddplaunch bench without arguments measures all operations") {
   CHECK(parsed({"bench"}).command == Words{"ddp_bench"});
   CHECK_FALSE(parsed({"./bench"}).bench);
   CHECK(read({"ddp_bench"}).operations.size() == 5);
 }
 
-TEST_CASE("ddp_bench reads what the launcher has checked") {
+TEST_CASE("ddp_bench accepts the arguments that the launcher has checked") {
   const BenchOptions options =
       read(parsed({"bench", "--sizes=4,1K,300K", "all_to_all", "--iterations=3", "--seconds=0.5", "--own-buffers",
                    "--no-check", "--json", "--min-bytes=16", "--max-bytes=1GiB", "--step-factor=2"})
@@ -78,12 +78,12 @@ TEST_CASE("ddp_bench reads what the launcher has checked") {
   CHECK((options.own_buffers && options.no_check && options.json));
 }
 
-TEST_CASE("the time of a benchmark may have units") {
+TEST_CASE("the duration of a benchmark may have units") {
   CHECK(read({"ddp_bench", "--seconds", "0.1"}).seconds == 0.1);
   CHECK(read({"ddp_bench", "--seconds", "500ms"}).seconds == 0.5);
 }
 
-TEST_CASE("the launcher refuses what ddp_bench would refuse") {
+TEST_CASE("the launcher rejects benchmark options that ddp_bench would reject") {
   struct Row {
     Words words;
     const char* message;
@@ -110,7 +110,7 @@ TEST_CASE("the launcher refuses what ddp_bench would refuse") {
   CHECK_THROWS_WITH(read({"ddp_bench", "gather"}), "unknown operation 'gather'");
 }
 
-TEST_CASE("options of a benchmark come from the command line alone") {
+TEST_CASE("benchmark options are read from the command line only") {
   std::vector<const char*> argv = {"ddplaunch", "bench"};
   const Words environment = {"PET_SIZES=4K"};
   const auto command = parse_command_line(2, argv.data(), environment);
@@ -118,7 +118,7 @@ TEST_CASE("options of a benchmark come from the command line alone") {
   CHECK(std::get<Options>(command).warnings.at(0).starts_with("PET_SIZES has no effect"));
 }
 
-TEST_CASE("a measurement of several calls is repeated as often as all of them fit into the time") {
+TEST_CASE("a benchmark repeats a group of measurements as often as all of them fit into the time") {
   using ddp::bench::iterations_within;
   CHECK(iterations_within(0.3, 1000, 1) == 300);
   CHECK(iterations_within(0.3, 1000, 20) == 15);

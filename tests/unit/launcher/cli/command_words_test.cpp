@@ -34,7 +34,7 @@ void expect_one(const Words& words, const std::string& name, const std::string& 
 
 }  // namespace
 
-TEST_CASE("every option is read in both spellings and both forms of a value") {
+TEST_CASE("each option is accepted in both spellings, with its value attached or separate") {
   for (const OptionInfo& option : kOptions) {
     if (option.name() == "help") continue;
     for (const std::string& name : option.names) {
@@ -57,7 +57,7 @@ TEST_CASE("every option is read in both spellings and both forms of a value") {
   }
 }
 
-TEST_CASE("short options are read alone, together and with their value attached") {
+TEST_CASE("short options are accepted alone, combined and with an attached value") {
   expect_one({"-m", "p"}, "module", "1");
   expect_one({"-r", "3", "p"}, "redirects", "3");
   expect_one({"-r3", "p"}, "redirects", "3");
@@ -71,7 +71,7 @@ TEST_CASE("short options are read alone, together and with their value attached"
   CHECK(mistake({"-q=1", "p"}) == "-q takes no value. Write -q alone.");
 }
 
-TEST_CASE("an option where a value belongs is told, unless it is attached") {
+TEST_CASE("an option in the place of a value is an error unless it is attached with =") {
   CHECK(mistake({"--rdzv-id", "--standalone", "p"}) ==
         "--rdzv-id needs a value, but the option --standalone comes next. If that is the value, write "
         "--rdzv-id=--standalone.");
@@ -80,7 +80,7 @@ TEST_CASE("an option where a value belongs is told, unless it is attached") {
   expect_one({"--node-rank", "-1", "p"}, "node-rank", "-1");
 }
 
-TEST_CASE("everything from the program on is left alone") {
+TEST_CASE("all words from the program onwards are left to the program") {
   CHECK(read({"p", "--grace", "x", "--", "-q"}).program == Words{"p", "--grace", "x", "--", "-q"});
   CHECK(read({"-q", "--", "-p", "--", "a"}).program == Words{"-p", "--", "a"});
   CHECK(read({"--", "--", "a"}).program == Words{"--", "a"});
@@ -89,7 +89,7 @@ TEST_CASE("everything from the program on is left alone") {
   CHECK(read({}).program.empty());
 }
 
-TEST_CASE("help ends the reading, but a mistake before it comes first") {
+TEST_CASE("--help stops option parsing, but an earlier mistake is reported first") {
   CHECK(read({"-h", "--no-such"}).help);
   CHECK(read({"-qh"}).help);
   CHECK(read({"-hq"}).help);
@@ -97,7 +97,7 @@ TEST_CASE("help ends the reading, but a mistake before it comes first") {
   CHECK(mistake({"--no-such", "--help"}).starts_with("unknown option"));
 }
 
-TEST_CASE("the compatibility mode of torchrun takes an option that is cut short but clear, the native one does not") {
+TEST_CASE("torchrun's compatibility mode accepts unambiguous abbreviated options, and the native mode does not") {
   const CompatibilityMode torchrun = GENERATE(CompatibilityMode::torchrun, CompatibilityMode::torch_launch);
   expect_one({"--nproc", "2", "p"}, "nproc-per-node", "2", torchrun);
   expect_one({"--nproc_per=2", "p"}, "nproc-per-node", "2", torchrun);
@@ -113,12 +113,12 @@ TEST_CASE("the compatibility mode of torchrun takes an option that is cut short 
   CHECK(mistake({"--nproc=2", "p"}) == "unknown option --nproc. Did you mean --nproc-per-node?");
 }
 
-TEST_CASE("messages name an option as it was typed") {
+TEST_CASE("error messages name an option as the user typed it") {
   CHECK(read({"--rdzv_id=a", "p"}).settings[0].subject == "--rdzv_id=a");
   CHECK(read({"-t", "3", "p"}).settings[0].subject == "-t=3");
 }
 
-TEST_CASE("where options may follow other words, both are read, also after two dashes") {
+TEST_CASE("options may follow positional words, also after two dashes") {
   const auto result = read_words(Words{"a", "-q", "-", "--grace=1", "--", "--tee", "1", "b"}, kOptions,
                                  CompatibilityMode::native, true);
   CHECK(result.value().settings.size() == 3);

@@ -107,7 +107,7 @@ TEST_CASE("every subcommand is completed, and bench has its operations and both 
   }
 }
 
-TEST_CASE("bash completes the option of ddplaunch ls and the topics of ddplaunch help") {
+TEST_CASE("bash completes the options of ddplaunch ls and the topics of ddplaunch help") {
   CHECK(offered("ls --j") == "--json ");
   CHECK(offered("ls --onc") == " ");
   CHECK(offered("l").find("ls ") != std::string::npos);

@@ -30,7 +30,7 @@ std::string toml_mistake(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("JSON values of every sort become settings") {
+TEST_CASE("JSON values of every type become option settings") {
   const auto settings = read_json(R"({"nproc_per_node": 2, "grace": 0.5, "quiet": true, "lossless": 0,
       "tee": ["0:1", "12:3"], "tag": "[${rank}] #, "})")
                             .value();
@@ -44,7 +44,7 @@ TEST_CASE("JSON values of every sort become settings") {
                                                      {"tag", "[${rank}] #, "}});
 }
 
-TEST_CASE("every option but those about ddplaunch itself is read from JSON in both spellings") {
+TEST_CASE("every option except those about ddplaunch itself can be set in a JSON file in both spellings") {
   for (const OptionInfo& option : kOptions) {
     for (const std::string& key : {option.name(), with_underscores(option.name())}) {
       const auto result = read_json("{\"" + key + "\": 1}");
@@ -61,7 +61,7 @@ TEST_CASE("every option but those about ddplaunch itself is read from JSON in bo
   }
 }
 
-TEST_CASE("mistakes in a JSON file are told") {
+TEST_CASE("mistakes in a JSON configuration file are reported") {
   CHECK(json_mistake("{").starts_with("job.json is not JSON: "));
   CHECK(json_mistake("").starts_with("job.json is not JSON: "));
   CHECK(json_mistake("[1]").starts_with("job.json is not a JSON object. Example: "));
@@ -78,7 +78,7 @@ TEST_CASE("mistakes in a JSON file are told") {
         std::string::npos);
 }
 
-TEST_CASE("what the reader of TOML would pass over is told with its line") {
+TEST_CASE("unsupported TOML syntax is reported with its line") {
   CHECK(toml_mistake("quiet\nm\n") == "job.toml:2: \"m\" is not of the form NAME = VALUE.");
   CHECK(toml_mistake("tag = \"#${rank}\"\n").starts_with("job.toml:1: a # within quotes"));
   CHECK(toml_mistake("tee = [1,\n 2\n") == "job.toml: a list begins with [ but has no closing ].");

@@ -22,7 +22,7 @@ std::string mistake(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("ddplaunch explain takes files, directories and the standard input") {
+TEST_CASE("ddplaunch explain accepts files, directories and standard input") {
   CHECK(std::get<ExplainOptions>(parse({"explain", "a.log", "logs", "-"})) ==
         ExplainOptions{{"a.log", "logs", "-"}, false});
   CHECK(std::get<ExplainOptions>(parse({"explain", "a.log", "--json"})) == ExplainOptions{{"a.log"}, true});
@@ -30,7 +30,7 @@ TEST_CASE("ddplaunch explain takes files, directories and the standard input") {
   CHECK(std::get<Options>(parse({"./explain"})).command == Words{"./explain"});
 }
 
-TEST_CASE("ddplaunch explain needs a log") {
+TEST_CASE("ddplaunch explain without a log is an error") {
   CHECK_THAT(mistake({"explain"}), Catch::StartsWith("no log given. Usage: ddplaunch explain FILE"));
   CHECK_THAT(mistake({"explain", ""}), Catch::StartsWith("the name of a log is empty."));
   CHECK_THAT(mistake({"explain", "--jsn", "a"}), Catch::StartsWith("unknown option --jsn. Did you mean --json?"));

@@ -7,7 +7,7 @@
 using namespace ddp;
 using namespace ddp::launcher;
 
-TEST_CASE("help names every option and every group, in at most 80 columns") {
+TEST_CASE("--help lists every option and every group in at most 80 columns") {
   const std::string help = help_text("ddplaunch");
   for (const OptionInfo& option : job_options()) {
     CHECK(help.find("\n" + option.group + "\n") != std::string::npos);
@@ -23,14 +23,14 @@ TEST_CASE("help names every option and every group, in at most 80 columns") {
   }
 }
 
-TEST_CASE("help speaks under the name that it was called by") {
+TEST_CASE("--help uses the name by which the program was started") {
   const std::string usage_of_launch = "\n       ddplaunch launch [options]";
   CHECK(help_text("ddplaunch").find(usage_of_launch) != std::string::npos);
   CHECK(help_text("torchrun").starts_with("Usage: torchrun [options] program"));
   CHECK(help_text("torchrun").find(usage_of_launch) == std::string::npos);
 }
 
-TEST_CASE("the short help fits on a screen and names options that there are") {
+TEST_CASE("the short help fits on a screen and lists only existing options") {
   const std::vector<std::string> lines = base::split(short_help_text(), '\n');
   CHECK(lines.size() <= 40);
   const OptionList options = job_options();
@@ -63,24 +63,24 @@ TEST_CASE("help names every subcommand, and the reference page has a section for
   }
 }
 
-TEST_CASE("help says where units of times are described") {
+TEST_CASE("--help says where the units of durations are described") {
   CHECK(help_text("torchrun").find("SECONDS is a number, or a time with units") != std::string::npos);
 }
 
-TEST_CASE("text is wrapped between words") {
+TEST_CASE("help text is wrapped between words") {
   using Lines = std::vector<std::string>;
   CHECK(wrapped("a bb ccc", 4) == Lines{"a bb", "ccc"});
   CHECK(wrapped("abcdefgh i", 4) == Lines{"abcdefgh", "i"});
 }
 
-TEST_CASE("a synopsis has all names and the name of the value") {
+TEST_CASE("the synopsis of an option shows all of its names and the name of its value") {
   const OptionList options = job_options();
   CHECK(option_synopsis(*find_option("tee", options)) == "-t, --tee STREAMS");
   CHECK(option_synopsis(*find_option("tag", options)) == "    --tag TEMPLATE, --no-tag");
   CHECK(option_synopsis(*find_option("grace", options)) == "    --grace SECONDS, --shutdown-timeout SECONDS");
 }
 
-TEST_CASE("help of the benchmark names each of its options, in at most 80 columns") {
+TEST_CASE("the help of ddplaunch bench lists each of its options in at most 80 columns") {
   const std::string help = subcommand_help(*find_subcommand("bench"));
   CHECK(help.starts_with("Usage: ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]\n"));
   for (const char* name :

@@ -26,11 +26,11 @@ std::string mistake(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("help without a word is that of --help") {
+TEST_CASE("ddplaunch help without a topic prints the same as --help") {
   CHECK(help({}) == help_text("ddplaunch"));
 }
 
-TEST_CASE("help on a subcommand is what the subcommand prints") {
+TEST_CASE("ddplaunch help SUBCOMMAND prints the subcommand's own help") {
   for (const Subcommand& each : subcommands()) {
     CAPTURE(each.name);
     CHECK(help({each.name}).starts_with(subcommand_help(each)));
@@ -40,7 +40,7 @@ TEST_CASE("help on a subcommand is what the subcommand prints") {
   CHECK(help({"report"}).ends_with("There is an option of this name, too: ddplaunch help --report\n"));
 }
 
-TEST_CASE("help on an option is its entry in --help, however it is written") {
+TEST_CASE("ddplaunch help OPTION prints the option's entry of --help in any spelling") {
   const OptionList options = job_options();
   const std::string entry = "Options of ddplaunch:\n" + option_lines(*find_option("max-restarts", options));
   for (const char* word : {"max-restarts", "--max-restarts", "max_restarts", "--max_restarts", "--max-restarts=3"}) {
@@ -57,7 +57,7 @@ TEST_CASE("help on an option is its entry in --help, however it is written") {
              Catch::Contains("Options of ddplaunch:\n") && Catch::Contains("Options of ddplaunch ls:\n"));
 }
 
-TEST_CASE("help on a diagnosis says where it is explained") {
+TEST_CASE("ddplaunch help for a diagnosis code names the page that explains it") {
   for (int kind = 0; kind <= static_cast<int>(VerdictKind::gpu_behind); ++kind) {
     const std::string code(code_of(static_cast<VerdictKind>(kind)));
     CAPTURE(code);
@@ -70,7 +70,7 @@ TEST_CASE("help on a diagnosis says where it is explained") {
   CHECK_FALSE(help_on(Words{"H00"}));
 }
 
-TEST_CASE("other words are searched in the help of all options") {
+TEST_CASE("ddplaunch help searches other words in the help of all options") {
   CHECK_THAT(help({"perfetto"}), Catch::Contains("--trace FILE"));
   CHECK_THAT(help({"core", "dumps"}), Catch::Contains("--core LIMIT") && !Catch::Contains("--gpus"));
   CHECK_THAT(mistake({"core", "perfetto"}),

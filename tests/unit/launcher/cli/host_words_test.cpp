@@ -19,7 +19,7 @@ Options parse(const Words& words, const Words& environment = {}) {
 
 }  // namespace
 
-TEST_CASE("hosts get the options that count, wherever they came from, each in one form") {
+TEST_CASE("remote hosts get the effective options from all sources in one normalised form") {
   const Options options = parse({"--hosts=a", "-t", "3", "--no-tag", "--collapse", "--store-limit", "keys=1",
                                  "--store-limit=keys=2", "--tee=1", "p", "--grace=9"},
                                 {"PET_GRACE=3", "PET_QUIET=0", "PET_COLLAPSE=0"});
@@ -28,14 +28,14 @@ TEST_CASE("hosts get the options that count, wherever they came from, each in on
   CHECK(words == Words{"--collapse", "--grace=3", "--store-limit=keys=1", "--store-limit=keys=2", "--tag=", "--tee=1"});
 }
 
-TEST_CASE("hosts do not get what the launcher that starts theirs needs alone") {
+TEST_CASE("options that only the controller needs are not passed to remote hosts") {
   CHECK(parse({"--hosts=a,b", "--ssh=ssh -v", "--remote-launcher=/d", "--forward-env=A=1", "--auth-token-file=/t",
                "--dry-run", "--json", "p"})
             .host_words.empty());
   CHECK(parse({"--hostfile=f", "--quiet", "p"}).host_words == Words{"--quiet"});
 }
 
-TEST_CASE("what hosts get means the same there") {
+TEST_CASE("option values are passed to remote hosts without a change of meaning") {
   const Words given = {"--no-collapse", "--tag=x y", "--inject=rank=0,at=any,kind=stop",
                        "--grace=2",     "-m",        "--gpus=0,1"};
   Words here = given;
@@ -48,6 +48,6 @@ TEST_CASE("what hosts get means the same there") {
   CHECK(parse(there) == parse(alone));
 }
 
-TEST_CASE("a job of this machine keeps no words for others") {
+TEST_CASE("a job on this host only stores no words for remote hosts") {
   CHECK(parse({"--grace=3", "p"}).host_words.empty());
 }

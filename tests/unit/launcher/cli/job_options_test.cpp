@@ -140,7 +140,7 @@ const std::vector<Row> kRows = {
 
 }  // namespace
 
-TEST_CASE("every option changes the Options or says why not") {
+TEST_CASE("each option changes the Options or is listed with the reason why it does not") {
   for (const Row& row : kRows) {
     CAPTURE(row.option, row.value);
     CHECK(row.arrived(options({{row.option, row.value}})));
@@ -156,7 +156,7 @@ TEST_CASE("every option changes the Options or says why not") {
   }
 }
 
-TEST_CASE("each wrong value is refused by a message that begins with who gave it") {
+TEST_CASE("each invalid value is rejected with a message that begins with its source") {
   const Pairs wrong = {
       {"nproc-per-node", "x"},
       {"nproc-per-node", "0"},
@@ -228,7 +228,7 @@ TEST_CASE("each wrong value is refused by a message that begins with who gave it
   }
 }
 
-TEST_CASE("messages say what to do") {
+TEST_CASE("error messages about options say what to do") {
   CHECK(mistake({{"backend", "ncll"}}) ==
         "--backend=ncll is not known. Use cpu, gloo, nccl or mpi, or several, joined by commas.");
   CHECK(mistake({{"nproc-per-node", "x"}}) == "--nproc-per-node=x is not a number from 1 to 4096, auto, gpu or cpu.");
@@ -239,13 +239,13 @@ TEST_CASE("messages say what to do") {
   CHECK(mistake({{"logs-specs", "x"}}).find("Use --log-dir, --redirects") != std::string::npos);
 }
 
-TEST_CASE("the last setting of an option wins, and what loses is not looked at") {
+TEST_CASE("the last setting of an option wins, and overridden settings are not validated") {
   CHECK(options({{"grace", "soon"}, {"quiet", "1"}, {"grace", "3"}}).grace == 3s);
   CHECK(options({{"quiet", "1"}, {"quiet", "0"}}).log.level == LogLevel::info);
   CHECK(options({{"grace", "1"}, {"shutdown-timeout", "2"}}).grace == 2s);
 }
 
-TEST_CASE("of a repeatable option all settings count, the last one of each limit") {
+TEST_CASE("all settings of a repeatable option count, and for each limit the last one") {
   const Options both =
       options({{"store-limit", "keys=7"}, {"store-limit", "connections=3"}, {"store-limit", "keys=8"}});
   CHECK(both.store_limits.keys == 8);
@@ -254,11 +254,11 @@ TEST_CASE("of a repeatable option all settings count, the last one of each limit
         "--store-limit=keys=x: keys is not a number from 1 to 1073741824.");
 }
 
-TEST_CASE("a token is never given on the command line") {
+TEST_CASE("a token cannot be given on the command line") {
   CHECK(find_option("auth-token", job_options()) == nullptr);
 }
 
-TEST_CASE("options that cannot be combined are refused") {
+TEST_CASE("options that exclude each other are rejected") {
   CHECK(mistake({{"module", "1"}, {"no-python", "1"}}).starts_with("--no-python and -m cannot be combined"));
   CHECK(mistake({{"module", "1"}, {"run-path", "1"}}).starts_with("--run-path and -m cannot be combined"));
   CHECK(mistake({{"hosts", "a"}, {"hostfile", "f"}}).starts_with("--hosts and --hostfile cannot be combined"));
@@ -267,7 +267,7 @@ TEST_CASE("options that cannot be combined are refused") {
   CHECK_FALSE(options({{"module", "1"}, {"no-python", "0"}}).no_python);
 }
 
-TEST_CASE("run-path wins over no-python and says so") {
+TEST_CASE("--run-path overrides --no-python with a note") {
   const Options both = options({{"run-path", "1"}, {"no-python", "1"}});
   CHECK_FALSE(both.no_python);
   CHECK(both.warnings == std::vector<std::string>{"--no-python has no effect, because --run-path requires Python"});
@@ -282,14 +282,14 @@ TEST_CASE("torch.distributed.launch passes the local rank unless use-env is give
   CHECK(options({{"no-python", "1"}, {"use-env", "1"}}, CompatibilityMode::torch_launch).no_python);
 }
 
-TEST_CASE("the grace is 5 s, and 30 s in torchrun's compatibility mode") {
+TEST_CASE("the grace period is 5 s by default, and 30 s in torchrun's compatibility mode") {
   CHECK(options({}).grace == 5s);
   CHECK(options({}, CompatibilityMode::torchrun).grace == 30s);
   CHECK(options({}, CompatibilityMode::torch_launch).grace == 30s);
   CHECK(options({{"grace", "1"}}, CompatibilityMode::torchrun).grace == 1s);
 }
 
-TEST_CASE("what has no effect is said with its reason") {
+TEST_CASE("a note explains each option that has no effect") {
   CHECK(
       options({{"monitor-interval", "5"}}).warnings.at(0).starts_with("--monitor-interval=5 has no effect: ddplaunch"));
   CHECK(options({{"event-log-handler", "null"}}).warnings.empty());

@@ -7,7 +7,7 @@
 namespace ddp::launcher {
 namespace {
 
-TEST_CASE("the pages of known errors have all causes, in both languages") {
+TEST_CASE("the pages of known errors list all causes in both languages") {
   const std::string english = known_errors_page(Language::english);
   const std::string chinese = known_errors_page(Language::chinese);
   for (const Cause* cause : all_causes()) {
@@ -24,7 +24,7 @@ TEST_CASE("the pages of known errors have all causes, in both languages") {
   CHECK_FALSE(english.ends_with("\n\n"));
 }
 
-TEST_CASE("the help on a cause has its texts, its cause and its remedy") {
+TEST_CASE("ddplaunch help for a cause prints its description, cause and remedy") {
   REQUIRE_FALSE(all_causes().empty());
   const Cause& cause = *all_causes().front();
   const std::vector<std::string> id = {std::string(cause.id)};

@@ -31,7 +31,7 @@ std::string mistake(const Words& words, const Words& environment = {}) {
 
 }  // namespace
 
-TEST_CASE("of the options that choose a level the last one counts") {
+TEST_CASE("the last option that sets the log level wins") {
   CHECK(level({}) == LogLevel::info);
   CHECK(level({"-q"}) == LogLevel::warning);
   CHECK(level({"-v"}) == LogLevel::debug);
@@ -40,14 +40,14 @@ TEST_CASE("of the options that choose a level the last one counts") {
   CHECK(level({"-v", "--log_level", "error"}) == LogLevel::error);
 }
 
-TEST_CASE("variables choose a level that options replace") {
+TEST_CASE("a variable sets the log level and an option overrides it") {
   CHECK(level({}, {"DDP_LOG=debug"}) == LogLevel::debug);
   CHECK(level({"-q"}, {"DDP_LOG=debug"}) == LogLevel::warning);
   CHECK(level({}, {"DDP_LOG=debug", "PET_LOG_LEVEL=note"}) == LogLevel::note);
   CHECK(level({}, {"DDP_LOG="}) == LogLevel::info);
 }
 
-TEST_CASE("a level that does not exist is refused with those that do") {
+TEST_CASE("an unknown log level is rejected with the list of valid levels") {
   const std::string known = " is not known. Use trace, debug, info, note, warning or error. See ddplaunch";
   CHECK(mistake({"--log-level=loud", "p"}) == "--log-level=loud" + known + " --help");
   CHECK(mistake({"p"}, {"DDP_LOG=answer"}) == "DDP_LOG=answer" + known + " --help");
@@ -55,7 +55,7 @@ TEST_CASE("a level that does not exist is refused with those that do") {
   CHECK(mistake({"--launcher-log=", "p"}) == "--launcher-log= is empty. Name a file. See ddplaunch --help");
 }
 
-TEST_CASE("the store command has the same options") {
+TEST_CASE("ddplaunch store has the same log options") {
   const StoreOptions options = std::get<StoreOptions>(parse({"store", "-v", "--launcher-log=f"}, {"DDP_LOG=error"}));
   CHECK(options.log == LogSettings{LogLevel::debug, "f", false});
   CHECK(std::get<StoreOptions>(parse({"store"}, {"DDP_LOG=error"})).log.level == LogLevel::error);

@@ -22,7 +22,7 @@ std::string mistake(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("ddplaunch ls takes one option and no other word") {
+TEST_CASE("ddplaunch ls accepts one option and no arguments") {
   CHECK(std::get<LsOptions>(parse({"ls"})) == LsOptions{false});
   CHECK(std::get<LsOptions>(parse({"ls", "--json"})) == LsOptions{true});
   CHECK(std::holds_alternative<Information>(parse({"ls", "-h"})));
@@ -32,7 +32,7 @@ TEST_CASE("ddplaunch ls takes one option and no other word") {
   CHECK_THAT(mistake({"ls", "-l"}), Catch::StartsWith("unknown option -l."));
 }
 
-TEST_CASE("a program named ls, top or help is started by its path, after run, and as torchrun") {
+TEST_CASE("a program named ls, top or help can be started by its path, after run, and as torchrun") {
   for (const std::string word : {"ls", "top", "help"}) {
     CAPTURE(word);
     CHECK(std::get<Options>(parse({"./" + word})).command == Words{"./" + word});

@@ -28,7 +28,7 @@ TEST_CASE("the manual page has an entry for every option") {
   CHECK(static_cast<std::size_t>(std::count(lines.begin(), lines.end(), ".TP")) == all.size());
 }
 
-TEST_CASE("every request of the manual page is one of the man macros") {
+TEST_CASE("each request in the manual page is one of the man macros") {
   const std::vector<std::string> known = {".TH", ".SH", ".SS", ".TP", ".IP", ".PP", ".br", ".EX", ".EE"};
   CHECK(man_page().starts_with(".TH DDPLAUNCH 1 "));
   for (const std::string& line : base::split(man_page(), '\n')) {

@@ -101,7 +101,7 @@ Options parse_file(const std::string& name, const std::string& text, const Words
 
 }  // namespace
 
-TEST_CASE("an option with a value means the same by every route") {
+TEST_CASE("an option with a value has the same effect from each source") {
   for (const OptionInfo& option : job_options()) {
     if (option.is_flag() || !option.in_files) continue;
     if (option.name() == "logs-specs") continue;  // this option is always refused
@@ -124,7 +124,7 @@ TEST_CASE("an option with a value means the same by every route") {
   }
 }
 
-TEST_CASE("an option without a value means the same by every route") {
+TEST_CASE("an option without a value has the same effect from each source") {
   for (const OptionInfo& option : job_options()) {
     if (!option.is_flag() || !option.in_files) continue;
     const std::string& name = option.name();
@@ -154,7 +154,7 @@ TEST_CASE("an option without a value means the same by every route") {
   }
 }
 
-TEST_CASE("a refused option is refused by every route") {
+TEST_CASE("an invalid option is rejected from each source") {
   const std::vector<std::pair<Words, Words>> routes = {
       {{"--logs-specs=x", "p"}, {}},      {{"--logs_specs", "x", "p"}, {}},     {{"--rdzv-backend=etcd", "p"}, {}},
       {{"p"}, {"PET_RDZV_BACKEND=etcd"}}, {{"p"}, {"PET_START_METHOD=thread"}},

@@ -19,7 +19,7 @@ const OptionInfo& option(std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("every name of an option is found in both spellings, and no name is used twice") {
+TEST_CASE("each option is found in both spellings, and no name is used twice") {
   std::set<std::string> seen;
   for (const OptionInfo& each : kOptions) {
     for (const std::string& name : each.names) {
@@ -36,7 +36,7 @@ TEST_CASE("every name of an option is found in both spellings, and no name is us
   CHECK(find_short_option('\0', kOptions) == nullptr);
 }
 
-TEST_CASE("every option has a help text, and a value a name") {
+TEST_CASE("each option has a help text, and each value has a name") {
   for (const OptionInfo& each : kOptions) {
     CAPTURE(each.name());
     CHECK(each.help.size() > 10);
@@ -48,7 +48,7 @@ TEST_CASE("every option has a help text, and a value a name") {
   CHECK(option("grace").value_name == "SECONDS");
 }
 
-TEST_CASE("only what can be negated has a negation") {
+TEST_CASE("only options that can be negated have a negated form") {
   CHECK(option("tag").is_negation("no-tag"));
   CHECK(option("collapse").is_negation(with_dashes("no_collapse")));
   CHECK_FALSE(option("tag").is_negation("tag"));
@@ -56,7 +56,7 @@ TEST_CASE("only what can be negated has a negation") {
   CHECK(find_option("no-quiet", kOptions) == nullptr);
 }
 
-TEST_CASE("an option knows the values that it has, or examples of them") {
+TEST_CASE("each option lists its possible values or examples of them") {
   CHECK(option("color").choices == std::vector<std::string>{"auto", "always", "never"});
   CHECK_FALSE(option("color").choices_are_examples);
   CHECK(option("nproc-per-node").choices == std::vector<std::string>{"auto", "gpu", "cpu"});
@@ -66,13 +66,13 @@ TEST_CASE("an option knows the values that it has, or examples of them") {
   CHECK_FALSE(option("tee").repeatable);
 }
 
-TEST_CASE("a variable is the name in capitals after PET_") {
+TEST_CASE("the variable of an option is its name in capitals after PET_") {
   CHECK(variable_of("nproc-per-node") == "PET_NPROC_PER_NODE");
   CHECK(variable_of("tee") == "PET_TEE");
   CHECK(option("nproc-per-node").variable == "PET_NPROC_PER_NODE");
 }
 
-TEST_CASE("numa-binding and logs-specs have no variable, as in torchrun") {
+TEST_CASE("--numa-binding and --logs-specs have no variable, as in torchrun") {
   CHECK((option("numa-binding").variable.empty() && option("numa-binding").in_files));
   CHECK((option("logs-specs").variable.empty() && option("logs-specs").in_files));
   CHECK(option("nnodes").variable == "PET_NNODES");
@@ -81,7 +81,7 @@ TEST_CASE("numa-binding and logs-specs have no variable, as in torchrun") {
   }
 }
 
-TEST_CASE("the nearest option is in the user's own spelling") {
+TEST_CASE("the suggested option uses the user's spelling") {
   CHECK(unknown_option("--nproc_per_nod", kOptions) ==
         "unknown option --nproc_per_nod. Did you mean --nproc_per_node?");
   CHECK(unknown_option("grcae", kOptions) == "unknown option grcae. Did you mean grace?");
@@ -89,7 +89,7 @@ TEST_CASE("the nearest option is in the user's own spelling") {
   CHECK(unknown_option("", kOptions) == "unknown option .");
 }
 
-TEST_CASE("of all settings of an option the last one counts, and a wrong one that it replaces is not looked at") {
+TEST_CASE("the last of all settings of an option wins, and an overridden invalid setting is not validated") {
   std::string taken;
   OptionSet set(false);
   set.value(
@@ -111,7 +111,7 @@ TEST_CASE("of all settings of an option the last one counts, and a wrong one tha
         "PET_ONE=wrong is wrong.");
 }
 
-TEST_CASE("an unknown short option is completed to a long one") {
+TEST_CASE("an unknown short option suggests a long one") {
   const OptionList options = job_options();
   CHECK(unknown_option("-n", options) == "unknown option -n. Did you mean --nproc-per-node?");
 }

@@ -51,7 +51,7 @@ class ConfigFile {
 
 }  // namespace
 
-TEST_CASE("an unknown option is refused with the nearest match") {
+TEST_CASE("an unknown option is rejected with the nearest match") {
   CHECK(mistake({"--nproc-per-nod=4", "./train"}) ==
         "unknown option --nproc-per-nod. Did you mean --nproc-per-node? See ddplaunch --help");
   CHECK(mistake({"--nproc_per_nod", "4", "./train"}) ==
@@ -61,7 +61,7 @@ TEST_CASE("an unknown option is refused with the nearest match") {
   CHECK(mistake({"--nproc-per-node", "2", "--bakend=gloo", "./train"}).find("--backend?") != std::string::npos);
 }
 
-TEST_CASE("a missing program is told with the usage") {
+TEST_CASE("a missing program is reported with the usage line") {
   CHECK(mistake({}).starts_with("no program given. Usage: ddplaunch [options] program"));
   CHECK(mistake({"--nproc-per-node=2"}).starts_with("no program given."));
   CHECK(mistake({"--"}).starts_with("no program given."));
@@ -78,7 +78,7 @@ TEST_CASE("everything after the program belongs to the program") {
   CHECK(options({"--grace", "7", "--", "-weird", "-q"}).command == Words{"-weird", "-q"});
 }
 
-TEST_CASE("values reach the Options untouched, whatever characters they have") {
+TEST_CASE("values with any characters reach the Options unchanged") {
   for (const char* value : {"[a,b]", "[]", "{}", "%%", "'q'", "a b", "x=y", "--quiet", "++", "/a"}) {
     CAPTURE(value);
     CHECK(options({std::string("--gpus=") + value, "p"}).gpus == value);
@@ -89,7 +89,7 @@ TEST_CASE("values reach the Options untouched, whatever characters they have") {
   CHECK(options({"--no-tag", "--tag", "x", "p"}).tag == "x");
 }
 
-TEST_CASE("the last of a repeated option wins, in whatever spelling") {
+TEST_CASE("the last setting of a repeated option wins in any spelling") {
   CHECK(options({"--rdzv-id=a", "--rdzv_id", "b", "p"}).run_id == "b");
   CHECK(options({"--collapse", "--no-collapse", "p"}).collapse == false);
   CHECK(options({"--no_collapse", "--collapse", "p"}).collapse == true);
@@ -97,7 +97,7 @@ TEST_CASE("the last of a repeated option wins, in whatever spelling") {
   CHECK(options({"-t", "0", "--tee=3", "p"}).tee.all == 3);
 }
 
-TEST_CASE("limits of the store are collected from everywhere") {
+TEST_CASE("limits of the store are collected from all sources") {
   const ConfigFile file("job.toml", "store-limit = [\"keys=1\", \"connections=2\"]\n");
   const Options all = options({"--config", file.path(), "--store-limit=keys=3", "--store_limit", "key-bytes=64", "p"},
                               {"PET_STORE_LIMIT=connections=4,table-bytes=1MiB"});
@@ -107,7 +107,7 @@ TEST_CASE("limits of the store are collected from everywhere") {
   CHECK(all.store_limits.key_bytes == 64);
 }
 
-TEST_CASE("a token on the command line is an unknown option, also where options may be cut short") {
+TEST_CASE("a token on the command line is an unknown option, also where abbreviations are allowed") {
   for (const char* name : {"ddplaunch", "torchrun"}) {
     const std::string message = mistake({"--auth-token=secret", "p"}, {}, name);
     CHECK_THAT(message, Catch::Contains("--auth-token") && !Catch::Contains("secret"));
@@ -128,7 +128,7 @@ TEST_CASE("options have the documented defaults") {
   CHECK(defaults.warnings.empty());
 }
 
-TEST_CASE("the command line wins over variables, these over the file, that over the default") {
+TEST_CASE("the command line overrides variables, variables override the file, and the file overrides defaults") {
   const ConfigFile file("job.toml", "grace = 3\nrole = \"file\"\nquiet\nmax_restarts = 1\n");
   const Words config = {"--config", file.path(), "p"};
   const Words environment = {"PET_GRACE=4", "PET_ROLE=variable", "PET_QUIET=0"};
@@ -142,7 +142,7 @@ TEST_CASE("the command line wins over variables, these over the file, that over 
   CHECK(options({"--quiet", "p"}, environment).log.level == LogLevel::warning);
 }
 
-TEST_CASE("a TOML file says what the command line would") {
+TEST_CASE("a TOML file has the same effect as the command line") {
   const ConfigFile file("job.toml",
                         "# a job\n\nnproc_per_node = 4\ntag = \"[${rank}] a, b\"  # before each line\nrole = 'x'\n"
                         "tee = [\"0:1\",\n  \"12:3\"]\nlocal-ranks-filter = 0,1\nlossless = true\nno-python = false\n"
@@ -159,7 +159,7 @@ TEST_CASE("a TOML file says what the command line would") {
   CHECK(read.stdout_filters == Words{"a,b", "c"});
 }
 
-TEST_CASE("a JSON file says the same, and an empty TOML file nothing") {
+TEST_CASE("a JSON file has the same effect, and an empty TOML file has none") {
   const ConfigFile json("job.json", R"({"nproc-per-node": 4, "tag": "", "collapse": false})");
   CHECK(options({"--config", json.path(), "p"}).nproc_per_node == 4);
   CHECK(options({"--config", json.path(), "p"}).tag == "");
@@ -167,7 +167,7 @@ TEST_CASE("a JSON file says the same, and an empty TOML file nothing") {
   CHECK(options({"--config", ConfigFile("a.toml", "").path(), "p"}).grace == 5s);
 }
 
-TEST_CASE("times may have units, whatever their source is") {
+TEST_CASE("durations may have units in each source") {
   CHECK(options({"--hang-timeout=10m", "--save-grace", "1h30m", "--exit-timeout=500ms", "p"}).hang_timeout == 10min);
   CHECK(options({"--save-grace", "1h30m", "p"}).save_grace == 90min);
   CHECK(options({"p"}, {"PET_HANG_TIMEOUT=90s"}).hang_timeout == 90s);
@@ -186,7 +186,7 @@ TEST_CASE("times may have units, whatever their source is") {
         "units as in 500ms, 90s, 10m or 1h30m. See ddplaunch --help");
 }
 
-TEST_CASE("mistakes name the variable or the line of the file") {
+TEST_CASE("error messages name the variable or the line of the file") {
   CHECK(mistake({"p"}, {"PET_NNODES=x"}).starts_with("PET_NNODES=x is not a number of nodes."));
   CHECK(mistake({"p"}, {"PET_DEVICE_VISIBILITY=one"}) ==
         "PET_DEVICE_VISIBILITY=one is not known. Use own or all. See ddplaunch --help");
@@ -201,12 +201,12 @@ TEST_CASE("mistakes name the variable or the line of the file") {
   CHECK(mistake({"--config", "/", "p"}).find("cannot be read (Is a directory)") != std::string::npos);
 }
 
-TEST_CASE("unknown variables of ours are warnings") {
+TEST_CASE("unknown PET_ variables give warnings") {
   CHECK(options({"p"}, {"PET_NPROC_PER_NOD=2"}).warnings.at(0).starts_with("PET_NPROC_PER_NOD has no effect"));
   CHECK(options({"p"}, {"PET_CONFIG=x"}).warnings.at(0).starts_with("PET_CONFIG has no effect"));
 }
 
-TEST_CASE("a job on several nodes tells which options are the environment's") {
+TEST_CASE("a job on several nodes lists the options that variables have set") {
   const Words environment = {"PET_NNODES=2", "PET_MASTER_ADDR=head", "PET_NODE_RANK=1"};
   CHECK(options({"p"}, environment).warnings ==
         Words{"options set by the environment: PET_MASTER_ADDR=head, PET_NNODES=2, PET_NODE_RANK=1"});
@@ -217,7 +217,7 @@ TEST_CASE("a job on several nodes tells which options are the environment's") {
   CHECK(options({"p"}, environment, "torchrun").warnings.empty());
 }
 
-TEST_CASE("under the name torchrun its compatibility mode holds") {
+TEST_CASE("torchrun's compatibility mode applies when the program is called torchrun") {
   const std::string name = GENERATE("torchrun", "/usr/libexec/ddplaunch/torchrun", "./torchrun");
   const Options read = options({"--nproc", "2", "run", "--x"}, {}, name);
   CHECK(read.compatibility_mode == CompatibilityMode::torchrun);
@@ -234,7 +234,7 @@ TEST_CASE("under the name torchrun its compatibility mode holds") {
   CHECK(options({"p"}, {}, "torchrunner").compatibility_mode == CompatibilityMode::native);
 }
 
-TEST_CASE("the first word may be a reserved one, and a path never is") {
+TEST_CASE("a reserved first word selects a subcommand, and a path never does") {
   CHECK(options({"run", "-q", "p"}).command == Words{"p"});
   CHECK(options({"run", "store"}).command == Words{"store"});
   const Options launch = options({"launch", "--nproc_per", "2", "train.py"});
@@ -256,7 +256,7 @@ TEST_CASE("the first word may be a reserved one, and a path never is") {
   CHECK(information({"help"}) == information({"--help"}));
 }
 
-TEST_CASE("what ddplaunch says about itself is information and not a mistake") {
+TEST_CASE("--help, --version and similar output is not reported as an error") {
   CHECK(information({"--help"}).find("--nproc-per-node") != std::string::npos);
   CHECK(information({"-h", "--no-such"}).starts_with("Usage: ddplaunch"));
   CHECK(information({"--version"}).starts_with("ddplaunch "));
@@ -268,7 +268,7 @@ TEST_CASE("what ddplaunch says about itself is information and not a mistake") {
         "--completion=tcsh is not a shell that ddplaunch knows. Use bash, zsh or fish. See ddplaunch --help");
 }
 
-TEST_CASE("an option of the launcher after a script is a warning") {
+TEST_CASE("a launcher option after the script gives a warning") {
   const auto warning = options({"train.py", "--nproc_per_node=2"}).warnings.at(0);
   CHECK(warning.starts_with("--nproc_per_node=2 is passed to train.py"));
   CHECK(options({"train.py", "--lr=2", "nnodes"}).warnings.empty());

@@ -42,7 +42,7 @@ TEST_CASE("a report is written beside its event log unless another file is given
   CHECK(options({"d/a.jsonl", "e/b.jsonl"}).output == "d/a-b.html");
 }
 
-TEST_CASE("mistakes of ddplaunch report say what to do") {
+TEST_CASE("mistakes in the options of ddplaunch report say what to do") {
   CHECK(mistake({}).starts_with("no event log given. Usage: ddplaunch report EVENT_LOG [EVENT_LOG]."));
   CHECK(
       mistake({"a", "b", "c"}) ==
@@ -54,7 +54,7 @@ TEST_CASE("mistakes of ddplaunch report say what to do") {
   CHECK(mistake({"a", "--max-restarts=1"}).starts_with("unknown option --max-restarts"));
 }
 
-TEST_CASE("help of the report names each of its options, in at most 80 columns") {
+TEST_CASE("the help of ddplaunch report lists each of its options in at most 80 columns") {
   const auto result = parse({"--help"});
   REQUIRE(std::holds_alternative<Information>(result));
   const std::string help = std::get<Information>(result).text;

@@ -31,7 +31,7 @@ std::string mistake(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("a store is served on this machine at torchrun's port by default") {
+TEST_CASE("ddplaunch store serves on this host at torchrun's port by default") {
   CHECK(options({}) == StoreOptions{});
   CHECK(options({}).host == "127.0.0.1");
   CHECK(options({}).port == 29'500);
@@ -39,7 +39,7 @@ TEST_CASE("a store is served on this machine at torchrun's port by default") {
   CHECK(options({"--host", "10.0.0.1", "--store-open"}).host == "10.0.0.1");
 }
 
-TEST_CASE("the options of a store that is served arrive") {
+TEST_CASE("the options of ddplaunch store serve are parsed") {
   const StoreOptions all = options({"--host=node0", "--port", "0", "--port_file=/p", "--auth-token-file=/t",
                                     "--store-limit=keys=7", "--store-limit", "connections=3"});
   CHECK(all.action == Action::serve);
@@ -53,7 +53,7 @@ TEST_CASE("the options of a store that is served arrive") {
   CHECK(options({"--port=1", "--port=2"}).port == 2);
 }
 
-TEST_CASE("the store that is inspected or joined is named with or without its port") {
+TEST_CASE("the address of an inspected or joined store may have a port") {
   struct Place {
     const char* word;
     const char* host;
@@ -71,7 +71,7 @@ TEST_CASE("the store that is inspected or joined is named with or without its po
   }
 }
 
-TEST_CASE("wrong words are usage errors that say what to do") {
+TEST_CASE("invalid arguments of ddplaunch store are usage errors that say what to do") {
   struct Row {
     Words words;
     const char* message;
@@ -101,7 +101,7 @@ TEST_CASE("wrong words are usage errors that say what to do") {
   }
 }
 
-TEST_CASE("help of the store names each of its options, in at most 80 columns") {
+TEST_CASE("the help of ddplaunch store lists each of its options in at most 80 columns") {
   const auto help = parse({"--help", "--nonsense"});
   REQUIRE(std::holds_alternative<Information>(help));
   const std::string& text = std::get<Information>(help).text;

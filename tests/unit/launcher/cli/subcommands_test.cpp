@@ -5,7 +5,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("each subcommand is found by its name, and prints its help") {
+TEST_CASE("each subcommand is found by its name and prints its help") {
   for (const Subcommand& each : subcommands()) {
     CAPTURE(each.name);
     CHECK(find_subcommand(each.name) == &each);

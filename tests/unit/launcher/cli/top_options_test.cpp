@@ -35,7 +35,7 @@ TEST_CASE("ddplaunch top shows the only job by default, twice per second") {
   CHECK(options({}) == TopOptions());
 }
 
-TEST_CASE("the job of ddplaunch top comes before or after its options") {
+TEST_CASE("the job of ddplaunch top may stand before or after the options") {
   TopOptions expected;
   expected.job = "night-run";
   expected.once = expected.json = expected.no_color = true;
@@ -52,7 +52,7 @@ TEST_CASE("the job of ddplaunch top comes before or after its options") {
   CHECK(options({"4321"}).job == "4321");
 }
 
-TEST_CASE("every order has a name on the command line") {
+TEST_CASE("each sort order of ddplaunch top has a name on the command line") {
   int order = 0;
   for (const std::string& name : ddp::base::split(kNamesOf<RankOrder>, ' ')) {
     CHECK(options({"--sort", name}).order == static_cast<RankOrder>(order++));
@@ -60,7 +60,7 @@ TEST_CASE("every order has a name on the command line") {
   CHECK(order == static_cast<int>(RankOrder::output) + 1);
 }
 
-TEST_CASE("wrong words of ddplaunch top are usage errors that say what to do") {
+TEST_CASE("invalid arguments of ddplaunch top are usage errors that say what to do") {
   CHECK_THAT(mistake({"1", "2"}), Catch::StartsWith("ddplaunch top shows one job. Remove '2'."));
   CHECK_THAT(mistake({"--interval=0"}), Catch::StartsWith("--interval=0 is too short. Use 0.1 or more."));
   CHECK_THAT(mistake({"--interval=x"}), Catch::StartsWith("--interval=x"));
@@ -70,7 +70,7 @@ TEST_CASE("wrong words of ddplaunch top are usage errors that say what to do") {
                                       Catch::EndsWith(" See ddplaunch top --help"));
 }
 
-TEST_CASE("help of ddplaunch top names each of its options, in at most 80 columns") {
+TEST_CASE("the help of ddplaunch top lists each of its options in at most 80 columns") {
   const auto help = parse({"--help"});
   REQUIRE(std::holds_alternative<Information>(help));
   const std::string& text = std::get<Information>(help).text;

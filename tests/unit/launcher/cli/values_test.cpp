@@ -7,7 +7,7 @@
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
-TEST_CASE("nodes are a number or a range") {
+TEST_CASE("--nnodes is a number or a range") {
   CHECK(parse_nodes("1").value() == std::pair(1, 1));
   CHECK(parse_nodes("2:8").value() == std::pair(2, 8));
   for (const char* wrong : {"", "0", "-1", "x", "2:1", "0:1", "1:", ":1", "1:2:3", "1 ", "1.0", "99999999999"}) {
@@ -16,7 +16,7 @@ TEST_CASE("nodes are a number or a range") {
   }
 }
 
-TEST_CASE("streams are a digit for all ranks or one for each that is named") {
+TEST_CASE("streams are given as one digit for all ranks or as one digit per rank") {
   CHECK(parse_streams("3").value().of(7) == 3);
   CHECK_FALSE(parse_streams("0").value().any());
   const StreamSelection map = parse_streams("0:1,12:3").value();
@@ -30,7 +30,7 @@ TEST_CASE("streams are a digit for all ranks or one for each that is named") {
   CHECK(parse_streams("3:1,3:2").error().message.starts_with(" names local rank 3 twice"));
 }
 
-TEST_CASE("local ranks are a list, each counted once") {
+TEST_CASE("local ranks are parsed as a list without duplicates") {
   CHECK(parse_local_ranks("12,0,0").value() == std::vector{0, 12});
   CHECK(parse_local_ranks("").value().empty());
   for (const char* wrong : {",", "0,", "x", "-1", "0 1", "0-3"}) {
@@ -39,7 +39,7 @@ TEST_CASE("local ranks are a list, each counted once") {
   }
 }
 
-TEST_CASE("filters are separated by one comma, and two are a comma") {
+TEST_CASE("filters are separated by commas, and a double comma is a literal comma") {
   using Texts = std::vector<std::string>;
   CHECK(parse_filters("").value().empty());
   CHECK(parse_filters("loss").value() == Texts{"loss"});
@@ -53,7 +53,7 @@ TEST_CASE("filters are separated by one comma, and two are a comma") {
   }
 }
 
-TEST_CASE("signals are names with or without SIG") {
+TEST_CASE("signal names are accepted with or without SIG") {
   CHECK(parse_signals("SIGTERM,int,Usr1,SIGTERM").value() == std::vector{SIGTERM, SIGINT, SIGUSR1});
   CHECK(parse_signals("").error().message.starts_with(": an empty name is not a signal"));
   CHECK(parse_signals("SIGTERM,").error().message.starts_with(": an empty name is not a signal"));
@@ -65,7 +65,7 @@ TEST_CASE("signals are names with or without SIG") {
   CHECK(parse_signals("SEGV").error().message.find("fault of ddplaunch") != std::string::npos);
 }
 
-TEST_CASE("rendezvous settings have known keys and checked values") {
+TEST_CASE("rendezvous settings have known keys and valid values") {
   CHECK(parse_rendezvous_settings("").value().empty());
   const auto settings = parse_rendezvous_settings("timeout=900,is_host=true,store_type=tcp,rank=1").value();
   CHECK(settings.at("timeout") == "900");
@@ -96,7 +96,7 @@ TEST_CASE("rendezvous settings have known keys and checked values") {
   CHECK_FALSE(is_for_several_nodes("nonsense"));
 }
 
-TEST_CASE("an endpoint is a host with or without a port") {
+TEST_CASE("an endpoint is a host with an optional port") {
   for (const char* right :
        {"", "node0", "node0:29400", "localhost:0", "10.0.0.1:65535", "[::1]:29400", "[fe80::1]", "::1", "fe80::1"}) {
     CAPTURE(right);
@@ -109,14 +109,14 @@ TEST_CASE("an endpoint is a host with or without a port") {
   }
 }
 
-TEST_CASE("an endpoint is taken apart") {
+TEST_CASE("an endpoint is divided into host and port") {
   CHECK(parse_host_and_port("[::1]:7").value().host == "::1");
   CHECK(parse_host_and_port("[::1]:7").value().port == 7);
   CHECK_FALSE(parse_host_and_port("fe80::1").value().port.has_value());
   CHECK_FALSE(parse_host_and_port("").ok());
 }
 
-TEST_CASE("a tag has known fields only") {
+TEST_CASE("the format of a tag has known fields only") {
   for (const char* right : {"", "[${rank}] ", "${node}/${local_rank} ${role} ${time}", "$rank {x} $"}) {
     CAPTURE(right);
     CHECK(parse_tag(right).value() == right);
@@ -127,7 +127,7 @@ TEST_CASE("a tag has known fields only") {
   CHECK(parse_tag("${}").error().message.starts_with(" has an unknown field ${}"));
 }
 
-TEST_CASE("seconds may have fractions and are never rounded to nothing") {
+TEST_CASE("seconds may have fractions and are never rounded to zero") {
   CHECK(parse_seconds("0").value() == 0ms);
   CHECK(parse_seconds("0.25").value() == 250ms);
   CHECK(parse_seconds("0.0001").value() == 1ms);
@@ -144,7 +144,7 @@ TEST_CASE("seconds may have fractions and are never rounded to nothing") {
   }
 }
 
-TEST_CASE("workers are a number or what there is one for each of") {
+TEST_CASE("--nproc-per-node is a number or the name of a device type") {
   CHECK(parse_workers("3").value() == 3);
   CHECK(parse_workers("auto").value() == WorkerCount::By::gpus_or_cpus);
   CHECK(parse_workers("gpu").value() == WorkerCount::By::gpus);
@@ -154,7 +154,7 @@ TEST_CASE("workers are a number or what there is one for each of") {
   }
 }
 
-TEST_CASE("hosts, names to forward and a program are not empty") {
+TEST_CASE("lists of hosts, forwarded names and the program must not be empty") {
   CHECK(parse_host_words("a,b:4").value().size() == 2);
   CHECK(parse_host_words("").error().message == " names no host. Write hosts as in a,b:4.");
   CHECK(parse_host_words("a,,b").error().message.starts_with(": "));
@@ -165,7 +165,7 @@ TEST_CASE("hosts, names to forward and a program are not empty") {
   CHECK(parse_program("  ").error().message.starts_with(" is empty. Name a program"));
 }
 
-TEST_CASE("a run's name, a rendezvous and a node's time-out are known or fit") {
+TEST_CASE("run names, rendezvous backends and node timeouts are validated") {
   CHECK(parse_preload("torch,lightning.pytorch").value() == "torch,lightning.pytorch");
   CHECK(parse_preload("auto").value() == kPreloadAuto);
   CHECK(parse_preload("off").value().empty());
@@ -185,7 +185,7 @@ TEST_CASE("a run's name, a rendezvous and a node's time-out are known or fit") {
   CHECK(parse_node_timeout("x").error().message.starts_with(" is not a time from 0"));
 }
 
-TEST_CASE("a percentage is a share of the time") {
+TEST_CASE("a percentage is a share of time") {
   CHECK(parse_percent("1%").value() == 0.01);
   CHECK(parse_percent("0.5").value() == 0.005);
   CHECK(parse_percent("0").value() == 0);

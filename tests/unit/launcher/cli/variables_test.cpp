@@ -18,7 +18,7 @@ VariableSettings read(const Lines& environment, CompatibilityMode mode = Compati
 
 }  // namespace
 
-TEST_CASE("every option with a variable is read from it") {
+TEST_CASE("each option that has a variable is read from it") {
   for (const OptionInfo& option : kOptions) {
     const std::string line = variable_of(option.name()) + "=1";
     CAPTURE(line);
@@ -39,7 +39,7 @@ TEST_CASE("every option with a variable is read from it") {
   CHECK(read({"PET_SHUTDOWN_TIMEOUT=9"}).settings.at(0).option->name() == "grace");
 }
 
-TEST_CASE("the variable of a flag is a whole number") {
+TEST_CASE("the variable of a flag must be a whole number") {
   CHECK(read({"PET_STANDALONE=0"}).settings[0].value == "0");
   CHECK(read({"PET_STANDALONE=7"}).settings[0].value == "1");
   CHECK(read({"PET_STANDALONE=-1"}).settings[0].value == "1");
@@ -50,7 +50,7 @@ TEST_CASE("the variable of a flag is a whole number") {
   }
 }
 
-TEST_CASE("a variable that looks like ours and is not is told") {
+TEST_CASE("an unknown variable that resembles a known one is reported") {
   CHECK(read({"PET_NPROC_PER_NOD=2"}).warnings ==
         Lines{"PET_NPROC_PER_NOD has no effect: no option has this name; did you mean PET_NPROC_PER_NODE?"});
   CHECK(read({"PET_nproc_per_node=2"}).warnings.size() == 1);
@@ -58,7 +58,7 @@ TEST_CASE("a variable that looks like ours and is not is told") {
   CHECK(read({"CARPET_NNODES=2", "PETRA=1", "NNODES=x", "nonsense"}).warnings.empty());
 }
 
-TEST_CASE("torchrun's shutdown timeout is a default in its compatibility mode only") {
+TEST_CASE("torchrun's shutdown timeout is the default in its compatibility mode only") {
   const Lines environment = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"};
   CHECK(read(environment).defaults.empty());
   const auto defaults = read(environment, CompatibilityMode::torchrun).defaults;
@@ -68,7 +68,7 @@ TEST_CASE("torchrun's shutdown timeout is a default in its compatibility mode on
   CHECK(defaults[0].subject == environment[0]);
 }
 
-TEST_CASE("a variable counts unless the command line says the same") {
+TEST_CASE("a variable applies unless the command line sets the same option") {
   const std::vector<Setting> variables = {{find_option("nnodes", kOptions), "2", "PET_NNODES=2"},
                                           {find_option("node-rank", kOptions), "1", "PET_NODE_RANK=1"}};
   CHECK(used_variables(variables, {}) == "PET_NNODES=2, PET_NODE_RANK=1");

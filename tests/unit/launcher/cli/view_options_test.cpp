@@ -6,7 +6,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("the views of a job are off unless the user asks for them, and steps are recorded") {
+TEST_CASE("the views of a job are off by default, and steps are recorded") {
   JobWishes wishes;
   OptionSet command(/*has_variables=*/false);
   declare_view_options(command, wishes);
@@ -16,7 +16,7 @@ TEST_CASE("the views of a job are off unless the user asks for them, and steps a
   CHECK_FALSE(wishes.live);
 }
 
-TEST_CASE("an unknown kind of record is refused with the known ones") {
+TEST_CASE("an unknown kind of record is rejected with the list of known kinds") {
   JobWishes wishes;
   OptionSet command(/*has_variables=*/false);
   declare_view_options(command, wishes);

@@ -37,7 +37,7 @@ Explanation explain_one(const LogFindings& log, std::optional<HangVerdict> hang 
   return explain({&log, 1}, std::move(hang));
 }
 
-TEST_CASE("the first failure of one file comes first, and lost peers after it") {
+TEST_CASE("the first failure in a file is listed first, and lost peers follow") {
   LogFindings log;
   log.failures = {failure(0, 1, "Connection closed", &kLostPeer), failure(3, 2, "known words", &kKnown),
                   failure(1, 9, "KeyError: 1")};
@@ -50,7 +50,7 @@ TEST_CASE("the first failure of one file comes first, and lost peers after it") 
         "then: rank 1: KeyError: 1 (x.log:9)\nthen: rank 0: Connection closed (x.log:1)\n");
 }
 
-TEST_CASE("an error of the program itself is shown, but is no known cause") {
+TEST_CASE("an error of the program itself is shown without a known cause") {
   LogFindings log;
   log.failures = {failure(1, 5, "KeyError: 'a'")};
   const auto explanation = explain_one(log);
@@ -59,7 +59,7 @@ TEST_CASE("an error of the program itself is shown, but is no known cause") {
   CHECK_THAT(explanation_text(explanation), Catch::StartsWith("rank 1 failed: KeyError: 'a'\n"));
 }
 
-TEST_CASE("of two tracebacks of a rank, the one that nothing has caught counts") {
+TEST_CASE("the uncaught one of two tracebacks of a rank counts") {
   LogFindings log;
   log.failures = {failure(1, 5, "ConnectionError: x"), failure(1, 9, "KeyError: 'a'")};
   CHECK(explain_one(log).failures.front().first.at.line == 5);
@@ -69,7 +69,7 @@ TEST_CASE("of two tracebacks of a rank, the one that nothing has caught counts")
   CHECK(explain_one(log).failures.front().first.at.line == 5);
 }
 
-TEST_CASE("words before an exception that nothing has caught are its cause only if it has a known one, too") {
+TEST_CASE("text before an uncaught exception is its cause only if it matches a known cause") {
   LogFindings log;
   log.failures = {failure(1, 5, "known words", &kKnown), failure(1, 9, "AssertionError: a")};
   log.failures[0].form = Form::words;
@@ -89,7 +89,7 @@ TEST_CASE("words before an exception that nothing has caught are its cause only 
   CHECK(explain_one(log).cause() == &kKnown);
 }
 
-TEST_CASE("the line before the launcher's is shown if nothing else is known, and the launcher's own error is not") {
+TEST_CASE("the line before the launcher's message is shown only if nothing else is known") {
   LogFindings log{.ends = {{.rank = 2, .text = "exit code 2", .quoted = "t.py: error: bad", .at = {"x.log", 30}}},
                   .has_failed = true};
   log.failures = {failure(0, 40, "ChildFailedError: ")};
@@ -102,7 +102,7 @@ TEST_CASE("the line before the launcher's is shown if nothing else is known, and
   CHECK(explain_one(log).failures.empty());
 }
 
-TEST_CASE("a program that a rank ran is an error of the rank, and a Python that a launcher ran is none") {
+TEST_CASE("an error of a program that a rank started belongs to the rank") {
   LogFindings log;
   log.failures = {failure(0, 1, "subprocess.CalledProcessError: Command '['/bin/sh', '-c', 'x']' returned 4.")};
   CHECK(explain_one(log).failures.size() == 1);
@@ -111,7 +111,7 @@ TEST_CASE("a program that a rank ran is an error of the rank, and a Python that 
   CHECK(explain_one(log).failures.empty());
 }
 
-TEST_CASE("the ranks that a monitored barrier names are the culprits") {
+TEST_CASE("the ranks that monitored_barrier names are the culprits") {
   LogFindings log;
   log.failures = {
       failure(1, 1, "Connection closed", &kLostPeer),
@@ -124,7 +124,7 @@ TEST_CASE("the ranks that a monitored barrier names are the culprits") {
   CHECK_FALSE(explain_one(log).hang);
 }
 
-TEST_CASE("a process of one local rank does not abort because of another one's failure") {
+TEST_CASE("an abort of one local rank is not caused by the failure of another one") {
   LogFindings log;
   log.failures = {failure(1, 1, "Connection closed", &kLostPeer), failure(2, 2, "std::out_of_range: x")};
   log.failures[1].form = Form::abort;
@@ -135,7 +135,7 @@ TEST_CASE("a process of one local rank does not abort because of another one's f
   CHECK(explain_one(log).failures.size() == 1);
 }
 
-TEST_CASE("a launcher's words about a crash that Python has reported are its cause, and no second failure") {
+TEST_CASE("the launcher's message about a crash that Python reported is not a second failure") {
   LogFindings log;
   log.failures = {failure(2, 1, "Fatal Python error: Segmentation fault"),
                   failure(0, 9, "failed (exitcode: -11)", &kKnown)};
@@ -149,7 +149,7 @@ TEST_CASE("a launcher's words about a crash that Python has reported are its cau
   CHECK(explanation.cause() == &kKnown);
 }
 
-TEST_CASE("a traceback that a program has printed counts only if a launcher says that the job failed") {
+TEST_CASE("a printed traceback counts only if a launcher reports that the job failed") {
   LogFindings log;
   log.failures = {failure(0, 1, "known words", &kKnown)};
   log.failures[0].standing = Standing::printed;
@@ -159,7 +159,7 @@ TEST_CASE("a traceback that a program has printed counts only if a launcher says
   CHECK(explain_one(log).cause() == &kKnown);
 }
 
-TEST_CASE("an exception of an unknown rank has been handled if the rank that ended first has one of its own") {
+TEST_CASE("an exception of an unknown rank counts as handled if the first rank that ended has its own exception") {
   LogFindings log{.ends = {{.rank = 0, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
   log.failures = {failure(7, 1, "FileNotFoundError: a"), failure(0, 9, "TypeError: b")};
   log.failures[0].rank.reset();
@@ -169,7 +169,7 @@ TEST_CASE("an exception of an unknown rank has been handled if the rank that end
   CHECK(explain_one(log).failures.front().first.message == "FileNotFoundError: a");
 }
 
-TEST_CASE("a lost peer is no cause, and what failed before a restart is none either") {
+TEST_CASE("a lost peer and a failure before a restart are not causes") {
   LogFindings log{.ends = {{.rank = 1, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
   log.failures = {failure(1, 1, "Connection closed", &kLostPeer), failure(1, 9, "known words", &kKnown)};
   log.failures[0].standing = Standing::went_on;
@@ -179,18 +179,18 @@ TEST_CASE("a lost peer is no cause, and what failed before a restart is none eit
   CHECK(explain_one(log).cause() == &kKnown);
 }
 
-TEST_CASE("a task that srun calls killed was killed") {
+TEST_CASE("a task that srun reports as killed counts as killed") {
   const LogFindings log{.ends = {{.rank = 1, .text = "Killed", .at = {"x.log", 30}}}, .has_failed = true};
   CHECK(explain_one(log).cause()->id == "worker-killed");
 }
 
-TEST_CASE("what a lost peer or a time-out means is said if nothing is certain") {
+TEST_CASE("a lost peer or a timeout is explained if no cause is certain") {
   LogFindings log;
   log.failures = {failure(1, 1, "Connection closed", &kLostPeer)};
   CHECK_THAT(explanation_text(explain_one(log)), Catch::Contains("\n  it means: ") && Catch::Contains("\n  try: "));
 }
 
-TEST_CASE("what an error means that the program may have handled is said if nothing else is known") {
+TEST_CASE("an error that the program may have handled is explained if nothing else is known") {
   LogFindings log;
   log.failures = {failure(1, 1, "bad", &kKnown)};
   log.failures[0].standing = Standing::printed;
@@ -200,7 +200,7 @@ TEST_CASE("what an error means that the program may have handled is said if noth
                                                             "  it means: It is known.\n  try: Do it.\n"));
 }
 
-TEST_CASE("ranks that failed in the same way are one group") {
+TEST_CASE("ranks that failed in the same way are grouped") {
   LogFindings log;
   for (const int rank : {2, 0, 1})
     log.failures.push_back(failure(rank, static_cast<std::uint64_t>(10 - rank), "x " + std::to_string(rank)));
@@ -211,7 +211,7 @@ TEST_CASE("ranks that failed in the same way are one group") {
   CHECK_THAT(explanation_text(explanation), Catch::Contains("ranks 0, 1 failed in the same way"));
 }
 
-TEST_CASE("failures of several files have an order only if they have times") {
+TEST_CASE("failures in several files are ordered only by their times") {
   LogFindings one;
   LogFindings other;
   one.failures = {failure(0, 1, "KeyError: 'a'", &kKnown)};
@@ -228,14 +228,14 @@ TEST_CASE("failures of several files have an order only if they have times") {
   CHECK_FALSE(explain(logs, {}).is_ordered);
 }
 
-TEST_CASE("the launcher says the rank if the failure does not") {
+TEST_CASE("the rank of a failure is taken from the launcher's message if the failure lacks it") {
   LogFindings log{.ends = {{.rank = 7, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
   log.failures = {failure(0, 1, "known words", &kKnown)};
   log.failures[0].rank.reset();
   CHECK(explain_one(log).failures.front().first.rank == 7);
 }
 
-TEST_CASE("a failure after which the program went on is no cause, unless its launcher says that the job failed") {
+TEST_CASE("a failure after which the program continued is a cause only if its launcher reports a failed job") {
   LogFindings log;
   log.failures = {failure(0, 1, "known words", &kKnown)};
   log.failures[0].standing = Standing::went_on;
@@ -245,7 +245,7 @@ TEST_CASE("a failure after which the program went on is no cause, unless its lau
   CHECK(explain_one(log).cause() == &kKnown);
 }
 
-TEST_CASE("an error that does not fit the end of the rank has been handled") {
+TEST_CASE("an error that contradicts how the rank ended counts as handled") {
   LogFindings log{.ends = {{.rank = 2, .text = "killed by SIGKILL", .at = {"x.log", 30}}}, .has_failed = true};
   log.failures = {failure(2, 1, "known words", &kKnown)};
   CHECK(explain_one(log).cause()->id == "worker-killed");
@@ -256,7 +256,7 @@ TEST_CASE("an error that does not fit the end of the rank has been handled") {
   CHECK(explain_one(log).cause() == &kKnown);
 }
 
-TEST_CASE("an error of another rank than that of the launcher counts only if nothing has caught it") {
+TEST_CASE("an error of a rank that the launcher does not name counts only if it was uncaught") {
   LogFindings log{.ends = {{.rank = 1, .text = "exit code 1", .at = {"x.log", 30}}}, .has_failed = true};
   log.failures = {failure(3, 1, "known words", &kKnown)};
   CHECK(explain_one(log).cause() == nullptr);
@@ -266,7 +266,7 @@ TEST_CASE("an error of another rank than that of the launcher counts only if not
   CHECK(explain_one(log).cause() == nullptr);
 }
 
-TEST_CASE("the exception of a thread does not end the program") {
+TEST_CASE("an exception in a thread does not end the program") {
   LogFindings log;
   log.failures = {failure(0, 1, "known words", &kKnown)};
   log.failures[0].standing = Standing::in_thread;
@@ -275,7 +275,7 @@ TEST_CASE("the exception of a thread does not end the program") {
   CHECK(explain_one(log).failures.size() == 1);
 }
 
-TEST_CASE("if all ranks only lost another one, its output is missing") {
+TEST_CASE("the report says that output is missing if all ranks only lost another rank") {
   LogFindings log{.ranks = {0, 1, 2}};
   log.failures = {failure(0, 1, "closed", &kLostPeer), failure(2, 2, "closed", &kLostPeer)};
   const auto explanation = explain_one(log);

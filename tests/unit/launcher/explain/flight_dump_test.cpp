@@ -40,7 +40,7 @@ std::string text(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("the rank comes from the name of the file") {
+TEST_CASE("the rank of a flight recorder dump is read from its file name") {
   CHECK(rank_of_dump("/tmp/nccl_trace_rank_3") == 3);
   CHECK(rank_of_dump("dumps.7/comm_lib_trace_rank_12.json") == 12);
   CHECK(rank_of_dump("rank3_20261104.pickle") == 3);
@@ -51,7 +51,7 @@ TEST_CASE("the rank comes from the name of the file") {
   CHECK_FALSE(rank_of_dump("rank_99999999999999").has_value());
 }
 
-TEST_CASE("the calls of a dump are read by process group") {
+TEST_CASE("the calls in a flight recorder dump are grouped by process group") {
   const auto records = read(dump(entry(0, "0", 1, "nccl:all_reduce", "completed", true) + "," +
                                  entry(1, "5", 1, "nccl:broadcast", "started", false) + "," +
                                  entry(2, "0", 2, "nccl:barrier", "scheduled", false) + "," +
@@ -75,20 +75,20 @@ TEST_CASE("the calls of a dump are read by process group") {
   CHECK(records[1].last_started == 1);
 }
 
-TEST_CASE("a retired call of Gloo has completed or failed") {
+TEST_CASE("a retired Gloo call counts as completed or failed") {
   const auto records = read(dump(entry(0, "0", 1, "gloo:all_reduce", "scheduled", true)));
   CHECK(records[0].calls[0].state == CallState::ended);
   CHECK(records[0].last_completed == 1);
 }
 
-TEST_CASE("a full ring does not show the first calls") {
+TEST_CASE("a full flight recorder does not contain the first calls") {
   const auto records = read(dump(entry(40, "0", 41, "nccl:all_reduce", "completed", true)));
   REQUIRE(records.size() == 1);  // nothing is known about group 5
   CHECK_FALSE(records[0].has_all_calls);
   CHECK(records[0].last_enqueued == 41);
 }
 
-TEST_CASE("a rank that has called nothing is known to have called nothing") {
+TEST_CASE("a dump shows that a rank has called nothing") {
   const auto records = read(R"({"version": "2.10", "pg_config": {"": {"name": "", "desc": "", "ranks": "[]"}},
                                "pg_status": {}, "comm_lib_version": ""})");
   REQUIRE(records.size() == 1);
@@ -97,7 +97,7 @@ TEST_CASE("a rank that has called nothing is known to have called nothing") {
   CHECK(records[0].has_all_calls);
 }
 
-TEST_CASE("a dump without calls has the numbers of the default group") {
+TEST_CASE("a dump without calls uses the counters of the default group") {
   const auto records = read(dump(""));
   REQUIRE(records.size() == 1);
   CHECK(records[0].last_enqueued == 9);
@@ -106,7 +106,7 @@ TEST_CASE("a dump without calls has the numbers of the default group") {
   CHECK_FALSE(records[0].is_dump);
 }
 
-TEST_CASE("the dumps of PyTorch 2.2 and 2.3 are read") {
+TEST_CASE("dumps of PyTorch 2.2 and 2.3 are parsed") {
   // The first is a list. Its groups have only the rank's own number, except the default group.
   const auto old = read(R"([{"pg_id": 0, "seq_id": 1, "profiling_name": "nccl:all_reduce", "input_sizes": [[8]],
                             "output_sizes": [[8]], "state": "started", "retired": false},
@@ -133,7 +133,7 @@ TEST_CASE("the dumps of PyTorch 2.2 and 2.3 are read") {
   CHECK(newer[0].calls[0].is_p2p);
 }
 
-TEST_CASE("other files are refused") {
+TEST_CASE("files that are no flight recorder dumps are rejected") {
   CHECK_FALSE(read_flight_dump("{}", "rank1").ok());
   CHECK_FALSE(read_flight_dump("[{\"a\": 1}]", "rank1").ok());
   CHECK_FALSE(read_flight_dump("\x80\2K\1.", "rank1").ok());

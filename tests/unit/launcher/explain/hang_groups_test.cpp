@@ -18,7 +18,7 @@ CollectiveRecords of(int rank, std::string group, std::int64_t enqueued) {
 
 }  // namespace
 
-TEST_CASE("the default group has all ranks of the job") {
+TEST_CASE("the default group contains all ranks of the job") {
   const std::vector records = {of(0, "0", 5), of(2, "0", 4)};
   const auto known = hang_groups(records, 4);
   REQUIRE(known.size() == 1);
@@ -30,14 +30,14 @@ TEST_CASE("the default group has all ranks of the job") {
   CHECK_FALSE(unknown[0].knows_all_ranks);
 }
 
-TEST_CASE("a rank that cannot be right does not make the group large") {
+TEST_CASE("an impossible rank does not enlarge a group") {
   const std::vector records = {of(0, "0", 5), of(9'000'000, "0", 4)};
   const auto groups = hang_groups(records, std::nullopt);
   CHECK(groups[0].ranks == std::vector{0, 9'000'000});
   CHECK_FALSE(groups[0].knows_all_ranks);
 }
 
-TEST_CASE("the members of another group are known from a dump, or not at all") {
+TEST_CASE("the members of another group are unknown unless a dump lists them") {
   std::vector records = {of(4, "7", 5), of(6, "7", 5)};
   CHECK_FALSE(hang_groups(records, 8)[0].knows_all_ranks);
   records[0].members = {4, 5, 6};
@@ -46,7 +46,7 @@ TEST_CASE("the members of another group are known from a dump, or not at all") {
   CHECK(groups[0].knows_all_ranks);
 }
 
-TEST_CASE("ranks of a group become ranks of the job if the records say how") {
+TEST_CASE("ranks within a group are translated to ranks of the job if the records allow it") {
   std::vector records = {of(4, "7", 5), of(-1, "7", 3)};
   records[1].rank_of_group = 1;
   CHECK(hang_groups(records, 8)[0].has_own_ranks);
@@ -56,7 +56,7 @@ TEST_CASE("ranks of a group become ranks of the job if the records say how") {
   CHECK(groups[0].members.at(6).last_enqueued == 3);
 }
 
-TEST_CASE("reports about groups without a name are kept apart") {
+TEST_CASE("reports about groups without names are kept separate") {
   std::vector records = {of(-1, "", 5), of(-1, "", 5), of(0, "", 5)};
   records[0].report = 1;
   records[1].report = 2;
@@ -64,7 +64,7 @@ TEST_CASE("reports about groups without a name are kept apart") {
   CHECK(hang_groups(records, 2).size() == 3);
 }
 
-TEST_CASE("a dump has precedence over lines") {
+TEST_CASE("a dump takes precedence over log lines") {
   std::vector records = {of(0, "0", 9), of(0, "0", 7), of(0, "0", 8)};
   records[1].is_dump = true;
   records[1].calls = {{.number = 7, .operation = "all_reduce", .state = CallState::started}};
@@ -73,7 +73,7 @@ TEST_CASE("a dump has precedence over lines") {
   CHECK(groups[0].members.at(0).pending() == 7);
 }
 
-TEST_CASE("a call is pending until it has ended") {
+TEST_CASE("a call is pending until it completes or fails") {
   HangMember member;
   CHECK_FALSE(member.pending().has_value());
   member.last_enqueued = 5;

@@ -43,7 +43,7 @@ constexpr CallState kOpen = CallState::started;
 
 }  // namespace
 
-TEST_CASE("the rank that has not sent is named") {
+TEST_CASE("the rank that has not sent is named as the culprit") {
   const HangGroup group = pair({p2p("send 0->1", kDone)}, {p2p("recv 1<-0", kDone), p2p("recv 1<-0", kOpen)});
   const auto finding = judge(group, 6);
   REQUIRE(finding.has_value());
@@ -54,20 +54,20 @@ TEST_CASE("the rank that has not sent is named") {
   CHECK_FALSE(judge(group, 4).has_value());  // it waits for nothing
 }
 
-TEST_CASE("a send waits for its receive") {
+TEST_CASE("a send that waits for its receive names the receiver") {
   const auto finding = judge(pair({p2p("send 0->1", kOpen)}, {p2p("recv 1<-5", kDone)}), 4);
   REQUIRE(finding.has_value());
   CHECK(finding->kind == HangKind::not_called);
   CHECK(finding->culprits == std::vector{6});
 }
 
-TEST_CASE("both have called it") {
+TEST_CASE("a transfer that both sides have called names no culprit") {
   const auto finding = judge(pair({p2p("send 0->1", kOpen)}, {p2p("recv 1<-0", kOpen)}), 6);
   REQUIRE(finding.has_value());
   CHECK(finding->kind == HangKind::all_called);
 }
 
-TEST_CASE("calls that the recorder has overwritten can't be counted") {
+TEST_CASE("overwritten records make transfers impossible to count") {
   HangGroup group = pair({}, {p2p("recv 1<-0", kOpen)});
   group.members[4].has_all_calls = false;
   CHECK(judge(group, 6)->kind == HangKind::cannot_be_decided);
@@ -77,7 +77,7 @@ TEST_CASE("calls that the recorder has overwritten can't be counted") {
   CHECK(judge(group, 6)->missing == "the ranks of the group");
 }
 
-TEST_CASE("other names are no point-to-point calls") {
+TEST_CASE("names of other operations are not point-to-point calls") {
   for (const std::string name : {"coalesced", "send ", "send 1", "recv a<-b", "send 1->", "recv 1->0"}) {
     CHECK_FALSE(judge(pair({}, {p2p(name, kOpen)}), 6).has_value());
   }

@@ -52,7 +52,7 @@ const RecordedCall kWaits = call(5, "all_reduce", CallState::started);
 
 }  // namespace
 
-TEST_CASE("the rank that has not called what the others wait in is named") {
+TEST_CASE("the rank that has not called the collective in which others wait is the culprit") {
   const std::vector records = {dump(0, "0", 4, {kWaits}), dump(1, "0", 4), dump(2, "0", 4, {kWaits}),
                                dump(3, "0", 4, {kWaits})};
   const HangFinding finding = judge_hang(records, 4);
@@ -76,14 +76,14 @@ TEST_CASE("a rank without records is never blamed") {
   CHECK(finding.missing == "the records of rank 1, and how many ranks the group has");
 }
 
-TEST_CASE("one that is known not to have called is named even if other records are missing") {
+TEST_CASE("a rank that certainly has not called is named even if other records are missing") {
   const std::vector records = {dump(0, "0", 4, {kWaits}), dump(1, "0", 4)};
   const HangFinding finding = judge_hang(records, 3);
   CHECK(finding.kind == HangKind::not_called);
   CHECK(hang_text(finding).ends_with("in which rank 0 waits; the records of rank 2 of 3 are missing"));
 }
 
-TEST_CASE("if all have called it the transport is at fault") {
+TEST_CASE("the transport is at fault if all ranks have called the collective") {
   const std::vector records = {dump(0, "0", 4, {kWaits}), dump(1, "0", 4, {kWaits})};
   CHECK(judge_hang(records, 2).kind == HangKind::all_called);
   CHECK(judge_hang(records, std::nullopt).kind == HangKind::cannot_be_decided);
@@ -93,7 +93,7 @@ TEST_CASE("if all have called it the transport is at fault") {
   CHECK(hang_text(finding).ends_with("but it does not end on ranks 0, 1: the GPU of rank 1 has not started it"));
 }
 
-TEST_CASE("different calls under the same number are a mismatch") {
+TEST_CASE("different calls with the same sequence number are a mismatch") {
   const RecordedCall other = call(5, "broadcast", CallState::started);
   std::vector records = {dump(0, "0", 4, {kWaits}), dump(1, "0", 4, {other}), dump(2, "0", 4, {kWaits})};
   HangFinding finding = judge_hang(records, 3);
@@ -113,7 +113,7 @@ TEST_CASE("different calls under the same number are a mismatch") {
   CHECK(judge_hang(records, 2).kind == HangKind::all_called);  // its sizes may differ
 }
 
-TEST_CASE("the numbers of lines suffice") {
+TEST_CASE("sequence numbers in log lines are enough to find the culprit") {
   const std::vector records = {line(0, 6, 4), line(1, 4, 4), line(2, 6, 4)};
   const HangFinding finding = judge_hang(records, 3);
   CHECK(finding.kind == HangKind::not_called);
@@ -121,7 +121,7 @@ TEST_CASE("the numbers of lines suffice") {
   CHECK(finding.call.number == 5);
 }
 
-TEST_CASE("numbers that contradict each other decide nothing") {
+TEST_CASE("contradicting sequence numbers give no verdict") {
   const std::vector records = {line(0, 60, 58), line(1, 4, 4)};
   const HangFinding finding = judge_hang(records, 2);
   CHECK(finding.kind == HangKind::cannot_be_decided);
@@ -131,14 +131,14 @@ TEST_CASE("numbers that contradict each other decide nothing") {
   CHECK(judge_hang(mixed, 2).kind == HangKind::cannot_be_decided);
 }
 
-TEST_CASE("a failed call of Gloo is not taken for one that has ended") {
+TEST_CASE("a failed Gloo call does not count as completed") {
   const RecordedCall failed = call(5, "all_reduce", CallState::ended);
   CHECK(judge_hang({{dump(0, "0", 4, {failed}), dump(1, "0", 4)}}, 2).culprits == std::vector{1});
   const RecordedCall sent = call(5, "broadcast", CallState::ended);
   CHECK(judge_hang({{dump(0, "0", 4, {sent}), dump(1, "0", 4)}}, 2).kind == HangKind::none);
 }
 
-TEST_CASE("a rank whose dump is older is not blamed") {
+TEST_CASE("a rank with an older dump is not blamed") {
   std::vector records = {dump(0, "0", 7, {call(8, "all_reduce", CallState::started)}), dump(1, "0", 5),
                          dump(2, "0", 7, {call(8, "all_reduce", CallState::started)})};
   const HangFinding finding = judge_hang(records, 3);
@@ -164,7 +164,7 @@ TEST_CASE("a rank that waits in another group is not the culprit") {
         "rank 0 waits in all_reduce #5 (NumelIn 8) of group 1");
 }
 
-TEST_CASE("ranks that wait for each other are a circle") {
+TEST_CASE("ranks that wait for each other are reported as a circle") {
   const std::vector records = {dump(0, "1", 4, {kWaits}, {0, 1}), dump(1, "1", 4, {}, {0, 1}),
                                dump(0, "2", 4, {}, {0, 1}), dump(1, "2", 4, {kWaits}, {0, 1})};
   const HangFinding finding = judge_hang(records, 2);
@@ -185,7 +185,7 @@ TEST_CASE("a receive without its send names the sender") {
   CHECK(finding.kind == HangKind::cannot_be_decided);
 }
 
-TEST_CASE("lines without a process group decide nothing") {
+TEST_CASE("log lines without a process group give no verdict") {
   std::vector records = {line(0, 5, 4, ""), line(1, 5, 4, "")};
   for (CollectiveRecords& one : records) {
     one.last_completed.reset();
@@ -198,13 +198,13 @@ TEST_CASE("lines without a process group decide nothing") {
         "why: what is missing is the process group, which the lines do not name");
 }
 
-TEST_CASE("nothing hangs") {
+TEST_CASE("records without a pending call give no hang") {
   CHECK(judge_hang({}, 4).kind == HangKind::none);
   CHECK(judge_hang({{dump(0, "0", 4), dump(1, "0", 4)}}, 2).kind == HangKind::none);
   CHECK(hang_text({}).empty());
 }
 
-TEST_CASE("many ranks are judged quickly") {
+TEST_CASE("a hang of many ranks is judged quickly") {
   std::vector<int> members(1000);
   std::iota(members.begin(), members.end(), 0);
   std::vector<CollectiveRecords> records;

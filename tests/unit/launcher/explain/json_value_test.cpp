@@ -6,7 +6,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("JSON is read as plain values") {
+TEST_CASE("JSON text is parsed to plain values") {
   const auto data = read_json(R"({"a": [1, -2, 2.5, true, null, "x\u00e9"], "b": {"c": 18446744073709551615}})");
   REQUIRE(data.ok());
   const PlainValue root(data.value());
@@ -30,7 +30,7 @@ TEST_CASE("text that is not JSON is an error") {
   }
 }
 
-TEST_CASE("deeply nested JSON is read without recursion") {
+TEST_CASE("deeply nested JSON is parsed without recursion") {
   const std::string text = std::string(100'000, '[') + std::string(100'000, ']');
   CHECK(read_json(text).ok());
 }

@@ -15,7 +15,7 @@ LauncherLines read(const std::string& text) {
   return lines;
 }
 
-TEST_CASE("torchrun names the rank that failed first") {
+TEST_CASE("torchrun's messages name the rank that failed first") {
   const auto lines = read(
       "failed (exitcode: -9) local_rank: 1 (pid: 4711) of binary: /usr/bin/python3\n"
       "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
@@ -29,7 +29,7 @@ TEST_CASE("torchrun names the rank that failed first") {
   CHECK(lines.has_failed());
 }
 
-TEST_CASE("srun, mpirun and ddplaunch name the rank that failed") {
+TEST_CASE("messages of srun, mpirun and ddplaunch name the rank that failed") {
   const auto first = [](const std::string& text) {
     const auto lines = read(text);
     REQUIRE_FALSE(lines.ends().empty());
@@ -53,7 +53,7 @@ TEST_CASE("srun, mpirun and ddplaunch name the rank that failed") {
   CHECK(first("ddplaunch: error: rank 1 has not called all_reduce  [DDP-H03 not called]").is_hang);
 }
 
-TEST_CASE("the table of torchrun is read with other spaces, and with its time") {
+TEST_CASE("torchrun's failure table is parsed with other spacing and with its times") {
   const auto lines = read(
       "Root Cause (first observed failure):\ntime : 2026-11-04_12:00:00\nrank : 4 (local_rank: 0)\nexitcode : 1 (pid: "
       "3)");
@@ -63,7 +63,7 @@ TEST_CASE("the table of torchrun is read with other spaces, and with its time") 
   CHECK(lines.ends()[0].time.has_value());
 }
 
-TEST_CASE("what ddplaunch quotes is the error of the rank, or its last line") {
+TEST_CASE("the error or last line that ddplaunch quotes is attributed to its rank") {
   const auto end = [](const std::string& text) {
     return read("ddplaunch: error: rank 1 (pid 2) failed: exit code 1\n" + text).ends().at(0);
   };
@@ -75,7 +75,7 @@ TEST_CASE("what ddplaunch quotes is the error of the rank, or its last line") {
   CHECK_FALSE(lines.is_error_quoted);
 }
 
-TEST_CASE("a restart is said, or follows from a second failure of torchrun") {
+TEST_CASE("a restart is recognised from its message or from a second torchrun failure") {
   CHECK(read("ddplaunch:   restart 1 of 1 in 0.2 s").take_restart() == 1);
   CHECK(read("Worker group FAILED; will restart worker group").take_restart() == 1);
   auto lines = read("failed (exitcode: 1) local_rank: 1 (pid: 3)\nx\nfailed (exitcode: 1) local_rank: 3 (pid: 5)");
@@ -84,7 +84,7 @@ TEST_CASE("a restart is said, or follows from a second failure of torchrun") {
   CHECK(read("failed (exitcode: 1) local_rank: 1\nfailed (exitcode: -15) local_rank: 3").take_restart() == 0);
 }
 
-TEST_CASE("what says nothing about a rank is left out") {
+TEST_CASE("launcher messages without information about a rank are ignored") {
   CHECK(read("srun: error: Unable to create step\nsrun: error: node1: tasks 0-2: Killed\nddplaunch: error: x")
             .ends()
             .empty());

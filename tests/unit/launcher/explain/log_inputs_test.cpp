@@ -9,7 +9,7 @@
 namespace ddp::launcher {
 namespace {
 
-TEST_CASE("paths name ranks") {
+TEST_CASE("ranks are recognised in file names") {
   CHECK(rank_in_path("logs/attempt_0/3/stderr.log") == 3);
   CHECK(rank_in_path("logs/rank_3.out") == 3);
   CHECK(rank_in_path("rank3/stdout") == 3);
@@ -39,7 +39,7 @@ struct Files {
   }
 };
 
-TEST_CASE_METHOD(Files, "a directory stands for its logs, and other files in it are left out") {
+TEST_CASE_METHOD(Files, "a directory is read for its logs, and other files are ignored") {
   write("0/stderr.log", "fine\n");
   write("1/stderr.log", "Traceback (most recent call last):\n  File \"a.py\", line 3, in f\nValueError: x\n");
   write("model.pt", "PK\x03\x04");
@@ -49,7 +49,7 @@ TEST_CASE_METHOD(Files, "a directory stands for its logs, and other files in it 
   CHECK(read.logs[1].failures[0].rank == 1);
 }
 
-TEST_CASE_METHOD(Files, "a log of a DataLoader may have zero bytes at the begin of a line") {
+TEST_CASE_METHOD(Files, "zero bytes at the beginning of a DataLoader's log line are accepted") {
   const std::string worker("ERROR: Unexpected segmentation fault encountered in worker.\n\0", 61);
   const FilesRead read = this->read(write("a.log", "begin\n" + worker + worker + "ValueError: x\n"));
   CHECK(read.logs.at(0).lines == 4);
@@ -59,7 +59,7 @@ TEST_CASE_METHOD(Files, "a log of a DataLoader may have zero bytes at the begin 
   CHECK(failures[0].message == crashed.substr(0, crashed.size() - 1));
 }
 
-TEST_CASE_METHOD(Files, "an error file of torchrun is read") {
+TEST_CASE_METHOD(Files, "a torchrun error file is parsed") {
   const std::string path =
       write("0/error.json",
             R"({"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback (most recent call )"
@@ -70,7 +70,7 @@ TEST_CASE_METHOD(Files, "an error file of torchrun is read") {
   CHECK(this->read(write("1/error.json", "{\"message\": 3}")).logs.at(0).failures.empty());
 }
 
-TEST_CASE_METHOD(Files, "of several attempts, the last one is read") {
+TEST_CASE_METHOD(Files, "only the last of several attempts is read") {
   write("run/attempt_0/0/stderr.log", "a\n");
   write("run/attempt_1/0/stderr.log", "a\nb\n");
   write("other/attempt_0/0/stderr.log", "a\nb\nc\n");
@@ -80,7 +80,7 @@ TEST_CASE_METHOD(Files, "of several attempts, the last one is read") {
   CHECK(read.logs[1].lines == 2);
 }
 
-TEST_CASE_METHOD(Files, "files that cannot be read have a reason") {
+TEST_CASE_METHOD(Files, "files that cannot be read are listed with the reason") {
   const std::vector<std::string> missing = {directory.path() + "/none"};
   CHECK_THAT(find_log_inputs(missing).error().message, Catch::Contains("there is no file or directory"));
   const std::vector<std::string> empty = {directory.path()};

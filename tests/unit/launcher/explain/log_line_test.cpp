@@ -7,7 +7,7 @@
 namespace ddp::launcher {
 namespace {
 
-TEST_CASE("the tags of launchers say the rank") {
+TEST_CASE("the rank is read from the tags of launchers") {
   const auto rank = [](std::string_view line) { return read_line(line).rank; };
   CHECK(rank("[rank3]: Traceback (most recent call last):") == 3);
   CHECK(rank("3: Traceback") == 3);
@@ -34,7 +34,7 @@ TEST_CASE("the tags of launchers say the rank") {
   CHECK(read_line("-- Process 2 terminated with the following error:").local_rank == 2);
 }
 
-TEST_CASE("the text of a line has neither tag nor time nor prefix") {
+TEST_CASE("tags, times and prefixes are removed from a log line") {
   const auto text = [](std::string_view line) { return std::string(read_line(line).text); };
   for (const char* line :
        {"[default3]:[rank3]: Traceback", "[rank3]: Traceback", "2026-11-04 12:00:03,123 Traceback", "3: Traceback",
@@ -55,13 +55,13 @@ TEST_CASE("the text of a line has neither tag nor time nor prefix") {
   CHECK(read_line("[rank3]:[E1104 12:00:03 x.cpp:1] [Rank 3] a").body == "[rank3]:[E1104 12:00:03 x.cpp:1] [Rank 3] a");
 }
 
-TEST_CASE("a logger of the program writes its level") {
+TEST_CASE("the severity of a logged line is recognised") {
   CHECK(logs_trouble("ERROR train: the batch does not fit"));
   CHECK(logs_trouble("WARNING:root:slow"));
   CHECK_FALSE(logs_trouble("INFO train: step 3"));
 }
 
-TEST_CASE("a line that tells about an error is no failure") {
+TEST_CASE("a line that merely mentions an error is not a failure") {
   CHECK(only_tells("2026-11-04 12:00:03 - INFO - out of memory, the batch is halved"));
   CHECK(only_tells("UserWarning: libcuda.so.1: cannot open shared object file"));
   CHECK(only_tells("caught: CUDA out of memory. - retry"));
@@ -73,7 +73,7 @@ TEST_CASE("a line that tells about an error is no failure") {
   CHECK_FALSE(only_tells("slurmstepd: error: Detected 1 oom-kill event(s)"));
 }
 
-TEST_CASE("times can be compared if they have the same clock") {
+TEST_CASE("times can be compared only if they use the same clock") {
   const auto at = [](std::string_view line) { return read_line(line).time.value(); };
   CHECK(at("2026-11-04 12:00:03,5 a").microseconds + 1'500'000 == at("2026-11-04 12:00:05.0 a").microseconds);
   CHECK(at("2026-11-04T12:00:03Z a") == at("2026-11-04T14:00:03+02:00 a"));

@@ -7,7 +7,7 @@
 namespace ddp::launcher {
 namespace {
 
-TEST_CASE("a program that counts has gone on") {
+TEST_CASE("a program whose counter advances has continued") {
   LogProgress progress;
   progress.begin(true);
   CHECK(progress.add("step 9 loss 1.5", false) == Progress::none);
@@ -15,7 +15,7 @@ TEST_CASE("a program that counts has gone on") {
   CHECK(progress.add("step 10 loss 1.25", false) == Progress::certain);
 }
 
-TEST_CASE("a program that goes on counting may have gone on") {
+TEST_CASE("a program whose counter merely goes on may have continued") {
   LogProgress progress;
   progress.add("step 9 loss 1.5", false);
   progress.begin(true);
@@ -23,7 +23,7 @@ TEST_CASE("a program that goes on counting may have gone on") {
   CHECK(progress.add("step 10 loss 1.25", false) == Progress::perhaps);
 }
 
-TEST_CASE("a line outside of the message may show progress") {
+TEST_CASE("a line outside of the error message may show progress") {
   LogProgress progress;
   progress.begin(true);
   CHECK(progress.add("INFO the batch is halved", true) == Progress::perhaps);
@@ -35,7 +35,7 @@ TEST_CASE("equal lines of several ranks do not show progress") {
   for (int rank = 0; rank < 8; ++rank) CHECK(progress.add("leaked 3 objects", false) == Progress::none);
 }
 
-TEST_CASE("lines about the end do not show progress") {
+TEST_CASE("messages about the end of the program do not show progress") {
   LogProgress progress;
   progress.begin(true);
   for (int i = 0; i < 100; ++i) {
@@ -46,20 +46,20 @@ TEST_CASE("lines about the end do not show progress") {
   }
 }
 
-TEST_CASE("a rule does not show progress") {
+TEST_CASE("a horizontal rule does not show progress") {
   LogProgress progress;
   progress.begin(false);
   for (int i = 0; i < 100; ++i) CHECK(progress.add("=====", true) == Progress::none);
 }
 
-TEST_CASE("a value in a progress bar is no failure") {
+TEST_CASE("a value in a progress bar is not a failure") {
   LogProgress progress;
   progress.begin(false);
   CHECK(progress.add("train: 33% 20/60, error=0, loss=1.5", false) == Progress::none);
   CHECK(progress.add("train: 42% 25/60, error=0, loss=1.4", false) == Progress::certain);
 }
 
-TEST_CASE("many lines show progress, and a new failure forgets them") {
+TEST_CASE("many lines show progress, and a new failure resets the count") {
   LogProgress progress;
   const auto lines_until_progress = [&](bool is_exception) {
     progress.begin(is_exception);

@@ -18,7 +18,7 @@ const std::string kTraceback =
     "  File \"train.py\", line 83, in step\n"
     "    raise ValueError(\"CUDA out of memory. \")\n";
 
-TEST_CASE("a traceback is a failure, with its place and its line") {
+TEST_CASE("a traceback is parsed as a failure with its file and line") {
   const auto found = read("begin\n" + kTraceback + "ValueError: no such column\nend");
   REQUIRE(found.failures.size() == 1);
   CHECK(found.failures[0].message == "ValueError: no such column");
@@ -29,7 +29,7 @@ TEST_CASE("a traceback is a failure, with its place and its line") {
   CHECK(found.lines == 6);
 }
 
-TEST_CASE("the words of a message may be indented, and those of a source line do not count") {
+TEST_CASE("an indented message belongs to the exception, and a source line does not") {
   const std::string words = "        An attempt has been made to start a new process before the\n";
   const auto found =
       read("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    f()\nRuntimeError: \n" + words);
@@ -42,7 +42,7 @@ TEST_CASE("the words of a message may be indented, and those of a source line do
   CHECK(quoted.failures[0].cause == nullptr);
 }
 
-TEST_CASE("an exception group is its first exception") {
+TEST_CASE("an exception group is reported as its first exception") {
   const auto found = read(
       "  + Exception Group Traceback (most recent call last):\n  |   File \"t.py\", line 8, in <module>\n  |     f()\n"
       "  | ExceptionGroup: two errors (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n"
@@ -53,7 +53,7 @@ TEST_CASE("an exception group is its first exception") {
   CHECK(found.failures[0].standing == Standing::uncaught);
 }
 
-TEST_CASE("a crashed program has not gone on if its launcher says so, whatever is printed behind its crash") {
+TEST_CASE("a crashed program has not continued if its launcher says so, whatever is printed later") {
   const std::string later = "step 1\nstep 2\nstep 3\n";
   const std::string end = "srun: error: node1: task 0: Segmentation fault\n";
   const auto standing = [](const std::string& log) { return read(log).failures.at(0).standing; };
@@ -67,7 +67,7 @@ TEST_CASE("a crashed program has not gone on if its launcher says so, whatever i
         Standing::restarted);
 }
 
-TEST_CASE("of exceptions that belong together, the first known one is the cause") {
+TEST_CASE("the first known exception of a chain is the cause") {
   const std::string begin = "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n";
   const auto found =
       read(begin +
@@ -78,7 +78,7 @@ TEST_CASE("of exceptions that belong together, the first known one is the cause"
   CHECK(found.failures[0].cause->id == "disk-full");
 }
 
-TEST_CASE("a message of NCCL behind an exception is none of the exception") {
+TEST_CASE("an NCCL message after an exception is not part of it") {
   const std::string warning = "node1:7:9 [1] NCCL WARN Cuda failure 2 'out of memory'\n";
   const auto found = read(kTraceback + "AssertionError: x\n" + warning);
   REQUIRE(found.failures.size() == 2);
@@ -86,7 +86,7 @@ TEST_CASE("a message of NCCL behind an exception is none of the exception") {
   CHECK(found.failures[1].cause->id == "nccl-gpu-memory");
 }
 
-TEST_CASE("the traceback of a main module is uncaught, and that of a function is printed") {
+TEST_CASE("a traceback of the main module is uncaught, and one of a function is printed") {
   const std::string end = "ValueError: x\n";
   CHECK(read(kTraceback + end).failures.at(0).standing == Standing::printed);
   const std::string main = "  File \"t.py\", line 9, in <module>\n    main()\n";
@@ -99,7 +99,7 @@ TEST_CASE("the traceback of a main module is uncaught, and that of a function is
         Standing::in_thread);
 }
 
-TEST_CASE("if no launcher says that the job failed, only the last thing in the log has ended its program for certain") {
+TEST_CASE("without a launcher's message only the last failure in the log certainly ended the program") {
   const auto standing = [](const std::string& log) { return read(log).failures.at(0).standing; };
   const std::string error = "Traceback (most recent call last):\n  File \"t.py\", line 9, in <module>\nValueError: x\n";
   const std::string logged = "2026-11-04 12:00:03,123 INFO going on\n";
@@ -116,14 +116,14 @@ TEST_CASE("if no launcher says that the job failed, only the last thing in the l
         Standing::uncaught);
 }
 
-TEST_CASE("what a worker prints is none of its launcher's words") {
+TEST_CASE("a worker's output is not mistaken for a message of its launcher") {
   CHECK_FALSE(read("[default0]:srun: error: node1: task 3: Killed\n").has_failed);
   CHECK_FALSE(read("step 7, sample: srun: error: node1: task 3: Killed\n").has_failed);
   CHECK(read("srun: error: node1: task 3: Killed\n").has_failed);
   CHECK(read("2026-11-04T12:00:03Z srun: error: node1: task 3: Killed\n").has_failed);
 }
 
-TEST_CASE("the rank that failed first is that of torchrun's root cause") {
+TEST_CASE("torchrun's root cause names the rank that failed first") {
   const auto found = read(
       "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\nt.py "
       "FAILED\n-----\nFailures:\n[1]:\n"
@@ -137,7 +137,7 @@ TEST_CASE("the rank that failed first is that of torchrun's root cause") {
   for (const Failure& failure : found.failures) CHECK(failure.proof() != Proof::failure);
 }
 
-TEST_CASE("words behind an empty line belong to no exception, unless they are indented") {
+TEST_CASE("text after an empty line belongs to an exception only if it is indented") {
   const std::string words = "test2: FAILED (ModuleNotFoundError: No module named 'x')\n";
   const std::string error = kTraceback + "AssertionError\n";
   CHECK(read(error + words).failures.at(0).cause->id == "missing-module");
@@ -146,14 +146,14 @@ TEST_CASE("words behind an empty line belong to no exception, unless they are in
   CHECK(read(error + "\nmore\n  " + words).failures.at(0).cause == nullptr);
 }
 
-TEST_CASE("what counts up behind a traceback shows that the program has gone on") {
+TEST_CASE("a counter after a traceback shows that the program has continued") {
   const std::string main = "Traceback (most recent call last):\n  File \"t.py\", line 9, in <module>\nValueError: x\n";
   CHECK(read(main).failures.at(0).standing == Standing::uncaught);
   CHECK(read(main + "[INFO] step 1\n[INFO] step 2\n").failures.at(0).standing == Standing::went_on);
   CHECK(read(main + "[1]:\n[2]:\n").failures.at(0).standing == Standing::uncaught);  // of torchrun's table
 }
 
-TEST_CASE("the line that a program prints last before its launcher's is kept") {
+TEST_CASE("the last line that a program prints before the launcher's message is kept") {
   const std::string failed =
       "E1128 04:23:01.311000 1 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
       "(exitcode: 2) local_rank: 0 (pid: 9) of binary: python\n";
@@ -175,7 +175,7 @@ TEST_CASE("the line that a program prints last before its launcher's is kept") {
   CHECK(read("[default3]: bad\n" + failed).ends.at(0).quoted.empty());  // of another rank
 }
 
-TEST_CASE("interleaved tracebacks are taken apart by their tags") {
+TEST_CASE("interleaved tracebacks are separated by their tags") {
   std::string log;
   const std::string lines[] = {"Traceback (most recent call last):", "  File \"t.py\", line ", "ValueError: of "};
   for (const std::string& line : lines) {
@@ -193,7 +193,7 @@ TEST_CASE("interleaved tracebacks are taken apart by their tags") {
   CHECK(found.failures[1].message == "ValueError: of 1");
 }
 
-TEST_CASE("colours, links and cursor movements are no part of a line") {
+TEST_CASE("colours, links and cursor movements are removed from a line") {
   for (const std::size_t part : {1, 2, 3, 1000}) {
     const auto found = read(
         "\x1b]0;title\aTrace\x1b[31mback (most recent\x1b[K call last):\n\x1b]8;;x\x1b\\ValueError: x\x1b[0m\n", part);
@@ -203,7 +203,7 @@ TEST_CASE("colours, links and cursor movements are no part of a line") {
   CHECK(read("\x1b]never ends\n" + kTraceback + "ValueError: x\x1b[").failures.size() == 1);
 }
 
-TEST_CASE("a program that counts on has caught its failure") {
+TEST_CASE("a program that continues counting has caught its failure") {
   const std::string failed = kTraceback + "ValueError: x\n";
   CHECK(read(failed + "step 1 loss 3.0\nstep 2 loss 2.9\n").failures.at(0).standing == Standing::went_on);
   CHECK(read(failed + "saved 1 file\n").failures.at(0).standing != Standing::went_on);
@@ -222,7 +222,7 @@ TEST_CASE("chained exceptions are one failure") {
   CHECK(found.failures[0].message == "KeyError: y");
 }
 
-TEST_CASE("an exception of C++ and a fatal error of Python are failures") {
+TEST_CASE("a C++ exception and a Python fatal error are failures") {
   const auto cxx = read("terminate called after throwing an instance of 'std::runtime_error'\n  what():  no file\n");
   REQUIRE(cxx.failures.size() == 1);
   CHECK(cxx.failures[0].message == "std::runtime_error: no file");
@@ -234,11 +234,11 @@ TEST_CASE("an exception of C++ and a fatal error of Python are failures") {
   CHECK(fatal.failures[0].place == "a.py:3 in f");
 }
 
-TEST_CASE("a traceback that is cut off is a failure") {
+TEST_CASE("a truncated traceback is a failure") {
   CHECK(read("Traceback (most recent call last):\n  File \"a.py\", line 3, in f").failures.size() == 1);
 }
 
-TEST_CASE("garbage and long lines are read") {
+TEST_CASE("garbage and very long lines are accepted") {
   std::string garbage;
   for (int i = 0; i < 300'000; ++i) garbage += static_cast<char>(i % 1000 * 7919 % 256);
   CHECK(read(garbage, 1000).failures.empty());

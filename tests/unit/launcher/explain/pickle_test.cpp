@@ -24,7 +24,7 @@ std::string refusal(const std::string& bytes) {
 
 }  // namespace
 
-TEST_CASE("a dictionary is read as PyTorch's pickler writes it") {
+TEST_CASE("a dictionary from PyTorch's pickler is parsed") {
   // {"version": "2.10", "ranks": [0, 300, 70000, -1], "pair": ("0", None), "done": True}, protocol 2
   const auto data = read("\x80\x02}q\0(X\7\0\0\0versionq\1X\4\0\0\0"s +
                          "2.10q\2X\5\0\0\0ranksq\3]q\4(K\0M\x2c\1Jp\x11\1\0J\xff\xff\xff\xff"s +
@@ -42,7 +42,7 @@ TEST_CASE("a dictionary is read as PyTorch's pickler writes it") {
   CHECK(root["other"].is_none());
 }
 
-TEST_CASE("the other protocols are read") {
+TEST_CASE("the other pickle protocols are parsed") {
   // pickle.dumps({"a": [1, 2.5, "x"], "b": {3}, "c": b"y", "d": -2**40}, protocol) of Python 3.11
   const std::string protocols[] = {
       "(dp0\nVa\np1\n(lp2\nI1\naF2.5\naVx\np3\nasVd\np4\nL-1099511627776L\ns."s,
@@ -62,7 +62,7 @@ TEST_CASE("the other protocols are read") {
   CHECK(PlainValue(set).item(0).integer(0) == 3);
 }
 
-TEST_CASE("a pickle that wants to run something is refused") {
+TEST_CASE("a pickle that would execute code is rejected") {
   const std::string calls = "cos\nsystem\n(S'true'\ntR."s;
   CHECK(refusal(calls).starts_with("the pickle wants to import or to call something, which is refused,"));
   CHECK(refusal("\x80\4\x8c\2os\x8c\6system\x93."s).find("refused") != std::string::npos);

@@ -21,7 +21,7 @@ const std::string kCaught =
 
 }  // namespace
 
-TEST_CASE("PyTorch 2.1 and 2.2 do not name the process group") {
+TEST_CASE("watchdog messages of PyTorch 2.1 and 2.2 have no process group name") {
   const auto records = read({"[E ProcessGroupNCCL.cpp:474] [Rank 3] " + kCaught}, 7);
   REQUIRE(records.size() == 1);
   CHECK(records[0].rank == 7);
@@ -32,7 +32,7 @@ TEST_CASE("PyTorch 2.1 and 2.2 do not name the process group") {
   CHECK(read({"[E ProcessGroupNCCL.cpp:474] [Rank 3] " + kCaught})[0].rank == -1);  // a rank of any group
 }
 
-TEST_CASE("PyTorch 2.3 numbers the groups of each process by itself") {
+TEST_CASE("watchdog messages of PyTorch 2.3 number the groups per process") {
   const std::string status = " Timeout at NCCL work: 5, last enqueued NCCL work: 6, last completed NCCL work: 4.";
   const auto records = read({"[rank1]:[E ProcessGroupNCCL.cpp:563] [Rank 1] " + kCaught,
                              "[rank1]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank 1]" + status,
@@ -49,7 +49,7 @@ TEST_CASE("PyTorch 2.3 numbers the groups of each process by itself") {
   CHECK(records[1].description == "PG 1");
 }
 
-TEST_CASE("a number that PyTorch 2.3 has not set is ignored") {
+TEST_CASE("an unset number in a PyTorch 2.3 message is ignored") {
   const auto records =
       read({"[rank2]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank 2] Timeout at NCCL work: 1, last "
             "enqueued NCCL work: 1, last completed NCCL work: 76280750235782912."});
@@ -58,7 +58,7 @@ TEST_CASE("a number that PyTorch 2.3 has not set is ignored") {
   CHECK_FALSE(records[0].last_completed.has_value());
 }
 
-TEST_CASE("PyTorch 2.4 and 2.5 name the group") {
+TEST_CASE("watchdog messages of PyTorch 2.4 and 2.5 name the group") {
   const std::string status =
       "Exception (either an error or timeout) detected by watchdog at work: 5, last enqueued NCCL work: 6, last "
       "completed NCCL work: -1.";
@@ -77,7 +77,7 @@ TEST_CASE("PyTorch 2.4 and 2.5 name the group") {
   CHECK(records[2].calls[0].state == CallState::enqueued);  // it may have failed otherwise
 }
 
-TEST_CASE("the status of PyTorch 2.6 to 2.14 is read") {
+TEST_CASE("the status lines of PyTorch 2.6 to 2.14 are parsed") {
   const auto records = read(
       {"[rank1]:[E1118 20:32:23.9 ProcessGroupNCCL.cpp:629] [Rank 1] " + kCaught,
        "[rank1]:[E1118 20:32:23.9 ProcessGroupNCCL.cpp:2168] [PG ID 0 PG GUID 0(default_pg) Rank 1]  failure detected "
@@ -99,7 +99,7 @@ TEST_CASE("the status of PyTorch 2.6 to 2.14 is read") {
   CHECK(records[2].calls.empty());
 }
 
-TEST_CASE("a line that a terminal has wrapped still names the group") {
+TEST_CASE("a message that a terminal has wrapped still names its group") {
   const auto records = read({"[rank4]:[E430 05:09:48.8 ProcessGroupNCCL.cpp:632] [Rank 4] " + kCaught,
                              "[rank4]:[E430 05:09:48.8 ProcessGroupNCCL.cpp:2268] [PG ID 0 PG GUID 0(default_pg) Rank "
                              "4]  failure detected by "
@@ -112,7 +112,7 @@ TEST_CASE("a line that a terminal has wrapped still names the group") {
   CHECK(records[0].calls[0].operation == "all_reduce");
 }
 
-TEST_CASE("PyTorch 2.14 names the group in the first line") {
+TEST_CASE("PyTorch 2.14 names the group in the first line of its message") {
   const auto records =
       read({"[rank3]:[E1104 12:00:00.1 ProcessGroupNCCL.cpp:757] [PG GUID 4(mesh_(dp)) Rank 1] " + kCaught});
   REQUIRE(records.size() == 1);
@@ -122,7 +122,7 @@ TEST_CASE("PyTorch 2.14 names the group in the first line") {
   CHECK(records[0].rank_of_group == 1);
 }
 
-TEST_CASE("without a tag, only the default group has the ranks of the job") {
+TEST_CASE("without a tag only the default group maps to ranks of the job") {
   const auto records =
       read({"[PG ID 0 PG GUID 0(default_pg) Rank 2]  failure detected by watchdog at work sequence id: 5 "
             "PG status: last enqueued work: 5, last completed work: 4",
@@ -134,7 +134,7 @@ TEST_CASE("without a tag, only the default group has the ranks of the job") {
   CHECK(records[1].rank_of_group == 2);
 }
 
-TEST_CASE("point-to-point calls make the numbers useless") {
+TEST_CASE("point-to-point calls make the sequence numbers unusable") {
   const auto records =
       read({"[rank0]:[E ProcessGroupNCCL.cpp:563] [PG GUID 0(default_pg) Rank 0] Watchdog caught "
             "collective operation timeout: WorkNCCL(SeqNum=7, OpType=SEND, NumelIn=8, NumelOut=8, "
@@ -143,7 +143,7 @@ TEST_CASE("point-to-point calls make the numbers useless") {
   CHECK(records[0].has_mixed_numbers);
 }
 
-TEST_CASE("PyTorch's own report about all ranks is read") {
+TEST_CASE("PyTorch's own report about all ranks is parsed") {
   const auto records =
       read({"[E ProcessGroupNCCL.cpp:474] [Rank 0] " + kCaught, "\t - [0] Timeout at collective: ALLREDUCE, #5",
             "\t - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:",
@@ -163,7 +163,7 @@ TEST_CASE("PyTorch's own report about all ranks is read") {
   CHECK(of_rank(2).group_size == 4);
 }
 
-TEST_CASE("ranks that never joined anything are read") {
+TEST_CASE("ranks that never joined are parsed from the message") {
   const auto records =
       read({"\t - [0] Timeout at collective: BROADCAST, #1",
             "\t - To our best knowledge, ranks [1, 2] are the lagging ranks that caused this timeout. They "
@@ -178,7 +178,7 @@ TEST_CASE("ranks that never joined anything are read") {
   CHECK_FALSE(records[0].group_size.has_value());
 }
 
-TEST_CASE("other lines are ignored") {
+TEST_CASE("lines that are no watchdog messages are ignored") {
   CHECK(read({"", "step 5: last enqueued", "[Rank 3] started", "\t     [1] finished ALLREDUCE", "[PG ", "[PG 1 Rank ]",
               "Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1)",
               "[rank99999999999]:[E] PG status: last enqueued work: x"})
@@ -187,7 +187,7 @@ TEST_CASE("other lines are ignored") {
   for (const std::string_view word : watchdog_words()) CHECK(word.size() >= 8);
 }
 
-TEST_CASE("operations have the names of the flight recorder") {
+TEST_CASE("operations are translated to the names of the flight recorder") {
   CHECK(operation_name("ALLREDUCE") == "all_reduce");
   CHECK(operation_name("_ALLGATHER_BASE") == "_all_gather_base");
   CHECK(operation_name("BROADCAST") == "broadcast");

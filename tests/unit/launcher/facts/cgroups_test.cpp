@@ -4,13 +4,13 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("the cgroups of a controller are those of the process and those above it, to the mount point") {
+TEST_CASE("the cgroups of a controller run from the process's own cgroup up to the mount point") {
   const auto groups = cgroups_with("memory", "0::/a/b\n", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   CHECK(groups ==
         std::vector<Cgroup>{{"/sys/fs/cgroup/a/b", true}, {"/sys/fs/cgroup/a", true}, {"/sys/fs/cgroup", true}});
 }
 
-TEST_CASE("a container's own cgroup is where its file system of cgroups is mounted") {
+TEST_CASE("a container's own cgroup is found at the mount point of its cgroup file system") {
   const std::vector<Cgroup> top = {{"/sys/fs/cgroup", true}};
   const std::string mounts = "30 24 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n";
   CHECK(cgroups_with("pids", "0::/\n", mounts) == top);
@@ -23,7 +23,7 @@ TEST_CASE("a container's own cgroup is where its file system of cgroups is mount
   CHECK(cgroups_with("pids", "0::/kube/pod/cat\n", bound) == top);
 }
 
-TEST_CASE("cgroups of version 1 come before those of version 2") {
+TEST_CASE("cgroups of version 1 are listed before those of version 2") {
   const std::string mounts =
       "30 23 0:26 / /sys/fs/cgroup/unified rw,nosuid shared:10 - cgroup2 cgroup2 rw\n"
       "31 24 0:27 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
@@ -35,7 +35,7 @@ TEST_CASE("cgroups of version 1 come before those of version 2") {
         std::vector<Cgroup>{{"/sys/fs/cgroup/cpu/x", false}, {"/sys/fs/cgroup/cpu", false}, unified});
 }
 
-TEST_CASE("texts that say nothing about cgroups give none") {
+TEST_CASE("text without information about cgroups gives no cgroups") {
   CHECK(cgroups_with("memory", "", "garbage").empty());
   CHECK(cgroups_with("memory", "0::/a\n", "").empty());
   CHECK(cgroups_with("memory", "garbage\n", "30 24 0:26 / /c rw - cgroup2 cgroup2 rw\n").empty());

@@ -23,18 +23,18 @@ Lines warnings(const Lines& environment) {
 
 }  // namespace
 
-TEST_CASE("without a scheduler there is no cluster and nothing to say") {
+TEST_CASE("without a scheduler the cluster environment is empty") {
   CHECK(found({}) == "none");
   CHECK(found({"PATH=/bin", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=x", "PET_NNODES=2"}) == "none");
   CHECK(warnings({}).empty());
 }
 
-TEST_CASE("the option --scheduler=none sees no scheduler, whatever is wrong with its variables") {
+TEST_CASE("--scheduler=none ignores all scheduler variables, even invalid ones") {
   CHECK(found(kSlurm, "none") == "none");
   CHECK(found(with(kSlurm, {"SLURM_NODEID=x"}), "none") == "none");
 }
 
-TEST_CASE("the scheduler that started the process is found in the order of the table") {
+TEST_CASE("the scheduler that started the process is detected in the order of the table") {
   // All of them say that this is node 1 of 2.
   const Lines index = {"JOB_COMPLETION_INDEX=1"};
   CHECK(scheduler_of(kSlurm + kFlux + kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Slurm");
@@ -49,20 +49,20 @@ TEST_CASE("the scheduler that started the process is found in the order of the t
   CHECK(scheduler_of(kSageMaker) == "SageMaker");
 }
 
-TEST_CASE("a scheduler counts only with all of its signs") {
+TEST_CASE("a scheduler is detected only if all of its variables are set") {
   CHECK(scheduler_of(with(kSlurm, {"SLURM_PROCID="}) + kOpenMpi) == "Open MPI");
   CHECK(found({"OMPI_COMM_WORLD_RANK=0"}) == "none");
   CHECK(found({"PMI_SIZE=2"}) == "none");
 }
 
-TEST_CASE("an allocation's variables do not contradict the processes started in it") {
+TEST_CASE("the variables of an allocation do not contradict those of a process in it") {
   // These are two nodes of an allocation of four.
   CHECK(found(with(kOpenMpi, {"PBS_NODEFILE=/gone", "LSB_MCPU_HOSTS=a 1 b 1 c 1 d 1", "JOB_COMPLETION_INDEX=7"})) ==
         "Open MPI: 2 nodes, this is 1 (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK)");
   CHECK(warnings(kOpenMpi + kSlurmBatch).empty());
 }
 
-TEST_CASE("two schedulers that contradict each other are refused") {
+TEST_CASE("two contradicting schedulers are an error") {
   CHECK(found(with(kSlurm + kHydra, {"PMI_RANK=0"})) ==
         "refused: Slurm reports that this is node 1 of 2, but PMI reports node 0 of 2. Select the one that started "
         "ddplaunch: --scheduler=slurm or --scheduler=pmi.");
@@ -72,7 +72,7 @@ TEST_CASE("two schedulers that contradict each other are refused") {
   CHECK(contains(found(with(kSlurm + kHydra, {"PMI_RANK=x"}), "slurm"), "Slurm: 2 nodes, this is 1"));
 }
 
-TEST_CASE("mpirun within a Slurm job is believed: Slurm's step is that of its daemons") {
+TEST_CASE("mpirun within a Slurm job takes precedence over Slurm's step variables") {
   // On the first node, mpirun itself runs in the batch script. On the others, daemons run that it has started with
   // srun.
   const Lines first = with(kOpenMpi, {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=3"}) + kSlurmBatch;
@@ -87,7 +87,7 @@ TEST_CASE("mpirun within a Slurm job is believed: Slurm's step is that of its da
   CHECK(contains(found(with(kFlux, {"PMI_RANK=0"})), "Flux: 2 nodes, this is 1"));
 }
 
-TEST_CASE("a node beyond the number of nodes is refused") {
+TEST_CASE("a node rank beyond the number of nodes is an error") {
   const std::string text = found(with(kSlurm, {"SLURM_NODEID=2"}));
   CHECK(text ==
         "refused: Slurm: SLURM_NODEID=2 is not below SLURM_STEP_NUM_NODES=2. Unset the wrong variable, set --nnodes "
@@ -101,13 +101,13 @@ TEST_CASE("a node beyond the number of nodes is refused") {
   CHECK(contains(found(with(kPyTorchJob, {"RANK=4"}), "kubernetes"), "PyTorchJob: RANK=4 is not below WORLD_SIZE=4"));
 }
 
-TEST_CASE("a host list of another length than the number of nodes is refused") {
+TEST_CASE("a host list whose length is not the number of nodes is an error") {
   CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=node[1-3]"})),
                  "refused: Slurm: SLURM_STEP_NUM_NODES=2, but SLURM_STEP_NODELIST=\"node[1-3]\" has 3 hosts. Unset"));
   CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=node1"})), "has 1 host."));
 }
 
-TEST_CASE("nonsense in a variable that is needed is refused") {
+TEST_CASE("an invalid value of a needed variable is an error") {
   for (const std::string value : {"x", "-1", "99999999999999999999", "1 ", "0x1", "\x1b[2J"}) {
     for (const std::string name : {"SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_GPUS_ON_NODE", "SLURM_STEP_ID"}) {
       const std::string text = found(with(kSlurm, {name + "=" + value}));
@@ -123,7 +123,7 @@ TEST_CASE("nonsense in a variable that is needed is refused") {
   CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NUM_NODES=65537"})), "is not a number from 1 to 65536"));
 }
 
-TEST_CASE("a huge value is cut in messages and in what is derived") {
+TEST_CASE("a huge variable is shortened in messages") {
   const std::string huge(1'000'000, 'n');
   const std::string text = found(with(kSlurm, {"SLURM_NODEID=" + huge}));
   CHECK(text.size() < 400);
@@ -135,7 +135,7 @@ TEST_CASE("a huge value is cut in messages and in what is derived") {
   CHECK(contains(big.derived, "… (SLURM_STEP_NODELIST)"));
 }
 
-TEST_CASE("the largest job there is") {
+TEST_CASE("the largest possible job of 65536 nodes is accepted") {
   const ClusterEnv big =
       cluster(with(kSlurm, {"SLURM_STEP_NODELIST=n[1-65536]", "SLURM_STEP_NUM_NODES=65536", "SLURM_NODEID=65535"}));
   CHECK(big.node_count == 65536);
@@ -143,7 +143,7 @@ TEST_CASE("the largest job there is") {
   CHECK(big.hosts.size() == kHosts);
 }
 
-TEST_CASE("a scheduler that is asked for must have started us") {
+TEST_CASE("a scheduler named by --scheduler must have started the process") {
   CHECK(contains(found(kSlurm, "slurm"), "Slurm: 2 nodes, this is 1"));
   CHECK(contains(found(kSlurm + kHydra, "pmi"), "PMI: 2 nodes, this is 1"));
   CHECK(found(kSlurmBatch, "slurm") ==
@@ -167,16 +167,16 @@ TEST_CASE("a scheduler that is asked for must have started us") {
   }
 }
 
-TEST_CASE("a scheduler that is asked for is the only one that is read") {
+TEST_CASE("only the scheduler named by --scheduler is read") {
   CHECK(contains(found(with(kSlurm, {"SLURM_NODEID=x"}) + kHydra, "pmi"), "PMI: 2 nodes"));
 }
 
-TEST_CASE("the names of the schedulers are those of the option") {
+TEST_CASE("scheduler names are the values of --scheduler") {
   CHECK(scheduler_names() == Lines{"auto", "none", "slurm", "flux", "pals", "openmpi", "pmi", "jsm", "lsf", "pbs",
                                    "kubernetes", "sagemaker"});
 }
 
-TEST_CASE("no environment breaks the schedulers, and what is found is consistent") {
+TEST_CASE("random environments give consistent results or an error") {
   const auto seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);

@@ -18,7 +18,7 @@ class SyntheticMachine {
 
 }  // namespace
 
-TEST_CASE("the topology of this machine has our CPUs and nothing else") {
+TEST_CASE("the CPU topology of this node contains exactly the CPUs of this process") {
   const std::vector<int> ours = affinity_cpus();
   const auto topology = read_cpu_topology(ours);
   REQUIRE(topology.ok());
@@ -27,7 +27,7 @@ TEST_CASE("the topology of this machine has our CPUs and nothing else") {
   CHECK(numbers == ours);
 }
 
-TEST_CASE("sockets, nodes, caches and cores of a machine are told apart") {
+TEST_CASE("sockets, NUMA nodes, caches and cores of a node are distinguished") {
   const SyntheticMachine machine("pack:2 numa:2 l3:2 core:2 pu:2");
   const auto topology = read_cpu_topology({0, 1, 2, 4, 8, 16, 31});
   REQUIRE(topology.ok());
@@ -40,7 +40,7 @@ TEST_CASE("sockets, nodes, caches and cores of a machine are told apart") {
                                                        {31, 15, 7, 3, 1}});
 }
 
-TEST_CASE("without a shared cache the CPUs of a node stand for one") {
+TEST_CASE("CPUs of a NUMA node without a shared cache form one group") {
   const SyntheticMachine machine("numa:2 core:2 pu:1");
   const auto topology = read_cpu_topology({0, 3});
   REQUIRE(topology.ok());

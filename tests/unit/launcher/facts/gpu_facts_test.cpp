@@ -42,11 +42,11 @@ class Machine {
 
 }  // namespace
 
-TEST_CASE("a machine without the driver has no GPUs") {
+TEST_CASE("a node without the NVIDIA driver has no GPUs") {
   CHECK(Machine().gpus().empty());
 }
 
-TEST_CASE("GPUs are known by UUID, address and NUMA node and numbered by address") {
+TEST_CASE("GPUs are identified by UUID, address and NUMA node and numbered by address") {
   Machine machine;
   machine.driver_entry("0000:b1:00.0", "GPU-bb", "0");
   machine.driver_entry("0000:17:00.0", "GPU-aa", "1");
@@ -60,7 +60,7 @@ TEST_CASE("GPUs are known by UUID, address and NUMA node and numbered by address
         std::vector<GpuFacts>{{0, "GPU-aa", "0000:17:00.0", std::nullopt, 1}, {1, "GPU-bb", "0000:b1:00.0", 1, 0}});
 }
 
-TEST_CASE("in a container only GPUs with a device file count") {
+TEST_CASE("only GPUs with a device file count in a container") {
   Machine machine;
   machine.driver_entry("0000:17:00.0", "GPU-aa", "0");
   machine.driver_entry("0000:31:00.0", "GPU-bb", "1");
@@ -71,7 +71,7 @@ TEST_CASE("in a container only GPUs with a device file count") {
   CHECK(machine.gpus()[0].index == 0);
 }
 
-TEST_CASE("GPUs are counted by device files where proc is not shown, and by proc where no device file is") {
+TEST_CASE("GPUs are counted from device files or from /proc, whichever is available") {
   Machine files;
   files.device_file("nvidia0");
   files.device_file("nvidia3");
@@ -81,7 +81,7 @@ TEST_CASE("GPUs are counted by device files where proc is not shown, and by proc
   CHECK(driver.gpus().size() == 1);
 }
 
-TEST_CASE("a GPU that a control group denies does not count") {
+TEST_CASE("a GPU that a control group denies is not counted") {
   Machine machine;
   machine.driver_entry("0000:17:00.0", "GPU-aa", "0");
   machine.driver_entry("0000:31:00.0", "GPU-bb", "1");
@@ -99,7 +99,7 @@ TEST_CASE("only a control group makes a device denied") {
   CHECK_FALSE(is_denied_by_cgroup("/dev/there_is_no_such_file"));
 }
 
-TEST_CASE("a GPU that the driver excludes does not count") {
+TEST_CASE("a GPU that the driver excludes is not counted") {
   Machine machine;
   machine.driver_entry("0000:17:00.0", "GPU-aa", "0\nGPU Excluded: \t Yes");
   machine.driver_entry("0000:31:00.0", "GPU-bb", "1\nGPU Excluded: \t No");
@@ -109,7 +109,7 @@ TEST_CASE("a GPU that the driver excludes does not count") {
   CHECK(machine.gpus()[0].uuid == "GPU-bb");
 }
 
-TEST_CASE("a node of WSL2 has GPUs that only the driver's library can count") {
+TEST_CASE("a WSL2 node has GPUs that only the driver's library can count") {
   Machine machine;
   CHECK_FALSE(machine.has_uncounted());
   machine.device_file("dxg");
@@ -118,7 +118,7 @@ TEST_CASE("a node of WSL2 has GPUs that only the driver's library can count") {
   CHECK_FALSE(machine.has_uncounted());
 }
 
-TEST_CASE("a UUID that the driver does not know yet is unknown") {
+TEST_CASE("a UUID that the driver does not know yet stays unknown") {
   Machine machine;
   machine.driver_entry("0000:17:00.0", std::string("GPU-") + std::string(8, '?'), "0");
   REQUIRE(machine.gpus().size() == 1);

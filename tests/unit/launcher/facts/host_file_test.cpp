@@ -34,7 +34,7 @@ bool contains(const std::string& text, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("the option --hosts names hosts and their numbers of workers") {
+TEST_CASE("--hosts lists hosts with their numbers of workers") {
   CHECK(parse_hosts("a,b:4,c").value() == std::vector<HostEntry>{{"a", std::nullopt}, {"b", 4}, {"c", std::nullopt}});
   CHECK(list("node[1-3]:2") == "node1/2 node2/2 node3/2");
   CHECK(list("node[1,3]:2,tux") == "node1/2 node3/2 tux");
@@ -45,7 +45,7 @@ TEST_CASE("the option --hosts names hosts and their numbers of workers") {
   CHECK(parse_hosts("").value().empty());
 }
 
-TEST_CASE("IPv6 addresses have brackets where a number follows") {
+TEST_CASE("an IPv6 address needs brackets if a number follows") {
   CHECK(list("[::1]:4") == "::1/4");
   CHECK(list("[::1]") == "::1");
   CHECK(list("::1") == "::1");
@@ -56,7 +56,7 @@ TEST_CASE("IPv6 addresses have brackets where a number follows") {
   CHECK(list("::ffff:10.0.0.1") == "::ffff:10.0.0.1");
 }
 
-TEST_CASE("what is neither an address nor a name with a number is refused") {
+TEST_CASE("text that is neither an address nor a name with a number is rejected") {
   CHECK(contains(list("a:4:b"), "host \"a:4:b\" is not an IPv6 address and has too many colons"));
   CHECK(contains(list("a:4:2"), "too many colons"));
   CHECK(contains(list("[::g]:4"), "is not an IPv6 address in brackets"));
@@ -69,7 +69,7 @@ TEST_CASE("what is neither an address nor a name with a number is refused") {
   CHECK(contains(list(":4"), "has no name before the colon"));
 }
 
-TEST_CASE("a number of workers is from 1 to 65536") {
+TEST_CASE("the number of workers of a host must be from 1 to 65536") {
   CHECK(list("a:1,b:65536") == "a/1 b/65536");
   for (const std::string number : {"0", "-1", "65537", "x", "", "1x", "+1", "99999999999999999999"}) {
     CHECK(list("b:" + number) == "host \"b:" + number + "\" has \"" + number +
@@ -77,7 +77,7 @@ TEST_CASE("a number of workers is from 1 to 65536") {
   }
 }
 
-TEST_CASE("the option --hosts has a host between two commas, and no spaces") {
+TEST_CASE("--hosts requires a host between two commas and no spaces") {
   CHECK(contains(list("a,,b"), "host 2 of the list \"a,,b\" is empty"));
   CHECK(contains(list("a,"), "host 2 of the list"));
   CHECK(contains(list("a:4 b:4"), "\" \" at character 4"));
@@ -85,7 +85,7 @@ TEST_CASE("the option --hosts has a host between two commas, and no spaces") {
   CHECK(contains(list("a, b"), "\" \" at character 1"));
 }
 
-TEST_CASE("a host file is read in the formats of DeepSpeed, Open MPI and MPICH") {
+TEST_CASE("host files of DeepSpeed, Open MPI and MPICH are parsed") {
   CHECK(file("a slots=4\nb slots=8\n") == "a/4 b/8");
   CHECK(file("a slots=4 max_slots=8\nb max-slots=2") == "a/4 b");
   CHECK(file("a:4\nb 8\nc") == "a/4 b/8 c");
@@ -96,13 +96,13 @@ TEST_CASE("a host file is read in the formats of DeepSpeed, Open MPI and MPICH")
   CHECK(file("\n\n# nobody\n").empty());
 }
 
-TEST_CASE("a host that comes again has its numbers added up") {
+TEST_CASE("the worker numbers of a repeated host are added") {
   CHECK(file("a slots=4\nb slots=2\na slots=3\n") == "a/7 b/2");
   CHECK(list("a:4,b:2,a:3") == "a/7 b/2");
   CHECK(contains(file("a slots=65536\na slots=1\n"), "line 2: host \"a\" has more than 65536 workers altogether"));
 }
 
-TEST_CASE("a file with a line for each slot counts them") {
+TEST_CASE("a host file with a line per slot counts the slots") {
   CHECK(file("a\na\na\nb\nb\nb\n") == "a/3 b/3");
   CHECK(file("a\nb\na\nb\n") == "a/2 b/2");
   // If any host has several lines, each line is one slot.
@@ -112,13 +112,13 @@ TEST_CASE("a file with a line for each slot counts them") {
   CHECK(list("a,a,b") == "a/2 b/1");
 }
 
-TEST_CASE("a host with and without a number is refused") {
+TEST_CASE("a host listed both with and without a number is an error") {
   CHECK(file("a slots=4\nb\na\n") ==
         "line 3: host \"a\" has a number of workers in one place and none in another. Give it in both or none.");
   CHECK(contains(list("a,a:2"), "in one place and none in another"));
 }
 
-TEST_CASE("a host file's failures name the line") {
+TEST_CASE("errors in a host file name the line") {
   CHECK(file("a slots=4\n\nb slots=0\n") ==
         "line 3: host \"b\" has \"0\" as its number of workers. Use a number from 1 to 65536, as in b:4.");
   CHECK(contains(file("a\nb slots\n"), "line 2: host \"b\" is followed by \"slots\". Write a line as in"));
@@ -133,7 +133,7 @@ TEST_CASE("a host file's failures name the line") {
   CHECK(contains(file(std::string("a\0b\n", 4)), "\"\\x00\" at character 2"));
 }
 
-TEST_CASE("there is a limit to hosts, not to lines") {
+TEST_CASE("the number of hosts is limited, and the number of lines is not") {
   CHECK(parse_hosts("n[1-65536]").value().size() == kHosts);
   CHECK(contains(list("n[1-65536],a"), "there are more than 65536 hosts"));
   CHECK(contains(list("n[0-999999999]:4"), "expands to more than 65536 hosts"));
@@ -147,7 +147,7 @@ TEST_CASE("there is a limit to hosts, not to lines") {
   CHECK(contains(file(bomb), "line 65: hosts are named more than 4194304 times"));
 }
 
-TEST_CASE("no text breaks the host file") {
+TEST_CASE("random text does no harm to the host file parser") {
   const auto seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);

@@ -22,7 +22,7 @@ bool contains(const std::string& text, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("host lists are read as Slurm reads them") {
+TEST_CASE("host lists are expanded as Slurm expands them") {
   // Slurm's own tool gave these results.
   CHECK(expand("node[1-3,5],gpu-a[008-011],tux") == "node1 node2 node3 node5 gpu-a008 gpu-a009 gpu-a010 gpu-a011 tux");
   CHECK(expand("n[09-11]") == "n09 n10 n11");
@@ -34,19 +34,19 @@ TEST_CASE("host lists are read as Slurm reads them") {
   CHECK(expand("[1-2]") == "1 2");
 }
 
-TEST_CASE("empty text is an empty host list") {
+TEST_CASE("an empty text is an empty host list") {
   REQUIRE(expand_host_list("").ok());
   CHECK(expand_host_list("").value().empty());
 }
 
-TEST_CASE("a name may go on after its last bracket") {
+TEST_CASE("a host name may continue after its last bracket") {
   CHECK(expand("n[1-3].example.com") == "n1.example.com n2.example.com n3.example.com");
   CHECK(expand("a[1-2]b,c") == "a1b a2b c");
   CHECK(expand("r[1-2]n[01,3]-ib") == "r1n01-ib r1n3-ib r2n01-ib r2n3-ib");
   CHECK(expand("a[1][2]") == "a12");
 }
 
-TEST_CASE("the first number of a range says how many digits there are") {
+TEST_CASE("the first number of a range sets the number of digits") {
   CHECK(expand("n[0-0]") == "n0");
   CHECK(expand("n[098-101]") == "n098 n099 n100 n101");
   CHECK(expand("n[8-011]") == "n8 n9 n10 n11");
@@ -54,11 +54,11 @@ TEST_CASE("the first number of a range says how many digits there are") {
   CHECK(expand("n[007]") == "n007");
 }
 
-TEST_CASE("addresses and users are hosts") {
+TEST_CASE("addresses and user@host are accepted as hosts") {
   CHECK(expand("user@a_b.c,fe80::1%eth0,::1") == "user@a_b.c fe80::1%eth0 ::1");
 }
 
-TEST_CASE("brackets hold numbers and ranges that count up") {
+TEST_CASE("brackets contain numbers and ascending ranges") {
   CHECK(expand("n[3-1]") == "host \"n[3-1]\" has the range \"3-1\", which counts down. Write \"1-3\".");
   CHECK(contains(expand("n[]"), "host \"n[]\" has empty brackets. Write numbers in them"));
   CHECK(contains(expand("n[0-4:2]"), "has \"0-4:2\" in brackets, which is neither a number nor a range"));
@@ -68,7 +68,7 @@ TEST_CASE("brackets hold numbers and ranges that count up") {
   }
 }
 
-TEST_CASE("brackets come in pairs") {
+TEST_CASE("unbalanced brackets are rejected") {
   CHECK(contains(expand("a,n[1-2"), "host \"n[1-2\" has a [ at character 2 without a closing ]"));
   CHECK(contains(expand("n[1-2,b"), "at character 2 without a closing ]"));
   CHECK(contains(expand("n[1[2]]"), "at character 2 without a closing ]"));
@@ -77,14 +77,14 @@ TEST_CASE("brackets come in pairs") {
   CHECK(contains(expand("["), "without a closing ]"));
 }
 
-TEST_CASE("there is a name between two commas") {
+TEST_CASE("an empty name between two commas is rejected") {
   CHECK(expand("a,,b") == "host 2 of the list \"a,,b\" is empty. Separate hosts by one comma each.");
   CHECK(contains(expand(",a"), "host 1 of the list"));
   CHECK(contains(expand("a,"), "host 2 of the list"));
   CHECK(contains(expand(","), "host 1 of the list"));
 }
 
-TEST_CASE("a host list cannot smuggle anything into a command") {
+TEST_CASE("a host list with shell characters is rejected") {
   CHECK(expand("a b") ==
         "host \"a b\" has \" \" at character 2, which is not allowed in a host name. Separate hosts by commas, without "
         "spaces or "
@@ -98,7 +98,7 @@ TEST_CASE("a host list cannot smuggle anything into a command") {
   CHECK(contains(expand("n[1 -2]"), "\" \" at character 4"));
 }
 
-TEST_CASE("a host list that is too long is refused before a name is made") {
+TEST_CASE("a host list that is too long is rejected before it is expanded") {
   CHECK(expand_host_list("n[1-65536]").value().size() == kHosts);
   CHECK(contains(expand("n[0-65536]"), "expands to more than 65536 hosts"));
   CHECK(contains(expand("n[1-65536],a"), "expands to more than 65536 hosts"));
@@ -112,20 +112,20 @@ TEST_CASE("a host list that is too long is refused before a name is made") {
   CHECK(contains(expand(many), "expands to more than"));
 }
 
-TEST_CASE("a name that is too long is refused before it is made") {
+TEST_CASE("a host name that is too long is rejected before it is expanded") {
   CHECK(expand(std::string(kHostNameBytes, 'a')) == std::string(kHostNameBytes, 'a'));
   CHECK(contains(expand(std::string(kHostNameBytes + 1, 'a')), "is longer than 512 bytes"));
   CHECK(contains(expand("n[" + std::string(100'000, '0') + "1-65536]"), "is longer than 512 bytes"));
 }
 
-TEST_CASE("a list is split at the commas outside its brackets") {
+TEST_CASE("a host list is split at the commas outside of brackets") {
   CHECK(split_host_list("a,n[1,3],b").size() == 3);
   CHECK(split_host_list("a,n[1,3],b")[1] == "n[1,3]");
   CHECK(split_host_list("").empty());
   CHECK(split_host_list(",").size() == 2);
 }
 
-TEST_CASE("no text breaks the host list") {
+TEST_CASE("random text does no harm to the host list parser") {
   const auto seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -147,14 +147,14 @@ TEST_CASE("no text breaks the host list") {
   }
 }
 
-TEST_CASE("a host's name is made of letters, digits and a few signs") {
+TEST_CASE("a host name consists of letters, digits and a few signs") {
   for (const char each : std::string("azAZ09.-_:%@")) CHECK(is_host_character(each));
   for (const char each : std::string(" \t\n\r'\"$;&|<>(){}*?!#~^+=,/\\[]`\x01\x7f\xc3"))
     CHECK_FALSE(is_host_character(each));
   CHECK_FALSE(is_host_character('\0'));
 }
 
-TEST_CASE("somebody else's text is fit for a terminal") {
+TEST_CASE("untrusted text is escaped for the terminal") {
   CHECK(shown("node[1-3]") == "\"node[1-3]\"");
   CHECK(shown("") == "\"\"");
   CHECK(shown("\x1b[31m\n") == "\"\\x1b[31m\\x0a\"");
@@ -162,7 +162,7 @@ TEST_CASE("somebody else's text is fit for a terminal") {
   CHECK(shown(std::string(1, '\0')) == "\"\\x00\"");
 }
 
-TEST_CASE("a long text is cut") {
+TEST_CASE("a long text is shortened") {
   CHECK(shown("abcdef", 6) == "\"abcdef\"");
   CHECK(shown("abcdefg", 6) == "\"abcdef…\"");
 }

@@ -34,7 +34,7 @@ class System {
 
 }  // namespace
 
-TEST_CASE("without limits the room is what the kernel calls available") {
+TEST_CASE("without limits the memory room is what the kernel reports as available") {
   System system;
   CHECK(memory_room(system.root()) == 1000 * kMiB);
   system.write("/sys/fs/cgroup/job/memory.max", "max\n");
@@ -42,7 +42,7 @@ TEST_CASE("without limits the room is what the kernel calls available") {
   CHECK(memory_room(system.root()) == 1000 * kMiB);
 }
 
-TEST_CASE("the tightest memory limit counts and inactive files are no use of memory") {
+TEST_CASE("the tightest memory limit counts, and inactive files do not count as used") {
   System system;
   system.write("/sys/fs/cgroup/memory.max", std::to_string(900 * kMiB) + "\n");
   system.write("/sys/fs/cgroup/memory.current", std::to_string(100 * kMiB) + "\n");
@@ -57,7 +57,7 @@ TEST_CASE("the tightest memory limit counts and inactive files are no use of mem
   CHECK(memory_room(system.root()) == 0);
 }
 
-TEST_CASE("a system that says nothing has no room") {
+TEST_CASE("a system without memory information has no room") {
   const TemporaryDirectory nothing;
   CHECK(memory_room(nothing.path()) == 0);
 }

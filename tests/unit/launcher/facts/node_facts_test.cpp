@@ -10,7 +10,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("facts of the host are plausible") {
+TEST_CASE("the facts about the host are plausible") {
   const FactsWanted wanted{.command = {"sh"}};
   const NodeFacts facts = gather_node_facts(wanted);
   CHECK(facts.cpu_count >= 1);
@@ -22,7 +22,7 @@ TEST_CASE("facts of the host are plausible") {
   CHECK(facts.random_id != gather_node_facts(wanted).random_id);
 }
 
-TEST_CASE("a random UUID is one of version 4") {
+TEST_CASE("the random UUID in the facts has version 4") {
   const std::string uuid = gather_node_facts(FactsWanted{.command = {"sh"}}).random_uuid;
   REQUIRE(uuid.size() == 36);
   for (const std::size_t dash : {8U, 13U, 18U, 23U}) CHECK(uuid[dash] == '-');
@@ -30,7 +30,7 @@ TEST_CASE("a random UUID is one of version 4") {
   CHECK(std::string("89ab").find(uuid[19]) != std::string::npos);
 }
 
-TEST_CASE("for a script the interpreter is looked for as well") {
+TEST_CASE("for a script the facts include its interpreter") {
   const TemporaryDirectory directory;
   std::ofstream(directory.path() + "/train.py") << "pass\n";
   const NodeFacts facts = gather_node_facts({.kind = ProgramKind::script, .command = {directory.path() + "/train.py"}});
@@ -38,21 +38,21 @@ TEST_CASE("for a script the interpreter is looked for as well") {
   CHECK_FALSE(facts.interpreter.path.empty());
 }
 
-TEST_CASE("the topology is read when CPUs are to be bound") {
+TEST_CASE("the CPU topology is read only if CPUs are to be bound") {
   const FactsWanted wanted{.command = {"sh"}, .topology = true};
   const NodeFacts facts = gather_node_facts(wanted);
   REQUIRE(facts.topology);
   CHECK_FALSE(facts.topology.value().cpus.empty());
 }
 
-TEST_CASE("a variable is found by its whole name") {
+TEST_CASE("a variable is found by its full name only") {
   const std::vector<std::string> environment = {"AB=1", "A=2", "EMPTY="};
   CHECK(find_variable(environment, "A") == "2");
   CHECK(find_variable(environment, "EMPTY") == "");
   CHECK_FALSE(find_variable(environment, "B").has_value());
 }
 
-TEST_CASE("the token is read from the file that was named, or from the variable") {
+TEST_CASE("the token is read from the given file or from the variable") {
   FactsWanted wanted{.command = {"sh"}};
   CHECK(gather_node_facts(wanted).auth_token.value() == nullptr);
 
@@ -80,7 +80,7 @@ TEST_CASE("the token is read from the file that was named, or from the variable"
   hide_auth_token();
 }
 
-TEST_CASE("a token that cannot be used is told with what gave it") {
+TEST_CASE("an invalid token is reported with its source") {
   FactsWanted wanted{.command = {"sh"}};
   REQUIRE(::setenv("DDP_AUTH_TOKEN", "short", 1) == 0);
   const NodeFacts by_variable = gather_node_facts(wanted);

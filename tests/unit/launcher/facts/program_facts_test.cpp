@@ -72,21 +72,21 @@ ProgramFacts program(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a program that does not exist is not found and a similar one is suggested") {
+TEST_CASE("a program that does not exist is not found, and a similar one is suggested") {
   Folder folder;
   folder.file("train", "#!/bin/sh\n");
   CHECK_FALSE(program(folder.path("trian")).found);
   CHECK(program(folder.path("trian")).suggestion == folder.path("train"));
 }
 
-TEST_CASE("a script that does not exist is not found and a similar one is suggested") {
+TEST_CASE("a script that does not exist is not found, and a similar one is suggested") {
   Folder folder;
   folder.file("train.py", "pass\n", 0644);
   CHECK(find_script(folder.path("trian.py")).suggestion == folder.path("train.py"));
   CHECK(program(folder.path("train.p")).suggestion == folder.path("train.py"));
 }
 
-TEST_CASE("a file that is not executable is found but not executable") {
+TEST_CASE("a file without execute permission is found but not executable") {
   Folder folder;
   const ProgramFacts facts = program(folder.file("train", "#!/bin/sh\n", 0644));
   CHECK(facts.found);
@@ -95,7 +95,7 @@ TEST_CASE("a file that is not executable is found but not executable") {
   CHECK_FALSE(facts.execute_bits);
 }
 
-TEST_CASE("a directory is found and is no program, but Python may run it") {
+TEST_CASE("a directory is not a program, except for Python") {
   Folder folder;
   CHECK(program(folder.path()).is_directory);
   CHECK_FALSE(program(folder.path()).executable);
@@ -112,7 +112,7 @@ TEST_CASE("a name without a slash is searched for in PATH") {
   CHECK(program("no-such-program-here").path == "no-such-program-here");
 }
 
-TEST_CASE("a script of the current folder is not searched for in PATH") {
+TEST_CASE("a script in the current directory is not searched for in PATH") {
   CHECK_FALSE(find_script("sh").found);
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("a program for another architecture is named") {
   CHECK(facts.missing_interpreter.empty());
 }
 
-TEST_CASE("a damaged program is left to the kernel") {
+TEST_CASE("a damaged program is left to the kernel to reject") {
   Folder folder;
   const std::string whole = elf(own_machine(), "/no/such/ld.so");
   for (const std::size_t length : {std::size_t{4}, std::size_t{20}, sizeof(Elf64_Ehdr), whole.size() - 8}) {
@@ -153,14 +153,14 @@ TEST_CASE("a damaged program is left to the kernel") {
   }
 }
 
-TEST_CASE("text without a first line for the kernel is told apart from other files") {
+TEST_CASE("a text file without a #! line is distinguished from other files") {
   Folder folder;
   const FileFormat expected = kernel_knows_more_formats() ? FileFormat::other : FileFormat::text;
   CHECK(program(folder.file("a", "echo hello\n")).format == expected);
   CHECK(program(folder.file("b", std::string("PK\3\4\0\0", 6))).format == FileFormat::other);
 }
 
-TEST_CASE("the interpreter is PYTHON_EXEC, or the virtual environment's, or found in PATH") {
+TEST_CASE("the interpreter is PYTHON_EXEC, else that of the virtual environment, else the one in PATH") {
   CHECK(interpreter_candidates({"PYTHON_EXEC=/a/python", "VIRTUAL_ENV=/b"}) == std::vector<std::string>{"/a/python"});
   using Paths = std::vector<std::string>;
   CHECK(interpreter_candidates({}, "/c") == Paths{"/c/bin/python", "python3", "python"});

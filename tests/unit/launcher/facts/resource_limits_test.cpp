@@ -35,12 +35,12 @@ constexpr const char* kVersion1 = "33 24 0:29 / /sys/fs/cgroup/cpu,cpuacct rw sh
 
 }  // namespace
 
-TEST_CASE("limits that suffice are not mentioned") {
+TEST_CASE("sufficient resource limits are not mentioned") {
   CHECK(limit_notes({}, 8).empty());
   CHECK(limit_notes({.descriptors = 4096, .stack = 8 << 20, .has_rdma = true}, 8).empty());
 }
 
-TEST_CASE("a limit that training runs into is named with its value and what to do") {
+TEST_CASE("a low resource limit is named with its value and a remedy") {
   const auto few = limit_notes({.descriptors = 256}, 0);
   REQUIRE(few.size() == 1);
   CHECK_THAT(few[0], Catch::Contains("only 256 file descriptors") && Catch::Contains("ulimit -Hn"));
@@ -53,7 +53,7 @@ TEST_CASE("a limit that training runs into is named with its value and what to d
   CHECK(limit_notes({.stack = ResourceLimits::kUnlimited}, 0).empty());
 }
 
-TEST_CASE("too few descriptors are an error that says how many are needed") {
+TEST_CASE("too few file descriptors are an error with the number that is needed") {
   CHECK_FALSE(descriptor_shortage({.descriptors = 48}, 48, "2 workers"));
   CHECK(
       descriptor_shortage({.descriptors = 8}, 48, "2 workers") ==
@@ -62,21 +62,21 @@ TEST_CASE("too few descriptors are an error that says how many are needed") {
   CHECK_THAT(*descriptor_shortage({.descriptors = 4096}, 8224, "1024 workers"), Catch::EndsWith("ulimit -n 8224."));
 }
 
-TEST_CASE("descriptors that are open already count as needed") {
+TEST_CASE("file descriptors that are already open count as needed") {
   CHECK_FALSE(descriptor_shortage({.descriptors = 50, .open_descriptors = 2}, 48, "2 workers"));
   CHECK(descriptor_shortage({.descriptors = 50, .open_descriptors = 3}, 48, "2 workers") ==
         "the system allows only 50 file descriptors (ulimit -Hn), but 2 workers may need 48, and 3 are open already. "
         "Raise the limit, for example with ulimit -n 4096.");
 }
 
-TEST_CASE("inherited descriptors are counted") {
+TEST_CASE("inherited file descriptors are counted") {
   const auto before = read_resource_limits().open_descriptors;
   const ddp::base::UniqueFd one(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const ddp::base::UniqueFd two(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   CHECK(read_resource_limits().open_descriptors == before + 2);
 }
 
-TEST_CASE("the limits that are read are those of this process") {
+TEST_CASE("the resource limits are those of this process") {
   rlimit before{};
   ::getrlimit(RLIMIT_MEMLOCK, &before);
   const rlimit low{4096, before.rlim_max};
@@ -85,11 +85,11 @@ TEST_CASE("the limits that are read are those of this process") {
   ::setrlimit(RLIMIT_MEMLOCK, &before);
 }
 
-TEST_CASE("without control groups there is no limit") {
+TEST_CASE("without control groups there is no CPU limit") {
   CHECK_FALSE(Root().limit().has_value());
 }
 
-TEST_CASE("the smallest limit of our control group and its parents counts") {
+TEST_CASE("the smallest CPU limit of the control group and its parents counts") {
   Root root;
   root.mount(kVersion2);
   root.group("0::/slurm/job1/step0");
@@ -103,7 +103,7 @@ TEST_CASE("the smallest limit of our control group and its parents counts") {
   CHECK(root.limit() == 0.5);
 }
 
-TEST_CASE("the limit of a container's own root group counts") {
+TEST_CASE("the CPU limit of a container's root group counts") {
   Root root;
   root.mount(kVersion2);
   root.group("0::/");
@@ -111,7 +111,7 @@ TEST_CASE("the limit of a container's own root group counts") {
   CHECK(root.limit() == 4.0);
 }
 
-TEST_CASE("version 1 has a quota and a period") {
+TEST_CASE("cgroup version 1 gives a quota and a period") {
   Root root;
   root.mount(kVersion1);
   root.group("4:memory:/other\n2:cpu,cpuacct:/docker/abc\n0::/docker/abc");
@@ -131,7 +131,7 @@ TEST_CASE("a container that shows only its own group is read at the mount point"
   CHECK(root.limit() == 2.0);
 }
 
-TEST_CASE("unreadable control groups are no limit") {
+TEST_CASE("unreadable control groups give no CPU limit") {
   Root root;
   root.mount(kVersion2);
   root.group("0::/a");
@@ -144,7 +144,7 @@ TEST_CASE("unreadable control groups are no limit") {
   CHECK_FALSE(root.limit().has_value());
 }
 
-TEST_CASE("a limit is rounded up to whole CPUs and never exceeds the affinity mask") {
+TEST_CASE("a CPU limit is rounded up to whole CPUs and never exceeds the affinity mask") {
   CHECK(usable_cpus(8, std::nullopt) == 8);
   CHECK(usable_cpus(8, 2.5) == 3);
   CHECK(usable_cpus(8, 2.0) == 2);
@@ -152,7 +152,7 @@ TEST_CASE("a limit is rounded up to whole CPUs and never exceeds the affinity ma
   CHECK(usable_cpus(8, 64.0) == 8);
 }
 
-TEST_CASE("this process may run on some CPU") {
+TEST_CASE("this process may run on at least one CPU") {
   const std::vector<int> cpus = affinity_cpus();
   REQUIRE_FALSE(cpus.empty());
   CHECK(std::is_sorted(cpus.begin(), cpus.end()));

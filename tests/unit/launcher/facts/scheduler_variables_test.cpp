@@ -19,7 +19,7 @@ ClusterRequest of(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-TEST_CASE("a variable that is empty counts as not set") {
+TEST_CASE("an empty variable counts as unset") {
   const ClusterRequest request = of({"A=", "AB=1", "B=2=3"});
   const SchedulerVariables variables(request);
   CHECK_FALSE(variables.has("A"));
@@ -28,7 +28,7 @@ TEST_CASE("a variable that is empty counts as not set") {
   CHECK_FALSE(variables.has("C"));
 }
 
-TEST_CASE("the first variable that is set counts") {
+TEST_CASE("the first variable that is set is used") {
   const ClusterRequest request = of({"B=2", "C=3"});
   SchedulerVariables variables(request);
   const auto number = variables.number({"A", "B", "C"}, 0, 9);
@@ -41,7 +41,7 @@ TEST_CASE("the first variable that is set counts") {
   CHECK_FALSE(variables.failure());
 }
 
-TEST_CASE("what is no number is refused, with the variable and its value") {
+TEST_CASE("a variable that is not a number is an error with its name and value") {
   for (const std::string value : {"x", "1x", " 1", "+1", "-1", "1.5", "70000", "99999999999999999999", "\x1b"}) {
     const ClusterRequest request = of({"A=" + value});
     SchedulerVariables variables(request);
@@ -52,7 +52,7 @@ TEST_CASE("what is no number is refused, with the variable and its value") {
   }
 }
 
-TEST_CASE("counts, ranks and GPUs have their limits") {
+TEST_CASE("counts, ranks and GPUs are limited") {
   const ClusterRequest request = of({"ZERO=0", "ONE=1", "MOST=65536"});
   SchedulerVariables variables(request);
   CHECK(variables.node_count({"MOST"})->value == 65536);
@@ -70,7 +70,7 @@ TEST_CASE("counts, ranks and GPUs have their limits") {
   CHECK(variables.failure()->starts_with("MOST"));
 }
 
-TEST_CASE("a word is printable and not long") {
+TEST_CASE("a word must be printable and short") {
   const ClusterRequest request = of({"A=12.head[3]", "B=a b", "C=" + std::string(257, 'x'),
                                      "D=\xc6\x92"
                                      "3ETx"});
@@ -83,7 +83,7 @@ TEST_CASE("a word is printable and not long") {
   }
 }
 
-TEST_CASE("hosts are read from lists with brackets") {
+TEST_CASE("hosts are parsed from lists with brackets") {
   const ClusterRequest request = of({"A=n[1-2],m", "B=n[2-1]"});
   SchedulerVariables variables(request);
   const HostNames hosts = variables.host_list({"NONE", "A"});
@@ -96,7 +96,7 @@ TEST_CASE("hosts are read from lists with brackets") {
   CHECK(variables.failure()->starts_with("B: host \"n[2-1]\" has the range"));
 }
 
-TEST_CASE("hosts are read from pairs of a host and its slots") {
+TEST_CASE("hosts are parsed from pairs of a host and its slots") {
   const ClusterRequest request = of({"A=h1 4  h2 4 h1 2", "B=h1 4 h2", "C=h1 0", "D=h1 h2"});
   SchedulerVariables variables(request);
   CHECK(variables.host_pairs("A").names == Names{"h1", "h2"});
@@ -110,7 +110,7 @@ TEST_CASE("hosts are read from pairs of a host and its slots") {
   }
 }
 
-TEST_CASE("hosts are read from a JSON list, sorted") {
+TEST_CASE("hosts are parsed from a JSON list and sorted") {
   const ClusterRequest request = of({"A= [ \"b\",\"a\" , \"c-1\"]\n", "B=[\"a\"]"});
   SchedulerVariables variables(request);
   CHECK(variables.host_json("A").names == Names{"a", "b", "c-1"});
@@ -118,7 +118,7 @@ TEST_CASE("hosts are read from a JSON list, sorted") {
   CHECK_FALSE(variables.failure());
 }
 
-TEST_CASE("what is no JSON list of hosts is refused") {
+TEST_CASE("text that is not a JSON list of hosts is an error") {
   for (const std::string value :
        {"[]", "[", "a", "\"a\"", "[a]", "[\"a\",]", "[\"\"]", "[1]", "[null]", "{\"a\":1}", "[\"a\" \"b\"]",
         "[[\"a\"]]", "[\"a\\u0062\"]", "[\"a b\"]", "[\"a,b\"]", "[\"]", "[\"a\"]x"}) {
@@ -162,6 +162,6 @@ TEST_CASE("a host is found by its name with or without its domain") {
   CHECK_FALSE(SchedulerVariables::find_host(hosts, ""));
 }
 
-TEST_CASE("an assignment is shown fit for a terminal") {
+TEST_CASE("an environment assignment is escaped for the terminal") {
   CHECK(assignment("A", "1\x1b") == "A=\"1\\x1b\"");
 }

@@ -8,7 +8,7 @@
 using namespace ddp::launcher;
 using namespace ddp::launcher::fixtures;
 
-TEST_CASE("srun's second task of two") {
+TEST_CASE("the second of two srun tasks is recognised") {
   const ClusterEnv slurm = cluster(kSlurm);
   CHECK(slurm.scheduler == "Slurm");
   CHECK(slurm.node_count == 2);
@@ -22,7 +22,7 @@ TEST_CASE("srun's second task of two") {
         "(SLURM_GPUS_ON_NODE)");
 }
 
-TEST_CASE("a step of Slurm may be smaller than its job") {
+TEST_CASE("a Slurm step may be smaller than its job") {
   const ClusterEnv step = cluster(with(kSlurm, {"SLURM_JOB_NODELIST=node[1-8]", "SLURM_NODELIST=node[1-8]",
                                                 "SLURM_JOB_NUM_NODES=8", "SLURM_NNODES=8", "SLURM_STEP_ID=3"}));
   CHECK(step.node_count == 2);
@@ -30,7 +30,7 @@ TEST_CASE("a step of Slurm may be smaller than its job") {
   CHECK(step.job_id == "12.3");
 }
 
-TEST_CASE("a Slurm without a step's own variables is read by the job's") {
+TEST_CASE("Slurm without step variables is read from the job's variables") {
   const ClusterEnv old = cluster({"SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_JOBID=12", "SLURM_NNODES=2",
                                   "SLURM_NTASKS=2", "SLURM_NODELIST=n[1-2]"});
   CHECK(old.node_count == 2);
@@ -40,12 +40,12 @@ TEST_CASE("a Slurm without a step's own variables is read by the job's") {
   CHECK_FALSE(old.workers);
 }
 
-TEST_CASE("one node of Slurm, perhaps seen from within a container, is one node") {
+TEST_CASE("a Slurm job on one node is one node, also within a container") {
   const Lines stale = {"SLURM_JOB_ID=12", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NNODES=1"};
   CHECK(found(stale) == "Slurm: 1 node, this is 0 (SLURM_NNODES, SLURM_PROCID)");
 }
 
-TEST_CASE("several of us on one of Slurm's nodes are refused") {
+TEST_CASE("several launchers on one Slurm node are an error") {
   const std::string remedy = "Start one on each node: srun --ntasks-per-node=1 ddplaunch …";
   for (const std::string tasks : {"2(x2)", "1,2", "1(x3),4(x2)", "8"}) {
     const std::string text = found(with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=" + tasks}));
@@ -58,11 +58,11 @@ TEST_CASE("several of us on one of Slurm's nodes are refused") {
   CHECK(contains(found(with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=x"})), "is not a list of numbers of tasks"));
 }
 
-TEST_CASE("what the job's script asked for does not count where the step says something else") {
+TEST_CASE("the step's variables override what the job script requested") {
   CHECK(contains(found(with(kSlurm, {"SLURM_NTASKS_PER_NODE=8", "SLURM_TASKS_PER_NODE=8(x2)"})), "Slurm: 2 nodes"));
 }
 
-TEST_CASE("the shell of salloc is not a step of srun") {
+TEST_CASE("the shell of salloc is not a srun step") {
   for (const std::string step : {"4294967290", "4294967291", "4294967292", "4294967294"}) {
     const Lines shell = with(kSlurm, {"SLURM_STEP_ID=" + step, "SLURM_STEP_NUM_NODES=1"});
     CHECK(found(shell) == "none");
@@ -72,7 +72,7 @@ TEST_CASE("the shell of salloc is not a step of srun") {
   }
 }
 
-TEST_CASE("a batch script of several nodes is warned of") {
+TEST_CASE("a batch script on several nodes without srun gives a warning") {
   const auto finding = read_cluster_env(request(kSlurmBatch));
   REQUIRE(finding.ok());
   CHECK_FALSE(finding.value().cluster);
@@ -81,20 +81,20 @@ TEST_CASE("a batch script of several nodes is warned of") {
               "To run on all of them: srun --ntasks-per-node=1 ddplaunch …"});
 }
 
-TEST_CASE("a batch script of one node, or of nonsense, is not warned of") {
+TEST_CASE("a batch script on one node, or with invalid variables, gives no warning") {
   CHECK(read_cluster_env(request(with(kSlurmBatch, {"SLURM_NNODES=1"}))).value().warnings.empty());
   CHECK(read_cluster_env(request(with(kSlurmBatch, {"SLURM_NNODES=x"}))).value().warnings.empty());
   CHECK(read_cluster_env(request(with(kSlurmBatch, {"SLURM_JOB_ID="}))).value().warnings.empty());
   CHECK(read_cluster_env(request(kSlurmBatch, "none")).value().warnings.empty());
 }
 
-TEST_CASE("a step of all components of a heterogeneous job is one of all their nodes") {
+TEST_CASE("a step of all components of a heterogeneous job covers all of their nodes") {
   CHECK(found(kSlurmHet) ==
         "Slurm: 3 nodes, this is 2 (SLURM_STEP_NUM_NODES, SLURM_NODEID), hosts node[1-3] (SLURM_STEP_NODELIST)");
   CHECK(read_cluster_env(request(kSlurmHet)).value().warnings.empty());
 }
 
-TEST_CASE("who leaves components of a heterogeneous job out is warned") {
+TEST_CASE("a step that leaves out components of a heterogeneous job gives a warning") {
   const auto warnings = [](const Lines& lines) { return read_cluster_env(request(lines)).value().warnings; };
   CHECK(warnings(kSlurmHetFirst) == Lines{"this Slurm job has 3 nodes in 2 components (SLURM_HET_SIZE), of which this "
                                           "step has 1. To run on all of them: srun "
@@ -106,7 +106,7 @@ TEST_CASE("who leaves components of a heterogeneous job out is warned") {
   CHECK(contains(found(with(kSlurmHet, {"SLURM_HET_SIZE=x"})), "SLURM_HET_SIZE=\"x\" is not a number"));
 }
 
-TEST_CASE("a pod of several that is not asked for is warned of") {
+TEST_CASE("one of several pods without --scheduler gives a warning") {
   const auto warnings = [](const Lines& lines) { return read_cluster_env(request(lines)).value().warnings; };
   const Lines pod = with(kPyTorchJob, {"KUBERNETES_SERVICE_HOST=10.0.0.1"});
   CHECK(warnings(pod) == Lines{"RANK and WORLD_SIZE=4 may count pods, but this job runs in this pod only. To run one "
@@ -118,14 +118,14 @@ TEST_CASE("a pod of several that is not asked for is warned of") {
   CHECK(warnings(with(pod, {"JOB_COMPLETION_INDEX=1"})).empty());
 }
 
-TEST_CASE("Flux") {
+TEST_CASE("a Flux job is recognised") {
   CHECK(found(kFlux) == "Flux: 2 nodes, this is 1 (FLUX_JOB_NNODES, FLUX_TASK_RANK)");
   CHECK(cluster(kFlux).job_id == "3ETxsR9H");
   CHECK(contains(found(with(kFlux, {"FLUX_JOB_SIZE=4"})), "Flux: FLUX_JOB_SIZE=\"4\" shows that a node has several"));
   CHECK(contains(found(with(kFlux, {"FLUX_TASK_LOCAL_ID=1"})), "flux run -N NODES --tasks-per-node=1 ddplaunch"));
 }
 
-TEST_CASE("PALS") {
+TEST_CASE("a PALS job is recognised") {
   CHECK(found(kPals) == "PALS: 2 nodes, this is 1 (PMI_SIZE, PALS_NODEID)");
   CHECK(cluster(kPals).job_id == "8f0c-11");
   CHECK(contains(found(with(kPals, {"PALS_RANKID=3"})), "PALS: PALS_RANKID=\"3\" shows that a node has several"));
@@ -133,7 +133,7 @@ TEST_CASE("PALS") {
   CHECK(found(with(kPals, {"PMI_RANK=", "PMI_SIZE="})) == "PALS: this is node 1 (PALS_NODEID)");
 }
 
-TEST_CASE("mpirun's second process of two") {
+TEST_CASE("the second of two mpirun processes is recognised") {
   const ClusterEnv mpi = cluster(kOpenMpi);
   CHECK(mpi.scheduler == "Open MPI");
   CHECK(mpi.derived == "2 nodes, this is 1 (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK)");
@@ -145,7 +145,7 @@ TEST_CASE("mpirun's second process of two") {
   CHECK(contains(found(with(kOpenMpi, {"OMPI_COMM_WORLD_LOCAL_RANK=1"})), "mpirun -npernode 1 ddplaunch …"));
 }
 
-TEST_CASE("hydra's second process of two") {
+TEST_CASE("the second of two Hydra processes is recognised") {
   CHECK(found(kHydra) == "PMI: 2 nodes, this is 1 (PMI_SIZE, PMI_RANK)");
   CHECK(cluster(kHydra).job_id.empty());
   CHECK(
@@ -153,13 +153,13 @@ TEST_CASE("hydra's second process of two") {
   CHECK(contains(found(with(kHydra, {"MPI_LOCALNRANKS=2"})), "mpiexec -ppn 1 ddplaunch …"));
 }
 
-TEST_CASE("JSM, whose hosts are not those of the allocation") {
+TEST_CASE("a JSM job is recognised, whose hosts differ from those of the allocation") {
   CHECK(found(kJsm) == "JSM: 2 nodes, this is 1 (JSM_NAMESPACE_SIZE, JSM_NAMESPACE_RANK)");
   CHECK(cluster(kJsm).job_id == "2.1");
   CHECK(contains(found(with(kJsm, {"JSM_NAMESPACE_LOCAL_SIZE=6"})), "jsrun --rs_per_host=1 --tasks_per_rs=1"));
 }
 
-TEST_CASE("LSF") {
+TEST_CASE("an LSF job is recognised") {
   CHECK(found(kLsf) == "LSF: 2 nodes, this is 1 (LSB_DJOB_HOSTFILE, this host's name), hosts a,b (LSB_DJOB_HOSTFILE)");
   CHECK(cluster(kLsf).hosts == Lines{"a", "b"});
   CHECK(cluster(kLsf).job_id == "44");
@@ -172,7 +172,7 @@ TEST_CASE("LSF") {
                  "refused: LSF: LSB_MCPU_HOSTS=\"a 2 b\""));
 }
 
-TEST_CASE("an LSF whose hosts nobody tells is warned of") {
+TEST_CASE("an LSF job without a host list gives a warning") {
   const Lines blind = with(kLsf, {"LSB_DJOB_HOSTFILE=/gone", "LSB_MCPU_HOSTS="});
   const auto finding = read_cluster_env(request(blind));
   REQUIRE(finding.ok());
@@ -181,7 +181,7 @@ TEST_CASE("an LSF whose hosts nobody tells is warned of") {
   CHECK(contains(found(blind, "lsf"), "refused: --scheduler=lsf: neither the file that LSB_DJOB_HOSTFILE names"));
 }
 
-TEST_CASE("PBS") {
+TEST_CASE("a PBS job is recognised") {
   CHECK(found(kPbs) == "PBS: 2 nodes, this is 1 (PBS_NODEFILE, PBS_NODENUM), hosts a.x.org,b.x.org (PBS_NODEFILE)");
   CHECK(cluster(kPbs).job_id == "3.head");
   CHECK_FALSE(cluster(kPbs).workers);
@@ -190,7 +190,7 @@ TEST_CASE("PBS") {
                  "PBS_NODENUM=0, but this host, \"b\", has number 1 in the file of PBS_NODEFILE=\"/pbs\""));
 }
 
-TEST_CASE("a host that its manager's file does not have is refused") {
+TEST_CASE("a host that is missing in the scheduler's host file is an error") {
   const std::string text = found(with(kPbs, {"PBS_NODENUM="}), "auto", "login");
   CHECK(contains(text,
                  "refused: PBS: the rank of this node is unknown: \"login\" is not listed exactly once in a.x.org,b"));
@@ -199,7 +199,7 @@ TEST_CASE("a host that its manager's file does not have is refused") {
   CHECK(contains(found(kPbs, "auto", "container"), "2 nodes, this is 1 (PBS_NODEFILE, PBS_NODENUM)"));
 }
 
-TEST_CASE("a file of PBS that is out of sight is warned of, and no failure") {
+TEST_CASE("an unreadable PBS host file gives a warning and no error") {
   const Lines blind = with(kPbs, {"PBS_NODEFILE=/gone"});
   const auto finding = read_cluster_env(request(blind));
   REQUIRE(finding.ok());
@@ -208,7 +208,7 @@ TEST_CASE("a file of PBS that is out of sight is warned of, and no failure") {
   CHECK(contains(found(blind, "pbs"), "refused: --scheduler=pbs: the file that PBS_NODEFILE names"));
 }
 
-TEST_CASE("a pod of an Indexed Job knows its number only") {
+TEST_CASE("a pod of an Indexed Job knows only its index") {
   const ClusterEnv pod = cluster(kIndexedJob);
   CHECK(pod.scheduler == "Kubernetes");
   CHECK_FALSE(pod.node_count);
@@ -216,7 +216,7 @@ TEST_CASE("a pod of an Indexed Job knows its number only") {
   CHECK(pod.derived == "this is node 3 (JOB_COMPLETION_INDEX)");
 }
 
-TEST_CASE("a PyTorchJob's pods are read only if asked for") {
+TEST_CASE("the pods of a PyTorchJob are read only on request") {
   CHECK(found(kPyTorchJob) == "none");
   const ClusterEnv pod = cluster(kPyTorchJob, "kubernetes");
   CHECK(pod.node_count == 4);
@@ -228,7 +228,7 @@ TEST_CASE("a PyTorchJob's pods are read only if asked for") {
       contains(found(with(kPyTorchJob, {"MASTER_PORT=0"}), "kubernetes"), "MASTER_PORT=\"0\" is not a number from 1"));
 }
 
-TEST_CASE("SageMaker's hosts are numbered by their names") {
+TEST_CASE("SageMaker hosts are numbered by their names") {
   const ClusterEnv sagemaker = cluster(kSageMaker);
   CHECK(sagemaker.derived ==
         "2 nodes, this is 1 (SM_HOSTS, SM_CURRENT_HOST), hosts algo-1,algo-2 (SM_HOSTS), 8 workers (SM_NUM_GPUS)");
@@ -240,7 +240,7 @@ TEST_CASE("SageMaker's hosts are numbered by their names") {
   CHECK(contains(found(with(kSageMaker, {"SM_HOSTS={}"})), "SM_HOSTS=\"{}\" is not a JSON list"));
 }
 
-TEST_CASE("every scheduler has a title, signs and a function; rows of one name stand together") {
+TEST_CASE("each scheduler has a title, variables and a function, and equal names are adjacent") {
   std::set<std::string_view> names;
   std::string_view last;
   for (const Scheduler& scheduler : scheduler_table()) {

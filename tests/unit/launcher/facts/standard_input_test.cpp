@@ -4,7 +4,7 @@
 
 using ddp::launcher::is_background;
 
-TEST_CASE("a job is in the background if another group has its controlling terminal") {
+TEST_CASE("a job is in the background if another process group has its controlling terminal") {
   const auto stat = [](int group, int terminal, int foreground) {
     ddp::base::ProcessStat process;
     process.group = group;

@@ -5,7 +5,7 @@
 using ddp::launcher::reads_program_from_stdin;
 using Words = std::vector<std::string>;
 
-TEST_CASE("an interpreter whose program is on the standard input is recognized") {
+TEST_CASE("an interpreter that reads its program from standard input is recognised") {
   for (const Words& command : {Words{"python3", "-"},
                                {"python3"},
                                {"/opt/venv/bin/python3.11", "-u", "-", "--epochs", "3"},
@@ -34,7 +34,7 @@ TEST_CASE("an interpreter whose program is on the standard input is recognized")
   }
 }
 
-TEST_CASE("other commands do not read their program from the standard input") {
+TEST_CASE("other commands do not read their program from standard input") {
   for (const Words& command : {Words{},
                                {"./train"},
                                {"./train", "-"},

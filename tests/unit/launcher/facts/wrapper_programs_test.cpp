@@ -11,7 +11,7 @@ using ddp::launcher::is_wrapper;
 using ddp::launcher::runs_python;
 using Words = std::vector<std::string>;
 
-TEST_CASE("commands that run a Python program are distinguished from others") {
+TEST_CASE("commands that run a Python program are recognised") {
   const TemporaryDirectory directory;
   const auto file = [&](const std::string& name, const std::string& text) {
     const std::string path = directory.path() + "/" + name;

@@ -39,7 +39,7 @@ struct FullPipe {
 
 }  // namespace
 
-TEST_CASE("signals do not make a slow reader of a file too slow") {
+TEST_CASE("signals do not make a slow reader of a log file count as stuck") {
   const FullPipe pipe;
   bool is_written = false;
   int error = 0;
@@ -54,7 +54,7 @@ TEST_CASE("signals do not make a slow reader of a file too slow") {
   CHECK(pipe.read() == "the last line");
 }
 
-TEST_CASE("a reader that reads nothing is too slow") {
+TEST_CASE("a reader of a log FIFO that reads nothing is given up") {
   const FullPipe pipe;
   CHECK_FALSE(write_all(pipe.in.get(), "a line", std::chrono::milliseconds(1)));
   CHECK_THAT(write_failure("--event-log=pipe").message,

@@ -41,7 +41,7 @@ LineFile log_at(const std::string& path, const std::function<void(const std::str
 
 }  // namespace
 
-TEST_CASE("a file of lines is appended to") {
+TEST_CASE("a line file is opened for appending") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/log";
   put(path, "earlier\n");
@@ -54,14 +54,14 @@ TEST_CASE("a file of lines is appended to") {
   CHECK(contents(path) == "earlier\nfirst\nof another\nsecond\n");
 }
 
-TEST_CASE("no path is no file of lines") {
+TEST_CASE("a line file without a path stays closed") {
   LineFile log = log_at("");
   CHECK_FALSE(log.is_open());
   CHECK_FALSE(log.begin("first"));
   log.write("second");
 }
 
-TEST_CASE("a file of lines that cannot be opened says why") {
+TEST_CASE("a line file that cannot be opened reports the reason") {
   const TemporaryDirectory directory;
   const auto failure_of = [](const std::string& path) {
     const auto log = LineFile::open("--event-log", path, no_warning);
@@ -76,7 +76,7 @@ TEST_CASE("a file of lines that cannot be opened says why") {
   CHECK(failure_of(fifo) == "cannot write --event-log=" + fifo + ": no process reads it. Start its reader first.");
 }
 
-TEST_CASE("a full device refuses the first line, and ends a log that has begun with one warning") {
+TEST_CASE("a full disk refuses the first line, and ends a running log with one warning") {
   LineFile refused = log_at("/dev/full");
   const auto failure = refused.begin("first");
   REQUIRE(failure);
@@ -90,7 +90,7 @@ TEST_CASE("a full device refuses the first line, and ends a log that has begun w
   CHECK_FALSE(log.is_open());
 }
 
-TEST_CASE("a warning about a full device may be written to the same log") {
+TEST_CASE("the warning about a full disk may go to the same log") {
   std::vector<std::string> warnings;
   LineFile* self = nullptr;
   LineFile log = log_at("/dev/full", [&](const std::string& line) {
@@ -102,7 +102,7 @@ TEST_CASE("a warning about a full device may be written to the same log") {
   CHECK(warnings.size() == 1);
 }
 
-TEST_CASE("a reader of lines that stops reading, or leaves, does not hold the job") {
+TEST_CASE("a reader of a log FIFO that stops reading or leaves does not block the job") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/fifo";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
@@ -122,7 +122,7 @@ TEST_CASE("a reader of lines that stops reading, or leaves, does not hold the jo
   CHECK_THAT(warnings.at(1), Catch::Contains("Broken pipe"));
 }
 
-TEST_CASE("events on our own output do not overwrite what is said there") {
+TEST_CASE("events on standard output do not overwrite other output") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/err";
   {

@@ -42,7 +42,7 @@ std::string shown(const LogSettings& settings) {
 
 }  // namespace
 
-TEST_CASE("the console shows lines from a level on, with their severity") {
+TEST_CASE("the console shows log lines from a level upwards with their severity") {
   const std::string errors = "ddplaunch: error: rank 1 failed\nddplaunch:   node a\nddplaunch: state of the ranks:\n";
   const std::string warnings = "ddplaunch: warning: a line is missing\n" + errors;
   const std::string notes = "ddplaunch: note: OMP_NUM_THREADS=1\n" + warnings;
@@ -56,14 +56,14 @@ TEST_CASE("the console shows lines from a level on, with their severity") {
         "ddplaunch: trace: nodes: a message\nddplaunch: debug: store: listens\n" + all);
 }
 
-TEST_CASE("in colour the severity alone is coloured") {
+TEST_CASE("only the severity of a log line is coloured") {
   const std::string text = shown({LogLevel::error, "", true});
   CHECK_THAT(text, Catch::StartsWith("ddplaunch: \033[31m\033[1merror: \033[m"
                                      "rank 1 failed\n"));
   CHECK_THAT(text, Catch::Contains("ddplaunch:   node a\n"));
 }
 
-TEST_CASE("the file has all lines from debug on, with node, level and component, whatever the console shows") {
+TEST_CASE("the log file has all lines from debug upwards, whatever the console shows") {
   const TemporaryDirectory directory;
   const LogSettings settings{LogLevel::error, directory.path() + "/log", true};
   {
@@ -86,7 +86,7 @@ TEST_CASE("the file has all lines from debug on, with node, level and component,
   CHECK_FALSE(Log({LogLevel::error, "", false}).wants(LogLevel::debug));
 }
 
-TEST_CASE("a file that cannot be opened or written does not keep lines from the console") {
+TEST_CASE("a log file that cannot be opened or written does not remove lines from the console") {
   const TemporaryDirectory directory;
   const auto failure = Log({LogLevel::info, directory.path(), false}).open_file();
   REQUIRE(failure);
@@ -103,7 +103,7 @@ TEST_CASE("a file that cannot be opened or written does not keep lines from the 
         "it.\nddplaunch: one\nddplaunch: two\n");
 }
 
-TEST_CASE("a line from outside cannot act on the terminal, and a long one is cut") {
+TEST_CASE("control characters in a log line are escaped, and a long line is shortened") {
   const TemporaryDirectory directory;
   {
     const StderrTo redirection(directory.path() + "/err");

@@ -41,12 +41,12 @@ class Screen {
 
 }  // namespace
 
-TEST_CASE("each line has its tag") {
+TEST_CASE("each console line has its tag") {
   CHECK(Screen().line(0, "a\n").line(1, "b\r\n").line_of_both("c\n").text() == "[0] a\n[1] b\r\n[0-1] c\n");
   CHECK(Screen(false, "").line(0, "a\n").line(1, "\n").text() == "a\n\n");
 }
 
-TEST_CASE("a part joins its line unless another line has come between") {
+TEST_CASE("a partial line is continued unless another line has come between") {
   CHECK(Screen().piece(0, "Name? ", true, false).piece(0, "Ada\n", false, true).text() == "[0] Name? Ada\n");
   CHECK(Screen().piece(0, "Na", true, false).line(1, "x\n").piece(0, "me\n", false, true).text() ==
         "[0] Na\n[1] x\n[0] ... me\n");
@@ -54,7 +54,7 @@ TEST_CASE("a part joins its line unless another line has come between") {
         "[0] Na\n[1] x\n[0] y\n");
 }
 
-TEST_CASE("a progress bar is overwritten by its own rank") {
+TEST_CASE("a progress bar is overwritten by its own rank only") {
   for (const bool terminal : {false, true}) {
     CHECK(Screen(terminal).line(0, "10%\r").line(0, "20%\r").line(0, "done\n").text() ==
           "[0] 10%\r[0] 20%\r[0] done\n");
@@ -62,50 +62,50 @@ TEST_CASE("a progress bar is overwritten by its own rank") {
   CHECK(Screen().line_of_both("10%\r").line_of_both("20%\r").text() == "[0-1] 10%\r[0-1] 20%\r");
 }
 
-TEST_CASE("another rank's line leaves nothing of a progress bar on a terminal, and stands on its own elsewhere") {
+TEST_CASE("a line of another rank replaces a progress bar on a terminal and follows it elsewhere") {
   CHECK(Screen(true).line(0, "10%\r").line(1, "x\n").line(0, "20%\r").text() == "[0] 10%\r\x1b[K[1] x\n[0] 20%\r");
   CHECK(Screen(false).line(0, "10%\r").line(1, "x\n").line(0, "20%\r").text() == "[0] 10%\r\n[1] x\n[0] 20%\r");
 }
 
-TEST_CASE("a return alone does not disturb another rank's progress bar") {
+TEST_CASE("a lone carriage return does not disturb the progress bar of another rank") {
   CHECK(Screen(true).line(0, "10%\r").line(1, "\r").line(0, "20%\r").text() == "[0] 10%\r[0] 20%\r");
   CHECK(Screen(true).line(0, "\r").line(0, "10%\r").text() == "\r[0] 10%\r");
 }
 
-TEST_CASE("a late newline ends its progress bar") {
+TEST_CASE("a late newline completes its progress bar") {
   CHECK(Screen().line(0, "100%\r").piece(0, "\n", false, true).line(1, "x\n").text() == "[0] 100%\r\n[1] x\n");
 }
 
-TEST_CASE("lines of the launcher itself begin at the start of a line") {
+TEST_CASE("lines of the launcher begin at the start of a line") {
   CHECK(Screen().piece(0, "half", true, false).own("ddplaunch: x").text() == "[0] half\nddplaunch: x\n");
   CHECK(Screen(true).line(0, "10%\r").own("ddplaunch: x").text() == "[0] 10%\r\x1b[Kddplaunch: x\n");
   CHECK(Screen().line(0, "a\n").own("x").line(0, "b\n").text() == "[0] a\nx\n[0] b\n");
 }
 
-TEST_CASE("at the end an unfinished line is ended, and a progress bar stays") {
+TEST_CASE("at the end an unfinished line gets a newline, and a progress bar stays") {
   CHECK(Screen().piece(0, "half", true, false).finish().finish().text() == "[0] half\n");
   CHECK(Screen(true).line(0, "90%\r").finish().text() == "[0] 90%\r\n");
   CHECK(Screen().line(0, "a\n").finish().text() == "[0] a\n");
 }
 
-TEST_CASE("on a terminal one of several ranks' bars is shown as long as its rank updates it") {
+TEST_CASE("a terminal shows the bar of one rank as long as that rank updates it") {
   Screen screen(true);
   screen.line(0, "10%\r").line(1, "11%\r").line(0, "20%\r").line(1, "21%\r").line(1, "done\n").line(0, "30%\r");
   CHECK(screen.text() == "[0] 10%\r[0] 20%\r\x1b[K[1] done\n[0] 30%\r");
 }
 
-TEST_CASE("a bar that gets no update any more makes room for another one") {
+TEST_CASE("a progress bar without updates gives its line to another one") {
   Screen screen(true);
   screen.line(0, "10%\r");
   for (int i = 0; i < 200; ++i) screen.line(1, std::to_string(i) + "%\r");
   CHECK(screen.text().starts_with("[0] 10%\r\x1b[K[1] 99%\r[1] 100%\r"));
 }
 
-TEST_CASE("a bar that all ranks share makes room for that of each rank") {
+TEST_CASE("a progress bar of all ranks gives way to those of single ranks") {
   CHECK(Screen(true).line_of_both("0%\r").line(1, "1%\r").text() == "[0-1] 0%\r\x1b[K[1] 1%\r");
 }
 
-TEST_CASE("on a terminal the column of the cursor in an unfinished line is known") {
+TEST_CASE("the cursor column in an unfinished line is tracked on a terminal") {
   Screen screen(true);
   CHECK(screen.cursor().is_at_line_start);
   screen.piece(0, "name? ", true, false);
@@ -125,7 +125,7 @@ TEST_CASE("on a terminal the column of the cursor in an unfinished line is known
   CHECK(screen.cursor().is_at_line_start);
 }
 
-TEST_CASE("after a worker has moved the cursor to another line, its place stays unknown") {
+TEST_CASE("the cursor position stays unknown after a worker has moved the cursor to another line") {
   Screen screen(true);
   screen.line(0, "\x1b[31mred\x1b[0m\x1b[K\n");
   CHECK_FALSE(screen.has_moved_cursor());

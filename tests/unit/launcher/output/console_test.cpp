@@ -52,7 +52,7 @@ const std::string kLine = std::string(999, 'x') + "\n";
 
 }  // namespace
 
-TEST_CASE("a console shows what it is given, and our descriptor stays as it was") {
+TEST_CASE("a console prints its text and leaves our descriptor unchanged") {
   PipeConsole pipe;
   {
     Shown shown(pipe.fd());
@@ -81,7 +81,7 @@ TEST_CASE("two consoles on one file do not overwrite each other") {
   CHECK(text_of(path) == "out\nerr\nout\nerr\nout\nerr\n");
 }
 
-TEST_CASE("a socket as console is not waited for") {
+TEST_CASE("writing to a socket as console never blocks") {
   std::array<int, 2> ends{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
   const UniqueFd ours(ends[0]);
@@ -96,7 +96,7 @@ TEST_CASE("a socket as console is not waited for") {
   CHECK(shown.console.closed());
 }
 
-TEST_CASE("a console that nobody reads is full, then loses lines, and tells exactly how many") {
+TEST_CASE("a console without a reader drops lines and reports their exact number") {
   PipeConsole pipe;
   int sent = 0;
   int rooms = 0;
@@ -130,7 +130,7 @@ TEST_CASE("a console that nobody reads is full, then loses lines, and tells exac
   CHECK(std::count(text.begin(), text.end(), '\n') == sent - 1234 + 2);
 }
 
-TEST_CASE("a line of which a part was not shown counts once, and its rest is not shown either") {
+TEST_CASE("a partly shown line counts once as lost, and its rest is not shown") {
   PipeConsole pipe;
   {
     Shown shown(pipe.fd(), {1000, 0ms, 30s, false});
@@ -150,7 +150,7 @@ TEST_CASE("a line of which a part was not shown counts once, and its rest is not
   CHECK_THAT(pipe.text(), Catch::EndsWith("\nseen\n") && !Catch::Contains("lost"));
 }
 
-TEST_CASE("without loss the console stays full until it is read") {
+TEST_CASE("a lossless console stays full until it is read") {
   PipeConsole pipe;
   int sent = 0;
   {
@@ -170,7 +170,7 @@ TEST_CASE("without loss the console stays full until it is read") {
   CHECK(pipe.text().size() == kLine.size() * static_cast<std::size_t>(sent));
 }
 
-TEST_CASE("the goodbye to a console that takes nothing ends, and what it held counts as lost") {
+TEST_CASE("closing a console without a reader finishes, and its content counts as lost") {
   PipeConsole pipe;
   std::int64_t lost = 0;
   {
@@ -186,7 +186,7 @@ TEST_CASE("the goodbye to a console that takes nothing ends, and what it held co
   CHECK(std::count(text.begin(), text.end(), '\n') + lost == 500);
 }
 
-TEST_CASE("a goodbye without loss can be interrupted") {
+TEST_CASE("closing a lossless console can be interrupted") {
   PipeConsole pipe;
   Shown shown(pipe.fd(), {10'000'000, 0ms, 0ms, true});
   for (int i = 0; i < 500; ++i) shown.line(kLine);
@@ -196,7 +196,7 @@ TEST_CASE("a goodbye without loss can be interrupted") {
   CHECK(shown.console.lost() > 0);
 }
 
-TEST_CASE("a closed console is told once, and takes no more") {
+TEST_CASE("a closed console is reported once and accepts no more text") {
   PipeConsole pipe;
   Shown shown(pipe.fd());
   std::vector<int> errors;
@@ -211,7 +211,7 @@ TEST_CASE("a closed console is told once, and takes no more") {
   CHECK(shown.console.lost() == 0);
 }
 
-TEST_CASE("a descriptor that is not open is a closed console") {
+TEST_CASE("a console whose descriptor is not open counts as closed") {
   Shown shown(1'000'000);
   CHECK(shown.console.closed());
   shown.line("a\n");

@@ -17,14 +17,14 @@ constexpr CursorPlace kLineStart = {};
 
 }  // namespace
 
-TEST_CASE("the cursor returns to where the output continues") {
+TEST_CASE("the cursor returns to the place where the output continues") {
   CHECK(footer_of({"a"}).draw(kLineStart, {}) == "\r\x1b[Ja\r");
   CHECK(footer_of({"a", "b"}).draw(kLineStart, {}) == "\r\x1b[Ja\r\nb\x1b[1A\r");
   CHECK(footer_of({"a", "b"}).draw({false, 7}, {}) == "\r\n\x1b[Ja\r\nb\x1b[2A\x1b[8G");
   CHECK(footer_of({"a"}).draw({false, 0}, {}) == "\r\n\x1b[Ja\x1b[1A\r");  // below a progress bar
 }
 
-TEST_CASE("only what was drawn is erased") {
+TEST_CASE("only the drawn footer is erased") {
   Footer footer = footer_of({"a"});
   CHECK(footer.erase().empty());
   footer.draw(kLineStart, {});
@@ -35,7 +35,7 @@ TEST_CASE("only what was drawn is erased") {
   CHECK(footer.erase() == "\r\n\x1b[J\x1b[1A\x1b[4G");
 }
 
-TEST_CASE("lines are drawn again only if they have changed or were erased") {
+TEST_CASE("footer lines are redrawn only if they changed or were erased") {
   Footer footer;
   CHECK_FALSE(footer.is_outdated());
   footer.set({"a"});
@@ -51,7 +51,7 @@ TEST_CASE("lines are drawn again only if they have changed or were erased") {
   CHECK_FALSE(footer.is_outdated());
 }
 
-TEST_CASE("lines are cut to the terminal, and colours end with them") {
+TEST_CASE("footer lines are cut to the terminal width and reset their colours") {
   CHECK(footer_of({"日本語"}).draw(kLineStart, {5, 24}) == "\r\x1b[J日本\r");
   CHECK(footer_of({"\x1b[1mab"}).draw(kLineStart, {80, 24}) == "\r\x1b[J\x1b[1mab\x1b[0m\r");
   CHECK(footer_of({"a", "b", "c"}).draw(kLineStart, {80, 3}) == "\r\x1b[Ja\r\nb\x1b[1A\r");
@@ -59,12 +59,12 @@ TEST_CASE("lines are cut to the terminal, and colours end with them") {
   CHECK(footer_of({"a"}).draw({false, 0}, {80, 2}).empty());
 }
 
-TEST_CASE("nothing is drawn if the place of the cursor is unknown") {
+TEST_CASE("no footer is drawn if the cursor position is unknown") {
   CHECK(footer_of({"a"}).draw({false, std::nullopt}, {}).empty());
   CHECK(footer_of({"a"}).draw({false, 80}, {80, 24}).empty());  // the line has wrapped
 }
 
-TEST_CASE("a footer is bounded") {
+TEST_CASE("the number of footer lines is limited") {
   Footer footer = footer_of(std::vector<std::string>(5000, std::string(100'000, 'x')));
   const std::string bytes = footer.draw(kLineStart, {100'000, 100'000});
   CHECK(bytes.size() < ddp::limits::kFooterLines * (ddp::limits::kFooterLineBytes + 2) + 100);

@@ -17,7 +17,7 @@ class Shown {
 
 }  // namespace
 
-TEST_CASE("pieces of several nodes become whole lines") {
+TEST_CASE("pieces of output from several nodes are joined to whole lines") {
   Shown shown;
   shown.lines.feed(1, kStdout, "[a 0] one\n[a 0] t");
   shown.lines.feed(2, kStdout, "[b 1] three\n");
@@ -26,7 +26,7 @@ TEST_CASE("pieces of several nodes become whole lines") {
   CHECK(shown.text == "0[a 0] one\n0[b 1] three\n1[a 0] error\n0[a 0] two\n");
 }
 
-TEST_CASE("what has no end gets one when nothing more comes") {
+TEST_CASE("a line without a newline is ended after a pause") {
   Shown shown;
   shown.lines.feed(1, kStdout, "[a 0] no end");
   CHECK(shown.text.empty());
@@ -36,14 +36,14 @@ TEST_CASE("what has no end gets one when nothing more comes") {
   CHECK(shown.text == "0[a 0] no end\n");
 }
 
-TEST_CASE("of a progress bar the last state is shown") {
+TEST_CASE("only the last state of a progress bar is forwarded") {
   Shown shown;
   shown.lines.feed(1, kStdout, "10 %\r20 %\r");
   shown.lines.feed(1, kStdout, "100 %\r\ndone\n");
   CHECK(shown.text == "0100 %\n0done\n");
 }
 
-TEST_CASE("a line without end is bounded") {
+TEST_CASE("a line without end is cut") {
   Shown shown;
   shown.lines.feed(1, kStdout, std::string(3 * ddp::limits::kLineBytes, 'x'));
   CHECK(shown.text.size() > 2 * ddp::limits::kLineBytes);

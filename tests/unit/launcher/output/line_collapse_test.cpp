@@ -69,14 +69,14 @@ class Ranks {
 
 }  // namespace
 
-TEST_CASE("the same line of all ranks is shown once, at once") {
+TEST_CASE("an identical line of all ranks is shown once and immediately") {
   Ranks ranks(3);
   CHECK(ranks.say(0, "a").say(1, "a").shown() == "");
   CHECK(ranks.say(2, "a").shown() == "0-2:a");
   CHECK_FALSE(ranks.due());
 }
 
-TEST_CASE("the same line of some ranks is shown once when the window ends") {
+TEST_CASE("an identical line of some ranks is shown once when the window ends") {
   Ranks ranks(4);
   ranks.say(3, "a").say(1, "a");
   CHECK(ranks.due() == ranks.now() + 200ms);
@@ -92,13 +92,13 @@ TEST_CASE("the lines of a rank keep their order") {
   CHECK(ranks.emit_all().shown() == "0:a 0-1:b 1:a");
 }
 
-TEST_CASE("a line that all have said takes those before it along") {
+TEST_CASE("a line of all ranks also releases the lines before it") {
   Ranks ranks(2);
   CHECK(ranks.say(0, "a").say(0, "b").say(0, "c").say(1, "b").shown() == "0:a 0-1:b");
   CHECK(ranks.emit_all().shown() == "0:c");
 }
 
-TEST_CASE("what ranks say alone first does not keep them from sharing what follows") {
+TEST_CASE("earlier lines of single ranks do not prevent later lines from being merged") {
   Ranks ranks(3);
   ranks.say(0, "I am 0").say(0, "hello").say(1, "I am 1").say(1, "and more").say(1, "hello");
   ranks.say(2, "I am 2").say(2, "hello");
@@ -106,19 +106,19 @@ TEST_CASE("what ranks say alone first does not keep them from sharing what follo
   CHECK_FALSE(ranks.due());
 }
 
-TEST_CASE("a line that was moved to the front can still be joined") {
+TEST_CASE("a line that was moved to the front can still be merged") {
   Ranks ranks(3);
   ranks.say(0, "c").say(1, "b").say(1, "c").say(2, "b").say(2, "c");
   CHECK(ranks.shown() == "1-2:b 0-2:c");
 }
 
-TEST_CASE("what a rank repeats is shown as often as it says it") {
+TEST_CASE("a line that a rank repeats is shown each time") {
   Ranks ranks(2);
   ranks.say(0, "a").say(0, "a").say(0, "a").say(1, "a").say(1, "a");
   CHECK(ranks.emit_all().shown() == "0-1:a 0-1:a 0:a");
 }
 
-TEST_CASE("nobody waits for a rank that is gone") {
+TEST_CASE("lines do not wait for a rank that has exited") {
   Ranks ranks(3);
   CHECK(ranks.say(0, "a").say(1, "a").leaves(2).shown() == "0-1:a");
   CHECK(ranks.say(0, "b").say(1, "b").shown() == "0-1:b");
@@ -127,20 +127,20 @@ TEST_CASE("nobody waits for a rank that is gone") {
   CHECK(ranks.say(1, "d").shown() == "0:c 1:d");
 }
 
-TEST_CASE("the last words of a rank that is gone still join those of others") {
+TEST_CASE("the last lines of an exited rank can still be merged with those of other ranks") {
   Ranks ranks(3);
   ranks.say(0, "a").leaves(0);
   CHECK(ranks.say(1, "a").shown() == "");
   CHECK(ranks.say(2, "a").shown() == "0-2:a");
 }
 
-TEST_CASE("parts of lines keep their place and are never joined") {
+TEST_CASE("partial lines keep their place and are never merged") {
   Ranks ranks(2);
   ranks.say(0, "a").say_part(0, "x", true, false).say_part(1, "x", true, false).say_part(0, "y\n", false, true);
   CHECK(ranks.emit_all().shown() == "0:a 0:x 1:x 0:y");
 }
 
-TEST_CASE("no more lines wait than the bounds allow") {
+TEST_CASE("the number of waiting lines is bounded") {
   Ranks lines(2, {4, 1000, 200ms});
   for (const char* text : {"a", "b", "c", "d", "e"}) lines.say(0, text);
   CHECK(lines.shown() == "0:a");
@@ -151,7 +151,7 @@ TEST_CASE("no more lines wait than the bounds allow") {
   CHECK(bytes.emit_all().shown() == "0:" + std::string(50, 'y'));
 }
 
-TEST_CASE("every line of every rank is shown once and in its order, whatever is said") {
+TEST_CASE("every line of every rank is shown once and in order for random output") {
   const unsigned seed = ddp::test::random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 random(seed);

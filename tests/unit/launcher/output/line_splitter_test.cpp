@@ -57,25 +57,25 @@ class Lines {
 
 }  // namespace
 
-TEST_CASE("lines end with a newline, a return, or both") {
+TEST_CASE("lines end with a newline, a carriage return, or both") {
   CHECK(Lines().feed("a\nb\r\nc\rd\n\n").seen() == "a\n|b\r\n|c\r|d\n|\n|");
 }
 
-TEST_CASE("a line may come in any number of chunks") {
+TEST_CASE("a line may arrive in any number of chunks") {
   Lines lines;
   CHECK(lines.feed("he").feed("ll").seen() == "");
   CHECK(lines.feed("o\nwor").seen() == "hello\n|");
   CHECK(lines.feed("ld\n").seen() == "world\n|");
 }
 
-TEST_CASE("a return and a newline in two chunks are one end") {
+TEST_CASE("a carriage return and a newline in two chunks are one line end") {
   Lines lines;
   CHECK(lines.feed("a\r").seen() == "");
   CHECK(lines.feed("\nb\n").seen() == "a\r\n|b\n|");
   CHECK(lines.feed("c\r").feed("d\n").seen() == "c\r|d\n|");
 }
 
-TEST_CASE("a progress bar does not wait for the next one when nothing more is there") {
+TEST_CASE("a progress bar is shown without waiting for its next update") {
   Lines lines;
   CHECK(lines.feed("10%\r").settle().seen() == "10%\r|");
   CHECK(lines.feed("20%\r").settle().seen() == "20%\r|");
@@ -84,21 +84,21 @@ TEST_CASE("a progress bar does not wait for the next one when nothing more is th
   CHECK(lines.feed("30%\r").settle().feed("x\n\n").seen() == "30%\r|x\n|\n|");
 }
 
-TEST_CASE("a line that is too long goes out in parts, and nothing of it is lost") {
+TEST_CASE("a line that is too long is passed on in parts without loss") {
   Lines lines(4);
   CHECK(lines.feed("abcdefghij\nx\n").seen() == "abcd~+efgh~+ij\n|x\n|");
   CHECK(lines.feed("abc").feed("defgh").feed("ij\n").seen() == "abcd~+efgh~+ij\n|");
   CHECK(lines.feed("abcd\n").seen() == "abcd~+\n|");
 }
 
-TEST_CASE("an unfinished line can be shown, and its rest continues it") {
+TEST_CASE("an unfinished line can be shown, and later text continues it") {
   Lines lines;
   CHECK(lines.feed("Name? ").show_unfinished().seen() == "Name? ~");
   CHECK(lines.show_unfinished().seen() == "");
   CHECK(lines.feed("Ada\nx\n").seen() == "+Ada\n|x\n|");
 }
 
-TEST_CASE("at the end an unfinished line gets a newline") {
+TEST_CASE("an unfinished line gets a newline at the end") {
   CHECK(Lines().feed("a\nb").finish().seen() == "a\n|b\n|");
   CHECK(Lines().feed("b").show_unfinished().finish().seen() == "b~+\n|");
   CHECK(Lines().feed("a\n").finish().seen() == "a\n|");
@@ -106,7 +106,7 @@ TEST_CASE("at the end an unfinished line gets a newline") {
   CHECK(Lines().finish().seen() == "");
 }
 
-TEST_CASE("pieces put together are the stream, however it is cut") {
+TEST_CASE("the pieces together equal the stream, however it is divided") {
   const unsigned seed = ddp::test::random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 random(seed);

@@ -16,7 +16,7 @@ std::string tag_of(const std::string& format, int local_rank = 2) {
 
 }  // namespace
 
-TEST_CASE("a tag names rank, local rank, node and role") {
+TEST_CASE("a tag shows rank, local rank, node and role") {
   CHECK(tag_of("[${rank}] ") == "[10] ");
   CHECK(tag_of("${node}/${local_rank}: ") == "node1/2: ");
   CHECK(tag_of("[${role_name}${local_rank}]:") == "[trainer2]:");
@@ -24,7 +24,7 @@ TEST_CASE("a tag names rank, local rank, node and role") {
   CHECK(tag_of("[${rank}] ", 3) == "[3] ");
 }
 
-TEST_CASE("a tag keeps what it does not know as it is written") {
+TEST_CASE("unknown fields in a tag template are kept unchanged") {
   CHECK(tag_of("${nose} $") == "${nose} $");
   CHECK(tag_of("${rank") == "${rank");
   CHECK(tag_of("$$rank $5") == "$rank $5");
@@ -32,7 +32,7 @@ TEST_CASE("a tag keeps what it does not know as it is written") {
   CHECK(tag_of("${}x") == "${}x");
 }
 
-TEST_CASE("a line of several ranks is tagged with all of them, by their rank in the world") {
+TEST_CASE("a merged line is tagged with all ranks that printed it") {
   LineTag tag("[${rank}|${local_rank}] ", {}, false);
   for (int local_rank = 0; local_rank < 4; ++local_rank) tag.set_rank(local_rank, 8 + local_rank);
   std::vector<std::uint64_t> bits = {0b1101};
@@ -43,7 +43,7 @@ TEST_CASE("a line of several ranks is tagged with all of them, by their rank in 
   CHECK(ranks_of(bits) == std::vector<int>{63, 64});
 }
 
-TEST_CASE("a coloured tag ends its colour, and ranks differ") {
+TEST_CASE("a coloured tag resets its colour, and ranks have different colours") {
   LineTag tag("[${rank}] ", {}, true);
   const std::string zero(tag.of_rank(0));
   CHECK_THAT(zero, Catch::StartsWith("\x1b[") && Catch::EndsWith("[0] \x1b[0m"));
@@ -52,7 +52,7 @@ TEST_CASE("a coloured tag ends its colour, and ranks differ") {
   CHECK(LineTag("", {}, true).of_rank(0) == "");
 }
 
-TEST_CASE("the time in a tag goes on") {
+TEST_CASE("the time in a tag advances") {
   LineTag tag("${time} ", {}, false);
   std::tm day{};
   day.tm_year = 126;
@@ -67,7 +67,7 @@ TEST_CASE("the time in a tag goes on") {
   CHECK(tag.of_rank(0) == "14:05:09 ");
 }
 
-TEST_CASE("a tag names the node as it is called now") {
+TEST_CASE("a tag shows the current name of the node") {
   LineTag tag("[${node}] ", {"vm", "trainer"}, false);
   CHECK(tag.of_rank(0) == "[vm] ");
   tag.set_node("vm#2");

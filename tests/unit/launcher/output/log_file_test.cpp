@@ -23,7 +23,7 @@ std::string text_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a log file takes bytes as they are, behind those that are there") {
+TEST_CASE("a log file appends bytes unchanged") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/out.log";
   const std::string bytes("a\0\xff\r", 4);
@@ -39,7 +39,7 @@ TEST_CASE("a log file takes bytes as they are, behind those that are there") {
   CHECK(cut);
 }
 
-TEST_CASE("a full device is told once") {
+TEST_CASE("a full disk is reported once") {
   auto fd = open_log_file("/dev/full");
   REQUIRE(fd.ok());
   LogFile file("/dev/full", std::move(fd).value());
@@ -50,13 +50,13 @@ TEST_CASE("a full device is told once") {
   CHECK_FALSE(file);
 }
 
-TEST_CASE("a FIFO that nobody reads is an error, and not a wait for ever") {
+TEST_CASE("a FIFO without a reader is an error and does not block") {
   const TemporaryDirectory directory;
   REQUIRE(::mkfifo((directory.path() + "/fifo").c_str(), 0600) == 0);
   CHECK_FALSE(open_log_file(directory.path() + "/fifo").ok());
 }
 
-TEST_CASE("the descriptor of a log file waits like any other file's") {
+TEST_CASE("a blocking descriptor of a log file stays blocking") {
   const TemporaryDirectory directory;
   auto fd = open_log_file(directory.path() + "/out.log");
   REQUIRE(fd.ok());
@@ -64,7 +64,7 @@ TEST_CASE("the descriptor of a log file waits like any other file's") {
   CHECK((::fcntl(fd.value().get(), F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("lines with one of the words go to the file, with their tag") {
+TEST_CASE("lines that contain a filter word are written to the file with their tag") {
   const TemporaryDirectory directory;
   LineFilter filter({"loss", "error"});
   REQUIRE(filter.open(directory.path() + "/filtered_stdout.log") == "");
@@ -80,7 +80,7 @@ TEST_CASE("lines with one of the words go to the file, with their tag") {
   CHECK(text_of(directory.path() + "/filtered_stdout.log") == "[3] loss 1\n[3] an error and its rest\n");
 }
 
-TEST_CASE("without words there is no file") {
+TEST_CASE("without filter words no file is created") {
   const TemporaryDirectory directory;
   LineFilter filter({});
   CHECK(filter.open(directory.path() + "/filtered_stdout.log") == "");
@@ -88,7 +88,7 @@ TEST_CASE("without words there is no file") {
   CHECK_FALSE(std::ifstream(directory.path() + "/filtered_stdout.log"));
 }
 
-TEST_CASE("a file of filtered lines that cannot be made is named") {
+TEST_CASE("a filter file that cannot be created is named in the error") {
   LineFilter filter({"x"});
   CHECK_THAT(filter.open("/no/such/folder/f.log"), Catch::Contains("/no/such/folder/f.log"));
 }

@@ -23,7 +23,7 @@ OutputPlan plan_with(bool to_console, bool to_file) {
 
 }  // namespace
 
-TEST_CASE("a follower gets the last lines of a worker, and then each line that it ends") {
+TEST_CASE("a follower gets the last lines of a worker and then each completed line") {
   OutputJob job(plan_with(true, false));
   OutputFollowers followers(job.loop, *job.pump);
   const WorkerStreams first = job.open(0);
@@ -61,7 +61,7 @@ TEST_CASE("a follower gets the last lines of a worker, and then each line that i
   CHECK(lines.size() == 5);
 }
 
-TEST_CASE("a worker that writes to its file is followed in the file") {
+TEST_CASE("a worker that writes to its own file is followed through that file") {
   OutputJob job(plan_with(false, true));
   OutputFollowers followers(job.loop, *job.pump);
   WorkerStreams streams = job.open(0);
@@ -78,7 +78,7 @@ TEST_CASE("a worker that writes to its file is followed in the file") {
   CHECK(lines == Lines{"before", "one", "two"});
 }
 
-TEST_CASE("a follower may leave while it gets a line, and after the followers are gone") {
+TEST_CASE("a follower may leave while it receives a line or after the followers were destroyed") {
   OutputJob job(plan_with(true, false));
   auto followers = std::make_unique<OutputFollowers>(job.loop, *job.pump);
   const WorkerStreams streams = job.open(0);

@@ -35,7 +35,7 @@ OutputPlan plan_of(int workers, StreamPlan stream) {
 
 }  // namespace
 
-TEST_CASE("workers' lines go to the console that is theirs, with their tags") {
+TEST_CASE("workers' lines are shown on the right console stream with their tags") {
   Job job(plan_of(2, kConsole));
   for (int rank = 0; rank < 2; ++rank) {
     job.start(rank, [rank] {
@@ -48,7 +48,7 @@ TEST_CASE("workers' lines go to the console that is theirs, with their tags") {
   CHECK(job.shown_on_stderr() == "[0] err 0\n[1] err 1\n");
 }
 
-TEST_CASE("files are byte for byte what eight workers wrote, and no line on the console has another inside") {
+TEST_CASE("log files equal the output of eight workers, and console lines are never mixed") {
   const unsigned seed = ddp::test::random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   constexpr int kWorkers = 8;
@@ -110,7 +110,7 @@ TEST_CASE("files are byte for byte what eight workers wrote, and no line on the 
   }
 }
 
-TEST_CASE("a line that all ranks say is shown once") {
+TEST_CASE("an identical line of all ranks is shown once") {
   OutputPlan plan = plan_of(3, kConsole);
   plan.collapse = true;
   Job job(plan);
@@ -123,7 +123,7 @@ TEST_CASE("a line that all ranks say is shown once") {
   CHECK(job.shown() == "[0-2] hello\n[1] alone\n");
 }
 
-TEST_CASE("a console that nobody reads does not stop a worker, and the count of what was lost is exact") {
+TEST_CASE("a console without a reader does not block a worker, and lost lines are counted exactly") {
   Job job(plan_of(1, kTee), {100'000, 50ms, 10s, false});
   constexpr int kLines = 100'000;
   job.start(0, [] {
@@ -142,7 +142,7 @@ TEST_CASE("a console that nobody reads does not stop a worker, and the count of 
   CHECK(lines + lost == kLines);
 }
 
-TEST_CASE("a closed console is told once, and the files go on") {
+TEST_CASE("a closed console is reported once, and log files continue") {
   Job job(plan_of(1, kTee));
   int closed = 0;
   job.pump->on_console_closed = [&] { ++closed; };
@@ -158,7 +158,7 @@ TEST_CASE("a closed console is told once, and the files go on") {
   CHECK(job.pump->lost_lines().all == 0);
 }
 
-TEST_CASE("a full device under a log file is told once, and the console shows all") {
+TEST_CASE("a full disk under a log file is reported once, and the console shows all output") {
   Job job(plan_of(1, {true, true}));
   auto streams = job.pump->open({0, 0}, {"/dev/full", job.file(0, ".err"), "", ""});
   REQUIRE(streams.ok());
@@ -171,14 +171,14 @@ TEST_CASE("a full device under a log file is told once, and the console shows al
   CHECK(job.shown() == "[0] a\n[0] b\n");
 }
 
-TEST_CASE("a log file that cannot be made is an error that names it") {
+TEST_CASE("a log file that cannot be created is an error that names it") {
   Job job(plan_of(1, kTee));
   const auto streams = job.pump->open({0, 0}, {"/no/such/folder/x.log", "/no/such/folder/y.log", "", ""});
   REQUIRE_FALSE(streams.ok());
   CHECK_THAT(streams.error().message, Catch::Contains("/no/such/folder/x.log"));
 }
 
-TEST_CASE("a worker whose output goes to a file only writes it itself, and its last lines are known") {
+TEST_CASE("a worker whose output goes only to a file writes it directly, and its last lines are known") {
   Job job(plan_of(1, kRedirect));
   job.start(0, [] {
     put(1, "out\n");
@@ -190,7 +190,7 @@ TEST_CASE("a worker whose output goes to a file only writes it itself, and its l
   CHECK(job.shown().empty());
 }
 
-TEST_CASE("the last lines of a worker are those of stderr, and before them those of stdout") {
+TEST_CASE("the last lines of a worker come from stderr, or from stdout if stderr is empty") {
   Job job(plan_of(2, kConsole));
   job.start(0, [] {
     for (int i = 0; i < 30; ++i) put(1, "out " + std::to_string(i) + "\n");
@@ -206,7 +206,7 @@ TEST_CASE("the last lines of a worker are those of stderr, and before them those
   CHECK(job.pump->last_lines(1).empty());
 }
 
-TEST_CASE("lines with a word of the filter go to one file of all workers") {
+TEST_CASE("lines that match the filter of all workers go to one file") {
   OutputPlan plan = plan_of(2, kConsole);
   plan.stdout_filters = {"loss"};
   Job job(plan);
@@ -218,7 +218,7 @@ TEST_CASE("lines with a word of the filter go to one file of all workers") {
   CHECK(job.shown() == "[0] noise\n[0] loss 0.5\n[1] noise\n[1] loss 0.5\n");
 }
 
-TEST_CASE("an unfinished line is shown after a while, and its rest joins it") {
+TEST_CASE("an unfinished line is shown after a pause, and later text continues it") {
   Job job(plan_of(2, kConsole));
   job.out.start_reading();
   WorkerStreams worker = job.open(0);
@@ -231,14 +231,14 @@ TEST_CASE("an unfinished line is shown after a while, and its rest joins it") {
   CHECK(job.shown() == "[0] Name? Ada\n");
 }
 
-TEST_CASE("a partial last line is shown with a newline") {
+TEST_CASE("an unfinished last line is shown with a newline") {
   Job job(plan_of(2, kConsole));
   job.start(0, [] { put(1, "whole\nhalf"); });
   job.ends();
   CHECK(job.shown() == "[0] whole\n[0] half\n");
 }
 
-TEST_CASE("a grandchild that holds the pipe does not hold up the end") {
+TEST_CASE("a grandchild that holds the pipe open does not delay the end") {
   Job job(plan_of(1, kConsole));
   job.start(0, [] {
     put(1, "last words");
@@ -250,7 +250,7 @@ TEST_CASE("a grandchild that holds the pipe does not hold up the end") {
   CHECK(job.shown() == "[0] last words\n");
 }
 
-TEST_CASE("a grandchild that never falls quiet does not hold up the end, either") {
+TEST_CASE("a grandchild that keeps printing does not delay the end") {
   Job job(plan_of(1, kConsole));
   job.out.start_reading();
   job.start(0, [] {
@@ -264,7 +264,7 @@ TEST_CASE("a grandchild that never falls quiet does not hold up the end, either"
   job.pids.clear();
 }
 
-TEST_CASE("on a terminal a worker finds a terminal") {
+TEST_CASE("a worker's output is a terminal if the launcher's is") {
   int master_fd = -1;
   int slave_fd = -1;
   REQUIRE(::openpty(&master_fd, &slave_fd, nullptr, nullptr, nullptr) == 0);
@@ -287,7 +287,7 @@ TEST_CASE("on a terminal a worker finds a terminal") {
   CHECK(shown == "[0] terminal\r\n[0] 10%\r\r\n");
 }
 
-TEST_CASE("lines of the launcher come after what the workers have written, and never inside of a line") {
+TEST_CASE("lines of the launcher follow earlier worker output and never split a line") {
   PipeConsole both;
   {
     Job job(plan_of(2, kConsole), {}, both.fd());
@@ -305,7 +305,7 @@ TEST_CASE("lines of the launcher come after what the workers have written, and n
   CHECK(both.text() == "[0] 10%\r\n[0] error\nddplaunch: rank 0 failed\n[0] 20%\r\nother\n[0] 30%\n");
 }
 
-TEST_CASE("a rank can be opened again, and what it wrote before is kept") {
+TEST_CASE("a rank can be opened again and keeps its earlier output") {
   Job job(plan_of(1, kTee));
   WorkerStreams first = job.open(0);
   put(first.out.get(), "first");
@@ -317,7 +317,7 @@ TEST_CASE("a rank can be opened again, and what it wrote before is kept") {
   CHECK(job.shown() == "[0] first\n[0] second\n");
 }
 
-TEST_CASE("one noisy worker leaves the others and the loop their turns") {
+TEST_CASE("one noisy worker does not starve other workers or the event loop") {
   OutputPlan plan = plan_of(2, kTee);
   Job job(plan);
   job.out.start_reading();

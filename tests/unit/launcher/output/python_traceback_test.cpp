@@ -23,7 +23,7 @@ TEST_CASE("the error and the user's line of a traceback are found") {
   CHECK(error->text.starts_with("Traceback"));
 }
 
-TEST_CASE("PyTorch's prefix is taken away, and shows where a message of several lines ends") {
+TEST_CASE("PyTorch's line prefix is removed and marks the end of a multi-line message") {
   const auto error = last_python_error(
       "[rank1]: Traceback (most recent call last):\r\n"
       "[rank1]:   File \"fail.py\", line 9, in <module>\r\n"
@@ -36,7 +36,7 @@ TEST_CASE("PyTorch's prefix is taken away, and shows where a message of several 
   CHECK(error->place == "fail.py:9 in <module>");
 }
 
-TEST_CASE("the last traceback counts") {
+TEST_CASE("the last of several tracebacks counts") {
   const auto error = last_python_error(
       "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'a'\n\n"
       "During handling of the above exception, another exception occurred:\n\n"
@@ -46,7 +46,7 @@ TEST_CASE("the last traceback counts") {
   CHECK(error->place == "b.py:2 in g");
 }
 
-TEST_CASE("a frame in a library is the place if there is no other one") {
+TEST_CASE("a library frame is the place of an error only if there is no user frame") {
   const auto error = last_python_error(
       "Traceback (most recent call last):\n  File \"<frozen runpy>\", line 198, in _run_module_as_main\n"
       "  File \"/usr/lib/python3.11/json/decoder.py\", line 337, in decode\nValueError\n");
@@ -54,7 +54,7 @@ TEST_CASE("a frame in a library is the place if there is no other one") {
   CHECK(error->place == "/usr/lib/python3.11/json/decoder.py:337 in decode");
 }
 
-TEST_CASE("what is no whole traceback is none") {
+TEST_CASE("text that is not a complete traceback is ignored") {
   for (const char* text : {"", "ValueError: bad", "Traceback (most recent call last):",
                            "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n",
                            "Traceback (most recent call last):\nno exception: 'here'\n"}) {
@@ -63,7 +63,7 @@ TEST_CASE("what is no whole traceback is none") {
   }
 }
 
-TEST_CASE("tracebacks of rich, of IPython and of a data loader's worker are read") {
+TEST_CASE("tracebacks of rich, IPython and DataLoader workers are parsed") {
   struct Case {
     const char* text;
     const char* message;
@@ -112,7 +112,7 @@ TEST_CASE("tracebacks of rich, of IPython and of a data loader's worker are read
   }
 }
 
-TEST_CASE("the place of a crash is that of the thread with the signal, or of the main thread") {
+TEST_CASE("the place of a crash is in the thread that got the signal, or in the main thread") {
   using ddp::launcher::place_of_crash;
   CHECK(place_of_crash("Fatal Python error: Segmentation fault\n\n"
                        "Thread 0x00007f01 (most recent call first):\n"

@@ -13,7 +13,7 @@ Lines last(const std::string& text, std::size_t lines = 20, bool cut = false) {
 
 }  // namespace
 
-TEST_CASE("a tail keeps the last bytes") {
+TEST_CASE("a stream tail keeps the last bytes") {
   StreamTail tail(4);
   tail.add("abc");
   CHECK(tail.kept() == "abc");
@@ -26,24 +26,24 @@ TEST_CASE("a tail keeps the last bytes") {
   CHECK(tail.kept() == "6789");
 }
 
-TEST_CASE("the last lines are the last that are not blank, with or without an end") {
+TEST_CASE("the last lines exclude blank lines and may lack a newline") {
   CHECK(last("a\n\n  \nb\nc") == Lines{"a", "b", "c"});
   CHECK(last("a\nb\nc\r\n", 2) == Lines{"b", "c"});
   CHECK(last("") == Lines{});
   CHECK(last("a\n", 0) == Lines{});
 }
 
-TEST_CASE("a first line of which the beginning is missing is left out") {
+TEST_CASE("a first line whose beginning is missing is dropped") {
   CHECK(last("half\nb\n", 20, true) == Lines{"b"});
   CHECK(last("only half", 20, true) == Lines{"only half"});
 }
 
-TEST_CASE("of a progress bar the last state counts") {
+TEST_CASE("only the last state of a progress bar counts as a line") {
   CHECK(last("10%\r20%\r30%\r\nx\n") == Lines{"30%", "x"});
   CHECK(last("\r10%\r20%") == Lines{"20%"});
 }
 
-TEST_CASE("nothing in the last lines can disturb a terminal") {
+TEST_CASE("control characters in the last lines are escaped") {
   CHECK(last("\x1b[31mred\x1b[0m\tx") == Lines{"red\tx"});
   CHECK(last(std::string("a\0b\x07", 4)) == Lines{"a\\x00b\\x07"});
   CHECK(last("\xff gr\xc3\xbc\xc3\x9f \xc3") == Lines{"\\xff gr\xc3\xbc\xc3\x9f \\xc3"});
@@ -51,7 +51,7 @@ TEST_CASE("nothing in the last lines can disturb a terminal") {
   CHECK(last("\x1b]0;title\x07") == Lines{"\\x1b]0;title\\x07"});
 }
 
-TEST_CASE("a long last line is cut at a character") {
+TEST_CASE("a long last line is cut between characters") {
   const std::string line = last(std::string(38, 'x') + "\xc3\xbc\xc3\xbc")[0];
   CHECK(line == std::string(37, 'x') + "...");
   CHECK(last(std::string(40, 'x')) == Lines{std::string(40, 'x')});

@@ -45,7 +45,7 @@ std::string read_all(int fd) {
 
 }  // namespace
 
-TEST_CASE("a worker gets a pipe that blocks it and not us, and nobody inherits it") {
+TEST_CASE("the worker's end of a pipe blocks, the launcher's does not, and no child inherits either") {
   auto channel = open_worker_channel(-1, std::size_t{1} << 20);
   REQUIRE(channel.ok());
   const WorkerChannel& ends = channel.value();
@@ -57,7 +57,7 @@ TEST_CASE("a worker gets a pipe that blocks it and not us, and nobody inherits i
   CHECK(::fcntl(ends.ours.get(), F_GETPIPE_SZ) >= 65536);
 }
 
-TEST_CASE("a worker's terminal is narrower by the tag before its lines") {
+TEST_CASE("a worker's terminal is narrower by the width of the tag") {
   const Terminal console;
   auto channel = open_worker_channel(console.fd(), 0, 4);
   REQUIRE(channel.ok());
@@ -69,7 +69,7 @@ TEST_CASE("a worker's terminal is narrower by the tag before its lines") {
   CHECK(size.ws_col == 77);
 }
 
-TEST_CASE("where our output is a terminal, a worker's is one of the same size, and bytes stay as they are") {
+TEST_CASE("a worker's terminal has the size of the launcher's, and its bytes pass unchanged") {
   const Terminal console;
   auto channel = open_worker_channel(console.fd(), 0);
   REQUIRE(channel.ok());

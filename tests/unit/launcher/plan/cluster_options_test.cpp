@@ -29,7 +29,7 @@ Options derived(const Situation& situation) {
 
 }  // namespace
 
-TEST_CASE("in a job of a scheduler on several nodes no flags are needed") {
+TEST_CASE("a scheduler job on several nodes needs no options") {
   const Options options = derived(in_slurm());
   CHECK(options.min_nodes == 2);
   CHECK(options.max_nodes == 2);
@@ -46,7 +46,7 @@ TEST_CASE("in a job of a scheduler on several nodes no flags are needed") {
   CHECK(in_slurm().plan().nodes.rank == 1);
 }
 
-TEST_CASE("what the user says wins over the scheduler") {
+TEST_CASE("the user's options override the scheduler's") {
   Situation situation = in_slurm();
   situation.options.master_addr = "head";
   situation.options.master_port = 1234;
@@ -68,7 +68,7 @@ TEST_CASE("what the user says wins over the scheduler") {
   CHECK(is_left_alone([](Options& o) { o.compatibility_mode = CompatibilityMode::torchrun; }));
 }
 
-TEST_CASE("a scheduler that knows one node or no number adds nothing") {
+TEST_CASE("a scheduler job with one node or without a node rank adds no options") {
   Situation situation = in_slurm();
   situation.facts.cluster->node_count = 1;
   CHECK(derived(situation) == situation.options);
@@ -79,7 +79,7 @@ TEST_CASE("a scheduler that knows one node or no number adds nothing") {
   CHECK(derived(situation).warnings == situation.facts.cluster_warnings);
 }
 
-TEST_CASE("a scheduler that does not say where to meet needs an address") {
+TEST_CASE("a scheduler that names no rendezvous address needs one from the user") {
   Situation situation = in_slurm();
   situation.facts.cluster->hosts.clear();
   CHECK_THAT(situation.failure().message, Catch::Contains("not the address of node 0. Give --master-addr=HOST"));
@@ -89,7 +89,7 @@ TEST_CASE("a scheduler that does not say where to meet needs an address") {
   CHECK(derived(situation).master_port == 23456);
 }
 
-TEST_CASE("who only has hosts is asked for") {
+TEST_CASE("a user who gives only hosts is asked for the missing options") {
   Situation situation = in_slurm();
   situation.facts.cluster->scheduler = "PBS";
   CHECK(derived(situation).max_nodes == 1);
@@ -98,7 +98,7 @@ TEST_CASE("who only has hosts is asked for") {
   CHECK(derived(situation).max_nodes == 2);
 }
 
-TEST_CASE("variables that cannot be believed are an error only where they would count") {
+TEST_CASE("invalid scheduler variables are an error only if they would be used") {
   Situation situation;
   situation.facts.cluster_failure = "SLURM_NODEID=7 is not below SLURM_NNODES=2";
   CHECK(situation.failure().exit_code == 2);
@@ -122,7 +122,7 @@ Situation in_pod(int index) {
 
 }  // namespace
 
-TEST_CASE("a pod's index is the number of its node") {
+TEST_CASE("a pod's index is its node rank") {
   Situation situation = in_pod(1);
   CHECK(derived(situation) == situation.options);
   situation.options.min_nodes = situation.options.max_nodes = 2;
@@ -142,7 +142,7 @@ TEST_CASE("a pod's index is the number of its node") {
   CHECK(stays([](Options& o) { o.compatibility_mode = CompatibilityMode::torchrun; }));
 }
 
-TEST_CASE("a pod's index that no node of the job can have is refused") {
+TEST_CASE("a pod's index beyond the number of nodes is an error") {
   Situation situation = in_pod(2);
   situation.options.min_nodes = situation.options.max_nodes = 2;
   situation.options.rdzv_endpoint = "job-0:29400";
@@ -151,7 +151,7 @@ TEST_CASE("a pod's index that no node of the job can have is refused") {
         "--nnodes=N with the number of all nodes, give --node-rank=R, or use --scheduler=none.");
 }
 
-TEST_CASE("a scheduler that is asked for must say how many nodes there are") {
+TEST_CASE("a scheduler named by --scheduler must give the number of nodes") {
   Situation situation = in_pod(1);
   situation.options.scheduler = "kubernetes";
   CHECK(situation.failure().message ==
@@ -163,7 +163,7 @@ TEST_CASE("a scheduler that is asked for must say how many nodes there are") {
   CHECK(situation.failure().message == situation.facts.cluster_failure);
 }
 
-TEST_CASE("the first pod may be told to be localhost") {
+TEST_CASE("a first pod whose master address is localhost advertises its own host name") {
   Situation situation = in_slurm();
   situation.facts.host_name = "train-master-0";
   situation.facts.cluster->hosts.clear();

@@ -40,7 +40,7 @@ std::vector<Cpus> cpus(NumaBinding mode, const std::vector<WorkerPlace>& workers
 
 }  // namespace
 
-TEST_CASE("a worker bound to a node runs on the CPUs near its GPU and takes memory there") {
+TEST_CASE("a worker bound to a NUMA node runs on the CPUs near its GPU and allocates memory there") {
   const auto bindings = bind_cpus(NumaBinding::node, machine(), near({2, 0, 2})).value();
   REQUIRE(bindings.size() == 3);
   CHECK(bindings[0].cpus == range(16, 23));
@@ -50,21 +50,21 @@ TEST_CASE("a worker bound to a node runs on the CPUs near its GPU and takes memo
   CHECK(bindings[2].cpus == range(16, 23));
 }
 
-TEST_CASE("a worker bound to a socket may use all nodes of it") {
+TEST_CASE("a worker bound to a socket may use all NUMA nodes of the socket") {
   const auto bindings = bind_cpus(NumaBinding::socket, machine(), near({3})).value();
   CHECK(bindings[0].cpus == range(16, 31));
   CHECK(bindings[0].memory_nodes == std::vector{2, 3});
   CHECK(bindings[0].description == "NUMA nodes 2-3, CPUs 16-31 (near GPU 0)");
 }
 
-TEST_CASE("exclusive workers share a node's cores evenly and without overlap") {
+TEST_CASE("exclusively bound workers share a NUMA node's cores evenly without overlap") {
   CHECK(cpus(NumaBinding::exclusive, near({0, 0})) == std::vector{range(0, 3), range(4, 7)});
   CHECK(cpus(NumaBinding::exclusive, near({1, 0, 1})) == std::vector{range(8, 11), range(0, 7), range(12, 15)});
   // Three workers share four cores. The first one gets two.
   CHECK(cpus(NumaBinding::exclusive, near({0, 0, 0})) == std::vector{range(0, 3), Cpus{4, 5}, Cpus{6, 7}});
 }
 
-TEST_CASE("exclusive workers never share a core, whatever their number") {
+TEST_CASE("exclusively bound workers never share a core, whatever their number") {
   for (std::size_t count = 1; count <= 4; ++count) {
     std::vector<int> all;
     for (const Cpus& mine : cpus(NumaBinding::exclusive, near(std::vector<int>(count, 3)))) {
@@ -75,7 +75,7 @@ TEST_CASE("exclusive workers never share a core, whatever their number") {
   }
 }
 
-TEST_CASE("more exclusive workers than cores are refused") {
+TEST_CASE("more exclusively bound workers than cores are an error") {
   const auto bindings = bind_cpus(NumaBinding::exclusive, machine(), near({1, 1, 1, 1, 1}));
   REQUIRE_FALSE(bindings.ok());
   CHECK(bindings.error().message ==
@@ -83,30 +83,30 @@ TEST_CASE("more exclusive workers than cores are refused") {
         "--numa-binding=node.");
 }
 
-TEST_CASE("each worker gets a core complex of its own as long as there are some") {
+TEST_CASE("each worker gets its own core complex as long as there are enough") {
   CHECK(cpus(NumaBinding::core_complex, near({0, 0, 1, 0})) ==
         std::vector{range(0, 3), range(4, 7), range(8, 11), range(0, 3)});
 }
 
-TEST_CASE("a core complex that the affinity mask cuts comes last") {
+TEST_CASE("a core complex that the affinity mask cuts is used last") {
   CpuTopology topology = machine();
   std::erase_if(topology.cpus, [](const CpuPlace& place) { return place.cpu < 3; });
   CHECK(cpus(NumaBinding::core_complex, near({0, 0}), topology) == std::vector{range(4, 7), Cpus{3}});
 }
 
-TEST_CASE("without GPUs workers are spread over the nodes in turn") {
+TEST_CASE("without GPUs workers are spread over the NUMA nodes in turn") {
   const std::vector<WorkerPlace> workers(5);
   CHECK(cpus(NumaBinding::node, workers) ==
         std::vector{range(0, 7), range(8, 15), range(16, 23), range(24, 31), range(0, 7)});
   CHECK(bind_cpus(NumaBinding::node, machine(), workers).value()[1].description == "NUMA node 1, CPUs 8-15");
 }
 
-TEST_CASE("a GPU whose place is unknown is said to be so") {
+TEST_CASE("a GPU with an unknown NUMA node is reported") {
   const auto bindings = bind_cpus(NumaBinding::node, machine(), {{"GPU-5f", std::nullopt}}).value();
   CHECK(bindings[0].description == "NUMA node 0, CPUs 0-7 (location of GPU GPU-5f unknown)");
 }
 
-TEST_CASE("a GPU near CPUs that we may not use is an error that says so") {
+TEST_CASE("a GPU near CPUs outside of the affinity mask is an error with the reason") {
   CpuTopology topology = machine();
   std::erase_if(topology.cpus, [](const CpuPlace& place) { return place.numa_node == 1; });
   const auto bindings = bind_cpus(NumaBinding::node, topology, near({1}));

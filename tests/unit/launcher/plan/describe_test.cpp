@@ -6,7 +6,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("the printed plan is the golden one") {
+TEST_CASE("the printed plan equals the golden file") {
   Situation situation;
   check_golden("plan_four_gpus.txt", describe(situation.plan()));
   situation.without_gpus().options.nproc_per_node = 2;
@@ -14,7 +14,7 @@ TEST_CASE("the printed plan is the golden one") {
   check_golden("plan_two_cpu_workers.txt", describe(situation.plan()));
 }
 
-TEST_CASE("a plan tells who may use the store, and how much, but not the token") {
+TEST_CASE("a plan shows the limits of the store and who may use it, but not the token") {
   Situation situation;
   situation.options.store_open = true;
   situation.options.store_limits.keys = 7;
@@ -26,7 +26,7 @@ TEST_CASE("a plan tells who may use the store, and how much, but not the token")
                        Catch::Contains("store limits keys=7\n") && !Catch::Contains("secret"));
 }
 
-TEST_CASE("the printed plan of a torchrun job is the golden one") {
+TEST_CASE("the printed plan of a torchrun job equals the golden file") {
   Situation situation;
   situation.mode(CompatibilityMode::torch_launch);
   situation.options.command = {"train.py", "--out", "a b", "it's"};
@@ -43,7 +43,7 @@ TEST_CASE("the printed plan of a torchrun job is the golden one") {
   check_golden("plan_torch_launch.txt", describe(situation.plan()));
 }
 
-TEST_CASE("what a token does beside --store-open is said") {
+TEST_CASE("the plan explains a token together with --store-open") {
   Situation situation;
   situation.options.store_open = true;
   situation.options.auth_token_file = "/token";
@@ -55,7 +55,7 @@ TEST_CASE("what a token does beside --store-open is said") {
   CHECK_THAT(notes(), Catch::Contains("it only makes the first node refuse launchers that have another token"));
 }
 
-TEST_CASE("on several nodes a plan does not claim what depends on the other nodes") {
+TEST_CASE("the plan of several nodes states nothing that depends on other nodes") {
   Situation situation;
   situation.options.nproc_per_node = 2;
   situation.options.min_nodes = situation.options.max_nodes = 2;
@@ -72,13 +72,13 @@ TEST_CASE("on several nodes a plan does not claim what depends on the other node
   CHECK(describe_json(situation.plan()).find("\"WORLD_SIZE\": null") != std::string::npos);
 }
 
-TEST_CASE("the plan as JSON is the golden one") {
+TEST_CASE("the JSON plan equals the golden file") {
   Situation situation;
   situation.options.nproc_per_node = 2;
   check_golden("plan_two_gpus.json", describe_json(situation.plan()));
 }
 
-TEST_CASE("the plan says whether workers can be forked") {
+TEST_CASE("the plan shows whether workers can be forked") {
   Situation situation;
   situation.options.preload = "torch";
   CHECK(describe(situation.plan()).find("\npreload      torch, but workers are started: ./train is not") !=
@@ -87,13 +87,13 @@ TEST_CASE("the plan says whether workers can be forked") {
   CHECK(describe(situation.plan()).find("preload") == std::string::npos);
 }
 
-TEST_CASE("a name that is no UTF-8 can be shown as JSON") {
+TEST_CASE("a name that is not UTF-8 can be shown in JSON") {
   Situation situation;
   situation.options.command = {"./train", "\xff\xfe"};
   CHECK(describe_json(situation.plan()).find("\\ufffd\\ufffd") != std::string::npos);
 }
 
-TEST_CASE("the plan is shown without secrets, which the workers still get") {
+TEST_CASE("the printed plan masks secrets, and the workers still get them") {
   Situation situation;
   situation.options.command = {"./train", "--auth", "mellon", "https://u:mellon@host/x", "--lr=1"};
   const LaunchPlan plan = situation.plan();

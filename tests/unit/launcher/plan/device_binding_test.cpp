@@ -53,13 +53,13 @@ TEST_CASE("an inherited CUDA_VISIBLE_DEVICES is respected") {
   CHECK(visible_gpus("0", {}).empty());
 }
 
-TEST_CASE("the list of visible GPUs ends where CUDA stops reading it") {
+TEST_CASE("CUDA_VISIBLE_DEVICES is read up to the entry at which CUDA stops") {
   CHECK(visible("1,7,0") == Names{"1"});
   CHECK(visible("1,-1,0") == Names{"1"});
   CHECK(visible("1,GPU-zz,0") == Names{"1"});
 }
 
-TEST_CASE("the list of visible GPUs is read as CUDA reads it") {
+TEST_CASE("CUDA_VISIBLE_DEVICES is parsed as CUDA parses it") {
   struct Case {
     const char* list;
     Names names;
@@ -90,21 +90,21 @@ TEST_CASE("the list of visible GPUs is read as CUDA reads it") {
   CHECK_FALSE(repeated_gpu("1,0", kMachine).has_value());
 }
 
-TEST_CASE("a UUID may be cut short as long as it is unambiguous") {
+TEST_CASE("a UUID may be abbreviated as long as it is unambiguous") {
   CHECK(visible_gpus("GPU-c", kMachine) == std::vector<VisibleGpu>{{"GPU-c", 2}});
   CHECK(visible("GPU-a,0").empty());
   CHECK(choose("GPU-ab") == "GPU-ab");
   CHECK(contains(choose("GPU-a"), "GPU-a is a prefix of several UUIDs"));
 }
 
-TEST_CASE("a UUID that cannot be checked is believed") {
+TEST_CASE("a UUID that cannot be checked is accepted") {
   const std::vector<GpuFacts> nameless = {{0, "", "", {}}, {1, "", "", {}}};
   CHECK(visible_gpus("GPU-x,GPU-y", nameless) ==
         std::vector<VisibleGpu>{{"GPU-x", std::nullopt}, {"GPU-y", std::nullopt}});
   CHECK(choose_gpus("GPU-x", visible_gpus(std::nullopt, nameless), nameless).ok());
 }
 
-TEST_CASE("a chosen index counts among the visible GPUs") {
+TEST_CASE("a selected GPU index counts among the visible GPUs") {
   CHECK(choose("2,0") == "2,0");
   CHECK(choose("0", "2,1") == "2");
   CHECK(choose("1,0", "GPU-cc33,GPU-aa") == "GPU-aa,GPU-cc33");
@@ -112,7 +112,7 @@ TEST_CASE("a chosen index counts among the visible GPUs") {
   CHECK(choose("MIG-5", "MIG-4,MIG-5") == "MIG-5");
 }
 
-TEST_CASE("an unknown chosen GPU is named with what there is") {
+TEST_CASE("an unknown selected GPU is an error that lists the available ones") {
   CHECK(
       choose("0,3") ==
       "--gpus=0,3: 3 is not the index of a visible GPU. Visible: 0,1,2. Use indices from 0 to 2 (they count among the "
@@ -126,12 +126,12 @@ TEST_CASE("an unknown chosen GPU is named with what there is") {
   CHECK(contains(choose("x"), "x is not the index"));
 }
 
-TEST_CASE("a GPU may be chosen once") {
+TEST_CASE("a GPU can be selected only once") {
   CHECK(contains(choose("1,1"), "names a GPU twice (1)"));
   CHECK(contains(choose("0,GPU-aa11"), "names a GPU twice (GPU-aa11)"));
 }
 
-TEST_CASE("choosing where there is nothing to choose says why") {
+TEST_CASE("a GPU selection without GPUs is an error with the reason") {
   CHECK(contains(choose_gpus("0", {}, {}).error().message, "this node has no visible GPU"));
   CHECK(contains(choose("0", ""), "CUDA_VISIBLE_DEVICES hides all GPUs"));
 }
@@ -143,7 +143,7 @@ TEST_CASE("each worker gets its own GPU") {
   CHECK(bind_devices(request(1, {"0", "3"})).value().visible == Visible{"0"});
 }
 
-TEST_CASE("with visibility all CUDA_VISIBLE_DEVICES is left alone unless GPUs were chosen") {
+TEST_CASE("with --gpu-visibility=all CUDA_VISIBLE_DEVICES is unchanged unless GPUs were selected") {
   DeviceRequest all = request(2, {"0", "3"});
   all.own = false;
   CHECK(bind_devices(all).value().visible == Visible{std::nullopt, std::nullopt});
@@ -152,7 +152,7 @@ TEST_CASE("with visibility all CUDA_VISIBLE_DEVICES is left alone unless GPUs we
   CHECK(bind_devices(all).value().visible == Visible{"0,3", "0,3"});
 }
 
-TEST_CASE("a worker that sees all chosen GPUs gets a list with names of one kind") {
+TEST_CASE("a worker that sees all selected GPUs gets a list with names of one kind") {
   DeviceRequest all;
   all.own = false;
   all.chosen = true;
@@ -166,7 +166,7 @@ TEST_CASE("a worker that sees all chosen GPUs gets a list with names of one kind
   CHECK(bind_devices(all).value().visible == Visible{"2"});
 }
 
-TEST_CASE("more workers than GPUs is an error that says what to do") {
+TEST_CASE("more workers than GPUs are an error that says what to do") {
   const std::string message =
       "8 workers but 4 GPUs (0,1,2,3). Use --nproc-per-node=4, or share GPUs with --oversubscribe.";
   DeviceRequest eight = request(8, {"0", "1", "2", "3"});
@@ -198,17 +198,17 @@ TEST_CASE("a CPU job may have more workers than there are GPUs") {
                  "3 workers but 2 GPUs (0,1); the workers see all GPUs, which is correct only for a CPU job"));
 }
 
-TEST_CASE("oversubscribed workers share GPUs in turn") {
+TEST_CASE("oversubscribed workers share the GPUs in turn") {
   DeviceRequest three = request(3, {"4", "5"});
   three.oversubscribe = true;
   CHECK(bind_devices(three).value().visible == Visible{"4", "5", "4"});
 }
 
-TEST_CASE("without GPUs nothing is bound") {
+TEST_CASE("without GPUs no device is bound") {
   CHECK(bind_devices(request(2, {})).value().visible == Visible{std::nullopt, std::nullopt});
 }
 
-TEST_CASE("a virtual local rank names a GPU each, known or not, and never more than somebody gave us") {
+TEST_CASE("a virtual local rank gets one visible GPU, at most as many as were inherited") {
   DeviceRequest two = request(2, {});
   two.virtual_local_rank = true;
   CHECK(bind_devices(two).value().visible == Visible{"0", "1"});

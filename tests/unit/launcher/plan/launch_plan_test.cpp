@@ -6,7 +6,7 @@
 using namespace ddp::launcher;
 using Visible = std::vector<std::optional<std::string>>;
 
-TEST_CASE("asking for GPUs where there are none is a usage error") {
+TEST_CASE("requesting GPUs on a node without GPUs is a usage error") {
   Situation situation;
   situation.without_gpus().options.nproc_per_node = WorkerCount::By::gpus;
   CHECK(situation.failure().exit_code == 2);
@@ -18,7 +18,7 @@ TEST_CASE("asking for GPUs where there are none is a usage error") {
   CHECK(situation.failure().message.find("--gpus=0: this node has no visible GPU") != std::string::npos);
 }
 
-TEST_CASE("the workers decide about nccl where only the driver's library can count the GPUs") {
+TEST_CASE("the workers choose nccl if only the driver's library can count the GPUs") {
   Situation situation;
   situation.without_gpus().options.backend = "nccl";
   CHECK(situation.failure().exit_code == 2);
@@ -39,7 +39,7 @@ TEST_CASE("a GPU that CUDA_VISIBLE_DEVICES names twice is reported") {
   CHECK(situation.failure().message.find(words) != std::string::npos);
 }
 
-TEST_CASE("more workers than GPUs is refused unless the job is one for CPUs") {
+TEST_CASE("more workers than GPUs are an error unless the job uses CPUs") {
   Situation situation;
   situation.options.nproc_per_node = 8;
   CHECK(situation.failure().exit_code == 2);
@@ -49,7 +49,7 @@ TEST_CASE("more workers than GPUs is refused unless the job is one for CPUs") {
   CHECK(situation.failure().message.find("8 workers but 2 GPUs (0,1)") != std::string::npos);
 }
 
-TEST_CASE("scripts may have more workers than there are GPUs, with a note") {
+TEST_CASE("scripts may have more workers than GPUs, with a note") {
   for (const CompatibilityMode mode : {CompatibilityMode::native, CompatibilityMode::torchrun}) {
     Situation situation;
     situation.mode(mode).options.nproc_per_node = 8;
@@ -61,7 +61,7 @@ TEST_CASE("scripts may have more workers than there are GPUs, with a note") {
   }
 }
 
-TEST_CASE("PyTorch programs show their collectives unless that is not wanted") {
+TEST_CASE("PyTorch programs report their collectives unless the user disables it") {
   Situation situation;
   CHECK(situation.plan().python_hook.empty());
   situation.facts.python_hook = "/hook";
@@ -73,7 +73,7 @@ TEST_CASE("PyTorch programs show their collectives unless that is not wanted") {
   CHECK(situation.plan().python_hook == "/hook");
 }
 
-TEST_CASE("the number of workers is one a GPU unless it is given") {
+TEST_CASE("the number of workers is one per GPU by default") {
   Situation situation;
   CHECK(situation.plan().workers == 4);
   situation.options.nproc_per_node = WorkerCount::By::gpus_or_cpus;
@@ -92,7 +92,7 @@ TEST_CASE("the number of workers is one a GPU unless it is given") {
   CHECK(situation.plan().workers == 16);
 }
 
-TEST_CASE("under torchrun's name the number of workers is one unless it is given") {
+TEST_CASE("under the name torchrun the number of workers is one by default") {
   Situation situation;
   situation.mode(CompatibilityMode::torchrun);
   CHECK(situation.plan().workers == 1);
@@ -102,7 +102,7 @@ TEST_CASE("under torchrun's name the number of workers is one unless it is given
   CHECK(situation.plan().workers == 4);
 }
 
-TEST_CASE("native programs see their own GPU, scripts see all") {
+TEST_CASE("native programs see only their own GPU, and scripts see all GPUs") {
   Situation situation;
   situation.options.nproc_per_node = 2;
   CHECK(situation.plan().visible_devices == Visible{"0", "1"});
@@ -124,7 +124,7 @@ TEST_CASE("native programs see their own GPU, scripts see all") {
   CHECK(situation.plan().visible_devices == Visible{"3,1", "3,1"});
 }
 
-TEST_CASE("an inherited list of GPUs is the job's") {
+TEST_CASE("an inherited list of GPUs applies to the job") {
   Situation situation;
   situation.facts.environment.emplace_back("CUDA_VISIBLE_DEVICES=3,1");
   CHECK(situation.plan().visible_devices == Visible{"3", "1"});
@@ -149,7 +149,7 @@ TEST_CASE("each worker gets an equal share of the CPUs as OpenMP threads, with a
   CHECK_FALSE(situation.plan().omp_threads.has_value());
 }
 
-TEST_CASE("workers are bound to the CPUs near their GPUs when asked") {
+TEST_CASE("workers are bound to the CPUs near their GPUs on request") {
   Situation situation;
   CHECK(situation.plan().bindings.empty());
   situation.options.numa_binding = NumaBinding::exclusive;
@@ -167,7 +167,7 @@ TEST_CASE("workers are bound to the CPUs near their GPUs when asked") {
   CHECK(situation.failure().exit_code == 2);
 }
 
-TEST_CASE("on a machine with one node the kernel need not say where GPUs are") {
+TEST_CASE("on a computer with one NUMA node the places of the GPUs are not needed") {
   Situation situation;
   situation.options.numa_binding = NumaBinding::node;
   for (GpuFacts& gpu : situation.facts.gpus) gpu.numa_node.reset();
@@ -176,7 +176,7 @@ TEST_CASE("on a machine with one node the kernel need not say where GPUs are") {
   CHECK(situation.plan().bindings[0].description == "NUMA node 0, CPUs 0-15 (near GPU 0)");
 }
 
-TEST_CASE("a topology that cannot be read is our own fault") {
+TEST_CASE("an unreadable CPU topology is an internal error with exit code 125") {
   Situation situation;
   situation.options.numa_binding = NumaBinding::node;
   situation.facts.topology = ddp::base::Failure{"hwloc cannot be initialized"};
@@ -193,7 +193,7 @@ TEST_CASE("a worker that is to read standard input must exist") {
         "--stdin=3 names a local rank, but there is 1 worker. Local ranks count from 0.");
 }
 
-TEST_CASE("a worker that is alone reads the terminal, unless the job is in its background") {
+TEST_CASE("a single worker reads the terminal, unless the job is in the background") {
   using enum StandardInput;
   struct Case {
     StandardInput input;
@@ -220,7 +220,7 @@ TEST_CASE("a worker that is alone reads the terminal, unless the job is in its b
   }
 }
 
-TEST_CASE("a program on the standard input runs where one worker reads it, and is refused elsewhere") {
+TEST_CASE("a program on standard input runs if exactly one worker reads it, and is an error otherwise") {
   struct Case {
     StandardInput input;
     int workers;
@@ -259,7 +259,7 @@ TEST_CASE("a program on the standard input runs where one worker reads it, and i
   CHECK(situation.plan().arguments.at(2) == "-");
 }
 
-TEST_CASE("the choices that need no decision are taken over") {
+TEST_CASE("simple options are copied to the plan") {
   using namespace std::chrono_literals;
   Situation situation;
   situation.options.max_restarts = 3;
@@ -289,7 +289,7 @@ TEST_CASE("the choices that need no decision are taken over") {
   CHECK(plan.notes.front() == "--start-method has no effect");
 }
 
-TEST_CASE("what cannot be started or joined is no plan") {
+TEST_CASE("a program that cannot be started or a store that cannot be joined gives no plan") {
   Situation situation;
   situation.facts.program = {};
   CHECK(situation.failure().exit_code == 127);

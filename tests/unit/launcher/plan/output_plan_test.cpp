@@ -32,7 +32,7 @@ Situation torchrun() {
 
 }  // namespace
 
-TEST_CASE("several workers have a tag each and repeat themselves once, one worker has the console") {
+TEST_CASE("several workers have tags and merged lines, and a single worker owns the console") {
   CHECK(decide(Situation()).output.tag == "[${rank}] ");
   CHECK(decide(Situation()).output.collapse);
   CHECK(flags(decide(Situation()), 1) == "ct ct");
@@ -41,7 +41,7 @@ TEST_CASE("several workers have a tag each and repeat themselves once, one worke
   CHECK(decide(Situation()).files.kind == RunFiles::Kind::temporary);
 }
 
-TEST_CASE("tag and collapse can be chosen") {
+TEST_CASE("tag and line merging can be configured") {
   Situation situation;
   situation.options.tag = "${node}: ";
   CHECK(decide(situation, 1).output.tag == "${node}: ");
@@ -53,7 +53,7 @@ TEST_CASE("tag and collapse can be chosen") {
   CHECK(decide(situation, 1).output.collapse);
 }
 
-TEST_CASE("a log folder alone takes everything, except under torchrun's name") {
+TEST_CASE("a log directory alone receives all output, except under the name torchrun") {
   Situation situation;
   situation.options.log_dir = "logs";
   CHECK(decide(situation).files.log_dir == "logs");
@@ -62,7 +62,7 @@ TEST_CASE("a log folder alone takes everything, except under torchrun's name") {
   CHECK(flags(decide(situation), 0) == "c c");
 }
 
-TEST_CASE("streams are redirected or teed, and tee wins on the console") {
+TEST_CASE("streams are redirected or copied, and tee decides about the console") {
   Situation situation;
   situation.options.redirects.all = 3;
   situation.options.tee.by_local_rank = {{1, StreamSelection::kStdout}};
@@ -74,7 +74,7 @@ TEST_CASE("streams are redirected or teed, and tee wins on the console") {
   CHECK(flags(decide(situation), 0) == "f f");
 }
 
-TEST_CASE("under torchrun's name only teed streams are tagged") {
+TEST_CASE("under the name torchrun only copied streams are tagged") {
   Situation situation = torchrun();
   CHECK(flags(decide(situation), 1) == "c c");
   CHECK_FALSE(decide(situation).output.collapse);
@@ -85,7 +85,7 @@ TEST_CASE("under torchrun's name only teed streams are tagged") {
   CHECK(flags(decide(situation), 1) == "ct cft");
 }
 
-TEST_CASE("torchrun's template of the line prefix is honoured under its name") {
+TEST_CASE("torchrun's line prefix template is used under its name") {
   Situation situation = torchrun();
   situation.facts.environment = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=$role_name/${rank}/$local_rank $$"};
   CHECK(decide(situation).output.tag == "${role}/${rank}/${local_rank} $");
@@ -93,7 +93,7 @@ TEST_CASE("torchrun's template of the line prefix is honoured under its name") {
   CHECK(decide(situation).output.tag == "[${rank}] ");
 }
 
-TEST_CASE("under torchrun's name log files without a folder go to a temporary one") {
+TEST_CASE("under the name torchrun log files without a directory go to a temporary one") {
   Situation situation = torchrun();
   CHECK(decide(situation).files.kind == RunFiles::Kind::temporary);
   situation.options.tee.all = 3;
@@ -102,7 +102,7 @@ TEST_CASE("under torchrun's name log files without a folder go to a temporary on
   CHECK(decide(situation).files.log_dir == "/scratch/torchelastic_01234567");
 }
 
-TEST_CASE("a filter of local ranks concerns the console only") {
+TEST_CASE("a filter of local ranks affects the console only") {
   Situation situation;
   situation.options.console_local_ranks = {1};
   situation.options.log_dir = "logs";
@@ -112,7 +112,7 @@ TEST_CASE("a filter of local ranks concerns the console only") {
   CHECK(flags(decide(situation), 0) == "- -");
 }
 
-TEST_CASE("without a place for files nothing is written, and a note says what has no effect") {
+TEST_CASE("without a place for files nothing is written, and a note says which options have no effect") {
   Situation situation = torchrun();
   situation.options.log_dir = "/dev/null";
   CHECK(decide(situation).notes.empty());
@@ -123,7 +123,7 @@ TEST_CASE("without a place for files nothing is written, and a note says what ha
   CHECK(mentions(decide(situation).notes, "--log-dir=/dev/null: no files are written"));
 }
 
-TEST_CASE("filters have files to write to") {
+TEST_CASE("output filters require a file") {
   Situation situation;
   situation.options.stdout_filters = {"loss"};
   situation.options.stderr_filters = {"error"};
@@ -143,7 +143,7 @@ TEST_CASE("local ranks that do not exist are noted") {
   CHECK(mentions(notes, "--local-ranks-filter names local rank 5, but there are 2 workers"));
 }
 
-TEST_CASE("a filter that hides all output is refused, except as torchrun and where other nodes may have these ranks") {
+TEST_CASE("a filter that hides all output is an error, except under the name torchrun or on several nodes") {
   Options options;
   LaunchPlan plan;
   plan.workers = 2;
@@ -161,7 +161,7 @@ TEST_CASE("a filter that hides all output is refused, except as torchrun and whe
   CHECK_FALSE(check_shown_ranks(options, plan));
 }
 
-TEST_CASE("colours are for terminals unless they are asked for") {
+TEST_CASE("colours are used on terminals unless the user asks for them elsewhere") {
   Situation situation;
   CHECK_FALSE(decide(situation).output.color);
   situation.options.color = Color::always;

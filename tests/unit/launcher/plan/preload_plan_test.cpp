@@ -14,25 +14,25 @@ std::string reason(const std::vector<std::string>& arguments, const std::string&
   return no_preload_reason(plan);
 }
 
-TEST_CASE("workers that Python itself starts can be forked") {
+TEST_CASE("workers started by Python itself can be forked") {
   CHECK(reason({"python3", "-u", "train.py", "-I"}).empty());
   CHECK(reason({"python3", "-uX", "dev", "-W", "error", "-m", "train", "-S"}).empty());
   CHECK(reason({"python3.12", "-c", "pass"}, "/opt/venv/bin/python3.12").empty());
 }
 
-TEST_CASE("options with which Python does not run ddplaunch's code are refused") {
+TEST_CASE("forking is impossible with Python options that skip ddplaunch's start-up code") {
   for (const char* option : {"-I", "-E", "-S", "-uS", "-sE"}) {
     CHECK_THAT(reason({"python3", option, "train.py"}), Catch::Contains("does not run ddplaunch's code"));
   }
 }
 
-TEST_CASE("other programs are refused") {
+TEST_CASE("workers of other programs cannot be forked") {
   CHECK_THAT(reason({"bash", "train.sh"}, "/usr/bin/bash"), Catch::Contains("not started by Python itself"));
   CHECK_THAT(reason({"python3"}), Catch::Contains("standard input"));
   CHECK_THAT(reason({"python3", "-"}), Catch::Contains("standard input"));
 }
 
-TEST_CASE("workers that uv starts can be forked, if their program is recognized") {
+TEST_CASE("workers started by uv can be forked if their program is recognised") {
   const auto reason_of = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"uv", "run"});
     return reason(words, "/usr/bin/uv");
@@ -51,7 +51,7 @@ TEST_CASE("workers that uv starts can be forked, if their program is recognized"
   CHECK_THAT(reason({"uv", "pip", "train.py"}, "/usr/bin/uv"), Catch::Contains("not started by Python itself"));
 }
 
-TEST_CASE("Python is asked without the program") {
+TEST_CASE("Python is queried without running the program") {
   const auto probe = [](const std::string& program, const std::vector<std::string>& arguments) {
     LaunchPlan plan;
     plan.program = program;
@@ -65,7 +65,7 @@ TEST_CASE("Python is asked without the program") {
         Words{"/bin/uv", "run", "--", "python3.12", "-c", ""});
 }
 
-TEST_CASE("a plan whose workers differ before their program begins is refused") {
+TEST_CASE("a plan whose workers differ before their program begins cannot fork them") {
   LaunchPlan plan;
   plan.program = "/usr/bin/python3";
   plan.arguments = {"python3", "-u", "train_${local_rank}.py"};

@@ -51,19 +51,19 @@ std::string mistake(const Options& options, bool is_static = false) {
 
 }  // namespace
 
-TEST_CASE("by default the store is on the loopback address and a free port") {
+TEST_CASE("the store is on the loopback address and a free port by default") {
   CHECK(native([](Options&) {}) == "127.0.0.1 0 127.0.0.1 random");
   CHECK(native([](Options& o) { o.run_id = "me"; }) == "127.0.0.1 0 127.0.0.1 me");
 }
 
-TEST_CASE("under torchrun's name a job with no port, endpoint or backend stands alone") {
+TEST_CASE("under the name torchrun a job without port, endpoint and backend is standalone") {
   CHECK(torch([](Options&) {}) == "localhost 0 127.0.0.1 uuid");
   CHECK(with(CompatibilityMode::torch_launch, [](Options&) {}) == "localhost 0 127.0.0.1 uuid");
   CHECK(torch([](Options& o) { o.run_id = "me"; }) == "localhost 0 127.0.0.1 me");
   CHECK(torch([](Options& o) { o.master_addr = "10.0.0.1"; }) == "10.0.0.1 0 10.0.0.1 uuid");
 }
 
-TEST_CASE("the option --standalone overrides what else is said, and says so") {
+TEST_CASE("--standalone overrides other rendezvous options with a note") {
   Situation situation;
   situation.options.standalone = true;
   CHECK(planned(situation) == "localhost 0 127.0.0.1 uuid");
@@ -85,7 +85,7 @@ TEST_CASE("an endpoint gives address and port") {
   CHECK(torch([](Options& o) { o.rdzv_endpoint = "node0:4000"; }) == "node0 4000 node0 none");
 }
 
-TEST_CASE("an endpoint without a port has torchrun's port unless the backend is static") {
+TEST_CASE("an endpoint without a port uses torchrun's port unless the backend is static") {
   CHECK(native([](Options& o) { o.rdzv_endpoint = "[::1]"; }) == "::1 29400 ::1 random");
   CHECK(torch([](Options& o) { o.rdzv_endpoint = "localhost", o.rdzv_backend = RdzvBackend::c10d; }) ==
         "localhost 29400 127.0.0.1 none");
@@ -95,7 +95,7 @@ TEST_CASE("an endpoint without a port has torchrun's port unless the backend is 
   CHECK(native([](Options& o) { o.rdzv_endpoint = "node0", o.rdzv_backend = RdzvBackend::static_; }) == refusal);
 }
 
-TEST_CASE("what is no address is refused") {
+TEST_CASE("an invalid address is rejected") {
   for (const char* endpoint :
        {":4000", "::1", "::1:4000", "[::1", "[]:1", "a:", "a:x", "a:65536", "[::1]4000", "a:-1"}) {
     Situation situation;
@@ -105,7 +105,7 @@ TEST_CASE("what is no address is refused") {
   }
 }
 
-TEST_CASE("master address and port are taken where no endpoint is given") {
+TEST_CASE("master address and port are used if no endpoint is given") {
   CHECK(native([](Options& o) { o.master_addr = "10.0.0.1", o.master_port = 4000; }) ==
         "10.0.0.1 4000 10.0.0.1 random");
   CHECK(torch([](Options& o) { o.master_port = 4000; }) == "127.0.0.1 4000 127.0.0.1 none");
@@ -117,13 +117,13 @@ TEST_CASE("master address and port are taken where no endpoint is given") {
   CHECK(mentions(notes(both), "--master-addr and --master-port have no effect together with --rdzv-endpoint"));
 }
 
-TEST_CASE("the static backend has torchrun's fixed port only under torchrun's name") {
+TEST_CASE("the static backend uses torchrun's fixed port only under the name torchrun") {
   CHECK(torch([](Options& o) { o.rdzv_backend = RdzvBackend::static_; }) == "127.0.0.1 29500 127.0.0.1 none");
   CHECK(native([](Options& o) { o.rdzv_backend = RdzvBackend::static_; }) == "127.0.0.1 0 127.0.0.1 random");
   CHECK(torch([](Options& o) { o.rdzv_backend = RdzvBackend::c10d; }) == "localhost 0 127.0.0.1 none");
 }
 
-TEST_CASE("the local address is what is advertised") {
+TEST_CASE("the local address is advertised") {
   CHECK(native([](Options& o) { o.local_addr = "10.1.1.1"; }) == "10.1.1.1 0 10.1.1.1 random");
   CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1"; }) == "10.1.1.1 0 10.1.1.1 uuid");
   CHECK(torch([](Options& o) {
@@ -134,7 +134,7 @@ TEST_CASE("the local address is what is advertised") {
         }) == "10.1.1.1 4000 10.1.1.1 none");
 }
 
-TEST_CASE("the static backend takes its address from elsewhere than the local address, and says so") {
+TEST_CASE("the static backend ignores the local address with a note") {
   CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.rdzv_endpoint = "node0:4000"; }) ==
         "node0 4000 node0 none");
   CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.master_addr = "node0", o.master_port = 4000; }) ==
@@ -147,7 +147,7 @@ TEST_CASE("the static backend takes its address from elsewhere than the local ad
   CHECK(mentions(notes(situation), "--local-addr has no effect with the static backend"));
 }
 
-TEST_CASE("several nodes meet at an endpoint that all know") {
+TEST_CASE("several nodes meet at an endpoint that all of them know") {
   const auto two = [](Options& o) { o.min_nodes = o.max_nodes = 2; };
   CHECK(native(two).starts_with("2 --nnodes=2 needs an address where the nodes meet."));
   CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a"; }) == "a 29400 a none");
@@ -165,7 +165,7 @@ TEST_CASE("several nodes meet at an endpoint that all know") {
   CHECK(native([](Options& o) { o.node_rank = 0; }) == "127.0.0.1 0 127.0.0.1 random");
 }
 
-TEST_CASE("a job has one node unless more are asked for") {
+TEST_CASE("a job has one node by default") {
   const auto plan = plan_nodes({}, false);
   REQUIRE(plan);
   CHECK_FALSE(plan.value().several());
@@ -174,7 +174,7 @@ TEST_CASE("a job has one node unless more are asked for") {
   CHECK(mistake(options) == "--node-rank=1, but the job has one node. Give --nnodes=N, the same on all nodes.");
 }
 
-TEST_CASE("nodes get their numbers when they meet or bring them") {
+TEST_CASE("nodes get their ranks at the rendezvous or from --node-rank") {
   Options options = two_nodes();
   CHECK_FALSE(plan_nodes(options, false).value().rank);
   options.node_rank = 1;
@@ -186,7 +186,7 @@ TEST_CASE("nodes get their numbers when they meet or bring them") {
   CHECK(plan_nodes(options, true).value().rank == 0);
 }
 
-TEST_CASE("torchrun's dynamic backend numbers the nodes, whatever numbers they bring") {
+TEST_CASE("torchrun's dynamic backend numbers the nodes and ignores --node-rank") {
   for (const CompatibilityMode mode : {CompatibilityMode::native, CompatibilityMode::torchrun}) {
     Situation situation;
     situation.mode(mode).options.min_nodes = situation.options.max_nodes = 2;
@@ -205,7 +205,7 @@ TEST_CASE("torchrun's dynamic backend numbers the nodes, whatever numbers they b
   }
 }
 
-TEST_CASE("what does not fit together is told") {
+TEST_CASE("contradicting rendezvous options are reported") {
   Options options = two_nodes();
   options.node_rank = 2;
   CHECK(mistake(options) == "--node-rank=2 is not below the number of nodes, 2 (--nnodes).");
@@ -220,7 +220,7 @@ TEST_CASE("what does not fit together is told") {
   CHECK_THAT(mistake(options), Catch::Contains("--rdzv-endpoint=HOST:PORT, the same on all nodes"));
 }
 
-TEST_CASE("times come from the settings of the rendezvous") {
+TEST_CASE("timeouts come from the rendezvous settings") {
   Options options = two_nodes();
   CHECK(plan_nodes(options, false).value().join_timeout == 10min);
   CHECK(plan_nodes(options, false).value().last_call == 30s);
@@ -234,7 +234,7 @@ TEST_CASE("times come from the settings of the rendezvous") {
   CHECK(plan_nodes(options, false).value().last_call == 500ms);
 }
 
-TEST_CASE("a witness is used if one of two nodes may have to decide") {
+TEST_CASE("a witness is used if two nodes may have to decide about the coordinator") {
   Situation situation;
   situation.options.witness = "/w";
   CHECK(mentions(notes(situation), "--witness=/w has no effect: there are no other nodes"));

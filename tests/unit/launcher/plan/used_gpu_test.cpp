@@ -28,7 +28,7 @@ struct Machine : Situation {
 
 }  // namespace
 
-TEST_CASE("a worker's GPU is compared with the plan's by its UUID") {
+TEST_CASE("a worker's GPU is compared with the planned one by UUID") {
   const LaunchPlan plan = Machine().sees("2,0").plan();
   CHECK_FALSE(uses_other_gpu(plan, 0, kUuids[2]));
   CHECK(uses_other_gpu(plan, 0, kUuids[0]));
@@ -67,7 +67,7 @@ TEST_CASE("UUIDs that the driver shows later are added to the plan") {
   CHECK(with_uuids(before, {}).node_gpus == before.node_gpus);
 }
 
-TEST_CASE("reports name the GPU that a worker uses") {
+TEST_CASE("reports name the GPU that a worker actually uses") {
   const LaunchPlan plan = Machine().sees("2,0").plan();
   CHECK(used_gpu(plan, 0, kUuids[2]) == "2");
   CHECK(used_gpu(plan, 0, "") == "2");
@@ -79,7 +79,7 @@ TEST_CASE("reports name the GPU that a worker uses") {
   CHECK(used_gpu(cpus.plan(), 0, kUuids[1]) == "1");
 }
 
-TEST_CASE("a warning names the ranks with other GPUs, the likely reason and a remedy") {
+TEST_CASE("the warning about other GPUs names the ranks, the likely reason and a remedy") {
   const std::string begin =
       "rank 4 uses GPU 1 (GPU-" + kUuids[1] + "), but the plan gives it GPU 0 (GPU-" + kUuids[0] + ")";
   Machine machine;

@@ -23,7 +23,7 @@ std::string refusal(const Situation& situation) {
 
 }  // namespace
 
-TEST_CASE("a native program runs directly and its arguments are verbatim") {
+TEST_CASE("a native program runs directly with its arguments unchanged") {
   Situation situation;
   situation.options.command = {"./train", "$local_rank", "$$"};
   const WorkerCommand result = command(situation);
@@ -33,7 +33,7 @@ TEST_CASE("a native program runs directly and its arguments are verbatim") {
   CHECK(result.what == "./train");
 }
 
-TEST_CASE("a Python script runs under the interpreter, unbuffered") {
+TEST_CASE("a Python script runs unbuffered under the interpreter") {
   for (const CompatibilityMode mode :
        {CompatibilityMode::native, CompatibilityMode::torchrun, CompatibilityMode::torch_launch}) {
     const WorkerCommand result = command(Situation().mode(mode));
@@ -51,12 +51,12 @@ TEST_CASE("a module runs with -m and needs no file") {
   CHECK(command(situation).arguments == Words{"/usr/bin/python3", "-u", "-m", "package.train", "-x"});
 }
 
-TEST_CASE("under torchrun's name a script needs no suffix and no execute permission") {
+TEST_CASE("under the name torchrun a script needs neither a suffix nor execute permission") {
   CHECK(command(Situation().mode(CompatibilityMode::torchrun, "train")).arguments ==
         Words{"/usr/bin/python3", "-u", "train", "--epochs", "3"});
 }
 
-TEST_CASE("the option --no-python runs the file itself and --run-path wins over it") {
+TEST_CASE("--no-python runs the file itself, and --run-path overrides it") {
   Situation situation;
   situation.options.compatibility_mode = CompatibilityMode::torchrun;
   situation.options.no_python = true;
@@ -65,7 +65,7 @@ TEST_CASE("the option --no-python runs the file itself and --run-path wins over 
   CHECK(command(situation).program == "/usr/bin/python3");
 }
 
-TEST_CASE("what is meant to be started follows from the compatibility mode and the name") {
+TEST_CASE("the kind of program follows from the compatibility mode and the file name") {
   Options options;
   options.command = {"train.py"};
   CHECK(program_kind(options) == ProgramKind::script);
@@ -84,7 +84,7 @@ TEST_CASE("what is meant to be started follows from the compatibility mode and t
   CHECK(program_kind(options) == ProgramKind::script);
 }
 
-TEST_CASE("a missing interpreter says where it was looked for") {
+TEST_CASE("a missing interpreter is reported with the places that were searched") {
   Situation situation;
   situation.mode(CompatibilityMode::native);
   situation.facts.interpreter = {};
@@ -101,7 +101,7 @@ TEST_CASE("a missing interpreter says where it was looked for") {
   CHECK(refusal(situation) == "127 cannot start /a/python (PYTHON_EXEC): no such file.");
 }
 
-TEST_CASE("a virtual environment without a Python is passed over with a note") {
+TEST_CASE("a virtual environment without Python is skipped with a note") {
   struct Case {
     std::vector<std::string> environment;
     std::string path;
@@ -125,7 +125,7 @@ TEST_CASE("a virtual environment without a Python is passed over with a note") {
   }
 }
 
-TEST_CASE("a Python of the virtual environment that cannot be executed is an error") {
+TEST_CASE("a Python in the virtual environment that cannot be executed is an error") {
   Situation situation;
   situation.mode(CompatibilityMode::native).facts.environment = {"VIRTUAL_ENV=/b"};
   situation.facts.interpreter.path = "/b/bin/python";
@@ -134,7 +134,7 @@ TEST_CASE("a Python of the virtual environment that cannot be executed is an err
         "126 cannot start /b/bin/python (VIRTUAL_ENV): not executable. Try chmod +x /b/bin/python.");
 }
 
-TEST_CASE("a program that cannot be started has the shell's exit codes") {
+TEST_CASE("a program that cannot be started gives the exit codes of a shell") {
   struct Case {
     std::string name;
     ProgramFacts facts;
@@ -180,7 +180,7 @@ TEST_CASE("a program that cannot be started has the shell's exit codes") {
   }
 }
 
-TEST_CASE("a script that Python could not open is refused before anything starts") {
+TEST_CASE("a script that Python could not open is rejected before anything starts") {
   Situation situation;
   situation.mode(CompatibilityMode::native, "trian.py");
   situation.facts.program = {};
@@ -194,7 +194,7 @@ TEST_CASE("a script that Python could not open is refused before anything starts
   CHECK(refusal(situation) == "none");
 }
 
-TEST_CASE("a native program under torchrun's name is told to add --no-python") {
+TEST_CASE("a native program under the name torchrun is rejected with a hint at --no-python") {
   Situation situation;
   situation.mode(CompatibilityMode::torchrun, "./train");
   situation.facts.program.format = FileFormat::elf;
@@ -202,7 +202,7 @@ TEST_CASE("a native program under torchrun's name is told to add --no-python") {
         "126 cannot start ./train: it is a native program, not a Python script. Add --no-python.");
 }
 
-TEST_CASE("torch.distributed.launch gives the local rank as the script's first argument") {
+TEST_CASE("torch.distributed.launch passes the local rank as the script's first argument") {
   Situation situation;
   situation.mode(CompatibilityMode::torch_launch).options.local_rank_argument = true;
   CHECK(command(situation).local_rank_argument);
@@ -211,7 +211,7 @@ TEST_CASE("torch.distributed.launch gives the local rank as the script's first a
   CHECK(command(situation).local_rank_argument_at == 4);
 }
 
-TEST_CASE("the local rank macro is that of torchrun") {
+TEST_CASE("the local rank macro is the one of torchrun") {
   for (const auto& [argument, expected] :
        std::vector<std::pair<std::string, std::string>>{{"log-$local_rank.txt", "log-7.txt"},
                                                         {"${local_rank}x${local_rank}", "7x7"},
@@ -228,7 +228,7 @@ TEST_CASE("the local rank macro is that of torchrun") {
   }
 }
 
-TEST_CASE("a program that is not found may have been meant as a subcommand") {
+TEST_CASE("a program that is not found may be a misspelled subcommand") {
   const auto message = [](std::vector<std::string> line, const std::string& suggestion = "") {
     Situation situation;
     situation.mode(CompatibilityMode::native).options.command_line = {"ddplaunch"};

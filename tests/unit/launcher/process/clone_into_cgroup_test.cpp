@@ -41,7 +41,7 @@ class Stack {
 
 }  // namespace
 
-TEST_CASE("a process is born in a cgroup and has a pidfd") {
+TEST_CASE("a process is created inside a cgroup and has a pidfd") {
   WorkerCgroup cgroup;
   if (!cgroup.make()) {
     WARN("no writable cgroup of version 2 here: nothing to test");
@@ -67,7 +67,7 @@ TEST_CASE("a process is born in a cgroup and has a pidfd") {
   CHECK(std::string(note.groups).find(name) != std::string::npos);
 }
 
-TEST_CASE("a process that cannot be born in a cgroup is not born at all") {
+TEST_CASE("a process that cannot be created inside a cgroup is not created") {
   const Stack stack;
   Note note;
   int pidfd = -1;

@@ -62,7 +62,7 @@ void check_moves(std::vector<DescriptorMove> moves) {
 
 }  // namespace
 
-TEST_CASE("descriptors arrive at their numbers when these are in use by others of them") {
+TEST_CASE("descriptors reach their target numbers even if other moved descriptors occupy them") {
   constexpr int a = kFirst;
   check_moves({});
   check_moves({{a, a}});
@@ -75,7 +75,7 @@ TEST_CASE("descriptors arrive at their numbers when these are in use by others o
   check_moves({{a + 1, a}, {-1, a + 1}});
 }
 
-TEST_CASE("descriptors arrive at their numbers whatever the numbers are") {
+TEST_CASE("descriptors reach their target numbers for random numbers") {
   const unsigned seed = ddp::test::random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 random(seed);
@@ -92,7 +92,7 @@ TEST_CASE("descriptors arrive at their numbers whatever the numbers are") {
   }
 }
 
-TEST_CASE("a descriptor that is not open is an error") {
+TEST_CASE("moving a descriptor that is not open is an error") {
   std::array moves = {DescriptorMove{kFirst, kFirst + 1}};
   CHECK(move_descriptors(moves) == EBADF);
 }

@@ -15,7 +15,7 @@
 
 using ddp::launcher::lock_directory;
 
-TEST_CASE("a directory is locked once, until the lock is released") {
+TEST_CASE("a directory can be locked once until the lock is released") {
   const TemporaryDirectory directory;
   auto lock = lock_directory(directory.path());
   REQUIRE(lock);
@@ -26,7 +26,7 @@ TEST_CASE("a directory is locked once, until the lock is released") {
   CHECK(lock_directory(directory.path()));
 }
 
-TEST_CASE("what is no directory cannot be locked") {
+TEST_CASE("a path that is not a directory cannot be locked") {
   const TemporaryDirectory directory;
   CHECK_FALSE(lock_directory(directory.path() + "/missing"));
   CHECK(errno == ENOENT);
@@ -34,7 +34,7 @@ TEST_CASE("what is no directory cannot be locked") {
   CHECK_FALSE(lock_directory(directory.path() + "/link"));
 }
 
-TEST_CASE("nobody who removes unlocked directories removes one that was locked under the same name") {
+TEST_CASE("removing unlocked directories never removes a locked one of the same name") {
   const TemporaryDirectory parent;
   const std::string path = parent.path() + "/d";
   std::atomic<bool> is_over = false;

@@ -13,7 +13,7 @@ const std::vector<GpuCounters> kNodeGpus = {{"GPU-aa", 7, 1000, {55}}, {"GPU-bb"
 
 }  // namespace
 
-TEST_CASE("a line of the GPU reader is read back") {
+TEST_CASE("a line of the GPU reader is parsed") {
   const std::vector<GpuCounters> node_gpus = {kNodeGpus[0], {"GPU-cc", {}, {}, {}, {{7, {}}, {8, 1 << 20}}, true}};
   const std::string line = to_line(node_gpus);
   CHECK(line.ends_with("\n"));
@@ -30,7 +30,7 @@ TEST_CASE("the GPUs of a rank are those that its processes use") {
   CHECK(gpus_of_rank(kNodeGpus, std::vector<pid_t>{55, 100}, "") == GpuSample{90, 3000});
 }
 
-TEST_CASE("of a rank whose processes use none that is known all that it sees count") {
+TEST_CASE("all visible GPUs count for a rank whose processes use no known GPU") {
   const std::vector<pid_t> processes = {7};
   CHECK(gpus_of_rank(kNodeGpus, processes, "0") == GpuSample{7, 1000});
   CHECK(gpus_of_rank(kNodeGpus, processes, "GPU-bb") == GpuSample{90, 2000});
@@ -41,7 +41,7 @@ TEST_CASE("of a rank whose processes use none that is known all that it sees cou
   CHECK_FALSE(gpus_of_rank(kNodeGpus, processes, "MIG-1"));
 }
 
-TEST_CASE("what cannot be read of a GPU is not known of the rank") {
+TEST_CASE("an unreadable GPU counter stays unknown for the rank") {
   std::vector<GpuCounters> node_gpus = kNodeGpus;
   node_gpus[0].moved_bytes.reset();
   CHECK(gpus_of_rank(node_gpus, {}, "0,1") == GpuSample{90, std::nullopt});
@@ -51,7 +51,7 @@ TEST_CASE("what cannot be read of a GPU is not known of the rank") {
   CHECK(gpus_of_rank(node_gpus, {}, "1") == GpuSample{90, 2000});
 }
 
-TEST_CASE("the views show the use of the GPUs that a rank uses, and the memory that its processes hold") {
+TEST_CASE("the views show a rank's GPU use and the GPU memory of its processes") {
   std::vector<GpuCounters> node_gpus = kNodeGpus;
   node_gpus[1].holders = {{100, 3000}, {101, 4000}, {9, 500}};
   const std::vector<pid_t> processes = {100, 101};
@@ -60,7 +60,7 @@ TEST_CASE("the views show the use of the GPUs that a rank uses, and the memory t
   CHECK(gpu_use_of_rank(node_gpus, processes, "0,1") == RankGpuUse{0.9, std::nullopt});
 }
 
-TEST_CASE("a rank that uses no GPU yet shows the only one that it sees, and none of several") {
+TEST_CASE("a rank that uses no GPU yet shows its only visible GPU, or none of several") {
   const std::vector<pid_t> processes = {7};
   CHECK(gpu_use_of_rank(kNodeGpus, processes, "0") == RankGpuUse{0.07, std::nullopt});
   CHECK(gpu_use_of_rank(kNodeGpus, processes, "0,1") == RankGpuUse{});
@@ -69,7 +69,7 @@ TEST_CASE("a rank that uses no GPU yet shows the only one that it sees, and none
   CHECK(gpu_use_of_rank(kNodeGpus, processes, "MIG-1") == RankGpuUse{});
 }
 
-TEST_CASE("in a container the memory of a GPU belongs to its rank if one process holds all of it") {
+TEST_CASE("in a container the memory of a GPU belongs to the rank whose process holds all of it") {
   std::vector<GpuCounters> node_gpus = {{"GPU-aa", 50, 1000, {}, {{70'000, 3000}}, true}};
   CHECK(gpu_use_of_rank(node_gpus, std::vector<pid_t>{7}, "0") == RankGpuUse{0.5, 3000});
   node_gpus[0].holders.push_back({70'001, 1000});

@@ -43,7 +43,7 @@ std::string script(const TemporaryDirectory& folder, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("processes with an open device file are found") {
+TEST_CASE("processes that have a device file open are found") {
   Processes processes;
   processes.has_open(12, "/dev/null").has_open(12, "/dev/nvidia1").has_open(7, "/dev/nvidia1");
   processes.has_open(8, "/dev/nvidia10").has_open(9, "/dev/nvidiactl");
@@ -54,7 +54,7 @@ TEST_CASE("processes with an open device file are found") {
   CHECK(processes.search("/dev/nvidia2").pids.empty());
 }
 
-TEST_CASE("a search without time says that it is not complete") {
+TEST_CASE("a search that runs out of time reports that it is incomplete") {
   Processes processes;
   processes.has_open(7, "/dev/nvidia1");
   const OpenFileSearch search =
@@ -70,7 +70,7 @@ TEST_CASE("this process is found by a file that it has open") {
   CHECK(find_processes_with(path, "/proc", ddp::test::soon()).pids == std::vector<pid_t>{::getpid()});
 }
 
-TEST_CASE("the first line of a program is returned, and the program is not waited for") {
+TEST_CASE("the first line of a program is returned without waiting for its exit") {
   const TemporaryDirectory folder;
   CHECK(first_line_of(script(folder, "echo one; echo two; sleep 1000"), ddp::test::soon()) == "one");
 }

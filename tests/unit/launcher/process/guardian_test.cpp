@@ -30,7 +30,7 @@ int run_guardian(const std::function<ExitStatus(ddp::base::UniqueFd)>& supervise
 
 }  // namespace
 
-TEST_CASE("a guardian ends as its supervisor does") {
+TEST_CASE("a guardian exits as its supervisor does") {
   const int exited = run_guardian([](auto) { return ExitStatus::exited(7); });
   CHECK(WIFEXITED(exited));
   CHECK(WEXITSTATUS(exited) == 7);
@@ -39,7 +39,7 @@ TEST_CASE("a guardian ends as its supervisor does") {
   CHECK(WTERMSIG(killed) == SIGTERM);
 }
 
-TEST_CASE("a guardian that was started with SIGCHLD ignored sees the end of its supervisor") {
+TEST_CASE("a guardian that was started with SIGCHLD ignored notices the exit of its supervisor") {
   const pid_t process = ::fork();
   if (process == 0) {
     ::alarm(20);
@@ -52,7 +52,7 @@ TEST_CASE("a guardian that was started with SIGCHLD ignored sees the end of its 
   CHECK(WEXITSTATUS(status) == 7);
 }
 
-TEST_CASE("what a killed supervisor leaves is killed with it in whatever session it is") {
+TEST_CASE("processes that a killed supervisor leaves are killed in every session") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const int status = run_guardian([&](auto) -> ExitStatus {
@@ -70,7 +70,7 @@ TEST_CASE("what a killed supervisor leaves is killed with it in whatever session
   ::close(ends[0]);
 }
 
-TEST_CASE("a supervisor sees the end of its guardian") {
+TEST_CASE("a supervisor notices the exit of its guardian") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   run_guardian([&](ddp::base::UniqueFd lifeline) {
@@ -86,7 +86,7 @@ TEST_CASE("a supervisor sees the end of its guardian") {
   ::close(ends[1]);
 }
 
-TEST_CASE("the third request ends a supervisor that does not obey") {
+TEST_CASE("a third request kills a supervisor that does not respond") {
   const int status = run_guardian(
       [](auto) -> ExitStatus {
         while (true) {
@@ -99,7 +99,7 @@ TEST_CASE("the third request ends a supervisor that does not obey") {
   CHECK(WTERMSIG(status) == SIGTERM);
 }
 
-TEST_CASE("a guardian stops after its supervisor has answered, and continues it afterwards") {
+TEST_CASE("a guardian stops after its supervisor has answered and continues it later") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const pid_t guardian = ::fork();

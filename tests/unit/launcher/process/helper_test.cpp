@@ -78,7 +78,7 @@ std::ptrdiff_t open_descriptors() {
 
 }  // namespace
 
-TEST_CASE("a helper may be given up at the moment in which it ends") {
+TEST_CASE("a helper may be abandoned at the moment of its exit") {
   Observed seen;
   auto helper = seen.shell("echo $$; read go");
   REQUIRE(test::eventually([&] {
@@ -101,7 +101,7 @@ TEST_CASE("a helper may be given up at the moment in which it ends") {
   CHECK_FALSE(seen.end);
 }
 
-TEST_CASE("a helper's streams are read apart and its true status is reported") {
+TEST_CASE("a helper's output streams are kept apart and its exit status is exact") {
   for (const auto& [script, expected] : {std::pair{"exit 11", ExitStatus::exited(11)},
                                          {"kill -SEGV $$", ExitStatus::killed(SIGSEGV)},
                                          {"exit 0", ExitStatus::exited(0)}}) {
@@ -114,7 +114,7 @@ TEST_CASE("a helper's streams are read apart and its true status is reported") {
   }
 }
 
-TEST_CASE("a helper reads the lines that are written to it in their order") {
+TEST_CASE("a helper reads the lines written to it in order") {
   Observed observed;
   const auto helper = observed.shell("head -n 3000 | cksum");
   std::string all;
@@ -132,7 +132,7 @@ TEST_CASE("a helper reads the lines that are written to it in their order") {
   CHECK(observed.texts[0] == reference.texts[0]);
 }
 
-TEST_CASE("a helper whose output may not be read waits and nothing is lost") {
+TEST_CASE("a helper with paused output waits, and nothing is lost") {
   Observed observed;
   observed.may_read = false;
   const auto helper = observed.shell("seq 1 50000");
@@ -146,7 +146,7 @@ TEST_CASE("a helper whose output may not be read waits and nothing is lost") {
   CHECK(observed.texts[0].ends_with("\n50000\n"));
 }
 
-TEST_CASE("output that waits when the helper ends is read after resume") {
+TEST_CASE("output that was paused when the helper exits is read after resume") {
   Observed observed;
   observed.may_read = false;
   const auto helper = observed.shell("echo short");
@@ -159,7 +159,7 @@ TEST_CASE("output that waits when the helper ends is read after resume") {
   CHECK(observed.texts[0] == "short\n");
 }
 
-TEST_CASE("a process that keeps a helper's output open does not hold up the helper's end") {
+TEST_CASE("a process that keeps a helper's output open does not delay the helper's end") {
   Observed observed;
   const auto helper = observed.shell("setsid sleep 1000 & echo $!; seq 1 10000");
   CHECK(observed.run_to_end().success());
@@ -167,7 +167,7 @@ TEST_CASE("a process that keeps a helper's output open does not hold up the help
   CHECK(::kill(pid_in(observed.texts[0]), SIGKILL) == 0);
 }
 
-TEST_CASE("an interactive helper leads a session and is asked to end with its group") {
+TEST_CASE("an interactive helper leads a session and is terminated with its process group") {
   Observed observed;
   const auto helper = observed.shell("set -- $(cat /proc/$$/stat); test $6 = $$ || exit 7; sleep 1000 & echo $!; wait");
   REQUIRE(ddp::test::eventually([&] {
@@ -194,7 +194,7 @@ TEST_CASE("a helper that ignores SIGTERM is killed") {
   CHECK(observed.run_to_end() == ExitStatus::killed(SIGKILL));
 }
 
-TEST_CASE("an abandoned helper is killed and reaped by the loop") {
+TEST_CASE("an abandoned helper is killed and reaped by the event loop") {
   Observed observed;
   auto helper = observed.shell("echo ready; exec sleep 1000", false);
   observed.run_for(50ms);
@@ -209,7 +209,7 @@ TEST_CASE("an abandoned helper is killed and reaped by the loop") {
   CHECK_FALSE(observed.end);
 }
 
-TEST_CASE("helpers leave no descriptor behind") {
+TEST_CASE("helpers leave no file descriptors open") {
   Observed observed;
   observed.run_for(1ms);
   const auto before = open_descriptors();
@@ -228,7 +228,7 @@ TEST_CASE("helpers leave no descriptor behind") {
   CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("a helper inherits no descriptor but the first three") {
+TEST_CASE("a helper inherits only the first three file descriptors") {
   Observed observed;
   const int leaky = ::open("/dev/null", O_RDONLY);  // NOLINT: meant to be inheritable
   const auto helper = observed.shell("ls /proc/self/fd | tr '\\n' ' '");
@@ -237,7 +237,7 @@ TEST_CASE("a helper inherits no descriptor but the first three") {
   CHECK(observed.texts[0] == "0 1 2 3 ");  // ls itself opens the directory that it lists
 }
 
-TEST_CASE("a helper that cannot be started says why") {
+TEST_CASE("a helper that cannot be started reports the reason") {
   Observed observed;
   const auto missing = observed.start({"no-such-program-anywhere"});
   REQUIRE_FALSE(missing.ok());
@@ -245,7 +245,7 @@ TEST_CASE("a helper that cannot be started says why") {
   CHECK(observed.loop.children().empty());
 }
 
-TEST_CASE("a helper for whose pipes there are no descriptors is not started") {
+TEST_CASE("a helper is not started if there are no file descriptors for its pipes") {
   Observed observed;
   observed.run_for(1ms);
   rlimit before{};
@@ -258,7 +258,7 @@ TEST_CASE("a helper for whose pipes there are no descriptors is not started") {
   CHECK(helper.error().message.find("Too many open files") != std::string::npos);
 }
 
-TEST_CASE("the process host leaves helpers to the loop that waits for them") {
+TEST_CASE("the process host leaves the reaping of helpers to the event loop") {
   Observed observed;
   const auto host = make_process_host(observed.loop, nullptr);
   for (int i = 0; i < 50; ++i) {

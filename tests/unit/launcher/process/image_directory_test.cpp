@@ -62,7 +62,7 @@ std::string data_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a step is complete if each rank has finished it and its whole state is there") {
+TEST_CASE("an image is complete if each rank has finished the step and its whole state is on disk") {
   const Node node;
   CHECK_FALSE(newest_step_of(node.memory.kept(), 2));
   node.keeps(0, 1, 4, StateKind::final, "a");
@@ -101,7 +101,7 @@ TEST_CASE("an image of one node is complete at once") {
   CHECK(node.write(path).is_complete);  // again
 }
 
-TEST_CASE("the last node makes an image complete and one node writes each key") {
+TEST_CASE("the last node completes an image, and one node writes each key") {
   const TemporaryDirectory directory;
   const Node first{0, 4};
   const Node second{2, 4};
@@ -116,7 +116,7 @@ TEST_CASE("the last node makes an image complete and one node writes each key") 
   CHECK(names_in(directory.path()).size() == 1);
 }
 
-TEST_CASE("at the end a rank that was lost may be one step behind") {
+TEST_CASE("the final image may lack one step of a lost rank") {
   const TemporaryDirectory directory;
   const Node lost{0, 4};
   const Node survivor{2, 4};
@@ -148,7 +148,7 @@ TEST_CASE("at the end a rank that was lost may be one step behind") {
   }
 }
 
-TEST_CASE("two images are kept and what is older and not complete is removed") {
+TEST_CASE("two images are kept, and older or incomplete ones are removed") {
   const TemporaryDirectory directory;
   const Node node;
   const Node half{0, 4};
@@ -166,7 +166,7 @@ TEST_CASE("two images are kept and what is older and not complete is removed") {
   CHECK(names_in(directory.path()).size() == 3);
 }
 
-TEST_CASE("images of later steps stay and so does one that this job has not gone on from") {
+TEST_CASE("images of later steps and images that this job has not resumed from are kept") {
   const TemporaryDirectory directory;
   const Node node;
   for (const std::int64_t step : {900, 16, 32, 48}) {
@@ -178,7 +178,7 @@ TEST_CASE("images of later steps stay and so does one that this job has not gone
                                                             "image-1000-0-step-48-of-2-replicas"});
 }
 
-TEST_CASE("a node that writes no whole state says how long its own part takes") {
+TEST_CASE("a node that writes no whole state reports the time of its own part") {
   const TemporaryDirectory directory;
   const Node first{0, 4};
   const Node second{2, 4};
@@ -193,14 +193,14 @@ TEST_CASE("a node that writes no whole state says how long its own part takes") 
   CHECK(written.time < std::chrono::seconds(100));  // a thousand times as long before
 }
 
-TEST_CASE("a directory that cannot be listed has not no images") {
+TEST_CASE("an image directory that cannot be listed is not treated as empty") {
   const TemporaryDirectory directory;
   CHECK(list_images(directory.path() + "/missing").value().empty());
   std::ofstream(directory.path() + "/file") << "text";
   CHECK_FALSE(list_images(directory.path() + "/file"));
 }
 
-TEST_CASE("what the programs overwrite meanwhile is no image") {
+TEST_CASE("a state that programs overwrite during the copy gives no image") {
   const TemporaryDirectory directory;
   const Node node;
   node.keeps_step(5);
@@ -213,7 +213,7 @@ TEST_CASE("what the programs overwrite meanwhile is no image") {
   CHECK(names_in(directory.path()).empty());
 }
 
-TEST_CASE("a directory that cannot be written is a failure with its reason") {
+TEST_CASE("an image directory that cannot be written is an error with the reason") {
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/file";
   std::ofstream(file) << "text";

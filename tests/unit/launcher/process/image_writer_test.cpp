@@ -64,14 +64,14 @@ TEST_CASE("the newest complete step is written once") {
         "step 5 is in " + job.directory.path() + "/images: the same job goes on from it if it is started again");
 }
 
-TEST_CASE("at the end what is not written yet is written") {
+TEST_CASE("a step that was not written yet is written at the end") {
   Job job;
   job.keeps(9);
   job.finish();
   CHECK(job.steps() == std::vector<std::int64_t>{9});
 }
 
-TEST_CASE("a failure is a warning and the same failure is no further one") {
+TEST_CASE("a failed image gives a warning, and the same failure gives no second one") {
   Job job;
   std::ofstream(job.directory.path() + "/images") << "a file";
   job.keeps(5);
@@ -83,7 +83,7 @@ TEST_CASE("a failure is a warning and the same failure is no further one") {
   CHECK(job.lines[0].text == "step 5 is not in --image-dir=" + job.directory.path() + "/images: Not a directory");
 }
 
-TEST_CASE("who interrupts does not wait for the last image") {
+TEST_CASE("a user who interrupts the job does not wait for the last image") {
   Job job;
   job.keeps(5);
   job.writer.look(job.memory, job.placement);
@@ -94,7 +94,7 @@ TEST_CASE("who interrupts does not wait for the last image") {
   CHECK((is_asked ? job.lines[0].level == LogLevel::warning : job.lines[0].level == LogLevel::debug));
 }
 
-TEST_CASE("if no image becomes complete the nodes do not share the directory") {
+TEST_CASE("a warning says that the nodes share no directory if no image becomes complete") {
   Job job;
   for (int step = 1; step < 6; ++step) {
     job.keeps(step, 2);  // another node has the other rank

@@ -26,7 +26,7 @@ TEST_CASE("a signal that was ignored at the start stays ignored") {
   std::signal(SIGHUP, before);
 }
 
-TEST_CASE("a job in the background, whose shell ignores SIGQUIT, can be asked what its ranks are at") {
+TEST_CASE("a job in the background whose shell ignores SIGQUIT can still be asked for a report") {
   const auto before = std::signal(SIGQUIT, SIG_IGN);
   CHECK(cares_for(SIGQUIT));
   const std::vector<int> as_torchrun = signals_to_care_for({SIGTERM, SIGQUIT});
@@ -34,14 +34,14 @@ TEST_CASE("a job in the background, whose shell ignores SIGQUIT, can be asked wh
   std::signal(SIGQUIT, before);
 }
 
-TEST_CASE("faults of the launcher itself keep their meaning") {
+TEST_CASE("faults in the launcher itself keep their default signal actions") {
   for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE}) {
     CHECK_FALSE(cares_for(signal));
   }
   for (const int signal : {SIGUSR1, SIGUSR2, SIGINT, SIGQUIT, SIGTSTP, SIGRTMIN, SIGRTMAX}) CHECK(cares_for(signal));
 }
 
-TEST_CASE("a process can end like another even with the signal blocked and caught") {
+TEST_CASE("a process can die of a signal even if the signal is blocked and caught") {
   for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGPIPE}) {
     const pid_t child = ::fork();
     if (child == 0) {

@@ -17,7 +17,7 @@ void write(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("an out-of-memory kill is told with the cgroup's limit and peak") {
+TEST_CASE("an out-of-memory kill is reported with the cgroup's limit and peak") {
   const TemporaryDirectory root;
   const std::string job = root.path() + "/pod/job";
   write(job + "/memory.events", "low 0\nhigh 0\nmax 9\noom 1\noom_kill 3\n");
@@ -32,7 +32,7 @@ TEST_CASE("an out-of-memory kill is told with the cgroup's limit and peak") {
   CHECK_FALSE(watch.new_kill());
 }
 
-TEST_CASE("the counters of version 1 and of the node count too") {
+TEST_CASE("the out-of-memory counters of cgroup version 1 and of the node are read") {
   const TemporaryDirectory root;
   const std::string job = root.path() + "/job";
   write(job + "/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
@@ -48,7 +48,7 @@ TEST_CASE("the counters of version 1 and of the node count too") {
   CHECK(watch.new_kill() == OomKill{job, 4096, 0});
 }
 
-TEST_CASE("the cgroup that was full is told, not the one of the killed process") {
+TEST_CASE("the full cgroup is reported, not the cgroup of the killed process") {
   const TemporaryDirectory root;
   const std::string pod = root.path() + "/pod";
   for (const std::string& folder : {pod + "/job", pod}) write(folder + "/memory.events", "oom_kill 0\n");

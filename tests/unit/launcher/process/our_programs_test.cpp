@@ -8,7 +8,7 @@
 
 using ddp::launcher::our_program;
 
-TEST_CASE("programs of ours are beside ddplaunch, or where they are installed") {
+TEST_CASE("ddplaunch's own programs are found beside it or in the installation directory") {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   CHECK(our_program(self.filename()) == self);
   const std::filesystem::path elsewhere = our_program("no_such_program");

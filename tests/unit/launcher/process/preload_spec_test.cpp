@@ -7,7 +7,7 @@
 namespace ddp::launcher {
 namespace {
 
-TEST_CASE("the preloader has the command of a worker, and the variables that all workers share") {
+TEST_CASE("the preloader has the command of a worker and the variables that all workers share") {
   LaunchPlan plan;
   plan.preload = "torch,numpy";
   plan.program = "/usr/bin/python3";
@@ -42,7 +42,7 @@ TEST_CASE("the preloader has the command of a worker, and the variables that all
   }
 }
 
-TEST_CASE("a plan that cannot be preloaded says why") {
+TEST_CASE("a plan that cannot be preloaded gives the reason") {
   LaunchPlan plan;
   plan.preload_refused = "it is no Python";
   CHECK(make_preload_spec(plan).refused == "it is no Python");

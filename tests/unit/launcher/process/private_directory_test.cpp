@@ -12,7 +12,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("a private directory is in the first root that is suitable, and another process can remove it") {
+TEST_CASE("a private directory is created in the first suitable root and can be removed") {
   const TemporaryDirectory first;
   const TemporaryDirectory second;
   PrivateDirectory directory({"/no/such/place", first.path(), second.path()});
@@ -27,7 +27,7 @@ TEST_CASE("a private directory is in the first root that is suitable, and anothe
   CHECK(std::filesystem::is_empty(second.path()));
 }
 
-TEST_CASE("what a killed launcher left is removed by the next one and what a living one has is not") {
+TEST_CASE("directories of killed launchers are removed, and those of running launchers are kept") {
   const TemporaryDirectory parent;
   namespace fs = std::filesystem;
   // This is the state after SIGKILL: the directory exists, and no process holds its lock.
@@ -53,7 +53,7 @@ TEST_CASE("what a killed launcher left is removed by the next one and what a liv
   CHECK(fs::is_directory(next.path()));
 }
 
-TEST_CASE("launchers that start at the same time do not take each other's directories for leftovers") {
+TEST_CASE("launchers that start at the same time keep each other's directories") {
   const TemporaryDirectory parent;
   std::atomic<int> lost = 0;
   std::vector<std::thread> launchers;

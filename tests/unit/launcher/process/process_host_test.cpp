@@ -80,7 +80,7 @@ pid_t read_pid(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("each worker's end is told once with its true status") {
+TEST_CASE("the exit of each worker is reported once with its exact status") {
   Host host;
   for (int i = 0; i < 8; ++i)
     host.start(i, i % 2 == 0 ? "exit " + std::to_string(i) : "kill -" + std::to_string(i) + " $$");
@@ -91,7 +91,7 @@ TEST_CASE("each worker's end is told once with its true status") {
   }
 }
 
-TEST_CASE("a signal reaches the leader and one to the group reaches its children too") {
+TEST_CASE("a signal reaches the leader, and a group signal also reaches its children") {
   Host host;
   host.start(0, "trap 'exit 5' TERM; while :; do sleep 0.01; done");
   host.start(1, "sleep 1000 & wait");
@@ -103,7 +103,7 @@ TEST_CASE("a signal reaches the leader and one to the group reaches its children
   CHECK((ends.at(0) == ExitStatus::exited(5) || ends.at(0) == ExitStatus::killed(SIGTERM)));
 }
 
-TEST_CASE("a signal to a worker that has ended goes nowhere") {
+TEST_CASE("a signal to an exited worker is not sent") {
   Host host;
   host.start(0, "exit 0");
   host.run();
@@ -112,7 +112,7 @@ TEST_CASE("a signal to a worker that has ended goes nowhere") {
   host.processes().signal(99, SIGKILL, SignalTarget::group);
 }
 
-TEST_CASE("what workers leave behind is found and killed even in sessions of its own") {
+TEST_CASE("processes that workers leave behind are killed even in their own sessions") {
   const TemporaryDirectory directory;
   Host host;
   // setsid runs in a subshell that ends, so the sleeper is an orphan in its own session.
@@ -125,7 +125,7 @@ TEST_CASE("what workers leave behind is found and killed even in sessions of its
   CHECK(::kill(orphan, 0) == -1);
 }
 
-TEST_CASE("what a worker leaves behind is its own and what the launcher starts is not") {
+TEST_CASE("processes left by a worker are distinguished from the launcher's own children") {
   Host host;
   const pid_t worker = host.start(0, "(setsid sleep 60 &) ; sleep 60; true");
   const pid_t tool = ::fork();
@@ -144,7 +144,7 @@ TEST_CASE("what a worker leaves behind is its own and what the launcher starts i
   host.processes().end_leftovers();
 }
 
-TEST_CASE("a worker that a debugger keeps when it is dead has ended") {
+TEST_CASE("a dead worker that a debugger holds counts as exited") {
   const TemporaryDirectory directory;
   for (const int signal : {SIGKILL, 0}) {
     Host host;
@@ -165,7 +165,7 @@ TEST_CASE("a worker that a debugger keeps when it is dead has ended") {
   }
 }
 
-TEST_CASE("a failed worker's group ends with it") {
+TEST_CASE("the process group of a failed worker ends with it") {
   const TemporaryDirectory directory;
   Host host;
   host.start(0, "sleep 1000 & echo $! > " + directory.path() + "/pid; exit 3");
@@ -175,7 +175,7 @@ TEST_CASE("a failed worker's group ends with it") {
   CHECK(::kill(child, 0) == -1);
 }
 
-TEST_CASE("children from before the launcher are left alone") {
+TEST_CASE("children from before the launcher's start are left alone") {
   const pid_t stranger = ::fork();
   if (stranger == 0) {
     ::pause();
@@ -192,7 +192,7 @@ TEST_CASE("children from before the launcher are left alone") {
   ::waitpid(stranger, nullptr, 0);
 }
 
-TEST_CASE("the most memory that a worker held is known at its end") {
+TEST_CASE("the peak memory of a worker is known after its exit") {
   Host host;
   host.start(0, "exit 0");
   host.start(1, "head -c 60000000 /dev/zero | tail -c 50000000 > /dev/null");

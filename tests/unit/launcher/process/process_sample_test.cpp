@@ -44,14 +44,14 @@ bool holds(const std::vector<HeldSocket>& sockets, std::uint64_t inode, pid_t ho
 
 }  // namespace
 
-TEST_CASE("a process can be looked at while it is there") {
+TEST_CASE("a process can be sampled while it exists") {
   const auto self = sample_process(::getpid(), true);
   REQUIRE(self);
   CHECK(self->state == 'R');
   CHECK_FALSE(sample_process(1 << 30, false));
 }
 
-TEST_CASE("the threads of a process, the first one first") {
+TEST_CASE("the threads of a process are listed with the first one first") {
   std::atomic<bool> is_over = false;
   std::thread other([&] {
     ::prctl(PR_SET_NAME, "a (thread)");
@@ -71,7 +71,7 @@ TEST_CASE("the threads of a process, the first one first") {
   CHECK(sample_threads(-1, 64).empty());
 }
 
-TEST_CASE("whether a process has a handler for a signal") {
+TEST_CASE("a sample shows whether a process has a handler for a signal") {
   CHECK_FALSE(catches_signal(::getpid(), SIGRTMIN + 11));
   ::signal(SIGRTMIN + 11, [](int) {});
   CHECK(catches_signal(::getpid(), SIGRTMIN + 11));
@@ -81,7 +81,7 @@ TEST_CASE("whether a process has a handler for a signal") {
   CHECK_FALSE(catches_signal(::getpid(), 1000));
 }
 
-TEST_CASE("whether a thread blocks a signal") {
+TEST_CASE("a sample shows whether a thread blocks a signal") {
   sigset_t one;
   ::sigemptyset(&one);
   ::sigaddset(&one, SIGRTMIN + 11);
@@ -91,7 +91,7 @@ TEST_CASE("whether a thread blocks a signal") {
   ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
 }
 
-TEST_CASE("the program behind a wrapper is found, also one in Python") {
+TEST_CASE("the program behind a wrapper is found, also a Python program") {
   const TemporaryDirectory directory;
   const std::string conda = directory.path() + "/conda";
   std::ofstream(conda) << "import subprocess, sys\nsubprocess.call(sys.argv[1:])\n";
@@ -106,12 +106,12 @@ TEST_CASE("the program behind a wrapper is found, also one in Python") {
   ::waitpid(wrapper, nullptr, 0);
 }
 
-TEST_CASE("what is no wrapper is the program itself") {
+TEST_CASE("a program that is no wrapper is returned itself") {
   CHECK(program_of(::getpid()) == ::getpid());
   CHECK_FALSE(is_python(::getpid()));
 }
 
-TEST_CASE("the sockets of a process and of its children are found, and nothing else that they hold") {
+TEST_CASE("the sockets of a process and its children are found, and no other files") {
   std::array<int, 2> ends{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
   const base::UniqueFd kept(ends[0]);
@@ -139,7 +139,7 @@ TEST_CASE("the sockets of a process and of its children are found, and nothing e
   CHECK(sockets_of(child, in_a_while()).empty());
 }
 
-TEST_CASE("a link to a socket names its inode") {
+TEST_CASE("the inode is read from a link to a socket") {
   CHECK(socket_of_link("socket:[4711]") == 4711);
   for (const char* link :
        {"", "socket:", "socket:[", "socket:[]", "socket:[-1]", "socket:[1", "pipe:[4711]", "/dev/null"}) {

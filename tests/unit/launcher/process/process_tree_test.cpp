@@ -45,7 +45,7 @@ bool contains(const std::vector<pid_t>& pids, pid_t pid) {
 
 }  // namespace
 
-TEST_CASE("descendants are found through their sessions and with their own children") {
+TEST_CASE("descendants are found across sessions and through their own children") {
   become_subreaper();
   const Family family = start_family();
   const auto found = descendants(::getpid(), {});
@@ -57,7 +57,7 @@ TEST_CASE("descendants are found through their sessions and with their own child
   CHECK(::kill(family.grandchild, 0) == -1);
 }
 
-TEST_CASE("orphans that died are reaped and known children are not") {
+TEST_CASE("dead orphans are reaped and known children are not") {
   become_subreaper();
   const pid_t known = ::fork();
   if (known == 0) ::_exit(7);

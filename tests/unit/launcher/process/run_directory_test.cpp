@@ -22,7 +22,7 @@ class TmpdirIs {
 
 }  // namespace
 
-TEST_CASE("a directory that cannot be made is a failure that names TMPDIR") {
+TEST_CASE("a run directory that cannot be created is an error that names TMPDIR") {
   const TmpdirIs tmpdir("/no/such/place");
   RunDirectory directory({}, "run");
   const auto failure = directory.make();
@@ -30,7 +30,7 @@ TEST_CASE("a directory that cannot be made is a failure that names TMPDIR") {
   CHECK(failure->message.find("TMPDIR") != std::string::npos);
 }
 
-TEST_CASE("each rank can write its error file and all is removed in the end") {
+TEST_CASE("each rank can write its error file, and all files are removed at the end") {
   const TemporaryDirectory parent;
   const TmpdirIs tmpdir(parent.path());
   {
@@ -48,7 +48,7 @@ TEST_CASE("each rank can write its error file and all is removed in the end") {
   CHECK(std::filesystem::is_empty(parent.path()));
 }
 
-TEST_CASE("a log directory has the run's name and stays") {
+TEST_CASE("a log directory has the name of the run and is kept") {
   const TemporaryDirectory parent;
   const std::string logs = parent.path() + "/a/b";
   std::string file;
@@ -67,14 +67,14 @@ TEST_CASE("a log directory has the run's name and stays") {
   CHECK(impossible.make()->message.find("--log-dir") != std::string::npos);
 }
 
-TEST_CASE("without files there is no directory") {
+TEST_CASE("a run that needs no files creates no directory") {
   RunDirectory directory({RunFiles::Kind::none, ""}, "run");
   CHECK_FALSE(directory.make());
   CHECK_FALSE(directory.begin_attempt(0, 2));
   CHECK(directory.file(0, "error.json").empty());
 }
 
-TEST_CASE("why the parent of a log directory cannot be made is told") {
+TEST_CASE("the reason why the parent of a log directory cannot be created is reported") {
   // This holds for root as well: sysfs lets no program make a directory.
   const std::string place = "/sys/no";
   if (!std::filesystem::is_directory("/sys/class")) return;
@@ -88,7 +88,7 @@ TEST_CASE("why the parent of a log directory cannot be made is told") {
              Catch::StartsWith("cannot make the directory " + place) && !Catch::Contains("No such file or directory"));
 }
 
-TEST_CASE("sockets have a short path in a private directory, wherever the files are") {
+TEST_CASE("sockets have a short path in a private directory wherever the files are") {
   namespace fs = std::filesystem;
   const TemporaryDirectory parent;
   const std::string deep = parent.path() + "/" + std::string(99, 'x');
@@ -119,7 +119,7 @@ TEST_CASE("sockets are among the temporary files if their path is short") {
   CHECK(RunDirectory({}, "run").torch_file(0).empty());
 }
 
-TEST_CASE("if no place can hold sockets, the run goes on without them and the reasons are known") {
+TEST_CASE("a run continues without sockets if no directory can hold them, and knows the reasons") {
   const TemporaryDirectory parent;
   const std::string deep = parent.path() + "/" + std::string(99, 'x');
   std::filesystem::create_directory(deep);

@@ -73,7 +73,7 @@ void make_script(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a missing interpreter is not found and says so") {
+TEST_CASE("a missing interpreter is reported as not found") {
   const TemporaryDirectory directory;
   make_script(directory.path() + "/x", "#!/no/such/interpreter\n");
   const auto pid = start(program(directory.path() + "/x", {"x"}));
@@ -82,7 +82,7 @@ TEST_CASE("a missing interpreter is not found and says so") {
   CHECK(pid.error().message.find("interpreter") != std::string::npos);
 }
 
-TEST_CASE("a file that is no program for this machine is not executable") {
+TEST_CASE("a file that is not a program for this computer is reported as not executable") {
   const TemporaryDirectory directory;
   make_script(directory.path() + "/x",
               "\x7f"
@@ -92,14 +92,14 @@ TEST_CASE("a file that is no program for this machine is not executable") {
   CHECK(pid.error().exit_code == 126);
 }
 
-TEST_CASE("a failed start leaves no zombie that the caller cannot reap") {
+TEST_CASE("a failed start leaves no zombie") {
   static_cast<void>(start(program("/no/such/program", {"x"})));
   while (::waitpid(-1, nullptr, 0) > 0) {
   }
   CHECK(errno == ECHILD);
 }
 
-TEST_CASE("exit codes and signals arrive as they are") {
+TEST_CASE("exit codes and signals of a child are reported exactly") {
   for (const int code : {0, 1, 11, 127, 255}) {
     const int status = run(shell("exit " + std::to_string(code)));
     CHECK(WIFEXITED(status));
@@ -110,22 +110,22 @@ TEST_CASE("exit codes and signals arrive as they are") {
   CHECK(WTERMSIG(status) == SIGSEGV);
 }
 
-TEST_CASE("a child has only its own environment") {
+TEST_CASE("a child has only the environment that it is given") {
   WorkerSpec spec = shell("test \"$X\" = 'a=b c' && test -z \"$HOME\"");
   spec.environment.emplace_back("X=a=b c");
   CHECK(run(spec) == 0);
 }
 
-TEST_CASE("arguments arrive verbatim") {
+TEST_CASE("arguments reach a child unchanged") {
   CHECK(run(program("/bin/sh", {"sh", "-c", "test \"$1\" = '' && test \"$2\" = 'a b' && test \"$3\" = '$X'", "sh", "",
                                 "a b", "$X"})) == 0);
 }
 
-TEST_CASE("a child leads its own session and group") {
+TEST_CASE("a child leads its own session and process group") {
   CHECK(run(shell("set -- $(cat /proc/$$/stat); test $5 = $$ && test $6 = $$")) == 0);
 }
 
-TEST_CASE("a child inherits no descriptor but the first three") {
+TEST_CASE("a child inherits only the first three file descriptors") {
   const int leaky = ::open("/dev/null", O_RDONLY);  // NOLINT: meant to be inheritable
   REQUIRE(leaky > 2);
   // ls itself opens the directory it lists.
@@ -133,7 +133,7 @@ TEST_CASE("a child inherits no descriptor but the first three") {
   ::close(leaky);
 }
 
-TEST_CASE("a child inherits no blocked or ignored signal") {
+TEST_CASE("a child inherits no blocked or ignored signals") {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -147,11 +147,11 @@ TEST_CASE("a child inherits no blocked or ignored signal") {
   CHECK(masks == "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
 }
 
-TEST_CASE("a child's input is empty") {
+TEST_CASE("a child's standard input is empty") {
   CHECK(run(shell("test -z \"$(cat)\"")) == 0);
 }
 
-TEST_CASE("a child's descriptors are those that it is given") {
+TEST_CASE("a child has the file descriptors that it is given") {
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   SpawnContext context;
@@ -165,7 +165,7 @@ TEST_CASE("a child's descriptors are those that it is given") {
   ::close(ends[0]);
 }
 
-TEST_CASE("a child's output arrives from a pipe whose number is that of the page or the ring") {
+TEST_CASE("a child's output pipe may have the number of the page or the ring") {
   const ddp::base::UniqueFd page(::memfd_create("page", MFD_CLOEXEC));
   const ddp::base::UniqueFd ring(::memfd_create("ring", MFD_CLOEXEC));
   const auto [out, error] = GENERATE(std::pair(197, 196), std::pair(196, 197), std::pair(197, 300));
@@ -195,7 +195,7 @@ TEST_CASE("a child's output arrives from a pipe whose number is that of the page
   CHECK(read_all(ring.get()) == "ring\n");
 }
 
-TEST_CASE("a child that may not have so many descriptors runs without the page") {
+TEST_CASE("a child with a low descriptor limit runs without the page") {
   const pid_t pid = ::fork();  // the hard limit cannot be raised again
   if (pid == 0) {
     const rlimit low{64, 64};
@@ -210,7 +210,7 @@ TEST_CASE("a child that may not have so many descriptors runs without the page")
   CHECK(WEXITSTATUS(status) == 7);
 }
 
-TEST_CASE("a child's soft limit of descriptors is raised and its core limit as asked") {
+TEST_CASE("a child's soft descriptor limit is raised and its core limit is set as requested") {
   rlimit before{};
   ::getrlimit(RLIMIT_NOFILE, &before);
   const rlimit low{64, before.rlim_max};
@@ -238,14 +238,14 @@ TEST_CASE("a child runs on the CPUs that it is bound to") {
   CHECK(failed.error().message.find("--numa-binding") != std::string::npos);
 }
 
-TEST_CASE("the kernel's out-of-memory killer prefers a child to us") {
+TEST_CASE("the kernel's out-of-memory killer prefers a child to the launcher") {
   int own = 0;
   std::ifstream("/proc/self/oom_score_adj") >> own;
   const int raised = std::min(1000, own + ddp::limits::kOomScoreRaise);
   CHECK(run(shell("test $(cat /proc/self/oom_score_adj) = " + std::to_string(raised))) == 0);
 }
 
-TEST_CASE("a thread that holds the allocator's lock does not hold a child") {
+TEST_CASE("a thread that holds the allocator's lock does not block a child") {
   std::atomic<bool> stop = false;
   std::thread busy([&] {
     while (!stop) std::vector<char>(100'000).swap(*std::make_unique<std::vector<char>>(1000));
@@ -255,7 +255,7 @@ TEST_CASE("a thread that holds the allocator's lock does not hold a child") {
   busy.join();
 }
 
-TEST_CASE("a child outlives a helper thread of the launcher") {
+TEST_CASE("a child outlives the helper thread that started it") {
   const auto spawned = start(shell("read line || sleep 1000"));
   REQUIRE(spawned.ok());
   std::thread([] {}).join();
@@ -284,7 +284,7 @@ struct MadeCgroup {
 
 }  // namespace
 
-TEST_CASE("a worker is in its cgroup whether it is born there or joins it") {
+TEST_CASE("a worker is in its cgroup whether it is created there or joins it") {
   MadeCgroup made;
   if (!made) return;
   const int folder = GENERATE(0, 1);
@@ -292,7 +292,7 @@ TEST_CASE("a worker is in its cgroup whether it is born there or joins it") {
   CHECK(run(made.asks_for_it(), made.context) == 0);
 }
 
-TEST_CASE("a worker that cannot be born in its cgroup joins it") {
+TEST_CASE("a worker that cannot be created in its cgroup joins it") {
   MadeCgroup made;
   if (!made) return;
   // This is not a directory, so the kernel refuses it, as an older kernel does.
@@ -300,7 +300,7 @@ TEST_CASE("a worker that cannot be born in its cgroup joins it") {
   CHECK(run(made.asks_for_it(), made.context) == 0);
 }
 
-TEST_CASE("a worker runs in a cgroup whose former processes were killed") {
+TEST_CASE("a worker runs in a cgroup whose earlier processes were killed") {
   MadeCgroup made;
   if (!made) return;
   made.context.cgroup = made.cgroup.folder_fd();
@@ -310,7 +310,7 @@ TEST_CASE("a worker runs in a cgroup whose former processes were killed") {
   for (int i = 0; i < 3; ++i) CHECK(run(made.asks_for_it(), made.context) == 0);
 }
 
-TEST_CASE("a worker ignores the signals that ask it to save, unless the program handles them") {
+TEST_CASE("a worker ignores the signals that ask it to save unless the program handles them") {
   WorkerSpec spec = shell("kill -USR1 $$; exit 5");
   CHECK(WIFSIGNALED(run(spec)));
   spec.ignored_signals = {SIGUSR1};

@@ -64,7 +64,7 @@ bool is_asked(const StateMemory& memory) {
 
 }  // namespace
 
-TEST_CASE("no memory keeps nothing") {
+TEST_CASE("a launcher without state memory keeps no state") {
   StateMemory none;
   CHECK(none.descriptor() == -1);
   none.begin({});
@@ -74,7 +74,7 @@ TEST_CASE("no memory keeps nothing") {
   CHECK_FALSE(none.restored_step(0, 0));
 }
 
-TEST_CASE("entries are found and broken ones are not") {
+TEST_CASE("valid entries are found and broken ones are not") {
   const StateMemory memory(2);
   CHECK(memory.kept().empty());
   write(memory, 0, 1, 4, "four");
@@ -96,7 +96,7 @@ TEST_CASE("entries are found and broken ones are not") {
   CHECK(memory.kept().size() == 2);
 }
 
-TEST_CASE("programs are asked once per attempt") {
+TEST_CASE("programs are asked once per attempt for their state") {
   StateMemory memory(1);
   memory.begin({});
   CHECK_FALSE(is_asked(memory));
@@ -106,7 +106,7 @@ TEST_CASE("programs are asked once per attempt") {
   CHECK_FALSE(is_asked(memory));
 }
 
-TEST_CASE("only workers that keep their state have to answer") {
+TEST_CASE("only workers that keep their state must answer") {
   const StateMemory memory(3);
   const std::array all{0, 1, 2};
   CHECK(memory.have_answered(all, 4));
@@ -120,7 +120,7 @@ TEST_CASE("only workers that keep their state have to answer") {
   CHECK(memory.have_answered(all, 4));
 }
 
-TEST_CASE("what an attempt begins with is copied before it is overwritten") {
+TEST_CASE("the state with which an attempt begins is copied before it is overwritten") {
   StateMemory memory(1);
   write(memory, 0, 3, 5, "five");
   ddp::wire::RestorePlan plan{0, 5, 0, "", {{{0, 3}, {}, {}}}, {}};
@@ -139,7 +139,7 @@ TEST_CASE("what an attempt begins with is copied before it is overwritten") {
   CHECK(read(memory, 0, 8, 5) == "seven");
 }
 
-TEST_CASE("an attempt begins without what is newer than its state") {
+TEST_CASE("an attempt begins without entries newer than its state") {
   StateMemory memory(2);
   write(memory, 0, 10, 16, "an image", StateKind::whole);
   write(memory, 0, 8, 16, "its own");
@@ -156,7 +156,7 @@ TEST_CASE("an attempt begins without what is newer than its state") {
   CHECK(memory.kept().empty());
 }
 
-TEST_CASE("a key keeps its two newest whole states") {
+TEST_CASE("the two newest whole states of a key are kept") {
   StateMemory memory(2);
   write(memory, 1, 11, 5, "whole", StateKind::whole);
   write(memory, 0, 10, 6, "whole", StateKind::whole);

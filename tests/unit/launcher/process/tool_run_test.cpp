@@ -14,7 +14,7 @@ using namespace ddp;
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
-TEST_CASE("a tool's whole output comes when it has ended") {
+TEST_CASE("a tool's complete output is delivered at its exit") {
   net::EventLoop loop;
   std::string output;
   const ToolRun run(loop, "/bin/sh", {"-c", "seq 1 20000; echo told on the error stream >&2; cat; exit 3"},
@@ -29,7 +29,7 @@ TEST_CASE("a tool's whole output comes when it has ended") {
   CHECK(output.ends_with("19999\n20000\n"));
 }
 
-TEST_CASE("a tool that is not waited for any more is killed") {
+TEST_CASE("an abandoned tool is killed") {
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/pid";
   net::EventLoop loop;
@@ -59,14 +59,14 @@ TEST_CASE("a tool that is not waited for any more is killed") {
   CHECK_FALSE(is_told);
 }
 
-TEST_CASE("a tool that cannot be started says so") {
+TEST_CASE("a tool that cannot be started reports the reason") {
   net::EventLoop loop;
   CHECK(ToolRun(loop, "/no/such/tool", {}, [](const std::string&) {}).has_failed());
   CHECK(find_tool("sh").has_value());
   CHECK_FALSE(find_tool("no-such-tool-anywhere").has_value());
 }
 
-TEST_CASE("a tool is found in the environment of Python that is active") {
+TEST_CASE("a tool is found in the active Python environment") {
   const TemporaryDirectory directory;
   std::filesystem::create_directory(directory.path() + "/bin");
   const std::string tool = directory.path() + "/bin/no-such-tool-anywhere";

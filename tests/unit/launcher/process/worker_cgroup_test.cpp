@@ -46,7 +46,7 @@ class CgroupApart {
 
 }  // namespace
 
-TEST_CASE("what has joined a cgroup is killed in whatever session it is and no folder stays") {
+TEST_CASE("processes in a cgroup are killed in every session, and the cgroup directory is removed") {
   std::string path;
   {
     WorkerCgroup cgroup;
@@ -80,7 +80,7 @@ TEST_CASE("what has joined a cgroup is killed in whatever session it is and no f
   CHECK_FALSE(std::filesystem::exists(path));
 }
 
-TEST_CASE("what both halves of a killed launcher leave in a cgroup is ended by the next one and a living one is not") {
+TEST_CASE("processes in the cgroup of a killed launcher are killed by the next launcher, and running ones are kept") {
   const CgroupApart apart;
   const auto living = std::make_unique<WorkerCgroup>();
   if (apart.path.empty() || !living->make()) {

@@ -324,17 +324,17 @@ void check(const OptionSet& set) {
 
 }  // namespace
 
-TEST_CASE("for each option of torchrun each worker has torchrun's environment") {
+TEST_CASE("each option of torchrun gives the workers torchrun's environment") {
   const std::vector<OptionSet> sets = torchrun_sets();
   CHECK(sets.size() >= 20);
   for (const OptionSet& set : sets) check(set);
 }
 
-TEST_CASE("for GPUs and inherited variables each worker has torchrun's environment but where that is said") {
+TEST_CASE("with GPUs and inherited variables workers get torchrun's environment except for documented differences") {
   for (const OptionSet& set : device_and_inheritance_sets()) check(set);
 }
 
-TEST_CASE("ranks with gpus have a place of the job's own to ask nccl at") {
+TEST_CASE("ranks with GPUs get an address of their own job for NCCL RAS") {
   const auto address = [](const std::function<void(Situation&)>& change, std::uint16_t port = 29500) {
     Situation situation;
     change(situation);
@@ -353,7 +353,7 @@ TEST_CASE("ranks with gpus have a place of the job's own to ask nccl at") {
   CHECK(address([](Situation& s) { inherit(s, "NCCL_RAS_ADDR=localhost:1"); }) == "localhost:1");
 }
 
-TEST_CASE("ranks with gpus get the plug-in that shows what nccl launches unless the user has one") {
+TEST_CASE("ranks with GPUs get the NCCL profiler plug-in unless the user has one") {
   const auto plugin = [](const std::function<void(Situation&)>& change) {
     Situation situation;
     situation.facts.nccl_profiler = "/ours.so";
@@ -370,7 +370,7 @@ TEST_CASE("ranks with gpus get the plug-in that shows what nccl launches unless 
   CHECK(plugin([](Situation& s) { inherit(s, "NCCL_PROFILER_PLUGIN=none"); }) == "none");
 }
 
-TEST_CASE("native programs with gpus get as many hardware queues as there are") {
+TEST_CASE("native programs with GPUs get 32 hardware queues unless the user chose a number") {
   const auto queues = [](const std::function<void(Situation&)>& change) {
     Situation situation;
     change(situation);
@@ -392,7 +392,7 @@ TEST_CASE("native programs with gpus get as many hardware queues as there are") 
         }).empty());
 }
 
-TEST_CASE("gloo gets the name of the interface to the other nodes, and nccl that name and no longer one") {
+TEST_CASE("gloo gets the network interface to the other nodes, and NCCL exactly that interface") {
   Situation situation;
   situation.options.min_nodes = situation.options.max_nodes = 2;
   situation.options.rdzv_endpoint = "a:29400";

@@ -53,7 +53,7 @@ std::vector<std::string> arguments(const LaunchPlan& plan, int local_rank) {
 
 }  // namespace
 
-TEST_CASE("a worker has the whole of torchrun's environment") {
+TEST_CASE("a worker has the complete environment of torchrun") {
   LaunchPlan plan = plan_of(2);
   plan.omp_threads = 1;
   CHECK(variables(plan, 1) == Variables{{"HOME", "/root"},
@@ -83,7 +83,7 @@ TEST_CASE("a worker has the whole of torchrun's environment") {
                                         {"OMP_NUM_THREADS", "1"}});
 }
 
-TEST_CASE("what the user has set himself is kept where torchrun keeps it") {
+TEST_CASE("variables that the user has set are kept where torchrun keeps them") {
   LaunchPlan plan = plan_of(2);
   plan.inherited_environment = {"TORCH_NCCL_ASYNC_ERROR_HANDLING=3", "OMP_NUM_THREADS=7", "CUDA_VISIBLE_DEVICES=1"};
   const Variables result = variables(plan, 0);
@@ -98,7 +98,7 @@ TEST_CASE("a worker sees the GPUs of its plan") {
   CHECK(variables(plan, 1).at("CUDA_VISIBLE_DEVICES") == "GPU-5f1c");
 }
 
-TEST_CASE("backend and quiet reach the worker") {
+TEST_CASE("backend and quiet options reach the worker") {
   LaunchPlan plan = plan_of(1);
   CHECK_FALSE(variables(plan, 0).contains("DDP_BACKEND"));
   CHECK_FALSE(variables(plan, 0).contains("DDP_QUIET"));
@@ -108,7 +108,7 @@ TEST_CASE("backend and quiet reach the worker") {
   CHECK(variables(plan, 0).at("DDP_QUIET") == "1");
 }
 
-TEST_CASE("ranks on a later node begin where the earlier nodes end") {
+TEST_CASE("ranks on a later node follow those of earlier nodes") {
   Placement placement = placement_of(5);
   placement.node_rank = 1;
   placement.node_count = 2;
@@ -125,7 +125,7 @@ TEST_CASE("ranks on a later node begin where the earlier nodes end") {
   CHECK(has("LOCAL_WORLD_SIZE=3"));
 }
 
-TEST_CASE("a worker's Python gets the folder that lets PyTorch show its collectives, before the user's") {
+TEST_CASE("a worker's Python gets ddplaunch's hook directory before the user's paths") {
   LaunchPlan plan = plan_of(1);
   const auto with = [&](const std::string& path) {
     plan.inherited_environment = {path};
@@ -145,7 +145,7 @@ TEST_CASE("a worker's Python gets the folder that lets PyTorch show its collecti
   CHECK_FALSE(with("A=b").contains("DDP_TORCH_FILE"));
 }
 
-TEST_CASE("a restarted worker knows its attempt and why the last one ended") {
+TEST_CASE("a restarted worker gets its attempt number and the last failure") {
   LaunchPlan plan = plan_of(1);
   plan.max_restarts = 3;
   plan.inherited_environment = {"DDP_LAST_FAILURE=of another job", "DDP_ATTEMPT=9"};
@@ -161,7 +161,7 @@ TEST_CASE("a restarted worker knows its attempt and why the last one ended") {
   CHECK(restarted.at("DDP_LAST_FAILURE") == "rank 1 failed (exit code 3)");
 }
 
-TEST_CASE("an argument has the local rank only where torchrun would put it") {
+TEST_CASE("the local rank is inserted into arguments only where torchrun inserts it") {
   LaunchPlan plan = plan_of(2);
   plan.arguments = {"/usr/bin/python3", "-u", "train.py", "--log=$local_rank", "$$"};
   CHECK(arguments(plan, 1) == plan.arguments);
@@ -175,7 +175,7 @@ TEST_CASE("an argument has the local rank only where torchrun would put it") {
   CHECK(arguments(plan, 0).back() == "--local_rank=0");
 }
 
-TEST_CASE("binding, core limit and standard input reach the worker they are for") {
+TEST_CASE("CPU binding, core limit and standard input reach the right worker") {
   LaunchPlan plan = plan_of(2);
   plan.bindings = {{{0, 1}, {0}, ""}, {{2, 3}, {1}, ""}};
   plan.core = CoreDumps::off;
@@ -191,7 +191,7 @@ TEST_CASE("binding, core limit and standard input reach the worker they are for"
   CHECK(make_worker_spec(plan, placement_of(2), {1, ""}).cpus.empty());
 }
 
-TEST_CASE("with --save-grace a worker ignores the signals that ask to save and do not end a job") {
+TEST_CASE("with --save-grace a worker ignores the saving signals that do not end a job") {
   LaunchPlan plan = plan_of(1);
   plan.ending_signals = {SIGTERM, SIGINT};
   plan.save_signals = {SIGTERM, SIGUSR1};

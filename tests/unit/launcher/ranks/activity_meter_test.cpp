@@ -40,7 +40,7 @@ const std::uint64_t kTicks = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
 
 }  // namespace
 
-TEST_CASE("a rank that does nothing is still, in whole windows") {
+TEST_CASE("a rank that does nothing is inactive for whole windows") {
   MeteredRank rank;
   CHECK_FALSE(rank.passes(1).meter.activity());
   CHECK(rank.passes(4).meter.activity()->still_for == 0s);
@@ -51,7 +51,7 @@ TEST_CASE("a rank that does nothing is still, in whole windows") {
   CHECK(rank.meter.activity()->unmoved_for == 1800s);
 }
 
-TEST_CASE("each sign of life makes a rank alive, and what lies below its threshold does not") {
+TEST_CASE("each sign of life makes a rank active, and values below the threshold do not") {
   struct Case {
     Sign sign;
     std::function<void(ActivitySample&, int)> enough;   // change per second that is a sign
@@ -119,7 +119,7 @@ TEST_CASE("each sign of life makes a rank alive, and what lies below its thresho
   }
 }
 
-TEST_CASE("what ended threads have waited for a processor is not known, so that samples count") {
+TEST_CASE("the run-queue time of ended threads is unknown, so that samples are used") {
   MeteredRank rank;
   rank.passes(61, [](ActivitySample& s, int i) {
     s.processes[0].waited = 1000s - i * 1s;
@@ -130,7 +130,7 @@ TEST_CASE("what ended threads have waited for a processor is not known, so that 
   CHECK(rank.meter.activity()->still_for == 0s);
 }
 
-TEST_CASE("one sign after a long time makes a rank alive again") {
+TEST_CASE("one sign of life after a long time makes a rank active again") {
   MeteredRank rank;
   rank.passes(1796);
   REQUIRE(rank.meter.activity()->still_for == 1795s);
@@ -139,7 +139,7 @@ TEST_CASE("one sign after a long time makes a rank alive again") {
   CHECK(rank.passes(5).meter.activity()->still_for == 5s);
 }
 
-TEST_CASE("data that moves is told apart from other signs") {
+TEST_CASE("moved data is measured apart from other signs of life") {
   MeteredRank spins;
   spins.passes(61, [](ActivitySample& s, int) { s.processes[0].cpu_ticks += kTicks; });
   CHECK(spins.meter.activity()->still_for == 0s);
@@ -155,7 +155,7 @@ TEST_CASE("data that moves is told apart from other signs") {
   CHECK_FALSE(copies.meter.activity()->counts_gpu_data);
 }
 
-TEST_CASE("data that goes through shared memory moves, and is no sign of a rank's own life") {
+TEST_CASE("data in shared memory counts as moved but not as a sign of life") {
   MeteredRank rank;
   for (int i = 0; i < 6; ++i) {
     rank.sample.handed_on += 1;
@@ -166,7 +166,7 @@ TEST_CASE("data that goes through shared memory moves, and is no sign of a rank'
   CHECK(rank.meter.activity()->still_for == 25s);
 }
 
-TEST_CASE("time in which something could not be read does not count") {
+TEST_CASE("time in which counters could not be read does not count as inactive") {
   MeteredRank rank;
   rank.passes(11);
   rank.sample.is_complete = false;
@@ -180,7 +180,7 @@ TEST_CASE("time in which something could not be read does not count") {
   CHECK(rank.meter.activity()->still_for == 15s);
 }
 
-TEST_CASE("on a busy machine samples may be late") {
+TEST_CASE("samples may be late on a busy node") {
   for (const bool wants_to_run : {false, true}) {
     MeteredRank rank;
     for (int i = 0; i < 60; ++i) {
@@ -194,7 +194,7 @@ TEST_CASE("on a busy machine samples may be late") {
   }
 }
 
-TEST_CASE("time in which nobody looked says nothing") {
+TEST_CASE("time without samples says nothing about activity") {
   MeteredRank rank;
   rank.passes(600);
   REQUIRE(rank.meter.activity());
@@ -204,7 +204,7 @@ TEST_CASE("time in which nobody looked says nothing") {
   CHECK(rank.passes(5).meter.activity()->still_for == 5s);
 }
 
-TEST_CASE("a window that others disturbed is measured anew") {
+TEST_CASE("a window that the launcher disturbed is measured again") {
   MeteredRank rank;
   rank.passes(11);
   REQUIRE(rank.meter.activity()->still_for == 10s);
@@ -214,7 +214,7 @@ TEST_CASE("a window that others disturbed is measured anew") {
   CHECK(rank.passes(1).meter.activity()->still_for == 15s);
 }
 
-TEST_CASE("a pid that another process has is another process") {
+TEST_CASE("a reused pid counts as a different process") {
   MeteredRank rank;
   rank.process().cpu_ticks = 50 * kTicks;
   rank.passes(6);

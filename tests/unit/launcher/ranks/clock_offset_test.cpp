@@ -22,7 +22,7 @@ ClockExchange exchange(std::uint64_t at, std::int64_t ahead, std::uint64_t there
 
 }  // namespace
 
-TEST_CASE("a fast exchange shows how far the other clock is ahead") {
+TEST_CASE("a fast exchange shows the offset of the other clock") {
   ClockOffset clock;
   CHECK_FALSE(clock.is_known());
   clock.add(exchange(100 * kSecond, -5'000'000, 2000, 2000));
@@ -31,7 +31,7 @@ TEST_CASE("a fast exchange shows how far the other clock is ahead") {
   CHECK(clock.error() <= 2001);
 }
 
-TEST_CASE("the fastest of the last exchanges counts until it is old") {
+TEST_CASE("the fastest recent exchange is used until it is too old") {
   ClockOffset clock;
   clock.add(exchange(100 * kSecond, 777, 1000, 1000));
   clock.add(exchange(101 * kSecond, 777, 900'000, 1000));
@@ -41,7 +41,7 @@ TEST_CASE("the fastest of the last exchanges counts until it is old") {
   CHECK(clock.ahead() == 4000);
 }
 
-TEST_CASE("times that contradict each other are ignored") {
+TEST_CASE("contradicting times are ignored") {
   ClockOffset clock;
   clock.add({10, 100, 90, 20});
   clock.add({20, 100, 100, 10});
@@ -49,7 +49,7 @@ TEST_CASE("times that contradict each other are ignored") {
   CHECK_FALSE(clock.is_known());
 }
 
-TEST_CASE("the true offset is within the error, whatever the network does") {
+TEST_CASE("the true clock offset is within the error for random network delays") {
   std::mt19937_64 random(ddp::test::random_seed());
   for (int round = 0; round < 200; ++round) {
     ClockOffset clock;

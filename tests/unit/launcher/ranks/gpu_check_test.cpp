@@ -63,7 +63,7 @@ TEST_CASE("one warning names all ranks that use other GPUs than planned") {
   CHECK(job.warnings[0].find("rank 3 uses another GPU, too") != std::string::npos);
 }
 
-TEST_CASE("UUIDs that the driver shows only after the start are compared, too") {
+TEST_CASE("UUIDs that the driver shows only after the start are compared as well") {
   Checked job;
   job.later = job.plan.node_gpus;
   for (GpuFacts& gpu : job.plan.node_gpus) gpu.uuid.clear();
@@ -73,7 +73,7 @@ TEST_CASE("UUIDs that the driver shows only after the start are compared, too") 
   CHECK(job.warnings.size() == 1);
 }
 
-TEST_CASE("a difference that is found at the end is reported then") {
+TEST_CASE("a GPU difference found at the end is reported then") {
   Checked job;
   job.uses(1, 0);
   job.check->finish(job.ranks);

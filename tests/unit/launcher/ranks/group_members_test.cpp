@@ -8,7 +8,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("calls that differ and were completed prove nothing of PyTorch's ranks") {
+TEST_CASE("completed calls that differ prove nothing about PyTorch ranks") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 7, 6);
   for (RankView& view : ranks.views) view.page.groups[0].is_sampled = true;
@@ -24,7 +24,7 @@ TEST_CASE("calls that differ and were completed prove nothing of PyTorch's ranks
   CHECK(find_difference(ranks.views)->sequence == 7);
 }
 
-TEST_CASE("after a mismatch the last calls that differ are the cause although pytorch counts them as completed") {
+TEST_CASE("the last calls of a mismatch are the cause although PyTorch counts them as completed") {
   Ranks ranks(3);
   ranks.at(0, 7, 7).at(1, 6, 6).at(2, 7, 7);
   for (RankView& view : ranks.views) view.page.groups[0].is_sampled = true;

@@ -34,7 +34,7 @@ RankView some_rank() {
 
 }  // namespace
 
-TEST_CASE("what was seen can be read again, in the same order") {
+TEST_CASE("a hang trace can be read back in the same order") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/trace";
   const std::vector<RankView> ranks = {some_rank()};
@@ -82,7 +82,7 @@ TEST_CASE("what was seen can be read again, in the same order") {
   CHECK(seen.calls == ranks[0].calls);
 }
 
-TEST_CASE("a trace that cannot be written is told once, and no trace is none") {
+TEST_CASE("an unwritable hang trace is reported once, and a missing path gives no trace") {
   std::vector<std::string> told;
   const auto tell = [&](const std::string& sentence) { told.push_back(sentence); };
   HangTrace unwanted("", tell);
@@ -98,7 +98,7 @@ TEST_CASE("a trace that cannot be written is told once, and no trace is none") {
   CHECK(told.size() == 2);
 }
 
-TEST_CASE("what is no line of a trace is nothing") {
+TEST_CASE("text that is not a line of a hang trace is ignored") {
   for (const char* line :
        {"", "{}", "[1]", "{\"elapsed\":\"long\"}", "{\"elapsed\":1,\"now\":2}", "{\"elapsed\":1,", "{\"sample\":[]}"}) {
     CHECK_FALSE(parse_traced_line(line));

@@ -75,7 +75,7 @@ using Numbers = std::vector<std::uint64_t>;
 
 }  // namespace
 
-TEST_CASE("a collective is not done until all members have called it") {
+TEST_CASE("a collective is not complete until all members have called it") {
   Launched ranks(3);
   ranks.at(0, 7).at(1, 6).at(2, 9);
   CHECK(ranks.finished() == Numbers{6, 6, 6});
@@ -88,14 +88,14 @@ TEST_CASE("a collective is not done until all members have called it") {
   CHECK(found[0].call == "all_reduce f32[8]");
 }
 
-TEST_CASE("equal counts prove nothing") {
+TEST_CASE("equal launch counts give no verdict") {
   Launched ranks(3);
   ranks.at(0, 7).at(1, 7).at(2, 7);
   CHECK(ranks.finished() == Numbers{7, 7, 7});
   CHECK(ranks.verdicts().empty());
 }
 
-TEST_CASE("the root of a broadcast waits for no rank, and the others wait for the root only") {
+TEST_CASE("the root of a broadcast waits for no rank, and the other ranks wait only for the root") {
   Launched ranks(3);
   ranks.at(0, 7).at(1, 7).at(2, 6);
   ranks.group(0).launches = LaunchView{true, 6, 0, -1};
@@ -111,7 +111,7 @@ TEST_CASE("the root of a broadcast waits for no rank, and the others wait for th
   CHECK(found[0].waiting == std::vector{1});
 }
 
-TEST_CASE("a rank that has ended is certainly missed only in what needs it") {
+TEST_CASE("an exited rank is certainly missing only in collectives that need it") {
   Launched ranks(2);
   ranks.at(0, 7).at(1, 6);
   ranks.rank(1).has_ended = true;
@@ -125,7 +125,7 @@ TEST_CASE("a rank that has ended is certainly missed only in what needs it") {
   CHECK(doubtful[0].is_doubtful);
 }
 
-TEST_CASE("calls that differ are reported, and prove nothing") {
+TEST_CASE("differing calls are reported as a doubtful verdict") {
   Launched ranks(3);
   ranks.at(0, 7).at(1, 7).at(2, 7);
   ranks.call(1, 7, "all_gather f32[8]");
@@ -137,7 +137,7 @@ TEST_CASE("calls that differ are reported, and prove nothing") {
   CHECK(found[0].is_doubtful);
 }
 
-TEST_CASE("a difference that is known stays until all have called much since") {
+TEST_CASE("a known mismatch stays until all ranks have launched many more calls") {
   Launched ranks(2);
   ranks.at(0, 7).at(1, 7);
   ranks.call(1, 7, "all_gather f32[8]");
@@ -151,7 +151,7 @@ TEST_CASE("a difference that is known stays until all have called much since") {
   CHECK(differences_of(Launched(2).completed(), false, known).empty());
 }
 
-TEST_CASE("once a graph repeats calls, the counts show nothing") {
+TEST_CASE("launch counts show nothing once a graph repeats calls") {
   Launched ranks(3);
   ranks.at(0, 7).at(1, 2).at(2, 9);
   ranks.group(1).launches->is_complete = false;
@@ -159,14 +159,14 @@ TEST_CASE("once a graph repeats calls, the counts show nothing") {
   CHECK(ranks.verdicts().empty());
 }
 
-TEST_CASE("two ranks with one number in a communicator show that something is wrong with it") {
+TEST_CASE("two ranks with the same number in a communicator make it unusable") {
   Launched ranks(3);
   ranks.at(0, 7, kWorld, 0).at(1, 6, kWorld, 0).at(2, 9, kWorld, 1);
   CHECK(ranks.finished() == Numbers{7, 6, 9});
   CHECK(ranks.verdicts().empty());
 }
 
-TEST_CASE("ten thousand ranks are completed at once") {
+TEST_CASE("the completed calls of ten thousand ranks are found quickly") {
   constexpr int kMany = 10'000;
   Launched ranks(kMany);
   for (int rank = 0; rank < kMany; ++rank) ranks.at(rank, rank == 77 ? 6 : 7, kWorld, kMany - 1 - rank);
@@ -174,7 +174,7 @@ TEST_CASE("ten thousand ranks are completed at once") {
   CHECK(std::ranges::all_of(completed, [](const RankView& rank) { return rank.page.groups[0].finished == 6; }));
 }
 
-TEST_CASE("of the size of a communicator only what its members show is known until NCCL 2.26") {
+TEST_CASE("before NCCL 2.26 the size of a communicator is known only from its members") {
   Launched ranks(3);
   ranks.at(0, 7, kWorld, 0, 1).at(1, 7, kWorld, 1, 2).at(2, 6, kWorld, 2, 3);
   const auto found = ranks.verdicts();
@@ -183,7 +183,7 @@ TEST_CASE("of the size of a communicator only what its members show is known unt
   CHECK_FALSE(found[0].is_partial);
 }
 
-TEST_CASE("a communicator without a name gets one from its ranks") {
+TEST_CASE("a communicator without a name is named by its ranks") {
   Launched ranks(3);
   ranks.at(0, 7, kWorld, 1, 2).at(2, 6, kWorld, 0, 2);
   ranks.group(0).launches->is_named = false;
@@ -195,7 +195,7 @@ TEST_CASE("a communicator without a name gets one from its ranks") {
   CHECK(ranks.verdicts().at(0).group == "world");
 }
 
-TEST_CASE("in a grid the group of the rank that is missing is named") {
+TEST_CASE("the group of the missing rank in a grid is named") {
   // Rows {0 1 2 3} and {4 5 6 7}, and columns {0 4}, {1 5}, {2 6}, {3 7}. Rank 6 is missing in its row, so rank 2 waits
   // for it in the column.
   Launched ranks(8);
@@ -210,7 +210,7 @@ TEST_CASE("in a grid the group of the rank that is missing is named") {
   for (const Verdict& verdict : found) CHECK(verdict.culprits == std::vector{6});
 }
 
-TEST_CASE("a rank that waits in one group does not hold up those that wait for it in another") {
+TEST_CASE("a rank that waits in one group does not delay those that wait for it in another") {
   Launched ranks(4);
   // Rank 1 has not called in its row. Rank 0 waits for it there, and rank 2 waits for rank 0 in the column.
   ranks.at(0, 5, 100, 0, 2).at(1, 4, 100, 1, 2);
@@ -221,7 +221,7 @@ TEST_CASE("a rank that waits in one group does not hold up those that wait for i
   CHECK(found[0].group == "group 100");
 }
 
-TEST_CASE("a receive waits until the other side has sent, and a send may be done before") {
+TEST_CASE("a receive waits for its send, and a send may complete earlier") {
   const auto transfer = [](bool is_send, int peer, std::uint64_t number) {
     TransferView view;
     view.is_send = is_send;
@@ -251,7 +251,7 @@ TEST_CASE("a receive waits until the other side has sent, and a send may be done
   CHECK(ranks.verdicts().empty());
 }
 
-TEST_CASE("what is not counted by launches stays as it is") {
+TEST_CASE("groups that are not counted by launches stay unchanged") {
   std::vector<RankView> ranks(1);
   ranks[0].page.groups.emplace_back();
   ranks[0].page.groups[0].called = 5;
@@ -261,7 +261,7 @@ TEST_CASE("what is not counted by launches stays as it is") {
   CHECK(ranks[0].page == before);
 }
 
-TEST_CASE("a kernel that does not end is named if kernels are followed") {
+TEST_CASE("a kernel that does not end is named if kernels are traced") {
   Launched ranks(3);
   ranks.at(0, 8).at(1, 7).at(2, 8);
   const auto follow = [&](int rank, std::uint64_t from, std::uint64_t started, std::uint64_t finished) {
@@ -283,7 +283,7 @@ TEST_CASE("a kernel that does not end is named if kernels are followed") {
   CHECK(verdicts[0].finished == std::vector<int>{0, 2});
 }
 
-TEST_CASE("a kernel that has not begun on one GPU makes that GPU the culprit") {
+TEST_CASE("a kernel that one GPU has not begun makes that GPU the culprit") {
   Launched ranks(3);
   for (int rank = 0; rank < 3; ++rank) {
     ranks.at(rank, 7);
@@ -297,7 +297,7 @@ TEST_CASE("a kernel that has not begun on one GPU makes that GPU the culprit") {
   CHECK(verdicts[0].culprits == std::vector<int>{2});
 }
 
-TEST_CASE("a kernel of which no GPU shows anything counts as done") {
+TEST_CASE("a kernel that no GPU reports counts as done") {
   Launched ranks(2);
   for (int rank = 0; rank < 2; ++rank) {
     ranks.at(rank, 9);

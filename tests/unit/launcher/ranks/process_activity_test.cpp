@@ -32,7 +32,7 @@ ProcessCounters own_counters() {
 
 }  // namespace
 
-TEST_CASE("what a process does is counted") {
+TEST_CASE("the activity of a process is counted") {
   const ProcessCounters before = own_counters();
   CHECK(before.pid == ::getpid());
   CHECK(before.is_runnable);  // this process is running
@@ -44,7 +44,7 @@ TEST_CASE("what a process does is counted") {
   CHECK(eventually([&] { return own_counters().cpu_ticks > before.cpu_ticks; }));
 }
 
-TEST_CASE("a thread that wants a processor is seen, and one that sleeps is not") {
+TEST_CASE("a runnable thread is noticed, and a sleeping one is not") {
   std::array<int, 2> wake{};
   REQUIRE(::pipe(wake.data()) == 0);
   const pid_t child = ::fork();
@@ -68,7 +68,7 @@ TEST_CASE("a thread that wants a processor is seen, and one that sleeps is not")
   CHECK(read_activity(std::array<pid_t, 1>{child}, {}, 0, in_a_while()).processes.empty());
 }
 
-TEST_CASE("the connections that a process holds, without those to the store") {
+TEST_CASE("the connections of a process are listed without those to the store") {
   const ddp::test::Listener listener;
   const ddp::test::Listener store;
   const auto client = ddp::test::connect_to(listener.port, ddp::test::Family::v4);
@@ -87,7 +87,7 @@ TEST_CASE("the connections that a process holds, without those to the store") {
   CHECK(read_activity({}, all, store.port, in_a_while()).connections.empty());
 }
 
-TEST_CASE("connections to other ranks are distinguished from those to others") {
+TEST_CASE("connections to other ranks are distinguished from other connections") {
   // Rank 0 talks to rank 1, to its own child, to a process that is no rank, and to another node.
   const std::vector<ddp::net::TcpBytes> all = {{1, 10, 20, 100}, {2, 20, 10, 101}, {3, 11, 12, 200}, {4, 12, 11, 200},
                                                {5, 13, 30, 400}, {6, 30, 13, 400}, {7, 14, 40, 800}, {8, 15, 41, 1600}};
@@ -102,7 +102,7 @@ TEST_CASE("connections to other ranks are distinguished from those to others") {
   CHECK(ranks[1].far_bytes == 0);
 }
 
-TEST_CASE("what could not be read is not taken for nothing") {
+TEST_CASE("an unreadable counter is not treated as zero") {
   const std::array<pid_t, 1> self = {::getpid()};
   CHECK_FALSE(read_activity(self, std::nullopt, 0, in_a_while()).is_complete);  // the kernel reports no connections
   const std::vector<ddp::net::TcpBytes> none;

@@ -46,7 +46,7 @@ JobTime at(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-TEST_CASE("a picture says since when a rank is waited for, whatever moment a sample falls into") {
+TEST_CASE("the waiting time for a rank does not depend on when a sample was taken") {
   Rig rig;
   CHECK(rig.look(ranks_with(5, 5), 1s).waits.empty());
   REQUIRE(rig.look(ranks_with(6, 5), 1s).waits.size() == 1);
@@ -71,7 +71,7 @@ TEST_CASE("a picture says since when a rank is waited for, whatever moment a sam
   }
 }
 
-TEST_CASE("no time passes for the job while a rank is stopped") {
+TEST_CASE("the job's clock stops while a rank is stopped") {
   Rig rig;
   std::vector<RankView> ranks = ranks_with(5, 5);
   rig.look(ranks, 1s);
@@ -87,7 +87,7 @@ TEST_CASE("no time passes for the job while a rank is stopped") {
   CHECK(rig.look(ranks, 1s).now == at(3s));
 }
 
-TEST_CASE("a process that a tracer holds for a moment is not stopped") {
+TEST_CASE("a process that a tracer holds for a moment does not count as stopped") {
   Rig rig;
   std::vector<RankView> ranks = ranks_with(5, 5);
   ranks[0].process->state = 't';
@@ -97,7 +97,7 @@ TEST_CASE("a process that a tracer holds for a moment is not stopped") {
   CHECK(rig.look(ranks, 1s).stopped == std::set{0});  // a debugger holds it
 }
 
-TEST_CASE("of a suspension only the longest interval counts, and the pauses of a warm group are learnt") {
+TEST_CASE("a suspension counts its longest interval, and the pauses of a warm group are learnt") {
   RankBook book(false, 250ms);
   const auto look = [&](std::uint64_t calls, std::chrono::nanoseconds elapsed) {
     book.pass(elapsed, 7);
@@ -117,7 +117,7 @@ TEST_CASE("of a suspension only the longest interval counts, and the pauses of a
   CHECK(book.picture().ranks.size() == 2);  // they are as they were
 }
 
-TEST_CASE("a circle is proven by samples in a row") {
+TEST_CASE("a circle of waiting ranks is proven by consecutive samples") {
   Rig rig;
   std::vector<RankView> ranks = ranks_with(6, 6);
   for (int number = 0; number < 2; ++number) {

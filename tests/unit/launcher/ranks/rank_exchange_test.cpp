@@ -43,7 +43,7 @@ const RankExchange::TimePoint kNow{1h};
 
 }  // namespace
 
-TEST_CASE("a node shows its ranks when they are new and not too often") {
+TEST_CASE("a node sends its ranks only if they changed, and at a limited rate") {
   FakeChannel nodes(false);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
@@ -62,7 +62,7 @@ TEST_CASE("a node shows its ranks when they are new and not too often") {
   CHECK(nodes.shown.size() == 3);
 }
 
-TEST_CASE("the coordinator shows nothing and a job of one node has nobody to show it to") {
+TEST_CASE("neither the coordinator nor a job of one node sends rank views") {
   FakeChannel coordinator(true);
   RankExchange exchange;
   exchange.begin(coordinator, two_nodes());
@@ -72,7 +72,7 @@ TEST_CASE("the coordinator shows nothing and a job of one node has nobody to sho
   CHECK_FALSE(exchange.may_show(kNow));
 }
 
-TEST_CASE("what a call is stays known when only its fingerprint is shown again") {
+TEST_CASE("the description of a call stays known when only its fingerprint is sent again") {
   FakeChannel nodes(true);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
@@ -97,7 +97,7 @@ TEST_CASE("what a call is stays known when only its fingerprint is shown again")
   CHECK(shows(ShownCalls::digest).at(0).what.empty());
 }
 
-TEST_CASE("the coordinator knows what was shown last and waits for the evidence of all") {
+TEST_CASE("the coordinator knows the last views and waits for the evidence of all nodes") {
   FakeChannel nodes(true);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
@@ -134,7 +134,7 @@ TEST_CASE("the coordinator knows what was shown last and waits for the evidence 
   CHECK(exchange.far().empty());
 }
 
-TEST_CASE("what ranks of other nodes use is no news of their state") {
+TEST_CASE("the resource usage of other nodes' ranks does not count as a state change") {
   FakeChannel nodes(true);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());

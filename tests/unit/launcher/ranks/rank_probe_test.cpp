@@ -42,7 +42,7 @@ void return_from_handler(int) {}
 
 }  // namespace
 
-TEST_CASE("records of a worker can be taken while it runs and after its end") {
+TEST_CASE("a worker's records can be taken while it runs and after its exit") {
   RankProbe probe;
   const WorkerDescriptors inherited = probe.open(0, {.rank = 3});
   CHECK(ddp::test::RingWriter(inherited.ring).ring->mode == ddp::wire::RecordMode::steps);
@@ -62,7 +62,7 @@ TEST_CASE("records of a worker can be taken while it runs and after its end") {
   CHECK(probe.take_records(7).records.empty());
 }
 
-TEST_CASE("a worker is seen from its start until the next one of its local rank is opened") {
+TEST_CASE("a worker is visible from its start until its local rank is opened again") {
   RankProbe probe;
   RankView view;
   probe.open(0, {.rank = 3});
@@ -83,7 +83,7 @@ TEST_CASE("a worker is seen from its start until the next one of its local rank 
   CHECK(probe.descriptors(0).page == -1);
 }
 
-TEST_CASE("a lost peer and a request to stop are shown to running workers only") {
+TEST_CASE("a lost peer and a request to stop are shown only to running workers") {
   RankProbe probe;
   probe.open(0, {.rank = 0});
   probe.started(0, kNoProcess);
@@ -99,7 +99,7 @@ TEST_CASE("a lost peer and a request to stop are shown to running workers only")
 }
 
 // A handler that runs blocks its own signal, so its thread looks as if it could not answer.
-TEST_CASE("every thread whose handler runs is expected to answer") {
+TEST_CASE("every thread whose signal handler runs is expected to answer") {
   constexpr int kThreads = 8;
   RankProbe probe;
   probe.open(0, {.rank = 0});

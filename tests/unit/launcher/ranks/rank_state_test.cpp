@@ -49,7 +49,7 @@ TEST_CASE("ranks that have all called a collective are in it if a thread waits")
   CHECK(states_of(ranks)[1] == RankState::collective);
 }
 
-TEST_CASE("a sample that is not of now says nothing of the state, unless the rank waits for long") {
+TEST_CASE("an outdated sample gives no state unless the rank has waited for long") {
   constexpr std::uint64_t kSecond = 1'000'000'000;
   std::vector<RankView> ranks = {training(0, 5, 4, 0), training(1, 4, 4, 0)};
   for (RankView& rank : ranks) {
@@ -67,7 +67,7 @@ TEST_CASE("a sample that is not of now says nothing of the state, unless the ran
   CHECK(waited_for(ranks) == std::vector<bool>{false, true});
 }
 
-TEST_CASE("a rank of another node that was seen before a call is not waited for in it") {
+TEST_CASE("a rank of another node is not awaited in a call that is newer than its sample") {
   std::vector<RankView> ranks = {training(0, 5, 4, 1), training(1, 4, 4, 0)};
   ranks[0].seen_at = 1000;
   ranks[0].arrivals = {{{4, 700}, {5, 900}}};
@@ -92,7 +92,7 @@ TEST_CASE("a rank whose group has failed waits for nothing in it") {
   CHECK(waited_for(ranks) == std::vector<bool>{false, false});
 }
 
-TEST_CASE("the states of ranks without collectives") {
+TEST_CASE("ranks without collectives have the states of their phases") {
   RankView ended = training(0, 1, 1, 0);
   ended.has_ended = true;
   RankView stopped = training(1, 1, 1, 0);

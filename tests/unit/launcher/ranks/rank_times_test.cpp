@@ -44,7 +44,7 @@ RankView rank_that(bool waits) {
 
 }  // namespace
 
-TEST_CASE("a change of the page is progress, and a wait is none") {
+TEST_CASE("a change of the page is progress, and a wait is not") {
   RankClock clock;
   RankView rank = rank_that(false);
   CHECK(clock.add_sample(rank, 1s));
@@ -58,7 +58,7 @@ TEST_CASE("a change of the page is progress, and a wait is none") {
   CHECK(clock.age() == 0s);
 }
 
-TEST_CASE("measured activity limits the ages of a rank") {
+TEST_CASE("measured activity limits the age of a rank's last sign of life") {
   RankClock clock;
   RankView rank = rank_that(false);
   clock.add_sample(rank, 1s);
@@ -69,7 +69,7 @@ TEST_CASE("measured activity limits the ages of a rank") {
   CHECK(clock.age() == 1min);
 }
 
-TEST_CASE("a rank has settled once it waits, and begins again when its wait has ended") {
+TEST_CASE("a rank has settled when it waits, and starts again after its wait") {
   RankClock clock;
   clock.add_sample(rank_that(false), 1s);
   clock.advance(1min);
@@ -96,7 +96,7 @@ TEST_CASE("a rank has settled once it waits, and begins again when its wait has 
   }
 }
 
-TEST_CASE("one of several threads that stops waiting, and a continuation, begin something new") {
+TEST_CASE("a thread that stops waiting, or a continuation, begins a new activity") {
   RankClock clock;
   RankView rank = rank_that(true);
   rank.page.calling_threads = rank.page.waiting_threads = 2;
@@ -127,7 +127,7 @@ TEST_CASE("one of several threads that stops waiting, and a continuation, begin 
   }
 }
 
-TEST_CASE("the end of a rank ends its wait, and has an age") {
+TEST_CASE("the exit of a rank ends its wait and has an age") {
   RankClock clock;
   clock.add_sample(rank_that(true), 1s);
   RankView ended = rank_that(true);
@@ -139,7 +139,7 @@ TEST_CASE("the end of a rank ends its wait, and has an age") {
   CHECK(clock.settled() == 5s);
 }
 
-TEST_CASE("short interruptions do not end what a rank may wait for, and long ones do") {
+TEST_CASE("short interruptions do not end a wait, and long ones do") {
   RankClock clock;
   clock.add_sample(rank_that(true), 1s);
   clock.advance(1min);

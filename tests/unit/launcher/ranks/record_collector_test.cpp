@@ -115,7 +115,7 @@ TEST_CASE("records of this node go to the views") {
   CHECK(node.channel.asked == 0);
 }
 
-TEST_CASE("records that nothing wants are removed without being counted as dropped") {
+TEST_CASE("unneeded records are removed without counting as dropped") {
   Node node(1, true, true);
   node.sink.wants = false;
   node.rings.step(0, 100);
@@ -124,7 +124,7 @@ TEST_CASE("records that nothing wants are removed without being counted as dropp
   CHECK(node.sink.all.empty());
 }
 
-TEST_CASE("the coordinator asks twice a second if a view wants records") {
+TEST_CASE("the coordinator asks for records twice per second if a view wants them") {
   Node node(2, true, true);
   const auto now = Clock::now();
   node.collector->look(now);
@@ -174,7 +174,7 @@ TEST_CASE("a node that is not asked keeps its records for a while and then remov
   CHECK(node.channel.shown.empty());
 }
 
-TEST_CASE("a node that is asked too seldom counts the records that it has lost") {
+TEST_CASE("a node that is asked too rarely counts the lost records") {
   Node node(2, false, false);
   for (std::size_t i = 0; i < limits::kUnsentRecords + 10; ++i) node.rings.step(0, 100 + i);
   node.collector->look(Clock::now());
@@ -190,7 +190,7 @@ TEST_CASE("a node that is asked too seldom counts the records that it has lost")
   CHECK(count == limits::kUnsentRecords);
 }
 
-TEST_CASE("records of another node are converted to the clock of the coordinator") {
+TEST_CASE("records of another node are converted to the coordinator's clock") {
   Node node(2, true, true);
   const std::int64_t ahead = 7'000'000'000;
   const std::uint64_t asked = monotonic();
@@ -214,7 +214,7 @@ TEST_CASE("records of another node are converted to the clock of the coordinator
   CHECK(seen.records[0].end - seen.records[0].begin == 5000);
 }
 
-TEST_CASE("the clock of a node that was never asked is known from its first message") {
+TEST_CASE("the clock of a node is known from its first message") {
   Node node(2, true, true);
   ShownRecords shown;
   shown.is_last = true;
@@ -229,7 +229,7 @@ TEST_CASE("the clock of a node that was never asked is known from its first mess
   CHECK(std::chrono::nanoseconds(node.sink.all[0].clock_error) == limits::kUnknownClockError);
 }
 
-TEST_CASE("messages that are no records do no harm") {
+TEST_CASE("messages that are not records do no harm") {
   Node node(2, true, true);
   node.exchange.shown({7, "b", 0s, wire::Subject::records, "garbage"});
   CHECK(node.sink.all.empty());

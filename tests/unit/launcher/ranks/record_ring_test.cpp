@@ -40,7 +40,7 @@ std::unique_ptr<wire::StatusPageLayout> page_with_group(std::size_t place, std::
 
 }  // namespace
 
-TEST_CASE("a new ring says what the worker records and cannot be made shorter") {
+TEST_CASE("a new ring selects what the worker records and cannot be shortened") {
   const RecordRing ring(RecordMode::all, kStart);
   const RingWriter worker(ring.descriptor());
   CHECK(worker.ring->magic == wire::kRingMagic);
@@ -52,7 +52,7 @@ TEST_CASE("a new ring says what the worker records and cannot be made shorter") 
   CHECK(::ftruncate(ring.descriptor(), 0) != 0);
 }
 
-TEST_CASE("records are taken once with their groups and names") {
+TEST_CASE("records are taken once, with their groups and names") {
   RecordRing ring(RecordMode::all, kStart);
   RingWriter worker(ring.descriptor());
   const auto page = page_with_group(3, 77, "world", 8);
@@ -87,7 +87,7 @@ TEST_CASE("records of a group that the program has left still name it") {
   CHECK(taken.groups.at(taken.records[0].group).name == "world");
 }
 
-TEST_CASE("a full ring drops records and counts them until the launcher has taken some") {
+TEST_CASE("a full ring drops and counts records until the launcher has taken some") {
   RecordRing ring(RecordMode::all, kStart);
   RingWriter worker(ring.descriptor());
   for (std::uint32_t i = 0; i < wire::kRingRecords + 10; ++i)
@@ -104,7 +104,7 @@ TEST_CASE("a full ring drops records and counts them until the launcher has take
   CHECK(taken.dropped == 10);
 }
 
-TEST_CASE("a record that is claimed and not written is waited for and skipped after a second") {
+TEST_CASE("a claimed but unwritten record is awaited and skipped after a second") {
   RecordRing ring(RecordMode::all, kStart);
   RingWriter worker(ring.descriptor());
   worker.write(RecordKind::step, 1, kStart + 1, kStart + 2);
@@ -133,7 +133,7 @@ TEST_CASE("a record that is claimed and not written is waited for and skipped af
   }
 }
 
-TEST_CASE("records that cannot be true are dropped and counted") {
+TEST_CASE("impossible records are dropped and counted") {
   RecordRing ring(RecordMode::all, kStart);
   RingWriter worker(ring.descriptor());
   worker.write(RecordKind::none, 1, kStart + 1, kStart + 2);
@@ -167,7 +167,7 @@ TEST_CASE("an operation that only PyTorch knows is accepted") {
   CHECK(taken.dropped == 1);
 }
 
-TEST_CASE("discarded records are not counted as dropped") {
+TEST_CASE("discarded records do not count as dropped") {
   RecordRing ring(RecordMode::all, kStart);
   RingWriter worker(ring.descriptor());
   for (int round = 0; round < 3; ++round) {
@@ -180,7 +180,7 @@ TEST_CASE("discarded records are not counted as dropped") {
   CHECK(taken.dropped == 0);
 }
 
-TEST_CASE("the program's values are read together and may be no numbers") {
+TEST_CASE("the program's values are read together, and invalid numbers are accepted") {
   RecordRing ring(RecordMode::off, kStart);
   RingWriter worker(ring.descriptor());
   CHECK(ring.values().empty());
@@ -219,7 +219,7 @@ TEST_CASE("a ring full of garbage does no harm") {
   }
 }
 
-TEST_CASE("nothing is lost while a thread writes and the launcher takes") {
+TEST_CASE("no record is lost while a thread writes and the launcher reads") {
   RecordRing ring(RecordMode::all, kStart);
   constexpr std::uint32_t kCount = 200'000;
   std::thread thread([&] {
@@ -238,7 +238,7 @@ TEST_CASE("nothing is lost while a thread writes and the launcher takes") {
   thread.join();
 }
 
-TEST_CASE("a ring that could not be made gives nothing") {
+TEST_CASE("a ring that could not be created gives no records") {
   RecordRing ring;
   CHECK(ring.descriptor() == -1);
   CHECK(ring.take(nullptr, kStart, false).records.empty());

@@ -10,7 +10,7 @@
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
-TEST_CASE("groups of one name and size are told apart by their identities") {
+TEST_CASE("groups with the same name and size are distinguished by their identities") {
   // This is the usual grid: each rank is in two groups of two, to which the program gave one name.
   Ranks ranks(4);
   const auto join = [&](std::uint64_t identity, int rank, int group_rank, std::uint64_t called) {
@@ -30,7 +30,7 @@ TEST_CASE("groups of one name and size are told apart by their identities") {
   CHECK_FALSE(verdict->is_partial);
 }
 
-TEST_CASE("of a chain of sends and receives the rank that waits for nobody is the culprit") {
+TEST_CASE("in a chain of sends and receives the rank that waits for no other rank is the culprit") {
   Ranks pipeline(4);
   pipeline.recv(0, 1, 5).recv(1, 2, 5).recv(2, 3, 5);
   const auto verdict = pipeline.verdict();
@@ -48,7 +48,7 @@ TEST_CASE("of a chain of sends and receives the rank that waits for nobody is th
   CHECK(pipeline.verdict()->kind == VerdictKind::ended);
 }
 
-TEST_CASE("a rank with a collective under way that does something else does not merely wait") {
+TEST_CASE("a rank that works while its collective is pending is not merely waiting") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);
   // Rank 1 has called in the pair, and sleeps; rank 2 waits in the world and has not called in the pair.
@@ -65,7 +65,7 @@ TEST_CASE("a rank with a collective under way that does something else does not 
   CHECK(ranks.verdict()->kind == VerdictKind::each_other);
 }
 
-TEST_CASE("of the ranks that have not called, one that waits in what is not shown is no culprit") {
+TEST_CASE("a rank that waits in an unrecorded operation is not a culprit") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 6, 6);
   ranks.views[1].page.calling_threads = ranks.views[1].page.waiting_threads = 1;
@@ -75,7 +75,7 @@ TEST_CASE("of the ranks that have not called, one that waits in what is not show
   CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});  // one of them is the culprit
 }
 
-TEST_CASE("a rank that computes while its collective is under way is waited for") {
+TEST_CASE("a rank that computes while its collective is pending is awaited") {
   Ranks ranks(2);
   // Rank 0 has done #6 and waits in #7; rank 1 has called #6 and computes.
   ranks.at(0, 7, 6).at(1, 6, 5);
@@ -94,7 +94,7 @@ TEST_CASE("a rank that computes while its collective is under way is waited for"
   CHECK_FALSE(ranks.verdict());
 }
 
-TEST_CASE("independent groups of ranks have verdicts of their own") {
+TEST_CASE("independent groups of ranks get their own verdicts") {
   Ranks ranks(6);
   ranks.also_in("a", 0, 0, 2, 3, 2).also_in("a", 1, 1, 2, 2, 2);
   ranks.also_in("b", 2, 0, 2, 3, 2).also_in("b", 3, 1, 2, 2, 2);
@@ -107,7 +107,7 @@ TEST_CASE("independent groups of ranks have verdicts of their own") {
   CHECK(verdicts[2].culprits == std::vector<int>{4, 5});
 }
 
-TEST_CASE("who waits for a circle from outside is no part of it") {
+TEST_CASE("a rank that waits for a circle from outside is not part of it") {
   Ranks ranks(4);
   ranks.recv(0, 1, 1).recv(1, 0, 1).recv(3, 0, 1).recv(2, 3, 1);
   const auto verdicts = find_verdicts(ranks.views);
@@ -115,14 +115,14 @@ TEST_CASE("who waits for a circle from outside is no part of it") {
   CHECK(verdicts[0].culprits == std::vector<int>{0, 1});
 }
 
-TEST_CASE("of groups that cannot be told apart nothing is said") {
+TEST_CASE("indistinguishable groups get no verdict") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 6, 6);
   ranks.also_in("world", 0, 0, 2, 3, 2);  // this is a second group with the same name and size
   CHECK_FALSE(ranks.verdict());
 }
 
-TEST_CASE("a rank that has sent its part and ended is not to blame") {
+TEST_CASE("a rank that has sent its part and exited is not to blame") {
   Ranks ranks(2);
   ranks.recv(0, 1, 3).send(1, 0, 3);
   ranks.views[1].page.groups[0].transfers[0].is_done = true;
@@ -130,7 +130,7 @@ TEST_CASE("a rank that has sent its part and ended is not to blame") {
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
 
-TEST_CASE("a transfer whose entry may be used for a later one is not known to be missing") {
+TEST_CASE("a transfer whose entry may have been reused is not known to be missing") {
   Ranks ranks(2);
   ranks.recv(0, 1, 3).send(1, 0, 9);
   GroupView& sender = ranks.views[1].page.groups[0];
@@ -156,8 +156,7 @@ TEST_CASE("ranks that send to each other in a circle wait for each other") {
   CHECK(verdict->waiting == std::vector<int>{0, 1, 2});
 }
 
-TEST_CASE(
-    "a transfer that both sides have called is the transport's business, and one that nobody waits for nobody's") {
+TEST_CASE("a transfer that both sides have called is blamed on the transport, unless no thread waits for it") {
   Ranks ranks(2);
   ranks.recv(0, 1, 3).send(1, 0, 3);
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
@@ -176,7 +175,7 @@ TEST_CASE(
   CHECK(alone.verdict()->culprits.empty());
 }
 
-TEST_CASE("ranks that exchange data are not those for which a stack waits, if others do not") {
+TEST_CASE("ranks that exchange data are not the awaited ones of a stack if others do not") {
   Ranks ranks(3);
   for (RankView& view : ranks.views) {
     view.page = {};
@@ -194,7 +193,7 @@ TEST_CASE("ranks that exchange data are not those for which a stack waits, if ot
   CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});
 }
 
-TEST_CASE("a rank that has not called because a stack shows it in another wait is no culprit, and the report says so") {
+TEST_CASE("a rank whose stack shows another wait is not a culprit, and the report says so") {
   Ranks ranks(3);
   ranks.at(0, 20, 20).at(1, 20, 20).at(2, 21, 20);
   for (RankView& view : ranks.views) {

@@ -30,7 +30,7 @@ RankView rank_four() {
 
 }  // namespace
 
-TEST_CASE("what a node shows of a rank is seen on another with that one's clock") {
+TEST_CASE("the view of a rank is the same on another node with that node's clock") {
   const std::vector<RankView> ranks = {rank_four()};
   const auto seen = read_ranks(show_ranks(ranks, ShownCalls::all), "b", 2s);
   REQUIRE(seen.size() == 1);
@@ -49,7 +49,7 @@ TEST_CASE("what a node shows of a rank is seen on another with that one's clock"
   CHECK(seen[0].page.more_time_until == 0);  // 0 still means never
 }
 
-TEST_CASE("it is shown whether the counters of a group are of now") {
+TEST_CASE("a rank view says whether the counters of a group are current") {
   RankView view = rank_four();
   view.page.groups.assign(3, view.page.groups[0]);
   view.page.groups[1].is_sampled = view.page.groups[2].is_sampled = true;
@@ -61,7 +61,7 @@ TEST_CASE("it is shown whether the counters of a group are of now") {
   CHECK((groups[2].is_sampled && groups[2].is_live));
 }
 
-TEST_CASE("a rank of another node is seen training if it trains") {
+TEST_CASE("a rank of another node is shown as training if it trains") {
   for (const char* phase : {"training", "first step", "evaluation", "starting"}) {
     RankView rank = rank_four();
     rank.page.phase = phase;
@@ -72,7 +72,7 @@ TEST_CASE("a rank of another node is seen training if it trains") {
   }
 }
 
-TEST_CASE("what stacks tell of a PyTorch program is shown, too") {
+TEST_CASE("the waits found in stacks of PyTorch programs are sent, too") {
   RankView rank = rank_four();
   rank.is_torch = true;
   rank.page.groups[0].is_by_stack = true;
@@ -84,7 +84,7 @@ TEST_CASE("what stacks tell of a PyTorch program is shown, too") {
   CHECK_FALSE(seen[1].page.groups[0].is_by_stack);
 }
 
-TEST_CASE("what NCCL has launched is shown, too") {
+TEST_CASE("the launch counts of NCCL are sent, too") {
   RankView rank = rank_four();
   rank.page.groups[0].is_sampled = true;
   rank.page.groups[0].launches = LaunchView{false, 7, 6, 2, false};
@@ -94,13 +94,13 @@ TEST_CASE("what NCCL has launched is shown, too") {
   CHECK_FALSE(seen[1].page.groups[0].launches);
 }
 
-TEST_CASE("a clock that is behind moves times on") {
+TEST_CASE("a clock that is behind shifts the times forward") {
   const auto seen = read_ranks(show_ranks(std::vector{rank_four()}, ShownCalls::all), "b", -3s);
   REQUIRE(seen.size() == 1);
   CHECK(seen[0].page.phase_since == 12'000'000'000);
 }
 
-TEST_CASE("a digest has the numbers and the fingerprints of the calls") {
+TEST_CASE("a digest contains the numbers and fingerprints of the calls") {
   const auto seen = read_ranks(show_ranks(std::vector{rank_four()}, ShownCalls::digest), "b", 0s);
   REQUIRE(seen.size() == 1);
   REQUIRE(seen[0].calls.at(0).size() == 1);
@@ -109,7 +109,7 @@ TEST_CASE("a digest has the numbers and the fingerprints of the calls") {
   CHECK(seen[0].calls[0][0].what.empty());
 }
 
-TEST_CASE("what does not read as ranks is none") {
+TEST_CASE("text that is not a list of ranks is rejected") {
   for (const std::string text : {"", "{", "7", "{}", "[7]", R"([{"rank":1}])", R"([{"rank":"x","pid":1}])", "null"}) {
     CAPTURE(text);
     CHECK(read_ranks(text, "b", 0s).empty());
@@ -117,7 +117,7 @@ TEST_CASE("what does not read as ranks is none") {
   }
 }
 
-TEST_CASE("evidence arrives as it was taken and what is too long is left out with a word") {
+TEST_CASE("evidence arrives unchanged, and parts that are too long are left out with a note") {
   Evidence evidence;
   evidence.stacks.push_back({4, "py-spy", {{7, "main", {"f (a.py:1)", "g (a.py:2)"}}}, {"gdb: not found"}});
   evidence.sources.push_back({"flight recorder", "text", {"essence"}, {"missing"}});
@@ -133,7 +133,7 @@ TEST_CASE("evidence arrives as it was taken and what is too long is left out wit
   CHECK(read_evidence(text).stacks.at(0).missing.back() == "too large to send; the dump on its node has it");
 }
 
-TEST_CASE("what the ranks of a node use is seen on another with that one's clock") {
+TEST_CASE("the resource usage of a node's ranks is converted to the receiver's clock") {
   std::vector<RankView> ranks(3);
   ranks[0].rank = 4;
   ranks[0].usage = RankUsage{1.5, 4096, std::nullopt, 77, 12, 9'000'000'000};
@@ -145,7 +145,7 @@ TEST_CASE("what the ranks of a node use is seen on another with that one's clock
   CHECK(read_usage(show_usage(ranks), 2s) == std::map<int, RankUsage>{{4, expected}, {6, RankUsage{}}});
 }
 
-TEST_CASE("text that says nothing of what ranks use is ignored") {
+TEST_CASE("text that is not a usage report is ignored") {
   for (const char* text :
        {"", "x", "{}", "[1]", "[[]]", "[[\"a\",1,1,1,1,1,1]]", "[[4,1,1,1,1,1]]", "[[4,{},1,1,1,1,1]]"}) {
     CAPTURE(text);

@@ -30,14 +30,14 @@ RankRecords of_rank(int rank, std::uint32_t count) {
 
 }  // namespace
 
-TEST_CASE("records are the same after the way to the coordinator") {
+TEST_CASE("records are unchanged after their transfer to the coordinator") {
   RankRecords rank = of_rank(3, 2);
   rank.records.push_back({RecordKind::step, 0, 0, 0, 9, 4'000'000'000'000U, 5'000'000'000'000U, 0});
   const ShownRecords shown{12, 13, 14, true, {rank, of_rank(4, 0)}};
   CHECK(read_records(show_records(shown)) == shown);
 }
 
-TEST_CASE("invalid text has no records") {
+TEST_CASE("invalid text gives no records") {
   for (const char* text : {"", "[]", "{}", "nonsense", R"({"asked_at":1,"received_at":2,"answered_at":3,"is_last":false,
       "ranks":[{"rank":0,"dropped":0,"base":5,"groups":[[0,"",0]],"names":[""],"records":[2,0,1,0,0,0,5,0]}]})"}) {
     CHECK(read_records(text) == ShownRecords());

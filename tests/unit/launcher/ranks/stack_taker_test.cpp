@@ -51,7 +51,7 @@ std::vector<RankStacks> take(ScriptedHost& host) {
   asm volatile("");
 }
 
-TEST_CASE("addresses that a worker's handler gave have names, and the first thread is the first") {
+TEST_CASE("addresses from a worker's handler get function names, and the first thread stays first") {
   ScriptedHost host;
   const pid_t pid = ::getpid();
   const auto address = reinterpret_cast<std::uint64_t>(&a_function_with_a_name);
@@ -69,7 +69,7 @@ TEST_CASE("addresses that a worker's handler gave have names, and the first thre
   CHECK(stacks[0].missing.empty());
 }
 
-TEST_CASE("what did not answer is named and does not hold the others up") {
+TEST_CASE("a thread that did not answer is named and does not delay the others") {
   ScriptedHost host;
   const pid_t pid = ::getpid();
   const auto address = reinterpret_cast<std::uint64_t>(&a_function_with_a_name);
@@ -91,7 +91,7 @@ TEST_CASE("what did not answer is named and does not hold the others up") {
 }
 
 // A container has often none of py-spy, eu-stack and gdb.
-TEST_CASE("without any tool the stacks are copied") {
+TEST_CASE("stacks are copied if no tool is installed") {
   const TemporaryDirectory empty;
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", empty.path().c_str(), 1);

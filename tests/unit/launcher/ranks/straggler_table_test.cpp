@@ -53,7 +53,7 @@ const Straggler& of(const StragglerReport& report, int rank) {
 
 }  // namespace
 
-TEST_CASE("who comes last is counted once a collective, and how late it is") {
+TEST_CASE("the last rank in a collective is counted once, with its delay") {
   SampledTable table;
   table.sample(ranks_at(1, {10, 11, 30, 12}));
   table.sample(ranks_at(1, {10, 11, 30, 12}));  // this sample was seen before
@@ -69,7 +69,7 @@ TEST_CASE("who comes last is counted once a collective, and how late it is") {
   CHECK(report.ranks.front().rank == 2);
 }
 
-TEST_CASE("time for which others had called what a rank had not") {
+TEST_CASE("the waiting time that a rank causes is measured") {
   SampledTable table;
   std::vector<RankView> ranks = ranks_at(5, {1, 2, 3});
   ranks[1].page.groups[0].called = 4;
@@ -86,7 +86,7 @@ TEST_CASE("time for which others had called what a rank had not") {
   CHECK(of(report, 0).waited_for == 0ms);
 }
 
-TEST_CASE("a rank that two groups wait for is waited for once") {
+TEST_CASE("a rank for which two groups wait is counted once") {
   SampledTable table;
   std::vector<RankView> ranks = ranks_at(5, {1, 2});
   for (RankView& view : ranks) {
@@ -100,7 +100,7 @@ TEST_CASE("a rank that two groups wait for is waited for once") {
   CHECK(of(table.report(), 1).longest_wait == 200ms);
 }
 
-TEST_CASE("groups that are not whole here tell nothing") {
+TEST_CASE("groups with missing ranks are not counted") {
   SampledTable table;
   std::vector<RankView> ranks = ranks_at(1, {1, 2, 3});
   ranks[2].has_ended = true;

@@ -30,7 +30,7 @@ std::vector<std::string> carries_out(const std::string& frame) {
 
 }  // namespace
 
-TEST_CASE("a first thread that waits in c10d waits for what Gloo's threads carry out") {
+TEST_CASE("a main thread that waits in c10d waits for the operations of Gloo's threads") {
   const auto operation = [](const std::string& frame) {
     const auto awaited = awaited_operation(stacks_of(kInWork, {kIdle, carries_out(frame)}));
     CHECK(awaited.wait == GroupWait::operation);
@@ -52,7 +52,7 @@ TEST_CASE("the end of a backward pass waits for DistributedDataParallel's all_re
   CHECK(awaited.operation == "all_reduce");
 }
 
-TEST_CASE("of several operations at a time none is named") {
+TEST_CASE("none of several simultaneous operations is named") {
   const auto awaited =
       awaited_operation(stacks_of(kInWork, {carries_out("gloo::barrier(gloo::BarrierOptions&) (libgloo.so)"),
                                             carries_out("gloo::broadcast(gloo::BroadcastOptions&) (libgloo.so)")}));
@@ -60,7 +60,7 @@ TEST_CASE("of several operations at a time none is named") {
   CHECK(awaited.operation.empty());
 }
 
-TEST_CASE("receives, sends and monitored_barrier wait in the first thread itself") {
+TEST_CASE("receives, sends and monitored_barrier wait in the main thread itself") {
   const std::vector<std::string> recv = {"gloo::transport::tcp::UnboundBuffer::waitRecv (libtorch_cpu.so)",
                                          "c10d::ProcessGroupGloo::RecvWork::wait (libtorch_cpu.so)"};
   CHECK(awaited_operation(stacks_of(recv)).operation == "recv");
@@ -73,7 +73,7 @@ TEST_CASE("receives, sends and monitored_barrier wait in the first thread itself
   CHECK(is_recorded(""));
 }
 
-TEST_CASE("a first thread that does something else waits in nothing, and a stack that is cut off says nothing") {
+TEST_CASE("a main thread outside of c10d waits in no operation, and a truncated stack shows nothing") {
   CHECK(awaited_operation(stacks_of({"clock_nanosleep (libc.so.6)", "_PyEval_EvalFrameDefault (python3.11)"})).wait ==
         GroupWait::none);
   // A wait of another thread is not the program's wait.
@@ -83,7 +83,7 @@ TEST_CASE("a first thread that does something else waits in nothing, and a stack
   CHECK(awaited_operation({}).wait == GroupWait::unknown);
 }
 
-TEST_CASE("the program's own line is the innermost one outside of libraries") {
+TEST_CASE("the program's own line is the innermost frame outside of libraries") {
   const auto call = python_call(
       stacks_of({"all_reduce (distributed/distributed_c10d.py:2811)", "wrapper (distributed/c10d_logger.py:81)",
                  "step (train.py:26)", "<module> (train.py:40)"}));
@@ -125,7 +125,7 @@ TEST_CASE("Python frames show the functions of torch.distributed that wait in na
   CHECK(awaited({"isend"}).empty());
 }
 
-TEST_CASE("a function outside of torch.distributed may wait in native code, unless it is Python's own") {
+TEST_CASE("a function outside of torch.distributed may wait in native code unless it is Python's own") {
   const auto wait = [](const std::string& frame) { return awaited_in_python(stacks_of({frame})).wait; };
   CHECK(wait("step (train.py:27)") == GroupWait::unknown);
   CHECK(wait("_engine_run_backward (autograd/graph.py:829)") == GroupWait::unknown);
@@ -141,7 +141,7 @@ TEST_CASE("a function outside of torch.distributed may wait in native code, unle
             .wait == GroupWait::none);
 }
 
-TEST_CASE("a first thread that spins in CUDA waits for its GPU") {
+TEST_CASE("a main thread that spins in CUDA waits for its GPU") {
   const std::vector<std::string> tail = {"cudaStreamSynchronize (libcudart.so.12)",
                                          "at::native::_local_scalar_dense_cuda (libtorch_cuda.so)",
                                          "_PyEval_EvalFrameDefault (python3.11)"};

@@ -45,7 +45,7 @@ struct Rig {
 
 }  // namespace
 
-TEST_CASE("this process uses memory, and a process that is gone is left out") {
+TEST_CASE("the memory of this process is measured, and an exited process is left out") {
   const std::vector<pid_t> processes = {::getpid(), 0};
   const auto usage = sample_usage(processes);
   REQUIRE(usage.size() == 1);
@@ -53,7 +53,7 @@ TEST_CASE("this process uses memory, and a process that is gone is left out") {
   CHECK(usage[0].rss_bytes > 1'000'000);
 }
 
-TEST_CASE("the processors in use are known from the second sample on") {
+TEST_CASE("CPU usage is known from the second sample onwards") {
   UsageMeter meter;
   meter.add({{1, 10, 500 * kTicks, 1000}, {2, 11, 0, 500}}, 10s);
   CHECK(meter.usage().rss_bytes == 1500);
@@ -63,7 +63,7 @@ TEST_CASE("the processors in use are known from the second sample on") {
   CHECK(meter.usage().cpus.value() == Approx(2.0).epsilon(0.001));
 }
 
-TEST_CASE("a process that is new, or has the pid of an earlier one, adds no time of before") {
+TEST_CASE("a new process or a reused pid adds no earlier CPU time") {
   UsageMeter meter;
   meter.add({{1, 10, 500, 1000}}, 10s);
   meter.add({{1, 10, 500, 1000}, {2, 11, 900 * kTicks, 1}}, 11s);
@@ -82,7 +82,7 @@ TEST_CASE("the time of the last output is when its amount changed") {
   CHECK(meter.usage().output_bytes == 7);
 }
 
-TEST_CASE("a rank that has ended uses nothing, and its output is still known") {
+TEST_CASE("an exited rank uses nothing, and its output is still known") {
   UsageMeter meter;
   meter.add({{1, 10, 0, 1000}}, 10s);
   meter.set_gpu(0.5, 1000);
@@ -91,7 +91,7 @@ TEST_CASE("a rank that has ended uses nothing, and its output is still known") {
   CHECK(meter.usage() == RankUsage{.output_bytes = 7, .printed_at = 6});
 }
 
-TEST_CASE("each rank is measured about once per second, and its processes are searched for less often") {
+TEST_CASE("each rank is measured about once per second, and its processes are listed less often") {
   Rig rig;
   CHECK(rig.measure(100 * kSecond));
   REQUIRE(rig.ranks[1].usage);
@@ -106,7 +106,7 @@ TEST_CASE("each rank is measured about once per second, and its processes are se
   CHECK(rig.processes.searches == 4);
 }
 
-TEST_CASE("the last output of a rank is known, also after it has ended") {
+TEST_CASE("the time of a rank's last output is known, also after its exit") {
   Rig rig;
   rig.measure(100 * kSecond);
   CHECK(rig.ranks[0].usage->printed_at == 0);

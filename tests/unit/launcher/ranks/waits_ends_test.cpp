@@ -7,7 +7,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("of a rank that has ended only what was seen after its end is certain") {
+TEST_CASE("for an exited rank only data read after its exit are certain") {
   enum class Page : std::uint8_t { exact, sampled, final };
   struct Row {
     const char* call;
@@ -65,7 +65,7 @@ TEST_CASE("of a rank that has ended only what was seen after its end is certain"
   }
 }
 
-TEST_CASE("a rank in another world of PyTorch's is not missing") {
+TEST_CASE("a rank in another PyTorch world is not missing") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 7, 6);
   for (int rank : {0, 1}) {

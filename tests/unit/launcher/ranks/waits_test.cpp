@@ -12,13 +12,13 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("ranks that wait in nothing have no verdict") {
+TEST_CASE("ranks that do not wait get no verdict") {
   CHECK(find_verdicts({}).empty());
   CHECK_FALSE(Ranks(2).verdict());
   CHECK_FALSE(Ranks(2).at(0, 5, 5).at(1, 9, 9).verdict());
 }
 
-TEST_CASE("a rank that has not called is the culprit of those that wait") {
+TEST_CASE("a rank that has not called the collective is the culprit") {
   const auto verdict = Ranks(4).at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 8, 6).verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::not_called);
@@ -30,7 +30,7 @@ TEST_CASE("a rank that has not called is the culprit of those that wait") {
   CHECK(verdict->waiting == std::vector<int>{0, 2, 3});
 }
 
-TEST_CASE("who has finished what the others wait in is no culprit") {
+TEST_CASE("a rank that has finished the awaited collective is not a culprit") {
   // The root of a broadcast may continue immediately.
   const auto verdict = Ranks(3).at(0, 7, 7).at(1, 6, 6).at(2, 7, 6).verdict();
   REQUIRE(verdict);
@@ -39,7 +39,7 @@ TEST_CASE("who has finished what the others wait in is no culprit") {
   CHECK(verdict->waiting == std::vector<int>{2});
 }
 
-TEST_CASE("all ranks have called and it does not go on") {
+TEST_CASE("a collective that all ranks have called but that does not advance is blamed on the transport") {
   const auto verdict = Ranks(3).at(0, 7, 6).at(1, 7, 6).at(2, 7, 7).verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::transport);
@@ -47,7 +47,7 @@ TEST_CASE("all ranks have called and it does not go on") {
   CHECK(verdict->waiting == std::vector<int>{0, 1});
 }
 
-TEST_CASE("a rank that holds back what it has called is the culprit") {
+TEST_CASE("a rank that has called but not started the collective is the culprit") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 6);
   ranks.views[1].page.groups[0].started = 6;
@@ -64,7 +64,7 @@ TEST_CASE("a rank that holds back what it has called is the culprit") {
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
 
-TEST_CASE("of a group with ranks on other nodes it is said that not all is known") {
+TEST_CASE("the verdict for a group that spans other nodes says that not all ranks are known") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 7);
   CHECK_FALSE(ranks.verdict()->is_partial);
@@ -73,7 +73,7 @@ TEST_CASE("of a group with ranks on other nodes it is said that not all is known
   CHECK(ranks.verdict()->is_partial);
 }
 
-TEST_CASE("a recorder that does not know what GPUs have begun blames none") {
+TEST_CASE("a recorder that cannot see what GPUs have begun blames no GPU") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 7, 6).gpu(0, 7, 6, 6).gpu(1, 7, 6, 6);
   CHECK(ranks.verdict()->kind == VerdictKind::gpu_behind);
@@ -81,7 +81,7 @@ TEST_CASE("a recorder that does not know what GPUs have begun blames none") {
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
 
-TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
+TEST_CASE("GPUs that have not begun a collective of all ranks are the culprits") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 9, 6).at(2, 7, 6).gpu(0, 7, 7, 6).gpu(1, 9, 6, 6).gpu(2, 7, 7, 7);
   const auto verdict = ranks.verdict();
@@ -99,7 +99,7 @@ TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
   CHECK(ranks.verdict()->kind == VerdictKind::not_called);
 }
 
-TEST_CASE("a rank that has ended without having come to init is the culprit of those that wait there") {
+TEST_CASE("a rank that exited before init is the culprit of those that wait there") {
   Ranks ranks(3);
   const auto awaits = [&](std::size_t rank, int entered, int world) {
     ranks.views[rank].page.worlds_entered = entered;
@@ -125,7 +125,7 @@ TEST_CASE("a rank that has ended without having come to init is the culprit of t
   CHECK_FALSE(ranks.verdict());
 }
 
-TEST_CASE("what has ended or is stopped comes before what has not been called") {
+TEST_CASE("an exited or stopped rank is a culprit before one that has not called") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 6, 6);
   ranks.views[2].process->state = 'T';
@@ -136,7 +136,7 @@ TEST_CASE("what has ended or is stopped comes before what has not been called") 
   CHECK(ranks.verdict()->culprits == std::vector<int>{1});
 }
 
-TEST_CASE("a rank stopped within a collective is the culprit though it has called") {
+TEST_CASE("a rank that is stopped within a collective is the culprit although it has called") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 7, 6);
   ranks.views[1].process->state = 't';
@@ -151,7 +151,7 @@ TEST_CASE("a rank stopped within a collective is the culprit though it has calle
         "rank 1 is stopped in all_reduce f32[8] ('bucket 0') (#7 of world)  [DDP-H02 stopped]");
 }
 
-TEST_CASE("a rank that has left the world or not entered it is missed") {
+TEST_CASE("a rank that has left or never entered the world is the culprit") {
   Ranks ranks(3);
   ranks.at(0, 1, 0).at(1, 1, 0);
   ranks.views[2].page.groups.clear();
@@ -167,7 +167,7 @@ TEST_CASE("a rank that has left the world or not entered it is missed") {
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
 
-TEST_CASE("different calls are told by the first that differs and the fewer are the culprits") {
+TEST_CASE("the first differing call shows a mismatch, and the minority are the culprits") {
   Ranks ranks(3);
   ranks.at(0, 7, 5).at(1, 7, 5).at(2, 7, 5);
   // Rank 2 already differs at #6, and so do all its later fingerprints.
@@ -188,7 +188,7 @@ TEST_CASE("different calls are told by the first that differs and the fewer are 
   CHECK(ranks.verdict()->kind == VerdictKind::different_call);
 }
 
-TEST_CASE("a culprit that waits in another group waits for that group's culprit") {
+TEST_CASE("a chain of waits through groups leads to the last group's culprit") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);                            // ranks 0 and 2 wait for rank 1
   ranks.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 2, 1, 2, 2, 2);  // rank 1 waits for rank 2
@@ -206,7 +206,7 @@ TEST_CASE("a culprit that waits in another group waits for that group's culprit"
   CHECK(verdict->culprits == std::vector<int>{3});
 }
 
-TEST_CASE("a culprit that did its part of a broadcast and waits in the next operation waits for its peers") {
+TEST_CASE("a rank that did its part of a broadcast and waits in the next operation waits for its peers") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);  // ranks 0 and 2 wait for rank 1
   ranks.also_in("pair", 0, 0, 2, 5, 3).also_in("pair", 1, 1, 2, 5, 4);
@@ -218,7 +218,7 @@ TEST_CASE("a culprit that did its part of a broadcast and waits in the next oper
   CHECK(verdict->waiting == std::vector<int>{0, 1});
 }
 
-TEST_CASE("an operation that a continuation holds up waits for no other rank") {
+TEST_CASE("an operation that a continuation delays waits for no other rank") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 6, 6);
   ranks.views[0].page.groups[0].started = 6;
@@ -229,7 +229,7 @@ TEST_CASE("an operation that a continuation holds up waits for no other rank") {
   CHECK(ranks.verdict());
 }
 
-TEST_CASE("pages without calls give a verdict without words") {
+TEST_CASE("pages without calls give a verdict without a description of the call") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 6, 6);
   for (RankView& view : ranks.views) view.calls.clear();
@@ -237,7 +237,7 @@ TEST_CASE("pages without calls give a verdict without words") {
   CHECK(ranks.verdict()->call.empty());
 }
 
-TEST_CASE("where as many ranks called one thing as the other all of them are culprits") {
+TEST_CASE("all ranks are culprits if equally many called each operation") {
   Ranks ranks(4);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 6, 6);
   ranks.views[2].calls[0][3] = call_number(7, 9, "broadcast f32[8]");
@@ -259,7 +259,7 @@ TEST_CASE("where as many ranks called one thing as the other all of them are cul
   CHECK_FALSE(verdict->is_open);
 }
 
-TEST_CASE("a difference is found after the end of those that called too") {
+TEST_CASE("a mismatch is found after the exit of ranks that called") {
   Ranks ranks(3);
   ranks.at(0, 8, 6).at(1, 7, 6).at(2, 9, 6);
   ranks.views[2].calls[0][1] = call_number(7, 9, "all_reduce f32[4]");
@@ -281,7 +281,7 @@ TEST_CASE("a difference is found after the end of those that called too") {
   CHECK_FALSE(find_difference(Ranks(3).at(0, 7, 6).at(1, 6, 6).views));
 }
 
-TEST_CASE("a rank that has ended has not finished what it called last") {
+TEST_CASE("a rank that has exited has not finished its last call") {
   Ranks ranks(1);
   CHECK_FALSE(find_unfinished(ranks.views[0], false));
   CHECK_FALSE(find_unfinished(ranks.at(0, 7, 7).views[0], false));
@@ -301,7 +301,7 @@ TEST_CASE("a rank that has ended has not finished what it called last") {
   CHECK(find_unfinished(ranks.views[0], true)->sequence == 7);
 }
 
-TEST_CASE("a rank that waits for something of its own is the odd one") {
+TEST_CASE("a rank that waits outside of collectives is the culprit") {
   Ranks ranks(3);
   const auto wait_in = [&](const std::vector<std::string>& functions) {
     for (std::size_t i = 0; i < functions.size(); ++i) ranks.views[i].process->waits_in = functions[i];
@@ -319,7 +319,7 @@ TEST_CASE("a rank that waits for something of its own is the odd one") {
   CHECK(find_odd_ranks(ranks.views).empty());
 }
 
-TEST_CASE("what stacks tell names the ranks that are in no collective, and no number") {
+TEST_CASE("stacks name the ranks that are in no collective, without a sequence number") {
   Ranks ranks(3);
   const auto waits_in = [&](int rank, const std::string& operation, std::uint64_t fingerprint) {
     RankView& view = ranks.views[static_cast<std::size_t>(rank)];
@@ -374,7 +374,7 @@ TEST_CASE("what stacks tell names the ranks that are in no collective, and no nu
   CHECK_FALSE(find_unfinished(ranks.views[1], true));
 }
 
-TEST_CASE("a call that cannot be compared differs from no other") {
+TEST_CASE("a call that cannot be compared never counts as a mismatch") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 6);
   ranks.views[0].calls[0].back() = call_number(7, 0, "coalesced");

@@ -47,7 +47,7 @@ void put(std::array<char, N>& to, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a page says whose it is and that nobody is lost") {
+TEST_CASE("a new page has its owner and no lost rank") {
   const WorkerPage page(7, 3, 2);
   const StatusPageLayout& seen = mapped(page);
   CHECK(seen.magic == ddp::wire::kPageMagic);
@@ -60,7 +60,7 @@ TEST_CASE("a page says whose it is and that nobody is lost") {
   CHECK(seen.writer == 0);
 }
 
-TEST_CASE("the page shows which GPU the worker uses, once the worker has written it") {
+TEST_CASE("the page shows the worker's GPU once the worker has written it") {
   const auto page = zeros();
   page->writer = 7;
   page->gpu_uuid = {0x5f, 0x1c, 0x0a, 0x2b, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67};
@@ -78,12 +78,12 @@ TEST_CASE("the first lost rank stays on the page") {
   CHECK(mapped(page).lost_rank == 4);
 }
 
-TEST_CASE("a worker cannot take the page's memory away") {
+TEST_CASE("a worker cannot shrink the page's memory") {
   const WorkerPage page(0, 0, 0);
   CHECK(::ftruncate(page.descriptor(), 0) != 0);
 }
 
-TEST_CASE("a page that moves stays one") {
+TEST_CASE("a moved page object keeps its memory") {
   WorkerPage first(1, 1, 0);
   const int descriptor = first.descriptor();
   WorkerPage second = std::move(first);
@@ -93,11 +93,11 @@ TEST_CASE("a page that moves stays one") {
   CHECK(none.descriptor() == -1);
 }
 
-TEST_CASE("a page that nobody writes says so") {
+TEST_CASE("a page that the worker has not written is marked as unwritten") {
   CHECK(read_page(*zeros()) == PageView());
 }
 
-TEST_CASE("a page is read as it is written") {
+TEST_CASE("all fields of a page are read as they were written") {
   const auto page = zeros();
   page->writer = 4711;
   page->worker.phase = 6;
@@ -159,7 +159,7 @@ TEST_CASE("a page is read as it is written") {
   CHECK(describe(expected.transfers[0]) == "recv f32[8] from rank 3");
 }
 
-TEST_CASE("calls are told in their order and what is being written is left out") {
+TEST_CASE("calls are read in order, and a half-written one is left out") {
   const auto page = zeros();
   const auto put_call = [&](std::size_t place, std::uint64_t sequence) {
     PageCall& call = page->groups[0].calls[place];
@@ -188,7 +188,7 @@ TEST_CASE("calls are told in their order and what is being written is left out")
   CHECK_THROWS(read_calls(*page, static_cast<int>(ddp::wire::kPageGroups)));
 }
 
-TEST_CASE("whatever the memory holds the view is harmless") {
+TEST_CASE("random page contents are read without harm") {
   std::mt19937_64 random(3);
   const auto page = zeros();
   for (int round = 0; round < 200; ++round) {
@@ -215,7 +215,7 @@ TEST_CASE("whatever the memory holds the view is harmless") {
   }
 }
 
-TEST_CASE("a page's version is another one whenever the page is") {
+TEST_CASE("the version of a page changes with each of its fields") {
   const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
   std::set<std::uint64_t> versions = {page_version(*page)};
   const auto changes = [&](auto& number) {
@@ -241,7 +241,7 @@ TEST_CASE("a page's version is another one whenever the page is") {
   }
 }
 
-TEST_CASE("a page that a reader has stopped to look at is another one, and nobody waits in its groups") {
+TEST_CASE("a page whose sampler has stopped has another version, and its groups count as left") {
   const auto page = with_one_group();
   PageGroup& group = page->groups[0];
   constexpr std::uint64_t kMinute = 60'000'000'000;
@@ -255,7 +255,7 @@ TEST_CASE("a page that a reader has stopped to look at is another one, and nobod
   CHECK(page_version(*page, kMinute + 1) != page_version(*page, 2 * kMinute));
 }
 
-TEST_CASE("what a gpu says is taken for true only if it can be") {
+TEST_CASE("GPU counters are accepted only if they are plausible") {
   const auto page = with_one_group();
   PageGroup& group = page->groups[0];
   group.called = 9;
@@ -273,7 +273,7 @@ TEST_CASE("what a gpu says is taken for true only if it can be") {
   CHECK(seen(9, 8, 9) == Numbers{});
 }
 
-TEST_CASE("training is the first step until some are done") {
+TEST_CASE("training is reported as the first step until some steps are done") {
   const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
   page->writer = 7;
   page->worker.phase = 4;
@@ -293,7 +293,7 @@ TEST_CASE("training is the first step until some are done") {
   CHECK(read_page(*page).phase == "checkpoint");
 }
 
-TEST_CASE("stacks are those of the latest request") {
+TEST_CASE("stacks belong to the latest request") {
   const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
   CHECK(read_stacks(*page).empty());
   page->stacks.request = 2;
@@ -307,7 +307,7 @@ TEST_CASE("stacks are those of the latest request") {
   CHECK(stacks[0].addresses.size() == ddp::wire::kPageFrames);
 }
 
-TEST_CASE("arrivals are those of whole calls") {
+TEST_CASE("arrivals are read only from complete calls") {
   const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
   CHECK(read_arrivals(*page, 0).empty());
   page->groups[0].calls[2].sequence = 3;
@@ -318,7 +318,7 @@ TEST_CASE("arrivals are those of whole calls") {
   CHECK(arrivals[0].called_at == 99);
 }
 
-TEST_CASE("a worker has made progress when it has finished a step or as good as one") {
+TEST_CASE("a worker has made progress when it has finished a step or something comparable") {
   using ddp::wire::Progress;
   PageView page;
   CHECK(progress_of(page) == Progress::unknown);

@@ -40,7 +40,7 @@ LaunchRequest request() {
 
 }  // namespace
 
-TEST_CASE("a launch request, the word to start and signals come one after the other, also in one piece") {
+TEST_CASE("a launch request, the start message and signals may arrive one by one or together") {
   Line line;
   line.say(encode(request()) + "\n" + encode(ControllerWord{true, 0}) + "\n" + encode(ControllerWord{false, 15}) +
            "\n");
@@ -63,7 +63,7 @@ TEST_CASE("a launch request, the word to start and signals come one after the ot
   CHECK(lost);
 }
 
-TEST_CASE("no launch request, and no word to start, are told from one") {
+TEST_CASE("a missing launch request or start message is an error") {
   Line closed;
   closed.say("{\"protocol\":1");
   closed.writer.reset();
@@ -79,8 +79,7 @@ TEST_CASE("no launch request, and no word to start, are told from one") {
   CHECK_FALSE(signal.link->wait_for_start());
 }
 
-TEST_CASE(
-    "a launch request's folder and variables are those of the process from then on, and option variables are gone") {
+TEST_CASE("a launch request sets the folder and variables and removes option variables") {
   const std::string before = std::filesystem::current_path().string();
   const TemporaryDirectory folder;
   ::setenv("PET_GRACE", "3", 1);
@@ -98,7 +97,7 @@ TEST_CASE(
   std::filesystem::current_path(before);
 }
 
-TEST_CASE("a folder that is not there is named, with the host") {
+TEST_CASE("a missing working directory is reported with the host") {
   LaunchRequest some = request();
   some.directory = "/not here";
   const auto failure = carry_out(some);

@@ -70,7 +70,7 @@ using Said = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("nothing begins before all hosts are ready, and then all do") {
+TEST_CASE("no host starts before all hosts are ready") {
   Job job;
   CHECK(job.step(HostReady{1}).empty());
   CHECK(job.step(HostReady{0}).empty());
@@ -84,7 +84,7 @@ TEST_CASE("nothing begins before all hosts are ready, and then all do") {
   CHECK(job.state().end() == ExitStatus::exited(0));
 }
 
-TEST_CASE("a host that is not reached ends the start of all, with what to try") {
+TEST_CASE("an unreachable host ends the start on all hosts and suggests a remedy") {
   Job job;
   job.step(HostReady{0});
   const Said said = job.step(SshEnded{1, ExitStatus::exited(255)});
@@ -100,7 +100,7 @@ TEST_CASE("a host that is not reached ends the start of all, with what to try") 
   CHECK(job.state().end() == ExitStatus::exited(125));
 }
 
-TEST_CASE("a launcher that is not there, one that could not begin, and something else are told apart") {
+TEST_CASE("a missing launcher, a failed start and other errors are distinguished") {
   CHECK(Job().step(SshEnded{0, ExitStatus::exited(127)}).front().find("a: /d cannot be executed there") !=
         std::string::npos);
   CHECK(Job()
@@ -117,7 +117,7 @@ TEST_CASE("a launcher that is not there, one that could not begin, and something
   CHECK(job.state().end() == ExitStatus::exited(127));
 }
 
-TEST_CASE("who is waited for is told, and nobody is waited for without a limit") {
+TEST_CASE("the hosts that are waited for are reported, and the wait is limited") {
   Job job;
   job.step(HostReady{1});
   CHECK(job.wait(10s) == Said{"info waiting for a, c to answer"});
@@ -126,7 +126,7 @@ TEST_CASE("who is waited for is told, and nobody is waited for without a limit")
         Said{"say a, c did not answer within 10 min. No worker was started", "cut 0", "cut 1", "cut 2"});
 }
 
-TEST_CASE("the job's exit code is the first that a launcher says, not that of a connection") {
+TEST_CASE("the job's exit code is the first one that a launcher reports, not that of a connection") {
   Job job;
   job.run();
   CHECK(job.step(SshEnded{1, ExitStatus::exited(255)}) ==
@@ -144,7 +144,7 @@ TEST_CASE("the job's exit code is the first that a launcher says, not that of a 
   CHECK(own.state().end() == ExitStatus::exited(255));
 }
 
-TEST_CASE("when one has failed the others follow by themselves, or are asked, or cut off") {
+TEST_CASE("after a failure the other hosts end by themselves, on request, or by disconnection") {
   Job job;
   job.run();
   job.end_with(1, 3);
@@ -156,14 +156,14 @@ TEST_CASE("when one has failed the others follow by themselves, or are asked, or
   CHECK(job.state().end() == ExitStatus::exited(3));
 }
 
-TEST_CASE("one that ends well waits for nobody") {
+TEST_CASE("a host that ends successfully does not wait for the others") {
   Job job;
   job.run();
   job.end_with(0, 0);
   CHECK_FALSE(job.state().alarm());
 }
 
-TEST_CASE("a signal goes to all, a second one too, a third one cuts them off") {
+TEST_CASE("the first two signals go to all hosts, and a third one disconnects them") {
   Job job;
   job.run();
   CHECK(job.step(SignalToAll{SIGINT}) == Said{"2>0", "2>1", "2>2"});
@@ -177,7 +177,7 @@ TEST_CASE("a signal goes to all, a second one too, a third one cuts them off") {
   CHECK(job.state().end() == ExitStatus::killed(SIGINT));
 }
 
-TEST_CASE("who does not hear is cut off after the grace") {
+TEST_CASE("a host that does not respond is disconnected after the grace period") {
   for (const auto& [signal, patience] : {std::pair(SIGTERM, 10s), std::pair(SIGINT, 15s)}) {
     Job job;
     job.run().step(SignalToAll{signal});
@@ -186,7 +186,7 @@ TEST_CASE("who does not hear is cut off after the grace") {
   }
 }
 
-TEST_CASE("this process ends by the signal that ended the job, and as the job if that was something else") {
+TEST_CASE("the controller dies of the signal that ended the job, and otherwise exits like the job") {
   const auto end_of = [](int signal, int code) {
     Job job;
     job.run().step(SignalToAll{signal});
@@ -199,7 +199,7 @@ TEST_CASE("this process ends by the signal that ended the job, and as the job if
   CHECK(end_of(SIGPIPE, 143) == ExitStatus::killed(SIGPIPE));
 }
 
-TEST_CASE("before the job begins a signal ends the start at once") {
+TEST_CASE("a signal before the job begins ends the start at once") {
   Job job;
   job.step(HostReady{0});
   CHECK(job.step(SignalToAll{SIGTERM}) == Said{"cut 0", "cut 1", "cut 2"});
@@ -209,7 +209,7 @@ TEST_CASE("before the job begins a signal ends the start at once") {
   CHECK(job.state().end() == ExitStatus::killed(SIGTERM));
 }
 
-TEST_CASE("other signals are passed on to a job that runs") {
+TEST_CASE("other signals are passed on to a running job") {
   Job job;
   CHECK(job.step(SignalToAll{SIGUSR1}).empty());
   job.run().end_with(0, 0);

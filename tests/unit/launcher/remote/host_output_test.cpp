@@ -62,7 +62,7 @@ struct Screen {
 
 }  // namespace
 
-TEST_CASE("the workers' lines are passed on whole and as they are, each stream to its own") {
+TEST_CASE("the workers' lines are passed on unchanged to the same stream") {
   Screen screen({"a", "b"});
   screen.say_ready(0);
   screen.say_ready(1);
@@ -76,7 +76,7 @@ TEST_CASE("the workers' lines are passed on whole and as they are, each stream t
   CHECK(screen.replies == std::vector<std::string>{"0 ready", "1 ready"});
 }
 
-TEST_CASE("lines of the launchers get the name of their host, the same one of several all of their names") {
+TEST_CASE("lines of the launchers are tagged with their hosts, and equal lines with all of them") {
   Screen screen({"a", "b"});
   screen.say_ready(0);
   screen.say_ready(1);
@@ -86,7 +86,7 @@ TEST_CASE("lines of the launchers get the name of their host, the same one of se
   CHECK(screen.err.text() == "ddplaunch: [a, b] 2 nodes\nddplaunch: [a] rank 0 failed\n");
 }
 
-TEST_CASE("before its launcher speaks, what comes from a host is that of ssh or a shell") {
+TEST_CASE("output before the launcher's first message belongs to ssh or a shell") {
   Screen screen({"a", "b"});
   screen.output.take(1, 1, "ssh: no route\r\n");
   screen.output.take(1, 0, "a login script greets\n");
@@ -95,7 +95,7 @@ TEST_CASE("before its launcher speaks, what comes from a host is that of ssh or 
   CHECK(screen.out.text().empty());
 }
 
-TEST_CASE("a reply is taken out where it stands, and a line that a worker has not ended is not lost") {
+TEST_CASE("a reply is removed from the output without losing an unfinished worker line") {
   Screen screen({"a"});
   screen.say_ready(0);
   screen.output.take(0, 0, "no end" + reply_mark("nonce") + "ended 3\n");
@@ -106,7 +106,7 @@ TEST_CASE("a reply is taken out where it stands, and a line that a worker has no
   CHECK(screen.out.text().starts_with("no end"));
 }
 
-TEST_CASE("what acts on a terminal is escaped in lines of launchers, ssh and banners") {
+TEST_CASE("control characters in lines of launchers, ssh and banners are escaped") {
   Screen screen({"a", "b"});
   screen.output.take(0, 1, "Welcome \x1b]0;title\x07\r\nddplaunch: forged \xc2\x9b\n");
   screen.say_ready(1);
@@ -117,7 +117,7 @@ TEST_CASE("what acts on a terminal is escaped in lines of launchers, ssh and ban
         "ddplaunch: [b] \\xe2\\x80\\xae\n");
 }
 
-TEST_CASE("a host that prints without end before its launcher starts is cut off, and heard again then") {
+TEST_CASE("endless output before a launcher starts is cut, and later output is shown") {
   Screen screen({"a", "b"});
   for (int i = 0; i < 300; ++i) screen.output.take(0, 1, "noise " + std::to_string(i) + "\n");
   screen.output.take(1, 0, std::string(200'000, 'x'));

@@ -62,7 +62,7 @@ Lines forwarded(const Lines& environment, const Lines& requests = {}) {
 
 }  // namespace
 
-TEST_CASE("each host gets its number, its workers and where they meet") {
+TEST_CASE("each host gets its node rank, its workers and the rendezvous address") {
   const HostPlan made = plan({"--hosts=me@a,b:4", "--grace=3", "./train", "x y"});
   REQUIRE(made.starts.size() == 2);
   const Words& first = made.starts[0].request.words;
@@ -80,7 +80,7 @@ TEST_CASE("each host gets its number, its workers and where they meet") {
   CHECK(made.starts[1].request.environment == Words{"PATH=/bin"});
 }
 
-TEST_CASE("what those launchers are told is what they understand") {
+TEST_CASE("the launchers on the hosts accept the options that they get") {
   for (const HostStart& start : plan({"--hosts=a,b", "--tag=x y", "--max-restarts=2", "--", "./train"}).starts) {
     Words words = start.request.words;
     words.erase(words.begin());
@@ -94,7 +94,7 @@ TEST_CASE("what those launchers are told is what they understand") {
   }
 }
 
-TEST_CASE("what the user says of the meeting place stays") {
+TEST_CASE("the user's rendezvous options are kept") {
   const Words given =
       plan({"--hosts=a,b", "--master-addr=10.0.0.1", "--master-port=7", "--rdzv-id=mine", "p"}).starts[1].request.words;
   CHECK(has(given, "--master-addr=10.0.0.1"));
@@ -106,14 +106,14 @@ TEST_CASE("what the user says of the meeting place stays") {
   CHECK_FALSE(begins(endpoint, "--master"));
 }
 
-TEST_CASE("one host meets nobody") {
+TEST_CASE("a single host has no rendezvous") {
   const HostPlan made = plan({"--hosts=a:2", "p"});
   CHECK_FALSE(begins(made.starts[0].request.words, "--master"));
   CHECK_FALSE(begins(made.starts[0].request.words, "--tag"));
   CHECK(made.starts[0].request.token.empty());
 }
 
-TEST_CASE("a job on several hosts has a token, the user's or a fresh one, and none that is open") {
+TEST_CASE("a job on several hosts has the user's token or a new one, and an open job has none") {
   CHECK(plan({"--hosts=a,b", "p"}).starts[1].request.token == facts().new_token);
   ControllerFacts with_token = facts();
   with_token.token = "the user's own token";
@@ -121,7 +121,7 @@ TEST_CASE("a job on several hosts has a token, the user's or a fresh one, and no
   CHECK(plan({"--hosts=a,b", "--store-open", "p"}).starts[0].request.token.empty());
 }
 
-TEST_CASE("ssh gets nothing of ours but that it asks nobody, and the launcher's path") {
+TEST_CASE("ssh gets only BatchMode, the host and the launcher's path") {
   const HostPlan made = plan({"--hosts=me@a", "--ssh= ssh  -p 22", "p", "secret argument"});
   CHECK(ssh_command(made.starts[0]) ==
         Words{"ssh", "-p", "22", "-o", "BatchMode=yes", "me@a", "--", "exec '/opt/my tools/ddplaunch' on-host"});
@@ -129,7 +129,7 @@ TEST_CASE("ssh gets nothing of ours but that it asks nobody, and the launcher's 
         "exec '/d/it'\\''s' on-host");
 }
 
-TEST_CASE("the compatibility mode of torchrun or torch.distributed.launch, and the benchmark, are kept") {
+TEST_CASE("the compatibility mode of torchrun, of torch.distributed.launch and the benchmark is kept") {
   CHECK(plan({"--hosts=a", "p"}, facts(), "/usr/bin/torchrun").starts[0].request.words.front() == "torchrun");
   const Words launch = plan({"launch", "--hosts=a,b", "p"}).starts[0].request.words;
   CHECK((launch[0] == "ddplaunch" && launch[1] == "launch"));
@@ -139,7 +139,7 @@ TEST_CASE("the compatibility mode of torchrun or torch.distributed.launch, and t
   CHECK(Words(bench.end() - 4, bench.end()) == Words{"--", "all_reduce", "--sizes", "4K"});
 }
 
-TEST_CASE("colours follow the console here, which those launchers do not see") {
+TEST_CASE("colours follow the controller's console") {
   ControllerFacts terminal = facts();
   terminal.console_is_terminal = true;
   CHECK(has(plan({"--hosts=a", "p"}, terminal).starts[0].request.words, "--color=always"));
@@ -149,7 +149,7 @@ TEST_CASE("colours follow the console here, which those launchers do not see") {
   CHECK_FALSE(begins(plan({"--hosts=a", "p"}, terminal).starts[0].request.words, "--color"));
 }
 
-TEST_CASE("a host file's hosts are those of the job") {
+TEST_CASE("the hosts of a host file are those of the job") {
   ControllerFacts file = facts();
   file.host_file = "# ours\na slots=2\nb\n";
   const HostPlan made = plan({"--hostfile=f", "p"}, file);
@@ -163,7 +163,7 @@ TEST_CASE("a host file's hosts are those of the job") {
   CHECK(mistake({"--hostfile=f", "p"}, file) == file.failure);
 }
 
-TEST_CASE("what cannot be meant together is refused with what to do") {
+TEST_CASE("contradicting host options are rejected with a remedy") {
   CHECK(
       mistake({"--hosts=a,b", "--nnodes=1", "p"}).starts_with("--hosts has 2 hosts, but --nnodes is another number."));
   CHECK(mistake({"--hosts=a,b", "--nnodes=1:2", "p"}).ends_with("Leave --nnodes out, because each host is a node."));
@@ -175,7 +175,7 @@ TEST_CASE("what cannot be meant together is refused with what to do") {
   CHECK(mistake({"--hosts=a", "--forward-env=NO", "p"}).starts_with("--forward-env=NO"));
 }
 
-TEST_CASE("within a scheduler that has started launchers there is nothing to start") {
+TEST_CASE("--hosts is rejected within a scheduler that has already started launchers") {
   ControllerFacts step = facts();
   step.cluster = ClusterEnv{};
   step.cluster->scheduler = "Slurm";
@@ -188,7 +188,7 @@ TEST_CASE("within a scheduler that has started launchers there is nothing to sta
   CHECK(plan({"--hosts=a", "p"}, step).starts.size() == 1);
 }
 
-TEST_CASE("a dry run shows what would be started, and no token") {
+TEST_CASE("a dry run prints the commands for the hosts without the token") {
   const HostPlan made = plan({"--hosts=a,b:2", "./train", "x y"});
   const std::string text = describe(made);
   CHECK(text.find("ssh -o BatchMode=yes b -- 'exec '\\''/opt/my tools/ddplaunch'\\'' on-host'") != std::string::npos);
@@ -201,7 +201,7 @@ TEST_CASE("a dry run shows what would be started, and no token") {
   CHECK(json.find("fresh token") == std::string::npos);
 }
 
-TEST_CASE("what such programs are set up with goes to the hosts, and nothing else") {
+TEST_CASE("only variables that configure training programs are forwarded to hosts") {
   CHECK(forwarded({"DDP_DEBUG=detail", "NCCL_DEBUG=INFO", "GLOO_X=1", "UCX_TLS=tcp", "OMP_NUM_THREADS=2",
                    "TORCH_LOGS=x", "PATH=/bin", "LD_LIBRARY_PATH=/l", "PYTHONPATH=/p", "VIRTUAL_ENV=/v"})
             .size() == 10);
@@ -211,7 +211,7 @@ TEST_CASE("what such programs are set up with goes to the hosts, and nothing els
             .empty());
 }
 
-TEST_CASE("more are forwarded by name, by their beginning, or with a value") {
+TEST_CASE("more variables are forwarded by name, by prefix, or with a value") {
   const Lines here = {"AB=1", "AC=2", "B=3", "CUDA_VISIBLE_DEVICES=1", "PATH=/bin"};
   CHECK(forwarded(here, {"B"}) == Lines{"B=3", "PATH=/bin"});
   CHECK(forwarded(here, {"A*"}) == Lines{"AB=1", "AC=2", "PATH=/bin"});
@@ -220,7 +220,7 @@ TEST_CASE("more are forwarded by name, by their beginning, or with a value") {
   CHECK(forwarded(here, {"NONE_*"}) == Lines{"PATH=/bin"});
 }
 
-TEST_CASE("the token is never forwarded, and a name without a variable is a mistake") {
+TEST_CASE("the token is never forwarded, and forwarding an unset variable is an error") {
   CHECK(forwarded({"DDP_AUTH_TOKEN=secret"}, {"DDP_*", "DDP_AUTH_TOKEN"}).empty());
   const auto result = forwarded_environment(Lines{"A=1"}, Lines{"B"});
   REQUIRE_FALSE(result.ok());

@@ -28,7 +28,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 }  // namespace
 
-TEST_CASE("a launch request comes back as it was, bytes of any kind, and is one line") {
+TEST_CASE("a launch request is one line and keeps all bytes") {
   const std::string line = encode(request());
   CHECK(line.find('\n') == std::string::npos);
   const auto back = decode_request(line);
@@ -36,7 +36,7 @@ TEST_CASE("a launch request comes back as it was, bytes of any kind, and is one 
   CHECK(back.value() == request());
 }
 
-TEST_CASE("a launch request of another protocol is refused with both versions and what to do") {
+TEST_CASE("a launch request of another protocol version is rejected with both versions and a remedy") {
   const std::string line =
       replaced(replaced(encode(request()), "\"protocol\":1", "\"protocol\":2"), "\"version\":\"", "\"version\":\"9.");
   const auto back = decode_request(line);
@@ -45,7 +45,7 @@ TEST_CASE("a launch request of another protocol is refused with both versions an
   CHECK(back.error().message.ends_with("--remote-launcher."));
 }
 
-TEST_CASE("what is no launch request is refused") {
+TEST_CASE("text that is not a launch request is rejected") {
   const std::string line = encode(request());
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("hello"), std::string("[1]"), line.substr(0, line.size() / 2),
@@ -55,7 +55,7 @@ TEST_CASE("what is no launch request is refused") {
   }
 }
 
-TEST_CASE("later words come back as they were") {
+TEST_CASE("controller messages are unchanged after encoding and decoding") {
   CHECK(decode_word(encode(ControllerWord{true, 0})) == ControllerWord{true, 0});
   CHECK(decode_word(encode(ControllerWord{false, 15})) == ControllerWord{false, 15});
   CHECK(encode(ControllerWord{false, 15}) == "{\"signal\":15}");
@@ -63,7 +63,7 @@ TEST_CASE("later words come back as they were") {
   CHECK_FALSE(decode_word("go"));
 }
 
-TEST_CASE("replies come back as they were") {
+TEST_CASE("replies are unchanged after encoding and decoding") {
   CHECK(decode_reply(encode(LaunchReply{true, std::nullopt}) + "\n") == LaunchReply{true, std::nullopt});
   CHECK(decode_reply(encode(LaunchReply{false, 143}) + "\n") == LaunchReply{false, 143});
   for (const std::string text : {"", "ready ", "ended", "ended x", "ended 256", "ended -1"}) {

@@ -34,7 +34,7 @@ std::string place(const std::string& pattern) {
 
 }  // namespace
 
-TEST_CASE("each word of a core pattern is written as the kernel writes it") {
+TEST_CASE("each specifier of a core pattern is expanded as the kernel does") {
   CHECK(place("/c/%p") == "/c/4711");
   CHECK(place("/c/%P") == "/c/4711");
   CHECK(place("/c/%e") == "/c/train_a_large_m");  // a thread's name has 15 bytes
@@ -45,7 +45,7 @@ TEST_CASE("each word of a core pattern is written as the kernel writes it") {
   CHECK(place("/c/%t-%d-%c-%C-%i-%I") == "/c/*-*-*-*-*-*");
 }
 
-TEST_CASE("unknown words of a core pattern and a percent sign at its end are dropped") {
+TEST_CASE("unknown specifiers of a core pattern and a final percent sign are dropped") {
   CHECK(place("/c/a%xb") == "/c/ab");
   CHECK(place("/c/a%") == "/c/a");
 }
@@ -55,7 +55,7 @@ TEST_CASE("a relative core pattern is below the working directory") {
   CHECK(place("cores/%p") == "/home/me/cores/4711");
 }
 
-TEST_CASE("the pid is appended where the kernel is told so and the pattern does not have it") {
+TEST_CASE("the pid is appended if the kernel is configured so and the pattern lacks it") {
   CoreFacts facts = facts_with("/c/core");
   facts.uses_pid = true;
   CHECK(describe_core(kDumped, facts) == "/c/core.4711");
@@ -69,7 +69,7 @@ TEST_CASE("the pid is appended where the kernel is told so and the pattern does 
   CHECK(describe_core(kDumped, facts) == "/home/me/.4711");
 }
 
-TEST_CASE("a container's numbers are not taken for those that the kernel writes") {
+TEST_CASE("pids of a container are not mistaken for those that the kernel writes") {
   CoreFacts facts = facts_with("/c/%p.%P.%u.%g");
   facts.has_own_numbers = true;
   CHECK(describe_core(kDumped, facts) == "/c/4711.*.*.*");
@@ -77,7 +77,7 @@ TEST_CASE("a container's numbers are not taken for those that the kernel writes"
   CHECK(describe_core(kDumped, facts) == "with systemd-coredump");
 }
 
-TEST_CASE("a handler of cores is named, and how to ask systemd's") {
+TEST_CASE("a core handler is named with the command for systemd's cores") {
   CHECK(place("|/usr/lib/systemd/systemd-coredump %P %u %g %s %t %c %h") ==
         "with systemd-coredump (coredumpctl info 4711)");
   CHECK(place("|/usr/share/apport/apport -p%p -s%s -c%c -d%d -P%P") == "with apport");
@@ -92,7 +92,7 @@ TEST_CASE("a handler of cores is named, and how to ask systemd's") {
   CHECK(describe_core(kNotDumped, facts) == "none");  // the limit is not named as the reason
 }
 
-TEST_CASE("a limit of 0 is named with what lifts it") {
+TEST_CASE("a core limit of 0 is reported with the remedy") {
   CoreFacts facts = facts_with("core");
   CHECK(describe_core(kNotDumped, facts) == "none");
   facts.limit_is_zero = true;
@@ -104,7 +104,7 @@ TEST_CASE("a limit of 0 is named with what lifts it") {
   CHECK(describe_core(kDumped, facts) == "/home/me/core");  // the worker may have its own limit
 }
 
-TEST_CASE("nothing is said of cores where none is expected or nothing is known") {
+TEST_CASE("cores are not mentioned if none is expected or nothing is known") {
   CHECK(describe_core(ExitStatus::exited(139), facts_with("core")).empty());
   for (const int signal : {SIGKILL, SIGTERM, SIGINT, SIGPIPE}) {
     CHECK(describe_core(ExitStatus::killed(signal), facts_with("core")).empty());
@@ -115,7 +115,7 @@ TEST_CASE("nothing is said of cores where none is expected or nothing is known")
   }
 }
 
-TEST_CASE("the facts about cores are those of this machine and the choice of --core") {
+TEST_CASE("the facts about cores come from this node and from --core") {
   const CoreFacts facts = gather_core_facts(7, "/proc/self/exe", "node0", CoreDumps::off, kDumped);
   CHECK(facts.limit_is_zero);
   CHECK(facts.choice == CoreDumps::off);

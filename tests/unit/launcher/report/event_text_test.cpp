@@ -19,7 +19,7 @@ std::string text(const Event& event) {
 
 }  // namespace
 
-TEST_CASE("events are shown with the rank in the job and what they are") {
+TEST_CASE("events are shown with their rank in the job and their kind") {
   CHECK(text(WorkerStarted{1, 77}) == "workers: rank 5 started: pid 77");
   WorkerEnd end{0, ExitStatus::killed(SIGSEGV), std::nullopt, 3 << 20, std::nullopt, std::nullopt};
   CHECK(text(end) == "workers: rank 4 terminated: killed by SIGSEGV, peak memory 3 MiB");
@@ -31,7 +31,7 @@ TEST_CASE("events are shown with the rank in the job and what they are") {
         "job: the attempt ends: node b: rank 0: exit code 3");
 }
 
-TEST_CASE("what is reported otherwise has no text") {
+TEST_CASE("events that are reported elsewhere have no text") {
   CHECK(text(AlarmRang{}).empty());
   CHECK(text(HangNews{}).empty());
 }

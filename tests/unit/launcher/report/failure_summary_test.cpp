@@ -40,7 +40,7 @@ WorkerEnd end_of(int rank, ExitStatus status) {
 
 }  // namespace
 
-TEST_CASE("a crash is told with rank and pid and signal and what was done about it") {
+TEST_CASE("a crash is reported with rank, pid, signal and the reaction of the launcher") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(2, ExitStatus::killed(SIGSEGV, true)), {}};
   outcome.ended_ranks = {0, 1, 3};
@@ -53,7 +53,7 @@ TEST_CASE("a crash is told with rank and pid and signal and what was done about 
         "  ranks 0, 1, 3 were terminated because of it (SIGTERM, gone in 0.2 s)");
 }
 
-TEST_CASE("a report of a worker that may have lacked shared memory names the size of it") {
+TEST_CASE("a report on a worker that may lack shared memory gives its size") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGBUS, false)), {}};
   FailureEvidence evidence;
@@ -62,7 +62,7 @@ TEST_CASE("a report of a worker that may have lacked shared memory names the siz
   CHECK(text.find("\n  /dev/shm of a has 64 MiB, of which 1 MiB are free now. ") != std::string::npos);
 }
 
-TEST_CASE("a worker's own words are quoted without control characters and not endlessly") {
+TEST_CASE("a worker's own message is quoted without control characters and shortened") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   culprit_of(outcome).error = ErrorRecord{"ValueError: \x1b[31mbad\nline 2\n" + std::string(5000, '\n'), false};
@@ -79,7 +79,7 @@ TEST_CASE("a worker's own words are quoted without control characters and not en
   CHECK_THAT(summary(outcome), Catch::Contains("\n  | …\n"));
 }
 
-TEST_CASE("a quoted error has one limit for all of its lines, and the program's own short lines are not cut") {
+TEST_CASE("a quoted error has one limit for all lines, and short lines of the program are kept") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   std::string message = "RuntimeError: worker 3 failed\n";
@@ -110,7 +110,7 @@ TEST_CASE("a SIGKILL from outside is explained") {
   CHECK_THAT(summary(outcome), Catch::Contains("because the node or an outer container had no memory left"));
 }
 
-TEST_CASE("core and last lines and log of the culprit are told") {
+TEST_CASE("the core file, the last lines and the log of the culprit are reported") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(2, ExitStatus::killed(SIGSEGV, true)), {}};
   const auto lines = failure_summary(outcome, plan_of(4), {"/var/crash/core.4711", {"loading", "bad shard"}, "/l/2"});
@@ -118,7 +118,7 @@ TEST_CASE("core and last lines and log of the culprit are told") {
                                                            "  | loading\n  | bad shard\n  log: /l/2"));
 }
 
-TEST_CASE("an error that was printed as well is told once") {
+TEST_CASE("an error that was also printed is reported once") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   culprit_of(outcome).error = ErrorRecord{"ValueError: bad\nshard", false};
@@ -129,7 +129,7 @@ TEST_CASE("an error that was printed as well is told once") {
   CHECK_THAT(text({"ValueError: bad"}), Catch::Contains("its error:\n  | ValueError: bad\n  | shard"));
 }
 
-TEST_CASE("ranks that were not started yet are not forgotten") {
+TEST_CASE("ranks that were not started yet are mentioned") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   outcome.not_started = {2, 3};
@@ -137,7 +137,7 @@ TEST_CASE("ranks that were not started yet are not forgotten") {
   CHECK(failure_summary(JobOutcome{}, plan_of(2), {}).empty());
 }
 
-TEST_CASE("a rank that did not follow the others is named") {
+TEST_CASE("a rank that did not exit with the others is named") {
   JobOutcome outcome;
   outcome.cause = ExitTimedOut{};
   outcome.left_early = {0, 2};
@@ -146,7 +146,7 @@ TEST_CASE("a rank that did not follow the others is named") {
   CHECK_THAT(summary(outcome), Catch::Contains("rank 1 was still running 5 min after ranks 0, 2 exited with code 0"));
 }
 
-TEST_CASE("secondary failures and ranks that need SIGKILL and ranks that survive it are told apart") {
+TEST_CASE("secondary failures, killed ranks and ranks that survive SIGKILL are distinguished") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
   outcome.also_failed = {end_of(1, ExitStatus::exited(1))};
@@ -168,7 +168,7 @@ TEST_CASE("secondary failures and ranks that need SIGKILL and ranks that survive
   CHECK(of_other_user.find("rank 3 (pid 99) cannot be terminated: it now runs as another user") != std::string::npos);
 }
 
-TEST_CASE("another process that cannot be killed is told with the reason, if that is known") {
+TEST_CASE("another process that cannot be killed is reported with the reason") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
   outcome.leftovers = {99};
@@ -179,7 +179,7 @@ TEST_CASE("another process that cannot be killed is told with the reason, if tha
         "  1 other process of the job cannot be killed, the first with pid 99, which runs as another user");
 }
 
-TEST_CASE("a rank that --inject killed is told as such") {
+TEST_CASE("a rank that --inject killed is reported as such") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGKILL)), {}};
   CHECK_THAT(summary(outcome), Catch::Contains("ddplaunch did not send SIGKILL"));
@@ -197,7 +197,7 @@ TEST_CASE("a secondary failure without a culprit names the ranks that had left")
   CHECK(summary(outcome).find("it lost another rank: ranks 1, 3 had already exited with code 0") != std::string::npos);
 }
 
-TEST_CASE("a rank whose own time-out passed is told after the one for which it waited") {
+TEST_CASE("a rank whose own timeout expired is reported after the rank it waited for") {
   Verdict verdict;
   verdict.kind = VerdictKind::not_called;
   verdict.group = "world";
@@ -215,7 +215,7 @@ TEST_CASE("a rank whose own time-out passed is told after the one for which it w
           Catch::Contains("\n  rank 2 (pid ") && Catch::Contains(") gave up waiting: exit code 3, 8.0 s after"));
 }
 
-TEST_CASE("a signal and a failed start are told in one line") {
+TEST_CASE("a signal and a failed start are reported in one line") {
   JobOutcome outcome;
   outcome.cause = SignalArrived{SIGINT};
   outcome.run_time = 61s;
@@ -225,11 +225,11 @@ TEST_CASE("a signal and a failed start are told in one line") {
   CHECK(summary(failed) == "cannot start ./x: not a program.");
 }
 
-TEST_CASE("success needs no words") {
+TEST_CASE("a successful job has no report") {
   CHECK(failure_summary(JobOutcome{}, plan_of(2), {}).empty());
 }
 
-TEST_CASE("the start line names workers and node and GPUs and store") {
+TEST_CASE("the start line shows workers, nodes, GPUs and the store") {
   Placement placement;
   placement.master_addr = "127.0.0.1";
   placement.master_port = 41873;
@@ -243,7 +243,7 @@ TEST_CASE("the start line names workers and node and GPUs and store") {
   CHECK_THAT(start_line(plan, placement), Catch::Contains("2 workers on node a, store"));
 }
 
-TEST_CASE("a SIGTERM from outside and a file that is too large are explained") {
+TEST_CASE("a SIGTERM from outside and a file size limit are explained") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGTERM)), {}};
   CHECK_THAT(summary(outcome), Catch::Contains("  ddplaunch did not send SIGTERM"));
@@ -263,7 +263,7 @@ TEST_CASE("a secondary failure names the rank that it lost") {
   CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, which was still running"));
 }
 
-TEST_CASE("the places of a crash and of the ranks whose calls differ are reported") {
+TEST_CASE("the places of a crash and of differing calls are reported") {
   Verdict verdict;
   verdict.kind = VerdictKind::different_arguments;
   verdict.group = "world";
@@ -286,7 +286,7 @@ TEST_CASE("the places of a crash and of the ranks whose calls differ are reporte
   CHECK_THAT(summary(outcome), Catch::Contains("\n  at train.py:7 in step") && !Catch::Contains("sizes differ"));
 }
 
-TEST_CASE("why SIGKILL followed is told as it was") {
+TEST_CASE("the reason for SIGKILL is reported correctly") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
   outcome.ended_ranks = {1};
@@ -301,7 +301,7 @@ TEST_CASE("why SIGKILL followed is told as it was") {
   CHECK_THAT(summary(outcome), Catch::Contains("then SIGKILL on a second request, gone"));
 }
 
-TEST_CASE("a node is told by its name in the job") {
+TEST_CASE("a node is reported by its name in the job") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   FailureEvidence evidence;
@@ -313,7 +313,7 @@ TEST_CASE("a node is told by its name in the job") {
   CHECK_THAT(start_line(plan_of(2), placement), Catch::Contains("2 workers on node a#2 (GPU"));
 }
 
-TEST_CASE("a traceback that the console has shown is not printed again") {
+TEST_CASE("a traceback that the console has shown is not repeated") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   culprit_of(outcome).error = ErrorRecord{"ValueError: bad"};
@@ -329,7 +329,7 @@ TEST_CASE("a traceback that the console has shown is not printed again") {
                                      "last):\n  |   File \"train.py\", line 7, in main\n  | ValueError: bad"));
 }
 
-TEST_CASE("errors that come from how a Python program was started have a remedy") {
+TEST_CASE("errors from how a Python program was started have a remedy") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   LaunchPlan plan = plan_of(1);
@@ -342,7 +342,8 @@ TEST_CASE("errors that come from how a Python program was started have a remedy"
     return text.substr(text.find(quoted) + quoted.size());
   };
   CHECK_THAT(what_follows({"    breakpoint()", "[rank0]: bdb.BdbQuit"}), Catch::Contains("--stdin=0"));
-  CHECK_THAT(what_follows({"train.py: error: unrecognized arguments: --local_rank=1"}), Catch::Contains("add_argument"));
+  CHECK_THAT(what_follows({"train.py: error: unrecognized arguments: --local_rank=1"}),
+             Catch::Contains("add_argument"));
   CHECK_THAT(what_follows({"ModuleNotFoundError: No module named 'torch'"}), Catch::Contains("/usr/bin/python3"));
   CHECK_THAT(what_follows({"ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
                            "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 17000"}),
@@ -351,7 +352,7 @@ TEST_CASE("errors that come from how a Python program was started have a remedy"
   CHECK(what_follows({}).empty());
 }
 
-TEST_CASE("two failures are alike if rank, status and words are, numbers aside") {
+TEST_CASE("two failures are equal if rank, status and message are, except for numbers") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(2, ExitStatus::exited(1)), {}};
   const auto signature = [&](int rank, int code, const std::string& line) {

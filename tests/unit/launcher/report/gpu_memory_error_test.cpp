@@ -18,7 +18,7 @@ std::uint64_t gib(double value) {
 
 }  // namespace
 
-TEST_CASE("the numbers in PyTorch's error are read") {
+TEST_CASE("the numbers in PyTorch's out-of-memory error are parsed") {
   const auto error = find_gpu_memory_error(
       "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.15 GiB "
       "of which 1.31 GiB is free. Process 4711 has 20.50 GiB memory in use. Process 12 has 512.00 MiB memory in use. "
@@ -36,7 +36,7 @@ TEST_CASE("the numbers in PyTorch's error are read") {
   CHECK(error->others == std::vector<GpuMemoryError::Other>{{4711, gib(20.5)}, {12, 512 * kMib}});
 }
 
-TEST_CASE("the errors of older versions of PyTorch are read") {
+TEST_CASE("out-of-memory errors of older PyTorch versions are parsed") {
   const auto misspelt = find_gpu_memory_error(
       "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 KiB. GPU 0 has a total capacty of "
       "7.92 "
@@ -60,7 +60,7 @@ TEST_CASE("the errors of older versions of PyTorch are read") {
   CHECK(list->unused_bytes == gib(9.71) - gib(9.51));
 }
 
-TEST_CASE("rarer errors of PyTorch are read as far as they have numbers") {
+TEST_CASE("rarer out-of-memory errors of PyTorch are parsed as far as they have numbers") {
   const auto oldest = find_gpu_memory_error(
       "RuntimeError: CUDA out of memory. Tried to allocate 1024.00 MiB (GPU 0; 15.90 GiB total capacity; 14.25 GiB "
       "already allocated; 991.56 MiB free; 607.00 KiB cached)");
@@ -78,7 +78,7 @@ TEST_CASE("rarer errors of PyTorch are read as far as they have numbers") {
   CHECK_FALSE(absurd->asked_bytes.has_value());
 }
 
-TEST_CASE("the numbers in the runtime's error are read") {
+TEST_CASE("the numbers in the runtime's out-of-memory error are parsed") {
   const auto error = find_gpu_memory_error(
       "ddp::Error (unavailable): out of GPU memory: 1.5 GiB were requested on GPU 2, where 12 MiB of 79 GiB are free "
       "(CUDA_ERROR_OUT_OF_MEMORY). Use a smaller batch");
@@ -90,7 +90,7 @@ TEST_CASE("the numbers in the runtime's error are read") {
   CHECK(error->total_bytes == gib(79));
 }
 
-TEST_CASE("errors without numbers are found by their names") {
+TEST_CASE("out-of-memory errors without numbers are found by their names") {
   struct Case {
     const char* text;
     std::optional<Source> source;
@@ -115,7 +115,7 @@ TEST_CASE("errors without numbers are found by their names") {
   }
 }
 
-TEST_CASE("of several errors the last one counts, and the one with numbers") {
+TEST_CASE("the last of several errors counts, and one with numbers is preferred") {
   const std::string first = "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total\n";
   const std::string second = "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total\n";
   CHECK(find_gpu_memory_error(first + second)->asked_bytes == gib(3));
@@ -124,7 +124,7 @@ TEST_CASE("of several errors the last one counts, and the one with numbers") {
         Source::cublas);
 }
 
-TEST_CASE("a damaged error does no harm") {
+TEST_CASE("a damaged error text does no harm") {
   const std::string whole =
       "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.31 GiB is "
       "free. Process 4711 has 20.50 GiB memory in use. and 4.96 GiB is reserved by PyTorch but unallocated.";

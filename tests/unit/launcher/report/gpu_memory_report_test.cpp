@@ -55,7 +55,7 @@ bool contains(const std::string& text, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("a report says what was asked for, what was free, and on which GPU") {
+TEST_CASE("a GPU memory report gives the requested and free memory and the GPU") {
   Job job;
   job.error.asked_bytes = 2 * kGib;
   job.error.free_bytes = kGib * 3 / 2;
@@ -76,7 +76,7 @@ TEST_CASE("a report says what was asked for, what was free, and on which GPU") {
                                                 "if the program uses ddp::DataParallel"});
 }
 
-TEST_CASE("the GPU is the one that the worker reports, or the one that its number means") {
+TEST_CASE("the GPU is the one that the worker reports, or the one that its index means") {
   Job job;
   job.error.device = 0;
   CHECK(job.failure().gpu == 0);  // the rank sees all GPUs and did not select its own
@@ -93,7 +93,7 @@ TEST_CASE("the GPU is the one that the worker reports, or the one that its numbe
   CHECK(job.failure().gpu == 1);
 }
 
-TEST_CASE("other ranks on the GPU are named, with the remedy against it") {
+TEST_CASE("other ranks on the GPU are named with a remedy") {
   Job job;
   job.error.device = 0;
   job.error.others = {{100, 20 * kGib}};
@@ -109,7 +109,7 @@ TEST_CASE("other ranks on the GPU are named, with the remedy against it") {
   CHECK(job.lines()[1] == "no other process uses GPU 3 after the failure");
 }
 
-TEST_CASE("processes outside of the job are named with what they hold") {
+TEST_CASE("processes outside of the job are named with their memory") {
   Job job;
   job.users.users = {{4711, 39 * kGib, "python3", 1001}, {101, kGib, "train", {}}, {4712, {}, "vi", {}}};
   job.error.others = {{4711, 38 * kGib}};
@@ -119,7 +119,7 @@ TEST_CASE("processes outside of the job are named with what they hold") {
   CHECK(contains(job.lines()[1], "; 14 more processes"));
 }
 
-TEST_CASE("what the kernel and the driver do not show is said") {
+TEST_CASE("the report says what the kernel and the driver do not show") {
   Job job;
   job.users.known = Known::device_files;
   job.users.is_partial = true;
@@ -133,7 +133,7 @@ TEST_CASE("what the kernel and the driver do not show is said") {
   CHECK_FALSE(contains(job.tries(), "end pid"));
 }
 
-TEST_CASE("in a container the driver's pids are not taken for those of ranks") {
+TEST_CASE("in a container the driver's pids are not mistaken for those of ranks") {
   Job job;
   job.users = {Known::device_files, false, false, true, {}};
   CHECK(job.lines()[1] ==
@@ -144,7 +144,7 @@ TEST_CASE("in a container the driver's pids are not taken for those of ranks") {
   CHECK_FALSE(contains(job.tries(), "give each rank its own GPU"));
 }
 
-TEST_CASE("the process that holds most memory is worth a remedy") {
+TEST_CASE("the report suggests a remedy for the process that holds most memory") {
   Job job;
   job.users.users = {{7, kGib / 64, "Xorg", 0}};
   CHECK_FALSE(contains(job.tries(), "end pid"));
@@ -153,7 +153,7 @@ TEST_CASE("the process that holds most memory is worth a remedy") {
   CHECK(contains(job.tries(), "end pid 9"));
 }
 
-TEST_CASE("memory that PyTorch holds without use is worth its remedy") {
+TEST_CASE("the report suggests a remedy for unused memory that PyTorch holds") {
   struct Case {
     std::uint64_t unused, asked;
     bool is_told;
@@ -167,7 +167,7 @@ TEST_CASE("memory that PyTorch holds without use is worth its remedy") {
   }
 }
 
-TEST_CASE("the error record says more than the last lines") {
+TEST_CASE("the error record is preferred to the last lines") {
   const std::string text = "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has";
   CHECK(gpu_memory_error_of(ErrorRecord{text}, {})->asked_bytes == kGib);
   CHECK(gpu_memory_error_of(ErrorRecord{text}, {"CUDA out of memory. Tried to allocate 2.00 GiB. "})->asked_bytes ==

@@ -39,7 +39,7 @@ HangNews stall(HangNews::Kind kind) {
 
 }  // namespace
 
-TEST_CASE("a stall is told with its culprit and what will follow") {
+TEST_CASE("a stall is reported with its culprit and the next step") {
   HangNews news = stall(HangNews::Kind::stalled);
   news.ranks[1].page.phase = "evaluation";
   news.ranks[1].page.phase_name = "validation";
@@ -56,7 +56,7 @@ TEST_CASE("a stall is told with its culprit and what will follow") {
           "  the job will be terminated in 18.0 s; the limit is 30.0 s (--hang-timeout)"});
 }
 
-TEST_CASE("a hang is told with all ranks") {
+TEST_CASE("a hang is reported with all ranks") {
   const auto lines = hang_report(stall(HangNews::Kind::hung), 0);
   REQUIRE(lines.size() == 4);
   CHECK(lines[2] ==
@@ -68,7 +68,7 @@ TEST_CASE("a hang is told with all ranks") {
   CHECK(hang_report(warning, 0).back().find("the job continues (--hang-action)") != std::string::npos);
 }
 
-TEST_CASE("the report contains the steps that a program counts, and says what PyTorch does not record") {
+TEST_CASE("the hang report contains the reported steps and says what PyTorch does not record") {
   HangNews news = stall(HangNews::Kind::hung);
   news.ranks[0].page.progress_done = 1200;
   news.ranks[0].page.progress_total = 10000;
@@ -89,7 +89,7 @@ TEST_CASE("the report contains the steps that a program counts, and says what Py
   CHECK(says("NCCL_SOCKET_IFNAME"));
 }
 
-TEST_CASE("many ranks take no more than 25 lines") {
+TEST_CASE("a hang report of many ranks takes at most 25 lines") {
   HangNews news = stall(HangNews::Kind::hung);
   for (int rank = 2; rank < 100; ++rank) news.ranks.push_back(rank_at(rank, 7, 6));
   const auto lines = hang_report(news, 0);
@@ -97,7 +97,7 @@ TEST_CASE("many ranks take no more than 25 lines") {
   CHECK(lines[lines.size() - 2] == "  … and 82 more ranks");
 }
 
-TEST_CASE("different calls stand side by side") {
+TEST_CASE("differing calls are shown side by side") {
   HangNews news = stall(HangNews::Kind::hung);
   news.verdict.kind = VerdictKind::different_arguments;
   news.verdict.sides = {{0, {7, 1, 1, "all_reduce sum f32[8]", "head", "train.cpp:88"}},
@@ -113,7 +113,7 @@ TEST_CASE("different calls stand side by side") {
   CHECK(hang_report(news, 0)[3] == "    #8  rank 0  a call that its node has not described");
 }
 
-TEST_CASE("where nobody knows who is wrong all are named") {
+TEST_CASE("all ranks are named if the culprit is unknown") {
   Verdict verdict = stall(HangNews::Kind::hung).verdict;
   verdict.kind = VerdictKind::different_call;
   verdict.culprits = {0, 1};
@@ -122,7 +122,7 @@ TEST_CASE("where nobody knows who is wrong all are named") {
         "rank 0 called barrier, and rank 1 called broadcast f32[8], as #7 of world  [DDP-H04 different collective]");
 }
 
-TEST_CASE("ranks that ended are told with what they left") {
+TEST_CASE("exited ranks are reported with the collective that they left unfinished") {
   Verdict verdict;
   verdict.kind = VerdictKind::ended;
   verdict.culprits = {2};
@@ -145,7 +145,7 @@ TEST_CASE("every verdict has a headline with its code") {
   }
 }
 
-TEST_CASE("stops and what goes on again are one line each") {
+TEST_CASE("stopped and continuing ranks take one line each") {
   HangNews news = stall(HangNews::Kind::stopped);
   CHECK(hang_report(news, 0) ==
         std::vector<std::string>{"rank 1 is stopped (SIGSTOP or a debugger); --hang-timeout is paused meanwhile "
@@ -158,7 +158,7 @@ TEST_CASE("stops and what goes on again are one line each") {
         std::vector<std::string>{"the job continues: all_reduce sum f32[8] ('bucket 0') (#7 of world) is complete"});
 }
 
-TEST_CASE("ranks of which little is known are told as they are") {
+TEST_CASE("a rank with little information is still described") {
   HangNews news = stall(HangNews::Kind::hung);
   news.ranks[0].process.reset();
   news.ranks[1].page = {};
@@ -174,7 +174,7 @@ TEST_CASE("ranks of which little is known are told as they are") {
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has exited; has left its process groups");
 }
 
-TEST_CASE("what will be done about a stall depends on who set the limit") {
+TEST_CASE("the announced reaction to a stall depends on who set the limit") {
   const auto outlook = [](const StallJudgement& judgement, bool ends_job, VerdictKind kind = VerdictKind::not_called) {
     HangNews news = stall(HangNews::Kind::warned);
     news.verdict.kind = kind;
@@ -193,7 +193,7 @@ TEST_CASE("what will be done about a stall depends on who set the limit") {
         "  the job continues, because no --hang-timeout was given");
 }
 
-TEST_CASE("a rank's line tells its last sign of life") {
+TEST_CASE("a rank's line shows its last sign of life") {
   HangNews news = stall(HangNews::Kind::stalled);
   const auto ends_with = [&](const RankActivity& activity, const std::string& end) {
     news.ranks[1].activity = activity;
@@ -204,7 +204,7 @@ TEST_CASE("a rank's line tells its last sign of life") {
   CHECK(ends_with({65s, 0s, true, Sign::none, 0}, ", CPU 0 %, no sign of life for 1 min 5 s"));
 }
 
-TEST_CASE("stacks are told with those that have none and why") {
+TEST_CASE("stacks are shown together with the ranks without a stack and the reason") {
   HangNews news = stall(HangNews::Kind::hung);
   news.evidence.stacks = {{0, "signal handler", {{1, "train", {"wait (libddp.so)", "main (train)"}}}, {}},
                           {1, "signal handler", {{2, "train", {"load (data.py:8)", "main (train)"}}}, {}},
@@ -219,7 +219,7 @@ TEST_CASE("stacks are told with those that have none and why") {
   CHECK(has("no stack of rank 2: gdb: not found in PATH"));
 }
 
-TEST_CASE("the report shows the processes that a culprit has started, except those that wait for work") {
+TEST_CASE("the report shows a culprit's child processes except idle ones") {
   HangNews news = stall(HangNews::Kind::stalled);
   const auto process = [](int pid, std::vector<std::string> frames) {
     return ThreadStack{pid, "process " + std::to_string(pid), std::move(frames)};
@@ -236,7 +236,7 @@ TEST_CASE("the report shows the processes that a culprit has started, except tho
   CHECK(told[0].starts_with("  rank 1, its process 5: __getitem__ (data.py:41)"));
 }
 
-TEST_CASE("what others than the ranks say is told in a few lines") {
+TEST_CASE("evidence from other sources takes a few lines") {
   HangNews news = stall(HangNews::Kind::warned);
   const auto lines_of = [&] {
     std::vector<std::string> lines = hang_report(news, 0);
@@ -253,7 +253,7 @@ TEST_CASE("what others than the ranks say is told in a few lines") {
         std::vector<std::string>{"  NCCL RAS: no errors, no warnings (the dump contains its full answer)"});
 }
 
-TEST_CASE("a rank's gpu is told where it says how far it is") {
+TEST_CASE("a rank's GPU progress is shown if it is known") {
   HangNews news = stall(HangNews::Kind::hung);
   news.verdict.kind = VerdictKind::gpu_behind;
   const auto has = [&](const std::string& text) {
@@ -276,7 +276,7 @@ TEST_CASE("a rank's gpu is told where it says how far it is") {
   CHECK(has("rank 0 (pid 4000): training, 3 steps done; waits"));
 }
 
-TEST_CASE("where all ranks have called what to try is told") {
+TEST_CASE("the report suggests settings if all ranks have called the collective") {
   HangNews news = stall(HangNews::Kind::stalled);
   const auto has = [&](const std::string& text) {
     for (const std::string& line : hang_report(news, 0)) {
@@ -302,7 +302,7 @@ TEST_CASE("where all ranks have called what to try is told") {
   CHECK_FALSE(has("PyTorch"));
 }
 
-TEST_CASE("who asks is told what all ranks are at") {
+TEST_CASE("a requested report shows what all ranks do") {
   HangNews news = stall(HangNews::Kind::asked);
   CHECK(hang_report(news, 0).front() == hang_headline(news.verdict) + ", for 12.0 s");
   news.verdict = {};
@@ -311,7 +311,7 @@ TEST_CASE("who asks is told what all ranks are at") {
   CHECK(lines.size() == 1 + news.ranks.size());
 }
 
-TEST_CASE("what is told of several ranks is in the plural") {
+TEST_CASE("the report uses the plural for several ranks") {
   HangNews news = stall(HangNews::Kind::hung);
   news.evidence.stacks = {{0, "", {}, {"it has exited"}}, {1, "", {}, {"it has exited"}}};
   const auto has = [&](const std::string& text) {
@@ -327,7 +327,7 @@ TEST_CASE("what is told of several ranks is in the plural") {
   CHECK(has(" reports neither collectives nor heartbeats; "));
 }
 
-TEST_CASE("py-spy is missed where Python has no lines for want of it") {
+TEST_CASE("the report recommends py-spy if Python frames have no lines") {
   Evidence evidence;
   evidence.stacks = {{.rank = 0, .source = "copied stack", .threads = {}, .missing = {"gdb: not found in PATH"}}};
   CHECK_FALSE(lacks_py_spy(evidence));

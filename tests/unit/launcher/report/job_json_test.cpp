@@ -82,13 +82,13 @@ Json cause_in_json(const JobOutcome& outcome) {
 
 }  // namespace
 
-TEST_CASE("times are UTC with milliseconds") {
+TEST_CASE("times are printed in UTC with milliseconds") {
   CHECK(iso_time(kNow) == "2025-11-21T08:43:22.123Z");
   CHECK(iso_time(WallTime(0ms)) == "1970-01-01T00:00:00.000Z");
   CHECK(iso_time(WallTime(1'709'164'800'007ms)) == "2024-02-29T00:00:00.007Z");
 }
 
-TEST_CASE("the beginning of a job is a line with its schema and command") {
+TEST_CASE("the job_begin event has the schema and the command") {
   LaunchPlan plan = plan_with(2);
   plan.command_line = {"ddplaunch", "--rdzv-id=r1", "train", "--api-key=abc"};
   plan.inherited_environment = {"NCCL_DEBUG=INFO", "HOME=/root", "DDP_AUTH_TOKEN=abc"};
@@ -112,7 +112,7 @@ TEST_CASE("the beginning of a job is a line with its schema and command") {
   for (const char* name : {"log_directory", "directory", "system"}) CHECK_FALSE(bare.contains(name));
 }
 
-TEST_CASE("only variables that matter for a distributed job are reported, without secrets") {
+TEST_CASE("only variables that matter for distributed jobs are in the event log, without secrets") {
   LaunchPlan plan = plan_with(2);
   plan.inherited_environment = {"PATH=/bin",          "NCCL_DEBUG=INFO", "HF_TOKEN=abc", "DDP_AUTH_TOKEN=abc",
                                 "TORCH_HOME=/t",      "SLURM_JWT=abc",   "NCCL_",        "CUDA_VISIBLE_DEVICES=0,1",
@@ -122,7 +122,7 @@ TEST_CASE("only variables that matter for a distributed job are reported, withou
               "SLURM_JWT=***", "TORCH_HOME=/t"}));
 }
 
-TEST_CASE("the beginning of an attempt is a line with its place in the job") {
+TEST_CASE("the event of an attempt has its number, its ranks and the master address") {
   CHECK(parse(attempt_started_line(plan_with(2), placement(), kNow), "attempt_started") ==
         Json::object({{"attempt", 1},
                       {"world_size", 8},
@@ -132,7 +132,7 @@ TEST_CASE("the beginning of an attempt is a line with its place in the job") {
                       {"master_port", 29500}}));
 }
 
-TEST_CASE("the beginning of another attempt says with which state, and how long after the failure") {
+TEST_CASE("the event of a restart has its state and the time since the failure") {
   Placement place = placement();
   place.restore.step = 7;
   place.restore.lost_steps = 2;
@@ -143,20 +143,20 @@ TEST_CASE("the beginning of another attempt says with which state, and how long 
   CHECK(line.at("since_failure_seconds") == 0.05);
 }
 
-TEST_CASE("a worker's start is a line with its GPU if it has one") {
+TEST_CASE("the event of a worker's start has its GPU") {
   const Json start = {{"attempt", 1}, {"rank", 4}, {"local_rank", 0}, {"pid", 99}, {"gpu", "0"}};
   CHECK(of_event(WorkerStarted{0, 99}, "worker_started") == start);
   CHECK(of_event(WorkerStarted{1, 99}, "worker_started") ==
         Json::object({{"attempt", 1}, {"rank", 5}, {"local_rank", 1}, {"pid", 99}}));
 }
 
-TEST_CASE("a worker that cannot start is a line with the reason") {
+TEST_CASE("the event of a worker that cannot start has the reason") {
   CHECK(
       of_event(SpawnFailed{1, {126, kNotUtf8}}, "worker_not_started") ==
       Json::object({{"attempt", 1}, {"rank", 5}, {"local_rank", 1}, {"exit_code", 126}, {"message", kNotUtf8AsJson}}));
 }
 
-TEST_CASE("a worker's end is a line with its exit code or its signal and never both") {
+TEST_CASE("the event of a worker's exit has either an exit code or a signal") {
   CHECK(of_event(WorkerEnd{1, ExitStatus::exited(11), std::nullopt, 7, std::nullopt}, "worker_ended") ==
         Json::object({{"attempt", 1}, {"rank", 5}, {"local_rank", 1}, {"exit_code", 11}, {"peak_rss_bytes", 7}}));
   CHECK(of_event(WorkerEnd{1, ExitStatus::killed(SIGSEGV, true), std::nullopt, 7, std::nullopt}, "worker_ended") ==
@@ -168,7 +168,7 @@ TEST_CASE("a worker's end is a line with its exit code or its signal and never b
                       {"peak_rss_bytes", 7}}));
 }
 
-TEST_CASE("a worker's words and the kernel's are in the line of its end") {
+TEST_CASE("the event of a worker's exit has its own message and the kernel's") {
   const Json json = of_event(
       WorkerEnd{0, ExitStatus::killed(SIGKILL), ErrorRecord{kNotUtf8, true}, 7, OomKill{"/sys/fs/cgroup/a", 10, 9}},
       "worker_ended");
@@ -177,7 +177,7 @@ TEST_CASE("a worker's words and the kernel's are in the line of its end") {
   CHECK(json.at("oom") == Json::object({{"cgroup", "/sys/fs/cgroup/a"}, {"limit_bytes", 10}, {"peak_bytes", 9}}));
 }
 
-TEST_CASE("a worker's end says how much GPU memory it lacked and which GPU it used") {
+TEST_CASE("the event of a worker's exit has the missing GPU memory and the GPU") {
   WorkerEnd end{0, ExitStatus::exited(1), ErrorRecord{"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"}};
   end.gpu_uuid = "aa11";
   const Json json = of_event(end, "worker_ended");
@@ -201,14 +201,14 @@ TEST_CASE("the summary names the processes on a GPU without free memory") {
                       {"others", {{{"pid", 11}, {"bytes", 7}, {"rank", 0}, {"name", "python3"}}, {{"pid", 12}}}}}));
 }
 
-TEST_CASE("what comes from outside is a line and an alarm is none") {
+TEST_CASE("outside events are logged, and internal timers are not") {
   CHECK(of_event(SignalArrived{SIGUSR1}, "signal") == Json::object({{"signal", "SIGUSR1"}}));
   CHECK(of_event(GuardianLost{}, "launcher_killed") == Json::object());
   CHECK(of_event(ConsoleClosed{}, "console_closed") == Json::object());
   CHECK(event_line(plan_with(2), placement(), AlarmRang{}, kNow).empty());
 }
 
-TEST_CASE("the end of an attempt is a line with what comes next") {
+TEST_CASE("the event of an attempt's end says what follows") {
   JobOutcome outcome;
   outcome.status = ExitStatus::exited(3);
   outcome.ended_ranks = {5};
@@ -235,19 +235,19 @@ TEST_CASE("the end of an attempt is a line with what comes next") {
   CHECK(failed.at("log_file") == "/l");
 }
 
-TEST_CASE("what the launcher says about the job is a line") {
+TEST_CASE("messages of the launcher are logged as events") {
   const LogLine line{LogLevel::warning, LogSource::nodes, "node b has another version"};
   CHECK(parse(message_line(plan_with(2), "node0", line, kNow), "message") ==
         Json::object({{"level", "warning"}, {"source", "nodes"}, {"text", "node b has another version"}}));
 }
 
-TEST_CASE("the end of the job is a line with the launcher's exit code") {
+TEST_CASE("the event of the job's end has the launcher's exit code") {
   CHECK(parse(job_ended_line(plan_with(2), {143, 2, 2s, ""}, kNow), "job_ended") ==
         Json::object({{"exit_code", 143}, {"attempts", 2}, {"run_seconds", 2.0}, {"text", Json::array()}}));
   CHECK(parse(job_ended_line(plan_with(2), {125, 0, 2s, "no port"}, kNow), "job_ended").at("message") == "no port");
 }
 
-TEST_CASE("each cause has a kind and its own facts") {
+TEST_CASE("each cause has a kind and its own fields") {
   CHECK(cause_in_json({}) == nullptr);
 
   JobOutcome failed;
@@ -283,7 +283,7 @@ TEST_CASE("each cause has a kind and its own facts") {
   CHECK(cause_in_json(late) == Json::object({{"kind", "exit_timeout"}, {"ended", {4}}, {"waited_for", {5}}}));
 }
 
-TEST_CASE("a hang is told with what every rank is at") {
+TEST_CASE("a hang is logged with the state of every rank") {
   JobOutcome outcome;
   HangNews& news = outcome.cause.emplace<HangNews>();
   news.verdict = {VerdictKind::not_called, "world", 2, 21, "barrier", {1}, {0}, {}};
@@ -318,12 +318,12 @@ TEST_CASE("a hang is told with what every rank is at") {
         Json::object({{"number", 20}, {"call", "barrier"}, {"name", "end"}, {"place", "train.cpp:7"}}));
 }
 
-TEST_CASE("the launcher's own failure is a cause in the summary") {
+TEST_CASE("a failure of the launcher itself is a cause in the summary") {
   CHECK(summary_of({}, {125, 0, 1s, "no port"}).at("cause") ==
         Json::object({{"kind", "launcher_failed"}, {"message", "no port"}}));
 }
 
-TEST_CASE("the summary has all that is known at the end") {
+TEST_CASE("the summary at the end contains all known facts") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGSEGV, true)), {}};
   outcome.ends = {*outcome.culprit(), end_of(1, ExitStatus::killed(SIGKILL))};
@@ -361,7 +361,7 @@ TEST_CASE("the summary has all that is known at the end") {
   CHECK(json.at("workers_ended")[1].at("ended_by_launcher") == true);
 }
 
-TEST_CASE("the summary of a success has no cause and no words") {
+TEST_CASE("the summary of a successful job has no cause and no message") {
   const Json json = Json::parse(summary_document({plan_with(2), {}, {0, 1, 1s, ""}, "", {}, {}}));
   CHECK(json.at("exit_code") == 0);
   CHECK(json.at("cause") == nullptr);
@@ -371,7 +371,7 @@ TEST_CASE("the summary of a success has no cause and no words") {
   CHECK_FALSE(json.contains("log_directory"));
 }
 
-TEST_CASE("an error for a launcher above us is a record that it understands") {
+TEST_CASE("an error file for an outer launcher has the format that it reads") {
   const Json coded =
       Json::parse(with_cause_code(R"({"message":{"message":"KeyError: 1"}})", ddp::wire::CauseCode::repeated_error));
   CHECK(coded ==
@@ -388,7 +388,7 @@ TEST_CASE("an error for a launcher above us is a record that it understands") {
                         {"extraInfo", {{"py_callstack", "one\ntwo"}, {"timestamp", "1763714602"}}}}}}));
 }
 
-TEST_CASE("what acts on a terminal is escaped") {
+TEST_CASE("control characters in events are escaped") {
   LaunchPlan plan = plan_with(1);
   plan.arguments = {"\xc2\x9b\xe2\x80\xae"};
   const std::string line = job_started_line(plan, {}, kNow);
@@ -396,7 +396,7 @@ TEST_CASE("what acts on a terminal is escaped") {
   CHECK(Json::parse(line).at("arguments").at(0) == plan.arguments[0]);
 }
 
-TEST_CASE("the node is named as in the job") {
+TEST_CASE("events use the node's name in the job") {
   Placement place = placement();
   place.node_name = "node0#2";
   LaunchPlan odd = plan_with(2);

@@ -29,7 +29,7 @@ struct SlowConsole {
 
 }  // namespace
 
-TEST_CASE("lines that a console does not take come before all later ones") {
+TEST_CASE("lines that a console does not accept yet are printed before later ones") {
   SlowConsole console;
   console.lines.say(line("first"));
   console.lines.say(line("second"));
@@ -43,7 +43,7 @@ TEST_CASE("lines that a console does not take come before all later ones") {
   CHECK(console.shown == Lines{"first", "second", "third"});
 }
 
-TEST_CASE("a last word comes after all lines that wait, which are last words as well") {
+TEST_CASE("a final message is printed after all queued lines, which then also count as final") {
   SlowConsole console;
   console.lines.say(line("first"));
   console.lines.last_word(line("end"));
@@ -54,7 +54,7 @@ TEST_CASE("a last word comes after all lines that wait, which are last words as 
   CHECK(console.shown == Lines{"first!", "end!", "more!"});
 }
 
-TEST_CASE("of more lines than may wait the oldest are dropped, and their number is shown") {
+TEST_CASE("the oldest queued lines are dropped if there are too many, and their number is shown") {
   SlowConsole console;
   for (std::size_t i = 0; i < LineQueue::kMostLines + 3; ++i) console.lines.say(line(std::to_string(i)));
   console.lines.finish();

@@ -64,7 +64,7 @@ class FullDisk {
 
 }  // namespace
 
-TEST_CASE("the file is complete after each addition") {
+TEST_CASE("a document is complete after each addition") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/trace.json";
   std::ofstream(path) << "something older and longer than the first text";
@@ -81,7 +81,7 @@ TEST_CASE("the file is complete after each addition") {
   CHECK(contents(path) == "[1,2,3]");
 }
 
-TEST_CASE("a compressed file is complete after each addition") {
+TEST_CASE("a compressed document is complete after each addition") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/trace.json.gz";
   const auto document = opened(path);
@@ -98,7 +98,7 @@ TEST_CASE("a compressed file is complete after each addition") {
   CHECK(contents(path).size() < text.size() / 10);
 }
 
-TEST_CASE("when the disk is full the file stays as it was") {
+TEST_CASE("a document stays unchanged when the disk is full") {
   const TemporaryDirectory directory;
   std::mt19937 random(ddp::test::random_seed());  // the text must not become small by compression
   for (const char* name : {"/trace.json", "/trace.json.gz"}) {
@@ -119,13 +119,13 @@ TEST_CASE("when the disk is full the file stays as it was") {
   }
 }
 
-TEST_CASE("a file that cannot be created says why") {
+TEST_CASE("a document that cannot be created reports the reason") {
   const auto failure = OpenDocument::open("/nowhere/trace.json", "--trace=/nowhere/trace.json");
   REQUIRE_FALSE(failure);
   CHECK(failure.error().message == "cannot write --trace=/nowhere/trace.json: No such file or directory.");
 }
 
-TEST_CASE("of two jobs that write to the same file, the later one gets it") {
+TEST_CASE("the later of two jobs that write the same document wins") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/t.json";
   const auto first = OpenDocument::open(path, "--trace=" + path).value();
@@ -140,7 +140,7 @@ TEST_CASE("of two jobs that write to the same file, the later one gets it") {
   CHECK(contents(path) == "[20,30]");
 }
 
-TEST_CASE("a reader of a pipe gets the end once") {
+TEST_CASE("a reader of a pipe gets the end of the document once") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);

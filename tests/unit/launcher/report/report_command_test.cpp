@@ -34,7 +34,7 @@ std::string content_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("the lines of an event log are read, of one run if one is selected") {
+TEST_CASE("the events of one selected run are read from an event log") {
   const TemporaryDirectory directory;
   const std::string log = file_in(directory, "log");
   std::ofstream(log) << of_run(kStart, "r1") << "\ngarb\n"
@@ -46,7 +46,7 @@ TEST_CASE("the lines of an event log are read, of one run if one is selected") {
   CHECK(read_event_log(log, "r3").value().empty());
 }
 
-TEST_CASE("of many runs in one file, only the last ones are kept") {
+TEST_CASE("only the last runs of an event log with many runs are kept") {
   const TemporaryDirectory directory;
   const std::string log = file_in(directory, "log");
   std::ofstream file(log);
@@ -57,7 +57,7 @@ TEST_CASE("of many runs in one file, only the last ones are kept") {
   CHECK(lines.back() == of_run(kStart, "r99"));
 }
 
-TEST_CASE("ddplaunch report writes the report or says why it cannot") {
+TEST_CASE("ddplaunch report writes the report or explains why it cannot") {
   const TemporaryDirectory directory;
   const std::string log = file_in(directory, "run.jsonl");
   std::ofstream(log) << of_run(kStart, "r1") << "\n" << of_run(kEnd, "r1") << "\n";
@@ -91,7 +91,7 @@ TEST_CASE("ddplaunch report writes the report or says why it cannot") {
   CHECK(run_report_command(options, quiet, print) == 125);
 }
 
-TEST_CASE("a report does not overwrite its event log, whatever name is given") {
+TEST_CASE("a report does not overwrite its event log under any name") {
   const TemporaryDirectory directory;
   const std::string log = file_in(directory, "run.jsonl");
   const std::string content = of_run(kStart, "r1") + "\n" + of_run(kEnd, "r1") + "\n";

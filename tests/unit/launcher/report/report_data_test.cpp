@@ -75,7 +75,7 @@ Lines failed_run(const std::string& run_id) {
 
 }  // namespace
 
-TEST_CASE("the events of a run become a record of it") {
+TEST_CASE("the events of a run are converted to a record") {
   const auto run = read_run(failed_run("r1"));
   REQUIRE(run);
   CHECK(run->run_id == "r1");
@@ -111,7 +111,7 @@ TEST_CASE("the events of a run become a record of it") {
   CHECK(attempt.nodes[1].name == "node1");
 }
 
-TEST_CASE("an event log that is cut off gives a record that says what is missing") {
+TEST_CASE("a truncated event log gives a record that says what is missing") {
   const Lines whole = failed_run("r1");
   for (std::size_t count = 1; count < whole.size(); ++count) {
     CAPTURE(count);
@@ -127,7 +127,7 @@ TEST_CASE("an event log that is cut off gives a record that says what is missing
   CHECK(end_only->missing.front().starts_with("The event log does not contain the start"));
 }
 
-TEST_CASE("of several runs in a file, the last one counts unless another one is selected") {
+TEST_CASE("the last of several runs is reported unless another one is selected") {
   Lines lines = failed_run("r1");
   for (const std::string& line : failed_run("r2")) lines.push_back(line);
   CHECK(read_run(lines)->run_id == "r2");
@@ -138,7 +138,7 @@ TEST_CASE("of several runs in a file, the last one counts unless another one is 
   CHECK(read_run(lines, "r1")->attempts.at(0).stalls.size() == 1);  // the id was used again
 }
 
-TEST_CASE("no garbage in an event log is dangerous") {
+TEST_CASE("garbage in an event log does no harm") {
   CHECK_FALSE(read_run({}));
   CHECK_FALSE(read_run(Lines{"", "garbage", "[1]", "5", "{}", "{\"event\":7}"}));
   Lines lines = failed_run("r1");
@@ -157,7 +157,7 @@ TEST_CASE("no garbage in an event log is dangerous") {
   CHECK(run->missing.back() == "1 line of the event log is no event.");
 }
 
-TEST_CASE("times of the event log are read") {
+TEST_CASE("times of the event log are parsed") {
   CHECK(seconds_of_time("2025-11-21T08:43:22.123Z") == 1'763'714'602.123);
   CHECK(seconds_of_time("1970-01-01T00:00:01Z") == 1);
   CHECK_FALSE(seconds_of_time("yesterday"));

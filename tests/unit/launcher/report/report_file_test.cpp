@@ -44,7 +44,7 @@ std::ptrdiff_t entries(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("a report appears and replaces an older one as a whole") {
+TEST_CASE("a report file is created or replaced atomically") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/s.json";
   CHECK(what_stands_against(path).empty());
@@ -60,7 +60,7 @@ TEST_CASE("a report appears and replaces an older one as a whole") {
   CHECK(entries(directory.path()) == 1);
 }
 
-TEST_CASE("a file of the user is not replaced, also by a link, before and after the job") {
+TEST_CASE("a user's file is never replaced, also through a link, before or after the job") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/train.py";
   const std::string link = directory.path() + "/summary.json";
@@ -84,7 +84,7 @@ TEST_CASE("a file of the user is not replaced, also by a link, before and after 
   CHECK(contents(path) == "new");
 }
 
-TEST_CASE("a report keeps the permissions of the one it replaces and follows a link") {
+TEST_CASE("a new report keeps the permissions of the old one and follows a link") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/s.json";
   put(path, "old");
@@ -96,7 +96,7 @@ TEST_CASE("a report keeps the permissions of the one it replaces and follows a l
   CHECK(fs::status(path).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
 }
 
-TEST_CASE("a report's path may be relative and as long as a name can be") {
+TEST_CASE("a report's path may be relative and as long as the file system allows") {
   const TemporaryDirectory directory;
   const fs::path before = fs::current_path();
   fs::current_path(directory.path());
@@ -109,7 +109,7 @@ TEST_CASE("a report's path may be relative and as long as a name can be") {
   CHECK(contents(directory.path() + "/s.json") == "new");
 }
 
-TEST_CASE("what cannot take a report is said beforehand and afterwards") {
+TEST_CASE("a path that cannot hold a report is reported before and after the job") {
   const TemporaryDirectory directory;
   const std::string missing = directory.path() + "/no/s.json";
   CHECK(what_stands_against(missing) == "cannot write --summary=" + missing + ": No such file or directory.");
@@ -120,12 +120,12 @@ TEST_CASE("what cannot take a report is said beforehand and afterwards") {
   CHECK(entries(directory.path()) == 0);
 }
 
-TEST_CASE("a full device is told and nothing is left of the report") {
+TEST_CASE("a full disk is reported and leaves no partial report") {
   CHECK(why_not("/dev/full") == "cannot write --summary=/dev/full: No space left on device.");
   CHECK(fs::is_character_file("/dev/full"));
 }
 
-TEST_CASE("a report whose writing fails leaves the old one as it was") {
+TEST_CASE("a report that cannot be written leaves the old one unchanged") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/s.json";
   put(path, "old");
@@ -142,7 +142,7 @@ TEST_CASE("a report whose writing fails leaves the old one as it was") {
   CHECK(contents(path) == "new");
 }
 
-TEST_CASE("a FIFO without a reader does not hold a report, and one with a reader gets it") {
+TEST_CASE("a FIFO without a reader does not block a report, and one with a reader gets it") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/fifo";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
@@ -156,7 +156,7 @@ TEST_CASE("a FIFO without a reader does not hold a report, and one with a reader
   CHECK(fs::is_fifo(path));
 }
 
-TEST_CASE("our own output is written to where it stands and not replaced") {
+TEST_CASE("a report to the launcher's own output stream is appended and does not replace the file") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/err";
   for (const std::string& name : {std::string("/dev/stderr"), path}) {
@@ -174,7 +174,7 @@ TEST_CASE("our own output is written to where it stands and not replaced") {
   CHECK(fs::is_symlink("/dev/stderr"));
 }
 
-TEST_CASE("symbolic links that go in a circle are not replaced") {
+TEST_CASE("a cycle of symbolic links is not replaced") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/circle";
   std::filesystem::create_symlink("circle", path);
@@ -187,7 +187,7 @@ TEST_CASE("symbolic links that go in a circle are not replaced") {
   CHECK(std::filesystem::is_symlink(path));
 }
 
-TEST_CASE("two options that name the same file are an error, whatever names they use") {
+TEST_CASE("two options that name the same file are an error under any names") {
   const TemporaryDirectory directory;
   const auto in = [&](const std::string& name) { return directory.path() + "/" + name; };
   const auto mistake = [](const std::string& one, const std::string& other, bool are_appended = false) {

@@ -7,7 +7,7 @@
 using namespace ddp::launcher;
 using ddp::base::ExitStatus;
 
-TEST_CASE("a worker that may lack shared memory is recognized by its signal or its error") {
+TEST_CASE("a lack of shared memory is recognised by the signal or the error") {
   const ExitStatus failed = ExitStatus::exited(1);
   CHECK(may_lack_shared_memory(ExitStatus::killed(SIGBUS, false), {}));
   CHECK_FALSE(may_lack_shared_memory(ExitStatus::killed(SIGSEGV, false), {}));
@@ -29,7 +29,7 @@ TEST_CASE("a worker that may lack shared memory is recognized by its signal or i
   }
 }
 
-TEST_CASE("a small /dev/shm is named with its size and a remedy") {
+TEST_CASE("a small /dev/shm is reported with its size and a remedy") {
   constexpr std::uint64_t mib = 1 << 20;
   CHECK(shared_memory_line({64 * mib, 60 * mib}, "a") ==
         "/dev/shm of a has 64 MiB, of which 60 MiB are free now. A worker that needs more shared memory gets SIGBUS. "

@@ -5,7 +5,7 @@
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
-TEST_CASE("a table has a line for each rank") {
+TEST_CASE("a straggler table has a line for each rank") {
   StragglerReport report;
   CHECK(straggler_table_lines(report).empty());
   report = {380, 100s, {{2, 12, 24ms, 5100ms, 5s}, {0, 0, 0ms, 0ms, 0ms}}};
@@ -20,7 +20,7 @@ TEST_CASE("a table has a line for each rank") {
   CHECK(straggler_table_lines(report).size() == 11);
 }
 
-TEST_CASE("one rank for which the others waited much is worth a remark") {
+TEST_CASE("a rank for which the others waited much gets a remark") {
   StragglerReport report = {380, 100s, {{2, 12, 24ms, 5100ms, 5s}, {0, 1, 1ms, 400ms, 50ms}}};
   CHECK(straggler_remark(report).find("rank 2 was slow: others waited 5.1 s for it (5 % of the time, 5.0 s at once)") ==
         0);

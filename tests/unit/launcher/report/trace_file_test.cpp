@@ -67,7 +67,7 @@ constexpr std::uint64_t kFlush = static_cast<std::uint64_t>(std::chrono::nanosec
 
 }  // namespace
 
-TEST_CASE("the trace is a complete document from the start on") {
+TEST_CASE("a trace is a complete document from the start") {
   Rig rig;
   CHECK_FALSE(TraceFile::check(rig.plan));
   rig.open();
@@ -84,7 +84,7 @@ TEST_CASE("the trace is a complete document from the start on") {
   CHECK(rig.warnings.empty());
 }
 
-TEST_CASE("attempts, failures and verdicts are marked") {
+TEST_CASE("attempts, failures and verdicts are marked in the trace") {
   Rig rig;
   rig.open();
   Placement place;
@@ -120,7 +120,7 @@ TEST_CASE("attempts, failures and verdicts are marked") {
   CHECK(marks[7].starts_with("restart: the ranks go on after step 7"));
 }
 
-TEST_CASE("a trace that cannot be written costs one warning") {
+TEST_CASE("a trace that cannot be written gives one warning") {
   Rig rig("/nowhere/trace.json");
   REQUIRE(TraceFile::check(rig.plan));
   CHECK(TraceFile::check(rig.plan)->message.find("--trace=/nowhere/trace.json") != std::string::npos);
@@ -132,7 +132,7 @@ TEST_CASE("a trace that cannot be written costs one warning") {
                                                  "The job continues without it."});
 }
 
-TEST_CASE("a full disk costs one warning") {
+TEST_CASE("a full disk gives one warning about the trace") {
   Rig rig("/dev/full");
   rig.open();
   rig.trace->add_records(a_step(0, 1));
@@ -143,7 +143,7 @@ TEST_CASE("a full disk costs one warning") {
   CHECK(rig.warnings[0] == "cannot write --trace=/dev/full: No space left on device. The job continues without it.");
 }
 
-TEST_CASE("a trace that has its largest size ends, is complete, and costs one warning") {
+TEST_CASE("a trace that reaches its largest size ends, is complete, and gives one warning") {
   Rig rig;
   rig.open(20 * 1024);
   std::uint32_t steps = 0;

@@ -12,12 +12,12 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("a part of a frame is printable and not too long") {
+TEST_CASE("a part of a stack frame is printable and short") {
   CHECK(frame_text("a\x1b[31m\nb") == "a\\x1b[31m\\x0ab");
   CHECK(frame_text(std::string(1000, 'x')).size() == kFramePartBytes);
 }
 
-TEST_CASE("brackets are closed by their like") {
+TEST_CASE("brackets are matched with brackets of the same kind") {
   const auto close = [](std::string_view text, std::size_t at) { return closing_brackets(text)[at]; };
   CHECK(close("f(a[1], g(b))", 1) == 12);
   CHECK(close("f<(1>2)>()", 1) == 7);
@@ -33,7 +33,7 @@ TEST_CASE("brackets are closed by their like") {
   CHECK(close("my_operator<int>", 11) == 15);
 }
 
-TEST_CASE("of a function its name") {
+TEST_CASE("the name is extracted from a full function signature") {
   const std::vector<std::pair<std::string, std::string>> names = {
       {"main", "main"},
       {"", ""},
@@ -70,7 +70,7 @@ TEST_CASE("of a function its name") {
   for (const auto& [function, name] : names) CHECK(without_parameters(function) == name);
 }
 
-TEST_CASE("a name is shortened step by step") {
+TEST_CASE("a long function name is shortened step by step") {
   CHECK(short_function_name("train_epoch(Model&)") == "train_epoch(Model&)");
   CHECK(short_function_name("train_epoch(Model&)", 15) == "train_epoch");
   CHECK(short_function_name(
@@ -85,7 +85,7 @@ TEST_CASE("a name is shortened step by step") {
   CHECK(short_function_name("f\x1b(int)") == "f\\x1b(int)");
 }
 
-TEST_CASE("no name is too strange") {
+TEST_CASE("random function names do no harm") {
   std::mt19937 random(4711);
   constexpr std::string_view kParts[] = {"(",
                                          ")",

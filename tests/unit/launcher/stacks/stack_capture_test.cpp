@@ -10,7 +10,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("the kernel's text on a thread that waits tells its stack and its place") {
+TEST_CASE("the kernel's text about a waiting thread gives its stack pointer and place") {
   const auto waits = parse_thread_place("7 0x7ffd 0x1 0x2710 0x0 0x0 0x0 0x7ffd10d0 0x7f35c0fc26f\n");
   REQUIRE(waits);
   CHECK_FALSE(waits->runs);
@@ -26,7 +26,7 @@ TEST_CASE("the kernel's text on a thread that waits tells its stack and its plac
   }
 }
 
-TEST_CASE("a copy survives the way to its reader, and nothing else does") {
+TEST_CASE("a stack copy is unchanged after its transfer, and other text is rejected") {
   StackCapture capture{17, "path that is \xff no UTF-8", {}, ""};
   capture.threads.push_back(
       {17, false, {{kStackPointer, ~std::uint64_t{0}}, {kProgramCounter, 2}}, std::string("\0\xff", 2)});
@@ -43,7 +43,7 @@ TEST_CASE("a copy survives the way to its reader, and nothing else does") {
   CHECK_FALSE(captures_from_bytes("\x81\x01"));         // [1]
 }
 
-TEST_CASE("what can be read of a stack is read, and no more") {
+TEST_CASE("copying a stack stops at the end of the mapped memory") {
   const std::uint64_t word = 0x1234'5678'9abc'def0;
   const auto here = reinterpret_cast<std::uint64_t>(&word);
   const std::string copy = copy_stack(::getpid(), here, 64);
@@ -55,7 +55,7 @@ TEST_CASE("what can be read of a stack is read, and no more") {
 }
 
 #ifdef __x86_64__
-TEST_CASE("the stacks of a child that waits and of one that runs") {
+TEST_CASE("the stacks of a waiting and of a running child are copied") {
   const pid_t waits = ::fork();
   if (waits == 0) {
     for (;;) ::pause();

@@ -30,7 +30,7 @@ std::string line_of(Frames frames) {
 
 }  // namespace
 
-TEST_CASE("ranks at the same place are one, the odd one first") {
+TEST_CASE("ranks at the same place are merged, and the smallest group is listed first") {
   const Frames waits = {"poll (libc.so.6+0x12)", "ddp::Work::wait (train+0xabc)", "main (train+0x1)"};
   const Frames waits_too = {"poll (libc.so.6+0x14)", "ddp::Work::wait (train+0xabc)", "main (train+0x1)"};
   const Frames loads = {"read (libc.so.6+0x12)", "load (train.cpp:12)", "main (train+0x1)"};
@@ -44,7 +44,7 @@ TEST_CASE("ranks at the same place are one, the odd one first") {
   CHECK(merge_stacks({}).empty());
 }
 
-TEST_CASE("addresses make no difference, line numbers do") {
+TEST_CASE("addresses do not distinguish stacks, and line numbers do") {
   const auto merged = [](const std::string& one, const std::string& other) {
     return merge_stacks(std::vector{rank_at(0, {one}), rank_at(1, {other})}).size() == 1;
   };
@@ -55,7 +55,7 @@ TEST_CASE("addresses make no difference, line numbers do") {
   CHECK_FALSE(merged("f (a.so+0x1)", "f (b.so+0x1)"));
 }
 
-TEST_CASE("a line for each place") {
+TEST_CASE("each place takes one line") {
   const Frames waits = {"syscall (libc.so.6+0x1)",
                         "ddp::WaitForAll(int) (train+0x1)",
                         "ddp::Work::wait() (train+0x2)",
@@ -72,7 +72,7 @@ TEST_CASE("a line for each place") {
   CHECK(lines_of({rank_at(0, waits)}, 0).empty());
 }
 
-TEST_CASE("what says nothing is left out") {
+TEST_CASE("uninformative frames are left out") {
   // This stack is from gdb.
   CHECK(line_of(
             {"__futex_abstimed_wait_common64 (futex-internal.c:57)", "__GI___futex_abstimed_wait_cancelable64 (f.c:1)",
@@ -96,7 +96,7 @@ TEST_CASE("what says nothing is left out") {
   CHECK(line_of({"<signal handler called>", "train (a.cpp:1)"}) == "rank 1: <signal handler called> ← train (a.cpp:1)");
 }
 
-TEST_CASE("the interpreter is one word") {
+TEST_CASE("consecutive interpreter frames are shown as one word") {
   CHECK(line_of({"__GI___clock_nanosleep (clock_nanosleep.c:48)", "time_sleep (timemodule.c:383)",
                  "cfunction_vectorcall_O (methodobject.c:514)", "_PyEval_EvalFrameDefault (ceval.c:4769)",
                  "call_back (native.cpp:3)", "PyObject_Vectorcall (call.c:299)", "_PyEval_Vector (ceval.c:6434)",
@@ -105,7 +105,7 @@ TEST_CASE("the interpreter is one word") {
         "rank 1: time_sleep (timemodule.c:383) ← Python ← call_back (native.cpp:3) ← Python");
 }
 
-TEST_CASE("of what Python's libraries call among themselves the ends are shown") {
+TEST_CASE("only the ends of calls within Python libraries are shown") {
   const RankStacks stacks{1,
                           "py-spy",
                           {{7,
@@ -120,13 +120,13 @@ TEST_CASE("of what Python's libraries call among themselves the ends are shown")
                                  "    ← <module> (train.py:20)"});
 }
 
-TEST_CASE("brackets in the name of a file hide no function") {
+TEST_CASE("brackets in a file name do not hide the function") {
   CHECK(line_of({"pause (libc.so.6+0x1)", "misbehave (e[31mvil+0x2)", "main (e[31mvil+0x3)"}) ==
         "rank 1: pause ← misbehave ← main");
   CHECK(line_of({"run(int (*)(int)) (a(b+0x2)", "main (a)b+0x3)"}) == "rank 1: run ← main");
 }
 
-TEST_CASE("something is said where nothing is known") {
+TEST_CASE("a stack with only unknown frames still shows something") {
   CHECK(line_of({"?? (libfoo.so+0x12)"}) == "rank 1: ?? (libfoo.so+0x12)");
   CHECK(line_of({"futex_wait (libc.so.6)", "syscall (libc.so.6)", "?? (train)", "?? (libfoo.so)", "?? (train)",
                  "__libc_start_main (libc.so.6)", "?? (train)"}) == "rank 1: syscall ← ?? (train) ← ?? (libfoo.so)");
@@ -138,7 +138,7 @@ TEST_CASE("something is said where nothing is known") {
   CHECK(line_of({""}) == "rank 1: ");
 }
 
-TEST_CASE("stacks that are told alike are one line") {
+TEST_CASE("stacks with the same text share a line") {
   CHECK(lines_of({rank_at(0, {"poll (libc.so.6)", "wait (train)", "main (train)"}),
                   rank_at(1, {"sched_yield (libc.so.6)", "wait (train)", "main (train)"}),
                   rank_at(2, {"load (train)", "main (train)"}), rank_at(3, {"clock_gettime", "main (train)"}),
@@ -146,7 +146,7 @@ TEST_CASE("stacks that are told alike are one line") {
         Lines{"rank 3: clock_gettime ← main", "ranks 0, 1: wait ← main", "ranks 2, 4: load ← main"});
 }
 
-TEST_CASE("a long stack takes several lines, where there are some") {
+TEST_CASE("a long stack takes several lines if there is room") {
   Frames frames;
   for (int i = 0; i < 12; ++i)
     frames.push_back("a_function_of_thirty_bytes_" + std::to_string(100 + i) + " (train.cpp:1)");
@@ -168,7 +168,7 @@ TEST_CASE("a long stack takes several lines, where there are some") {
   CHECK(lines_of({rank_at(0, frames)})[0].ends_with("(train.cpp:1)"));
 }
 
-TEST_CASE("many places, and many ranks, are counted") {
+TEST_CASE("stacks beyond the limit are only counted, and long lists of ranks are shortened") {
   std::vector<RankStacks> ranks;
   for (int rank = 0; rank < 100; ++rank) {
     std::string function = rank % 2 == 0 ? "even" : "odd";

@@ -144,7 +144,7 @@ void expect_no_crash(Parse parse, std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("the stacks of py-spy, the main thread first") {
+TEST_CASE("the stacks of py-spy are parsed with the main thread first") {
   const std::vector<ThreadStack> expected = {
       {10224,
        "MainThread",
@@ -160,7 +160,7 @@ TEST_CASE("the stacks of py-spy, the main thread first") {
   CHECK(native[0].frames == Frames{"clock_nanosleep (libc.so.6)", "Model.forward (loader.py:6)", "?? (libc.so.6)"});
 }
 
-TEST_CASE("what py-spy may leave out") {
+TEST_CASE("fields that py-spy leaves out are tolerated") {
   const auto threads = parse_py_spy(R"([null, 3, {"pid": 7}, {"pid": "x", "os_thread_id": null, "thread_name": null,
     "frames": [null, {}, {"name": "f", "filename": "/a/b.py", "short_filename": null, "line": 4}, {"name": "0x12"},
                {"name": "g\u001b[1m", "line": -1}, {"name": 3, "line": "x", "short_filename": "c.py"},
@@ -174,7 +174,7 @@ TEST_CASE("what py-spy may leave out") {
   }
 }
 
-TEST_CASE("the stacks of gdb, the first thread first") {
+TEST_CASE("the stacks of gdb are parsed with the first thread first") {
   const std::vector<ThreadStack> expected = {
       {10225,
        "hung_g",
@@ -192,7 +192,7 @@ TEST_CASE("the stacks of gdb, the first thread first") {
   CHECK(parse_gdb(kGdb) == expected);
 }
 
-TEST_CASE("the stacks of gdb where it knows little") {
+TEST_CASE("incomplete stacks of gdb are parsed") {
   const auto threads = parse_gdb(kGdbBare);
   REQUIRE(threads.size() == 1);
   CHECK(threads[0].tid == 10908);
@@ -205,7 +205,7 @@ TEST_CASE("the stacks of gdb where it knows little") {
                                     "__libc_start_call_main (libc_start_call_main.h:58)", "?? (0x00005622d04ff161)"});
 }
 
-TEST_CASE("odd lines of gdb") {
+TEST_CASE("malformed lines of gdb are tolerated") {
   CHECK(parse_gdb("").empty());
   CHECK(parse_gdb("ptrace: No such process.\n#0  main () at a.cpp:1\n").empty());
   const auto threads = parse_gdb(
@@ -220,7 +220,7 @@ TEST_CASE("odd lines of gdb") {
   CHECK(threads[1].frames[1] == "g (my lib.so (1))");
 }
 
-TEST_CASE("the stacks of eu-stack, the first thread first") {
+TEST_CASE("the stacks of eu-stack are parsed with the first thread first") {
   const std::vector<ThreadStack> expected = {
       {10225,
        "",
@@ -238,7 +238,7 @@ TEST_CASE("the stacks of eu-stack, the first thread first") {
   CHECK(parse_eu_stack("eu-stack: dwfl_linux_proc_attach pid 1: Operation not permitted\n#0  0x12 f\n").empty());
 }
 
-TEST_CASE("threads and frames without end are cut, but never the first thread") {
+TEST_CASE("endless threads and frames are cut, but never the first thread") {
   std::string gdb;
   std::string eu_stack = "PID 1000 - process\n";
   std::string py_spy = "[";
@@ -261,14 +261,14 @@ TEST_CASE("threads and frames without end are cut, but never the first thread") 
   CHECK(long_line[0].frames.size() == 2);
 }
 
-TEST_CASE("no output of a tool is too strange") {
+TEST_CASE("random output of a tool does no harm") {
   expect_no_crash(parse_py_spy, kPySpy);
   expect_no_crash(parse_gdb, kGdb);
   expect_no_crash(parse_gdb, kGdbBare);
   expect_no_crash(parse_eu_stack, kEuStack);
 }
 
-TEST_CASE("of our reader's answers the last whole one counts") {
+TEST_CASE("the last complete answer of the stack reader counts") {
   const std::string first = R"x({"pid":3,"threads":[{"tid":7,"frames":["poll (libc.so.6+0x1)","main (a+0x2)"]}]})x";
   const std::string second = R"x({"pid":3,"threads":[{"tid":7,"frames":["poll (libc.so.6+0x1)","main (a.cpp:3)"]}]})x";
   const std::string other = R"x({"pid":4,"threads":[{"tid":4,"frames":["main (b+0x2)"]}]})x";
@@ -284,7 +284,7 @@ TEST_CASE("of our reader's answers the last whole one counts") {
   }
 }
 
-TEST_CASE("the lines of a rank's stacks name its threads, its frames and what is missing") {
+TEST_CASE("the lines of a rank's stacks show its threads, frames and gaps") {
   RankStacks stacks;
   stacks.source = "py-spy";
   stacks.threads = {{42, "python", {"wait (work.cpp:7)", "train (train.py:83)"}}, {0, "", {"?? (0x1)"}}};

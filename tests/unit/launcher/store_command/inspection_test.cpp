@@ -58,11 +58,11 @@ int lines_with(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("the text about a job that is stuck is the golden one") {
+TEST_CASE("the text about a blocked job equals the golden file") {
   check_golden("store_inspection.txt", inspection_text(stuck_job()));
 }
 
-TEST_CASE("an empty store is told in a few lines") {
+TEST_CASE("an empty store is described in a few lines") {
   Inspection inspection{"[::1]:29500", "[::1]:50000", {}, ""};
   inspection.report.client_count = 1;
   inspection.report.clients = {client(-1, -1)};
@@ -72,13 +72,13 @@ TEST_CASE("an empty store is told in a few lines") {
         "keys.\n");
 }
 
-TEST_CASE("one missing rank is one rank") {
+TEST_CASE("one missing rank is written in the singular") {
   Inspection inspection = stuck_job();
   inspection.absent_ranks = "5";
   CHECK_THAT(inspection_text(inspection), Catch::Contains("\nNot connected: rank 5\n"));
 }
 
-TEST_CASE("long lists are cut, and the rest is counted") {
+TEST_CASE("long lists are cut, and the remaining entries are counted") {
   Inspection inspection = stuck_job();
   ddp::wire::StoreReport& report = inspection.report;
   report.clients.clear();
@@ -98,7 +98,7 @@ TEST_CASE("long lists are cut, and the rest is counted") {
   CHECK(lines_with(text, "/key/") == static_cast<int>(limits::kInspectedKeys));
 }
 
-TEST_CASE("what others have named is fit for a terminal") {
+TEST_CASE("names from other processes are escaped for the terminal") {
   CHECK(printable("plain ~ text") == "plain ~ text");
   CHECK(printable(std::string("\x1b[31m\\\0\xc3\xa4", 9)) == "\\x1b[31m\\x5c\\x00\\xc3\\xa4");
   CHECK(printable(std::string(8192, 'k')) == std::string(limits::kInspectedBytes, 'k') + "... (8192 bytes)");
@@ -110,7 +110,7 @@ TEST_CASE("what others have named is fit for a terminal") {
   CHECK(text.find('\a') == std::string::npos);
 }
 
-TEST_CASE("numbers that make no sense do no harm") {
+TEST_CASE("impossible numbers do no harm") {
   Inspection inspection{"h:1", "x", {}, ""};
   inspection.report.key_count = -5;
   inspection.report.table_bytes = -1;
@@ -121,7 +121,7 @@ TEST_CASE("numbers that make no sense do no harm") {
   CHECK_THAT(inspection_text(inspection), Catch::Contains("0 B"));
 }
 
-TEST_CASE("the JSON form has all that was sent but the inspector itself") {
+TEST_CASE("the JSON form contains everything except the inspecting client") {
   Inspection inspection{"h:1", "127.0.0.1:50000", {}, "2-3"};
   ddp::wire::StoreReport& report = inspection.report;
   report.key_count = 7;
@@ -142,7 +142,7 @@ TEST_CASE("the JSON form has all that was sent but the inspector itself") {
        "awaited_keys": 0, "awaited": [], "held_bytes": 0}]})"));
 }
 
-TEST_CASE("keys of any bytes are JSON") {
+TEST_CASE("keys with any bytes are valid JSON") {
   Inspection inspection{"h:1", "", {}, ""};
   inspection.report.keys = {{std::string("\xff\x00\x1b\"", 4), 1, -1}};
   CHECK(Json::parse(inspection_json(inspection))["keys"][0]["name"].get<std::string>() ==

@@ -17,7 +17,7 @@ StoreOptions at(const std::string& host) {
 
 }  // namespace
 
-TEST_CASE("the first line tells where the store is and what programs need to find it") {
+TEST_CASE("the first line shows the store's address and the variables for programs") {
   CHECK(serving_line(at("127.0.0.1"), 29500, "node0") ==
         "the store listens on 127.0.0.1:29500; programs find it with MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
         "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect 127.0.0.1:29500 "
@@ -26,21 +26,21 @@ TEST_CASE("the first line tells where the store is and what programs need to fin
              Catch::Contains("on [::1]:7;") && Catch::Contains("MASTER_ADDR=::1 ") && Catch::Contains("[::1]:7 shows"));
 }
 
-TEST_CASE("a store that listens everywhere is found by the name of its machine") {
+TEST_CASE("a store that listens on all addresses is named by its host name") {
   for (const char* everywhere : {"::", "0.0.0.0"}) {
     CHECK_THAT(serving_line(at(everywhere), 7, "node0"),
                Catch::Contains("MASTER_ADDR=node0 ") && Catch::Contains("--inspect node0:7 "));
   }
 }
 
-TEST_CASE("a port that is taken may be that of a store, which can be asked") {
+TEST_CASE("a port in use may belong to a store that can be queried") {
   const std::string taken = std::string("cannot listen on ::: ") + std::strerror(EADDRINUSE);
   CHECK_THAT(listen_failure(at("10.0.0.1"), taken), Catch::Contains("ddplaunch store --inspect 10.0.0.1:29500 "));
   CHECK_THAT(listen_failure(at("::"), taken), Catch::Contains("ddplaunch store --inspect 127.0.0.1:29500 "));
   CHECK(listen_failure(at("10.0.0.1"), "cannot listen") == "cannot listen.");
 }
 
-TEST_CASE("a token that protects nothing is told") {
+TEST_CASE("a token that protects nothing gives a warning") {
   StoreOptions options = at("127.0.0.1");
   CHECK(store_warnings(options, "").empty());
   // A variable may be set for all of a cluster's jobs, so it causes no warning.

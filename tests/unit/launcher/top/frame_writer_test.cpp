@@ -41,7 +41,7 @@ struct Pipe {
 
 }  // namespace
 
-TEST_CASE("only lines that have changed are written, and the screen shows the frame") {
+TEST_CASE("only changed lines are written, and the screen shows the frame") {
   Screen screen(10, 3);
   const Frame first = {"abc", "", "1234567890"};
   screen.show(frame_change({}, first));
@@ -58,7 +58,7 @@ TEST_CASE("only lines that have changed are written, and the screen shows the fr
   CHECK(screen.lines() == Frame{"x", "", ""});
 }
 
-TEST_CASE("after any frames, the screen shows the last one") {
+TEST_CASE("the screen shows the last of a random series of frames") {
   const unsigned seed = ddp::test::random_seed();
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -79,7 +79,7 @@ TEST_CASE("after any frames, the screen shows the last one") {
   }
 }
 
-TEST_CASE("frames are dropped while the terminal takes nothing, and the last one is shown") {
+TEST_CASE("frames are dropped while the terminal is blocked, and the last one is shown later") {
   ddp::net::EventLoop loop;
   Pipe pipe;
   REQUIRE(::fcntl(pipe.in.get(), F_SETPIPE_SZ, 4096) == 4096);
@@ -107,7 +107,7 @@ TEST_CASE("frames are dropped while the terminal takes nothing, and the last one
   CHECK(screen.lines() == frame('e'));
 }
 
-TEST_CASE("a terminal that is gone is reported once") {
+TEST_CASE("a closed terminal is reported once") {
   ddp::net::EventLoop loop;
   Pipe pipe;
   pipe.out.reset();
@@ -120,7 +120,7 @@ TEST_CASE("a terminal that is gone is reported once") {
   std::signal(SIGPIPE, before);
 }
 
-TEST_CASE("after other bytes, the next frame is written completely") {
+TEST_CASE("after other output the next frame is written completely") {
   ddp::net::EventLoop loop;
   Pipe pipe;
   FrameWriter writer(loop, pipe.in.get(), nullptr);

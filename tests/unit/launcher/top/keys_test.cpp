@@ -18,7 +18,7 @@ std::vector<Kind> kinds(KeyReader& reader, std::string_view bytes) {
 
 }  // namespace
 
-TEST_CASE("keys of common terminals are known") {
+TEST_CASE("the key sequences of common terminals are recognised") {
   KeyReader reader;
   using List = std::vector<Kind>;
   CHECK(kinds(reader, "\x1b[A\x1b[B\x1bOA\x1bOB") == List{Kind::up, Kind::down, Kind::up, Kind::down});
@@ -34,7 +34,7 @@ TEST_CASE("keys of common terminals are known") {
   CHECK(keys[1] == Key{Kind::text, "节"});
 }
 
-TEST_CASE("a key that comes in pieces is one key") {
+TEST_CASE("a key sequence that arrives in pieces is one key") {
   for (const std::string whole : {"\x1b[A", "\x1b[5~", "\x1bOB", "节"}) {
     KeyReader at_once;
     const auto expected = at_once.add(whole);
@@ -45,7 +45,7 @@ TEST_CASE("a key that comes in pieces is one key") {
   }
 }
 
-TEST_CASE("the key Esc is decided when nothing follows it") {
+TEST_CASE("Esc alone is recognised when no other byte follows") {
   KeyReader reader;
   CHECK(reader.add("\x1b").empty());
   CHECK(reader.is_undecided());
@@ -55,7 +55,7 @@ TEST_CASE("the key Esc is decided when nothing follows it") {
   CHECK(kinds(reader, "\x1bq") == std::vector<Kind>{Kind::escape, Kind::text});
 }
 
-TEST_CASE("any bytes become keys, and only unfinished ones are kept") {
+TEST_CASE("any bytes give keys, and only an unfinished sequence is kept") {
   const unsigned seed = ddp::test::random_seed();
   CAPTURE(seed);
   std::mt19937 random(seed);

@@ -33,7 +33,7 @@ int print(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the list has a line for each job, or says that there is none") {
+TEST_CASE("ddplaunch ls prints a line per job, or says that there is none") {
   CHECK(list_text({}) == "No job of this user is running on this node.\n");
   CHECK(list_text(jobs()) ==
         "PID  RUN ID     RANKS  NODES  AGE    STATE            PROGRAM\n"
@@ -41,7 +41,7 @@ TEST_CASE("the list has a line for each job, or says that there is none") {
         "20   -          -      -      -      does not answer  -\n");
 }
 
-TEST_CASE("the list as JSON has all jobs on one line") {
+TEST_CASE("ddplaunch ls --json prints all jobs on one line") {
   CHECK(list_json({}) == "{\"schema\":1,\"jobs\":[]}\n");
   const std::string text = list_json(jobs());
   CHECK(text.find('\n') == text.size() - 1);
@@ -53,7 +53,7 @@ TEST_CASE("the list as JSON has all jobs on one line") {
   CHECK(nlohmann::json::parse(text) == expected);
 }
 
-TEST_CASE("no running job is no error") {
+TEST_CASE("ddplaunch ls without a running job is not an error") {
   const TemporaryDirectory directory;
   Log log({});
   CHECK(run_ls_command({}, {"DDP_SOCKET_DIR=" + directory.path()}, log, print) == 0);

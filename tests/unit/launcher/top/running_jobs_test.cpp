@@ -45,7 +45,7 @@ std::string failure(const std::vector<RunningJob>& jobs, const std::string& want
 
 }  // namespace
 
-TEST_CASE("the only job is chosen, or the one with this pid or run id") {
+TEST_CASE("the only job is chosen, or the one with the given pid or run id") {
   const std::vector<RunningJob> jobs = {job(10, "a", 11), job(20, "b"), job(30, "77")};
   CHECK(choose_job({jobs[0]}, "").value().pid == 10);
   CHECK(choose_job(jobs, "10").value().pid == 10);
@@ -54,7 +54,7 @@ TEST_CASE("the only job is chosen, or the one with this pid or run id") {
   CHECK(choose_job(jobs, "77").value().pid == 30);
 }
 
-TEST_CASE("messages list the jobs and say what to do") {
+TEST_CASE("error messages list the running jobs and say what to do") {
   std::vector<RunningJob> jobs = {job(10, "a"), job(20, "b\x1b[2J")};
   jobs.push_back(silent_job(30, ""));
   jobs.push_back(silent_job(40, "no place\x1b"));
@@ -74,7 +74,7 @@ TEST_CASE("messages list the jobs and say what to do") {
   CHECK_THAT(failure(many, ""), Catch::EndsWith("... and 30 more"));
 }
 
-TEST_CASE("a job is running or stalled, or its state is unknown for a reason") {
+TEST_CASE("a job is running or stalled, or its state is unknown with a reason") {
   RunningJob stalled = job(10, "a");
   stalled.is_stalled = true;
   CHECK(state_of(job(10, "a")) == "running");
@@ -88,7 +88,7 @@ TEST_CASE("a job is running or stalled, or its state is unknown for a reason") {
   CHECK(why_unknown(silent_job(10, "no place\n")) == "no place\\x0a");
 }
 
-TEST_CASE("the table of the jobs has aligned columns, also with wide characters") {
+TEST_CASE("the table of jobs has aligned columns, also with wide characters") {
   const std::vector<RunningJob> jobs = {job(10, "训练"), job(2000, "b")};
   CHECK(job_table(jobs) == std::vector<std::string>{"PID   RUN ID  RANKS  NODES  AGE    STATE    PROGRAM",
                                                     "10    训练    8      2      1m00s  running  train.py",
@@ -96,7 +96,7 @@ TEST_CASE("the table of the jobs has aligned columns, also with wide characters"
   CHECK(job_table({}).size() == 1);
 }
 
-TEST_CASE("jobs that answer are found, and sockets of launchers that have ended are left out") {
+TEST_CASE("jobs that answer are found, and sockets of exited launchers are ignored") {
   const TemporaryDirectory directory;
   const std::vector<std::string> environment = {"DDP_SOCKET_DIR=" + directory.path()};
   CHECK(find_jobs(environment).value().empty());
@@ -135,7 +135,7 @@ TEST_CASE("jobs that answer are found, and sockets of launchers that have ended 
   CHECK(find_jobs(environment).value().empty());
 }
 
-TEST_CASE("a directory of sockets that cannot be used is a failure") {
+TEST_CASE("a socket directory that cannot be used is an error") {
   const std::vector<std::string> environment = {"DDP_SOCKET_DIR=/nonexistent"};
   const auto jobs = find_jobs(environment);
   REQUIRE_FALSE(jobs);

@@ -5,7 +5,7 @@
 using namespace ddp::launcher;
 using Environment = std::vector<std::string>;
 
-TEST_CASE("the look follows the terminal, the locale and NO_COLOR") {
+TEST_CASE("the style of the screen follows the terminal, the locale and NO_COLOR") {
   const Environment usual = {"TERM=xterm-256color", "LANG=en_US.UTF-8"};
   CHECK(look_of_terminal({}, usual, true) == FrameLook{true, true});
   CHECK(look_of_terminal({}, usual, false) == FrameLook{false, true});

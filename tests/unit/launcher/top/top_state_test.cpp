@@ -23,7 +23,7 @@ TopEffect type(TopState& state, std::string_view letters) {
 
 }  // namespace
 
-TEST_CASE("letters quit, pause, sort and choose the layout") {
+TEST_CASE("letter keys quit, pause, sort and choose the layout") {
   TopState state = state_of(ddp::test::training_job(8));
   CHECK(type(state, "q") == TopEffect::quit);
   type(state, "p");
@@ -46,7 +46,7 @@ TEST_CASE("letters quit, pause, sort and choose the layout") {
   CHECK(press({Kind::redraw, ""}, state) == TopEffect::redraw);
 }
 
-TEST_CASE("a filter is typed, corrected and cleared") {
+TEST_CASE("a filter can be typed, corrected and cleared") {
   TopState state = state_of(ddp::test::training_job(8));
   type(state, "/qx");
   CHECK(state.view.is_typing);
@@ -68,7 +68,7 @@ TEST_CASE("a filter is typed, corrected and cleared") {
   CHECK(state.view.filter.size() == 80);
 }
 
-TEST_CASE("a rank is selected in the order of the screen") {
+TEST_CASE("selecting moves through the ranks in the order of the screen") {
   TopState state = state_of(ddp::test::training_job(8));
   ddp::test::stall(state.snapshot, 5);
   const auto selected = [&](Kind kind) {
@@ -88,7 +88,7 @@ TEST_CASE("a rank is selected in the order of the screen") {
   CHECK_FALSE(state.view.selected);
 }
 
-TEST_CASE("stacks are those of the selected rank, or of the first one on the screen") {
+TEST_CASE("stacks are requested for the selected rank, or for the first one on the screen") {
   TopState state = state_of(ddp::test::training_job(8));
   ddp::test::stall(state.snapshot, 5);
   CHECK(type(state, "t") == TopEffect::take_stacks);
@@ -138,7 +138,7 @@ TEST_CASE("output is followed until the pane is closed, and only its last lines 
   CHECK_FALSE(state.view.pane);
 }
 
-TEST_CASE("keys do no harm to a job without ranks") {
+TEST_CASE("keys do no harm in a job without ranks") {
   TopState state = state_of({});
   for (const Kind kind : {Kind::up, Kind::down, Kind::page_up, Kind::page_down, Kind::home, Kind::end, Kind::enter}) {
     CHECK(press({kind, ""}, state) == TopEffect::none);

@@ -16,7 +16,7 @@ std::string_view without_end(std::string_view line) {
 
 }  // namespace
 
-TEST_CASE("requests are the same after they were written and read") {
+TEST_CASE("requests are unchanged after encoding and decoding") {
   for (const ViewRequest& request : {ViewRequest{ViewWish::snapshot, 0},
                                      {ViewWish::stacks, 3},
                                      {ViewWish::output, 4095},
@@ -28,7 +28,7 @@ TEST_CASE("requests are the same after they were written and read") {
   CHECK(read_request(R"( { "rank" : 7, "want" : "stacks", "more": [] } )").value() == ViewRequest{ViewWish::stacks, 7});
 }
 
-TEST_CASE("answers are the same after they were written and read") {
+TEST_CASE("answers are unchanged after encoding and decoding") {
   const JobSnapshot job = ddp::test::training_job(4);
   auto read = read_answer(without_end(snapshot_line(json_of(job))));
   REQUIRE(read);
@@ -55,7 +55,7 @@ TEST_CASE("answers are the same after they were written and read") {
   CHECK(without_end(output_line(1, std::vector<std::string>{"\xff\n"})).size() > 0);
 }
 
-TEST_CASE("requests and answers of other programs do no harm") {
+TEST_CASE("requests and answers of unknown programs do no harm") {
   for (const char* line : {"", "x", "[]", "{}", "null", "{\"want\":7}", "{\"want\":\"all\"}", "{\"want\":\"stacks\"}",
                            "{\"want\":\"stacks\",\"rank\":-1}", "{\"want\":\"stacks\",\"rank\":1e99}",
                            "{\"want\":\"output\",\"rank\":99999999999}", "\xff\xfe", "{\"want\":"}) {

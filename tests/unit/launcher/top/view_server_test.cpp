@@ -105,7 +105,7 @@ struct View {
 
 }  // namespace
 
-TEST_CASE("a view gets snapshots, and several views share one") {
+TEST_CASE("a view gets snapshots, and several views share each one") {
   ShownJob job;
   CHECK_FALSE(job.server->has_clients());
   View first(job);
@@ -121,7 +121,7 @@ TEST_CASE("a view gets snapshots, and several views share one") {
   job.until([&] { return !job.server->has_clients(); });
 }
 
-TEST_CASE("a request may come in pieces, and several at once") {
+TEST_CASE("requests may arrive in pieces or several at once") {
   ShownJob job;
   View view(job);
   view.says("{\"want\":");
@@ -132,7 +132,7 @@ TEST_CASE("a request may come in pieces, and several at once") {
   CHECK(view.answer().kind == ViewAnswer::Kind::snapshot);
 }
 
-TEST_CASE("stacks come when they were taken, and to a view that is still there") {
+TEST_CASE("stacks are sent when they were taken, if the view is still connected") {
   ShownJob job;
   {
     View view(job);
@@ -154,7 +154,7 @@ TEST_CASE("stacks come when they were taken, and to a view that is still there")
   job.pending({"much too late"});
 }
 
-TEST_CASE("the output of a rank is followed until the view wants another one or leaves") {
+TEST_CASE("a rank's output is followed until the view selects another rank or leaves") {
   ShownJob job;
   View view(job);
   view.says(request_line({ViewWish::output, 2}));
@@ -173,7 +173,7 @@ TEST_CASE("the output of a rank is followed until the view wants another one or 
   job.until([&] { return job.following == 0; });
 }
 
-TEST_CASE("a view that does not read loses lines of output, and gets their number") {
+TEST_CASE("a view that does not read loses lines of output and gets their number") {
   ShownJob job;
   View view(job);
   view.says(request_line({ViewWish::output, 0}));
@@ -196,7 +196,7 @@ TEST_CASE("a view that does not read loses lines of output, and gets their numbe
   CHECK(lost > 0);
 }
 
-TEST_CASE("garbage gets an error or ends the connection, and the others go on") {
+TEST_CASE("garbage from a view gives an error or disconnects it, and other views continue") {
   ShownJob job;
   View good(job);
   for (const std::string& garbage : {std::string("\0\xff\n", 3), std::string("GET / HTTP/1.1\n"), std::string("\n")}) {
@@ -211,7 +211,7 @@ TEST_CASE("garbage gets an error or ends the connection, and the others go on") 
   CHECK(good.answer().snapshot == job.snapshot);
 }
 
-TEST_CASE("only so many views are served at a time") {
+TEST_CASE("the number of views served at a time is limited") {
   ShownJob job;
   std::vector<std::unique_ptr<View>> views;
   for (int i = 0; i < ddp::limits::kViewClients; ++i) views.push_back(std::make_unique<View>(job));
@@ -229,7 +229,7 @@ TEST_CASE("only so many views are served at a time") {
   });
 }
 
-TEST_CASE("a view that never reads does not keep the launcher from serving others") {
+TEST_CASE("a view that never reads does not block other views") {
   ShownJob job;
   job.snapshot = ddp::test::training_job(500);
   View lazy(job);

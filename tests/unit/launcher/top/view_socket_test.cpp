@@ -10,7 +10,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("a socket is in the runtime directory, or else in a directory of this user") {
+TEST_CASE("a socket is in the runtime directory, or else in a directory owned by this user") {
   const TemporaryDirectory runtime;
   const TemporaryDirectory temporary;
   const auto folders = socket_folders(runtime.path(), temporary.path());
@@ -40,7 +40,7 @@ TEST_CASE("a socket is in the runtime directory, or else in a directory of this 
   CHECK(find_sockets(folders).size() == 2);
 }
 
-TEST_CASE("a directory that others could have made is not used") {
+TEST_CASE("a directory that other users could have made is not used") {
   const TemporaryDirectory temporary;
   const auto folders = socket_folders("/nonexistent", temporary.path());
   const std::string own = folders.back();
@@ -64,7 +64,7 @@ TEST_CASE("a directory that others could have made is not used") {
   CHECK_THAT(check_socket_folder("/nonexistent")->message, Catch::Contains("No such file or directory"));
 }
 
-TEST_CASE("a connection is made to a process of this user, and not to a path that is too long") {
+TEST_CASE("views connect only to processes of this user and only at paths that are short enough") {
   const TemporaryDirectory directory;
   const std::vector<std::string> folders = {directory.path()};
   const auto listening = listen_in(folders, 7);
@@ -83,7 +83,7 @@ TEST_CASE("a connection is made to a process of this user, and not to a path tha
   CHECK_FALSE(listen_in({deep}, 7));
 }
 
-TEST_CASE("launchers of two containers, which have the same pid, keep their sockets") {
+TEST_CASE("launchers in two containers with the same pid keep their sockets") {
   const TemporaryDirectory directory;
   const std::vector<std::string> folders = {directory.path()};
   const auto one = listen_in(folders, 1);
@@ -98,7 +98,7 @@ TEST_CASE("launchers of two containers, which have the same pid, keep their sock
   }
 }
 
-TEST_CASE("a socket to which no process listens is removed, by a view or by the next launcher of the same pid") {
+TEST_CASE("an abandoned socket is removed by a view or by the next launcher with the same pid") {
   const TemporaryDirectory directory;
   const std::vector<std::string> folders = {directory.path()};
   for (const pid_t pid : {7, 8}) REQUIRE(listen_in(folders, pid));  // nothing listens afterwards
@@ -118,7 +118,7 @@ TEST_CASE("a socket to which no process listens is removed, by a view or by the 
   CHECK(::access(of_other_computer.c_str(), F_OK) == 0);
 }
 
-TEST_CASE("other files in the directory are no sockets") {
+TEST_CASE("other files in the directory are not taken for sockets") {
   const TemporaryDirectory directory;
   for (const char* name : {"ddplaunch-.sock", "ddplaunch-x.sock", "ddplaunch--7.sock", "ddplaunch-7-0123456789ab.sock~",
                            "ddplaunch-0.sock", "ddplaunch-7.socket", "other-7.sock", "ddplaunch-99999999999.sock",

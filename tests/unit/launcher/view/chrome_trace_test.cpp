@@ -87,7 +87,7 @@ TEST_CASE("records become slices on the threads of their rank") {
   CHECK(names == std::set<std::string>{"process_name", "process_sort_index", "thread_name", "thread_sort_index"});
 }
 
-TEST_CASE("collectives that cross have rows of their own and the rest is asynchronous") {
+TEST_CASE("collectives that overlap get their own rows, and other overlapping records are asynchronous") {
   ChromeTrace trace = a_trace();
   std::vector<Record> records;
   for (std::uint32_t i = 0; i < 6; ++i) records.push_back(collective(i + 1, i, i + 10));
@@ -106,7 +106,7 @@ TEST_CASE("collectives that cross have rows of their own and the rest is asynchr
   CHECK(ends[0].at("ts") == 14000);
 }
 
-TEST_CASE("a slice that began before the trace does not cross the one after it") {
+TEST_CASE("a slice that began before the trace does not cross the next one") {
   ChromeTrace trace = a_trace();
   trace.add_records(of_rank(0, {{RecordKind::phase, 1, 0, 0, 0, kOrigin - 8 * kMs, at(4), 0},
                                 {RecordKind::phase, 2, 0, 0, 0, at(4), at(9), 0},
@@ -119,7 +119,7 @@ TEST_CASE("a slice that began before the trace does not cross the one after it")
   CHECK((slices[2].at("ts") == 0 && slices[2].at("dur") == 0));
 }
 
-TEST_CASE("an arrow leads from the rank that came last to the one that has waited") {
+TEST_CASE("an arrow leads from the last rank to the one that waited for it") {
   ChromeTrace trace = a_trace();
   trace.add_records(of_rank(0, {collective(1, 1, 9)}), at(10));
   CHECK(events(document(trace), "s").empty());
@@ -154,7 +154,7 @@ TEST_CASE("ranks of another attempt do not complete a collective") {
   CHECK(marks[1].at("name") == "attempt 0 failed");
 }
 
-TEST_CASE("the bytes of collectives are counted by second when the records of all nodes are there") {
+TEST_CASE("the bytes of collectives are counted per second once the records of all nodes are there") {
   ChromeTrace trace = a_trace();
   trace.add_records(of_rank(0, {collective(1, 100, 200, 1000), collective(2, 1100, 1200, 50)}), at(1300));
   trace.add_records(of_rank(1, {collective(1, 100, 210, 1000)}), at(1300));
@@ -182,7 +182,7 @@ TEST_CASE("a sample of the collectives gives an estimate of their bytes") {
   CHECK(counts[0].at("name") == "bytes reduced per second (estimate)");
 }
 
-TEST_CASE("what a rank has begun and not ended is shown at the end of the attempt") {
+TEST_CASE("unfinished operations of a rank are shown at the end of the attempt") {
   ChromeTrace trace = a_trace();
   RankView view;
   view.rank = 1;
@@ -218,7 +218,7 @@ TEST_CASE("what a rank has begun and not ended is shown at the end of the attemp
   CHECK(counts[0].at("args").at("ranks") == 1);
 }
 
-TEST_CASE("a collective that was recorded after the last sample is not shown as unfinished") {
+TEST_CASE("a collective recorded after the last sample is not shown as unfinished") {
   ChromeTrace trace = a_trace();
   RankView view;
   view.rank = 1;
@@ -232,7 +232,7 @@ TEST_CASE("a collective that was recorded after the last sample is not shown as 
   CHECK(events(document(trace), "X").size() == 1);
 }
 
-TEST_CASE("after a success nothing is unfinished") {
+TEST_CASE("no operation is shown as unfinished after a success") {
   ChromeTrace trace = a_trace();
   RankView view;
   view.rank = 1;
@@ -250,7 +250,7 @@ TEST_CASE("after a success nothing is unfinished") {
   CHECK(slices[0].at("cat") == "phase");
 }
 
-TEST_CASE("the training has counters, which show changes") {
+TEST_CASE("the training has counters that show changes only") {
   ChromeTrace trace = a_trace();
   TrainingMoment moment;
   moment.memory_bytes = 1000;
@@ -268,7 +268,7 @@ TEST_CASE("the training has counters, which show changes") {
   CHECK_FALSE(counters.contains("bad"));
 }
 
-TEST_CASE("a reported value named memory is not mixed with the launcher's") {
+TEST_CASE("a reported value named memory is kept apart from the launcher's memory counter") {
   ChromeTrace trace = a_trace();
   TrainingMoment moment;
   moment.memory_bytes = 1000;
@@ -277,7 +277,7 @@ TEST_CASE("a reported value named memory is not mixed with the launcher's") {
   CHECK(events(document(trace), "C").size() == 1);
 }
 
-TEST_CASE("clock errors and dropped records are said at the end") {
+TEST_CASE("clock errors and dropped records are noted at the end of the trace") {
   ChromeTrace trace = a_trace();
   RankRecords records = of_rank(5, {collective(1, 1, 2)});
   records.node = "b";
@@ -291,7 +291,7 @@ TEST_CASE("clock errors and dropped records are said at the end") {
   CHECK(other.at("run_id") == "run");
 }
 
-TEST_CASE("records with wrong numbers and hostile names do no harm") {
+TEST_CASE("records with wrong numbers or hostile names do no harm") {
   ChromeTrace trace = a_trace();
   RankRecords records = of_rank(0, {collective(1, 1, 2), collective(2, 3, 4)});
   records.names[1] = "\xff\"\\\n</script>";

@@ -29,7 +29,7 @@ TEST_CASE("a collective is complete when all ranks of its group have recorded it
   CHECK(arrivals.held() == 0);
 }
 
-TEST_CASE("a collective that some ranks never record is forgotten") {
+TEST_CASE("a collective that some ranks never record is discarded") {
   CollectiveArrivals arrivals;
   CHECK_FALSE(arrivals.add({1, 7}, 2, arrival(0, 5), 100));
   CHECK_FALSE(arrivals.add({1, 8}, 2, arrival(0, 5), 100 + kHeld / 2));
@@ -38,7 +38,7 @@ TEST_CASE("a collective that some ranks never record is forgotten") {
   CHECK(arrivals.held() == 1);
 }
 
-TEST_CASE("not too many arrivals are kept") {
+TEST_CASE("the number of kept arrivals is limited") {
   CollectiveArrivals arrivals;
   for (std::uint32_t i = 0; i < limits::kTraceHeldArrivals + 100; ++i) {
     REQUIRE_FALSE(arrivals.add({1, i}, 2, arrival(0, 5), 100));
@@ -48,14 +48,14 @@ TEST_CASE("not too many arrivals are kept") {
   CHECK(arrivals.add({1, limits::kTraceHeldArrivals + 50}, 2, arrival(1, 5), 100));
 }
 
-TEST_CASE("groups without an identity differ by name and size") {
+TEST_CASE("groups without an identity are distinguished by name and size") {
   CHECK(id_of({5, "a", 2}, 1) == id_of({5, "b", 2}, 1));
   CHECK_FALSE(id_of({0, "a", 2}, 1) == id_of({0, "b", 2}, 1));
   CHECK_FALSE(id_of({0, "a", 2}, 1) == id_of({0, "a", 3}, 1));
   CHECK(id_of({0, "a", 2}, 1) == id_of({0, "a", 2}, 1));
 }
 
-TEST_CASE("the last rank and those that have waited for it are named") {
+TEST_CASE("the last rank and the ranks that waited for it are named") {
   const auto lateness =
       lateness_of({arrival(0, 5 * kMs), arrival(1, 9 * kMs), arrival(2, kMs), arrival(3, 9 * kMs - 10)});
   REQUIRE(lateness);
@@ -63,20 +63,20 @@ TEST_CASE("the last rank and those that have waited for it are named") {
   CHECK(lateness->waited == std::vector{arrival(2, kMs), arrival(0, 5 * kMs)});
 }
 
-TEST_CASE("nothing is said about waits that the clocks cannot show") {
+TEST_CASE("waits that are shorter than the clock errors are not reported") {
   CHECK_FALSE(lateness_of({arrival(0, 5 * kMs), arrival(1, 5 * kMs + 1000)}));
   CHECK_FALSE(lateness_of({arrival(0, 5 * kMs, kMs), arrival(1, 7 * kMs, kMs)}));
   CHECK(lateness_of({arrival(0, 5 * kMs, kMs), arrival(1, 8 * kMs, kMs)}));
 }
 
-TEST_CASE("a rank that has left before the last one came has not waited for it") {
+TEST_CASE("a rank that left before the last arrival did not wait for it") {
   CHECK_FALSE(lateness_of({arrival(0, 5 * kMs), arrival(1, 16 * kMs)}));
   CollectiveArrival unknown = arrival(0, 5 * kMs);
   unknown.end = unknown.begin;
   CHECK(lateness_of({unknown, arrival(1, 16 * kMs)}));
 }
 
-TEST_CASE("a large group gets the arrows of its longest waits") {
+TEST_CASE("only the longest waits of a large group get arrows") {
   std::vector<CollectiveArrival> many;
   for (int i = 0; i < 1000; ++i) {
     many.push_back({i, 1, static_cast<std::uint64_t>(i) * kMs, 2000 * kMs, 0});

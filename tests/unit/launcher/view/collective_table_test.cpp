@@ -21,7 +21,7 @@ Record collective(std::uint32_t number, std::uint64_t begin, std::uint64_t end, 
 
 }  // namespace
 
-TEST_CASE("a row has the times, the last caller and the rates of a collective") {
+TEST_CASE("a row shows the times, the last caller and the rates of a collective") {
   CollectiveTable table;
   for (std::uint32_t i = 1; i <= 10; ++i) {
     const std::uint64_t begin = i * 1'000'000;
@@ -47,7 +47,7 @@ TEST_CASE("a row has the times, the last caller and the rates of a collective") 
   CHECK(rows[0].longest == Approx(60e-6));
 }
 
-TEST_CASE("the GPU's time decides about the rates, and each rank of an all_gather records its part") {
+TEST_CASE("the GPU's time determines the rates, and each rank of an all_gather records its part") {
   CollectiveTable table;
   Record gpu = collective(1, 0, 5'000, kAllGather);
   gpu.kind = RecordKind::gpu;
@@ -61,7 +61,7 @@ TEST_CASE("the GPU's time decides about the rates, and each rank of an all_gathe
   CHECK_FALSE(rows[0].last_rank);
 }
 
-TEST_CASE("factors are those of nccl-tests") {
+TEST_CASE("the bus bandwidth factors are those of nccl-tests") {
   CHECK(bus_factor("all_reduce", 4) == Approx(1.5));
   CHECK(bus_factor("all_gather", 4) == Approx(0.75));
   CHECK(bus_factor("broadcast", 4) == Approx(1));
@@ -69,7 +69,7 @@ TEST_CASE("factors are those of nccl-tests") {
   CHECK(whole_bytes("all_reduce", 4, 8) == Approx(8));
 }
 
-TEST_CASE("transfers and steps are no collectives") {
+TEST_CASE("transfers and steps are not counted as collectives") {
   CollectiveTable table;
   Record send = collective(1, 10, 2010, 9);
   send.kind = RecordKind::transfer;
@@ -84,7 +84,7 @@ TEST_CASE("transfers and steps are no collectives") {
   CHECK(rows[0].algorithm_rate.has_value());
 }
 
-TEST_CASE("any number of names and of incomplete collectives stays within the limits") {
+TEST_CASE("the table of collectives stays within its limits for any number of names") {
   CollectiveTable table;
   RankRecords records = records_of(0, {});
   for (std::uint32_t i = 0; i < 20'000; ++i) {
@@ -98,7 +98,7 @@ TEST_CASE("any number of names and of incomplete collectives stays within the li
   CHECK(table.left_out() == 20'000 - ddp::limits::kHistoryCollectives);
 }
 
-TEST_CASE("a collective whose end is unknown counts, but has no duration") {
+TEST_CASE("a collective with unknown end is counted without a duration") {
   CollectiveTable table;
   table.add(records_of(0, {collective(1, 100, 100), collective(2, 200, 900)}));
   table.add(records_of(1, {collective(1, 150, 150), collective(2, 250, 900)}));
@@ -111,7 +111,7 @@ TEST_CASE("a collective whose end is unknown counts, but has no duration") {
   CHECK(*rows[0].transfer_median == Approx(650e-9).epsilon(0.05));
 }
 
-TEST_CASE("records that make no sense do no harm") {
+TEST_CASE("nonsensical records do no harm") {
   CollectiveTable table;
   Record garbage{RecordKind::collective, 200, 99, 99, 7, 5, 9, UINT64_MAX};
   Record backwards = collective(1, 100, 5);

@@ -13,7 +13,7 @@ std::vector<std::string> map_of(const JobSnapshot& job, FrameSize most) {
 
 }  // namespace
 
-TEST_CASE("a cell of the map is a rank, or the worst of a block of ranks") {
+TEST_CASE("a cell of the heat map is one rank, or the worst of a block of ranks") {
   JobSnapshot job = ddp::test::training_job(100);
   job.ranks[1].waited_for = 0.03;
   job.ranks[2].waited_for = 0.2;

@@ -34,7 +34,7 @@ RankView training(int rank, std::uint64_t called, std::uint64_t finished, int si
 
 }  // namespace
 
-TEST_CASE("a history says what each rank did and for which rank the others waited") {
+TEST_CASE("a history shows what each rank did and for which rank the others waited") {
   JobHistory history;
   history.begin_attempt(world_of(2), "node0", kBegin);
   std::vector<RankView> ranks = {training(0, 4, 4, 2), training(1, 4, 4, 2)};
@@ -63,7 +63,7 @@ TEST_CASE("a history says what each rank did and for which rank the others waite
   CHECK(result.column_seconds == Approx(0.05));
 }
 
-TEST_CASE("records give the times of steps, lost records and the error of clocks") {
+TEST_CASE("records give the times of steps, lost records and clock errors") {
   JobHistory history;
   history.begin_attempt(world_of(1), "a", kBegin);
   history.add(made_picture(std::vector{training(0, 1, 1, 1)}, 1s, kBegin + 1'000'000'000));
@@ -85,7 +85,7 @@ TEST_CASE("records give the times of steps, lost records and the error of clocks
   CHECK(result.clock_error == Approx(0.002));
 }
 
-TEST_CASE("the history counts the steps that a program without heartbeats reports") {
+TEST_CASE("a history counts the steps that a program without heartbeats reports") {
   JobHistory history;
   history.begin_attempt(world_of(1), "a", kBegin);
   std::vector<RankView> ranks = {training(0, 1, 1, 1)};
@@ -97,7 +97,7 @@ TEST_CASE("the history counts the steps that a program without heartbeats report
   CHECK(result.ranks[0].steps == 12);
 }
 
-TEST_CASE("ranks that were not seen, and ranks that do not exist, are left out") {
+TEST_CASE("unseen and nonexistent ranks are left out of the history") {
   JobHistory history;
   history.add(made_picture(std::vector{training(0, 1, 1, 1)}, 1s, kBegin));  // there is no attempt yet
   history.begin_attempt(world_of(3), "a", kBegin);
@@ -109,7 +109,7 @@ TEST_CASE("ranks that were not seen, and ranks that do not exist, are left out")
   CHECK(history.end_attempt(kBegin).ranks.empty());
 }
 
-TEST_CASE("the history of a thousand ranks that change all the time stays within its limits") {
+TEST_CASE("the history of a thousand busy ranks stays within its limits") {
   constexpr int kRanks = 1000;
   std::mt19937 random(7);
   JobHistory history;

@@ -19,7 +19,7 @@ RankView rank_in(std::uint64_t called, std::uint64_t finished) {
 
 }  // namespace
 
-TEST_CASE("a rank that has finished its calls and trains has begun nothing") {
+TEST_CASE("a rank that has finished its calls and trains has no open operation") {
   CHECK(open_spans(rank_in(7, 7)).empty());
   RankView view = rank_in(8, 7);
   view.page.groups[0].is_left = true;
@@ -27,7 +27,7 @@ TEST_CASE("a rank that has finished its calls and trains has begun nothing") {
   CHECK(open_spans(RankView()).empty());
 }
 
-TEST_CASE("the unfinished collectives are named as far as they are known") {
+TEST_CASE("unfinished collectives are named as far as they are known") {
   RankView view = rank_in(9, 6);
   view.arrivals = {{{7, 500}, {8, 600}}};
   view.calls = {{{7, 1, 501, "all_reduce f32[8]", "bucket 0", ""}}};
@@ -42,7 +42,7 @@ TEST_CASE("only the oldest of many unfinished collectives are named") {
   CHECK(spans.back().number == 4);
 }
 
-TEST_CASE("a phase other than training is named until the program is done") {
+TEST_CASE("a phase other than training is shown until the program is done") {
   RankView view = rank_in(7, 7);
   view.page.is_training = false;
   view.page.phase = "evaluation";
@@ -53,7 +53,7 @@ TEST_CASE("a phase other than training is named until the program is done") {
   CHECK(open_spans(view).empty());
 }
 
-TEST_CASE("a sample that knows less keeps what an earlier one has seen") {
+TEST_CASE("a sample with less information keeps that of an earlier one") {
   RankView view = rank_in(7, 6);
   view.arrivals = {{{7, 500}}};
   view.calls = {{{7, 1, 501, "barrier", "", ""}}};

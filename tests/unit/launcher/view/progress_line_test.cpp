@@ -20,11 +20,11 @@ JobSnapshot training() {
 
 }  // namespace
 
-TEST_CASE("the line shows the step, the values, the rates and the time that is left") {
+TEST_CASE("the progress line shows the step, the values, the rates and the remaining time") {
   CHECK(progress_line(training(), 80) == "step 1200/10000  loss 1.842  18.3k tok/s  eta 7 min");
 }
 
-TEST_CASE("the ends of names that say 'per second' become a unit") {
+TEST_CASE("a name that ends in 'per second' is shown as a unit") {
   JobSnapshot job = training();
   job.values = {{"tok_per_s", 250}, {"samples_per_second", 3.25}, {"it_per_sec", 9}, {"/s", 1}};
   CHECK(progress_line(job, 80) == "step 1200/10000  250 tok/s  3.250 samples/s  9 it/s  /s 1  eta 7 min");
@@ -39,13 +39,13 @@ TEST_CASE("a program without reported progress shows its synchronised steps and 
   CHECK(progress_line(job, 80) == "step 1200");
 }
 
-TEST_CASE("without any progress there is no line") {
+TEST_CASE("no progress line is shown without progress") {
   JobSnapshot job;
   job.steps_per_second = 3;
   CHECK(progress_line(job, 80).empty());
 }
 
-TEST_CASE("a narrow line loses its last values first, and then its end") {
+TEST_CASE("a narrow progress line drops its last values first and then its end") {
   const JobSnapshot job = training();
   CHECK(progress_line(job, 51) == "step 1200/10000  loss 1.842  18.3k tok/s  eta 7 min");
   CHECK(progress_line(job, 50) == "step 1200/10000  loss 1.842  eta 7 min");
@@ -54,7 +54,7 @@ TEST_CASE("a narrow line loses its last values first, and then its end") {
   CHECK(progress_line(job, 0).empty());
 }
 
-TEST_CASE("names of values cannot act on the terminal, and wide ones count twice") {
+TEST_CASE("control characters in value names are removed, and wide characters count twice") {
   JobSnapshot job = training();
   job.values = {{"a\x1b[2J\n", 1}};
   CHECK(progress_line(job, 80) == "step 1200/10000  a\\x1b[2J\\x0a 1  eta 7 min");
@@ -63,7 +63,7 @@ TEST_CASE("names of values cannot act on the terminal, and wide ones count twice
   CHECK(progress_line(job, 33) == "step 1200/10000  eta 7 min");
 }
 
-TEST_CASE("numbers keep the same number of digits while they change") {
+TEST_CASE("numbers keep their number of digits while they change") {
   CHECK(progress_number(1.8) == "1.800");
   CHECK(progress_number(-12.3456) == "-12.35");
   CHECK(progress_number(9.99996) == "10.00");
@@ -83,7 +83,7 @@ TEST_CASE("numbers keep the same number of digits while they change") {
   CHECK(progress_number(-INFINITY) == "-inf");
 }
 
-TEST_CASE("the time that is left has few digits") {
+TEST_CASE("the remaining time has few digits") {
   CHECK(progress_duration(0.2) == "5 s");
   CHECK(progress_duration(41) == "45 s");
   CHECK(progress_duration(58) == "1 min");
@@ -96,7 +96,7 @@ TEST_CASE("the time that is left has few digits") {
   CHECK(progress_duration(NAN) == "more than 30 years");
 }
 
-TEST_CASE("the line is shown on a terminal if the program reports progress, or if the user wants it") {
+TEST_CASE("the progress line is shown on terminals if the program reports progress, or on request") {
   CHECK(wants_progress_line({std::nullopt, true, false, true}));
   CHECK_FALSE(wants_progress_line({std::nullopt, true, false, false}));
   CHECK_FALSE(wants_progress_line({std::nullopt, true, true, true}));

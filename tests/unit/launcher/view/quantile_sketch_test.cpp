@@ -16,7 +16,7 @@ TEST_CASE("quantiles of durations are exact to 3 %") {
   CHECK(sketch.longest() == 100'000'000);
 }
 
-TEST_CASE("one duration is its own quantile, whatever its length is") {
+TEST_CASE("a single duration is its own quantile at any length") {
   for (const std::uint64_t duration : {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{123'456}, UINT64_MAX}) {
     QuantileSketch sketch;
     sketch.add(duration);

@@ -15,7 +15,7 @@ std::vector<int> ranks_of(const std::vector<RankGroup>& groups) {
 
 }  // namespace
 
-TEST_CASE("equal ranks of a node are one group, and a culprit is none of them") {
+TEST_CASE("equal ranks of a node form a group, and a culprit never belongs to one") {
   JobSnapshot job = ddp::test::training_job(16, 8);
   job.ranks[3].waited_for = 0.5;
   job.ranks[4].cpus = 3;
@@ -33,7 +33,7 @@ TEST_CASE("equal ranks of a node are one group, and a culprit is none of them") 
   CHECK(groups[4].ranks.size() == 8);
 }
 
-TEST_CASE("ranks are sorted by any figure, and without a stall by rank") {
+TEST_CASE("ranks can be sorted by any value, and are sorted by rank without a stall") {
   JobSnapshot job = ddp::test::training_job(4, 4);
   job.ranks[2].waited_for = 0.9;
   job.ranks[1].steps = 1100;
@@ -51,7 +51,7 @@ TEST_CASE("ranks are sorted by any figure, and without a stall by rank") {
   CHECK(sorted(RankOrder::automatic) == std::vector<int>{3, 2, 0, 1});
 }
 
-TEST_CASE("a filter is a list of ranks, or a text in any case") {
+TEST_CASE("a filter is a list of ranks or a case-insensitive text") {
   JobSnapshot job = ddp::test::training_job(8, 4);
   job.ranks[6].state = RankState::phase;
   job.ranks[6].phase = "evaluation";
@@ -64,7 +64,7 @@ TEST_CASE("a filter is a list of ranks, or a text in any case") {
   CHECK(filtered("bucket 9").empty());
 }
 
-TEST_CASE("the worst ranks come first") {
+TEST_CASE("the worst ranks are listed first") {
   JobSnapshot job = ddp::test::training_job(6, 6);
   job.ranks[4].waited_for = 0.3;
   job.ranks[2].state = RankState::stopped;

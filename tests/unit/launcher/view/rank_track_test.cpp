@@ -23,7 +23,7 @@ RankRecords record_of(std::uint64_t identity, std::uint64_t bytes) {
 
 }  // namespace
 
-TEST_CASE("collectives that were finished before the first view do not count") {
+TEST_CASE("collectives that finished before the first view are not counted") {
   RankTrack track;
   CHECK(track.add_view(view_with(7, 1000), {RankState::computing, false}, 1) == 0);
   track.add_records(record_of(7, 100));
@@ -40,7 +40,7 @@ TEST_CASE("each group has its own mean size") {
   CHECK(track.add_view(view_with(8, 3), {RankState::computing, false}, 4) == 5000);
 }
 
-TEST_CASE("newer records count more than older ones") {
+TEST_CASE("newer records have more weight than older ones") {
   RankTrack track;
   track.add_view(view_with(7, 0), {RankState::computing, false}, 1);
   for (int i = 0; i < 5000; ++i) track.add_records(record_of(7, 100));
@@ -48,7 +48,7 @@ TEST_CASE("newer records count more than older ones") {
   CHECK(track.add_view(view_with(7, 1), {RankState::computing, false}, 2) > 299);
 }
 
-TEST_CASE("records with numbers out of range cause nothing worse than a strange name") {
+TEST_CASE("records with numbers out of range give at most a strange name") {
   RankTrack track;
   RankRecords records = record_of(7, 100);
   records.records[0].group = 9;
@@ -59,7 +59,7 @@ TEST_CASE("records with numbers out of range cause nothing worse than a strange 
   CHECK(track.row(1).collective_name == "?");
 }
 
-TEST_CASE("the steps of a program that only reports its progress are those that it reports") {
+TEST_CASE("a program that only reports progress is shown with the steps that it reports") {
   RankTrack track;
   RankView view = view_with(7, 0);
   const auto step_at_second = [&](std::uint64_t second) {
@@ -76,7 +76,7 @@ TEST_CASE("the steps of a program that only reports its progress are those that 
   CHECK(step_at_second(4).steps == 3);
 }
 
-TEST_CASE("another process of the rank begins from nothing") {
+TEST_CASE("a new process of a rank starts with empty counters") {
   RankTrack track;
   RankView view = view_with(7, 10);
   view.page.steps = 5;

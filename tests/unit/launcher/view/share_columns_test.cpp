@@ -13,7 +13,7 @@ using Active = std::vector<std::int8_t>;
 
 }  // namespace
 
-TEST_CASE("a column keeps the shares of the states in it") {
+TEST_CASE("a column stores the shares of its states") {
   ShareColumns columns(2, 3, 10);
   columns.add(Active{0, 1}, kWidth / 5);
   columns.add(Active{2, 1}, kWidth);
@@ -28,7 +28,7 @@ TEST_CASE("a column keeps the shares of the states in it") {
   CHECK(columns.duration() == kWidth * 5 / 4);
 }
 
-TEST_CASE("neighbours are merged when all columns are used") {
+TEST_CASE("neighbouring columns are merged when all are in use") {
   ShareColumns columns(1, 2, 4);
   for (std::uint64_t i = 0; i < 16; ++i) columns.add(Active{static_cast<std::int8_t>(i >= 12)}, (i + 1) * kWidth);
   columns.finish();
@@ -42,7 +42,7 @@ TEST_CASE("neighbours are merged when all columns are used") {
   CHECK(columns.share(0, 0, 1) == 64);
 }
 
-TEST_CASE("an interval of weeks is one state in few columns") {
+TEST_CASE("a state that lasts for weeks needs few columns") {
   ShareColumns columns(1, 1, 4);
   columns.add(Active{0}, std::uint64_t{30} * 24 * 3600 * 1'000'000'000);
   columns.finish();
@@ -50,7 +50,7 @@ TEST_CASE("an interval of weeks is one state in few columns") {
   for (std::size_t i = 0; i < columns.count(); ++i) CHECK(columns.share(i, 0, 0) == 255);
 }
 
-TEST_CASE("states and rows that do not exist are ignored") {
+TEST_CASE("invalid states and rows are ignored") {
   ShareColumns columns(1, 2, 4);
   columns.add(Active{9, 1, 1}, kWidth);
   CHECK(columns.share(0, 0, 0) + columns.share(0, 0, 1) == 0);

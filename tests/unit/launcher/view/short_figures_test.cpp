@@ -7,7 +7,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("durations, sizes, numbers and shares are short") {
+TEST_CASE("durations, sizes, numbers and shares are printed briefly") {
   CHECK(short_duration(0) == "0ms");
   CHECK(short_duration(-3) == "0ms");
   CHECK(short_duration(0.0851) == "85ms");
@@ -34,7 +34,7 @@ TEST_CASE("durations, sizes, numbers and shares are short") {
   CHECK(short_cpus(63.7) == "64");
 }
 
-TEST_CASE("a sparkline has a bar per column, from the lowest point to the highest") {
+TEST_CASE("a sparkline has one bar per column, scaled from the lowest to the highest value") {
   CHECK(sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, true) == "▁▂▃▄▅▆▇█");
   CHECK(sparkline({0, 0, 7, 7}, 2, true) == "▁█");
   CHECK(sparkline({7, std::nullopt, 0}, 8, true) == "█ ▁");

@@ -86,7 +86,7 @@ TEST_CASE("a snapshot names the job, the attempt, the nodes and the GPUs") {
   CHECK(shot.ranks[1].pid == 101);
 }
 
-TEST_CASE("shares are those of the last 10 s") {
+TEST_CASE("shares of states cover the last 10 s") {
   Job job;
   job.ranks[0].page.groups[0].called = 1;  // rank 0 waits for rank 1
   job.ranks[0].page.waiting_threads = 1;
@@ -109,7 +109,7 @@ TEST_CASE("shares are those of the last 10 s") {
   CHECK(job.shot().ranks[1].waited_for == Approx(0).margin(0.01));
 }
 
-TEST_CASE("a gap of minutes without samples leaves nothing of the time before it") {
+TEST_CASE("a gap of minutes without samples discards the time before it") {
   Job job;
   job.ranks[0].page.is_training = false;
   job.ranks[0].page.phase = "data loading";
@@ -152,7 +152,7 @@ TEST_CASE("the job's step is the synchronised one until the program reports its 
   CHECK(job.shot().step == 3);
 }
 
-TEST_CASE("there is no estimate of the time left from the first steps, and none after the last") {
+TEST_CASE("the remaining time is not estimated during the first steps or after the last one") {
   Job job;
   job.ranks[0].page.progress_total = 10;
   for (std::uint64_t i = 1; i <= 3; ++i) {
@@ -166,7 +166,7 @@ TEST_CASE("there is no estimate of the time left from the first steps, and none 
   CHECK(job.shot().eta == std::nullopt);
 }
 
-TEST_CASE("heartbeats of a program without collectives are no synchronised steps") {
+TEST_CASE("heartbeats of a program without collectives do not count as synchronised steps") {
   Job job;
   for (RankView& rank : job.ranks) {
     rank.page.steps = 8;
@@ -178,7 +178,7 @@ TEST_CASE("heartbeats of a program without collectives are no synchronised steps
   CHECK(job.shot().ranks[0].steps == 8);
 }
 
-TEST_CASE("reported values have curves, which begin again with each attempt") {
+TEST_CASE("reported values have curves that restart with each attempt") {
   Job job;
   job.values = {{"loss", 2}};
   job.sample();
@@ -191,7 +191,7 @@ TEST_CASE("reported values have curves, which begin again with each attempt") {
   CHECK(job.shot().curves.empty());
 }
 
-TEST_CASE("bytes per second follow from the finished collectives and the mean size of the recorded ones") {
+TEST_CASE("bytes per second follow from finished collectives and their recorded mean size") {
   Job job;
   job.sample();
   job.builder.add_records(records_of(0, {100, 300}));
@@ -226,7 +226,7 @@ TEST_CASE("a row shows the last collective and when it was called") {
   CHECK(job.shot().ranks[0].collective_name == "all_reduce sum f32[25] ('bucket 0')");
 }
 
-TEST_CASE("the age of a collective of another node counts from when the number changed") {
+TEST_CASE("the age of another node's collective counts from the change of its number") {
   Job job;
   job.ranks[1].arrivals.clear();
   job.sample();
@@ -236,7 +236,7 @@ TEST_CASE("the age of a collective of another node counts from when the number c
   CHECK(job.shot().ranks[1].collective_age.value() == Approx(3).margin(0.001));
 }
 
-TEST_CASE("a stall is shown until it is over, and counted once") {
+TEST_CASE("a stall is shown until it is over and is counted once") {
   Job job;
   const auto add = [&](Kind kind, std::vector<int> culprits, std::chrono::nanoseconds age) {
     HangNews news;
@@ -265,7 +265,7 @@ TEST_CASE("a stall is shown until it is over, and counted once") {
   CHECK(job.shot().stalls == 2);
 }
 
-TEST_CASE("a row shows what the processes use") {
+TEST_CASE("a row shows the resource usage of a rank's processes") {
   Job job;
   job.sample();
   CHECK(job.shot().ranks[0].rss_bytes == std::nullopt);
@@ -282,7 +282,7 @@ TEST_CASE("a row shows what the processes use") {
   CHECK(row.output_age.value() == Approx(0.1).margin(0.001));
 }
 
-TEST_CASE("a rank outside of the world is ignored, and an ended one has no rate") {
+TEST_CASE("a rank outside of the world is ignored, and an exited one has no rate") {
   Job job;
   job.ranks.push_back(view_of(2));
   job.ranks.push_back(view_of(-1));

@@ -8,7 +8,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("a snapshot is the same after it was written and read") {
+TEST_CASE("a snapshot is unchanged after it was written and read") {
   JobSnapshot job = ddp::test::training_job(3, 2);
   ddp::test::stall(job, 1);
   job.nodes.push_back({"spare0", 3, 0});
@@ -42,7 +42,7 @@ TEST_CASE("shares and times are rounded in JSON, and numbers that are not finite
   CHECK(read_snapshot(text));
 }
 
-TEST_CASE("names of any bytes are valid JSON") {
+TEST_CASE("names with any bytes are valid JSON") {
   JobSnapshot job;
   job.program = "\"quoted\" \\ \x1b[31m \xff\xfe";
   job.values = {{"a\"b\n", 1}};
@@ -52,7 +52,7 @@ TEST_CASE("names of any bytes are valid JSON") {
   CHECK(read.value().values == job.values);
 }
 
-TEST_CASE("any text is read without harm") {
+TEST_CASE("random text is parsed without harm") {
   for (const char* text : {"", "null", "[]", "{", "{\"schema\":2}", "{}", "\xff", "{\"schema\":\"1\"}"}) {
     CAPTURE(text);
     CHECK_FALSE(read_snapshot(text));

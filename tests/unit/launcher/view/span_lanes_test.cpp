@@ -9,7 +9,7 @@
 
 using ddp::launcher::SpanLanes;
 
-TEST_CASE("spans that are apart or within each other share a lane") {
+TEST_CASE("spans that are disjoint or nested share a lane") {
   SpanLanes lanes(1);
   CHECK(lanes.place(10, 20) == 0);
   CHECK(lanes.place(20, 30) == 0);
@@ -20,7 +20,7 @@ TEST_CASE("spans that are apart or within each other share a lane") {
   CHECK(lanes.place(45, 45) == 0);
 }
 
-TEST_CASE("spans that cross take the next lane") {
+TEST_CASE("overlapping spans use different lanes") {
   SpanLanes lanes(2);
   CHECK(lanes.place(10, 20) == 0);
   CHECK(lanes.place(15, 25) == 1);
@@ -29,7 +29,7 @@ TEST_CASE("spans that cross take the next lane") {
   CHECK(lanes.place(5, 12) == 1);
 }
 
-TEST_CASE("spans on a lane never cross, however many there are") {
+TEST_CASE("spans on one lane never overlap, however many there are") {
   std::mt19937_64 random(ddp::test::random_seed());
   struct Placed {
     std::uint64_t begin;

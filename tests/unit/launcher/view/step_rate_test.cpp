@@ -12,7 +12,7 @@ constexpr std::uint64_t kSecond = 1000 * kMillisecond;
 
 }  // namespace
 
-TEST_CASE("the rate is that of the window, whatever came before") {
+TEST_CASE("the step rate covers the window only") {
   StepRate rate(10s);
   std::uint64_t now = kSecond;
   std::uint64_t steps = 0;
@@ -22,7 +22,7 @@ TEST_CASE("the rate is that of the window, whatever came before") {
   CHECK(rate.per_second(now) == Approx(10.0).epsilon(0.02));
 }
 
-TEST_CASE("the rate of steps that take longer than the window is known from the last ones") {
+TEST_CASE("the rate of steps longer than the window comes from the last steps") {
   StepRate rate(10s);
   std::uint64_t now = kSecond;
   for (std::uint64_t step = 1; step <= 4; ++step) {
@@ -31,7 +31,7 @@ TEST_CASE("the rate of steps that take longer than the window is known from the 
   CHECK(rate.per_second(now) == Approx(1.0 / 30).epsilon(0.01));
 }
 
-TEST_CASE("the rate falls while no step ends, and is 0 after the window") {
+TEST_CASE("the rate falls while no step ends, and reaches 0 after the window") {
   StepRate rate(10s);
   std::uint64_t now = kSecond;
   for (std::uint64_t step = 1; step <= 100; ++step) rate.add(now += 100 * kMillisecond, step);
@@ -41,7 +41,7 @@ TEST_CASE("the rate falls while no step ends, and is 0 after the window") {
   CHECK(rate.per_second(now + 11 * kSecond) == 0);
 }
 
-TEST_CASE("fewer steps than before begin a new measurement") {
+TEST_CASE("a smaller step number restarts the measurement") {
   StepRate rate(10s);
   rate.add(kSecond, 100);
   rate.add(2 * kSecond, 200);

@@ -16,7 +16,7 @@ std::int8_t number(RankState state) {
 
 }  // namespace
 
-TEST_CASE("a strip is a short text that can be read again") {
+TEST_CASE("a strip is encoded as a short text that can be decoded") {
   ShareColumns columns(1, kRankStates, 100);
   const auto add = [&](RankState state, double end) {
     columns.add(std::vector{number(state)}, static_cast<std::uint64_t>(end * kWidth));
@@ -41,7 +41,7 @@ TEST_CASE("a time without a state is unknown") {
   CHECK(strip_text(columns, 0) == "u");
 }
 
-TEST_CASE("the tenths of a row are a short text that can be read again") {
+TEST_CASE("the shares of a row in tenths are encoded as a short text that can be decoded") {
   ShareColumns columns(1, 1, 100);
   columns.add(std::vector{std::int8_t{ShareColumns::kNone}}, 3 * kWidth);
   columns.add(std::vector{std::int8_t{0}}, 3 * kWidth + kWidth * 3 / 10);
@@ -51,7 +51,7 @@ TEST_CASE("the tenths of a row are a short text that can be read again") {
   CHECK(read_tenths("0*3 3 10", 100) == std::vector<std::uint8_t>{0, 0, 0, 3, 10});
 }
 
-TEST_CASE("no text of a strip is dangerous") {
+TEST_CASE("random strip texts do no harm") {
   CHECK(read_strip("", 10).empty());
   CHECK(read_strip("c*1000000000", 10).size() == 1);  // an unreasonable count is one column
   CHECK(read_strip("c*100000", 10).size() == 10);

@@ -4,7 +4,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("a line has colours if the terminal has them, and is never too long") {
+TEST_CASE("a styled line has colours only if the terminal has them, and fits its width") {
   StyledLine coloured(6, {true, true});
   coloured.add("ab", Style::red).add("  ", Style::red).add("cdefg", Style::plain);
   CHECK(coloured.text() == "\x1b[31mab\x1b[0m  c~");

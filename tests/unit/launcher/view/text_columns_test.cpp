@@ -7,7 +7,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("wide and combining characters take the columns that a terminal uses") {
+TEST_CASE("wide and combining characters take as many columns as on a terminal") {
   CHECK(columns_of("abc") == 3);
   CHECK(columns_of("") == 0);
   CHECK(columns_of("训练") == 4);
@@ -16,7 +16,7 @@ TEST_CASE("wide and combining characters take the columns that a terminal uses")
   CHECK(columns_of("🚀") == 2);
 }
 
-TEST_CASE("the columns of characters are those of the C library") {
+TEST_CASE("the widths of characters are those of the C library") {
   const std::string before = std::setlocale(LC_CTYPE, nullptr);
   if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) return;
   // The scripts that names of nodes and programs are likely to have.
@@ -42,7 +42,7 @@ TEST_CASE("the columns of characters are those of the C library") {
   std::setlocale(LC_CTYPE, before.c_str());
 }
 
-TEST_CASE("a text is cut between characters, and says that it was cut") {
+TEST_CASE("a text is cut between characters and marked as cut") {
   CHECK(cut_to("abcdef", 6) == "abcdef");
   CHECK(cut_to("abcdef", 4) == "abc~");
   CHECK(cut_to("abcdef", 1) == "~");
@@ -55,6 +55,6 @@ TEST_CASE("a text is cut between characters, and says that it was cut") {
   CHECK(left_aligned("ab", 4) == "ab  ");
 }
 
-TEST_CASE("a clean text does nothing to a terminal") {
+TEST_CASE("a cleaned text contains no control sequences") {
   CHECK(clean_text("a\tb\x1b[2J\n\xff") == "a b\\x1b[2J\\x0a\\xff");
 }

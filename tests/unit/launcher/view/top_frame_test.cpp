@@ -65,7 +65,7 @@ JobSnapshot large_job(int ranks) {
 
 }  // namespace
 
-TEST_CASE("the frames of a job on two nodes are the golden ones") {
+TEST_CASE("the screens of a job on two nodes equal the golden files") {
   const JobSnapshot job = training_job(8, 4);
   check_golden("top_80x24.txt", text_of(top_frame(job, {}, {80, 24}, kPlain)));
   check_golden("top_200x60.txt", text_of(top_frame(job, {}, {200, 60}, kPlain)));
@@ -74,7 +74,7 @@ TEST_CASE("the frames of a job on two nodes are the golden ones") {
   check_golden("top_colours.txt", visible(text_of(top_frame(job, {}, {100, 16}, kColours))));
 }
 
-TEST_CASE("a frame shows from which process the workers are forked") {
+TEST_CASE("the screen shows from which process the workers are forked") {
   JobSnapshot job = training_job(2);
   const auto shows = [&] {
     return text_of(top_frame(job, {}, {200, 20}, kPlain)).find("forked from pid 4711") != std::string::npos;
@@ -84,7 +84,7 @@ TEST_CASE("a frame shows from which process the workers are forked") {
   CHECK(shows());
 }
 
-TEST_CASE("a frame shows the restart and from which step it goes on") {
+TEST_CASE("the screen shows the restart and the step from which it continues") {
   JobSnapshot job = training_job(2);
   const auto shows = [&](const std::string& text) {
     return text_of(top_frame(job, {}, {200, 60}, kPlain)).find(text) != std::string::npos;
@@ -97,21 +97,21 @@ TEST_CASE("a frame shows the restart and from which step it goes on") {
   CHECK(shows("restart 5, from step 1043   "));
 }
 
-TEST_CASE("the frames of a job that hangs are the golden ones") {
+TEST_CASE("the screens of a hanging job equal the golden files") {
   const JobSnapshot job = hanging_nodes();
   check_golden("top_stall_80x24.txt", text_of(top_frame(job, {}, {80, 24}, kPlain)));
   check_golden("top_stall_120x30.txt", text_of(top_frame(job, {}, {120, 30}, kPlain)));
   check_golden("top_stall_colours.txt", visible(text_of(top_frame(job, {}, {80, 24}, kColours))));
 }
 
-TEST_CASE("many ranks are groups of equal ranks, or a map with the worst ranks below it") {
+TEST_CASE("many ranks are shown in groups, or as a map with the worst ranks below it") {
   check_golden("top_groups_80x24.txt", text_of(top_frame(training_job(64), {}, {80, 24}, kPlain)));
   check_golden("top_map_80x24.txt", text_of(top_frame(large_job(4096), {}, {80, 24}, kPlain)));
   check_golden("top_map_200x60.txt", text_of(top_frame(large_job(4096), {}, {200, 60}, {false, true})));
   check_golden("top_map_colours.txt", visible(text_of(top_frame(large_job(1024), {}, {100, 30}, kColours))));
 }
 
-TEST_CASE("a frame fills its terminal and never has more columns or lines") {
+TEST_CASE("a screen fills its terminal and never exceeds it") {
   std::vector<TopView> views(5);
   views[1].is_help_open = true;
   views[2].pane = TextPane{"stacks of rank 3", std::vector<std::string>(100, std::string(300, 'x')), 0, true};
@@ -152,7 +152,7 @@ TEST_CASE("a frame fills its terminal and never has more columns or lines") {
   }
 }
 
-TEST_CASE("names from outside do nothing to the terminal") {
+TEST_CASE("names from outside cannot act on the terminal") {
   JobSnapshot job = hanging_nodes();
   const std::string evil = "\x1b[2J\x1b]0;title\x07\r\n\t\xff";
   job.run_id = job.program = job.stall = evil;
@@ -169,13 +169,13 @@ TEST_CASE("names from outside do nothing to the terminal") {
   for (const std::string& line : top_frame(job, view, {200, 60}, kPlain)) CHECK(clean_text(line) == line);
 }
 
-TEST_CASE("a loss that is no number is no unknown one") {
+TEST_CASE("a loss that is not finite is shown as such and not as unknown") {
   JobSnapshot job = hanging_nodes();
   job.values = {{"loss", std::numeric_limits<double>::quiet_NaN()}};
   CHECK_THAT(text_of(top_frame(job, {}, {100, 24}, kPlain)), Catch::Contains("loss not finite"));
 }
 
-TEST_CASE("the culprit comes first and is marked, with and without colours") {
+TEST_CASE("the culprit is listed first and marked, with and without colours") {
   JobSnapshot job = hanging_nodes();
   const auto shown = shown_ranks_of(job, {}, {80, 24});
   REQUIRE(shown.rows.size() == 8);
@@ -191,7 +191,7 @@ TEST_CASE("the culprit comes first and is marked, with and without colours") {
   }
 }
 
-TEST_CASE("the culprit is in the map and the first row below it") {
+TEST_CASE("the culprit is in the map and in the first row below it") {
   const JobSnapshot job = large_job(4096);
   const auto shown = shown_ranks_of(job, {}, {80, 24});
   CHECK(shown.layout == RankLayout::map);
@@ -212,7 +212,7 @@ TEST_CASE("the selected rank is always on the screen") {
   }
 }
 
-TEST_CASE("the last lines of followed output are shown") {
+TEST_CASE("the last lines of the followed output are shown") {
   TopView view;
   view.pane = TextPane{"output of rank 3", {}, 0, true};
   for (int i = 0; i < 100; ++i) view.pane->lines.push_back("line " + std::to_string(i));

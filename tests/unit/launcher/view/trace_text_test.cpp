@@ -9,7 +9,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("an event is JSON with times in microseconds from the origin") {
+TEST_CASE("a trace event is JSON with times in microseconds from the origin") {
   TraceText text(1'000'000);
   text.begin('X', 3, 1).name_json("\"step 1\"").category("step").time(1'002'034).duration(5'000);
   text.begin_args().member("group", "\"world\"").member("number", std::uint64_t{7});
@@ -22,7 +22,7 @@ TEST_CASE("an event is JSON with times in microseconds from the origin") {
   CHECK(text.take().empty());
 }
 
-TEST_CASE("names of any bytes become JSON strings") {
+TEST_CASE("names with any bytes become JSON strings") {
   CHECK(json_string("a\"b\\c") == "\"a\\\"b\\\\c\"");
   CHECK(nlohmann::json::parse(json_string("Gr\xc3\xbc\xc3\x9f\x65")).get<std::string>() == "Gr\xc3\xbc\xc3\x9f\x65");
   CHECK(nlohmann::json::parse(json_string("\x01\xff\n")).get<std::string>() == "\\x01\\xff\\x0a");

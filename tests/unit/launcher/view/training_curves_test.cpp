@@ -25,7 +25,7 @@ Curve named(const std::vector<Curve>& curves, std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("a curve has the mean, the least and the most number of each column") {
+TEST_CASE("a curve stores the mean, minimum and maximum of each column") {
   TrainingCurves curves(8);
   curves.add(with_loss(0, 4), 0);
   curves.add(with_loss(0, 2), kWidth / 2);
@@ -37,7 +37,7 @@ TEST_CASE("a curve has the mean, the least and the most number of each column") 
   CHECK(curves.curves().size() == 1);  // no step was done, and no memory is known
 }
 
-TEST_CASE("neighbours of a curve are merged when all columns are used") {
+TEST_CASE("neighbouring points of a curve are merged when all columns are in use") {
   TrainingCurves curves(4);
   for (std::uint64_t i = 0; i < 8; ++i) curves.add(with_loss(i, static_cast<double>(i)), i * kWidth);
   CHECK(curves.width() == 2 * kWidth);
@@ -51,7 +51,7 @@ TEST_CASE("neighbours of a curve are merged when all columns are used") {
   CHECK(curves.columns() <= 4);
 }
 
-TEST_CASE("steps per second are a mean over at least ten steps, or over neighbours") {
+TEST_CASE("steps per second are averaged over at least ten steps or over neighbouring points") {
   TrainingCurves curves(64);
   // 20 steps per second begin after two seconds, and a checkpoint had 500 of them.
   for (std::uint64_t i = 0; i < 8; ++i) curves.add({}, i * kWidth);
@@ -75,7 +75,7 @@ TEST_CASE("slow steps give a smooth rate") {
   }
 }
 
-TEST_CASE("after the last step the rate is 0, when another one would have ended long ago") {
+TEST_CASE("the rate becomes 0 when the next step is long overdue") {
   TrainingCurves curves(64);
   for (std::uint64_t i = 0; i < 40; ++i) curves.add(with_loss(std::min<std::uint64_t>(5 * i, 100), 1), i * kWidth);
   const Curve steps = named(curves.curves(), kStepsCurve);
@@ -87,7 +87,7 @@ TEST_CASE("after the last step the rate is 0, when another one would have ended 
   CHECK(named(slow.curves(), kStepsCurve).mean[19].value() > 0.3);
 }
 
-TEST_CASE("a smaller number of steps begins another count") {
+TEST_CASE("a smaller number of steps restarts the count") {
   TrainingCurves curves(16);
   for (std::uint64_t i = 0; i < 5; ++i) curves.add(with_loss(1000 + i, 1), i * kWidth);
   for (std::uint64_t i = 5; i < 12; ++i) curves.add(with_loss(i, 1), i * kWidth);
@@ -95,7 +95,7 @@ TEST_CASE("a smaller number of steps begins another count") {
   for (const auto& rate : steps.mean) CHECK(rate.value_or(0) < 10);
 }
 
-TEST_CASE("numbers that are not finite are unknown, and new names have a limit") {
+TEST_CASE("numbers that are not finite are unknown, and the number of names is limited") {
   TrainingCurves curves(8);
   curves.add(with_loss(0, std::numeric_limits<double>::infinity()), 0);
   CHECK(curves.curves().empty());
@@ -123,14 +123,14 @@ TEST_CASE("a value that the program reports replaces the launcher's curve of the
   CHECK(named(all, "steps/s").mean.back() == 3);
 }
 
-TEST_CASE("points have five digits") {
+TEST_CASE("the points of a curve have five digits") {
   TrainingCurves curves(8);
   curves.add(with_loss(0, 1.23456789), 0);
   CHECK(named(curves.curves(), "loss").mean == Curve::Points{1.2346});
   CHECK(named(curves.curves(), "loss").mean != Curve::Points{1.23456789});
 }
 
-TEST_CASE("the training is that of the lowest rank that reports, and its memory that of the rank with the most") {
+TEST_CASE("the curves come from the lowest reporting rank, and the memory from the rank with the most") {
   std::vector<RankView> ranks(3);
   for (int i = 0; i < 3; ++i) {
     RankView& rank = ranks[static_cast<std::size_t>(i)];

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using Kind = HangNews::Kind;
 using Job = HangingJob;
 
-TEST_CASE("a gpu that has not begun a collective is named") {
+TEST_CASE("a GPU that has not begun a collective is named") {
   for (const bool computes : {true, false}) {
     Job job(hang_plan(600s));
     job.warm().call(0).call(1);
@@ -30,7 +30,7 @@ TEST_CASE("a gpu that has not begun a collective is named") {
   }
 }
 
-TEST_CASE("where all ranks wait for their GPUs the job is given up if no data moves between them") {
+TEST_CASE("a job in which all ranks wait for their GPUs is given up if no data moves between them") {
   enum class Data : std::uint8_t { unknown, moves, rests };
   for (const Data data : {Data::unknown, Data::moves, Data::rests}) {
     Job job;

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using Kind = HangNews::Kind;
 using Job = HangingJob;
 
-TEST_CASE("a stall of two ranks is told though two others go on in a group of their own") {
+TEST_CASE("a stall of two ranks is reported although two others continue in their own group") {
   Job job(hang_plan(20s));
   job.warm();
   for (RankView& view : job.ranks) {
@@ -40,7 +40,7 @@ TEST_CASE("a stall of two ranks is told though two others go on in a group of th
   CHECK_FALSE(job.last(Kind::goes_on));
 }
 
-TEST_CASE("a receive that stalls is told though others exchange data in the same group") {
+TEST_CASE("a stalled receive is reported although others exchange data in the same group") {
   Job job(hang_plan(20s));
   job.warm();
   for (RankView& view : job.ranks) view.page.groups[0].size = 3;
@@ -61,7 +61,7 @@ TEST_CASE("a receive that stalls is told though others exchange data in the same
   CHECK(job.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
 }
 
-TEST_CASE("a receive that was begun long before counts from when it is waited for") {
+TEST_CASE("a receive that began long ago counts from when it is awaited") {
   const auto begins_early = [] {
     Job job;
     job.warm();
@@ -97,7 +97,7 @@ TEST_CASE("a receive that was begun long before counts from when it is waited fo
   CHECK(patient.last(Kind::hung));
 }
 
-TEST_CASE("a transfer counts from when the later side has called it") {
+TEST_CASE("a transfer counts from the later of its two calls") {
   Job job;
   job.warm().computes(1);
   const auto transfer = [&](int rank) {
@@ -123,7 +123,7 @@ TEST_CASE("a transfer counts from when the later side has called it") {
   CHECK(job.last(Kind::hung)->verdict.kind == VerdictKind::transport);
 }
 
-TEST_CASE("an awaited rank that waits for others to come is given up only if none of them does anything") {
+TEST_CASE("an awaited rank that itself waits for others is given up only if none of them is active") {
   // Rank 0 waits for rank 1 in a collective, and rank 1 waits in new_group() for rank 2.
   const auto chain = [](const HangPlan& plan) {
     Job job(plan);
@@ -173,7 +173,7 @@ TEST_CASE("an awaited rank that waits for others to come is given up only if non
   CHECK(limited.last(Kind::hung));
 }
 
-TEST_CASE("a collective that was begun long before counts from when it is waited for") {
+TEST_CASE("a collective that began long ago counts from when it is awaited") {
   const auto begins_early = [](const HangPlan& plan = {}) {
     Job job(plan);
     for (RankView& rank : job.ranks) rank.page.calling_threads = 1;
@@ -210,7 +210,7 @@ TEST_CASE("a collective that was begun long before counts from when it is waited
   CHECK(limited.last(Kind::hung));
 }
 
-TEST_CASE("ranks that wait for each other end the job once no thread is left that could help") {
+TEST_CASE("ranks that wait for each other end the job once no other thread could help") {
   // Rank 0 waits in one group, and rank 1 in the other.
   const auto circle = [](const std::function<void(RankView & view)>& change) {
     Job job;
@@ -278,7 +278,7 @@ TEST_CASE("a circle counts from when its last rank began to wait") {
   CHECK(job.last_news_after(closed) == Approx(600).margin(1.1));
 }
 
-TEST_CASE("for whom a rank waited is remembered for a moment after it has given up") {
+TEST_CASE("the awaited rank is remembered for a moment after the waiting rank has given up") {
   Job job;
   job.warm().call(0).passes(8s);
   const auto stall = [&] { return job.detector().stall_of(0); };
@@ -292,7 +292,7 @@ TEST_CASE("for whom a rank waited is remembered for a moment after it has given 
   CHECK_FALSE(stall());
 }
 
-TEST_CASE("where all ranks wait for what moves none of them is named") {
+TEST_CASE("no rank is named if all ranks wait for a collective that moves data") {
   Job job;
   job.warm().call(0).call(1).passes(8s);
   CHECK_FALSE(job.detector().stall_of(0));

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using Kind = HangNews::Kind;
 using Job = HangingJob;
 
-TEST_CASE("of ranks that send heartbeats the one with the fewest is behind") {
+TEST_CASE("the rank with the fewest heartbeats is the one behind") {
   Job job(hang_plan(20s));
   job.heartbeat(0, 5).heartbeat(1, 4);
   job.computes(0);  // a rank that waits for a GPU does the same
@@ -24,7 +24,7 @@ TEST_CASE("of ranks that send heartbeats the one with the fewest is behind") {
   CHECK(job.last_news_after(began) == Approx(20).margin(1.2));
 }
 
-TEST_CASE("of ranks with as many heartbeats the odd one is behind, if there is one") {
+TEST_CASE("among ranks with equal heartbeats the inactive one is behind") {
   Job job(hang_plan(20s));
   job.heartbeat(0, 5).heartbeat(1, 5);
   job.ranks[0].process->waits_in = "hrtimer_nanosleep";
@@ -38,7 +38,7 @@ TEST_CASE("of ranks with as many heartbeats the odd one is behind, if there is o
   CHECK(alike.news.back().second.verdict.kind == VerdictKind::silent);
 }
 
-TEST_CASE("a rank without heartbeats is behind while others go on, and only a time that was asked for ends the job") {
+TEST_CASE("a rank without heartbeats ends the job only after a user's limit") {
   const auto news_of = [](const HangPlan& plan) {
     Job job(plan);
     job.heartbeat(0, 5).heartbeat(1, 5);
@@ -56,13 +56,13 @@ TEST_CASE("a rank without heartbeats is behind while others go on, and only a ti
   CHECK_FALSE(nobodys.back().second.ends_job);
 }
 
-TEST_CASE("heartbeats of all are life") {
+TEST_CASE("heartbeats of all ranks are a sign of life") {
   Job job(hang_plan(20s));
   for (int i = 0; i < 100; ++i) job.heartbeat(0, 1).heartbeat(1, 1).passes(4s);
   CHECK(job.news.empty());
 }
 
-TEST_CASE("a rank that was silent a little later than the others does not go on") {
+TEST_CASE("a rank whose last heartbeat came slightly later still counts as silent") {
   Job job(hang_plan(20s));
   job.heartbeat(0, 5).heartbeat(1, 4);
   job.passes(1s);

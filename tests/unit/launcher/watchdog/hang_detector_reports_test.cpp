@@ -53,7 +53,7 @@ TEST_CASE("a stall is reported, warned of and ended once each") {
   CHECK(reports.has_ended_job());
 }
 
-TEST_CASE("a stall that ends no job is reported again after its limit, then after twice that") {
+TEST_CASE("a stall that ends no job is reported again after its limit and then after twice that time") {
   HangPlan plan;
   plan.action = HangAction::warn;
   StallReports reports(plan);
@@ -67,7 +67,7 @@ TEST_CASE("a stall that ends no job is reported again after its limit, then afte
   CHECK_FALSE(reports.has_ended_job());
 }
 
-TEST_CASE("what was reported goes on when no rank waits any more, and not while that is unsure") {
+TEST_CASE("a reported stall is over when no rank waits any more, but not while the state is uncertain") {
   StallReports reports{HangPlan()};
   reports.add(stall_of(6s), picture_at(6s));
   CHECK(kinds_of(reports.add({}, picture_at(7s))) == std::vector{Kind::goes_on});
@@ -81,7 +81,7 @@ TEST_CASE("what was reported goes on when no rank waits any more, and not while 
   CHECK(kinds_of(reports.add({}, picture_at(10s))) == std::vector{Kind::goes_on});
 }
 
-TEST_CASE("a node that sees a part of the ranks reports only what ends the job") {
+TEST_CASE("a node that sees only some ranks reports only hangs that end the job") {
   StallReports reports{HangPlan()};
   Picture part = picture_at(6s);
   part.is_part = true;
@@ -89,7 +89,7 @@ TEST_CASE("a node that sees a part of the ranks reports only what ends the job")
   CHECK(kinds_of(reports.add(stall_of(60s), part)) == std::vector{Kind::hung});
 }
 
-TEST_CASE("ranks that are stopped and continued are news") {
+TEST_CASE("stopped and continued ranks are reported") {
   StallReports reports{HangPlan()};
   Picture picture;
   CHECK(reports.add_stops(picture).empty());

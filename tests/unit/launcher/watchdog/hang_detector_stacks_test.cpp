@@ -25,7 +25,7 @@ Job job_that_only_began() {
 
 }  // namespace
 
-TEST_CASE("a wait that stacks tell counts from its beginning, and data that moves is progress of who is waited for") {
+TEST_CASE("a wait found in stacks counts from its beginning, and data moved by the awaited rank is progress") {
   const auto ended_after = [](bool moves_data) {
     Job job(hang_plan(20s));
     for (RankView& view : job.ranks) {
@@ -48,7 +48,7 @@ TEST_CASE("a wait that stacks tell counts from its beginning, and data that move
   CHECK(ended_after(true) == -1.0);
 }
 
-TEST_CASE("a wait that stacks tell is reported sooner in a job whose pauses are known") {
+TEST_CASE("a wait found in stacks is reported sooner in a job whose pauses are known") {
   const auto told_after = [](bool is_warm) {
     Job job;
     for (RankView& view : job.ranks) view.page.groups[0].identity = 5;  // what stacks tell has no identity
@@ -66,7 +66,7 @@ TEST_CASE("a wait that stacks tell is reported sooner in a job whose pauses are 
   CHECK(told_after(true) == Approx(10).margin(1.1));
 }
 
-TEST_CASE("data that a rank exchanges with others is progress that PyTorch does not record") {
+TEST_CASE("data that a rank exchanges with others counts as progress that PyTorch does not record") {
   const auto ended_after = [](bool exchanges, bool uses_nccl) {
     Job job(hang_plan(15s));
     job.warm();
@@ -98,7 +98,7 @@ TEST_CASE("a rank that began an operation and computes does not wait for it") {
   CHECK(job.last_news_after(began) == Approx(42).margin(1.1));
 }
 
-TEST_CASE("a rank that asks for its work again and again is given up later") {
+TEST_CASE("a rank that polls its operation again and again is given up later") {
   Job job = job_that_only_began();
   const auto began = job.now();
   job.passes(100s);

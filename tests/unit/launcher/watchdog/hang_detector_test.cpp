@@ -14,7 +14,7 @@ namespace limits = ddp::limits;
 using Kind = HangNews::Kind;
 using Job = HangingJob;
 
-TEST_CASE("a rank that does nothing at all while another waits ends the job after half an hour") {
+TEST_CASE("a rank that does nothing while another waits ends the job after half an hour") {
   Job job;
   job.warm().call(0);
   const auto began = job.now();
@@ -33,7 +33,7 @@ TEST_CASE("a rank that does nothing at all while another waits ends the job afte
   CHECK(job.news.size() == 3);  // each report comes only once
 }
 
-TEST_CASE("a rank that shows any sign of life is reported and never given up") {
+TEST_CASE("a rank that shows any sign of life is reported but never given up") {
   const auto never_ends = [](const std::function<void(Job & job)>& live) {
     Job job;
     job.warm().call(0);
@@ -49,7 +49,7 @@ TEST_CASE("a rank that shows any sign of life is reported and never given up") {
   CHECK(never_ends([](Job& job) { job.does(1, [](auto& sample) { sample.processes[0].is_runnable = true; }); }));
 }
 
-TEST_CASE("a difference is told once it is known what was called") {
+TEST_CASE("a mismatch is reported once the calls are known") {
   Job job;
   job.warm().call(0).call(1);
   job.ranks[0].calls = {{{11, 1, 0, "all_reduce sum f32[8]", "", ""}}};
@@ -62,7 +62,7 @@ TEST_CASE("a difference is told once it is known what was called") {
   CHECK(job.last(Kind::hung)->verdict.kind == VerdictKind::different_arguments);
 }
 
-TEST_CASE("time before a rank is waited for does not count") {
+TEST_CASE("time before a rank is awaited does not count") {
   Job works;
   works.warm().call(0).computes(1).passes(40min);
   works.call(1).finish(1).does(1, nullptr).passes(20min);  // rank 1 has done its part before the others
@@ -77,14 +77,14 @@ TEST_CASE("time before a rank is waited for does not count") {
   for (std::size_t i = told; i < sleeps.news.size(); ++i) CHECK(sleeps.kinds()[i] != Kind::warned);
 }
 
-TEST_CASE("what the rank that waits does is no sign of life") {
+TEST_CASE("the activity of the waiting rank is not a sign of life") {
   Job job;
   job.warm().call(0).computes(0).passes(32min);
   REQUIRE(job.last(Kind::hung));
   CHECK(job.last(Kind::hung)->ends_job);
 }
 
-TEST_CASE("heartbeats and phases of the rank that is waited for are life, and progress") {
+TEST_CASE("heartbeats and phases of the awaited rank are signs of life and progress") {
   for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
     Job job(plan);
     job.warm().call(0);
@@ -98,7 +98,7 @@ TEST_CASE("heartbeats and phases of the rank that is waited for are life, and pr
   }
 }
 
-TEST_CASE("a limit of the user's holds for a rank that works too") {
+TEST_CASE("a user's limit also applies to a rank that is active") {
   for (const bool computes : {true, false}) {
     Job job(hang_plan(600s));
     job.warm().call(0);
@@ -111,7 +111,7 @@ TEST_CASE("a limit of the user's holds for a rank that works too") {
   }
 }
 
-TEST_CASE("pauses are learnt, and a longer one is reported later") {
+TEST_CASE("pauses are learnt, and a longer pause is reported later") {
   Job job;
   job.does_steps(12, 5s).call(0);
   const auto began = job.now();
@@ -126,7 +126,7 @@ TEST_CASE("pauses are learnt, and a longer one is reported later") {
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::goes_on});
 }
 
-TEST_CASE("a learnt limit ends the job if it was asked for") {
+TEST_CASE("a learnt limit ends the job only on request") {
   Job job({std::nullopt, HangLimit::learnt, HangAction::kill});
   job.warm().call(0);
   const auto began = job.now();
@@ -138,7 +138,7 @@ TEST_CASE("a learnt limit ends the job if it was asked for") {
   CHECK_FALSE(works.last(Kind::hung));
 }
 
-TEST_CASE("before the first steps a program may be compiled for long") {
+TEST_CASE("a program may compile for a long time before its first steps") {
   Job job;
   job.call(0).computes(1).passes(45min);
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
@@ -146,7 +146,7 @@ TEST_CASE("before the first steps a program may be compiled for long") {
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::goes_on});
 }
 
-TEST_CASE("a collective that moves data is no hang, and one that only spins is") {
+TEST_CASE("a collective that moves data is not a hang, and one that only spins is") {
   Job slow;
   slow.warm().call(0).call(1).does(0, [](auto& sample) { sample.connections[0].bytes += 1'000'000; });
   slow.passes(45min);
@@ -161,13 +161,13 @@ TEST_CASE("a collective that moves data is no hang, and one that only spins is")
   CHECK_FALSE(blind.last(Kind::hung));
 }
 
-TEST_CASE("a rank of which not all can be read is never given up") {
+TEST_CASE("a rank that cannot be read completely is never given up") {
   Job job;
   job.warm().call(0).does(1, [](auto& sample) { sample.is_complete = false; }).passes(45min);
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
 }
 
-TEST_CASE("a rank that was stopped for long is not given up when it is continued") {
+TEST_CASE("a rank that was stopped for long is not given up when it continues") {
   Job job;
   job.warm().call(0).computes(1).passes(40min);
   job.does(1, nullptr);
@@ -180,7 +180,7 @@ TEST_CASE("a rank that was stopped for long is not given up when it is continued
   CHECK(job.last(Kind::hung));
 }
 
-TEST_CASE("a rank that worked alone for long is reported before its limit ends the job") {
+TEST_CASE("a rank that was active alone for long is reported before its limit ends the job") {
   Job job(hang_plan(60s));
   job.warm().computes(1).passes(59s);
   const auto began = job.now();
@@ -189,14 +189,14 @@ TEST_CASE("a rank that worked alone for long is reported before its limit ends t
   CHECK(job.last_news_after(began) == Approx(17).margin(1.5));  // this is 2 s after the first report
 }
 
-TEST_CASE("ranks of other nodes of which nothing is known are never given up") {
+TEST_CASE("unknown ranks of other nodes are never given up") {
   Job job;
   for (RankView& view : job.ranks) view.page.groups[0].size = 4;
   job.warm().call(0).call(1).passes(45min);
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
 }
 
-TEST_CASE("time in which nobody looked does not count") {
+TEST_CASE("time without samples does not count towards a limit") {
   Job job;
   job.warm().call(0).passes(2s);
   job.sample(8h);
@@ -204,7 +204,7 @@ TEST_CASE("time in which nobody looked does not count") {
   CHECK(job.news.empty());
 }
 
-TEST_CASE("a stopped rank is told within a second and stops the clocks") {
+TEST_CASE("a stopped rank is reported within a second and stops the clocks") {
   Job job;
   job.warm().call(0).passes(2s);
   job.ranks[1].process->state = 'T';
@@ -222,7 +222,7 @@ TEST_CASE("a stopped rank is told within a second and stops the clocks") {
   CHECK(job.last_news_after(began) == Approx(3600 + 1803).margin(10));
 }
 
-TEST_CASE("a tracer that stops a rank again and again does not stop the clocks") {
+TEST_CASE("a tracer that stops a rank repeatedly does not stop the clocks") {
   Job job;
   job.warm().call(0);
   job.ranks[1].process->state = 't';
@@ -234,7 +234,7 @@ TEST_CASE("a tracer that stops a rank again and again does not stop the clocks")
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::stopped});
 }
 
-TEST_CASE("programs without the runtime that sleep are left alone unless somebody asked") {
+TEST_CASE("sleeping programs without the runtime are left alone unless the user set a limit") {
   for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
     Job job(plan);
     for (RankView& view : job.ranks) view.page = {};
@@ -243,7 +243,7 @@ TEST_CASE("programs without the runtime that sleep are left alone unless somebod
   }
 }
 
-TEST_CASE("the end of a rank is judged by what was seen after it, however long others had waited before") {
+TEST_CASE("an exited rank is judged by data read after its exit, however long others had waited") {
   // Rank 1 came at last, both ranks finished, and rank 1 ended. The reader's data on rank 0 are older than that.
   const auto told_after = [](bool is_sampled, bool is_final) {
     Job job;
@@ -266,7 +266,7 @@ TEST_CASE("the end of a rank is judged by what was seen after it, however long o
   CHECK(told_after(true, false) == Approx(8).margin(1.1));
 }
 
-TEST_CASE("a rank that has ended is not waited for long") {
+TEST_CASE("an exited rank is not awaited for long") {
   Job job;
   job.warm().call(0);
   job.ranks[1].has_ended = true;
@@ -277,7 +277,7 @@ TEST_CASE("a rank that has ended is not waited for long") {
   CHECK(job.last_news_after(began) == Approx(5).margin(1.1));
 }
 
-TEST_CASE("what can never go on is not waited for") {
+TEST_CASE("a hang that can never resolve ends the job within seconds") {
   Job job;
   job.warm();
   for (int rank = 0; rank < 2; ++rank) {
@@ -292,7 +292,7 @@ TEST_CASE("what can never go on is not waited for") {
   CHECK(job.last_news_after(began) <= 2.1);
 }
 
-TEST_CASE("a worker may ask for more time") {
+TEST_CASE("a worker may request more time") {
   Job job(hang_plan(60s));
   job.warm().call(0);
   job.ranks[1].page.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
@@ -304,7 +304,7 @@ TEST_CASE("a worker may ask for more time") {
   CHECK(job.last_news_after(began) == Approx(900).margin(2));
 }
 
-TEST_CASE("more time for a rank that waits is none for the rank that it waits for") {
+TEST_CASE("more time for a waiting rank does not extend that of the awaited rank") {
   Job job(hang_plan(60s));
   job.warm().call(0);
   job.ranks[0].page.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
@@ -314,7 +314,7 @@ TEST_CASE("more time for a rank that waits is none for the rank that it waits fo
   CHECK(job.last_news_after(began) == Approx(60).margin(2));
 }
 
-TEST_CASE("who only warns says it again after ever longer times") {
+TEST_CASE("a job that only warns repeats its warning at growing intervals") {
   Job job(hang_plan(30s, HangAction::warn));
   job.warm().call(0).passes(65s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung, Kind::hung});
@@ -325,7 +325,7 @@ TEST_CASE("who only warns says it again after ever longer times") {
   CHECK(job.news.size() == 5);
 }
 
-TEST_CASE("without a timeout nothing is looked for") {
+TEST_CASE("nothing is detected without a timeout") {
   Job job(hang_plan(0s));
   job.warm().call(0);
   job.ranks[1].process->state = 'T';
@@ -333,7 +333,7 @@ TEST_CASE("without a timeout nothing is looked for") {
   CHECK(job.news.empty());
 }
 
-TEST_CASE("an old group that nobody uses is no reason for deep samples") {
+TEST_CASE("an old unused group does not cause deep samples") {
   HangDetector detector{HangPlan()};
   std::vector<RankView> ranks = Job().ranks;
   int deep = 0;
@@ -351,7 +351,7 @@ TEST_CASE("an old group that nobody uses is no reason for deep samples") {
   CHECK(deep == 0);
 }
 
-TEST_CASE("a warning follows at half of the limit, once a stall") {
+TEST_CASE("a stall is warned of once at half of its limit") {
   Job job(hang_plan(600s));
   job.warm().call(0);
   const auto began = job.now();
@@ -367,7 +367,7 @@ TEST_CASE("a warning follows at half of the limit, once a stall") {
   CHECK(job.last_news_after(again) == Approx(280).margin(2));
 }
 
-TEST_CASE("who asks is told what all are at, whatever the timeout") {
+TEST_CASE("a requested report shows what all ranks do at any timeout") {
   Job job(hang_plan(0s));
   const HangDetector detector(hang_plan(0s));
   HangNews news = detector.describe(job.ranks);
@@ -382,7 +382,7 @@ TEST_CASE("who asks is told what all are at, whatever the timeout") {
   CHECK(news.verdict.culprits == std::vector<int>{1});
 }
 
-TEST_CASE("a rank may ask for more time than there is") {
+TEST_CASE("a rank may request more time than a clock can hold") {
   Job job(hang_plan(60s));
   job.warm().call(0);
   job.ranks[1].page.more_time_until = ~std::uint64_t{0};
@@ -390,7 +390,7 @@ TEST_CASE("a rank may ask for more time than there is") {
   CHECK_FALSE(job.last(Kind::hung));
 }
 
-TEST_CASE("who sees a part of the ranks says nothing before somebody who sees all could have") {
+TEST_CASE("a node that sees only some ranks waits until one that sees all could have reported") {
   Job job(hang_plan(60s), /*others_judge=*/true);
   job.warm().call(0);
   const auto began = job.now();

@@ -65,7 +65,7 @@ struct Rig {
 
 }  // namespace
 
-TEST_CASE("a note comes with stacks that nobody was disturbed for, and the end with all") {
+TEST_CASE("a note has stacks taken without disturbance, and the final report has all evidence") {
   Rig rig;
   rig.considers(Kind::stalled);
   CHECK(rig.told.empty());
@@ -86,7 +86,7 @@ TEST_CASE("a note comes with stacks that nobody was disturbed for, and the end w
   CHECK(rig.probe.asked.size() == 4);
 }
 
-TEST_CASE("a look takes stacks without disturbing the program") {
+TEST_CASE("a status request takes stacks without disturbing the program") {
   Rig rig;
   rig.evidence.asked(wire::Subject::stacks);
   CHECK(rig.evidence.is_taking());
@@ -98,7 +98,7 @@ TEST_CASE("a look takes stacks without disturbing the program") {
   CHECK(rig.disturbed == 0);
 }
 
-TEST_CASE("what was never told needs no end") {
+TEST_CASE("a stall that was never reported needs no end message") {
   Rig rig;
   rig.considers(Kind::stalled);
   rig.considers(Kind::goes_on);
@@ -110,7 +110,7 @@ TEST_CASE("what was never told needs no end") {
   CHECK(rig.kinds() == std::vector{Kind::stalled, Kind::goes_on});
 }
 
-TEST_CASE("the end replaces the note that waits, and is told with all evidence") {
+TEST_CASE("the final report replaces a waiting note and has all evidence") {
   Rig rig;
   rig.considers(Kind::stalled);
   rig.considers(Kind::hung);
@@ -119,7 +119,7 @@ TEST_CASE("the end replaces the note that waits, and is told with all evidence")
   CHECK(rig.probe.asked.back() == StackMeans::any);
 }
 
-TEST_CASE("who asks is told what the ranks are at, whatever waits") {
+TEST_CASE("a requested report is given even if another one waits") {
   Rig rig;
   rig.considers(Kind::stalled);
   rig.evidence.asked();
@@ -134,7 +134,7 @@ TEST_CASE("who asks is told what the ranks are at, whatever waits") {
   CHECK(rig.told[2].evidence.empty());
 }
 
-TEST_CASE("who only wants warnings, and a rank that is stopped, cost nothing") {
+TEST_CASE("no evidence is taken for warnings alone or for a stopped rank") {
   Rig rig(HangAction::warn);
   for (const Kind kind : {Kind::stalled, Kind::warned, Kind::hung}) rig.considers(kind);
   CHECK(rig.told.size() == 3);

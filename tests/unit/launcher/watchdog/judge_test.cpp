@@ -55,7 +55,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a judgement explains a verdict: who is awaited, for how long, what it does and when that ends the job") {
+TEST_CASE("a judgement names the awaited rank, the duration, its activity and when the job ends") {
   Job job(/*is_late=*/true);
   job.passes(1s).passes(8s);
   job.ranks[2].activity->last_sign = Sign::processor;
@@ -86,7 +86,7 @@ TEST_CASE("a judgement explains why there is no verdict") {
   CHECK(job.judge().explanation == "no verdict: it is not known yet what rank 0 does");
 }
 
-TEST_CASE("data that a waiting rank moves is a sign of life, and what it does else is none") {
+TEST_CASE("data moved by a waiting rank is a sign of life, and its other activity is not") {
   // Rank 2 waits, too, in an operation that the pages do not show. Rank 1 may be the one that it waits for.
   const auto still_for = [](std::chrono::nanoseconds still, std::chrono::nanoseconds unmoved) {
     Job job(/*is_late=*/true);
@@ -105,7 +105,7 @@ TEST_CASE("data that a waiting rank moves is a sign of life, and what it does el
   CHECK_FALSE(still_for(1h, 0s));
 }
 
-TEST_CASE("a rank that was never blamed before is not given up at once") {
+TEST_CASE("a rank that is blamed for the first time is not given up at once") {
   Job job(/*is_late=*/true);
   job.book.add(job.ranks, SampleDepth::pages);  // the pages do not say who waits for whom
   job.book.pass(1h, 7);
@@ -119,7 +119,7 @@ TEST_CASE("a rank that was never blamed before is not given up at once") {
   CHECK(job.judge(plan).stall->ends_in <= 0s);
 }
 
-TEST_CASE("the next sample is deep once per second, and measures what the ranks do if one waits") {
+TEST_CASE("the next sample is deep once per second, and measures activity if a rank waits") {
   Job job(/*is_late=*/true);
   const HangPlan plan;
   CHECK(next_look(job.book.picture(), plan).depth == SampleDepth::states);

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 using Kind = HangNews::Kind;
 using Job = HangingJob;
 
-TEST_CASE("where nobody waits and nobody works only a time that somebody asked for ends the job") {
+TEST_CASE("an idle job in which no rank waits ends only after a user's limit") {
   Job users(hang_plan(60s));
   users.warm();
   const auto began = users.now();
@@ -25,7 +25,7 @@ TEST_CASE("where nobody waits and nobody works only a time that somebody asked f
   CHECK_FALSE(nobodys.news.back().second.ends_job);
 }
 
-TEST_CASE("ranks that wait for others to come to a new group wait in vain if no rank does anything") {
+TEST_CASE("ranks that wait for others in a new group hang if no rank is active") {
   Job job;
   job.warm();
   job.ranks[0].page.waiting_threads = 1;
@@ -54,7 +54,7 @@ TEST_CASE("ranks that wait for others to come to a new group wait in vain if no 
   CHECK_FALSE(works.last(Kind::hung));
 }
 
-TEST_CASE("a rank that comes late to a new group is not given up in the moment in which it comes") {
+TEST_CASE("a rank that joins a new group late is not given up at that moment") {
   const auto waiting_for_rank_one = [](auto then) {
     Job job;
     job.warm().computes(1);
@@ -77,7 +77,7 @@ TEST_CASE("a rank that comes late to a new group is not given up in the moment i
   });
 }
 
-TEST_CASE("the end of a rank that others wait for is something that it did") {
+TEST_CASE("the exit of an awaited rank counts as activity") {
   Job job(hang_plan(60s));
   job.warm();
   job.ranks[0].page.waiting_threads = 1;
@@ -93,7 +93,7 @@ TEST_CASE("the end of a rank that others wait for is something that it did") {
   CHECK(job.last(Kind::hung));
 }
 
-TEST_CASE("a continuation of the program is no wait though the rank's thread waits for it") {
+TEST_CASE("a program's continuation is not a wait although the rank's thread waits for it") {
   for (const bool all_called : {false, true}) {
     CAPTURE(all_called);
     Job job;
@@ -111,7 +111,7 @@ TEST_CASE("a continuation of the program is no wait though the rank's thread wai
   }
 }
 
-TEST_CASE("a continuation that sleeps is the program's own doing if no other rank waits") {
+TEST_CASE("a sleeping continuation is not a hang if no other rank waits") {
   Job job;
   job.warm();
   job.ranks[1].has_ended = true;
@@ -124,7 +124,7 @@ TEST_CASE("a continuation that sleeps is the program's own doing if no other ran
   CHECK(job.last(Kind::hung));
 }
 
-TEST_CASE("a rank with a thread that waits may do something with another one") {
+TEST_CASE("a rank with one waiting thread may be active in another one") {
   Job job;
   job.warm().computes(0);
   for (RankView& view : job.ranks) view.page.waiting_threads = 1;
@@ -135,7 +135,7 @@ TEST_CASE("a rank with a thread that waits may do something with another one") {
   CHECK(job.last(Kind::hung));
 }
 
-TEST_CASE("ranks that wait again and again for others to come wait in vain, too") {
+TEST_CASE("ranks that repeatedly wait for others in vain hang as well") {
   Job job;
   job.warm();
   int samples = 0;
@@ -144,7 +144,7 @@ TEST_CASE("ranks that wait again and again for others to come wait in vain, too"
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
 }
 
-TEST_CASE("where nobody waits output and work are signs of life") {
+TEST_CASE("output and work are signs of life in a job where no rank waits") {
   Job printing(hang_plan(20s));
   printing.does(0, [](ActivitySample& sample) { ++sample.output_bytes; }).passes(10min);
   CHECK(printing.news.empty());

@@ -62,7 +62,7 @@ const Rank kComputes = {kInOwnLine, "py-spy", {'R', 0, 0, ""}};
 
 }  // namespace
 
-TEST_CASE("stacks that are taken at the limit name the ranks that are in no collective") {
+TEST_CASE("stacks taken at the limit name the ranks that are in no collective") {
   const std::string expected =
       "rank 1 is in no collective; ranks 0, 2 wait in all_reduce at train.py:20  [DDP-H03 not called]";
   CHECK(headline_of({kWaits, kComputes, kWaits}) == expected);
@@ -73,7 +73,7 @@ TEST_CASE("stacks that are taken at the limit name the ranks that are in no coll
         "rank 0 is in no collective; ranks 1, 2 wait in init_process_group at train.py:4  [DDP-H03 not called]");
 }
 
-TEST_CASE("stacks that are taken at the limit name the ranks that are in another collective") {
+TEST_CASE("stacks taken at the limit name the ranks that are in another collective") {
   CHECK(headline_of({kWaits, {kInBarrier}, kWaits}) ==
         "rank 1 waits in a different collective from the other ranks: rank 0 in all_reduce at train.py:20, rank 1 in "
         "barrier at train.py:12  [DDP-H04 different collective]");
@@ -86,13 +86,13 @@ TEST_CASE("native stacks are joined with those of Python") {
         "rank 1 is in no collective; ranks 0, 2 wait in a collective  [DDP-H03 not called]");
 }
 
-TEST_CASE("no rank is named if none waits in a collective, or if all do") {
+TEST_CASE("no rank is named if none or all of them wait in a collective") {
   CHECK(headline_of({kWaits, kWaits, kWaits}).empty());
   CHECK(headline_of({kComputes, kComputes, {kInLock}}).empty());
   CHECK(headline_of(std::vector<Rank>{}).empty());
 }
 
-TEST_CASE("a rank whose stack does not show what it waits for is neither named nor said to wait") {
+TEST_CASE("a rank whose stack does not show its wait is not named") {
   const Rank in_work = {kInOwnLine};  // it may be in Work.wait()
   CHECK(headline_of({kWaits, in_work, kWaits}).empty());
   CHECK(headline_of({kWaits, {{}}, kWaits}).empty());
@@ -105,13 +105,13 @@ TEST_CASE("a rank whose stack does not show what it waits for is neither named n
   CHECK(headline_of(news).empty());
 }
 
-TEST_CASE("a rank that has exited is named before those that are in no collective") {
+TEST_CASE("an exited rank is named before those that are in no collective") {
   HangNews news = news_of({kWaits, {{}}, kWaits});
   news.ranks[1].has_ended = true;
   CHECK(headline_of(news) == "rank 1 has exited, and ranks 0, 2 wait in all_reduce at train.py:20  [DDP-H01 ended]");
 }
 
-TEST_CASE("what is known without stacks stays") {
+TEST_CASE("a verdict known without stacks is kept") {
   HangNews news = news_of({kWaits, kComputes});
   news.verdict.waiting = {0};
   CHECK(headline_of(news).empty());

@@ -29,7 +29,7 @@ constexpr auto kGuessed = {VerdictKind::not_called, VerdictKind::each_other, Ver
 
 }  // namespace
 
-TEST_CASE("what nothing can resolve ends the job within seconds whatever the options are") {
+TEST_CASE("a hang that nothing can resolve ends the job within seconds under any options") {
   for (const HangPlan& plan : {kDefault, kUsers, kLearnt}) {
     for (const VerdictKind kind : {VerdictKind::different_call, VerdictKind::different_arguments}) {
       const auto judgement = judge_stall(stall_of(kind, 0s), plan);
@@ -47,7 +47,7 @@ TEST_CASE("what nothing can resolve ends the job within seconds whatever the opt
   }
 }
 
-TEST_CASE("without a limit of the user's a rank is given up after half an hour without a sign of life") {
+TEST_CASE("without a user's limit a rank is given up after half an hour without a sign of life") {
   for (const VerdictKind kind : kGuessed) {
     const auto judgement = judge_stall(stall_of(kind, 29min), kDefault);
     CHECK(judgement.hang_class == HangClass::unknown);
@@ -58,7 +58,7 @@ TEST_CASE("without a limit of the user's a rank is given up after half an hour w
   }
 }
 
-TEST_CASE("a rank that was blamed only now is not given up yet") {
+TEST_CASE("a rank that was only now blamed is not given up yet") {
   for (const VerdictKind kind : kGuessed) {
     StallFacts facts = stall_of(kind, 24h);
     facts.blamed_for = 1s;
@@ -72,7 +72,7 @@ TEST_CASE("a rank that was blamed only now is not given up yet") {
   CHECK(*judge_stall(differs, kDefault).ends_in <= 0s);
 }
 
-TEST_CASE("without a limit of the user's a rank that shows life is never given up") {
+TEST_CASE("without a user's limit a rank that shows life is never given up") {
   for (const VerdictKind kind : kGuessed) {
     StallFacts facts = stall_of(kind, 24h);
     facts.still_for = 5s;
@@ -80,7 +80,7 @@ TEST_CASE("without a limit of the user's a rank that shows life is never given u
   }
 }
 
-TEST_CASE("without a limit of the user's nobody is given up of whom too little is known") {
+TEST_CASE("without a user's limit a rank with too little information is never given up") {
   for (const VerdictKind kind : kGuessed) {
     StallFacts unseen = stall_of(kind, 24h);
     unseen.still_for.reset();
@@ -99,14 +99,14 @@ TEST_CASE("without a limit of the user's nobody is given up of whom too little i
   CHECK_FALSE(judge_stall(nobody_waits, kLearnt).ends_in);
 }
 
-TEST_CASE("ranks that wait for others to come are given up when no rank shows a sign of life") {
+TEST_CASE("ranks that wait for others are given up when no rank shows a sign of life") {
   const auto judgement = judge_stall(stall_of(VerdictKind::silent, 10min), kDefault);
   CHECK(judgement.hang_class == HangClass::unknown);
   CHECK(judgement.ends_in == 20min);
   CHECK(judgement.first_word == 15s);
 }
 
-TEST_CASE("a limit of the user's counts program progress and nothing else") {
+TEST_CASE("only program progress counts for a user's limit") {
   for (const VerdictKind kind : {VerdictKind::not_called, VerdictKind::each_other, VerdictKind::transport,
                                  VerdictKind::gpu_behind, VerdictKind::silent, VerdictKind::behind}) {
     StallFacts busy = stall_of(kind, 50s);
@@ -123,7 +123,7 @@ TEST_CASE("a limit of the user's counts program progress and nothing else") {
   }
 }
 
-TEST_CASE("a rank that worked alone for long is reported before it ends the job") {
+TEST_CASE("a rank that was active alone for long is reported before it ends the job") {
   StallFacts facts = stall_of(VerdictKind::not_called, 2s);
   facts.progress_age = 24h;
   const auto judgement = judge_stall(facts, kUsers);
@@ -131,7 +131,7 @@ TEST_CASE("a rank that worked alone for long is reported before it ends the job"
   CHECK(judgement.ends_in == 5s);
 }
 
-TEST_CASE("a rank that asked for more time has it") {
+TEST_CASE("a rank that requested more time gets it") {
   StallFacts facts = stall_of(VerdictKind::not_called, 55s);
   facts.more_time = 100s;
   CHECK(judge_stall(facts, kUsers).ends_in == 100s);
@@ -141,7 +141,7 @@ TEST_CASE("a rank that asked for more time has it") {
   CHECK(judge_stall(facts, kUsers).ends_in == 5s);
 }
 
-TEST_CASE("learnt limits end a job only if they were asked for") {
+TEST_CASE("learnt limits end a job only on request") {
   StallFacts facts = stall_of(VerdictKind::not_called, 40s);
   facts.still_for = 25s;
   CHECK(judge_stall(facts, kLearnt).ends_in == 5s);
@@ -161,7 +161,7 @@ TEST_CASE("learnt limits end a job only if they were asked for") {
   CHECK(judge_stall(facts, both).ends_in == 5s);
 }
 
-TEST_CASE("the first word comes after a pause that is unusual for this job") {
+TEST_CASE("the first report follows a pause that is unusual for the job") {
   const auto word = [](VerdictKind kind, auto pause, bool is_warm, const HangPlan& plan) {
     StallFacts facts = stall_of(kind, 0s);
     facts.longest_pause = pause;
@@ -201,7 +201,7 @@ TEST_CASE("a report is a note while there are signs of life") {
   CHECK_FALSE(judge_stall(facts, {10s, HangLimit::fixed, HangAction::kill}).is_warning);
 }
 
-TEST_CASE("a node that sees only its own ranks never ends a job for what others may resolve") {
+TEST_CASE("a node that sees only its own ranks never ends a job that others may resolve") {
   for (const VerdictKind kind : {VerdictKind::transport, VerdictKind::not_called, VerdictKind::silent}) {
     StallFacts facts = stall_of(kind, 24h);
     facts.others_judge = true;
@@ -212,7 +212,7 @@ TEST_CASE("a node that sees only its own ranks never ends a job for what others 
   }
 }
 
-TEST_CASE("a node that sees only its own ranks leaves the others time to judge first") {
+TEST_CASE("a node that sees only its own ranks gives the others time to judge first") {
   StallFacts facts = stall_of(VerdictKind::not_called, 55s);
   facts.others_judge = true;
   CHECK(judge_stall(facts, kUsers).ends_in == 10s);
@@ -221,14 +221,14 @@ TEST_CASE("a node that sees only its own ranks leaves the others time to judge f
   CHECK(judge_stall(facts, kDefault).ends_in == 10s);
 }
 
-TEST_CASE("that a rank has ended is no warning before it is known that others wait for it still") {
+TEST_CASE("an exited rank gives no warning before it is certain that others still wait for it") {
   for (const HangPlan& plan : {kDefault, kUsers}) {
     CHECK_FALSE(judge_stall(stall_of(VerdictKind::ended, 0s), plan).is_warning);
     CHECK(judge_stall(stall_of(VerdictKind::ended, 1s), plan).is_warning);
   }
 }
 
-TEST_CASE("the user's limit is longer while no rank waits for the operation that all began") {
+TEST_CASE("a user's limit is longer while no rank waits for an operation that all began") {
   StallFacts facts = stall_of(VerdictKind::not_called, 61s);
   CHECK(*judge_stall(facts, kUsers).ends_in < 0s);
   facts.unawaited = 61s;
@@ -242,14 +242,14 @@ TEST_CASE("the user's limit is longer while no rank waits for the operation that
   CHECK(judge_stall(facts, kUsers).hang_class == HangClass::certain);
 }
 
-TEST_CASE("a report waits for the stack that shows whether an awaited rank waits itself") {
+TEST_CASE("a report waits for the stack that shows whether an awaited rank itself waits") {
   StallFacts facts = stall_of(VerdictKind::not_called, 6s);
   CHECK(judge_stall(facts, kDefault).first_word == 5s);
   facts.is_open = true;
   CHECK(judge_stall(facts, kDefault).first_word == 8s);
 }
 
-TEST_CASE("what was read from stacks is never certain") {
+TEST_CASE("a verdict from stacks is never certain") {
   for (const VerdictKind kind : {VerdictKind::ended, VerdictKind::different_call, VerdictKind::different_arguments}) {
     StallFacts facts = stall_of(kind, 20s);
     facts.is_by_stack = true;

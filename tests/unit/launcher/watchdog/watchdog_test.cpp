@@ -133,7 +133,7 @@ struct Rig {
 
 }  // namespace
 
-TEST_CASE("the coordinator sees that ranks of two nodes call different things, and ends the job once") {
+TEST_CASE("the coordinator finds differing calls on two nodes and ends the job once") {
   Rig rig(2);
   rig.watchdog->begin();
   rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
@@ -145,7 +145,7 @@ TEST_CASE("the coordinator sees that ranks of two nodes call different things, a
   CHECK(rig.told[0].judgement.hang_class == HangClass::certain);
 }
 
-TEST_CASE("the views get the samples of all nodes, also if hangs are not detected") {
+TEST_CASE("the views get the samples of all nodes, even without hang detection") {
   HangPlan off;
   off.timeout = 0ms;
   Rig rig(2, /*is_coordinator=*/true, off);
@@ -160,7 +160,7 @@ TEST_CASE("the views get the samples of all nodes, also if hangs are not detecte
   CHECK(rig.told.empty());
 }
 
-TEST_CASE("who looks at the ranks gets an answer, at the latest when they have ended") {
+TEST_CASE("a rank report is answered at the latest when the ranks have exited") {
   Rig rig(1);
   std::vector<HangNews> seen;
   const auto look = [&] {
@@ -183,7 +183,7 @@ TEST_CASE("who looks at the ranks gets an answer, at the latest when they have e
   CHECK(rig.told.empty());
 }
 
-TEST_CASE("when the workers are being ended nothing is judged any more") {
+TEST_CASE("hangs are not judged while the workers are being terminated") {
   Rig rig(2);
   rig.watchdog->begin();
   rig.watchdog->end();
@@ -194,7 +194,7 @@ TEST_CASE("when the workers are being ended nothing is judged any more") {
   CHECK(rig.told.empty());
 }
 
-TEST_CASE("what ranks called is compared again when all of them have ended, if the plan ends jobs for it") {
+TEST_CASE("the calls of ranks are compared again after all have exited if the plan ends jobs for mismatches") {
   Rig rig(2);
   rig.watchdog->finish();
   CHECK_FALSE(rig.watchdog->late_difference());
@@ -205,7 +205,7 @@ TEST_CASE("what ranks called is compared again when all of them have ended, if t
   CHECK_FALSE(rig.watchdog->late_difference());
 }
 
-TEST_CASE("another node shows the coordinator what its ranks are at, and judges no differences") {
+TEST_CASE("other nodes send their ranks to the coordinator and do not search for mismatches") {
   Rig rig(2, /*is_coordinator=*/false);
   rig.watchdog->begin();
   rig.waits();
@@ -220,7 +220,7 @@ TEST_CASE("another node shows the coordinator what its ranks are at, and judges 
   CHECK_FALSE(rig.exchange.on_asked);
 }
 
-TEST_CASE("who asks what the ranks are at is told, at the latest when the job ends") {
+TEST_CASE("a request for the state of the ranks is answered at the latest at the end of the job") {
   Rig rig(1);
   rig.watchdog->begin();
   rig.watchdog->asked();
@@ -230,7 +230,7 @@ TEST_CASE("who asks what the ranks are at is told, at the latest when the job en
   CHECK(rig.told[0].ranks.size() == 2);
 }
 
-TEST_CASE("what was seen of the ranks says whether they finished a step") {
+TEST_CASE("the last samples of the ranks show whether they finished a step") {
   Rig rig(1);
   CHECK(rig.watchdog->finish().progress == wire::Progress::none);
   Rig other(1);
@@ -247,7 +247,7 @@ TEST_CASE("a worker that was not started in this attempt has made no progress in
   CHECK(next->finish().progress == wire::Progress::none);
 }
 
-TEST_CASE("a view of the job gets what the ranks of all nodes use, although nothing else has changed") {
+TEST_CASE("a view gets the resource usage of all ranks even if nothing else has changed") {
   UsageSink sink;
   Rig rig(2, true, {}, &sink);
   sink.loop = &rig.loop;
@@ -265,7 +265,7 @@ TEST_CASE("a view of the job gets what the ranks of all nodes use, although noth
   CHECK(rig.channel.asked == std::vector{wire::Subject::usage});
 }
 
-TEST_CASE("nothing is measured if no view wants it") {
+TEST_CASE("resource usage is not measured without a view") {
   UsageSink sink;
   Rig rig(2, true, {}, &sink);
   sink.loop = &rig.loop;
@@ -281,7 +281,7 @@ TEST_CASE("nothing is measured if no view wants it") {
   CHECK(std::ranges::find(rig.channel.asked, wire::Subject::usage) == rig.channel.asked.end());
 }
 
-TEST_CASE("another node shows what its ranks use when it is asked") {
+TEST_CASE("another node sends its ranks' resource usage on request") {
   Rig rig(2, /*is_coordinator=*/false);
   rig.watchdog->begin();
   rig.exchange.on_asked(wire::Subject::usage);

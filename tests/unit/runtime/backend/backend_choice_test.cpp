@@ -33,13 +33,13 @@ BackendOffer plain(const std::string& requested) {
 
 }  // namespace
 
-TEST_CASE("ranks that ask for different backends are told so") {
+TEST_CASE("ranks that request different backends get an error that says so") {
   expect_error(ErrorKind::mismatch, {"rank 0 requests backend 'gloo'", "rank 2 requests ''", "DDP_BACKEND"}, [] {
     choose_backend(Offers{plain("gloo"), plain("gloo"), plain("")});
   });
 }
 
-TEST_CASE("an unknown backend is refused with the nearest name") {
+TEST_CASE("an unknown backend is rejected with the nearest name") {
   expect_error(ErrorKind::invalid_argument, {"'nccll'", "Did you mean nccl?", "cpu, gloo, nccl, mpi"},
                [] { choose_backend(Offers{plain("nccll")}); });
   expect_error(ErrorKind::invalid_argument, {"'tensorflow'", "cpu, gloo, nccl, mpi"},
@@ -61,11 +61,11 @@ TEST_CASE("two ranks cannot share a GPU with nccl") {
   });
 }
 
-TEST_CASE("without a request nccl is taken where every rank has a GPU of its own") {
+TEST_CASE("nccl is chosen by default if every rank has its own GPU") {
   CHECK(choose_backend(Offers{with_gpu("a/1"), with_gpu("a/2"), with_gpu("b/1")}).name == "nccl");
 }
 
-TEST_CASE("without a request cpu is taken where nccl cannot work and the reason is kept") {
+TEST_CASE("cpu is chosen by default if nccl cannot work, and the reason is kept") {
   const auto no_gpu = choose_backend(Offers{with_gpu("a/1"), without_gpu("no GPU")});
   CHECK(no_gpu.name == "cpu");
   CHECK(no_gpu.reason == "nccl cannot be used: rank 1: no GPU");
@@ -75,7 +75,7 @@ TEST_CASE("without a request cpu is taken where nccl cannot work and the reason 
   CHECK(choose_backend(Offers{without_gpu("no GPU")}).reason == "nccl cannot be used: no GPU");
 }
 
-TEST_CASE("gloo is what remains without shared memory") {
+TEST_CASE("gloo is chosen if there is no shared memory") {
   BackendOffer offer = without_gpu("no GPU");
   offer.candidates[1].probe.obstacle = "memfd_create: Operation not permitted";
   const auto choice = choose_backend(Offers{offer});
@@ -83,7 +83,7 @@ TEST_CASE("gloo is what remains without shared memory") {
   CHECK(choice.reason == "nccl cannot be used: no GPU; cpu cannot be used: memfd_create: Operation not permitted");
 }
 
-TEST_CASE("of several requested backends the first that works is taken") {
+TEST_CASE("the first working one of several requested backends is chosen") {
   CHECK(choose_backend(Offers{with_gpu("a/1", "nccl,gloo")}).name == "nccl");
   const auto second = choose_backend(Offers{without_gpu("no GPU", "nccl,gloo")});
   CHECK(second.name == "gloo");
@@ -91,7 +91,7 @@ TEST_CASE("of several requested backends the first that works is taken") {
   expect_error(ErrorKind::invalid_argument, {"'glou'", "gloo?"}, [] { choose_backend(Offers{plain("nccl,glou")}); });
 }
 
-TEST_CASE("a requested backend that works is taken") {
+TEST_CASE("a requested backend that works is chosen") {
   for (const char* name : {"cpu", "gloo", "nccl", "mpi"}) {
     const auto choice = choose_backend(Offers{plain(name), plain(name)});
     CHECK(choice.name == name);
@@ -99,14 +99,14 @@ TEST_CASE("a requested backend that works is taken") {
   }
 }
 
-TEST_CASE("an offer survives the store") {
+TEST_CASE("a backend offer is unchanged after its way through the store") {
   for (const BackendOffer& offer :
        {with_gpu("node0/0000:01:00.0", "nccl"), without_gpu("two\nlines: no GPU"), plain("gloo"), plain("unknown")}) {
     CHECK(BackendOffer::decode(offer.encode()) == offer);
   }
 }
 
-TEST_CASE("a garbled offer is a mismatch") {
+TEST_CASE("a garbled backend offer is a mismatch") {
   for (const char* text : {"", "gloo", "gloo\x1egloo\x1f",
                            "gloo\x1e"
                            "cpu\x1f\x1f"}) {

@@ -5,7 +5,7 @@
 using namespace ddp::internal;
 using namespace std::chrono_literals;
 
-TEST_CASE("sleeps between two polls double up to the longest one") {
+TEST_CASE("pauses between two polls double up to a maximum") {
   Sleeps sleeps{20us, 1000us};
   for (const auto expected : {20us, 40us, 80us, 160us, 320us, 640us, 1000us, 1000us}) CHECK(sleeps.take() == expected);
 }

@@ -24,7 +24,7 @@ int status_after(const Error& error) {
 
 }  // namespace
 
-TEST_CASE("every kind of error has a status of its own, with the same name") {
+TEST_CASE("every kind of error has its own status with the same name") {
   const std::array kinds = {ErrorKind::invalid_argument, ErrorKind::timeout, ErrorKind::peer_lost, ErrorKind::mismatch,
                             ErrorKind::unavailable,      ErrorKind::aborted, ErrorKind::corrupt,   ErrorKind::internal};
   int expected = DDP_OK;
@@ -38,7 +38,7 @@ TEST_CASE("every kind of error has a status of its own, with the same name") {
   CHECK(std::string(ddp_status_name(DDP_ERROR_INTERNAL + 1)) == "unknown");
 }
 
-TEST_CASE("no exception crosses the boundary, whatever its type") {
+TEST_CASE("no exception of any type crosses the C boundary") {
   CHECK(at_boundary([] { throw std::runtime_error("disk on fire"); }) == DDP_ERROR_INTERNAL);
   CHECK(std::string(ddp_last_error()) == "disk on fire");
   CHECK(at_boundary([] { throw 42; }) == DDP_ERROR_INTERNAL);
@@ -48,7 +48,7 @@ TEST_CASE("no exception crosses the boundary, whatever its type") {
   CHECK(std::string(ddp_last_error_details()->group).empty());
 }
 
-TEST_CASE("the details of a failed operation name its group, rank, number and peer") {
+TEST_CASE("the details of a failed operation contain its group, rank, number and peer") {
   const OperationError error(ErrorKind::peer_lost, "rank 1: all_reduce: rank 3 has exited", 3,
                              {"pipeline", 1, "all_reduce", 17});
   CHECK(at_boundary([&] { throw error; }) == DDP_ERROR_PEER_LOST);
@@ -68,7 +68,7 @@ TEST_CASE("the details of a failed operation name its group, rank, number and pe
   CHECK(details.sequence == 0);
 }
 
-TEST_CASE("an error belongs to its thread, and a call that succeeds keeps it") {
+TEST_CASE("an error belongs to its thread and survives a successful call") {
   status_after(Error(ErrorKind::timeout, "of this thread"));
   std::thread([] {
     CHECK(std::string(ddp_last_error()).empty());
@@ -79,7 +79,7 @@ TEST_CASE("an error belongs to its thread, and a call that succeeds keeps it") {
   CHECK(ddp_last_error_details()->status == DDP_ERROR_TIMEOUT);
 }
 
-TEST_CASE("an output argument that is null is refused by its name") {
+TEST_CASE("a null output argument is rejected with its name") {
   int* nowhere = nullptr;
   expect_error(ErrorKind::invalid_argument, {"ddp_group_rank", "rank is a null pointer"},
                [&] { require_output("ddp_group_rank", "rank", nowhere); });
@@ -88,7 +88,7 @@ TEST_CASE("an output argument that is null is refused by its name") {
   CHECK(place == 0);
 }
 
-TEST_CASE("structures keep the layout that programs were compiled with") {
+TEST_CASE("structures keep the layout with which programs were compiled") {
   // The layout is for pointers of 64 bits. New fields are added behind these.
   if constexpr (sizeof(void*) == 8) {
     CHECK(sizeof(ddp_init_options) >= 48);
@@ -118,7 +118,7 @@ TEST_CASE("structures keep the layout that programs were compiled with") {
   }
 }
 
-TEST_CASE("the version of the library is that of the header") {
+TEST_CASE("the version of the library is the one of the header") {
   CHECK(std::string(ddp_version()) == DDP_VERSION_STRING);
   CHECK(ddp_c_abi_version() == DDP_C_ABI_VERSION);
 }
@@ -148,7 +148,7 @@ Known copy_of(const void* given) {
 
 }  // namespace
 
-TEST_CASE("a structure of an older header leaves the fields that it lacks at their defaults") {
+TEST_CASE("fields that a structure of an older header lacks get their defaults") {
   struct {
     std::size_t struct_size = kFirstVersion;
     std::int64_t first = 10;
@@ -159,7 +159,7 @@ TEST_CASE("a structure of an older header leaves the fields that it lacks at the
   CHECK(known.added == 2);
 }
 
-TEST_CASE("a structure of a newer header is taken if the fields that are unknown here are 0") {
+TEST_CASE("a structure of a newer header is accepted if its unknown fields are 0") {
   Newer newer;
   CHECK(copy_of(&newer).added == 20);
   newer.unknown = 1;
@@ -167,7 +167,7 @@ TEST_CASE("a structure of a newer header is taken if the fields that are unknown
                [&] { copy_of(&newer); });
 }
 
-TEST_CASE("a structure whose size was not set, or is impossible, is refused") {
+TEST_CASE("a structure with a missing or impossible size is rejected") {
   for (const std::size_t size : {std::size_t{0}, kFirstVersion - 1, std::size_t{1} << 40, ~std::size_t{0}}) {
     Newer given;
     given.struct_size = size;

@@ -14,7 +14,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("numbers that no enumeration has are refused with what there is") {
+TEST_CASE("numbers outside of an enumeration are rejected with the valid values") {
   CHECK(type_of("f", DDP_TYPE_BF16) == DataType::bf16);
   CHECK(device_of("f", DDP_DEVICE_CUDA) == DeviceType::cuda);
   for (const std::int32_t wrong : {-1, 10, 1000}) {
@@ -25,7 +25,7 @@ TEST_CASE("numbers that no enumeration has are refused with what there is") {
   }
 }
 
-TEST_CASE("a time-out of 0 is the default, and a very long one is shortened") {
+TEST_CASE("a timeout of 0 means the default, and a very long one is shortened") {
   CHECK_FALSE(timeout_of("f", 0));
   CHECK(timeout_of("f", 1500) == std::chrono::milliseconds(1500));
   CHECK(timeout_of("f", std::numeric_limits<std::int64_t>::max()) == limits::kNoTimeout);
@@ -52,7 +52,7 @@ TEST_CASE("options of a call reach the runtime") {
   CHECK(call.reduction(DDP_OP_PREMULTIPLIED_SUM) == ReduceOp::premultiplied(0.5));
 }
 
-TEST_CASE("arguments of a call that cannot be meant are refused") {
+TEST_CASE("invalid arguments of a call are rejected") {
   const CWorldOfOne world;
   const CCall call("ddp_reduce", world.group(), nullptr, nullptr);
   float value = 0;
@@ -71,7 +71,7 @@ TEST_CASE("arguments of a call that cannot be meant are refused") {
   CHECK(call.outputs(nullptr, 0, DDP_TYPE_F32).empty());
 }
 
-TEST_CASE("a place in the program is that of the next call only, and outlives the text that named it") {
+TEST_CASE("a source location applies to the next call only and outlives its text") {
   std::string file = "train.jl";
   ddp_called_from(file.c_str(), 88);
   file = "overwritten";
@@ -85,7 +85,7 @@ TEST_CASE("a place in the program is that of the next call only, and outlives th
   CHECK(take_call_site().line == 0);
 }
 
-TEST_CASE("a call that is refused uses up its place in the program") {
+TEST_CASE("a rejected call uses up its source location") {
   ddp_called_from("wrong.c", 1);
   expect_error(ErrorKind::invalid_argument, {"the ddp_group is a null pointer"},
                [] { const CCall call("f", nullptr, nullptr, nullptr); });

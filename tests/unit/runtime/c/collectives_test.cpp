@@ -23,7 +23,7 @@ void require_numbers(const Numbers& found, const Numbers& expected, const std::s
 
 }  // namespace
 
-TEST_CASE("C: reductions over all ranks") {
+TEST_CASE("C: reductions over all ranks are correct") {
   run_c_ranks(kRanks, [](ddp_group* world, int rank) {
     Numbers sum = {rank, 10 * rank};
     require_status(ddp_all_reduce(world, sum.data(), 2, DDP_TYPE_I32, DDP_OP_SUM, nullptr, nullptr), DDP_OK);
@@ -133,7 +133,7 @@ TEST_CASE("C: a rank sends to another one") {
   });
 }
 
-TEST_CASE("C: ranks that pass different counts get a mismatch that names both calls and places") {
+TEST_CASE("C: ranks that pass different counts get a mismatch with both calls and places") {
   run_c_ranks(2, [](ddp_group* world, int rank) {
     Numbers values = {1, 2, 3, 4, 5};
     const int status = ddp_all_reduce(world, values.data(), 4 + rank, DDP_TYPE_I32, DDP_OP_SUM, nullptr, nullptr);
@@ -146,7 +146,7 @@ TEST_CASE("C: ranks that pass different counts get a mismatch that names both ca
   });
 }
 
-TEST_CASE("C: a call whose place is unknown is described without one") {
+TEST_CASE("C: a call with an unknown place is described without one") {
   run_c_ranks(2, [](ddp_group* world, int rank) {
     const auto reduce = &ddp_all_reduce;
     Numbers values = {1, 2};
@@ -156,7 +156,7 @@ TEST_CASE("C: a call whose place is unknown is described without one") {
   });
 }
 
-TEST_CASE("C: wrong arguments are refused, and the group goes on") {
+TEST_CASE("C: invalid arguments are rejected, and the group stays usable") {
   const CWorldOfOne one;
   ddp_group* world = one.group();
   float value = 3;
@@ -185,7 +185,7 @@ TEST_CASE("C: wrong arguments are refused, and the group goes on") {
   CHECK(value == 3);
 }
 
-TEST_CASE("C: a macro with the place of the call does not hide the function") {
+TEST_CASE("C: a macro that records the place of a call does not hide the function") {
   const auto function = &ddp_barrier;
   const CWorldOfOne one;
   CHECK(function(one.group(), nullptr, nullptr) == DDP_OK);

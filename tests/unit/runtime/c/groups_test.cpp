@@ -9,7 +9,7 @@
 
 using namespace ddp::test;
 
-TEST_CASE("C: a process that no launcher started is a world of one") {
+TEST_CASE("C: a process without a launcher is a world of one") {
   const CWorldOfOne world;
   std::int32_t rank = 7;
   std::int32_t size = 7;
@@ -26,7 +26,7 @@ TEST_CASE("C: a process that no launcher started is a world of one") {
   CHECK_FALSE(std::string(text).empty());
 }
 
-TEST_CASE("C: the place on the node is known before ddp_init()") {
+TEST_CASE("C: the local rank is known before ddp_init()") {
   for (const auto function : {&ddp_local_rank, &ddp_local_size, &ddp_restart_count}) {
     std::int32_t value = 7;
     CHECK(function(&value) == DDP_OK);
@@ -35,7 +35,7 @@ TEST_CASE("C: the place on the node is known before ddp_init()") {
   }
 }
 
-TEST_CASE("C: what ddp_init() cannot use is refused") {
+TEST_CASE("C: arguments that ddp_init() cannot use are rejected") {
   ddp_group* world = nullptr;
   ddp_init_options options = DDP_INIT_OPTIONS_INIT;
   const auto refused = [&](int expected, const std::vector<std::string>& words) {
@@ -59,7 +59,7 @@ TEST_CASE("C: what ddp_init() cannot use is refused") {
   refused(DDP_ERROR_INVALID_ARGUMENT, {"unknown backend 'glou'"});
 }
 
-TEST_CASE("C: a group of some ranks, and a group for each color") {
+TEST_CASE("C: groups can be made from a list of ranks or by colour") {
   run_c_ranks(3, [](ddp_group* world, int rank) {
     ddp_group* pair = nullptr;
     std::int32_t own = -1;
@@ -88,7 +88,7 @@ TEST_CASE("C: a group of some ranks, and a group for each color") {
   });
 }
 
-TEST_CASE("C: a list of ranks that cannot be meant is refused") {
+TEST_CASE("C: an invalid list of ranks is rejected") {
   const CWorldOfOne world;
   ddp_group* made = nullptr;
   const std::array<std::int32_t, 2> ranks = {0, 4};
@@ -104,7 +104,7 @@ TEST_CASE("C: a list of ranks that cannot be meant is refused") {
   require_status(ddp_split(world.group(), 0, 0, nullptr), DDP_ERROR_INVALID_ARGUMENT, {"made is a null pointer"});
 }
 
-TEST_CASE("C: a group that was finalized or aborted says so") {
+TEST_CASE("C: a finalized or aborted group gives an error that says so") {
   const auto end_by = [](const auto& end, const std::string& word) {
     const CWorldOfOne world;
     CHECK(end(world.group()) == DDP_OK);
@@ -118,7 +118,7 @@ TEST_CASE("C: a group that was finalized or aborted says so") {
   end_by(&ddp_abort, "aborted");
 }
 
-TEST_CASE("C: a group that was destroyed is refused everywhere") {
+TEST_CASE("C: a destroyed group is rejected by every function") {
   ddp_group* group = nullptr;
   CHECK(ddp_init(nullptr, &group) == DDP_OK);
   CHECK(ddp_group_destroy(group) == DDP_OK);

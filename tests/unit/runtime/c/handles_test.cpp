@@ -21,7 +21,7 @@ using Things = HandleTable<thing, std::string>;
 
 }  // namespace
 
-TEST_CASE("a handle stands for its object until it is taken") {
+TEST_CASE("a handle refers to its object until it is destroyed") {
   Things things("thing", 0);
   thing* one = things.add(std::make_shared<std::string>("one"));
   thing* two = things.add(std::make_shared<std::string>("two"));
@@ -33,14 +33,14 @@ TEST_CASE("a handle stands for its object until it is taken") {
   expect_error(ErrorKind::invalid_argument, {"is not a live thing"}, [&] { things.take("f", two); });
 }
 
-TEST_CASE("a handle that was destroyed does not come back") {
+TEST_CASE("a destroyed handle is never reused") {
   Things things("thing", 0);
   thing* old = things.add(std::make_shared<std::string>("old"));
   things.take("f", old);
   for (int i = 0; i < 100; ++i) CHECK(things.add(std::make_shared<std::string>()) != old);
 }
 
-TEST_CASE("a null pointer, and a handle of another type, are refused") {
+TEST_CASE("a null pointer and a handle of another type are rejected") {
   Things things("thing", 0);
   Things others("other", 16);
   thing* other = others.add(std::make_shared<std::string>());
@@ -49,7 +49,7 @@ TEST_CASE("a null pointer, and a handle of another type, are refused") {
   expect_error(ErrorKind::invalid_argument, {"is not a live thing"}, [&] { things.find("f", other); });
 }
 
-TEST_CASE("an object that a thread uses lives on while another one destroys its handle") {
+TEST_CASE("an object that a thread uses lives on while another thread destroys its handle") {
   Things things("thing", 0);
   thing* handle = things.add(std::make_shared<std::string>("in use"));
   const std::shared_ptr<std::string> used = things.find("f", handle);

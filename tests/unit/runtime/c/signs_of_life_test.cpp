@@ -9,7 +9,7 @@
 using namespace ddp::test;
 
 // integration/c_abi_test.py tests what ddplaunch shows of these calls.
-TEST_CASE("C: phases, heartbeats and more time break nothing without a launcher") {
+TEST_CASE("C: phases, heartbeats and requests for more time work without a launcher") {
   ddp_progress* outer = nullptr;
   ddp_progress* inner = nullptr;
   CHECK(ddp_progress_begin(DDP_PROGRESS_EVALUATION, "validation set", &outer) == DDP_OK);
@@ -27,7 +27,7 @@ TEST_CASE("C: phases, heartbeats and more time break nothing without a launcher"
   require_status(ddp_progress_end(outer), DDP_ERROR_INVALID_ARGUMENT, {"is not a live ddp_progress"});
 }
 
-TEST_CASE("C: a phase that does not exist and a negative time are refused") {
+TEST_CASE("C: an unknown phase and a negative time are rejected") {
   ddp_progress* progress = nullptr;
   require_status(ddp_progress_begin(10, "", &progress), DDP_ERROR_INVALID_ARGUMENT,
                  {"phase 10", "enum ddp_progress_phase", "0 to 9"});
@@ -37,7 +37,7 @@ TEST_CASE("C: a phase that does not exist and a negative time are refused") {
   require_status(ddp_progress_extend(-1), DDP_ERROR_INVALID_ARGUMENT, {"seconds is -1"});
 }
 
-TEST_CASE("C: negative steps and values without a name are refused") {
+TEST_CASE("C: negative steps and values without a name are rejected") {
   const char* const names[] = {"loss", nullptr};
   const double values[] = {1, 2};
   require_status(ddp_progress_report(-1, 0), DDP_ERROR_INVALID_ARGUMENT, {"negative"});

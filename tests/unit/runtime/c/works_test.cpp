@@ -10,7 +10,7 @@
 
 using namespace ddp::test;
 
-TEST_CASE("C: an operation goes on while its rank computes, and its status can be asked for again") {
+TEST_CASE("C: an operation runs while its rank computes, and its status can be read repeatedly") {
   run_c_ranks(2, [](ddp_group* world, int rank) {
     std::int64_t value = rank + 1;
     ddp_work* work = nullptr;
@@ -26,7 +26,7 @@ TEST_CASE("C: an operation goes on while its rank computes, and its status can b
   });
 }
 
-TEST_CASE("C: an operation for which another rank is missing is not done") {
+TEST_CASE("C: an operation that waits for a missing rank is not done") {
   std::atomic<bool> may_come = false;
   run_c_ranks(2, [&](ddp_group* world, int rank) {
     if (rank == 1) {
@@ -49,7 +49,7 @@ TEST_CASE("C: an operation for which another rank is missing is not done") {
   });
 }
 
-TEST_CASE("C: an operation that has failed is done, and gives the same error again") {
+TEST_CASE("C: a failed operation is done and gives the same error again") {
   run_c_ranks(2, [](ddp_group* world, int rank) {
     if (rank == 1) {
       require_status(ddp_abort(world), DDP_OK);
@@ -71,7 +71,7 @@ TEST_CASE("C: an operation that has failed is done, and gives the same error aga
   });
 }
 
-TEST_CASE("C: a handle of an operation may outlive its group, and is refused once it was destroyed") {
+TEST_CASE("C: an operation handle may outlive its group and is rejected once it was destroyed") {
   ddp_work* work = nullptr;
   {
     const CWorldOfOne world;
@@ -89,7 +89,7 @@ TEST_CASE("C: a handle of an operation may outlive its group, and is refused onc
   require_status(ddp_work_wait(nullptr), DDP_ERROR_INVALID_ARGUMENT, {"ddp_work_wait: the ddp_work is a null pointer"});
 }
 
-TEST_CASE("C: a handle of another type, a null pointer for the answer and a negative time are refused") {
+TEST_CASE("C: a handle of another type, a null output pointer and a negative time are rejected") {
   const CWorldOfOne world;
   ddp_work* work = nullptr;
   CHECK(ddp_barrier(world.group(), nullptr, &work) == DDP_OK);
@@ -101,7 +101,7 @@ TEST_CASE("C: a handle of another type, a null pointer for the answer and a nega
   CHECK(ddp_work_destroy(work) == DDP_OK);
 }
 
-TEST_CASE("C: a call that is refused gives no handle") {
+TEST_CASE("C: a rejected call gives no handle") {
   ddp_work* work = reinterpret_cast<ddp_work*>(std::uintptr_t{64});
   float value = 0;
   require_status(ddp_all_reduce(nullptr, &value, 1, DDP_TYPE_F32, DDP_OP_SUM, nullptr, &work),

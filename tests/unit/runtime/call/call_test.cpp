@@ -19,7 +19,7 @@ Call named(Call call, std::uint64_t sequence, std::string name = "") {
 
 }  // namespace
 
-TEST_CASE("a call is told with what it does to what") {
+TEST_CASE("a call is described with its operation, type and size") {
   std::vector<float> floats(6);
   const Buffer buffer(floats);
   CHECK(describe(named(all_reduce(buffer, ReduceOp::max), 12, "bucket 3")) ==
@@ -31,7 +31,7 @@ TEST_CASE("a call is told with what it does to what") {
   CHECK(describe(named(barrier(), 9)) == "barrier #9");
 }
 
-TEST_CASE("calls that must not meet have different fingerprints") {
+TEST_CASE("calls that must not match have different fingerprints") {
   std::vector<float> floats(6);
   std::vector<std::int32_t> integers(6);
   const Buffer buffer(floats);
@@ -50,7 +50,7 @@ TEST_CASE("calls that must not meet have different fingerprints") {
   CHECK(fingerprints.count(0) == 0);
 }
 
-TEST_CASE("what may differ between ranks is not in the fingerprint") {
+TEST_CASE("arguments that may differ between ranks are not in the fingerprint") {
   std::vector<float> floats(6);
   const Buffer buffer(floats);
   Call premultiplied = all_reduce(buffer, ReduceOp::premultiplied(0.5));
@@ -64,7 +64,7 @@ TEST_CASE("what may differ between ranks is not in the fingerprint") {
         fingerprint_of(call_of(Operation::gather, buffer.slice(0, 2), {}, 0), 2));
 }
 
-TEST_CASE("equal parts in a list are the same call as one buffer") {
+TEST_CASE("a list of equal parts is the same call as one buffer") {
   std::vector<float> output(6);
   const Buffer whole(output);
   const Call together = all_gather(whole, whole.slice(0, 3));
@@ -75,7 +75,7 @@ TEST_CASE("equal parts in a list are the same call as one buffer") {
   CHECK(fingerprint_of(together, 2) != fingerprint_of(apart, 2));
 }
 
-TEST_CASE("parts follow each other or lie where the list says") {
+TEST_CASE("parts are consecutive or lie where the list says") {
   std::vector<float> values(6);
   const Buffer whole(values);
   Call call = call_of(Operation::all_to_all, whole, whole);

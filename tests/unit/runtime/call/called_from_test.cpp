@@ -8,7 +8,7 @@
 using namespace ddp;
 using namespace ddp::internal;
 
-TEST_CASE("of several places the outermost counts, on its own thread, as long as it lives") {
+TEST_CASE("the outermost source location on the current thread is reported") {
   const CallSite library{"library.cpp", 1};
   const auto line = [&] { return CalledFrom::outermost(library).line; };
   CHECK(line() == 1);

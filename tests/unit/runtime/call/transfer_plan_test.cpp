@@ -27,7 +27,7 @@ std::string seen_by_rank_1(Operation operation, int root) {
 
 }  // namespace
 
-TEST_CASE("each collective moves what it must between the ranks that it must") {
+TEST_CASE("the transfer plan of each collective moves the required data between the right ranks") {
   CHECK(seen_by_rank_1(Operation::broadcast, 0) == "-t -- -- ");
   CHECK(seen_by_rank_1(Operation::broadcast, 1) == "g- gt g- ");
   CHECK(seen_by_rank_1(Operation::gather, 0) == "g- -- -- ");

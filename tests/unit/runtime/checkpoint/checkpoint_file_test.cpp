@@ -63,7 +63,7 @@ class SmallModel {
 
 }  // namespace
 
-TEST_CASE("a file cut at any length is corrupt and leaves the tensors alone") {
+TEST_CASE("a checkpoint file cut at any length is corrupt and leaves the tensors unchanged") {
   SmallModel model;
   model.save();
   const std::string whole = model.bytes();
@@ -78,7 +78,7 @@ TEST_CASE("a file cut at any length is corrupt and leaves the tensors alone") {
   expect_error(ErrorKind::corrupt, {model.path(), "checksum"}, [&] { model.load(); });
 }
 
-TEST_CASE("one flipped bit anywhere in the data is corrupt") {
+TEST_CASE("one flipped bit anywhere in the data makes a checkpoint corrupt") {
   SmallModel model;
   model.save();
   const std::string whole = model.bytes();
@@ -94,7 +94,7 @@ TEST_CASE("one flipped bit anywhere in the data is corrupt") {
   }
 }
 
-TEST_CASE("a damaged header is an error of ours or harmless and never half a model") {
+TEST_CASE("a damaged header is an error or harmless and never loads half a model") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 generator(seed);
@@ -117,21 +117,21 @@ TEST_CASE("a damaged header is an error of ours or harmless and never half a mod
   }
 }
 
-TEST_CASE("a file that is not there or cannot be read is unavailable with the reason") {
+TEST_CASE("a missing or unreadable checkpoint is unavailable with the reason") {
   SmallModel model;
   expect_error(ErrorKind::unavailable, {model.path(), "No such file"}, [&] { model.load(); });
   expect_error(ErrorKind::unavailable, {model.directory(), "Is a directory"},
                [&] { read_checkpoint_file(model.directory(), model.tensors); });
 }
 
-TEST_CASE("a directory that is not there is unavailable with the reason") {
+TEST_CASE("a missing directory is unavailable with the reason") {
   SmallModel model;
   expect_error(ErrorKind::unavailable, {"no/such/model", "No such file or directory"},
                [&] { write_checkpoint_file(model.directory() + "/no/such/model", model.tensors, {}); });
   CHECK(model.files_in_directory() == 0);
 }
 
-TEST_CASE("a failed write leaves what was there and no temporary file") {
+TEST_CASE("a failed write keeps the old checkpoint and leaves no temporary file") {
   SmallModel model;
   fs::create_directory(model.path());
   expect_error(ErrorKind::unavailable, {model.path(), "directory"}, [&] { model.save(); });
@@ -139,7 +139,7 @@ TEST_CASE("a failed write leaves what was there and no temporary file") {
   CHECK(model.files_in_directory() == 1);
 }
 
-TEST_CASE("names that cannot be written leave the old file") {
+TEST_CASE("tensor names that cannot be written keep the old checkpoint") {
   SmallModel model;
   model.save();
   const std::string before = model.bytes();
@@ -149,7 +149,7 @@ TEST_CASE("names that cannot be written leave the old file") {
   CHECK(model.files_in_directory() == 1);
 }
 
-TEST_CASE("what does not fit the program names the tensor and leaves all alone") {
+TEST_CASE("a tensor that does not match the program is named and nothing is loaded") {
   SmallModel model;
   model.save();
   model.forget();
@@ -168,7 +168,7 @@ TEST_CASE("what does not fit the program names the tensor and leaves all alone")
   CHECK(model.is_untouched());
 }
 
-TEST_CASE("what is saved is loaded with its metadata") {
+TEST_CASE("saved tensors are loaded with their metadata") {
   SmallModel model;
   model.save();
   model.forget();
@@ -177,7 +177,7 @@ TEST_CASE("what is saved is loaded with its metadata") {
   CHECK(model.files_in_directory() == 1);
 }
 
-TEST_CASE("tensors are found by name and others in the file are ignored") {
+TEST_CASE("tensors are found by name, and others in the file are ignored") {
   SmallModel model;
   model.save();
   model.forget();
@@ -197,7 +197,7 @@ TEST_CASE("a new checkpoint replaces the old one") {
   CHECK(model.files_in_directory() == 1);
 }
 
-TEST_CASE("a checkpoint whose name is a symbolic link is written to the file behind it") {
+TEST_CASE("a checkpoint path that is a symbolic link writes to the link's target") {
   SmallModel model;
   const TemporaryDirectory store;
   const std::string file = store.path() + "/model.safetensors";
@@ -212,7 +212,7 @@ TEST_CASE("a checkpoint whose name is a symbolic link is written to the file beh
   CHECK(model.files_in_directory() == 1);
 }
 
-TEST_CASE("tensors without elements and no tensors at all can be saved") {
+TEST_CASE("empty tensors and an empty list of tensors can be saved") {
   SmallModel model;
   std::vector<float> none;
   const std::vector<Tensor> empty = {{"empty", none, {0, 3}}};
@@ -222,7 +222,7 @@ TEST_CASE("tensors without elements and no tensors at all can be saved") {
   CHECK(read_checkpoint_file(model.path(), {}).at("step") == "1");
 }
 
-TEST_CASE("what an interrupted save left is overwritten by the next one") {
+TEST_CASE("leftovers of an interrupted save are overwritten by the next one") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/model.safetensors";
   std::ofstream(path + ".tmp") << std::string(100'000, 'x');
@@ -231,7 +231,7 @@ TEST_CASE("what an interrupted save left is overwritten by the next one") {
   CHECK(read_checkpoint_file(path, {}).at("step") == "1");
 }
 
-TEST_CASE("two processes do not write one checkpoint at once") {
+TEST_CASE("two processes cannot write the same checkpoint at once") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/model.safetensors";
   const int other = ::open((path + ".tmp").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -243,7 +243,7 @@ TEST_CASE("two processes do not write one checkpoint at once") {
   CHECK(checkpoint_file_exists(path));
 }
 
-TEST_CASE("what is no regular file is not replaced by a checkpoint") {
+TEST_CASE("a path that is not a regular file is not replaced by a checkpoint") {
   std::vector<float> values(1);
   const ddp::Tensor tensor{"w", values, {1}};
   expect_error(ddp::ErrorKind::invalid_argument, {"/dev/null", "not a regular file"}, [&] {
@@ -251,7 +251,7 @@ TEST_CASE("what is no regular file is not replaced by a checkpoint") {
   });
 }
 
-TEST_CASE("a checkpoint is not written over symbolic links that go in a circle") {
+TEST_CASE("a checkpoint is not written to a cycle of symbolic links") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/circle";
   std::filesystem::create_symlink("circle", path);

@@ -18,7 +18,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("any number of ranks goes on from what any other number saved") {
+TEST_CASE("any number of ranks can resume from the checkpoint of any other number") {
   for (const Way& way : kWays) {
     for (const int savers : {1, 2, 3}) {
       const TemporaryDirectory directory;
@@ -39,7 +39,7 @@ TEST_CASE("any number of ranks goes on from what any other number saved") {
   }
 }
 
-TEST_CASE("the last steps are kept and nothing else is left") {
+TEST_CASE("the last steps are kept and all others are removed") {
   for (const Way& way : kWays) {
     const TemporaryDirectory directory;
     CheckpointOptions options = options_for(way);
@@ -52,7 +52,7 @@ TEST_CASE("the last steps are kept and nothing else is left") {
   }
 }
 
-TEST_CASE("a full checkpoint is one file of whole tensors, a sharded one has a file a rank") {
+TEST_CASE("a full checkpoint is one file of whole tensors, and a sharded one has a file per rank") {
   const TemporaryDirectory directory;
   save_steps(directory.path() + "/full", 2, options_for({Layout::full, false}), {1});
   const std::string step = directory.path() + "/full/step-000000000001";
@@ -67,7 +67,7 @@ TEST_CASE("a full checkpoint is one file of whole tensors, a sharded one has a f
       std::vector<std::string>{"manifest.json", "part-00000-of-00002.safetensors", "part-00001-of-00002.safetensors"});
 }
 
-TEST_CASE("a damaged or unfinished step is passed over and told") {
+TEST_CASE("a damaged or unfinished step is skipped and reported") {
   const TemporaryDirectory directory;
   const std::string run = directory.path() + "/run";
   CheckpointOptions options = options_for({Layout::sharded, false});
@@ -93,7 +93,7 @@ TEST_CASE("a damaged or unfinished step is passed over and told") {
   });
 }
 
-TEST_CASE("a directory without checkpoints has no latest") {
+TEST_CASE("a directory without checkpoints has no latest step") {
   const TemporaryDirectory directory;
   RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
     CheckpointManager checkpoints(directory.path() + "/run", self.group());
@@ -111,7 +111,7 @@ TEST_CASE("a step that is saved again is replaced") {
   CHECK(files_in(directory.path() + "/run") == std::vector<std::string>{"step-000000000005"});
 }
 
-TEST_CASE("what is wrong on one rank is an error on all") {
+TEST_CASE("an error on one rank is an error on all ranks") {
   const TemporaryDirectory directory;
   const std::string run = directory.path() + "/run";
   RankThreads ranks(make_cpu_backend, 2);
@@ -168,7 +168,7 @@ TEST_CASE("what is wrong on one rank is an error on all") {
   }
 }
 
-TEST_CASE("an asynchronous save that fails is told by the next call") {
+TEST_CASE("a failed asynchronous save is reported by the next call") {
   const TemporaryDirectory directory;
   const std::string run = directory.path() + "/run";
   RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
@@ -250,7 +250,7 @@ Trained train(const std::string& directory, const Training& training) {
 
 }  // namespace
 
-TEST_CASE("a sharded optimizer goes on from what another number of ranks saved") {
+TEST_CASE("a sharded optimizer resumes from the checkpoint of another number of ranks") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     const TemporaryDirectory directory;
     const std::string run = directory.path() + "/run";
@@ -263,7 +263,7 @@ TEST_CASE("a sharded optimizer goes on from what another number of ranks saved")
   }
 }
 
-TEST_CASE("a run in gpu memory goes on bit by bit where a checkpoint was made, or on the host") {
+TEST_CASE("a run in GPU memory resumes bit-identically from a checkpoint of the GPU or the host") {
   const MemoryUnderTest gpu = gpu_memory_under_test();
   for (const Way& way : kWays) {
     const TemporaryDirectory directory;
@@ -279,7 +279,7 @@ TEST_CASE("a run in gpu memory goes on bit by bit where a checkpoint was made, o
   }
 }
 
-TEST_CASE("tensors in gpu memory are refused by a group that does not reach it") {
+TEST_CASE("tensors in GPU memory are rejected by a group without access to them") {
   const TemporaryDirectory directory;
   RankThreads(make_cpu_backend, 2)
       .all_fail(ErrorKind::invalid_argument, {"'w'", "GPU memory"}, [&](RankThreads::Rank& self) {
@@ -290,7 +290,7 @@ TEST_CASE("tensors in gpu memory are refused by a group that does not reach it")
       });
 }
 
-TEST_CASE("ranks that save different steps are told so, and nothing is left behind") {
+TEST_CASE("ranks that save different steps get an error, and no files remain") {
   for (const Way& way : kWays) {
     const TemporaryDirectory directory;
     RankThreads(make_cpu_backend, 2)

@@ -10,7 +10,7 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("every rank gets what rank 0 saved") {
+TEST_CASE("every rank gets the data that rank 0 saved") {
   const TemporaryDirectory directory;
   for (const MemoryUnderTest& memory : memories_under_test()) {
     INFO(memory.name);
@@ -33,7 +33,7 @@ TEST_CASE("every rank gets what rank 0 saved") {
   }
 }
 
-TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
+TEST_CASE("a failure on rank 0 gives the same message on every rank") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/model.safetensors";
   GlooRanks ranks(2);
@@ -94,7 +94,7 @@ TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
   }
 }
 
-TEST_CASE("a tensor whose shape is not that of its data is neither saved nor loaded") {
+TEST_CASE("a tensor whose shape contradicts its data is neither saved nor loaded") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/model.safetensors";
   GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
@@ -116,13 +116,13 @@ TEST_CASE("a tensor whose shape is not that of its data is neither saved nor loa
   });
 }
 
-TEST_CASE("a missing directory is known before anything is saved") {
+TEST_CASE("a missing directory is reported before anything is saved") {
   GlooRanks(2).all_fail(ErrorKind::unavailable, {"there is no directory /no/such"}, [](GlooRanks::Rank& self) {
     static_cast<void>(CheckpointFile("/no/such/file", self.group()).exists());
   });
 }
 
-TEST_CASE("a group goes on after a checkpoint failed") {
+TEST_CASE("a group stays usable after a failed checkpoint") {
   const TemporaryDirectory directory;
   GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
     CheckpointFile checkpoint(directory.path() + "/model.safetensors", self.group());

@@ -154,7 +154,7 @@ std::vector<float> sum_of(std::int64_t step) {
 
 }  // namespace
 
-TEST_CASE("the kept state is that of the newest step which the GPU has finished") {
+TEST_CASE("the kept state belongs to the newest step that the GPU has finished") {
   ScriptedSteps program;
   program.end(1);
   CHECK(program.present() == 0);
@@ -185,7 +185,7 @@ TEST_CASE("a step whose change was not marked has no kept state") {
   CHECK(program.steps.may_have_step());
 }
 
-TEST_CASE("a kept step is written as final when the GPU has finished it") {
+TEST_CASE("a kept step becomes final when the GPU has finished it") {
   ScriptedSteps program;
   program.end(1);
   program.play(2);
@@ -204,7 +204,7 @@ TEST_CASE("a kept step is written as final when the GPU has finished it") {
   CHECK(program.present() == 3);
 }
 
-TEST_CASE("no kept state counts that the GPU reaches after an abort") {
+TEST_CASE("no kept state counts that the GPU finishes after an abort") {
   ScriptedSteps program;
   program.end(1);
   program.play(2);
@@ -217,7 +217,7 @@ TEST_CASE("no kept state counts that the GPU reaches after an abort") {
   CHECK_FALSE(program.steps.may_have_step());
 }
 
-TEST_CASE("a kept state on a GPU is copied in pieces of two pinned blocks") {
+TEST_CASE("the kept state of a GPU is copied in pieces through two pinned blocks") {
   RankThreads(nccl_backend().make, 1).all_succeed([&](RankThreads::Rank& self) {
     PlacedMemory memory(self.group(), DeviceType::cuda);
     std::vector<std::int32_t> values(3 * limits::kGpuStateBlock / sizeof(std::int32_t) + 11);
@@ -242,7 +242,7 @@ TEST_CASE("a kept state on a GPU is copied in pieces of two pinned blocks") {
   });
 }
 
-TEST_CASE("a copy of a kept state does not count if the GPU begins to change it meanwhile") {
+TEST_CASE("a copy of a kept state is invalid if the GPU changes the state meanwhile") {
   if (on_real_gpu()) return;
   RankThreads(nccl_backend().make, 1).all_succeed([&](RankThreads::Rank& self) {
     PlacedMemory memory(self.group(), DeviceType::cuda);
@@ -263,7 +263,7 @@ TEST_CASE("a copy of a kept state does not count if the GPU begins to change it 
   });
 }
 
-TEST_CASE("final parts of a kept state on a GPU wait for it, and the host is at most two steps before") {
+TEST_CASE("final parts of a GPU's kept state wait for the GPU, and the host is at most two steps ahead") {
   if (on_real_gpu()) return;
   const StateMemory memory;
   memory.begin_attempt(0, 1);
@@ -295,7 +295,7 @@ TEST_CASE("final parts of a kept state on a GPU wait for it, and the host is at 
   CHECK(memory.newest(wire::StateKind::final) == 5);
 }
 
-TEST_CASE("a kept state on a GPU is that before the collective that a lost rank has not joined") {
+TEST_CASE("the kept state of a GPU is the one before the collective that a lost rank did not join") {
   if (on_real_gpu()) return;
   const StateMemory memory;
   memory.begin_attempt(0, 2);
@@ -331,7 +331,7 @@ TEST_CASE("a kept state on a GPU is that before the collective that a lost rank 
   });
 }
 
-TEST_CASE("no kept state on a GPU is that of a step which ends after an abort") {
+TEST_CASE("a step that ends on the GPU after an abort gives no kept state") {
   if (on_real_gpu()) return;
   const StateMemory memory;
   memory.begin_attempt(0, 2);
@@ -351,7 +351,7 @@ TEST_CASE("no kept state on a GPU is that of a step which ends after an abort") 
   });
 }
 
-TEST_CASE("no state is kept on a GPU if an optimizer computes on another stream") {
+TEST_CASE("no state of a GPU is kept if an optimizer computes on another stream") {
   const StateMemory memory;
   memory.begin_attempt(0, 1);
   RankThreads(nccl_backend().make, 1).all_succeed([&](RankThreads::Rank& self) {
@@ -368,7 +368,7 @@ TEST_CASE("no state is kept on a GPU if an optimizer computes on another stream"
   CHECK(memory.newest(wire::StateKind::final) == 1);
 }
 
-TEST_CASE("no state is kept on a GPU if an optimizer's step is in a CUDA graph, which is not disturbed") {
+TEST_CASE("no state of a GPU is kept if an optimizer step is in a CUDA graph, which is not disturbed") {
   const StateMemory memory;
   memory.begin_attempt(0, 1);
   RankThreads(nccl_backend().make, 1).all_succeed([&](RankThreads::Rank& self) {

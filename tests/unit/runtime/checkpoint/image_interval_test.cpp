@@ -6,7 +6,7 @@
 
 using ddp::internal::ImageInterval;
 
-TEST_CASE("images begin after 16 steps and the interval is reviewed at powers of two and after images") {
+TEST_CASE("images begin after 16 steps, and their interval is reviewed at powers of two and after images") {
   ImageInterval interval(0.01);
   CHECK_FALSE(interval.is_due(0));
   CHECK_FALSE(interval.is_due(15));
@@ -22,7 +22,7 @@ TEST_CASE("images begin after 16 steps and the interval is reviewed at powers of
   CHECK(interval.is_reviewed(96));
 }
 
-TEST_CASE("the interval is the least power of two with which copies take the share") {
+TEST_CASE("the image interval is the smallest power of two that keeps the copies within their share of time") {
   ImageInterval interval(0.01);
   interval.agree(0.4, 0.5, 0);  // 80 steps
   CHECK(interval.every() == 128);
@@ -36,7 +36,7 @@ TEST_CASE("the interval is the least power of two with which copies take the sha
   CHECK(interval.every() == 1 << 30);
 }
 
-TEST_CASE("the disk can follow") {
+TEST_CASE("the image interval is long enough for the disk") {
   ImageInterval interval(0.01);
   interval.agree(0.001, 1, 20);
   CHECK(interval.every() == 32);
@@ -46,7 +46,7 @@ TEST_CASE("the disk can follow") {
   CHECK(interval.every() == 64);
 }
 
-TEST_CASE("without a copy or a time the interval stays") {
+TEST_CASE("the image interval stays the same without a measured copy or step time") {
   ImageInterval interval(0.01);
   const double none = std::numeric_limits<double>::quiet_NaN();
   interval.agree(0, 1, 0);
@@ -56,7 +56,7 @@ TEST_CASE("without a copy or a time the interval stays") {
   CHECK(interval.every() == 16);
 }
 
-TEST_CASE("without a share there are no images") {
+TEST_CASE("no images are written without a share of time") {
   const ImageInterval interval(0);
   CHECK_FALSE(interval.is_due(16));
   CHECK_FALSE(interval.is_reviewed(32));

@@ -32,12 +32,12 @@ void replace(std::string& text, const std::string& from, const std::string& to) 
 
 }  // namespace
 
-TEST_CASE("a manifest comes back as it was") {
+TEST_CASE("a manifest is unchanged after writing and reading") {
   CHECK(parse_manifest(encode_manifest(example())) == example());
   CHECK(parse_manifest(encode_manifest({})) == Manifest{});
 }
 
-TEST_CASE("a manifest that was changed or cut is refused") {
+TEST_CASE("a modified or truncated manifest is rejected") {
   const std::string text = encode_manifest(example());
   std::string changed = text;
   replace(changed, "900", "901");
@@ -52,7 +52,7 @@ TEST_CASE("a manifest that was changed or cut is refused") {
   expect_error(ErrorKind::corrupt, {"version 7", "reads version 2"}, [&] { parse_manifest(newer); });
 }
 
-TEST_CASE("a manifest whose pieces do not make up their tensors is refused") {
+TEST_CASE("a manifest whose pieces do not cover their tensors is rejected") {
   const auto refused = [](std::vector<ManifestPiece> pieces, const std::string& why) {
     Manifest manifest = example();
     manifest.tensors["weight"].pieces = std::move(pieces);

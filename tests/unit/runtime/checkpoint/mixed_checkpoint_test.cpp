@@ -18,7 +18,7 @@ using namespace ddp::internal;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("parts of another save, or at the place of another part, are no checkpoint") {
+TEST_CASE("a step with parts of another save, or with exchanged parts, is not a checkpoint") {
   const std::string parts[] = {"/part-00000-of-00002.safetensors", "/part-00001-of-00002.safetensors"};
   const auto step = [](const std::string& run, int number) {
     return run + "/step-00000000000" + std::to_string(number);
@@ -57,7 +57,7 @@ TEST_CASE("parts of another save, or at the place of another part, are no checkp
   }
 }
 
-TEST_CASE("a manifest or a part that is no regular file is passed over") {
+TEST_CASE("a manifest or part that is not a regular file makes its step be skipped") {
   const std::vector<std::function<void(const std::string& path)>> others = {
       [](const std::string& path) { std::filesystem::create_directory(path); },
       [](const std::string& path) { REQUIRE(::mkfifo(path.c_str(), 0600) == 0); },
@@ -82,7 +82,7 @@ TEST_CASE("a manifest or a part that is no regular file is passed over") {
   }
 }
 
-TEST_CASE("two jobs do not save into one directory, and one that has died is no obstacle") {
+TEST_CASE("two jobs cannot save to one directory, and a dead job does not prevent it") {
   const TemporaryDirectory directory;
   const std::string run = directory.path() + "/run";
   RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {

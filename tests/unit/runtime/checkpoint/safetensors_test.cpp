@@ -30,7 +30,7 @@ std::string tensor(const std::string& type, const std::string& shape, const std:
 
 }  // namespace
 
-TEST_CASE("a header has these bytes") {
+TEST_CASE("the header has the documented bytes") {
   float value = 1.5F;
   const std::vector<Tensor> tensors = {{"w", {&value, 1, DataType::f32}, {1}}};
   const std::string header = encode_safetensors_header(tensors, {{"step", "7"}});
@@ -41,7 +41,7 @@ TEST_CASE("a header has these bytes") {
   CHECK(header.substr(8 + json.size()) == std::string(header.size() - 8 - json.size(), ' '));
 }
 
-TEST_CASE("a header is read back as it was written") {
+TEST_CASE("a header is unchanged after writing and reading") {
   std::vector<float> floats(6);
   std::vector<double> doubles(1);
   std::vector<std::int32_t> integers;
@@ -70,7 +70,7 @@ TEST_CASE("a header is read back as it was written") {
   }
 }
 
-TEST_CASE("a reserved or repeated name is refused") {
+TEST_CASE("a reserved or repeated tensor name is rejected") {
   std::vector<float> values(1);
   expect_error(ErrorKind::invalid_argument, {"'__metadata__'"}, [&] {
     const std::vector<Tensor> tensors = {{"__metadata__", values, {1}}};
@@ -95,7 +95,7 @@ TEST_CASE("an impossible header length is corrupt") {
   CHECK(safetensors_data_offset(word(0), 8) == 8);
 }
 
-TEST_CASE("what is no JSON object is corrupt") {
+TEST_CASE("a header that is not a JSON object is corrupt") {
   for (const char* json : {"", " ", "[]", "7", "null", "{", "{}}", "{\"a\"}", "\xFF", "{\"\xFF\":{}}"}) {
     expect_corrupt(json, {});
   }
@@ -119,7 +119,7 @@ TEST_CASE("a damaged tensor entry is corrupt") {
   expect_corrupt(tensor("F32", "[4]", "16"), {});
 }
 
-TEST_CASE("a number that is not whole is corrupt") {
+TEST_CASE("a number that is not an integer is corrupt") {
   expect_corrupt(tensor("F32", "[4.5]", "[0,16]"), {});
   expect_corrupt(tensor("F32", "[1e300]", "[0,16]"), {});
   expect_corrupt(tensor("F32", "[true,4]", "[0,16]"), {});
@@ -128,7 +128,7 @@ TEST_CASE("a number that is not whole is corrupt") {
   expect_corrupt(tensor("F32", "[18446744073709551615]", "[0,16]"), {});
 }
 
-TEST_CASE("a tensor outside the data is corrupt and named") {
+TEST_CASE("a tensor outside of the data is corrupt and named") {
   expect_corrupt(tensor("F32", "[17]", "[0,68]"), {"'t'", "outside"});
   expect_corrupt(tensor("F32", "[4]", "[16,0]"), {"'t'", "outside"});
   expect_corrupt(tensor("F32", "[4]", "[-16,0]"), {});
@@ -136,7 +136,7 @@ TEST_CASE("a tensor outside the data is corrupt and named") {
   expect_corrupt(tensor("F32", "[4]", "[18446744073709551600,18446744073709551615]"), {"outside"});
 }
 
-TEST_CASE("a shape that disagrees with the bytes or overflows is corrupt and named") {
+TEST_CASE("a shape that contradicts the bytes or overflows is corrupt and named") {
   expect_corrupt(tensor("F32", "[5]", "[0,16]"), {"'t'", "does not match its shape"});
   expect_corrupt(tensor("F64", "[4]", "[0,16]"), {"'t'", "does not match its shape"});
   expect_corrupt(tensor("F32", "[-4]", "[0,16]"), {"'t'", "impossible shape"});

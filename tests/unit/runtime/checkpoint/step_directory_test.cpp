@@ -34,7 +34,7 @@ bool exists(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("steps have names that sort and come back") {
+TEST_CASE("step directories have names that sort by step and can be parsed") {
   CHECK(step_name(1200) == "step-000000001200");
   for (const std::int64_t step : {std::int64_t{0}, std::int64_t{7}, std::int64_t{999999999999}, INT64_MAX}) {
     CHECK(parse_step_name(step_name(step)) == step);
@@ -46,7 +46,7 @@ TEST_CASE("steps have names that sort and come back") {
   }
 }
 
-TEST_CASE("a step has its name when it is committed, with the named files alone") {
+TEST_CASE("a step directory gets its name when it is committed with exactly the named files") {
   const TemporaryDirectory directory;
   const std::string path = directory.path();
   stage(path, 3, "a", "one");
@@ -59,7 +59,7 @@ TEST_CASE("a step has its name when it is committed, with the named files alone"
   CHECK_FALSE(exists(path + "/" + staging_name(3)));
 }
 
-TEST_CASE("a step that is there is replaced") {
+TEST_CASE("an existing step is replaced") {
   const TemporaryDirectory directory;
   const std::string path = directory.path();
   for (const char* text : {"one", "two"}) {
@@ -70,7 +70,7 @@ TEST_CASE("a step that is there is replaced") {
   }
 }
 
-TEST_CASE("steps are listed from the newest and removed whole") {
+TEST_CASE("steps are listed from the newest and removed as a whole") {
   const TemporaryDirectory directory;
   const std::string path = directory.path();
   for (const std::int64_t step : {5, 100, 20}) {
@@ -93,7 +93,7 @@ TEST_CASE("steps are listed from the newest and removed whole") {
   CHECK(exists(path + "/notes.txt"));
 }
 
-TEST_CASE("what the disk refuses is told with the path and the reason") {
+TEST_CASE("a file system error is reported with the path and the reason") {
   const TemporaryDirectory directory;
   const std::string path = directory.path();
   write_text_file(path + "/file", "x");
@@ -105,7 +105,7 @@ TEST_CASE("what the disk refuses is told with the path and the reason") {
   expect_error(ErrorKind::unavailable, {"/dev/full", "No space left"}, [&] { write_text_file("/dev/full", "x"); });
 }
 
-TEST_CASE("what is no small regular file is not read") {
+TEST_CASE("a file that is too large or not regular is not read") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/text";
   write_text_file(path, std::string(1000, 'x'));
@@ -116,7 +116,7 @@ TEST_CASE("what is no small regular file is not read") {
   expect_error(ErrorKind::corrupt, {"not a regular file"}, [&] { read_text_file(directory.path() + "/fifo", 1000); });
 }
 
-TEST_CASE("a directory has one lock at a time, whose owner is named, and no file afterwards") {
+TEST_CASE("a directory has one lock at a time whose owner is named, and the lock file is removed") {
   const TemporaryDirectory directory;
   const std::string path = directory.path();
   auto first = std::make_unique<DirectoryLock>(path, 0ms);
@@ -129,7 +129,7 @@ TEST_CASE("a directory has one lock at a time, whose owner is named, and no file
   const DirectoryLock third(path, 0ms);
 }
 
-TEST_CASE("the lock of a process that was killed is no obstacle") {
+TEST_CASE("the lock of a killed process does not block") {
   const TemporaryDirectory directory;
   const std::string path = directory.path();
   const pid_t child = ::fork();
@@ -148,7 +148,7 @@ TEST_CASE("the lock of a process that was killed is no obstacle") {
   const DirectoryLock lock(path, 0ms);
 }
 
-TEST_CASE("a lock that the user removed is taken again, and its owner does not remove the new one") {
+TEST_CASE("a removed lock file can be taken again, and its former owner does not remove the new one") {
   const TemporaryDirectory directory;
   auto first = std::make_unique<DirectoryLock>(directory.path(), 0ms);
   std::filesystem::remove(directory.path() + "/.lock");
@@ -162,7 +162,7 @@ TEST_CASE("a directory that cannot be written is an error with the reason") {
                [] { const DirectoryLock lock("/nonexistent", 0ms); });
 }
 
-TEST_CASE("a lock is waited for while its owner ends") {
+TEST_CASE("a process waits for a lock while its owner exits") {
   const TemporaryDirectory directory;
   auto first = std::make_unique<DirectoryLock>(directory.path(), 0ms);
   std::thread waiting([&] { const DirectoryLock second(directory.path(), 1min); });

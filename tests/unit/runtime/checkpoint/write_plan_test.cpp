@@ -19,13 +19,13 @@ ShardDescription part(std::size_t first, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("what all ranks have is divided among them, or written by the first") {
+TEST_CASE("data that all ranks have is written by one rank or divided among all") {
   const Shards shards(3, {part(0, 10)});
   CHECK(plan_writing(shards, true).at("w").pieces == Pieces{{0, 0, 4}, {1, 4, 4}, {2, 8, 2}});
   CHECK(plan_writing(shards, false).at("w").pieces == Pieces{{0, 0, 10}});
 }
 
-TEST_CASE("parts are written by the ranks that have them, in the tensor's order") {
+TEST_CASE("parts are written by the ranks that have them in the order of the tensor") {
   CHECK(plan_writing({{part(6, 4)}, {}, {part(0, 6)}}, true).at("w").pieces == Pieces{{2, 0, 6}, {0, 6, 4}});
   CHECK(plan_writing({{part(0, 0)}, {part(0, 10)}}, true).at("w").pieces == Pieces{{1, 0, 10}});
   CHECK(plan_writing({{part(0, 5)}, {part(5, 5)}, {part(0, 5)}}, true).at("w").pieces ==
@@ -33,7 +33,7 @@ TEST_CASE("parts are written by the ranks that have them, in the tensor's order"
   CHECK(plan_writing({{{"empty", DataType::f32, {0}, 0, 0}}}, true).at("empty").pieces.empty());
 }
 
-TEST_CASE("elements that nobody has, or two, are named") {
+TEST_CASE("elements that no rank or two ranks have are named") {
   const auto refused = [](const Shards& shards, const std::vector<std::string>& words) {
     expect_error(ErrorKind::invalid_argument, words, [&] { plan_writing(shards, true); });
   };
@@ -46,7 +46,7 @@ TEST_CASE("elements that nobody has, or two, are named") {
   });
 }
 
-TEST_CASE("a shard and a piece overlap in some elements of both") {
+TEST_CASE("the overlap of a shard and a piece is computed in both") {
   CHECK(overlap_of(0, 10, {0, 0, 10}) == Overlap{0, 0, 10});
   CHECK(overlap_of(4, 4, {0, 0, 6}) == Overlap{0, 4, 2});
   CHECK(overlap_of(4, 4, {0, 6, 6}) == Overlap{2, 0, 2});

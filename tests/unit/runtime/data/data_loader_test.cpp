@@ -96,7 +96,7 @@ struct Visited {
 
 }  // namespace
 
-TEST_CASE("batches come in the sampler's order, whatever the threads do") {
+TEST_CASE("batches come in the order of the sampler with any number of threads") {
   for (const std::int64_t size : {1, 2, 7, 24, 25}) {
     const Numbers dataset(size);
     for (const std::int64_t batch_size : {1, 2, 4, 8, 100}) {
@@ -119,7 +119,7 @@ TEST_CASE("batches come in the sampler's order, whatever the threads do") {
   }
 }
 
-TEST_CASE("the last batch is kept, dropped or merged") {
+TEST_CASE("the last incomplete batch is kept, dropped or merged") {
   const auto count = [](std::int64_t samples, LastBatch last_batch) {
     return batch_count(samples, {.batch_size = 4, .last_batch = last_batch});
   };
@@ -142,7 +142,7 @@ TEST_CASE("the last batch is kept, dropped or merged") {
         Batches{{0, 1, 2, 3}, {4, 5, 6, 7, 8}});
 }
 
-TEST_CASE("each loop gets the epoch that the sampler is in") {
+TEST_CASE("each loop uses the current epoch of the sampler") {
   const Numbers dataset(20);
   DistributedSampler sampler(20, 1, 2);
   const DataLoader loader(dataset, sampler, {.batch_size = 3});
@@ -152,7 +152,7 @@ TEST_CASE("each loop gets the epoch that the sampler is in") {
   }
 }
 
-TEST_CASE("a collate makes batches of any type, on the loader's threads") {
+TEST_CASE("a collate function makes batches of any type on the loader's threads") {
   const Numbers dataset(10);
   const DistributedSampler sampler(10, 0, 1, {.shuffle = false});
   std::atomic<bool> in_the_loop = false;
@@ -170,7 +170,7 @@ TEST_CASE("a collate makes batches of any type, on the loader's threads") {
   CHECK(!in_the_loop);
 }
 
-TEST_CASE("data sets are containers and functions of an index, of samples that are copied or only moved") {
+TEST_CASE("data sets are containers or functions of an index, with copied or moved samples") {
   struct Pointers {
     std::int64_t size() const { return 3; }
     std::unique_ptr<std::int64_t> operator[](std::int64_t index) const { return std::make_unique<std::int64_t>(index); }
@@ -191,7 +191,7 @@ TEST_CASE("data sets are containers and functions of an index, of samples that a
   static_assert(std::ranges::input_range<decltype(loader)>);
 }
 
-TEST_CASE("a loader is not made of what is gone before its first batch") {
+TEST_CASE("a loader cannot be made from a temporary data set") {
   using Data = std::vector<double>;
   static_assert(std::is_constructible_v<DataLoader<Data>, const Data&, const DistributedSampler&>);
   static_assert(!std::is_constructible_v<DataLoader<Data>, Data, const DistributedSampler&>);
@@ -199,7 +199,7 @@ TEST_CASE("a loader is not made of what is gone before its first batch") {
   static_assert(!std::is_constructible_v<DataLoader<Data>, Data, DistributedSampler>);
 }
 
-TEST_CASE("a training resumes with the batch after the last one that it has used") {
+TEST_CASE("a training resumes with the batch after the last used one") {
   const Numbers dataset(50);
   for (const LastBatch last_batch : kLastBatches) {
     const LoaderOptions options{.batch_size = 4, .prefetch = 4, .threads = 2, .last_batch = last_batch};
@@ -224,7 +224,7 @@ TEST_CASE("a training resumes with the batch after the last one that it has used
   }
 }
 
-TEST_CASE("of a consumed epoch no batch is left, and the next one has all") {
+TEST_CASE("a consumed epoch has no batches left, and the next one has all") {
   const Numbers dataset(10);
   DistributedSampler sampler(10, 0, 1);
   const DataLoader loader(dataset, sampler, {.batch_size = 4, .last_batch = LastBatch::drop});
@@ -237,7 +237,7 @@ TEST_CASE("of a consumed epoch no batch is left, and the next one has all") {
   CHECK(loader.size() == 2);
 }
 
-TEST_CASE("what a sample throws comes in its batch's place and names the sample") {
+TEST_CASE("an exception from a sample is thrown at its batch and names the sample") {
   for (const int threads : {0, 1, 3}) {
     Numbers dataset(20);
     dataset.fail_with([](std::int64_t index) {
@@ -257,7 +257,7 @@ TEST_CASE("what a sample throws comes in its batch's place and names the sample"
   }
 }
 
-TEST_CASE("an Error keeps its kind and its peer, and every exception is nested") {
+TEST_CASE("an Error keeps its kind and peer, and every exception is nested") {
   Numbers dataset(4);
   const DistributedSampler sampler(4, 0, 1, {.shuffle = false});
   const DataLoader loader(dataset, sampler, {.batch_size = 4});
@@ -278,7 +278,7 @@ TEST_CASE("an Error keeps its kind and its peer, and every exception is nested")
                [&] { static_cast<void>(loader.begin()); });
 }
 
-TEST_CASE("what a collate throws names the batch's first sample") {
+TEST_CASE("an exception from a collate function names the first sample of the batch") {
   const Numbers dataset(20);
   const DistributedSampler sampler(20, 0, 1, {.shuffle = false});
   const auto refuse = [](std::vector<std::string>&& samples) {
@@ -293,7 +293,7 @@ TEST_CASE("what a collate throws names the batch's first sample") {
   CHECK(samples == 8);
 }
 
-TEST_CASE("a loop that is left early ends its threads and loads little") {
+TEST_CASE("leaving a loop early ends its threads and loads few samples") {
   const Visited dataset;
   const DistributedSampler sampler(dataset.size(), 0, 1);
   const DataLoader loader(dataset, sampler, {.batch_size = 10, .prefetch = 4, .threads = 3});
@@ -313,7 +313,7 @@ TEST_CASE("a loop that is left early ends its threads and loads little") {
   CHECK(Visited::visitors == 0);
 }
 
-TEST_CASE("an iterator goes on without its loader") {
+TEST_CASE("an iterator outlives its loader") {
   const Numbers dataset(9);
   const DistributedSampler sampler(9, 0, 1, {.shuffle = false});
   auto loader = std::make_unique<DataLoader<Numbers>>(dataset, sampler, LoaderOptions{.batch_size = 3});
@@ -328,7 +328,7 @@ TEST_CASE("an iterator goes on without its loader") {
   CHECK(moved == std::default_sentinel);
 }
 
-TEST_CASE("no more samples are in memory than prefetched and used") {
+TEST_CASE("the number of samples in memory is limited to those prefetched and used") {
   struct Counted {
     std::atomic<int>& now;
     std::atomic<int>& most;
@@ -356,7 +356,7 @@ TEST_CASE("no more samples are in memory than prefetched and used") {
   }
 }
 
-TEST_CASE("a loader that cannot work is refused") {
+TEST_CASE("invalid loader options are rejected") {
   const Numbers dataset(10);
   const DistributedSampler sampler(10, 0, 4);
   const auto refuse = [&](const LoaderOptions& options, const std::vector<std::string>& words) {

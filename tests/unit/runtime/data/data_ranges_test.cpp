@@ -85,7 +85,7 @@ void check_lines(const std::string& text, int size) {
 
 }  // namespace
 
-TEST_CASE("bytes are divided in rank order into parts that differ by one at most") {
+TEST_CASE("bytes are divided in rank order into parts that differ by at most one") {
   CHECK(byte_range(10, 0, 3) == ByteRange{0, 4});
   CHECK(byte_range(10, 1, 3) == ByteRange{4, 7});
   CHECK(byte_range(10, 2, 3) == ByteRange{7, 10});
@@ -107,14 +107,14 @@ TEST_CASE("bytes are divided in rank order into parts that differ by one at most
   }
 }
 
-TEST_CASE("as many bytes as can be counted are divided") {
+TEST_CASE("the largest possible number of bytes is divided") {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   CHECK(byte_range(kMost, 0, 1) == ByteRange{0, kMost});
   CHECK(byte_range(kMost, 999, 1000).end == kMost);
   CHECK(byte_range(kMost, 0, 1, kMost) == ByteRange{0, kMost});
 }
 
-TEST_CASE("a record that is not whole is refused") {
+TEST_CASE("an incomplete record is rejected") {
   expect_error(ErrorKind::invalid_argument, {"byte_range", "25 bytes", "record size 12", "; 1 left over"},
                [] { byte_range(25, 0, 2, 12); });
   expect_error(ErrorKind::invalid_argument, {"1 byte or more"}, [] { byte_range(25, 0, 2, 0); });
@@ -123,7 +123,7 @@ TEST_CASE("a record that is not whole is refused") {
                [&] { file_pieces(files, 0, 2, 12); });
 }
 
-TEST_CASE("ranges of a rank that does not exist are refused") {
+TEST_CASE("a rank that does not exist has no range") {
   const std::vector<FileSize> files = {{"a", 24}};
   for (const auto& who : {std::pair{-1, 2}, {2, 2}, {0, 0}, {0, -1}}) {
     const int rank = who.first;
@@ -136,7 +136,7 @@ TEST_CASE("ranges of a rank that does not exist are refused") {
   }
 }
 
-TEST_CASE("a line is the rank's in whose share it begins") {
+TEST_CASE("a line belongs to the rank in whose share it begins") {
   TextFiles files;
   const std::string path = files.with("one\ntwo\nthree\nfour\n");  // the shares have 7, 6 and 6 bytes
   CHECK(line_range(path, 0, 3) == ByteRange{0, 8});
@@ -144,20 +144,20 @@ TEST_CASE("a line is the rank's in whose share it begins") {
   CHECK(line_range(path, 2, 3) == ByteRange{14, 19});
 }
 
-TEST_CASE("every line is exactly one rank's, whatever the lines") {
+TEST_CASE("each line of various texts belongs to exactly one rank") {
   for (const char* text : {"", "\n", "a", "a\n", "\n\n\n\n\n", "a\n\n\nbcd\ne", "one line without an end",
                            "ab\ncd\nef\ngh\n", "x\na line that is longer than all the others\ny\nz"}) {
     for (int size = 1; size <= 9; ++size) check_lines(text, size);
   }
 }
 
-TEST_CASE("lines may be longer than a share and than what is read at once") {
+TEST_CASE("lines may be longer than a share and longer than the read buffer") {
   const std::string text =
       std::string(100'000, 'a') + "\nb\n" + std::string(50'000, 'c') + "\n" + std::string(16'384, 'd');
   for (const int size : {1, 2, 3, 7, 64}) check_lines(text, size);
 }
 
-TEST_CASE("every line of random text is exactly one rank's") {
+TEST_CASE("each line of random text belongs to exactly one rank") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 random(seed);
@@ -169,7 +169,7 @@ TEST_CASE("every line of random text is exactly one rank's") {
   }
 }
 
-TEST_CASE("what has no lines to divide is refused with the reason") {
+TEST_CASE("a file that cannot be divided into lines is rejected with the reason") {
   TextFiles files;
   expect_error(ErrorKind::unavailable, {files.path_of("missing"), "No such file"},
                [&] { line_range(files.path_of("missing"), 0, 2); });
@@ -178,7 +178,7 @@ TEST_CASE("what has no lines to divide is refused with the reason") {
   expect_error(ErrorKind::unavailable, {"not a regular file"}, [&] { line_range(files.path_of("pipe"), 0, 2); });
 }
 
-TEST_CASE("whole files go, the largest first, to the rank with the fewest bytes") {
+TEST_CASE("the largest remaining file goes to the rank with the fewest bytes") {
   // a goes to rank 0; b and c go to rank 1, which then has 8 bytes; d goes to rank 0, which then has 9; e goes to rank
   // 1.
   const std::vector<FileSize> files = {{"d", 2}, {"a", 7}, {"c", 3}, {"b", 5}, {"e", 1}};
@@ -186,7 +186,7 @@ TEST_CASE("whole files go, the largest first, to the rank with the fewest bytes"
   CHECK(whole_files(files, 1, 2) == std::vector<std::string>{"b", "c", "e"});
 }
 
-TEST_CASE("the order in which files are named does not matter") {
+TEST_CASE("the distribution of files does not depend on their order") {
   std::vector<FileSize> files = {{"a", 4}, {"b", 4}, {"c", 4}, {"d", 9}, {"e", 0}, {"f", 0}, {"g", 1}};
   std::vector<std::vector<std::string>> expected;
   for (int rank = 0; rank < 3; ++rank) expected.push_back(whole_files(files, rank, 3));
@@ -199,7 +199,7 @@ TEST_CASE("the order in which files are named does not matter") {
   } while (++orders < 500 && std::ranges::next_permutation(files, by_name).found);
 }
 
-TEST_CASE("every file is exactly one rank's, and every rank has one, also of empty files") {
+TEST_CASE("each file belongs to exactly one rank, and each rank has a file, even if files are empty") {
   for (const std::uint64_t largest : {0, 1, 1000}) {
     for (int count = 1; count <= 12; ++count) {
       std::vector<FileSize> files;
@@ -222,13 +222,13 @@ TEST_CASE("every file is exactly one rank's, and every rank has one, also of emp
   }
 }
 
-TEST_CASE("fewer files than ranks are refused") {
+TEST_CASE("fewer files than ranks are rejected") {
   const std::vector<FileSize> files = {{"a", 1}, {"b", 1}, {"c", 1}};
   expect_error(ErrorKind::invalid_argument, {"3 files for 4 ranks", "file_pieces"}, [&] { whole_files(files, 0, 4); });
   expect_error(ErrorKind::invalid_argument, {"0 files for 1 rank "}, [] { whole_files({}, 0, 1); });
 }
 
-TEST_CASE("pieces of files are equal parts of all of them") {
+TEST_CASE("pieces of files are equal parts of all files") {
   const std::vector<FileSize> files = {{"a", 8}, {"empty", 0}, {"b", 4}, {"c", 12}};
   using Pieces = std::vector<FilePiece>;
   CHECK(file_pieces(files, 0, 2) == Pieces{{"a", {0, 8}}, {"b", {0, 4}}});
@@ -239,7 +239,7 @@ TEST_CASE("pieces of files are equal parts of all of them") {
   CHECK(file_pieces({}, 0, 2).empty());
 }
 
-TEST_CASE("every byte of the files is in exactly one piece") {
+TEST_CASE("each byte of the files is in exactly one piece") {
   const std::vector<FileSize> files = {{"a", 9}, {"b", 0}, {"c", 30}, {"d", 3}, {"e", 15}};
   for (int size = 1; size <= 25; ++size) {
     for (const std::uint64_t record_bytes : {1, 3}) {

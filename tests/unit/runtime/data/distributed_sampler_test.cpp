@@ -62,7 +62,7 @@ Indices sorted_rest(const Indices& order, std::int64_t consumed, std::int64_t co
 
 }  // namespace
 
-TEST_CASE("a sampler without a share is refused") {
+TEST_CASE("a sampler without a valid share is rejected") {
   expect_error(ErrorKind::invalid_argument, {"no samples"}, [] { DistributedSampler(0, 0, 1); });
   expect_error(ErrorKind::invalid_argument, {"no samples"}, [] { DistributedSampler(-5, 0, 1); });
   expect_error(ErrorKind::invalid_argument, {"rank 4", "world of 4"}, [] { DistributedSampler(10, 4, 4); });
@@ -72,25 +72,25 @@ TEST_CASE("a sampler without a share is refused") {
                [] { DistributedSampler(3, 0, 4, kDropping); });
 }
 
-TEST_CASE("a permutation is refused where PyTorch draws differently") {
+TEST_CASE("a permutation is rejected if PyTorch would draw it differently") {
   expect_error(ErrorKind::invalid_argument, {"214748364"}, [] { random_permutation(214748364, 0); });
   expect_error(ErrorKind::invalid_argument, {"-1"}, [] { random_permutation(-1, 0); });
 }
 
 // The vectors come from PyTorch 1.13.1.
-TEST_CASE("the order of an epoch is that of torch.randperm") {
+TEST_CASE("the order of an epoch equals torch.randperm") {
   CHECK(random_permutation(10, 0) == Indices{4, 1, 7, 5, 3, 9, 0, 8, 6, 2});
   CHECK(first(random_permutation(8607, 0), 8) == Indices{5810, 8232, 5295, 6795, 8398, 1042, 742, 510});
   CHECK(random_permutation(0, 0).empty());
   CHECK(random_permutation(1, 3) == Indices{0});
 }
 
-TEST_CASE("a seed counts with its low 32 bits") {
+TEST_CASE("only the low 32 bits of a seed are used") {
   CHECK(random_permutation(100000, 4294967299) == random_permutation(100000, 3));
   CHECK(random_permutation(100, 4) != random_permutation(100, 3));
 }
 
-TEST_CASE("8607 samples on 4 ranks are 2152 each with one repeated") {
+TEST_CASE("8607 samples on 4 ranks give 2152 each with one repeated") {
   const DistributedSampler rank0(8607, 0, 4);
   const DistributedSampler rank3(8607, 3, 4);
   CHECK(rank0.size() == 2152);
@@ -103,14 +103,14 @@ TEST_CASE("8607 samples on 4 ranks are 2152 each with one repeated") {
   CHECK(std::set<std::int64_t>(seen.begin(), seen.end()).size() == 8607);
 }
 
-TEST_CASE("8607 samples on 4 ranks are 2151 each when the rest is dropped") {
+TEST_CASE("8607 samples on 4 ranks give 2151 each when the remainder is dropped") {
   const auto seen = seen_by_all(8607, 4, kDropping);
   CHECK(DistributedSampler(8607, 2, 4, kDropping).size() == 2151);
   CHECK(seen.size() == 8604);
   CHECK(std::set<std::int64_t>(seen.begin(), seen.end()).size() == 8604);
 }
 
-TEST_CASE("nothing is padded or dropped where the ranks divide the data") {
+TEST_CASE("nothing is padded or dropped if the data can be divided evenly") {
   for (const SamplerOptions& options : {SamplerOptions{}, kDropping}) {
     const auto seen = seen_by_all(12, 4, options);
     CHECK(seen.size() == 12);
@@ -136,7 +136,7 @@ TEST_CASE("with fewer samples than ranks the order repeats from its start") {
   CHECK(DistributedSampler(3, 7, 8).indices() == Indices{order[1]});
 }
 
-TEST_CASE("ranks take every W-th position") {
+TEST_CASE("each rank takes every W-th position") {
   CHECK(DistributedSampler(7, 0, 3, kInOrder).indices() == Indices{0, 3, 6});
   CHECK(DistributedSampler(7, 1, 3, kInOrder).indices() == Indices{1, 4, 0});
   CHECK(DistributedSampler(7, 2, 3, kInOrder).indices() == Indices{2, 5, 1});
@@ -152,7 +152,7 @@ TEST_CASE("the epoch is added to the seed") {
   CHECK(sampler.indices() == before);
 }
 
-TEST_CASE("what is left after some samples is the rest of the indices") {
+TEST_CASE("after some samples the sampler returns the remaining indices") {
   for (std::int64_t size = 1; size <= 20; ++size) {
     for (int world = 1; world <= 7; ++world) {
       for (const SamplerOptions& options : {SamplerOptions{.seed = 3}, kInOrder, kDropping}) {
@@ -178,7 +178,7 @@ TEST_CASE("what is left after some samples is the rest of the indices") {
   }
 }
 
-TEST_CASE("another number of ranks shares what is left, each sample once") {
+TEST_CASE("a changed number of ranks shares the remaining samples, each once") {
   for (std::int64_t size = 1; size <= 18; ++size) {
     const Indices order = random_permutation(size, 9);
     for (std::int64_t consumed = 0; consumed <= size; ++consumed) {
@@ -195,7 +195,7 @@ TEST_CASE("another number of ranks shares what is left, each sample once") {
   }
 }
 
-TEST_CASE("a run may change its number of ranks again and again within an epoch") {
+TEST_CASE("a run may change its number of ranks repeatedly within an epoch") {
   constexpr std::int64_t kSize = 1000;
   ddp::SamplerState state{.epoch = 4, .consumed = 0};
   Indices seen;
@@ -220,7 +220,7 @@ TEST_CASE("a run may change its number of ranks again and again within an epoch"
   CHECK(seen == everything);
 }
 
-TEST_CASE("the rest is dealt out from its first position, and padded from the start of the order") {
+TEST_CASE("the remainder is dealt out from its first position and padded from the start of the order") {
   const auto left_of = [](int rank) {
     DistributedSampler sampler(10, rank, 3, kInOrder);
     sampler.restore({.epoch = 0, .consumed = 5});
@@ -233,7 +233,7 @@ TEST_CASE("the rest is dealt out from its first position, and padded from the st
   CHECK(left_of(2).padding() == 1);
 }
 
-TEST_CASE("padding is told from the samples that others have") {
+TEST_CASE("padding is distinguished from samples that other ranks have") {
   CHECK(DistributedSampler(7, 0, 3).padding() == 0);
   CHECK(DistributedSampler(7, 1, 3).padding() == 1);
   CHECK(DistributedSampler(7, 2, 3).padding() == 1);
@@ -242,7 +242,7 @@ TEST_CASE("padding is told from the samples that others have") {
   for (int rank = 0; rank < 8; ++rank) CHECK(DistributedSampler(3, rank, 8).padding() == (rank < 3 ? 0 : 1));
 }
 
-TEST_CASE("of an epoch that is consumed nothing is left, and the next one is whole") {
+TEST_CASE("a consumed epoch has no samples left, and the next one is complete") {
   DistributedSampler sampler(10, 1, 4);
   sampler.set_epoch(6);
   sampler.consume(3);
@@ -255,7 +255,7 @@ TEST_CASE("of an epoch that is consumed nothing is left, and the next one is who
   CHECK(sampler.size() == 3);
 }
 
-TEST_CASE("no more can be consumed than is left") {
+TEST_CASE("consuming more samples than are left is rejected") {
   DistributedSampler sampler(10, 1, 4);
   sampler.set_epoch(2);
   sampler.consume(2);
@@ -266,7 +266,7 @@ TEST_CASE("no more can be consumed than is left") {
   CHECK(sampler.state() == ddp::SamplerState{.epoch = 2, .consumed = 8});
 }
 
-TEST_CASE("the state of a training on other data is refused") {
+TEST_CASE("a sampler state that does not fit the data is rejected") {
   DistributedSampler sampler(10, 0, 2);
   expect_error(ErrorKind::mismatch, {"epoch 3 consumed 11", "10 samples", "other data"},
                [&] { sampler.restore({.epoch = 3, .consumed = 11}); });
@@ -274,7 +274,7 @@ TEST_CASE("the state of a training on other data is refused") {
   CHECK(sampler.state() == ddp::SamplerState{});
 }
 
-TEST_CASE("a state is written and read as text") {
+TEST_CASE("the sampler state is written and read as text") {
   CHECK(to_string(ddp::SamplerState{.epoch = 3, .consumed = 1200}) == "epoch 3 consumed 1200");
   for (const ddp::SamplerState& state :
        {ddp::SamplerState{}, {.epoch = -1, .consumed = 5}, {.epoch = INT64_MIN, .consumed = INT64_MAX}}) {

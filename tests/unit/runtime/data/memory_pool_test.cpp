@@ -13,7 +13,7 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("a pool gives what came back and makes new memory when all is lent") {
+TEST_CASE("a pool reuses returned memory and allocates more when all of it is in use") {
   for (const BackendUnderTest& backend : {cpu_near(), nccl_backend()}) {
     INFO(backend.name);
     RankThreads(backend.make, 1).all_succeed([](RankThreads::Rank& self) {
@@ -34,7 +34,7 @@ TEST_CASE("a pool gives what came back and makes new memory when all is lent") {
   }
 }
 
-TEST_CASE("batches of a loader travel to the gpu through page-locked memory") {
+TEST_CASE("batches of a loader reach the GPU through page-locked memory") {
   RankThreads(nccl_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
     constexpr std::size_t kBatch = 8;
     std::vector<float> dataset(200);

@@ -43,7 +43,7 @@ std::string failure_of(PrefetchQueue& queue) {
 
 }  // namespace
 
-TEST_CASE("results come in the order of their numbers, whoever is ready first") {
+TEST_CASE("results come in the order of their numbers, whichever is ready first") {
   std::promise<void> second_is_ready;
   PrefetchQueue queue({.jobs = 3, .ahead = 3, .threads = 2}, [&](std::int64_t number, const Stop&) {
     if (number == 0) second_is_ready.get_future().wait();
@@ -53,7 +53,7 @@ TEST_CASE("results come in the order of their numbers, whoever is ready first") 
   for (const std::int64_t expected : {0, 1, 2, -1, -1}) CHECK(next_of(queue) == expected);
 }
 
-TEST_CASE("jobs are done ahead of the consumer, but no further than was said") {
+TEST_CASE("jobs run ahead of the consumer by at most the given number") {
   for (const int threads : {1, 2, 5}) {
     for (const int ahead : {1, 2, 4}) {
       std::atomic<std::int64_t> asked = 0;
@@ -77,7 +77,7 @@ TEST_CASE("jobs are done ahead of the consumer, but no further than was said") {
   }
 }
 
-TEST_CASE("a result that has been handed out is nobody else's") {
+TEST_CASE("a returned result is not shared with the queue") {
   PrefetchQueue queue({.jobs = 5, .ahead = 2, .threads = 1},
                       [](std::int64_t number, const Stop&) { return result(number); });
   std::weak_ptr<void> first;
@@ -89,7 +89,7 @@ TEST_CASE("a result that has been handed out is nobody else's") {
   CHECK(first.expired());
 }
 
-TEST_CASE("without threads each job is done when it is asked for, by who asks") {
+TEST_CASE("without threads each job runs in the consumer's thread when it is requested") {
   std::vector<std::int64_t> done;
   bool elsewhere = false;
   PrefetchQueue queue({.jobs = 3, .ahead = 7, .threads = 0},
@@ -116,7 +116,7 @@ TEST_CASE("a queue without jobs is at its end") {
   }
 }
 
-TEST_CASE("no more threads work than have something to do") {
+TEST_CASE("no more threads run than there are jobs") {
   std::mutex mutex;
   std::set<std::thread::id> threads;
   PrefetchQueue queue({.jobs = 100, .ahead = 2, .threads = 50}, [&](std::int64_t number, const Stop&) {
@@ -128,7 +128,7 @@ TEST_CASE("no more threads work than have something to do") {
   CHECK(threads.size() <= 2);
 }
 
-TEST_CASE("a failure comes in its place, again and again, and nothing is begun after it") {
+TEST_CASE("a failure is thrown at its position each time, and no job begins after it") {
   for (const int threads : {0, 1, 3}) {
     INFO(threads << " threads");
     std::atomic<std::int64_t> begun = 0;
@@ -143,7 +143,7 @@ TEST_CASE("a failure comes in its place, again and again, and nothing is begun a
   }
 }
 
-TEST_CASE("a failure of a later job does not keep the earlier ones from their results") {
+TEST_CASE("a failure of a later job does not affect the results of earlier ones") {
   std::promise<void> failed;
   PrefetchQueue queue({.jobs = 10, .ahead = 2, .threads = 2}, [&](std::int64_t number, const Stop&) {
     if (number == 0) failed.get_future().wait();
@@ -157,7 +157,7 @@ TEST_CASE("a failure of a later job does not keep the earlier ones from their re
   CHECK(failure_of(queue) == "job 1");
 }
 
-TEST_CASE("a destroyed queue stops the jobs under way and begins no other") {
+TEST_CASE("a destroyed queue stops its running jobs and begins no others") {
   std::atomic<int> begun = 0;
   std::atomic<int> stopped = 0;
   {

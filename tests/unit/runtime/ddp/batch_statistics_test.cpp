@@ -35,7 +35,7 @@ Moments moments_of(const Each& each) {
 
 }  // namespace
 
-TEST_CASE("statistics are those of all ranks' values, though the ranks have different numbers of them") {
+TEST_CASE("statistics cover all ranks' values, even if the ranks have different numbers of them") {
   constexpr int kChannels = 3;
   for (const std::vector<int>& counts : {std::vector<int>{5}, {4, 4}, {7, 0, 1}, {0, 0}, {3, 9, 2, 5}}) {
     const auto size = static_cast<int>(counts.size());
@@ -67,7 +67,7 @@ TEST_CASE("statistics are those of all ranks' values, though the ranks have diff
   }
 }
 
-TEST_CASE("sums for backward are those of all ranks") {
+TEST_CASE("the sums for the backward pass cover all ranks") {
   RankThreads(make_cpu_backend, 3).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> dy = {1.0F + static_cast<float>(self.rank()), 2};
     std::vector<float> centered = {10, 20.0F * static_cast<float>(self.rank())};

@@ -36,7 +36,7 @@ constexpr BucketOptions kHuge{std::size_t{1} << 40, std::size_t{1} << 40};
 
 }  // namespace
 
-TEST_CASE("gradients of a type lie from the last parameter to the first, each at a multiple of 64 bytes") {
+TEST_CASE("gradients of a type are laid out from the last parameter to the first at multiples of 64 bytes") {
   const std::vector<ParameterSize> parameters = {
       {DataType::f32, 3}, {DataType::f64, 9}, {DataType::f32, 17}, {DataType::f32, 0}, {DataType::bf16, 1}};
   const GradientLayout layout = lay_out(parameters);
@@ -47,11 +47,11 @@ TEST_CASE("gradients of a type lie from the last parameter to the first, each at
   CHECK(layout.arena_count(DataType::f16) == 0);
 }
 
-TEST_CASE("no parameters make no buckets") {
+TEST_CASE("no parameters give no buckets") {
   CHECK(plan_buckets({}, {1, 1}).empty());
 }
 
-TEST_CASE("a bucket is closed once it holds at least the limit") {
+TEST_CASE("a bucket is closed once it reaches the limit") {
   // Each parameter has 64 bytes. One parameter fills the first bucket, and two fill each other bucket.
   const Plan plan = plan_buckets(floats({16, 16, 16, 16, 16}), {64, 128});
   CHECK(plan == Plan{{DataType::f32, {4}, {{0, 16}}},
@@ -59,23 +59,23 @@ TEST_CASE("a bucket is closed once it holds at least the limit") {
                      {DataType::f32, {1, 0}, {{48, 32}}}});
 }
 
-TEST_CASE("a bucket overshoots by up to one parameter") {
+TEST_CASE("a bucket exceeds the limit by at most one parameter") {
   const Plan plan = plan_buckets(floats({16, 1600, 16}), {65, 65});
   CHECK(plan == Plan{{DataType::f32, {2, 1}, {{0, 1616}}}, {DataType::f32, {0}, {{1616, 16}}}});
 }
 
-TEST_CASE("one huge parameter fills a bucket of its own kind of size") {
+TEST_CASE("a huge parameter fills a bucket") {
   const std::size_t huge = std::size_t{1} << 40;
   const Plan plan = plan_buckets(floats({huge}), {std::size_t{1} << 20, std::size_t{25} << 20});
   CHECK(plan == Plan{{DataType::f32, {0}, {{0, huge}}}});
 }
 
-TEST_CASE("what fills no bucket comes last") {
+TEST_CASE("parameters that fill no bucket come last") {
   const Plan plan = plan_buckets(floats({16, 16, 16}), {64, 1 << 20});
   CHECK(plan == Plan{{DataType::f32, {2}, {{0, 16}}}, {DataType::f32, {1, 0}, {{16, 32}}}});
 }
 
-TEST_CASE("types do not share a bucket and the open rest comes in the order of first use") {
+TEST_CASE("types do not share a bucket, and unfilled buckets come in the order of first use") {
   const std::vector<ParameterSize> mixed = {
       {DataType::f32, 16}, {DataType::f64, 8}, {DataType::f32, 16}, {DataType::f64, 8}};
   CHECK(plan_buckets(mixed, kHuge) == Plan{{DataType::f64, {3, 1}, {{0, 16}}}, {DataType::f32, {2, 0}, {{0, 32}}}});
@@ -84,7 +84,7 @@ TEST_CASE("types do not share a bucket and the open rest comes in the order of f
         Plan{{DataType::f64, {3}, {{0, 8}}}, {DataType::f32, {2, 0}, {{0, 32}}}, {DataType::f64, {1}, {{8, 8}}}});
 }
 
-TEST_CASE("limits of zero give every parameter a bucket") {
+TEST_CASE("a limit of zero gives every parameter its own bucket") {
   CHECK(plan_buckets(floats({0, 1, 16}), {0, 0}).size() == 3);
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("an empty parameter is in a bucket and takes no memory") {
   CHECK(plan == Plan{{DataType::f32, {2, 1, 0}, {{0, 32}}}});
 }
 
-TEST_CASE("neighbours in memory travel as one piece in whatever order they became ready") {
+TEST_CASE("parameters adjacent in memory form one piece in any order of readiness") {
   const std::vector<ParameterSize> parameters = floats({16, 3, 16, 16});
   CHECK(plan_in_order(parameters, {1, 3, 2, 0}, kHuge) == Plan{{DataType::f32, {1, 3, 2, 0}, {{0, 64}}}});
   // If the parameters of a bucket are not neighbours, it has several pieces. None of them has the padding at its end.
@@ -101,7 +101,7 @@ TEST_CASE("neighbours in memory travel as one piece in whatever order they becam
         Plan{{DataType::f32, {3, 1}, {{0, 16}, {32, 3}}}, {DataType::f32, {2, 0}, {{16, 16}, {48, 16}}}});
 }
 
-TEST_CASE("any model in any order has every parameter once and every element in one range") {
+TEST_CASE("a plan for any model contains each parameter and each element once") {
   const unsigned seed = ddp::test::random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 generator(seed);
@@ -148,7 +148,7 @@ TEST_CASE("any model in any order has every parameter once and every element in 
   }
 }
 
-TEST_CASE("gradients in one array of the program's lie in the parameters' order and without gaps") {
+TEST_CASE("gradients in the program's own array are in parameter order without gaps") {
   const std::vector<ParameterSize> parameters = floats({3, 0, 5, 7});
   const GradientLayout layout = lay_out_in_order(parameters);
   CHECK(layout.first == std::vector<std::size_t>{0, 3, 3, 8});
@@ -157,7 +157,7 @@ TEST_CASE("gradients in one array of the program's lie in the parameters' order 
         Plan{{DataType::f32, {3}, {{8, 7}}}, {DataType::f32, {2, 1, 0}, {{0, 8}}}});
 }
 
-TEST_CASE("large parameters are cut into pieces and small neighbours stay together") {
+TEST_CASE("large parameters are divided and small neighbours are joined") {
   const std::vector<ParameterSize> sizes = {{DataType::f32, 16}, {DataType::f32, 200}, {DataType::f32, 16}};
   const GradientLayout layout = lay_out(sizes);  // parameter 2 is at 0, 1 at 16, and 0 at 224
   // The parameter that is needed first comes first, although it is the last one in memory.
@@ -174,7 +174,7 @@ TEST_CASE("large parameters are cut into pieces and small neighbours stay togeth
   }());
 }
 
-TEST_CASE("chunks of any model have every element once") {
+TEST_CASE("the chunks of any model contain each element once") {
   const unsigned seed = ddp::test::random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 generator(seed);
@@ -204,7 +204,7 @@ TEST_CASE("chunks of any model have every element once") {
   }
 }
 
-TEST_CASE("what is needed first overtakes what waits") {
+TEST_CASE("the chunk that is needed first is sent before waiting ones") {
   // The order is by priority. Parameter 3 is ready first, and while it is sent the others become ready.
   const std::vector<Transmission> backward = {{3, 1}, {2, 1}, {1, 1}, {0, 4}};
   CHECK(transmission_order(backward) == Order{3, 0, 1, 2});

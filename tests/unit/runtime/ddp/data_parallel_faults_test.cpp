@@ -37,7 +37,7 @@ class FailingHook : public CommunicationHook {
 
 }  // namespace
 
-TEST_CASE("a hook that fails ends the step, and nothing steps on what was not reduced") {
+TEST_CASE("a failing hook ends the step, and no optimizer steps on unreduced gradients") {
   ScriptedGroup scripted;
   MixedModel model;
   DataParallelOptions options;
@@ -52,7 +52,7 @@ TEST_CASE("a hook that fails ends the step, and nothing steps on what was not re
   CHECK_THROWS_WITH(data_parallel.require_synchronized("step"), "no memory for the hook");
 }
 
-TEST_CASE("what a rank did not use counts as 0, whatever the gradient held") {
+TEST_CASE("a parameter that a rank did not use counts as 0, whatever its gradient contains") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DataParallelOptions options;
@@ -67,7 +67,7 @@ TEST_CASE("what a rank did not use counts as 0, whatever the gradient held") {
   });
 }
 
-TEST_CASE("frozen parameters are compared and given to all ranks") {
+TEST_CASE("frozen parameters are compared and broadcast to all ranks") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     std::vector<float> embedding(4, static_cast<float>(self.rank() + 7));
@@ -84,7 +84,7 @@ TEST_CASE("frozen parameters are compared and given to all ranks") {
   });
 }
 
-TEST_CASE("every parameter has a name of its own") {
+TEST_CASE("each parameter needs a unique name") {
   ScriptedGroup scripted;
   std::vector<float> weight(2);
   expect_error(ErrorKind::invalid_argument, {"two parameters are named 'weight'"}, [&] {
@@ -95,7 +95,7 @@ TEST_CASE("every parameter has a name of its own") {
   });
 }
 
-TEST_CASE("models whose buckets meet in another order on another rank are not averaged into each other") {
+TEST_CASE("models whose buckets are used in a different order on another rank are not averaged") {
   RankThreads(make_cpu_backend, 2)
       .all_fail(ErrorKind::mismatch, {"bucket 0: first", "bucket 0: second"}, [](RankThreads::Rank& self) {
         std::vector<float> weights(8);
@@ -109,7 +109,7 @@ TEST_CASE("models whose buckets meet in another order on another rank are not av
       });
 }
 
-TEST_CASE("what the library calls for the program is shown at the program's own lines") {
+TEST_CASE("collectives of the library are reported at the program's own lines") {
   RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
     std::vector<float> weights(8);
     DistributedDataParallel data_parallel(self.group(), {{"weight", weights, {8}}});
@@ -128,7 +128,7 @@ TEST_CASE("what the library calls for the program is shown at the program's own 
   });
 }
 
-TEST_CASE("a step that failed is given up by all ranks and the next one is whole") {
+TEST_CASE("a failed step is given up by all ranks, and the next one is complete") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, {.buckets = {.first_bytes = 1, .bytes = 1}});
@@ -151,7 +151,7 @@ TEST_CASE("a step that failed is given up by all ranks and the next one is whole
   });
 }
 
-TEST_CASE("a rank that gives up a step alone is told from one that ends it") {
+TEST_CASE("a rank that gives up a step alone gets a mismatch with a rank that ends it") {
   RankThreads(make_cpu_backend, 2).all_fail(ErrorKind::mismatch, {"an abandoned step"}, [](RankThreads::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, {.buckets = {.first_bytes = 1, .bytes = 1}});

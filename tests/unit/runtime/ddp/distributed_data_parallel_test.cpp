@@ -32,7 +32,7 @@ GlooRanks::Action with_different_model(int rank, const std::function<void(MixedM
 
 }  // namespace
 
-TEST_CASE("a rank with another model is named with the first difference on every rank") {
+TEST_CASE("a rank with a different model is named with the first difference on every rank") {
   GlooRanks ranks(3);
   SECTION("another name") {
     ranks.all_fail(ErrorKind::mismatch, {"rank 0 has 'bias' f32[3]", "rank 2 has 'offset' f32[3]"},
@@ -65,7 +65,7 @@ TEST_CASE("a rank with another model is named with the first difference on every
   }
 }
 
-TEST_CASE("ranks with other bucket sizes are told so") {
+TEST_CASE("ranks with different bucket sizes get a mismatch") {
   GlooRanks(2).all_fail(ErrorKind::mismatch, {"DataParallelOptions", "rank 1 has buckets of 16 and 26214400"},
                         [](GlooRanks::Rank& self) {
                           std::vector<float> values(3);
@@ -75,7 +75,7 @@ TEST_CASE("ranks with other bucket sizes are told so") {
                         });
 }
 
-TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
+TEST_CASE("an abandoned step ends with the timeout of its reductions") {
   GlooRanks(2, 2s).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
@@ -85,7 +85,7 @@ TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
   });
 }
 
-TEST_CASE("a rank that ends in the middle of training is noticed by the others") {
+TEST_CASE("a rank that exits during training is noticed by the others") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     {
@@ -107,7 +107,7 @@ TEST_CASE("a rank that ends in the middle of training is noticed by the others")
   });
 }
 
-TEST_CASE("a rank that is late makes the others time out") {
+TEST_CASE("a late rank makes the others time out") {
   GlooRanks(2, 2s).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters);
@@ -118,7 +118,7 @@ TEST_CASE("a rank that is late makes the others time out") {
   });
 }
 
-TEST_CASE("a rank with wrong parameters fails at once and the others hear why") {
+TEST_CASE("a rank with invalid parameters fails at once, and the other ranks get the reason") {
   const auto ended = GlooRanks(3).outcomes([&](GlooRanks::Rank& self) {
     std::vector<float> bias(3);
     const std::int64_t size = self.rank() == 1 ? 4 : 3;
@@ -131,7 +131,7 @@ TEST_CASE("a rank with wrong parameters fails at once and the others hear why") 
   }
 }
 
-TEST_CASE("wrong parameters are refused") {
+TEST_CASE("invalid parameters are rejected") {
   ScriptedGroup scripted;
   MixedModel model;
   std::vector<std::int32_t> integers(3);
@@ -150,7 +150,7 @@ TEST_CASE("wrong parameters are refused") {
   });
 }
 
-TEST_CASE("a gradient that is ready twice or not at all is named") {
+TEST_CASE("a gradient that is ready twice or never is named") {
   ScriptedGroup scripted;
   MixedModel model;
   DistributedDataParallel data_parallel(scripted.group, model.parameters);
@@ -165,7 +165,7 @@ TEST_CASE("a gradient that is ready twice or not at all is named") {
   data_parallel.mark_ready(1);  // this begins the next step
 }
 
-TEST_CASE("gradients have their parameter's size and can be zeroed") {
+TEST_CASE("gradients have the size of their parameter and can be zeroed") {
   ScriptedGroup scripted;
   MixedModel model;
   DistributedDataParallel data_parallel(scripted.group, model.parameters);
@@ -189,7 +189,7 @@ TEST_CASE("every rank begins with the values of rank 0") {
   });
 }
 
-TEST_CASE("gradients are averaged over all ranks in every step and any order") {
+TEST_CASE("gradients are averaged over all ranks in every step and in any order") {
   for (const int size : {1, 2, 3}) {
     for (const DataParallelOptions& options : {DataParallelOptions{}, kBucketEach}) {
       GlooRanks(size).all_succeed([&](GlooRanks::Rank& self) {
@@ -236,7 +236,7 @@ TEST_CASE("a rank whose parameters drifted is named on every rank") {
   }
 }
 
-TEST_CASE("buffers are those of rank 0 at first and of any rank later") {
+TEST_CASE("buffers come from rank 0 at first and later from any rank") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     std::vector<float> mean(2, static_cast<float>(self.rank()) + 1);
@@ -251,7 +251,7 @@ TEST_CASE("buffers are those of rank 0 at first and of any rank later") {
   });
 }
 
-TEST_CASE("ranks with different buffers or options are told so") {
+TEST_CASE("ranks with different buffers or options get a mismatch") {
   GlooRanks ranks(2);
   ranks.all_fail(ErrorKind::mismatch, {"rank 0 has nothing more, rank 1 has 'mean' f32[3]"}, [](GlooRanks::Rank& self) {
     MixedModel model;
@@ -269,7 +269,7 @@ TEST_CASE("ranks with different buffers or options are told so") {
                  });
 }
 
-TEST_CASE("a parameter that one rank does not use gets the others' share and one that nobody uses is told") {
+TEST_CASE("a parameter unused on one rank gets the others' share, and one unused everywhere is reported") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DataParallelOptions options = kBucketEach;
@@ -293,7 +293,7 @@ TEST_CASE("a parameter that one rank does not use gets the others' share and one
   });
 }
 
-TEST_CASE("ranks whose gradients become ready in different orders keep rank 0's after the first step") {
+TEST_CASE("ranks whose gradients become ready in different orders keep rank 0's order after the first step") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
@@ -328,7 +328,7 @@ TEST_CASE("half-precision gradients are averaged in single precision") {
   });
 }
 
-TEST_CASE("a parameter is found by its name and is what its number is") {
+TEST_CASE("a parameter is found by name and has its index") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters);
@@ -351,7 +351,7 @@ TEST_CASE("a parameter is found by its name and is what its number is") {
   expect_error(ErrorKind::invalid_argument, {"no parameter 9"}, [&] { (void)data_parallel.parameter(9); });
 }
 
-TEST_CASE("gradients in one array of the program's are averaged where they lie") {
+TEST_CASE("gradients in the program's own array are averaged in place") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     std::vector<float> first(3);
     std::vector<float> second(20);
@@ -373,7 +373,7 @@ TEST_CASE("gradients in one array of the program's are averaged where they lie")
   });
 }
 
-TEST_CASE("an array for the gradients that does not fit is refused with what it must hold") {
+TEST_CASE("an array for gradients with the wrong size is rejected with the required size") {
   ScriptedGroup scripted;
   std::vector<float> weight(3);
   std::vector<float> few(2);
@@ -387,7 +387,7 @@ TEST_CASE("an array for the gradients that does not fit is refused with what it 
   expect_error(ErrorKind::invalid_argument, {"3 elements"}, [&] { with({nullptr, 3, DataType::f32}); });
 }
 
-TEST_CASE("a DistributedDataParallel keeps its group") {
+TEST_CASE("DistributedDataParallel keeps its group alive") {
   MixedModel model;
   std::optional<ScriptedGroup> scripted(std::in_place);
   DistributedDataParallel data_parallel(scripted->group, model.parameters);

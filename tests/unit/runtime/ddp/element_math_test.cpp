@@ -129,7 +129,7 @@ double squares_of(const std::vector<T>& values) {
 
 }  // namespace
 
-TEST_CASE("the mean of gradients in gpu memory is a plain sum of scaled gradients") {
+TEST_CASE("the mean of gradients in GPU memory is a plain sum of scaled gradients") {
   for (const int size : gpu_rank_counts({2, 3})) {
     RecordedNccl nccl;
     ranks_over(nccl.libraries(), size).all_succeed([](RankThreads::Rank& self) {
@@ -139,13 +139,13 @@ TEST_CASE("the mean of gradients in gpu memory is a plain sum of scaled gradient
   }
 }
 
-TEST_CASE("nccl computes the mean itself if the driver loads no kernels") {
+TEST_CASE("NCCL computes the mean itself if the driver loads no kernels") {
   for (const int size : gpu_rank_counts({2, 3})) {
     RankThreads(without_kernels, size).all_succeed([](RankThreads::Rank& self) { average(self, {AllReduce{}}); });
   }
 }
 
-TEST_CASE("ranks of which only some load kernels are refused together") {
+TEST_CASE("a mixture of ranks with and without kernels is rejected on all ranks") {
   const auto make = [](const BackendOptions& options, const std::shared_ptr<Store>& store) {
     return options.rank == 1 ? without_kernels(options, store) : nccl_backend().make(options, store);
   };
@@ -156,7 +156,7 @@ TEST_CASE("ranks of which only some load kernels are refused together") {
                                 });
 }
 
-TEST_CASE("a driver that loads no kernels is named by what needs them") {
+TEST_CASE("a function that needs kernels names the driver that cannot load them") {
   RankThreads(without_kernels, 1).all_succeed([](RankThreads::Rank& self) {
     PlacedMemory gpu(self.group(), DeviceType::cuda);
     DataParallelOptions options;
@@ -180,7 +180,7 @@ TEST_CASE("a driver that loads no kernels is named by what needs them") {
   });
 }
 
-TEST_CASE("elements are computed alike in host memory and in gpu memory") {
+TEST_CASE("elements are computed alike in host memory and in GPU memory") {
   std::vector<std::string> results;
   for (const MemoryUnderTest& memory : memories_under_test()) {
     RankThreads(memory.make, 1).all_succeed([&](RankThreads::Rank& self) {
@@ -226,7 +226,7 @@ TEST_CASE("elements are computed alike in host memory and in gpu memory") {
   CHECK(results[0] == results[1]);
 }
 
-TEST_CASE("squares of every floating-point type add up, of any number of elements") {
+TEST_CASE("the sum of squares is correct for each floating-point type and any number of elements") {
   for (const std::size_t count : {0, 1, 7, 8, 9, 100}) {
     const auto squares = static_cast<double>(count) * 2.25;
     CHECK(squares_of(std::vector<float>(count, 1.5F)) == squares);
@@ -236,12 +236,12 @@ TEST_CASE("squares of every floating-point type add up, of any number of element
   }
 }
 
-TEST_CASE("squares that no float holds add up") {
+TEST_CASE("the sum of squares is correct even if it exceeds the range of a float") {
   CHECK(squares_of(std::vector<float>(3, 1e30F)) == Approx(3e60));
   CHECK(squares_of(std::vector<float>{std::numeric_limits<float>::infinity()}) ==
         std::numeric_limits<double>::infinity());
 }
 
-TEST_CASE("integers have no norm") {
+TEST_CASE("the norm of integers is rejected") {
   expect_error(ErrorKind::invalid_argument, {"i32"}, [] { squares_of(std::vector<std::int32_t>(3)); });
 }

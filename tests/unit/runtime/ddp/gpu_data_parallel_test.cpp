@@ -115,7 +115,7 @@ void on_gpu_ranks(const std::function<void(RankThreads::Rank&)>& action) {
 
 }  // namespace
 
-TEST_CASE("gradients in gpu memory are averaged in the order of the program's stream") {
+TEST_CASE("gradients in GPU memory are averaged in the order of the program's stream") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
     model.set(model.weight, static_cast<float>(self.rank() + 5));
@@ -166,7 +166,7 @@ TEST_CASE("gradients of one step may come from several streams") {
   });
 }
 
-TEST_CASE("a step on the gpu that failed is given up and the next one is whole") {
+TEST_CASE("a failed step on the GPU is given up, and the next one is complete") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
     DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
@@ -181,7 +181,7 @@ TEST_CASE("a step on the gpu that failed is given up and the next one is whole")
   });
 }
 
-TEST_CASE("a step whose bucket cannot begin fails, and no gradient is taken for the mean") {
+TEST_CASE("a step whose bucket cannot begin fails and gives no gradient as the mean") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
     DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
@@ -199,7 +199,7 @@ TEST_CASE("a step whose bucket cannot begin fails, and no gradient is taken for 
   });
 }
 
-TEST_CASE("steps on the gpu that are not synchronised add up, and unused parameters are found there") {
+TEST_CASE("unsynchronised steps on the GPU accumulate, and unused parameters are found") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
     DataParallelOptions options = model.options();
@@ -220,7 +220,7 @@ TEST_CASE("steps on the gpu that are not synchronised add up, and unused paramet
   });
 }
 
-TEST_CASE("parameters in gpu memory are averaged by local sgd, and told apart where they differ") {
+TEST_CASE("parameters in GPU memory are averaged by local SGD, and drifted ones are found") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
     DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
@@ -237,7 +237,7 @@ TEST_CASE("parameters in gpu memory are averaged by local sgd, and told apart wh
   });
 }
 
-TEST_CASE("the order of chunks follows the times on the gpu and not those of the host") {
+TEST_CASE("the order of chunks follows the times on the GPU and not those of the host") {
   const auto make = [](const BackendOptions& options, const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
     return std::make_unique<NcclWithScriptedTimes>(options, store, gpu_libraries());
   };
@@ -273,7 +273,7 @@ TEST_CASE("the order of chunks follows the times on the gpu and not those of the
   });
 }
 
-TEST_CASE("buffers, frozen parameters and the program's own gradients may be in gpu memory") {
+TEST_CASE("buffers, frozen parameters and the program's own gradients may be in GPU memory") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     PlacedMemory gpu(self.group(), DeviceType::cuda);
     const auto own = static_cast<float>(self.rank() + 5);
@@ -309,7 +309,7 @@ TEST_CASE("buffers, frozen parameters and the program's own gradients may be in 
   });
 }
 
-TEST_CASE("parameters in gpu memory come from rank 0 with one broadcast per type") {
+TEST_CASE("parameters in GPU memory come from rank 0 with one broadcast per type") {
   const int size = gpu_rank_counts({2})[0];
   const Libraries libraries = gpu_libraries();
   std::atomic<int> broadcasts = 0;
@@ -338,7 +338,7 @@ TEST_CASE("parameters in gpu memory come from rank 0 with one broadcast per type
   CHECK(broadcasts == 2 * size);
 }
 
-TEST_CASE("a static graph is learnt from gradients in gpu memory") {
+TEST_CASE("a static graph is learnt from gradients in GPU memory") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     PlacedMemory gpu(self.group(), DeviceType::cuda);
     DataParallelOptions options;
@@ -362,7 +362,7 @@ TEST_CASE("a static graph is learnt from gradients in gpu memory") {
   });
 }
 
-TEST_CASE("parameters that are partly in host memory and partly in gpu memory are refused") {
+TEST_CASE("parameters partly in host memory and partly in GPU memory are rejected") {
   RankThreads(nccl_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
     GpuModel model(self.group());
     std::vector<float> on_host(3);
@@ -373,7 +373,7 @@ TEST_CASE("parameters that are partly in host memory and partly in gpu memory ar
   });
 }
 
-TEST_CASE("a backend without gpu memory refuses parameters there") {
+TEST_CASE("a backend without GPU memory rejects parameters there") {
   RankThreads(gloo_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
     float nowhere = 0;
     const std::vector<Tensor> parameters = {{"weight", {&nowhere, 1, DataType::f32, DeviceType::cuda}, {1}}};

@@ -90,7 +90,7 @@ Run run(long number, FailingCalls::Until until) {
 
 }  // namespace
 
-TEST_CASE("a call of cuda or nccl that fails is an error on every rank, or changes nothing", "[slow]") {
+TEST_CASE("a failing CUDA or NCCL call is an error on every rank or changes nothing", "[slow]") {
   if (on_real_gpu()) return;
   const auto until = GENERATE(FailingCalls::Until::once, FailingCalls::Until::always);
   const Run clean = run(0, until);

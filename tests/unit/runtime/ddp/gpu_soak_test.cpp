@@ -83,7 +83,7 @@ void train(ProcessGroup& group, int steps, const std::function<void(int step)>& 
 
 }  // namespace
 
-TEST_CASE("ten thousand steps with late streams leave nothing behind", "[slow]") {
+TEST_CASE("ten thousand steps with late streams leak nothing", "[slow]") {
   if (on_real_gpu()) return;
   ::setenv("FAKE_GPU_DELAY", "30", 1);  // microseconds
   std::optional<Left> early;

@@ -59,7 +59,7 @@ void play_step(GpuSteps& steps, StepStatistics& mean) {
 
 }  // namespace
 
-TEST_CASE("buckets wait for the program's stream beside it, and it for them at the end") {
+TEST_CASE("buckets wait for the program's stream, and the stream waits for them at the end") {
   ScriptedStreams streams;
   GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
   streams.said.clear();
@@ -74,7 +74,7 @@ TEST_CASE("buckets wait for the program's stream beside it, and it for them at t
   CHECK(streams.said == std::vector<std::string>{"mark program", "mark side", "program after side", "mark program"});
 }
 
-TEST_CASE("a program that changes its stream keeps the order of what it has put on the earlier one") {
+TEST_CASE("a program that changes its stream keeps the order of earlier work") {
   ScriptedStreams streams;
   GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
   streams.said.clear();
@@ -90,7 +90,7 @@ TEST_CASE("a program that changes its stream keeps the order of what it has put 
   CHECK(streams.said == std::vector<std::string>{"side after other", "mark side", "program after side"});
 }
 
-TEST_CASE("steps count when the gpu has completed them") {
+TEST_CASE("steps are counted when the GPU has completed them") {
   ScriptedStreams streams;
   GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
   StepStatistics mean;
@@ -117,7 +117,7 @@ TEST_CASE("steps count when the gpu has completed them") {
   CHECK(mean.exposed_seconds == Approx(1));
 }
 
-TEST_CASE("a program that asks for no statistics keeps the marks of the steps under way only") {
+TEST_CASE("without statistics only the marks of unfinished steps are kept") {
   ScriptedStreams streams;
   GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
   StepStatistics mean;

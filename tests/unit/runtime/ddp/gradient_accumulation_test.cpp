@@ -50,7 +50,7 @@ float part(int rank, int i) {
 
 }  // namespace
 
-TEST_CASE("a window holds the mean over ranks and micro-steps, the short last one too") {
+TEST_CASE("an accumulation window holds the mean over ranks and micro-steps, also if it is short") {
   const MemoryUnderTest memory = GENERATE(from_range(memories()));
   RankThreads(memory.make, 3).all_succeed([&](RankThreads::Rank& self) {
     OneWeight model(self.group(), memory.device);
@@ -75,7 +75,7 @@ TEST_CASE("a window holds the mean over ranks and micro-steps, the short last on
   });
 }
 
-TEST_CASE("a window whose end was not foreseen is flushed") {
+TEST_CASE("an accumulation window that ends early is flushed") {
   const MemoryUnderTest memory = GENERATE(from_range(memories()));
   RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
     OneWeight model(self.group(), memory.device);
@@ -97,7 +97,7 @@ TEST_CASE("a window whose end was not foreseen is flushed") {
   });
 }
 
-TEST_CASE("no_sync adds up on each rank and the mean is over ranks alone") {
+TEST_CASE("no_sync accumulates on each rank, and the mean is over ranks only") {
   const MemoryUnderTest memory = GENERATE(from_range(memories()));
   RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
     OneWeight model(self.group(), memory.device);
@@ -118,7 +118,7 @@ TEST_CASE("no_sync adds up on each rank and the mean is over ranks alone") {
   });
 }
 
-TEST_CASE("what is taken or left in the middle of a step counts from the next one on") {
+TEST_CASE("no_sync in the middle of a step takes effect from the next step") {
   ScriptedGroup scripted;
   OneWeight model(scripted.group);
   const auto calls = scripted.script->calls().size();
@@ -135,7 +135,7 @@ TEST_CASE("what is taken or left in the middle of a step counts from the next on
   CHECK(scripted.script->calls().size() > calls);
 }
 
-TEST_CASE("an optimizer cannot step on what is not synchronised") {
+TEST_CASE("an optimizer cannot step on unsynchronised gradients") {
   ScriptedGroup scripted;
   OneWeight model(scripted.group);
   DistributedDataParallel& data_parallel = model.data_parallel;
@@ -166,7 +166,7 @@ TEST_CASE("an optimizer cannot step on what is not synchronised") {
   data_parallel.require_synchronized("Sgd::step");
 }
 
-TEST_CASE("wrong use of a window is refused") {
+TEST_CASE("wrong use of an accumulation window is rejected") {
   ScriptedGroup scripted;
   OneWeight model(scripted.group);
   expect_error(ErrorKind::invalid_argument, {"1 micro-step or more, not 0"},
@@ -181,7 +181,7 @@ TEST_CASE("wrong use of a window is refused") {
   window.finish();
 }
 
-TEST_CASE("there is one window at a time") {
+TEST_CASE("only one accumulation window exists at a time") {
   ScriptedGroup scripted;
   std::vector<double> weight(1);
   DistributedDataParallel data_parallel(scripted.group, {{"weight", weight, {1}}});
@@ -220,7 +220,7 @@ TEST_CASE("gradients are clipped by their common norm") {
   });
 }
 
-TEST_CASE("a micro-step that was begun and left out does not count") {
+TEST_CASE("a micro-step that was begun and skipped does not count") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     OneWeight model(self.group());
     Accumulation window = model.data_parallel.accumulate(2);
@@ -238,7 +238,7 @@ TEST_CASE("a micro-step that was begun and left out does not count") {
   });
 }
 
-TEST_CASE("a window that is left in the middle does not keep later steps from being synchronised") {
+TEST_CASE("an accumulation window that is left early does not affect the synchronisation of later steps") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     OneWeight model(self.group());
     {

@@ -87,7 +87,7 @@ void shadow_steps(RankThreads::Rank& self, DeviceType device, bool sharded, bool
 
 }  // namespace
 
-TEST_CASE("ranks with fewer steps shadow the others, with any sharding and divisor") {
+TEST_CASE("ranks with fewer steps shadow the others with any sharding and divisor") {
   for (const MemoryUnderTest& memory : memories_in_software()) {
     for (const bool sharded : {false, true}) {
       for (const bool by_initial_size : {true, false}) {
@@ -101,7 +101,7 @@ TEST_CASE("ranks with fewer steps shadow the others, with any sharding and divis
   }
 }
 
-TEST_CASE("without a step the last rank's parameters and buffers are everyone's in the end") {
+TEST_CASE("ranks that finish early end with the parameters and buffers of the last rank") {
   const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
   RankThreads(memory.make, 3).all_succeed([&](RankThreads::Rank& self) {
     Training training(self.group(), false, memory.device);
@@ -129,7 +129,7 @@ TEST_CASE("without a step the last rank's parameters and buffers are everyone's 
   });
 }
 
-TEST_CASE("a window that the end of the data cuts short is not lost") {
+TEST_CASE("an accumulation window cut short by the end of the data is not lost") {
   const bool by_initial_size = GENERATE(true, false);
   const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
   RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
@@ -163,7 +163,7 @@ TEST_CASE("a window that the end of the data cuts short is not lost") {
   });
 }
 
-TEST_CASE("ranks that step by themselves have nothing to join") {
+TEST_CASE("ranks that step locally have nothing to join") {
   ScriptedGroup scripted;
   Training training(scripted.group);
   const LocalSgd local(training.data_parallel, {});
@@ -171,7 +171,7 @@ TEST_CASE("ranks that step by themselves have nothing to join") {
   expect_error(ErrorKind::invalid_argument, {"LocalSgd"}, [&] { join.begin_step(); });
 }
 
-TEST_CASE("all ranks stop when the first has run out if they want to") {
+TEST_CASE("all ranks stop when the first one has no more data if requested") {
   RankThreads(make_cpu_backend, 3)
       .all_fail(ErrorKind::aborted, {"rank 1 has no more data at step 3", "drop_last"}, [](RankThreads::Rank& self) {
         Training training(self.group());
@@ -187,7 +187,7 @@ TEST_CASE("all ranks stop when the first has run out if they want to") {
       });
 }
 
-TEST_CASE("wrong use of Join is told") {
+TEST_CASE("wrong use of Join is reported") {
   RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
     Training sharded(self.group(), true);
     require(outcome_of([&] { Join(sharded.data_parallel); }).kind == ErrorKind::invalid_argument, "sharded");

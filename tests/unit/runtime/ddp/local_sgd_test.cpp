@@ -45,7 +45,7 @@ struct OneWeight {
 
 }  // namespace
 
-TEST_CASE("ranks step by themselves between averages") {
+TEST_CASE("ranks step independently between two averages") {
   const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
   RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
     OneWeight model(self.group(), memory.device);
@@ -67,7 +67,7 @@ TEST_CASE("ranks step by themselves between averages") {
   });
 }
 
-TEST_CASE("ranks that step by themselves skip a step together where one of them overflows") {
+TEST_CASE("an overflow on one rank makes all ranks with local steps skip the step together") {
   const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
   RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
     OneWeight model(self.group(), memory.device);
@@ -82,7 +82,7 @@ TEST_CASE("ranks that step by themselves skip a step together where one of them 
   });
 }
 
-TEST_CASE("after local steps gradients are averaged again") {
+TEST_CASE("gradients are averaged again after local steps") {
   const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
   RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
     OneWeight model(self.group(), memory.device);
@@ -92,7 +92,7 @@ TEST_CASE("after local steps gradients are averaged again") {
   });
 }
 
-TEST_CASE("wrong options of local SGD are refused") {
+TEST_CASE("invalid options of local SGD are rejected") {
   ScriptedGroup scripted;
   std::vector<double> weight(1);
   DataParallelOptions options;
@@ -103,7 +103,7 @@ TEST_CASE("wrong options of local SGD are refused") {
   expect_error(ErrorKind::invalid_argument, {"period must be 1 or more (0)"}, [&] { LocalSgd(whole, {.period = 0}); });
 }
 
-TEST_CASE("local steps go on where a checkpoint was made") {
+TEST_CASE("local steps continue after a checkpoint is loaded") {
   ScriptedGroup scripted;
   std::vector<double> weight(1);
   DistributedDataParallel data_parallel(scripted.group, {{"weight", weight, {1}}});

@@ -14,7 +14,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("an overflow on one rank skips the step on all and lowers the scale") {
+TEST_CASE("an overflow on one rank skips the step on all ranks and lowers the scale") {
   const bool sharded = GENERATE(false, true);
   const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
   RankThreads(memory.make, 3).all_succeed([&](RankThreads::Rank& self) {
@@ -47,7 +47,7 @@ TEST_CASE("an overflow on one rank skips the step on all and lowers the scale") 
   });
 }
 
-TEST_CASE("what is too small for f16 counts when the optimizer divides") {
+TEST_CASE("gradients too small for f16 count when the optimizer divides by the scale") {
   const bool sharded = GENERATE(false, true);
   const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
   RankThreads(memory.make, 2).all_succeed([&](RankThreads::Rank& self) {
@@ -83,7 +83,7 @@ TEST_CASE("what is too small for f16 counts when the optimizer divides") {
   });
 }
 
-TEST_CASE("steps that overflow for ever do not bring the scale to 0") {
+TEST_CASE("repeated overflows do not reduce the loss scale to 0") {
   ScriptedGroup scripted;
   std::vector<float> weight(2);
   DistributedDataParallel data_parallel(scripted.group, {{"weight", weight, {2}}});
@@ -97,7 +97,7 @@ TEST_CASE("steps that overflow for ever do not bring the scale to 0") {
   CHECK(scaler.scale() > 0);
 }
 
-TEST_CASE("a loss scaler's state is what a checkpoint needs") {
+TEST_CASE("the state of a loss scaler is saved in a checkpoint") {
   LossScaler scaler({.scale = 8});
   const Tensor state = scaler.state();
   CHECK(state.name == "loss_scaler");

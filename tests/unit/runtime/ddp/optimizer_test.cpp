@@ -115,7 +115,7 @@ TEST_CASE("a sharded optimizer gives the same parameters with a share of the sta
   }
 }
 
-TEST_CASE("an optimizer steps in gpu memory as in host memory") {
+TEST_CASE("an optimizer steps alike in GPU and host memory") {
   const std::vector<Optimizer::Options> all = {
       SgdOptions{.learning_rate = 0.1}, SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true},
       AdamOptions{.learning_rate = 0.01, .weight_decay = 0.1, .decoupled = false},
@@ -163,7 +163,7 @@ TEST_CASE("an optimizer steps in gpu memory as in host memory") {
   }
 }
 
-TEST_CASE("an optimizer steps on synchronised gradients only and follows its learning rate") {
+TEST_CASE("an optimizer steps only on synchronised gradients and uses its current learning rate") {
   ScriptedGroup scripted;
   Model model(scripted.group, {});
   Optimizer optimizer(model.data_parallel, SgdOptions{.learning_rate = 0});
@@ -182,7 +182,7 @@ TEST_CASE("an optimizer steps on synchronised gradients only and follows its lea
                [&] { Optimizer(model.data_parallel, AdamOptions{.beta1 = 1}); });
 }
 
-TEST_CASE("a parameter that nobody used stays as it is and its step does not count") {
+TEST_CASE("an unused parameter stays unchanged, and its step does not count") {
   ScriptedGroup scripted;
   std::vector<float> used(3, 1);
   std::vector<float> unused(3, 1);
@@ -229,7 +229,7 @@ TEST_CASE("parameters without elements have no optimizer state, sharded or not")
   }
 }
 
-TEST_CASE("parameters that are updated one by one, as their gradients come, are those of a whole step") {
+TEST_CASE("updating parameters one by one as gradients arrive equals a whole step") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     INFO(memory.name);
     RankThreads(memory.make, memory.ranks({2})[0]).all_succeed([&](RankThreads::Rank& self) {
@@ -252,7 +252,7 @@ TEST_CASE("parameters that are updated one by one, as their gradients come, are 
   }
 }
 
-TEST_CASE("a parameter is updated once a step") {
+TEST_CASE("a parameter is updated once per step") {
   RankThreads(make_cpu_backend, 1).all_succeed([](RankThreads::Rank& self) {
     Model model(self.group(), {});
     Optimizer optimizer(model.data_parallel, SgdOptions{.learning_rate = 1});
@@ -268,7 +268,7 @@ TEST_CASE("a parameter is updated once a step") {
   });
 }
 
-TEST_CASE("a gradient that is not under way cannot be waited for") {
+TEST_CASE("waiting for a gradient that is not being reduced is rejected") {
   ScriptedGroup scripted;
   Model model(scripted.group, {});
   Optimizer optimizer(model.data_parallel, SgdOptions{});

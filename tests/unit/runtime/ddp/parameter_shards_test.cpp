@@ -11,7 +11,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("a range is cut into parts of parameters and padding belongs to none") {
+TEST_CASE("a range is divided into parts of parameters, and padding belongs to none") {
   // In the arena, parameter 1 is at 0, then comes padding, and parameter 0 is at 16.
   const std::vector<ParameterSize> sizes = {{DataType::f32, 20}, {DataType::f32, 5}};
   const GradientLayout layout = lay_out(sizes);
@@ -65,7 +65,7 @@ void share_numbers(RankThreads::Rank& self, const MemoryUnderTest& memory, const
 
 }  // namespace
 
-TEST_CASE("what each rank has in its pieces comes to all ranks") {
+TEST_CASE("all ranks get the parameter pieces that each rank holds") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     for (const int size : memory.ranks({1, 2, 3, 4})) {
       INFO(size << " ranks in " << memory.name);

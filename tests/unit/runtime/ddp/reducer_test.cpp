@@ -78,7 +78,7 @@ class FourBuckets {
 
 }  // namespace
 
-TEST_CASE("buckets start in the plan's order whatever the order of readiness") {
+TEST_CASE("buckets start in the order of the plan for any order of readiness") {
   std::vector<std::size_t> order = {0, 1, 2, 3};
   do {
     INFO("ready " << order[0] << order[1] << order[2] << order[3]);
@@ -111,7 +111,7 @@ TEST_CASE("a filled bucket waits for the buckets before it") {
   CHECK(buckets.script().calls().size() == 5);
 }
 
-TEST_CASE("a parameter is ready once a step") {
+TEST_CASE("a parameter becomes ready once per step") {
   FourBuckets buckets;
   CHECK(buckets.reducer().mark_ready(1));
   CHECK_FALSE(buckets.reducer().mark_ready(1));
@@ -123,7 +123,7 @@ TEST_CASE("a parameter is ready once a step") {
   CHECK(buckets.reducer().mark_ready(1));
 }
 
-TEST_CASE("a failed bucket fails the step and what follows it is aborted") {
+TEST_CASE("a failed bucket fails the step and aborts the buckets after it") {
   FourBuckets buckets;
   buckets.script().fail_at(2, ErrorKind::peer_lost);
   for (const std::size_t parameter : {3, 2, 1, 0}) buckets.reducer().mark_ready(parameter);
@@ -133,7 +133,7 @@ TEST_CASE("a failed bucket fails the step and what follows it is aborted") {
   CHECK(buckets.script().calls().size() == 2);
 }
 
-TEST_CASE("a destroyed reducer waits for the reductions that write into its memory") {
+TEST_CASE("a destroyed reducer waits for the reductions that write to its memory") {
   FourBuckets buckets;
   buckets.script().block();
   buckets.reducer().mark_ready(3);
@@ -173,7 +173,7 @@ TEST_CASE("gradients begin at 0 and at multiples of 64 bytes and do not overlap"
   CHECK(reducer.gradient(1).data.as<float>()[16] == 0.0F);
 }
 
-TEST_CASE("parameters become ready on several threads at once") {
+TEST_CASE("parameters may become ready on several threads at once") {
   ScriptedGroup scripted;
   const std::vector<ParameterSize> sizes(64, {DataType::f32, 16});
   ReducerOptions options = with_limits(64, 256);
@@ -192,7 +192,7 @@ TEST_CASE("parameters become ready on several threads at once") {
   CHECK(scripted.script->calls().size() == 20 * reducer.buckets().size());
 }
 
-TEST_CASE("after the first step buckets follow the order in which gradients became ready and nothing moves") {
+TEST_CASE("after the first step buckets follow the order of readiness without moving memory") {
   FourBuckets buckets(with_limits(1, 1));
   const void* place = buckets.reducer().gradient(0).data.data;
   buckets.steps({0, 1, 2, 3});
@@ -203,7 +203,7 @@ TEST_CASE("after the first step buckets follow the order in which gradients beca
   CHECK(buckets.reducer().gradient(0).data.data == place);
 }
 
-TEST_CASE("a bucket of gradients that are not neighbours is reduced in pieces") {
+TEST_CASE("a bucket of gradients that are not adjacent is reduced in pieces") {
   FourBuckets buckets(with_limits(320, 1 << 20));
   buckets.steps({0, 3, 2, 1});
   buckets.new_calls();
@@ -212,7 +212,7 @@ TEST_CASE("a bucket of gradients that are not neighbours is reduced in pieces") 
                                      "all_reduce average f64[48]", "all_reduce average f32[32]"});
 }
 
-TEST_CASE("a step that is not synchronised reduces nothing") {
+TEST_CASE("an unsynchronised step reduces nothing") {
   FourBuckets buckets;
   buckets.reducer().plan_step({false, 1});
   buckets.steps({0, 1, 2, 3});
@@ -223,7 +223,7 @@ TEST_CASE("a step that is not synchronised reduces nothing") {
   CHECK(buckets.new_calls().front() == "all_reduce premultiplied_sum f32[64]");
 }
 
-TEST_CASE("parameters that no rank uses are told") {
+TEST_CASE("parameters that no rank uses are reported") {
   ReducerOptions options = with_limits(1, 1);
   options.unused = UnusedParameters::find;
   FourBuckets buckets(options);
@@ -265,7 +265,7 @@ TEST_CASE("a static graph is learnt in the first step") {
         Calls{"all_reduce average f32[64]", "all_reduce average f32[16]", "all_reduce average f64[48]"});
 }
 
-TEST_CASE("statistics are of synchronised steps") {
+TEST_CASE("statistics cover synchronised steps only") {
   FourBuckets buckets;
   buckets.reducer().plan_step({false, 1});
   buckets.steps({0, 1, 2, 3});
@@ -283,7 +283,7 @@ TEST_CASE("statistics are of synchronised steps") {
   CHECK(buckets.reducer().statistics().steps == 0);
 }
 
-TEST_CASE("synchronised steps are recorded from the end of the one before, with the buckets' names") {
+TEST_CASE("a synchronised step is recorded from the end of the previous one with its bucket names") {
   const MadePage page;
   const MadeRing made;
   const ProcessContext process{.page = page.map(), .ring = made.map()};

@@ -174,7 +174,7 @@ TEST_CASE("a training with a rehearsal is bit-identical, whatever it exchanges")
   }
 }
 
-TEST_CASE("any number of ranks, accumulation, threads and steps on own gradients rehearse") {
+TEST_CASE("a rehearsal works with any number of ranks, accumulation, threads and local steps") {
   for (const int ranks : {1, 2, 3}) {
     for (const std::int64_t accumulated : {1, 4, -1}) {
       for (const int threads : {0, 1}) {
@@ -219,7 +219,7 @@ struct Alone {
 
 }  // namespace
 
-TEST_CASE("the parameters that a rehearsal leaves unused mean nothing for later steps") {
+TEST_CASE("unused parameters of a rehearsal do not affect later steps") {
   const UnusedParameters unused = GENERATE(UnusedParameters::find, UnusedParameters::static_graph);
   ScriptedGroup scripted;
   std::vector<float> weight = {1};
@@ -241,7 +241,7 @@ TEST_CASE("the parameters that a rehearsal leaves unused mean nothing for later 
   CHECK(data_parallel.unused_parameters().empty());
 }
 
-TEST_CASE("values, tensors and what functions save are restored, also if the loop is left") {
+TEST_CASE("values, tensors and what save functions return are restored, also if the loop is left") {
   Alone alone;
   int counter = 5;
   std::vector<float> memory = {1, 2};
@@ -295,7 +295,7 @@ TEST_CASE("an optimizer that steps as gradients arrive steps again after the reh
   CHECK(weights == std::vector<float>{0, 0, -1.5F});
 }
 
-TEST_CASE("a loop that consumes the rehearsal gets an error, unless the sampler is named") {
+TEST_CASE("a loop that consumes the rehearsal gets an error unless the sampler is named") {
   Alone alone;
   const bool is_named = GENERATE(false, true);
   const auto train = [&](Rehearsal& rehearsal) {
@@ -312,7 +312,7 @@ TEST_CASE("a loop that consumes the rehearsal gets an error, unless the sampler 
   expect_error(ErrorKind::invalid_argument, {"consume()", "is_running()"}, [&] { train(rehearsal); });
 }
 
-TEST_CASE("an exception of the rehearsal leaves the state of before, except in the middle of a step") {
+TEST_CASE("an exception during the rehearsal restores the earlier state, except within a step") {
   Alone alone;
   Rehearsal rehearsal(alone.data_parallel);
   const DataLoader loader(alone.numbers, alone.sampler, {.batch_size = 2, .rehearse_last_batch = &rehearsal});
@@ -329,7 +329,7 @@ TEST_CASE("an exception of the rehearsal leaves the state of before, except in t
   CHECK(alone.data_parallel.synchronizes());
 }
 
-TEST_CASE("what a sample of the rehearsal throws names the rehearsal") {
+TEST_CASE("an exception from a sample of the rehearsal names the rehearsal") {
   struct Damaged {
     std::int64_t size() const { return 3; }
     double operator[](std::int64_t index) const {
@@ -346,7 +346,7 @@ TEST_CASE("what a sample of the rehearsal throws names the rehearsal") {
   CHECK_FALSE(rehearsal.is_running());
 }
 
-TEST_CASE("a rehearsal in the middle of a step or with Join is refused") {
+TEST_CASE("a rehearsal within a step or with Join is rejected") {
   Alone alone;
   Rehearsal rehearsal(alone.data_parallel);
   const DataLoader loader(alone.numbers, alone.sampler, {.batch_size = 2, .rehearse_last_batch = &rehearsal});

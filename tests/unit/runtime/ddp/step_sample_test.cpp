@@ -7,7 +7,7 @@
 using namespace ddp;
 using namespace ddp::internal;
 
-TEST_CASE("statistics are the means over steps") {
+TEST_CASE("statistics are means over steps") {
   StepStatistics mean;
   add(mean, {1, 2, 3, 10});
   add(mean, {3, 4, 5, 20});
@@ -18,7 +18,7 @@ TEST_CASE("statistics are the means over steps") {
   CHECK(mean.bytes == Approx(15));
 }
 
-TEST_CASE("buckets that wait for one another count once") {
+TEST_CASE("the waiting time of overlapping buckets is counted once") {
   CHECK(seconds_under_way({}) == 0);
   // The second bucket waits for the first one for a second, and the third begins after a pause.
   const std::array<Interval, 3> buckets = {{{-1, 2}, {1, 4}, {6, 7}}};

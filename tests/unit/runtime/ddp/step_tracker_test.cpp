@@ -27,7 +27,7 @@ std::size_t complete_after(StepTracker& tracker, std::size_t parameter) {
 
 }  // namespace
 
-TEST_CASE("buckets are complete in the plan's order whatever the order of marks") {
+TEST_CASE("buckets become complete in the order of the plan for any order of marks") {
   StepTracker tracker = three_buckets();
   CHECK_FALSE(tracker.began());
   CHECK(complete_after(tracker, 0) == 0);
@@ -41,7 +41,7 @@ TEST_CASE("buckets are complete in the plan's order whatever the order of marks"
   CHECK(tracker.order() == Indices{0, 1, 3, 4, 2});
 }
 
-TEST_CASE("a parameter is marked once a step") {
+TEST_CASE("a parameter is marked once per step") {
   StepTracker tracker = three_buckets();
   CHECK(tracker.mark(4));
   CHECK_FALSE(tracker.mark(4));
@@ -61,7 +61,7 @@ TEST_CASE("a learning step counts marks and completes no bucket") {
   CHECK(tracker.order() == Indices{4, 2, 3, 1});
 }
 
-TEST_CASE("what is expected several times is complete with the last mark and what is never expected at once") {
+TEST_CASE("a parameter expected several times is complete with its last mark, and one never expected at once") {
   StepTracker tracker = three_buckets();
   tracker.expect({0, 1, 1, 2, 0});
   tracker.begin();

@@ -32,13 +32,13 @@ class Weight {
 }  // namespace
 
 // The expected numbers follow from the formulas in optimizer.h by hand; tests/interop compares with torch.optim.
-TEST_CASE("SGD steps down the gradient, with weight decay") {
+TEST_CASE("SGD steps against the gradient with weight decay") {
   Weight<double> x(1);
   CHECK(x.step(SgdOptions{.learning_rate = 0.1}, 2) == Approx(0.8));
   CHECK(x.step(SgdOptions{.learning_rate = 0.1, .weight_decay = 0.5}, 2) == Approx(0.8 - 0.1 * 2.4));
 }
 
-TEST_CASE("momentum begins with the first gradient") {
+TEST_CASE("momentum starts with the first gradient") {
   const SgdOptions options{.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.5};
   Weight<double> x(1);
   CHECK(x.step(options, 2) == Approx(1 - 0.1 * 2));
@@ -63,7 +63,7 @@ TEST_CASE("weight decay is decoupled in AdamW and part of the gradient in Adam")
   CHECK(y.step(AdamOptions{.learning_rate = 0.1, .weight_decay = 0.5, .decoupled = false}, 0) == Approx(0.9));
 }
 
-TEST_CASE("Adam's second step") {
+TEST_CASE("Adam's second step has the expected size") {
   const AdamOptions options{.learning_rate = 0.1, .beta1 = 0.5, .beta2 = 0.75};
   Weight<double> x(1);
   x.step(options, 1);
@@ -84,13 +84,13 @@ TEST_CASE("small updates of half-precision parameters are kept in their f32 copy
   CHECK(static_cast<float>(values[1499]) == static_cast<float>(BFloat16(0.992F)));
 }
 
-TEST_CASE("the options say how many moments there are") {
+TEST_CASE("the options determine the number of moments") {
   CHECK(moments_of(SgdOptions{}) == 0);
   CHECK(moments_of(SgdOptions{.momentum = 0.9}) == 1);
   CHECK(moments_of(AdamOptions{}) == 2);
 }
 
-TEST_CASE("options out of range are found") {
+TEST_CASE("options out of range are rejected") {
   CHECK(find_fault(SgdOptions{}).empty());
   CHECK(find_fault(AdamOptions{}).empty());
   CHECK(find_fault(SgdOptions{.learning_rate = -1}) == "the learning rate must be 0 or more");

@@ -25,12 +25,12 @@ void all_are_told(const std::vector<std::string>& texts, const std::optional<std
 
 }  // namespace
 
-TEST_CASE("the first line that differs is told to every rank") {
+TEST_CASE("every rank gets the first line in which ranks differ") {
   all_are_told({"a\nb\n", "a\nb\n", "a\nc\n"}, "rank 0 has b, rank 2 has c");
   all_are_told({"a\n", "x\n", "y\n"}, "rank 0 has a, rank 1 has x");
 }
 
-TEST_CASE("a rank with fewer lines has nothing more") {
+TEST_CASE("a rank with fewer lines has no entry at the difference") {
   all_are_told({"a\nb\n", "a\n"}, "rank 0 has b, rank 1 has nothing more");
   all_are_told({"", "a\n"}, "rank 0 has nothing more, rank 1 has a");
 }
@@ -41,7 +41,7 @@ TEST_CASE("equal texts are an agreement") {
   all_are_told({"alone"}, std::nullopt);
 }
 
-TEST_CASE("a tensor is described with name and type and shape") {
+TEST_CASE("a tensor is described by name, type and shape") {
   CHECK(describe({"w", {nullptr, 6, DataType::f64}, {2, 3}}) == "'w' f64[2x3]");
   CHECK(describe({"s", {nullptr, 1, DataType::i32}, {}}) == "'s' i32[]");
 }

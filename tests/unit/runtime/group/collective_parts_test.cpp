@@ -63,7 +63,7 @@ TEST_CASE("parts may differ in size and lie anywhere") {
   }
 }
 
-TEST_CASE("reductions of many pieces, of which some ranks have fewer", "[slow]") {
+TEST_CASE("reductions of many pieces work even if some ranks have fewer", "[slow]") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const int size : {2, 3}) {
       INFO(backend.name << ", " << size << " ranks");
@@ -128,7 +128,7 @@ TEST_CASE("bytes of the root reach every rank") {
   }
 }
 
-TEST_CASE("no rank passes a barrier before all have reached it") {
+TEST_CASE("no rank passes a barrier before all ranks have reached it") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     std::atomic<int> arrived = 0;
     RankThreads(backend.make, 3).all_succeed([&](RankThreads::Rank& self) {
@@ -142,7 +142,7 @@ TEST_CASE("no rank passes a barrier before all have reached it") {
   }
 }
 
-TEST_CASE("collectives started together end in order") {
+TEST_CASE("collectives that were started together end in order") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
       for (const bool together : {false, true}) {
@@ -164,7 +164,7 @@ TEST_CASE("collectives started together end in order") {
   }
 }
 
-TEST_CASE("parts of which one rank gives another count than the other takes are told at once, with both calls") {
+TEST_CASE("a part with different counts on its two ranks is a mismatch with both calls at once") {
   for (const BackendUnderTest& backend : {cpu_near(), cpu_staged(), gloo_backend()}) {
     for (const int operation : {0, 1, 2}) {
       INFO(backend.name << ", operation " << operation);

@@ -31,19 +31,19 @@ void check_backend(const BackendUnderTest& backend, const std::vector<int>& size
 
 }  // namespace
 
-TEST_CASE("collectives over memory that all ranks read give what the reference gives") {
+TEST_CASE("collectives over memory mapped by all ranks give the reference result") {
   check_backend(cpu_near());
 }
-TEST_CASE("collectives over staged memory give what the reference gives") {
+TEST_CASE("collectives over staged memory give the reference result") {
   check_backend(cpu_staged());
 }
-TEST_CASE("collectives over gloo give what the reference gives", "[slow]") {
+TEST_CASE("collectives over gloo give the reference result", "[slow]") {
   check_backend(gloo_backend());
 }
-TEST_CASE("collectives over nccl of host memory give what the reference gives", "[slow]") {
+TEST_CASE("collectives over nccl with host memory give the reference result", "[slow]") {
   check_backend(nccl_backend(), gpu_rank_counts({1, 2, 3, 5, 8}));
 }
-TEST_CASE("collectives over nccl of gpu memory give what the reference gives", "[slow]") {
+TEST_CASE("collectives over nccl with GPU memory give the reference result", "[slow]") {
   for (const int size : gpu_rank_counts({1, 2, 3})) {
     RankThreads(nccl_backend().make, size).all_succeed([&](RankThreads::Rank& self) {
       const DeviceMemory device = gpu_memory(self.group());
@@ -57,7 +57,7 @@ TEST_CASE("collectives over nccl of gpu memory give what the reference gives", "
   }
 }
 
-TEST_CASE("collectives of a mebibyte and some give what the reference gives", "[slow]") {
+TEST_CASE("collectives of slightly more than a mebibyte give the reference result", "[slow]") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const int size : {2, 3}) {
       INFO(backend.name << ", " << size << " ranks");
@@ -78,7 +78,7 @@ TEST_CASE("collectives of a mebibyte and some give what the reference gives", "[
   }
 }
 
-TEST_CASE("collectives of more than a staging buffer give what the reference gives with many ranks") {
+TEST_CASE("collectives larger than a staging buffer give the reference result with many ranks") {
   for (const BackendUnderTest& backend : {cpu_near(), cpu_staged()}) {
     for (const int size : {5, 8}) {
       INFO(backend.name << ", " << size << " ranks");
@@ -95,7 +95,7 @@ TEST_CASE("collectives of more than a staging buffer give what the reference giv
   }
 }
 
-TEST_CASE("all_reduce works on both sides of the sizes where an algorithm changes") {
+TEST_CASE("all_reduce works on both sides of the sizes where its algorithm changes") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     for (const int size : {2, 3}) {
@@ -111,7 +111,7 @@ TEST_CASE("all_reduce works on both sides of the sizes where an algorithm change
   }
 }
 
-TEST_CASE("collectives between nodes give what the reference gives") {
+TEST_CASE("collectives between nodes give the reference result") {
   // The layouts are two ranks on each of two nodes, three and one, and one on each of three nodes.
   const std::vector<std::string> layouts = {"aabb", "abab", "aaab", "abc"};
   for (const std::string& layout : layouts) {

@@ -31,7 +31,7 @@ Call all_reduce_of(Buffer buffer, ReduceOp op = ReduceOp::sum) {
 
 }  // namespace
 
-TEST_CASE("a fault is due at its rank's call of that number, once") {
+TEST_CASE("a fault is injected once, at its rank's call with the given number") {
   Fault third = fault(FaultKind::skip);
   third.rank = 1;
   third.operation = "all_reduce";
@@ -45,7 +45,7 @@ TEST_CASE("a fault is due at its rank's call of that number, once") {
   }
 }
 
-TEST_CASE("any collective counts where none is named, and transfers are none") {
+TEST_CASE("a fault without a named collective applies to any collective and to no transfer") {
   Fault second = fault(FaultKind::skip);
   second.number = 2;
   FaultInjector injector({second}, 0);
@@ -54,12 +54,12 @@ TEST_CASE("any collective counts where none is named, and transfers are none") {
   CHECK(injector.due(0, Operation::all_reduce));
 }
 
-TEST_CASE("a fault of another attempt is none") {
+TEST_CASE("a fault for another attempt is not injected") {
   FaultInjector injector({fault(FaultKind::skip)}, 1);
   CHECK_FALSE(injector.due(0, Operation::barrier));
 }
 
-TEST_CASE("what comes in place of the call") {
+TEST_CASE("each kind of fault changes the call as documented") {
   std::array<float, 8> values{};
   Call call = all_reduce_of(std::span<float>(values), ReduceOp::average);
   CHECK(carry_out(fault(FaultKind::skip), call, 2) == FaultOutcome::skip);
@@ -76,7 +76,7 @@ TEST_CASE("what comes in place of the call") {
   CHECK(is_defined(call.op, call.output.type));
 }
 
-TEST_CASE("a gather has an element less for each rank") {
+TEST_CASE("a shape fault on gather removes one element per rank") {
   std::array<float, 4> own{};
   std::array<float, 12> all{};
   Call call;
@@ -88,7 +88,7 @@ TEST_CASE("a gather has an element less for each rank") {
   CHECK(call.output.count == 9);
 }
 
-TEST_CASE("a barrier has no shape to be changed") {
+TEST_CASE("a barrier rejects shape and type faults") {
   Call barrier;
   CHECK_THROWS_AS(carry_out(fault(FaultKind::shape), barrier, 2), Error);
   CHECK_THROWS_AS(carry_out(fault(FaultKind::dtype), barrier, 2), Error);

@@ -17,7 +17,7 @@ using namespace ddp;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("an aborted group lets nobody wait") {
+TEST_CASE("an aborted group blocks no caller") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
@@ -34,7 +34,7 @@ TEST_CASE("an aborted group lets nobody wait") {
   }
 }
 
-TEST_CASE("after its end a group refuses calls") {
+TEST_CASE("a group that has ended rejects calls") {
   RankThreads(cpu_near().make, 2).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> values(1000, 1.0F);
     Work work = self.group().all_reduce(values);
@@ -59,7 +59,7 @@ TEST_CASE("after its end a group refuses calls") {
   });
 }
 
-TEST_CASE("what is aborted knows which operation it was") {
+TEST_CASE("the error of an aborted operation names the operation") {
   RankThreads(gloo_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> values(10);
     self.group().abort();
@@ -73,7 +73,7 @@ TEST_CASE("what is aborted knows which operation it was") {
   });
 }
 
-TEST_CASE("memory that is none, or that the backend cannot reach, is refused before anybody is asked") {
+TEST_CASE("null memory, or memory that the backend cannot access, is rejected before the call") {
   for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
     RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
       expect_error(ErrorKind::invalid_argument, {"all_reduce: f32[4]", "null pointer"}, [&] {
@@ -91,7 +91,7 @@ TEST_CASE("memory that is none, or that the backend cannot reach, is refused bef
   }
 }
 
-TEST_CASE("who comes to a monitored barrier when rank 0 has given up is told that, at once") {
+TEST_CASE("a rank that reaches a monitored barrier after rank 0 gave up gets the error at once") {
   std::latch rank_2_calls(1);
   RankThreads(cpu_near().make, 3).all_succeed([&](RankThreads::Rank& self) {
     if (self.rank() == 1) self.waits_for(2);
@@ -105,7 +105,7 @@ TEST_CASE("who comes to a monitored barrier when rank 0 has given up is told tha
   });
 }
 
-TEST_CASE("who waits in a monitored barrier for a rank that has left hears of it at once") {
+TEST_CASE("a monitored barrier that waits for a rank which has left fails at once") {
   RankThreads(cpu_near().make, 3).all_succeed([&](RankThreads::Rank& self) {
     if (self.rank() == 1) return self.leaves();
     const RankOutcome lost = outcome_of([&] { self.group().monitored_barrier(kPatience); });
@@ -116,7 +116,7 @@ TEST_CASE("who waits in a monitored barrier for a rank that has left hears of it
   });
 }
 
-TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
+TEST_CASE("a monitored barrier names the missing ranks and breaks nothing") {
   std::latch rank_2_calls(1);
   RankThreads(cpu_near().make, 4).all_succeed([&](RankThreads::Rank& self) {
     self.group().monitored_barrier();
@@ -146,7 +146,7 @@ void make_and_drop_groups(RankThreads::Rank& self) {
 
 }  // namespace
 
-TEST_CASE("groups may be dropped as soon as they are made") {
+TEST_CASE("groups may be destroyed as soon as they are created") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     RankThreads(backend.make, 4).all_succeed(make_and_drop_groups);
@@ -159,7 +159,7 @@ TEST_CASE("groups may be dropped as soon as they are made") {
   }
 }
 
-TEST_CASE("the rank that everybody waits for is named") {
+TEST_CASE("the rank for which all others wait is named") {
   for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
     INFO(backend.name);
     for (const bool is_transfer : {false, true}) {
@@ -179,7 +179,7 @@ TEST_CASE("the rank that everybody waits for is named") {
   }
 }
 
-TEST_CASE("a group is not made with a member that has ended") {
+TEST_CASE("a group with an exited member is not created") {
   for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
     INFO(backend.name);
     RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
@@ -196,7 +196,7 @@ TEST_CASE("a group is not made with a member that has ended") {
   }
 }
 
-TEST_CASE("a group whose part lives on can be left, and the others notice") {
+TEST_CASE("a rank can leave a group while its subgroup lives on, and the others notice") {
   RankThreads(cpu_near().make, 2).all_succeed([](RankThreads::Rank& self) {
     const int rank = self.rank();
     std::optional<ProcessGroup> part;

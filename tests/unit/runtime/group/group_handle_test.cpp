@@ -19,7 +19,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("copies are the same group and one that was moved from says so") {
+TEST_CASE("copies refer to the same group, and a moved-from group reports its state") {
   ScriptedGroup scripted(3, 2);
   const ProcessGroup copy = scripted.group;
   ProcessGroup moved = std::move(scripted.group);
@@ -33,7 +33,7 @@ TEST_CASE("copies are the same group and one that was moved from says so") {
   expect_error(ErrorKind::invalid_argument, {"this ProcessGroup is empty"}, [] { (void)ProcessGroup().batch(); });
 }
 
-TEST_CASE("a work and a memory that were moved from say so") {
+TEST_CASE("a moved-from work and a moved-from memory report their state") {
   ScriptedGroup scripted;
   Work work = scripted.group.barrier();
   Work moved = std::move(work);
@@ -56,7 +56,7 @@ TEST_CASE("a work and a memory that were moved from say so") {
   CHECK(memory.as<float>().size() == 2);
 }
 
-TEST_CASE("a rank knows its place on its node and what its collectives work on") {
+TEST_CASE("a rank knows its local rank and the devices of its collectives") {
   RankThreads(make_cpu_backend, 3)
       .on([](int rank) { return rank == 1 ? "a" : "b"; })
       .all_succeed([](RankThreads::Rank& self) {
@@ -66,7 +66,7 @@ TEST_CASE("a rank knows its place on its node and what its collectives work on")
       });
 }
 
-TEST_CASE("collectives of nested batches begin at the end of the outermost") {
+TEST_CASE("collectives of nested batches begin at the end of the outermost batch") {
   ScriptedGroup scripted;
   std::vector<float> values(5);
   std::vector<Work> works;
@@ -84,7 +84,7 @@ TEST_CASE("collectives of nested batches begin at the end of the outermost") {
   CHECK(scripted.script->calls().size() == 2);
 }
 
-TEST_CASE("no operation takes a temporary, which would be gone before it is done") {
+TEST_CASE("an operation does not accept a temporary, which would be destroyed before the operation ends") {
   STATIC_REQUIRE_FALSE(std::is_convertible_v<std::vector<float>, ConstBuffer>);
   STATIC_REQUIRE_FALSE(std::is_convertible_v<const std::vector<float>, ConstBuffer>);
   STATIC_REQUIRE_FALSE(std::is_convertible_v<std::array<double, 2>, ConstBuffer>);

@@ -83,7 +83,7 @@ class DeedQueue {
 
 }  // namespace
 
-TEST_CASE("after a failure everything is aborted and the message says what failed first") {
+TEST_CASE("after a failure all operations are aborted, and the message names the first failure") {
   DeedQueue queue;
   int runs = 0;
   Work good = queue.push("op #1", [&] { ++runs; });
@@ -97,13 +97,13 @@ TEST_CASE("after a failure everything is aborted and the message says what faile
   CHECK(runs == 1);
 }
 
-TEST_CASE("an exception that is not ours is internal") {
+TEST_CASE("an exception of an unknown type becomes an internal error") {
   DeedQueue queue;
   Work bad = queue.push("op #1", [] { throw std::runtime_error("surprise"); });
   expect_error(ErrorKind::internal, {"op #1", "surprise"}, [&] { bad.wait(); });
 }
 
-TEST_CASE("a destroyed queue leaves no operation running and none undone") {
+TEST_CASE("a destroyed queue leaves no operation running or unfinished") {
   std::promise<void> begun;
   std::promise<void> may_end;
   bool ended = false;
@@ -123,7 +123,7 @@ TEST_CASE("a destroyed queue leaves no operation running and none undone") {
   CHECK(waiting.done());  // it was aborted, or it has run if the destruction came late
 }
 
-TEST_CASE("an exception is not held up by an operation that nobody answers") {
+TEST_CASE("a blocked operation does not delay an exception") {
   struct Shared {
     std::promise<void> begun;
     std::promise<void> answer;
@@ -165,7 +165,7 @@ TEST_CASE("operations run in the order of their calls and one at a time") {
   CHECK(order == "abcdefghijklmnopqrstuvwxyz");
 }
 
-TEST_CASE("a work can be waited for often and from any thread") {
+TEST_CASE("a work can be waited for repeatedly and from any thread") {
   DeedQueue queue;
   std::promise<void> may_end;
   Work work = queue.push("op", [&] { may_end.get_future().wait(); });
@@ -178,7 +178,7 @@ TEST_CASE("a work can be waited for often and from any thread") {
   work.wait();
 }
 
-TEST_CASE("a dropped work is carried out all the same") {
+TEST_CASE("an operation whose work was dropped is still carried out") {
   std::atomic<bool> ran = false;
   DeedQueue queue;
   {
@@ -189,7 +189,7 @@ TEST_CASE("a dropped work is carried out all the same") {
   CHECK(ran);
 }
 
-TEST_CASE("an operation that has begun is run by who waits for it") {
+TEST_CASE("an operation that has begun is run by the thread that waits for it") {
   DeedQueue queue;
   queue.begins([] { return true; });
   std::thread::id ran_on;
@@ -198,7 +198,7 @@ TEST_CASE("an operation that has begun is run by who waits for it") {
   CHECK(ran_on == std::this_thread::get_id());
 }
 
-TEST_CASE("an operation that has begun ends when its end is only looked for") {
+TEST_CASE("an operation that has begun also ends if it is only polled") {
   DeedQueue queue;
   queue.begins([] { return true; });
   std::atomic<bool> ran = false;
@@ -208,7 +208,7 @@ TEST_CASE("an operation that has begun ends when its end is only looked for") {
   CHECK(ran);
 }
 
-TEST_CASE("an operation that has begun is run although the queue is destroyed") {
+TEST_CASE("an operation that has begun is run even if the queue is destroyed") {
   std::atomic<bool> ran = false;
   {
     DeedQueue queue;
@@ -218,7 +218,7 @@ TEST_CASE("an operation that has begun is run although the queue is destroyed") 
   CHECK(ran);
 }
 
-TEST_CASE("a failure in the beginning of an operation is the operation's") {
+TEST_CASE("a failure at the beginning of an operation belongs to that operation") {
   DeedQueue queue;
   queue.begins([]() -> bool { throw Error(ErrorKind::mismatch, "rank 1 calls something else"); });
   Work work = queue.push("op", [] {});
@@ -228,7 +228,7 @@ TEST_CASE("a failure in the beginning of an operation is the operation's") {
   expect_error(ErrorKind::aborted, {"next: not run", "rank 1 calls"}, [&] { next.wait(); });
 }
 
-TEST_CASE("a wait with a limit ends without the operation") {
+TEST_CASE("a wait with a time limit ends before its operation") {
   DeedQueue queue;
   std::promise<void> may_end;
   Work work = queue.push("op", [&] { may_end.get_future().wait(); });
@@ -244,7 +244,7 @@ TEST_CASE("a wait with a limit ends without the operation") {
   CHECK(work.wait_for(std::chrono::nanoseconds(0)));
 }
 
-TEST_CASE("a continuation is called once, with what failed") {
+TEST_CASE("a continuation is called once, with the failure if there is one") {
   DeedQueue queue;
   std::promise<void> may_end;
   std::promise<std::string> heard;
@@ -261,7 +261,7 @@ TEST_CASE("a continuation is called once, with what failed") {
   CHECK(calls == 2);
 }
 
-TEST_CASE("held operations begin together at the end of the outermost pair") {
+TEST_CASE("held operations begin together at the end of the outermost batch") {
   DeedQueue queue;
   std::atomic<int> ran = 0;
   queue.queue().hold();
@@ -277,7 +277,7 @@ TEST_CASE("held operations begin together at the end of the outermost pair") {
   CHECK(ran == 2);
 }
 
-TEST_CASE("an operation that nobody waits for runs also after many that were waited for at once") {
+TEST_CASE("an operation without a waiting thread also runs after many that were waited for") {
   DeedQueue queue;
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 50; ++i) queue.push("waited", [] {}).wait();
@@ -307,7 +307,7 @@ TEST_CASE("operations are urgent while a thread waits for them on the host, and 
   CHECK(waiters_seen == 0);
 }
 
-TEST_CASE("a batch that must wait for the ranks before it begins still begins as a whole") {
+TEST_CASE("a batch that must wait for the ranks still begins as a whole") {
   DeedQueue queue;
   queue.actions().ahead = {.always = 4, .most = 4, .bytes = 0};
   queue.actions().begins_batches = true;

@@ -20,7 +20,7 @@ using namespace ddp::internal;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("wrong arguments are refused before anything is sent") {
+TEST_CASE("invalid arguments are rejected before anything is sent") {
   ScriptedGroup scripted(3);
   ProcessGroup& group = scripted.group;
   std::vector<float> floats(6);
@@ -38,7 +38,7 @@ TEST_CASE("wrong arguments are refused before anything is sent") {
   CHECK(scripted.script->calls().empty());
 }
 
-TEST_CASE("a group knows its rank and size and backend") {
+TEST_CASE("a group knows its rank, size and backend") {
   const ScriptedGroup scripted(3, 2);
   CHECK(scripted.group.rank() == 2);
   CHECK(scripted.group.size() == 3);
@@ -46,7 +46,7 @@ TEST_CASE("a group knows its rank and size and backend") {
   CHECK(scripted.group.backend_reason() == "scripted");
 }
 
-TEST_CASE("an error names rank and operation and number") {
+TEST_CASE("an error names the rank, the operation and its number") {
   ScriptedGroup scripted(3, 2);
   scripted.script->fail_at(2, ErrorKind::timeout);
   std::vector<float> values(5);
@@ -62,7 +62,7 @@ TEST_CASE("an error names rank and operation and number") {
   CHECK(scripted.script->calls().size() == 2);
 }
 
-TEST_CASE("a collective returns at once and its work waits") {
+TEST_CASE("a collective returns at once, and its work waits") {
   ScriptedGroup scripted;
   scripted.script->block();
   std::vector<float> values(5);
@@ -74,14 +74,14 @@ TEST_CASE("a collective returns at once and its work waits") {
   CHECK(work.done());
 }
 
-TEST_CASE("a moved group goes on") {
+TEST_CASE("a moved group stays usable") {
   ScriptedGroup scripted;
   ProcessGroup moved = std::move(scripted.group);
   moved.barrier().wait();
   CHECK(scripted.script->calls() == std::vector<std::string>{"barrier"});
 }
 
-TEST_CASE("a collective of nothing asks nothing of the backend") {
+TEST_CASE("an empty collective does not call the backend") {
   ScriptedGroup scripted(2);
   std::vector<float> none;
   scripted.group.all_reduce(none).wait();
@@ -90,7 +90,7 @@ TEST_CASE("a collective of nothing asks nothing of the backend") {
   CHECK(scripted.script->calls().empty());
 }
 
-TEST_CASE("a rank that does not come makes the others time out") {
+TEST_CASE("a missing rank makes the others time out") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
     if (self.rank() == 2) return self.waits_for_the_others();
     std::vector<float> values(1000);
@@ -104,20 +104,20 @@ TEST_CASE("a rank that does not come makes the others time out") {
   });
 }
 
-TEST_CASE("a rank that never joins makes the rendezvous time out and names what is missing") {
+TEST_CASE("a rank that never joins makes the rendezvous time out, and the error names it") {
   expect_error(ErrorKind::timeout, {"rank 1 did not take part within 1.0 s"}, [] {
     (void)make_gloo_backend({.rank = 0, .size = 2, .local_rank = 0, .timeout = 1s}, make_memory_store(20ms));
   });
 }
 
-TEST_CASE("gloo refuses GPU memory") {
+TEST_CASE("gloo rejects GPU memory") {
   GlooRanks(1).all_fail(ErrorKind::unavailable, {"GPU memory", "nccl"}, [](GlooRanks::Rank& self) {
     float value = 0;
     self.group().all_reduce({&value, 1, DataType::f32, DeviceType::cuda}).wait();
   });
 }
 
-TEST_CASE("ranks that call different collectives are told which rank called what and where") {
+TEST_CASE("a mismatch of collectives names each rank's call and place") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     RankThreads(backend.make, 3)
@@ -134,7 +134,7 @@ TEST_CASE("ranks that call different collectives are told which rank called what
   }
 }
 
-TEST_CASE("every way in which calls can differ is found before anything is corrupted") {
+TEST_CASE("each way in which calls can differ is detected before data is corrupted") {
   const std::vector<std::function<Work(ProcessGroup&, std::vector<float>&)>> others = {
       [](ProcessGroup& group, std::vector<float>& values) { return group.all_reduce(values, ReduceOp::max); },
       [](ProcessGroup& group, std::vector<float>& values) { return group.broadcast(values, 0); },
@@ -157,7 +157,7 @@ TEST_CASE("every way in which calls can differ is found before anything is corru
   }
 }
 
-TEST_CASE("ranks of different nodes compare their calls when that is asked for") {
+TEST_CASE("ranks of different nodes compare their calls on request") {
   for (const BackendUnderTest& backend : {cpu_between_nodes(), gloo_backend()}) {
     INFO(backend.name);
     RankThreads(backend.make, 3)
@@ -173,7 +173,7 @@ TEST_CASE("ranks of different nodes compare their calls when that is asked for")
   }
 }
 
-TEST_CASE("all ranks of all nodes hear of a difference, also where some are on one node") {
+TEST_CASE("a mismatch is reported to all ranks of all nodes") {
   for (const BackendUnderTest& backend : {cpu_between_nodes(), gloo_backend()}) {
     INFO(backend.name);
     RankThreads(backend.make, 4)
@@ -187,7 +187,7 @@ TEST_CASE("all ranks of all nodes hear of a difference, also where some are on o
   }
 }
 
-TEST_CASE("ranks of different nodes that differ time out instead of taking each other's data") {
+TEST_CASE("differing ranks of different nodes time out instead of mixing their data") {
   CallOptions options;
   options.timeout = 200ms;
   RankThreads(gloo_backend().make, 2)
@@ -221,7 +221,7 @@ TEST_CASE("parts of different sizes on both sides are a mismatch") {
   CHECK_THAT(ended[1].message, Catch::Contains("rank 0 sends f32[3], but this rank receives f32[4]"));
 }
 
-TEST_CASE("a rank that leaves is named to those that wait for it") {
+TEST_CASE("a rank that leaves is named to the ranks that wait for it") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
@@ -241,7 +241,7 @@ TEST_CASE("a rank that leaves is named to those that wait for it") {
   }
 }
 
-TEST_CASE("what a rank gave before it left counts, however late another one is") {
+TEST_CASE("data that a rank gave before it left is used, however late another rank is") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
@@ -256,7 +256,7 @@ TEST_CASE("what a rank gave before it left counts, however late another one is")
   }
 }
 
-TEST_CASE("a rank that does not come is named at the call's own time-out") {
+TEST_CASE("a missing rank is named at the call's own timeout") {
   RankThreads(cpu_near().make, 2).all_succeed([](RankThreads::Rank& self) {
     if (self.rank() == 1) return self.waits_for_the_others();
     std::vector<float> values(1000);
@@ -268,7 +268,7 @@ TEST_CASE("a rank that does not come is named at the call's own time-out") {
   });
 }
 
-TEST_CASE("groups of some ranks work beside the whole") {
+TEST_CASE("subgroups work beside the whole group") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     RankThreads(backend.make, 4).all_succeed([](RankThreads::Rank& self) {
@@ -297,7 +297,7 @@ TEST_CASE("groups of some ranks work beside the whole") {
   }
 }
 
-TEST_CASE("groups that are made of a group share its page and its faults") {
+TEST_CASE("subgroups share the status page and the injected faults of their group") {
   const MadePage made;
   wire::Fault third;
   third.kind = wire::FaultKind::skip;
@@ -349,7 +349,7 @@ TEST_CASE("several threads may call one group") {
   });
 }
 
-TEST_CASE("memory of the group is of zeros and may outlive it") {
+TEST_CASE("memory of a group is zeroed and may outlive it") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
       Memory kept = self.group().allocate(1'000'000, DataType::f32);

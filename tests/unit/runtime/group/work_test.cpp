@@ -87,7 +87,7 @@ std::vector<Operations> operations() {
 
 }  // namespace
 
-TEST_CASE("an exception that passes a pending operation may take its memory along") {
+TEST_CASE("an exception during a pending operation may unmap its memory") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const Operations& operation : operations()) {
       INFO(backend.name << ", " << operation.name);
@@ -118,7 +118,7 @@ TEST_CASE("an exception that passes a pending operation may take its memory alon
   }
 }
 
-TEST_CASE("no rank uses the memory of an operation that was aborted at any moment") {
+TEST_CASE("no rank uses the memory of an operation aborted at any moment") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 random(seed);
@@ -155,7 +155,7 @@ TEST_CASE("an operation that is about to end is not aborted by an exception") {
   });
 }
 
-TEST_CASE("a work in a destructor that an exception calls is not its concern") {
+TEST_CASE("a work started by a destructor during an exception is not aborted") {
   const auto running = std::make_shared<std::atomic<int>>(0);
   std::optional<ProcessGroup> group = make_group(std::make_unique<EndlessBackend>(running), 0, 2);
   struct CallsAtEnd {
@@ -171,7 +171,7 @@ TEST_CASE("a work in a destructor that an exception calls is not its concern") {
   group->abort();
 }
 
-TEST_CASE("an exception in a batch aborts what the batch has not begun") {
+TEST_CASE("an exception within a batch aborts the operations that have not begun") {
   const auto running = std::make_shared<std::atomic<int>>(0);
   const ProcessGroup group = make_group(std::make_unique<EndlessBackend>(running), 0, 2);
   try {
@@ -204,7 +204,7 @@ TEST_CASE("an exception within a continuation does not wait for the continuation
   expect_error(ErrorKind::aborted, {"an exception passed the Work"}, [&] { scripted.group.barrier().wait(); });
 }
 
-TEST_CASE("waiting within a continuation is refused, and the error is the operation's") {
+TEST_CASE("waiting within a continuation is rejected, and the error belongs to the operation") {
   for (const bool with_limit : {false, true}) {
     for (const bool already_done : {false, true}) {
       ScriptedGroup scripted;
@@ -233,7 +233,7 @@ TEST_CASE("waiting within a continuation is refused, and the error is the operat
   }
 }
 
-TEST_CASE("what a continuation throws fails its operation, on whichever thread it runs") {
+TEST_CASE("an exception from a continuation fails its operation on any thread") {
   for (const bool waits : {false, true}) {
     ScriptedGroup scripted;
     scripted.script->block();

@@ -73,7 +73,7 @@ TEST_CASE("a missing variable is named") {
   expect_error(ErrorKind::invalid_argument, {"OMPI_COMM_WORLD_SIZE"}, [] { read({{"OMPI_COMM_WORLD_RANK", "0"}}); });
 }
 
-TEST_CASE("what the launcher sets is read") {
+TEST_CASE("the variables that the launcher sets are read") {
   const StartEnvironment environment = read(kLaunched);
   CHECK(environment.rank == 5);
   CHECK(environment.world_size == 8);
@@ -91,7 +91,7 @@ TEST_CASE("what the launcher sets is read") {
   CHECK_FALSE(read(with(kLaunched, "TORCHELASTIC_USE_AGENT_STORE", "true")).launcher_serves);
 }
 
-TEST_CASE("a process that nobody launched is a world of one") {
+TEST_CASE("a process without a launcher is a world of one") {
   const StartEnvironment environment = read({{"DDP_BACKEND", "gloo"}, {"DDP_QUIET", "1"}});
   CHECK(environment.rank == 0);
   CHECK(environment.world_size == 1);
@@ -104,21 +104,21 @@ TEST_CASE("a process that nobody launched is a world of one") {
   CHECK_FALSE(read({{"WORLD_SIZE", "1"}}).lacks_rank);
 }
 
-TEST_CASE("the store's address counts without RANK, too: ranks may be given in InitOptions") {
+TEST_CASE("the store's address is used without RANK as well, because InitOptions may contain the ranks") {
   const StartEnvironment environment = read({{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}});
   CHECK(environment.master_addr == "localhost");
   CHECK(environment.master_port == 29500);
   CHECK(read({{"MASTER_ADDR", "localhost"}}).master_addr.empty());
 }
 
-TEST_CASE("local ranks and restarts have defaults") {
+TEST_CASE("local ranks and restart counts have defaults") {
   const StartEnvironment environment = read({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   CHECK(environment.local_rank == 0);
   CHECK(environment.local_world_size == 1);
   CHECK(environment.restart_count == 0);
 }
 
-TEST_CASE("under mpirun the ranks come from Open MPI and no store is needed") {
+TEST_CASE("under mpirun the ranks come from Open MPI, and no store is needed") {
   const Variables mpirun = {{"OMPI_COMM_WORLD_RANK", "3"},
                             {"OMPI_COMM_WORLD_SIZE", "4"},
                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
@@ -134,7 +134,7 @@ TEST_CASE("under mpirun the ranks come from Open MPI and no store is needed") {
                [&] { read(with(mpirun, "OMPI_COMM_WORLD_RANK", "4")); });
 }
 
-TEST_CASE("the launcher's variables win over those of mpirun") {
+TEST_CASE("the launcher's variables override those of mpirun") {
   Variables both = kLaunched;
   both.insert({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
   const StartEnvironment environment = read(both);
@@ -142,7 +142,7 @@ TEST_CASE("the launcher's variables win over those of mpirun") {
   CHECK_FALSE(environment.under_mpirun);
 }
 
-TEST_CASE("a program's own environment takes the place of the variables but not of who serves the store") {
+TEST_CASE("a program's own Environment replaces the rank variables but not the store settings") {
   ::setenv("RANK", "garbled", 1);
   ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
   ddp::Environment own;
@@ -157,7 +157,7 @@ TEST_CASE("a program's own environment takes the place of the variables but not 
   CHECK(environment.launcher_serves);
 }
 
-TEST_CASE("a rank without a launcher that watches it gives up after some minutes") {
+TEST_CASE("a rank without a supervising launcher gives up after some minutes") {
   const TimeLimits limits = time_limits({}, false);
   CHECK(limits.connecting == 10min);
   CHECK(limits.store == 5min);
@@ -165,7 +165,7 @@ TEST_CASE("a rank without a launcher that watches it gives up after some minutes
   CHECK_FALSE(limits.coming);
 }
 
-TEST_CASE("under ddplaunch ranks wait for each other without a limit of their own") {
+TEST_CASE("under ddplaunch ranks wait for each other without their own limit") {
   const TimeLimits limits = time_limits({}, true);
   CHECK(limits.connecting == 10min);  // all ranks have come, so only the network causes delays
   CHECK(limits.store == 5min);
@@ -173,7 +173,7 @@ TEST_CASE("under ddplaunch ranks wait for each other without a limit of their ow
   CHECK(limits.coming == limits::kNoTimeout);
 }
 
-TEST_CASE("what the program sets holds under ddplaunch, too") {
+TEST_CASE("a timeout that the program sets also applies under ddplaunch") {
   InitOptions options;
   options.store_timeout = 20s;
   CHECK(time_limits(options, true).operation == limits::kNoTimeout);

@@ -8,7 +8,7 @@ using namespace ddp::internal;
 using ddp::test::expect_error;
 using Kind = InitMethod::Kind;
 
-TEST_CASE("init methods are read as torch.distributed reads them") {
+TEST_CASE("init methods are parsed as in torch.distributed") {
   CHECK(parse_init_method("env://").kind == Kind::environment);
   const InitMethod tcp = parse_init_method("tcp://node0:29500?rank=1&world_size=4");
   CHECK(tcp.kind == Kind::tcp);
@@ -25,7 +25,7 @@ TEST_CASE("init methods are read as torch.distributed reads them") {
   CHECK(file.world_size == 2);
 }
 
-TEST_CASE("an init method that cannot be read is an error that says what to write") {
+TEST_CASE("an invalid init method is an error that shows the valid forms") {
   const std::pair<const char*, const char*> cases[] = {
       {"", "unknown scheme"},
       {"http://h:1", "unknown scheme"},
@@ -55,7 +55,7 @@ TEST_CASE("an init method that cannot be read is an error that says what to writ
   }
 }
 
-TEST_CASE("ranks come from the method, then from the options, then from the environment") {
+TEST_CASE("ranks come from the init method, then from the options, then from the environment") {
   StartEnvironment environment;
   environment.rank = 5;
   environment.world_size = 8;
@@ -67,7 +67,7 @@ TEST_CASE("ranks come from the method, then from the options, then from the envi
   CHECK(with_ranks(parse_init_method("env://"), std::nullopt, std::nullopt, {}).world_size == 1);
 }
 
-TEST_CASE("ranks that contradict each other or are missing are errors") {
+TEST_CASE("contradicting or missing ranks are errors") {
   expect_error(ErrorKind::invalid_argument, {"rank is 1", "2 in InitOptions"},
                [] { with_ranks(parse_init_method("tcp://h:1?rank=1"), 2, 4, {}); });
   expect_error(ErrorKind::invalid_argument, {"world_size is not given"},

@@ -44,7 +44,7 @@ TEST_CASE("rank 0 serves the store itself if no launcher does") {
   CHECK(reach_store(method, rank_of_two(0), kPatience)->get("k") == "v");
 }
 
-TEST_CASE("a port that is taken is an error that says what to do") {
+TEST_CASE("a port in use is an error that says what to do") {
   BoundSocket taken;
   taken.listen();
   const auto method = parse_init_method("tcp://127.0.0.1:" + std::to_string(taken.port()));
@@ -52,7 +52,7 @@ TEST_CASE("a port that is taken is an error that says what to do") {
                [&] { reach_store(method, rank_of_two(0), kPatience); });
 }
 
-TEST_CASE("a world of one needs no store and more need its address") {
+TEST_CASE("a world of one needs no store, and a larger one needs its address") {
   StartEnvironment alone;
   reach_store({}, alone, kPatience)->set("k", "v");
   expect_error(ErrorKind::invalid_argument, {"MASTER_ADDR", "init_method"},
@@ -62,7 +62,7 @@ TEST_CASE("a world of one needs no store and more need its address") {
   expect_error(ErrorKind::unavailable, {"mpirun"}, [&] { reach_store({}, mpi, kPatience); });
 }
 
-TEST_CASE("ranks meet in a file, again and again, and the last removes it") {
+TEST_CASE("ranks can meet repeatedly through a file, and the last one removes it") {
   const TemporaryDirectory directory;
   const auto method = parse_init_method("file://" + directory.path() + "/store");
   for (int round = 0; round < 3; ++round) {
@@ -73,7 +73,7 @@ TEST_CASE("ranks meet in a file, again and again, and the last removes it") {
   CHECK(::access(method.path.c_str(), F_OK) != 0);
 }
 
-TEST_CASE("a file that an earlier run left is refused on every rank") {
+TEST_CASE("a file from an earlier run is rejected on every rank") {
   // In the earlier run one rank came, or both. In the new one, rank 0 or rank 1 comes first.
   const bool both = GENERATE(false, true);
   const int first = GENERATE(0, 1);

@@ -10,7 +10,7 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("ranks of one process work together") {
+TEST_CASE("ranks within one process work together") {
   std::atomic<int> sum = 0;
   run_ranks(4, [&](ProcessGroup& group) {
     require(group.backend() == "cpu", "the backend is " + group.backend());
@@ -21,7 +21,7 @@ TEST_CASE("ranks of one process work together") {
   CHECK(sum == 4 * 6);
 }
 
-TEST_CASE("the exception of the rank that failed first comes out of run_ranks") {
+TEST_CASE("run_ranks throws the exception of the rank that failed first") {
   CHECK_THROWS_WITH(run_ranks(3,
                               [](ProcessGroup& group) {
                                 if (group.rank() == 2) throw std::runtime_error("bad sample");
@@ -30,11 +30,11 @@ TEST_CASE("the exception of the rank that failed first comes out of run_ranks") 
                     "bad sample");
 }
 
-TEST_CASE("less than one rank is refused") {
+TEST_CASE("run_ranks with less than one rank is rejected") {
   expect_error(ErrorKind::invalid_argument, {"0 ranks"}, [] { run_ranks(0, [](ProcessGroup&) {}); });
 }
 
-TEST_CASE("an unknown backend for ranks of one process is refused") {
+TEST_CASE("run_ranks with an unknown backend is rejected") {
   expect_error(ErrorKind::invalid_argument, {"'glou'", "gloo"},
                [] { run_ranks(2, [](ProcessGroup&) {}, {.backend = "glou"}); });
 }

@@ -54,7 +54,7 @@ class SilentStore : public Store {
 
 }  // namespace
 
-TEST_CASE("the first word about a lost rank counts, and more than that the word of its own node") {
+TEST_CASE("the first report of a lost rank counts unless the rank's own node reports another one") {
   auto nodes = meet_on_nodes(3, two_on_each);
   const auto store = make_memory_store(kPatience);
   CHECK(LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has exited, or given up")).peer() == 0);
@@ -68,7 +68,7 @@ TEST_CASE("the first word about a lost rank counts, and more than that the word 
   CHECK(told.kind() == ErrorKind::peer_lost);
 }
 
-TEST_CASE("what was once agreed stays, but for what this node sees") {
+TEST_CASE("an agreed lost rank changes only if this node sees another one exit") {
   auto nodes = meet_on_nodes(3, two_on_each);
   nodes[1].reset();
   LostRank lost_rank(nodes[0], make_memory_store(kPatience), kPatience);
@@ -78,7 +78,7 @@ TEST_CASE("what was once agreed stays, but for what this node sees") {
   CHECK(lost_rank.agree(lost(2, "rank 2 has exited, or given up")).peer() == 1);
 }
 
-TEST_CASE("that a rank beside this one has failed is no knowledge of why") {
+TEST_CASE("a failed rank on the same node is not reported as the cause") {
   const auto nodes = meet_on_nodes(3, two_on_each);
   const auto store = make_memory_store(kPatience);
   CHECK(LostRank(nodes[1], store, kPatience).agree(lost(2, "rank 2 has exited, or given up")).peer() == 2);
@@ -86,7 +86,7 @@ TEST_CASE("that a rank beside this one has failed is no knowledge of why") {
   CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has failed")).peer() == 2);
 }
 
-TEST_CASE("a failure of this rank alone is told to nobody") {
+TEST_CASE("a failure that concerns only this rank is not shared") {
   const auto nodes = meet_on_nodes(2, one_on_each);
   const auto store = make_memory_store(kPatience);
   const Error wrong = LostRank(nodes[0], store, kPatience).agree(Error(ErrorKind::mismatch, "other counts", 1));
@@ -94,7 +94,7 @@ TEST_CASE("a failure of this rank alone is told to nobody") {
   CHECK(store->num_keys() == 0);
 }
 
-TEST_CASE("a store that is gone keeps nobody waiting") {
+TEST_CASE("a store that has exited delays no rank") {
   const auto nodes = meet_on_nodes(2, one_on_each);
   const auto store = std::make_shared<SilentStore>();
   const Error ended = LostRank(nodes[0], store).agree(lost(1, "rank 1 has exited"));
@@ -124,7 +124,7 @@ TEST_CASE("all ranks of all nodes name the rank that left") {
   }
 }
 
-TEST_CASE("nobody blames a rank of another node that waits itself") {
+TEST_CASE("a rank of another node that itself waits is not blamed") {
   RankThreads(cpu_between_nodes().make, 4).on(two_on_each).all_succeed([](RankThreads::Rank& self) {
     if (self.rank() == 3) return self.waits_for(3);
     std::vector<float> values(100'000);
@@ -139,7 +139,7 @@ TEST_CASE("nobody blames a rank of another node that waits itself") {
   });
 }
 
-TEST_CASE("with detail the parts that ranks of other nodes give are compared, too") {
+TEST_CASE("in detail mode the parts from ranks of other nodes are compared as well") {
   for (const BackendUnderTest& backend : {cpu_between_nodes(), gloo_backend()}) {
     INFO(backend.name);
     RankThreads(backend.make, 3)

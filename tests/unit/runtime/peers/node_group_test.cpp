@@ -22,7 +22,7 @@ using namespace ddp::internal;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("ranks of one node see each other's areas") {
+TEST_CASE("ranks of one node see each other's shared areas") {
   auto groups = meet_on_one_node(3);
   for (std::size_t own = 0; own < 3; ++own) {
     CHECK(groups[own]->size() == 3);
@@ -49,7 +49,7 @@ TEST_CASE("staging buffers and channels do not overlap") {
   CHECK(group.stage(0, 1) - group.stage(0, 0) == static_cast<std::ptrdiff_t>(group.own_area().stage_bytes));
 }
 
-TEST_CASE("a rank that goes is gone for the others, and how is known") {
+TEST_CASE("other ranks notice when and how a rank leaves") {
   auto groups = meet_on_one_node(3);
   CHECK_FALSE(groups[0]->gone(1));
   groups[1].reset();
@@ -61,7 +61,7 @@ TEST_CASE("a rank that goes is gone for the others, and how is known") {
   CHECK(groups[0]->area(2).state == RankState::failed);
 }
 
-TEST_CASE("signals do not end the wait for a rank of the same node") {
+TEST_CASE("signals do not interrupt the wait for a rank of the same node") {
   const NodeListener first;
   const NodeListener second;
   const std::vector<std::string> names = {first.name(), second.name()};
@@ -79,7 +79,7 @@ TEST_CASE("signals do not end the wait for a rank of the same node") {
   CHECK(error.empty());
 }
 
-TEST_CASE("signals do not end the wait for a rank that accepts no connections yet") {
+TEST_CASE("signals do not interrupt the wait for a rank that does not accept connections yet") {
   const std::string name = "ddp-full-" + std::to_string(::getpid());
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -108,7 +108,7 @@ TEST_CASE("signals do not end the wait for a rank that accepts no connections ye
   CHECK(error.empty());
 }
 
-TEST_CASE("ranks of several nodes meet those of their own") {
+TEST_CASE("ranks of several nodes connect to those of their own node") {
   const auto store = make_memory_store(kPatience);
   std::vector<std::shared_ptr<NodeGroup>> groups(4);
   std::vector<std::thread> threads;
@@ -125,11 +125,11 @@ TEST_CASE("ranks of several nodes meet those of their own") {
   CHECK(groups[0]->nodes() == std::vector<int>{0, 1, 0, 1});
 }
 
-TEST_CASE("a rank that never comes ends the meeting at the time-out") {
+TEST_CASE("a missing rank ends the meeting at the timeout") {
   expect_error(ErrorKind::timeout, {"host/1"}, [&] { NodeGroup::meet({0, 2, 0ms}, *make_memory_store(20ms)); });
 }
 
-TEST_CASE("shared segments are found by their place and forgotten with their memory") {
+TEST_CASE("shared segments are found by address and removed with their memory") {
   const auto groups = meet_on_one_node(2);
   auto memory = groups[0]->segments().allocate(10'000);
   auto* data = static_cast<std::byte*>(memory.get());

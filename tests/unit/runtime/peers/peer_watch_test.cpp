@@ -13,7 +13,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("a rank that failed is found after a while and named") {
+TEST_CASE("a failed rank is found after a while and named") {
   const auto groups = meet_on_one_node(3);
   PeerWatch watch(groups[0]);
   PeerWatch of_rank_1(groups[0], Operation::recv, 1);
@@ -28,7 +28,7 @@ TEST_CASE("a rank that failed is found after a while and named") {
   });
 }
 
-TEST_CASE("a rank that left is lost, except to those whose collectives it has completed") {
+TEST_CASE("a rank that left is lost, except to ranks whose collectives it has completed") {
   auto groups = meet_on_one_node(2);
   const auto is_lost = [&](std::chrono::steady_clock::time_point end = soon()) {
     PeerWatch watch(groups[0]);
@@ -50,7 +50,7 @@ TEST_CASE("a rank that left is lost, except to those whose collectives it has co
   CHECK_FALSE(is_lost(std::chrono::steady_clock::now() + 2 * limits::kLeftPeerGrace));
 }
 
-TEST_CASE("a rank that died is lost, except to those whose operations it has completed") {
+TEST_CASE("a rank that died is lost, except to ranks whose operations it has completed") {
   auto groups = meet_on_one_node(2);
   const auto operation = GENERATE(Operation::all_reduce, Operation::send, Operation::recv);
   // Returns where a rank shows such operations to the other one.
@@ -85,7 +85,7 @@ TEST_CASE("a rank that died is lost, except to those whose operations it has com
   CHECK(is_lost(PeerWatch(groups[0]), kPatience));  // a wait that needs the rank itself
 }
 
-TEST_CASE("a rank of another node is lost when the launcher says so") {
+TEST_CASE("a rank of another node is lost when the launcher reports it") {
   const MadePage made;
   const auto groups = meet_on_nodes(
       2, [](int rank) { return std::to_string(rank); }, made.map());
@@ -96,7 +96,7 @@ TEST_CASE("a rank of another node is lost when the launcher says so") {
   });
 }
 
-TEST_CASE("without other ranks on this node there is nothing to look at") {
+TEST_CASE("without other ranks on this node there is nothing to poll") {
   PeerWatch alone(nullptr);
   CHECK_NOTHROW(alone.look());
 }

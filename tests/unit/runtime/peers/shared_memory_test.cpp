@@ -15,7 +15,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("shared memory is of zeros and cannot shrink under those that map it") {
+TEST_CASE("shared memory is zeroed and cannot shrink while it is mapped") {
   const auto memory = SharedMemory::create(100'000);
   CHECK(memory->size() == 100'000);
   CHECK(std::all_of(memory->data(), memory->data() + memory->size(), [](std::byte b) { return b == std::byte{0}; }));
@@ -28,7 +28,7 @@ TEST_CASE("memory that this process has mapped is not mapped again") {
   CHECK(same == memory);
 }
 
-TEST_CASE("memory without seals is refused") {
+TEST_CASE("memory without seals is rejected") {
   base::UniqueFd fd(::memfd_create("test", MFD_CLOEXEC));
   CHECK(::ftruncate(fd.get(), 4096) == 0);
   expect_error(ErrorKind::mismatch, {"sealed"}, [&] { SharedMemory::open(std::move(fd)); });

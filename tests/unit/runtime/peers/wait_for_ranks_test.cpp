@@ -22,7 +22,7 @@ const std::vector<std::string> kKeys = {"rank 0", "rank 1"};
 
 }  // namespace
 
-TEST_CASE("a rank waits until all others have come") {
+TEST_CASE("a rank waits until all others have arrived") {
   for (const bool looks : {false, true}) {
     const auto store = make_memory_store(1min);
     store->set(kKeys[0], "");
@@ -34,7 +34,7 @@ TEST_CASE("a rank waits until all others have come") {
   }
 }
 
-TEST_CASE("a rank that waits in vain gives up after its patience and not before") {
+TEST_CASE("a rank that waits in vain gives up at its timeout and not earlier") {
   const auto store = make_memory_store(1min);
   for (const bool looks : {false, true}) {
     const auto began = std::chrono::steady_clock::now();
@@ -48,7 +48,7 @@ TEST_CASE("a rank that waits in vain gives up after its patience and not before"
   }
 }
 
-TEST_CASE("a rank that has come may be gone") {
+TEST_CASE("a rank that has arrived may have exited since") {
   const auto store = make_memory_store(1min);
   store->set(kKeys[0], "");
   wait_for_ranks(*store, kKeys, 1min, {}, [&] {
@@ -57,7 +57,7 @@ TEST_CASE("a rank that has come may be gone") {
   });
 }
 
-TEST_CASE("a rank that loses the store with the rank that served it hears of that rank") {
+TEST_CASE("a rank that loses the store together with its server names the server's rank") {
   test::ScriptedStore server;
   auto connected = test::beside([options = server.options()] { return connect_tcp_store(options); });
   test::RawPeer peer = server.greets();
@@ -72,7 +72,7 @@ TEST_CASE("a rank that loses the store with the rank that served it hears of tha
   test::expect_error(ErrorKind::unavailable, {"lost before"}, [&] { wait_for_ranks(*store, kKeys, 1min, {}, look); });
 }
 
-TEST_CASE("a rank that waits for one that is gone hears of it") {
+TEST_CASE("a rank that waits for an exited rank gets an error") {
   const auto store = make_memory_store(1min);
   try {
     wait_for_ranks(*store, kKeys, 1min, {}, [] { throw Error(ErrorKind::peer_lost, "rank 1 has exited", 1); });

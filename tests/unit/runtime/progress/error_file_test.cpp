@@ -49,14 +49,14 @@ TEST_CASE("an error is recorded in the format of torchelastic") {
   CHECK(std::stoll(message.at("extraInfo").at("timestamp").get<std::string>()) > 1'600'000'000);
 }
 
-TEST_CASE("the first error is the one that stays") {
+TEST_CASE("the first recorded error is kept") {
   const ErrorFile file;
   record_error(ErrorKind::mismatch, "the cause");
   record_error(ErrorKind::aborted, "what followed");
   CHECK(file.record().at("message").at("extraInfo").at("ddp_kind") == "mismatch");
 }
 
-TEST_CASE("a record is valid JSON whatever bytes the message holds") {
+TEST_CASE("an error record is valid JSON for any bytes in the message") {
   std::string every_byte;
   for (int byte = 0; byte < 256; ++byte) every_byte.push_back(static_cast<char>(byte));
   const ErrorFile file;
@@ -64,7 +64,7 @@ TEST_CASE("a record is valid JSON whatever bytes the message holds") {
   CHECK_THAT(file.record().at("message").at("message").get<std::string>(), Catch::Contains("\"quoted\" \\ \xC3\xA4"));
 }
 
-TEST_CASE("without the variable nothing is written") {
+TEST_CASE("no error file is written without its variable") {
   const ErrorFile file;
   ::unsetenv(kVariable);
   record_error(ErrorKind::internal, "nobody listens");
@@ -73,7 +73,7 @@ TEST_CASE("without the variable nothing is written") {
   CHECK_FALSE(file.exists());
 }
 
-TEST_CASE("a record that cannot be written is no error") {
+TEST_CASE("an error file that cannot be written is not an error") {
   const ErrorFile file("no/such/directory/error.json");
   record_error(ErrorKind::internal, "lost");
   CHECK_FALSE(file.exists());

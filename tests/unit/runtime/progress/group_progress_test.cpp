@@ -30,7 +30,7 @@ Call call_number(std::uint64_t sequence, std::uint64_t fingerprint, const std::s
 
 }  // namespace
 
-TEST_CASE("the page tells what was called how far it is and from where") {
+TEST_CASE("the page shows each call, its progress and its place") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "ranks 0,2", 7, 1, 2);
   const wire::PageGroup& group = made.layout->groups[0];
@@ -55,7 +55,7 @@ TEST_CASE("the page tells what was called how far it is and from where") {
   CHECK(call.called_at > 0);
 }
 
-TEST_CASE("ranks that call the same have the same fingerprints and never again after a difference") {
+TEST_CASE("equal calls have equal fingerprints, and fingerprints differ forever after a mismatch") {
   const MadePage made;
   GroupProgress a(made.map(), true, "a", 7, 0, 2);
   GroupProgress b(made.map(), true, "b", 7, 1, 2);
@@ -73,7 +73,7 @@ TEST_CASE("ranks that call the same have the same fingerprints and never again a
   CHECK(fingerprint(0, 2) != fingerprint(1, 2));
 }
 
-TEST_CASE("old calls make room and a long path keeps its end") {
+TEST_CASE("old calls are replaced, and a long path keeps its end") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "world", 7, 0, 1);
   for (std::uint64_t i = 1; i <= wire::kPageCalls + 1; ++i) {
@@ -90,7 +90,7 @@ TEST_CASE("old calls make room and a long path keeps its end") {
   CHECK(file.ends_with("/train.cpp"));
 }
 
-TEST_CASE("a group that ends makes room for another and those without room are counted") {
+TEST_CASE("a group that ends frees its place, and groups without a place are counted") {
   const MadePage made;
   const StatusPage page = made.map();
   std::vector<std::unique_ptr<GroupProgress>> groups;
@@ -103,7 +103,7 @@ TEST_CASE("a group that ends makes room for another and those without room are c
   CHECK(std::string(made.layout->groups[3].name.data()) == "next");
 }
 
-TEST_CASE("what a group has finished stays on the page until a new group needs a place") {
+TEST_CASE("a finished group stays on the page until another group needs its place") {
   const MadePage made;
   const StatusPage page = made.map();
   const GroupProgress first(page, true, "first", 7, 0, 1);
@@ -156,7 +156,7 @@ std::vector<std::uint64_t> numbers_not_done(const wire::PageGroup& group) {
 
 }  // namespace
 
-TEST_CASE("a transfer is shown with its other side and who waits for it") {
+TEST_CASE("a transfer is shown with its peer and its waiting threads") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "world", 7, 0, 4);
   const Call call = transfer(Operation::recv, 3, 5);
@@ -177,7 +177,7 @@ TEST_CASE("a transfer is shown with its other side and who waits for it") {
   CHECK(made.layout->worker.waiting_threads == 0);
 }
 
-TEST_CASE("a thread is blocked if no time-out of the program's ends its wait") {
+TEST_CASE("a thread is blocked if no timeout of the program ends its wait") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "world", 7, 0, 4);
   const wire::PageGroup& group = made.layout->groups[0];
@@ -203,7 +203,7 @@ TEST_CASE("a thread is blocked if no time-out of the program's ends its wait") {
   CHECK(made.layout->worker.waiting_threads == 0);
 }
 
-TEST_CASE("of a group without a place it is counted that it goes on and that a thread waits") {
+TEST_CASE("the progress and the waiting threads of a group without a place are counted") {
   const MadePage made;
   const StatusPage page = made.map();
   std::vector<std::unique_ptr<GroupProgress>> groups;
@@ -221,7 +221,7 @@ TEST_CASE("of a group without a place it is counted that it goes on and that a t
   CHECK(made.layout->other_progress == 1);
 }
 
-TEST_CASE("transfers that are done make room and those that are not stay") {
+TEST_CASE("completed transfers are replaced, and pending ones are kept") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "world", 7, 0, 2);
   for (std::uint64_t i = 1; i <= wire::kPageTransfers + 1; ++i) progress.called(transfer(Operation::send, 1, i));

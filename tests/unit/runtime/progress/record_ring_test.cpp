@@ -48,7 +48,7 @@ int status_of_child(const Action& action) {
 
 }  // namespace
 
-TEST_CASE("without a ring or with something else in its place nothing is recorded") {
+TEST_CASE("nothing is recorded without a ring or with another file in its place") {
   for (const char* descriptor : {static_cast<const char*>(nullptr), "", "x", "1000000", "0"}) {
     CHECK(RecordRing::map(descriptor).memory() == nullptr);
   }
@@ -80,7 +80,7 @@ TEST_CASE("without a ring or with something else in its place nothing is recorde
   CHECK_FALSE(none.wants(0));
 }
 
-TEST_CASE("a record arrives as it was written") {
+TEST_CASE("a record is read as it was written") {
   const MadeRing made;
   const RecordRing ring = made.map();
   REQUIRE(ring.memory() != nullptr);
@@ -108,7 +108,7 @@ TEST_CASE("a full ring drops and counts records until the launcher has taken som
   CHECK(made.layout->dropped == 10);
 }
 
-TEST_CASE("a name has one entry, is cut, and is left out if there is no free entry") {
+TEST_CASE("a name has one entry, is shortened, and is left out if no entry is free") {
   const MadeRing made;
   const RecordRing ring = made.map();
   const auto name_after = [&](std::string_view name) {
@@ -155,7 +155,7 @@ TEST_CASE("the mode selects what is recorded and may change at any time") {
   CHECK((!ring.is_on() && wanted() == 0));
 }
 
-TEST_CASE("a step is recorded from the end of the one before if that is known") {
+TEST_CASE("a step is recorded from the end of the previous one if that is known") {
   const MadeRing made(RecordMode::steps);
   const RecordRing ring = made.map();
   ring.end_step(1);
@@ -230,7 +230,7 @@ TEST_CASE("a forked child records nothing") {
   CHECK(made.take().size() == 1);
 }
 
-TEST_CASE("garbage in the memory breaks nothing") {
+TEST_CASE("garbage in the ring does no harm") {
   const MadeRing made;
   const RecordRing ring = made.map();
   std::mt19937_64 random(7);
@@ -254,7 +254,7 @@ TEST_CASE("garbage in the memory breaks nothing") {
   CHECK(made.layout->claimed == 101);
 }
 
-TEST_CASE("the values of the program are replaced as a whole, and names are cut") {
+TEST_CASE("the program's values are replaced as a whole, and their names are shortened") {
   const MadeRing made(RecordMode::off);
   const RecordRing ring = made.map();
   std::vector<ProgressValue> values(12, {"a name of more than 23 bytes", std::numeric_limits<double>::infinity()});
@@ -323,7 +323,7 @@ TEST_CASE("a group records its collectives, long waits and, in full mode, transf
   CHECK((all[2].kind == RecordKind::wait && all[2].number == 33 && all[2].end - all[2].begin >= 50'000));
 }
 
-TEST_CASE("a group without a place records without a group, and one that is not shown records nothing") {
+TEST_CASE("a group without a place records without a group, and a hidden group records nothing") {
   const MadeRing made;
   const RecordRing ring = made.map();
   GroupProgress no_place({}, true, "world", 7, 0, 2, ring);

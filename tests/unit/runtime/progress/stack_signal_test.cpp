@@ -45,7 +45,7 @@ std::atomic<std::uint64_t> rounds = 0;
 
 }  // namespace
 
-TEST_CASE("every thread that is asked says where it is") {
+TEST_CASE("every requested thread reports its stack") {
   answer_stack_requests(&page());
   const int signal = page().stacks.signal;
   REQUIRE(signal == stack_signal());
@@ -80,7 +80,7 @@ TEST_CASE("every thread that is asked says where it is") {
   other.join();
 }
 
-TEST_CASE("more threads than places are counted and write nowhere") {
+TEST_CASE("threads beyond the number of places are counted and write nothing") {
   answer_stack_requests(&page());
   page().stacks.request = 9;
   page().stacks.taken = wire::kPageStacks;
@@ -89,7 +89,7 @@ TEST_CASE("more threads than places are counted and write nowhere") {
   CHECK(stack_of(::getpid()) == nullptr);
 }
 
-TEST_CASE("the signal can be chosen or done without") {
+TEST_CASE("the stack signal can be chosen or disabled") {
   CHECK(stack_signal() == SIGRTMIN + 10);
   ::setenv("DDP_STACK_SIGNAL", "40", 1);
   CHECK(stack_signal() == 40);

@@ -21,7 +21,7 @@ bool copies(StateGate& gate, std::chrono::milliseconds patience) {
 
 }  // namespace
 
-TEST_CASE("without a keeper nothing is guarded") {
+TEST_CASE("without a keeper the gate blocks nothing") {
   StateGate gate;
   gate.begin_change();
   CHECK_FALSE(gate.end_change());
@@ -29,7 +29,7 @@ TEST_CASE("without a keeper nothing is guarded") {
   gate.before_failure();
 }
 
-TEST_CASE("a state that changes is not copied until the change has ended") {
+TEST_CASE("a state is copied only when its change has ended") {
   StateGate gate;
   gate.set_keeper([] {});
   CHECK_FALSE(gate.is_changing());
@@ -42,7 +42,7 @@ TEST_CASE("a state that changes is not copied until the change has ended") {
   CHECK(copies(gate, 0ms));
 }
 
-TEST_CASE("a copy that has become needless is not waited for") {
+TEST_CASE("a copy that is no longer needed does not wait") {
   StateGate gate;
   gate.set_keeper([] {});
   gate.begin_change();
@@ -50,7 +50,7 @@ TEST_CASE("a copy that has become needless is not waited for") {
       1h, [] { return true; }, [] {}));
 }
 
-TEST_CASE("a change waits for the copy and a copy for the change") {
+TEST_CASE("a change waits for the copy, and a copy waits for the change") {
   StateGate gate;
   gate.set_keeper([] {});
   std::atomic<int> value = 0;
@@ -76,7 +76,7 @@ TEST_CASE("a change waits for the copy and a copy for the change") {
   CHECK_FALSE(is_torn);
 }
 
-TEST_CASE("the keeper is called before a failure unless the state is that of no step") {
+TEST_CASE("the keeper is called before a failure unless the state is in the middle of a change") {
   StateGate gate;
   int calls = 0;
   gate.set_keeper([&] { ++calls; });
@@ -91,7 +91,7 @@ TEST_CASE("the keeper is called before a failure unless the state is that of no 
   CHECK_FALSE(gate.end_change());
 }
 
-TEST_CASE("what keeps a state on a GPU is called before each change of it and before an abort") {
+TEST_CASE("the keeper of a GPU state is called before each change and before an abort") {
   StateGate gate;
   std::vector<void*> streams;
   int aborts = 0;

@@ -12,7 +12,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("without a page or with something else in its place nothing is shown") {
+TEST_CASE("nothing is shown without a page or with another file in its place") {
   for (const char* descriptor : {static_cast<const char*>(nullptr), "", "x", "1000000", "0"}) {
     CHECK(StatusPage::map(descriptor).memory() == nullptr);
   }
@@ -37,7 +37,7 @@ TEST_CASE("a page that another process writes is left alone") {
   CHECK(made.layout->writer == ::getpid());
 }
 
-TEST_CASE("what a process showed before exec() is forgotten except its steps") {
+TEST_CASE("the data of a process before exec() is cleared except its steps") {
   const MadePage made;
   made.layout->groups[0].in_use = wire::kPageInUse;
   made.layout->blocked_threads = 1;
@@ -52,7 +52,7 @@ TEST_CASE("what a process showed before exec() is forgotten except its steps") {
   CHECK(made.layout->worker.steps == 7);
 }
 
-TEST_CASE("the page counts what is handed on and steps and says which rank is lost") {
+TEST_CASE("the page counts handed-on operations and steps and shows the lost rank") {
   const MadePage made;
   const StatusPage page = made.map();
   page.count_handed_on();
@@ -65,7 +65,7 @@ TEST_CASE("the page counts what is handed on and steps and says which rank is lo
   CHECK(page.lost_rank() == 3);
 }
 
-TEST_CASE("a thread that waits is counted once and not while it runs the program's code") {
+TEST_CASE("a waiting thread is counted once, and not while it runs the program's code") {
   const MadePage made;
   const StatusPage page = made.map();
   const auto& waiting = made.layout->worker.waiting_threads;

@@ -8,7 +8,7 @@ using namespace ddp;
 using namespace ddp::internal;
 
 // integration/status_page_test.py tests what the page shows, with a launcher.
-TEST_CASE("without a launcher phases cost nothing and break nothing") {
+TEST_CASE("phases do nothing without a launcher") {
   const PhaseScope outer(Phase::evaluation,
                          "validation set with a name that is longer than there is room for on a page");
   {

@@ -13,7 +13,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("integers have the order of the values, with a NaN at the wanted end, and are mapped back") {
+TEST_CASE("ordered integers keep the order of the values, with NaN at the chosen end, and convert back") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const std::vector<double> ascending = {-kInfinity, -60000, -1, -0.0001, -0.0, 0.0, 0.0001, 0.5, 1, 60000, kInfinity};
   for (const DataType type : {DataType::f16, DataType::bf16, DataType::f32, DataType::f64}) {

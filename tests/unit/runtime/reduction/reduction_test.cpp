@@ -41,14 +41,14 @@ std::vector<std::uint16_t> all_patterns() {
 
 }  // namespace
 
-TEST_CASE("integers wrap around") {
+TEST_CASE("integer sums wrap around") {
   CHECK(reduced<std::int32_t>(ReduceOp::sum, {{INT32_MAX}, {1}}) == std::vector<std::int32_t>{INT32_MIN});
   CHECK(reduced<std::int16_t>(ReduceOp::product, {{INT16_MAX}, {INT16_MAX}}) == std::vector<std::int16_t>{1});
   CHECK(reduced<std::int8_t>(ReduceOp::sum, {{100}, {100}}) == std::vector<std::int8_t>{-56});
   CHECK(reduced<std::int64_t>(ReduceOp::product, {{INT64_MIN}, {-1}}) == std::vector<std::int64_t>{INT64_MIN});
 }
 
-TEST_CASE("sums of bool are or, products are and") {
+TEST_CASE("sums of bool are logical or, and products are logical and") {
   const std::vector<std::uint8_t> a = {0, 0, 1, 1};
   const std::vector<std::uint8_t> b = {0, 1, 0, 1};
   const auto of = [&](ReduceOp op) {
@@ -67,7 +67,7 @@ TEST_CASE("sums of bool are or, products are and") {
   CHECK(of(ReduceOp::bit_xor) == std::vector<std::uint8_t>{0, 1, 1, 0});
 }
 
-TEST_CASE("a NaN is not lost in a minimum or maximum") {
+TEST_CASE("a NaN is kept by minimum and maximum") {
   for (const auto op : {ReduceOp::min, ReduceOp::max}) {
     CHECK(std::isnan(reduced<float>(op, {{nan<float>()}, {1}, {2}})[0]));
     CHECK(std::isnan(reduced<float>(op, {{1}, {nan<float>()}, {2}})[0]));
@@ -76,7 +76,7 @@ TEST_CASE("a NaN is not lost in a minimum or maximum") {
   }
 }
 
-TEST_CASE("each source counts as often as its factor says") {
+TEST_CASE("each source is weighted by its factor") {
   CHECK(reduced<float>(ReduceOp::premultiplied_sum, {{1, 2}, {10, 20}}, {0.5, 2}) == std::vector<float>{20.5, 41});
   CHECK(reduced<double>(ReduceOp::average, {{3}, {5}}, {0.5, 0.5}) == std::vector<double>{4});
   CHECK(factor_of(ReduceOp::average, 4) == 0.25);
@@ -91,7 +91,7 @@ TEST_CASE("half precision is summed in single precision and rounded once") {
         BFloat16(258));
 }
 
-TEST_CASE("a destination may be a source and there may be several") {
+TEST_CASE("a destination may be a source, and there may be several destinations") {
   std::vector<float> a(3000, 1);
   std::vector<float> b(3000, 2);
   std::vector<float> c(3000, 4);
@@ -103,7 +103,7 @@ TEST_CASE("a destination may be a source and there may be several") {
   CHECK(c == a);
 }
 
-TEST_CASE("all processors give the same bits") {
+TEST_CASE("all processors give bit-identical results") {
   const ReductionKernels& best = reduction_kernels();
   if (&best == &kPortableKernels) return;  // there is nothing to compare with
   std::mt19937 generator(test::random_seed());
@@ -149,7 +149,7 @@ TEST_CASE("all processors give the same bits") {
   }
 }
 
-TEST_CASE("half precision survives the way through single precision") {
+TEST_CASE("half precision is unchanged after conversion to single precision and back") {
   for (const std::uint16_t bits : all_patterns()) {
     Float16 half;
     half.bits = bits;
@@ -163,7 +163,7 @@ TEST_CASE("half precision survives the way through single precision") {
   }
 }
 
-TEST_CASE("the kernels convert half precision as the public types do") {
+TEST_CASE("the kernels convert half precision like the public types") {
   const auto patterns = all_patterns();
   std::vector<Float16> halves(patterns.size());
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i].bits = patterns[i];
@@ -176,7 +176,7 @@ TEST_CASE("the kernels convert half precision as the public types do") {
   CHECK(different == 0);
 }
 
-TEST_CASE("rounding to half precision is to the nearest even number") {
+TEST_CASE("rounding to half precision goes to the nearest even number") {
   CHECK(Float16(65519.0F).bits == 0x7bff);
   CHECK(Float16(65520.0F).bits == 0x7c00);
   CHECK(Float16(2049.0F) == Float16(2048.0F));

@@ -17,7 +17,7 @@ auto connection_to(const ScriptedStore& store, std::optional<int> rank = std::nu
 
 }  // namespace
 
-TEST_CASE("a client learns from the greeting whose server it talks to") {
+TEST_CASE("a client recognises the server from its greeting") {
   ScriptedStore store;
   auto client = connection_to(store);
   SECTION("PyTorch's") {
@@ -30,7 +30,7 @@ TEST_CASE("a client learns from the greeting whose server it talks to") {
   }
 }
 
-TEST_CASE("a client says its rank to our server and to no other") {
+TEST_CASE("a client sends its rank to ddplaunch's server only") {
   ScriptedStore store;
   SECTION("ours") {
     auto client = connection_to(store, 2);
@@ -45,7 +45,7 @@ TEST_CASE("a client says its rank to our server and to no other") {
   }
 }
 
-TEST_CASE("a server that closes the connection upon the greeting is asked in the legacy dialect") {
+TEST_CASE("a server that closes the connection on the greeting is tried with the legacy dialect") {
   ScriptedStore store;
   auto client = connection_to(store, 2);
   {
@@ -59,7 +59,7 @@ TEST_CASE("a server that closes the connection upon the greeting is asked in the
   CHECK(client.get()->server() == ddp::store::ServerFacts{ddp::wire::StoreDialect::legacy, false, 0});
 }
 
-TEST_CASE("a server that closes the connection after the greeting is not mistaken for an old one") {
+TEST_CASE("a server that closes the connection after the greeting is not taken for an old one") {
   ScriptedStore store;
   auto client = beside([options = store.options(1)] {
     return StoreConnection::connect(options, std::chrono::steady_clock::now() + 500ms);
@@ -68,7 +68,7 @@ TEST_CASE("a server that closes the connection after the greeting is not mistake
   expect_error(ddp::ErrorKind::unavailable, {"MASTER_ADDR"}, [&] { client.get(); });
 }
 
-TEST_CASE("replies are read whatever the pieces they come in") {
+TEST_CASE("replies are parsed in whatever pieces they arrive") {
   ScriptedStore store;
   auto future = connection_to(store);
   RawPeer peer = store.greets();

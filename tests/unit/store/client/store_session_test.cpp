@@ -34,14 +34,14 @@ const std::string kEagerGet = encode(check({"/k"})) + encode(multi_get({"/k"}));
 
 }  // namespace
 
-TEST_CASE("our server is asked for a key and its value in one go") {
+TEST_CASE("ddplaunch's server is asked for a key and its value in one request") {
   Pair pair;
   auto got = beside([&] { return pair.client->get("k"); });
   pair.server->hears(kEagerGet).says(byte_reply(0) + text_reply("v"));
   CHECK(got.get() == "v");
 }
 
-TEST_CASE("a key that our server does not have yet is waited for") {
+TEST_CASE("a get waits for a key that ddplaunch's server does not have yet") {
   Pair pair;
   auto got = beside([&] { return pair.client->get("k"); });
   pair.server->hears(kEagerGet).says(byte_reply(1) + text_reply(""));
@@ -49,7 +49,7 @@ TEST_CASE("a key that our server does not have yet is waited for") {
   CHECK(got.get() == "v");
 }
 
-TEST_CASE("PyTorch's server is not asked for a value before the key is there") {
+TEST_CASE("PyTorch's server is asked for a value only when the key exists") {
   ScriptedStore store;
   auto future = beside([options = store.options()] { return connect_tcp_store(options); });
   RawPeer server = store.greets();
@@ -59,7 +59,7 @@ TEST_CASE("PyTorch's server is not asked for a value before the key is there") {
   CHECK(got.get() == "v");
 }
 
-TEST_CASE("what only reads is asked again on a new connection to the same server") {
+TEST_CASE("a read is repeated on a new connection to the same server") {
   Pair pair;
   auto got = beside([&] { return pair.client->get("k"); });
   pair.server->hears(kEagerGet).says(byte_reply(0));
@@ -75,7 +75,7 @@ TEST_CASE("what only reads is asked again on a new connection to the same server
   waited.get();
 }
 
-TEST_CASE("what only reads is not asked for ever") {
+TEST_CASE("a read is not repeated endlessly") {
   Pair pair;
   auto got = beside([&] { return pair.client->num_keys(); });
   pair.server->hears(encode(key_count()));
@@ -84,7 +84,7 @@ TEST_CASE("what only reads is not asked for ever") {
   expect_error(ErrorKind::unavailable, {"closed the connection"}, [&] { got.get(); });
 }
 
-TEST_CASE("a count whose answer was lost is not counted again and the next call finds back") {
+TEST_CASE("an add whose answer was lost is not repeated, and the next call reconnects") {
   Pair pair;
   auto added = beside([&] { return pair.client->add("n", 1); });
   pair.server->hears(encode(add("/n", 1)));
@@ -95,7 +95,7 @@ TEST_CASE("a count whose answer was lost is not counted again and the next call 
   CHECK(read.get() == 1);
 }
 
-TEST_CASE("a set that nothing has confirmed is not silently lost") {
+TEST_CASE("an unconfirmed set that may be lost is reported") {
   Pair pair;
   pair.client->set("k", "v");
   auto got = beside([&] { return pair.client->get("j"); });
@@ -114,7 +114,7 @@ TEST_CASE("a set that nothing has confirmed is not silently lost") {
   CHECK(checked.get());
 }
 
-TEST_CASE("another server at the same place is not taken for the first") {
+TEST_CASE("a server that replaced the first one is not trusted") {
   Pair pair;
   auto got = beside([&] { return pair.client->get("k"); });
   pair.server->hears(kEagerGet);
@@ -123,7 +123,7 @@ TEST_CASE("another server at the same place is not taken for the first") {
   expect_error(ErrorKind::unavailable, {"was replaced"}, [&] { got.get(); });
 }
 
-TEST_CASE("a server that has ended is not waited for, whatever is asked of it next") {
+TEST_CASE("requests to a server that has exited fail at once") {
   const std::vector<std::function<void(Store&)>> calls = {
       [](Store& store) { store.get("k"); }, [](Store& store) { store.set("k", "v"); },
       [](Store& store) { store.add("n", 1); }, [](Store& store) { store.wait(Keys{"k"}, kPatience); },
@@ -139,7 +139,7 @@ TEST_CASE("a server that has ended is not waited for, whatever is asked of it ne
   }
 }
 
-TEST_CASE("another thread does not wait for a server that has ended either") {
+TEST_CASE("another thread does not wait for a server that has exited either") {
   Pair pair;
   auto waits = beside([&] { pair.client->wait(Keys{"k"}, kPatience); });
   pair.server->hears(encode(wait({"/k"})));
@@ -149,7 +149,7 @@ TEST_CASE("another thread does not wait for a server that has ended either") {
   expect_error(ErrorKind::unavailable, {"has ended (Connection refused)"}, [&] { waits.get(); });
 }
 
-TEST_CASE("a wait in vain at our server says where the other ranks are") {
+TEST_CASE("a timed-out wait at ddplaunch's server reports where the other ranks are") {
   Pair pair;
   auto waited = beside([&] { pair.client->wait(Keys{"a", "b"}, 1ms); });
   pair.server->hears(encode(wait({"/a", "/b"})) + encode(request(StoreOp::cancel_wait))).says(byte_reply(1));
@@ -162,7 +162,7 @@ TEST_CASE("a wait in vain at our server says where the other ranks are") {
                [&] { waited.get(); });
 }
 
-TEST_CASE("a barrier in vain is cancelled and explained") {
+TEST_CASE("a timed-out barrier is cancelled and explained") {
   Pair pair;
   auto waited = beside([&] { pair.client->barrier("b", 4, 1ms); });
   pair.server->hears(encode(request(StoreOp::barrier, {"/b"}, {}, 4)) + encode(request(StoreOp::cancel_wait)));
@@ -171,7 +171,7 @@ TEST_CASE("a barrier in vain is cancelled and explained") {
   expect_error(ErrorKind::timeout, {"at barrier 'b'", "Ranks 0, 2-3 have not arrived."}, [&] { waited.get(); });
 }
 
-TEST_CASE("a wait in vain at PyTorch 1.13's server ends with its connection") {
+TEST_CASE("a timed-out wait at PyTorch 1.13's server closes its connection") {
   ScriptedStore store;
   auto future = beside([options = store.options()] { return connect_tcp_store(options); });
   store.accepts();
@@ -196,7 +196,7 @@ TEST_CASE("a wait in vain at PyTorch 1.13's server ends with its connection") {
   expect_error(ErrorKind::unavailable, {"LIST_KEYS"}, [&] { client->list_keys(); });
 }
 
-TEST_CASE("a wait report says who waits too, who is elsewhere and who has not come") {
+TEST_CASE("a wait report lists the ranks that also wait, are elsewhere, or have not arrived") {
   CHECK(describe({"0,2", "1", "3"}, std::nullopt) ==
         "Ranks 0, 2 wait for it too; rank 1 is connected but does not; rank 3 has not arrived.");
   CHECK(describe({"0-3, 7", "4, 5", "6,8-9"}, std::nullopt) ==
@@ -212,7 +212,7 @@ TEST_CASE("a wait report leaves out the rank that reads it") {
   CHECK(describe({"", "", ""}, 3).empty());
 }
 
-TEST_CASE("a wait report that is garbled is shown and does no harm") {
+TEST_CASE("a garbled wait report is shown and does no harm") {
   CHECK(describe({"x", "1-", ""}, 1) == "Rank x waits for it too; rank 1- is connected but does not.");
   CHECK(describe({",,", "", "-"}, 1) == "Rank - has not arrived.");
 }

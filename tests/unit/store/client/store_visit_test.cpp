@@ -59,7 +59,7 @@ RawPeer asked_who_it_is(ScriptedStore& store, std::uint8_t extensions) {
 
 }  // namespace
 
-TEST_CASE("a visitor sees keys, waits and himself") {
+TEST_CASE("an inspecting client sees keys, waits and itself") {
   RunningStore store;
   RawPeer waiting(store.port());
   waiting.says(encode(validate()) + encode(hello(1, 4, "node0:7"))).hears_bytes(8);
@@ -80,7 +80,7 @@ TEST_CASE("a visitor sees keys, waits and himself") {
   CHECK(anna.absent_ranks(soon()).value() == "0, 2, 3");
 }
 
-TEST_CASE("visitor and store prove the token to one another") {
+TEST_CASE("an inspecting client and the store authenticate each other with the token") {
   const auto store = store_with_token("secret");
   CHECK(visitor(store->port(), fake_authenticator("secret")).report(soon()));
   const VisitFailure wrong = failure(store->port(), fake_authenticator("other"));
@@ -88,14 +88,14 @@ TEST_CASE("visitor and store prove the token to one another") {
   CHECK_THAT(wrong.message, Catch::Contains("has another token"));
 }
 
-TEST_CASE("a token for a store that has none is a mistake that is told") {
+TEST_CASE("a token for a store without one is reported as an error") {
   const RunningStore store;
   const VisitFailure none = failure(store.port(), fake_authenticator("secret"));
   CHECK(none.kind == Kind::refused);
   CHECK_THAT(none.message, Catch::Contains("has no token"));
 }
 
-TEST_CASE("a store that lets nobody look who has not proved the token is told from one that has gone") {
+TEST_CASE("a store that requires the token is distinguished from one that has exited") {
   ScriptedStore store;
   auto refused = beside([port = store.port()] {
     auto anna = StoreVisit::open("127.0.0.1", port, nullptr, soon());
@@ -105,7 +105,7 @@ TEST_CASE("a store that lets nobody look who has not proved the token is told fr
   CHECK_THAT(refused.get(), Catch::Contains("requires a token"));
 }
 
-TEST_CASE("where nobody listens another try may help") {
+TEST_CASE("a closed port is reported as unreachable, so that a retry is possible") {
   const BoundSocket silent;
   const VisitFailure nobody = failure(silent.port());
   CHECK(nobody.kind == Kind::unreachable);
@@ -113,7 +113,7 @@ TEST_CASE("where nobody listens another try may help") {
         "cannot reach a store at 127.0.0.1:" + std::to_string(silent.port()) + ": Connection refused");
 }
 
-TEST_CASE("stores of PyTorch are named as such, with a token and without") {
+TEST_CASE("PyTorch's stores are recognised with a token and without") {
   ScriptedStore store;
   const Authenticator token = GENERATE(Authenticator(), fake_authenticator("secret"));
   auto found = beside([port = store.port(), token] { return StoreVisit::open("127.0.0.1", port, token, soon()); });
@@ -131,7 +131,7 @@ TEST_CASE("stores of PyTorch are named as such, with a token and without") {
   }
 }
 
-TEST_CASE("what is no store is told so") {
+TEST_CASE("another service at the port is reported as not a store") {
   ScriptedStore store;
   auto found = beside([port = store.port()] { return StoreVisit::open("127.0.0.1", port, nullptr, soon()); });
   SECTION("it answers something else") {
@@ -149,7 +149,7 @@ TEST_CASE("what is no store is told so") {
   }
 }
 
-TEST_CASE("a report that cannot be read, or is too long, is an error") {
+TEST_CASE("a report that cannot be parsed or is too long is an error") {
   ScriptedStore store;
   auto looked = beside([port = store.port()] {
     auto anna = StoreVisit::open("127.0.0.1", port, nullptr, soon());
@@ -167,7 +167,7 @@ TEST_CASE("a report that cannot be read, or is too long, is an error") {
   }
 }
 
-TEST_CASE("a visitor notices that the store has gone") {
+TEST_CASE("an inspecting client notices that the store has exited") {
   RunningStore store;
   StoreVisit anna = visitor(store.port());
   pollfd entry{anna.fd(), POLLIN, 0};
@@ -178,7 +178,7 @@ TEST_CASE("a visitor notices that the store has gone") {
   CHECK(anna.report(soon()).error().message.find("127.0.0.1:" + std::to_string(store.port())) != std::string::npos);
 }
 
-TEST_CASE("a connection is kept through the silence that its user allows") {
+TEST_CASE("a connection is kept open during the permitted silence") {
   RunningStore store;
   StoreVisit visitor = ::visitor(store.port());
   const auto longest = [&] {

@@ -41,14 +41,14 @@ void ignore_until_closed(int fd) {
 
 }  // namespace
 
-TEST_CASE("a store at a closed port is unavailable and the message says where and what to do") {
+TEST_CASE("a store at a closed port is unavailable, and the message gives the address and a remedy") {
   const BoundSocket closed;
   expect_error(ErrorKind::unavailable,
                {"127.0.0.1:" + std::to_string(closed.port()), "Connection refused", "MASTER_ADDR"},
                [&] { connect_tcp_store("127.0.0.1", closed.port(), 50ms); });
 }
 
-TEST_CASE("a server that is no store is told apart from none") {
+TEST_CASE("a server that is not a store is distinguished from a missing one") {
   BoundSocket listener;
   listener.listen();
   SECTION("it says something else") {
@@ -68,7 +68,7 @@ TEST_CASE("a server that is no store is told apart from none") {
   }
 }
 
-TEST_CASE("a client tries again until the store is there") {
+TEST_CASE("a client retries until the store exists") {
   BoundSocket listener;
   listener.listen();
   std::thread late_server([&] {
@@ -81,7 +81,7 @@ TEST_CASE("a client tries again until the store is there") {
   CHECK(client != nullptr);
 }
 
-TEST_CASE("keys carry a slash on the wire as PyTorch writes them") {
+TEST_CASE("keys are sent with a slash as PyTorch does") {
   const RunningStore store;
   client_of(store)->set("k", "v");
   client_of(store)->wait(Keys{"k"}, kPatience);
@@ -109,7 +109,7 @@ TEST_CASE("a get that times out names its key") {
   expect_error(ErrorKind::timeout, {"key 'k'"}, [&] { client->get("k"); });
 }
 
-TEST_CASE("a key that comes while its wait is cancelled leaves the stream in step") {
+TEST_CASE("a key that is set while its wait is cancelled leaves the stream in order") {
   const RunningStore store;
   const auto waiting = client_of(store);
   const auto other = client_of(store);
@@ -129,7 +129,7 @@ TEST_CASE("a key that comes while its wait is cancelled leaves the stream in ste
   }
 }
 
-TEST_CASE("a server that ends during a wait makes the store unavailable for good") {
+TEST_CASE("a server that exits during a wait makes the store permanently unavailable") {
   RunningStore store;
   const auto client = client_of(store);
   auto waiting = std::async(std::launch::async, [&] { client->wait(Keys{"k"}, kPatience); });
@@ -154,7 +154,7 @@ TEST_CASE("a server that stops answering makes the call time out") {
   }
 }
 
-TEST_CASE("what is too large is refused before it is sent") {
+TEST_CASE("requests that are too large are rejected before they are sent") {
   const RunningStore store;
   const auto client = client_of(store);
   expect_error(ErrorKind::invalid_argument, {"8193", "8192"},
@@ -168,7 +168,7 @@ TEST_CASE("what is too large is refused before it is sent") {
   CHECK((client->get("k") == largest));
 }
 
-TEST_CASE("a rule broken at the server ends the connection") {
+TEST_CASE("a protocol violation by the server ends the connection") {
   RunningStore store;
   const auto client = client_of(store);
   client->set("n", "x");
@@ -189,7 +189,7 @@ TEST_CASE("eight clients count together without losing a step") {
   CHECK(client_of(store)->add("n", 0) == 400);
 }
 
-TEST_CASE("one client may be used from several threads") {
+TEST_CASE("one client may be used by several threads") {
   const RunningStore store;
   const auto client = client_of(store);
   std::vector<std::thread> threads;
@@ -205,7 +205,7 @@ TEST_CASE("one client may be used from several threads") {
   CHECK_FALSE(client->check(Keys{"mixed up"}));
 }
 
-TEST_CASE("a client has one connection, and one more for each thread that waits at the same time") {
+TEST_CASE("a client has one connection, and one more per thread that waits at the same time") {
   RunningStore store;
   const auto client = client_of(store);
   expect_error(ErrorKind::timeout, {"never"}, [&] { client->wait(Keys{"never"}, 1ms); });

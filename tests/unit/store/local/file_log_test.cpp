@@ -20,7 +20,7 @@ const std::vector<LogRecord> kRecords = {TableChange{Kind::set, "k", "value"},
 
 }  // namespace
 
-TEST_CASE("records of a store file come back as they were") {
+TEST_CASE("records of a store file are unchanged after writing and reading") {
   std::string log;
   for (const LogRecord& record : kRecords) log += encode(record);
   std::string_view rest = log;
@@ -33,7 +33,7 @@ TEST_CASE("records of a store file come back as they were") {
   CHECK(std::holds_alternative<LogEnd>(next_record(rest)));
 }
 
-TEST_CASE("every beginning of a record is the end of the log") {
+TEST_CASE("a truncated record ends the log") {
   for (const LogRecord& record : kRecords) {
     const std::string bytes = encode(record);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
@@ -42,7 +42,7 @@ TEST_CASE("every beginning of a record is the end of the log") {
   }
 }
 
-TEST_CASE("a changed bit in a record is noticed") {
+TEST_CASE("a changed bit in a record is detected") {
   const std::string bytes = encode(kRecords[0]);
   for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::string changed = bytes;
@@ -52,12 +52,12 @@ TEST_CASE("a changed bit in a record is noticed") {
   }
 }
 
-TEST_CASE("a record of an impossible length is corrupt whatever follows") {
+TEST_CASE("a record with an impossible length is corrupt whatever follows") {
   CHECK(std::holds_alternative<LogCorrupt>(next_record("garbage")));
   CHECK(std::holds_alternative<LogCorrupt>(next_record(std::string(12, '\0'))));
 }
 
-TEST_CASE("the documented record is what is written") {
+TEST_CASE("a record has the documented bytes") {
   CHECK(to_hex(encode(TableChange{Kind::set, "k", "hi"})) ==
         "0C 00 00 00 59 E1 12 B4 30 21 6B AD 01 01 00 00 00 00 00 00 00 6B 68 69");
 }

@@ -119,7 +119,7 @@ TEST_CASE("threads count together through one object and through several") {
   CHECK(shared->add("n", 0) == 300);
 }
 
-TEST_CASE("writers that are killed at any moment disturb nobody") {
+TEST_CASE("writers that are killed at any moment do not disturb others") {
   const File file;
   std::mt19937 random(random_seed());
   const auto store = make_file_store(file.path, kPatience);
@@ -155,7 +155,7 @@ TEST_CASE("writers that are killed at any moment disturb nobody") {
   CHECK(store->add("n", 1) == counted + 1);
 }
 
-TEST_CASE("a record that was cut anywhere is not there and the next writer goes on before it") {
+TEST_CASE("a truncated record is ignored, and the next writer overwrites it") {
   const File file;
   {
     const auto store = make_file_store(file.path, kPatience);
@@ -179,7 +179,7 @@ TEST_CASE("a record that was cut anywhere is not there and the next writer goes 
   }
 }
 
-TEST_CASE("a file whose maker was killed at its head is made anew") {
+TEST_CASE("a file whose creator was killed in its header is created anew") {
   const std::string head(ddp::store::kFileLogHead);
   for (std::size_t length = 0; length <= head.size(); ++length) {
     const File file;
@@ -189,7 +189,7 @@ TEST_CASE("a file whose maker was killed at its head is made anew") {
   }
 }
 
-TEST_CASE("a file that is no store is refused and left as it was") {
+TEST_CASE("a file that is not a store is rejected and left unchanged") {
   const File file;
   const std::string text =
       GENERATE(as<std::string>(), "x", "a file of somebody else, of some length", "ddplaunch store2...");
@@ -198,7 +198,7 @@ TEST_CASE("a file that is no store is refused and left as it was") {
   CHECK(contents(file.path) == text);
 }
 
-TEST_CASE("a damaged record is an error that says where and nothing is cut") {
+TEST_CASE("a damaged record is an error with its position, and the file is not truncated") {
   const File file;
   make_file_store(file.path, kPatience)->set("key", "value");
   std::string bytes = contents(file.path);
@@ -208,7 +208,7 @@ TEST_CASE("a damaged record is an error that says where and nothing is cut") {
   CHECK(contents(file.path) == bytes);
 }
 
-TEST_CASE("a full disk is an error that names the file and leaves the log whole") {
+TEST_CASE("a full disk is an error that names the file and leaves the log intact") {
   const File file;
   const auto store = make_file_store(file.path, kPatience);
   store->set("a", "1");
@@ -228,12 +228,12 @@ TEST_CASE("a full disk is an error that names the file and leaves the log whole"
   CHECK(make_file_store(file.path, kPatience)->multi_get(Keys{"a", "b"}) == Keys{"1", "2"});
 }
 
-TEST_CASE("what cannot be opened is named") {
+TEST_CASE("a file that cannot be opened is named") {
   expect_error(ErrorKind::unavailable, {"'/nowhere/store'", "No such file"},
                [] { make_file_store("/nowhere/store", kPatience); });
 }
 
-TEST_CASE("a lock that is not given away ends the call in time") {
+TEST_CASE("a lock that is never released ends the call in time") {
   const File file;
   const auto store = make_file_store(file.path, 20ms);
   const ddp::base::UniqueFd other(::open(file.path.c_str(), O_RDWR | O_CLOEXEC));
@@ -244,7 +244,7 @@ TEST_CASE("a lock that is not given away ends the call in time") {
   store->set("k", "v");
 }
 
-TEST_CASE("the last of all users removes the file") {
+TEST_CASE("the last user removes the file") {
   const File file;
   auto first = make_file_store(file.path, kPatience, 2);
   first->set("k", "v");
@@ -258,7 +258,7 @@ TEST_CASE("the last of all users removes the file") {
   CHECK(::access(file.path.c_str(), F_OK) != 0);
 }
 
-TEST_CASE("a file that one user left by a crash stays") {
+TEST_CASE("a file of a user that crashed is kept") {
   const File file;
   CHECK(ending_of(start([&] {
           make_file_store(file.path, kPatience, 2).get()->set("k", "v");
@@ -270,14 +270,14 @@ TEST_CASE("a file that one user left by a crash stays") {
   CHECK(make_file_store(file.path, kPatience)->get("k") == "v");
 }
 
-TEST_CASE("a store whose file is removed says so") {
+TEST_CASE("a store whose file is removed reports it") {
   const File file;
   const auto store = make_file_store(file.path, kPatience);
   ::unlink(file.path.c_str());
   expect_error(ErrorKind::unavailable, {file.path, "was removed"}, [&] { store->set("k", "v"); });
 }
 
-TEST_CASE("a file store takes what every store takes and no more") {
+TEST_CASE("a file store accepts the requests of other stores and no more") {
   const File file;
   const auto store = make_file_store(file.path, kPatience);
   const std::string largest(ddp::limits::kStoreValueBytes, 'v');

@@ -8,7 +8,7 @@ using ddp::test::expect_error;
 using Kind = TableChange::Kind;
 using Keys = std::vector<std::string>;
 
-TEST_CASE("values are set, lengthened and erased") {
+TEST_CASE("values are set, appended to and erased") {
   LocalTable table;
   table.apply({Kind::append, "k", "a"});
   table.apply({Kind::append, "k", "b"});
@@ -22,7 +22,7 @@ TEST_CASE("values are set, lengthened and erased") {
   CHECK_FALSE(table.exists("k"));
 }
 
-TEST_CASE("a queue exists while something is in it and is apart from the value of its key") {
+TEST_CASE("a queue exists while it is not empty and is separate from the value of its key") {
   LocalTable table;
   table.apply({Kind::pop, "q", ""});
   table.apply({Kind::push, "q", "1"});
@@ -38,7 +38,7 @@ TEST_CASE("a queue exists while something is in it and is apart from the value o
   CHECK_FALSE(table.exists("q"));
 }
 
-TEST_CASE("a value reads as a number if it is one") {
+TEST_CASE("a value is read as a number if it is one") {
   LocalTable table;
   CHECK(table.number("n") == 0);
   table.apply({Kind::set, "n", "-9223372036854775808"});

@@ -13,7 +13,7 @@ using ddp::store::FileLock;
 using ddp::store::LockedFile;
 using Guard = LockedFile::Guard;
 
-TEST_CASE("a file has several readers or one writer") {
+TEST_CASE("a file can be locked by several readers or one writer") {
   const TemporaryDirectory directory;
   LockedFile one(directory.path() + "/f");
   LockedFile two(directory.path() + "/f");
@@ -28,7 +28,7 @@ TEST_CASE("a file has several readers or one writer") {
   expect_error(ddp::ErrorKind::timeout, {"/f", "lock"}, [&] { const Guard first(one, FileLock::shared, at_once); });
 }
 
-TEST_CASE("what is written at a place ends the file") {
+TEST_CASE("writing at an offset truncates the file after the written bytes") {
   const TemporaryDirectory directory;
   LockedFile file(directory.path() + "/f");
   file.write_end(0, "abcdef");
@@ -40,7 +40,7 @@ TEST_CASE("what is written at a place ends the file") {
   CHECK(file.read(9, 1).empty());
 }
 
-TEST_CASE("a file made anew at the same path is another one") {
+TEST_CASE("a file recreated at the same path is recognised as a different one") {
   const TemporaryDirectory directory;
   LockedFile file(directory.path() + "/f");
   CHECK(file.is_in_place());

@@ -12,7 +12,7 @@ using ddp::ErrorKind;
 using ddp::make_memory_store;
 using Keys = std::vector<std::string>;
 
-TEST_CASE("a wait for a key that never comes names it") {
+TEST_CASE("a wait for a key that is never set names it") {
   const auto store = make_memory_store(10ms);
   CHECK(store->timeout() == 10ms);
   expect_error(ErrorKind::timeout, {"'k'", "10 ms"}, [&] { store->get("k"); });
@@ -20,7 +20,7 @@ TEST_CASE("a wait for a key that never comes names it") {
   expect_error(ErrorKind::timeout, {"'b'"}, [&] { store->wait(Keys{"a", "b"}, 5ms); });
 }
 
-TEST_CASE("adding to what is no number or beyond 64 bits is refused and changes nothing") {
+TEST_CASE("adding to a value that is not a number or beyond 64 bits is rejected and changes nothing") {
   const auto store = make_memory_store(kPatience);
   store->set("n", "x");
   expect_error(ErrorKind::invalid_argument, {"'n'", "not a number"}, [&] { store->add("n", 1); });
@@ -30,7 +30,7 @@ TEST_CASE("adding to what is no number or beyond 64 bits is refused and changes 
   CHECK(store->get("m") == "9223372036854775807");
 }
 
-TEST_CASE("threads that wait are woken by the last key") {
+TEST_CASE("waiting threads are woken by the last key") {
   const auto store = make_memory_store(kPatience);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

@@ -32,7 +32,7 @@ PeerFacts remote(bool of_authenticated_node = false) {
 
 }  // namespace
 
-TEST_CASE("on this machine the store is for its own user and root") {
+TEST_CASE("on this node the store admits only its own user and root") {
   CHECK(decide(annas(), local(kAnna)).verdict == Verdict::admit);
   CHECK(decide(annas(), local(0)).verdict == Verdict::admit);
   const Admission bert = decide(annas(), local(kBert));
@@ -41,7 +41,7 @@ TEST_CASE("on this machine the store is for its own user and root") {
         "it belongs to uid 1001, but the store is for uid 1000 and root; --store-open admits all users and hosts");
 }
 
-TEST_CASE("a job on several nodes without a token is open to other machines alone") {
+TEST_CASE("a job on several nodes without a token is open to other nodes only") {
   AdmissionPolicy policy = annas();
   policy.open_to_machines = true;
   CHECK(decide(policy, remote()).verdict == Verdict::admit);
@@ -52,21 +52,21 @@ TEST_CASE("a job on several nodes without a token is open to other machines alon
   CHECK_FALSE(admission_warning(policy, "10.0.0.1:29400"));
 }
 
-TEST_CASE("root's store is for root") {
+TEST_CASE("a store of root admits only root on this node") {
   AdmissionPolicy policy;
   CHECK(decide(policy, local(0)).verdict == Verdict::admit);
   CHECK(decide(policy, local(kAnna)).reason ==
         "it belongs to uid 1000, but the store is for uid 0; --store-open admits all users and hosts");
 }
 
-TEST_CASE("on this machine a peer without an owner is refused") {
+TEST_CASE("a peer on this node without an owner is refused") {
   const Admission admission = decide(annas(), local(std::nullopt));
   CHECK(admission.verdict == Verdict::refuse);
   CHECK_THAT(admission.reason,
              Catch::Contains("has exited") && Catch::EndsWith("--store-open admits all users and hosts"));
 }
 
-TEST_CASE("neither a token nor an authenticated launcher helps another user of this machine") {
+TEST_CASE("neither a token nor an authenticated launcher admits another user of this node") {
   AdmissionPolicy policy = annas();
   policy.has_token = true;
   for (PeerFacts peer : {local(kBert), local(std::nullopt)}) {
@@ -76,7 +76,7 @@ TEST_CASE("neither a token nor an authenticated launcher helps another user of t
   }
 }
 
-TEST_CASE("a user whom the namespace does not know may be anybody, and is refused") {
+TEST_CASE("a user that the namespace does not know is refused") {
   AdmissionPolicy policy = annas();
   policy.own_uid = 0;
   policy.unknown_uid = kNobody;
@@ -92,7 +92,7 @@ TEST_CASE("a user whom the namespace does not know may be anybody, and is refuse
   CHECK(decide(policy, local(kNobody)).verdict == Verdict::admit);
 }
 
-TEST_CASE("where owners cannot be told, this machine is let in with a warning, others are not") {
+TEST_CASE("if owners cannot be determined, this node is admitted with a warning and others are not") {
   AdmissionPolicy blind = annas();
   blind.tells_owners = false;
   AdmissionPolicy nobody = annas();
@@ -111,14 +111,14 @@ TEST_CASE("where owners cannot be told, this machine is let in with a warning, o
   CHECK_FALSE(admission_warning(annas(), "127.0.0.1"));
 }
 
-TEST_CASE("from other machines nobody is let in without a token") {
+TEST_CASE("a peer from another node is refused without a token") {
   const Admission admission = decide(annas(), remote());
   CHECK(admission.verdict == Verdict::refuse);
   CHECK_THAT(admission.reason,
              Catch::Contains("has no token; start the store with --auth-token-file, or with --store-open"));
 }
 
-TEST_CASE("from other machines a launcher authenticates, and then its whole machine is let in") {
+TEST_CASE("an authenticated launcher admits its whole node") {
   AdmissionPolicy policy = annas();
   policy.has_token = true;
   CHECK(decide(policy, remote()).verdict == Verdict::authenticate);
@@ -130,7 +130,7 @@ TEST_CASE("from other machines a launcher authenticates, and then its whole mach
   CHECK(decide(policy, peer).verdict == Verdict::authenticate);
 }
 
-TEST_CASE("an open store lets everybody in, and says so") {
+TEST_CASE("an open store admits everyone and logs it") {
   AdmissionPolicy policy = annas();
   policy.open = true;
   for (const PeerFacts& peer : {local(kBert), local(std::nullopt), remote(), remote(true)}) {
@@ -140,7 +140,7 @@ TEST_CASE("an open store lets everybody in, and says so") {
              Catch::StartsWith("--store-open: every process that can reach 0.0.0.0:29500 can "));
 }
 
-TEST_CASE("a quarter of all connections may have yet to prove the token") {
+TEST_CASE("at most a quarter of all connections may be unauthenticated") {
   CHECK(most_strangers(65'536) == 16'384);
   CHECK(most_strangers(20'000) == 5'000);
   CHECK(most_strangers(512) == 256);

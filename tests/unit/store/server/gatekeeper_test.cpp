@@ -31,7 +31,7 @@ std::optional<std::string> proof_for(ClientHandshake& client, const std::string&
 
 }  // namespace
 
-TEST_CASE("a process of our own user is let in, token or not") {
+TEST_CASE("a process of the same user is admitted with or without a token") {
   BoundSocket listener;
   const RawPeer client(listener.listen().port());
   const RawPeer accepted(listener.accept());
@@ -41,7 +41,7 @@ TEST_CASE("a process of our own user is let in, token or not") {
   CHECK(with.decide(accepted.fd(), ddp::net::peer_endpoint(accepted.fd())->address).verdict == Verdict::admit);
 }
 
-TEST_CASE("an address is let in while a connection from there has proved the token") {
+TEST_CASE("an address is admitted while an authenticated connection from it exists") {
   const auto secret = token("0123456789abcdef");
   Gatekeeper gatekeeper(false, secret);
   CHECK(gatekeeper.decide(-1, kElsewhere).verdict == Verdict::authenticate);
@@ -60,7 +60,7 @@ TEST_CASE("an address is let in while a connection from there has proved the tok
   CHECK(gatekeeper.decide(-1, kElsewhere).verdict == Verdict::authenticate);
 }
 
-TEST_CASE("who does not know the token is told from who does") {
+TEST_CASE("a peer without the token is distinguished from one with it") {
   Gatekeeper gatekeeper(false, token("0123456789abcdef"));
   ClientHandshake stranger(token("another token of it"));
   const auto answer = gatekeeper.hear(kAnna, kElsewhere, auth(StoreOp::auth_hello, stranger.hello()));
@@ -72,14 +72,14 @@ TEST_CASE("who does not know the token is told from who does") {
   CHECK_FALSE(gatekeeper.hear(kAnna, kElsewhere, auth(StoreOp::auth_hello, "short")));
 }
 
-TEST_CASE("a store without a token lets nobody from elsewhere in and says so") {
+TEST_CASE("a store without a token refuses other nodes and logs it") {
   Gatekeeper gatekeeper(false, nullptr);
   CHECK(gatekeeper.decide(-1, kElsewhere).verdict == Verdict::refuse);
   CHECK_FALSE(gatekeeper.hear(kAnna, kElsewhere, auth(StoreOp::auth_hello, std::string(32, 'x'))));
   CHECK(Gatekeeper(true, nullptr).decide(-1, kElsewhere).verdict == Verdict::admit);
 }
 
-TEST_CASE("a stranger may greet and prove the token, and nothing else") {
+TEST_CASE("an unauthenticated peer may only greet and prove the token") {
   CHECK(is_for_strangers(validate()));
   CHECK(is_for_strangers(ping(1)));
   CHECK(is_for_strangers(check({std::string(ddp::wire::kStoreExtensionsKey)})));

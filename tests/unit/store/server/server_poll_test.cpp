@@ -33,7 +33,7 @@ bool is_readable(int fd, int patience_ms) {
 
 }  // namespace
 
-TEST_CASE("a poll tells the number of what is ready, while it is watched") {
+TEST_CASE("a poll reports ready descriptors while they are watched") {
   ServerPoll poll;
   REQUIRE(poll.open(kTimer));
   const Pipe pipe;
@@ -52,7 +52,7 @@ TEST_CASE("a poll tells the number of what is ready, while it is watched") {
   CHECK(poll.ready().empty());
 }
 
-TEST_CASE("the timer of a poll is due after the shortest of its delays, once") {
+TEST_CASE("the timer of a poll expires once, after the shortest of its delays") {
   ServerPoll poll;
   REQUIRE(poll.open(kTimer));
   CHECK_FALSE(poll.take_timer());
@@ -68,7 +68,7 @@ TEST_CASE("the timer of a poll is due after the shortest of its delays, once") {
   CHECK(poll.ready().empty());
 }
 
-TEST_CASE("an expiry that is pending is not lost when the timer is set again") {
+TEST_CASE("a pending expiry is not lost when the timer is set again") {
   ServerPoll poll;
   REQUIRE(poll.open(kTimer));
   poll.set_timer(1ns);

@@ -68,7 +68,7 @@ RawPeer launcher(std::uint16_t port) {
 
 }  // namespace
 
-TEST_CASE("a launcher and the coordinator say messages to each other until one closes") {
+TEST_CASE("a launcher and the coordinator exchange messages until one of them closes") {
   Coordinator coordinator;
   RawPeer b = launcher(coordinator.store.port());
   const auto id = coordinator.hears("I am b");
@@ -87,7 +87,7 @@ TEST_CASE("a launcher and the coordinator say messages to each other until one c
   coordinator.store.with([&](store::StoreServer& server) { server.send_control(id, "too late"); });
 }
 
-TEST_CASE("a launcher that goes is told of") {
+TEST_CASE("the departure of a launcher is reported to the coordinator") {
   Coordinator coordinator;
   std::optional<RawPeer> b(launcher(coordinator.store.port()));
   const auto id = coordinator.hears("I am b");
@@ -95,7 +95,7 @@ TEST_CASE("a launcher that goes is told of") {
   CHECK(coordinator.hears("(lost)") == id);
 }
 
-TEST_CASE("another attempt begins with an empty store and the launchers stay") {
+TEST_CASE("the next attempt begins with an empty store, and the launchers stay connected") {
   Coordinator coordinator;
   RawPeer b = launcher(coordinator.store.port());
   const auto id = coordinator.hears("I am b");
@@ -110,14 +110,14 @@ TEST_CASE("another attempt begins with an empty store and the launchers stay") {
   CHECK(coordinator.hears("still here") == id);
 }
 
-TEST_CASE("a store of one node has no ear for launchers") {
+TEST_CASE("a store for one node refuses launchers") {
   RunningStore store;
   RawPeer b = launcher(store.port());
   b.is_disconnected();
   store.complains_of("it is a launcher, but this store serves no job on several nodes");
 }
 
-TEST_CASE("who has to prove the token says nothing to the coordinator before") {
+TEST_CASE("messages of a launcher reach the coordinator only after authentication") {
   store::StoreServerOptions options;
   options.authenticator = fake_authenticator("secret");
   Coordinator coordinator(options);

@@ -10,7 +10,7 @@ using ddp::store::set_store_limits;
 using ddp::store::store_limit_names;
 using ddp::store::StoreLimits;
 
-TEST_CASE("each limit of the store has one name, and its default is within its bounds") {
+TEST_CASE("each limit of the store has one name and a default within its bounds") {
   std::set<std::string> names;
   for (const auto& limit : store_limit_names()) {
     INFO(limit.name);
@@ -35,14 +35,14 @@ TEST_CASE("each limit of the store has one name, and its default is within its b
   CHECK(names.size() * sizeof(std::size_t) == sizeof(StoreLimits));  // every member has a name
 }
 
-TEST_CASE("store limits are read with units, several at once, the last one wins") {
+TEST_CASE("store limits are parsed with units, several at once, and the last one wins") {
   StoreLimits limits;
   CHECK_FALSE(set_store_limits(limits, "table-bytes=64MiB,connections=100,table-bytes=2GiB"));
   CHECK(limits.table_bytes == std::size_t{2} << 30);
   CHECK(limits.connections == 100);
 }
 
-TEST_CASE("changed store limits are told as they are read") {
+TEST_CASE("changed store limits are printed in the form in which they are parsed") {
   CHECK(changed_store_limits({}).empty());
   StoreLimits limits;
   limits.key_bytes = 100;
@@ -54,7 +54,7 @@ TEST_CASE("changed store limits are told as they are read") {
   CHECK(again == limits);
 }
 
-TEST_CASE("a mistake in a store limit says what to write") {
+TEST_CASE("a mistake in a store limit is reported with the valid form") {
   const auto mistake = [](const char* text) {
     StoreLimits limits;
     return set_store_limits(limits, text).value_or("");

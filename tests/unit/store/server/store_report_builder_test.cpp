@@ -21,13 +21,13 @@ std::string sentence(StoreTable& table, ConnectionId id, const std::vector<std::
 
 }  // namespace
 
-TEST_CASE("a client that has not said its rank is named by its address") {
+TEST_CASE("a client that has not sent its rank is named by its address") {
   StoreTable table;
   CHECK(sentence(table, kAnna, {"/x"}) == "the client 127.0.0.1:4711 gave up waiting for key '/x' after 30.0 s");
   CHECK_THAT(sentence(table, kAnna, {"/x", "/y", "/z"}), Catch::Contains("key '/x' and 2 others after"));
 }
 
-TEST_CASE("a wait that is given up tells who has come and who has not") {
+TEST_CASE("a cancelled wait lists the ranks that have arrived and those that have not") {
   StoreTable table;
   table.apply(kAnna, hello(0, 5, "node0:1"));
   table.apply(kBert, hello(1, 5, "node0:2"));
@@ -38,7 +38,7 @@ TEST_CASE("a wait that is given up tells who has come and who has not") {
         "connected but does not; ranks 3, 4 are not connected");
 }
 
-TEST_CASE("a report lists those that wait first, the longest wait at the top") {
+TEST_CASE("a report lists waiting clients first, beginning with the longest wait") {
   StoreTable table;
   const TimePoint start{};
   const ServedClient sessions[] = {
@@ -55,7 +55,7 @@ TEST_CASE("a report lists those that wait first, the longest wait at the top") {
   CHECK(report.clients[2].connected_ms == 3000);
 }
 
-TEST_CASE("long waits are listed by key, the longest first, with all ranks") {
+TEST_CASE("long waits are listed by key with all ranks, beginning with the longest") {
   StoreTable table;
   const TimePoint start{};
   const ServedClient sessions[] = {

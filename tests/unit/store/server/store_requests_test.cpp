@@ -5,7 +5,7 @@
 
 using namespace ddp::test;
 
-TEST_CASE("a queue gives its values in the order in which they came") {
+TEST_CASE("a queue returns its values in the order of arrival") {
   Conversation talk;
   talk.says(kAnna, queue_len("q")).hears(kAnna, number_reply(0));
   talk.says(kAnna, queue_pop("q")).hears(kAnna, number_reply(0)).nobody_hears_more();
@@ -17,7 +17,7 @@ TEST_CASE("a queue gives its values in the order in which they came") {
   CHECK(talk.table.bytes() == 0);
 }
 
-TEST_CASE("a queue is no value, and has come while something is in it") {
+TEST_CASE("a queue is not a value and counts as set while it is not empty") {
   Conversation talk;
   talk.says(kAnna, queue_push("q", "a"));
   talk.says(kAnna, key_count()).hears(kAnna, number_reply(0));
@@ -28,7 +28,7 @@ TEST_CASE("a queue is no value, and has come while something is in it") {
   talk.says(kAnna, check({"q"})).hears(kAnna, byte_reply(1));
 }
 
-TEST_CASE("a value in a queue wakes one of those that wait, the first") {
+TEST_CASE("a value in a queue wakes only the first waiting client") {
   Conversation talk;
   for (const auto who : {kCarl, kAnna, kBert}) talk.says(who, wait({"q"})).nobody_hears_more();
   talk.says(kDora, queue_push("q", "a")).hears(kCarl, kStop).nobody_hears_more();
@@ -38,14 +38,14 @@ TEST_CASE("a value in a queue wakes one of those that wait, the first") {
   CHECK(talk.table.waiting_connections() == 0);
 }
 
-TEST_CASE("who waits for a queue and a key is woken when both have come") {
+TEST_CASE("a client that waits for a queue and a key is woken when both are set") {
   Conversation talk;
   talk.says(kAnna, wait({"q", "k"})).nobody_hears_more();
   talk.says(kBert, queue_push("q", "a")).nobody_hears_more();
   talk.says(kBert, set("k", "")).hears(kAnna, kStop);
 }
 
-TEST_CASE("the keys are listed, queues are not") {
+TEST_CASE("keys are listed, and queues are not") {
   Conversation talk;
   talk.says(kAnna, list_keys()).hears(kAnna, number_reply(0));
   talk.says(kAnna, set("/k", "v"));
@@ -53,7 +53,7 @@ TEST_CASE("the keys are listed, queues are not") {
   talk.says(kAnna, list_keys()).hears(kAnna, number_reply(1) + text_reply("/k"));
 }
 
-TEST_CASE("a barrier releases all when the last one comes") {
+TEST_CASE("a barrier releases all clients when the last one arrives") {
   Conversation talk;
   talk.says(kAnna, barrier("b", 3)).nobody_hears_more();
   talk.says(kBert, barrier("b", 3)).nobody_hears_more();
@@ -63,7 +63,7 @@ TEST_CASE("a barrier releases all when the last one comes") {
   talk.says(kCarl, barrier("b", 3)).hears(kCarl, kStop).nobody_hears_more();
 }
 
-TEST_CASE("a barrier ends a wait for its key, and is given up like one") {
+TEST_CASE("a barrier ends a wait for its key and can be cancelled like one") {
   Conversation talk;
   talk.says(kDora, wait({"b"}));
   talk.says(kAnna, barrier("b", 2)).hears(kDora, kStop).nobody_hears_more();
@@ -71,13 +71,13 @@ TEST_CASE("a barrier ends a wait for its key, and is given up like one") {
   talk.says(kBert, barrier("b", 2)).hears(kBert, kStop).nobody_hears_more();
 }
 
-TEST_CASE("a barrier on what is no number is refused") {
+TEST_CASE("a barrier on a value that is not a number is rejected") {
   Conversation talk;
   talk.says(kAnna, set("b", "x"));
   talk.says(kAnna, barrier("b", 2)).nobody_hears_more().is_refused_for("BARRIER on a key whose value is not a number");
 }
 
-TEST_CASE("who watches a key is told what becomes of it") {
+TEST_CASE("a client that watches a key is notified of its changes") {
   Conversation talk;
   const auto change = [](std::uint8_t kind, const std::string& before, const std::string& after) {
     return byte_reply(kind) + text_reply("k") + text_reply(before) + text_reply(after);
@@ -92,7 +92,7 @@ TEST_CASE("who watches a key is told what becomes of it") {
   talk.says(kBert, set("k", "1")).nobody_hears_more();
 }
 
-TEST_CASE("watches are counted and given back") {
+TEST_CASE("watches are counted against the memory limit and released") {
   Conversation talk(full_at(5 * kEach));
   talk.says(kAnna, watch_key("k"));
   talk.says(kAnna, watch_key("j"));
@@ -101,7 +101,7 @@ TEST_CASE("watches are counted and given back") {
   CHECK(talk.table.bytes() == 0);
 }
 
-TEST_CASE("waits and their number of keys are bounded") {
+TEST_CASE("waits and their numbers of keys are limited") {
   StoreLimits limits;
   limits.waiting_bytes = 1000;
   Conversation talk(limits);
@@ -113,7 +113,7 @@ TEST_CASE("waits and their number of keys are bounded") {
   CHECK(talk.table.bytes() == 0);
 }
 
-TEST_CASE("the number of keys is bounded, queues too") {
+TEST_CASE("the number of keys is limited, including queues") {
   StoreLimits limits;
   limits.keys = 2;
   Conversation talk(limits);
@@ -125,7 +125,7 @@ TEST_CASE("the number of keys is bounded, queues too") {
   talk.says(kAnna, queue_push("r", "")).is_refused_for("too many keys");
 }
 
-TEST_CASE("our extensions show in a key that nobody has set") {
+TEST_CASE("ddplaunch's extensions are announced by a key that is never set") {
   Conversation talk;
   const std::string key(ddp::wire::kStoreExtensionsKey);
   talk.says(kAnna, check({key})).hears(kAnna, byte_reply(0));
@@ -141,7 +141,7 @@ TEST_CASE("HELLO is answered with the table's own number") {
   talk.says(kAnna, hello(0, 4, std::string(257, 'x'))).is_refused_for("name");
 }
 
-TEST_CASE("EXPLAIN tells who waits, who does not and who is not there") {
+TEST_CASE("EXPLAIN lists the ranks that wait, do not wait, or are not connected") {
   Conversation talk;
   const auto explains = [&](const std::string& waiting, const std::string& elsewhere, const std::string& absent) {
     talk.says(kDora, explain({"k", "j"}))
@@ -161,7 +161,7 @@ TEST_CASE("EXPLAIN tells who waits, who does not and who is not there") {
   explains("1", "0, 4", "2, 3, 5");
 }
 
-TEST_CASE("a wait that is given up is told with its keys and its beginning") {
+TEST_CASE("a cancelled wait is returned with its keys and its start") {
   using std::chrono::seconds;
   ddp::store::StoreTable table;
   const ddp::store::TimePoint start{};

@@ -38,7 +38,7 @@ void expect_service(std::uint16_t port) {
 
 }  // namespace
 
-TEST_CASE("a client that sends garbage is closed and named and others are served") {
+TEST_CASE("a client that sends garbage is closed and named, and others are served") {
   RunningStore store;
   RawPeer stranger(store.port());
   stranger.says("GET / HTTP/1.1\r\n\r\n").is_disconnected();
@@ -47,7 +47,7 @@ TEST_CASE("a client that sends garbage is closed and named and others are served
   expect_service(store.port());
 }
 
-TEST_CASE("a length bomb costs the server nothing") {
+TEST_CASE("a huge length prefix costs the server no memory") {
   RunningStore store;
   RawPeer bomber = current_client(store.port());
   bomber.says(from_hex("01 00 00 00 00 00 00 00 80")).is_disconnected();
@@ -55,7 +55,7 @@ TEST_CASE("a length bomb costs the server nothing") {
   expect_service(store.port());
 }
 
-TEST_CASE("random bytes never end the server") {
+TEST_CASE("random bytes never crash the server") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 generator(seed);
@@ -70,7 +70,7 @@ TEST_CASE("random bytes never end the server") {
   expect_service(store.port());
 }
 
-TEST_CASE("a client that vanishes in the middle of a request leaves nothing behind") {
+TEST_CASE("a client that vanishes during a request leaves nothing behind") {
   RunningStore store;
   RawPeer ghost = current_client(store.port());
   const std::string request = encode(set("/ghost", "boo"));
@@ -81,7 +81,7 @@ TEST_CASE("a client that vanishes in the middle of a request leaves nothing behi
   CHECK(store.complaint_count() == 0);
 }
 
-TEST_CASE("a client that vanishes while it waits does not disturb those that wait with it") {
+TEST_CASE("a client that vanishes while waiting does not disturb others that wait with it") {
   RunningStore store;
   RawPeer ghost = current_client(store.port());
   RawPeer patient = current_client(store.port());
@@ -92,7 +92,7 @@ TEST_CASE("a client that vanishes while it waits does not disturb those that wai
   patient.hears(kStop);
 }
 
-TEST_CASE("a client that does not read its replies is asked for nothing more and dropped in the end") {
+TEST_CASE("a client that does not read its replies is paused and finally dropped") {
   StoreServerOptions options;
   options.unread_time = std::chrono::milliseconds(300);
   RunningStore store(options);
@@ -109,7 +109,7 @@ TEST_CASE("a client that does not read its replies is asked for nothing more and
   expect_service(store.port());
 }
 
-TEST_CASE("what clients make the server hold is bounded and the one with most is closed") {
+TEST_CASE("memory held for clients is limited, and the client with the most is closed") {
   StoreServerOptions options;
   options.limits.buffer_bytes = std::size_t{4} << 20;
   RunningStore store(options);
@@ -124,7 +124,7 @@ TEST_CASE("what clients make the server hold is bounded and the one with most is
   modest.says(encode(get("k"))).hears(text_reply(std::string(1 << 20, 'v')));
 }
 
-TEST_CASE("connections beyond the limit are refused and those that are there are served") {
+TEST_CASE("connections beyond the limit are refused, and existing ones are served") {
   StoreServerOptions options;
   options.limits.connections = 2;
   RunningStore store(options);
@@ -146,7 +146,7 @@ TEST_CASE("a client that pipelines more than it reads gets every reply") {
   for (int i = 0; i < 50; ++i) client.hears(text_reply(value));
 }
 
-TEST_CASE("the report names keys, clients and who waits for what") {
+TEST_CASE("the report lists keys, clients and their waits") {
   RunningStore store;
   RawPeer waiting = current_client(store.port());
   CHECK(waiting.says(encode(hello(1, 2, "node0:77"))).hears_bytes(8) != number_reply(0));
@@ -185,7 +185,7 @@ TEST_CASE("a large reply reaches a client that reads slowly") {
   client.hears(echo_of(9));
 }
 
-TEST_CASE("requests are served in order however they are cut") {
+TEST_CASE("requests are served in order however they are divided") {
   RunningStore store;
   RawPeer client(store.port());
   const std::string stream = encode(validate()) + encode(set("/k", "v")) + encode(get("/k")) + encode(add("/n", 5)) +
@@ -205,7 +205,7 @@ TEST_CASE("both dialects see the same keys") {
   old_client.says(encode(delete_key("/k"), StoreDialect::legacy)).hears(number_reply(1));
 }
 
-TEST_CASE("a cancelled wait that was answered in the same moment has both answers") {
+TEST_CASE("a wait that is answered while it is cancelled gets both answers") {
   RunningStore store;
   RawPeer waiting = current_client(store.port());
   RawPeer other = current_client(store.port());
@@ -226,7 +226,7 @@ TEST_CASE("a legacy client that gives up waiting gets no stray byte") {
   old_client.says(encode(add("/n", 1), StoreDialect::legacy)).hears(number_reply(2));
 }
 
-TEST_CASE("two hundred clients wait for one key and all are answered") {
+TEST_CASE("two hundred clients that wait for one key are all answered") {
   RunningStore store;
   std::vector<RawPeer> clients;
   for (std::int64_t i = 1; i <= 200; ++i) {
@@ -238,7 +238,7 @@ TEST_CASE("two hundred clients wait for one key and all are answered") {
   for (RawPeer& client : clients) client.hears(kStop);
 }
 
-TEST_CASE("clients of a server that ends are disconnected") {
+TEST_CASE("clients are disconnected when the server ends") {
   RunningStore store;
   RawPeer client = current_client(store.port());
   client.says(encode(wait({"/k"})));
@@ -259,14 +259,14 @@ TEST_CASE("a port is held until the server ends") {
   CHECK(StoreServer::listen("127.0.0.1", port, {}));
 }
 
-TEST_CASE("an address that is none of this machine is refused") {
+TEST_CASE("an address of another node is rejected") {
   const auto nonsense = StoreServer::listen("node0", 0, {});
   REQUIRE_FALSE(nonsense);
   CHECK_THAT(nonsense.error().message, Catch::Contains("node0:0") && Catch::Contains("not an IP address"));
   CHECK_FALSE(StoreServer::listen("192.0.2.1", 0, {}));
 }
 
-TEST_CASE("long waits name the ranks of clients") {
+TEST_CASE("long waits name the ranks of their clients") {
   StoreServerOptions options;
   options.ranked_sockets = [] { return std::vector<ddp::store::RankedSocket>(); };
   RunningStore store(options);

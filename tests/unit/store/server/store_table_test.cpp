@@ -6,7 +6,7 @@
 
 using namespace ddp::test;
 
-TEST_CASE("ADD on a value that is no number is refused and changes nothing") {
+TEST_CASE("ADD on a value that is not a number is rejected and changes nothing") {
   for (const char* value : {"", "x", "x1", " ", "9223372036854775808"}) {
     INFO("value '" << value << "'");
     Conversation talk;
@@ -16,7 +16,7 @@ TEST_CASE("ADD on a value that is no number is refused and changes nothing") {
   }
 }
 
-TEST_CASE("ADD reads a number as PyTorch does, whatever stands behind it") {
+TEST_CASE("ADD parses a number like PyTorch, whatever follows it") {
   for (const char* value : {"1x", " 1", "1 2", "+1"}) {
     Conversation talk;
     talk.says(kAnna, set("n", value));
@@ -24,7 +24,7 @@ TEST_CASE("ADD reads a number as PyTorch does, whatever stands behind it") {
   }
 }
 
-TEST_CASE("ADD beyond 64 bits is refused and changes nothing") {
+TEST_CASE("ADD beyond 64 bits is rejected and changes nothing") {
   Conversation talk;
   talk.says(kAnna, add("n", INT64_MAX)).hears(kAnna, number_reply(INT64_MAX));
   talk.says(kAnna, add("n", 1)).nobody_hears_more().is_refused_for("64 bits");
@@ -33,7 +33,7 @@ TEST_CASE("ADD beyond 64 bits is refused and changes nothing") {
   talk.says(kAnna, add("m", -1)).nobody_hears_more().is_refused_for("64 bits");
 }
 
-TEST_CASE("a full table refuses what would not fit and keeps what it has") {
+TEST_CASE("a full table rejects what does not fit and keeps its content") {
   Conversation talk(full_at(kEach + 10));
   talk.says(kAnna, set("abc", "1234567")).nobody_hears_more();
   CHECK(talk.table.bytes() == kEach + 10);
@@ -44,14 +44,14 @@ TEST_CASE("a full table refuses what would not fit and keeps what it has") {
   CHECK(talk.table.bytes() == kEach + 10);
 }
 
-TEST_CASE("a request that does not fit is not answered as if it had been carried out") {
+TEST_CASE("a request that does not fit is never answered as carried out") {
   Conversation talk(full_at(kEach + 4));
   talk.says(kAnna, add("long key", 1)).nobody_hears_more().is_refused_for("full");
   talk.says(kAnna, compare_set("k", "", "too long")).nobody_hears_more().is_refused_for("full");
   CHECK(talk.table.key_count() == 0);
 }
 
-TEST_CASE("replaced and deleted values give their bytes back") {
+TEST_CASE("replaced and deleted values release their bytes") {
   Conversation talk(full_at(2 * kEach + 10));
   talk.says(kAnna, set("k", "123456789"));
   talk.says(kAnna, set("k", "1"));
@@ -64,13 +64,13 @@ TEST_CASE("replaced and deleted values give their bytes back") {
   CHECK(talk.table.bytes() == kEach + 2);
 }
 
-TEST_CASE("a reply larger than may wait unsent is refused before it is built") {
+TEST_CASE("a reply larger than the output limit is rejected before it is built") {
   Conversation talk;
   talk.says(kAnna, set("k", std::string(ddp::limits::kStoreValueBytes, 'v')));
   talk.says(kAnna, multi_get(std::vector<std::string>(1000, "k"))).nobody_hears_more().is_refused_for("reply");
 }
 
-TEST_CASE("a wait is answered when its last key appears") {
+TEST_CASE("a wait is answered when its last key is set") {
   Conversation talk;
   talk.says(kAnna, wait({"a", "b", "c"})).nobody_hears_more();
   talk.says(kBert, set("b", "")).nobody_hears_more();
@@ -79,7 +79,7 @@ TEST_CASE("a wait is answered when its last key appears") {
   CHECK(talk.table.waiting_connections() == 0);
 }
 
-TEST_CASE("a wait for keys that exist is answered at once") {
+TEST_CASE("a wait for existing keys is answered at once") {
   Conversation talk;
   talk.says(kAnna, wait({})).hears(kAnna, kStop);
   talk.says(kAnna, set("a", "1"));
@@ -93,7 +93,7 @@ TEST_CASE("a wait that names a key twice is answered once") {
   talk.says(kBert, set("a", "")).hears(kAnna, kStop).nobody_hears_more();
 }
 
-TEST_CASE("every kind of write wakes the waiting") {
+TEST_CASE("each kind of write wakes the waiting clients") {
   for (const StoreRequest& write : {set("k", "v"), append("k", "v"), multi_set({"j", "k"}, {"1", "2"}), set("k", "")}) {
     INFO(to_string(write.op));
     Conversation talk;
@@ -110,7 +110,7 @@ TEST_CASE("one MULTI_SET answers a wait for all of its keys once") {
   talk.says(kBert, multi_set({"a", "b"}, {"1", "2"})).hears(kAnna, kStop).nobody_hears_more();
 }
 
-TEST_CASE("a deleted key is waited for again") {
+TEST_CASE("a deleted key must be waited for again") {
   Conversation talk;
   talk.says(kAnna, wait({"a", "b"}));
   talk.says(kBert, set("a", ""));
@@ -128,7 +128,7 @@ TEST_CASE("CANCEL_WAIT is answered and ends the wait") {
   talk.says(kBert, set("a", "")).nobody_hears_more();
 }
 
-TEST_CASE("CANCEL_WAIT is answered even if the key came first or nothing is waited for") {
+TEST_CASE("CANCEL_WAIT is answered even if the key came first or no wait exists") {
   Conversation talk;
   talk.says(kAnna, cancel_wait()).hears(kAnna, kCanceled);
   talk.says(kAnna, wait({"a"}));
@@ -152,7 +152,7 @@ TEST_CASE("a client that sets the key it waits for gets no late answer") {
   talk.says(kAnna, set("a", "")).nobody_hears_more();
 }
 
-TEST_CASE("a client that is gone is not answered and others still are") {
+TEST_CASE("a disconnected client is not answered, and others still are") {
   Conversation talk;
   talk.says(kAnna, wait({"a"}));
   talk.says(kCarl, wait({"a", "b"}));
@@ -163,14 +163,14 @@ TEST_CASE("a client that is gone is not answered and others still are") {
   talk.says(kBert, multi_set({"a", "b"}, {"", ""})).hears(kCarl, kStop).nobody_hears_more();
 }
 
-TEST_CASE("a write that no longer fits still wakes those whose key was stored") {
+TEST_CASE("a write that fits only partly still wakes the clients whose key was stored") {
   Conversation talk(full_at(kEach + 4));
   talk.says(kAnna, wait({"a"}));
   talk.says(kBert, multi_set({"a", "b"}, {"1", "1234"})).then_hears(kAnna, kStop).nobody_hears_more();
   talk.is_refused_for("full");
 }
 
-TEST_CASE("compare_set follows PyTorch in all its cases") {
+TEST_CASE("compare_set follows PyTorch in all cases") {
   Conversation talk;
   // The key is absent and a value is expected. The reply is the expected value, although nothing is stored.
   talk.says(kAnna, compare_set("k", "old", "new")).hears(kAnna, text_reply("old")).nobody_hears_more();
@@ -185,7 +185,7 @@ TEST_CASE("compare_set follows PyTorch in all its cases") {
   talk.value_is("k", "v3");
 }
 
-TEST_CASE("counters are kept as decimal text") {
+TEST_CASE("counters are stored as decimal text") {
   Conversation talk;
   talk.says(kAnna, add("n", 41)).hears(kAnna, number_reply(41));
   talk.says(kAnna, add("n", 1)).hears(kAnna, number_reply(42));
@@ -196,7 +196,7 @@ TEST_CASE("counters are kept as decimal text") {
   talk.says(kAnna, add("n", 1)).hears(kAnna, number_reply(101));
 }
 
-TEST_CASE("an absent key reads as nothing") {
+TEST_CASE("an absent key is read as an empty value") {
   Conversation talk;
   talk.says(kAnna, get("k")).hears(kAnna, text_reply(""));
   talk.says(kAnna, set("b", "2"));
@@ -204,7 +204,7 @@ TEST_CASE("an absent key reads as nothing") {
   talk.says(kAnna, multi_get({})).hears(kAnna, "");
 }
 
-TEST_CASE("append makes a key and lengthens it") {
+TEST_CASE("append creates a key and extends it") {
   Conversation talk;
   talk.says(kAnna, append("k", "ab")).nobody_hears_more();
   talk.says(kAnna, append("k", "c")).nobody_hears_more();
@@ -212,13 +212,13 @@ TEST_CASE("append makes a key and lengthens it") {
   CHECK(talk.table.bytes() == kEach + 4);
 }
 
-TEST_CASE("append does not lengthen a value beyond the limit of values") {
+TEST_CASE("append does not extend a value beyond the value limit") {
   Conversation talk;
   talk.says(kAnna, set("k", std::string(ddp::limits::kStoreValueBytes, 'v')));
   talk.says(kAnna, append("k", "w")).is_refused_for("value");
 }
 
-TEST_CASE("check tells whether all keys exist") {
+TEST_CASE("check returns whether all keys exist") {
   Conversation talk;
   talk.says(kAnna, check({})).hears(kAnna, byte_reply(0));
   talk.says(kAnna, set("a", ""));
@@ -226,7 +226,7 @@ TEST_CASE("check tells whether all keys exist") {
   talk.says(kAnna, check({"a", "b"})).hears(kAnna, byte_reply(1));
 }
 
-TEST_CASE("ping is echoed and validate is silent and keys are counted") {
+TEST_CASE("ping is echoed, validate has no reply, and keys are counted") {
   Conversation talk;
   talk.says(kAnna, ping(0xFEDCBA98)).hears(kAnna, from_hex("98 BA DC FE")).nobody_hears_more();
   talk.says(kAnna, validate()).nobody_hears_more();

@@ -21,7 +21,7 @@ std::unique_ptr<StoreThread> thread_on_any_port() {
 
 }  // namespace
 
-TEST_CASE("a store on a thread serves and stops") {
+TEST_CASE("a store on a thread serves clients and stops") {
   auto thread = thread_on_any_port();
   auto client = ddp::connect_tcp_store("127.0.0.1", thread->port(), kPatience);
   client->set("k", "v");
@@ -30,7 +30,7 @@ TEST_CASE("a store on a thread serves and stops") {
   thread.reset();
 }
 
-TEST_CASE("a store on a thread that is to stop serves those that are there until they leave") {
+TEST_CASE("a stopping store on a thread serves its clients until they leave") {
   auto thread = thread_on_any_port();
   auto client = ddp::connect_tcp_store("127.0.0.1", thread->port(), kPatience);
   auto stopped = std::async(std::launch::async, [&] { thread.reset(); });

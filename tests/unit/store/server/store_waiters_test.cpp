@@ -39,7 +39,7 @@ TEST_CASE("a long wait names its first keys") {
 }
 
 // Compares with a model that is too simple to be wrong.
-TEST_CASE("random waits, wakes and departures leave the same connections waiting") {
+TEST_CASE("random waits, wakes and departures agree with a simple model") {
   const unsigned seed = ddp::test::random_seed();
   INFO("seed " << seed);
   std::mt19937 random(seed);

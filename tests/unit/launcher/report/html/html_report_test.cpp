@@ -102,7 +102,7 @@ std::string unbalanced(const std::string& html) {
 
 }  // namespace
 
-TEST_CASE("a report shows the verdict first, and then everything else") {
+TEST_CASE("an HTML report shows the verdict first") {
   const std::string html = html_report(failed_run(8));
   std::size_t last = 0;
   for (const char* text : {"rank 1 (pid 4712) failed: exit code 3", "| boom", "attempt 0", "node node1", "id=rank-7",
@@ -124,7 +124,7 @@ TEST_CASE("a report shows the verdict first, and then everything else") {
   CHECK(html.find("https:") == std::string::npos);
 }
 
-TEST_CASE("a run that succeeded says so") {
+TEST_CASE("an HTML report of a successful run says so") {
   RunRecord run = failed_run(2);
   run.exit_code = 0;
   run.attempts[0].exit_code = 0;
@@ -136,7 +136,7 @@ TEST_CASE("a run that succeeded says so") {
   CHECK(html.find("Culprit") == std::string::npos);
 }
 
-TEST_CASE("hostile texts stay texts, wherever they are") {
+TEST_CASE("hostile texts in an HTML report stay plain text") {
   RunRecord run = failed_run(2);
   for (std::string* text : {&run.run_id,
                             &run.version,
@@ -188,7 +188,7 @@ TEST_CASE("hostile texts stay texts, wherever they are") {
   }
 }
 
-TEST_CASE("a record without anything is still a page") {
+TEST_CASE("an HTML report of an empty record is a valid page") {
   CHECK(unbalanced(html_report(RunRecord())) == "");
   CHECK_THAT(html_report(RunRecord()), Contains("The end of the job is not known."));
   const std::string html = html_report(std::vector<std::string>{"garbage"});
@@ -222,7 +222,7 @@ TEST_CASE("the report of a thousand ranks is smaller than 5 MB") {
   CHECK_THAT(html, Contains("Earlier attempts are left out"));
 }
 
-TEST_CASE("a report shows how the training went") {
+TEST_CASE("an HTML report shows the course of the training") {
   RunRecord run = failed_run(2);
   CHECK_THAT(html_report(run), !Contains("id=training"));
   run.attempts[0].history->curve_seconds = 10;
@@ -241,7 +241,7 @@ TEST_CASE("a report shows how the training went") {
   CHECK_THAT(html, !Contains("<img"));
 }
 
-TEST_CASE("a run that succeeded says for which rank the others waited") {
+TEST_CASE("an HTML report of a successful run names the rank for which the others waited") {
   RunRecord run = failed_run(2);
   run.exit_code = 0;
   run.text.clear();
@@ -264,7 +264,7 @@ TEST_CASE("the row of a culprit shows when the others waited for it") {
   CHECK_THAT(html_report(run), Contains("<i class=stall style=\"left:50%;width:30%\""));
 }
 
-TEST_CASE("two runs are shown side by side") {
+TEST_CASE("an HTML report shows two runs side by side") {
   RunRecord one = failed_run(2);
   RunRecord other = failed_run(2);
   one.attempts[0].history->curve_seconds = other.attempts[0].history->curve_seconds = 10;

@@ -7,7 +7,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("no text from outside can leave its place in the page") {
+TEST_CASE("text from outside cannot break out of its place in the page") {
   CHECK(html_text("</script><b a=\"x\" c='y'>&amp;") ==
         "&lt;/script&gt;&lt;b a=&quot;x&quot; c=&#39;y&#39;&gt;&amp;amp;");
   CHECK(html_text("a\nb\x1b[31m\xff") == "a\\x0ab\\x1b[31m\\xff");
@@ -16,7 +16,7 @@ TEST_CASE("no text from outside can leave its place in the page") {
   CHECK(html_lines(std::vector<std::string>{"<", "b"}) == "&lt;\nb\n");
 }
 
-TEST_CASE("a JSON string cannot end the script element that it is in") {
+TEST_CASE("a JSON string cannot close the script element that contains it") {
   CHECK(json_text("</script><!--&\"\\") == R"("\u003c/script\u003e\u003c!--\u0026\"\\")");
   CHECK(json_text("\xe2\x80\xa8\n\xff") == R"("\\xe2\\x80\\xa8\\x0a\\xff")");
 }
@@ -41,12 +41,12 @@ TEST_CASE("numbers are shown with a suitable unit") {
   CHECK(plain_number(100) == "100");
 }
 
-TEST_CASE("the head of a table says which columns have numbers") {
+TEST_CASE("the header of a table marks the columns that hold numbers") {
   CHECK(table_head(std::vector<std::string_view>{"#rank", "<node>"}) ==
         "<thead><tr><th scope=col class=n>rank</th><th scope=col>&lt;node&gt;</th></tr></thead>\n");
 }
 
-TEST_CASE("ranks are links to their rows, unless there are many") {
+TEST_CASE("ranks link to their rows unless there are many") {
   CHECK(rank_links(std::vector<int>{3}) == "<a href=\"#rank-3\">rank 3</a>");
   CHECK(rank_links(std::vector<int>{0, 3}) == "ranks <a href=\"#rank-0\">0</a>, <a href=\"#rank-3\">3</a>");
   std::vector<int> many;

@@ -39,7 +39,7 @@ std::vector<std::string> names_of(const std::vector<Question>& questions) {
 
 }  // namespace
 
-TEST_CASE("without anybody to ask there are stacks alone") {
+TEST_CASE("only stacks are taken if no evidence source is available") {
   const Evidence evidence = take({});
   REQUIRE(evidence.stacks.size() == 1);
   CHECK(evidence.stacks[0].rank == 3);
@@ -48,7 +48,7 @@ TEST_CASE("without anybody to ask there are stacks alone") {
   CHECK(Evidence().empty());
 }
 
-TEST_CASE("all are asked at once and answer in the order of the questions") {
+TEST_CASE("all evidence sources are asked at once and listed in a fixed order") {
   std::promise<void> second_was_asked;
   const Question first{"first", [&](net::Deadline) {
                          second_was_asked.get_future().wait();
@@ -64,7 +64,7 @@ TEST_CASE("all are asked at once and answer in the order of the questions") {
   CHECK(evidence.sources[1] == EvidenceSource{"second", "all is well", {}, {}});
 }
 
-TEST_CASE("who is not back in time is left behind and named", "[slow]") {
+TEST_CASE("an evidence source that is late is left out and named", "[slow]") {
   const auto never = std::make_shared<std::promise<void>>();
   const Question slow{"slow", [never](net::Deadline) {
                         never->get_future().wait();
@@ -79,7 +79,7 @@ TEST_CASE("who is not back in time is left behind and named", "[slow]") {
   never->set_value();
 }
 
-TEST_CASE("who is asked stands in the workers' environment") {
+TEST_CASE("the workers' environment determines which evidence sources are asked") {
   using Lines = std::vector<std::string>;
   CHECK(questions_for(Lines{"HOME=/root"}, {0}).empty());
   CHECK(names_of(questions_for(Lines{"NCCL_RAS_ADDR=127.1.2.3:28028"}, {0})) == Lines{"NCCL RAS"});
@@ -90,7 +90,7 @@ TEST_CASE("who is asked stands in the workers' environment") {
         Lines{"NCCL RAS", "flight recorder"});
 }
 
-TEST_CASE("an address of nccl's that is none is told") {
+TEST_CASE("an invalid address of NCCL RAS is reported") {
   for (const std::string address : {"", "nonsense", "localhost:", "localhost:http", ":99999"}) {
     const auto questions = questions_for(std::vector<std::string>{"NCCL_RAS_ADDR=" + address}, {0});
     REQUIRE(questions.size() == 1);

@@ -97,7 +97,7 @@ net::Deadline after(std::chrono::milliseconds time) {
 
 }  // namespace
 
-TEST_CASE("each rank's flight recorder is asked, and its file waited for") {
+TEST_CASE("the flight recorder of each rank is triggered, and its file is awaited") {
   Job job;
   for (int rank = 0; rank < 4; ++rank) job.starts_writer(rank, std::string(static_cast<std::size_t>(rank) + 1, 'x'));
   const EvidenceSource source = job.is_asked({3, 0, 2, 1, 0}, test::soon());
@@ -108,7 +108,7 @@ TEST_CASE("each rank's flight recorder is asked, and its file waited for") {
   CHECK(source.missing.empty());
 }
 
-TEST_CASE("what ranks have no flight recorder for is told once for all of them") {
+TEST_CASE("ranks without a flight recorder are reported once together") {
   Job job;
   job.starts_writer(0, "record");
   make_pipe(job.pipe(3));  // no process reads this pipe
@@ -122,7 +122,7 @@ TEST_CASE("what ranks have no flight recorder for is told once for all of them")
   CHECK_FALSE(std::filesystem::exists(job.pipe(1)));
 }
 
-TEST_CASE("what stands in a pipe's place and is none is not written to") {
+TEST_CASE("a file that is not a pipe is never written to") {
   Job job;
   write_file(job.pipe(0), "a file");
   std::filesystem::create_symlink(job.pipe(0), job.pipe(1));
@@ -139,7 +139,7 @@ TEST_CASE("what stands in a pipe's place and is none is not written to") {
   CHECK(source.essence.empty());
 }
 
-TEST_CASE("a pipe that is full does not block the asker") {
+TEST_CASE("a full pipe does not block the launcher") {
   Job job;
   make_pipe(job.pipe(0));
   const base::UniqueFd both(::open(job.pipe(0).c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
@@ -163,14 +163,14 @@ TEST_CASE("a flight recorder that does not answer is given up at the deadline") 
   CHECK(source.essence.empty());
 }
 
-TEST_CASE("a deadline that has passed does not keep the ranks from being asked") {
+TEST_CASE("an expired deadline does not prevent the triggers") {
   Job job;
   job.starts_writer(0, "record");
   CHECK(job.is_asked({0}, after(-1s)).missing.size() == 1);
   CHECK(test::eventually([&] { return base::read_file(job.file(0)) == "record"; }));
 }
 
-TEST_CASE("a flight recorder file from before the asking does not count") {
+TEST_CASE("a flight recorder file from before the trigger is ignored") {
   Job job;
   write_file(job.file(0), "old");
   write_file(job.file(1), "old");
@@ -182,7 +182,7 @@ TEST_CASE("a flight recorder file from before the asking does not count") {
   CHECK(source.missing[0].starts_with("rank 0: was asked, but wrote no file in time ("));
 }
 
-TEST_CASE("a flight recorder file that is as long as the one before counts") {
+TEST_CASE("a flight recorder file with the same length as before is accepted") {
   Job job;
   write_file(job.file(0), "old record");
   std::filesystem::last_write_time(job.file(0), std::filesystem::file_time_type::clock::now() - 1h);
@@ -191,7 +191,7 @@ TEST_CASE("a flight recorder file that is as long as the one before counts") {
   CHECK(source.missing.empty());
 }
 
-TEST_CASE("a flight recorder file that still grows at the deadline does not count") {
+TEST_CASE("a flight recorder file that still grows at the deadline is ignored") {
   Job job;
   job.starts(0, [](const std::atomic<bool>&) {});
   const auto grow = [&] { std::ofstream(job.file(0), std::ios::binary | std::ios::app) << 'x'; };
@@ -200,7 +200,7 @@ TEST_CASE("a flight recorder file that still grows at the deadline does not coun
   CHECK(source.text.empty());
 }
 
-TEST_CASE("flight recorder files are looked for wherever the versions of PyTorch write them") {
+TEST_CASE("flight recorder files are found wherever PyTorch versions write them") {
   Job job;
   const std::string other = job.directory.path() + "/older_";
   job.recorders.stems.push_back(other);
@@ -212,12 +212,12 @@ TEST_CASE("flight recorder files are looked for wherever the versions of PyTorch
   CHECK(source.missing.empty());
 }
 
-TEST_CASE("nobody is asked and nothing is missing without ranks") {
+TEST_CASE("a job without ranks has no missing flight recorders") {
   const Job job;
   CHECK(job.is_asked({}, test::soon()) == EvidenceSource{"flight recorder", "", {}, {}});
 }
 
-TEST_CASE("names of flight recorder files are printable") {
+TEST_CASE("names of flight recorder files are escaped") {
   Job job;
   job.recorders.pipes = job.directory.path() + "/\x1b[2J";
   const EvidenceSource source = job.is_asked({0}, test::soon());
@@ -225,14 +225,14 @@ TEST_CASE("names of flight recorder files are printable") {
   CHECK(source.missing[0].starts_with("rank 0: no pipe " + job.directory.path() + "/\\x1b[2J<rank>.pipe ("));
 }
 
-TEST_CASE("a job that was not told to make pipes has no flight recorders") {
+TEST_CASE("a job without trigger pipes has no flight recorders") {
   CHECK_FALSE(find_flight_recorders({}));
   CHECK_FALSE(find_flight_recorders(Lines{"TORCH_FR_BUFFER_SIZE=2000", "TORCH_NCCL_DEBUG_INFO_PIPE_FILES=/tmp/p"}));
   CHECK_FALSE(find_flight_recorders(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE="}));
   CHECK_FALSE(find_flight_recorders(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "", "=", "HOME=/root"}));
 }
 
-TEST_CASE("flight recorder files are where the job's environment says") {
+TEST_CASE("flight recorder files are in the directory that the job's environment names") {
   const std::string pipe = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/p";
   const auto stems = [&](Lines environment) {
     environment.insert(environment.begin(), pipe);
@@ -254,7 +254,7 @@ TEST_CASE("flight recorder files are where the job's environment says") {
   CHECK(stems({}) == Lines{"/tmp/.cache/torch/comm_lib_trace_rank_", old_default});
 }
 
-TEST_CASE("of two entries of the same name the later one says where flight recorders are") {
+TEST_CASE("the later of two equal variables says where flight recorder files are") {
   const auto found =
       find_flight_recorders(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/old", "TORCH_FR_DUMP_TEMP_FILE=/x/old_",
                                   "TORCH_FR_DUMP_TEMP_FILE=/x/new_=", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/new"});

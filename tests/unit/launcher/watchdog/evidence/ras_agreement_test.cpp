@@ -34,7 +34,7 @@ HangNews news_of(int culprit) {
 
 }  // namespace
 
-TEST_CASE("what RAS repeats of the verdict is one line") {
+TEST_CASE("RAS lines that repeat the verdict are merged to one line") {
   HangNews news = news_of(1);
   REQUIRE(news.evidence.sources[0].essence.size() == 7);
   join_ras(news);
@@ -44,7 +44,7 @@ TEST_CASE("what RAS repeats of the verdict is one line") {
   CHECK(news.evidence.sources[0].text == kText);
 }
 
-TEST_CASE("if RAS counts otherwise, or the verdict names no rank, all of it stays") {
+TEST_CASE("RAS output that contradicts the verdict, or a verdict without ranks, is kept completely") {
   const auto stays = [](HangNews news) {
     const auto before = news.evidence.sources;
     join_ras(news);

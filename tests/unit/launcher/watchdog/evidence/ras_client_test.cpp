@@ -143,7 +143,7 @@ TEST_CASE("the RAS service is asked for its status, and the whole answer is kept
   CHECK(service.source() == EvidenceSource{"NCCL RAS", std::string(kStatus), kEssence, {}});
 }
 
-TEST_CASE("the RAS service is left a second less than the asker has") {
+TEST_CASE("the RAS service gets a second less than the launcher has") {
   Service service(20s);
   test::RawPeer peer = service.accept();
   peer.hears("CLIENT PROTOCOL 2\n").says("SERVER PROTOCOL 2\n");
@@ -152,7 +152,7 @@ TEST_CASE("the RAS service is left a second less than the asker has") {
   CHECK(seconds >= 10);
 }
 
-TEST_CASE("any version of the RAS protocol will do, in letters of any size") {
+TEST_CASE("each version of the RAS protocol is accepted in upper or lower case") {
   Service service;
   test::RawPeer peer = service.accept();
   peer.hears("CLIENT PROTOCOL 2\n").says("server protocol 17\r\n");
@@ -161,7 +161,7 @@ TEST_CASE("any version of the RAS protocol will do, in letters of any size") {
   CHECK(service.source() == EvidenceSource{"NCCL RAS", "all is well\n", {}, {}});
 }
 
-TEST_CASE("a RAS service that says one byte at a time is heard out") {
+TEST_CASE("an answer of RAS that arrives byte by byte is read completely") {
   Service service;
   test::RawPeer peer = service.accept();
   const int on = 1;
@@ -173,7 +173,7 @@ TEST_CASE("a RAS service that says one byte at a time is heard out") {
   CHECK(service.source() == EvidenceSource{"NCCL RAS", std::string(kStatus), kEssence, {}});
 }
 
-TEST_CASE("a port without a RAS service is told with the reasons that there may be") {
+TEST_CASE("a port without a RAS service is reported with the possible reasons") {
   const test::BoundSocket nobody;
   const EvidenceSource source = ask_ras("127.0.0.1", nobody.port(), test::soon());
   const std::string place = "127.0.0.1:" + std::to_string(nobody.port());
@@ -197,7 +197,7 @@ TEST_CASE("a RAS service that falls silent is given up at the deadline") {
   }
 }
 
-TEST_CASE("the RAS service of another rank is asked if a stopped rank has got the connection") {
+TEST_CASE("another rank's RAS service is asked if a stopped rank accepts the connection") {
   Service service(4s);
   const test::RawPeer stopped = service.accept();
   test::RawPeer half_stopped = service.accept();
@@ -206,18 +206,18 @@ TEST_CASE("the RAS service of another rank is asked if a stopped rank has got th
   CHECK(service.source() == EvidenceSource{"NCCL RAS", "all is well\n", {}, {}});
 }
 
-TEST_CASE("a RAS service that never answers the question is given up at the deadline") {
+TEST_CASE("a RAS service that never answers is given up at the deadline") {
   Service service(2s);
   const test::RawPeer peer = service.is_asked_for_status();
   CHECK(service.source() == EvidenceSource{"NCCL RAS", "", {}, {service.place() + " did not answer in time"}});
 }
 
-TEST_CASE("a deadline that has passed leaves nothing but a reason") {
+TEST_CASE("an expired deadline gives only a reason") {
   Service service(-1ms);
   CHECK(service.source().missing == Lines{service.place() + " did not answer in time"});
 }
 
-TEST_CASE("what listens at the port of RAS and is none is quoted") {
+TEST_CASE("the reply of another program at the RAS port is quoted") {
   Service service;
   test::RawPeer peer = service.accept();
   std::string quoted;
@@ -248,7 +248,7 @@ TEST_CASE("what listens at the port of RAS and is none is quoted") {
   CHECK(source.missing == Lines{service.place() + " does not use NCCL's RAS protocol ('" + quoted + "')"});
 }
 
-TEST_CASE("a RAS service that closes the connection early is told with what it did not answer") {
+TEST_CASE("a RAS service that closes the connection early is reported with the unanswered question") {
   Service service;
   test::RawPeer peer = service.accept();
   std::string unanswered;
@@ -269,7 +269,7 @@ TEST_CASE("a RAS service that closes the connection early is told with what it d
         Lines{service.place() + " did not answer " + unanswered + ": the other side closed the connection"});
 }
 
-TEST_CASE("an answer of RAS that is broken off is kept as far as it came") {
+TEST_CASE("an interrupted answer of RAS is kept as far as it arrived") {
   Service service;
   service.is_asked_for_status().says("Errors\n======\nDEAD\nCommunicators...").vanishes();
   const EvidenceSource source = service.source();
@@ -280,7 +280,7 @@ TEST_CASE("an answer of RAS that is broken off is kept as far as it came") {
               " closed the connection in the middle of its answer: the other side closed the connection"});
 }
 
-TEST_CASE("an answer of RAS that still comes at the deadline is kept as far as it came") {
+TEST_CASE("an answer of RAS that is incomplete at the deadline is kept as far as it arrived") {
   Service service(2s);
   test::RawPeer peer = service.is_asked_for_status();
   peer.says("Errors\n======\nDEAD\n");
@@ -290,7 +290,7 @@ TEST_CASE("an answer of RAS that still comes at the deadline is kept as far as i
   CHECK(source.missing == Lines{service.place() + " did not complete its answer in time; the rest is missing"});
 }
 
-TEST_CASE("an answer of RAS without an end is cut") {
+TEST_CASE("an endless answer of RAS is cut") {
   Service service;
   test::RawPeer peer = service.is_asked_for_status();
   // The buffers of a connection cannot hold this much, so the sending ends only when the client closes the connection.
@@ -300,7 +300,7 @@ TEST_CASE("an answer of RAS without an end is cut") {
   CHECK(source.missing == Lines{service.place() + " sent more than 1 MiB; the rest is omitted"});
 }
 
-TEST_CASE("an answer of RAS that is as long as is kept is whole") {
+TEST_CASE("an answer of RAS with exactly the maximum length is complete") {
   Service service;
   const std::string text = std::string(kRasTextBytes - 1, 'x') + "\n";
   service.is_asked_for_status().says(text).vanishes();
@@ -309,14 +309,14 @@ TEST_CASE("an answer of RAS that is as long as is kept is whole") {
   CHECK(source.missing.empty());
 }
 
-TEST_CASE("the essence of a status is what stands under errors and warnings") {
+TEST_CASE("the essence of a RAS status is the text below its errors and warnings") {
   CHECK(ras_essence(kStatus, 8) == kEssence);
   CHECK(ras_essence(kStatus, 7).back() == "… and 1 more line");
   CHECK(ras_essence(kStatus, 7).size() == 8);
   CHECK(ras_essence(kStatus, 0) == Lines{"… and 8 more lines"});
 }
 
-TEST_CASE("a status without errors and warnings has no essence") {
+TEST_CASE("a RAS status without errors and warnings has no essence") {
   CHECK(ras_essence("", 10).empty());
   CHECK(ras_essence("Errors\nare not underlined\n", 10).empty());
   CHECK(ras_essence("Errors\n======\n\n  \nWarnings\n========\n\n", 10).empty());
@@ -324,11 +324,11 @@ TEST_CASE("a status without errors and warnings has no essence") {
   CHECK(ras_essence(kStatus.substr(0, kStatus.find("Errors\n=")), 10).empty());
 }
 
-TEST_CASE("what follows another heading is no error any more") {
+TEST_CASE("text below another heading of the RAS status is not an error") {
   CHECK(ras_essence("Errors\r\n======\r\nDEAD\r\nPeers\r\n=====\r\nalive\r\n", 10) == Lines{"DEAD"});
 }
 
-TEST_CASE("the essence of binary rubbish is printable and short") {
+TEST_CASE("the essence of binary garbage is printable and short") {
   const std::string rubbish = std::string("\x1b[31m\0\t\xff\x9b", 9) + std::string(1000, '\x07') + "\n";
   CHECK(ras_essence(rubbish, 10).empty());
   const Lines essence = ras_essence("Warnings\n=\n" + rubbish + rubbish + rubbish, 2);
@@ -341,7 +341,7 @@ TEST_CASE("the essence of binary rubbish is printable and short") {
   CHECK(ras_essence("Errors\n=\n" + std::string(1 << 20, '\n'), 10).empty());
 }
 
-TEST_CASE("the answer of NCCL 2.28 about a stopped rank is understood") {
+TEST_CASE("the RAS status of NCCL 2.28 about a stopped rank is parsed") {
   Service service;
   test::RawPeer peer = service.is_asked_for_status();
   peer.says(kStopped).vanishes();

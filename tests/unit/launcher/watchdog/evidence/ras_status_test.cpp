@@ -47,7 +47,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 }  // namespace
 
-TEST_CASE("the status of NCCL 2.28.9 says what each rank has launched") {
+TEST_CASE("the RAS status of NCCL 2.28.9 contains the launch counts of each rank") {
   const RasStatus status = status_of(recorded());
   REQUIRE(status.size() == 1);
   CHECK(status[0].hash == 0x764630317c048e16);
@@ -69,7 +69,7 @@ TEST_CASE("a rank that has launched less than the others is named") {
   CHECK(found[0].group == "ranks 0, 1");
 }
 
-TEST_CASE("what RAS says of a rank that has ended is never proof") {
+TEST_CASE("the RAS counts of an exited rank never prove anything") {
   auto ranks = ranks_with({824, 825});
   ranks[1].has_ended = true;
   REQUIRE(add_launches(status_of(recorded()), ranks));
@@ -87,24 +87,24 @@ TEST_CASE("equal counts and counts of broadcasts prove nothing") {
   CHECK(verdicts(roots).empty());
 }
 
-TEST_CASE("commas that NCCL forgets are added") {
+TEST_CASE("commas that are missing in NCCL's JSON are inserted") {
   const std::string broken =
       replaced(replaced(recorded(), "\"pid\": 824,", "\"pid\": 824"), "},\n        {", "}\n        {");
   CHECK(broken != recorded());
   CHECK(status_of(broken) == status_of(recorded()));
 }
 
-TEST_CASE("the object of the counts may have another name") {
+TEST_CASE("the JSON object of the counts may have another name") {
   CHECK(status_of(replaced(recorded(), "collective_counts", "operation_counts")) == status_of(recorded()));
 }
 
-TEST_CASE("members that leave their communicator do not count") {
+TEST_CASE("members that leave their communicator are not counted") {
   const RasStatus status = status_of(replaced(recorded(), "\"finalize_called\": false", "\"finalize_called\": true"));
   REQUIRE(status.size() == 1);
   CHECK(status[0].members.empty());
 }
 
-TEST_CASE("a member that does not answer stays as it was") {
+TEST_CASE("a member that does not answer keeps its counts") {
   const RasStatus before = status_of(recorded());
   RasStatus now = before;
   now[0].members.pop_back();
@@ -118,7 +118,7 @@ TEST_CASE("a member that does not answer stays as it was") {
   CHECK(other[0].members.empty());
 }
 
-TEST_CASE("a lying or broken server does no harm") {
+TEST_CASE("a lying or broken RAS server does no harm") {
   CHECK_FALSE(read_ras_status(""));
   CHECK(status_of("NCCL version 2.27").empty());
   CHECK_FALSE(read_ras_status("[1, 2"));
@@ -143,7 +143,7 @@ TEST_CASE("a lying or broken server does no harm") {
   }
 }
 
-TEST_CASE("only ranks of which nothing else is known are shown, if their pid is theirs alone") {
+TEST_CASE("only ranks with a unique pid and no other records are shown from RAS") {
   const RasStatus status = status_of(recorded());
   auto twice = ranks_with({824, 824, 825});
   CHECK(add_launches(status, twice));
@@ -161,7 +161,7 @@ TEST_CASE("only ranks of which nothing else is known are shown, if their pid is 
   CHECK_FALSE(has_unknown_rank(known));
 }
 
-TEST_CASE("in containers, ranks of several nodes with one pid are distinguished") {
+TEST_CASE("ranks of several nodes with equal pids in containers are distinguished") {
   const auto member = [](int rank, pid_t pid, const char* host) {
     return RasMember{rank, pid, {{"AllReduce", 8}}, host};
   };
@@ -185,7 +185,7 @@ TEST_CASE("in containers, ranks of several nodes with one pid are distinguished"
   CHECK_FALSE(add_launches({status[0]}, half));
 }
 
-TEST_CASE("members that have called different functions are named, if the counts stand still") {
+TEST_CASE("members that have called different functions are named if the counts do not change") {
   const auto status_with = [](std::uint64_t gathers_of_1) {
     RasCommunicator communicator{1, 3, {}};
     for (int rank = 0; rank < 3; ++rank) {

@@ -53,7 +53,7 @@ std::vector<Verdict> verdicts(const RasStatus& status, int ranks) {
 
 }  // namespace
 
-TEST_CASE("a text lists the ranks that have launched less than most others") {
+TEST_CASE("the RAS text lists the ranks that have launched less than most others") {
   const RasStatus status = read_ras_text(text_with(kOneBehind));
   REQUIRE(status.size() == 1);
   CHECK(status[0].hash == 0x764630317c048e16);
@@ -64,7 +64,7 @@ TEST_CASE("a text lists the ranks that have launched less than most others") {
   CHECK(status[0].unlisted->at("AllReduce") == 8);
 }
 
-TEST_CASE("the rank that the others wait for is named from a text") {
+TEST_CASE("the rank that the others wait for is named from the RAS text") {
   const auto found = verdicts(read_ras_text(text_with(kOneBehind)), 4);
   REQUIRE(found.size() == 1);
   CHECK(found[0].kind == VerdictKind::not_called);
@@ -89,7 +89,7 @@ TEST_CASE("several ranks that have launched less are listed one by one") {
   CHECK(status[0].unlisted->at("AllReduce") == 3);
 }
 
-TEST_CASE("of two ranks that differ, both are listed") {
+TEST_CASE("both of two differing ranks are listed") {
   const RasStatus status = read_ras_text(
       text_with("#0-0 (1) MISMATCH\n" +
                 different("AllReduce",
@@ -98,7 +98,7 @@ TEST_CASE("of two ranks that differ, both are listed") {
   CHECK(verdicts(status, 2)[0].culprits == std::vector<int>{1});
 }
 
-TEST_CASE("what a text does not say is not guessed") {
+TEST_CASE("information that is missing in the RAS text is not guessed") {
   const std::string head = "#0-0 (1) MISMATCH\n";
   // Two halves differ, a process is unknown, the list is cut off, or the end is missing.
   for (const std::string& lines :
@@ -136,7 +136,7 @@ TEST_CASE("what a text does not say is not guessed") {
             .empty());
 }
 
-TEST_CASE("members that a text lists no more have caught up") {
+TEST_CASE("members that the RAS text no longer lists have caught up") {
   const RasStatus before = read_ras_text(text_with(kOneBehind));
   RasStatus now = read_ras_text(text_with(""));
   keep_what_is_left_out(before, now);
@@ -161,7 +161,7 @@ TEST_CASE("members that a text lists no more have caught up") {
   CHECK(unknown == before);
 }
 
-TEST_CASE("text that makes no sense does no harm") {
+TEST_CASE("nonsensical RAS text does no harm") {
   CHECK(is_ras_text("NCCL version 2.27.7"));
   CHECK_FALSE(is_ras_text("{\"nccl_version\""));
   const std::string whole = text_with(kOneBehind);

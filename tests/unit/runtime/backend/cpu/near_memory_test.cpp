@@ -15,7 +15,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("a rank that has failed waits until the others leave its memory, and they do not come back") {
+TEST_CASE("a failed rank waits until others stop reading its memory, and later readers are refused") {
   const auto groups = meet_on_one_node(3);
   std::atomic<bool> has_left = false;
   std::optional<InPlace> reading(*groups[1]);
@@ -32,7 +32,7 @@ TEST_CASE("a rank that has failed waits until the others leave its memory, and t
   NearMemory(groups[0], true).await_others();  // refused accesses have left, too
 }
 
-TEST_CASE("a rank that fails and a rank that begins to use its memory see each other") {
+TEST_CASE("a failing rank and a rank that starts reading its memory always notice each other") {
   constexpr int kRounds = 20000;
   const auto groups = meet_on_one_node(2);
   std::atomic<int> arrived = 0;

@@ -26,7 +26,7 @@ Call within(std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-TEST_CASE("counters that wrap around are compared by their distance") {
+TEST_CASE("round counters that wrap around are compared by their distance") {
   CHECK(has_reached(5, 5));
   CHECK(has_reached(6, 5));
   CHECK_FALSE(has_reached(4, 5));
@@ -34,7 +34,7 @@ TEST_CASE("counters that wrap around are compared by their distance") {
   CHECK_FALSE(has_reached(0xfffffffe, 1));
 }
 
-TEST_CASE("what is staged in a round is read by all before it is written again") {
+TEST_CASE("staged data is read by all ranks before it is overwritten") {
   constexpr int kRanks = 3;
   constexpr std::uint32_t kRounds = 3000;
   const auto groups = meet_on_one_node(kRanks);
@@ -59,7 +59,7 @@ TEST_CASE("what is staged in a round is read by all before it is written again")
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a wait ends when the one that is waited for is gone, late, or the group aborted") {
+TEST_CASE("waiting for a rank ends when it has exited, is late, or the group is aborted") {
   auto groups = meet_on_one_node(3);
   std::atomic<bool> aborted = false;
   Rounds rounds(groups[0], aborted);
@@ -76,7 +76,7 @@ TEST_CASE("a wait ends when the one that is waited for is gone, late, or the gro
   expect_error(ErrorKind::aborted, {"aborted"}, [&] { rounds.await(call); });
 }
 
-TEST_CASE("a rank that came and left afterwards is not missed") {
+TEST_CASE("a rank that arrived and then left is not missing") {
   auto groups = meet_on_one_node(2);
   const std::atomic<bool> aborted = false;
   Rounds other(groups[1], aborted);

@@ -11,7 +11,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("the path of a small collective depends on its size and on whose data are mapped") {
+TEST_CASE("the path of a small collective depends on its size and on mapped memory") {
   struct Row {
     Operation operation;
     std::size_t ranks, copied, eager;
@@ -33,7 +33,7 @@ TEST_CASE("the path of a small collective depends on its size and on whose data 
   CHECK(small_path(1, 1) == SmallPath::near);
 }
 
-TEST_CASE("small collectives are right whichever ranks have mapped memory") {
+TEST_CASE("small collectives are correct whichever ranks have mapped memory") {
   constexpr std::size_t kRanks = 2;  // with more ranks than processors, all data are copied
   RankThreads(make_cpu_backend, kRanks).all_succeed([](RankThreads::Rank& self) {
     const auto rank = static_cast<std::size_t>(self.rank());

@@ -37,14 +37,14 @@ struct CountedCuda {
 
 }  // namespace
 
-TEST_CASE("a failed cuda call is an error with the action and cuda's name for the failure") {
+TEST_CASE("a failed CUDA call is an error with the action and CUDA's error name") {
   const CountedCuda cuda;
   CHECK_NOTHROW(ddp::internal::require_cuda(cuda.api, ddp::internal::kCudaSuccess, "make a stream"));
   CHECK_THROWS_WITH(ddp::internal::require_cuda(cuda.api, 2, "make a stream"),
                     "CUDA cannot make a stream (CUDA_ERROR_OUT_OF_MEMORY)");
 }
 
-TEST_CASE("a gpu without enough memory is an error that says how much was requested and is free") {
+TEST_CASE("a GPU without enough memory is an error with the requested and free amounts") {
   CountedCuda cuda;
   cuda.api.memory_info = [](std::size_t& free, std::size_t& total) {
     free = std::size_t{3} << 29;
@@ -76,7 +76,7 @@ TEST_CASE("a stream is destroyed at the end unless it was abandoned") {
   CHECK(cuda.streams == (abandoned ? 1 : 0));
 }
 
-TEST_CASE("an event stands for what was on the stream and is used again") {
+TEST_CASE("an event marks the current work of a stream and is reused") {
   const CountedCuda cuda;
   ddp::internal::CudaStream stream(cuda.api);
   ddp::internal::CudaEvents events(cuda.api);
@@ -90,7 +90,7 @@ TEST_CASE("an event stands for what was on the stream and is used again") {
 }
 
 // The runtime relies on this: after an exception, an owner frees host memory that a copy was given.
-TEST_CASE("a copy reads pageable memory, or writes it, before the call returns") {
+TEST_CASE("a copy from or to pageable memory is finished when the call returns") {
   const CountedCuda cuda;
   constexpr std::size_t kCount = 1 << 18;
   constexpr std::size_t kBytes = kCount * sizeof(float);
@@ -124,7 +124,7 @@ TEST_CASE("streams have the highest priority") {
 }
 
 // CUDA may do anything then. The other tests rely on this to notice it.
-TEST_CASE("the simulated driver ends a process that uses a destroyed stream") {
+TEST_CASE("the simulated driver terminates a process that uses a destroyed stream") {
   if (ddp::test::on_real_gpu()) return;
   const ddp::internal::CudaApi cuda = ddp::test::gpu_libraries()->cuda;
   cuda.set_device(0);
@@ -158,7 +158,7 @@ TEST_CASE("the simulated driver ends a process that uses a destroyed stream") {
   cuda.destroy_event(event);
 }
 
-TEST_CASE("an event is put back if it cannot be recorded or waited for") {
+TEST_CASE("an event is returned to the pool if it cannot be recorded or awaited") {
   CountedCuda cuda;
   int events = 0;
   cuda.api.create_event = [&, real = cuda.api.create_event](ddp::internal::CudaEventHandle& event) {
@@ -187,7 +187,7 @@ TEST_CASE("an event is put back if it cannot be recorded or waited for") {
   CHECK(events == 0);
 }
 
-TEST_CASE("a stream that means another one on each thread is refused") {
+TEST_CASE("a per-thread default stream is rejected") {
   const auto per_thread = reinterpret_cast<ddp::internal::CudaStreamHandle>(std::uintptr_t{2});
   const CountedCuda cuda;
   ddp::test::expect_error(ddp::ErrorKind::invalid_argument,

@@ -20,8 +20,7 @@ std::shared_ptr<GpuHeap> heap_of(const std::shared_ptr<const GpuLibraries>& libr
 
 }  // namespace
 
-TEST_CASE(
-    "what is put on a side stream follows what the program's stream held, and times are told when they have come") {
+TEST_CASE("a side stream runs after the program's stream, and its times are available when it has finished") {
   const auto libraries = gpu_libraries();
   const CudaApi& cuda = libraries->cuda;
   cuda.set_device(0);
@@ -51,7 +50,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a side stream serves threads that have not used the gpu") {
+TEST_CASE("a side stream serves threads that have not used the GPU") {
   const auto libraries = gpu_libraries();
   libraries->cuda.set_device(0);
   CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &libraries->cuda), 0, heap_of(libraries));
@@ -64,7 +63,7 @@ TEST_CASE("a side stream serves threads that have not used the gpu") {
   CHECK(side.seconds(mark, mark) == 0.0);
 }
 
-TEST_CASE("marks that nothing needs any more are used again") {
+TEST_CASE("unneeded marks of a side stream are reused") {
   const auto libraries = gpu_libraries();
   CudaApi& cuda = libraries->cuda;
   cuda.set_device(0);

@@ -23,20 +23,20 @@ ddp::internal::CudaApi cuda_with(int devices, ddp::internal::CudaStatus status =
 
 }  // namespace
 
-TEST_CASE("gpus that cannot be counted are an obstacle with cuda's name for it") {
+TEST_CASE("GPUs that cannot be counted are an obstacle with CUDA's error name") {
   CHECK(probe_device(0, cuda_with(0, 100), "node0", false).obstacle ==
         "no NVIDIA GPU is visible here (CUDA_ERROR_NO_DEVICE)");
 }
 
-TEST_CASE("no visible gpu is an obstacle") {
+TEST_CASE("having no visible GPU is an obstacle") {
   CHECK(probe_device(0, cuda_with(0), "node0", false).obstacle == "no NVIDIA GPU is visible here");
 }
 
-TEST_CASE("a local rank beyond the visible gpus is an obstacle") {
+TEST_CASE("a local rank beyond the visible GPUs is an obstacle") {
   CHECK(probe_device(2, cuda_with(2), "node0", false).obstacle == "there is no GPU for local rank 2 (visible GPUs: 2)");
 }
 
-TEST_CASE("a probe names the gpu so that two ranks with the same one are found") {
+TEST_CASE("a probe identifies the GPU so that two ranks on the same GPU are found") {
   const auto device = [](int local_rank, int devices, const char* host) {
     return probe_device(local_rank, cuda_with(devices), host, false).device;
   };
@@ -45,7 +45,7 @@ TEST_CASE("a probe names the gpu so that two ranks with the same one are found")
   CHECK(device(3, 4, "node0") == device(3, 4, "a container of this node"));
 }
 
-TEST_CASE("a driver without uuids names the gpu by its node and its address") {
+TEST_CASE("a driver without UUIDs identifies the GPU by node and address") {
   ddp::internal::CudaApi cuda = cuda_with(4);
   cuda.uuid = nullptr;
   CHECK(probe_device(3, cuda, "node0", false).device == "node0/0000:03:00.0");
@@ -53,7 +53,7 @@ TEST_CASE("a driver without uuids names the gpu by its node and its address") {
   CHECK(probe_device(3, cuda, "node0", false).device == "node0/0000:03:00.0");
 }
 
-TEST_CASE("the gpu of a rank is shown on the status page") {
+TEST_CASE("the GPU of a rank is shown on the status page") {
   const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
   const auto show = [&](const char* uuid, ddp::internal::CudaStatus status = ddp::internal::kCudaSuccess) {
     ddp::internal::CudaApi cuda = cuda_with(4);
@@ -78,7 +78,7 @@ TEST_CASE("the gpu of a rank is shown on the status page") {
   ddp::internal::show_device(old, 3, *page);
 }
 
-TEST_CASE("a probe names no gpu where ranks may share one") {
+TEST_CASE("a probe does not identify the GPU if ranks may share one") {
   const ddp::internal::ProbeResult result = probe_device(0, cuda_with(1), "node0", true);
   CHECK(result.obstacle.empty());
   CHECK(result.device.empty());

@@ -34,7 +34,7 @@ struct Followed {
 
 }  // namespace
 
-TEST_CASE("the work of a forgotten stream counts until it is done, and its handle is not used again") {
+TEST_CASE("the work of a forgotten stream counts until it is done, and its handle is not reused") {
   Followed on;
   HeldStream held(on.stream->handle());
   const auto mark = on.streams->forget(on.stream->handle());
@@ -50,7 +50,7 @@ TEST_CASE("the work of a forgotten stream counts until it is done, and its handl
   CHECK(on.streams->work().marks.empty());
 }
 
-TEST_CASE("the work of a stream that captures is marked when the capture ends") {
+TEST_CASE("work on a capturing stream is marked when the capture ends") {
   Followed on;
   REQUIRE(gpu_function<int(void*, int)>("cuStreamBeginCapture_v2")(on.stream->handle(), 0) == kCudaSuccess);
   StreamWork work = on.streams->work();
@@ -70,7 +70,7 @@ TEST_CASE("the work of a stream that captures is marked when the capture ends") 
   }
 }
 
-TEST_CASE("the default stream is asked again if it cannot be asked because another stream captures") {
+TEST_CASE("the default stream is queried again if another stream's capture prevented the query") {
   Followed on;
   void* blocking = nullptr;
   REQUIRE(gpu_function<int(void**, unsigned)>("cuStreamCreate")(&blocking, 0) == kCudaSuccess);
@@ -83,7 +83,7 @@ TEST_CASE("the default stream is asked again if it cannot be asked because anoth
   on.cuda.destroy_stream(blocking);
 }
 
-TEST_CASE("a stream that cuda does not know any more is dropped") {
+TEST_CASE("a stream that CUDA no longer knows is dropped") {
   Followed on;
   const CudaStatus status = GENERATE(kCudaInvalidValue, kCudaInvalidHandle, kCudaContextIsDestroyed);
   on.cuda.is_capturing = [status](CudaStreamHandle, bool&) { return status; };
@@ -97,7 +97,7 @@ TEST_CASE("a stream that cuda does not know any more is dropped") {
   CHECK_FALSE(on.streams->follows(on.stream->handle()));
 }
 
-TEST_CASE("an error of the gpu is no lack of work") {
+TEST_CASE("an error of the GPU does not count as idle") {
   Followed on;
   on.cuda.is_capturing = [](CudaStreamHandle, bool&) { return 719; };
   CHECK_THROWS_AS(on.streams->work(), Error);

@@ -49,7 +49,7 @@ struct Heap {
 
 }  // namespace
 
-TEST_CASE("memory that a stream still uses is freed when the stream is done") {
+TEST_CASE("memory that a stream still uses is freed when the stream has finished") {
   Heap on;
   std::shared_ptr<void> memory = on.heap->allocate(kLarge);
   HeldStream held(on.stream->handle());
@@ -64,7 +64,7 @@ TEST_CASE("memory that a stream still uses is freed when the stream is done") {
   CHECK_NOTHROW(CudaEvents(on.cuda).finish(on.stream->handle(), kPatience));
 }
 
-TEST_CASE("memory that only one stream uses waits for this stream and its own clearing") {
+TEST_CASE("memory used by a single stream waits only for that stream and its own clearing") {
   Heap on;
   std::optional<CudaStream> only(std::in_place, on.cuda);
   std::shared_ptr<void> memory = on.heap->allocate(kLarge, only->handle());
@@ -114,7 +114,7 @@ TEST_CASE("a stream that captures a graph is not forgotten before the capture ha
   CHECK(*on.released == 1);
 }
 
-TEST_CASE("page-locked memory is freed when the streams are done, and a free that hangs holds up no other thread") {
+TEST_CASE("page-locked memory is freed after its streams, and a blocked free delays no other thread") {
   if (on_real_gpu()) return;
   Heap on;
   const auto hang = gpu_function<void(const char*)>("fake_gpu_hang");
@@ -126,7 +126,7 @@ TEST_CASE("page-locked memory is freed when the streams are done, and a free tha
   CHECK(on.heap->is_swept(kPatience));
 }
 
-TEST_CASE("after an error of the gpu no memory is freed and nothing waits for it") {
+TEST_CASE("after an error of the GPU memory is neither freed nor awaited") {
   Heap on;
   constexpr CudaStatus kLaunchFailed = 719;
   std::atomic<bool> fails = false;
@@ -194,7 +194,7 @@ TEST_CASE("small blocks share an allocation, are zeroed, and may outlive the hea
   CHECK(eventually([&] { return *on.released == 1; }));
 }
 
-TEST_CASE("an allocation that finds the gpu full waits for memory that is being freed") {
+TEST_CASE("an allocation on a full GPU waits for memory that is being freed") {
   Heap on;
   HeldStream held(on.stream->handle());
   std::shared_ptr<void> memory = on.heap->allocate(kLarge);
@@ -210,7 +210,7 @@ TEST_CASE("an allocation that finds the gpu full waits for memory that is being 
   CHECK(tries == 2);
 }
 
-TEST_CASE("memory is freed only when it is no longer registered") {
+TEST_CASE("memory is freed only after its registration has ended") {
   Heap on;
   std::atomic<int> asked = 0;
   on.heap->register_with([&](void*, std::size_t) -> HeapTask {
@@ -227,7 +227,7 @@ TEST_CASE("memory is freed only when it is no longer registered") {
   CHECK(*on.released == 1);
 }
 
-TEST_CASE("memory of an allocation that was interrupted is freed when it is cleared") {
+TEST_CASE("memory of an interrupted allocation is freed after it was cleared") {
   Heap on;
   on.heap =
       std::make_shared<GpuHeap>(on.libraries, 0, [] { throw Error(ErrorKind::aborted, "the group was aborted"); });
@@ -241,7 +241,7 @@ TEST_CASE("memory of an allocation that was interrupted is freed when it is clea
   CHECK_NOTHROW(CudaEvents(on.cuda).finish(on.heap->copies(), kPatience));
 }
 
-TEST_CASE("a heap whose gpu is lost ends without its memory") {
+TEST_CASE("a heap whose GPU is lost ends without freeing its memory") {
   Heap on;
   const std::shared_ptr<std::atomic<int>> entered = std::make_shared<std::atomic<int>>(0);
   on.heap->allocate(16).reset();

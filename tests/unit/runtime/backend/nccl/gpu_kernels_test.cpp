@@ -79,7 +79,7 @@ std::map<std::string, std::vector<std::string>> declared_parameters() {
 
 }  // namespace
 
-TEST_CASE("kernels scale, convert and add as the host does, bit by bit") {
+TEST_CASE("kernels scale, convert and add bit-identically to the host") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -117,7 +117,7 @@ TEST_CASE("kernels scale, convert and add as the host does, bit by bit") {
   }
 }
 
-TEST_CASE("kernels map values to ordered integers and back as the host does, bit by bit") {
+TEST_CASE("kernels map values to ordered integers and back bit-identically to the host") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -140,7 +140,7 @@ TEST_CASE("kernels map values to ordered integers and back as the host does, bit
   }
 }
 
-TEST_CASE("a factor of 1 leaves values as they are and starts no kernel") {
+TEST_CASE("a factor of 1 leaves values unchanged and starts no kernel") {
   const auto libraries = gpu_libraries();
   int launches = 0;
   libraries->cuda.launch = [&launches, real = libraries->cuda.launch](auto&&... arguments) {
@@ -156,7 +156,7 @@ TEST_CASE("a factor of 1 leaves values as they are and starts no kernel") {
   CHECK(launches == 1);
 }
 
-TEST_CASE("kernels compute the sum of squares of several buffers, with the same bits each time") {
+TEST_CASE("kernels compute the sum of squares of several buffers reproducibly") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -178,7 +178,7 @@ TEST_CASE("kernels compute the sum of squares of several buffers, with the same 
   }
 }
 
-TEST_CASE("kernels find one element that is not finite, wherever it is") {
+TEST_CASE("kernels find a single element that is not finite anywhere") {
   std::mt19937_64 random(1);
   GpuUnderTest gpu;
   CHECK(gpu.math->are_finite({}, gpu.stream));
@@ -202,7 +202,7 @@ TEST_CASE("kernels find one element that is not finite, wherever it is") {
   }
 }
 
-TEST_CASE("kernels update elements as the host does, bit by bit") {
+TEST_CASE("kernels update elements bit-identically to the host") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -245,7 +245,7 @@ TEST_CASE("kernels update elements as the host does, bit by bit") {
   }
 }
 
-TEST_CASE("every kernel is started with the parameters that it declares") {
+TEST_CASE("every kernel is started with its declared parameters") {
   const auto libraries = gpu_libraries();
   std::map<CudaFunctionHandle, std::string> names;
   std::map<std::string, std::set<std::vector<std::string>>> passed;
@@ -302,7 +302,7 @@ TEST_CASE("every kernel is started with the parameters that it declares") {
   CHECK(passed.size() == declared.size());
 }
 
-TEST_CASE("all kernels are looked up when they are loaded, because the driver waits for the device then") {
+TEST_CASE("all kernels are looked up at load time, because the driver synchronises with the device then") {
   const auto libraries = gpu_libraries();
   std::set<std::string> found;
   libraries->cuda.find_function = [&, real = libraries->cuda.find_function](auto& function, auto module,
@@ -337,7 +337,7 @@ TEST_CASE("memory for intermediate results is allocated once per stream") {
   CHECK(allocations == before);
 }
 
-TEST_CASE("a driver that cannot load the kernels is named once, and the rest works without them") {
+TEST_CASE("a driver that cannot load the kernels gives one warning, and everything else works") {
   const auto libraries = gpu_libraries();
   libraries->cuda.load_module = [](CudaModuleHandle&, const char*) { return 218; };
   const TemporaryDirectory directory;

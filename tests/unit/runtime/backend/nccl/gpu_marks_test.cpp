@@ -48,7 +48,7 @@ struct Marked {
 
 }  // namespace
 
-TEST_CASE("the gpu itself writes which collectives it has begun and done") {
+TEST_CASE("the GPU itself writes which collectives it has begun and finished") {
   Marked on;
   CudaStream program(on.cuda);
   GpuMarks marks(on.cuda, *on.page, on.place);
@@ -74,7 +74,7 @@ TEST_CASE("the gpu itself writes which collectives it has begun and done") {
   CHECK(eventually([&] { return on.page->groups[4].gpu_finished == 2; }));
 }
 
-TEST_CASE("what is no collective of the program's is not marked") {
+TEST_CASE("the runtime's internal collectives are not marked") {
   Marked on;
   GpuMarks marks(on.cuda, *on.page, on.place);
   on.mark(marks, 0);
@@ -83,7 +83,7 @@ TEST_CASE("what is no collective of the program's is not marked") {
   CHECK(on.place.gpu_finished == 0);
 }
 
-TEST_CASE("a gpu that cannot see the page or a driver that cannot write marks nothing") {
+TEST_CASE("no marks are written if the GPU cannot access the page or the driver cannot write values") {
   Marked on;
   CudaApi blind = on.cuda;
   blind.map_host = [](void*, std::size_t, void*&) { return 801; };
@@ -97,7 +97,7 @@ TEST_CASE("a gpu that cannot see the page or a driver that cannot write marks no
   CHECK(on.place.gpu_started == 0);
 }
 
-TEST_CASE("a stream that takes no mark is not asked again and nothing is said of it") {
+TEST_CASE("a stream that rejects a mark is not tried again and gives no error") {
   Marked on;
   int asked = 0;
   CudaApi failing = on.cuda;
@@ -113,7 +113,7 @@ TEST_CASE("a stream that takes no mark is not asked again and nothing is said of
   CHECK(on.place.gpu_queued == 0);
 }
 
-TEST_CASE("a collective that waits for a rank is begun on the gpus of the others and not done") {
+TEST_CASE("a collective that waits for a rank has begun but not finished on the other GPUs") {
   wire::StatusPageLayout* const page = make_page();
   const Libraries libraries = gpu_libraries();
   const auto make = [&](const BackendOptions& options,
@@ -143,7 +143,7 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
   });
 }
 
-TEST_CASE("the host sees a collective begin and end on the gpu") {
+TEST_CASE("the host sees when a collective begins and ends on the GPU") {
   wire::StatusPageLayout* const page = make_page();
   std::atomic<int> looks = 0;  // at rank 0's events
   const auto make = [&](const BackendOptions& options,

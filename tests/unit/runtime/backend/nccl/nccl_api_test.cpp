@@ -9,19 +9,19 @@
 
 using Catch::Contains;
 
-TEST_CASE("versions of nccl are told as people write them") {
+TEST_CASE("versions of NCCL are printed in the usual form") {
   CHECK(ddp::internal::nccl_version_text(22907) == "2.29.7");
   CHECK(ddp::internal::nccl_version_text(21903) == "2.19.3");
 }
 
-TEST_CASE("a library that is missing or is another one is an obstacle that says so") {
+TEST_CASE("a missing or foreign library is an obstacle with the reason") {
   CHECK_THAT(ddp::internal::open_nccl("/nowhere/libnccl.so.2").obstacle, Contains("LD_LIBRARY_PATH"));
   CHECK_THAT(ddp::internal::open_nccl("libm.so.6").obstacle, Contains("it has no ncclGetVersion"));
   CHECK(ddp::internal::open_cuda("/nowhere/libcuda.so.1").obstacle == "no NVIDIA driver is installed here");
   CHECK_THAT(ddp::internal::open_cuda("libm.so.6").obstacle, Contains("it has no cuInit"));
 }
 
-TEST_CASE("an nccl that is too old is refused with the version that is needed") {
+TEST_CASE("an NCCL version that is too old is rejected with the required version") {
   ::setenv("FAKE_NCCL_VERSION", "21805", 1);
   const ddp::internal::NcclLibrary old =
       ddp::internal::open_nccl((ddp::test::fake_gpu_directory() + "/libnccl.so.2").c_str());
@@ -39,7 +39,7 @@ TEST_CASE("a driver is opened without a change of the environment") {
   if (!kept.empty()) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", kept.c_str(), 1);
 }
 
-TEST_CASE("a driver without gpus does not start") {
+TEST_CASE("a driver without GPUs fails to start") {
   ::setenv("FAKE_GPU_COUNT", "0", 1);
   const ddp::internal::CudaLibrary none =
       ddp::internal::open_cuda((ddp::test::fake_gpu_directory() + "/libcuda.so.1").c_str());

@@ -35,7 +35,7 @@ Call with_timeout(Call call, std::chrono::milliseconds timeout = kPatience) {
 
 }  // namespace
 
-TEST_CASE("an id of another length than nccl's is a mismatch of the programs") {
+TEST_CASE("an NCCL id of a different length is a mismatch of the programs") {
   const auto store = make_memory_store(10s);
   store->set("nccl/id", "short");
   expect_error(ErrorKind::mismatch, {"5 bytes", "different programs"}, [&] {
@@ -43,7 +43,7 @@ TEST_CASE("an id of another length than nccl's is a mismatch of the programs") {
   });
 }
 
-TEST_CASE("a remote error of nccl is a lost peer and the communicator is aborted and not destroyed") {
+TEST_CASE("a remote error of NCCL is a lost peer, and the communicator is aborted instead of destroyed") {
   const Libraries libraries = gpu_libraries();
   std::atomic<bool> broken = false;
   std::atomic<int> aborts = 0;
@@ -72,7 +72,7 @@ TEST_CASE("a remote error of nccl is a lost peer and the communicator is aborted
   CHECK(ends == 0);
 }
 
-TEST_CASE("a first collective that fails or hangs says what to try") {
+TEST_CASE("a first collective that fails or hangs suggests remedies") {
   const Libraries libraries = gpu_libraries();
   libraries->nccl.all_reduce = [](auto...) { return NcclResult::system_error; };
   const auto failed = ranks_over(libraries, 2).outcomes([](RankThreads::Rank& self) { self.group().barrier().wait(); });
@@ -97,7 +97,7 @@ TEST_CASE("a first collective that fails or hangs says what to try") {
              Catch::Contains("0.3 s") && Catch::Contains("No collective of this group has succeeded"));
 }
 
-TEST_CASE("a later failure says nothing of what to try with the first collective") {
+TEST_CASE("a later failure does not suggest remedies for the first collective") {
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
     self.group().barrier().wait();
     if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
@@ -107,7 +107,7 @@ TEST_CASE("a later failure says nothing of what to try with the first collective
   CHECK_THAT(ended[0].message, !Catch::Contains("has worked"));
 }
 
-TEST_CASE("gpus that add wrongly fail the trial") {
+TEST_CASE("GPUs that add incorrectly fail the trial collective") {
   const Libraries libraries = gpu_libraries();
   libraries->nccl.all_reduce = [real = libraries->nccl.broadcast](const void* send, void* receive, std::size_t count,
                                                                   NcclType type, NcclOp, NcclComm comm,
@@ -132,7 +132,7 @@ TEST_CASE("gpus that add wrongly fail the trial") {
   CHECK(told == 2);
 }
 
-TEST_CASE("kernels are loaded before the first collective, while nothing is in flight") {
+TEST_CASE("kernels are loaded before the first collective, while the GPU is idle") {
   const Libraries libraries = gpu_libraries();
   std::vector<std::string> calls;
   libraries->cuda.load_module = [&, real = libraries->cuda.load_module](CudaModuleHandle& module, const char* text) {
@@ -149,7 +149,7 @@ TEST_CASE("kernels are loaded before the first collective, while nothing is in f
   CHECK(calls == std::vector<std::string>{"load", "all_reduce"});
 }
 
-TEST_CASE("an operation that may need another algorithm of nccl is not taken for a known one") {
+TEST_CASE("an operation that may need another NCCL algorithm does not count as connected") {
   const auto backend = alone(gpu_libraries());
   const auto memory = backend->allocate_on_gpu(64);
   std::uint64_t sequence = 0;
@@ -169,7 +169,7 @@ TEST_CASE("an operation that may need another algorithm of nccl is not taken for
   CHECK(begins(ReduceOp::average, DataType::f32, 4));
 }
 
-TEST_CASE("a gpu without room for staging is an error that says how much was wanted") {
+TEST_CASE("a GPU without room for staging is an error with the requested amount") {
   const Libraries libraries = gpu_libraries();
   const auto backend = alone(libraries);
   libraries->nccl.allocate = nullptr;
@@ -180,7 +180,7 @@ TEST_CASE("a gpu without room for staging is an error that says how much was wan
                [&] { backend->run(with_timeout(all_reduce(values))); });
 }
 
-TEST_CASE("memory that is not this rank's gpu's is refused before nccl sees it") {
+TEST_CASE("memory of another GPU or of the host is rejected before NCCL gets it") {
   const auto backend = alone(gpu_libraries(), 1);
   const auto elsewhere = alone(gpu_libraries(), 0);
   std::vector<float> values(4);
@@ -193,7 +193,7 @@ TEST_CASE("memory that is not this rank's gpu's is refused before nccl sees it")
   });
 }
 
-TEST_CASE("what ranks call on nccl is compared before it hangs") {
+TEST_CASE("calls of ranks on nccl are compared before they can hang") {
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1, 2});
     Buffer buffer = values.memory;
@@ -220,7 +220,7 @@ TEST_CASE("an abort from another thread ends an operation that waits for a rank"
   CHECK_FALSE(ended[0].kind);
 }
 
-TEST_CASE("groups are split by nccl and ranks may stay out") {
+TEST_CASE("groups are split with NCCL, and ranks may stay out") {
   const Libraries libraries = gpu_libraries();
   std::atomic<int> ids = 0;
   libraries->nccl.get_unique_id = [&, real = libraries->nccl.get_unique_id](NcclUniqueId& id) {
@@ -241,7 +241,7 @@ TEST_CASE("groups are split by nccl and ranks may stay out") {
   CHECK(ids == 1);
 }
 
-TEST_CASE("groups are made anew where this nccl cannot split") {
+TEST_CASE("groups are created anew if NCCL cannot split") {
   const Libraries libraries = gpu_libraries();
   libraries->nccl.split = nullptr;
   ranks_over(libraries, 2).all_succeed([&](RankThreads::Rank& self) {
@@ -252,7 +252,7 @@ TEST_CASE("groups are made anew where this nccl cannot split") {
   });
 }
 
-TEST_CASE("memory is registered with nccl only on request") {
+TEST_CASE("memory is registered with NCCL only on request") {
   const Libraries libraries = gpu_libraries();
   int registered = 0;
   libraries->nccl.register_buffer = [&registered](auto&&...) {
@@ -266,7 +266,7 @@ TEST_CASE("memory is registered with nccl only on request") {
   CHECK(registered == 0);
 }
 
-TEST_CASE("gpu memory of a group is zero, registered on request, and may outlive the group") {
+TEST_CASE("GPU memory of a group is zeroed, registered on request, and may outlive the group") {
   ::setenv("DDP_GPU_REGISTER", "1", 1);
   constexpr std::size_t kLarge = 100'000;  // elements of an allocation of its own
   const Libraries libraries = gpu_libraries();
@@ -312,7 +312,7 @@ TEST_CASE("gpu memory of a group is zero, registered on request, and may outlive
   CHECK(eventually([&] { return released == 3; }));
 }
 
-TEST_CASE("an old nccl without memory of its own uses cuda's") {
+TEST_CASE("an old NCCL without an allocator uses CUDA's memory") {
   const Libraries libraries = gpu_libraries();
   libraries->nccl.allocate = nullptr;
   libraries->nccl.register_buffer = nullptr;
@@ -321,13 +321,13 @@ TEST_CASE("an old nccl without memory of its own uses cuda's") {
   backend->run(with_timeout(all_reduce({memory.get(), 4, DataType::f32, DeviceType::cuda})));
 }
 
-TEST_CASE("gpu memory of another backend is refused") {
+TEST_CASE("GPU memory of another backend is rejected") {
   RankThreads(cpu_near().make, 1).all_fail(ErrorKind::unavailable, {"cpu", "nccl"}, [](auto& self) {
     self.group().allocate(1, DataType::f32, DeviceType::cuda);
   });
 }
 
-TEST_CASE("a NaN on a gpu makes the minimum and the maximum NaN") {
+TEST_CASE("a NaN on a GPU makes the minimum and the maximum NaN") {
   for (const int size : gpu_rank_counts({2, 3})) {
     RankThreads(nccl_backend().make, size).all_succeed([](RankThreads::Rank& self) {
       const float own = self.rank() == 0 ? std::nanf("") : static_cast<float>(self.rank());
@@ -346,7 +346,7 @@ TEST_CASE("a NaN on a gpu makes the minimum and the maximum NaN") {
   }
 }
 
-TEST_CASE("a rank without kernels computes minima and maxima with the others, on the host") {
+TEST_CASE("a rank without kernels computes minima and maxima on the host together with the others") {
   const Libraries libraries = gpu_libraries();
   const Libraries without = gpu_libraries();
   without->cuda.load_module = [](CudaModuleHandle&, const char*) { return 218; };
@@ -372,7 +372,7 @@ TEST_CASE("a rank without kernels computes minima and maxima with the others, on
   });
 }
 
-TEST_CASE("memory that nccl cannot allocate comes from cuda") {
+TEST_CASE("memory that NCCL cannot allocate comes from CUDA") {
   const Libraries libraries = gpu_libraries();
   std::atomic<int> released = 0;
   libraries->nccl.allocate = [](void*&, std::size_t) { return NcclResult::unhandled_cuda_error; };

@@ -30,7 +30,7 @@ Libraries of_both_kinds() {
 
 }  // namespace
 
-TEST_CASE("communicators that block compute the same as others") {
+TEST_CASE("blocking communicators compute the same results as non-blocking ones") {
   const Libraries libraries = of_both_kinds();
   for (const int size : gpu_rank_counts({1, 3})) {
     ranks_over(libraries, size).all_succeed([](RankThreads::Rank& self) {
@@ -43,7 +43,7 @@ TEST_CASE("communicators that block compute the same as others") {
   }
 }
 
-TEST_CASE("a communicator that waits for a rank which does not come is a timeout") {
+TEST_CASE("a blocking communicator that waits for a missing rank times out") {
   const Libraries libraries = of_both_kinds();
   const auto store = make_memory_store(10s);
   try {
@@ -55,7 +55,7 @@ TEST_CASE("a communicator that waits for a rank which does not come is a timeout
   }
 }
 
-TEST_CASE("a collective that waits while it connects ends at its timeout") {
+TEST_CASE("a collective that waits while connecting ends at its timeout") {
   const auto ended = ranks_over(of_both_kinds(), 2).outcomes([](RankThreads::Rank& self) {
     if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
     self.waits_for(1);
@@ -64,7 +64,7 @@ TEST_CASE("a collective that waits while it connects ends at its timeout") {
   CHECK_THAT(ended[0].message, Catch::Contains("0.3 s"));
 }
 
-TEST_CASE("an abort ends a collective that waits while it connects, or later") {
+TEST_CASE("an abort ends a collective that waits while connecting or later") {
   const bool connects = GENERATE(true, false);
   ranks_over(of_both_kinds(), 2).outcomes([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
@@ -80,7 +80,7 @@ TEST_CASE("an abort ends a collective that waits while it connects, or later") {
   });
 }
 
-TEST_CASE("groups of communicators of both kinds are split") {
+TEST_CASE("groups are split for blocking and non-blocking communicators") {
   ranks_over(of_both_kinds(), 3).all_succeed([](RankThreads::Rank& self) {
     auto part = self.group().split(self.rank() == 2 ? -1 : 0);
     if (!part) return;
@@ -90,7 +90,7 @@ TEST_CASE("groups of communicators of both kinds are split") {
   });
 }
 
-TEST_CASE("a rank that leaves does not hold up the closing of communicators that block") {
+TEST_CASE("a rank that leaves does not delay the closing of blocking communicators") {
   const Libraries libraries = gpu_libraries();
   libraries->closing_limit = 500ms;
   libraries->nccl.finalize = [](NcclComm) {
@@ -107,7 +107,7 @@ TEST_CASE("a rank that leaves does not hold up the closing of communicators that
   CHECK(eventually([&] { return *aborts == 1; }));
 }
 
-TEST_CASE("a configuration file of nccl that says whether communicators block is noticed") {
+TEST_CASE("an NCCL configuration file that sets NCCL_COMM_BLOCKING is respected") {
   if (on_real_gpu()) return;
   const std::string value = GENERATE("0x1", "0");
   const TemporaryDirectory directory;

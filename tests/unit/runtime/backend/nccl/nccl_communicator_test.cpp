@@ -57,7 +57,7 @@ struct Setup {
 
 }  // namespace
 
-TEST_CASE("a communicator that nccl refuses to make is not aborted because there is none") {
+TEST_CASE("a communicator that NCCL refuses to create is not aborted") {
   Setup setup;
   setup.nccl.init_rank = [](NcclComm&, int, const NcclUniqueId&, int, bool) {
     return NcclResult::unhandled_cuda_error;
@@ -66,20 +66,20 @@ TEST_CASE("a communicator that nccl refuses to make is not aborted because there
   CHECK(setup.counts->aborts == 0);
 }
 
-TEST_CASE("a communicator that breaks while it is made is aborted") {
+TEST_CASE("a communicator that fails during its creation is aborted") {
   Setup setup;
   setup.nccl.async_error = [](NcclComm) { return NcclResult::remote_error; };
   expect_error(ErrorKind::peer_lost, {"that rank has exited"}, [&] { setup.communicator(); });
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
-TEST_CASE("a timeout of nccl's own is a timeout") {
+TEST_CASE("a timeout inside NCCL is a timeout") {
   Setup setup;
   setup.nccl.async_error = [](NcclComm) { return NcclResult::timeout; };
   expect_error(ErrorKind::timeout, {"NCCL:"}, [&] { setup.communicator(); });
 }
 
-TEST_CASE("a rank that does not come while nccl connects is a timeout") {
+TEST_CASE("a rank that is missing while NCCL connects gives a timeout") {
   Setup setup;
   setup.nccl.blocking = false;
   setup.nccl.init_rank = [real = setup.nccl.init_rank](NcclComm& comm, int size, const NcclUniqueId& id, int rank,
@@ -93,7 +93,7 @@ TEST_CASE("a rank that does not come while nccl connects is a timeout") {
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
-TEST_CASE("a communicator that is being made is given up when the group is aborted") {
+TEST_CASE("the creation of a communicator is given up when the group is aborted") {
   Setup setup;
   std::thread control([&] {
     std::this_thread::sleep_for(20ms);
@@ -105,7 +105,7 @@ TEST_CASE("a communicator that is being made is given up when the group is abort
 
 // A handler that was registered earlier runs later, so this one runs after the destructors of all objects that are made
 // from here on. CTest runs each case in a process of its own, and checks how that ends.
-TEST_CASE("threads that are left behind may use the gpu while the process ends") {
+TEST_CASE("abandoned threads may use the GPU while the process exits") {
   REQUIRE(std::atexit([] {
             if (gpu_libraries()->cuda.set_device(0) != kCudaSuccess) std::_Exit(3);
           }) == 0);
@@ -113,7 +113,7 @@ TEST_CASE("threads that are left behind may use the gpu while the process ends")
 }
 
 // On an H100, a thread that freed memory crashed most programs at their end.
-TEST_CASE("threads that are left behind do not call nccl while the process ends") {
+TEST_CASE("abandoned threads do not call NCCL while the process exits") {
   REQUIRE(std::atexit([] {
             if (!is_failure(gpu_libraries()->nccl.get_unique_id(*std::make_unique<NcclUniqueId>()))) std::_Exit(3);
           }) == 0);
@@ -130,7 +130,7 @@ TEST_CASE("threads that are left behind do not call nccl while the process ends"
   }).detach();
 }
 
-TEST_CASE("a communicator that is closed is finalized and then destroyed") {
+TEST_CASE("a closed communicator is finalized and then destroyed") {
   Setup setup;
   {
     const auto communicator = setup.communicator();
@@ -144,7 +144,7 @@ TEST_CASE("a communicator that is closed is finalized and then destroyed") {
 
 constexpr auto kShort = 500ms;  // the time of a wait that fails
 
-TEST_CASE("a communicator that cannot be finalized in time is aborted and not destroyed") {
+TEST_CASE("a communicator that cannot be finalized in time is aborted instead of destroyed") {
   Setup setup;
   setup.nccl.blocking = false;
   const auto communicator = setup.communicator(1, kPatience, kShort);
@@ -155,7 +155,7 @@ TEST_CASE("a communicator that cannot be finalized in time is aborted and not de
   CHECK(setup.counts->aborts == 1);
 }
 
-TEST_CASE("an abort that hangs is left behind after the limit") {
+TEST_CASE("an abort that hangs is abandoned after the limit") {
   Setup setup;
   auto may_end = std::make_shared<std::latch>(1);
   setup.nccl.abort = [may_end](NcclComm) {
@@ -184,7 +184,7 @@ TEST_CASE("a group of steps is ended although one of them fails") {
 }
 
 // ReduceOp promises that a NaN stays, so the runtime reduces integers instead (reduces_in_order()).
-TEST_CASE("nccl's minimum and maximum of floating-point values ignore a NaN") {
+TEST_CASE("NCCL's minimum and maximum of floating-point values ignore a NaN") {
   if (on_real_gpu()) return;  // each rank needs a GPU
   Setup setup;
   const auto largest = [&](auto nan, auto number, NcclType type) {

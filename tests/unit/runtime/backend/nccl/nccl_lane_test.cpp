@@ -34,7 +34,7 @@ Libraries libraries_that_count(std::atomic<int>& looks) {
 
 }  // namespace
 
-TEST_CASE("waiting for an operation on a stream does not hold the host up") {
+TEST_CASE("waiting for an operation on a stream does not block the host") {
   // Rank 1 calls nothing until rank 0 has called, and waited for, all its own operations.
   constexpr int kOperations = 10;
   std::latch rank_0_has_waited(1);
@@ -93,7 +93,7 @@ TEST_CASE("minima and maxima of floating-point values stay on the stream and kee
   });
 }
 
-TEST_CASE("an operation begins after what its stream holds") {
+TEST_CASE("an operation begins after the earlier work of its stream") {
   std::atomic<int> right = 0;
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const std::vector<float> written(1 << 20, 1.0f);
@@ -108,7 +108,7 @@ TEST_CASE("an operation begins after what its stream holds") {
   CHECK(right == 2);
 }
 
-TEST_CASE("host memory with a stream is read after what the stream holds") {
+TEST_CASE("host memory with a stream is read after the earlier work of the stream") {
   std::atomic<int> right = 0;
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const std::vector<float> written(1 << 18, 3.0f);
@@ -124,7 +124,7 @@ TEST_CASE("host memory with a stream is read after what the stream holds") {
   CHECK(right == 2);
 }
 
-TEST_CASE("what nccl cannot reduce is read after what the stream holds") {
+TEST_CASE("reductions that NCCL lacks read their input after the earlier work of the stream") {
   std::atomic<int> right = 0;
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const std::vector<std::int16_t> written(1 << 18, 5);
@@ -155,7 +155,7 @@ TEST_CASE("a failure of an operation that only a stream waits for breaks the gro
   CHECK_THAT(ended[0].message, Catch::Contains("did not take part within 2.0 s"));
 }
 
-TEST_CASE("operations of a batch are one group of nccl") {
+TEST_CASE("operations of a batch form one NCCL group") {
   const Libraries libraries = gpu_libraries();
   std::atomic<int> groups = 0;  // of both ranks
   libraries->nccl.group_start = [&, real = libraries->nccl.group_start] {
@@ -185,7 +185,7 @@ TEST_CASE("operations of a batch are one group of nccl") {
   CHECK(groups == 4);
 }
 
-TEST_CASE("more operations than can begin at once are all done in order") {
+TEST_CASE("more operations than can start at once are all completed in order") {
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     std::vector<Work> works;
@@ -201,7 +201,7 @@ TEST_CASE("more operations than can begin at once are all done in order") {
   });
 }
 
-TEST_CASE("small operations begin far ahead of the GPU, and large ones not so far") {
+TEST_CASE("small operations start far ahead of the GPU, and large ones less far") {
   constexpr int kSmall = 500;
   constexpr int kLarge = 60;
   const std::size_t floats = GENERATE(std::size_t{1}, std::size_t{4} << 20);
@@ -251,7 +251,7 @@ TEST_CASE("a call that differs from that of a rank far ahead is found before it 
                  Catch::Contains("rank 0 calls another one under this number, and is at #501 now"));
 }
 
-TEST_CASE("values go both ways between two ranks at once and on streams") {
+TEST_CASE("values are exchanged in both directions at once and on streams") {
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const int other = 1 - self.rank();
     for (int turn = 0; turn < 3; ++turn) {
@@ -268,7 +268,7 @@ TEST_CASE("values go both ways between two ranks at once and on streams") {
   });
 }
 
-TEST_CASE("a host that has waited for long looks seldom whether the operation is done") {
+TEST_CASE("a host that has waited for long polls the operation rarely") {
   std::atomic<int> looks = 0;
   const Libraries libraries = libraries_that_count(looks);
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
@@ -290,7 +290,7 @@ TEST_CASE("a host that has waited for long looks seldom whether the operation is
   });
 }
 
-TEST_CASE("a host that need not wait for an operation looks seldom whether it is done") {
+TEST_CASE("a host that need not wait for an operation polls it rarely") {
   std::atomic<int> looks = 0;
   const Libraries libraries = libraries_that_count(looks);
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {

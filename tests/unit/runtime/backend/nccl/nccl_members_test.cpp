@@ -35,7 +35,7 @@ class LostStore : public Store {
 
 }  // namespace
 
-TEST_CASE("a store that is lost with a rank which is no member does not hold the members") {
+TEST_CASE("a store lost together with a rank that is no member does not block the members") {
   std::atomic<bool> aborted = false;
   const auto groups = meet_on_one_node(3);
   const auto member = std::make_shared<PeerWatch>(groups[0], Operation::recv, 1);
@@ -47,7 +47,7 @@ TEST_CASE("a store that is lost with a rank which is no member does not hold the
   });
 }
 
-TEST_CASE("one address for all communicators is refused on every rank") {
+TEST_CASE("a single fixed address for all communicators is rejected on every rank") {
   const int rank = GENERATE(0, 1);
   std::atomic<bool> aborted = false;
   const NcclMembers members{rank, 2, 0, kPatience, kPatience, nullptr, &aborted, nullptr, nullptr};

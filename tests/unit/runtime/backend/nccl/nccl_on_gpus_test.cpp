@@ -66,7 +66,7 @@ TEST_CASE("a program may capture a graph while a collective is in flight") {
   });
 }
 
-TEST_CASE("a collective on a stream that captures a graph is refused and harms nothing") {
+TEST_CASE("a collective on a stream that captures a graph is rejected without harm") {
   ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     ProgramStream captured(self.group());
@@ -84,7 +84,7 @@ TEST_CASE("a collective on a stream that captures a graph is refused and harms n
   });
 }
 
-TEST_CASE("a stream that means another one on each thread is refused by every call") {
+TEST_CASE("a per-thread default stream is rejected by every call") {
   ranks_over(gpu_libraries(), 1).all_succeed([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     const Stream per_thread = Stream::from_handle(reinterpret_cast<void*>(std::uintptr_t{2}));
@@ -102,7 +102,7 @@ TEST_CASE("a stream that means another one on each thread is refused by every ca
   });
 }
 
-TEST_CASE("a copy waits for its stream as long as that takes and ends when the group is aborted") {
+TEST_CASE("a copy waits for its stream without a limit and ends when the group is aborted") {
   ranks_over(gpu_libraries(), 1).all_succeed([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     ProgramStream stream(self.group());
@@ -116,7 +116,7 @@ TEST_CASE("a copy waits for its stream as long as that takes and ends when the g
   });
 }
 
-TEST_CASE("a copy that an abort ends names the operation's failure that led to it") {
+TEST_CASE("a copy that an abort ends reports the failure that caused the abort") {
   const Libraries libraries = gpu_libraries();
   std::atomic<bool> fails = false;
   libraries->nccl.async_error = [&, real = libraries->nccl.async_error](NcclComm comm) {
@@ -138,7 +138,7 @@ TEST_CASE("a copy that an abort ends names the operation's failure that led to i
   });
 }
 
-TEST_CASE("a copy behind a collective that ends because a rank is lost fails") {
+TEST_CASE("a copy after a collective fails if the collective ends because of a lost rank") {
   // The stream is empty as soon as NCCL has aborted the collective.
   for (int round = 0; round < 20; ++round) {
     const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
@@ -154,7 +154,7 @@ TEST_CASE("a copy behind a collective that ends because a rank is lost fails") {
   }
 }
 
-TEST_CASE("launches of known operations on a gpu do not run at the same time") {
+TEST_CASE("known operations on a GPU are not launched at the same time") {
   const Libraries libraries = gpu_libraries();
   // A launch lasts from the call until the communicator's state is success again.
   std::atomic<int> launching = 0;
@@ -189,7 +189,7 @@ TEST_CASE("launches of known operations on a gpu do not run at the same time") {
   CHECK(most == 1);
 }
 
-TEST_CASE("gpu memory is given back at once while a collective connects the ranks") {
+TEST_CASE("GPU memory is returned at once while a collective connects the ranks") {
   std::latch freed(1);
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     std::optional<GpuFloats> values(std::in_place, self.group(), std::vector<float>(1 << 20));
@@ -206,7 +206,7 @@ TEST_CASE("gpu memory is given back at once while a collective connects the rank
   });
 }
 
-TEST_CASE("communicators that do not end share one limit") {
+TEST_CASE("communicators that cannot be closed share one time limit") {
   const Libraries libraries = gpu_libraries();
   libraries->closing_limit = 300ms;
   auto may_end = std::make_shared<std::promise<void>>();
@@ -235,7 +235,7 @@ TEST_CASE("communicators that do not end share one limit") {
   CHECK(took < 7 * libraries->closing_limit / 2);
 }
 
-TEST_CASE("an error of the gpu that stays ends the group with cuda's name for it") {
+TEST_CASE("a persistent error of the GPU ends the group with CUDA's error name") {
   if (on_real_gpu()) return;
   const auto break_gpu = gpu_function<void(int, int)>("fake_gpu_break");
   const auto ended = ranks_over(gpu_libraries(), 1).outcomes([&](RankThreads::Rank& self) {
@@ -249,7 +249,7 @@ TEST_CASE("an error of the gpu that stays ends the group with cuda's name for it
   CHECK_THAT(ended[0].message, Catch::Contains("CUDA_ERROR_ILLEGAL_ADDRESS") || Catch::Contains("NCCL:"));
 }
 
-TEST_CASE("memory of a group may be given back while a stream still reads it") {
+TEST_CASE("memory of a group may be returned while a stream still reads it") {
   ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
     std::optional<GpuFloats> values(std::in_place, self.group(), std::vector<float>(1 << 20, 1));
     const GpuFloats kept(self.group(), std::vector<float>(1 << 20));
@@ -294,7 +294,7 @@ TEST_CASE("a program may destroy a stream that the group has forgotten") {
   });
 }
 
-TEST_CASE("page-locked memory is given back at once while the gpu waits for a rank") {
+TEST_CASE("page-locked memory is returned at once while the GPU waits for a rank") {
   std::latch freed(1);
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
@@ -311,7 +311,7 @@ TEST_CASE("page-locked memory is given back at once while the gpu waits for a ra
   });
 }
 
-TEST_CASE("a rank that is late gets what another one sent and broadcast before it left") {
+TEST_CASE("a late rank receives data that another rank sent before it left") {
   ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
     const GpuFloats sent(self.group(), {self.rank() == 0 ? 3.0F : 0.0F});
     const GpuFloats broadcast(self.group(), {self.rank() == 0 ? 4.0F : 0.0F});
@@ -340,7 +340,7 @@ TEST_CASE("a rank that is late gets what another one sent and broadcast before i
   });
 }
 
-TEST_CASE("streams of the simulated gpu share its hardware queues") {
+TEST_CASE("streams of the simulated GPU share its hardware queues") {
   if (on_real_gpu()) return;
   const CudaApi cuda = gpu_libraries()->cuda;
   cuda.set_device(7);  // no other test of this process uses it

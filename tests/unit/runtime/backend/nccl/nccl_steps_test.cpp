@@ -34,7 +34,7 @@ bool suffice(const NcclConnections& connections, const std::vector<NcclStep>& st
 
 }  // namespace
 
-TEST_CASE("a reduction keeps its type and a transfer is bytes") {
+TEST_CASE("a reduction keeps its type, and a transfer moves bytes") {
   const auto reduction = nccl_steps(all_reduce(gpu(0, 8), ReduceOp::average), 0, 2, nullptr);
   REQUIRE(reduction.size() == 1);
   CHECK(reduction[0] ==
@@ -45,13 +45,13 @@ TEST_CASE("a reduction keeps its type and a transfer is bytes") {
         NcclStep{NcclFunction::broadcast, memory.data(), memory.data(), 32, NcclType::u8, NcclOp::sum, 1});
 }
 
-TEST_CASE("a premultiplied sum keeps its factor even if that is one") {
+TEST_CASE("a premultiplied sum keeps its factor even if the factor is one") {
   // A factor of one must not change the request to NCCL, because ranks have different factors.
   const auto steps = nccl_steps(all_reduce(gpu(0, 8), ReduceOp::premultiplied(1)), 0, 2, nullptr);
   CHECK(steps[0].factor == 1.0);
 }
 
-TEST_CASE("with bool sum and max are or and product and min are and") {
+TEST_CASE("for bool, sum and max are logical or, and product and min are logical and") {
   const auto op_of = [](ReduceOp op) {
     return nccl_steps(all_reduce(gpu(0, 8, DataType::boolean), op), 0, 2, nullptr)[0].op;
   };
@@ -61,7 +61,7 @@ TEST_CASE("with bool sum and max are or and product and min are and") {
   CHECK(op_of(ReduceOp::min) == NcclOp::min);
 }
 
-TEST_CASE("nccl cannot reduce short integers or bits but moves anything") {
+TEST_CASE("NCCL moves any type but cannot reduce short integers or bits") {
   CHECK_FALSE(nccl_can(all_reduce(gpu(0, 8, DataType::i16))));
   CHECK_FALSE(nccl_can(all_reduce(gpu(0, 8, DataType::u8), ReduceOp::bit_xor)));
   CHECK(nccl_can(all_reduce(gpu(0, 8, DataType::u8), ReduceOp::max)));
@@ -70,7 +70,7 @@ TEST_CASE("nccl cannot reduce short integers or bits but moves anything") {
   CHECK(nccl_can(broadcast(gpu(0, 8, DataType::i16), 0)));
 }
 
-TEST_CASE("an all_reduce that would drop a NaN is one of integers with the order of the values") {
+TEST_CASE("an all_reduce that would lose a NaN uses integers in the order of the values") {
   const Call call = all_reduce(gpu(0, 8, DataType::bf16), ReduceOp::max);
   REQUIRE(reduces_in_order(call));
   CHECK_FALSE(reduces_in_order(all_reduce(gpu(0, 8), ReduceOp::sum)));
@@ -101,7 +101,7 @@ TEST_CASE("parts of different sizes are gathered and scattered rank by rank") {
   CHECK(reductions[1].send == memory.data() + 3);
 }
 
-TEST_CASE("an exchange sends to and receives from every rank with something to give") {
+TEST_CASE("an exchange sends to and receives from every rank that has data") {
   const auto all = nccl_steps(call_of(Operation::all_to_all, gpu(0, 6), gpu(8, 6)), 1, 3, nullptr);
   CHECK(all.size() == 6);
   const auto root = nccl_steps(call_of(Operation::gather, gpu(0, 2), gpu(8, 6), 1), 1, 3, nullptr);
@@ -112,7 +112,7 @@ TEST_CASE("an exchange sends to and receives from every rank with something to g
   CHECK(other[0].peer == 1);
 }
 
-TEST_CASE("a stage copies in what the rank gives and out what it gets") {
+TEST_CASE("staging copies the rank's input in and its output out") {
   std::array<std::byte, 4096> base;
   const auto staged_broadcast = [&](int rank) {
     const ConstBuffer data = host(0, 8);
@@ -132,14 +132,14 @@ TEST_CASE("a stage copies in what the rank gives and out what it gets") {
   CHECK(staging_bytes(gather) == 512);
 }
 
-TEST_CASE("what lies in gpu memory needs no stage") {
+TEST_CASE("data in GPU memory needs no staging") {
   CHECK_FALSE(touches_host_memory(all_reduce(gpu(0, 8))));
   CHECK_FALSE(touches_host_memory(barrier()));
   CHECK_FALSE(touches_host_memory(call_of(Operation::gather, gpu(0, 8), {}, 1)));
   CHECK(touches_host_memory(call_of(Operation::all_gather, host(0, 8), gpu(8, 16))));
 }
 
-TEST_CASE("collectives are known by function, type, reduction and the order of magnitude of their size") {
+TEST_CASE("connected collectives are identified by function, type, reduction and order of magnitude") {
   NcclConnections connections;
   CHECK_FALSE(suffice(connections, {reduction(8)}));
   connections.add(std::vector{reduction(8)});
@@ -159,7 +159,7 @@ TEST_CASE("collectives are known by function, type, reduction and the order of m
   CHECK_FALSE(suffice(connections, {gather}));
 }
 
-TEST_CASE("collectives that are called together are known only together, in any order") {
+TEST_CASE("collectives of one batch count as connected only together, in any order") {
   NcclConnections connections;
   connections.add(std::vector{reduction(8)});
   connections.add(std::vector{reduction(64)});
@@ -169,7 +169,7 @@ TEST_CASE("collectives that are called together are known only together, in any 
   CHECK(suffice(connections, {reduction(64), reduction(8)}));
 }
 
-TEST_CASE("transfers are known by peer and direction") {
+TEST_CASE("connected transfers are identified by peer and direction") {
   NcclConnections connections;
   connections.add(std::vector{transfer(NcclFunction::send, 1), transfer(NcclFunction::receive, 1)});
   CHECK(suffice(connections, {transfer(NcclFunction::receive, 1)}));
@@ -177,7 +177,7 @@ TEST_CASE("transfers are known by peer and direction") {
   CHECK(suffice(connections, {}));
 }
 
-TEST_CASE("groups of ever new sizes do not fill the memory, and the latest is known") {
+TEST_CASE("the memory for connected batches is bounded, and the latest batch is known") {
   NcclConnections connections;
   for (std::size_t first = 0; first < 40; ++first) {
     for (std::size_t second = first; second < 40; ++second) {

@@ -95,7 +95,7 @@ TEST_CASE("threads of a block wait for each other at a barrier, and blocks share
   driver.cuda.release(memory);
 }
 
-TEST_CASE("a kernel that leaves device memory breaks the device") {
+TEST_CASE("a kernel that accesses memory outside of the device breaks the device") {
   if (on_real_gpu()) return;
   const Driver driver;
   void* memory = nullptr;
@@ -111,7 +111,7 @@ TEST_CASE("a kernel that leaves device memory breaks the device") {
   driver.cuda.release(memory);
 }
 
-TEST_CASE("a launch without blocks, with too many threads or with a missing parameter is refused") {
+TEST_CASE("a launch without blocks, with too many threads or with a missing parameter is rejected") {
   if (on_real_gpu()) return;
   constexpr CudaStatus kInvalidValue = 1;
   const Driver driver;
@@ -122,7 +122,7 @@ TEST_CASE("a launch without blocks, with too many threads or with a missing para
   CHECK(driver.cuda.launch(driver.sum, 1, 1, parameters, driver.stream.handle()) == kInvalidValue);
 }
 
-TEST_CASE("text with an unknown instruction, register, label or parameter is no module") {
+TEST_CASE("text with an unknown instruction, register, label or parameter is not a module") {
   if (on_real_gpu()) return;
   constexpr CudaStatus kInvalidPtx = 218;
   CHECK(load(".visible .entry k() { ret; }") == kCudaSuccess);

@@ -7,7 +7,7 @@ using ddp::internal::GpuSurroundings;
 using ddp::internal::takes_host_memory_from_driver;
 using ddp::internal::what_to_try;
 
-TEST_CASE("ranks of one node are told of peer to peer access first and of the iommu that is on") {
+TEST_CASE("ranks of one node get hints at peer-to-peer access first and at an enabled IOMMU") {
   GpuSurroundings here;
   here.shares_node = true;
   here.shm_free = std::uint64_t{8} << 30;
@@ -17,7 +17,7 @@ TEST_CASE("ranks of one node are told of peer to peer access first and of the io
   CHECK_THAT(what_to_try(here), Contains("IOMMU, which is on here,"));
 }
 
-TEST_CASE("what is set already is not proposed") {
+TEST_CASE("settings that are already in place are not suggested") {
   GpuSurroundings here;
   here.shares_node = true;
   here.p2p_disabled = true;
@@ -27,14 +27,14 @@ TEST_CASE("what is set already is not proposed") {
         "No collective of this group has succeeded yet. Try, one by one: NCCL_DEBUG=INFO (NCCL logs what it does).");
 }
 
-TEST_CASE("little shared memory is named with how much is free") {
+TEST_CASE("a small /dev/shm is named with its free space") {
   GpuSurroundings here;
   here.shares_node = true;
   here.shm_free = std::uint64_t{12} << 20;
   CHECK_THAT(what_to_try(here), Contains("12 MiB are free here") && Contains("NCCL_SHM_DISABLE=1"));
 }
 
-TEST_CASE("if nccl gets host memory from the driver the size of /dev/shm matters only without that") {
+TEST_CASE("the size of /dev/shm matters only if NCCL does not get host memory from the driver") {
   GpuSurroundings here;
   here.shares_node = true;
   here.host_memory_from_driver = true;
@@ -48,7 +48,7 @@ TEST_CASE("if nccl gets host memory from the driver the size of /dev/shm matters
   CHECK_THAT(what_to_try(here), !Contains("NCCL_CUMEM_HOST_ENABLE"));
 }
 
-TEST_CASE("nccl gets host memory from the driver from version 2.24 and cuda 12.6 on unless variables say otherwise") {
+TEST_CASE("NCCL gets host memory from the driver from version 2.24 and CUDA 12.6 on unless variables disable it") {
   CHECK(takes_host_memory_from_driver(22400, 12060, "", ""));
   CHECK(takes_host_memory_from_driver(22809, 13000, "1", "1"));
   CHECK_FALSE(takes_host_memory_from_driver(22304, 12060, "", ""));
@@ -60,7 +60,7 @@ TEST_CASE("nccl gets host memory from the driver from version 2.24 and cuda 12.6
   CHECK_FALSE(takes_host_memory_from_driver(22203, 12060, "", "1"));
 }
 
-TEST_CASE("ranks of several nodes are told of the interface and of infiniband") {
+TEST_CASE("ranks of several nodes get hints at the network interface and at InfiniBand") {
   GpuSurroundings here;
   here.several_nodes = true;
   CHECK_THAT(what_to_try(here), Contains("now: NCCL's choice") && Contains("NCCL_IB_DISABLE=1"));

@@ -98,7 +98,7 @@ double product(const std::vector<float>& p, std::size_t rank, std::size_t a, std
 
 }  // namespace
 
-TEST_CASE("the largest elements are taken in order, the first ones of equal magnitudes, and NaN like infinity") {
+TEST_CASE("the largest elements are selected in order, with the first of equal magnitudes and NaN like infinity") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -119,7 +119,7 @@ TEST_CASE("the largest elements are taken in order, the first ones of equal magn
   }
 }
 
-TEST_CASE("more elements than one pass of all blocks holds are selected, too") {
+TEST_CASE("more elements than one pass of all blocks holds can be selected") {
   std::mt19937_64 random(7);
   GpuUnderTest gpu;
   GpuArray values(gpu, DataType::f32, 400'000);
@@ -127,7 +127,7 @@ TEST_CASE("more elements than one pass of all blocks holds are selected, too") {
   require_largest(gpu, values, 5'000);
 }
 
-TEST_CASE("picked elements are added back at their places") {
+TEST_CASE("selected elements are added back at their positions") {
   std::mt19937_64 random(3);
   GpuUnderTest gpu;
   constexpr std::size_t kCount = 2'000;
@@ -145,7 +145,7 @@ TEST_CASE("picked elements are added back at their places") {
   CHECK(to.first_difference() == -1);
 }
 
-TEST_CASE("a matrix of low rank is found again from its products") {
+TEST_CASE("a matrix of low rank is reconstructed from its products") {
   const MatrixShape shape{7, 5, 2};
   const auto left = random_values(7 * 2, 1);
   const auto right = random_values(5 * 2, 2);
@@ -162,7 +162,7 @@ TEST_CASE("a matrix of low rank is found again from its products") {
   for (std::size_t i = 0; i < m.size(); ++i) CHECK(again[i] == Approx(m[i]).margin(1e-5));
 }
 
-TEST_CASE("columns become orthogonal and of length 1") {
+TEST_CASE("columns are made orthogonal with length 1") {
   std::vector<float> p = random_values(50 * 4, 4);
   host_math().orthonormalise({50, 1, 4}, p);
   for (std::size_t a = 0; a < 4; ++a) {
@@ -170,7 +170,7 @@ TEST_CASE("columns become orthogonal and of length 1") {
   }
 }
 
-TEST_CASE("a column that is zero or depends on the others becomes zero") {
+TEST_CASE("a column that is zero or depends on others becomes zero") {
   std::vector<float> p;
   for (int i = 0; i < 6; ++i) {
     const auto value = static_cast<float>(i + 1);
@@ -191,7 +191,7 @@ TEST_CASE("columns that are 0 or not finite are replaced in host memory") {
   CHECK(q == std::vector<float>{1, 7, 3, 4, 0, 6});
 }
 
-TEST_CASE("products of matrices are those of the host") {
+TEST_CASE("matrix products on the GPU equal those of the host") {
   const unsigned seed = random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -212,7 +212,7 @@ TEST_CASE("products of matrices are those of the host") {
   }
 }
 
-TEST_CASE("columns are orthonormalised as on the host, with the same bits each time") {
+TEST_CASE("columns are orthonormalised as on the host and reproducibly") {
   std::mt19937_64 random(11);
   GpuUnderTest gpu;
   for (const MatrixShape& shape : kShapes) {
@@ -229,7 +229,7 @@ TEST_CASE("columns are orthonormalised as on the host, with the same bits each t
   }
 }
 
-TEST_CASE("a column that depends on earlier ones, or is 0, becomes 0") {
+TEST_CASE("a column that is 0 or depends on earlier ones becomes 0") {
   std::mt19937_64 random(12);
   GpuUnderTest gpu;
   const MatrixShape shape{200, 1, 4};
@@ -247,7 +247,7 @@ TEST_CASE("a column that depends on earlier ones, or is 0, becomes 0") {
   for (std::size_t i = 0; i < shape.rows; ++i) CHECK((on_gpu[i * 4 + 1] == 0 && on_gpu[i * 4 + 2] == 0));
 }
 
-TEST_CASE("columns that are 0 or not finite are replaced, and others are not") {
+TEST_CASE("columns that are 0 or not finite are replaced, and other columns are not") {
   std::mt19937_64 random(13);
   GpuUnderTest gpu;
   const MatrixShape shape{1, 300, 5};

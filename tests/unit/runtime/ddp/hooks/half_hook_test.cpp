@@ -18,7 +18,7 @@ TEST_CASE("half-precision hooks give the mean to the type's precision with half 
   }
 }
 
-TEST_CASE("a half-precision hook gives the same mean in both memories, and one that fits does not overflow") {
+TEST_CASE("a half-precision hook gives the same mean in host and GPU memory, and a mean that fits does not overflow") {
   std::vector<std::string> results;
   for (const MemoryUnderTest& memory : memories_under_test()) {
     std::string result;
@@ -43,6 +43,6 @@ TEST_CASE("a half-precision hook gives the same mean in both memories, and one t
   if (!on_real_gpu()) CHECK(results[0] == results[1]);
 }
 
-TEST_CASE("wrong options of the half-precision hook are refused") {
+TEST_CASE("invalid options of the half-precision hook are rejected") {
   expect_error(ErrorKind::invalid_argument, {"f16 or bf16", "not as f32"}, [] { make_half_hook(DataType::f32); });
 }

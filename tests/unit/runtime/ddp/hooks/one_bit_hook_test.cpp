@@ -9,11 +9,11 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("what one bit leaves out comes later") {
+TEST_CASE("the one-bit hook adds the compression error to the next step") {
   check_hook([] { return make_one_bit_hook(); }, 2, 0.3, 0.03);
 }
 
-TEST_CASE("one bit travels with the mean magnitude of its gradient") {
+TEST_CASE("the one-bit hook sends the mean magnitude of the gradient") {
   RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> weight(3);
     DataParallelOptions options;
@@ -35,7 +35,7 @@ TEST_CASE("one bit travels with the mean magnitude of its gradient") {
   });
 }
 
-TEST_CASE("the one-bit hook says that it cannot compress gradients in GPU memory") {
+TEST_CASE("the one-bit hook rejects gradients in GPU memory") {
   RankThreads(gpu_memory_under_test().make, 1).all_succeed([](RankThreads::Rank& self) {
     PlacedMemory placed(self.group(), DeviceType::cuda);
     DataParallelOptions options;
@@ -47,6 +47,6 @@ TEST_CASE("the one-bit hook says that it cannot compress gradients in GPU memory
   });
 }
 
-TEST_CASE("an overflow is of its step alone with one bit") {
+TEST_CASE("an overflow with the one-bit hook does not affect later steps") {
   check_overflow([] { return make_one_bit_hook(); }, host_memory());
 }

@@ -8,7 +8,7 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("numbers of parameters move with them when buckets are filled anew, and new ones are 0") {
+TEST_CASE("the state of parameters moves with them when buckets change, and new parameters start at 0") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     RankThreads(memory.make, 1).all_succeed([&](RankThreads::Rank& self) {
       PlacedMemory placed(self.group(), memory.device);

@@ -11,7 +11,7 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("PowerSGD finds gradients of low rank and what it leaves out comes later") {
+TEST_CASE("PowerSGD reconstructs gradients of low rank and adds the error to the next step") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     const auto check = [&](PowerSgdOptions options, double first_error, double late_error, double byte_share) {
       check_hook([options] { return make_power_sgd_hook(options); }, first_error, late(memory, late_error), byte_share,
@@ -25,11 +25,11 @@ TEST_CASE("PowerSGD finds gradients of low rank and what it leaves out comes lat
   }
 }
 
-TEST_CASE("PowerSGD gives nearly the same gradients in both memories") {
+TEST_CASE("PowerSGD gives nearly the same gradients in host and GPU memory") {
   check_both_memories([] { return make_power_sgd_hook({.rank = 2, .start_step = 1, .least_compression = 1}); }, 1e-4);
 }
 
-TEST_CASE("a gradient that is zero at first does not stay so with PowerSGD") {
+TEST_CASE("a gradient that is zero at first does not remain zero with PowerSGD") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     RankThreads(memory.make, gpu_rank_counts({2})[0]).all_succeed([&](RankThreads::Rank& self) {
       PlacedMemory placed(self.group(), memory.device);
@@ -50,12 +50,12 @@ TEST_CASE("a gradient that is zero at first does not stay so with PowerSGD") {
   }
 }
 
-TEST_CASE("an overflow is of its step alone with PowerSGD") {
+TEST_CASE("an overflow with PowerSGD does not affect later steps") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     check_overflow([] { return make_power_sgd_hook({.rank = 1, .start_step = 0, .least_compression = 0.1}); }, memory);
   }
 }
 
-TEST_CASE("wrong options of the PowerSGD hook are refused") {
+TEST_CASE("invalid options of the PowerSGD hook are rejected") {
   expect_error(ErrorKind::invalid_argument, {"rank must be 1 or more (0)"}, [] { make_power_sgd_hook({.rank = 0}); });
 }

@@ -9,18 +9,18 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("what top-k leaves out comes later") {
+TEST_CASE("the top-k hook sends omitted elements in later steps") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     check_hook([] { return make_top_k_hook(0.1); }, 2, late(memory, 0.1), 0.2, memory);
     check_hook([] { return make_top_k_hook(1); }, 1e-6, 1e-6, 2, memory);
   }
 }
 
-TEST_CASE("top-k gives the same gradients in both memories") {
+TEST_CASE("the top-k hook gives the same gradients in host and GPU memory") {
   check_both_memories([] { return make_top_k_hook(0.05); }, 0);
 }
 
-TEST_CASE("top-k keeps the largest and adds the others to the next step") {
+TEST_CASE("the top-k hook sends the largest elements and adds the others to the next step") {
   RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> weight(4);
     DataParallelOptions options;
@@ -44,7 +44,7 @@ TEST_CASE("top-k keeps the largest and adds the others to the next step") {
   });
 }
 
-TEST_CASE("wrong options of the top-k hook are refused") {
+TEST_CASE("invalid options of the top-k hook are rejected") {
   expect_error(ErrorKind::invalid_argument, {"above 0", "not 0.0"}, [] { make_top_k_hook(0); });
   expect_error(ErrorKind::invalid_argument, {"at most 1", "1.5"}, [] { make_top_k_hook(1.5); });
 }
