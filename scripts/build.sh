@@ -3,14 +3,14 @@
 
 # Copies its input to the file $1. Shows ninja's progress: in one line on a terminal, and otherwise periodically.
 show_build_progress() {
-  local line told=$SECONDS
+  local line shown=$SECONDS
   while IFS= read -r line; do
     printf '%s\n' "$line" >>"$1"
     [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
     if [ -t 1 ]; then
       printf '\r\033[Kbuild: %s of %s' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
-    elif ((SECONDS - told >= 15)); then
-      told=$SECONDS
+    elif ((SECONDS - shown >= 15)); then
+      shown=$SECONDS
       echo "build: ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
     fi
   done

@@ -25,7 +25,7 @@ class Progress:
     """Shows the progress: rewrites one line on a terminal, and otherwise prints a line periodically."""
 
     def __init__(self, what: str) -> None:
-        self.what, self.began, self.told = what, time.monotonic(), time.monotonic()
+        self.what, self.began, self.reported = what, time.monotonic(), time.monotonic()
         self.on_terminal = sys.stdout.isatty()
 
     def show(self, done: int, of: int, failed: int) -> None:
@@ -33,8 +33,8 @@ class Progress:
         line = f"{self.what}: {done} of {of}{f', {failed} failed' if failed else ''}, {now - self.began:.0f} s"
         if self.on_terminal:
             print(f"\r\033[K{line}", end="", flush=True)
-        elif now - self.told > NEWS:
-            self.told = now
+        elif now - self.reported > NEWS:
+            self.reported = now
             print(line, flush=True)
 
     def say(self, line: str) -> None:

@@ -62,31 +62,32 @@ def photographed(words: list[str], columns: int, rows: int, keys: str) -> Screen
     if not is_shown:
         sys.exit(f"ddplaunch top shows nothing: {screen.main.strip()}")
     copy = Screen(columns, rows)
-    copy.cells, copy.looks = screen.cells, screen.looks
+    copy.cells, copy.cell_styles = screen.cells, screen.cell_styles
     read(terminal, screen, SECONDS)
     os.waitpid(pid, 0)
     return copy
 
 
-def drawn_row(cells: list[str], looks: list[str], row: int) -> str:
+def drawn_row(cells: list[str], cell_styles: list[str], row: int) -> str:
     top = 16 + row * LINE
     result, column = "", 0
     while column < len(cells):
-        look, end = looks[column], column
+        style, end = cell_styles[column], column
         is_block = cells[column] in BLOCKS
-        while end < len(cells) and looks[end] == look and (cells[end] == cells[column] if is_block else cells[end] not in BLOCKS):
+        while end < len(cells) and cell_styles[end] == style and (
+                cells[end] == cells[column] if is_block else cells[end] not in BLOCKS):
             end += 1
         text = "".join(cells[column:end])
         x, width = 16 + column * CHARACTER, (end - column) * CHARACTER
-        color = COLORS.get(look, "#e6edf3")
-        if look in GROUNDS:
-            ground, color = GROUNDS[look]
+        color = COLORS.get(style, "#e6edf3")
+        if style in GROUNDS:
+            ground, color = GROUNDS[style]
             result += f'<rect x="{x:.1f}" y="{top}" width="{width:.1f}" height="{LINE}" fill="{ground}"/>'
         if is_block:
             result += (f'<rect x="{x:.1f}" y="{top + 2}" width="{width:.1f}" height="{LINE - 4}" fill="{color}" '
                        f'opacity="{BLOCKS[cells[column]]}"/>')
         elif text.strip():
-            bold = ' font-weight="bold"' if look.startswith("1") else ""
+            bold = ' font-weight="bold"' if style.startswith("1") else ""
             result += (f'<text x="{x:.1f}" y="{top + 13}" fill="{color}"{bold} textLength="{width:.1f}">'
                        f"{html.escape(text)}</text>")
         column = end
@@ -99,7 +100,8 @@ def main() -> None:
     job = sys.argv[4:5]
     screen = photographed([launcher, "top", *job], columns, rows, sys.argv[5] if len(sys.argv) > 5 else "")
     width, height = round(columns * CHARACTER + 32), rows * LINE + 32
-    body = "\n".join(filter(None, (drawn_row(*each, row) for row, each in enumerate(zip(screen.cells, screen.looks)))))
+    styled = zip(screen.cells, screen.cell_styles)
+    body = "\n".join(filter(None, (drawn_row(*each, row) for row, each in enumerate(styled))))
     file.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="ddplaunch top">\n'
         f'<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre}}'

@@ -40,7 +40,7 @@ _REQUEST_AT, _CLAIMS = 1 << 62, 1 << 20  # a lock of this byte is the launcher's
 _EARLY, _FINAL, _FINAL_MOVED, _STATE = 1, 2, 3, 4  # kinds of entries
 _FIELDS = struct.Struct("=qQQiiiiI")
 _CHUNK, _SMALL_BUFFER, _PATIENCE = 1 << 26, 1 << 16, 25
-_PINNED_BYTES, _NOTES_AHEAD, _STEPS_AHEAD, _MOST_UNSEEN, _LOOK = 1 << 25, 8, 2, 16, 2e-4
+_PINNED_BYTES, _NOTES_AHEAD, _STEPS_AHEAD, _MOST_UNSEEN, _POLL = 1 << 25, 8, 2, 16, 2e-4
 
 _Entry = collections.namedtuple("_Entry", "step bytes key kind attempt rank world check area place")
 
@@ -419,7 +419,7 @@ class _OnGpu:
         self.side = torch.cuda.Stream(self.device, priority=-1)
         self.blocks = [torch.empty(_PINNED_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
         self._lay_out([tensor for tensor in tensors if _is_on_gpu(tensor)])
-        self._look()
+        self._note_tensors()
         self._end_step(self.run.step, self._mark())
         threading.Thread(target=self._write_notes, name="nothing_lost notes", daemon=True).start()
 
@@ -476,7 +476,7 @@ class _OnGpu:
             except ValueError as error:
                 return self._give_up(error)
             if self.run.first_step == step:
-                self._look()
+                self._note_tensors()
             self.unseen += 1
             if self.unseen > _MOST_UNSEEN:
                 return self._give_up("no optimizer's step is seen; is it in a CUDA graph?")
@@ -484,7 +484,7 @@ class _OnGpu:
         if step is not None:
             self.ahead.acquire()
 
-    def _look(self):
+    def _note_tensors(self):
         """Looks between two steps which tensors the modules have. Within a step, others may stand for parts of them."""
         self.module_states = {name: part.state_dict() for name, part in self.run.large.items()
                               if isinstance(part, torch.nn.Module)}
@@ -609,11 +609,11 @@ class _OnGpu:
         while not event.query():
             if time.monotonic() > until:
                 raise RuntimeError("the GPU does not copy")
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
         return memoryview(_view(block)).cast("B")[:size]
 
     def make_image(self, copy):
-        self._look()
+        self._note_tensors()
         self.image = threading.Thread(target=self._make_image, args=(self.steps[-1], copy), daemon=True)
         self.image.start()
 

@@ -22,7 +22,7 @@ LEAST = 0.5  # seconds; with less, no program is started
 MARKER = "GPU_CHECK_PROGRAM"  # the variable that marks the processes of a program
 
 # A child looks at the libraries, because a driver that crashes must not end the script.
-LOOK = """
+PROBE = """
 import ctypes, json
 found = {"devices": 0, "nccl": 0, "simulated": False}
 try:
@@ -108,8 +108,9 @@ class Machine:
         # The packed libstdc++ would hide a newer one from programs that are built here, so it is used only if it must.
         if self.run(self.bin / "ddp_bench", "--help", seconds=10).code != 0:
             self.packed["LD_LIBRARY_PATH"] = f"{folder / 'lib_gcc'}:{self.packed['LD_LIBRARY_PATH']}"
-        look = self.run(sys.executable, "-c", LOOK, seconds=20)
-        self.found = (look.lines() or [{"devices": 0, "nccl": 0, "simulated": False, "no_look": look.last_lines()}])[0]
+        probe = self.run(sys.executable, "-c", PROBE, seconds=20)
+        nothing = {"devices": 0, "nccl": 0, "simulated": False, "no_libraries": probe.last_lines()}
+        self.found = (probe.lines() or [nothing])[0]
         self.needs: dict[str, str] = {}  # why what is needed is not there, or ""
 
     def package_folders(self, *patterns: str) -> list[str]:
@@ -131,8 +132,8 @@ class Machine:
         return "" if self.rehearse else self.needs[need]
 
     def _no_gpu(self) -> str:
-        if "no_look" in self.found:
-            return f"Python cannot open the driver's and NCCL's libraries: {self.found['no_look']}"
+        if "no_libraries" in self.found:
+            return f"Python cannot open the driver's and NCCL's libraries: {self.found['no_libraries']}"
         if "no_cuda" in self.found:
             return f"libcuda.so.1 cannot be opened: {self.found['no_cuda']}. Is the NVIDIA driver installed?"
         return "" if self.found["devices"] else f"no GPU is visible (cuInit gave {self.found.get('cuda_status')})"

@@ -64,7 +64,7 @@ std::size_t hide_password(std::string_view text, std::size_t at, bool is_http, s
   return at + sign;
 }
 
-bool looks_like_token(std::string_view name) {
+bool resembles_token(std::string_view name) {
   return name.size() >= kTokenLength &&
          std::ranges::any_of(kTokenBegins, [&](std::string_view begin) { return name.starts_with(begin); });
 }
@@ -96,7 +96,7 @@ std::string without_secrets(const std::string& text) {
     std::size_t end = i;
     while (end < all.size() && is_name(all[end])) ++end;
     const std::string_view name = all.substr(i, end - i);
-    if (looks_like_token(name)) {
+    if (resembles_token(name)) {
       result += kHidden;
       i = end;
       continue;

@@ -233,8 +233,8 @@ std::vector<std::string> JobViews::lines(TerminalSize size) {
   const LaunchPlan& plan = parts_.plan;
   if (plan.live) {
     const FrameSize most{static_cast<int>(size.columns), std::max(static_cast<int>(size.rows) - kLeastOutputRows, 0)};
-    const FrameLook look{plan.log.color, look_of_terminal({}, plan.inherited_environment, true).has_unicode};
-    return job_lines(snapshot(), TopView(), most, look);
+    const FrameStyle style{plan.log.color, style_of_terminal({}, plan.inherited_environment, true).has_unicode};
+    return job_lines(snapshot(), TopView(), most, style);
   }
   const bool is_quiet = plan.log.level > LogLevel::info;
   if (!wants_progress_line({plan.progress_line, true, is_quiet, builder_.reports_progress()})) return {};

@@ -96,13 +96,13 @@ std::vector<Tensor> as_tensors(const std::vector<NamedTensor>& tensors) {
 // that is not this rank's. A group that cannot use GPUs refuses the module itself.
 c10::Device device_of(const ProcessGroup& group, const ::torch::nn::Module& module) {
   c10::Device result = c10::kCPU;
-  const auto look_at = [&](const std::string& name, const ::torch::Tensor& tensor) {
+  const auto check_tensor = [&](const std::string& name, const ::torch::Tensor& tensor) {
     if (!tensor.is_cuda()) return;
     result = tensor.device();
     require_own_gpu(group, "'" + name + "'", result);
   };
-  for (const auto& item : module.named_parameters()) look_at(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) look_at(item.key(), item.value());
+  for (const auto& item : module.named_parameters()) check_tensor(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) check_tensor(item.key(), item.value());
   return group.device().type == DeviceType::cuda ? result : c10::Device(c10::kCPU);
 }
 

@@ -17,29 +17,29 @@ inline constexpr std::size_t kNodeChannelLeast = std::size_t{4} << 10;   // mini
 inline constexpr std::size_t kNodeChannelMost = std::size_t{128} << 10;  // maximum bytes of one channel
 // While a thread waits, it checks this often whether a peer is gone, and less often once it has waited for long. A
 // thread that waits for hours must not use the processor, because its rank would then seem to work.
-inline constexpr auto kNodeLook = 5ms;
-inline constexpr auto kNodeLateLook = 50ms;
+inline constexpr auto kNodePoll = 5ms;
+inline constexpr auto kNodeLatePoll = 50ms;
 inline constexpr auto kLongWait = 1s;
-inline constexpr auto kGlooLook = 3ms;  // like kNodeLook, for Gloo's messages
-inline constexpr auto kGlooLateLook = 50ms;
+inline constexpr auto kGlooPoll = 3ms;  // like kNodePoll, for Gloo's messages
+inline constexpr auto kGlooLatePoll = 50ms;
 inline constexpr auto kGlooTimeoutDelay = 1s;  // Gloo's own timeout comes this long after the runtime's
-inline constexpr auto kLostLook = 20ms;        // wait for the rank that caused a broken connection
+inline constexpr auto kLostRankWait = 20ms;    // wait for the rank that caused a broken connection
 inline constexpr auto kLostAnswer = 1s;        // wait for the store's answer; the store itself may be lost
-inline constexpr auto kMeetingLook = 20ms;     // first interval to check a new group's members; it doubles
-inline constexpr auto kMeetingLongestLook = 500ms;
+inline constexpr auto kMeetingPoll = 20ms;     // first interval to check a new group's members; it doubles
+inline constexpr auto kMeetingLongestPoll = 500ms;
 inline constexpr auto kSegmentWait = 1s;  // wait for shared memory that a peer has named
 // These limits are for a group's thread, if the program waits for its operations within kPromptWait. The thread checks
-// every kQueueLook whether an operation is left alone. After kQueueIdleLooks checks in vain, it sleeps.
+// every kQueuePoll whether an operation is left alone. After kQueueIdlePolls checks in vain, it sleeps.
 inline constexpr auto kPromptWait = 200us;
-inline constexpr auto kQueueLook = 2ms;
-inline constexpr int kQueueIdleLooks = 50;
+inline constexpr auto kQueuePoll = 2ms;
+inline constexpr int kQueueIdlePolls = 50;
 inline constexpr auto kInPlaceWait = 10s;   // wait of a rank that has failed until other processes leave its memory
 inline constexpr auto kUnwindingWait = 1s;  // wait for an operation when an exception passes its Work
 // These limits are for nccl. They say how often a waiting host checks whether a peer is gone. They also say how long
 // the data of a lost peer may still be under way, if it left in order or if it died. kDeviceCopy limits a copy of a
 // GPU's memory.
-inline constexpr auto kPeerLook = 2ms;
-inline constexpr auto kStoreLook = 2ms;
+inline constexpr auto kPeerPoll = 2ms;
+inline constexpr auto kStorePoll = 2ms;
 inline constexpr auto kLeftPeerGrace = 500ms;
 inline constexpr auto kLostPeerGrace = 5ms;
 inline constexpr auto kDeviceCopy = 60s;

@@ -160,17 +160,17 @@ class Worker {
 
   // The worker ends when its stacks have been read, so it is asked before that. It may also be a child of the worker
   // that crashes.
-  void look_at_crash() {
-    look();
+  void read_crash() {
+    update();
     crash_.take();
   }
 
   // Looks no later than then, unless the worker has ended.
-  void look_by(Clock::time_point time) {
+  void update_by(Clock::time_point time) {
     if (!has_ended_) next_ = std::min(next_, time);
   }
 
-  void look() {
+  void update() {
     const auto begun = Clock::now();
     next_ = begun + kInterval;
     const auto lines = ddp::torch_reader::read_lines(ddp::base::read_file(file_ + ".groups"));
@@ -192,7 +192,7 @@ class Worker {
   }
 
   // Shows what the library in the worker has noted since then. Returns whether it can note anything.
-  bool look_at_times() {
+  bool read_times() {
     if (has_ended_ || shown_.empty() || !times_.read()) return false;
     const auto moment = now();
     for (const std::uint64_t identity : shown_) {
@@ -299,20 +299,20 @@ int main(int argc, char** argv) {
   while (true) {
     for (Worker& worker : workers) {
       if (Clock::now() < worker.next()) continue;
-      worker.look();
+      worker.update();
       if (worker.pid() != 0) ends.follow(worker.pid());
-      if (Clock::now() < moment_ends) worker.look_by(Clock::now() + kIntervalInMoment);
+      if (Clock::now() < moment_ends) worker.update_by(Clock::now() + kIntervalInMoment);
     }
     auto next = std::min(std::ranges::min_element(workers, {}, &Worker::next)->next(), Clock::now() + kInterval);
     for (Worker& worker : workers) {
-      if (worker.look_at_times()) next = std::min(next, Clock::now() + kTimesInterval);
+      if (worker.read_times()) next = std::min(next, Clock::now() + kTimesInterval);
     }
     const bool one_has_ended = ends.wait_until(next, crashes);
     for (Worker& worker : workers) {
-      if (ddp::base::poll_until(worker.crash_descriptor(), POLLIN, Clock::now()) > 0) worker.look_at_crash();
+      if (ddp::base::poll_until(worker.crash_descriptor(), POLLIN, Clock::now()) > 0) worker.read_crash();
     }
     if (!one_has_ended) continue;
     moment_ends = Clock::now() + kMoment;
-    for (Worker& worker : workers) worker.look_by(Clock::now());
+    for (Worker& worker : workers) worker.update_by(Clock::now());
   }
 }

@@ -67,7 +67,7 @@ def measure(options: argparse.Namespace, nodes: int) -> dict:
                 coordinator.terminate()
                 raise RuntimeError(f"{load.stderr.strip()}; the coordinator: "
                                    f"{coordinator.communicate(timeout=60)[1].strip()[-500:]}")
-            told = coordinator.communicate(timeout=60)[1]
+            errors = coordinator.communicate(timeout=60)[1]
             if coordinator.returncode != 3:
                 raise RuntimeError(f"the coordinator ended with {coordinator.returncode}, "
                                    f"not with the failure's 3: {told}")

@@ -94,14 +94,14 @@ std::vector<Step> preparation(Protocol protocol, const std::string& key, const s
 WakeScript wake_script(Protocol protocol, const std::string& key) {
   if (protocol == Protocol::resp) {
     return {.wait = {resp({"BLPOP", key, "0"}), "*2\r\n" + bulk(key) + bulk("x")},
-            .look = {resp({"EXISTS", key}), ":0\r\n"},
+            .check = {resp({"EXISTS", key}), ":0\r\n"},
             .wake = {resp({"RPUSH", key, "x"}), ":1\r\n"},
             .cleanup = {}};
   }
   std::string one;
   wire::put_i64(one, 1);
   return {.wait = {store_request(protocol, StoreOp::wait, key), byte(wire::kStoreStopWaiting)},
-          .look = {store_request(protocol, StoreOp::check, key), byte(wire::kStoreNotReady)},
+          .check = {store_request(protocol, StoreOp::check, key), byte(wire::kStoreNotReady)},
           .wake = {store_request(protocol, StoreOp::set, key, "x")},
           .cleanup = {store_request(protocol, StoreOp::delete_key, key), one}};
 }

@@ -40,7 +40,7 @@ std::vector<Step> preparation(Protocol protocol, const std::string& key, const s
 // answers `look` only after it has seen `wait`.
 struct WakeScript {
   Step wait;     // sent by the waiter; its reply comes after `wake`
-  Step look;     // sent by the other client
+  Step check;    // sent by the other client
   Step wake;     // sent by the other client; has no reply if `reply` and `reply_bytes` are empty but `cleanup` is not
   Step cleanup;  // sent by the other client to restore the start state; not sent if the request is empty
 };

@@ -112,22 +112,22 @@ struct Pair {
   Pair(Protocol protocol, const std::string& key) : script(wake_script(protocol, key)) {}
 
   WakeScript script;
-  enum class State { looking, waking, cleaning } state = State::looking;
+  enum class State { checking, waking, cleaning } state = State::checking;
   bool waiter_has_reply = false;
   bool waker_has_reply = false;
   Clock::time_point start;
 };
 
 void begin(Pair& pair, Client& waiter, Client& waker) {
-  pair.state = Pair::State::looking;
+  pair.state = Pair::State::checking;
   waiter.connection.send(pair.script.wait);
-  waker.connection.send(pair.script.look);
+  waker.connection.send(pair.script.check);
 }
 
 void advance(Pair& pair, Client& waiter, Client& waker, bool is_waiter, Latencies& latencies) {
   if (is_waiter) latencies.add(Clock::now() - pair.start);
   switch (pair.state) {
-    case Pair::State::looking:
+    case Pair::State::checking:
       if (is_waiter) throw std::runtime_error("a waiter was woken too early");
       pair.state = Pair::State::waking;
       pair.waiter_has_reply = false;

@@ -344,7 +344,7 @@ def other_dump_is_missing(rank):
     all_reduce(rank)
 
 
-@case(4, kind="cannot_be_decided", no_dump=[3], told_world=None)
+@case(4, kind="cannot_be_decided", no_dump=[3], known_world=None)
 def world_size_is_unknown(rank):
     """Without the world size, it is unknown that rank 3 exists."""
     steps(2)
@@ -353,7 +353,7 @@ def world_size_is_unknown(rank):
     dist.all_reduce(ones())
 
 
-@case(4, kind="cannot_be_decided", no_dump=[1], told_world=None)
+@case(4, kind="cannot_be_decided", no_dump=[1], known_world=None)
 def gap_in_the_ranks(rank):
     """The world size is unknown, but rank 1 must exist, since rank 3 does."""
     all_reduce(rank)

@@ -202,7 +202,8 @@ add("2_11", "2.11", 4, "not_called", log(
     *failed_2_6(0, 5, 8, 4, "2.11"), head(0, 2106, "2.11") + "[PG ID 0 PG GUID 0(default_pg) Rank 0] First PG on this rank to signal "
     "dumping.", signal(0, 8, 4, "2.11", " this local rank"),
     head(2, 1922, "2.11") + "[PG ID 0 PG GUID 0(default_pg) Rank 2] Observed flight recorder dump signal from another rank via TCPStore.",
-    signal(2, 8, 4, "2.11"), signal(3, 4, 4, "2.11")), [3], operation="all_reduce", number=5, group="0", told_world=None)
+    signal(2, 8, 4, "2.11"), signal(3, 4, 4, "2.11")), [3], operation="all_reduce", number=5, group="0",
+    known_world=None)
 add("2_12_desync", "2.12", 4, "not_called", log(
     head(2, 2399, "2.12") + "Rank 2", "\t - [2] Timeout at collective: ALLREDUCE, #5", *SNAPSHOT,
     *failed_2_6(2, 5, 5, 4, "2.12")), [1], operation="all_reduce", number=5, ranks_of_group=False)

@@ -98,7 +98,8 @@ def pack(folder):
         def add(name, case, source, version):
             keys = ("kind", "culprits", "operation", "number", "group", "missing", "ranks_of_group")
             expected[name] = {key: case[key] for key in keys if key in case}
-            expected[name] |= {"world_size": case.get("told_world", case["world"]), "source": source, "version": version}
+            world_size = case.get("known_world", case["world"])
+            expected[name] |= {"world_size": world_size, "source": source, "version": version}
             if "about" in case:
                 expected[name]["about"] = case["about"]
             for file in sorted((folder / name).iterdir()):

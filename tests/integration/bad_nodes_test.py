@@ -10,8 +10,8 @@ import subprocess
 import threading
 
 from node_rig import BIN, PATIENCE, Hosts, Job, run_tests
-from stranger_rig import (ACTING, CHECK, CONTROL, LINE_BYTES, LONG, STANDING, VALIDATE, cause, connected, ends_well, hello,
-                          is_clean, loopback, message, read_to_end, says, text, until_listening, waiting_job)
+from refused_peers import (ACTING, CHECK, CONTROL, LINE_BYTES, LONG, STANDING, VALIDATE, cause, connected, ends_well,
+                           hello, is_clean, loopback, message, read_to_end, says, text, until_listening, waiting_job)
 
 
 class FalseFirstNode:

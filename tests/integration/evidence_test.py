@@ -69,29 +69,29 @@ def evidence_of_nccl_is_reported_and_dumped() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, tempfile.TemporaryDirectory() as folder:
         threading.Thread(target=serve_ras, args=(listener,), daemon=True).start()
         address = "127.0.0.1:%d" % listener.getsockname()[1]
-        told, sources = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
+        report, sources = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
     assert sources["NCCL RAS"] == {"name": "NCCL RAS", "text": STATUS, "missing": []}, sources
     for line in ("DEAD", "  1 job process is considered dead", "#0-0 (cf264af53edbe986) MISMATCH"):
-        assert f"ddplaunch:   NCCL RAS: {line}" in told, told
+        assert f"ddplaunch:   NCCL RAS: {line}" in report, report
 
 
 def an_evidence_source_that_does_not_answer_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "127.0.0.1:%d" % listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        told, sources = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
-    assert f"NCCL RAS: no process listens on {address}" in told and sources["NCCL RAS"]["missing"], told
+        report, sources = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
+    assert f"NCCL RAS: no process listens on {address}" in report and sources["NCCL RAS"]["missing"], report
 
 
 def flight_recorders_are_asked() -> None:
     with tempfile.TemporaryDirectory() as folder:
         worker = pathlib.Path(folder) / "worker.py"
         worker.write_text(WORKER)
-        told, sources = launch(folder, [worker], TORCH_NCCL_DEBUG_INFO_PIPE_FILE=f"{folder}/pipe_",
+        report, sources = launch(folder, [worker], TORCH_NCCL_DEBUG_INFO_PIPE_FILE=f"{folder}/pipe_",
                                  TORCH_FR_DUMP_TEMP_FILE=f"{folder}/record_")
         assert pathlib.Path(folder, "record_1").read_text() == "what rank 1 did last"
-    assert f"flight recorder: files of ranks 0, 1: {folder}/record_<rank>" in told, told
-    assert f"flight recorder: rank 2: no pipe {folder}/pipe_<rank>.pipe" in told, told
+    assert f"flight recorder: files of ranks 0, 1: {folder}/record_<rank>" in report, report
+    assert f"flight recorder: rank 2: no pipe {folder}/pipe_<rank>.pipe" in report, report
     assert "rank 0: " in sources["flight recorder"]["text"], sources
 
 

@@ -72,7 +72,7 @@ def one_run(number: int) -> tuple[str, float]:
         def events() -> list[dict]:
             return read_events(log)
 
-        def told() -> dict | None:
+        def reported() -> dict | None:
             for event in events():
                 if event["event"] == "hang" and event["state"] in ("stopped", "hung"):
                     return event["stall"]
@@ -80,12 +80,12 @@ def one_run(number: int) -> tuple[str, float]:
                     return event["cause"] or {}
             return None
 
-        while told() is None:
+        while reported() is None:
             assert time.monotonic() - began < 60, f"{what}: nothing was told\n{err.read_text()}"
             time.sleep(0.005)
         seconds = time.monotonic() - began
         if kind == "stop":
-            stopped = told()
+            stopped = reported()
             assert stopped["code"] == code and stopped["culprits"] == [rank], f"{what}: {stopped}"
             pid = next(e["pid"] for e in events() if e["event"] == "worker_started" and e["rank"] == rank)
             os.kill(pid, signal.SIGCONT)

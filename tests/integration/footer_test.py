@@ -175,7 +175,7 @@ def pause() -> None:
         console.shows("a", "b", "below")
 
 
-@test("16", "what tee shows on the same terminal is not mixed with the footer")
+@test("16", "output that tee shows on the same terminal is not mixed with the footer")
 def tee() -> None:
     reads, writes = os.pipe()
     with Console(stdout=writes) as console:

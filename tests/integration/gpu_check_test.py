@@ -264,11 +264,11 @@ def the_reader_of_the_output_may_end(folder: pathlib.Path) -> None:
 
 def libraries_that_end_python_are_named(folder: pathlib.Path) -> None:
     from gpu_checks import machine
-    look, machine.LOOK = machine.LOOK, "import os, sys; sys.exit('the driver is broken')"
+    probe, machine.PROBE = machine.PROBE, "import os, sys; sys.exit('the driver is broken')"
     try:
         assert "the driver is broken" in machine.Machine(folder / "pack", 60).obstacle("GPU")
     finally:
-        machine.LOOK = look
+        machine.PROBE = probe
 
 
 def the_gpu_stays_awake(folder: pathlib.Path) -> None:

@@ -57,7 +57,7 @@ TEST_CASE("a rank killed by SIGSEGV gives exit code 139 and a message with its r
   CHECK(result.err.find("rank 0 was terminated because of it (SIGTERM") != std::string::npos);
 }
 
-TEST_CASE("--inject stops a rank of a program without the runtime after the given time") {
+TEST_CASE("--inject kills or delays a rank of a program without the runtime after the given time") {
   const CommandResult killed = launch({"--nproc-per-node=2", "--inject=rank=1,at=100ms,kind=kill", "sleep", "1000"});
   CHECK(killed.exit_code == 137);
   CHECK(killed.err.find("ddplaunch kills rank 1 (--inject)\n") != std::string::npos);

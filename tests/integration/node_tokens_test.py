@@ -7,8 +7,8 @@ import subprocess
 import tempfile
 
 from node_rig import PATIENCE, Hosts, Job, run_tests
-from stranger_rig import (ACTING, AUTH_HELLO, CONTROL, LAST, LINES_PER_ADDRESS, LINE_BYTES, LONG, VALIDATE, ends_well,
-                          hello, lines_on, loopback, text)
+from refused_peers import (ACTING, AUTH_HELLO, CONTROL, LAST, LINES_PER_ADDRESS, LINE_BYTES, LONG, VALIDATE, ends_well,
+                           hello, lines_on, loopback, text)
 
 
 def first_node_of(hosts: Hosts, *options: str, environment: dict[str, str] | None = None) -> Job:

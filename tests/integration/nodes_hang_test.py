@@ -21,10 +21,10 @@ def a_rank_alone_on_its_node_is_named_when_it_hangs(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--hang-timeout=6", BIN / "hanging_worker", "pause").start(1).start(2)
     ends = job.ends()
     same_end(ends, 124, "rank 1 has not called all_reduce sum f32[1024] ('bucket 0') (#21 of world), in which rank 0 waits")
-    told = ends[1][2]
+    report = ends[1][2]
     # The report shows what rank 1 does instead, and its stack, from the other node.
-    assert re.search(r"rank 1 \(node \S+, pid \d+\): training; last call: .* #20 at hanging_worker.cpp", told), told
-    assert "rank 1: pause ←" in told, told
+    assert re.search(r"rank 1 \(node \S+, pid \d+\): training; last call: .* #20 at hanging_worker.cpp", report), report
+    assert "rank 1: pause ←" in report, report
 
 
 def calls_that_differ_between_nodes_end_the_job_at_once(hosts: Hosts) -> None:
@@ -45,8 +45,8 @@ def calls_that_differ_are_described_where_the_first_node_calls_last(hosts: Hosts
 def of_four_ranks_the_one_that_differs_is_named(hosts: Hosts) -> None:
     for rank in (1, 2):
         job = training(hosts, f"rank={rank},at=all_reduce:50,kind=swap", 2)
-        told = "".join(err for _, _, err in job.results.values())
-        assert re.search(rf"rank {rank} (called |\(pid \d+\) failed)", told), (rank, job.results)
+        report = "".join(err for _, _, err in job.results.values())
+        assert re.search(rf"rank {rank} (called |\(pid \d+\) failed)", report), (rank, job.results)
         assert len({code for code, _, _ in job.results.values()}) == 1, job.results
 
 
@@ -54,8 +54,9 @@ def a_rank_that_ends_with_0_in_the_middle_is_the_cause(hosts: Hosts) -> None:
     for workers, rank in ((1, 1), (2, 2)):
         job = training(hosts, f"rank={rank},at=all_reduce:50,kind=exit0", workers)
         assert all(code == 124 for code, _, _ in job.results.values()), job.results
-        told = "".join(err for _, _, err in job.results.values())
-        assert re.search(rf"rank {rank}(: exit code 0 before| \(pid \d+\) exited too early)", told), (rank, job.results)
+        report = "".join(err for _, _, err in job.results.values())
+        early = rf"rank {rank}(: exit code 0 before| \(pid \d+\) exited too early)"
+        assert re.search(early, report), (rank, job.results)
 
 
 def a_question_to_the_first_node_is_answered_with_the_ranks_of_all(hosts: Hosts) -> None:

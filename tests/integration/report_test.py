@@ -52,7 +52,7 @@ def shell(script: str, workers: int = 2) -> list[str]:
     return [f"--nproc-per-node={workers}", "sh", "-c", script]
 
 
-def look(page: Page, name: str) -> None:
+def take_picture(page: Page, name: str) -> None:
     if PICTURES:
         pathlib.Path(PICTURES).mkdir(parents=True, exist_ok=True)
         page.screenshot(pathlib.Path(PICTURES) / f"{name}.png")
@@ -150,7 +150,7 @@ def in_a_browser(file: pathlib.Path) -> None:
     with Page(file) as page:
         assert page.text("h1").startswith("hanging_worker hung"), page.text("h1")
         assert page.run("[...document.querySelectorAll('.row[data-rank]')].every((row) => row.offsetHeight > 10)")
-        look(page, "hang_light")
+        take_picture(page, "hang_light")
 
         # Tables are sorted by a click, numbers as numbers.
         ranks = "[...document.querySelectorAll('#numbers tbody tr')].map((row) => Number(row.dataset.rank))"
@@ -213,7 +213,7 @@ def in_a_browser(file: pathlib.Path) -> None:
                         " document.querySelectorAll('[id]').length")
     with Page(file, dark=True) as page:
         assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(19, 22, 24)"
-        look(page, "hang_dark")
+        take_picture(page, "hang_dark")
         for theme_page in (page,):
             check_contrast(theme_page)
     with Page(file) as page:
@@ -223,7 +223,7 @@ def in_a_browser(file: pathlib.Path) -> None:
         for text in ("DDP-H03", "id=\"rank-2\"", "How it was started", "Ranks that others waited for"):
             assert text in dom, text
         assert "<button type=\"button\" id=\"in\"" in dom and "class=\"scripted\"" not in dom
-        look(page, "hang_without_scripts")
+        take_picture(page, "hang_without_scripts")
         check_quiet(page, file)
 
 

@@ -40,7 +40,7 @@ def a_failure_reaches_the_other(hosts: Hosts, failing: int) -> None:
         assert job.events(3 - failing, "worker_ended"), "the worker of the other node is ended"
 
 
-def nobody_is_lost(hosts: Hosts, seconds: int, *options: str) -> None:
+def no_node_is_lost(hosts: Hosts, seconds: int, *options: str) -> None:
     job = Job(hosts, "--nproc-per-node=1", *options, "sleep", seconds).start(1).start(2).until_all_run()
     all_well(job.ends())
 
@@ -74,7 +74,7 @@ def the_killed_rank_of_a_training_is_reported(hosts: Hosts) -> None:
 
 def a_slow_link_does_not_lose_a_node(hosts: Hosts) -> None:
     with SlowLink(hosts, delay=DELAY):
-        nobody_is_lost(hosts, 9, "--node-timeout=6")
+        no_node_is_lost(hosts, 9, "--node-timeout=6")
 
 
 def lost_and_reordered_frames_are_sent_again(hosts: Hosts) -> None:
@@ -86,7 +86,7 @@ def lost_and_reordered_frames_are_sent_again(hosts: Hosts) -> None:
 
 def an_unstable_link_does_not_lose_a_node(hosts: Hosts) -> None:
     with SlowLink(hosts, up=2, down=1):
-        nobody_is_lost(hosts, 9, "--node-timeout=5")
+        no_node_is_lost(hosts, 9, "--node-timeout=5")
 
 
 def an_interruption_shorter_than_the_node_timeout_does_not_lose_a_node(hosts: Hosts) -> None:

@@ -65,7 +65,7 @@ class Server:
                 return int(line.split()[1]) * 1024
         raise AssertionError("the server has ended")
 
-    def told(self, reason: str) -> None:
+    def reported(self, reason: str) -> None:
         end = time.monotonic() + PATIENCE
         while reason not in self.running.log.read_text():
             assert time.monotonic() < end, f"no '{reason}' in the log:\n{self.running.log.read_text()}"
@@ -164,7 +164,7 @@ def length_bombs(server: Server) -> None:
         for bomb in [request(opcode, size) for opcode in (0, 1, 2, 3, 4, 5, 7, 8)]:
             with server.connect(bomb) as connection:
                 is_closed(connection)
-    server.told("(limit")
+    server.reported("(limit")
 
 
 def unfinished_requests(server: Server) -> None:
@@ -174,7 +174,7 @@ def unfinished_requests(server: Server) -> None:
         connections.append(server.connect())
         with contextlib.suppress(ConnectionError):
             connections[-1].sendall(request(SET, text(b"k") + struct.pack("<Q", MIB) + b"x" * (MIB - 1)))
-    server.told("buffer-bytes")
+    server.reported("buffer-bytes")
 
 
 def connection_flood(server: Server) -> None:
@@ -183,7 +183,7 @@ def connection_flood(server: Server) -> None:
     for _ in range(900):
         with contextlib.suppress(ConnectionError):
             flood.append(server.connect())
-    server.told("too many connections")
+    server.reported("too many connections")
     for connection in flood:
         connection.close()
     end = time.monotonic() + PATIENCE
@@ -225,7 +225,7 @@ def reply_bombs(server: Server) -> None:
             with contextlib.suppress(ConnectionError):
                 connection.sendall(request(MULTI_GET, texts(*[b"big"] * count)))
             is_closed(connection)
-    server.told("a request whose reply has more than")
+    server.reported("a request whose reply has more than")
 
 
 def unread_replies(server: Server) -> None:
@@ -238,7 +238,7 @@ def unread_replies(server: Server) -> None:
         connection.settimeout(1)
         with contextlib.suppress(OSError):  # the server reads no more, or has closed the connection
             connection.sendall(request(GET, text(b"big")) * 1000)
-    server.told("buffer-bytes")
+    server.reported("buffer-bytes")
 
 
 def full_table(server: Server) -> None:
@@ -251,7 +251,7 @@ def full_table(server: Server) -> None:
                     connection.sendall({b"values": lambda: request(SET, key + text(b"x" * (MIB // 2))),
                                         b"queues": lambda: request(14, key + text(b"x" * (MIB // 2))),
                                         b"counters": lambda: request(ADD, key + struct.pack("<q", 1))}[prefix]())
-    server.told("table-bytes")
+    server.reported("table-bytes")
 
 
 def long_waits(server: Server) -> None:
@@ -262,7 +262,7 @@ def long_waits(server: Server) -> None:
         connections.append(server.connect())
         with contextlib.suppress(ConnectionError):
             connections[-1].sendall(request(WAIT, keys))
-    server.told("waiting-bytes")
+    server.reported("waiting-bytes")
 
 
 ATTACKS = [slowloris, length_bombs, unfinished_requests, connection_flood, disconnects, reply_bombs, unread_replies,

@@ -39,7 +39,7 @@ class Store(Job):
         self.where = f"127.0.0.1:{self.port}"
         return self
 
-    def told(self, text: str) -> None:
+    def reported(self, text: str) -> None:
         eventually(f"{text!r} in the store's errors", lambda: text in self.err())
 
 
@@ -112,7 +112,7 @@ def serves() -> None:
         assert not store.out()
 
 
-@test("store", "a request to end is a clean end, with exit code 0, whoever is connected")
+@test("store", "a store that is asked to end exits with code 0 even if clients are connected")
 def ends() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         with Store() as store, Client(store.port) as anna:
@@ -162,17 +162,17 @@ def limits() -> None:
             assert bert.socket.recv(1) == b""
             anna.set(b"/k", b"v")
             assert anna.get(b"/k") == b"v"
-            store.told(f"warning: the store refused {bert.name}: ")
+            store.reported(f"warning: the store refused {bert.name}: ")
 
 
 @test("store", "warnings about clients are bounded")
 def warnings_are_bounded() -> None:
     with Store() as store:
         for _ in range(30):
-            with socket.create_connection(("127.0.0.1", store.port), timeout=20) as stranger:
-                stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 4)
-                assert stranger.recv(1) == b""
-        store.told("further store warnings are not shown")
+            with socket.create_connection(("127.0.0.1", store.port), timeout=20) as unknown:
+                unknown.sendall(b"GET / HTTP/1.1\r\n\r\n" * 4)
+                assert unknown.recv(1) == b""
+        store.reported("further store warnings are not shown")
         lines = [line for line in store.err().splitlines() if "warning" in line]
         assert len(lines) == 21, lines
 
@@ -181,8 +181,8 @@ def warnings_are_bounded() -> None:
 def inspects() -> None:
     with Store() as store, contextlib.ExitStack() as stack:
         ranks = [stack.enter_context(Client(store.port)).hello(rank, 5) for rank in (0, 1, 3)]
-        stranger = stack.enter_context(Client(store.port))
-        stranger.set(b"/a\x1b[2Jb", b"12345")
+        unknown = stack.enter_context(Client(store.port))
+        unknown.set(b"/a\x1b[2Jb", b"12345")
         ranks[1].waits(b"/go")
         ranks[2].waits(b"/go")
         eventually("two waits", lambda: sum(c["waiting_ms"] is not None for c in inspected(store.where)["clients"]) == 2)
@@ -193,7 +193,8 @@ def inspects() -> None:
         assert re.search(r'^2 clients wait for "/go":\n  rank [13] .*\n  rank [13] ', said, re.MULTILINE), said
         assert re.search(r"^Connected and not waiting, rank 0:\n  rank 0 .*node0:4000$", said, re.MULTILINE), said
         assert "\nNot connected: ranks 2, 4\n" in said, said
-        assert re.search(r"^1 other client, connected for:\n  no rank .*" + re.escape(stranger.name), said, re.MULTILINE), said
+        client = r"^1 other client, connected for:\n  no rank .*" + re.escape(unknown.name)
+        assert re.search(client, said, re.MULTILINE), said
         assert '  5 B  "/a\\x1b[2Jb"\n' in said, said
         report = inspected(store.where)
         assert set(report) == {"where", "key_count", "table_bytes", "client_count", "absent_ranks", "clients", "keys"}
@@ -292,9 +293,10 @@ def pytorch_meets() -> None:
             "d.init_process_group('gloo')\nones = torch.ones(3)\nd.all_reduce(ones)\nassert ones.tolist() == [2, 2, 2]\n"
             "d.barrier()")
     with Store() as store:
-        told = dict(word.strip(",").split("=") for word in store.err().split() if "=" in word)
+        reported = dict(word.strip(",").split("=") for word in store.err().split() if "=" in word)
         ranks = [subprocess.Popen([INTERPRETER, "-c", work], stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, **told, "RANK": str(rank), "WORLD_SIZE": "2"}) for rank in range(2)]
+                                  env={**os.environ, **reported, "RANK": str(rank), "WORLD_SIZE": "2"})
+                 for rank in range(2)]
         errors = [rank.communicate()[1] for rank in ranks]
         if ranks[0].returncode == 77:
             raise Skip(f"{INTERPRETER} has no torch")
@@ -389,7 +391,7 @@ def another_machine() -> None:
                 answer = subprocess.run(words, capture_output=True, text=True)
                 return answer.stdout == "8\n"
             assert not may_use()
-            store.told("whose launcher has not proved that it knows the token")
+            store.reported("whose launcher has not proved that it knows the token")
             refused = command("--inspect", where, via=there)
             assert refused.returncode == 125 and "Give the token with --auth-token-file" in refused.stderr, refused
             assert inspected(where, "--auth-token-file", token, via=there)["client_count"] == 0

@@ -70,14 +70,14 @@ def core_dumps() -> None:
         assert "core: none (--core=off)" in err, err
     with Job("--core=unlimited", *crash) as job:
         assert job.wait() == 139, job.err()
-        told = re.search(r"core: (.*)", job.err())
-        assert told, job.err()
+        report = re.search(r"core: (.*)", job.err())
+        assert report, job.err()
         if pattern.startswith("|"):
-            assert told[1].startswith("with "), told
+            assert report[1].startswith("with "), report
         elif resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
-            assert "limit is 0" in told[1], told
-        elif told[1] != "none":  # "none" means that the folder cannot be written
-            core = pathlib.Path(told[1])
+            assert "limit is 0" in report[1], report
+        elif report[1] != "none":  # "none" means that the folder cannot be written
+            core = pathlib.Path(report[1])
             assert core.stat().st_size > 0
             if not core.is_relative_to(job.folder):
                 core.unlink()

@@ -89,10 +89,10 @@ def stuck_console() -> None:
         # The pipe holds everything that was ever shown.
         with os.fdopen(ours, "rb") as reader:
             shown = reader.read().decode()
-        told = sum(int(count) for count in re.findall(r"(\d+) lines? (?:was|were) not shown", shown + job.err()))
+        reported = sum(int(count) for count in re.findall(r"(\d+) lines? (?:was|were) not shown", shown + job.err()))
         whole = shown.count(LINE + "\n")
-        assert whole + told in (lines, lines + 1), (whole, told, job.err())
-        assert told > 100_000
+        assert whole + reported in (lines, lines + 1), (whole, reported, job.err())
+        assert reported > 100_000
 
 
 @test("17", "with --lossless a slow console slows the worker down and loses no line")

@@ -177,11 +177,11 @@ def both_killed() -> None:
         job.wait()
         eventually("the workers are gone", lambda: not any(state_of(pid) not in ("", "Z") for pid in workers))
         left, = pathlib.Path(job.folder).glob("ddp-run-*")
-        stranger = pathlib.Path(job.folder) / "ddp-run-of-somebody"
-        stranger.mkdir()
-        (stranger / "file").touch()
+        unrelated = pathlib.Path(job.folder) / "ddp-run-of-somebody"
+        unrelated.mkdir()
+        (unrelated / "file").touch()
         code, _, err = run_job("-q", "true", environment={"TMPDIR": job.folder})
-        assert code == 0 and not left.exists() and (stranger / "file").exists(), err
+        assert code == 0 and not left.exists() and (unrelated / "file").exists(), err
         if place_for_cgroups():
             job.expect_nothing_left()
 

@@ -175,8 +175,8 @@ def check_lightning(bench: Bench) -> None:
     # Lightning would start the second rank itself. Under a launcher with one worker it reports that this does not fit.
     failed = bench.run("ddplaunch", "--nproc-per-node=1")
     assert failed.returncode == 1
-    told = re.search(r"^ddplaunch: .*ValueError: .*does not match the world size \(1\)", failed.stderr, re.MULTILINE)
-    assert told, failed.stderr
+    report = re.search(r"^ddplaunch: .*ValueError: .*does not match the world size \(1\)", failed.stderr, re.MULTILINE)
+    assert report, failed.stderr
 
 
 def check_llama_factory(bench: Bench) -> None:

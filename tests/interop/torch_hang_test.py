@@ -91,8 +91,8 @@ with tempfile.TemporaryDirectory() as folder:
     run = run_job([sys.argv[1], "--nproc-per-node=3", "--hang-timeout=16", "--no-python", PYTHON, script])
     assert run.returncode == 124, (run.returncode, run.stdout, run.stderr)
     # Debian's PyTorch uses other keys, whose meaning the launcher does not know.
-    told = "waited in the store for key" if PYTHON == environments.DEBIAN else "note: ranks 0, 2 have waited in "
-    assert told in run.stderr, run.stderr
+    waited = "waited in the store for key" if PYTHON == environments.DEBIAN else "note: ranks 0, 2 have waited in "
+    assert waited in run.stderr, run.stderr
     assert "rank 1 is not connected to the store" in run.stderr, run.stderr
     # The rank sleeps, and the stacks of the others show whom they wait for.
     suspect = "rank 1 is in no collective; ranks 0, 2 wait in init_process_group at train.py:5  [DDP-H03 not called]"

@@ -283,7 +283,7 @@ def nothing_is_kept_if_no_optimizer_is_seen():
         assert program.run.memory.entry(0, 10) is None and (program.run.device.problem is None) == (step < 16), step
 
 
-def what_the_gpu_does_after_its_group_was_destroyed_does_not_count():
+def work_of_the_gpu_after_its_group_was_destroyed_does_not_count():
     program = Program()
     program.step()
     program.finish()
@@ -405,7 +405,7 @@ def check(modules):
     for call in (the_step_that_the_gpu_has_finished_is_kept, the_host_is_at_most_two_steps_ahead,
                  a_copy_of_a_state_that_changes_meanwhile_does_not_count, nothing_is_copied_in_the_middle_of_a_change,
                  a_step_that_changes_nothing_does_not_hide_the_next_change, nothing_is_kept_if_no_optimizer_is_seen,
-                 what_the_gpu_does_after_its_group_was_destroyed_does_not_count,
+                 work_of_the_gpu_after_its_group_was_destroyed_does_not_count,
                  a_module_that_has_other_tensors_within_a_step_does_not_matter,
                  an_image_is_copied_beside_the_next_step, a_change_waits_for_an_image_that_has_not_begun,
                  the_scale_of_a_gradient_scaler_does_not_wait_for_the_gpu,

@@ -112,8 +112,8 @@ def with_recorded_errors(launcher: Launcher) -> None:
     assert any(re.match(r"ddplaunch: error: rank 1 \(pid \d+\) failed: ", line) for line in ours), ours
     # The error comes from error.json, or from Python's output if both have the same text. PyTorch 2 and newer print
     # "[rank1]: " before it.
-    told = re.compile(r"ddplaunch:   \| (\[rank1\]: )?ValueError: the data of attempt 0 is gone")
-    assert any(told.fullmatch(line) for line in ours), ours
+    expected = re.compile(r"ddplaunch:   \| (\[rank1\]: )?ValueError: the data of attempt 0 is gone")
+    assert any(expected.fullmatch(line) for line in ours), ours
     assert json.loads(summary.read_text())["cause"]["error"] == "ValueError: the data of attempt 0 is gone"
     handed_on = json.loads(file.read_text())
     assert "ValueError: the data of attempt 0 is gone" in handed_on["message"]["message"], handed_on

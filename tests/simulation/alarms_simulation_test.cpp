@@ -25,7 +25,7 @@ void simulate(std::uint64_t usual) {
     PagesWorld world(seed);
     const std::string broken = world.live();
     sum.writes += world.counts().writes;
-    sum.looks += world.counts().looks;
+    sum.samples += world.counts().samples;
     sum.notes += world.counts().notes;
     sum.warnings += world.counts().warnings;
     sum.time += world.counts().time;
@@ -38,8 +38,8 @@ void simulate(std::uint64_t usual) {
     REQUIRE(broken.empty());
   }
   if (given == nullptr) return;
-  WARN("seeds " << first << " to " << first + count - 1 << ": " << sum.writes << " writes, " << sum.looks << " looks, "
-                << sum.notes << " notes, " << sum.warnings << " warnings, bad " << bad << ", "
+  WARN("seeds " << first << " to " << first + count - 1 << ": " << sum.writes << " writes, " << sum.samples
+                << " looks, " << sum.notes << " notes, " << sum.warnings << " warnings, bad " << bad << ", "
                 << std::chrono::duration<double>(sum.time).count() << " s");
 }
 

@@ -38,10 +38,10 @@ void PagesObserver::refresh_far(const std::vector<PagesRank>& ranks, Nanoseconds
   }
 }
 
-std::vector<HangNews> PagesObserver::look(const std::vector<PagesRank>& ranks, Nanoseconds now) {
+std::vector<HangNews> PagesObserver::sample(const std::vector<PagesRank>& ranks, Nanoseconds now) {
   refresh_far(ranks, now);
-  const Nanoseconds elapsed = looked_at_.count() == 0 ? 0ns : now - looked_at_;
-  looked_at_ = now;
+  const Nanoseconds elapsed = sampled_at_.count() == 0 ? 0ns : now - sampled_at_;
+  sampled_at_ = now;
   detector_.pass(elapsed, static_cast<std::uint64_t>(now.count()));
   const auto [depth, is_measured] = detector_.next();
   const auto seen_of = [&](std::size_t i) -> const RankView& {
@@ -80,10 +80,10 @@ std::vector<HangNews> PagesObserver::would_say(const std::vector<PagesRank>& ran
   PagesObserver other = *this;
   // The detector looks closely once per second. It would have done so now if it had begun a little earlier.
   const auto at = static_cast<std::uint64_t>(now.count());
-  other.detector_.pass(now - looked_at_, at);
-  other.looked_at_ = now;
+  other.detector_.pass(now - sampled_at_, at);
+  other.sampled_at_ = now;
   for (int i = 0; i < 8 && other.detector_.next().depth == SampleDepth::pages; ++i) other.detector_.pass(150ms, at);
-  return other.look(ranks, now);
+  return other.sample(ranks, now);
 }
 
 }  // namespace ddp::test

@@ -32,7 +32,7 @@ class PagesObserver {
   PagesObserver(const PagesPlan& plan, std::size_t ranks, std::uint64_t seed);
 
   // Takes a sample, as deep as the detector wants it.
-  std::vector<launcher::HangNews> look(const std::vector<PagesRank>& ranks, Nanoseconds now);
+  std::vector<launcher::HangNews> sample(const std::vector<PagesRank>& ranks, Nanoseconds now);
   // Returns what the detector would say if it took a deep sample of these pages now. It stays as it was.
   std::vector<launcher::HangNews> would_say(const std::vector<PagesRank>& ranks, Nanoseconds now) const;
   // Returns when to look next.
@@ -47,7 +47,7 @@ class PagesObserver {
   std::vector<launcher::RankView> far_;
   Nanoseconds far_full_{0};
   Nanoseconds far_next_{0};
-  Nanoseconds looked_at_{0};
+  Nanoseconds sampled_at_{0};
   std::vector<std::pair<bool, launcher::PageView>> shown_;
   std::mt19937_64 random_;
 };

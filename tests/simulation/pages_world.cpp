@@ -247,10 +247,10 @@ std::string PagesWorld::describe_all() const {
 
 // Looks at the pages between two writes. A page is not read in one moment, so its numbers of threads may be older than
 // the state of its groups.
-std::string PagesWorld::look_between(int rank) {
+std::string PagesWorld::sample_between(int rank) {
   ++counts_.writes;
   show_processes();
-  ++counts_.looks;
+  ++counts_.samples;
   if (std::string broken = check(observer_->would_say(ranks_, now_)); !broken.empty()) return broken;
   auto& [old, old_at] = before_[static_cast<std::size_t>(rank)];
   if (chance(0.2) && now_ - old_at < 500us) {
@@ -261,11 +261,11 @@ std::string PagesWorld::look_between(int rank) {
       page.*field = old.page.*field;
     }
     page.polled_at = old.page.polled_at;
-    ++counts_.looks;
+    ++counts_.samples;
     if (std::string broken = check(observer_->would_say(torn, now_)); !broken.empty()) return "(torn) " + broken;
   }
   if (chance(0.3)) before_[static_cast<std::size_t>(rank)] = {view(rank), now_};
-  return chance(0.3) ? check(observer_->look(ranks_, now_)) : "";
+  return chance(0.3) ? check(observer_->sample(ranks_, now_)) : "";
 }
 
 bool PagesWorld::is_over() const {
@@ -289,7 +289,7 @@ std::string PagesWorld::live() {
       const int rank = thread.rank;
       if (!take_step(thread)) continue;
       now_ += chance(0.02) ? between(1ms, 60ms) : between(1us, 50us);
-      if (std::string broken = look_between(rank); !broken.empty()) return broken;
+      if (std::string broken = sample_between(rank); !broken.empty()) return broken;
       continue;
     }
     note_awaited();
@@ -306,8 +306,8 @@ std::string PagesWorld::live() {
     }
     now_ = next;
     show_processes();
-    ++counts_.looks;
-    if (std::string broken = check(observer_->look(ranks_, now_)); !broken.empty()) return broken;
+    ++counts_.samples;
+    if (std::string broken = check(observer_->sample(ranks_, now_)); !broken.empty()) return broken;
   }
   counts_.time += now_ - 1h;
   return "";

@@ -45,7 +45,7 @@ class PagesWorld {
   std::string live();
 
   struct Counts {
-    std::uint64_t writes = 0, looks = 0, notes = 0, warnings = 0;
+    std::uint64_t writes = 0, samples = 0, notes = 0, warnings = 0;
     Nanoseconds time{0};
   };
   const Counts& counts() const { return counts_; }
@@ -136,7 +136,7 @@ class PagesWorld {
   bool is_over() const;
   std::string describe_all() const;
   std::string check(const std::vector<launcher::HangNews>& news);
-  std::string look_between(int rank);
+  std::string sample_between(int rank);
 
   std::uint64_t below(std::uint64_t most) { return most == 0 ? 0 : random_() % most; }
   bool chance(double share) { return std::uniform_real_distribution(0.0, 1.0)(random_) < share; }

@@ -118,11 +118,11 @@ std::string SuccessionWorld::live() {
     }
     move_messages();
     move_claims();
-    look_at_clocks();
-    look_at_leaders();
+    fire_timers();
+    check_leaders();
   }
   now_ = kLife;
-  if (violation_.empty()) look_at_end();
+  if (violation_.empty()) check_end();
   counts_.attempts = begun_.size();
   return violation_;
 }
@@ -469,7 +469,7 @@ void SuccessionWorld::search_on(std::size_t id) {
 
 // --- The launchers
 
-void SuccessionWorld::look_at_clocks() {
+void SuccessionWorld::fire_timers() {
   for (std::size_t id = 0; id < boxes_.size(); ++id) {
     Box& box = *boxes_[id];
     if (!acts(id)) continue;
@@ -568,7 +568,7 @@ void SuccessionWorld::carry_out(std::size_t id, const CoordinatorAction& action)
 
 // --- Rules
 
-void SuccessionWorld::look_at_leaders() {
+void SuccessionWorld::check_leaders() {
   std::string leaders;
   int count = 0;
   for (std::size_t id = 0; id < boxes_.size(); ++id) {
@@ -580,7 +580,7 @@ void SuccessionWorld::look_at_leaders() {
   if (count > 1) violate("two coordinators lead:" + leaders);
 }
 
-void SuccessionWorld::look_at_end() {
+void SuccessionWorld::check_end() {
   const bool has_later = std::ranges::any_of(begun_, [&](Time when) { return when > fault_at_; });
   if (expected_ == Expected::goes_on && !has_later) violate("the job does not go on");
   if (expected_ == Expected::nothing_happens && begun_.size() != 1)

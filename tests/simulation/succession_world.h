@@ -113,7 +113,7 @@ class SuccessionWorld {
   void move_claims();
   // Returns what becomes of a claim that arrives at the witness.
   launcher::ClaimAnswer decide(const Claim& claim);
-  void look_at_clocks();
+  void fire_timers();
   void search_on(std::size_t id);
   void give_up(std::size_t id, bool needs_proof);
   void connects(std::size_t id, std::size_t leader);
@@ -124,8 +124,8 @@ class SuccessionWorld {
   void carry_out(std::size_t id, const launcher::CoordinatorAction& action);
   void violate(const std::string& what);
   void trace(const std::string& text) const;  // if DDP_TEST_TRACE is set
-  void look_at_leaders();
-  void look_at_end();
+  void check_leaders();
+  void check_end();
   std::optional<std::size_t> leader() const;
 
   std::mt19937_64 random_;

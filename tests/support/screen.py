@@ -30,7 +30,7 @@ class Screen:
 
     def clear_cells(self) -> None:
         self.cells = [[" "] * self.columns for _ in range(self.rows)]
-        self.looks = [[""] * self.columns for _ in range(self.rows)]  # the style of each cell
+        self.cell_styles = [[""] * self.columns for _ in range(self.rows)]  # the style of each cell
 
     def show(self, text: str) -> None:
         text = self.rest + text
@@ -62,7 +62,7 @@ class Screen:
                 return
             raise AssertionError(f"{character!r} beyond the last column of row {self.row}: {self.text()}")
         self.cells[self.row][self.column] = character
-        self.looks[self.row][self.column] = self.style
+        self.cell_styles[self.row][self.column] = self.style
         if width == 2:
             self.cells[self.row][self.column + 1] = ""
         self.column += width

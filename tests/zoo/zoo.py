@@ -71,7 +71,7 @@ def python_heartbeats() -> None:
     ddp_page.heartbeat()
 
 
-def with_torch(deed) -> None:
+def with_torch(action) -> None:
     """Takes training steps, calls `deed`, and takes more steps. A rank that is done waits for the others in the next
     all_reduce."""
     import torch
@@ -81,7 +81,7 @@ def with_torch(deed) -> None:
     for step in range(20):
         dist.all_reduce(values)
         if step == 9:
-            deed(torch, dist)
+            action(torch, dist)
     dist.barrier()
     if RANK == 0:
         print("done", flush=True)
@@ -140,7 +140,7 @@ def torch_waits_for_a_work() -> None:
     with_torch(wait)
 
 
-PYTHON = {name: deed for name, deed in globals().items() if name.startswith(("python_", "torch_"))}
+PYTHON = {name: action for name, action in globals().items() if name.startswith(("python_", "torch_"))}
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 if __name__ == "__main__":

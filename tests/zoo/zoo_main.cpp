@@ -119,12 +119,12 @@ namespace {
 // Trains in a loop with `action` in the middle of it.
 void train(const std::string& kind, const zoo::Action& action) {
   constexpr int kSteps = 24;
-  constexpr int kStepOfDeed = 12;
+  constexpr int kStepOfAction = 12;
   ddp::ProcessGroup world = ddp::init();
   std::vector<float> values(256);
   for (int step = 0; step < kSteps; ++step) {
     zoo::sleep_for(0.02);
-    if (step == (kind.starts_with("first_step") ? 0 : kStepOfDeed)) action(world);
+    if (step == (kind.starts_with("first_step") ? 0 : kStepOfAction)) action(world);
     world.all_reduce(values, ddp::ReduceOp::sum, {.name = "bucket 0"}).wait();
   }
   world.finalize();

@@ -26,9 +26,9 @@ struct Pairs {
   ddp::ProcessGroup& others() { return rank == 0 ? two : one; }
 };
 
-using PairDeed = std::function<void(Pairs& pairs)>;
+using PairAction = std::function<void(Pairs& pairs)>;
 
-Action of_pairs(PairDeed action) {
+Action of_pairs(PairAction action) {
   return [action = std::move(action)](ddp::ProcessGroup& world) {
     if (world.rank() > 1) return;
     Pairs pairs(world);

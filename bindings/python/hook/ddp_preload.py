@@ -155,7 +155,7 @@ class _Program:
                 sys.path.insert(0, os.path.dirname(__file__))
                 import ddp_preload_program
 
-                os.write(writer, marshal.dumps(ddp_preload_program.look(_folder_of_program(), modules)))
+                os.write(writer, marshal.dumps(ddp_preload_program.inspect_program(_folder_of_program(), modules)))
             finally:
                 os._exit(0)  # a program that cannot be read will show that itself
         os.close(writer)

@@ -10,7 +10,7 @@ _ENVIRONMENTS = ("environ", "environb")
 _ONE_NAME = ("setdefault", "pop", "__setitem__", "__delitem__")
 
 
-def look(folder, modules):
+def inspect_program(folder, modules):
     """Returns whether the program imports PyTorch, and where it sets variables before it imports the modules.
 
     The places are pairs of a place and a name, which is empty if it is not known. `folder` is that of the program.

@@ -81,12 +81,12 @@ std::vector<DriverEntry> driver_entries(const fs::path& root) {
 std::vector<GpuFacts> find_gpus(const std::string& root, const IsDenied& is_denied) {
   const DeviceFiles files = find_device_files(fs::path(root) / "dev", is_denied);
   const std::vector<DriverEntry> entries = driver_entries(root);
-  const bool told_apart = !entries.empty() && std::ranges::all_of(entries, [](const DriverEntry& entry) {
+  const bool can_be_distinguished = !entries.empty() && std::ranges::all_of(entries, [](const DriverEntry& entry) {
     return entry.facts.minor.has_value();
   });
 
   std::vector<GpuFacts> gpus;
-  if (!files.exist || told_apart) {
+  if (!files.exist || can_be_distinguished) {
     for (const DriverEntry& entry : entries) {
       if (!entry.is_excluded && (!files.exist || files.minors.contains(*entry.facts.minor)))
         gpus.push_back(entry.facts);

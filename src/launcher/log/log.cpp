@@ -158,7 +158,7 @@ bool Log::console_is_ready(bool is_last) {
   takes_lines_ = is_ready_within(wait());
   while (!takes_lines_ && is_last && patience_ > Milliseconds(0) && !(gives_up_ && gives_up_())) {
     const auto began = std::chrono::steady_clock::now();
-    takes_lines_ = is_ready_within(limits::kConsoleLook);
+    takes_lines_ = is_ready_within(limits::kConsolePoll);
     patience_ -= std::chrono::ceil<Milliseconds>(std::chrono::steady_clock::now() - began);
   }
   return takes_lines_;

@@ -186,7 +186,7 @@ void Console::flush() {
 
 void Console::trim() {
   if (unsent() == 0) {
-    read_ = told_;
+    read_ = reported_;
     backlog_.clear();
     own_lines_.clear();
     sent_ = 0;
@@ -234,9 +234,9 @@ void Console::stop_waiting() {
 }
 
 void Console::tell_lost() {
-  if (lost_ == told_) return;
-  const std::int64_t lines = lost_ - told_;
-  told_ = lost_;
+  if (lost_ == reported_) return;
+  const std::int64_t lines = lost_ - reported_;
+  reported_ = lost_;
   append_own(lost_lines_text(lines, bounds_.lossless));
 }
 
@@ -286,7 +286,7 @@ void Console::say_goodbye(const std::function<bool()>& interrupted) {
   if (!flush_within(waits ? kForEver : bounds_.stall, waits ? kForEver : bounds_.goodbye, interrupted)) {
     lost_ += worker_lines_unsent();
     untold_ = lost_ - read_;
-    told_ = lost_;
+    reported_ = lost_;
     sent_ = backlog_.size();
     trim();
     blocked_ = false;

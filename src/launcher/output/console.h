@@ -148,8 +148,8 @@ class Console {
   bool dropping_ = false;
   bool closed_ = false;
   std::int64_t lost_ = 0;
-  std::int64_t told_ = 0;  // part of `lost_` that was reported
-  std::int64_t read_ = 0;  // part of `told_` whose notice the console accepted
+  std::int64_t reported_ = 0;  // part of `lost_` that was reported
+  std::int64_t read_ = 0;      // part of `told_` whose notice the console accepted
   std::int64_t untold_ = 0;
   std::vector<char> losing_;  // by stream; not 0 if the rest of the current line is dropped
   OutputTime full_since_;

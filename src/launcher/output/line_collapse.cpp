@@ -96,7 +96,8 @@ LineCollapse::Sequence LineCollapse::find(int local_rank, std::uint64_t hash, st
   const Sequence next = waits(shared) ? entry(shared).behind : front_;
   if (next != 0 && can_join(next, local_rank, hash, wanted)) return next;
   Sequence line = buckets_[hash & mask_].first;
-  for (int looks = 0; line != 0 && looks < limits::kCollapseLooks; ++looks, line = entry(line).next_in_bucket) {
+  for (int compared = 0; line != 0 && compared < limits::kCollapseComparisons;
+       ++compared, line = entry(line).next_in_bucket) {
     if (can_join(line, local_rank, hash, wanted)) return line;
   }
   return 0;

@@ -275,7 +275,7 @@ void OutputPump::console_closed(int error) {
   if (error != EPIPE && error != EIO && error != ECONNRESET) {
     return notice(no_console_text(std::strerror(error)));
   }
-  if (std::exchange(told_closed_, true)) return;
+  if (std::exchange(reported_closed_, true)) return;
   if (on_console_closed) on_console_closed();
 }
 
@@ -346,7 +346,7 @@ void OutputPump::drain(std::chrono::milliseconds limit) {
     if (now >= end || (!held_up && now >= quiet_since + limits::kDrainQuiet)) break;
     if (held_up && interrupted && interrupted()) break;
     const bool any =
-        drain_step(std::min(end, held_up ? now + limits::kConsoleLook : quiet_since + limits::kDrainQuiet));
+        drain_step(std::min(end, held_up ? now + limits::kConsolePoll : quiet_since + limits::kDrainQuiet));
     const auto after = steady_clock::now();
     if (any || held_up) quiet_since = after;
     if (held_up && plan_.lossless) end += after - now;

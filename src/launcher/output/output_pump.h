@@ -271,7 +271,7 @@ class OutputPump {
   bool busy_ = false;  // set during a turn
   std::unique_ptr<net::Watch> collapse_timer_;
   std::unique_ptr<net::Watch> unfinished_timer_;
-  bool told_closed_ = false;
+  bool reported_closed_ = false;
   bool is_footer_paused_ = false;
 };
 

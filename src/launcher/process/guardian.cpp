@@ -35,8 +35,8 @@ sigset_t set_of(const std::vector<int>& signals) {
 
 class Guardian {
  public:
-  Guardian(const GuardianOptions& options, pid_t supervisor, std::set<pid_t> strangers)
-      : options_(options), supervisor_(supervisor), strangers_(std::move(strangers)) {}
+  Guardian(const GuardianOptions& options, pid_t supervisor, std::set<pid_t> foreign)
+      : options_(options), supervisor_(supervisor), foreign_(std::move(foreign)) {}
 
   base::ExitStatus watch() {
     std::vector<int> expected = options_.signals;
@@ -59,7 +59,7 @@ class Guardian {
 
   void sweep() {
     if (options_.cgroup != nullptr) options_.cgroup->kill_all(limits::kLeftoverWait);
-    kill_descendants(strangers_, limits::kLeftoverWait);
+    kill_descendants(foreign_, limits::kLeftoverWait);
   }
 
  private:
@@ -71,7 +71,7 @@ class Guardian {
       int status = 0;
       const pid_t pid = ::waitpid(-1, &status, WNOHANG);
       if (pid <= 0) return end;
-      strangers_.erase(pid);
+      foreign_.erase(pid);
       if (pid != supervisor_) continue;
       end = base::ExitStatus::from_wait(status);
     }
@@ -112,7 +112,7 @@ class Guardian {
 
   const GuardianOptions& options_;
   const pid_t supervisor_;
-  std::set<pid_t> strangers_;
+  std::set<pid_t> foreign_;
   int requests_ = 0;
   int killed_for_ = 0;  // the signal for which the guardian killed the supervisor
   Clock::time_point last_request_;

@@ -60,9 +60,9 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     // Boost's async_wait() would block in waitpid() as long as a debugger holds the ended process.
     end_.reset(launch.pidfd < 0 ? -1 : ::fcntl(launch.pidfd, F_DUPFD_CLOEXEC, 0));
     if (end_) {
-      end_watch_ = events.watch_readable(end_.get(), [self = shared_from_this()] { self->look_whether_it_runs(); });
+      end_watch_ = events.watch_readable(end_.get(), [self = shared_from_this()] { self->check_whether_it_runs(); });
     } else {
-      look_whether_it_runs();
+      check_whether_it_runs();
     }
     resume();
     return {};
@@ -110,12 +110,12 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     if (!is_group_ || ::kill(-process_->id(), number) != 0) ::kill(process_->id(), number);
   }
 
-  void look_whether_it_runs() {
+  void check_whether_it_runs() {
     error_code error;
     if (!process_->running(error)) return has_ended(error);
-    look_timer_.expires_after(limits::kGroupPoll);
-    look_timer_.async_wait([self = shared_from_this()](const error_code& cancelled) {
-      if (!cancelled) self->look_whether_it_runs();
+    poll_timer_.expires_after(limits::kGroupPoll);
+    poll_timer_.async_wait([self = shared_from_this()](const error_code& cancelled) {
+      if (!cancelled) self->check_whether_it_runs();
     });
   }
 
@@ -204,7 +204,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
   std::string unwritten_;
   std::string being_written_;
   asio::steady_timer kill_timer_{loop_.context};
-  asio::steady_timer look_timer_{loop_.context};
+  asio::steady_timer poll_timer_{loop_.context};
 };
 
 base::Result<std::unique_ptr<Helper>> Helper::start(net::EventLoop& loop, const HelperOptions& options,

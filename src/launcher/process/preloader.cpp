@@ -166,7 +166,7 @@ Preloader::Preloader(net::EventLoop& loop, const PreloadSpec& spec, PreloaderCal
   } else {
     give_up(spec.refused);
   }
-  if (state_ != State::over) look();
+  if (state_ != State::over) check();
 }
 
 void Preloader::start(const std::vector<std::string>& command, const std::string& modules) {
@@ -195,12 +195,12 @@ void Preloader::ended(const base::ExitStatus& status) {
 }
 
 // A preloader that was stopped, or whose import does not end, must not stop the job.
-void Preloader::look() {
+void Preloader::check() {
   const auto stat = base::read_process_stat(process_->pid());
   if (stat && stat->state == 'T') return give_up(kImportStoppedText);
   const auto now = std::chrono::steady_clock::now();
   if (now - begun_at_ >= limits::kPreloadTime) return give_up(import_too_long_text(limits::kPreloadTime));
-  alarm_ = loop_.at(now + limits::kPreloadLook, [this] { look(); });
+  alarm_ = loop_.at(now + limits::kPreloadPoll, [this] { check(); });
 }
 
 void Preloader::hear() {

@@ -45,7 +45,7 @@ class Preloader {
   void start(const std::vector<std::string>& command, const std::string& modules);
   void ended(const base::ExitStatus& status);
   void hear();
-  void look();
+  void check();
   void read(std::string_view bytes);
   void give_up(const std::string& why);
   void end();

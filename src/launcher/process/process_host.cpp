@@ -51,7 +51,7 @@ class LinuxProcessHost : public ProcessHost {
     become_subreaper();
     // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are not part of the
     // job. The loop reaps its own helpers, such as the preloader.
-    for (const pid_t pid : descendants(::getpid(), loop.children())) strangers_.insert(pid);
+    for (const pid_t pid : descendants(::getpid(), loop.children())) foreign_.insert(pid);
     const std::array signals = {SIGCHLD};
     orphan_watch_ = loop_.on_signals(signals, [this](int) { child_ended(); });
   }
@@ -94,7 +94,7 @@ class LinuxProcessHost : public ProcessHost {
   std::vector<pid_t> processes_of(int local_rank) override {
     const auto child = children_.find(local_rank);
     if (child == children_.end()) return {};
-    std::set<pid_t> others = strangers_;
+    std::set<pid_t> others = foreign_;
     for (const auto& [rank, other] : children_) {
       if (rank != local_rank) others.insert(other.pid);
     }
@@ -150,7 +150,7 @@ class LinuxProcessHost : public ProcessHost {
  private:
   // Returns the children of the launcher that are not left over from a worker.
   std::set<pid_t> not_left() const {
-    std::set<pid_t> others = strangers_;
+    std::set<pid_t> others = foreign_;
     for (const auto& [local_rank, child] : children_) others.insert(child.pid);  // unkillable, and reported already
     others.insert(loop_.children().begin(), loop_.children().end());
     return others;
@@ -231,7 +231,7 @@ class LinuxProcessHost : public ProcessHost {
   const std::vector<pid_t>& recent_descendants() const {
     const auto now = Clock::now();
     if (now - scanned_at_ >= limits::kGroupPoll / 2) {
-      scanned_ = descendants(::getpid(), strangers_);
+      scanned_ = descendants(::getpid(), foreign_);
       scanned_at_ = Clock::now();
     }
     return scanned_;
@@ -243,7 +243,7 @@ class LinuxProcessHost : public ProcessHost {
                return entry.second.pid == pid && !entry.second.status;
              });
     });
-    for (const pid_t pid : reaped) strangers_.erase(pid);
+    for (const pid_t pid : reaped) foreign_.erase(pid);
   }
 
   using Clock = std::chrono::steady_clock;
@@ -252,7 +252,7 @@ class LinuxProcessHost : public ProcessHost {
   const WorkerCgroup* const cgroup_;
   Preloader* const preloader_;
   const base::UniqueFd nothing_;
-  std::set<pid_t> strangers_;
+  std::set<pid_t> foreign_;
   std::map<int, Child> children_;  // by local rank; erased when ended
   mutable std::vector<pid_t> scanned_;
   mutable Clock::time_point scanned_at_{};

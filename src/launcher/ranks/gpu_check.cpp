@@ -11,7 +11,7 @@ namespace ddp::launcher {
 GpuCheck::GpuCheck(const LaunchPlan& plan, int first_rank, LogWriter log, FindGpus find_gpus)
     : plan_(plan), first_rank_(first_rank), log_(std::move(log)), find_gpus_(std::move(find_gpus)) {}
 
-void GpuCheck::look(std::span<const RankView> ranks) {
+void GpuCheck::compare(std::span<const RankView> ranks) {
   if (state_ == State::reported || !plan_.node_has_gpus) return;
   if (std::ranges::none_of(ranks, [](const RankView& rank) { return !rank.page.gpu_uuid.empty(); })) return;
   // A rank that reports its GPU has started it, so that the driver shows its UUID from now on.
@@ -23,7 +23,7 @@ void GpuCheck::look(std::span<const RankView> ranks) {
     if (uses_other_gpu(plan, local_rank, rank.page.gpu_uuid)) others.push_back({local_rank, rank.page.gpu_uuid});
   }
   if (others.empty()) return;
-  if (state_ == State::looking) {
+  if (state_ == State::searching) {
     state_ = State::found;
     return;
   }
@@ -32,8 +32,8 @@ void GpuCheck::look(std::span<const RankView> ranks) {
 }
 
 void GpuCheck::finish(std::span<const RankView> ranks) {
-  look(ranks);
-  look(ranks);
+  compare(ranks);
+  compare(ranks);
 }
 
 }  // namespace ddp::launcher

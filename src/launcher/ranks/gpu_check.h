@@ -22,19 +22,19 @@ class GpuCheck {
 
   // Looks at the ranks of this node. The warning follows one call after the first difference, because the other ranks
   // choose their GPUs at nearly the same time, and the warning names all of them.
-  void look(std::span<const RankView> ranks);
+  void compare(std::span<const RankView> ranks);
   // Does the same when no other call follows.
   void finish(std::span<const RankView> ranks);
 
  private:
-  enum class State : std::uint8_t { looking, found, reported };
+  enum class State : std::uint8_t { searching, found, reported };
 
   const LaunchPlan& plan_;
   std::optional<LaunchPlan> plan_with_uuids_;  // replaces the plan once a rank has reported its GPU
   const int first_rank_;
   const LogWriter log_;
   const FindGpus find_gpus_;
-  State state_ = State::looking;
+  State state_ = State::searching;
 };
 
 }  // namespace ddp::launcher

@@ -40,7 +40,7 @@ bool RecordCollector::is_wanted_elsewhere(Clock::time_point now) const {
   return exchange_.has_others() && !exchange_.is_coordinator() && now < keeps_until_;
 }
 
-void RecordCollector::look(Clock::time_point now) {
+void RecordCollector::poll(Clock::time_point now) {
   take(now);
   const bool asks = exchange_.has_others() && exchange_.is_coordinator() && is_wanted_here();
   if (!asks || now < next_request_) return;

@@ -29,7 +29,7 @@ class RecordCollector {
 
   void started(int local_rank) { started_.insert(local_rank); }
   // Takes the records of this node's ranks, and asks for those of the others if it is time.
-  void look(Clock::time_point now);
+  void poll(Clock::time_point now);
   // All workers of this node have ended: takes their last records, and sends them without a request.
   void finish();
   // Returns whether other nodes that have sent records have not sent their last ones.

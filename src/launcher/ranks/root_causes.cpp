@@ -163,11 +163,11 @@ Verdict root_of(const Verdict& wait, const std::vector<Verdict>& waits, const st
 // Returns a verdict for each circle. A wait that does not lead to a root leads into a circle.
 std::vector<Verdict> find_circles(const std::vector<Verdict>& waits, const std::vector<bool>& is_root,
                                   const std::set<int>& waiting, std::span<const RankView> ranks) {
-  constexpr std::size_t kMostLooked = 256;  // waits beyond this number belong to the same hang
+  constexpr std::size_t kMostSearched = 256;  // waits beyond this number belong to the same hang
   const WaitsFor graph(waits, waiting);
   std::vector<Verdict> circles;
   std::set<std::size_t> in_circles;
-  for (std::size_t i = 0; i < std::min(waits.size(), kMostLooked); ++i) {
+  for (std::size_t i = 0; i < std::min(waits.size(), kMostSearched); ++i) {
     if (is_root[i] || in_circles.contains(i)) continue;
     const std::set<std::size_t> reached = graph.reachable(i);
     const bool leads_to_root = std::ranges::any_of(reached, [&](std::size_t one) { return is_root[one]; });
@@ -206,11 +206,11 @@ bool is_sampled(const Verdict& verdict, std::span<const RankView> ranks) {
   });
 }
 
-bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
-  if (told.is_transfer || told.kind == VerdictKind::each_other) return true;
+bool has_gone_on(const Verdict& reported, std::span<const RankView> ranks) {
+  if (reported.is_transfer || reported.kind == VerdictKind::each_other) return true;
   return std::ranges::none_of(ranks, [&](const RankView& rank) {
     return !rank.has_ended && std::ranges::any_of(rank.page.groups, [&](const GroupView& group) {
-      return !group.is_left && told.is_under_way_in(group);
+      return !group.is_left && reported.is_under_way_in(group);
     });
   });
 }

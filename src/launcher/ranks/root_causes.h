@@ -22,7 +22,7 @@ bool is_sampled(const Verdict& verdict, std::span<const RankView> ranks);
 
 // Returns whether the reported stall is over. A collective for which no rank waits at the moment may still be
 // unfinished, so that is not enough.
-bool has_gone_on(const Verdict& told, std::span<const RankView> ranks);
+bool has_gone_on(const Verdict& reported, std::span<const RankView> ranks);
 
 // Returns the ranks that do not only wait. They may join ranks that wait for others to come, or begin a collective.
 std::vector<int> free_ranks(std::span<const RankView> ranks);

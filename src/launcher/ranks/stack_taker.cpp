@@ -163,7 +163,7 @@ void StackTaker::ask_tools() {
     }
     run_next_tool(asked);
   }
-  look();
+  poll();
 }
 
 void StackTaker::run_next_tool(Asked& asked) {
@@ -251,7 +251,7 @@ void StackTaker::take_from_kernel(Asked& asked) {
 }
 
 // Polls until all have answered or their time is over.
-void StackTaker::look() {
+void StackTaker::poll() {
   const auto age = Clock::now() - began_;
   bool is_waiting = false;
   for (Asked& asked : asked_) {
@@ -265,7 +265,7 @@ void StackTaker::look() {
     is_waiting = is_waiting || (asked.raw.size() < asked.request.answers && age < limits::kStackAnswerTime);
   }
   if (!is_waiting) return name_frames();
-  timer_ = loop_.at(Clock::now() + limits::kStackPoll, [this] { look(); });
+  timer_ = loop_.at(Clock::now() + limits::kStackPoll, [this] { poll(); });
 }
 
 // Another program reads the names from files, because these may have any content, or lie on a file system that hangs.

@@ -70,7 +70,7 @@ class StackTaker {
   void tool_ended(Asked& asked, const Tool& tool, const std::string& output);
   void take_next_child(Asked& asked, const Tool& tool);
   static void take_from_kernel(Asked& asked);
-  void look();
+  void poll();
   void name_frames();
   void finish();
 

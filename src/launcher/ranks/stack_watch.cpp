@@ -33,15 +33,15 @@ bool StackWatch::Program::has_rested(Clock::time_point now) const {
 bool StackWatch::Program::is_due(Clock::time_point now) const {
   if (!has_rested(now)) return false;
   const bool is_again = spins || stacks_taken > 0;
-  return !is_looked_at && (!is_again || now - looked_at >= limits::kStackRest);
+  return !is_inspected && (!is_again || now - inspected_at >= limits::kStackRest);
 }
 
 void StackWatch::Program::add(const RankStacks& native, Clock::time_point now) {
-  looked_at = now;
+  inspected_at = now;
   awaited = awaited_operation(native);
   // On a busy computer, a tool may not answer in time, or may show only a part of the stack.
   ++stacks_taken;
-  is_looked_at = !spins && (awaited.wait != GroupWait::unknown || stacks_taken >= kMostStacks);
+  is_inspected = !spins && (awaited.wait != GroupWait::unknown || stacks_taken >= kMostStacks);
   if (!spins || awaited.wait != GroupWait::operation) return;
   std::vector<std::string> now_in = frames_of_wait(native);
   const bool is_same = now_in == frames;
@@ -55,9 +55,9 @@ void StackWatch::watches(int local_rank, const std::string& file) {
   if (!file.empty()) programs_[local_rank] = {.file = file, .awaited = {}, .call = {}};
 }
 
-void StackWatch::look(Clock::time_point now) {
+void StackWatch::poll(Clock::time_point now) {
   if (now < next_) return;
-  next_ = now + limits::kTorchLook;
+  next_ = now + limits::kTorchPoll;
   std::vector<StackTarget> targets;
   for (auto& [local_rank, program] : programs_) {
     if (!program.has_group) {
@@ -104,7 +104,7 @@ void StackWatch::take(const std::vector<StackTarget>& targets, Clock::time_point
 void StackWatch::take_lines(Clock::time_point began) {
   std::vector<StackTarget> targets;
   for (const auto& [local_rank, program] : programs_) {
-    const bool lacks_line = program.is_to_be_told() && program.call.place.empty();
+    const bool lacks_line = program.waits_unrecorded() && program.call.place.empty();
     if (lacks_line && static_cast<int>(targets.size()) < limits::kStackTools) {
       targets.push_back({first_rank_ + local_rank, local_rank});
     }
@@ -113,7 +113,7 @@ void StackWatch::take_lines(Clock::time_point began) {
   taker_.take(targets, StackMeans::gentle, [this, targets, began](const std::vector<RankStacks>& stacks) {
     for (std::size_t i = 0; i < targets.size() && i < stacks.size(); ++i) {
       Program& program = programs_.at(targets[i].local_rank);
-      if (program.is_to_be_told() && stacks[i].source == "py-spy") program.call = python_call(stacks[i]);
+      if (program.waits_unrecorded() && stacks[i].source == "py-spy") program.call = python_call(stacks[i]);
     }
     took(began);
   });
@@ -123,7 +123,7 @@ void StackWatch::take_lines(Clock::time_point began) {
 // it must not be blamed.
 bool StackWatch::may_wait_beside_others(const Program& program) const {
   return program.has_rested(Clock::now()) && program.awaited.wait == GroupWait::unknown &&
-         std::ranges::any_of(programs_, [](const auto& entry) { return entry.second.is_to_be_told(); });
+         std::ranges::any_of(programs_, [](const auto& entry) { return entry.second.waits_unrecorded(); });
 }
 
 void StackWatch::took(Clock::time_point began) {
@@ -144,9 +144,9 @@ bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) {
   if (!view.is_torch || view.has_ended) return before.has_value();
   Program& program = found->second;
   view.is_elsewhere = program.is_elsewhere();
-  view.is_unread = program.rests_since && !program.is_looked_at;
+  view.is_unread = program.rests_since && !program.is_inspected;
   program.has_recording = std::ranges::any_of(view.page.groups, [](const GroupView& one) { return one.called > 0; });
-  if (!program.is_to_be_told() && !may_wait_beside_others(program)) return before.has_value();
+  if (!program.waits_unrecorded() && !may_wait_beside_others(program)) return before.has_value();
   CallView call;
   if (depth == SampleDepth::calls || depth == SampleDepth::all) {
     call.what = program.awaited.operation.empty() ? program.call.function : program.awaited.operation;

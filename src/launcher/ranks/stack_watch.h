@@ -29,7 +29,7 @@ class StackWatch {
 
   // Call this often. About once per second, it checks which first threads have run, and takes the stacks of those that
   // have rested for limits::kStackRest. Once per rest is enough: a thread that does not run does not move.
-  void look(std::chrono::steady_clock::time_point now);
+  void poll(std::chrono::steady_clock::time_point now);
 
   // Adds to `view`, which has just been sampled at this depth, the operation that its rank waits for. Returns whether
   // that is a change.
@@ -47,8 +47,8 @@ class StackWatch {
     std::optional<Clock::time_point> rests_since;
     bool spins = false;
     int stacks_taken = 0;       // how often its stack was taken in this rest
-    bool is_looked_at = false;  // its stack need not be taken again in this rest
-    Clock::time_point looked_at{};
+    bool is_inspected = false;  // its stack need not be taken again in this rest
+    Clock::time_point inspected_at{};
     std::vector<std::string> frames;  // of a spinning thread's wait, when its stack was taken last
     AwaitedOperation awaited;
     PythonCall call;
@@ -56,7 +56,7 @@ class StackWatch {
     void runs(std::uint64_t number_of_waits) {
       waits = number_of_waits;
       rests_since.reset();
-      is_looked_at = false;
+      is_inspected = false;
       stacks_taken = 0;
       frames.clear();
       awaited = {};
@@ -66,10 +66,10 @@ class StackWatch {
     bool is_due(Clock::time_point now) const;
     // Returns whether the first thread is not known to wait for a process group. If its stack cannot be read, it counts
     // as waiting.
-    bool is_elsewhere() const { return !is_looked_at || awaited.wait == GroupWait::none; }
+    bool is_elsewhere() const { return !is_inspected || awaited.wait == GroupWait::none; }
     void add(const RankStacks& native, Clock::time_point now);
     // Returns whether the program waits for an operation that PyTorch's recorder does not show.
-    bool is_to_be_told() const {
+    bool waits_unrecorded() const {
       return awaited.wait == GroupWait::operation && !(has_recording && is_recorded(awaited.operation));
     }
   };

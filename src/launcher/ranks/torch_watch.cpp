@@ -40,9 +40,9 @@ void TorchWatch::watches(int local_rank, const std::string& file) {
   pipes_[local_rank].pipe.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
-void TorchWatch::look(std::chrono::steady_clock::time_point now) {
+void TorchWatch::poll(std::chrono::steady_clock::time_point now) {
   if (files_.empty() || now < next_) return;
-  next_ = now + limits::kTorchLook;
+  next_ = now + limits::kTorchPoll;
   report_failure();
   if (reader_ && is_reader_stuck(now)) {
     reader_.reset();

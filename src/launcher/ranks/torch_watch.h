@@ -30,12 +30,12 @@ class TorchWatch {
   void watches(int local_rank, const std::string& file);
 
   // Call this often. While no reader runs, it checks for the files at intervals.
-  void look(std::chrono::steady_clock::time_point now);
+  void poll(std::chrono::steady_clock::time_point now);
 
-  // Warns once if the PyTorch of a worker cannot be asked. look() calls this, too.
+  // Warns once if the PyTorch of a worker cannot be asked. poll() calls this, too.
   void report_failure();
 
-  // Call this if look() is not called any more.
+  // Call this if poll() is not called any more.
   void end();
 
  private:

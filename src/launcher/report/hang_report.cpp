@@ -140,9 +140,9 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   for (const RankStacks& rank : stacks) {
     if (rank.threads.empty()) without[base::join(rank.missing, "; ")].push_back(rank.rank);
   }
-  std::size_t told = 0;
+  std::size_t shown = 0;
   for (const auto& [why, ranks] : without) {
-    if (++told > 2) break;
+    if (++shown > 2) break;
     const bool have_ended = ranks.size() > 1 && why == "it has exited";
     lines.push_back("  no stack of " + base::ranks_text(ranks) + ": " + (have_ended ? "they have exited" : why));
   }
@@ -341,15 +341,15 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
   // The culprits come first. All other ranks follow if the job has hung, if the user has asked, or if there are no
   // culprits.
-  std::size_t told = 0;
+  std::size_t shown = 0;
   std::size_t left_out = 0;
   for (const bool culprits : {true, false}) {
     const bool wanted =
         culprits || news.kind == Kind::hung || news.kind == Kind::asked || news.verdict.culprits.empty();
     for (const RankView& rank : news.ranks) {
       if (!wanted || news.verdict.blames(rank.rank) != culprits) continue;
-      told < most_ranks ? lines.push_back(whereabouts(rank, news.verdict, now)) : static_cast<void>(++left_out);
-      ++told;
+      shown < most_ranks ? lines.push_back(whereabouts(rank, news.verdict, now)) : static_cast<void>(++left_out);
+      ++shown;
     }
   }
   if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "more rank"));

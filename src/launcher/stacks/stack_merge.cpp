@@ -226,7 +226,8 @@ Wrapped wrap(const std::string& prefix, const std::vector<std::string>& words, s
 // Returns the lines of a chain, with the places of as many inner links as fit.
 std::vector<std::string> tell(const std::string& prefix, const std::vector<Link>& chain, std::size_t most_lines) {
   for (std::size_t places = chain.size(); places > 0; --places) {
-    if (Wrapped told = wrap(prefix, words_of(chain, places), most_lines); told.is_whole) return std::move(told.lines);
+    if (Wrapped wrapped = wrap(prefix, words_of(chain, places), most_lines); wrapped.is_whole)
+      return std::move(wrapped.lines);
   }
   return wrap(prefix, words_of(chain, 0), most_lines).lines;
 }
@@ -273,8 +274,8 @@ std::vector<std::string> essence(std::span<const MergedStack> stacks, std::size_
   const std::size_t shown = all ? groups.size() : most_lines - 1;  // the last line counts the others
   const std::size_t each = all ? std::min(most_lines / groups.size(), kLinesOfStack) : 1;
   for (const MergedStack& group : std::span(groups).first(shown)) {
-    const std::vector<std::string> told = tell(ranks_text(group.ranks), chain_of(group.frames), each);
-    lines.insert(lines.end(), told.begin(), told.end());
+    const std::vector<std::string> wrapped = tell(ranks_text(group.ranks), chain_of(group.frames), each);
+    lines.insert(lines.end(), wrapped.begin(), wrapped.end());
   }
   if (!all) {
     MergedStack others;

@@ -136,13 +136,13 @@ class Command {
   // Waits for a store that does not run yet. Meanwhile a signal ends this process as it ends every program.
   base::Result<store::StoreVisit, store::VisitFailure> find_store(const Token& token) {
     const auto until = steady_clock::now() + limits::kStoreJoinWait;
-    bool told = false;
+    bool reported = false;
     while (true) {
       auto visit = store::StoreVisit::open(options_.host, options_.port, token, until);
       const bool again = !visit && visit.error().kind == store::VisitFailure::Kind::unreachable &&
                          steady_clock::now() + limits::kStoreLongestPause < until;
       if (!again) return visit;
-      if (!std::exchange(told, true)) {
+      if (!std::exchange(reported, true)) {
         log(LogLevel::note,
             visit.error().message + "; trying again for " + base::human_duration(limits::kStoreJoinWait));
       }

@@ -54,7 +54,7 @@ class Command {
   Command(const TopOptions& options, const std::vector<std::string>& environment, Log& log)
       : options_(options),
         environment_(environment),
-        look_(look_of_terminal(options, environment, ::isatty(STDOUT_FILENO) == 1)),
+        style_(style_of_terminal(options, environment, ::isatty(STDOUT_FILENO) == 1)),
         log_(log) {
     view_.order = options.order;
     view_.filter = options.filter;
@@ -69,7 +69,7 @@ class Command {
     if (!answer) return fail(answer.error().message);
     if (options_.json) return print(json_of(answer.value()) + "\n");
     std::string text;
-    for (const std::string& line : job_lines(answer.value(), view_, printed_size(environment_), look_)) {
+    for (const std::string& line : job_lines(answer.value(), view_, printed_size(environment_), style_)) {
       text += line + "\n";
     }
     return print(text);
@@ -139,7 +139,7 @@ class Command {
       return fail("the terminal cannot move its cursor (TERM=dumb). Add --once.");
     }
     net::EventLoop loop;
-    auto screen = TopScreen::open(loop, std::move(fd), {view_, look_, options_.interval});
+    auto screen = TopScreen::open(loop, std::move(fd), {view_, style_, options_.interval});
     if (!screen) return fail(screen.error().message);
     const auto end = screen.value()->run();
     const std::string refusal = clean_text(screen.value()->refusal());
@@ -153,24 +153,24 @@ class Command {
 
   const TopOptions& options_;
   const std::vector<std::string>& environment_;
-  const FrameLook look_;
+  const FrameStyle style_;
   TopView view_;
   Log& log_;
 };
 
 }  // namespace
 
-FrameLook look_of_terminal(const TopOptions& options, const std::vector<std::string>& environment, bool is_terminal) {
-  FrameLook look;
-  look.has_colours = !options.no_color && wants_color(Color::automatic, environment, is_terminal);
+FrameStyle style_of_terminal(const TopOptions& options, const std::vector<std::string>& environment, bool is_terminal) {
+  FrameStyle style;
+  style.has_colours = !options.no_color && wants_color(Color::automatic, environment, is_terminal);
   // As setlocale() chooses the encoding.
   std::string locale;
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (locale.empty()) locale = text_of_variable(environment, name);
   }
   std::ranges::transform(locale, locale.begin(), [](unsigned char c) { return std::tolower(c); });
-  look.has_unicode = locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
-  return look;
+  style.has_unicode = locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+  return style;
 }
 
 int run_top_command(const TopOptions& options, const std::vector<std::string>& environment, Log& log,

@@ -16,6 +16,6 @@ int run_top_command(const TopOptions& options, const std::vector<std::string>& e
                     int (*print)(const std::string& text));
 
 // Returns what the terminal can show according to these variables. This function is pure.
-FrameLook look_of_terminal(const TopOptions& options, const std::vector<std::string>& environment, bool is_terminal);
+FrameStyle style_of_terminal(const TopOptions& options, const std::vector<std::string>& environment, bool is_terminal);
 
 }  // namespace ddp::launcher

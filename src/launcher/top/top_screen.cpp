@@ -28,7 +28,7 @@ base::Result<std::unique_ptr<TopScreen>> TopScreen::open(net::EventLoop& loop, b
 
 TopScreen::TopScreen(net::EventLoop& loop, base::UniqueFd fd, std::unique_ptr<Terminal> terminal, Options options)
     : loop_(loop),
-      look_(options.look),
+      style_(options.style),
       interval_(options.interval),
       terminal_(std::move(terminal)),
       writer_(loop, terminal_->fd(), [this] { end(End::terminal_lost); }),
@@ -157,7 +157,7 @@ void TopScreen::draw() {
   if (!has_snapshot_ && state_.view.message.empty()) state_.view.message = "waiting for the launcher";
   state_.view.age = std::chrono::duration<double>(steady_clock::now() - snapshot_taken_).count();
   if (state_.view.is_paused) state_.view.age = 0;
-  writer_.show(top_frame(state_.snapshot, state_.view, state_.size, look_));
+  writer_.show(top_frame(state_.snapshot, state_.view, state_.size, style_));
   if (has_snapshot_ && state_.view.message == "waiting for the launcher") state_.view.message.clear();
 }
 

@@ -25,7 +25,7 @@ class TopScreen {
 
   struct Options {
     TopView view;
-    FrameLook look;
+    FrameStyle style;
     std::chrono::milliseconds interval;
   };
 
@@ -51,7 +51,7 @@ class TopScreen {
   void end(End how);
 
   net::EventLoop& loop_;
-  const FrameLook look_;
+  const FrameStyle style_;
   const std::chrono::milliseconds interval_;
   std::unique_ptr<Terminal> terminal_;
   FrameWriter writer_;

@@ -26,8 +26,8 @@ constexpr std::array kHeatLevels = {
     HeatLevel{-1.0, "·", ".", Style::dim, "less"},
 };
 
-std::string_view glyph_of(const HeatLevel& level, FrameLook look) {
-  return look.has_unicode ? level.unicode : level.ascii;
+std::string_view glyph_of(const HeatLevel& level, FrameStyle frame_style) {
+  return frame_style.has_unicode ? level.unicode : level.ascii;
 }
 
 struct HeatCell {
@@ -35,7 +35,7 @@ struct HeatCell {
   Style style;
 };
 
-HeatCell heat_cell_of(std::span<const RankGroup> block, FrameLook look) {
+HeatCell heat_cell_of(std::span<const RankGroup> block, FrameStyle frame_style) {
   double share = 0;
   bool has_stopped = false;
   bool has_running = false;
@@ -48,12 +48,12 @@ HeatCell heat_cell_of(std::span<const RankGroup> block, FrameLook look) {
   if (has_stopped) return {"T", Style::alert};
   if (!has_running) return {"e", Style::dim};
   const auto* level = std::ranges::find_if(kHeatLevels, [&](const HeatLevel& each) { return share >= each.least; });
-  return {glyph_of(*level, look), level->style};
+  return {glyph_of(*level, frame_style), level->style};
 }
 
 // Returns as much of the legend as fits.
-std::string heat_legend(std::size_t block, int columns, FrameLook look) {
-  StyledLine line(columns, look);
+std::string heat_legend(std::size_t block, int columns, FrameStyle frame_style) {
+  StyledLine line(columns, frame_style);
   line.add(" a cell is " + (block == 1 ? "a rank" : std::to_string(block) + " ranks") + "; awaited:", Style::dim);
   int gap = 1;
   const auto add = [&](std::string_view glyph, Style style, std::string_view name) {
@@ -61,7 +61,7 @@ std::string heat_legend(std::size_t block, int columns, FrameLook look) {
     line.spaces(gap).add(glyph, style).add(std::string(" ").append(name), Style::dim);
     gap = 2;
   };
-  for (const HeatLevel& level : kHeatLevels) add(glyph_of(level, look), level.style, level.name);
+  for (const HeatLevel& level : kHeatLevels) add(glyph_of(level, frame_style), level.style, level.name);
   add("!", Style::culprit, "culprit");
   add("T", Style::alert, "stopped");
   add("e", Style::dim, "ended");
@@ -70,7 +70,7 @@ std::string heat_legend(std::size_t block, int columns, FrameLook look) {
 
 }  // namespace
 
-std::vector<std::string> heat_map(std::span<const RankGroup> singles, FrameSize most, FrameLook look) {
+std::vector<std::string> heat_map(std::span<const RankGroup> singles, FrameSize most, FrameStyle frame_style) {
   if (singles.empty() || most.rows < 2) return {};
   const int label = static_cast<int>(std::to_string(singles.back().ranks.front()).size());
   const auto space = static_cast<unsigned>(std::max(most.columns - label - 2, 1));
@@ -81,14 +81,14 @@ std::vector<std::string> heat_map(std::span<const RankGroup> singles, FrameSize 
 
   std::vector<std::string> result;
   for (std::size_t begin = 0; begin < singles.size(); begin += per_line * block) {
-    StyledLine line(most.columns, look);
+    StyledLine line(most.columns, frame_style);
     line.add(right_aligned(std::to_string(singles[begin].ranks.front()), label + 1), Style::dim).spaces(1);
     const std::size_t end = std::min(begin + per_line * block, singles.size());
     // Cells of the same look share one sequence of colours.
     std::string run;
     Style style = Style::plain;
     for (std::size_t at = begin; at < end; at += block) {
-      const HeatCell cell = heat_cell_of(singles.subspan(at, std::min(block, end - at)), look);
+      const HeatCell cell = heat_cell_of(singles.subspan(at, std::min(block, end - at)), frame_style);
       if (cell.style != style) {
         line.add(run, style);
         run.clear();
@@ -99,7 +99,7 @@ std::vector<std::string> heat_map(std::span<const RankGroup> singles, FrameSize 
     line.add(run, style);
     result.push_back(line.text());
   }
-  result.push_back(heat_legend(block, most.columns, look));
+  result.push_back(heat_legend(block, most.columns, frame_style));
   return result;
 }
 

@@ -12,6 +12,6 @@ namespace ddp::launcher {
 
 // `singles` are sorted by rank. Returns at most `most.rows` lines, of which the last one explains the cells. A cell
 // shows by how much the others wait for its ranks, or a mark if one of its ranks is a culprit or stopped.
-std::vector<std::string> heat_map(std::span<const RankGroup> singles, FrameSize most, FrameLook look);
+std::vector<std::string> heat_map(std::span<const RankGroup> singles, FrameSize most, FrameStyle frame_style);
 
 }  // namespace ddp::launcher

@@ -27,14 +27,15 @@ std::string job_duration(double seconds) {
   return base::human_duration(std::chrono::seconds(static_cast<std::int64_t>(whole)));
 }
 
-JobField steps_field(const JobSnapshot& job, FrameSize most, FrameLook look) {
+JobField steps_field(const JobSnapshot& job, FrameSize most, FrameStyle frame_style) {
   const std::string step = "step " + std::to_string(job.step);
   if (!job.total_steps || *job.total_steps == 0) return {step, Style::bold};
   const double share = std::min(static_cast<double>(job.step) / static_cast<double>(*job.total_steps), 1.0);
   std::string bar;
   if (most.columns >= 60) {
     const int full = static_cast<int>(share * kBarColumns);
-    for (int i = 0; i < kBarColumns; ++i) bar += look.has_unicode ? (i < full ? "█" : "░") : (i < full ? "#" : ".");
+    for (int i = 0; i < kBarColumns; ++i)
+      bar += frame_style.has_unicode ? (i < full ? "█" : "░") : (i < full ? "#" : ".");
     bar += " ";
   }
   return {bar + step + "/" + std::to_string(*job.total_steps) + " (" + short_percent(share) + ")", Style::bold};
@@ -50,31 +51,34 @@ std::string nodes_text(const JobSnapshot& job) {
 }
 
 // Returns a space and the curve with this name, or an empty text if there is none or no space for it.
-std::string curve_text(const JobSnapshot& job, std::string_view name, FrameSize most, FrameLook look) {
+std::string curve_text(const JobSnapshot& job, std::string_view name, FrameSize most, FrameStyle frame_style) {
   const auto curve = std::ranges::find(job.curves, name, &Curve::name);
   if (most.columns < 60 || curve == job.curves.end()) return "";
-  const std::string line = sparkline(curve->mean, most.columns < 120 ? 12 : 24, look.has_unicode);
+  const std::string line = sparkline(curve->mean, most.columns < 120 ? 12 : 24, frame_style.has_unicode);
   return line.empty() ? "" : " " + line;
 }
 
 // Returns the figures of the job, the most important ones first.
-std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameLook look) {
+std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameStyle frame_style) {
   std::vector<JobField> fields;
-  if (job.step > 0 || job.total_steps) fields.push_back(steps_field(job, most, look));
+  if (job.step > 0 || job.total_steps) fields.push_back(steps_field(job, most, frame_style));
   if (job.steps_per_second > 0) {
-    fields.push_back({short_number(job.steps_per_second) + " steps/s" + curve_text(job, kStepsCurve, most, look)});
+    fields.push_back(
+        {short_number(job.steps_per_second) + " steps/s" + curve_text(job, kStepsCurve, most, frame_style)});
   }
   if (job.eta) fields.push_back({"eta " + job_duration(*job.eta)});
   for (const ProgressValue& value : job.values) {
     const std::string number = std::isfinite(value.value) ? short_number(value.value) : "not finite";
-    fields.push_back({clean_text(value.name) + " " + number + curve_text(job, value.name, most, look), Style::cyan});
+    fields.push_back(
+        {clean_text(value.name) + " " + number + curve_text(job, value.name, most, frame_style), Style::cyan});
   }
   if (job.stalls > 0) fields.push_back({base::counted(job.stalls, "stall"), Style::yellow});
   for (const std::string_view name : {kMemoryCurve, kGpuMemoryCurve}) {
     const auto curve = std::ranges::find(job.curves, name, &Curve::name);
     if (reports(job.values, name) || curve == job.curves.end()) continue;
     if (curve->mean.empty() || !curve->mean.back()) continue;
-    fields.push_back({std::string(name) + " " + short_bytes(*curve->mean.back()) + curve_text(job, name, most, look)});
+    fields.push_back(
+        {std::string(name) + " " + short_bytes(*curve->mean.back()) + curve_text(job, name, most, frame_style)});
   }
   fields.push_back({nodes_text(job)});
   fields.push_back({"up " + job_duration(job.uptime)});
@@ -94,15 +98,15 @@ std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameLoo
 }
 
 // Fills lines with the fields, in their order. A field that does not fit any more is left out.
-std::vector<std::string> flowed_fields(const std::vector<JobField>& fields, FrameSize most, FrameLook look) {
+std::vector<std::string> flowed_fields(const std::vector<JobField>& fields, FrameSize most, FrameStyle frame_style) {
   constexpr int kGap = 3;
-  std::vector<StyledLine> lines(1, StyledLine(most.columns, look));
+  std::vector<StyledLine> lines(1, StyledLine(most.columns, frame_style));
   bool is_first = true;
   for (const JobField& field : fields) {
     const int width = columns_of(field.text);
     if (!is_first && width + kGap > lines.back().left()) {
       if (static_cast<int>(lines.size()) == most.rows) continue;
-      lines.emplace_back(most.columns, look);
+      lines.emplace_back(most.columns, frame_style);
       is_first = true;
     }
     lines.back().spaces(is_first ? 1 : kGap).add(field.text, field.style);
@@ -133,12 +137,12 @@ std::string stall_text_of(const JobSnapshot& job) {
 
 }  // namespace
 
-std::vector<std::string> job_header(const JobSnapshot& job, FrameSize most, FrameLook look) {
+std::vector<std::string> job_header(const JobSnapshot& job, FrameSize most, FrameStyle frame_style) {
   std::vector<std::string> lines;
   if (most.rows <= 0) return lines;
   const std::string stall = stall_text_of(job);
   const int stall_lines = stall.empty() || most.rows < 2 ? 0 : std::clamp(most.rows - 2, 1, kStallLines);
-  StyledLine title(most.columns, look);
+  StyledLine title(most.columns, frame_style);
   title.add(" ").add(job.run_id.empty() ? "ddplaunch" : clean_text(job.run_id), Style::bold).add("  ");
   title.add(clean_text(job.program));
   lines.push_back(title.text());
@@ -146,12 +150,13 @@ std::vector<std::string> job_header(const JobSnapshot& job, FrameSize most, Fram
   if (stall_lines > 0) stall_text = broken_text(stall, most.columns - 2, stall_lines);
   const int field_lines = most.rows - 1 - static_cast<int>(stall_text.size());
   if (field_lines > 0) {
-    for (std::string& line : flowed_fields(fields_of(job, most, look), {most.columns, field_lines}, look)) {
+    for (std::string& line :
+         flowed_fields(fields_of(job, most, frame_style), {most.columns, field_lines}, frame_style)) {
       lines.push_back(std::move(line));
     }
   }
   for (const std::string& line : stall_text) {
-    lines.push_back(StyledLine(most.columns, look).add(" " + line, Style::alert).text());
+    lines.push_back(StyledLine(most.columns, frame_style).add(" " + line, Style::alert).text());
   }
   return lines;
 }

@@ -10,6 +10,6 @@
 namespace ddp::launcher {
 
 // Returns at most `most.rows` lines. Figures that do not fit are left out, the least important first.
-std::vector<std::string> job_header(const JobSnapshot& snapshot, FrameSize most, FrameLook look);
+std::vector<std::string> job_header(const JobSnapshot& snapshot, FrameSize most, FrameStyle frame_style);
 
 }  // namespace ddp::launcher

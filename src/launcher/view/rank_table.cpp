@@ -168,7 +168,7 @@ std::vector<TableColumn> fitting(std::vector<TableColumn> all, int columns, int 
 }
 
 // The whole bar of a culprit is red: what it does is the cause of the stall.
-void add_bar(const RankGroup& group, int width, FrameLook look, StyledLine& line) {
+void add_bar(const RankGroup& group, int width, FrameStyle frame_style, StyledLine& line) {
   const RankRow& row = group.figures;
   struct Part {
     RankState state;
@@ -184,7 +184,8 @@ void add_bar(const RankGroup& group, int width, FrameLook look, StyledLine& line
     sum += std::isfinite(share) ? std::clamp(share, 0.0, 1.0) : 0;
     const int end = std::min(static_cast<int>(std::round(sum * width)), width);
     std::string cells;
-    for (; drawn < end; ++drawn) cells += look.has_colours && look.has_unicode ? "█" : std::string(1, letter);
+    for (; drawn < end; ++drawn)
+      cells += frame_style.has_colours && frame_style.has_unicode ? "█" : std::string(1, letter);
     line.add(cells, group.is_culprit ? Style::red : style_of(state));
   }
   line.spaces(width - drawn);
@@ -193,11 +194,11 @@ void add_bar(const RankGroup& group, int width, FrameLook look, StyledLine& line
 }  // namespace
 
 std::vector<std::string> rank_table(std::span<const RankGroup> groups, std::optional<int> selected, int columns,
-                                    FrameLook look) {
+                                    FrameStyle frame_style) {
   const int gap = columns >= kWideTable ? 2 : 1;
   const std::vector<TableColumn> shown_columns = fitting(columns_for(groups, columns), columns - 1, gap);
   std::vector<std::string> lines;
-  StyledLine titles(columns, look);
+  StyledLine titles(columns, frame_style);
   titles.spaces(1);
   for (const TableColumn& column : shown_columns) {
     const auto aligned = column.is_left ? left_aligned : right_aligned;
@@ -207,13 +208,13 @@ std::vector<std::string> rank_table(std::span<const RankGroup> groups, std::opti
   lines.push_back(titles.text());
   for (const RankGroup& group : groups) {
     const bool is_selected = selected && std::ranges::binary_search(group.ranks, *selected);
-    StyledLine line(columns, look);
+    StyledLine line(columns, frame_style);
     line.add(is_selected ? ">" : " ");
     for (const TableColumn& column : shown_columns) {
       if (&column != shown_columns.data()) line.spaces(gap);
       if (!column.cell) {
         // In a selected line, all cells have the same colour.
-        add_bar(group, column.width, {look.has_colours, look.has_unicode && !is_selected}, line);
+        add_bar(group, column.width, {frame_style.has_colours, frame_style.has_unicode && !is_selected}, line);
         continue;
       }
       const TableCell cell = column.cell(group);

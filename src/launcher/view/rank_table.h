@@ -13,6 +13,6 @@ namespace ddp::launcher {
 
 // Returns a line of titles and a line for each group. Columns that do not fit are left out, the least important first.
 std::vector<std::string> rank_table(std::span<const RankGroup> groups, std::optional<int> selected, int columns,
-                                    FrameLook look);
+                                    FrameStyle frame_style);
 
 }  // namespace ddp::launcher

@@ -17,7 +17,7 @@ StyledLine& StyledLine::add(std::string_view text, Style style) {
   const std::string cut = cut_to(text, left_);
   left_ -= columns_of(cut);
   plain_ += cut;
-  const std::string_view sequence = look_.has_colours ? kSequences.at(static_cast<std::size_t>(style)) : "";
+  const std::string_view sequence = frame_style_.has_colours ? kSequences.at(static_cast<std::size_t>(style)) : "";
   if (sequence.empty() || cut.find_first_not_of(' ') == std::string::npos) {
     styled_ += cut;
   } else {
@@ -31,7 +31,7 @@ std::string StyledLine::text() const {
 }
 
 std::string StyledLine::selected() const {
-  if (!look_.has_colours) return text();
+  if (!frame_style_.has_colours) return text();
   return "\x1b[7m" + plain_ + std::string(static_cast<std::size_t>(left_ > 0 ? left_ : 0), ' ') + "\x1b[0m";
 }
 

@@ -12,7 +12,7 @@ enum class Style : std::uint8_t { plain, bold, dim, red, green, yellow, blue, ma
 
 class StyledLine {
  public:
-  StyledLine(int columns, FrameLook look) : left_(columns), look_(look) {}
+  StyledLine(int columns, FrameStyle frame_style) : left_(columns), frame_style_(frame_style) {}
 
   // Appends a clean text (see text_columns.h), cut to the columns that are left.
   StyledLine& add(std::string_view text, Style style = Style::plain);
@@ -28,7 +28,7 @@ class StyledLine {
   std::string plain_;  // without styles
   std::string styled_;
   int left_;
-  FrameLook look_;
+  FrameStyle frame_style_;
 };
 
 }  // namespace ddp::launcher

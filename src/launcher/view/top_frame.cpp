@@ -41,22 +41,22 @@ constexpr const char* kHelp[] = {
     "CPU       processors in use     RSS   memory     GPU   time in which a kernel ran",
 };
 
-FrameLines help_lines(int columns, FrameLook look) {
+FrameLines help_lines(int columns, FrameStyle frame_style) {
   FrameLines lines;
-  for (const char* line : kHelp) lines.push_back(StyledLine(columns, look).spaces(1).add(line).text());
+  for (const char* line : kHelp) lines.push_back(StyledLine(columns, frame_style).spaces(1).add(line).text());
   return lines;
 }
 
-FrameLines pane_lines(const TextPane& pane, FrameSize size, FrameLook look) {
+FrameLines pane_lines(const TextPane& pane, FrameSize size, FrameStyle frame_style) {
   FrameLines lines;
-  lines.push_back(StyledLine(size.columns, look).spaces(1).add(clean_text(pane.title), Style::bold).text());
+  lines.push_back(StyledLine(size.columns, frame_style).spaces(1).add(clean_text(pane.title), Style::bold).text());
   const int rows = std::max(size.rows - 1, 0);
   const int count = static_cast<int>(pane.lines.size());
   const int last = std::max(count - rows, 0);
   const int first = std::clamp(pane.is_from_end ? last - pane.scrolled : pane.scrolled, 0, last);
   for (int i = first; i < std::min(first + rows, count); ++i) {
     const std::string text = clean_text(pane.lines[static_cast<std::size_t>(i)]);
-    lines.push_back(StyledLine(size.columns, look).spaces(1).add(text).text());
+    lines.push_back(StyledLine(size.columns, frame_style).spaces(1).add(text).text());
   }
   return lines;
 }
@@ -90,30 +90,30 @@ ShownRanks choose_rows(const JobSnapshot& snapshot, const TopView& view, int mos
   return {layout, std::move(groups)};
 }
 
-FrameLines rank_lines(const JobSnapshot& snapshot, const TopView& view, FrameSize most, FrameLook look) {
+FrameLines rank_lines(const JobSnapshot& snapshot, const TopView& view, FrameSize most, FrameStyle frame_style) {
   if (most.rows <= 0) return {};
   const ShownRanks shown = choose_rows(snapshot, view, most.rows);
   FrameLines lines;
   if (shown.layout == RankLayout::map && most.rows >= 4) {
     const auto all = single_ranks(snapshot, view.filter, RankOrder::rank);
-    lines = heat_map(all, {most.columns, std::max((most.rows - 1) / 2, 2)}, look);
+    lines = heat_map(all, {most.columns, std::max((most.rows - 1) / 2, 2)}, frame_style);
   }
   const int left = most.rows - static_cast<int>(lines.size());
   if (left <= 0) return lines;
   if (shown.rows.empty()) {
     const std::string why = snapshot.ranks.empty() ? "no rank is running" : "no rank matches the filter";
-    lines.push_back(StyledLine(most.columns, look).spaces(1).add(why, Style::dim).text());
+    lines.push_back(StyledLine(most.columns, frame_style).spaces(1).add(why, Style::dim).text());
     return lines;
   }
   for (std::string& line :
-       rank_table(visible_part(shown.rows, view.selected, left - 1), view.selected, most.columns, look)) {
+       rank_table(visible_part(shown.rows, view.selected, left - 1), view.selected, most.columns, frame_style)) {
     lines.push_back(std::move(line));
   }
   return lines;
 }
 
-std::string key_line(const TopView& view, int columns, FrameLook look) {
-  StyledLine line(columns, look);
+std::string key_line(const TopView& view, int columns, FrameStyle frame_style) {
+  StyledLine line(columns, frame_style);
   if (view.is_typing) return line.add("/" + clean_text(view.filter), Style::bold).add("_").text();
   if (view.is_paused) line.add(" PAUSED ", Style::alert);
   if (view.age >= kOldSnapshot) {
@@ -157,28 +157,31 @@ int page_of(const JobSnapshot& snapshot, FrameSize size) {
   return std::max(body_rows(snapshot, size) - 1, 1);
 }
 
-std::vector<std::string> top_frame(const JobSnapshot& snapshot, const TopView& view, FrameSize size, FrameLook look) {
-  FrameLines lines = job_header(snapshot, {size.columns, std::min(header_rows(size.rows), size.rows)}, look);
+std::vector<std::string> top_frame(const JobSnapshot& snapshot, const TopView& view, FrameSize size,
+                                   FrameStyle frame_style) {
+  FrameLines lines = job_header(snapshot, {size.columns, std::min(header_rows(size.rows), size.rows)}, frame_style);
   const FrameSize body{size.columns, body_rows(snapshot, size)};
   FrameLines shown;
   if (view.is_help_open) {
-    shown = help_lines(size.columns, look);
+    shown = help_lines(size.columns, frame_style);
   } else if (view.pane) {
-    shown = pane_lines(*view.pane, body, look);
+    shown = pane_lines(*view.pane, body, frame_style);
   } else {
-    shown = rank_lines(snapshot, view, body, look);
+    shown = rank_lines(snapshot, view, body, frame_style);
   }
   shown.resize(static_cast<std::size_t>(body.rows));
   if (size.rows >= 20) lines.emplace_back();
   for (std::string& line : shown) lines.push_back(std::move(line));
-  if (static_cast<int>(lines.size()) < size.rows) lines.push_back(key_line(view, size.columns, look));
+  if (static_cast<int>(lines.size()) < size.rows) lines.push_back(key_line(view, size.columns, frame_style));
   return lines;
 }
 
-std::vector<std::string> job_lines(const JobSnapshot& snapshot, const TopView& view, FrameSize most, FrameLook look) {
-  FrameLines lines = job_header(snapshot, {most.columns, std::min(header_rows(most.rows), most.rows)}, look);
+std::vector<std::string> job_lines(const JobSnapshot& snapshot, const TopView& view, FrameSize most,
+                                   FrameStyle frame_style) {
+  FrameLines lines = job_header(snapshot, {most.columns, std::min(header_rows(most.rows), most.rows)}, frame_style);
   const int left = most.rows - static_cast<int>(lines.size());
-  for (std::string& line : rank_lines(snapshot, view, {most.columns, left}, look)) lines.push_back(std::move(line));
+  for (std::string& line : rank_lines(snapshot, view, {most.columns, left}, frame_style))
+    lines.push_back(std::move(line));
   return lines;
 }
 

@@ -12,10 +12,12 @@ namespace ddp::launcher {
 
 // Returns exactly `size.rows` lines of at most `size.columns` columns: the whole screen, with the keys in its last
 // line.
-std::vector<std::string> top_frame(const JobSnapshot& snapshot, const TopView& view, FrameSize size, FrameLook look);
+std::vector<std::string> top_frame(const JobSnapshot& snapshot, const TopView& view, FrameSize size,
+                                   FrameStyle frame_style);
 
 // Returns at most `most.rows` lines that show the job below its output (--live), or once. They have no keys.
-std::vector<std::string> job_lines(const JobSnapshot& snapshot, const TopView& view, FrameSize most, FrameLook look);
+std::vector<std::string> job_lines(const JobSnapshot& snapshot, const TopView& view, FrameSize most,
+                                   FrameStyle frame_style);
 
 // Contains the rows of the table in a frame of this size, from the first to the last, also those that are scrolled out.
 // `layout` is never `automatic`. A map has below it the ranks that need attention most.

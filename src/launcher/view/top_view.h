@@ -45,11 +45,11 @@ struct FrameSize {
 };
 
 // Says what the terminal can show. Without colours, marks and letters have the same meaning.
-struct FrameLook {
+struct FrameStyle {
   bool has_colours = true;
   bool has_unicode = true;
 
-  friend bool operator==(const FrameLook&, const FrameLook&) = default;
+  friend bool operator==(const FrameStyle&, const FrameStyle&) = default;
 };
 
 }  // namespace ddp::launcher

@@ -38,15 +38,15 @@ std::vector<HangNews> StallReports::add_stops(const Picture& picture) {
 
 // Returns news if the reported stall is over.
 std::optional<HangNews> StallReports::goes_on(const Judgement& judgement, const Picture& picture) {
-  const auto is_told = [this](const Verdict& one) { return one.is_of(*told_); };
-  if (!told_ || (judgement.verdict && is_told(*judgement.verdict)) ||
-      std::ranges::any_of(judgement.verdicts, is_told) || !has_gone_on(*told_, picture.ranks)) {
+  const auto is_reported = [this](const Verdict& one) { return one.is_of(*reported_); };
+  if (!reported_ || (judgement.verdict && is_reported(*judgement.verdict)) ||
+      std::ranges::any_of(judgement.verdicts, is_reported) || !has_gone_on(*reported_, picture.ranks)) {
     return std::nullopt;
   }
-  if (judgement.is_unsure && is_without_calls(told_->kind)) return std::nullopt;
+  if (judgement.is_unsure && is_without_calls(reported_->kind)) return std::nullopt;
   HangNews news;
   news.kind = Kind::goes_on;
-  news.verdict = *std::exchange(told_, std::nullopt);
+  news.verdict = *std::exchange(reported_, std::nullopt);
   news.ranks = picture.ranks;
   has_warned_ = false;
   times_over_ = 0;
@@ -74,16 +74,16 @@ std::vector<HangNews> StallReports::add(const Judgement& judgement, const Pictur
     news.push_back(std::move(item));
   };
   // A stall that is only reported is reported again after the same time, then after twice that, and so on.
-  const auto until_told_again = ((std::int64_t{1} << std::min(times_over_, 30)) - 1) * stall.limit;
-  if (stall.ends_in && *stall.ends_in + until_told_again <= std::chrono::nanoseconds(0)) {
+  const auto until_reported_again = ((std::int64_t{1} << std::min(times_over_, 30)) - 1) * stall.limit;
+  if (stall.ends_in && *stall.ends_in + until_reported_again <= std::chrono::nanoseconds(0)) {
     ++times_over_;
     add(Kind::hung);
     has_ended_job_ = news.back().ends_job;
-    told_ = judgement.verdict;
-  } else if (!told_ && !picture.is_part && judgement.age >= stall.first_word) {
+    reported_ = judgement.verdict;
+  } else if (!reported_ && !picture.is_part && judgement.age >= stall.first_word) {
     add(Kind::stalled);
-    told_ = judgement.verdict;
-  } else if (told_ && !has_warned_ && times_over_ == 0 && stall.is_warning) {
+    reported_ = judgement.verdict;
+  } else if (reported_ && !has_warned_ && times_over_ == 0 && stall.is_warning) {
     add(Kind::warned);
     has_warned_ = true;
   }

@@ -39,7 +39,7 @@ class StallReports {
 
   HangPlan plan_;
   std::set<int> stopped_;
-  std::optional<Verdict> told_;
+  std::optional<Verdict> reported_;
   bool has_warned_ = false;
   int times_over_ = 0;  // how often this stall was reported as being over its limit
   bool has_ended_job_ = false;
@@ -48,7 +48,7 @@ class StallReports {
 };
 
 //   detector.pass(elapsed, now);        // with each sample
-//   NextLook look = detector.next();    // how to take it
+//   NextSample look = detector.next();    // how to take it
 //   detector.add(ranks, look.depth);    // if it shows anything new
 class HangDetector {
  public:
@@ -60,7 +60,7 @@ class HangDetector {
 
   // See RankBook.
   void pass(std::chrono::nanoseconds elapsed, std::uint64_t taken_at) { book_.pass(elapsed, taken_at); }
-  NextLook next() const { return next_look(book_.picture(), plan_); }
+  NextSample next() const { return next_sample(book_.picture(), plan_); }
   std::vector<HangNews> add(std::vector<RankView> ranks, SampleDepth depth);
 
   const Picture& picture() const { return book_.picture(); }

@@ -48,10 +48,10 @@ void HangEvidence::consider(const HangNews& news) {
   }
   if (news.kind != Kind::hung || taken_.empty()) return take(news, *what);
   // The evidence was taken when the limit passed for the first time, and nothing has made progress since.
-  HangNews told = news;
-  told.evidence = taken_;
-  join(told);
-  parts_.tell(told);
+  HangNews report = news;
+  report.evidence = taken_;
+  join(report);
+  parts_.tell(report);
 }
 
 void HangEvidence::asked(Subject what) {
@@ -99,25 +99,25 @@ void HangEvidence::tell_if_complete() {
   const bool others_are_missing = others_late_ && !parts_.others->has_evidence();
   if (!waiting_ || !own_ || others_are_missing) return;
   others_late_.reset();
-  HangNews told = *std::exchange(waiting_, std::nullopt);
-  if (is_to_be_taken_again_) return take(told, *evidence_for(told));
+  HangNews report = *std::exchange(waiting_, std::nullopt);
+  if (is_to_be_taken_again_) return take(report, *evidence_for(report));
   Evidence evidence = *std::exchange(own_, std::nullopt);
   if (parts_.others != nullptr) {
     const Evidence more = parts_.others->take_evidence();
     evidence.stacks.insert(evidence.stacks.end(), more.stacks.begin(), more.stacks.end());
     evidence.sources.insert(evidence.sources.end(), more.sources.begin(), more.sources.end());
   }
-  if (told.kind == Kind::asked) return tell_what_they_are_at(std::move(evidence));
-  told.evidence = std::move(evidence);
-  join(told);
-  (told.kind == Kind::hung ? taken_ : shown_) = told.evidence;
-  parts_.tell(told);
+  if (report.kind == Kind::asked) return tell_what_they_are_at(std::move(evidence));
+  report.evidence = std::move(evidence);
+  join(report);
+  (report.kind == Kind::hung ? taken_ : shown_) = report.evidence;
+  parts_.tell(report);
 }
 
 void HangEvidence::tell_what_they_are_at(Evidence evidence) {
-  HangNews told = parts_.describe();
-  told.evidence = std::move(evidence);
-  parts_.tell(told);
+  HangNews report = parts_.describe();
+  report.evidence = std::move(evidence);
+  parts_.tell(report);
 }
 
 void HangEvidence::take_own(Subject what, std::function<void(const Evidence& evidence)> done) {

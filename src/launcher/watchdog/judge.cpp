@@ -144,7 +144,7 @@ Nanoseconds Judge::ended_for(const Verdict& verdict) const {
     least = std::min(least, since(times_of(rank).ended_at().value_or(picture_.now)));
   }
   const Nanoseconds lag =
-      verdict.is_doubtful && is_sampled(verdict, picture_.ranks) ? Nanoseconds(3 * limits::kTorchLook) : Nanoseconds(0);
+      verdict.is_doubtful && is_sampled(verdict, picture_.ranks) ? Nanoseconds(3 * limits::kTorchPoll) : Nanoseconds(0);
   return std::max(least - lag, Nanoseconds(0));
 }
 
@@ -281,7 +281,7 @@ Judgement judge(const Picture& picture, const HangPlan& plan) {
   return Judge(picture, plan).judgement();
 }
 
-NextLook next_look(const Picture& picture, const HangPlan& plan) {
+NextSample next_sample(const Picture& picture, const HangPlan& plan) {
   if (picture.since_deep < limits::kHangEvidence) return {};
   if (plan.is_off()) return {SampleDepth::states, false};
   if (!picture.stopped.empty()) return {SampleDepth::all, false};

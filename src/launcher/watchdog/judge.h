@@ -31,12 +31,12 @@ Judgement judge(const Picture& picture, const HangPlan& plan);
 
 // Says how deep the next sample should be, and whether it should contain the activity of the processes
 // (RankView::activity).
-struct NextLook {
+struct NextSample {
   SampleDepth depth = SampleDepth::pages;
   bool measures_activity = false;
 };
 
 // Once per second, the next sample is deeper than the pages, and it is `all` if a rank seems to wait.
-NextLook next_look(const Picture& picture, const HangPlan& plan);
+NextSample next_sample(const Picture& picture, const HangPlan& plan);
 
 }  // namespace ddp::launcher

@@ -62,12 +62,12 @@ class RankWatchdog : public Watchdog {
                                parts_.news,
                                [this] { return what_they_are_at(); },
                                [this] { activity_.discard_windows(); }};
-    HangEvidenceParts of_looks = of_hangs;
-    of_looks.tell = [this](const HangNews& news) {
-      for (const auto& done : std::exchange(looks_, {})) done(news);
+    HangEvidenceParts of_stacks = of_hangs;
+    of_stacks.tell = [this](const HangNews& news) {
+      for (const auto& done : std::exchange(stack_requests_, {})) done(news);
     };
     evidence_.emplace(std::move(of_hangs));
-    look_evidence_.emplace(std::move(of_looks));
+    stack_evidence_.emplace(std::move(of_stacks));
   }
   ~RankWatchdog() override { leave_exchange(); }
 
@@ -86,22 +86,22 @@ class RankWatchdog : public Watchdog {
     parts_.exchange.on_asked = [this](wire::Subject what) { show(what); };
     parts_.exchange.on_evidence = [this] {
       evidence_->tell_if_complete();
-      look_evidence_->tell_if_complete();
+      stack_evidence_->tell_if_complete();
     };
     if (!parts_.plan.hang.is_off() || parts_.sink != nullptr) sample_later();
   }
 
   void set_paused(bool is_paused) override { is_paused_ = is_paused; }
   void asked() override {
-    look_evidence_->end();
+    stack_evidence_->end();
     evidence_->asked();
   }
 
   void look(std::function<void(const HangNews& news)> done) override {
     if (has_ended_) return done({});
     if (evidence_->is_taking()) return done(what_they_are_at());
-    looks_.push_back(std::move(done));
-    look_evidence_->asked(wire::Subject::stacks);
+    stack_requests_.push_back(std::move(done));
+    stack_evidence_->asked(wire::Subject::stacks);
   }
 
   // A pending request of the user is answered now, because the ranks will not answer any more.
@@ -109,7 +109,7 @@ class RankWatchdog : public Watchdog {
     sample_timer_.reset();
     has_ended_ = true;
     torch_.end();
-    look_evidence_->end();
+    stack_evidence_->end();
     evidence_->end();
   }
 
@@ -117,8 +117,8 @@ class RankWatchdog : public Watchdog {
     leave_exchange();
     sample_timer_.reset();
     has_ended_ = true;
-    if (look_evidence_) look_evidence_->end();
-    look_evidence_.reset();
+    if (stack_evidence_) stack_evidence_->end();
+    stack_evidence_.reset();
     evidence_.reset();
     torch_.report_failure();
     WatchReport report{stragglers_.report()};
@@ -126,7 +126,7 @@ class RankWatchdog : public Watchdog {
     records_.finish();
     // The views see what the ranks have ended with.
     const auto ended = Clock::now();
-    hangs_.pass(ended - looked_at_, nanoseconds_of(ended));
+    hangs_.pass(ended - sampled_at_, nanoseconds_of(ended));
     hangs_.add(with_others(ranks), SampleDepth::pages);
     if (parts_.sink != nullptr) parts_.sink->add(hangs_.picture());
     for (const RankView& rank : ranks) report.progress = std::max(report.progress, progress_of(rank.page));
@@ -194,10 +194,10 @@ class RankWatchdog : public Watchdog {
   // Samples all ranks and judges their state.
   void sample() {
     const auto begun = Clock::now();
-    const auto elapsed = begun - std::exchange(looked_at_, begun);
-    torch_.look(begun);
-    stacks_.look(begun);
-    records_.look(begun);
+    const auto elapsed = begun - std::exchange(sampled_at_, begun);
+    torch_.poll(begun);
+    stacks_.poll(begun);
+    records_.poll(begun);
     if (!is_paused_) judge(elapsed);
     sample_later();
   }
@@ -205,27 +205,27 @@ class RankWatchdog : public Watchdog {
   void judge(std::chrono::nanoseconds elapsed) {
     const std::uint64_t now = nanoseconds_of(Clock::now());
     hangs_.pass(elapsed, now);
-    const NextLook look = hangs_.next();
+    const NextSample next = hangs_.next();
     const bool others_are_new = sees_others() && parts_.exchange.take_news();
-    const bool ours_are_new = sample_own(look.depth, ranks_);
-    if (look.measures_activity) activity_.measure(ranks_, Clock::now().time_since_epoch());
-    gpu_check_.look(ranks_);
+    const bool ours_are_new = sample_own(next.depth, ranks_);
+    if (next.measures_activity) activity_.measure(ranks_, Clock::now().time_since_epoch());
+    gpu_check_.compare(ranks_);
     is_to_show_ = is_to_show_ || ours_are_new;
     show_ranks();
-    if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
+    if (sees_others() && (ours_are_new || others_are_new || difference_since_)) find_differences();
     // Most samples contain nothing new, and should cost nothing.
     const bool usage_is_new = take_usage(now);
-    const bool ras_is_new = !is_judged_elsewhere() && ras_.look(Clock::now(), ranks_);
+    const bool ras_is_new = !is_judged_elsewhere() && ras_.poll(Clock::now(), ranks_);
     if (!ours_are_new && !others_are_new && !usage_is_new && !ras_is_new) return see_picture();
     // Asks other nodes for more than their pages show. The next sample uses the answers.
-    if (sees_others() && look.depth == SampleDepth::all) parts_.exchange.ask_for_ranks();
+    if (sees_others() && next.depth == SampleDepth::all) parts_.exchange.ask_for_ranks();
     std::vector<RankView> all = with_others(ranks_);
     ras_.add_to(all);
-    const std::vector<HangNews> all_news = hangs_.add(std::move(all), look.depth);
+    const std::vector<HangNews> all_news = hangs_.add(std::move(all), next.depth);
     see_picture();
     explain();
     for (const HangNews& news : all_news) {
-      look_evidence_->end();  // other nodes answer one question at a time
+      stack_evidence_->end();  // other nodes answer one question at a time
       evidence_->consider(news);
     }
   }
@@ -281,8 +281,8 @@ class RankWatchdog : public Watchdog {
 
   // Ranks of different nodes do not compare their calls themselves. The digests of the nodes are enough to detect a
   // difference. Then the coordinator asks the nodes for the calls.
-  void look_for_differences() {
-    if (told_difference_ || parts_.plan.hang.is_off()) return;
+  void find_differences() {
+    if (reported_difference_ || parts_.plan.hang.is_off()) return;
     const auto verdict = find_difference(with_others(sample_own(SampleDepth::calls)));
     if (!verdict) return difference_since_.reset();
     if (!std::exchange(asked_of_difference_, true)) parts_.exchange.ask_for_ranks();
@@ -290,7 +290,7 @@ class RankWatchdog : public Watchdog {
     const auto passed = Clock::now() - *difference_since_;
     if (!verdict->is_described() && passed < limits::kShownEvidenceTime) return;
     if (verdict->is_open && passed < limits::kSettleTime) return;
-    told_difference_ = true;
+    reported_difference_ = true;
     HangNews news = hangs_.describe(with_others(sample_own(SampleDepth::all)));
     news.kind = HangNews::Kind::hung;
     news.verdict = *verdict;
@@ -361,9 +361,9 @@ class RankWatchdog : public Watchdog {
   RecordCollector records_;
   ActivityWatch activity_;
   UsageWatch usage_;
-  std::optional<HangEvidence> evidence_;       // destroyed by finish()
-  std::optional<HangEvidence> look_evidence_;  // takes the stacks for look()
-  std::vector<std::function<void(const HangNews& news)>> looks_;
+  std::optional<HangEvidence> evidence_;        // destroyed by finish()
+  std::optional<HangEvidence> stack_evidence_;  // takes the stacks for take_stacks()
+  std::vector<std::function<void(const HangNews& news)>> stack_requests_;
   StragglerTable stragglers_;
   std::set<int> started_;        // local ranks of the started workers
   std::vector<RankView> ranks_;  // this node's ranks at the last sample
@@ -374,8 +374,8 @@ class RankWatchdog : public Watchdog {
   Clock::time_point explain_again_;
   std::optional<Clock::time_point> difference_since_;
   bool asked_of_difference_ = false;
-  bool told_difference_ = false;
-  Clock::time_point looked_at_ = Clock::now();
+  bool reported_difference_ = false;
+  Clock::time_point sampled_at_ = Clock::now();
   Clock::time_point next_usage_;
   std::unique_ptr<net::Watch> sample_timer_;
 };

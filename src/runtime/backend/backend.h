@@ -38,7 +38,7 @@ struct BackendOptions {
   std::string store_host;                        // address where the ranks' store is served, empty if unknown
   std::vector<int> world_ranks;                  // world rank of each rank of a sub-group, empty for the world itself
   std::shared_ptr<Store> world_store;            // store of the world, set for a sub-group
-  std::function<void()> look_around;    // for a sub-group: throws if a member is known to be lost; may be empty
+  std::function<void()> check_members;  // for a sub-group: throws if a member is known to be lost; may be empty
   std::shared_ptr<LostRank> lost_rank;  // set for a group on several nodes, once its ranks have met
   // If each rank of this backend represents its whole node, this lists, per rank, the represented ranks of the group.
   // Messages name the first one. The list is empty if the backend has the ranks of the group itself.

@@ -91,11 +91,11 @@ bool GpuState::copy(std::span<const GpuPiece> pieces, const Write& write) {
 }
 
 void GpuState::finish(const Batch& batch, const Write& write) {
-  constexpr std::chrono::microseconds kLook{200};
+  constexpr std::chrono::microseconds kPoll{200};
   const auto until = std::chrono::steady_clock::now() + limits::kStatePatience;
   while (!side_->is_reached(batch.done)) {
     if (std::chrono::steady_clock::now() > until) throw Error(ErrorKind::timeout, "the GPU does not copy");
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPoll);
   }
   for (const GpuPiece& part : batch.parts) write(part.at, {static_cast<const std::byte*>(part.memory), part.bytes});
 }

@@ -180,7 +180,7 @@ class StateKeeper::Core : public std::enable_shared_from_this<StateKeeper::Core>
 
   // Waits until the GPU has finished all steps but so many, or until its steps no longer count.
   void wait_for_gpu(std::size_t steps, std::chrono::nanoseconds limit) {
-    constexpr std::chrono::microseconds kLook{100};
+    constexpr std::chrono::microseconds kPoll{100};
     const auto until = std::chrono::steady_clock::now() + limit;
     while (true) {
       {
@@ -190,7 +190,7 @@ class StateKeeper::Core : public std::enable_shared_from_this<StateKeeper::Core>
         if (gpu->steps.unwritten() <= steps) return;
       }
       if (std::chrono::steady_clock::now() >= until) return;
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kPoll);
     }
   }
 
@@ -281,7 +281,7 @@ class StateKeeper::Core : public std::enable_shared_from_this<StateKeeper::Core>
   std::mutex mutex;  // guards the following, which the thread reads
   std::vector<TensorShard> tensors;
   std::atomic<bool> has_room = true;  // for a copy
-  bool has_told = false;              // that there is none
+  bool has_reported = false;          // that there is none
   std::int64_t step = 0;              // 0 if the state is that of no step that may be copied
   std::uint64_t key = 0;
   std::shared_ptr<GpuState> gpu;     // null if the tensors are in host memory
@@ -428,7 +428,7 @@ class StateKeeper::Core : public std::enable_shared_from_this<StateKeeper::Core>
     for (const auto& one : known) allocated += one.entry.bytes;
     has_room = needed <= file.head(instructions.area).room + allocated;
     if (!has_room) {
-      if (std::exchange(has_told, true)) return true;
+      if (std::exchange(has_reported, true)) return true;
       std::fprintf(stderr, "ddp: the state of %llu bytes is not kept in memory, because the node has too little\n",
                    static_cast<unsigned long long>(needed / wire::kStateWhole));
       return true;

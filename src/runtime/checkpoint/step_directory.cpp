@@ -26,7 +26,7 @@
 namespace ddp::internal {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr auto kPoll = std::chrono::milliseconds(50);
 
 std::string owner_in(int fd) {
   std::array<char, 200> text{};
@@ -208,7 +208,7 @@ DirectoryLock::DirectoryLock(const std::string& directory, std::chrono::millisec
                       "remove " +
                       path_ + ".");
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPoll);
   }
   const std::string owner = "pid " + std::to_string(::getpid()) + " on " + base::host_name();
   // The text is only for messages.

@@ -30,7 +30,7 @@ std::vector<std::string> numbers(std::span<const int> ranks) {
 
 // Returns a function that throws if one of these ranks of the group has ended or left the group. It knows only ranks of
 // this node. It does not keep the group alive, because the group's end shows the other ranks that this rank has left.
-std::function<void()> look_for_the_gone(const std::shared_ptr<NodeGroup>& group, std::vector<int> ranks) {
+std::function<void()> gone_ranks_check(const std::shared_ptr<NodeGroup>& group, std::vector<int> ranks) {
   return [group = std::weak_ptr(group), ranks = std::move(ranks)] {
     const std::shared_ptr<NodeGroup> node = group.lock();
     for (std::size_t peer = 0; node && peer < node->size(); ++peer) {
@@ -43,8 +43,8 @@ std::function<void()> look_for_the_gone(const std::shared_ptr<NodeGroup>& group,
 
 void meet_ranks(GroupDescription& group) {
   const BackendOptions& options = group.options;
-  const Meeting meeting{options.rank,        options.size,   options.timeout,   options.node_name,
-                        options.look_around, group.patience, group.process.page};
+  const Meeting meeting{options.rank,          options.size,   options.timeout,   options.node_name,
+                        options.check_members, group.patience, group.process.page};
   group.options.node_group = NodeGroup::meet(meeting, *group.store);
   group.options.lost_rank = group.options.node_group->holds_all()
                                 ? nullptr
@@ -195,8 +195,8 @@ GroupDescription GroupCore::describe_group(std::span<const int> members, std::st
     if (members[i] == rank()) made.options.rank = static_cast<int>(i);
   }
   made.options.size = static_cast<int>(members.size());
-  made.options.look_around =
-      look_for_the_gone(description_.options.node_group, std::vector<int>(members.begin(), members.end()));
+  made.options.check_members =
+      gone_ranks_check(description_.options.node_group, std::vector<int>(members.begin(), members.end()));
   const std::string list = base::join(numbers(members), ",");
   made.name = name.empty() ? "ranks " + list : std::move(name);
   int number = 0;
@@ -233,7 +233,7 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   store.set(keys[static_cast<std::size_t>(rank())], "");
   std::vector<int> all(static_cast<std::size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
-  const auto look_around = look_for_the_gone(description_.options.node_group, std::move(all));
+  const auto check_members = gone_ranks_check(description_.options.node_group, std::move(all));
   std::string given_up;  // rank 0's reason for giving up
   const auto fail = [&](ErrorKind kind, const std::string& why, int peer) {
     const std::string what = barrier_text(rank(), number, why);
@@ -243,13 +243,13 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   };
   try {
     if (rank() == 0) {
-      wait_for_ranks(store, keys, timeout, page(), look_around);
+      wait_for_ranks(store, keys, timeout, page(), check_members);
       store.set(all_came, "");
       // All ranks that have arrived at this barrier have left the previous one, so its keys are deleted.
       for (const std::string& key : keys_of_ranks(name_of(number - 1), size())) store.delete_key(key);
       store.delete_key(name_of(number - 1) + "/all");
     } else {
-      wait_for_ranks(store, {&all_came, 1}, timeout, page(), look_around);
+      wait_for_ranks(store, {&all_came, 1}, timeout, page(), check_members);
       given_up = store.get(all_came);
     }
     page().count_other_progress();

@@ -168,22 +168,23 @@ decltype(std::declval<Action>()()) GroupRunner::guarded(const Call& call, Action
 }
 
 void GroupRunner::fail(const Call& call, const Error& error) {
-  const Error told = cause_of(call, error);
+  const Error reported = cause_of(call, error);
   if (!is_transfer(call.operation)) {
     if (node_) node_->say_failed();
     backend_->abort();
     progress_->failed();
   }
   // The error of a mismatch already names both places.
-  const std::string place = told.kind() == ErrorKind::mismatch ? "" : place_in_program(call.site.file, call.site.line);
-  const bool is_programs_doing = told.kind() == ErrorKind::timeout && call.is_programs_timeout;
+  const std::string place =
+      reported.kind() == ErrorKind::mismatch ? "" : place_in_program(call.site.file, call.site.line);
+  const bool is_programs_doing = reported.kind() == ErrorKind::timeout && call.is_programs_timeout;
   const std::string whose = is_programs_doing ? " (a timeout that the program set)" : "";
-  const OperationError failure(told.kind(), describe(call) + ": " + told.what() + whose + place, told.peer(),
-                               identify(call));
+  const OperationError failure(reported.kind(), describe(call) + ": " + reported.what() + whose + place,
+                               reported.peer(), identify(call));
   // The launcher uses the record to distinguish a secondary failure from the rank that failed first. An aborted
   // operation is not recorded, because it has another cause.
   if (failure.kind() != ErrorKind::aborted)
-    record_error(failure.kind(), failure.what(), world_rank_of(told.peer(), world_ranks_));
+    record_error(failure.kind(), failure.what(), world_rank_of(reported.peer(), world_ranks_));
   if (failure.kind() == ErrorKind::peer_lost) StateGate::of_process().before_failure();
   throw failure;
 }
@@ -199,8 +200,8 @@ Error GroupRunner::cause_of(const Call& call, const Error& error) const {
   }
   // A rank that has failed may have failed because another rank ended without a report.
   if (!cause && error.kind() == ErrorKind::peer_lost && has_failed(error.peer())) cause = dead_peer(error);
-  const Error told = cause.value_or(error);
-  return lost_rank_ ? lost_rank_->agree(told) : told;
+  const Error reported = cause.value_or(error);
+  return lost_rank_ ? lost_rank_->agree(reported) : reported;
 }
 
 std::optional<Error> GroupRunner::difference(const Call& call) const {

@@ -26,9 +26,9 @@ QueueState::Failure failure_of(const CallRunner& runner, const Call& call, Actio
   } catch (const Error& caught) {
     return {std::current_exception(), caught};
   } catch (const std::exception& caught) {
-    const OperationError told(ErrorKind::internal, runner.describe(call) + ": " + caught.what(), Error::kNobody,
-                              runner.identify(call));
-    return {std::make_exception_ptr(told), told};
+    const OperationError reported(ErrorKind::internal, runner.describe(call) + ": " + caught.what(), Error::kNobody,
+                                  runner.identify(call));
+    return {std::make_exception_ptr(reported), reported};
   }
 }
 
@@ -136,7 +136,7 @@ void QueueState::begin_next(Lock& lock) {
 void QueueState::wake_thread() {
   if (waiting_.empty() && closed_by_.empty()) return;
   needs_thread_ = true;
-  const bool can_be_left = thread_looks_ && waits_promptly() && waiting_.size() <= 1 && closed_by_.empty();
+  const bool can_be_left = thread_polls_ && waits_promptly() && waiting_.size() <= 1 && closed_by_.empty();
   if (thread_asleep_ && !can_be_left) attention_.notify_one();
 }
 
@@ -327,25 +327,25 @@ void QueueState::serve() {
   base::name_this_thread("queue");
   Lock lock(mutex_);
   own_thread_ = std::this_thread::get_id();
-  int idle_looks = 0;
+  int idle_polls = 0;
   while (true) {
     if (driven_ == nullptr && waiting_.empty() && !closed_by_.empty()) return;
     if (needs_thread_ && can_run_front()) {
-      idle_looks = 0;
+      idle_polls = 0;
       prompt_waits_ = 0;
       run_front(lock);
       continue;
     }
     needs_thread_ = false;
     thread_asleep_ = true;
-    thread_looks_ = waits_promptly() && (++idle_looks < limits::kQueueIdleLooks || !waiting_.empty());
-    if (!thread_looks_) {
-      idle_looks = 0;
+    thread_polls_ = waits_promptly() && (++idle_polls < limits::kQueueIdlePolls || !waiting_.empty());
+    if (!thread_polls_) {
+      idle_polls = 0;
       attention_.wait(lock);
-    } else if (attention_.wait_for(lock, limits::kQueueLook) == std::cv_status::timeout) {
+    } else if (attention_.wait_for(lock, limits::kQueuePoll) == std::cv_status::timeout) {
       const bool left_alone =
           !waiting_.empty() && (!waiting_.front()->begun_ || waiting_.front()->call_.stream) &&
-          std::chrono::steady_clock::now() - waiting_.front()->call_.called_at >= limits::kQueueLook / 2;
+          std::chrono::steady_clock::now() - waiting_.front()->call_.called_at >= limits::kQueuePoll / 2;
       needs_thread_ = left_alone;
     }
     thread_asleep_ = false;

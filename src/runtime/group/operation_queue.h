@@ -146,7 +146,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   std::size_t unfinished_bytes_ = 0;   // of all operations that have begun and are not complete
   bool beginning_ = false;
   bool thread_asleep_ = false;
-  bool thread_looks_ = false;  // the thread wakes up by itself soon
+  bool thread_polls_ = false;  // the thread wakes up by itself soon
   int prompt_waits_ = 0;       // operations in a row for which the program waited right after the call
   bool needs_thread_ = false;
   int holds_ = 0;

@@ -41,7 +41,7 @@ std::string in_time(std::chrono::milliseconds limit, std::function<std::string()
 void wait_for_word(Store& store) {
   const std::string key = kKey;
   try {
-    store.wait({&key, 1}, limits::kLostLook);
+    store.wait({&key, 1}, limits::kLostRankWait);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::timeout) throw;
   }
@@ -71,7 +71,7 @@ Error LostRank::agree(const Error& failure) {
     // A rank that does not know the cause waits for another rank's report. A rank that gives up has reported its reason
     // before. The node of a late rank reports it at about the same time.
     const bool waits = failure.kind() == ErrorKind::timeout || failure.peer() == Error::kNobody;
-    const auto limit = waits ? answers_within_ + limits::kLostLook : answers_within_;
+    const auto limit = waits ? answers_within_ + limits::kLostRankWait : answers_within_;
     settled_ = in_time(limit, [store = store_, own, waits] {
       if (waits) wait_for_word(*store);
       return store->compare_set(kKey, "", own);

@@ -27,7 +27,7 @@ class LostRank {
 
   // Returns `failure` with the cause that another rank has reported, else unchanged. This applies to errors of kind
   // `peer_lost` and `timeout`; other errors concern this rank alone. Blocks until the store answers, for at most
-  // `answers_within` (plus limits::kLostLook if it waits for a report). Later calls give the same answer without
+  // `answers_within` (plus limits::kLostRankWait if it waits for a report). Later calls give the same answer without
   // waiting. Only the state of this node's ranks is checked again.
   Error agree(const Error& failure);
 

@@ -57,7 +57,7 @@ Entry decode(const std::string& text) {
 std::vector<Entry> exchange(Store& store, const Meeting& meeting, const Entry& own) {
   store.set("host/" + std::to_string(meeting.rank), encode(own));
   const std::vector<std::string> keys = keys_of_ranks("host", meeting.size);
-  wait_for_ranks(store, keys, meeting.patience.value_or(store.timeout()), meeting.page, meeting.look_around);
+  wait_for_ranks(store, keys, meeting.patience.value_or(store.timeout()), meeting.page, meeting.check_members);
   std::vector<Entry> entries;
   for (const std::string& text : store.multi_get(keys)) entries.push_back(decode(text));
   return entries;

@@ -63,9 +63,9 @@ class Segments : public std::enable_shared_from_this<Segments> {
 struct Meeting {
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds timeout{0};    // limit for the links and areas
-  std::string node_name = {};              // ranks with equal names are on one node; detected if empty
-  std::function<void()> look_around = {};  // called while waiting; throws if a rank is known to be gone
+  std::chrono::milliseconds timeout{0};      // limit for the links and areas
+  std::string node_name = {};                // ranks with equal names are on one node; detected if empty
+  std::function<void()> check_members = {};  // called while waiting; throws if a rank is known to be gone
   // Ranks wait this long for the others. If it is not set, they wait as long as the store waits for keys.
   std::optional<std::chrono::milliseconds> patience = {};
   StatusPage page = {};  // shows the waiting, and the data that are passed on later

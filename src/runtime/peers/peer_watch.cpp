@@ -15,12 +15,12 @@ bool PeerWatch::has_done_its_part(std::size_t index) const {
   return node_->has_done_all(index);
 }
 
-void PeerWatch::look() {
+void PeerWatch::check() {
   if (!node_) return;
   const auto now = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
-  if (now < next_look_) return;
-  next_look_ = now + limits::kPeerLook;
+  if (now < next_poll_) return;
+  next_poll_ = now + limits::kPeerPoll;
   if (const int lost = node_->page().lost_rank(); lost >= 0 && !node_->holds_all()) {
     throw Error(ErrorKind::peer_lost, "ddplaunch reports that rank " + std::to_string(lost) + " of the job has failed");
   }

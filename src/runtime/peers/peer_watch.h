@@ -28,7 +28,7 @@ class DDP_EXPORT PeerWatch {  // exported for plug-ins
 
   // Throws `peer_lost` if a rank has been gone for so long that its data would have arrived by now. The call is cheap,
   // because it checks no more often than is useful.
-  void look();
+  void check();
 
  private:
   bool has_done_its_part(std::size_t index) const;
@@ -37,7 +37,7 @@ class DDP_EXPORT PeerWatch {  // exported for plug-ins
   const std::optional<Operation> operation_ = {};
   const int only_ = -1;  // the one rank to check, or -1
   std::mutex mutex_;
-  std::chrono::steady_clock::time_point next_look_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point next_poll_ = std::chrono::steady_clock::now();
   std::map<std::size_t, std::chrono::steady_clock::time_point> gone_since_;
 };
 

@@ -18,10 +18,10 @@ namespace {
 // The rank that served the store may have ended. The kernel closes its connections shortly before other ranks can see
 // that it has ended, so one look is not enough. Pauses are counted, not time, because a busy computer delays that rank
 // as it delays this one.
-void look_for_a_while(const std::function<void()>& look_around) {
+void check_for_a_while(const std::function<void()>& check_members) {
   constexpr milliseconds kPause{1};
-  for (milliseconds paused{0}; paused < limits::kLostLook; paused += kPause) {
-    look_around();
+  for (milliseconds paused{0}; paused < limits::kLostRankWait; paused += kPause) {
+    check_members();
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -35,20 +35,20 @@ std::vector<std::string> keys_of_ranks(const std::string& name, int size) {
 }
 
 void wait_for_ranks(Store& store, std::span<const std::string> keys, milliseconds patience, StatusPage page,
-                    const std::function<void()>& look_around) {
+                    const std::function<void()>& check_members) {
   const ThreadWaits shown(page);
-  if (!look_around) return store.wait(keys, patience);
+  if (!check_members) return store.wait(keys, patience);
   const auto end = steady_clock::now() + patience;
-  milliseconds pause = limits::kMeetingLook;
+  milliseconds pause = limits::kMeetingPoll;
   while (true) {
     try {
-      return store.wait(keys, std::exchange(pause, std::min<milliseconds>(2 * pause, limits::kMeetingLongestLook)));
+      return store.wait(keys, std::exchange(pause, std::min<milliseconds>(2 * pause, limits::kMeetingLongestPoll)));
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::unavailable) look_for_a_while(look_around);
+      if (error.kind() == ErrorKind::unavailable) check_for_a_while(check_members);
       if (error.kind() != ErrorKind::timeout || steady_clock::now() > end) throw;
     }
     try {
-      look_around();
+      check_members();
     } catch (const Error&) {
       // The rank may have written its key and ended since.
       if (store.check(keys)) return;

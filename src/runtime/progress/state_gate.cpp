@@ -37,10 +37,10 @@ bool StateGate::end_change() {
 
 bool StateGate::try_copy(std::chrono::milliseconds patience, const std::function<bool()>& is_needless,
                          const std::function<void()>& copy) {
-  constexpr std::chrono::milliseconds kLook{20};
+  constexpr std::chrono::milliseconds kPoll{20};
   const auto until = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kLook, [this] { return state_ == State::idle; })) {
+  while (!changed_.wait_for(lock, kPoll, [this] { return state_ == State::idle; })) {
     lock.unlock();
     if (is_needless() || std::chrono::steady_clock::now() >= until) return false;
     lock.lock();

@@ -16,7 +16,7 @@ void TableStore::set(const std::string& key, std::string_view value) {
 
 std::vector<std::string> TableStore::multi_get(std::span<const std::string> keys) {
   std::vector<std::string> values;
-  wait_and_look(keys, timeout_, [&](const LocalTable& table) {
+  wait_and_read(keys, timeout_, [&](const LocalTable& table) {
     for (const std::string& key : keys) {
       const std::string* value = table.value(key);
       values.push_back(value == nullptr ? std::string() : *value);  // a key that has only a queue has no value
@@ -51,12 +51,12 @@ std::string TableStore::compare_set(const std::string& key, std::string_view exp
 
 bool TableStore::check(std::span<const std::string> keys) {
   bool result = false;
-  look([&](const LocalTable& table) { result = table.all_exist(keys); });
+  read([&](const LocalTable& table) { result = table.all_exist(keys); });
   return result;
 }
 
 void TableStore::wait(std::span<const std::string> keys, milliseconds timeout) {
-  wait_and_look(keys, timeout, [](const LocalTable&) {});
+  wait_and_read(keys, timeout, [](const LocalTable&) {});
 }
 
 bool TableStore::delete_key(const std::string& key) {
@@ -83,13 +83,13 @@ void TableStore::multi_set(std::span<const std::string> keys, std::span<const st
 
 std::int64_t TableStore::num_keys() {
   std::int64_t count = 0;
-  look([&](const LocalTable& table) { count = std::ssize(table.values()); });
+  read([&](const LocalTable& table) { count = std::ssize(table.values()); });
   return count;
 }
 
 std::vector<std::string> TableStore::list_keys() {
   std::vector<std::string> keys;
-  look([&](const LocalTable& table) {
+  read([&](const LocalTable& table) {
     for (const auto& [key, value] : table.values()) keys.push_back(key);
   });
   return keys;
@@ -124,7 +124,7 @@ std::optional<std::string> TableStore::try_queue_pop(const std::string& key) {
 
 std::int64_t TableStore::queue_len(const std::string& key) {
   std::int64_t length = 0;
-  look([&](const LocalTable& table) {
+  read([&](const LocalTable& table) {
     if (const auto* queue = table.queue(key)) length = std::ssize(*queue);
   });
   return length;
@@ -135,18 +135,18 @@ void TableStore::barrier(const std::string& key, int world_size, milliseconds ti
     throw Error(ErrorKind::invalid_argument, "barrier '" + key + "': the world size must be 1 or more");
   add(key, 1);
   const auto all_came = [&](const LocalTable& table) { return table.number(key) >= world_size; };
-  if (look_when(all_came, timeout, [](const LocalTable&) {})) return;
+  if (read_when(all_came, timeout, [](const LocalTable&) {})) return;
   std::int64_t count = 0;
-  look([&](const LocalTable& table) { count = table.number(key); });
+  read([&](const LocalTable& table) { count = table.number(key); });
   throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) + " at barrier '" + key + "'" + place() +
                                       ": " + std::to_string(count) + " of " + std::to_string(world_size) +
                                       " ranks arrived");
 }
 
-void TableStore::wait_and_look(std::span<const std::string> keys, milliseconds timeout, const Look& look) {
-  if (look_when([&](const LocalTable& table) { return table.all_exist(keys); }, timeout, look)) return;
+void TableStore::wait_and_read(std::span<const std::string> keys, milliseconds timeout, const Reader& read) {
+  if (read_when([&](const LocalTable& table) { return table.all_exist(keys); }, timeout, read)) return;
   std::vector<std::string> absent;
-  this->look([&](const LocalTable& table) {
+  this->read([&](const LocalTable& table) {
     for (const std::string& key : keys) {
       if (!table.exists(key)) absent.push_back(key);
     }

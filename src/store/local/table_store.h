@@ -35,7 +35,7 @@ class TableStore : public Store {
 
  protected:
   using Condition = std::function<bool(const LocalTable&)>;
-  using Look = std::function<void(const LocalTable&)>;
+  using Reader = std::function<void(const LocalTable&)>;
   using Changes = std::vector<TableChange>;
   using Step = std::function<Changes(const LocalTable&)>;
 
@@ -48,15 +48,15 @@ class TableStore : public Store {
   virtual std::string place() const = 0;
 
  private:
-  void look(const Look& look) { look_when({}, {}, look); }
-  bool look_when(const Condition& ready, std::chrono::milliseconds timeout, const Look& look) {
+  void read(const Reader& read) { read_when({}, {}, read); }
+  bool read_when(const Condition& ready, std::chrono::milliseconds timeout, const Reader& read) {
     return take_turn(ready, timeout, false, [&](const LocalTable& table) {
-      look(table);
+      read(table);
       return Changes();
     });
   }
   void change(const Step& step) { take_turn({}, {}, true, step); }
-  void wait_and_look(std::span<const std::string> keys, std::chrono::milliseconds timeout, const Look& look);
+  void wait_and_read(std::span<const std::string> keys, std::chrono::milliseconds timeout, const Reader& read);
 
   const std::chrono::milliseconds timeout_;
 };

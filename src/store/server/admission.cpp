@@ -71,8 +71,8 @@ std::optional<std::string> admission_warning(const AdmissionPolicy& policy, cons
          "): other users of this node can reach the store";
 }
 
-std::size_t most_strangers(std::size_t connections) {
-  return std::max(limits::kStoreStrangers, connections / limits::kStoreStrangersPart);
+std::size_t most_unauthenticated(std::size_t connections) {
+  return std::max(limits::kStoreUnauthenticated, connections / limits::kStoreUnauthenticatedPart);
 }
 
 }  // namespace ddp::store

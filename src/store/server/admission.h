@@ -43,6 +43,6 @@ Admission decide(const AdmissionPolicy& policy, const PeerFacts& peer);
 std::optional<std::string> admission_warning(const AdmissionPolicy& policy, const std::string& address);
 
 // Returns how many of `connections` may be unauthenticated at the same time.
-std::size_t most_strangers(std::size_t connections);
+std::size_t most_unauthenticated(std::size_t connections);
 
 }  // namespace ddp::store

@@ -7,7 +7,7 @@
 
 namespace ddp::store {
 
-bool is_for_strangers(const wire::StoreRequest& request) {
+bool is_allowed_unauthenticated(const wire::StoreRequest& request) {
   using Op = wire::StoreOp;
   constexpr std::array kOps = {Op::validate, Op::ping, Op::auth_hello, Op::auth_proof};
   const bool asks_for_extensions =

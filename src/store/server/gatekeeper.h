@@ -18,8 +18,8 @@
 namespace ddp::store {
 
 // These limits apply to a connection before it has proved the token. They suffice for that.
-inline constexpr wire::StoreRequestLimits kStrangersLimits = {64, 64, 1, 256};
-bool is_for_strangers(const wire::StoreRequest& request);
+inline constexpr wire::StoreRequestLimits kUnauthenticatedLimits = {64, 64, 1, 256};
+bool is_allowed_unauthenticated(const wire::StoreRequest& request);
 
 inline constexpr const char* kOtherToken = "it has another token (--auth-token-file, DDP_AUTH_TOKEN)";
 

@@ -86,7 +86,7 @@ class Server : public StoreServer {
   void forget_all() override {
     std::vector<ConnectionId> clients;
     for (const auto& [id, session] : sessions_) {
-      if (!session->is_launcher && !strangers_.contains(id)) clients.push_back(id);
+      if (!session->is_launcher && !unauthenticated_.contains(id)) clients.push_back(id);
     }
     for (const ConnectionId id : clients) drop(id);
     table_ = StoreTable(options_.limits, base::random64() | 1);
@@ -95,7 +95,7 @@ class Server : public StoreServer {
   wire::StoreReport report() const override { return build_report(table_, all_of(sessions_), TimePoint::clock::now()); }
 
   std::vector<LongWait> long_waits(std::chrono::milliseconds least) override {
-    if (table_.waiting_connections() > 0) look_for_ranks();
+    if (table_.waiting_connections() > 0) find_ranks();
     return build_long_waits(table_, all_of(sessions_), TimePoint::clock::now() - least);
   }
 
@@ -146,16 +146,17 @@ class Server : public StoreServer {
     const std::string peer = peer_end->text();
     const Admission admission = gatekeeper_.decide(socket.get(), peer_end->address);
     if (admission.verdict == Admission::Verdict::refuse) return reject(peer, admission.reason);
-    const bool stranger = admission.verdict == Admission::Verdict::authenticate;
-    if (stranger && strangers_.size() >= most_strangers(most_clients_)) {
-      return reject(peer, admission.reason + ", like " + std::to_string(strangers_.size()) + " others");
+    const bool is_unauthenticated = admission.verdict == Admission::Verdict::authenticate;
+    if (is_unauthenticated && unauthenticated_.size() >= most_unauthenticated(most_clients_)) {
+      return reject(peer, admission.reason + ", like " + std::to_string(unauthenticated_.size()) + " others");
     }
     if (sessions_.size() >= most_clients_) {
       return reject(peer, "too many connections (connections " + std::to_string(most_clients_) + ")");
     }
-    const auto id = add(std::move(socket), peer, stranger ? kStrangersLimits : options_.limits.of_requests());
-    if (!id || !stranger) return;
-    strangers_.emplace(*id, now_ + limits::kStoreProofTime);
+    const auto id =
+        add(std::move(socket), peer, is_unauthenticated ? kUnauthenticatedLimits : options_.limits.of_requests());
+    if (!id || !is_unauthenticated) return;
+    unauthenticated_.emplace(*id, now_ + limits::kStoreProofTime);
     poll_.set_timer(limits::kStoreProofTime);
   }
 
@@ -164,7 +165,7 @@ class Server : public StoreServer {
     poll_.ignore(listener_.get());
     paused_ = true;
     poll_.set_timer(limits::kStoreAcceptPause);
-    if (std::exchange(told_of_pause_, true)) return;
+    if (std::exchange(reported_pause_, true)) return;
     reject("new clients",
            error == EMFILE || error == ENFILE ? "no more descriptors (ulimit -n)" : std::strerror(error));
   }
@@ -172,14 +173,14 @@ class Server : public StoreServer {
   void tick() {
     if (!poll_.take_timer()) return;
     // The search runs now, because clients that disconnect during a wait cannot be searched for later.
-    if (std::exchange(look_is_due_, false) && table_.waiting_connections() > 0) look_for_ranks();
+    if (std::exchange(search_is_due_, false) && table_.waiting_connections() > 0) find_ranks();
     if (std::exchange(paused_, false)) poll_.watch(listener_.get(), kListener, EPOLLIN);
     std::vector<ConnectionId> late;
-    for (const auto& [id, deadline] : strangers_) {
+    for (const auto& [id, deadline] : unauthenticated_) {
       if (deadline <= now_) late.push_back(id);
     }
     for (const ConnectionId id : late) expel(id, "it did not prove in time that it knows the token");
-    if (!strangers_.empty()) poll_.set_timer(std::chrono::seconds(1));
+    if (!unauthenticated_.empty()) poll_.set_timer(std::chrono::seconds(1));
   }
 
   ServedClient* find(ConnectionId id) const {
@@ -219,7 +220,7 @@ class Server : public StoreServer {
       auto next = session->parser().next();
       if (std::holds_alternative<wire::StoreNeedsMore>(next)) break;
       if (const auto* violation = std::get_if<wire::StoreViolation>(&next))
-        return expel(id, strangers_.contains(id) ? "it proved no token (--auth-token-file)" : violation->reason);
+        return expel(id, unauthenticated_.contains(id) ? "it proved no token (--auth-token-file)" : violation->reason);
       carry_out(id, std::get<wire::StoreRequest>(next));
       session = find(id);
     }
@@ -227,21 +228,21 @@ class Server : public StoreServer {
   }
 
   void carry_out(ConnectionId from, const wire::StoreRequest& request) {
-    if (!is_for_strangers(request) && !is_welcome(from)) return;
+    if (!is_allowed_unauthenticated(request) && !is_welcome(from)) return;
     if (request.op == wire::StoreOp::auth_hello || request.op == wire::StoreOp::auth_proof) {
       return authenticate(from, request);
     }
     if (request.op == wire::StoreOp::control) return hear_launcher(from, request.values.front());
-    if (request.op == wire::StoreOp::explain) look_for_ranks();
+    if (request.op == wire::StoreOp::explain) find_ranks();
     if (request.op == wire::StoreOp::inspect) {
-      look_for_ranks();
+      find_ranks();
       return deliver_text(from, encode(report()));
     }
     const StoreOutcome outcome = table_.apply(from, request, now_);
     if (outcome.given_up) tell_of(*outcome.given_up, *find(from), "gave up waiting");
-    if (!look_is_due_ && table_.waiting_connections() > 0) {
-      look_is_due_ = true;
-      poll_.set_timer(limits::kStoreToldWait);
+    if (!search_is_due_ && table_.waiting_connections() > 0) {
+      search_is_due_ = true;
+      poll_.set_timer(limits::kStoreReportedWait);
     }
     for (const StoreReply& reply : outcome.replies) deliver(reply.to, reply.bytes);
     if (outcome.violation) expel(from, outcome.violation->reason);
@@ -255,26 +256,26 @@ class Server : public StoreServer {
 
   // A client becomes authenticated when a launcher of its node proves the token. Expels clients that are not.
   bool is_welcome(ConnectionId id) {
-    if (!strangers_.contains(id)) return true;
+    if (!unauthenticated_.contains(id)) return true;
     const int fd = find(id)->fd();
     const Admission admission = gatekeeper_.decide(fd, net::peer_endpoint(fd).value_or(net::Endpoint{}).address);
     if (admission.verdict == Admission::Verdict::admit) {
-      welcome_stranger(id);
+      accept_authenticated(id);
       return true;
     }
     expel(id, admission.reason);
     return false;
   }
 
-  void welcome_stranger(ConnectionId id) {
-    if (strangers_.erase(id) > 0) find(id)->parser().set_limits(options_.limits.of_requests());
+  void accept_authenticated(ConnectionId id) {
+    if (unauthenticated_.erase(id) > 0) find(id)->parser().set_limits(options_.limits.of_requests());
   }
 
   void authenticate(ConnectionId from, const wire::StoreRequest& request) {
     const auto peer = net::peer_endpoint(find(from)->fd());
     const auto answer = gatekeeper_.hear(from, peer.value_or(net::Endpoint{}).address, request);
     if (!answer) return expel(from, answer.error().message);
-    if (gatekeeper_.has_proved(from)) welcome_stranger(from);
+    if (gatekeeper_.has_proved(from)) accept_authenticated(from);
     deliver(from, answer.value());
   }
 
@@ -340,13 +341,13 @@ class Server : public StoreServer {
   }
 
   void tell_of(const StoreWait& wait, const ServedClient& session, const std::string& how) {
-    if (!options_.on_given_up || now_ - wait.since < limits::kStoreToldWait) return;
-    look_for_ranks();
+    if (!options_.on_given_up || now_ - wait.since < limits::kStoreReportedWait) return;
+    find_ranks();
     options_.on_given_up(describe_given_up(table_, session, wait, how, now_));
   }
 
   // Searches for the ranks of clients that have not sent theirs.
-  void look_for_ranks() {
+  void find_ranks() {
     if (options_.ranked_sockets) introduce_ranks(sessions_, gatekeeper_, options_.ranked_sockets, table_);
   }
 
@@ -359,7 +360,7 @@ class Server : public StoreServer {
     const auto gone = sessions_.extract(id);
     if (gone.empty()) return;
     held_bytes_ -= gone.mapped()->counted_bytes;
-    strangers_.erase(id);
+    unauthenticated_.erase(id);
     gatekeeper_.forget(id);
     table_.forget(id);
     if (gone.mapped()->is_launcher && options_.on_control_lost) options_.on_control_lost(id, in_order);
@@ -372,15 +373,16 @@ class Server : public StoreServer {
   Gatekeeper gatekeeper_;
   StoreTable table_;
   Clients sessions_;
-  std::unordered_map<ConnectionId, TimePoint> strangers_;  // unauthenticated clients and their deadlines for the proof
+  std::unordered_map<ConnectionId, TimePoint>
+      unauthenticated_;  // unauthenticated clients and their deadlines for the proof
   ConnectionId next_id_ = kFirstClient;
   const std::size_t most_clients_;
   std::vector<ConnectionId> dirty_;  // have replies to send, or can take more
   std::size_t held_bytes_ = 0;       // memory held by all sessions
   bool may_have_more_ = false;       // the current client may have more requests
-  bool look_is_due_ = false;         // a search for ranks is scheduled for the next tick
+  bool search_is_due_ = false;       // a search for ranks is scheduled for the next tick
   bool paused_ = false;              // no connections are accepted
-  bool told_of_pause_ = false;
+  bool reported_pause_ = false;
   TimePoint now_, last_event_;
   std::array<char, limits::kStoreReadBytes> input_;
 };

@@ -41,8 +41,8 @@ struct StoreServerOptions {
   // the launcher has closed the connection. If on_control is empty, the server accepts no launchers.
   std::function<void(ConnectionId from, const std::string& peer, const std::string& message)> on_control;
   std::function<void(ConnectionId from, bool in_order)> on_control_lost;
-  // Called with a sentence about a client that stopped waiting after at least limits::kStoreToldWait, or disconnected
-  // during such a wait.
+  // Called with a sentence about a client that stopped waiting after at least limits::kStoreReportedWait, or
+  // disconnected during such a wait.
   std::function<void(const std::string& text)> on_given_up;
 };
 

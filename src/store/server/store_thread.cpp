@@ -35,7 +35,7 @@ void StoreThread::run() {
   while (!until || (steady_clock::now() < *until && !server_->report().clients.empty())) {
     // After a stop request, the loop checks periodically whether any client is still connected.
     pollfd entries[] = {{server_->fd(), POLLIN, 0}, {until ? -1 : stop_.get(), POLLIN, 0}};
-    ::poll(entries, 2, until ? static_cast<int>(limits::kStoreGoodbyeLook.count()) : -1);
+    ::poll(entries, 2, until ? static_cast<int>(limits::kStoreGoodbyePoll.count()) : -1);
     if (entries[0].revents != 0) server_->serve();
     if (entries[1].revents != 0) until = steady_clock::now() + limits::kStoreGoodbye;
   }

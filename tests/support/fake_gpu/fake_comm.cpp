@@ -114,7 +114,7 @@ int start(Comm& comm, void* stream, std::vector<Operation> operations) {
     put_on_streams(comm);
     return comm.aborted ? kInvalidUsage : comm.failure.load();
   }
-  comm.looks = 2;
+  comm.checks_left = 2;
   if (!fresh.empty()) {
     comm.connecting = true;
     std::thread([&comm, fresh] { connect(comm, fresh); }).detach();

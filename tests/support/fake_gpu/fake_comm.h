@@ -78,15 +78,15 @@ struct Comm {
   std::atomic<int> failure = 0;
   std::atomic<bool> finalized = false;
   std::atomic<bool> connecting = false;
-  std::atomic<int> looks = 0;    // number of state checks until the last call counts as "on the stream"
-  std::atomic<int> pending = 0;  // number of operations in progress
+  std::atomic<int> checks_left = 0;  // number of state checks until the last call counts as "on the stream"
+  std::atomic<int> pending = 0;      // number of operations in progress
   std::map<int, double> user_ops;
   std::set<Function> known;
   std::mutex mutex;  // protects the operations that are not on their stream yet
   std::vector<std::pair<void*, std::vector<Operation>>> called;
 
   // Returns whether another call may be made.
-  bool is_ready() const { return connected && looks == 0 && !connecting && !aborted && !splitting; }
+  bool is_ready() const { return connected && checks_left == 0 && !connecting && !aborted && !splitting; }
 
   template <typename Condition>
   void until(Condition&& condition) const {

@@ -180,8 +180,8 @@ EXPORT int ncclCommGetAsyncError(void* handle, int* state) {
   *state = kSuccess;
   if (!comm.connected || comm.splitting || comm.connecting || (comm.finalized && comm.pending > 0))
     *state = kInProgress;
-  if (comm.looks > 0) {
-    --comm.looks;
+  if (comm.checks_left > 0) {
+    --comm.checks_left;
     *state = kInProgress;
   }
   if (*state == kSuccess && !comm.aborted) put_on_streams(comm);

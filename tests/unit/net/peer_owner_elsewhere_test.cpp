@@ -136,14 +136,14 @@ TEST_CASE("a peer in another network namespace has neither owner nor address her
     if (::unshare(CLONE_NEWNET) != 0 || !run("ip link set lo up")) return kSkipped;
     if (!run("ip link add here type veth peer name there && ip addr add 192.0.2.1/24 dev here")) return kSkipped;
     const Listener listener;
-    const Helper stranger([&](const std::function<bool()>& answer_and_wait) {
+    const Helper helper([&](const std::function<bool()>& answer_and_wait) {
       if (::unshare(CLONE_NEWNET) != 0 || !answer_and_wait()) return false;
       if (!run("ip addr add 192.0.2.2/24 dev there && ip link set there up")) return false;
       const UniqueFd fd = connect_to_address(kHere, listener.port);
       return fd && answer_and_wait();
     });
-    if (!stranger.answers() || !run("ip link set there netns " + std::to_string(stranger.pid()))) return kSkipped;
-    if (!run("ip link set here up") || !stranger.goes_on() || !stranger.answers()) return 1;
+    if (!helper.answers() || !run("ip link set there netns " + std::to_string(helper.pid()))) return kSkipped;
+    if (!run("ip link set here up") || !helper.goes_on() || !helper.answers()) return 1;
     const UniqueFd server = listener.accept();
     const auto peer = ddp::net::peer_endpoint(server.get());
     if (!peer || peer->address.text() != "192.0.2.2") return 2;

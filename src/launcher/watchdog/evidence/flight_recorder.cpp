@@ -23,20 +23,20 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr auto kLookPause = std::chrono::milliseconds(50);  // a file that does not change for this long is complete
+constexpr auto kPollPause = std::chrono::milliseconds(50);  // a file that does not change for this long is complete
 constexpr std::size_t kPathBytes = 4096;
 
 // Describes a file. All members are 0 if there is none.
-struct FileLook {
+struct FileSample {
   std::uint64_t inode = 0;
   std::int64_t bytes = 0;
   std::int64_t seconds = 0;  // time of the last change
   std::int64_t nanoseconds = 0;
 
-  friend bool operator==(const FileLook&, const FileLook&) = default;
+  friend bool operator==(const FileSample&, const FileSample&) = default;
 };
 
-FileLook look_at(const std::string& path) {
+FileSample sample_file(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
   return {status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
@@ -46,8 +46,8 @@ FileLook look_at(const std::string& path) {
 struct File {
   std::string stem;
   std::string path;
-  FileLook before;
-  FileLook last;
+  FileSample before;
+  FileSample last;
 };
 
 struct Recorder {
@@ -103,7 +103,7 @@ std::string ask(const std::string& path, const std::string& shown) {
 bool is_settled(Recorder& recorder) {
   recorder.growing = nullptr;
   for (File& file : recorder.files) {
-    const FileLook before = std::exchange(file.last, look_at(file.path));
+    const FileSample before = std::exchange(file.last, sample_file(file.path));
     if (file.last.bytes == 0 || file.last == file.before) continue;
     if (file.last == before) {
       recorder.written = &file;
@@ -125,7 +125,7 @@ std::vector<Recorder> ask_all(const FlightRecorders& recorders, std::span<const 
     recorder.rank = rank;
     for (const std::string& stem : recorders.stems) {
       const std::string path = stem + std::to_string(rank);
-      const FileLook now = look_at(path);
+      const FileSample now = sample_file(path);
       recorder.files.push_back({stem, path, now, now});
     }
     recorder.trouble = ask(recorders.pipes + std::to_string(rank) + ".pipe", shown);
@@ -141,8 +141,8 @@ void wait_for_files(std::vector<Recorder>& recorders, net::Deadline deadline, co
   while (true) {
     std::erase_if(awaited, [](Recorder* recorder) { return is_settled(*recorder); });
     // With a shorter pause, a file that still grows would seem complete.
-    if (awaited.empty() || std::chrono::steady_clock::now() + kLookPause > deadline) return;
-    pause ? pause() : std::this_thread::sleep_for(kLookPause);
+    if (awaited.empty() || std::chrono::steady_clock::now() + kPollPause > deadline) return;
+    pause ? pause() : std::this_thread::sleep_for(kPollPause);
   }
 }
 

@@ -21,7 +21,7 @@ void RasWatch::set_environment(std::span<const std::string> environment) {
   address_ = ras_address_in(environment);
 }
 
-bool RasWatch::look(Clock::time_point now, const std::vector<RankView>& ranks) {
+bool RasWatch::poll(Clock::time_point now, const std::vector<RankView>& ranks) {
   const bool has_news = take_answer(now) || forget_old(now);
   if (!question_ && address_ && now >= next_ && has_unknown_rank(ranks)) {
     asked_at_ = now;

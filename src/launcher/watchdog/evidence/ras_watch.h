@@ -22,7 +22,7 @@ class RasWatch {
   void set_environment(std::span<const std::string> environment);
 
   // Call this often. It asks if a rank is unknown. Returns whether there is a new answer.
-  bool look(std::chrono::steady_clock::time_point now, const std::vector<RankView>& ranks);
+  bool poll(std::chrono::steady_clock::time_point now, const std::vector<RankView>& ranks);
 
   // Adds what is known to the ranks of the job.
   void add_to(std::vector<RankView>& ranks) const { add_launches(status_, ranks); }

@@ -91,13 +91,13 @@ class NearMemory {
       if (index == node_->own()) continue;
       while (node_->area(index).uses_others &&
              (one_process_ || (!node_->ended(index) && std::chrono::steady_clock::now() < deadline))) {
-        std::this_thread::sleep_for(kLook);
+        std::this_thread::sleep_for(kPoll);
       }
     }
   }
 
  private:
-  static constexpr auto kLook = std::chrono::microseconds(50);
+  static constexpr auto kPoll = std::chrono::microseconds(50);
 
   const std::shared_ptr<NodeGroup> node_;
   const bool one_process_;

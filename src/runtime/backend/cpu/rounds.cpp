@@ -21,7 +21,7 @@ constexpr int kSpins = 1000;
 // A rank that is a few microseconds of work behind arrives within this time.
 constexpr auto kYielding = std::chrono::microseconds(200);
 
-constexpr int kPromptLooks = limits::kLongWait / limits::kNodeLook;
+constexpr int kPromptPolls = limits::kLongWait / limits::kNodePoll;
 
 void relax() {
 #if defined(__x86_64__)
@@ -50,11 +50,11 @@ void NodeWait::until(SharedCounter& counter, std::uint32_t target, std::size_t p
   }
   counter.sleepers.fetch_add(1, std::memory_order_seq_cst);
   try {
-    for (int looks = 0;; ++looks) {
+    for (int polls = 0;; ++polls) {
       const std::uint32_t value = counter.value.load(std::memory_order_acquire);
       if (has_reached(value, target)) break;
-      futex_wait(counter.value, value, looks < kPromptLooks ? limits::kNodeLook : limits::kNodeLateLook);
-      if (!reached()) look(counter, target, peer, call, deadline);
+      futex_wait(counter.value, value, polls < kPromptPolls ? limits::kNodePoll : limits::kNodeLatePoll);
+      if (!reached()) check(counter, target, peer, call, deadline);
     }
   } catch (...) {
     counter.sleepers.fetch_sub(1, std::memory_order_relaxed);
@@ -63,7 +63,7 @@ void NodeWait::until(SharedCounter& counter, std::uint32_t target, std::size_t p
   counter.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void NodeWait::look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
+void NodeWait::check(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
                     Clock::time_point deadline) const {
   if (aborted_) throw aborted_error();
   if (!is_transfer(call.operation)) compare_calls(*node_, call);

@@ -23,8 +23,8 @@ class NodeWait {
              std::chrono::steady_clock::time_point deadline) const;
 
  private:
-  void look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
-            std::chrono::steady_clock::time_point deadline) const;
+  void check(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
+             std::chrono::steady_clock::time_point deadline) const;
 
   const std::shared_ptr<const NodeGroup> node_;
   const std::atomic<bool>& aborted_;

@@ -112,7 +112,7 @@ class Connections : public GlooContext {
     context_ = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
     context_->setTimeout(options.timeout);
     connect_all(options, std::move(device), make_prefix_store("gloo", std::move(store)));
-    guarded([&] { watch_.look_at_connections(*context_); });
+    guarded([&] { watch_.watch_connections(*context_); });
   }
   ~Connections() override {
     const HurriedLoop::Guard hurry(*hurried_loop_);
@@ -154,7 +154,7 @@ class Connections : public GlooContext {
   // Returns an error that names the lost rank of this node that is the root cause, or `error` if there is none. The
   // rank may still be ending, so the function waits for it if all ranks are on this node.
   Error lost_error(const Error& error) const {
-    const auto end = Clock::now() + (on_one_node_ ? limits::kLostLook : milliseconds(0));
+    const auto end = Clock::now() + (on_one_node_ ? limits::kLostRankWait : milliseconds(0));
     std::optional<GlooWatch::Lost> lost = watch_.lost();
     while ((!lost || lost->failed) && Clock::now() < end) {
       std::this_thread::sleep_for(milliseconds(1));
@@ -165,7 +165,7 @@ class Connections : public GlooContext {
 
   // Returns the error to report. For a broken connection it names the cause; between nodes, all ranks report the same
   // error.
-  Error told_as(const Error& error) const {
+  Error agreed_error(const Error& error) const {
     const Error cause = error.kind() == ErrorKind::peer_lost ? lost_error(error) : error;
     return lost_rank_ ? lost_rank_->agree(cause) : cause;
   }
@@ -228,16 +228,17 @@ class Connections : public GlooContext {
     std::future<void> connected = task.get_future();
     const auto deadline = Clock::now() + options.timeout;
     std::thread(std::move(task)).detach();
-    while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
+    while (connected.wait_for(limits::kStorePoll) != std::future_status::ready) {
       // If a rank failed after all had connected, it is not reported here. The first operation reports the reason.
       const std::string all = kAllConnected;
-      if (watch_.lost() && !store->check({&all, 1})) throw told_as(Error(ErrorKind::peer_lost, "a rank has exited"));
+      if (watch_.lost() && !store->check({&all, 1}))
+        throw agreed_error(Error(ErrorKind::peer_lost, "a rank has exited"));
       if (Clock::now() >= deadline) throw_late();
     }
     try {
       connected.get();
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::peer_lost) throw told_as(error);
+      if (error.kind() == ErrorKind::peer_lost) throw agreed_error(error);
       if (error.kind() == ErrorKind::timeout) throw_late();
       throw;
     }
@@ -343,13 +344,13 @@ class Transfers : public GlooTransfers {
   [[noreturn]] void fail(const Error& failure) {
     const Error error = connections_.cause_of(named(failure));
     // The ranks agree on the error before the other ranks see this rank's connections break.
-    const Error told = connections_.watch().aborted() ? error : connections_.told_as(error);
+    const Error reported = connections_.watch().aborted() ? error : connections_.agreed_error(error);
     // The connections must be broken while the buffers still exist.
     connections_.break_connections();
     connections_.watch().forget(this);
     messages_.clear();
     if (connections_.watch().aborted()) GlooWatch::throw_aborted();
-    throw told;
+    throw reported;
   }
 
   // Adds the rank to the error of a broken connection. The rank is the peer of the message that was posted or awaited

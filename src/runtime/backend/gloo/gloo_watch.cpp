@@ -14,12 +14,12 @@
 namespace ddp::internal {
 namespace {
 
-// These times are counted in samples (limits::kGlooLook).
-constexpr int kIdleLooks = 150;
-constexpr std::uint64_t kPromptLooks = limits::kLongWait / limits::kGlooLook;
+// These times are counted in samples (limits::kGlooPoll).
+constexpr int kIdlePolls = 150;
+constexpr std::uint64_t kPromptPolls = limits::kLongWait / limits::kGlooPoll;
 constexpr std::uint64_t kLostGrace = 1;
 // Peers that have left may have sent much data that Gloo's thread has yet to receive.
-constexpr std::uint64_t kLeftGrace = limits::kLeftPeerGrace / limits::kGlooLook;
+constexpr std::uint64_t kLeftGrace = limits::kLeftPeerGrace / limits::kGlooPoll;
 
 // No rank sends in this slot.
 constexpr std::uint64_t kCanarySlot = ~std::uint64_t{0} >> 1;
@@ -50,7 +50,7 @@ GlooWatch::~GlooWatch() {
   thread_.join();
 }
 
-void GlooWatch::look_at_connections(gloo::Context& connections) {
+void GlooWatch::watch_connections(gloo::Context& connections) {
   const std::lock_guard lock(mutex_);
   for (int rank = 0; rank < connections.size; ++rank) {
     if (rank == connections.rank || (node_ && node_->holds(rank))) continue;
@@ -59,7 +59,7 @@ void GlooWatch::look_at_connections(gloo::Context& connections) {
       canary->recv(rank, kCanarySlot);
       canaries_[rank] = std::move(canary);
     } catch (const gloo::Exception&) {
-      gone_[rank] = {looks_, kLostGrace};  // a rank that needs nothing from the others may leave
+      gone_[rank] = {polls_, kLostGrace};  // a rank that needs nothing from the others may leave
     }
   }
 }
@@ -77,7 +77,7 @@ const GlooWatch::Message& GlooWatch::begin_wait(const void* owner, std::span<con
   for (const Message& message : messages) {
     if (gone_.contains(message.peer) && !gone_.contains(next->peer)) next = &message;
   }
-  waits_[owner] = {next, messages, looks_, once_more, deadline};
+  waits_[owner] = {next, messages, polls_, once_more, deadline};
   if (parked_) changed_.notify_all();
   return *next;
 }
@@ -125,22 +125,22 @@ std::optional<GlooWatch::Lost> GlooWatch::lost() const {
   return found;
 }
 
-void GlooWatch::look_after_peers() {
+void GlooWatch::check_peers() {
   for (std::size_t index = 0; node_ && index < node_->size(); ++index) {
     if (index == node_->own() || gone_.contains(node_->rank_of(index)) || !node_->gone(index)) continue;
     // The last messages of the peer may still be on their way.
     const bool left = node_->area(index).state == RankState::left;
-    gone_[node_->rank_of(index)] = {looks_, left || node_->has_done_all(index) ? kLeftGrace : kLostGrace};
+    gone_[node_->rank_of(index)] = {polls_, left || node_->has_done_all(index) ? kLeftGrace : kLostGrace};
   }
 }
 
 // When a canary reports a closed connection, Gloo has received all data that were sent over it before.
-void GlooWatch::look_after_connections() {
+void GlooWatch::check_connections() {
   for (const auto& [owner, wait] : waits_) {
     for (const Message& message : wait.messages) {
       const auto canary = canaries_.find(message.peer);
       if (canary == canaries_.end() || gone_.contains(message.peer)) continue;
-      if (has_heard_of_the_end(*canary->second)) gone_[message.peer] = {looks_, kLostGrace};
+      if (has_heard_of_the_end(*canary->second)) gone_[message.peer] = {polls_, kLostGrace};
     }
   }
 }
@@ -148,7 +148,7 @@ void GlooWatch::look_after_connections() {
 bool GlooWatch::is_in_vain(const Wait& wait) const {
   const auto gone = gone_.find(wait.current->peer);
   if (gone == gone_.end()) return false;
-  return looks_ - std::max(gone->second.since, wait.since) >= (wait.once_more ? 1 : gone->second.grace);
+  return polls_ - std::max(gone->second.since, wait.since) >= (wait.once_more ? 1 : gone->second.grace);
 }
 bool GlooWatch::ought_to_wait_for_another(const Wait& wait) const {
   return !gone_.contains(wait.current->peer) &&
@@ -158,7 +158,7 @@ bool GlooWatch::ought_to_wait_for_another(const Wait& wait) const {
 
 bool GlooWatch::all_wait_long() const {
   return !waits_.empty() && gone_.empty() &&
-         std::ranges::all_of(waits_, [&](const auto& entry) { return looks_ - entry.second.since > kPromptLooks; });
+         std::ranges::all_of(waits_, [&](const auto& entry) { return polls_ - entry.second.since > kPromptPolls; });
 }
 
 // Aborts the waits again at each sample, because Gloo forgets to wake a thread that has just begun to wait.
@@ -174,20 +174,20 @@ void GlooWatch::interrupt() {
 void GlooWatch::run() {
   base::name_this_thread("gloo watch");
   std::unique_lock lock(mutex_);
-  int idle_looks = 0;
+  int idle_polls = 0;
   while (!closing_) {
-    if (idle_looks > kIdleLooks) {
+    if (idle_polls > kIdlePolls) {
       parked_ = true;
       changed_.wait(lock, [this] { return closing_ || !waits_.empty(); });
       parked_ = false;
-      idle_looks = 0;
+      idle_polls = 0;
     }
-    changed_.wait_for(lock, all_wait_long() ? limits::kGlooLateLook : limits::kGlooLook, [this] { return closing_; });
-    idle_looks = waits_.empty() ? idle_looks + 1 : 0;
+    changed_.wait_for(lock, all_wait_long() ? limits::kGlooLatePoll : limits::kGlooPoll, [this] { return closing_; });
+    idle_polls = waits_.empty() ? idle_polls + 1 : 0;
     if (waits_.empty()) continue;
-    ++looks_;
-    look_after_peers();
-    look_after_connections();
+    ++polls_;
+    check_peers();
+    check_connections();
     interrupt();
   }
 }

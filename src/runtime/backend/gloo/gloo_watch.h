@@ -37,7 +37,7 @@ class GlooWatch {
   GlooWatch& operator=(const GlooWatch&) = delete;
 
   // Watches the connections to the other ranks from now on, until leave_connections().
-  void look_at_connections(gloo::Context& connections);
+  void watch_connections(gloo::Context& connections);
   void leave_connections();
 
   using Clock = std::chrono::steady_clock;
@@ -86,8 +86,8 @@ class GlooWatch {
   };
 
   void run();
-  void look_after_peers();
-  void look_after_connections();
+  void check_peers();
+  void check_connections();
   bool is_in_vain(const Wait& wait) const;
   bool ought_to_wait_for_another(const Wait& wait) const;
   void interrupt();
@@ -96,7 +96,7 @@ class GlooWatch {
   const std::shared_ptr<NodeGroup> node_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t looks_ = 0;
+  std::uint64_t polls_ = 0;
   std::map<const void*, Wait> waits_;
   std::map<int, Gone> gone_;  // by rank
   std::map<int, std::unique_ptr<gloo::transport::UnboundBuffer>> canaries_;

@@ -124,7 +124,7 @@ void MpiWait::operator()(int begun, MPI_Request& request) const {
     require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), action_);
     if (done != 0) return;
     if (aborted_ != nullptr && *aborted_) throw aborted_error();
-    if (peers_ != nullptr) peers_->look();
+    if (peers_ != nullptr) peers_->check();
     if (!polling_.pause()) throw unknown_late_error(timeout_, "mpi");
   }
 }

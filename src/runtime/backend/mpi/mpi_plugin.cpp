@@ -260,22 +260,22 @@ ProbeResult probe(const BackendOptions& options) {
 std::string broadcast(const BackendOptions& options, const std::string& text) {
   MpiCommunicator communicator(options);
   const MpiWait wait(options.timeout, "report where the ranks meet");
-  struct Told {
+  struct Sent {
     int bytes = 0;
     std::string text;
   };
-  auto told = std::make_unique<Told>(Told{static_cast<int>(text.size()), text});
+  auto sent = std::make_unique<Sent>(Sent{static_cast<int>(text.size()), text});
   try {
     MPI_Request request = MPI_REQUEST_NULL;
-    wait(MPI_Ibcast(&told->bytes, 1, MPI_INT, 0, communicator.get(), &request), request);
-    told->text.resize(static_cast<std::size_t>(told->bytes));
-    wait(MPI_Ibcast(told->text.data(), told->bytes, MPI_CHAR, 0, communicator.get(), &request), request);
+    wait(MPI_Ibcast(&sent->bytes, 1, MPI_INT, 0, communicator.get(), &request), request);
+    sent->text.resize(static_cast<std::size_t>(sent->bytes));
+    wait(MPI_Ibcast(sent->text.data(), sent->bytes, MPI_CHAR, 0, communicator.get(), &request), request);
   } catch (...) {
     communicator.say_failed();
-    told.release();  // NOLINT: MPI still uses it
+    sent.release();  // NOLINT: MPI still uses it
     throw;
   }
-  return told->text;
+  return sent->text;
 }
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param)

@@ -101,15 +101,15 @@ void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit)
   });
 }
 
-void CudaEvents::finish(CudaStreamHandle stream, const std::function<void()>& look) {
+void CudaEvents::finish(CudaStreamHandle stream, const std::function<void()>& check) {
   const CudaEventHandle done = record(stream);
-  // look() may throw.
+  // check() may throw.
   const auto put_event_back = [this](void* event) { put_back(event); };
   const std::unique_ptr<void, decltype(put_event_back)> owner(done, put_event_back);
   Polling polling(limits::kNoTimeout, limits::kDeviceCopySpin);
   CudaStatus status = kCudaNotReady;
   while ((status = cuda_.query_event(done)) == kCudaNotReady) {
-    look();
+    check();
     polling.pause();
   }
   require_cuda(cuda_, status, "finish its work");

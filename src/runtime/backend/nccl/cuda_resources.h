@@ -91,7 +91,7 @@ class CudaEvents {
   void finish(CudaStreamHandle stream, std::chrono::nanoseconds limit);
   // Blocks until the work on the stream is done, however long that takes. It calls `look` again and again, which may
   // throw.
-  void finish(CudaStreamHandle stream, const std::function<void()>& look);
+  void finish(CudaStreamHandle stream, const std::function<void()>& check);
 
  private:
   // More are destroyed: a program that was far ahead of its GPU has used thousands.

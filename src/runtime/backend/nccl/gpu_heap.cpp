@@ -36,16 +36,16 @@ std::size_t size_class(std::size_t bytes) {
 
 class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
  public:
-  State(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look, std::optional<int> rank)
+  State(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> check, std::optional<int> rank)
       : libraries_(std::move(libraries)),
         cuda_(libraries_->cuda),
         device_(device),
         rank_(rank),
-        look_(std::move(look)),
+        check_(std::move(check)),
         events_(cuda_),
         copies_(cuda_),
         streams_(cuda_, events_) {
-    // allocate() clears memory there, and may end by an exception of look() before that is done.
+    // allocate() clears memory there, and may end by an exception of check() before that is done.
     follow(copies_.handle());
   }
 
@@ -107,9 +107,9 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   void wait_for(CudaStreamHandle stream) {
     const GpuScope scope(cuda_, device_);
     follow(stream);
-    events_.finish(stream, look_);
+    events_.finish(stream, check_);
     // An operation that was aborted has left the program's stream as if it were done.
-    if (stream != copies_.handle()) look_();
+    if (stream != copies_.handle()) check_();
   }
 
   std::shared_ptr<void> allocate(std::size_t bytes, std::optional<CudaStreamHandle> only) {
@@ -117,7 +117,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     std::shared_ptr<void> memory = bytes <= kLargestSmall ? small_block(bytes, only) : own_block(bytes, only);
     require_cuda(cuda_, cuda_.zero_async(memory.get(), std::max<std::size_t>(bytes, 1), copies_.handle()),
                  "clear memory");
-    events_.finish(copies_.handle(), look_);
+    events_.finish(copies_.handle(), check_);
     return memory;
   }
 
@@ -291,7 +291,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   const CudaApi& cuda_;
   const int device_;
   const std::optional<int> rank_;
-  const std::function<void()> look_;
+  const std::function<void()> check_;
   CudaEvents events_;
   CudaStream copies_;
   std::mutex mutex_;
@@ -305,11 +305,11 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   std::array<std::vector<void*>, 16> free_blocks_;  // by size class
 };
 
-GpuHeap::GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look,
+GpuHeap::GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> check,
                  std::optional<int> rank)
     : state_([&] {
         const GpuScope scope(libraries->cuda, device);
-        return std::make_shared<State>(libraries, device, std::move(look), rank);
+        return std::make_shared<State>(libraries, device, std::move(check), rank);
       }()) {}
 
 void GpuHeap::register_with(RegisterMemory function) {

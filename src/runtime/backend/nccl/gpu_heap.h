@@ -28,7 +28,7 @@ class GpuHeap {
  public:
   // allocate() and wait_for() call `look` again and again while they wait for the GPU. The function may throw. It must
   // not keep the group's other objects alive, because memory may outlive the group. Errors name the rank.
-  GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> look,
+  GpuHeap(std::shared_ptr<const GpuLibraries> libraries, int device, std::function<void()> check,
           std::optional<int> rank = {});
 
   // Memory that is allocated later is registered with it. An empty function ends that.

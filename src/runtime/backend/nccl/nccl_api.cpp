@@ -88,7 +88,7 @@ std::atomic<int> common_calls = 0;  // running calls that may wait for other ran
 
 void wait_until_none_runs(const std::atomic<int>& calls, std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (calls > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(limits::kPeerLook);
+  while (calls > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(limits::kPeerPoll);
 }
 
 void end_calls_at_exit() {

@@ -219,7 +219,7 @@ void NcclBackend::try_out(std::chrono::milliseconds timeout) {
   kernels();
   run(trial);
   if (one != static_cast<float>(options_.size)) {
-    throw wrong_sum_error(one, options_.size, what_to_try(GpuSurroundings::look(*libraries_, true, false)));
+    throw wrong_sum_error(one, options_.size, what_to_try(GpuSurroundings::inspect(*libraries_, true, false)));
   }
   if (is_set_to(wire::env::kGpuRegister, "1")) try_registered_memory(timeout);
 }
@@ -266,7 +266,7 @@ void NcclBackend::guarded(const Call& call, Action&& action) {
     if (!is_riddle || !first) throw;
     const std::size_t here = options_.node_group ? options_.node_group->size() : 1;
     const bool several_nodes = here < static_cast<std::size_t>(options_.size);
-    throw first_failure_error(error, what_to_try(GpuSurroundings::look(*libraries_, here > 1, several_nodes)));
+    throw first_failure_error(error, what_to_try(GpuSurroundings::inspect(*libraries_, here > 1, several_nodes)));
   }
 }
 

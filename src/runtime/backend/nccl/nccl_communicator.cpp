@@ -206,7 +206,7 @@ NcclResult NcclCommunicator::call(Call function, Launch launch, std::chrono::mil
   auto result = on_own_thread(members_, std::move(function));
   Polling polling(timeout, kConnectSpin);
   while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-    members_.look_around();
+    members_.check_members();
     if (!polling.pause()) throw late_nccl_error(action, late, timeout);
   }
   return result.get();
@@ -257,7 +257,7 @@ NcclResult NcclCommunicator::state() {
 }
 
 bool NcclCommunicator::settled() {
-  members_.look_around();
+  members_.check_members();
   const NcclResult now = state();
   if (is_failure(now)) throw_failure(now, now == NcclResult::remote_error ? kConnectionLostText : kRunAction);
   return now == NcclResult::success;
@@ -352,7 +352,7 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::throw_failure(NcclResult failure, const char* action) const {
-  members_.look_for_the_reason();
+  members_.wait_for_reason();
   const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost
                          : failure == NcclResult::timeout    ? ErrorKind::timeout
                                                              : ErrorKind::internal;

@@ -17,28 +17,28 @@ namespace ddp::internal {
 namespace {
 
 // A killed process with many threads takes a while to disappear.
-constexpr std::chrono::milliseconds kReasonLook{100};
+constexpr std::chrono::milliseconds kReasonWait{100};
 constexpr std::chrono::seconds kStoreIsLate{1};  // normally the store answers within milliseconds
 
 // Runs a request on a separate thread, while this thread checks for lost ranks. If the store has died with a rank, the
 // request waits until the store's own timeout, so its thread is left behind. If the store fails, that error is reported
 // only if no rank is lost. A lost rank would be the reason.
 template <typename Request>
-auto look_around_during(const NcclMembers& members, Request request) {
+auto check_members_during(const NcclMembers& members, Request request) {
   std::packaged_task<decltype(request())()> task(std::move(request));
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
   const auto begun = std::chrono::steady_clock::now();
-  while (result.wait_for(limits::kStoreLook) != std::future_status::ready) {
-    members.look_around();
+  while (result.wait_for(limits::kStorePoll) != std::future_status::ready) {
+    members.check_members();
     // The store is lost with the rank that serves it, which need not be a member.
     const bool is_late = std::chrono::steady_clock::now() - begun > kStoreIsLate;
-    if (is_late && members.all_ranks) members.all_ranks->look();
+    if (is_late && members.all_ranks) members.all_ranks->check();
   }
   try {
     return result.get();
   } catch (const Error&) {
-    members.look_for_the_reason();
+    members.wait_for_reason();
     throw;
   }
 }
@@ -52,16 +52,16 @@ void refuse_common_address() {
 
 }  // namespace
 
-void NcclMembers::look_around() const {
+void NcclMembers::check_members() const {
   if (*aborted) throw aborted_error();
-  if (peers) peers->look();
+  if (peers) peers->check();
 }
 
-void NcclMembers::look_for_the_reason() const {
-  const auto end = std::chrono::steady_clock::now() + kReasonLook;
+void NcclMembers::wait_for_reason() const {
+  const auto end = std::chrono::steady_clock::now() + kReasonWait;
   while (all_ranks && std::chrono::steady_clock::now() < end) {
-    all_ranks->look();
-    std::this_thread::sleep_for(limits::kPeerLook);
+    all_ranks->check();
+    std::this_thread::sleep_for(limits::kPeerPoll);
   }
 }
 
@@ -73,17 +73,17 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
   refuse_common_address();
   if (members.rank == 0) {
     if (result != NcclResult::success) throw no_unique_id_error(nccl.error_string(result), nccl.last_error(nullptr));
-    look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
+    check_members_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
     return id;
   }
   // The code polls, because a wait in the store could not check for lost ranks.
   const auto end = std::chrono::steady_clock::now() + members.timeout;
-  while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
-    members.look_around();
+  while (!check_members_during(members, [=] { return store->check({&key, 1}); })) {
+    members.check_members();
     if (std::chrono::steady_clock::now() > end) throw late_id_error(members.timeout);
-    std::this_thread::sleep_for(limits::kStoreLook);
+    std::this_thread::sleep_for(limits::kStorePoll);
   }
-  const std::string value = look_around_during(members, [=] { return store->get(key); });
+  const std::string value = check_members_during(members, [=] { return store->get(key); });
   if (value.size() != id.size()) throw other_id_error(value.size(), id.size());
   std::copy(value.begin(), value.end(), id.begin());
   return id;

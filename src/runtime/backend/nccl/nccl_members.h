@@ -27,9 +27,9 @@ struct NcclMembers {
   std::shared_ptr<PeerWatch> all_ranks;  // all ranks of the group
 
   // Functions call it while they wait. Throws if the group was aborted or a peer is lost.
-  void look_around() const;
+  void check_members() const;
   // Functions call it after a failure that a lost rank may have caused. Throws that loss if it shows within a moment.
-  void look_for_the_reason() const;
+  void wait_for_reason() const;
 };
 
 // Returns the id of a new communicator. All ranks call it. Rank 0 makes the id and puts it into `store` under `key`.

@@ -30,7 +30,7 @@ bool takes_host_memory_from_driver(int nccl_version, int driver_version, std::st
   return cumem_host.empty() ? nccl_version >= 22400 && driver_version >= 12060 : cumem_host != "0";
 }
 
-GpuSurroundings GpuSurroundings::look(const GpuLibraries& libraries, bool shares_node, bool several_nodes) {
+GpuSurroundings GpuSurroundings::inspect(const GpuLibraries& libraries, bool shares_node, bool several_nodes) {
   GpuSurroundings found;
   found.shares_node = shares_node;
   found.several_nodes = several_nodes;

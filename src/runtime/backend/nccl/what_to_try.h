@@ -21,7 +21,7 @@ struct GpuSurroundings {
   bool host_memory_from_driver = false;  // NCCL shares host memory through the driver instead of /dev/shm
 
   // Returns the surroundings of this process.
-  static GpuSurroundings look(const GpuLibraries& libraries, bool shares_node, bool several_nodes);
+  static GpuSurroundings inspect(const GpuLibraries& libraries, bool shares_node, bool several_nodes);
 };
 
 // Returns whether NCCL of this version shares host memory between ranks through the driver, and not through files in

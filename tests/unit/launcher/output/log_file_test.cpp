@@ -43,10 +43,10 @@ TEST_CASE("a full disk is reported once") {
   auto fd = open_log_file("/dev/full");
   REQUIRE(fd.ok());
   LogFile file("/dev/full", std::move(fd).value());
-  std::vector<std::string> told;
-  for (int i = 0; i < 3; ++i) file.write("x", [&](const std::string& text) { told.push_back(text); });
-  REQUIRE(told.size() == 1);
-  CHECK_THAT(told[0], Catch::Contains("/dev/full: No space left on device"));
+  std::vector<std::string> messages;
+  for (int i = 0; i < 3; ++i) file.write("x", [&](const std::string& text) { messages.push_back(text); });
+  REQUIRE(messages.size() == 1);
+  CHECK_THAT(messages[0], Catch::Contains("/dev/full: No space left on device"));
   CHECK_FALSE(file);
 }
 

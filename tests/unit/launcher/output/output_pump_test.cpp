@@ -190,7 +190,7 @@ TEST_CASE("a worker whose output goes only to a file writes it directly, and its
   CHECK(job.shown().empty());
 }
 
-TEST_CASE("the last lines of a worker come from stderr, or from stdout if stderr is empty") {
+TEST_CASE("the last lines of a worker are those of stderr, preceded by those of stdout") {
   Job job(plan_of(2, kConsole));
   job.start(0, [] {
     for (int i = 0; i < 30; ++i) put(1, "out " + std::to_string(i) + "\n");
@@ -305,7 +305,7 @@ TEST_CASE("lines of the launcher follow earlier worker output and never split a 
   CHECK(both.text() == "[0] 10%\r\n[0] error\nddplaunch: rank 0 failed\n[0] 20%\r\nother\n[0] 30%\n");
 }
 
-TEST_CASE("a rank can be opened again and keeps its earlier output") {
+TEST_CASE("a rank can be opened again, and its log file keeps the earlier output") {
   Job job(plan_of(1, kTee));
   WorkerStreams first = job.open(0);
   put(first.out.get(), "first");

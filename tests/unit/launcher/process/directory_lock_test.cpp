@@ -50,7 +50,7 @@ TEST_CASE("removing unlocked directories never removes a locked one of the same 
   for (int round = 0; round < 200; ++round) {
     ::mkdir(path.c_str(), 0700);
     const auto lock = lock_directory(path);
-    for (int look = 0; lock && look < 5; ++look) {
+    for (int poll = 0; lock && poll < 5; ++poll) {
       lost += std::filesystem::exists(path) ? 0 : 1;
       std::this_thread::yield();
     }

@@ -103,7 +103,7 @@ TEST_CASE("a signal reaches the leader, and a group signal also reaches its chil
   CHECK((ends.at(0) == ExitStatus::exited(5) || ends.at(0) == ExitStatus::killed(SIGTERM)));
 }
 
-TEST_CASE("a signal to an exited worker is not sent") {
+TEST_CASE("a signal to an exited worker has no effect") {
   Host host;
   host.start(0, "exit 0");
   host.run();
@@ -176,8 +176,8 @@ TEST_CASE("the process group of a failed worker ends with it") {
 }
 
 TEST_CASE("children from before the launcher's start are left alone") {
-  const pid_t stranger = ::fork();
-  if (stranger == 0) {
+  const pid_t foreign = ::fork();
+  if (foreign == 0) {
     ::pause();
     ::_exit(0);
   }
@@ -187,9 +187,9 @@ TEST_CASE("children from before the launcher's start are left alone") {
     host.run();
     CHECK(ddp::test::eventually([&] { return host.processes().end_leftovers().empty(); }));
   }
-  CHECK(::waitpid(stranger, nullptr, WNOHANG) == 0);
-  ::kill(stranger, SIGKILL);
-  ::waitpid(stranger, nullptr, 0);
+  CHECK(::waitpid(foreign, nullptr, WNOHANG) == 0);
+  ::kill(foreign, SIGKILL);
+  ::waitpid(foreign, nullptr, 0);
 }
 
 TEST_CASE("the peak memory of a worker is known after its exit") {

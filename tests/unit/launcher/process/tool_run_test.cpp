@@ -33,11 +33,11 @@ TEST_CASE("an abandoned tool is killed") {
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/pid";
   net::EventLoop loop;
-  bool is_told = false;
+  bool is_called = false;
   {
     const ToolRun run(loop, "/bin/sh",
                       {"-c", "echo $$ > " + file + ".new; mv " + file + ".new " + file + "; exec sleep 1000"},
-                      [&](const std::string&) { is_told = true; });
+                      [&](const std::string&) { is_called = true; });
     REQUIRE_FALSE(run.has_failed());
     for (int i = 0; i < 2000 && !std::filesystem::exists(file); ++i) {
       const auto timer = loop.at(std::chrono::steady_clock::now() + 5ms, [&] { loop.stop(); });
@@ -56,7 +56,7 @@ TEST_CASE("an abandoned tool is killed") {
     loop.run();
   }
   CHECK(is_dead());
-  CHECK_FALSE(is_told);
+  CHECK_FALSE(is_called);
 }
 
 TEST_CASE("a tool that cannot be started reports the reason") {

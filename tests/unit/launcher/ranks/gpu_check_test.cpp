@@ -42,10 +42,10 @@ struct Checked {
 
 TEST_CASE("ranks that use the planned GPUs cause no warning") {
   Checked job;
-  job.check->look(job.ranks);
+  job.check->compare(job.ranks);
   job.uses(0, 0);
   job.uses(1, 1);
-  job.check->look(job.ranks);
+  job.check->compare(job.ranks);
   job.check->finish(job.ranks);
   CHECK(job.warnings.empty());
 }
@@ -53,10 +53,10 @@ TEST_CASE("ranks that use the planned GPUs cause no warning") {
 TEST_CASE("one warning names all ranks that use other GPUs than planned") {
   Checked job;
   job.uses(0, 1);
-  job.check->look(job.ranks);
+  job.check->compare(job.ranks);
   CHECK(job.warnings.empty());
   job.uses(1, 0);
-  for (int i = 0; i < 3; ++i) job.check->look(job.ranks);
+  for (int i = 0; i < 3; ++i) job.check->compare(job.ranks);
   job.check->finish(job.ranks);
   REQUIRE(job.warnings.size() == 1);
   CHECK(job.warnings[0].starts_with("rank 2 uses GPU 1 (GPU-" + kUuids[1] + "), but the plan gives it GPU 0"));
@@ -67,7 +67,7 @@ TEST_CASE("UUIDs that the driver shows only after the start are compared as well
   Checked job;
   job.later = job.plan.node_gpus;
   for (GpuFacts& gpu : job.plan.node_gpus) gpu.uuid.clear();
-  job.check->look(job.ranks);
+  job.check->compare(job.ranks);
   job.uses(0, 1);
   job.check->finish(job.ranks);
   CHECK(job.warnings.size() == 1);

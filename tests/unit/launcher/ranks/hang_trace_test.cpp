@@ -83,19 +83,19 @@ TEST_CASE("a hang trace can be read back in the same order") {
 }
 
 TEST_CASE("an unwritable hang trace is reported once, and a missing path gives no trace") {
-  std::vector<std::string> told;
-  const auto tell = [&](const std::string& sentence) { told.push_back(sentence); };
+  std::vector<std::string> messages;
+  const auto tell = [&](const std::string& sentence) { messages.push_back(sentence); };
   HangTrace unwanted("", tell);
   unwanted.add(made_picture({}, 1s, 1));
-  CHECK(told.empty());
+  CHECK(messages.empty());
   HangTrace nowhere("/no/such/folder/trace", tell);
   nowhere.add(made_picture({}, 1s, 1));
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].find("DDP_HANG_TRACE=/no/such/folder/trace: No such file or directory") != std::string::npos);
+  REQUIRE(messages.size() == 1);
+  CHECK(messages[0].find("DDP_HANG_TRACE=/no/such/folder/trace: No such file or directory") != std::string::npos);
   HangTrace full("/dev/full", tell);
   full.add(made_picture({}, 1s, 1));
   full.add(made_picture({}, 1s, 1));
-  CHECK(told.size() == 2);
+  CHECK(messages.size() == 2);
 }
 
 TEST_CASE("text that is not a line of a hang trace is ignored") {

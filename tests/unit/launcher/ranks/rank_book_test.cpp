@@ -30,8 +30,8 @@ std::vector<RankView> ranks_with(std::uint64_t called_by_first, std::uint64_t ca
 }
 
 struct Rig {
-  const Picture& look(std::vector<RankView> ranks, std::chrono::nanoseconds elapsed,
-                      SampleDepth depth = SampleDepth::all) {
+  const Picture& sample(std::vector<RankView> ranks, std::chrono::nanoseconds elapsed,
+                        SampleDepth depth = SampleDepth::all) {
     book.pass(elapsed, 7);
     book.add(std::move(ranks), depth);
     return book.picture();
@@ -48,25 +48,25 @@ JobTime at(std::chrono::nanoseconds time) {
 
 TEST_CASE("the waiting time for a rank does not depend on when a sample was taken") {
   Rig rig;
-  CHECK(rig.look(ranks_with(5, 5), 1s).waits.empty());
-  REQUIRE(rig.look(ranks_with(6, 5), 1s).waits.size() == 1);
+  CHECK(rig.sample(ranks_with(5, 5), 1s).waits.empty());
+  REQUIRE(rig.sample(ranks_with(6, 5), 1s).waits.size() == 1);
   CHECK(rig.book.picture().waits[0].verdict.culprits == std::vector{1});
   CHECK(rig.book.picture().waits[0].blamed_since == at(2s));
-  CHECK(rig.look(ranks_with(6, 5), 5s).waits[0].blamed_since == at(2s));
+  CHECK(rig.sample(ranks_with(6, 5), 5s).waits[0].blamed_since == at(2s));
   SECTION("a gap of two seconds does not end it") {
-    rig.look(ranks_with(6, 6), 1s);
-    rig.look(ranks_with(6, 6), 1s);
-    CHECK(rig.look(ranks_with(7, 6), 0s).waits[0].blamed_since == at(2s));
+    rig.sample(ranks_with(6, 6), 1s);
+    rig.sample(ranks_with(6, 6), 1s);
+    CHECK(rig.sample(ranks_with(7, 6), 0s).waits[0].blamed_since == at(2s));
   }
   SECTION("a longer one does") {
-    rig.look(ranks_with(6, 6), 3s);
-    CHECK(rig.look(ranks_with(7, 6), 1s).waits[0].blamed_since == at(11s));
+    rig.sample(ranks_with(6, 6), 3s);
+    CHECK(rig.sample(ranks_with(7, 6), 1s).waits[0].blamed_since == at(11s));
   }
   SECTION("another rank begins again") {
-    CHECK(rig.look(ranks_with(6, 7), 1s).waits[0].blamed_since == at(8s));
+    CHECK(rig.sample(ranks_with(6, 7), 1s).waits[0].blamed_since == at(8s));
   }
   SECTION("a sample that shows no operations has no waits") {
-    CHECK(rig.look(ranks_with(6, 5), 1s, SampleDepth::states).waits.empty());
+    CHECK(rig.sample(ranks_with(6, 5), 1s, SampleDepth::states).waits.empty());
     CHECK(rig.book.picture().no_waits_since == at(7s));
   }
 }
@@ -74,40 +74,40 @@ TEST_CASE("the waiting time for a rank does not depend on when a sample was take
 TEST_CASE("the job's clock stops while a rank is stopped") {
   Rig rig;
   std::vector<RankView> ranks = ranks_with(5, 5);
-  rig.look(ranks, 1s);
+  rig.sample(ranks, 1s);
   ranks[1].process->state = 'T';
-  CHECK(rig.look(ranks, 1s).stopped == std::set{1});
+  CHECK(rig.sample(ranks, 1s).stopped == std::set{1});
   CHECK(rig.book.picture().moments[1].state == RankState::stopped);
   CHECK(rig.book.picture().now == at(2s));
   ranks[1].process.reset();
-  CHECK(rig.look(ranks, 1min, SampleDepth::pages).now == at(2s));
+  CHECK(rig.sample(ranks, 1min, SampleDepth::pages).now == at(2s));
   CHECK(rig.book.picture().moments[1].state == RankState::stopped);  // the pages do not show that it runs again
   ranks[1].process = ProcessSample{'S', 0, 0, ""};
-  CHECK(rig.look(ranks, 1s).stopped.empty());
-  CHECK(rig.look(ranks, 1s).now == at(3s));
+  CHECK(rig.sample(ranks, 1s).stopped.empty());
+  CHECK(rig.sample(ranks, 1s).now == at(3s));
 }
 
 TEST_CASE("a process that a tracer holds for a moment does not count as stopped") {
   Rig rig;
   std::vector<RankView> ranks = ranks_with(5, 5);
   ranks[0].process->state = 't';
-  CHECK(rig.look(ranks, 1s).stopped.empty());
+  CHECK(rig.sample(ranks, 1s).stopped.empty());
   ++ranks[0].process->cpu_ticks;
-  CHECK(rig.look(ranks, 1s).stopped.empty());
-  CHECK(rig.look(ranks, 1s).stopped == std::set{0});  // a debugger holds it
+  CHECK(rig.sample(ranks, 1s).stopped.empty());
+  CHECK(rig.sample(ranks, 1s).stopped == std::set{0});  // a debugger holds it
 }
 
 TEST_CASE("a suspension counts its longest interval, and the pauses of a warm group are learnt") {
   RankBook book(false, 250ms);
-  const auto look = [&](std::uint64_t calls, std::chrono::nanoseconds elapsed) {
+  const auto sample = [&](std::uint64_t calls, std::chrono::nanoseconds elapsed) {
     book.pass(elapsed, 7);
     book.add(ranks_with(calls, calls), SampleDepth::pages);
   };
-  look(7, 1h);
+  sample(7, 1h);
   CHECK(book.picture().now == at(250ms));
-  look(8, 100ms);
+  sample(8, 100ms);
   CHECK(book.picture().longest_pause == 0s);  // the group was not warm yet
-  look(9, 200ms);
+  sample(9, 200ms);
   CHECK(book.picture().longest_pause == 200ms);
   CHECK(book.picture().changed_at == at(550ms));
   book.pass(100ms, 8);
@@ -133,14 +133,14 @@ TEST_CASE("a circle of waiting ranks is proven by consecutive samples") {
     rank.page.calling_threads = rank.page.waiting_threads = rank.page.blocked_threads = 1;
     rank.process->threads = FreeThreads{0, 0};
   }
-  REQUIRE(rig.look(ranks, 1s).waits.size() == 1);
+  REQUIRE(rig.sample(ranks, 1s).waits.size() == 1);
   CHECK(rig.book.picture().waits[0].verdict.kind == VerdictKind::each_other);
   CHECK(rig.book.picture().waits[0].proofs == 1);
-  CHECK(rig.look(ranks, 1s).waits[0].proofs == 2);
+  CHECK(rig.sample(ranks, 1s).waits[0].proofs == 2);
   ranks[0].process->threads->free = 1;
-  CHECK(rig.look(ranks, 1s).waits[0].proofs == 0);
+  CHECK(rig.sample(ranks, 1s).waits[0].proofs == 0);
   ranks[0].process->threads->free = 0;
-  CHECK(rig.look(ranks, 1s).waits[0].proofs == 1);
+  CHECK(rig.sample(ranks, 1s).waits[0].proofs == 1);
   ranks[0].page.groups[0].blocked = 0;  // it has begun the call, and its thread waits elsewhere
-  CHECK(rig.look(ranks, 1s).waits[0].proofs == 0);
+  CHECK(rig.sample(ranks, 1s).waits[0].proofs == 0);
 }

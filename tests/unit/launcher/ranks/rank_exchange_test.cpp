@@ -110,8 +110,8 @@ TEST_CASE("the coordinator knows the last views and waits for the evidence of al
   CHECK_FALSE(exchange.take_news());
   CHECK(exchange.far().size() == 2);
   CHECK(exchange.far().at(3).node == "b");
-  int told = 0;
-  exchange.on_evidence = [&] { ++told; };
+  int notified = 0;
+  exchange.on_evidence = [&] { ++notified; };
   exchange.ask_for_evidence(wire::Subject::stacks);
   exchange.ask_for_evidence(wire::Subject::last_evidence);
   CHECK(nodes.asked == std::vector{wire::Subject::stacks, wire::Subject::last_evidence});
@@ -120,9 +120,9 @@ TEST_CASE("the coordinator knows the last views and waits for the evidence of al
   evidence.stacks.push_back({2, "gdb", {}, {}});
   evidence.sources.push_back({"flight recorder", "", {}, {}});
   exchange.shown({7, "b", 0s, wire::Subject::stacks, show_evidence(evidence, 1 << 20)});
-  CHECK(told == 0);  // this answers an earlier question
+  CHECK(notified == 0);  // this answers an earlier question
   exchange.shown({7, "b", 0s, wire::Subject::last_evidence, show_evidence(evidence, 1 << 20)});
-  CHECK(told == 1);
+  CHECK(notified == 1);
   CHECK_FALSE(exchange.has_evidence());
   const Evidence taken = exchange.take_evidence();
   REQUIRE(taken.stacks.size() == 2);

@@ -102,11 +102,11 @@ TEST_CASE("records of this node go to the views") {
   node.rings.step(0, 100);
   node.rings.step(1, 200);
   node.rings.step(1, 300);
-  node.collector->look(Clock::now());
+  node.collector->poll(Clock::now());
   REQUIRE(node.sink.all.size() == 2);
   CHECK(node.sink.all[1].rank == 1);
   CHECK(node.sink.all[1].records.size() == 2);
-  node.collector->look(Clock::now());
+  node.collector->poll(Clock::now());
   CHECK(node.sink.all.size() == 2);
   node.rings.step(0, 400);
   node.collector->finish();
@@ -119,7 +119,7 @@ TEST_CASE("unneeded records are removed without counting as dropped") {
   Node node(1, true, true);
   node.sink.wants = false;
   node.rings.step(0, 100);
-  node.collector->look(Clock::now());
+  node.collector->poll(Clock::now());
   CHECK(node.rings.discarded == 1);
   CHECK(node.sink.all.empty());
 }
@@ -127,21 +127,21 @@ TEST_CASE("unneeded records are removed without counting as dropped") {
 TEST_CASE("the coordinator asks for records twice per second if a view wants them") {
   Node node(2, true, true);
   const auto now = Clock::now();
-  node.collector->look(now);
+  node.collector->poll(now);
   CHECK(node.channel.asked == 1);
-  node.collector->look(now + 400ms);
+  node.collector->poll(now + 400ms);
   CHECK(node.channel.asked == 1);
-  node.collector->look(now + 600ms);
+  node.collector->poll(now + 600ms);
   CHECK(node.channel.asked == 2);
   node.sink.wants = false;
-  node.collector->look(now + 2s);
+  node.collector->poll(now + 2s);
   CHECK(node.channel.asked == 2);
 }
 
 TEST_CASE("a node that is asked sends what its ranks have recorded since") {
   Node node(2, false, false);
   node.rings.step(0, 100);
-  node.collector->look(Clock::now());
+  node.collector->poll(Clock::now());
   node.rings.step(0, 200);
   node.exchange.asked(wire::Subject::records, 12);
   REQUIRE(node.channel.shown.size() == 1);
@@ -165,10 +165,10 @@ TEST_CASE("a node that is asked sends what its ranks have recorded since") {
 TEST_CASE("a node that is not asked keeps its records for a while and then removes them") {
   Node node(2, false, false);
   node.rings.step(0, 100);
-  node.collector->look(Clock::now());
+  node.collector->poll(Clock::now());
   CHECK(node.rings.discarded == 0);
   node.rings.step(0, 200);
-  node.collector->look(Clock::now() + limits::kRecordKeep);
+  node.collector->poll(Clock::now() + limits::kRecordKeep);
   CHECK(node.rings.discarded == 1);
   node.collector->finish();
   CHECK(node.channel.shown.empty());
@@ -177,7 +177,7 @@ TEST_CASE("a node that is not asked keeps its records for a while and then remov
 TEST_CASE("a node that is asked too rarely counts the lost records") {
   Node node(2, false, false);
   for (std::size_t i = 0; i < limits::kUnsentRecords + 10; ++i) node.rings.step(0, 100 + i);
-  node.collector->look(Clock::now());
+  node.collector->poll(Clock::now());
   node.exchange.asked(wire::Subject::records, 12);
   std::size_t count = 0;
   for (const std::string& text : node.channel.shown) {

@@ -94,7 +94,7 @@ TEST_CASE("the launch counts of NCCL are sent, too") {
   CHECK_FALSE(seen[1].page.groups[0].launches);
 }
 
-TEST_CASE("a clock that is behind shifts the times forward") {
+TEST_CASE("times are shifted forward if the clock of the node is behind") {
   const auto seen = read_ranks(show_ranks(std::vector{rank_four()}, ShownCalls::all), "b", -3s);
   REQUIRE(seen.size() == 1);
   CHECK(seen[0].page.phase_since == 12'000'000'000);

@@ -156,14 +156,14 @@ TEST_CASE("the report suggests a remedy for the process that holds most memory")
 TEST_CASE("the report suggests a remedy for unused memory that PyTorch holds") {
   struct Case {
     std::uint64_t unused, asked;
-    bool is_told;
+    bool is_suggested;
   };
   for (const Case& one : {Case{kGib, 2 * kGib, false}, {2 * kGib, 2 * kGib, true}, {9 * kGib, 20 * kGib, true}}) {
     Job job;
     job.error.total_bytes = 80 * kGib;
     job.error.unused_bytes = one.unused;
     job.error.asked_bytes = one.asked;
-    CHECK(contains(job.tries(), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == one.is_told);
+    CHECK(contains(job.tries(), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == one.is_suggested);
   }
 }
 

@@ -230,10 +230,10 @@ TEST_CASE("the report shows a culprit's child processes except idle ones") {
   const std::vector<ThreadStack> threads = {
       {1, "MainThread", {"__next__ (train.py:7)"}}, process(5, reads), process(6, reads), process(7, waits)};
   news.evidence.stacks = {{0, "py-spy", threads, {}}, {1, "py-spy", threads, {}}};
-  std::vector<std::string> told = hang_report(news, 0);
-  std::erase_if(told, [](const std::string& line) { return line.find("process") == std::string::npos; });
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].starts_with("  rank 1, its process 5: __getitem__ (data.py:41)"));
+  std::vector<std::string> process_lines = hang_report(news, 0);
+  std::erase_if(process_lines, [](const std::string& line) { return line.find("process") == std::string::npos; });
+  REQUIRE(process_lines.size() == 1);
+  CHECK(process_lines[0].starts_with("  rank 1, its process 5: __getitem__ (data.py:41)"));
 }
 
 TEST_CASE("evidence from other sources takes a few lines") {

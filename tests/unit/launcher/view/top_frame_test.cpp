@@ -15,8 +15,8 @@ using ddp::test::training_job;
 
 namespace {
 
-constexpr FrameLook kPlain{false, false};
-constexpr FrameLook kColours{true, true};
+constexpr FrameStyle kPlain{false, false};
+constexpr FrameStyle kColours{true, true};
 
 std::string text_of(const std::vector<std::string>& lines) {
   std::string text;
@@ -134,9 +134,10 @@ TEST_CASE("a screen fills its terminal and never exceeds it") {
     for (const TopView& view : views) {
       for (const FrameSize size :
            {FrameSize{80, 24}, {200, 60}, {40, 10}, {13, 5}, {1, 1}, {2, 3}, {500, 2}, {80, 8}, {81, 100}}) {
-        for (const FrameLook look : {kPlain, kColours, FrameLook{true, false}}) {
-          CAPTURE(job.ranks.size(), size.columns, size.rows, look.has_colours, view.is_help_open, view.is_typing);
-          const auto lines = top_frame(job, view, size, look);
+        for (const FrameStyle frame_style : {kPlain, kColours, FrameStyle{true, false}}) {
+          CAPTURE(job.ranks.size(), size.columns, size.rows, frame_style.has_colours, view.is_help_open,
+                  view.is_typing);
+          const auto lines = top_frame(job, view, size, frame_style);
           REQUIRE(static_cast<int>(lines.size()) == size.rows);
           for (const std::string& line : lines) {
             const std::string plain = without_colours(line);
@@ -144,7 +145,7 @@ TEST_CASE("a screen fills its terminal and never exceeds it") {
             REQUIRE(columns_of(plain) <= size.columns);
             REQUIRE(clean_text(plain) == plain);
           }
-          const auto few = job_lines(job, view, size, look);
+          const auto few = job_lines(job, view, size, frame_style);
           REQUIRE(static_cast<int>(few.size()) <= size.rows);
         }
       }

@@ -202,10 +202,10 @@ TEST_CASE("a collective that began long ago counts from when it is awaited") {
 
   // The user's limit does not end a job before the hang is reported.
   Job limited = begins_early(hang_plan(60s));
-  const std::size_t told = limited.news.size();
+  const std::size_t reported = limited.news.size();
   waits(limited, true);
   limited.passes(4s);
-  CHECK(limited.news.size() == told);
+  CHECK(limited.news.size() == reported);
   limited.passes(60s);
   CHECK(limited.last(Kind::hung));
 }

@@ -49,7 +49,7 @@ TEST_CASE("a wait found in stacks counts from its beginning, and data moved by t
 }
 
 TEST_CASE("a wait found in stacks is reported sooner in a job whose pauses are known") {
-  const auto told_after = [](bool is_warm) {
+  const auto reported_after = [](bool is_warm) {
     Job job;
     for (RankView& view : job.ranks) view.page.groups[0].identity = 5;  // what stacks tell has no identity
     if (is_warm) job.warm();
@@ -62,8 +62,8 @@ TEST_CASE("a wait found in stacks is reported sooner in a job whose pauses are k
     return job.last(Kind::stalled) == nullptr ? -1.0
                                               : std::chrono::duration<double>(job.last(Kind::stalled)->age).count();
   };
-  CHECK(told_after(false) == Approx(15).margin(1.1));
-  CHECK(told_after(true) == Approx(10).margin(1.1));
+  CHECK(reported_after(false) == Approx(15).margin(1.1));
+  CHECK(reported_after(true) == Approx(10).margin(1.1));
 }
 
 TEST_CASE("data that a rank exchanges with others counts as progress that PyTorch does not record") {

@@ -71,10 +71,10 @@ TEST_CASE("time before a rank is awaited does not count") {
   CHECK(works.last(Kind::hung));
   Job sleeps;
   sleeps.warm().passes(40min);
-  const std::size_t told = sleeps.news.size();
+  const std::size_t reported = sleeps.news.size();
   sleeps.call(0).passes(30s);
   CHECK_FALSE(sleeps.last(Kind::hung));
-  for (std::size_t i = told; i < sleeps.news.size(); ++i) CHECK(sleeps.kinds()[i] != Kind::warned);
+  for (std::size_t i = reported; i < sleeps.news.size(); ++i) CHECK(sleeps.kinds()[i] != Kind::warned);
 }
 
 TEST_CASE("the activity of the waiting rank is not a sign of life") {
@@ -245,7 +245,7 @@ TEST_CASE("sleeping programs without the runtime are left alone unless the user 
 
 TEST_CASE("an exited rank is judged by data read after its exit, however long others had waited") {
   // Rank 1 came at last, both ranks finished, and rank 1 ended. The reader's data on rank 0 are older than that.
-  const auto told_after = [](bool is_sampled, bool is_final) {
+  const auto reported_after = [](bool is_sampled, bool is_final) {
     Job job;
     job.warm().call(0);
     for (RankView& rank : job.ranks) rank.page.groups[0].is_sampled = is_sampled;
@@ -261,9 +261,9 @@ TEST_CASE("an exited rank is judged by data read after its exit, however long ot
     CHECK((job.last(Kind::hung) != nullptr) == (is_final || !is_sampled));
     return std::chrono::duration<double>(job.news.front().first - ended).count();
   };
-  CHECK(told_after(false, false) == Approx(5).margin(1.1));
-  CHECK(told_after(true, true) == Approx(5).margin(1.1));
-  CHECK(told_after(true, false) == Approx(8).margin(1.1));
+  CHECK(reported_after(false, false) == Approx(5).margin(1.1));
+  CHECK(reported_after(true, true) == Approx(5).margin(1.1));
+  CHECK(reported_after(true, false) == Approx(8).margin(1.1));
 }
 
 TEST_CASE("an exited rank is not awaited for long") {

@@ -28,7 +28,7 @@ struct Rig {
   explicit Rig(HangAction action = HangAction::kill)
       : evidence({loop, probe, 2, 4, action, nullptr,
                   [this](const HangNews& news) {
-                    told.push_back(news);
+                    reported.push_back(news);
                     loop.stop();
                   },
                   [] {
@@ -46,19 +46,19 @@ struct Rig {
   }
   // Waits until `count` news have been reported.
   void waits(std::size_t count) {
-    if (told.size() >= count) return;
+    if (reported.size() >= count) return;
     const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [this] { loop.stop(); });
     loop.run();
   }
   std::vector<Kind> kinds() const {
     std::vector<Kind> kinds;
-    for (const HangNews& news : told) kinds.push_back(news.kind);
+    for (const HangNews& news : reported) kinds.push_back(news.kind);
     return kinds;
   }
 
   net::EventLoop loop;
   Gone probe;
-  std::vector<HangNews> told;
+  std::vector<HangNews> reported;
   int disturbed = 0;
   HangEvidence evidence;
 };
@@ -68,21 +68,21 @@ struct Rig {
 TEST_CASE("a note has stacks taken without disturbance, and the final report has all evidence") {
   Rig rig;
   rig.considers(Kind::stalled);
-  CHECK(rig.told.empty());
+  CHECK(rig.reported.empty());
   rig.waits(1);
   REQUIRE(rig.kinds() == std::vector{Kind::stalled});
-  REQUIRE(rig.told[0].evidence.stacks.size() == 2);
-  CHECK(rig.told[0].evidence.stacks[1].rank == 5);
+  REQUIRE(rig.reported[0].evidence.stacks.size() == 2);
+  CHECK(rig.reported[0].evidence.stacks[1].rank == 5);
   CHECK(rig.disturbed == 0);
   rig.considers(Kind::hung);
   rig.waits(2);
-  CHECK(rig.told.back().kind == Kind::hung);
+  CHECK(rig.reported.back().kind == Kind::hung);
   CHECK(rig.probe.asked == std::vector{StackMeans::gentle, StackMeans::gentle, StackMeans::any, StackMeans::any});
   CHECK(rig.disturbed == 1);
   // Nothing has changed since then.
   rig.considers(Kind::hung);
-  REQUIRE(rig.told.size() == 3);
-  CHECK(rig.told[2].evidence.stacks.size() == 2);
+  REQUIRE(rig.reported.size() == 3);
+  CHECK(rig.reported[2].evidence.stacks.size() == 2);
   CHECK(rig.probe.asked.size() == 4);
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("a status request takes stacks without disturbing the program") {
   rig.waits(1);
   CHECK_FALSE(rig.evidence.is_taking());
   REQUIRE(rig.kinds() == std::vector{Kind::asked});
-  CHECK(rig.told[0].evidence.stacks.size() == 2);
+  CHECK(rig.reported[0].evidence.stacks.size() == 2);
   CHECK(rig.probe.asked == std::vector{StackMeans::gentle, StackMeans::gentle});
   CHECK(rig.disturbed == 0);
 }
@@ -102,7 +102,7 @@ TEST_CASE("a stall that was never reported needs no end message") {
   Rig rig;
   rig.considers(Kind::stalled);
   rig.considers(Kind::goes_on);
-  CHECK(rig.told.empty());
+  CHECK(rig.reported.empty());
   rig.considers(Kind::stalled);
   rig.waits(1);
   rig.considers(Kind::warned);
@@ -129,17 +129,17 @@ TEST_CASE("a requested report is given even if another one waits") {
   rig.considers(Kind::stalled);
   rig.evidence.asked();
   rig.evidence.end();
-  REQUIRE(rig.told.size() == 3);
-  CHECK(rig.told[2].kind == Kind::asked);
-  CHECK(rig.told[2].evidence.empty());
+  REQUIRE(rig.reported.size() == 3);
+  CHECK(rig.reported[2].kind == Kind::asked);
+  CHECK(rig.reported[2].evidence.empty());
 }
 
 TEST_CASE("no evidence is taken for warnings alone or for a stopped rank") {
   Rig rig(HangAction::warn);
   for (const Kind kind : {Kind::stalled, Kind::warned, Kind::hung}) rig.considers(kind);
-  CHECK(rig.told.size() == 3);
+  CHECK(rig.reported.size() == 3);
   Rig other;
   other.considers(Kind::stalled, VerdictKind::stopped);
-  CHECK(other.told.size() == 1);
+  CHECK(other.reported.size() == 1);
   CHECK(other.probe.asked.empty());
 }

@@ -33,16 +33,16 @@ struct Job {
   }
   // For `time`, the ranks do nothing else.
   Job& passes(std::chrono::nanoseconds time) {
-    look();
+    sample();
     for (RankView& rank : ranks) {
       rank.activity->still_for += time;
       rank.activity->unmoved_for += time;
     }
     book.pass(time, 7);
-    look();
+    sample();
     return *this;
   }
-  void look() { book.add(ranks, SampleDepth::all); }
+  void sample() { book.add(ranks, SampleDepth::all); }
   Judgement judge(const HangPlan& plan = {}) const { return ddp::launcher::judge(book.picture(), plan); }
 
   std::vector<RankView> ranks;
@@ -61,7 +61,7 @@ TEST_CASE("a judgement names the awaited rank, the duration, its activity and wh
   job.ranks[2].activity->last_sign = Sign::processor;
   job.ranks[2].activity->cpu_share = 0.9;
   job.ranks[2].activity->still_for = 0s;
-  job.look();
+  job.sample();
   const Judgement judgement = job.judge();
   REQUIRE(judgement.verdict);
   CHECK(judgement.verdict->culprits == std::vector{2});
@@ -77,11 +77,11 @@ TEST_CASE("a judgement explains why there is no verdict") {
   job.passes(1min);
   job.ranks[1].activity->still_for = 2s;
   Job lives = job;
-  lives.look();
+  lives.sample();
   // A sign of life that was seen does not grow old by a later sample.
   CHECK(lives.judge().verdict);
   job.ranks[0].activity.reset();
-  job.look();
+  job.sample();
   CHECK(job.judge().is_unsure);
   CHECK(job.judge().explanation == "no verdict: it is not known yet what rank 0 does");
 }
@@ -94,7 +94,7 @@ TEST_CASE("data moved by a waiting rank is a sign of life, and its other activit
     job.passes(1s).passes(1h);
     job.ranks[1].activity->still_for = still;
     job.ranks[1].activity->unmoved_for = unmoved;
-    job.look();
+    job.sample();
     const Judgement judgement = job.judge();
     REQUIRE(judgement.verdict);
     CHECK(judgement.verdict->culprits == std::vector{2});
@@ -109,33 +109,33 @@ TEST_CASE("a rank that is blamed for the first time is not given up at once") {
   Job job(/*is_late=*/true);
   job.book.add(job.ranks, SampleDepth::pages);  // the pages do not say who waits for whom
   job.book.pass(1h, 7);
-  job.look();
+  job.sample();
   HangPlan plan;
   plan.timeout = 60s;
   CHECK(job.judge(plan).age == 1h);
   CHECK(job.judge(plan).stall->ends_in == 5s);
   job.book.pass(5s, 7);
-  job.look();
+  job.sample();
   CHECK(job.judge(plan).stall->ends_in <= 0s);
 }
 
 TEST_CASE("the next sample is deep once per second, and measures activity if a rank waits") {
   Job job(/*is_late=*/true);
   const HangPlan plan;
-  CHECK(next_look(job.book.picture(), plan).depth == SampleDepth::states);
-  job.look();
-  CHECK(next_look(job.book.picture(), plan).depth == SampleDepth::pages);
+  CHECK(next_sample(job.book.picture(), plan).depth == SampleDepth::states);
+  job.sample();
+  CHECK(next_sample(job.book.picture(), plan).depth == SampleDepth::pages);
   job.book.pass(1s, 7);
-  CHECK(next_look(job.book.picture(), plan).depth == SampleDepth::all);
-  CHECK_FALSE(next_look(job.book.picture(), plan).measures_activity);
+  CHECK(next_sample(job.book.picture(), plan).depth == SampleDepth::all);
+  CHECK_FALSE(next_sample(job.book.picture(), plan).measures_activity);
   job.book.pass(1s, 7);
-  CHECK(next_look(job.book.picture(), plan).measures_activity);
+  CHECK(next_sample(job.book.picture(), plan).measures_activity);
   HangPlan off;
   off.timeout = 0s;
-  CHECK(next_look(job.book.picture(), off).depth == SampleDepth::states);
+  CHECK(next_sample(job.book.picture(), off).depth == SampleDepth::states);
   job.ranks[0].process->state = 'T';
-  job.look();
+  job.sample();
   job.book.pass(1s, 7);
-  CHECK(next_look(job.book.picture(), plan).depth == SampleDepth::all);  // it may run again
-  CHECK_FALSE(next_look(job.book.picture(), plan).measures_activity);
+  CHECK(next_sample(job.book.picture(), plan).depth == SampleDepth::all);  // it may run again
+  CHECK_FALSE(next_sample(job.book.picture(), plan).measures_activity);
 }

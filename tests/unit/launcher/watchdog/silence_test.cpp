@@ -37,11 +37,11 @@ TEST_CASE("ranks that wait for others in a new group hang if no rank is active")
   CHECK(hang.verdict.waiting == std::vector<int>{0});
   CHECK(hang.judgement.hang_class == HangClass::unknown);
   CHECK(job.last_news_after(began) == Approx(1806).margin(10));
-  Job looks_again;
-  looks_again.warm().computes(0);  // work of the rank that waits is no sign of life
-  looks_again.ranks[0].page.waiting_threads = 1;
-  looks_again.passes(32min);
-  CHECK(looks_again.last(Kind::hung));
+  Job polls_again;
+  polls_again.warm().computes(0);  // work of the rank that waits is no sign of life
+  polls_again.ranks[0].page.waiting_threads = 1;
+  polls_again.passes(32min);
+  CHECK(polls_again.last(Kind::hung));
   Job all_wait;
   all_wait.warm().computes(0);
   for (RankView& view : all_wait.ranks) view.page.waiting_threads = 1;

@@ -10,7 +10,7 @@ using namespace ddp::test;
 namespace {
 
 // Returns the disagreement that each rank gets if rank r has the r-th text.
-std::vector<std::optional<std::string>> told(const std::vector<std::string>& texts) {
+std::vector<std::optional<std::string>> disagreements(const std::vector<std::string>& texts) {
   std::vector<std::optional<std::string>> result(texts.size());
   GlooRanks(static_cast<int>(texts.size())).all_succeed([&](GlooRanks::Rank& self) {
     const auto rank = static_cast<std::size_t>(self.rank());
@@ -19,26 +19,26 @@ std::vector<std::optional<std::string>> told(const std::vector<std::string>& tex
   return result;
 }
 
-void all_are_told(const std::vector<std::string>& texts, const std::optional<std::string>& expected) {
-  for (const auto& answer : told(texts)) CHECK(answer == expected);
+void all_ranks_get(const std::vector<std::string>& texts, const std::optional<std::string>& expected) {
+  for (const auto& answer : disagreements(texts)) CHECK(answer == expected);
 }
 
 }  // namespace
 
 TEST_CASE("every rank gets the first line in which ranks differ") {
-  all_are_told({"a\nb\n", "a\nb\n", "a\nc\n"}, "rank 0 has b, rank 2 has c");
-  all_are_told({"a\n", "x\n", "y\n"}, "rank 0 has a, rank 1 has x");
+  all_ranks_get({"a\nb\n", "a\nb\n", "a\nc\n"}, "rank 0 has b, rank 2 has c");
+  all_ranks_get({"a\n", "x\n", "y\n"}, "rank 0 has a, rank 1 has x");
 }
 
 TEST_CASE("a rank with fewer lines has no entry at the difference") {
-  all_are_told({"a\nb\n", "a\n"}, "rank 0 has b, rank 1 has nothing more");
-  all_are_told({"", "a\n"}, "rank 0 has nothing more, rank 1 has a");
+  all_ranks_get({"a\nb\n", "a\n"}, "rank 0 has b, rank 1 has nothing more");
+  all_ranks_get({"", "a\n"}, "rank 0 has nothing more, rank 1 has a");
 }
 
 TEST_CASE("equal texts are an agreement") {
-  all_are_told({"", ""}, std::nullopt);
-  all_are_told({"a\n", "a\n", "a\n"}, std::nullopt);
-  all_are_told({"alone"}, std::nullopt);
+  all_ranks_get({"", ""}, std::nullopt);
+  all_ranks_get({"a\n", "a\n", "a\n"}, std::nullopt);
+  all_ranks_get({"alone"}, std::nullopt);
 }
 
 TEST_CASE("a tensor is described by name, type and shape") {

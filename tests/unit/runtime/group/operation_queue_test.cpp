@@ -62,7 +62,7 @@ class Actions : public ddp::internal::CallRunner {
   std::map<std::string, std::function<void()>> by_name_;
 };
 
-class DeedQueue {
+class ScriptedQueue {
  public:
   Work push(const std::string& name, std::function<void()> action) {
     Call call;
@@ -84,7 +84,7 @@ class DeedQueue {
 }  // namespace
 
 TEST_CASE("after a failure all operations are aborted, and the message names the first failure") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   int runs = 0;
   Work good = queue.push("op #1", [&] { ++runs; });
   Work bad = queue.push("op #2", [] { throw Error(ErrorKind::peer_lost, "rank 3 has exited"); });
@@ -98,7 +98,7 @@ TEST_CASE("after a failure all operations are aborted, and the message names the
 }
 
 TEST_CASE("an exception of an unknown type becomes an internal error") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   Work bad = queue.push("op #1", [] { throw std::runtime_error("surprise"); });
   expect_error(ErrorKind::internal, {"op #1", "surprise"}, [&] { bad.wait(); });
 }
@@ -107,7 +107,7 @@ TEST_CASE("a destroyed queue leaves no operation running or unfinished") {
   std::promise<void> begun;
   std::promise<void> may_end;
   bool ended = false;
-  auto queue = std::make_unique<DeedQueue>();
+  auto queue = std::make_unique<ScriptedQueue>();
   Work running = queue->push("op #1", [&] {
     begun.set_value();
     may_end.get_future().wait();
@@ -132,7 +132,7 @@ TEST_CASE("a blocked operation does not delay an exception") {
   const auto shared = std::make_shared<Shared>();
   bool heard = false;
   try {
-    DeedQueue queue;
+    ScriptedQueue queue;
     static_cast<void>(queue.push("an operation", [shared] {
       shared->begun.set_value();
       shared->answer.get_future().wait();
@@ -151,7 +151,7 @@ TEST_CASE("a blocked operation does not delay an exception") {
 }
 
 TEST_CASE("operations run in the order of their calls and one at a time") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   std::string order;
   std::atomic<int> at_once = 0;
   std::vector<Work> works;
@@ -166,7 +166,7 @@ TEST_CASE("operations run in the order of their calls and one at a time") {
 }
 
 TEST_CASE("a work can be waited for repeatedly and from any thread") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   std::promise<void> may_end;
   Work work = queue.push("op", [&] { may_end.get_future().wait(); });
   CHECK_FALSE(work.done());
@@ -180,7 +180,7 @@ TEST_CASE("a work can be waited for repeatedly and from any thread") {
 
 TEST_CASE("an operation whose work was dropped is still carried out") {
   std::atomic<bool> ran = false;
-  DeedQueue queue;
+  ScriptedQueue queue;
   {
     const Work dropped = queue.push("dropped", [&] { ran = true; });
   }
@@ -190,7 +190,7 @@ TEST_CASE("an operation whose work was dropped is still carried out") {
 }
 
 TEST_CASE("an operation that has begun is run by the thread that waits for it") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   queue.begins([] { return true; });
   std::thread::id ran_on;
   Work work = queue.push("op", [&] { ran_on = std::this_thread::get_id(); });
@@ -199,7 +199,7 @@ TEST_CASE("an operation that has begun is run by the thread that waits for it") 
 }
 
 TEST_CASE("an operation that has begun also ends if it is only polled") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   queue.begins([] { return true; });
   std::atomic<bool> ran = false;
   const Work work = queue.push("op", [&] { ran = true; });
@@ -211,7 +211,7 @@ TEST_CASE("an operation that has begun also ends if it is only polled") {
 TEST_CASE("an operation that has begun is run even if the queue is destroyed") {
   std::atomic<bool> ran = false;
   {
-    DeedQueue queue;
+    ScriptedQueue queue;
     queue.begins([] { return true; });
     const Work work = queue.push("op", [&] { ran = true; });
   }
@@ -219,7 +219,7 @@ TEST_CASE("an operation that has begun is run even if the queue is destroyed") {
 }
 
 TEST_CASE("a failure at the beginning of an operation belongs to that operation") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   queue.begins([]() -> bool { throw Error(ErrorKind::mismatch, "rank 1 calls something else"); });
   Work work = queue.push("op", [] {});
   expect_error(ErrorKind::mismatch, {"rank 1 calls"}, [&] { work.wait(); });
@@ -229,7 +229,7 @@ TEST_CASE("a failure at the beginning of an operation belongs to that operation"
 }
 
 TEST_CASE("a wait with a time limit ends before its operation") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   std::promise<void> may_end;
   Work work = queue.push("op", [&] { may_end.get_future().wait(); });
   CHECK_FALSE(work.wait_for(std::chrono::milliseconds(1)));
@@ -245,7 +245,7 @@ TEST_CASE("a wait with a time limit ends before its operation") {
 }
 
 TEST_CASE("a continuation is called once, with the failure if there is one") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   std::promise<void> may_end;
   std::promise<std::string> heard;
   Work good = queue.push("good", [&] { may_end.get_future().wait(); });
@@ -262,7 +262,7 @@ TEST_CASE("a continuation is called once, with the failure if there is one") {
 }
 
 TEST_CASE("held operations begin together at the end of the outermost batch") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   std::atomic<int> ran = 0;
   queue.queue().hold();
   queue.queue().hold();
@@ -278,7 +278,7 @@ TEST_CASE("held operations begin together at the end of the outermost batch") {
 }
 
 TEST_CASE("an operation without a waiting thread also runs after many that were waited for") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 50; ++i) queue.push("waited", [] {}).wait();
     std::atomic<bool> ran = false;
@@ -290,7 +290,7 @@ TEST_CASE("an operation without a waiting thread also runs after many that were 
 }
 
 TEST_CASE("operations are urgent while a thread waits for them on the host, and not while a stream does") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   bool is_waited_for = false;
   Work first =
       queue.push("op #1", [&] { is_waited_for = eventually([&] { return queue.actions().host_waiters == 1; }); });
@@ -308,7 +308,7 @@ TEST_CASE("operations are urgent while a thread waits for them on the host, and 
 }
 
 TEST_CASE("a batch that must wait for the ranks still begins as a whole") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   queue.actions().ahead = {.always = 4, .most = 4, .bytes = 0};
   queue.actions().begins_batches = true;
   std::vector<int> order;
@@ -324,7 +324,7 @@ TEST_CASE("a batch that must wait for the ranks still begins as a whole") {
 }
 
 TEST_CASE("operations of a batch that cannot begin as a whole run one by one") {
-  DeedQueue queue;
+  ScriptedQueue queue;
   std::vector<Work> works;
   queue.queue().hold();
   for (int i = 0; i < 3; ++i) works.push_back(queue.push("op #" + std::to_string(i), [] {}));

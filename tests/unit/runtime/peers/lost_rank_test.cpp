@@ -62,10 +62,10 @@ TEST_CASE("the first report of a lost rank counts unless the rank's own node rep
   CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has exited, or given up")).peer() == 0);
   nodes[1].reset();
   CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has exited")).peer() == 1);
-  const Error told = LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has exited, or given up"));
-  CHECK(told.peer() == 1);
-  CHECK(std::string(told.what()) == "rank 1 has exited");
-  CHECK(told.kind() == ErrorKind::peer_lost);
+  const Error agreed = LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has exited, or given up"));
+  CHECK(agreed.peer() == 1);
+  CHECK(std::string(agreed.what()) == "rank 1 has exited");
+  CHECK(agreed.kind() == ErrorKind::peer_lost);
 }
 
 TEST_CASE("an agreed lost rank changes only if this node sees another one exit") {

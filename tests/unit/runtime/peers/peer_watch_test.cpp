@@ -17,13 +17,13 @@ TEST_CASE("a failed rank is found after a while and named") {
   const auto groups = meet_on_one_node(3);
   PeerWatch watch(groups[0]);
   PeerWatch of_rank_1(groups[0], Operation::recv, 1);
-  watch.look();
+  watch.check();
   groups[2]->say_failed();
   expect_error(ErrorKind::peer_lost, {"rank 2 has exited or failed"}, [&] {
     const auto end = soon();
     while (std::chrono::steady_clock::now() < end) {
-      of_rank_1.look();
-      watch.look();
+      of_rank_1.check();
+      watch.check();
     }
   });
 }
@@ -33,7 +33,7 @@ TEST_CASE("a rank that left is lost, except to ranks whose collectives it has co
   const auto is_lost = [&](std::chrono::steady_clock::time_point end = soon()) {
     PeerWatch watch(groups[0]);
     try {
-      while (std::chrono::steady_clock::now() < end) watch.look();
+      while (std::chrono::steady_clock::now() < end) watch.check();
       return false;
     } catch (const Error& error) {
       return error.kind() == ErrorKind::peer_lost;
@@ -68,7 +68,7 @@ TEST_CASE("a rank that died is lost, except to ranks whose operations it has com
   const auto is_lost = [&](PeerWatch watch, std::chrono::steady_clock::duration within) {
     try {
       const auto end = std::chrono::steady_clock::now() + within;
-      while (std::chrono::steady_clock::now() < end) watch.look();
+      while (std::chrono::steady_clock::now() < end) watch.check();
       return false;
     } catch (const Error& error) {
       return error.kind() == ErrorKind::peer_lost;
@@ -92,11 +92,11 @@ TEST_CASE("a rank of another node is lost when the launcher reports it") {
   made.layout->lost_rank = 1;
   expect_error(ErrorKind::peer_lost, {"ddplaunch reports that rank 1 of the job has failed"}, [&] {
     PeerWatch watch(groups[0]);
-    for (const auto end = soon(); std::chrono::steady_clock::now() < end;) watch.look();
+    for (const auto end = soon(); std::chrono::steady_clock::now() < end;) watch.check();
   });
 }
 
 TEST_CASE("without other ranks on this node there is nothing to poll") {
   PeerWatch alone(nullptr);
-  CHECK_NOTHROW(alone.look());
+  CHECK_NOTHROW(alone.check());
 }

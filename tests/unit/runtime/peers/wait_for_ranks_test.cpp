@@ -23,11 +23,11 @@ const std::vector<std::string> kKeys = {"rank 0", "rank 1"};
 }  // namespace
 
 TEST_CASE("a rank waits until all others have arrived") {
-  for (const bool looks : {false, true}) {
+  for (const bool checks : {false, true}) {
     const auto store = make_memory_store(1min);
     store->set(kKeys[0], "");
     auto waits = std::async(std::launch::async,
-                            [&] { wait_for_ranks(*store, kKeys, 1min, {}, looks ? [] {} : std::function<void()>()); });
+                            [&] { wait_for_ranks(*store, kKeys, 1min, {}, checks ? [] {} : std::function<void()>()); });
     CHECK(waits.wait_for(50ms) == std::future_status::timeout);
     store->set(kKeys[1], "");
     waits.get();
@@ -36,10 +36,10 @@ TEST_CASE("a rank waits until all others have arrived") {
 
 TEST_CASE("a rank that waits in vain gives up at its timeout and not earlier") {
   const auto store = make_memory_store(1min);
-  for (const bool looks : {false, true}) {
+  for (const bool checks : {false, true}) {
     const auto began = std::chrono::steady_clock::now();
     try {
-      wait_for_ranks(*store, kKeys, 50ms, {}, looks ? [] {} : std::function<void()>());
+      wait_for_ranks(*store, kKeys, 50ms, {}, checks ? [] {} : std::function<void()>());
       FAIL("nobody came");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::timeout);
@@ -63,13 +63,13 @@ TEST_CASE("a rank that loses the store together with its server names the server
   test::RawPeer peer = server.greets();
   const auto store = connected.get();
   peer.vanishes();
-  int looks = 0;
-  const auto look = [&] {
-    if (++looks == 3) throw Error(ErrorKind::peer_lost, "rank 0 has exited", 0);
+  int checks = 0;
+  const auto check = [&] {
+    if (++checks == 3) throw Error(ErrorKind::peer_lost, "rank 0 has exited", 0);
   };
   test::expect_error(ErrorKind::peer_lost, {"rank 0 has exited"},
-                     [&] { wait_for_ranks(*store, kKeys, 1min, {}, look); });
-  test::expect_error(ErrorKind::unavailable, {"lost before"}, [&] { wait_for_ranks(*store, kKeys, 1min, {}, look); });
+                     [&] { wait_for_ranks(*store, kKeys, 1min, {}, check); });
+  test::expect_error(ErrorKind::unavailable, {"lost before"}, [&] { wait_for_ranks(*store, kKeys, 1min, {}, check); });
 }
 
 TEST_CASE("a rank that waits for an exited rank gets an error") {

@@ -151,7 +151,7 @@ TEST_CASE("another service at the port is reported as not a store") {
 
 TEST_CASE("a report that cannot be parsed or is too long is an error") {
   ScriptedStore store;
-  auto looked = beside([port = store.port()] {
+  auto visited = beside([port = store.port()] {
     auto anna = StoreVisit::open("127.0.0.1", port, nullptr, soon());
     return anna.value().report(soon()).error();
   });
@@ -159,11 +159,11 @@ TEST_CASE("a report that cannot be parsed or is too long is an error") {
   client.hears(encode(inspect()));
   SECTION("garbage") {
     client.says(text_reply("garbage"));
-    CHECK_THAT(looked.get().message, Catch::Contains("another version of ddplaunch"));
+    CHECK_THAT(visited.get().message, Catch::Contains("another version of ddplaunch"));
   }
   SECTION("a length that is a lie") {
     client.says(std::string(8, '\x7f'));
-    CHECK(looked.get().kind == Kind::lost);
+    CHECK(visited.get().kind == Kind::lost);
   }
 }
 

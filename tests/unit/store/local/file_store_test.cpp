@@ -131,7 +131,7 @@ TEST_CASE("writers that are killed at any moment do not disturb others") {
     const auto own = make_file_store(file.path, kPatience);
     while (true) {
       own->add("n", 1);
-      [[maybe_unused]] const ssize_t told = ::write(tally.get(), "x", 1);
+      [[maybe_unused]] const ssize_t tallied = ::write(tally.get(), "x", 1);
       own->set("large", large);
     }
   };
@@ -148,10 +148,10 @@ TEST_CASE("writers that are killed at any moment do not disturb others") {
     writers[i % 2].again();
   }
   for (Killed& writer : writers) writer.dies();
-  const auto told = static_cast<std::int64_t>(contents(tally_path).size());
+  const auto tallied = static_cast<std::int64_t>(contents(tally_path).size());
   const std::int64_t counted = make_file_store(file.path, kPatience)->add("n", 0);
-  CHECK(counted >= told);
-  CHECK(counted <= told + kKills + 2);
+  CHECK(counted >= tallied);
+  CHECK(counted <= tallied + kKills + 2);
   CHECK(store->add("n", 1) == counted + 1);
 }
 

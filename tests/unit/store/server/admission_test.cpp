@@ -6,7 +6,7 @@ using ddp::store::Admission;
 using ddp::store::admission_warning;
 using ddp::store::AdmissionPolicy;
 using ddp::store::decide;
-using ddp::store::most_strangers;
+using ddp::store::most_unauthenticated;
 using ddp::store::PeerFacts;
 using Verdict = Admission::Verdict;
 
@@ -141,7 +141,7 @@ TEST_CASE("an open store admits everyone and logs it") {
 }
 
 TEST_CASE("at most a quarter of all connections may be unauthenticated") {
-  CHECK(most_strangers(65'536) == 16'384);
-  CHECK(most_strangers(20'000) == 5'000);
-  CHECK(most_strangers(512) == 256);
+  CHECK(most_unauthenticated(65'536) == 16'384);
+  CHECK(most_unauthenticated(20'000) == 5'000);
+  CHECK(most_unauthenticated(512) == 256);
 }

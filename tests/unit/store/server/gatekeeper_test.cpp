@@ -62,10 +62,10 @@ TEST_CASE("an address is admitted while an authenticated connection from it exis
 
 TEST_CASE("a peer without the token is distinguished from one with it") {
   Gatekeeper gatekeeper(false, token("0123456789abcdef"));
-  ClientHandshake stranger(token("another token of it"));
-  const auto answer = gatekeeper.hear(kAnna, kElsewhere, auth(StoreOp::auth_hello, stranger.hello()));
+  ClientHandshake other(token("another token of it"));
+  const auto answer = gatekeeper.hear(kAnna, kElsewhere, auth(StoreOp::auth_hello, other.hello()));
   REQUIRE(answer);
-  CHECK_FALSE(proof_for(stranger, answer.value()));  // the server does not know the stranger's token either
+  CHECK_FALSE(proof_for(other, answer.value()));  // the server does not know that token either
   const auto verdict = gatekeeper.hear(kAnna, kElsewhere, auth(StoreOp::auth_proof, std::string(32, 'x')));
   REQUIRE_FALSE(verdict);
   CHECK_THAT(verdict.error().message, Catch::Contains("does not know the token"));
@@ -80,12 +80,12 @@ TEST_CASE("a store without a token refuses other nodes and logs it") {
 }
 
 TEST_CASE("an unauthenticated peer may only greet and prove the token") {
-  CHECK(is_for_strangers(validate()));
-  CHECK(is_for_strangers(ping(1)));
-  CHECK(is_for_strangers(check({std::string(ddp::wire::kStoreExtensionsKey)})));
-  CHECK(is_for_strangers(auth(StoreOp::auth_proof, "")));
+  CHECK(is_allowed_unauthenticated(validate()));
+  CHECK(is_allowed_unauthenticated(ping(1)));
+  CHECK(is_allowed_unauthenticated(check({std::string(ddp::wire::kStoreExtensionsKey)})));
+  CHECK(is_allowed_unauthenticated(auth(StoreOp::auth_proof, "")));
   for (const StoreRequest& refused :
        {check({"/k"}), get("/k"), set("/k", ""), inspect(), list_keys(), hello(0, 1, "")}) {
-    CHECK_FALSE(is_for_strangers(refused));
+    CHECK_FALSE(is_allowed_unauthenticated(refused));
   }
 }

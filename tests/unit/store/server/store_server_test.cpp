@@ -40,8 +40,8 @@ void expect_service(std::uint16_t port) {
 
 TEST_CASE("a client that sends garbage is closed and named, and others are served") {
   RunningStore store;
-  RawPeer stranger(store.port());
-  stranger.says("GET / HTTP/1.1\r\n\r\n").is_disconnected();
+  RawPeer browser(store.port());
+  browser.says("GET / HTTP/1.1\r\n\r\n").is_disconnected();
   store.complains_of("127.0.0.1:");
   store.complains_of("unknown request 71");
   expect_service(store.port());

@@ -46,7 +46,7 @@ TEST_CASE("a failing rank and a rank that starts reading its memory always notic
       meet(2 * i - 1);
       try {
         const InPlace in_place(*groups[1]);
-        for (int look = 0; look < 20; ++look) wrong += is_freed ? 1 : 0;
+        for (int read = 0; read < 20; ++read) wrong += is_freed ? 1 : 0;
       } catch (const Error&) {
       }
       meet(2 * i);

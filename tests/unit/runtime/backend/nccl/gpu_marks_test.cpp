@@ -145,13 +145,13 @@ TEST_CASE("a collective that waits for a rank has begun but not finished on the 
 
 TEST_CASE("the host sees when a collective begins and ends on the GPU") {
   wire::StatusPageLayout* const page = make_page();
-  std::atomic<int> looks = 0;  // at rank 0's events
+  std::atomic<int> queries = 0;  // at rank 0's events
   const auto make = [&](const BackendOptions& options,
                         const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
     const auto libraries = gpu_libraries();
     if (options.rank == 0) {
       libraries->cuda.query_event = [&, query = libraries->cuda.query_event](CudaEventHandle event) {
-        ++looks;
+        ++queries;
         return query(event);
       };
     }
@@ -167,7 +167,7 @@ TEST_CASE("the host sees when a collective begins and ends on the GPU") {
     if (self.rank() == 1) {
       // Rank 0 looks once at least after its GPU has begun, and once before it is done.
       require(eventually([&] { return page->groups[0].gpu_started == 2; }), "it has not begun");
-      require(eventually([&, until = looks + 3] { return looks >= until; }), "rank 0 does not look");
+      require(eventually([&, until = queries + 3] { return queries >= until; }), "rank 0 does not look");
     }
     const auto called = std::chrono::steady_clock::now();
     self.group().all_reduce(values.memory, ReduceOp::average).wait();

@@ -76,17 +76,17 @@ TEST_CASE("a first collective that fails or hangs suggests remedies") {
   const Libraries libraries = gpu_libraries();
   libraries->nccl.all_reduce = [](auto...) { return NcclResult::system_error; };
   const auto failed = ranks_over(libraries, 2).outcomes([](RankThreads::Rank& self) { self.group().barrier().wait(); });
-  int told = 0;
+  int errors = 0;
   for (const RankOutcome& outcome : failed) {
     REQUIRE(outcome.kind);
     // A rank that comes late gets an error about the other one's failure.
     if (outcome.kind == ErrorKind::peer_lost) continue;
-    ++told;
+    ++errors;
     CHECK(outcome.kind == ErrorKind::internal);
     CHECK_THAT(outcome.message, Catch::Contains("cannot start") && Catch::Contains("unhandled system error") &&
                                     Catch::Contains("NCCL_DEBUG=INFO"));
   }
-  CHECK(told > 0);
+  CHECK(errors > 0);
   // Rank 1 does not come. An idle group has its own message for this time-out.
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
     if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
@@ -114,7 +114,7 @@ TEST_CASE("GPUs that add incorrectly fail the trial collective") {
                                                                   CudaStreamHandle stream) {
     return real(send, receive, count, type, 0, comm, stream);
   };
-  std::atomic<int> told = 0;
+  std::atomic<int> errors = 0;
   ranks_over(libraries, 2).outcomes([&](RankThreads::Rank&) {});
   const auto store = make_memory_store(10s);
   std::vector<std::thread> threads;
@@ -124,12 +124,12 @@ TEST_CASE("GPUs that add incorrectly fail the trial collective") {
       try {
         backend.try_out(10s);
       } catch (const Error& error) {
-        if (std::string(error.what()).find("as the sum of 2 ones") != std::string::npos) ++told;
+        if (std::string(error.what()).find("as the sum of 2 ones") != std::string::npos) ++errors;
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK(told == 2);
+  CHECK(errors == 2);
 }
 
 TEST_CASE("kernels are loaded before the first collective, while the GPU is idle") {

@@ -23,10 +23,10 @@ using namespace ddp::test;
 namespace {
 
 // Returns libraries that count how often they are asked whether an event is done.
-Libraries libraries_that_count(std::atomic<int>& looks) {
+Libraries libraries_that_count(std::atomic<int>& queries) {
   const Libraries libraries = gpu_libraries();
-  libraries->cuda.query_event = [&looks, real = libraries->cuda.query_event](CudaEventHandle event) {
-    ++looks;
+  libraries->cuda.query_event = [&queries, real = libraries->cuda.query_event](CudaEventHandle event) {
+    ++queries;
     return real(event);
   };
   return libraries;
@@ -269,8 +269,8 @@ TEST_CASE("values are exchanged in both directions at once and on streams") {
 }
 
 TEST_CASE("a host that has waited for long polls the operation rarely") {
-  std::atomic<int> looks = 0;
-  const Libraries libraries = libraries_that_count(looks);
+  std::atomic<int> queries = 0;
+  const Libraries libraries = libraries_that_count(queries);
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     ProgramStream stream(self.group());
@@ -279,10 +279,10 @@ TEST_CASE("a host that has waited for long polls the operation rarely") {
     Work held_up = self.group().all_reduce(values.memory, {}, {.stream = Stream::from_handle(stream.handle())});
     std::thread waits([&] { self.group().all_reduce(values.memory).wait(); });
     std::this_thread::sleep_for(limits::kLongWait + 100ms);
-    looks = 0;
+    queries = 0;
     // On a busy computer, there are even fewer looks in this time.
     std::this_thread::sleep_for(200ms);
-    const int seen = looks;
+    const int seen = queries;
     held.release();
     waits.join();
     require(held_up.wait_for(kPatience), "it is not done");
@@ -291,8 +291,8 @@ TEST_CASE("a host that has waited for long polls the operation rarely") {
 }
 
 TEST_CASE("a host that need not wait for an operation polls it rarely") {
-  std::atomic<int> looks = 0;
-  const Libraries libraries = libraries_that_count(looks);
+  std::atomic<int> queries = 0;
+  const Libraries libraries = libraries_that_count(queries);
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     ProgramStream stream(self.group());
@@ -300,10 +300,10 @@ TEST_CASE("a host that need not wait for an operation polls it rarely") {
     HeldStream held(stream.handle());
     Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});
     work.wait();
-    looks = 0;
+    queries = 0;
     // On a busy computer, there are even fewer looks in this time.
     std::this_thread::sleep_for(200ms);
-    require(looks < 400, "it has looked " + std::to_string(looks) + " times");
+    require(queries < 400, "it has looked " + std::to_string(queries) + " times");
     held.release();
     require(work.wait_for(kPatience), "it is not done");
   });

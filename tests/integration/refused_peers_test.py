@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""strangers_test.py BIN_DIR [WORD]: tests processes that speak the launchers' protocol and do not belong to the job.
-Whatever they send, the console shows few lines and no control character, and the job ends as it would without them."""
+"""refused_peers_test.py BIN_DIR [WORD]: tests processes that speak the launchers' protocol and do not belong to the
+job. Whatever they send, the console shows few lines and no control character, and the job ends as it would without
+them."""
 import tempfile
 
 from node_rig import Hosts, run_tests
-from stranger_rig import (ACTING, ADDRESSES, CONTROL, HOST, LAST, LINES_PER_ADDRESS, LINE_BYTES, LONG, SAME, cause,
-                          connected, ends_well, few_lines, hello, is_refused, lines_on, loopback, message, running_job,
-                          says, text, waiting_job)
+from refused_peers import (ACTING, ADDRESSES, CONTROL, HOST, LAST, LINES_PER_ADDRESS, LINE_BYTES, LONG, SAME, cause,
+                           connected, ends_well, few_lines, hello, is_refused, lines_on, loopback, message, running_job,
+                           says, text, waiting_job)
 
 # Maps a field to a hello and to words of the refusal. The field shows that the hello's node does not belong to the job.
 # Each field holds long text that acts on terminals.
@@ -38,7 +39,7 @@ def each_field_is_shown_escaped_and_cut(_: Hosts) -> None:
 
 
 def thousands_of_refused_peers_give_five_lines(_: Hosts) -> None:
-    """The first node waits for the second one, which has the same address as the strangers."""
+    """The first node waits for the second one, which has the same address as the refused peers."""
     job = waiting_job()
     for number in range(3000):
         kind = list(FOREIGN)[number % len(FOREIGN)]
@@ -87,7 +88,7 @@ def nodes_that_join_and_leave_give_five_lines(_: Hosts) -> None:
                     assert more, said
         open(f"{folder}/go", "x").close()
         said = ends_well(job)[1]
-        lines = [line for line in said.splitlines() if "stranger" in line or "not a line of the launcher" in line]
+        lines = [line for line in said.splitlines() if "peer-host" in line or "not a line of the launcher" in line]
         assert len(lines) == LINES_PER_ADDRESS, (len(lines), lines[:10])
         assert [line.endswith(LAST) for line in lines] == 4 * [False] + [True], lines
         assert all(len(line.encode()) <= 2 * LINE_BYTES for line in lines), [len(line.encode()) for line in lines]

@@ -20,7 +20,7 @@ HOST = f"a\x1b[2J\nb\u009b31m\u202ec{SEPARATORS}d"
 LONG = ACTING + 100_000 * "x"
 LINES_PER_ADDRESS = 5
 ADDRESSES = 64
-LINE_BYTES = 1024  # maximum of a line about a stranger: 500 bytes from the stranger, and the launcher's own text
+LINE_BYTES = 1024  # maximum of a line about a refused peer: 500 bytes from the peer, and the launcher's own text
 LAST = "(further lines about this address are not shown)"
 GO_ON = "while [ ! -e $0 ]; do sleep 0.05; done; echo worker done"
 
@@ -62,9 +62,9 @@ SAME = {"program sh": fingerprint_of("/bin/sh")}
 
 def hello(**fields: object) -> bytes:
     """Returns the first message of a launcher of this job, with `fields` replaced."""
-    return message("hello", **{"version": CONTROL_VERSION, "job": "none", "host": "stranger", "node_rank": -1, "workers": 1,
-                               "nodes": "2", "same": SAME, "alike": {}, "monotonic": 0, "time_of_day": 0, "port": 0,
-                               "vote": VOTE, **fields})
+    return message("hello", **{"version": CONTROL_VERSION, "job": "none", "host": "peer-host", "node_rank": -1,
+                               "workers": 1, "nodes": "2", "same": SAME, "alike": {}, "monotonic": 0, "time_of_day": 0,
+                               "port": 0, "vote": VOTE, **fields})
 
 
 def connected(job: Job, source: str = "127.0.0.1", greeting: bytes = VALIDATE) -> socket.socket:
@@ -83,7 +83,7 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 
 def says(job: Job, what: bytes, source: str = "127.0.0.1") -> bytes:
-    """Sends a message as a stranger. Returns the answer, up to the end of the connection."""
+    """Sends a message as a peer that is not a node of the job. Returns the answer, up to the end of the connection."""
     with connected(job, source) as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(bytes([CONTROL]) + text(what))
@@ -106,7 +106,7 @@ def until_listening(job: Job) -> None:
 def is_clean(said: str) -> None:
     for line in said.splitlines():
         assert line.isprintable(), f"the console shows {line!r}"
-        assert not line.startswith("ddplaunch: not a line"), f"a stranger's line looks like the launcher's: {line!r}"
+        assert not line.startswith("ddplaunch: not a line"), f"a peer's line looks like the launcher's: {line!r}"
 
 
 def lines_on(said: str, what: str) -> list[str]:
