@@ -205,7 +205,7 @@ JobSnapshot JobViews::snapshot() {
 
 void JobViews::take_stacks(int rank, const ViewServer::Reply& reply) {
   if (driver_ == nullptr) return reply({"the job takes no stacks now"});
-  driver_->look([rank, reply](const HangNews& news) {
+  driver_->take_stacks([rank, reply](const HangNews& news) {
     const auto& all = news.evidence.stacks;
     const auto found = std::ranges::find(all, rank, &RankStacks::rank);
     if (found != all.end()) return reply(stack_lines(*found));

@@ -19,15 +19,15 @@ inline constexpr auto kDefaultGrace = 5s;                  // time from SIGTERM 
 inline constexpr auto kExitNote = 1min;  // time until a note, if ranks run after another exited with 0
 // These limits are for ranks that wait for others in the store.
 inline constexpr auto kStoreWaitNote = 30s;  // a wait of this time is reported
-inline constexpr auto kStoreWaitLook = 5s;   // time between two polls; shorter waits are not seen
+inline constexpr auto kStoreWaitPoll = 5s;   // time between two polls; shorter waits are not seen
 inline constexpr auto kStoreWaitGap = 12s;   // a wait that begins again after this time is another one
 inline constexpr int kStoreWaitReports = 5;  // most reports of an attempt
 // These limits are for log lines about launchers that do not belong to the job.
 inline constexpr std::size_t kShownName = 80;       // most bytes of a name
 inline constexpr std::size_t kShownReason = 500;    // most bytes of a reason
 inline constexpr std::size_t kRemarks = 8;          // most differences in one line
-inline constexpr int kLinesPerStranger = 5;          // most lines per address
-inline constexpr std::size_t kShownStrangers = 64;  // most addresses
+inline constexpr int kLinesPerAddress = 5;          // most lines per address
+inline constexpr std::size_t kShownAddresses = 64;  // most addresses
 // These limits are for the detection of hangs.
 inline constexpr auto kHangSampleInterval = 50ms;    // time between two samples of status pages
 inline constexpr auto kTorchPoll = 1s;               // time between two checks of PyTorch workers
@@ -123,16 +123,16 @@ inline constexpr std::size_t kSuccessors = 8;     // nodes that may lead the job
 inline constexpr auto kSuccessionWait = 2s;       // wait of a new first node for those that it does not need
 inline constexpr int kSuccessionBacklog = 4096;   // nodes that may wait until one leads the job
 inline constexpr auto kDeathProof = 3s;           // time in which the launcher of a lost first node must be seen to end
-inline constexpr auto kElectionLook = 20ms;       // between two checks of the votes
+inline constexpr auto kElectionPoll = 20ms;       // between two checks of the votes
 inline constexpr auto kClaimPause = 100ms;        // until a claim that has failed is repeated
 inline constexpr auto kElectorateNews = 100us;    // per node, until all know that one is gone
-inline constexpr auto kDeathLook = 50ms;          // between two polls
+inline constexpr auto kDeathPoll = 50ms;          // between two polls
 inline constexpr auto kNodeConnectPause = 500ms;  // time between two attempts to reach the coordinator
 // These limits are for restarts and for the end of a job.
 // How long the workers may take to keep their state after a failure, before they are terminated.
 inline constexpr auto kStateTime = 30s;
-inline constexpr auto kStateLook = 1ms;        // between checks whether they have done so
-inline constexpr auto kStateRoomLook = 250ms;  // between checks of images, and of the memory that is left for them
+inline constexpr auto kStatePoll = 1ms;        // between checks whether they have done so
+inline constexpr auto kStateRoomPoll = 250ms;  // between checks of images, and of the memory that is left for them
 // These are for what is written to --image-dir.
 inline constexpr int kImages = 2;                                      // complete ones that are kept there
 inline constexpr std::uint64_t kImagePiece = std::uint64_t{16} << 20;  // bytes that are written at a time
@@ -140,7 +140,7 @@ inline constexpr auto kImagePause = 2s;                                // longes
 inline constexpr int kImagesInVain = 3;      // that do not become complete, before the user is warned
 inline constexpr auto kImageListPause = 1s;  // between two reads of the directory
 inline constexpr auto kImageList = 5s;       // after which the user is informed that a job waits for its first read
-inline constexpr auto kImageLook = 50ms;     // between two checks whether the last image of a job is written
+inline constexpr auto kImagePoll = 50ms;     // between two checks whether the last image of a job is written
 inline constexpr auto kImageWord = 1s;       // after which the user is informed that the launcher waits for it
 inline constexpr int kStateWorkers = 256;    // of a node, else it keeps no states: a message lists the states of all
 inline constexpr std::size_t kStateTransfers = 2000;                      // before an attempt; else it begins without
@@ -154,8 +154,8 @@ inline constexpr std::uint64_t kOperationsOfProgress = 1000;  // operations of a
 inline constexpr int kAttemptsWithoutProgress = 6;            // attempts in a row after which the job is given up
 inline constexpr auto kUnkillableWait = 5s;                   // time from SIGKILL to "cannot be killed"
 inline constexpr auto kLeftoverMoment = 200ms;                // wait for processes that end after the workers
-inline constexpr auto kLeftoverLook = 10ms;                   // time between two checks for them
-inline constexpr auto kSaveFileLook = 1s;                     // time between two checks for --save-file
+inline constexpr auto kLeftoverPoll = 10ms;                   // time between two checks for them
+inline constexpr auto kSaveFilePoll = 1s;                     // time between two checks for --save-file
 inline constexpr auto kSaveCommandPause = 5s;                 // time between two runs of --save-command
 inline constexpr auto kSaveCommandTime = 30s;                 // time limit of one run of --save-command
 inline constexpr auto kSecondRequest = 500ms;                 // signals that are closer together are one request

@@ -61,10 +61,10 @@ void NodesRules::coordinator_says(std::size_t machine, const wire::ControlMessag
   if (const auto* ends = std::get_if<wire::CoordinatorEnds>(&message)) {
     ended_ = std::max(ended_, ends->attempt);
     if (launcher::counts_as_restart(ends->cause.code)) failed_.insert(ends->attempt);
-    if (reason_told_ != ends->attempt) violate(8, "an attempt is ended for no reason: " + ends->cause.text);
-    const bool is_settled = running_.empty() || now_ >= reason_told_at_ + launcher::wait_for_more(ends->cause);
+    if (reason_reported_ != ends->attempt) violate(8, "an attempt is ended for no reason: " + ends->cause.text);
+    const bool is_settled = running_.empty() || now_ >= reason_reported_at_ + launcher::wait_for_more(ends->cause);
     if (is_secondary(ends->cause) && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
-    if (is_secondary(ends->cause) && culprit_told_ == ends->attempt)
+    if (is_secondary(ends->cause) && culprit_reported_ == ends->attempt)
       violate(8, "a secondary failure is blamed: " + ends->cause.text);
   }
   const auto* done = std::get_if<wire::CoordinatorIsDone>(&message);
@@ -82,7 +82,7 @@ void NodesRules::coordinator_says(std::size_t machine, const wire::ControlMessag
   if (done->cause.exit_code == 0 && attempts_ == 0) violate(8, "success of nothing");
 }
 
-void NodesRules::look_at_beginning(int emptied) {
+void NodesRules::check_beginning(int emptied) {
   if (emptied != 1) violate(7, "the store was emptied " + std::to_string(emptied) + " times before an attempt");
   if (!running_.empty()) violate(1, "an attempt begins while machines have workers");
   if (is_asked_to_end_) violate(9, "an attempt begins after somebody has asked for the end");
@@ -117,7 +117,7 @@ void NodesRules::look_at_beginning(int emptied) {
 }
 
 void NodesRules::sees_reason() {
-  if (std::exchange(reason_told_, attempts_ - 1) < attempts_ - 1) reason_told_at_ = now_;
+  if (std::exchange(reason_reported_, attempts_ - 1) < attempts_ - 1) reason_reported_at_ = now_;
 }
 
 void NodesRules::coordinator_hears_failure(std::size_t machine, const wire::NodeFailed& failed) {
@@ -128,7 +128,7 @@ void NodesRules::coordinator_hears_failure(std::size_t machine, const wire::Node
   const bool is_of_attempt = at(machine).is_known && failed.attempt == attempts_ - 1;
   const bool counts = ended_ < attempts_ - 1 && (is_of_attempt || asks);
   if (counts) sees_reason();
-  if (counts && !is_secondary(failed.cause)) culprit_told_ = attempts_ - 1;
+  if (counts && !is_secondary(failed.cause)) culprit_reported_ = attempts_ - 1;
 }
 
 void NodesRules::workers_start(std::size_t machine, const wire::CoordinatorBegins& place) {
@@ -162,14 +162,14 @@ void NodesRules::workers_end(std::size_t machine, End how) {
   }
 }
 
-void NodesRules::is_told(std::size_t machine, bool may_leave_at_once) {
+void NodesRules::is_asked_to_end(std::size_t machine, bool may_leave_at_once) {
   Machine& one = at(machine);
-  if (one.times_told == 0) one.told_at = now_;
-  one.times_told += may_leave_at_once ? 2 : 1;
+  if (one.times_asked == 0) one.asked_at = now_;
+  one.times_asked += may_leave_at_once ? 2 : 1;
 }
 
 void NodesRules::leaves_at_once(std::size_t machine) {
-  if (at(machine).times_told < 2) violate(12, name(machine) + " does not wait for the end");
+  if (at(machine).times_asked < 2) violate(12, name(machine) + " does not wait for the end");
   at(machine).was_asked = at(machine).is_in_haste = true;
   at(machine).left_with = wire::Cause{.exit_code = 1};
 }
@@ -183,27 +183,27 @@ void NodesRules::launcher_ends(std::size_t machine, int exit_code) {
   one.has_ended = true;
   if (!one.left_with) return violate(10, name(machine) + " ends before it leaves");
   const bool is_well = one.trouble + coordinator_trouble_ <= kHarmless;
-  const auto latest = std::max(one.told_at + ending_, last_trouble_at_) + options_.nodes.node_timeout + kPatience;
-  if (one.times_told > 0 && is_well && now_ > latest) {
+  const auto latest = std::max(one.asked_at + ending_, last_trouble_at_) + options_.nodes.node_timeout + kPatience;
+  if (one.times_asked > 0 && is_well && now_ > latest) {
     violate(11, name(machine) + " was asked to end " +
-                    std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - one.told_at).count()) +
+                    std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - one.asked_at).count()) +
                     " s before it does");
   }
   // If no other node has to agree and the user asks for the end later, the exit code of the attempt counts.
-  const bool is_alone_and_asked = options_.nodes.max == 1 && one.times_told > 0;
+  const bool is_alone_and_asked = options_.nodes.max == 1 && one.times_asked > 0;
   if (one.is_in_haste || is_alone_and_asked || exit_code == one.left_with->exit_code) return;
   violate(10, name(machine) + " ends with " + std::to_string(exit_code) + " for '" + one.left_with->text + "' (" +
                   std::to_string(one.left_with->exit_code) + ")");
 }
 
-void NodesRules::look_at_end(bool is_through, bool expects_success) {
+void NodesRules::check_end(bool is_through, bool expects_success) {
   if (!is_through) violate(4, "the job does not come to an end");
-  for (std::size_t machine = 0; machine < machines_.size(); ++machine) look_at_end_of(machine);
+  for (std::size_t machine = 0; machine < machines_.size(); ++machine) check_end_of(machine);
   if (expects_success && !fate_) violate(4, "the job has no end");
   if (expects_success && fate_ && fate_->exit_code != 0) violate(4, "a failure out of nothing: " + fate_->text);
 }
 
-void NodesRules::look_at_end_of(std::size_t machine) {
+void NodesRules::check_end_of(std::size_t machine) {
   const Machine& one = at(machine);
   const Duration trouble = one.trouble + coordinator_trouble_;
   const bool is_well = trouble <= kHarmless;
@@ -211,7 +211,7 @@ void NodesRules::look_at_end_of(std::size_t machine) {
   if (!one.is_gone && one.left_with && !one.has_ended) violate(10, name(machine) + " leaves and does not end");
   if (!one.is_gone && one.was_taken_in && !one.left_with) violate(4, name(machine) + " never leaves");
   if (!is_well || one.is_gone || one.was_refused || one.was_asked || !one.was_taken_in) return;
-  if (!one.was_told) return violate(5, name(machine) + " is not told of the end");
+  if (!one.was_notified) return violate(5, name(machine) + " is not told of the end");
   if (one.left_with && *one.left_with != *fate_) {
     violate(4, name(machine) + " ends with '" + one.left_with->text + "', the job with '" + fate_->text + "'");
   }

@@ -58,14 +58,14 @@ class NodesRules {
       if (send != nullptr && std::holds_alternative<wire::CoordinatorIsDone>(send->message))
         will_tell(machine_of(send->to));
       const auto* close = std::get_if<launcher::CloseNode>(&action);
-      if (close != nullptr && !at(machine_of(close->who)).was_told) coordinator_gives_up(machine_of(close->who));
+      if (close != nullptr && !at(machine_of(close->who)).was_notified) coordinator_gives_up(machine_of(close->who));
     }
     for (const launcher::CoordinatorAction& action : actions) {
       if (std::holds_alternative<launcher::EmptyStore>(action)) ++emptied;
       const auto* send = std::get_if<launcher::SendToNode>(&action);
       if (send != nullptr) coordinator_says(machine_of(send->to), send->message);
     }
-    if (!begins_.empty() || emptied > 0) look_at_beginning(emptied);
+    if (!begins_.empty() || emptied > 0) check_beginning(emptied);
   }
   // The failure of a node has reached the coordinator.
   void coordinator_hears_failure(std::size_t machine, const wire::NodeFailed& failed);
@@ -85,7 +85,7 @@ class NodesRules {
   void leaves(std::size_t machine, const wire::Cause& cause) { at(machine).left_with = cause; }
   void is_asked_to_leave(std::size_t machine) { at(machine).was_asked = true; }
   // The node's launcher is asked to end. With `may_leave_at_once` it need not wait for the coordinator's message.
-  void is_told(std::size_t machine, bool may_leave_at_once);
+  void is_asked_to_end(std::size_t machine, bool may_leave_at_once);
   void is_not_heard(std::size_t machine) {
     violate(11, "machine " + std::to_string(machine) + " shows output to whoever asks it to end");
   }
@@ -108,7 +108,7 @@ class NodesRules {
   void coordinator_has_trouble(Duration time) { coordinator_trouble_ += time; }
 
   // Checks the state at the end. `expects_success` is true if nothing has gone wrong.
-  void look_at_end(bool is_through, bool expects_success);
+  void check_end(bool is_through, bool expects_success);
 
   const std::string& violation() const { return violation_; }
 
@@ -126,22 +126,22 @@ class NodesRules {
     bool is_leaving = false;  // it was asked to end, and the job may go on without it
     bool is_in_haste = false;
     bool has_ended = false;  // the node's launcher has ended
-    int times_told = 0;
-    TimePoint told_at;  // time of the first request to end
+    int times_asked = 0;
+    TimePoint asked_at;  // time of the first request to end
     bool was_refused = false;
-    bool was_told = false;  // the coordinator has announced the end to the node
+    bool was_notified = false;  // the coordinator has announced the end to the node
     TimePoint heard_at;
     Duration trouble{0};
     std::optional<wire::Cause> left_with;
   };
 
   Machine& at(std::size_t machine) { return machines_.at(machine); }
-  void will_tell(std::size_t machine) { at(machine).was_told = true; }
+  void will_tell(std::size_t machine) { at(machine).was_notified = true; }
   void coordinator_says(std::size_t machine, const wire::ControlMessage& message);
-  void look_at_beginning(int emptied);
+  void check_beginning(int emptied);
   void sees_reason();
   void count(int attempt, int change);
-  void look_at_end_of(std::size_t machine);
+  void check_end_of(std::size_t machine);
   void violate(int rule, const std::string& what);
 
   const launcher::CoordinatorOptions options_;
@@ -152,10 +152,10 @@ class NodesRules {
   std::vector<std::pair<std::size_t, wire::CoordinatorBegins>> begins_;
   int attempts_ = 0;  // number of attempts begun
   std::vector<bool> broken_;
-  int culprit_told_ = -1;  // the last attempt for which the coordinator has received a cause that is not secondary
-  int reason_told_ = -1;   // the last attempt for which the coordinator has received or seen any cause
-  TimePoint reason_told_at_;
-  int ended_ = -1;  // the last attempt that the coordinator has ended
+  int culprit_reported_ = -1;  // the last attempt for which the coordinator has received a cause that is not secondary
+  int reason_reported_ = -1;   // the last attempt for which the coordinator has received or seen any cause
+  TimePoint reason_reported_at_;
+  int ended_ = -1;        // the last attempt that the coordinator has ended
   std::set<int> failed_;  // attempts that ended for causes that count in --max-restarts
   std::optional<wire::Cause> fate_;
   Duration coordinator_trouble_{0};

@@ -93,7 +93,7 @@ std::string NodesWorld::live() {
   }
   counts_.attempts = run_times_.size();
   counts_.machines = machines_.size();
-  if (rules_.violation().empty()) rules_.look_at_end(is_coordinator_gone_, expects_success_);
+  if (rules_.violation().empty()) rules_.check_end(is_coordinator_gone_, expects_success_);
   if (rules_.violation().empty()) return "";
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now_.time_since_epoch() - 1h);
   return rules_.violation() + ", after " + std::to_string(age.count()) + " ms";
@@ -133,8 +133,8 @@ void NodesWorld::carry_out(const Event& event) {
       return comes(event);
     case Kind::befalls:
       return befalls();
-    case Kind::is_told:
-      return is_told(id, event.how);
+    case Kind::is_asked_to_end:
+      return is_asked_to_end(id, event.how);
     case Kind::heals:
       machines_[id]->is_cut = false;
       move(id, machines_[id]->to_coordinator);
@@ -188,7 +188,7 @@ void NodesWorld::strike(std::size_t id, int how) {
       if (!is_coordinators) return loses_connection(id);
       break;
     case 7:
-      return is_told(id, "iichhg"[below(6)]);
+      return is_asked_to_end(id, "iichhg"[below(6)]);
     case 8:  // a node with the same node rank or one more node joins
       return at(0s, {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
     default:
@@ -236,21 +236,21 @@ void NodesWorld::goes_on(std::size_t id) {
   machine.is_frozen = false;
   rules_.goes_on(id);
   if (machine.is_dead) return;
-  const bool looks_at_clock_first = one_in(2);
-  const auto look_at_clock = [&] {
+  const bool fires_timers_first = one_in(2);
+  const auto fire_timers = [&] {
     at(0s, {.kind = Kind::node_tick, .machine = static_cast<std::uint32_t>(id)});
     at(0s, {.kind = Kind::alarm, .machine = static_cast<std::uint32_t>(id)});
     if (id == 0) at(0s, {.kind = Kind::coordinator_tick});
     if (id == 0) next_coordinator_tick_ = now_;
   };
-  if (looks_at_clock_first) look_at_clock();
+  if (fires_timers_first) fire_timers();
   wake(id);
   for (const Exit& exit : std::exchange(machine.is_unheard, {})) machine.on_exit(exit.local_rank, {exit.status, 0});
   move(id, machine.from_coordinator);
   if (id == 0) {
     for (std::size_t other = 1; other < machines_.size(); ++other) move(other, machines_[other]->to_coordinator);
   }
-  if (!looks_at_clock_first) look_at_clock();
+  if (!fires_timers_first) fire_timers();
 }
 
 void NodesWorld::is_cut(std::size_t id) {

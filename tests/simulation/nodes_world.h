@@ -49,7 +49,7 @@ class NodesWorld {
     worker_ends,
     comes,
     befalls,
-    is_told,  // a driver gets an event from outside
+    is_asked_to_end,  // a driver gets an event from outside
     heals,
     goes_on,
   };
@@ -78,7 +78,7 @@ class NodesWorld {
   class Clock;
   class Workers;
   class Link;
-  class Looks;
+  class ScriptedWatchdog;
   struct Alarm {
     TimePoint when;
     std::function<void()> due;
@@ -161,7 +161,7 @@ class NodesWorld {
   void start_launcher(std::size_t id);
   void wake(std::size_t id);
   void let_drivers_work();
-  void is_told(std::size_t id, char what);
+  void is_asked_to_end(std::size_t id, char what);
   void launcher_opens(std::size_t id);
   void launcher_leaves(std::size_t id);
 

@@ -105,7 +105,7 @@ class NodesWorld::Workers : public NoWorkers {
   Remains end(const std::function<bool()>& interrupted, bool) override {
     world_.workers_have_ended(id_);
     if (!world_.is_console_slow_ || !world_.one_in(20)) return {};
-    world_.is_told(id_, "icg"[world_.below(3)]);
+    world_.is_asked_to_end(id_, "icg"[world_.below(3)]);
     if (!interrupted()) world_.rules_.is_not_heard(id_);
     return {};
   }
@@ -139,9 +139,9 @@ class NodesWorld::Link : public JobLink {
 };
 
 // Sees nothing. NodesWorld makes its reports.
-class NodesWorld::Looks : public Watchdog {
+class NodesWorld::ScriptedWatchdog : public Watchdog {
  public:
-  explicit Looks(NodesWorld& world) : world_(world) {}
+  explicit ScriptedWatchdog(NodesWorld& world) : world_(world) {}
 
   void started(int, const std::vector<std::string>&) override {}
   void begin() override {}
@@ -190,10 +190,10 @@ void NodesWorld::start_launcher(std::size_t id) {
     return base::Result<std::unique_ptr<JobLink>>(std::make_unique<Link>(*this, id));
   };
   const auto open_watchdog = [this](RankExchange&, const Placement&, const std::function<void(const HangNews&)>&) {
-    return std::make_unique<Looks>(*this);
+    return std::make_unique<ScriptedWatchdog>(*this);
   };
   JobObserver observer;
-  observer.looks_for_nodes = [](bool) {};
+  observer.searches_for_nodes = [](bool) {};
   observer.attempt_begins = [](const Placement&) {};
   observer.event = [](const launcher::Event&) {};
   observer.attempt_ended = [](const JobOutcome&, const std::string&, bool) {};
@@ -219,7 +219,8 @@ void NodesWorld::let_drivers_work() {
     if (machine.callbacks.report && one_in(kLateInOneOf)) {
       at(milliseconds_below(50), {.kind = Kind::driver_works, .machine = static_cast<std::uint32_t>(id)});
       const bool is_asked = is_console_slow_ && one_in(20);
-      if (is_asked) at(0s, {.kind = Kind::is_told, .machine = static_cast<std::uint32_t>(id), .how = "icg"[below(3)]});
+      if (is_asked)
+        at(0s, {.kind = Kind::is_asked_to_end, .machine = static_cast<std::uint32_t>(id), .how = "icg"[below(3)]});
       continue;
     }
     driver.work();
@@ -232,7 +233,7 @@ void NodesWorld::let_drivers_work() {
   }
 }
 
-void NodesWorld::is_told(std::size_t id, char what) {
+void NodesWorld::is_asked_to_end(std::size_t id, char what) {
   Machine& machine = *machines_[id];
   if (machine.is_frozen || machine.is_dead || machine.is_done) return;
   if (what == 'h') {
@@ -240,7 +241,7 @@ void NodesWorld::is_told(std::size_t id, char what) {
     return;
   }
   if (!machine.has_workers || what == 'g') rules_.is_asked_to_leave(id);
-  rules_.is_told(id, /*may_leave_at_once=*/what == 'g' || machine.agent.has_left());
+  rules_.is_asked_to_end(id, /*may_leave_at_once=*/what == 'g' || machine.agent.has_left());
   if (what == 'c') return machine.driver->deliver(ConsoleClosed{});
   if (what == 'g') return machine.driver->deliver(GuardianLost{});
   machine.driver->deliver(SignalArrived{SIGINT});
@@ -323,7 +324,7 @@ void NodesWorld::workers_have_ended(std::size_t id) {
   rules_.workers_end(id, is_well ? NodesRules::End::success : NodesRules::End::failure);
   // A user who sees a failure may ask for the end.
   if (is_well || !one_in(50)) return;
-  at(milliseconds_below(500), {.kind = Kind::is_told, .machine = static_cast<std::uint32_t>(id), .how = 'i'});
+  at(milliseconds_below(500), {.kind = Kind::is_asked_to_end, .machine = static_cast<std::uint32_t>(id), .how = 'i'});
 }
 
 // Some workers ignore the signal.

@@ -86,7 +86,7 @@ class CoordinatorJob {
     }
     return result;
   }
-  std::vector<std::string> told() const {
+  std::vector<std::string> messages() const {
     std::vector<std::string> result;
     for (const CoordinatorAction& action : actions) {
       if (const auto* tell = std::get_if<LogLine>(&action)) result.push_back(tell->text);

@@ -73,7 +73,7 @@ class JobFixture {
     REQUIRE(state_.finished());
     return state_.outcome();
   }
-  const std::vector<std::string>& told() const { return told_; }
+  const std::vector<std::string>& messages() const { return messages_; }
   int finishes() const { return finishes_; }
 
  private:
@@ -88,7 +88,7 @@ class JobFixture {
       if (end != nullptr && end->status.success()) coordinator_hears(wire::NodeLeft{0, end->local_rank});
       for (const Action& action : state_.step(events_.front(), now_)) {
         if (const auto* signal = std::get_if<SendSignal>(&action)) sent_.push_back(*signal);
-        if (const auto* line = std::get_if<Tell>(&action)) told_.push_back(line->line.text);
+        if (const auto* line = std::get_if<Tell>(&action)) messages_.push_back(line->line.text);
         if (std::holds_alternative<Finish>(action)) ++finishes_;
         if (!std::holds_alternative<ReportCause>(action)) continue;
         has_reported_ = true;
@@ -122,7 +122,7 @@ class JobFixture {
   std::deque<Event> events_;  // the first event is being processed
   bool has_reported_ = false;
   std::vector<SendSignal> sent_;
-  std::vector<std::string> told_;
+  std::vector<std::string> messages_;
   int finishes_ = 0;
 };
 

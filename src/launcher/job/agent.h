@@ -103,7 +103,7 @@ class Agent {
   bool runs() const { return runs_ && !last_; }
   bool has_left() const { return has_left_; }
   // Returns whether the job has not begun for this node. In that case a lost coordinator may be found again.
-  bool may_look_again() const { return !takes_part_ && !is_spare_ && !has_left_; }
+  bool may_search_again() const { return !takes_part_ && !is_spare_ && !has_left_; }
   bool is_silent(TimePoint now) const { return node_timeout_.count() > 0 && now - heard_at_ >= node_timeout_; }
 
  private:

@@ -58,7 +58,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     if (sent_at <= now) found->answered = std::max(found->answered, sent_at);
     if (std::exchange(found->knows_attempt, beat->attempt) < beat->attempt) tell_soon(now);
   }
-  look_at_lease(now);
+  check_lease(now);
   if (found == nullptr) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
       greet(from, address, *hello, now);
@@ -126,7 +126,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
 }
 
 void Coordinator::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
-  const Stranger who{hello.host, address};
+  const UnknownPeer who{hello.host, address};
   // The next job may soon use this endpoint. A node that gets no answer continues its search.
   if (phase_ == Phase::over) return close(from);
   if (const std::string why = difference_of_kind(hello, own_, options_.nodes.rank.has_value(), options_.nodes.max);
@@ -141,29 +141,29 @@ void Coordinator::greet(NodeId from, const std::string& address, const NodeHello
   if (!hello.vote.job_key.empty()) return welcome(from, address, hello, now);
   if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, who, kNoPlace);
   for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
-    if (!warned_of_.contains(remark.of) && tell_of_stranger(address, remark.line)) warned_of_.insert(remark.of);
+    if (!warned_of_.contains(remark.of) && log_about_peer(address, remark.line)) warned_of_.insert(remark.of);
     send(from, wire::CoordinatorWaits{remark.line});
   }
   roster_.add(from, address, hello, quarantined_.may_return(hello.host), now);
   if (const TimePoint when = roster_.at(from).may_begin; when > now) {
     const std::string text = "this node was lost repeatedly and may join again in " + base::human_duration(when - now);
-    tell_of_stranger(address, "node " + roster_.at(from).name + " (" + address + "): " + text);
+    log_about_peer(address, "node " + roster_.at(from).name + " (" + address + "): " + text);
     send(from, wire::CoordinatorWaits{text});
   }
   if (phase_ == Phase::gathering) return gather_more(now);
   send(from, wire::CoordinatorWaits{"the job is running; this node waits until it can join", true, standing_});
 }
 
-void Coordinator::send_away(NodeId from, const Stranger& who, const std::string& why) {
+void Coordinator::send_away(NodeId from, const UnknownPeer& who, const std::string& why) {
   const std::string line = "node " + base::printable(who.host, limits::kShownName) + " (" + who.address +
                            ") was refused: " + base::printable(why, limits::kShownReason);
-  tell_of_stranger(who.address, line);
+  log_about_peer(who.address, line);
   send(from, wire::CoordinatorRefuses{why, standing_.job_key});
   close(from);
 }
 
-bool Coordinator::tell_of_stranger(const std::string& address, const std::string& line) {
-  const auto allowed = line_on_stranger(address, line);
+bool Coordinator::log_about_peer(const std::string& address, const std::string& line) {
+  const auto allowed = limited_line_about(address, line);
   if (allowed) tell(LogLevel::warning, *allowed);
   return allowed.has_value();
 }
@@ -368,7 +368,7 @@ void Coordinator::finish(wire::Cause cause, TimePoint now) {
 
 std::vector<CoordinatorAction> Coordinator::lost(NodeId who, const std::string& why, bool in_order, TimePoint now) {
   clock_.pass_until(now);
-  look_at_lease(now);
+  check_lease(now);
   lose(who, why, in_order, now);
   return take();
 }
@@ -398,14 +398,14 @@ void Coordinator::lose(NodeId who, const std::string& why, bool in_order, TimePo
     if (node.takes_part) {
       tell(LogLevel::warning, line);
     } else {
-      tell_of_stranger(node.address, line);
+      log_about_peer(node.address, line);
     }
   }
   if (phase_ == Phase::gathering) gather_more(now);
   go_on_if_all_have_ended(now);
 }
 
-void Coordinator::look_for_silence(TimePoint now) {
+void Coordinator::find_silent_nodes(TimePoint now) {
   // If this node no longer leads, the others may go on without it.
   if (phase_ == Phase::over && now >= leave_at_) return;
   // If most nodes are about to be silent, it is this one that is cut off, and they need each other to go on without it.
@@ -433,14 +433,14 @@ std::vector<CoordinatorAction> Coordinator::ask(wire::Subject what) {
 
 std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   clock_.pass_until(now);
-  look_at_lease(now);
+  check_lease(now);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + limits::kNodeHeartbeat;
     replace_electorate(now);
     tell_electorate(now);
-    look_for_silence(now);
+    find_silent_nodes(now);
   }
-  look_at_election(now);
+  check_election(now);
   if (is_due(settle_at_)) settle(now);
   if (is_due(left_alone_at_)) {
     cause_ = wire::Cause{.text = "ranks did not exit within " + base::human_duration(options_.exit_timeout) +
@@ -451,7 +451,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
                          .code = wire::CauseCode::hang};
     end_attempt(now);
   }
-  if (phase_ == Phase::gathering && now >= roster_.look_again_at()) gather_more(now);
+  if (phase_ == Phase::gathering && now >= roster_.check_again_at()) gather_more(now);
   if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.nodes.last_call) start(now);
   if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.nodes.join_timeout) {
     finish({.text = "only " + base::counted(static_cast<std::int64_t>(roster_.size()), "node") + " of " +
@@ -477,7 +477,7 @@ Coordinator::TimePoint Coordinator::alarm() const {
   }
   if (phase_ == Phase::gathering) {
     next = std::min(
-        {next, next_word_, roster_.look_again_at(),
+        {next, next_word_, roster_.check_again_at(),
          is_enough_ ? enough_since_ + options_.nodes.last_call : gathering_since_ + options_.nodes.join_timeout});
   }
   if (phase_ == Phase::over) next = std::min(next, leave_at_);

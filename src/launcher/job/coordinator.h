@@ -96,11 +96,12 @@ class Coordinator {
   // Returns the line to log about a peer that has connected and does not belong to the job, or std::nullopt if enough
   // was logged. Such peers determine the text, and may connect repeatedly. The last line about an address says that it
   // is the last one.
-  std::optional<std::string> line_on_stranger(const std::string& address, const std::string& line) {
-    if (!stranger_lines_.contains(address) && stranger_lines_.size() >= limits::kShownStrangers) return std::nullopt;
-    const int number = ++stranger_lines_[address];
-    if (number > limits::kLinesPerStranger) return std::nullopt;
-    return line + (number == limits::kLinesPerStranger ? " (further lines about this address are not shown)" : "");
+  std::optional<std::string> limited_line_about(const std::string& address, const std::string& line) {
+    if (!lines_by_address_.contains(address) && lines_by_address_.size() >= limits::kShownAddresses)
+      return std::nullopt;
+    const int number = ++lines_by_address_[address];
+    if (number > limits::kLinesPerAddress) return std::nullopt;
+    return line + (number == limits::kLinesPerAddress ? " (further lines about this address are not shown)" : "");
   }
   // The coordinator's own node was stopped (Ctrl-Z) or continued. While it is stopped, the job's clock stands still for
   // these waits: for a better cause, for ranks to follow the others to the end, and before a restart.
@@ -117,7 +118,7 @@ class Coordinator {
   using Node = NodeRoster::Entry;
 
   // Describes a peer that has connected and is not a node of the job.
-  struct Stranger {
+  struct UnknownPeer {
     std::string host;
     std::string address;
   };
@@ -130,8 +131,8 @@ class Coordinator {
     actions_.emplace_back(LogLine{level, LogSource::nodes, std::move(text)});
   }
   // Logs a limited number of lines per address. Returns false if the line was not logged.
-  bool tell_of_stranger(const std::string& address, const std::string& line);
-  void send_away(NodeId from, const Stranger& who, const std::string& why);
+  bool log_about_peer(const std::string& address, const std::string& line);
+  void send_away(NodeId from, const UnknownPeer& who, const std::string& why);
   void gather(TimePoint now);
   void gather_more(TimePoint now);
   void tell_who_is_missing(TimePoint now);
@@ -166,7 +167,7 @@ class Coordinator {
   void welcome(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   // Goes on with the job when most of its nodes have come and their workers have ended, and ends it if they do not
   // come. Until then, this node decides nothing.
-  void look_at_election(TimePoint now);
+  void check_election(TimePoint now);
   wire::Electorate propose(std::span<const NodeId> seated, TimePoint now);
   // The node has ended.
   void forget(const Node& node, TimePoint now);
@@ -181,14 +182,14 @@ class Coordinator {
   // Returns when this node no longer leads the job, unless more nodes answer.
   TimePoint lease_ends() const;
   // Ends the job for this node if the others may go on without it.
-  void look_at_lease(TimePoint now);
+  void check_lease(TimePoint now);
   Leads leads_how() const;
   void claim(int attempt, TimePoint now);
   // Returns whether this node waits for an answer of the witness. The other node can lead later at the earliest.
   bool waits_for_claim(TimePoint now);
   std::string why_it_leads_no_longer() const;
   std::vector<wire::Successor> successors(std::span<const NodeId> seated) const;
-  void look_for_silence(TimePoint now);
+  void find_silent_nodes(TimePoint now);
   bool everybody_has_left() const { return roster_.size() == 1; }
   void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
   void close(NodeId who) { actions_.emplace_back(CloseNode{who}); }
@@ -232,7 +233,7 @@ class Coordinator {
   std::optional<JobTime> left_alone_at_;
   std::optional<JobTime> restart_at_;
   std::set<std::string> warned_of_;
-  std::map<std::string, int> stranger_lines_;  // number of lines by address
+  std::map<std::string, int> lines_by_address_;  // number of lines by address
   QuarantinedNodes quarantined_;
 };
 

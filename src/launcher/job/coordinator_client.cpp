@@ -77,7 +77,7 @@ struct CoordinatorClient::Search {
       const auto connected = net::connect_tcp(lost.address.text(), lost.port, last);
       if (!connected && connected.error().kind == net::SocketFailure::Kind::refused) return true;
       if (connected && is_another()) return true;
-      std::this_thread::sleep_for(limits::kDeathLook);
+      std::this_thread::sleep_for(limits::kDeathPoll);
     } while (!is_given_up && Clock::now() < last);
     return false;
   }
@@ -100,7 +100,7 @@ struct CoordinatorClient::Search {
       if (visit) return std::move(visit).value();
       const auto connected = net::connect_tcp(one.address, one.port, last);
       if (!connected && connected.error().kind == net::SocketFailure::Kind::refused) break;
-      std::this_thread::sleep_for(limits::kDeathLook);
+      std::this_thread::sleep_for(limits::kDeathPoll);
     }
     return std::nullopt;
   }
@@ -181,8 +181,8 @@ void CoordinatorClient::search() {
   search_->token = plan_.store.token;
   search_->until = until_;
   search_->may_be_own = may_be_first_;
-  looking_ = std::make_unique<base::SideThread<Found>>([search = search_] { return search->run(); });
-  found_ = loop_.watch_readable(looking_->ready(), [this] { begin(); });
+  search_thread_ = std::make_unique<base::SideThread<Found>>([search = search_] { return search->run(); });
+  found_ = loop_.watch_readable(search_thread_->ready(), [this] { begin(); });
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
 
@@ -198,7 +198,7 @@ void CoordinatorClient::tell_of_search() {
 
 void CoordinatorClient::begin() {
   timer_.reset();
-  auto found = looking_->result();
+  auto found = search_thread_->result();
   if (found && found->is_own) return callbacks_.report(FirstNode{});
   if (found && found->visit) return connect(std::move(*found->visit));
   const std::string last_try = found ? search_->last_try : "cannot start a thread to look for it";
@@ -229,7 +229,7 @@ void CoordinatorClient::hear(const wire::ControlMessage& message) {
   log_message("from", message);
   const auto* elsewhere = std::get_if<wire::CoordinatorIsElsewhere>(&message);
   if (elsewhere == nullptr) return act(agent_.heard(message, Clock::now()));
-  if (!agent_.may_look_again()) return;
+  if (!agent_.may_search_again()) return;
   meets_at_ = {elsewhere->address, elsewhere->port};
   until_ = Clock::now() + plan_.nodes.join_timeout;
   timer_ = loop_.at(Clock::now(), [this] {
@@ -267,7 +267,7 @@ void CoordinatorClient::tick() {
     last_loss_ = "it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout);
     given_up_.push_back(link_->give_up());
     link_.reset();
-    return look_for_successor(/*needs_proof=*/false);
+    return find_successor(/*needs_proof=*/false);
   }
   if (!agent_.has_left()) timer_ = loop_.at(agent_.alarm(), [this] { tick(); });
 }
@@ -279,11 +279,11 @@ void CoordinatorClient::lose(const std::string& why, LinkEnd end) {
   if (end != LinkEnd::misused && agent_.may_outlive_coordinator()) {
     last_loss_ = why;
     act(agent_.coordinator_is_gone(why));
-    return end == LinkEnd::closed ? look_for_successor(/*needs_proof=*/true) : wait_for_silence();
+    return end == LinkEnd::closed ? find_successor(/*needs_proof=*/true) : wait_for_silence();
   }
   last_loss_ =
       why + (has_heard_ ? "" : " without a reply; it may belong to another job or require a token (--auth-token-file)");
-  if (!agent_.may_look_again() || Clock::now() + limits::kNodeHeartbeat > until_)
+  if (!agent_.may_search_again() || Clock::now() + limits::kNodeHeartbeat > until_)
     return act(agent_.coordinator_lost(last_loss_));
   if (std::exchange(has_heard_, false)) {
     log(LogLevel::warning, "the first node (" + where() + ") is lost: " + why + "; looking for it again");
@@ -291,7 +291,7 @@ void CoordinatorClient::lose(const std::string& why, LinkEnd end) {
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { search(); });
 }
 
-void CoordinatorClient::look_for_successor(bool needs_proof) {
+void CoordinatorClient::find_successor(bool needs_proof) {
   timer_.reset();
   const Succession& succession = agent_.succession();
   search_ = std::make_shared<Search>();
@@ -306,19 +306,19 @@ void CoordinatorClient::look_for_successor(bool needs_proof) {
   search_->may_lead = succession.may_lead() && listener_;
   search_->patience = 3 * plan_.nodes.node_timeout / 2;  // it may wait for the silence of the coordinator
   search_->until = Clock::now() + limits::kDeathProof + 3 * plan_.nodes.node_timeout;
-  looking_ = std::make_unique<base::SideThread<Found>>([search = search_] { return search->run_after_loss(); });
-  found_ = loop_.watch_readable(looking_->ready(), [this] { begin_again(); });
+  search_thread_ = std::make_unique<base::SideThread<Found>>([search = search_] { return search->run_after_loss(); });
+  found_ = loop_.watch_readable(search_thread_->ready(), [this] { begin_again(); });
 }
 
 // It is not certain that the launcher has ended. If it has not, it learns meanwhile that it leads the job no longer.
 void CoordinatorClient::wait_for_silence() {
   if (!agent_.may_outlive_coordinator()) return;
-  if (agent_.may_leave_silent_coordinator(Clock::now())) return look_for_successor(/*needs_proof=*/false);
+  if (agent_.may_leave_silent_coordinator(Clock::now())) return find_successor(/*needs_proof=*/false);
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { wait_for_silence(); });
 }
 
 void CoordinatorClient::begin_again() {
-  auto found = looking_->result();
+  auto found = search_thread_->result();
   if (!agent_.may_outlive_coordinator()) return;
   const std::string lost = last_loss_;
   if (!found) return act(agent_.coordinator_lost(lost + ", and there is no thread to look for another one"));

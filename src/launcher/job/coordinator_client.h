@@ -46,7 +46,7 @@ class CoordinatorClient : public AgentDriver {
   void listen();
   void tick();
   void lose(const std::string& why, LinkEnd end);
-  void look_for_successor(bool needs_proof);
+  void find_successor(bool needs_proof);
   void wait_for_silence();
   void begin_again();
 
@@ -57,7 +57,7 @@ class CoordinatorClient : public AgentDriver {
   FollowCoordinator meets_at_;                   // where the coordinator is looked for
   std::chrono::steady_clock::time_point until_;  // deadline for the coordinator's first message
   std::shared_ptr<Search> search_;               // shared with the searching thread
-  std::unique_ptr<base::SideThread<Found>> looking_;
+  std::unique_ptr<base::SideThread<Found>> search_thread_;
   std::unique_ptr<ControlLink> link_;
   std::vector<store::StoreVisit> given_up_;  // connections to silent coordinators
   bool has_heard_ = false;

@@ -151,10 +151,10 @@ void CoordinatorServer::serve(std::unique_ptr<store::StoreServer> server) {
       LogSource::store);
   const bool has_images = !plan_.image_dir.empty();
   images_word_ = Clock::now() + limits::kImageList;
-  if (has_images) images_timer_ = loop_.at(Clock::now(), [this] { look_for_images(); });
+  if (has_images) images_timer_ = loop_.at(Clock::now(), [this] { find_images(); });
   const bool has_taken_over = !job_.empty();
   if (!has_images || has_taken_over) timer_ = loop_.at(Clock::now(), [this] { begin(); });
-  if (!plan_.hang.is_off()) look_for_waits();
+  if (!plan_.hang.is_off()) find_long_waits();
 }
 
 void CoordinatorServer::begin() {
@@ -166,9 +166,9 @@ void CoordinatorServer::begin() {
 }
 
 // File systems may be slow. A job must not begin anew because its images are not known yet, but it may go on.
-void CoordinatorServer::look_for_images() {
+void CoordinatorServer::find_images() {
   if (!has_begun_ && listing_ && Clock::now() >= images_word_) wait_for_images("does not answer");
-  images_timer_ = loop_.at(Clock::now() + limits::kImageListPause, [this] { look_for_images(); });
+  images_timer_ = loop_.at(Clock::now() + limits::kImageListPause, [this] { find_images(); });
   if (listing_) return;
   listing_ = std::make_unique<Listing>([directory = plan_.image_dir] { return list_images(directory); });
   images_watch_ = loop_.watch_readable(listing_->ready(), [this] {
@@ -187,12 +187,12 @@ void CoordinatorServer::wait_for_images(const std::string& why) {
       "--image-dir=" + plan_.image_dir + " " + why + "; the job begins when it is known what is there", LogSource::job);
 }
 
-void CoordinatorServer::look_for_waits() {
+void CoordinatorServer::find_long_waits() {
   const auto now = Clock::now();
-  for (const std::string& sentence : store_waits_.add(server_->long_waits(limits::kStoreWaitLook), now)) {
+  for (const std::string& sentence : store_waits_.add(server_->long_waits(limits::kStoreWaitPoll), now)) {
     log(LogLevel::note, sentence, LogSource::hangs);
   }
-  waits_timer_ = loop_.at(now + limits::kStoreWaitLook, [this] { look_for_waits(); });
+  waits_timer_ = loop_.at(now + limits::kStoreWaitPoll, [this] { find_long_waits(); });
 }
 
 void CoordinatorServer::tell_of_rejection(const std::string& peer, const std::string& reason) {
@@ -201,7 +201,7 @@ void CoordinatorServer::tell_of_rejection(const std::string& peer, const std::st
   // Launchers retry, so a rejection that repeats the previous one is not logged.
   const std::string host = peer.substr(0, peer.rfind(':'));
   if (std::exchange(last_rejection_, host + reason) == host + reason) return;
-  if (const auto allowed = coordinator_.line_on_stranger(host, line)) {
+  if (const auto allowed = coordinator_.line_about_peer(host, line)) {
     log(LogLevel::warning, *allowed, LogSource::store);
   }
 }

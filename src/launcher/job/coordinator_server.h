@@ -51,9 +51,9 @@ class CoordinatorServer : public AgentDriver {
   void serve(std::unique_ptr<store::StoreServer> server);
   void tell_of_rejection(const std::string& peer, const std::string& reason);
   void begin();
-  void look_for_images();
+  void find_images();
   void wait_for_images(const std::string& why);
-  void look_for_waits();
+  void find_long_waits();
   void hear(store::ConnectionId from, const std::string& peer, const std::string& bytes);
   void act_as_coordinator(std::vector<CoordinatorAction> actions);
   void carry_out(const SendToNode& action);

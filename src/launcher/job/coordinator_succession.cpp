@@ -54,9 +54,9 @@ void Coordinator::hears_of_another(NodeId from, const std::string& address, cons
   close(from);
   if (other.job != own_.job || standing_.job_key.empty()) return;
   if (phase_ != Phase::gathering || attempt_ > 0) {
-    tell_of_stranger(address, "another node (" + address +
-                                  ") leads a job that should have met here. If it is this one, "
-                                  "end one of them: two jobs must not write the same checkpoints");
+    log_about_peer(address, "another node (" + address +
+                                ") leads a job that should have met here. If it is this one, "
+                                "end one of them: two jobs must not write the same checkpoints");
     return;
   }
   tell(LogLevel::note, "the job runs already, and another node (" + other.address + ") leads it; this one joins it");
@@ -68,9 +68,9 @@ void Coordinator::hears_of_another(NodeId from, const std::string& address, cons
   actions_.emplace_back(FollowCoordinator{other.address, other.port});
 }
 
-void Coordinator::look_at_election(TimePoint now) {
+void Coordinator::check_election(TimePoint now) {
   if (!election_ || now < election_alarm_) return;
-  election_alarm_ = now + limits::kElectionLook;
+  election_alarm_ = now + limits::kElectionPoll;
   const int attempt = election_->electorate().attempt;
   const bool has_claim = claims_.holds(attempt);
   if (!election_->is_decided() && !has_claim) {
@@ -216,7 +216,7 @@ Coordinator::TimePoint Coordinator::lease_ends() const {
 }
 
 // Answers only make the lease longer.
-void Coordinator::look_at_lease(TimePoint now) {
+void Coordinator::check_lease(TimePoint now) {
   if (now < lease_until_) return;
   lease_until_ = lease_ends();
   if (now < lease_until_ || waits_for_claim(now)) return;
@@ -267,10 +267,10 @@ std::vector<CoordinatorAction> Coordinator::claimed(int attempt, const ClaimAnsw
   claims_.end(attempt, answer, now);
   if (election_) {
     election_alarm_ = now;
-    look_at_election(now);
+    check_election(now);
   } else {
     lease_until_ = now;
-    look_at_lease(now);
+    check_lease(now);
   }
   return take();
 }

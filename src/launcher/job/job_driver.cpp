@@ -61,7 +61,7 @@ std::optional<base::Failure> JobDriver::open_link() {
        [this] { return parts_.workers.sockets(); }});
   if (!link) return link.error();
   link_ = std::move(link).value();
-  if (parts_.plan.nodes.several()) parts_.observer.looks_for_nodes(link_->is_coordinator());
+  if (parts_.plan.nodes.several()) parts_.observer.searches_for_nodes(link_->is_coordinator());
   if (const auto warning = link_->warning()) log(LogLevel::warning, *warning);
   return std::nullopt;
 }
@@ -125,7 +125,7 @@ void JobDriver::carry_out(const BeginAttempt&) {
                  plan.save_grace, plan.save_signals, place.may_restart || !plan.image_dir.empty()},
       parts_.timers.now());
   watchdog_ = parts_.open_watchdog(exchange_, place, [this](const HangNews& news) { post(Event(news)); });
-  if (place.image_cost > 0 || !plan.image_dir.empty()) look_after_states();
+  if (place.image_cost > 0 || !plan.image_dir.empty()) check_states();
   post(StartWorker{0});
 }
 
@@ -186,11 +186,11 @@ void JobDriver::carry_out(const ReportCause&) {
 
 void JobDriver::carry_out(const AskForStates&) {
   parts_.workers.ask_for_states();
-  look_for_states();
+  poll_states();
 }
 
-void JobDriver::look_for_states() {
-  states_look_.reset();
+void JobDriver::poll_states() {
+  states_timer_.reset();
   if (!cycle_.is_running()) return;
   if (parts_.workers.have_kept_states(state_->alive_local_ranks())) {
     StatesKept kept{parts_.workers.kept_states()};
@@ -199,15 +199,15 @@ void JobDriver::look_for_states() {
     });
     return post(Event(kept));
   }
-  states_look_ = parts_.timers.at(parts_.timers.now() + limits::kStateLook, [this] { look_for_states(); });
+  states_timer_ = parts_.timers.at(parts_.timers.now() + limits::kStatePoll, [this] { poll_states(); });
 }
 
 // Images may be made at any time, and the memory that the workers use grows.
-void JobDriver::look_after_states() {
-  room_look_.reset();
+void JobDriver::check_states() {
+  room_timer_.reset();
   if (!cycle_.is_running()) return;
-  parts_.workers.look_after_states();
-  room_look_ = parts_.timers.at(parts_.timers.now() + limits::kStateRoomLook, [this] { look_after_states(); });
+  parts_.workers.check_states();
+  room_timer_ = parts_.timers.at(parts_.timers.now() + limits::kStateRoomPoll, [this] { check_states(); });
 }
 
 void JobDriver::show_calls_once_ending() {

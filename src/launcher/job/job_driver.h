@@ -29,7 +29,7 @@ namespace ddp::launcher {
 struct JobObserver {
   // The launcher looks for the other nodes, or waits for them as the coordinator, which is node 0. Called only if the
   // job has several nodes; twice if it turns out that this launcher is the coordinator.
-  std::function<void(bool is_coordinator)> looks_for_nodes;
+  std::function<void(bool is_coordinator)> searches_for_nodes;
   std::function<void(const Placement& placement)> attempt_begins;
   std::function<void(const Event& event)> event;
   // All of the attempt's processes have ended. `next` describes what follows, or is empty if nothing does. If
@@ -63,9 +63,9 @@ class JobDriver {
   // Queues an event from outside, at any time. work() processes it.
   void deliver(const Event& event) { post(event); }
 
-  // Takes the stacks of all ranks: see Watchdog::look(). Without a running attempt, `done` gets nothing.
-  void look(std::function<void(const HangNews& news)> done) {
-    cycle_.is_running() && watchdog_ ? watchdog_->look(std::move(done)) : done({});
+  // Takes the stacks of all ranks: see Watchdog::take_stacks(). Without a running attempt, `done` gets nothing.
+  void take_stacks(std::function<void(const HangNews& news)> done) {
+    cycle_.is_running() && watchdog_ ? watchdog_->take_stacks(std::move(done)) : done({});
   }
 
   // See JobLink.
@@ -140,8 +140,8 @@ class JobDriver {
   void carry_out(const AskToSave&) { parts_.workers.request_stop(); }
   void carry_out(const AskForStates&);
   void carry_out(const Finish&) {}
-  void look_for_states();
-  void look_after_states();
+  void poll_states();
+  void check_states();
   void show_calls_once_ending();
   void worker_has_ended(int local_rank, const WorkerExit& exit);
   void end_attempt();
@@ -160,8 +160,8 @@ class JobDriver {
   std::unique_ptr<Watchdog> watchdog_;
   std::optional<TimedFaults> faults_;
   std::unique_ptr<net::Watch> alarm_;
-  std::unique_ptr<net::Watch> states_look_;
-  std::unique_ptr<net::Watch> room_look_;
+  std::unique_ptr<net::Watch> states_timer_;
+  std::unique_ptr<net::Watch> room_timer_;
   bool has_shown_end_ = false;  // the ranks' calls were shown when the ranks were asked to end
   bool ranks_differ_ = false;   // a rank of this attempt has found that ranks called different operations
   std::optional<std::chrono::system_clock::time_point> asked_to_end_at_;

@@ -73,9 +73,9 @@ std::string NodeRoster::name_for(const std::string& host) const {
 }
 
 int NodeRoster::count_those_that_may(TimePoint now) {
-  look_again_at_ = TimePoint::max();
+  check_again_at_ = TimePoint::max();
   std::erase_if(kept_out_, [&](NodeId id) { return nodes_.at(id).may_begin <= now; });
-  for (const NodeId id : kept_out_) look_again_at_ = std::min(look_again_at_, nodes_.at(id).may_begin);
+  for (const NodeId id : kept_out_) check_again_at_ = std::min(check_again_at_, nodes_.at(id).may_begin);
   return static_cast<int>(nodes_.size() - kept_out_.size());
 }
 

@@ -66,9 +66,9 @@ class NodeRoster {
   std::optional<NodeId> with_number(int number) const;
   std::size_t size() const { return nodes_.size(); }
 
-  // Returns how many nodes may take part now. The number is valid until look_again_at(), unless another node joins.
+  // Returns how many nodes may take part now. The number is valid until check_again_at(), unless another node joins.
   int count_those_that_may(TimePoint now);
-  TimePoint look_again_at() const { return look_again_at_; }
+  TimePoint check_again_at() const { return check_again_at_; }
 
   // After this, no node takes part anymore.
   void clear_seats() {
@@ -97,7 +97,7 @@ class NodeRoster {
   std::map<NodeId, Entry> nodes_;
   std::map<int, NodeId> numbered_;  // nodes that have a number
   std::set<NodeId> kept_out_;       // nodes whose hosts are quarantined
-  TimePoint look_again_at_ = TimePoint::max();
+  TimePoint check_again_at_ = TimePoint::max();
   int next_order_ = 0;
 };
 

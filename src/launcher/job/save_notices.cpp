@@ -15,14 +15,14 @@ using Clock = std::chrono::steady_clock;
 SaveNotices::SaveNotices(net::EventLoop& loop, std::string file, std::string command, Callbacks callbacks)
     : loop_(loop), file_(std::move(file)), command_(std::move(command)), callbacks_(std::move(callbacks)) {
   // The first check is delayed: a program that has not been started cannot save.
-  if (!file_.empty()) look_for_file_later();
-  if (!command_.empty()) command_watch_ = loop_.at(Clock::now() + limits::kSaveFileLook, [this] { run_command(); });
+  if (!file_.empty()) check_file_later();
+  if (!command_.empty()) command_watch_ = loop_.at(Clock::now() + limits::kSaveFilePoll, [this] { run_command(); });
 }
 
-void SaveNotices::look_for_file_later() {
-  file_watch_ = loop_.at(Clock::now() + limits::kSaveFileLook, [this] {
+void SaveNotices::check_file_later() {
+  file_watch_ = loop_.at(Clock::now() + limits::kSaveFilePoll, [this] {
     if (::access(file_.c_str(), F_OK) == 0) return find(file_ + " exists");
-    look_for_file_later();
+    check_file_later();
   });
 }
 

@@ -26,7 +26,7 @@ class SaveNotices {
   SaveNotices(net::EventLoop& loop, std::string file, std::string command, Callbacks callbacks);
 
  private:
-  void look_for_file_later();
+  void check_file_later();
   void run_command();
   void ended(int exit_code);
   void find(const std::string& what);

@@ -20,7 +20,7 @@ bool is_number(const std::string& address) {
 }
 
 // Returns the addresses of a name that the user gave. A numeric address is returned unchanged.
-base::Result<std::vector<std::string>> look_up(const std::string& address, const std::string& option) {
+base::Result<std::vector<std::string>> resolve_address(const std::string& address, const std::string& option) {
   // On a node without IPv6, "all interfaces" means those of IPv4.
   if (address == "::") return std::vector<std::string>{"::", "0.0.0.0"};
   if (is_number(address)) return std::vector{address};
@@ -48,10 +48,10 @@ base::Result<std::vector<std::string>> look_up(const std::string& address, const
 base::Result<std::unique_ptr<store::StoreServer>> listen_at(const std::string& address, std::uint16_t port,
                                                             const store::StoreServerOptions& options,
                                                             const std::string& option, bool for_others) {
-  auto addresses = look_up(address, option);
+  auto addresses = resolve_address(address, option);
   if (!addresses) return addresses.error();
   if (for_others && !is_number(address) && address != "localhost" && is_loopback(addresses.value().front())) {
-    addresses = look_up("::", option);
+    addresses = resolve_address("::", option);
   }
   base::Failure first;
   for (const std::string& each : addresses.value()) {

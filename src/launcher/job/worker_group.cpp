@@ -79,9 +79,9 @@ class LocalWorkers : public WorkerGroup {
   void mark_peer_lost(int rank) override { probe_.mark_peer_lost(rank); }
   void request_stop() override { probe_.request_stop(); }
   void ask_for_states() override { states_.ask(); }
-  void look_after_states() override {
+  void check_states() override {
     states_.say_room();
-    images_.look(states_, placement_);
+    images_.write_newest(states_, placement_);
   }
   bool have_kept_states(std::span<const int> local_ranks) override {
     std::vector<int> able(local_ranks.begin(), local_ranks.end());
@@ -171,10 +171,10 @@ class LocalWorkers : public WorkerGroup {
   // Some processes end with their parent but need a moment, for instance Python's resource tracker.
   void part_with_leftovers(const std::function<bool()>& interrupted) {
     const auto end_of_moment = std::chrono::steady_clock::now() + limits::kLeftoverMoment;
-    bool is_told = false;
+    bool is_reported = false;
     for (std::vector<pid_t> left = processes_.leftovers(); !left.empty(); left = processes_.leftovers()) {
       const bool is_over = std::chrono::steady_clock::now() >= end_of_moment;
-      if (is_over && !std::exchange(is_told, true)) {
+      if (is_over && !std::exchange(is_reported, true)) {
         log_({LogLevel::note, LogSource::job,
               base::counted(std::ssize(left), "process") + " of the job still " +
                   base::plural(left.size(), "runs", "run") + " although all ranks have exited: " + describe(left) +
@@ -183,7 +183,7 @@ class LocalWorkers : public WorkerGroup {
       }
       if ((is_over && !plan_.let_finish) || interrupted()) return;
       poll_();
-      std::this_thread::sleep_for(limits::kLeftoverLook);
+      std::this_thread::sleep_for(limits::kLeftoverPoll);
     }
   }
 

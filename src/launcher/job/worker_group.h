@@ -58,10 +58,10 @@ class WorkerGroup {
   // Asks the programs to save and to leave.
   virtual void request_stop() = 0;
   // Asks the programs to keep the state of the last finished step, and returns whether all of these workers have done
-  // so, as far as they can. kept_states() returns what is kept. look_after_states() says how much memory is left, and
+  // so, as far as they can. kept_states() returns what is kept. check_states() says how much memory is left, and
   // begins to write what is kept to --image-dir.
   virtual void ask_for_states() {}
-  virtual void look_after_states() {}
+  virtual void check_states() {}
   virtual bool have_kept_states(std::span<const int> /*local_ranks*/) { return true; }
   virtual std::vector<wire::KeptState> kept_states() { return {}; }
   // Returns what a worker has written about its failure.

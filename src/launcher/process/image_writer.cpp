@@ -14,7 +14,7 @@ namespace ddp::launcher {
 
 using Clock = std::chrono::steady_clock;
 
-void ImageWriter::look(const StateMemory& states, const Placement& placement) {
+void ImageWriter::write_newest(const StateMemory& states, const Placement& placement) {
   if (directory_.empty()) return;
   learn(states);
   if (writing_) return;
@@ -80,7 +80,7 @@ bool ImageWriter::wait(Clock::time_point until, const std::function<bool()>& int
   bool has_said = false;
   while (writing_) {
     pollfd ready{writing_->ready(), POLLIN, 0};
-    const int slice = static_cast<int>(std::chrono::milliseconds(limits::kImageLook).count());
+    const int slice = static_cast<int>(std::chrono::milliseconds(limits::kImagePoll).count());
     if (::poll(&ready, 1, slice) > 0) return true;
     if (interrupted() || Clock::now() >= until) return false;
     if (!has_said && Clock::now() >= word_at) {

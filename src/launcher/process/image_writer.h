@@ -23,7 +23,7 @@ class ImageWriter {
   ImageWriter(std::string directory, LogWriter log) : directory_(std::move(directory)), log_(std::move(log)) {}
 
   // Begins to write the newest complete step in the background, unless that is done, or another one is being written.
-  void look(const StateMemory& states, const Placement& placement);
+  void write_newest(const StateMemory& states, const Placement& placement);
   // Writes it when no program runs any more, and waits for that, for limits::kStateTime at most. It also ends when
   // `interrupted` returns true, which is called again and again.
   void finish(const StateMemory& states, const Placement& placement, const std::function<bool()>& interrupted);

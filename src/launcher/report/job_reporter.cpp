@@ -100,7 +100,7 @@ std::optional<base::Failure> JobReporter::begin() {
 
 JobObserver JobReporter::observer() {
   JobObserver observer;
-  observer.looks_for_nodes = [this](bool is_coordinator) { looks_for_nodes(is_coordinator); };
+  observer.searches_for_nodes = [this](bool is_coordinator) { searches_for_nodes(is_coordinator); };
   observer.attempt_begins = [this](const Placement& placement) { attempt_began(placement); };
   observer.event = [this](const Event& event) { log_event(event); };
   observer.attempt_ended = [this](const JobOutcome& outcome, const std::string& next, bool is_last) {
@@ -148,19 +148,19 @@ void JobReporter::write_html_report() {
 }
 
 // The first node says the notes while it waits for the others, because they may explain what it waits for.
-void JobReporter::looks_for_nodes(bool is_coordinator) {
+void JobReporter::searches_for_nodes(bool is_coordinator) {
   tell_node_notes();
   if (is_coordinator) tell_notes(LogLevel::note);
 }
 
 void JobReporter::tell_notes(LogLevel level) {
   tell_node_notes();
-  if (std::exchange(has_told_notes_, true)) return;
+  if (std::exchange(has_shown_notes_, true)) return;
   for (const std::string& note : plan_.notes) say(level, note);
 }
 
 void JobReporter::tell_node_notes() {
-  if (std::exchange(has_told_node_notes_, true)) return;
+  if (std::exchange(has_shown_node_notes_, true)) return;
   const std::string node = plan_.nodes.several() ? "node " + plan_.host_name + ": " : "";
   for (const std::string& note : plan_.node_notes) say(LogLevel::note, node + note);
 }
@@ -212,8 +212,8 @@ std::vector<std::string> JobReporter::tell(const HangNews& news) {
   const LogLevel level = level_of(news);
   const std::vector<std::string> text = hang_report(news, static_cast<std::uint64_t>(nanoseconds));
   for (const std::string& line : text) say({level, LogSource::hangs, line});
-  if (!has_told_of_py_spy_ && lacks_py_spy(news.evidence)) {
-    has_told_of_py_spy_ = true;
+  if (!has_recommended_py_spy_ && lacks_py_spy(news.evidence)) {
+    has_recommended_py_spy_ = true;
     say({level, LogSource::hangs, "  to see the lines of the Python program, install py-spy: pip install py-spy"});
   }
   if (news.kind == HangNews::Kind::stalled || news.evidence.stacks.empty() || directory_.temporary()) return text;

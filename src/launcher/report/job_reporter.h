@@ -49,7 +49,7 @@ class JobReporter {
   void write_html_report();
   void log_event(const Event& event);
   void log_message(const LogLine& line);
-  void looks_for_nodes(bool is_coordinator);
+  void searches_for_nodes(bool is_coordinator);
   // Says the notes of the plan that were not said yet. `level` is for those about the job.
   void tell_notes(LogLevel level);
   void tell_node_notes();
@@ -73,9 +73,9 @@ class JobReporter {
   EventMemory memory_;  // the lines of the event log, for --report
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int attempts_ = 0;  // number of attempts that have begun
-  bool has_told_notes_ = false;
-  bool has_told_node_notes_ = false;
-  bool has_told_of_py_spy_ = false;
+  bool has_shown_notes_ = false;
+  bool has_shown_node_notes_ = false;
+  bool has_recommended_py_spy_ = false;
   int dumps_ = 0;             // number of dumps in the current attempt
   bool is_ending_ = false;    // the lines of the end of an attempt are said
   bool stopped_ = false;      // the job was stopped by SIGTSTP, and not continued since

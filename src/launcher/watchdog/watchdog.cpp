@@ -97,7 +97,7 @@ class RankWatchdog : public Watchdog {
     evidence_->asked();
   }
 
-  void look(std::function<void(const HangNews& news)> done) override {
+  void take_stacks(std::function<void(const HangNews& news)> done) override {
     if (has_ended_) return done({});
     if (evidence_->is_taking()) return done(what_they_are_at());
     stack_requests_.push_back(std::move(done));

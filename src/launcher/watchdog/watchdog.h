@@ -42,7 +42,7 @@ class Watchdog {
   virtual void asked() = 0;
   // Takes the stacks of all ranks by means that the program does not notice, and calls `done` with them and with what
   // the ranks do. A report on a hang comes first: `done` may then get no stacks.
-  virtual void look(std::function<void(const HangNews& news)> done) { done({}); }
+  virtual void take_stacks(std::function<void(const HangNews& news)> done) { done({}); }
   // Called when the workers are being terminated. Their activity is not judged any more.
   virtual void end() = 0;
   // Called when all workers have ended. Returns a report on the attempt.

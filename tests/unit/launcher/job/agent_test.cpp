@@ -80,9 +80,9 @@ TEST_CASE("a node may reconnect to a coordinator that it lost before its job beg
   CHECK(agent.is_silent(kStart + 10s));
   Agent spare("a:29400", 10s, kStart);
   spare.heard(wire::CoordinatorWaits{"the job runs", true}, kStart);
-  CHECK_FALSE(spare.may_look_again());
+  CHECK_FALSE(spare.may_search_again());
   agent.heard(wire::CoordinatorBegins{}, kStart);
-  CHECK_FALSE(agent.may_look_again());
+  CHECK_FALSE(agent.may_search_again());
 }
 
 TEST_CASE("a request to end makes a node leave if it does not take part") {

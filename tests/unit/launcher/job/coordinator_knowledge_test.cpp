@@ -93,7 +93,7 @@ TEST_CASE("a wrong clock is reported once") {
   options.nodes.join_timeout = 60s;
   options.nodes.node_timeout = 10s;
   Coordinator coordinator(options, own, Coordinator::TimePoint{1h});
-  const auto told = [&](NodeId id, std::chrono::nanoseconds time_of_day) {
+  const auto messages = [&](NodeId id, std::chrono::nanoseconds time_of_day) {
     wire::NodeHello other = node("b");
     other.time_of_day = time_of_day.count();
     std::string lines;
@@ -102,8 +102,8 @@ TEST_CASE("a wrong clock is reported once") {
     }
     return lines;
   };
-  CHECK(told(7, 1000h + 11s) == "");
-  CHECK(told(8, 1000h - 20s) == "the clock of b is 30.0 s behind that of a; the times in their logs do not match");
+  CHECK(messages(7, 1000h + 11s) == "");
+  CHECK(messages(8, 1000h - 20s) == "the clock of b is 30.0 s behind that of a; the times in their logs do not match");
 }
 
 TEST_CASE("a rank named by a secondary failure gets more time to report, unless it is known to have left") {

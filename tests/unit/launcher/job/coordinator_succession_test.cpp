@@ -100,7 +100,7 @@ TEST_CASE("a node that takes over begins the next attempt when most nodes have j
   // The vote counts when the node has answered.
   CHECK(heir.to<wire::CoordinatorRestarts>(8).empty());
   heir.answers(8);
-  heir.passes(limits::kElectionLook);
+  heir.passes(limits::kElectionPoll);
   REQUIRE(heir.to<wire::CoordinatorRestarts>(8).size() == 1);
   for (int i = 0; i < 30 && heir.to<wire::CoordinatorBegins>(8).empty(); ++i) {
     heir.answers(8);
@@ -132,7 +132,7 @@ TEST_CASE("the coordinator stops waiting for a voter that is lost again") {
   heir.loses(8);
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
   // It has lost this coordinator, too, so it follows no other one.
-  heir.passes(limits::kElectionLook);
+  heir.passes(limits::kElectionPoll);
   REQUIRE(heir.to<wire::CoordinatorRestarts>(kOwnNode).size() == 1);
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("a node of another job is refused, and a late node of this job waits")
   heir.says(8, wire::NodeEnded{.attempt = 0});
   heir.says(kOwnNode, wire::NodeEnded{.attempt = 0});
   heir.answers(8);
-  heir.passes(limits::kElectionLook);
+  heir.passes(limits::kElectionPoll);
   // One whose workers still end comes when the election is over. It waits until they have ended.
   wire::Vote late = vote(2);
   heir.says(10, voter("d", late));
@@ -164,7 +164,7 @@ TEST_CASE("a new attempt never reuses a number that a late node has seen") {
   heir.says(8, voter("c", vote(2, true)));
   for (const NodeId id : {NodeId{8}, kOwnNode}) heir.says(id, wire::NodeEnded{.attempt = 0});
   heir.answers(8);
-  heir.passes(limits::kElectionLook);
+  heir.passes(limits::kElectionPoll);
   REQUIRE(heir.to<wire::CoordinatorRestarts>(8).size() == 1);
   wire::Vote late = vote(1, true);
   late.attempt = 1;
@@ -477,7 +477,7 @@ TEST_CASE("with a witness, the other of two nodes claims the job of a silent coo
     CHECK(heir.coordinator->leads(heir.now));
     REQUIRE(heir.to<wire::CoordinatorBegins>(kOwnNode).size() == 1);
     CHECK(heir.to<wire::CoordinatorBegins>(kOwnNode)[0].attempt == 1);
-    CHECK(heir.told()[0] == "this node leads the job now, with 1 of 2 nodes and the witness /w");
+    CHECK(heir.messages()[0] == "this node leads the job now, with 1 of 2 nodes and the witness /w");
   }
   SECTION("refused") {
     heir.is_claimed(0, {Claimed::taken, "a (pid 3)"});

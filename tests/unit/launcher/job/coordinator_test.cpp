@@ -44,20 +44,20 @@ TEST_CASE("refused connections produce a limited number of log lines") {
     for (int i = 0; i < 100; ++i) hello.same["file " + std::to_string(i)] = std::string(1000, 'z');
     job.says(id, hello);  // all come from one address
   }
-  const auto told = job.told();
-  REQUIRE(told.size() == 5);
-  for (const std::string& line : told) {
+  const auto messages = job.messages();
+  REQUIRE(messages.size() == 5);
+  for (const std::string& line : messages) {
     CHECK(line.size() < 800);
     CHECK(line.find('\x1b') == std::string::npos);
   }
-  CHECK(told.back().ends_with("(further lines about this address are not shown)"));
+  CHECK(messages.back().ends_with("(further lines about this address are not shown)"));
   for (NodeId id = 1000; id < 1200; ++id)
     job.comes(id, [] {
       wire::NodeHello hello = node("b");
       hello.same["program train"] = std::string(100'000, 'z');
       return hello;
     }());
-  CHECK(job.told().size() == 5 + 63);  // each comes from a different address
+  CHECK(job.messages().size() == 5 + 63);  // each comes from a different address
 }
 
 TEST_CASE("the failure text of a node is shortened and cleaned before it reaches other nodes") {
@@ -69,9 +69,9 @@ TEST_CASE("the failure text of a node is shortened and cleaned before it reaches
   cause.exit_code = 256;
   job.says(7, wire::NodeFailed{0, cause});
   REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
-  const std::string told = job.to<wire::CoordinatorEnds>(7)[0].cause.text;
-  CHECK(told.size() <= 500);
-  CHECK(told.starts_with("rank 2: \\x1b[2Jxxx"));
+  const std::string messages = job.to<wire::CoordinatorEnds>(7)[0].cause.text;
+  CHECK(messages.size() <= 500);
+  CHECK(messages.starts_with("rank 2: \\x1b[2Jxxx"));
   const wire::Cause heard = job.to<wire::CoordinatorEnds>(7)[0].cause;
   CHECK(heard.node.size() <= 500);
   CHECK(heard.not_restarted.size() <= 500);
@@ -88,7 +88,7 @@ TEST_CASE("nodes that join and leave without taking part produce a limited numbe
     job.says(id, hello).loses(id);
   }
   CHECK(job.to<wire::CoordinatorBegins>(kOwnNode).empty());
-  CHECK(job.told().size() == 5);
+  CHECK(job.messages().size() == 5);
 }
 
 TEST_CASE("nodes with equal host names get different display names") {
@@ -194,13 +194,13 @@ TEST_CASE("a setting that should be equal on all nodes is reported once if it di
   wire::NodeHello other = node("b");
   other.alike["NCCL_P2P_DISABLE"] = "1";
   job.comes(7, other).comes(8, other);
-  CHECK(job.told() == std::vector<std::string>{"nodes differ: NCCL_P2P_DISABLE is '1' on b and '' on a"});
+  CHECK(job.messages() == std::vector<std::string>{"nodes differ: NCCL_P2P_DISABLE is '1' on b and '' on a"});
 }
 
 TEST_CASE("waiting for nodes is reported and limited in time") {
   Job job;
   job.passes(4s);
-  CHECK(job.told() == std::vector<std::string>{"waiting for 1 of 2 nodes (have: a; 3.0 s of 1 min)"});
+  CHECK(job.messages() == std::vector<std::string>{"waiting for 1 of 2 nodes (have: a; 3.0 s of 1 min)"});
   job.passes(60s);
   REQUIRE(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
   CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode)[0].cause.text == "only 1 node of 2 joined within 1 min (a)");
@@ -419,8 +419,8 @@ TEST_CASE("the waiting message lists the missing node ranks") {
   options.nodes.rank = 0;
   Job job(options, 0);
   job.comes(7, node("c", 2)).passes(61s, {7});
-  REQUIRE_FALSE(job.told().empty());
-  CHECK(job.told()[0] == "waiting for 2 of 4 nodes (have: a, c; missing: --node-rank 1, 3; 3.0 s of 1 min)");
+  REQUIRE_FALSE(job.messages().empty());
+  CHECK(job.messages()[0] == "waiting for 2 of 4 nodes (have: a, c; missing: --node-rank 1, 3; 3.0 s of 1 min)");
   REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
   CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text ==
         "only 2 nodes of 4 joined within 1 min (a, c; missing: --node-rank 1, 3)");

@@ -74,10 +74,10 @@ TEST_CASE("a worker that survives SIGKILL does not block the launcher") {
 TEST_CASE("a message says once which ranks the launcher waits for") {
   JobFixture job(3);
   job.start().exits(1, 7).passes(999ms);
-  CHECK(job.told().empty());
+  CHECK(job.messages().empty());
   job.passes(3s);
-  REQUIRE(job.told().size() == 1);
-  CHECK(job.told()[0] ==
+  REQUIRE(job.messages().size() == 1);
+  CHECK(job.messages()[0] ==
         "rank 1 failed (exit code 7): waiting for ranks 0, 2 to exit (SIGTERM sent, SIGKILL follows in 4.0 s; see "
         "--grace)");
 }
@@ -85,15 +85,15 @@ TEST_CASE("a message says once which ranks the launcher waits for") {
 TEST_CASE("a rank that the launcher may not signal is reported") {
   JobFixture one_of_two(3);
   one_of_two.start().exits(1, 7).refuses_signals(2).passes(3s);
-  REQUIRE(one_of_two.told().size() == 1);
-  CHECK(one_of_two.told()[0] ==
+  REQUIRE(one_of_two.messages().size() == 1);
+  CHECK(one_of_two.messages()[0] ==
         "rank 1 failed (exit code 7): waiting for ranks 0, 2 to exit (SIGTERM sent, SIGKILL follows in 4.0 s; rank 2 "
         "runs "
         "as another user, whose processes the launcher may not signal; see --grace)");
   JobFixture all(2);
   all.start().exits(1, 7).refuses_signals(0).passes(3s);
-  REQUIRE(all.told().size() == 1);
-  CHECK(all.told()[0] ==
+  REQUIRE(all.messages().size() == 1);
+  CHECK(all.messages()[0] ==
         "rank 1 failed (exit code 7): waiting for rank 0 to exit (rank 0 runs as another user, whose processes the "
         "launcher may not signal; see --grace)");
 }
@@ -247,9 +247,9 @@ TEST_CASE("a closed console ends the job with SIGPIPE if --on-sigpipe=end is giv
 TEST_CASE("without an exit timeout ranks that outlive the others are reported once, and the job continues") {
   JobFixture job(2, 0ms);
   job.start().exits(1, 0).passes(ddp::limits::kExitNote - 1ms);
-  CHECK(job.told().empty());
+  CHECK(job.messages().empty());
   job.passes(2h);
-  CHECK(job.told() ==
+  CHECK(job.messages() ==
         std::vector<std::string>{"rank 1 exited with code 0; rank 0 is still running 1 min later. The job "
                                  "continues (--exit-timeout=SECONDS terminates it)"});
   CHECK_FALSE(job.state().ending());
@@ -325,9 +325,9 @@ TEST_CASE("workers that do not keep their state in time are terminated") {
   JobState state = start_job_that_may_restart(2);
   state.step(kKilledRank, {});
   REQUIRE(state.alarm() == TimePoint() + ddp::limits::kQuietEnding);
-  const auto told = state.step(AlarmRang{}, TimePoint() + ddp::limits::kQuietEnding);
-  REQUIRE(told.size() == 1);
-  CHECK(std::get<Tell>(told[0]).line.text ==
+  const auto messages = state.step(AlarmRang{}, TimePoint() + ddp::limits::kQuietEnding);
+  REQUIRE(messages.size() == 1);
+  CHECK(std::get<Tell>(messages[0]).line.text ==
         "rank 1 failed (killed by SIGKILL): waiting for rank 0 to keep the state in memory (for at most 30.0 s)");
   REQUIRE(state.alarm());
   const auto late = TimePoint() + ddp::limits::kStateTime;

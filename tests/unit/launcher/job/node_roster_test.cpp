@@ -87,7 +87,7 @@ TEST_CASE("a quarantined node has no place until its quarantine ends") {
   roster.add(kOwnNode, "", hello("a"), kNow, kNow);
   roster.add(7, "", hello("b"), kNow + 10s, kNow);
   CHECK(roster.count_those_that_may(kNow) == 1);
-  CHECK(roster.look_again_at() == kNow + 10s);
+  CHECK(roster.check_again_at() == kNow + 10s);
   CHECK(roster.seat(kNow).left_over == std::vector<NodeId>{7});
   CHECK(roster.count_those_that_may(kNow + 10s) == 2);
   CHECK(roster.seat(kNow + 10s).seated == std::vector<NodeId>{kOwnNode, 7});

@@ -15,24 +15,24 @@ using namespace std::chrono_literals;
 namespace {
 
 // Holds the reports until one notice was found or `most` had passed.
-struct Told {
+struct Notices {
   std::vector<std::string> found;
   std::vector<std::string> failed;
 };
 
-Told look(const std::string& file, const std::string& command, std::chrono::milliseconds most) {
+Notices notices_of(const std::string& file, const std::string& command, std::chrono::milliseconds most) {
   net::EventLoop loop;
-  Told told;
+  Notices seen;
   const SaveNotices notices(loop, file, command,
                             {[&](const std::string& what) {
-                               told.found.push_back(what);
+                               seen.found.push_back(what);
                                loop.stop();
                              },
-                             [&](const std::string& why) { told.failed.push_back(why); }});
-  if (!told.found.empty()) return told;
+                             [&](const std::string& why) { seen.failed.push_back(why); }});
+  if (!seen.found.empty()) return seen;
   const auto over = loop.at(std::chrono::steady_clock::now() + most, [&] { loop.stop(); });
   loop.run();
-  return told;
+  return seen;
 }
 
 }  // namespace
@@ -40,23 +40,23 @@ Told look(const std::string& file, const std::string& command, std::chrono::mill
 TEST_CASE("a notice file counts if it exists shortly after the start or appears later") {
   const TemporaryDirectory folder;
   const std::string file = folder.path() + "/notice";
-  CHECK(look(file, "", 0ms).found.empty());
-  CHECK(look(file, "sleep 0.1; touch " + file + "; exit 1", 10s).found == std::vector{file + " exists"});
-  CHECK(look(file, "", 0ms).found.empty());
-  CHECK(look(file, "", 10s).found == std::vector{file + " exists"});
+  CHECK(notices_of(file, "", 0ms).found.empty());
+  CHECK(notices_of(file, "sleep 0.1; touch " + file + "; exit 1", 10s).found == std::vector{file + " exists"});
+  CHECK(notices_of(file, "", 0ms).found.empty());
+  CHECK(notices_of(file, "", 10s).found == std::vector{file + " exists"});
 }
 
 TEST_CASE("a command that exits with 0 is a notice, and other exit codes are not") {
-  CHECK(look("", "true", 10s).found == std::vector<std::string>{"'true' exited with code 0"});
-  const Told told = look("", "echo much; echo more >&2; exit 22", 1500ms);
-  CHECK(told.found.empty());
-  CHECK(told.failed.empty());
+  CHECK(notices_of("", "true", 10s).found == std::vector<std::string>{"'true' exited with code 0"});
+  const Notices seen = notices_of("", "echo much; echo more >&2; exit 22", 1500ms);
+  CHECK(seen.found.empty());
+  CHECK(seen.failed.empty());
 }
 
 TEST_CASE("a notice command that does not exist is reported") {
-  const Told told = look("", "/there/is/no/such/program", 1500ms);
-  CHECK(told.found.empty());
-  CHECK(told.failed ==
+  const Notices seen = notices_of("", "/there/is/no/such/program", 1500ms);
+  CHECK(seen.found.empty());
+  CHECK(seen.failed ==
         std::vector<std::string>{"--save-command: '/there/is/no/such/program' cannot be run (exit code 127)"});
 }
 
@@ -64,6 +64,6 @@ TEST_CASE("a notice command is repeated until it gives a notice") {
   const TemporaryDirectory folder;
   const std::string count = folder.path() + "/count";
   // The second run of the command finds the file.
-  const Told told = look("", "test -e " + count + " || { touch " + count + "; exit 1; }", 20s);
-  CHECK(told.found.size() == 1);
+  const Notices seen = notices_of("", "test -e " + count + " || { touch " + count + "; exit 1; }", 20s);
+  CHECK(seen.found.size() == 1);
 }

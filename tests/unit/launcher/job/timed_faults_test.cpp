@@ -54,17 +54,17 @@ TEST_CASE("timed faults are injected in order, into ranks of this node and of th
   placement.first_rank = 4;
   net::EventLoop loop;
   Signalled workers;
-  std::vector<std::string> told;
+  std::vector<std::string> lines;
   const LogWriter tell = [&](const LogLine& line) {
-    told.push_back(line.text);
-    if (told.size() == 3) loop.stop();
+    lines.push_back(line.text);
+    if (lines.size() == 3) loop.stop();
   };
   const TimedFaults faults(loop, workers, plan, placement, tell);
   CHECK(faults.pending() == 2);
   const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [&] { loop.stop(); });
   loop.run();
-  CHECK(told == std::vector<std::string>{"ddplaunch stops rank 4 (--inject)", "ddplaunch kills rank 5 (--inject)",
-                                         "ddplaunch continues rank 4 (--inject)"});
+  CHECK(lines == std::vector<std::string>{"ddplaunch stops rank 4 (--inject)", "ddplaunch kills rank 5 (--inject)",
+                                          "ddplaunch continues rank 4 (--inject)"});
   CHECK(faults.pending() == 0);
   CHECK(workers.signals == std::vector<std::pair<int, int>>{{0, SIGSTOP}, {1, SIGKILL}, {0, SIGCONT}});
 }

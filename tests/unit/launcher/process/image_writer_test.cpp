@@ -38,9 +38,9 @@ struct Job {
     for (const auto& image : images_in(directory.path() + "/images")) found.push_back(image.step);
     return found;
   }
-  void look_until_written() {
+  void poll_until_written() {
     const std::size_t before = lines.size();
-    while (lines.size() == before) writer.look(memory, placement);
+    while (lines.size() == before) writer.write_newest(memory, placement);
   }
   void finish() {
     writer.finish(memory, placement, [] { return false; });
@@ -51,11 +51,11 @@ struct Job {
 
 TEST_CASE("the newest complete step is written once") {
   Job job;
-  job.writer.look(job.memory, job.placement);
+  job.writer.write_newest(job.memory, job.placement);
   job.finish();
   CHECK(job.steps().empty());
   job.keeps(5);
-  job.writer.look(job.memory, job.placement);
+  job.writer.write_newest(job.memory, job.placement);
   job.finish();
   CHECK(job.steps() == std::vector<std::int64_t>{5});
   REQUIRE(job.lines.size() == 2);
@@ -86,7 +86,7 @@ TEST_CASE("a failed image gives a warning, and the same failure gives no second 
 TEST_CASE("a user who interrupts the job does not wait for the last image") {
   Job job;
   job.keeps(5);
-  job.writer.look(job.memory, job.placement);
+  job.writer.write_newest(job.memory, job.placement);
   bool is_asked = false;
   job.writer.finish(job.memory, job.placement, [&] { return is_asked = true; });
   // The write may have been faster than the first look.
@@ -98,7 +98,7 @@ TEST_CASE("a warning says that the nodes share no directory if no image becomes 
   Job job;
   for (int step = 1; step < 6; ++step) {
     job.keeps(step, 2);  // another node has the other rank
-    job.look_until_written();
+    job.poll_until_written();
   }
   const auto is_warning = [](const LogLine& line) { return line.level == LogLevel::warning; };
   REQUIRE(std::ranges::count_if(job.lines, is_warning) == 1);

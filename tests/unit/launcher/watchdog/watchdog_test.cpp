@@ -100,7 +100,7 @@ struct Rig {
     channel.on_shown = [this] { loop.stop(); };
     exchange.begin(channel, place);
     const auto news = [this](const HangNews& item) {
-      told.push_back(item);
+      reported.push_back(item);
       loop.stop();
     };
     watchdog = make_watchdog(
@@ -127,7 +127,7 @@ struct Rig {
   OutputPump output{loop, {}, {}};
   Channel channel;
   RankExchange exchange;
-  std::vector<HangNews> told;
+  std::vector<HangNews> reported;
   std::unique_ptr<Watchdog> watchdog;
 };
 
@@ -138,11 +138,11 @@ TEST_CASE("the coordinator finds differing calls on two nodes and ends the job o
   rig.watchdog->begin();
   rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
   rig.waits();
-  REQUIRE(rig.told.size() == 1);
-  CHECK(rig.told[0].kind == Kind::hung);
-  CHECK(rig.told[0].ends_job);
-  CHECK(rig.told[0].verdict.culprits == std::vector{2});
-  CHECK(rig.told[0].judgement.hang_class == HangClass::certain);
+  REQUIRE(rig.reported.size() == 1);
+  CHECK(rig.reported[0].kind == Kind::hung);
+  CHECK(rig.reported[0].ends_job);
+  CHECK(rig.reported[0].verdict.culprits == std::vector{2});
+  CHECK(rig.reported[0].judgement.hang_class == HangClass::certain);
 }
 
 TEST_CASE("the views get the samples of all nodes, even without hang detection") {
@@ -157,30 +157,30 @@ TEST_CASE("the views get the samples of all nodes, even without hang detection")
   rig.waits();
   CHECK(rig.sink.samples == std::vector<std::size_t>{4});
   CHECK(rig.sink.old_samples > 0);
-  CHECK(rig.told.empty());
+  CHECK(rig.reported.empty());
 }
 
 TEST_CASE("a rank report is answered at the latest when the ranks have exited") {
   Rig rig(1);
   std::vector<HangNews> seen;
-  const auto look = [&] {
-    rig.watchdog->look([&](const HangNews& news) {
+  const auto take_stacks = [&] {
+    rig.watchdog->take_stacks([&](const HangNews& news) {
       seen.push_back(news);
       rig.loop.stop();
     });
   };
   rig.watchdog->begin();
-  look();
+  take_stacks();
   rig.waits();
   REQUIRE(seen.size() == 1);
   CHECK(seen[0].ranks.size() == 2);
   CHECK(seen[0].evidence.stacks.size() == 2);
-  look();
+  take_stacks();
   rig.watchdog->finish();
   CHECK(seen.size() == 2);
-  look();
+  take_stacks();
   CHECK(seen.size() == 3);
-  CHECK(rig.told.empty());
+  CHECK(rig.reported.empty());
 }
 
 TEST_CASE("hangs are not judged while the workers are being terminated") {
@@ -191,7 +191,7 @@ TEST_CASE("hangs are not judged while the workers are being terminated") {
   const auto timer =
       rig.loop.at(std::chrono::steady_clock::now() + 4 * limits::kHangSampleInterval, [&] { rig.loop.stop(); });
   rig.loop.run();
-  CHECK(rig.told.empty());
+  CHECK(rig.reported.empty());
 }
 
 TEST_CASE("the calls of ranks are compared again after all have exited if the plan ends jobs for mismatches") {
@@ -225,9 +225,9 @@ TEST_CASE("a request for the state of the ranks is answered at the latest at the
   rig.watchdog->begin();
   rig.watchdog->asked();
   rig.watchdog->end();
-  REQUIRE(rig.told.size() == 1);
-  CHECK(rig.told[0].kind == Kind::asked);
-  CHECK(rig.told[0].ranks.size() == 2);
+  REQUIRE(rig.reported.size() == 1);
+  CHECK(rig.reported[0].kind == Kind::asked);
+  CHECK(rig.reported[0].ranks.size() == 2);
 }
 
 TEST_CASE("the last samples of the ranks show whether they finished a step") {
