@@ -2,10 +2,12 @@
 """language.py: checks how this project writes. A test runs it.
 
     scripts/language.py                            the check
-    scripts/language.py --sample KIND N [SEED]     draws N comments or messages for a reader to judge, and prints the seed
+    scripts/language.py --sample KIND N [SEED]     draws N comments, messages or names of tests for a reader to judge, and prints the seed
 
 Documents: lines of at most 100 columns (tables, code, Chinese and lines without a space excepted), sentences of at most
-25 words in the manual, and words to avoid. Comments of the sources and the texts of --help: words to avoid. ALLOWED lists exceptions.
+25 words in the manual, and words to avoid. Comments of the sources and the texts of --help: words to avoid. ALLOWED
+lists exceptions. Names of tests: words to avoid. Identifiers and names of files: the words in NO_IDENTIFIER, with
+exceptions in ALLOWED_NAMES.
 """
 import pathlib
 import random
@@ -44,6 +46,33 @@ AVOIDED = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in AVOID), re.IG
 # What may stay, with the reason: a piece of the line is enough.
 ALLOWED = [
 ]
+
+# The name of a test begins with the component that acts.
+RIDDLE = re.compile(r"^(?:who|what)\b", re.IGNORECASE)
+
+# Words that no identifier and no name of a file contains, and what to write instead.
+NO_IDENTIFIER = {
+    ("told",): "reported, logged, notified",
+    ("deed", "deeds"): "operation, action, fault",
+    ("stranger", "strangers"): "unknown, foreign, refused or unauthenticated peer",
+    ("look", "looks", "looked", "looking"): "poll, sample, check, find, read",
+}
+INSTEAD = {word: instead for words, instead in NO_IDENTIFIER.items() for word in words}
+# Names with such a word that may stay, because a library or a format has chosen them, with the reason.
+ALLOWED_NAMES: dict[str, str] = {
+}
+
+SUFFIXES_OF_CPP = (".h", ".c", ".cpp", ".cu", ".cuh")
+STEMS = [min(words, key=len) for words in NO_IDENTIFIER]
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+LITERAL = r'"(?:[^"\\\n]|\\.)*"'
+CHARACTER = r"'(?:[^'\\\n]|\\.)*'"
+NOT_CODE_OF_CPP = re.compile(rf'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^()\s]*)\(.*?\)(?P=mark)"|{LITERAL}|{CHARACTER}', re.DOTALL)
+TRIPLE = r'"""(?:[^\\]|\\.)*?"""'
+NOT_CODE_OF_PYTHON = re.compile(rf'#[^\n]*|{TRIPLE}|{LITERAL}|{CHARACTER}', re.DOTALL)
+TEST_CASE = re.compile(rf"\bTEST_CASE(?:_METHOD)?\(\s*(?:\w+,\s*)?((?:{LITERAL}\s*)+)")
+PYTHON_TEST = re.compile(rf"^@test\({LITERAL},\s*((?:{LITERAL}\s*)+)\)|^def (\w+_\w+_\w+_\w+)", re.MULTILINE)
+CMAKE_TEST = re.compile(r"^\s*(?:add_test\(NAME|ddp_\w*test\()\s*(\w+)", re.MULTILINE)
 
 
 def tracked(*patterns: str) -> list[pathlib.Path]:
@@ -135,6 +164,62 @@ def check_comments(path: pathlib.Path) -> list[str]:
     return [f"{name}:{number}: avoid \"{word}\"" for number, text in comments_of(path) for word in avoided_words(text)]
 
 
+def words_of(name: str) -> list[str]:
+    """The words of an identifier in lower case: kPeerLook and peer_look have the same ones, and lookup is one word."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)]
+
+
+def refused_words(name: str) -> list[str]:
+    return [] if name in ALLOWED_NAMES else [word for word in words_of(name) if word in INSTEAD]
+
+
+def joined(literals: str) -> str:
+    return "".join(literal[1:-1] for literal in re.findall(LITERAL, literals))
+
+
+def names_of_tests(path: pathlib.Path, text: str) -> list[tuple[int, str]]:
+    """The names of the tests that a file defines, with their positions. A function with a shorter name is a helper."""
+    if path.name == "CMakeLists.txt":
+        return [(match.start(), match[1]) for match in CMAKE_TEST.finditer(text)]
+    if path.suffix == ".cpp":
+        return [(match.start(), joined(match[1])) for match in TEST_CASE.finditer(text)]
+    if not path.name.endswith("_test.py"):
+        return []
+    return [(match.start(), match[2].replace("_", " ") if match[2] else joined(match[1]))
+            for match in PYTHON_TEST.finditer(text)]
+
+
+def check_test_names(path: pathlib.Path, text: str) -> list[str]:
+    found = []
+    for position, sentence in names_of_tests(path, text):
+        wrong = avoided_words(sentence) + [match[0] for match in RIDDLE.finditer(sentence)]
+        wrong += [word for word in refused_words(sentence) if not word.startswith("look")]  # a page may look whole
+        line = text.count("\n", 0, position) + 1
+        found += [f"{path.relative_to(ROOT)}:{line}: avoid \"{word}\" in the name of a test" for word in wrong]
+    return found
+
+
+def check_identifiers(path: pathlib.Path, text: str) -> list[str]:
+    small = text.lower()
+    if not any(stem in small for stem in STEMS):  # most files need not be taken apart
+        return []
+    is_cpp = path.suffix in SUFFIXES_OF_CPP
+    if is_cpp:
+        text = re.sub(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])", "", text)  # it separates digits and begins no character
+    code = (NOT_CODE_OF_CPP if is_cpp else NOT_CODE_OF_PYTHON).sub(lambda match: "\n" * match[0].count("\n"), text)
+    return [f"{path.relative_to(ROOT)}:{number}: avoid \"{word}\" in the identifier {name}: {INSTEAD[word]}"
+            for number, line in enumerate(code.splitlines(), 1) if any(stem in line.lower() for stem in STEMS)
+            for name in IDENTIFIER.findall(line) for word in refused_words(name)]
+
+
+def check_names(path: pathlib.Path) -> list[str]:
+    name = str(path.relative_to(ROOT))
+    text = path.read_text(encoding="utf-8", errors="replace")
+    found = [f"{name}: avoid \"{word}\" in the name of a file" for word in refused_words(name)]
+    found += check_identifiers(path, text) if path.suffix not in (".txt", ".cmake") else []
+    return found + (check_test_names(path, text) if name.startswith("tests/") else [])
+
+
 def comment_blocks(path: pathlib.Path) -> list[str]:
     """Comments as a reader sees them: consecutive lines that hold nothing else are one comment."""
     blocks: list[str] = []
@@ -162,6 +247,9 @@ def messages_in(path: pathlib.Path) -> list[str]:
 def draw(kind: str, count: int, seed: int) -> None:
     if kind == "comments":
         everything = [block for path in tracked("*.h", "*.c", "*.cpp", "*.cu", "*.py") for block in comment_blocks(path)]
+    elif kind == "names":
+        everything = [f"{path.relative_to(ROOT)}: {name}" for path in tracked("tests/*.cpp", "tests/*_test.py")
+                      for _, name in names_of_tests(path, path.read_text(encoding="utf-8"))]
     else:
         everything = [text for path in tracked("src/*.cpp", "src/*.h", "include/*.h") for text in messages_in(path)]
     print(f"seed {seed}: {count} of {len(everything)} {kind}")
@@ -179,10 +267,10 @@ def main() -> int:
         found += check_document(path)
     for path in tracked("*.h", "*.c", "*.cpp", "*.cu", "*.cuh", "*.py", "*.cmake", "CMakeLists.txt", "*/CMakeLists.txt", "scripts/*"):
         if path != pathlib.Path(__file__).resolve():
-            found += check_comments(path)
+            found += check_comments(path) + check_names(path)
     for path in tracked("src/*.cpp", "src/*.h", "include/*.h"):
         found += [f"{text}: avoid \"{word}\"" for text in messages_in(path) for word in avoided_words(text)]
-    print("\n".join(found) or "language: documents and comments are as they should be")
+    print("\n".join(found) or "language: documents, comments and names are as they should be")
     if found:
         print(f"language: {len(found)} places. The rules are in CONTRIBUTING.md.")
     return 1 if found else 0
