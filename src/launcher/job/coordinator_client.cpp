@@ -259,7 +259,7 @@ std::unique_ptr<JobLink> CoordinatorClient::changed() {
 }
 
 void CoordinatorClient::tick() {
-  if (agent_.may_look_again() && agent_.is_silent(Clock::now())) {
+  if (agent_.may_search_again() && agent_.is_silent(Clock::now())) {
     return lose("it has sent nothing for " + base::human_duration(plan_.nodes.node_timeout), LinkEnd::broken);
   }
   act(agent_.tick(Clock::now()));

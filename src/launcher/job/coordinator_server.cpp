@@ -201,7 +201,7 @@ void CoordinatorServer::tell_of_rejection(const std::string& peer, const std::st
   // Launchers retry, so a rejection that repeats the previous one is not logged.
   const std::string host = peer.substr(0, peer.rfind(':'));
   if (std::exchange(last_rejection_, host + reason) == host + reason) return;
-  if (const auto allowed = coordinator_.line_about_peer(host, line)) {
+  if (const auto allowed = coordinator_.limited_line_about(host, line)) {
     log(LogLevel::warning, *allowed, LogSource::store);
   }
 }

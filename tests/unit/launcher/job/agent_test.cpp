@@ -75,7 +75,7 @@ TEST_CASE("a waiting node that loses its coordinator or is refused leaves at onc
 
 TEST_CASE("a node may reconnect to a coordinator that it lost before its job began") {
   Agent agent("a:29400", 10s, kStart);
-  CHECK(agent.may_look_again());
+  CHECK(agent.may_search_again());
   CHECK_FALSE(agent.is_silent(kStart + 9s));
   CHECK(agent.is_silent(kStart + 10s));
   Agent spare("a:29400", 10s, kStart);
