@@ -205,7 +205,7 @@ void measure_digest() {
     view.rank = rank;
     view.pid = 4711 + rank;
     view.page.is_written = true;
-    view.page.phase = "training";
+    view.page.phase = launcher::RankPhase::training;
     for (const char* name : {"world", "shard"}) {
       view.page.groups.push_back({name, rank, 8, 0, 123456, 123456, 123455, 0, 0});
       view.calls.emplace_back();

@@ -31,8 +31,8 @@ RankView view_of(int rank, int ranks) {
   view.rank = rank;
   view.pid = 1000 + rank;
   if (rank >= 8) view.node = "node" + std::to_string(rank / 8);
-  view.page.is_written = view.page.is_training = true;
-  view.page.phase = "training";
+  view.page.is_written = true;
+  view.page.phase = RankPhase::training;
   view.page.groups.push_back({"world", rank, ranks, 0, 1, 1, 1});
   return view;
 }

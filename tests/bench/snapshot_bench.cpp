@@ -29,8 +29,8 @@ std::vector<RankView> views_of(int ranks) {
     RankView& view = views[static_cast<std::size_t>(rank)];
     view.rank = rank;
     view.pid = 100 + rank;
-    view.page.is_written = view.page.is_training = true;
-    view.page.phase = "training";
+    view.page.is_written = true;
+    view.page.phase = RankPhase::training;
     for (const std::uint64_t identity : {1, 2}) {
       view.page.groups.push_back({.name = "group", .rank = rank, .size = ranks, .identity = identity});
       view.arrivals.emplace_back(16);

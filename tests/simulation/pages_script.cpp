@@ -99,11 +99,10 @@ void PagesWorld::add_meeting(const std::vector<int>& members, std::size_t layer)
   }
 }
 
-void PagesWorld::enter_phase(int rank, std::size_t layer, const std::string& phase) {
+void PagesWorld::enter_phase(int rank, std::size_t layer, launcher::RankPhase phase) {
   write(rank, layer, [this, rank, phase] {
     page(rank).phase = phase;
     page(rank).phase_since = static_cast<std::uint64_t>(now_.count());
-    page(rank).is_training = phase == "training";
   });
 }
 
@@ -113,8 +112,8 @@ void PagesWorld::add_init() {
   for (const PagesRank& rank : ranks_) all.push_back(rank.view.rank);
   for (const int rank : all) {
     if (chance(0.5)) add_pause(rank, 0);
-    enter_phase(rank, 0, "starting");
-    enter_phase(rank, 0, "connected");
+    enter_phase(rank, 0, launcher::RankPhase::starting);
+    enter_phase(rank, 0, launcher::RankPhase::connected);
     write(rank, 0, [this, rank] { ++page(rank).worlds_entered; });
     write(rank, 0, [this, rank, size = static_cast<int>(all.size())] { page(rank).awaited_world = size; });
   }
@@ -122,18 +121,18 @@ void PagesWorld::add_init() {
   write(0, 0, [identity] { identity->insert(0); });
   for (const int rank : all) {
     add_meeting_wait(rank, 0, [identity] { return missing({0}, *identity); });
-    enter_phase(rank, 0, "rendezvous");
+    enter_phase(rank, 0, launcher::RankPhase::rendezvous);
   }
   add_meeting(all, 0);
   for (const int rank : all) {
     write(rank, 0, [this, rank] { page(rank).awaited_world = 0; });
-    enter_phase(rank, 0, "communicator");
+    enter_phase(rank, 0, launcher::RankPhase::set_up);
   }
   add_meeting(all, 0);
   const GroupPointer world = make_group(all, "world", 0);
   for (const int rank : all) {
     enter_group(rank, world);
-    enter_phase(rank, 0, "training");
+    enter_phase(rank, 0, launcher::RankPhase::training);
   }
   groups_[0].push_back(world);
 }
@@ -202,7 +201,7 @@ void PagesWorld::add_sign(int rank, std::size_t layer) {
     case 1:
       return write(rank, layer, [this, rank] { ++page(rank).other_progress; });
     case 2:
-      return enter_phase(rank, layer, chance(0.5) ? "checkpoint" : "training");
+      return enter_phase(rank, layer, chance(0.5) ? launcher::RankPhase::checkpoint : launcher::RankPhase::training);
     default:
       return write(rank, layer, [this, rank, time = some_pause()] {
         const auto until = static_cast<std::uint64_t>((now_ + time).count());

@@ -208,9 +208,10 @@ std::string PagesWorld::describe_all() const {
     const PageView& page = rank.view.page;
     const auto index = static_cast<std::size_t>(rank.view.rank);
     text +=
-        "\n  rank " + std::to_string(rank.view.rank) + (rank.view.has_ended ? " ended" : "") + ": " + page.phase +
-        ", calling " + std::to_string(page.calling_threads) + ", waiting " + std::to_string(page.waiting_threads) +
-        ", blocked " + std::to_string(page.blocked_threads) + ", continuations " + std::to_string(page.continuations) +
+        "\n  rank " + std::to_string(rank.view.rank) + (rank.view.has_ended ? " ended" : "") + ": " +
+        std::string(name_of(page.phase)) + ", calling " + std::to_string(page.calling_threads) + ", waiting " +
+        std::to_string(page.waiting_threads) + ", blocked " + std::to_string(page.blocked_threads) +
+        ", continuations " + std::to_string(page.continuations) +
         (page.polled_at != 0
              ? ", polled " + std::to_string(seconds(now_) - static_cast<double>(page.polled_at) / 1e9) + " s ago"
              : "") +

@@ -107,7 +107,7 @@ class PagesWorld {
   void add_meeting(const std::vector<int>& members, std::size_t layer);
   void add_meeting_wait(int rank, std::size_t layer, std::function<std::vector<int>()> awaits);
   void enter_group(int rank, const GroupPointer& group);
-  void enter_phase(int rank, std::size_t layer, const std::string& phase);
+  void enter_phase(int rank, std::size_t layer, launcher::RankPhase phase);
   void count_calling(int rank, std::size_t layer);
   void add_pause(int rank, std::size_t layer);
   void add_sign(int rank, std::size_t layer);

@@ -28,7 +28,7 @@ class HangingJob {
       view.pid = 100 + rank;
       view.process = ProcessSample{'S', 0, 0, ""};
       view.page.is_written = true;
-      view.page.phase = "training";
+      view.page.phase = RankPhase::training;
       view.page.groups.push_back({"world", rank, 2, 0, 0, 0, 0, 0, 0});
       ranks.push_back(view);
     }

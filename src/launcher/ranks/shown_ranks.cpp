@@ -41,10 +41,9 @@ auto fields_of(wire::FieldsOf<RankUsage> auto& usage) {
                   usage.printed_at);
 }
 BOOST_DESCRIBE_STRUCT(PageView, (),
-                      (is_written, writer, is_training, phase, phase_name, phase_place, phase_since, steps,
-                       more_time_until, calling_threads, waiting_threads, worlds_entered, awaited_world, progress_done,
-                       progress_total, other_progress, optimizer_steps, blocked_threads, continuations, polled_at,
-                       groups))
+                      (is_written, writer, phase, phase_name, phase_place, phase_since, steps, more_time_until,
+                       calling_threads, waiting_threads, worlds_entered, awaited_world, progress_done, progress_total,
+                       other_progress, optimizer_steps, blocked_threads, continuations, polled_at, groups))
 BOOST_DESCRIBE_STRUCT(CallView, (), (sequence, fingerprint, called_at, what, name, place, root))
 // The calls are added as far as they are wanted.
 BOOST_DESCRIBE_STRUCT(RankView, (),

@@ -336,7 +336,8 @@ RankState state_of(const RankView& rank, const std::map<GroupKey, Calls>& calls)
   if (is_in_collective) return RankState::collective;
   if (!is_known) return RankState::unknown;
   // A program that names no phase stays in the first one, and its steps show that it computes.
-  if (rank.page.is_training || (rank.page.phase == "starting" && steps_of(rank.page) > 0)) return RankState::computing;
+  const RankPhase phase = rank.page.phase;
+  if (is_training(phase) || (phase == RankPhase::starting && steps_of(rank.page) > 0)) return RankState::computing;
   return RankState::phase;
 }
 

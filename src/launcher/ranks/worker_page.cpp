@@ -75,8 +75,7 @@ void read_worker(const wire::PageWorker& worker, PageView& view) {
   // The worker writes this in a few nanoseconds. If it never becomes consistent, the writer is dead or broken.
   for (int i = 0; i < 3; ++i) {
     const std::uint32_t before = worker.changes.load(std::memory_order_acquire);
-    view.is_training = worker.phase == wire::kTraining;
-    view.phase = wire::name_of(wire::kPhaseNames, worker.phase);
+    view.phase = phase_of_page(worker.phase);
     view.phase_name = text_of(worker.name);
     view.phase_place = place_of(worker.file, worker.line);
     view.phase_since = worker.since;
@@ -140,7 +139,7 @@ void show_launches(GroupView& group, const LaunchView& launches, std::uint64_t g
 bool is_at_first_step(const PageView& view) {
   const bool has_worked =
       std::ranges::any_of(view.groups, [](const GroupView& group) { return group.finished >= limits::kHangWarmCalls; });
-  return view.is_training && view.steps == 0 && !has_worked;
+  return view.phase == RankPhase::training && view.steps == 0 && !has_worked;
 }
 
 }  // namespace
@@ -237,7 +236,7 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
     seen.gpu_started = gpu_started;
     seen.gpu_finished = gpu_finished;
   }
-  if (is_at_first_step(view)) view.phase = "first step";
+  if (is_at_first_step(view)) view.phase = RankPhase::first_step;
   return view;
 }
 

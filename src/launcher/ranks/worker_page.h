@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "launcher/ranks/rank_phase.h"
 #include "wire/control_message.h"
 #include "wire/status_page_layout.h"
 
@@ -135,10 +136,9 @@ inline GroupKey key_of(const GroupView& group) {
 }
 
 struct PageView {
-  bool is_written = false;        // the runtime or another writer has written to the page
-  int writer = 0;                 // pid as the writer reports it, which is untrusted
-  bool is_training = false;       // the phase is training
-  std::string phase;              // from wire::kPhaseNames, or "first step" while training has shown no step yet
+  bool is_written = false;  // the runtime or another writer has written to the page
+  int writer = 0;           // pid as the writer reports it, which is untrusted
+  RankPhase phase = RankPhase::unknown;
   std::string phase_name;         // the program's name for the phase; may be empty
   std::string phase_place;        // such as "train.cpp:171"; may be empty
   std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds

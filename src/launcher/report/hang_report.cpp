@@ -72,7 +72,7 @@ std::string last_call(const RankView& rank) {
     return "has called " + base::counted(static_cast<std::int64_t>(launched), "collective");
   }
   if (last == nullptr)
-    return rank.page.phase == wire::kPhaseNames.back() ? "has left its process groups" : "has called no collective yet";
+    return rank.page.phase == RankPhase::done ? "has left its process groups" : "has called no collective yet";
   return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +
          (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
 }
@@ -106,15 +106,16 @@ std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint6
   std::string text = "  rank " + std::to_string(rank.rank) + " (" +
                      (rank.node.empty() ? "" : "node " + rank.node + ", ") + "pid " + std::to_string(rank.pid) + "): ";
   if (rank.has_ended) return text + "has exited; " + last_call(rank);
-  const bool has_phase = rank.page.phase_since > 0 || rank.page.phase != "starting";
+  const bool has_phase = rank.page.phase_since > 0 || rank.page.phase != RankPhase::starting;
   if (rank.page.is_written && has_phase) {
-    text += rank.page.phase;
+    text += name_of(rank.page.phase);
     if (!rank.page.phase_name.empty()) text += " '" + rank.page.phase_name + "'";
     const bool is_reported = rank.page.progress_done > 0;
     const std::uint64_t steps = is_reported || rank.page.groups.empty() ? 0 : steps_of(rank.page);
-    if (rank.page.phase == "training" && steps > 0)
+    if (rank.page.phase == RankPhase::training && steps > 0)
       text += ", " + base::counted(static_cast<std::int64_t>(steps), "step") + " done";
-    if (rank.page.phase != "training" && rank.page.phase_since > 0) text += " for " + since(rank.page.phase_since, now);
+    if (rank.page.phase != RankPhase::training && rank.page.phase_since > 0)
+      text += " for " + since(rank.page.phase_since, now);
     if (!rank.page.phase_place.empty()) text += " at " + rank.page.phase_place;
     text += "; ";
   }

@@ -30,7 +30,7 @@ OrderedJson describe_rank(const RankView& view) {
   if (view.process) json["state"] = std::string(1, view.process->state);
   if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
   if (!view.page.is_written) return json;
-  json["phase"] = view.page.phase;
+  json["phase"] = name_of(view.page.phase);
   if (!view.page.phase_name.empty()) json["phase_name"] = view.page.phase_name;
   if (!view.page.phase_place.empty()) json["phase_place"] = view.page.phase_place;
   json["steps"] = view.page.steps;

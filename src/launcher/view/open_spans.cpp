@@ -39,9 +39,10 @@ std::vector<OpenSpan> open_spans(const RankView& rank) {
     }
   }
   const PageView& page = rank.page;
-  const bool has_phase = !page.is_training && page.phase != "done" && page.phase_since != 0;
+  const bool has_phase = !is_training(page.phase) && page.phase != RankPhase::done && page.phase_since != 0;
   if (has_phase) {
-    const std::string name = page.phase + (page.phase_name.empty() ? "" : " ('" + page.phase_name + "')");
+    const std::string name =
+        std::string(name_of(page.phase)) + (page.phase_name.empty() ? "" : " ('" + page.phase_name + "')");
     spans.push_back({true, name, "", 0, page.phase_since});
   }
   return spans;

@@ -16,7 +16,7 @@ double seconds_since(std::uint64_t then, std::uint64_t now) {
 }
 
 std::string phase_of(const PageView& page) {
-  return page.phase_name.empty() ? page.phase : page.phase + " (" + page.phase_name + ")";
+  return std::string(name_of(page.phase)) + (page.phase_name.empty() ? "" : " (" + page.phase_name + ")");
 }
 
 }  // namespace

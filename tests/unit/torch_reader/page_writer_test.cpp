@@ -44,7 +44,7 @@ TEST_CASE("recorded calls appear on the page as if the runtime had written them"
   REQUIRE(write_to_page(*page, 7, std::vector{group_of(20, 19)}, kNow));
   const auto view = read_page(*page, kNow.monotonic + kSecond);
   CHECK(view.writer == 7);
-  CHECK(view.phase == "training");
+  CHECK(view.phase == ddp::launcher::RankPhase::training);
   REQUIRE(view.groups.size() == 1);
   const GroupView& world = view.groups[0];
   CHECK(world.name == "world");

@@ -303,8 +303,7 @@ bool add_launches(const RasStatus& status, std::vector<RankView>& ranks) {
       if (!index || !is_wanted[*index]) continue;
       RankView& rank = ranks[*index];
       rank.page.is_written = true;
-      rank.page.is_training = true;
-      rank.page.phase = wire::kPhaseNames[wire::kTraining];
+      rank.page.phase = RankPhase::training;
       const auto place = static_cast<int>(rank.page.groups.size());
       rank.page.groups.push_back(group_of(communicator, common, member, place));
       rank.calls.resize(rank.page.groups.size());

@@ -23,7 +23,7 @@ RankView some_rank() {
   view.pid = 17;
   view.seen_at = 5;
   view.page.is_written = true;
-  view.page.phase = "training";
+  view.page.phase = RankPhase::training;
   view.page.groups.push_back({"world", 3, 4, 0, 7, 6, 6, 0, 0});
   view.process = ProcessSample{'S', 4, 2, "futex_do_wait"};
   view.activity = RankActivity{};

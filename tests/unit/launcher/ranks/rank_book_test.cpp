@@ -18,7 +18,8 @@ std::vector<RankView> ranks_with(std::uint64_t called_by_first, std::uint64_t ca
     rank.rank = number;
     rank.pid = 100 + number;
     rank.process = ProcessSample{'S', 0, 0, ""};
-    rank.page.is_written = rank.page.is_training = true;
+    rank.page.is_written = true;
+    rank.page.phase = RankPhase::training;
     rank.page.calling_threads = rank.page.waiting_threads = 1;
     const std::uint64_t called = number == 0 ? called_by_first : called_by_second;
     const std::uint64_t finished = std::min(called_by_first, called_by_second);

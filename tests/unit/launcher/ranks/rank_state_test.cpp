@@ -14,8 +14,7 @@ RankView training(int rank, std::uint64_t called, std::uint64_t finished, int wa
   RankView view;
   view.rank = rank;
   view.page.is_written = true;
-  view.page.is_training = true;
-  view.page.phase = "training";
+  view.page.phase = RankPhase::training;
   view.page.waiting_threads = waiting_threads;
   view.page.groups.push_back({"world", rank, 2, 0, called, called, finished});
   return view;
@@ -98,10 +97,9 @@ TEST_CASE("ranks without collectives have the states of their phases") {
   RankView stopped = training(1, 1, 1, 0);
   stopped.process.emplace().state = 'T';
   RankView loading = training(2, 1, 1, 0);
-  loading.page.is_training = false;
-  loading.page.phase = "data loading";
+  loading.page.phase = RankPhase::data_loading;
   RankView nameless = loading;  // a program that names no phase
-  nameless.page.phase = "starting";
+  nameless.page.phase = RankPhase::starting;
   RankView reporting = nameless;
   reporting.page.progress_done = 1;
   CHECK(states_of(std::vector{nameless, reporting}) == States{RankState::phase, RankState::computing});

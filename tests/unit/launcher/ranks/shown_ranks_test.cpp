@@ -13,7 +13,7 @@ RankView rank_four() {
   view.pid = 4711;
   view.page.is_written = true;
   view.page.writer = 4712;
-  view.page.phase = "evaluation";
+  view.page.phase = RankPhase::evaluation;
   view.page.phase_name = "validation set";
   view.page.phase_place = "train.cpp:7";
   view.page.phase_since = 9'000'000'000;
@@ -61,14 +61,14 @@ TEST_CASE("a rank view says whether the counters of a group are current") {
   CHECK((groups[2].is_sampled && groups[2].is_live));
 }
 
-TEST_CASE("a rank of another node is shown as training if it trains") {
-  for (const char* phase : {"training", "first step", "evaluation", "starting"}) {
+TEST_CASE("a rank of another node is shown with its phase") {
+  for (const RankPhase phase :
+       {RankPhase::training, RankPhase::first_step, RankPhase::evaluation, RankPhase::unknown}) {
     RankView rank = rank_four();
     rank.page.phase = phase;
-    rank.page.is_training = rank.page.phase == "training" || rank.page.phase == "first step";
     const auto seen = read_ranks(show_ranks(std::vector{rank}, ShownCalls::all), "b", 0s);
     REQUIRE(seen.size() == 1);
-    CHECK(seen[0].page.is_training == rank.page.is_training);
+    CHECK(seen[0].page.phase == phase);
   }
 }
 

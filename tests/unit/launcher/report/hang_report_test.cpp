@@ -20,7 +20,7 @@ RankView rank_at(int rank, std::uint64_t called, std::uint64_t finished) {
   view.pid = 4000 + rank;
   view.process = ProcessSample{'S', 0, 0, "futex_wait"};
   view.page.is_written = true;
-  view.page.phase = "training";
+  view.page.phase = RankPhase::training;
   view.page.groups.push_back({"world", rank, 2, 0, called, called, finished, 0, 0});
   view.calls = {{{called, 7, 5, "all_reduce sum f32[8]", "bucket 0", "train.cpp:88"}}};
   return view;
@@ -41,7 +41,7 @@ HangNews stall(HangNews::Kind kind) {
 
 TEST_CASE("a stall is reported with its culprit and the next step") {
   HangNews news = stall(HangNews::Kind::stalled);
-  news.ranks[1].page.phase = "evaluation";
+  news.ranks[1].page.phase = RankPhase::evaluation;
   news.ranks[1].page.phase_name = "validation";
   news.ranks[1].page.phase_place = "train.cpp:171";
   news.ranks[1].page.phase_since = 4'000'000'000;
@@ -170,7 +170,7 @@ TEST_CASE("a rank with little information is still described") {
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has exited; does not show its collectives");
   news.ranks[1].page.is_written = true;
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has exited; has called no collective yet");
-  news.ranks[1].page.phase = "done";
+  news.ranks[1].page.phase = RankPhase::done;
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has exited; has left its process groups");
 }
 

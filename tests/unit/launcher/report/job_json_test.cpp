@@ -294,7 +294,7 @@ TEST_CASE("a hang is logged with the state of every rank") {
   rank.rank = 1;
   rank.process = ProcessSample{'D', 0, 0, "nfs_wait"};
   rank.page.is_written = true;
-  rank.page.phase = "checkpoint";
+  rank.page.phase = RankPhase::checkpoint;
   rank.page.phase_name = "run1";
   rank.page.groups.push_back({"world", 1, 2, 0, 20, 20, 20, 0, 0});
   rank.calls = {{{20, 1, 1, "barrier", "end", "train.cpp:7"}}};

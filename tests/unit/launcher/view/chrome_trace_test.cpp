@@ -189,7 +189,7 @@ TEST_CASE("unfinished operations of a rank are shown at the end of the attempt")
   view.pid = 123;
   view.node = "b";
   view.page.is_written = true;
-  view.page.is_training = true;
+  view.page.phase = RankPhase::training;
   view.page.waiting_threads = 1;
   view.page.groups.push_back({"world", 1, 2, 0, 41, 40, 40, 0, 0});
   view.arrivals = {{{41, at(20)}}};
@@ -238,7 +238,7 @@ TEST_CASE("no operation is shown as unfinished after a success") {
   view.rank = 1;
   view.pid = 123;
   view.page.is_written = true;
-  view.page.phase = "evaluation";
+  view.page.phase = RankPhase::evaluation;
   view.page.phase_since = at(10);
   view.page.groups.push_back({"world", 1, 2, 0, 41, 40, 40, 0, 0});
   view.seen_at = at(20);

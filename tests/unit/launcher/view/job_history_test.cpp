@@ -25,7 +25,7 @@ RankView training(int rank, std::uint64_t called, std::uint64_t finished, int si
   RankView view;
   view.rank = rank;
   view.page.is_written = true;
-  view.page.is_training = true;
+  view.page.phase = RankPhase::training;
   view.page.steps = called;
   view.page.waiting_threads = called > finished ? 1 : 0;
   view.page.groups.push_back({"world", rank, size, 0, called, called, finished});
@@ -121,7 +121,7 @@ TEST_CASE("the history of a thousand busy ranks stays within its limits") {
     for (RankView& rank : ranks) {
       rank.page.groups[0].called = 1 + random() % 2;
       rank.page.waiting_threads = static_cast<int>(random() % 2);
-      rank.page.is_training = random() % 3 != 0;
+      rank.page.phase = random() % 3 != 0 ? RankPhase::training : RankPhase::evaluation;
     }
     history.add(made_picture(ranks, 50ms, now += 50'000'000));
   }

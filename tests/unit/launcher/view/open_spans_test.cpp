@@ -11,8 +11,7 @@ RankView rank_in(std::uint64_t called, std::uint64_t finished) {
   view.rank = 3;
   view.seen_at = 1000;
   view.page.is_written = true;
-  view.page.is_training = true;
-  view.page.phase = "training";
+  view.page.phase = RankPhase::training;
   view.page.groups.push_back({"world", 3, 4, 0, called, finished, finished, 0, 0});
   return view;
 }
@@ -44,12 +43,11 @@ TEST_CASE("only the oldest of many unfinished collectives are named") {
 
 TEST_CASE("a phase other than training is shown until the program is done") {
   RankView view = rank_in(7, 7);
-  view.page.is_training = false;
-  view.page.phase = "evaluation";
+  view.page.phase = RankPhase::evaluation;
   view.page.phase_name = "validation";
   view.page.phase_since = 300;
   CHECK(open_spans(view) == std::vector<OpenSpan>{{true, "evaluation ('validation')", "", 0, 300}});
-  view.page.phase = "done";
+  view.page.phase = RankPhase::done;
   CHECK(open_spans(view).empty());
 }
 

@@ -17,8 +17,7 @@ RankView view_of(int rank) {
   view.rank = rank;
   view.pid = 100 + rank;
   view.page.is_written = true;
-  view.page.is_training = true;
-  view.page.phase = "training";
+  view.page.phase = RankPhase::training;
   view.page.groups.push_back({.name = "world", .rank = rank, .size = 2, .identity = 7});
   view.arrivals.emplace_back();
   return view;
@@ -111,15 +110,14 @@ TEST_CASE("shares of states cover the last 10 s") {
 
 TEST_CASE("a gap of minutes without samples discards the time before it") {
   Job job;
-  job.ranks[0].page.is_training = false;
-  job.ranks[0].page.phase = "data loading";
+  job.ranks[0].page.phase = RankPhase::data_loading;
   job.ranks[0].page.phase_name = "shard 3";
   job.sample();
   job.time_passes_for(5s);
   CHECK(job.shot().ranks[0].phase == "data loading (shard 3)");
   CHECK(job.shot().ranks[0].in_phase == Approx(1).margin(0.01));
   job.now += 300 * kSecond;
-  job.ranks[0].page.is_training = true;
+  job.ranks[0].page.phase = RankPhase::training;
   job.sample();
   CHECK(job.shot().ranks[0].in_phase == 0);
   CHECK(job.shot().ranks[0].phase.empty());

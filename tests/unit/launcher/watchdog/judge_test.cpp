@@ -23,7 +23,8 @@ struct Job {
       rank.activity = RankActivity{};
       rank.activity->is_complete = true;
       const bool waits = is_late && number < 2;
-      rank.page.is_written = rank.page.is_training = true;
+      rank.page.is_written = true;
+      rank.page.phase = RankPhase::training;
       rank.page.calling_threads = 1;
       rank.page.waiting_threads = waits ? 1 : 0;
       const std::uint64_t called = waits ? 8 : 7;
